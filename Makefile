@@ -16,7 +16,7 @@ help:
 	@echo "make check   format, lint, types, import contracts, tests"
 	@echo "make check-slow  the tests that make check leaves out because they take long"
 	@echo "make check-extras  the tests that need Triton, PyTorch, HolisticTraceAnalysis and InfraGraph; Linux"
-	@echo "make test-all  the tests with the slow ones, and ten times as many draws"
+	@echo "make test-all  the tests with the slow ones, and twenty times as many draws"
 	@echo "make nightly   test-all, and every core against the oracle at scale"
 	@echo "make slowest   the fifty slowest of the tests that make check runs"
 	@echo "make coverage  branches that the tests take, by room; ROOM=simcore/fold: with its tests alone"
@@ -37,7 +37,9 @@ $(STAMP): pyproject.toml __init__.py $(SOURCES)
 demo: $(STAMP)
 	$(BIN)/magus advise examples/llama70b_tp8_mi300x.mgs
 
-check: lint types layers test
+# One after the other would leave cores idle: types are checked by one process.
+check: $(STAMP)
+	@$(MAKE) --no-print-directory -j 2 lint types layers test
 
 # With the draws of make check, for a change that is about to be merged; make nightly draws more.
 check-slow: $(STAMP)

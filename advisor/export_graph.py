@@ -1,7 +1,7 @@
 """JSON documents of graphs: the document of a result with the ops, and the schedules of a file."""
 
-from ..compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject, without_batch
-from ..compiler.planning.graph_batches import batch_counts
+from ..compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject
+from ..compiler.planning.graph_batches import batch_counts, labels_of
 from ..compiler.planning.graph_build import build_graph_plan
 from ..compiler.planning.graph_layers import own_name
 from ..simcore.figures.graph_result import OpResult
@@ -19,7 +19,7 @@ def graph_document(scenario: GraphScenario, plan: GraphPlan, result: LayersResul
 
     All but ``layers`` and the bound is of the layers that were simulated.
     """
-    labels = {part.op: scenario.graph.op(without_batch(part.op)).label for part in plan.parts}
+    labels = labels_of(scenario.graph, plan.num_batches)
     schedules: dict[str, list[str]] = {}
     for part in plan.parts:
         schedules.setdefault(part.op, []).append(part.schedule.expression)
@@ -33,6 +33,7 @@ def graph_document(scenario: GraphScenario, plan: GraphPlan, result: LayersResul
         "count": result.layers,
         "simulated": result.num_simulated,
         "period_us": None if period is None else period / TICKS_PER_US,
+        "estimated": result.estimated,
         "makespan_us": result.makespan_ticks / TICKS_PER_US,
         "makespan_ticks": result.makespan_ticks,
     }

@@ -7,7 +7,8 @@ from functools import partial
 
 from magus.compiler import compile_file
 from magus.compiler.ir import Graph, GraphChoice, GraphOp, GraphScenario, Scenario
-from magus.compiler.planning.graph_build import build_graph_plan, kernel_alone
+from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.graph_halves import kernel_alone
 from magus.compiler.planning.graph_layers import choice_of_layers, layers_of
 from magus.compiler.resolve.schedules.graph_from_text import SERIAL
 from magus.examples import path

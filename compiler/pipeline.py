@@ -19,10 +19,8 @@ from .ir import GraphScenario, Scenario, Settings
 from .resolve.expect.expectation import Expectation
 from .resolve.file import Resolved, resolve
 from .resolve.schedules.check_schedules import check_schedules
-from .resolve.schedules.graph_check import check_graph_schedules
 from .resolve.values.device_numbers import StatedNumber
 from .resolve.values.params import Param, bind
-from .resolve.workloads.backward_text import with_derived
 from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report, Severity, did_you_mean
 from .text.load import load, read_source
 from .text.names import Scope
@@ -114,6 +112,8 @@ def written_out(text: str, path: str = "<text>") -> str:
     CompileError
         If it has errors; what is derived follows from what the rest means.
     """
+    from .resolve.workloads.backward_text import with_derived  # for `fmt --derived` alone
+
     report, source = Report(), Source(path, text)
     with suppress(GaveUp), report.attempt():
         scope = load(source, report)
@@ -152,7 +152,11 @@ def _compile(source: Source, scope: Scope, settings: Settings, report: Report, a
         report.error(Code.MGS122, "nothing is declared", Span(source, 0, 0), hint)
     as_written = as_written and not settings
     scenarios = check_schedules(scope, resolved.scenarios, report, as_written=as_written)
-    graphs = check_graph_schedules(scope, resolved.graphs, report, as_written=as_written)
+    graphs = resolved.graphs
+    if graphs:  # many files have none: they do not wait for the import
+        from .resolve.schedules.graph_check import check_graph_schedules
+
+        graphs = check_graph_schedules(scope, graphs, report, as_written=as_written)
     _check_questions(scope, resolved, settings, report)
     if report.has_errors:
         raise CompileError(report.diagnostics)

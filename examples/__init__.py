@@ -26,6 +26,7 @@ LAYERS = (
     "layers/llama70b_backward",
     "layers/llama70b_layer_backward",
     "layers/llama70b_domino",
+    "layers/deepseek_v3_backward",
     "layers/deepseek_v3_tbo",
     "layers/fsdp_h100",
 )

@@ -1,6 +1,5 @@
 """The grammar of the language, as text for lark, its parse tables, and what its words mean."""
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -26,4 +25,6 @@ def load_tables() -> str:
 @cache
 def load_words() -> Mapping[str, Mapping[str, str]]:
     """Return what each word means, by the section of ``words.toml`` that it stands in: the place where it is a word."""
+    import tomllib  # for editors and docs alone
+
     return tomllib.loads(files(__name__).joinpath("words.toml").read_text(encoding="utf-8"))

@@ -20,8 +20,8 @@ from ..compiler.ir import (
     Schedule,
     Step,
     System,
-    without_batch,
 )
+from ..compiler.planning.graph_batches import labels_of
 from ..compiler.planning.graph_build import build_graph_plan
 from ..compiler.planning.graph_layers import in_layer, own_name
 from .figures.flows import DataFlow, flows_of
@@ -183,12 +183,12 @@ def run_of_graph(scenario: GraphScenario, schedule: GraphChoice | GraphPlan, res
     """The run of a graph under ``schedule``: of the layers that were simulated."""
     system, graph, layers = scenario.system, scenario.graph, result.num_simulated
     plan = schedule if isinstance(schedule, GraphPlan) else build_graph_plan(system, graph, schedule, layers)
-    alone, labels = len(plan.parts) == 1, {op.name: op.label for op in graph.ops}
+    alone, labels = len(plan.parts) == 1, labels_of(graph, plan.num_batches)
 
     def shown(part: Part) -> ShownPart:
         here = Scenario(part.name, system, part.workload)
         schedule = in_whole_tiles(here, part.schedule)
-        label = labels[without_batch(own_name(part.op))]
+        label = labels[own_name(part.op)]
         return ShownPart("" if alone else f"{part.name}.", here, schedule, label, part)
 
     simulated = result.simulated

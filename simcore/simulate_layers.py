@@ -1,9 +1,11 @@
 """Layers that repeat: as many are simulated as show the period, and the others follow from it to the tick."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..compiler.ir import Graph, GraphChoice, GraphPlan, System
 from ..compiler.planning.graph_build import build_graph_plan
+from ..compiler.planning.graph_layers import in_layer, own_name
 from .figures.graph_result import GraphResult
 from .fold.run import DEFAULT_OPTIONS, RunOptions
 from .program.limits import RunTooLarge
@@ -27,13 +29,14 @@ class LayersResult:
     """The result of ``layers`` layers.
 
     ``simulated`` is that of the first ``num_simulated``. Each of the others takes ``period_ticks``; None where all were
-    simulated.
+    simulated. If it is ``estimated``, that is what the last of those take on average, and no period.
     """
 
     simulated: GraphResult
     layers: int
     num_simulated: int
     period_ticks: int | None
+    estimated: bool = False
 
     @property
     def makespan_ticks(self) -> int:
@@ -54,13 +57,14 @@ def simulate_layers(
     """Simulate the layers that ``graph`` repeats, one without ``repeat``; parameters are those of ``simulate_graph``.
 
     All are simulated where they are few, where no period shows, and under a seed. Of a plan those are that it has.
+    Where no period shows and all layers are too many to simulate, the last of some stand for the rest.
 
     Raises
     ------
     ScheduleError
         As ``build_graph_plan`` and ``simulate_graph``.
     RunTooLarge
-        If no period shows and all layers are too many to simulate, or not in the plan.
+        If the layers are too large to simulate, or no period shows and a plan does not have all.
     """
     count = graph.num_layers
 
@@ -73,16 +77,43 @@ def simulate_layers(
 
     if isinstance(schedule, GraphPlan):
         return _of_written(graph, schedule, seed, simulated(schedule))
+    found = _of_first_layers(run, count) if seed is None else None
+    if found is not None and (not found.estimated or count * schedule.batches * len(graph.ops) > MOST_OPS):
+        return found
+    try:
+        return LayersResult(run(count), count, count, None)
+    except RunTooLarge:
+        if found is None:
+            raise
+        return found
+
+
+def _of_first_layers(run: Callable[[int], GraphResult], count: int) -> LayersResult | None:
+    """The result of ``count`` layers from as many as show a period, estimated if none does; None if they are few."""
+    found: LayersResult | None = None
     for layers in (FEWEST_LAYERS, MOST_LAYERS):
-        if count <= layers or seed is not None:
+        if count <= layers:
             break
-        result = run(layers)
+        try:
+            result = run(layers)
+        except RunTooLarge:
+            if found is None:
+                raise
+            break
         if result.period_ticks is not None or result.whole.outcome is not RunOutcome.DONE:
             return LayersResult(result, count, layers, result.period_ticks)
-    if count * schedule.batches * len(graph.ops) > MOST_OPS:
-        message = f"{schedule.name} shows no period in {MOST_LAYERS} layers, and {count} are too many to simulate"
-        raise RunTooLarge(f"{message}: repeat fewer layers, or keep ops from running ahead")
-    return LayersResult(run(count), count, count, None)
+        found = LayersResult(result, count, layers, _mean_ticks(result, layers), estimated=True)
+    return found
+
+
+def _mean_ticks(result: GraphResult, layers: int) -> int:
+    """The time from layer to layer, over the later half of ``layers``."""
+    first = layers // 2
+    middle, last = (
+        max(op.end_ticks for op in result.ops if op.name == in_layer(own_name(op.name), layer))
+        for layer in (first, layers)
+    )
+    return (last - middle) // (layers - first)
 
 
 def _of_written(graph: Graph, plan: GraphPlan, seed: int | None, result: GraphResult) -> LayersResult:

@@ -1,7 +1,7 @@
 """Puts the repository on the path: tests share helpers such as ``tests.helpers``, however pytest is started.
 
 Draws of hypothesis have two profiles: ``quick``, the same draws each time, and ``deep``, which is asked for with
-``--hypothesis-profile deep``: ten times as many (see ``tests.helpers.marks.examples``), others each time.
+``--hypothesis-profile deep``: ``tests.helpers.marks`` says how many times as many, and others each time.
 
 No test fails because the machine is busy: how long an example takes to draw says nothing about Magus.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from magus.advisor.learned.proposal_model import ProposalModel
 
 WHATEVER_IT_TAKES = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", WHATEVER_IT_TAKES, max_examples=100, derandomize=True)
+settings.register_profile("quick", WHATEVER_IT_TAKES, max_examples=50, derandomize=True)
 settings.register_profile("deep", WHATEVER_IT_TAKES, max_examples=1000, print_blob=True)
 settings.load_profile("quick")
 
@@ -37,9 +37,13 @@ if ROOT not in sys.path:
 
 
 def pytest_collection_finish() -> None:
-    """What all tests share stays: the collector of garbage need not look at it again and again."""
+    """What all tests share stays: the collector of garbage need not look at it again and again.
+
+    Nor at what a test has just made: a look at every 700 new objects, as Python has it, is a tenth of all the time.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +57,18 @@ def compiled_core() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (engine, batch):
             patch.setattr(module, "MIN_LINE_HOPS_COMPILED", engine.MIN_LINE_HOPS)
+        yield
+
+
+@pytest.fixture(scope="module")
+def kept_results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Commands of this module keep their results, and find them again, in a folder of the module's own.
+
+    For tests of how results are shown: ``test_memo.py`` shows that what is kept is what was computed.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MAGUS_CACHE_DIR", str(tmp_path_factory.mktemp("results")))
+        patch.delenv("MAGUS_NO_CACHE")
         yield
 
 

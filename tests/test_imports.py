@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from magus.examples import path as example
+
 HEAVY = (
     *("textual", "ortools", "pandas", "scipy", "sklearn", "numpy", "lark", "typer"),
     *("magus.compiler.ir", "magus.compiler.planfile.from_json", "magus.compiler.planfile.mscclpp"),
@@ -66,3 +68,31 @@ def test_a_pandas_that_is_there_is_taken() -> None:
     statement = "import pandas; from magus.advisor.solver.ortools import cp_model; assert cp_model.pd is pandas"
 
     assert {"pandas", "ortools"} <= imported_by(statement)
+
+
+def modules_of(*words: str) -> list[str]:
+    """The modules of Magus that a process of the command line has imported at its end."""
+    code = (
+        f"import sys; sys.argv = ['magus', *{words!r}]\n"
+        "from magus.tui.cli import main\n"
+        "try: main()\n"
+        "finally: print(*(name for name in sys.modules if name.startswith('magus.')), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return done.stderr.splitlines()[-1].split()
+
+
+def test_help_imports_no_command() -> None:
+    found = modules_of("--help")
+
+    assert "magus.tui.verbs.table" in found and not [name for name in found if name.startswith("magus.compiler.ir")]
+    assert not {"magus.tui.verbs.scenarios", "magus.tui.verbs.answers", "magus.tui.verbs.models"} & set(found)
+    assert len(found) <= 15, found
+
+
+def test_a_pair_is_checked_without_what_graphs_and_other_commands_need() -> None:
+    found = modules_of("check", str(example("llama70b_tp8_mi300x")))
+
+    unused = ("workloads.graph", "workloads.backward_pass", "planning.graph_", "text.fmt", "verbs.answers")
+    assert not [name for name in found if any(word in name for word in unused)]
+    assert len(found) <= 185, len(found)

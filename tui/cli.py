@@ -4,60 +4,28 @@ Results go to stdout, progress and diagnostics to stderr. ``--json`` prints one 
 ``exit_codes.py``. Each command imports what it needs when it runs, so that ``magus check`` starts fast.
 """
 
-import logging
+import gc
 import os
 import sys
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from .. import __version__
 from .commands.interrupts import watch_interrupts
-from .commands.usage import Commands
 from .exit_codes import Exit
 from .text.door import put, say
-from .verbs import answers, models, scenarios
+from .verbs.table import Verbs
 
 app = typer.Typer(
     name="magus",
-    cls=Commands,
+    cls=Verbs,
     help="Which compute/communication overlap schedule to use on a multi-GPU system, with the proof.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-
-COMMANDS: tuple[Callable[..., None], ...] = (
-    scenarios.check,
-    scenarios.fmt,
-    scenarios.lsp,
-    scenarios.test,
-    scenarios.simulate,
-    scenarios.run,
-    scenarios.plan,
-    scenarios.import_file,
-    scenarios.from_model,
-    answers.schedules,
-    answers.advise,
-    answers.sweep,
-    answers.report,
-    answers.export,
-    answers.distill,
-    answers.serve,
-    answers.tui,
-    models.train,
-    models.corpus,
-    models.evaluate,
-    models.validate,
-    models.calibrate,
-)
-"""In the order of ``magus --help``."""
-
-_NAMES = {"import_file": "import"}
-"""Names that are words of Python."""
 
 
 def _show_version(wanted: bool) -> None:
@@ -75,15 +43,15 @@ def _options(
     pass
 
 
-for command in COMMANDS:
-    app.command(_NAMES.get(command.__name__))(command)
-
-
 def main() -> None:
     """Entry point of the console script; users see a traceback only if MAGUS_DEBUG is set."""
     if os.environ.get("MAGUS_DEBUG"):
+        import logging
+
         logging.basicConfig(level=logging.WARNING)
         logging.getLogger("magus").setLevel(logging.DEBUG)
+    # Imports make many objects and no garbage: it is looked for rarely, not at every 700 new objects.
+    gc.set_threshold(50_000)
     pressed = watch_interrupts()
     try:
         app()
@@ -97,6 +65,8 @@ def main() -> None:
         say(f"magus: internal error: {type(error).__name__}: {error}")
         say("This is a fault of Magus, not of your file; MAGUS_DEBUG=1 shows where.")
         sys.exit(Exit.INPUT)
+    finally:
+        gc.freeze()  # the process ends, and all memory with it: the interpreter need not look for garbage once more
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from ...compiler.ir import Explore, Graph, GraphChoice, GraphOp, GraphPlan, OpMode, Scenario, System
 from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.graph_build import build_graph_plan, collective_alone, kernel_alone
+from ...compiler.planning.graph_build import build_graph_plan
+from ...compiler.planning.graph_halves import collective_alone, kernel_alone
 from ...simcore import RunOptions, RunTooLarge
 from ...simcore.figures.result import IntervalKind
 from ...simcore.simulate_graph import simulate_graph

@@ -121,8 +121,10 @@ def _check(scenario: GraphScenario) -> None:
 
 
 def _candidates(scenario: GraphScenario, search: JointSearch, serial: LayersResult) -> list[GraphCandidate]:
-    """What was found; of what was searched the fastest."""
-    searched = search.best_searched()[:NUM_FINALISTS]
+    """What was found; of what was searched the fastest, each as long as no other: equal to the tick is the same."""
+    known = {search.found[choice] for choice in search.known}
+    by_ticks = {search.found[choice]: choice for choice in reversed(search.best_searched())}
+    searched = [by_ticks[ticks] for ticks in sorted(by_ticks.keys() - known)][:NUM_FINALISTS]
     found = [
         _candidate(replace(choice, name=name), "searched for all ops together", search.found[choice])
         for choice, name in zip(searched, free_names(JOINT, scenario.schedules), strict=False)

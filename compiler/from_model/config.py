@@ -34,13 +34,25 @@ _WITHOUT_GATE = frozenset(
 """Families whose MLP is one projection up and one down, by their ``model_type``."""
 
 _LEFT_OUT = (
-    ("n_shared_experts", "shared experts"),
-    ("shared_expert_intermediate_size", "shared experts"),
     ("first_k_dense_replace", "dense layers before those with experts"),
     ("intermediate_size_mlp", "dense layers between those with experts"),
     ("quantization_config", "quantized weights: tensors have the type of the activations"),
 )
+_LATENT_HEADS = (("qk_nope_head_dim", 128), ("qk_rope_head_dim", 64), ("v_head_dim", 128))
 _EXPERT_WIDTHS = ("moe_intermediate_size", "intermediate_size")
+
+
+@dataclass(frozen=True, slots=True)
+class Latent:
+    """Attention that compresses keys and values to ``rank`` columns (DeepSeek-V2, arXiv 2405.04434).
+
+    Queries are compressed to ``query_rank`` columns, not at all where that is 0. ``head_dim`` is the mean of the
+    columns of a head of keys and of values.
+    """
+
+    query_rank: int
+    rank: int
+    head_dim: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +61,9 @@ class ModelConfig:
 
     ``inner`` are the columns of the gate, and as many of the up-projection, of the dense MLP. ``experts`` is 0 without
     a mixture of experts; ``expert_inner`` are the columns of one expert, ``experts_per_token`` how many a token goes
-    to. ``latent`` is whether attention compresses keys and values, as DeepSeek's does: its projections are others.
-    Without ``gated`` the MLP has no gate. ``left_out`` are parts of such models that no workload is written for.
+    to, which lie in ``groups_per_token`` groups of them, as nodes are, 0 for any. ``shared_inner`` are the columns of
+    an expert that all go to. ``latent`` is there where attention compresses keys and values. Without ``gated`` the MLP
+    has no gate. ``left_out`` are parts of such models that no workload is written for.
     """
 
     name: str
@@ -64,7 +77,9 @@ class ModelConfig:
     experts: int = 0
     experts_per_token: int = 0
     expert_inner: int = 0
-    latent: bool = False
+    groups_per_token: int = 0
+    shared_inner: int = 0
+    latent: Latent | None = None
     gated: bool = True
     left_out: tuple[str, ...] = ()
 
@@ -107,7 +122,9 @@ def _config(document: Item, path: Path) -> ModelConfig:
         experts=experts,
         experts_per_token=numbers.needed("num_experts_per_tok", MAX_EXPERTS) if experts else 0,
         expert_inner=numbers.first(_EXPERT_WIDTHS, MAX_WIDTH) if experts else 0,
-        latent=numbers.first(("kv_lora_rank",), MAX_WIDTH) > 0,
+        groups_per_token=numbers.first(("topk_group",), MAX_EXPERTS) if experts else 0,
+        shared_inner=_shared(numbers) if experts else 0,
+        latent=_latent(numbers),
         gated=_word(members, "model_type") not in _WITHOUT_GATE,
         left_out=tuple(what for key, what in _LEFT_OUT if key in members and members[key].value),
     )
@@ -126,11 +143,30 @@ class _Numbers:
             raise self.document.fail(f"'{key}' is missing", hint)
         return self.members[key].number(1, most)
 
+    def usual(self, key: str, usual: int) -> int:
+        """Return a number, ``usual`` if nothing is said of it, 0 for null."""
+        return self.first((key,), MAX_WIDTH) if key in self.members else usual
+
     def first(self, keys: tuple[str, ...], most: int) -> int:
         """Return the first of ``keys`` that has a number, 0 without one."""
         found = (self.members[key] for key in keys if key in self.members and self.members[key].value is not None)
         item = next(found, None)
         return 0 if item is None else item.number(0, most)
+
+
+def _shared(numbers: _Numbers) -> int:
+    """Columns of the experts that all tokens go to: their sum, or several as wide as the others."""
+    count, width = numbers.first(("n_shared_experts",), MAX_EXPERTS), numbers.first(_EXPERT_WIDTHS, MAX_WIDTH)
+    return numbers.first(("shared_expert_intermediate_size",), MAX_WIDTH) or count * width
+
+
+def _latent(numbers: _Numbers) -> Latent | None:
+    """What a configuration does not say is as in transformers' DeepseekV3Config."""
+    rank = numbers.first(("kv_lora_rank",), MAX_WIDTH)
+    if not rank:
+        return None
+    nope, rope, value = (numbers.usual(key, usual) for key, usual in _LATENT_HEADS)
+    return Latent(numbers.usual("q_lora_rank", 1536), rank, (nope + rope + value) // 2)
 
 
 def _name(members: dict[str, Item], path: Path) -> str:

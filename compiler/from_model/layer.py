@@ -13,27 +13,39 @@ from dataclasses import dataclass
 
 from ..codes import Code
 from ..request.errors import RequestError
-from ..request.shipped import shipped_gpu
+from ..request.shipped import ShippedGpu, shipped_gpu
 from ..text.comments import comment_lines
 from ..text.printable import printable
 from ..text.vocabulary import MAX_LAYERS
 from .config import ModelConfig
 from .whole_layer import whole_layer
 
+_NIC = (
+    '  source nominal "400 Gb/s"',
+    "  bandwidth 50 GB/s",
+    '  achieved 42 GB/s @reported "DeepEP, H800"',
+    "  latency 2 us @assumed",
+)
 TOKENS = "M = 8192 in 16..65536 x2"
 
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """``ranks`` GPUs named ``gpu`` that share each layer, with or without sequence parallelism."""
+    """``ranks`` GPUs named ``gpu`` that share each layer, with or without sequence parallelism; ``node`` are in one."""
 
     gpu: str
     ranks: int
     sequence: bool = True
+    node: int = 8
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes; GPUs that do not fill one are one."""
+        return max(1, self.ranks // self.node)
 
 
 def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True) -> str:
-    """Return a file with a layer of ``model``, if ``whole`` as a graph, of a dense model with its backward pass.
+    """Return a file with a layer of ``model``, if ``whole`` as a graph, with its backward pass where one is derived.
 
     Else, and where no graph says it, the file has a workload for each collective beside a GEMM.
 
@@ -54,26 +66,41 @@ def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True)
         "",
         f"param {TOKENS}",
         "",
-        f"system node {{ gpus {parallel.ranks} x {gpu.name}; fabric {gpu.fabric()} }}",
+        *_system(gpu, parallel),
     ]
     pairs = [*_attention(model, parallel), *_mlp(model, parallel)]
+    if model.shared_inner:
+        pairs.append("# Left out: shared experts.")
     why_not = _why_not_whole(model, parallel)
     if not whole:
         blocks = pairs
     elif why_not:
         blocks = [*pairs, f"# The layer is not written as a whole: {why_not}."]
     else:
-        blocks = [*whole_layer(model, _kv_heads(model, parallel.ranks), parallel.sequence)]
+        blocks = [*whole_layer(model, _kv_heads(model, parallel.ranks), parallel.nodes, sequence=parallel.sequence)]
     return "\n".join([*head, *(f"\n{block}" for block in blocks)]) + "\n"
+
+
+def _system(gpu: ShippedGpu, parallel: Parallelism) -> Iterator[str]:
+    """One node, or several that rails join."""
+    fabric = gpu.fabric()
+    if parallel.ranks > parallel.node:
+        if parallel.ranks % parallel.node:
+            message = f"{parallel.ranks} GPUs do not fill nodes of {parallel.node}"
+            raise RequestError(Code.MGS304, "node", message, "take another --tp or --node")
+        fabric = gpu.rails(parallel.node, "nic")
+        yield from ("link nic {  # of each GPU, 400 Gb/s: say what yours have", *_NIC, "}", "")
+    yield f"system node {{ gpus {parallel.ranks} x {gpu.name}; fabric {fabric} }}"
 
 
 def _about(model: ModelConfig, parallel: Parallelism) -> str:
     experts = f", {model.experts} experts of {model.expert_inner}" if model.experts else ""
-    heads = f"{model.heads} heads" if model.latent else f"{model.heads} heads of {model.head_dim}"
-    keys = "" if model.latent else f" and {model.kv_heads} for keys and values"
-    return (
-        f"One layer of {printable(model.name)}: hidden {model.hidden}, MLP {model.inner}, {heads}{keys}{experts}; "
-        f"TP={parallel.ranks}" + (" with sequence parallelism." if parallel.sequence else ".")
+    sizes = f"One layer of {printable(model.name)}: hidden {model.hidden}, MLP {model.inner}, {model.heads} heads"
+    if model.latent is not None:
+        shared = "experts" if model.experts else "the MLP"
+        return f"{sizes}{experts}; on {parallel.ranks} GPUs, that share {shared} and attend each to its own tokens."
+    return f"{sizes} of {model.head_dim} and {model.kv_heads} for keys and values{experts}; TP={parallel.ranks}" + (
+        " with sequence parallelism." if parallel.sequence else "."
     )
 
 
@@ -97,10 +124,9 @@ def _kv_heads(model: ModelConfig, ranks: int) -> int:
 
 def _why_not_whole(model: ModelConfig, parallel: Parallelism) -> str:
     """Why the layer is no graph; empty if it is one."""
-    if model.latent:
-        return "its attention has other projections"
-    if model.experts and not parallel.sequence:
-        return "experts take the rows of each rank, and here they are whole"
+    if not parallel.sequence and (model.experts or model.latent):
+        what = "experts take" if model.experts else "compressed attention takes"
+        return f"{what} the rows of each rank, and here they are whole"
     return f"it repeats more than {MAX_LAYERS} times" if model.layers > MAX_LAYERS else ""
 
 

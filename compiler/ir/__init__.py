@@ -36,6 +36,7 @@ from .graph import GraphOp as GraphOp
 from .graph import Made as Made
 from .graph import Read as Read
 from .graph import Repeat as Repeat
+from .graph import batch_of as batch_of
 from .graph import in_batch as in_batch
 from .graph import without_batch as without_batch
 from .graph_choice import GraphChoice as GraphChoice

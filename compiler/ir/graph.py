@@ -21,7 +21,7 @@ class Read:
 
     ``by_rows``: whether rows of the tensor are rows of what the op moves or computes, so that those that are there can
     be taken before the others are. ``moves``: whether it is what the collective of the op takes; else its kernel does.
-    ``transposed``: whether the op takes ``tensor.t``.
+    ``transposed``: whether the op takes ``tensor.t``. ``adds``: whether it is no operand, but what the op adds to.
     """
 
     tensor: str
@@ -30,6 +30,7 @@ class Read:
     by_rows: bool = False
     moves: bool = False
     transposed: bool = False
+    adds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,10 @@ class Graph:
         KeyError
             If there is none.
         """
-        return {op.name: op for op in self.ops}[name]
+        for op in self.ops:
+            if op.name == name:
+                return op
+        raise KeyError(name)
 
 
 def in_batch(name: str, number: int) -> str:

@@ -25,7 +25,8 @@ from ..ir import (
 )
 from ..planning.build import ScheduleError, build_schedule
 from ..planning.graph_batches import batch_counts, in_batches
-from ..planning.graph_build import COLLECTIVES_STREAM, collective_alone, kernel_alone
+from ..planning.graph_build import COLLECTIVES_STREAM
+from ..planning.graph_halves import collective_alone, kernel_alone
 from ..planning.graph_layers import layers_of
 from ..planning.graph_order import collective_name
 from ..templates import BASELINE

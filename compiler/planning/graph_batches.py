@@ -1,10 +1,15 @@
-"""Batches written out: a graph whose rows are computed in several batches, each with ops of its own."""
+"""Batches written out: a graph whose rows are computed in several batches, each with ops of its own.
 
-from collections.abc import Mapping
+What is added up over rows, as the gradient of a weight is, has a part in each batch. Where ranks add it up too they do
+that once: ops of batches before the last are kernels alone, and the last one adds to what they leave.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..codes import Code
-from ..ir import Graph, Read, Rejection, in_batch
+from ..ir import Graph, GraphOp, Pattern, Read, Rejection, in_batch
+from .graph_halves import kernel_alone
 from .graph_order import GraphPlanError
 
 
@@ -41,9 +46,9 @@ def in_batches(graph: Graph, count: int) -> Graph:
     return replace(
         cut,
         ops=tuple(
-            replace(op, name=name, reads=tuple(_read(read, number, own, names) for read in op.reads), batch=number)
+            _op(replace(op, reads=tuple(_read(each, number, own, names) for each in op.reads)), names[op.name], number)
             for op in cut.ops
-            for number, name in enumerate(names[op.name])
+            for number in range(len(names[op.name]))
         ),
         tensors=tuple(replace(one, name=named(one.name, k)) for one in cut.tensors for k in numbers(one.name)),
         results=tuple((named(name, k), named(op, k), what) for name, op, what in cut.results for k in numbers(name)),
@@ -63,6 +68,27 @@ def op_names(graph: Graph, count: int) -> dict[str, tuple[str, ...]]:
         op.name: tuple(in_batch(op.name, k) for k in numbers) if count > 1 and op.name in made else (op.name,)
         for op in graph.ops
     }
+
+
+def labels_of(graph: Graph, count: int) -> dict[str, str]:
+    """What each op of ``graph`` in ``count`` batches is, for people."""
+    return {op.name: op.label for op in in_batches(graph, count).ops}
+
+
+def is_summed_last(op: GraphOp) -> bool:
+    """Whether ranks add up what an op makes of rows that are cut: behind the last batch, once."""
+    return op.workload.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR) and op.reads[0].transposed
+
+
+def _op(op: GraphOp, names: Sequence[str], number: int) -> GraphOp:
+    """An op in one of its batches."""
+    made = replace(op, name=names[number], batch=number)
+    if len(names) == 1 or not is_summed_last(op):
+        return made
+    if number < len(names) - 1:
+        return replace(made, workload=kernel_alone(op.workload))
+    before = tuple(Read(in_batch(op.workload.output, k), name, adds=True) for k, name in enumerate(names[:-1]))
+    return replace(made, reads=(*op.reads, *before))
 
 
 def _read(read: Read, number: int, own: set[str], names: Mapping[str, tuple[str, ...]]) -> Read:

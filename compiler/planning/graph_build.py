@@ -17,7 +17,6 @@ from ..ir import (
     OpMode,
     Part,
     PartWait,
-    Pattern,
     Plan,
     Read,
     Rejection,
@@ -30,8 +29,8 @@ from ..ir import (
     Workload,
 )
 from ..templates import BASELINE
-from ..templates.collective import collective_in
 from .build import ScheduleError, build_schedule
+from .graph_halves import collective_alone, kernel_alone
 from .graph_layers import written_out
 from .graph_order import GraphPlanError, collective_name, issue_order
 from .graph_seams import row_waits
@@ -79,19 +78,6 @@ def needs_of(system: System, graph: Graph, parts: Mapping[str, Part], part: Part
         If it gets what a peer makes.
     """
     yield from _Builder(system, graph, GraphChoice(""), dict(parts)).needs(graph.op(part.op), part)
-
-
-def kernel_alone(workload: Workload) -> Workload:
-    """The kernel of a pair without its collective."""
-    pattern = Pattern.GEMM if workload.gemm is not None else Pattern.KERNEL
-    return replace(workload, pattern=pattern, moved=None, split=(), loads=(), experts=())
-
-
-def collective_alone(workload: Workload) -> Workload:
-    """The collective of a pair without its kernel."""
-    pattern = collective_in(workload.pattern)
-    assert pattern is not None, "a pair has a collective"
-    return replace(workload, pattern=pattern, gemm=None, kernel=None)
 
 
 @dataclass(slots=True)

@@ -39,6 +39,22 @@ class ShippedGpu:
             raise RequestError(Code.MGS203, "topology", f"no switch ships for {self.name}", "'full_mesh' or 'ring'")
         return f"switch({self.switch}, link={self.link})"
 
+    def rails(self, node: int, nic: str) -> str:
+        """Return the fabric of several nodes of ``node`` GPUs, each with a link ``nic`` to its rail.
+
+        >>> ShippedGpu("H100", "nvidia/h100", "nvlink", "nvswitch").rails(8, "ib")
+        'rails(nvswitch, link=nvlink, node=8, nic=ib)'
+
+        Raises
+        ------
+        RequestError
+            If the GPU is sold without a switch.
+        """
+        if not self.switch:
+            message = f"nodes of {self.name} have no switch, and rails join those that have one"
+            raise RequestError(Code.MGS203, "gpu", message, "as many GPUs as a node has, or a system of your own")
+        return f"rails({self.switch}, link={self.link}, node={node}, nic={nic})"
+
 
 @cache
 def shipped_gpu(name: str) -> ShippedGpu:

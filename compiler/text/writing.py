@@ -6,7 +6,6 @@ full disk, readers see the old text or the new one, never a part. All writing of
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -125,7 +124,7 @@ def _new_file(path: Path, before: os.stat_result | None) -> tuple[int, str]:
     """Open a new empty file in the folder of the file that ``path`` leads to; return its number and name."""
     if before is not None and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))  # a rename would not ask
-    name = os.path.join(os.path.dirname(os.path.realpath(path)), f".magus-{secrets.token_hex(8)}")
+    name = os.path.join(os.path.dirname(os.path.realpath(path)), f".magus-{os.urandom(8).hex()}")
     try:
         number = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if before is None else 0o600)
     except PermissionError as error:

@@ -76,7 +76,8 @@ def keys_of(op: GraphOp, part: Part) -> tuple[Key, ...]:
 def kernel_operands(op: GraphOp, workload: Workload) -> tuple[Tensor, ...]:
     """The operands of a lone kernel as it sees them, one for each that the text names."""
     by_name = {tensor.name: tensor for tensor in workload.tensors if tensor.name not in workload.made}
-    named = [f"{read.tensor}.t" if read.transposed else read.tensor for read in op.reads if not read.moves]
+    operands = (read for read in op.reads if not (read.moves or read.adds))
+    named = [f"{read.tensor}.t" if read.transposed else read.tensor for read in operands]
     if named and all(name in by_name for name in named):
         return tuple(by_name[name] for name in named)
     return tuple(by_name.values())
@@ -85,7 +86,8 @@ def kernel_operands(op: GraphOp, workload: Workload) -> tuple[Tensor, ...]:
 def _placed(op: GraphOp, part: Part, keys: Sequence[Key], halved: bool) -> Iterator[tuple[Key, Read]]:
     """Yield each read of a part with its operand, those of kernels in turn."""
     whole = part.workload == op.workload
-    reads = [read for read in op.reads if whole or read.moves == part.workload.is_collective]
+    operands = (read for read in op.reads if not read.adds)
+    reads = [read for read in operands if whole or read.moves == part.workload.is_collective]
     of_kernels = [key for key in keys if key != MOVED_IN][int(halved and not part.workload.is_collective) :]
     place = 0
     for read in reads:

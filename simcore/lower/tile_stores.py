@@ -12,9 +12,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise, product
 
 from ...compiler.ir import (
@@ -29,7 +30,7 @@ from ...compiler.ir import (
     sums_of_all,
 )
 from ..kernels.gemm import ticks_for
-from ..program.program import OpKind, OpSpec, Stage
+from ..program.program import Flow, OpKind, OpSpec, Stage
 from .copies import data_stage, flag_stages
 from .state import Lowering, StepOps, Waiters, moved_bytes
 from .waits import tell
@@ -42,28 +43,31 @@ def lower_stores(state: Lowering, rank: int, step: Transfer, kernel: TileGroup |
     units = state.units(moved_bytes(state.scenario, step.region))
     # Where later kernels hold the rest of the tile no SM waits for the store.
     held = all((rank, name) in state.step_ops for name in step.after)
+    # Tiles are many, and their parts of few sizes.
+    flows_of = cache(lambda part: data_stage(state, rank, step, part * state.unit_bytes).flows)
+    flag = flag_stages(state, rank, step)
     ops: list[int] = []
     for tile, part in _shares(span_of(step.region, kernel), len(tiles), units):
-        stores = _stored(state, rank, step, tiles[tile], part)
+        stores = _stored(state, rank, step.name, tiles[tile], part, flows_of)
         if held:
             state.stores.setdefault(tiles[tile], []).extend(stores)
-        flag = flag_stages(state, rank, step)
         told = state.builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, flag)) if flag else range(0)
         state.builder.after(told, stores)
         ops += [*stores, *told]
     state.register(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops, stored_by=kernel.name))
 
 
-def _stored(state: Lowering, rank: int, step: Transfer, tile: int, units: int) -> range:
+def _stored(
+    state: Lowering, rank: int, name: str, tile: int, units: int, flows_of: Callable[[int], tuple[Flow, ...]]
+) -> range:
     """The stores of one tile, in two halves: its SM sends one behind the other, and behind what it stores before."""
     per_unit = ticks_for(state.unit_bytes, state.scenario.gpu.sm_copy.bytes_per_s)
     stores: list[int] = []
     for part in (units // 2, units - units // 2) if units > 1 else (units,):
         lead = state.sent_units.get(tile, 0) * per_unit
         state.sent_units[tile] = state.sent_units.get(tile, 0) + part
-        data = data_stage(state, rank, step, part * state.unit_bytes)
-        later = tuple(replace(flow, offset_ticks=flow.offset_ticks + lead) for flow in data.flows)
-        stores += state.builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, (Stage(0, later),)))
+        later = tuple(replace(flow, offset_ticks=flow.offset_ticks + lead) for flow in flows_of(part))
+        stores += state.builder.op(rank, OpSpec(OpKind.TRANSFER, name, (Stage(0, later),)))
     state.builder.after(stores, (tile,))
     return range(stores[0], stores[-1] + 1)
 
@@ -132,12 +136,12 @@ def wait_tile_by_tile(
 ) -> None:
     """Make each unit of a sum wait for the tiles that it sums: the own ones, and the flags of those of others."""
     count = len(waiters.on_kernels)
+    own, others = ([_parts(ops, step, count) for ops in side] for side in (kernels, landed))
     for number in range(count):
-        own = [op for ops in kernels for op in _part(ops, step, number, count)]
-        others = [op for ops in landed for op in _part(ops, step, number, count)]
-        state.builder.after(waiters.on_kernels[number : number + 1], own)
-        state.builder.after(waiters.on_transfers[number : number + 1], others)
-        state.builder.flags(waiters.polling[number : number + 1], others)
+        tiles, stores = ([op for parts in side for op in parts[number]] for side in (own, others))
+        state.builder.after(waiters.on_kernels[number : number + 1], tiles)
+        state.builder.after(waiters.on_transfers[number : number + 1], stores)
+        state.builder.flags(waiters.polling[number : number + 1], stores)
 
 
 def sums_tile_by_tile(state: Lowering) -> bool:
@@ -145,14 +149,13 @@ def sums_tile_by_tile(state: Lowering) -> bool:
     return state.by_tiles and state.schedule.tactics.per is WaitPer.TILE
 
 
-def _part(ops: StepOps, step: Reduction, number: int, count: int) -> Sequence[int]:
-    """The ops that the unit ``number`` of the ``count`` units of a sum waits for."""
+def _parts(ops: StepOps, step: Reduction, count: int) -> list[Sequence[int]]:
+    """The ops that each of the ``count`` units of a sum waits for."""
     if isinstance(ops.step, Transfer):
         if ops.step.region.rows != step.region.rows:
-            return ops.work
+            return [ops.work] * count
         low, high = Fraction(0), Fraction(1)
     else:
         low, high = span_of(step.region, ops.step)
-    width = (high - low) / count
-    first, last = (low + number * width) * len(ops.work), (low + (number + 1) * width) * len(ops.work)
-    return ops.work[math.floor(first) : math.ceil(last)]
+    edges = [(low + number * (high - low) / count) * len(ops.work) for number in range(count + 1)]
+    return [ops.work[math.floor(first) : math.ceil(last)] for first, last in pairwise(edges)]

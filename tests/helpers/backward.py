@@ -20,6 +20,7 @@ BLOCKS = (
     "u{n} = add({x}, reduce_scatter(gemm(gelu(gemm(all_gather({x}), w4.t)), w4)))",
     "g{n} = all_gather({x})\nu{n} = reduce_scatter(gemm(add(gemm(g{n}, w4.t), gemm(g{n}, w4.t)), w4))",
     "u{n} = norm(add({x}, x))",
+    "t{n} = dispatch({x}, experts=8, top=2)\nu{n} = combine(grouped_gemm(swiglu(grouped_gemm(t{n}, e8)), e4))",
 )
 
 
@@ -34,7 +35,8 @@ def layers(draw: st.DrawFn) -> tuple[str, str]:
     tensors = (
         *("x = tensor bf16[M, 1024] shard rows", "w8 = tensor bf16[1024, 2 * 4096] shard cols"),
         *("w4 = tensor bf16[4096, 1024] shard rows", "w3 = tensor bf16[1024, 3072] shard cols"),
-        "w1 = tensor bf16[1024, 1024] shard rows",
+        *("w1 = tensor bf16[1024, 1024] shard rows", "e8 = tensor bf16[8 * 1024, 4096] shard rows"),
+        "e4 = tensor bf16[8 * 2048, 1024] shard rows",
     )
     repeat = f"repeat 4 {latest} as x"
     return "\n" + "\n".join((*tensors, *lines, repeat)) + "\n", ", ".join(kept)

@@ -19,9 +19,9 @@ def first(values: Sequence[Any], count: int) -> list[Any]:
 
 
 def examples(count: int, deep: int | None = None) -> settings:
-    """Settings of a test that draws ``count`` examples in the quick profile.
+    """Settings of a test that draws ``count`` examples where others draw 100.
 
-    In another it draws as many times more as others do, or ``deep`` where that is said.
+    In the quick profile these are fewer, in the deep one more, or ``deep`` where that is said.
     """
     quick, now = settings.get_profile("quick").max_examples, settings().max_examples
-    return settings(max_examples=count * now // quick if deep is None or now == quick else deep)
+    return settings(max_examples=-(-count * now // 100) if deep is None or now == quick else deep)

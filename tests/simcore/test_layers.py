@@ -1,14 +1,17 @@
 """Layers by their period equal layers one by one, tick for tick; where none shows all are simulated."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.ir import GraphScenario
+from magus.compiler.ir import GraphPlan, GraphScenario, System
 from magus.compiler.resolve.schedules.graph_from_text import SERIAL
 from magus.simcore import RunTooLarge
 from magus.simcore import simulate_layers as layers
+from magus.simcore.figures.graph_result import GraphResult
+from magus.simcore.simulate_graph import simulate_graph
 from magus.simcore.simulate_layers import LayersResult, simulate_layers
 
 TEXT = """
@@ -91,11 +94,35 @@ def test_what_runs_ahead_has_no_period(back: GraphScenario) -> None:
     assert (found.num_simulated, found.period_ticks) == (12, None)
 
 
-def test_too_many_layers_without_a_period_are_refused(back: GraphScenario, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_layers_without_a_period_the_last_stand_for_the_rest(
+    back: GraphScenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = simulated(back, "ahead")
     monkeypatch.setattr(layers, "MOST_OPS", 70)
-    with pytest.raises(RunTooLarge, match="ahead shows no period in 10 layers, and 12 are too many to simulate"):
+    found = simulated(back, "ahead")
+
+    assert found.estimated and (found.layers, found.num_simulated) == (12, 10)
+    assert found.period_ticks == pytest.approx(every.makespan_ticks / 12, rel=0.02)
+    assert found.makespan_ticks == pytest.approx(every.makespan_ticks, rel=0.005)
+    assert not simulated(back, "late").estimated and not every.estimated
+
+
+def test_layers_too_large_for_one_run_too(back: GraphScenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was simulated before is the answer, once something was."""
+    every, run, limits = simulated(back, "ahead"), simulate_graph, [10, 5, 4]
+
+    def small(system: System, plan: GraphPlan, **options: Any) -> GraphResult:
+        if plan.num_layers > limits[0]:
+            raise RunTooLarge("too large")
+        return run(system, plan, **options)
+
+    monkeypatch.setattr(layers, "simulate_graph", small)
+    for _ in range(2):
+        found = simulated(back, "ahead")
+        assert found.estimated and found.num_simulated == limits.pop(0)
+        assert found.makespan_ticks == pytest.approx(every.makespan_ticks, rel=0.02)
+    with pytest.raises(RunTooLarge):
         simulated(back, "ahead")
-    assert simulated(back, "late").num_simulated < 12
 
 
 def test_few_layers_are_simulated_one_by_one(back: GraphScenario) -> None:

@@ -13,13 +13,10 @@ from magus import __version__
 from magus.examples import path as example
 from magus.tui.cli import app
 from magus.tui.text.door import in_colour, is_rich
+from magus.tui.verbs.table import VERBS, built
 from tests.tui.app.test_terminal import terminal
 from tests.tui.test_hostile_text import FILE
 
-VERBS = (
-    *("check", "fmt", "test", "simulate", "run", "plan", "import", "schedules", "advise", "report"),
-    *("train", "evaluate", "corpus", "validate", "calibrate", "tui"),
-)
 CLI = ("-m", "magus.tui.cli")
 
 
@@ -38,6 +35,14 @@ def test_h_is_help(verb: tuple[str, ...]) -> None:
     short, long = magus(*verb, "-h"), magus(*verb, "--help")
 
     assert (short.exit_code, short.stdout) == (0, long.stdout) and "Usage: " in short.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_list_of_commands_says_what_the_help_of_each_begins_with(verb: str) -> None:
+    told = " ".join(magus("-h", COLUMNS="120").stdout.split())
+
+    assert f" {verb} {VERBS[verb].help} " in f"{told} "
+    assert built(verb).get_short_help_str(limit=200) == VERBS[verb].help
 
 
 @pytest.mark.parametrize("words", [(), ("nosuch",), ("advise",), ("advise", "a.mgs", "--nosuch")])

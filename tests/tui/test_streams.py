@@ -10,6 +10,7 @@ import pytest
 from tests.helpers.marks import first, thinned
 from tests.tui.test_hostile_text import FILE
 
+pytestmark = pytest.mark.usefixtures("kept_results")
 COMMAND = (sys.executable, "-m", "magus.tui.cli")
 
 

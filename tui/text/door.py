@@ -1,6 +1,5 @@
 """Output of the command line to stdout and stderr; text from outside is escaped by ``printable``."""
 
-import json
 import os
 import sys
 from contextlib import suppress
@@ -77,6 +76,8 @@ def turn_off(stream: TextIO | None) -> None:
 
 def print_json(document: dict[str, Any]) -> None:
     """Print one JSON document on stdout, in ASCII."""
+    import json  # not for help
+
     text = json.dumps(document, indent=2, allow_nan=False)
     put(text.replace("\x7f", "\\u007f"))  # the one control character that json.dumps does not escape
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from ...advisor.bounds.lower_bound import Bound
-from ...compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, without_batch
-from ...compiler.planning.graph_batches import batch_counts
+from ...compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, batch_of
+from ...compiler.planning.graph_batches import batch_counts, labels_of
 from ...compiler.planning.graph_layers import in_layer, own_name
 from ...compiler.text.quantities import bytes_text, ticks_text, us_text
 from ...simcore import RunOutcome
@@ -75,7 +75,10 @@ def _layers_sentence(result: LayersResult) -> str:
     """Return how many layers were simulated for all."""
     if result.period_ticks is None:
         return f"{result.layers} layers, all simulated"
-    return f"{result.layers} layers: {result.num_simulated} simulated, which the others repeat to the tick"
+    layers = f"{result.layers} layers: {result.num_simulated} simulated"
+    if result.estimated:
+        return f"{layers}, which show no period: the others are taken to last as the later half of these"
+    return f"{layers}, which the others repeat to the tick"
 
 
 def _layers_rows(result: LayersResult) -> Iterator[tuple[str, str, str]]:
@@ -113,19 +116,14 @@ def _chart(result: LayersResult, shown: Sequence[OpResult]) -> Iterator[str]:
 
 def _table(scenario: GraphScenario, shown: Sequence[OpResult]) -> Iterator[str]:
     """The ops with their times in us."""
-    labels = {op.name: op.label for op in scenario.graph.ops}
+    labels = labels_of(scenario.graph, 1 + max(batch_of(op.name) for op in shown))
     name_width = max(len("op, us"), *(len(op.name) for op in shown))
-    label_width = max(len("pattern"), *(len(labels[_said(op)]) for op in shown))
+    label_width = max(len("pattern"), *(len(labels[own_name(op.name)]) for op in shown))
     yield f"{'op, us':<{name_width}}  {'pattern':<{label_width}}" + "".join(f"{figure:>9}" for figure in _FIGURES)
     for op in shown:
         ticks = (op.begin_ticks, op.end_ticks, op.compute_ticks, op.comm_ticks, op.exposed_ticks)
         figures = "".join(f"{each / TICKS_PER_US:>9.1f}" for each in ticks)
-        yield f"{op.name:<{name_width}}  {labels[_said(op)]:<{label_width}}{figures}"
-
-
-def _said(op: OpResult) -> str:
-    """The name of the op in the file."""
-    return without_batch(own_name(op.name))
+        yield f"{op.name:<{name_width}}  {labels[own_name(op.name)]:<{label_width}}{figures}"
 
 
 def graph_schedules_text(scenario: GraphScenario, bound: Bound) -> str:

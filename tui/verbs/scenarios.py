@@ -254,6 +254,7 @@ def from_model(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The config.json of a model of transformers.")],
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="A GPU of the library, such as h100.")],
     tp: Annotated[int, typer.Option("--tp", min=2, metavar="N", help="GPUs that share each layer.")] = 8,
+    node: Annotated[int, typer.Option("--node", min=1, metavar="N", help="GPUs of a node; rails join several.")] = 8,
     no_sequence_parallel: Annotated[
         bool, typer.Option("--no-sequence-parallel", help="Activations are whole on every GPU: all_reduce.")
     ] = False,
@@ -266,4 +267,4 @@ def from_model(
     from ...compiler.from_model.layer import Parallelism
     from ..commands.from_model import write_layer
 
-    raise typer.Exit(write_layer(config, Parallelism(gpu, tp, not no_sequence_parallel), out, whole=not pairs))
+    raise typer.Exit(write_layer(config, Parallelism(gpu, tp, not no_sequence_parallel, node), out, whole=not pairs))

@@ -93,11 +93,15 @@ EVEN = Exchange()
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor and the operation that made it, None where it is declared; ``partial``: ranks hold terms of a sum."""
+    """A tensor and the operation that made it, None where it is declared; ``partial``: ranks hold terms of a sum.
+
+    ``transposed``: ``tensor`` is the transpose of what a text names.
+    """
 
     tensor: Tensor
     made_by: "Operation | None" = None
     partial: bool = False
+    transposed: bool = False
 
     @property
     def origin(self) -> str:

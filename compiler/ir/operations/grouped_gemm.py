@@ -1,6 +1,9 @@
 """``grouped_gemm(x, w, rows=[...])``: the experts of one rank; x is [sum of rows, k], w is [experts * k, n].
 
 x may have come by an all_gather or an all_to_all. Behind a dispatch routing says the rows.
+
+The gradients are products of the same experts: ``grouped_gemm(dy, w.t)`` is [sum of rows, k], each expert's weights
+transposed; ``grouped_gemm(x.t, dy)`` is [experts * k, n], a sum over the rows of each expert.
 """
 
 from dataclasses import dataclass, replace
@@ -19,6 +22,7 @@ from .base import (
     OperationCall,
     OperationError,
     mismatch,
+    not_simulated,
 )
 from .checks import check_inner, check_local, check_peak, check_types
 from .kernel_shape import Cutting, KernelShape, matrix_cutting, product_text
@@ -82,12 +86,36 @@ def _infer(call: OperationCall) -> CallResult:
     check_types([x, w])
     exchange = _exchange(call)
     rows = exchange.experts[exchange.busiest] if exchange.experts else _rows(call)
-    if sum(rows) != x.rows:
-        raise mismatch(f"the rows of all experts are {sum(rows)}, but {x.name} has {x.rows}")
-    check_inner(f"{len(rows)} experts of {x.name}", len(rows) * x.cols, w)
     check_peak(call.gpu, x.dtype)
-    output = Tensor(call.result, x.dtype, x.rows, w.cols, Shard.NONE)
-    return CallResult(output, GroupedGemmShape(rows, w.cols, x.cols, x.dtype), exchange=exchange)
+    if call.operands[0].transposed:
+        shape, height = _over_rows(x, w, rows), len(rows) * x.rows
+    else:
+        if sum(rows) != x.rows:
+            raise mismatch(f"the rows of all experts are {sum(rows)}, but {x.name} has {x.rows}")
+        shape, height = _by_rows(x, w, rows, transposed=call.operands[1].transposed), x.rows
+    return CallResult(Tensor(call.result, x.dtype, height, shape.n, Shard.NONE), shape, exchange=exchange)
+
+
+def _by_rows(x: Tensor, w: Tensor, rows: tuple[int, ...], *, transposed: bool) -> GroupedGemmShape:
+    """The rows of each expert by its weights; of transposed weights experts lie side by side."""
+    if not transposed:
+        check_inner(f"{len(rows)} experts of {x.name}", len(rows) * x.cols, w)
+        return GroupedGemmShape(rows, w.cols, x.cols, x.dtype)
+    check_inner(x.name, x.cols, w)
+    if w.cols % len(rows):
+        raise mismatch(f"{w.name} has {w.cols} columns, which do not divide among {len(rows)} experts")
+    return GroupedGemmShape(rows, w.cols // len(rows), x.cols, x.dtype)
+
+
+def _over_rows(x: Tensor, y: Tensor, rows: tuple[int, ...]) -> GroupedGemmShape:
+    """The transposed rows of each expert by as many rows of ``y``: a product of the form of its weights."""
+    if len(set(rows)) > 1:
+        message = f"a sum over the rows of experts, which have {min(rows)} to {max(rows)} rows, is not simulated"
+        raise not_simulated(message, "experts that have as many rows each")
+    if sum(rows) != x.cols:
+        raise mismatch(f"the rows of all experts are {sum(rows)}, but {x.name} has {x.cols} columns")
+    check_inner(x.name, x.cols, y)
+    return GroupedGemmShape((x.rows,) * len(rows), y.cols, rows[0], x.dtype)
 
 
 def _rows(call: OperationCall) -> tuple[int, ...]:

@@ -125,7 +125,7 @@ class GraphScheduleReader:
 
     def _block(self, op: ast.Expression, block: ast.Block, said: _Said, span: Span) -> None:
         """Read ``u { ... }``: an outline of an op."""
-        for name in self._names.of(op):
+        for name in self._names.planned(op):
             declaration = ast.Plan(name, ast.Path((name,), span=op.span), block, span=span)
             if not is_outline(declaration, self._report):
                 message = f"{op.span.text} is said in outline, or by a template"
@@ -138,7 +138,7 @@ class GraphScheduleReader:
 
     def _template(self, op: ast.Expression, body: tuple[ast.Expression, ...], said: _Said, span: Span) -> None:
         """Read ``u = TEMPLATE(...)``, for each batch, or ``u[0] = TEMPLATE(...)``."""
-        names = self._names.of(op)
+        names = self._names.planned(op)
         choice = self._choices.choice(ast.Template("schedule", ast.Path((names[0],)), body, span=span))
         for name in names:
             self._mode(OpMode(name, choice), said, span)
@@ -192,7 +192,7 @@ class GraphScheduleReader:
 
     def _apart(self, words: Words, said: _Said, span: Span) -> None:
         """Read ``apart dx, xg by dma(7)``; a lone collective is one already, and has the engine."""
-        names = self._names.distinct(words)
+        names = self._names.distinct(words, planned=True)
         engine = (
             self._choices.engine(words.take("an engine")) if words.take_word("by") else self._choices.default_engine()
         )

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from ...codes import Code
 from ...ir import Graph, GraphOp
-from ...planning.graph_batches import op_names
+from ...planning.graph_batches import is_summed_last, op_names
 from ...planning.graph_order import collective_name
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
@@ -28,12 +28,16 @@ class OpNames:
         """The op of the file behind a name."""
         return self._ops[name]
 
-    def distinct(self, words: Words, *, parts: bool = False) -> tuple[str, ...]:
-        """Names of ops that ``words`` list, each once; with ``parts`` also of collectives of their own."""
+    def distinct(self, words: Words, *, parts: bool = False, planned: bool = False) -> tuple[str, ...]:
+        """Names of ops that ``words`` list, each once; with ``parts`` also of collectives of their own.
+
+        If they are to be ``planned``, those that a name stands for there.
+        """
+        names_of = self.planned if planned else self.of
         found: dict[str, None] = {}
         for value in words.take_list("an op"):
             collective = parts and isinstance(value, ast.Member)
-            for name in self._collectives_of(value) if collective else self.of(value):
+            for name in self._collectives_of(value) if collective else names_of(value):
                 if name in found:
                     raise self._report.fail(Code.MGS206, f"{name} is listed twice", value.span)
                 found[name] = None
@@ -55,6 +59,11 @@ class OpNames:
                 message = "the name of an op is expected here"
                 raise self._report.fail(Code.MGS116, message, value.span, "qkv, or qkv[0] of a batch")
 
+    def planned(self, value: ast.Expression) -> tuple[str, ...]:
+        """The ops that ``value`` says how to carry out: of sums over batches and ranks the last, if none is named."""
+        names = self.of(value)
+        return names[-1:] if isinstance(value, ast.Name) and is_summed_last(self._ops[names[0]]) else names
+
     def number_of(self, name: str) -> int:
         """The batch of an op; -1 where it is of none."""
         names = self._names[self._ops[name].name]
@@ -63,7 +72,7 @@ class OpNames:
     def _collectives_of(self, value: ast.Expression) -> tuple[str, ...]:
         """The collectives of an op that is apart, by their names."""
         assert isinstance(value, ast.Member), "a collective is a part of an op"
-        names = self.of(value.base)
+        names = self.planned(value.base)
         own = tuple(collective_name(replace(self._ops[name], name=name)) for name in names)
         word = own[0].rpartition(".")[2]
         if value.name != word or not self._ops[names[0]].is_pair:

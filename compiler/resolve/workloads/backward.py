@@ -4,10 +4,11 @@ The statements are those that a text could hold: they are resolved as any others
 them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...codes import Code
+from ...ir.operations import OPERATIONS
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Entry, Kind
@@ -18,19 +19,14 @@ from ..values.evaluate import ExpressionEvaluator
 from ..values.sentences import Words, head_of
 from .backward_forward import Forward
 from .backward_pass import BackwardPass, Derived, NoGradientError
-from .backward_rules import RULES, why_not
-from .backward_syntax import SyntaxWriter
+from .backward_rules import COMBINE, DISPATCH, RULES, why_not
+from .backward_syntax import SyntaxWriter, is_backward
 from .graph import GraphResolver
 from .graph_batch import cut_tensors
+from .graph_calls import GraphCall, Laid
 
 BACKWARD, KEEP = BACKWARD_WORDS
 _EXAMPLE = "backward layer"
-
-
-def is_backward(declaration: ast.Workload) -> bool:
-    """Whether a workload says that it is derived."""
-    heads = (head_of(each) for each in declaration.block.statements if isinstance(each, ast.Say))
-    return any(head is not None and head.text in BACKWARD_WORDS for head in heads)
 
 
 class BackwardReader:
@@ -110,13 +106,14 @@ class BackwardReader:
         for error in as_graph.errors:
             message = f"no backward pass is derived of the pair '{name.text}': {error.message}"
             raise self._report.fail(Code.MGS520, message, span, _WRITE)
-        for call in resolver.calls:
-            why = why_not(call)
+        calls = _as_written(resolver)
+        for call in calls:
+            why = why_not(call, calls)
             if why:
                 where = f"'{call.definition}' on line {call.span.location.line}"
                 hint = f"write the backward pass out; known are those of {listing(RULES)}"
                 raise self._report.fail(Code.MGS520, f"{why}: {where} of {name.text}", span, hint)
-        return _read(resolver, declaration), span
+        return _read(resolver, calls, declaration), span
 
     def _kept(self, statement: ast.Say, forward: Forward) -> dict[str, SyntaxWriter]:
         words = Words(statement.phrase, self._report)
@@ -142,10 +139,34 @@ class BackwardReader:
 _WRITE = "write the backward pass out"
 
 
-def _read(resolver: GraphResolver, declaration: ast.Workload) -> Forward:
+def _as_written(resolver: GraphResolver) -> tuple[GraphCall, ...]:
+    """The calls as the text has them: one for all that a dispatch or a combine is made of."""
+    known = {operation.name: operation for operation in OPERATIONS}
+    calls: list[GraphCall] = []
+    operands: tuple[Laid, ...] = ()
+    for call in resolver.calls:
+        operands = operands or call.operands
+        written = resolver.written.get(call.name)
+        if written is not None:
+            operation = known[written.function.span.text]
+            calls.append(replace(call, operation=operation, operands=operands))
+            operands = ()
+    return tuple(calls)
+
+
+def _dispatch_of(calls: Sequence[GraphCall]) -> dict[str, GraphCall]:
+    """The dispatch of each combine: the last one before it with the same routing."""
+    found: dict[str, GraphCall] = {}
+    for place, call in enumerate(calls):
+        if call.operation.name == COMBINE:
+            sent = (each for each in reversed(calls[:place]) if each.operation.name == DISPATCH)
+            found[call.name] = next(each for each in sent if each.exchange == call.exchange)
+    return found
+
+
+def _read(resolver: GraphResolver, calls: tuple[GraphCall, ...], declaration: ast.Workload) -> Forward:
     """What the resolver has read, with sizes and arguments as the text has them."""
-    calls = resolver.calls
-    made = {call.name for call in calls}
+    made = {call.name for call in resolver.calls}
     statements = {each.name: each for each in declaration.block.statements if isinstance(each, ast.Define)}
     inputs = {}
     for tensor in resolver.tensors:
@@ -154,11 +175,11 @@ def _read(resolver: GraphResolver, declaration: ast.Workload) -> Forward:
             assert isinstance(shape, ast.Index), "a tensor was read"
             inputs[tensor.name] = (tensor, (shape.subscripts[0], shape.subscripts[1]))
     arguments = {name: tuple(each for each in call.arguments if each.name) for name, call in resolver.written.items()}
+    forward = Forward(inputs, calls, arguments, resolver.repeat, _dispatch_of(calls))
     if resolver.batch is None:
-        return Forward(inputs, calls, arguments, resolver.repeat)
+        return forward
     sequence = _batch_of(declaration).phrase[-1].parts[-1]
-    cut = frozenset(cut_tensors(calls, resolver.batch.names))
-    return Forward(inputs, calls, arguments, resolver.repeat, cut, sequence)
+    return replace(forward, cut=frozenset(cut_tensors(calls, resolver.batch.names)), sequence=sequence)
 
 
 def _batch_of(declaration: ast.Workload) -> ast.Say:

@@ -2,15 +2,15 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from ...ir import Repeat, Tensor
 from ...ir.operations import CollectiveOperation
 from ...text import syntax as ast
-from .backward_rules import BackCall
+from .backward_rules import DISPATCH, BackCall
 from .backward_syntax import SyntaxWriter
-from .graph_calls import GATHER, GEMM, GraphCall
+from .graph_calls import EXPERTS, GATHER, GEMM, GraphCall
 
 Sizes = tuple[ast.Expression, ast.Expression]
 
@@ -19,14 +19,15 @@ Sizes = tuple[ast.Expression, ast.Expression]
 class Forward:
     """A graph as it was read: ``inputs`` are its declared tensors with their sizes as written, ``calls`` in order.
 
-    ``arguments`` are the named ones of each call, by the name of its result. ``cut`` are tensors that may be cut into
-    batches, of sequences of ``sequence`` rows.
+    ``arguments`` are the named ones of each call, by the name of its result, and ``dispatch_of`` is the dispatch of
+    each combine. ``cut`` are tensors that may be cut into batches, of sequences of ``sequence`` rows.
     """
 
     inputs: Mapping[str, tuple[Tensor, Sizes]]
     calls: tuple[GraphCall, ...]
     arguments: Mapping[str, tuple[ast.Argument, ...]]
     repeat: Repeat | None
+    dispatch_of: Mapping[str, GraphCall] = field(default_factory=dict)
     cut: frozenset[str] = frozenset()
     sequence: ast.Expression | None = None
 
@@ -84,7 +85,9 @@ class ForwardTensors:
     def seen(self, call: GraphCall) -> BackCall:
         """A call with the names of the derived text."""
         names = tuple(self.name(operand.tensor.name) for operand in call.operands)
-        return BackCall(call, names, self.name(call.name), self._forward.arguments[call.name], self._write)
+        arguments, dispatch = self._forward.arguments, self._forward.dispatch_of.get(call.name)
+        routing = () if dispatch is None else arguments[dispatch.name]
+        return BackCall(call, names, self.name(call.name), arguments[call.name], routing, self._write)
 
     def gradient(self, name: str, of: str) -> ast.Define:
         """The declaration of a gradient of the form of the tensor ``of``."""
@@ -141,6 +144,13 @@ class ForwardTensors:
         rows, cols = self._sizes[first.tensor.name][:: -1 if first.transposed else 1]
         if call.operation.name == GEMM:
             return rows, self._sizes[last.tensor.name][0 if last.transposed else 1]
+        if call.operation.name == EXPERTS:
+            return rows, self._sizes[last.tensor.name][1]
+        dispatch = self._forward.dispatch_of.get(call.name)
+        if dispatch is not None:  # as many rows as were sent
+            return self._sizes[dispatch.operands[0].tensor.name][0], cols
+        if call.operation.name == DISPATCH:
+            return self._write.scaled(rows, Fraction(call.result.rows, first.tensor.rows)), cols
         if isinstance(call.operation, CollectiveOperation):
             return rows, cols
         return rows, self._write.scaled(cols, Fraction(call.result.cols, first.seen.cols))

@@ -12,7 +12,7 @@ from ...text import syntax as ast
 from .backward_forward import Forward, ForwardTensors, Names
 from .backward_rules import RULES, Term
 from .backward_syntax import SyntaxWriter
-from .graph_calls import ADD, GATHER, GEMM, GraphCall
+from .graph_calls import ADD, EXPERTS, GATHER, GEMM, GraphCall
 
 
 class NoGradientError(ValueError):
@@ -105,7 +105,7 @@ class BackwardPass:
             self._to_come[name] -= 1
             if name not in self._forward.inputs or self._to_come[name]:
                 continue
-            if call.operation.name == GEMM:
+            if call.operation.name in (GEMM, EXPERTS):
                 self._waiting.append(name)
             else:
                 self._state_input(name)

@@ -5,14 +5,16 @@ backward, and the other way round (Korthikanti et al., "Reducing Activation Reco
 2022, section 4.2.2): where a product leaves each rank with a part of the sum, that sum is what is scattered.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...ir import Shard
+from ...ir.operations import routing
 from ...text import syntax as ast
 from .backward_syntax import SyntaxWriter
-from .graph_calls import ADD, GATHER, GEMM, GraphCall, Laid
+from .graph_calls import ADD, EXPERTS, GATHER, GEMM, GraphCall, Laid
 
+DISPATCH, COMBINE, TYPE = routing.DISPATCH.name, routing.COMBINE.name, "type"
 _TURNED = {Shard.ROWS: Shard.COLS, Shard.COLS: Shard.ROWS, Shard.NONE: Shard.NONE}
 
 
@@ -33,13 +35,14 @@ class Term:
 class BackCall:
     """A call of the forward pass: ``names`` are those of its operands in the derived text, ``result`` of its result.
 
-    ``arguments`` are the named ones, as they are written.
+    ``arguments`` are the named ones, as they are written; ``routing`` are those of the dispatch before a combine.
     """
 
     call: GraphCall
     names: tuple[str, ...]
     result: str
     arguments: tuple[ast.Argument, ...]
+    routing: tuple[ast.Argument, ...]
     write: SyntaxWriter
 
     @property
@@ -113,6 +116,41 @@ def _attention(back: BackCall, gradient: Term) -> Terms:
     yield 0, Term(made, (*back.names, back.result))
 
 
+def _experts(back: BackCall, gradient: Term) -> Terms:
+    """Weights of an expert go transposed, and their gradient is a sum over its rows."""
+    rows, weights = (back.write.name(name) for name in back.names)
+    arguments = tuple(each for each in back.arguments if each.name == "rows")
+    through = (gradient.expression, back.write.turned(weights))
+    yield 0, Term(back.write.call(EXPERTS, through, arguments), (back.names[1], *gradient.needs))
+    summed = (back.write.turned(rows), gradient.expression)
+    yield 1, Term(back.write.call(EXPERTS, summed, arguments), (back.names[0], *gradient.needs))
+
+
+def _dispatched(back: BackCall, gradient: Term) -> Terms:
+    """What goes to several experts has the sum of their gradients, which come back as their results do."""
+    yield 0, Term(back.write.call(COMBINE, (gradient.expression,), _as_before(back)), gradient.needs)
+
+
+def _combined(back: BackCall, gradient: Term) -> Terms:
+    """The gradient of a row goes to the experts that the row went to."""
+    sent = tuple(each for each in back.routing if each.name != TYPE)
+    yield 0, Term(back.write.call(DISPATCH, (gradient.expression,), (*sent, *_as_before(back))), gradient.needs)
+
+
+def _cast(back: BackCall, gradient: Term) -> Terms:
+    yield 0, Term(back.write.call("cast", (gradient.expression,), (_type_before(back),)), gradient.needs)
+
+
+def _as_before(back: BackCall) -> tuple[ast.Argument, ...]:
+    """The type of the operand, where a call changes it."""
+    before, after = back.call.operands[0].tensor.dtype, back.call.result.dtype
+    return (_type_before(back),) if before is not after else ()
+
+
+def _type_before(back: BackCall) -> ast.Argument:
+    return back.write.argument(TYPE, back.write.name(back.call.operands[0].tensor.dtype.value))
+
+
 RULES: Mapping[str, Callable[[BackCall, Term], Terms]] = {
     GEMM: _gemm,
     ADD: _through,
@@ -123,16 +161,23 @@ RULES: Mapping[str, Callable[[BackCall, Term], Terms]] = {
     "swiglu": _row_wise,
     "gelu": _row_wise,
     "attention": _attention,
+    EXPERTS: _experts,
+    DISPATCH: _dispatched,
+    COMBINE: _combined,
+    "cast": _cast,
 }
 """By the word of the operation; others have no backward pass."""
 
 
-def why_not(call: GraphCall) -> str:
-    """Why nothing goes back through a call; empty if it does."""
+def why_not(call: GraphCall, calls: Iterable[GraphCall]) -> str:
+    """Why nothing goes back through a call, one of all ``calls``; empty if it does."""
     if call.operation.name not in RULES:
         return f"no backward pass of {call.operation.name} is known"
     if call.operation.name == "attention" and len(call.operands) > 1:
         return "the backward pass of attention gives one tensor, for queries, keys and values in one"
+    combined = (each.exchange for each in calls if each.operation.name == COMBINE)
+    if call.operation.name == EXPERTS and "rows" not in call.arguments and call.exchange not in combined:
+        return "gradients come to experts as rows do, by a dispatch, and no combine brings these rows back"
     if call.operation.name != GEMM and any(operand.transposed for operand in call.operands):
         return f"no backward pass of {call.operation.name} of a transposed tensor is known"
     return ""

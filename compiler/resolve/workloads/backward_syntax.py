@@ -1,4 +1,4 @@
-"""Statements that are derived and not written, as syntax; all of them stand at one place of the text."""
+"""Workloads that say they are derived, and their statements as syntax, which all stand at one place of the text."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -6,6 +6,14 @@ from fractions import Fraction
 from ...ir import Shard, Tensor
 from ...text import syntax as ast
 from ...text.source import Span
+from ...text.vocabulary import BACKWARD_WORDS
+from ..values.sentences import head_of
+
+
+def is_backward(declaration: ast.Workload) -> bool:
+    """Whether a workload says that it is derived."""
+    heads = (head_of(each) for each in declaration.block.statements if isinstance(each, ast.Say))
+    return any(head is not None and head.text in BACKWARD_WORDS for head in heads)
 
 
 class SyntaxWriter:
@@ -30,6 +38,10 @@ class SyntaxWriter:
         """``word(operands, arguments)``."""
         unnamed = tuple(ast.Argument(None, (each,), span=self.span) for each in operands)
         return ast.Call(self.name(word), (*unnamed, *arguments), span=self.span)
+
+    def argument(self, word: str, value: ast.Expression) -> ast.Argument:
+        """``word=value``."""
+        return ast.Argument(word, (value,), span=self.span)
 
     def define(self, name: str, expression: ast.Expression) -> ast.Define:
         """``name = expression``."""

@@ -12,8 +12,9 @@ from ..devices.device import DeviceResolver
 from ..devices.system import SystemResolver
 from ..values.evaluate import ExpressionEvaluator
 from ..values.sentences import head_of
-from .backward import KEEP, BackwardReader, is_backward
+from .backward import KEEP, BackwardReader
 from .backward_pass import Derived
+from .backward_syntax import is_backward
 from .workload import resolve_workload
 
 

@@ -22,7 +22,7 @@ from ...text.vocabulary import MAX_BATCHES, MAX_EXTENT, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import Place
 from ..values.sentences import Words
-from .graph_calls import ATTENTION, GEMM, GraphCall, Laid, call_of
+from .graph_calls import ATTENTION, EXPERTS, GEMM, GraphCall, Laid, call_of
 
 _EXAMPLE = "batch x by 4096"
 _COUNTS = ("rows", "rows_to")
@@ -95,12 +95,15 @@ class _NotDivided(Exception):
 
 
 def _num_sequences(said: BatchSaid, tensors: Mapping[str, Tensor]) -> int:
-    """The number of sequences in each of the tensors; fewer rows than one has are one that is shorter."""
+    """The number of sequences in each of the tensors; fewer rows than one has are one that is shorter.
+
+    Rows that went to several experts are several times as many.
+    """
     first, *others = (tensors[name] for name in said.names)
     for other in others:
-        if other.rows != first.rows:
+        if other.rows % first.rows:
             message = f"{other.name} has {other.rows} rows and {first.name} {first.rows}"
-            raise mismatch(message, "a batch takes the same rows of all")
+            raise mismatch(message, "a batch takes the same rows of all, or as many times those of the first")
     return _sequences(first.rows, said.rows, f"{first.name} has")
 
 
@@ -169,7 +172,7 @@ def cut_tensors(calls: Sequence[GraphCall], inputs: Sequence[str]) -> set[str]:
 def _is_cut(call: GraphCall, cut: set[str]) -> bool:
     """Whether rows of what a call makes are those of a batch; a product over rows is a sum over them instead."""
     first = call.operands[0]
-    return first.tensor.name in cut and not (call.operation.name == GEMM and first.transposed)
+    return first.tensor.name in cut and not (call.operation.name in (GEMM, EXPERTS) and first.transposed)
 
 
 def _arguments(

@@ -5,7 +5,7 @@ the part of a rank, and its result lies as its first operand does.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...ir import Gpu, Shard, Tensor
@@ -18,13 +18,14 @@ from ...ir.operations import (
     Operation,
     OperationCall,
 )
-from ...ir.operations.base import mismatch, not_simulated
+from ...ir.operations.base import EVEN, mismatch, not_simulated
 from ...text.source import Span
 
-GEMM, ADD, GATHER, EXCHANGE = "gemm", "add", "all_gather", "all_to_all"
+GEMM, EXPERTS, ADD, GATHER, EXCHANGE = "gemm", "grouped_gemm", "add", "all_gather", "all_to_all"
 ATTENTION = ("attention", "attention_back")
 SUMS = ("reduce_scatter", "all_reduce")
 _HEADS = ("heads", "kv_heads")
+_TURNED = {Shard.ROWS: Shard.COLS, Shard.COLS: Shard.ROWS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,8 @@ class Laid:
         """The tensor as the call sees it."""
         if not self.transposed:
             return self.tensor
-        turned = {Shard.ROWS: Shard.COLS, Shard.COLS: Shard.ROWS}
         tensor = self.tensor
-        shard = turned.get(tensor.shard, tensor.shard)
+        shard = _TURNED.get(tensor.shard, tensor.shard)
         return replace(tensor, name=f"{tensor.name}.t", rows=tensor.cols, cols=tensor.rows, shard=shard)
 
 
@@ -61,7 +61,7 @@ class GraphCall:
     definition: str
     span: Span
     partial: bool = False
-    exchange: Exchange = field(default_factory=Exchange)
+    exchange: Exchange = EVEN
 
     @property
     def name(self) -> str:
@@ -87,12 +87,13 @@ def call_of(
     OperationError
         If the call cannot be.
     """
-    first = makers.get(operands[0].tensor.name)
-    exchange = first.exchange if first is not None else Exchange()
+    exchange = _exchange_of(operands, makers)
     partial = _all_partial(operation, operands, makers)
     seen = tuple(Operand(each.seen) if partial else _operand(operation, each, makers) for each in operands)
     heads = num_ranks if operation.name in ATTENTION and seen[0].tensor.shard is Shard.COLS else 1
     laid = seen[0].tensor.shard
+    if operation.name == EXPERTS and seen[0].transposed:
+        laid = _TURNED.get(laid, laid)  # the result has the experts of each rank, as the rows have
     if operation.name not in (GEMM, GATHER) and not isinstance(operation, CollectiveOperation):
         seen = tuple(_on_one_rank(operation, operand, laid, num_ranks) for operand in seen)
         shared = {word: _share(word, value, heads) for word, value in arguments.items()}
@@ -106,6 +107,12 @@ def call_of(
     return GraphCall(operation, operands, arguments, made, result, definition, span, partial, made.exchange or exchange)
 
 
+def _exchange_of(operands: tuple[Laid, ...], makers: Mapping[str, GraphCall]) -> Exchange:
+    """How the rows of the first operand that says it were sent."""
+    made = (makers[each.tensor.name].exchange for each in operands if each.tensor.name in makers)
+    return next((exchange for exchange in made if exchange != EVEN), EVEN)
+
+
 def _all_partial(operation: Operation, operands: tuple[Laid, ...], makers: Mapping[str, GraphCall]) -> bool:
     """Whether terms of two sums are added on each rank, which gives those of one sum."""
     terms = [each.tensor.name in makers and makers[each.tensor.name].partial for each in operands]
@@ -116,7 +123,7 @@ def _operand(operation: Operation, operand: Laid, makers: Mapping[str, GraphCall
     """An operand as an operation sees it: declared, but for what a sum or a block of an exchange comes from."""
     maker = makers.get(operand.tensor.name)
     if maker is None or operand.transposed:
-        return Operand(operand.seen)
+        return Operand(operand.seen, transposed=operand.transposed)
     sums = operation.name in SUMS
     exchanged = maker.operation.name == EXCHANGE and not isinstance(operation, CollectiveOperation)
     if sums or exchanged:
@@ -127,8 +134,10 @@ def _operand(operation: Operation, operand: Laid, makers: Mapping[str, GraphCall
 
 
 def _on_one_rank(operation: Operation, operand: Operand, laid: Shard, num_ranks: int) -> Operand:
-    """The part of a rank, as a whole; operands of a call lie alike."""
+    """The part of a rank, as a whole; operands of a call lie alike, and of experts as they are seen."""
     tensor = operand.tensor
+    if operation.name == EXPERTS and operand.transposed:
+        laid = _TURNED.get(laid, laid)
     if operand.made_by is not None:
         return operand
     if tensor.shard is Shard.FLAT:
@@ -137,7 +146,7 @@ def _on_one_rank(operation: Operation, operand: Operand, laid: Shard, num_ranks:
         raise mismatch(f"operands of {operation.name} lie alike, but {tensor.name} is {tensor.layout}")
     rows = tensor.rows // num_ranks if laid is Shard.ROWS else tensor.rows
     cols = tensor.cols // num_ranks if laid is Shard.COLS else tensor.cols
-    return Operand(replace(tensor, rows=rows, cols=cols, shard=Shard.NONE))
+    return Operand(replace(tensor, rows=rows, cols=cols, shard=Shard.NONE), transposed=operand.transposed)
 
 
 def _share(word: str, value: Any, ranks: int) -> Any:

@@ -17,9 +17,8 @@ from ..devices.system import SystemResolver
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, single
 from .arguments import ArgumentReader
-from .backward import BackwardReader, is_backward
+from .backward_syntax import is_backward
 from .combinations import combinations, either, pattern_beside, pattern_in_turn
-from .graph import GraphResolver
 from .parts import WorkloadParts
 from .tensors import TensorReader
 
@@ -223,6 +222,7 @@ def resolve_workload(
     assert isinstance(declaration, ast.Workload)
     system = systems.system(entry.scope.find(declaration.system, Kind.SYSTEM, report))
     if is_backward(declaration):
+        from .backward import BackwardReader  # as ``GraphResolver`` below
 
         def resolve(other: Entry, beside: Report) -> object:
             return resolve_workload(other, systems, evaluator, beside)
@@ -235,6 +235,8 @@ def resolve_workload(
         return system, pair
     if not as_pair.has_errors:  # what is wrong is not the workload's
         raise report.stop()
+    from .graph import GraphResolver  # pairs do not wait for its import
+
     resolver = GraphResolver(entry, system, evaluator, as_graph)
     with as_graph.attempt():
         graph = resolver.resolve()

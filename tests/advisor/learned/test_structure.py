@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.advisor.bespoke.batches import batches_of
@@ -13,6 +13,7 @@ from magus.advisor.learned.catalogue import catalogue
 from magus.advisor.learned.structure import BatchShape, Structure, fitted, structure_of
 from magus.compiler.ir import Choice, EngineChoice, EngineKind
 from magus.compiler.planning.build import reject_choice
+from tests.helpers.marks import examples
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, h100
 
 DMA7, SM16 = EngineChoice(EngineKind.DMA, 7), EngineChoice(EngineKind.SM, 16)
@@ -59,7 +60,7 @@ def test_unequal_peers_become_equal_among_others() -> None:
 SHARE = st.floats(0.0, 1.0, allow_nan=False)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     own=st.lists(SHARE, min_size=1, max_size=6),
     remote=st.lists(SHARE, min_size=6, max_size=6),

@@ -1,6 +1,7 @@
 """Layers of models: the golden files, shapes that a rank has, what divides, and configurations that are none."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from magus.compiler import CompileError, compile_text
 from magus.compiler.from_model.config import ModelConfig, read_config
 from magus.compiler.from_model.layer import Parallelism, layer_text
-from magus.compiler.ir import DType, Pattern
+from magus.compiler.ir import AttentionShape, DType, GemmShape, Pattern
 from magus.compiler.request.errors import RequestError
 from magus.compiler.text.fmt import format_text
 from tests.helpers.commands import magus
@@ -35,7 +36,8 @@ def read(path: Path, **changed: Any) -> ModelConfig:
     [
         ("llama_70b", (), "llama_70b_layer"),
         ("llama_70b", ("--pairs",), "llama_70b"),
-        ("deepseek_v3", (), "deepseek_v3"),
+        ("deepseek_v3", (), "deepseek_v3_layer"),
+        ("deepseek_v3", ("--pairs",), "deepseek_v3"),
         ("qwen3_moe", (), "qwen3_moe_layer"),
         ("qwen3_moe", ("--pairs",), "qwen3_moe"),
     ],
@@ -84,13 +86,53 @@ def test_the_pairs_of_a_layer_are_those_of_the_whole() -> None:
     assert [each.workload.gemm for each in pairs.scenarios] == in_graph
 
 
-def test_a_layer_with_experts_has_no_backward_pass() -> None:
+def test_a_layer_with_experts_is_there_with_its_backward_pass() -> None:
     model = read_config(GOLDEN / "qwen3_moe.json")
-    (layer,) = compile_text(layer_text(model, H100)).graphs
+    layer, back = compile_text(layer_text(model, H100)).graphs
 
     kernel = layer.graph.op("u").workload.kernel
     assert kernel is not None and len(kernel.rows) == 16 and sum(kernel.rows) == 8192  # type: ignore[attr-defined]
     assert {"t", "y"} <= {op.name for op in layer.graph.ops if op.label == "all_to_all"}
+    gradients = [op.workload.kernel for op in back.graph.ops if op.name in ("d_wup", "d_wdn")]
+    assert [(kernel.rows, kernel.k) for kernel in gradients] == [  # type: ignore[union-attr]
+        ((1536,) * 16, 512),
+        ((4096,) * 16, 512),
+    ]
+
+
+def test_compressed_attention_is_that_of_each_rank() -> None:
+    """DeepSeek-V2, section 2.1: queries by 1536 columns, keys and values by 512; heads of 128 + 64 and of 128."""
+    model = read_config(GOLDEN / "deepseek_v3.json")
+    (layer,) = compile_text(layer_text(model, H100)).graphs
+    shapes = {op.name: op.workload.kernel or op.workload.gemm for op in layer.graph.ops}
+
+    assert shapes["a"] == AttentionShape(1, 128, 128, 1024, 1024, 160, DType.BF16, causal=True)
+    assert shapes["q"] == GemmShape(1024, 20480, 1536, DType.BF16)
+    assert shapes["kv"] == GemmShape(1024, 40960, 512, DType.BF16)
+    assert shapes["s"] == GemmShape(1024, 7168, 2048, DType.BF16)
+    assert {"t", "z"} <= {op.name for op in layer.graph.ops if op.label == "all_to_all"}
+
+
+def test_gpus_of_several_nodes_are_on_rails(tmp_path: Path) -> None:
+    """A token of DeepSeek-V3 goes to experts in 4 of 8 groups: with 64 GPUs a group is a node."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads((GOLDEN / "deepseek_v3.json").read_text()), "topk_group": 4}))
+    texts = [layer_text(read_config(path), Parallelism("h100", ranks)) for ranks in (8, 16, 64)]
+    routing = [re.findall(r"top=8(, nodes=\d)?", text)[0] for text in texts]
+    fabrics = [compile_text(text).graphs[0].system.fabric for text in texts]
+
+    assert routing == ["", ", nodes=2", ", nodes=4"]
+    assert [fabric.topology.name for fabric in fabrics] == ["switch", "rails", "rails"]
+    assert [fabric.node_size for fabric in fabrics[1:]] == [8, 8]
+    assert "node=4" in layer_text(LLAMA_70B, Parallelism("h100", 8, node=4))
+
+
+def test_compressed_attention_without_experts_and_with_whole_queries(tmp_path: Path) -> None:
+    model = read(tmp_path / "config.json", kv_lora_rank=256, q_lora_rank=None, v_head_dim=64)
+    (layer,) = compile_text(layer_text(model, H100)).graphs
+
+    assert layer.graph.op("q").workload.gemm == GemmShape(1024, 64 * 128, 8192, DType.BF16)
+    assert [op.label for op in layer.graph.ops if op.is_pair] == ["AG+GEMM", "GEMM+RS"]
 
 
 def test_what_no_graph_says_is_written_pair_by_pair() -> None:
@@ -179,6 +221,8 @@ def test_a_file_that_is_none_is_explained(tmp_path: Path, content: bytes) -> Non
     ("parallel", "message"),
     [
         (Parallelism("h10", 8), "unknown GPU 'h10'; did you mean 'H100'?"),
+        (Parallelism("h100", 12), "node: 12 GPUs do not fill nodes of 8"),
+        (Parallelism("mi300x", 16), "nodes of MI300X have no switch"),
         (Parallelism("h100", 3), "num_attention_heads: 64 do not divide among 3 ranks"),
     ],
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from magus.compiler import compile_file
+from magus.compiler import compile_file, compile_text
 from magus.compiler.ir import GraphScenario
 from magus.compiler.resolve.schedules.graph_from_text import SERIAL
 from magus.runtime import Outcome, RunRefused, refusals
@@ -19,6 +19,17 @@ from tests.helpers.paths import ROOT
 from tests.helpers.scenarios.mlp_backward import backward, plan_of_layers
 from tests.helpers.scenarios.two_batches import two_batches
 
+SUMS = """
+use "nvidia/h100"
+system hgx {{ gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }}
+workload back on hgx {{
+  x  = tensor bf16[4096, 1024] shard rows
+  dy = tensor bf16[4096, 512] shard rows
+  d_w = all_reduce(gemm(x.t, dy))
+  batch x, dy by 512
+}}
+schedule mine for back {{ batches 2; {said} }}
+"""
 LAYERS = [*sorted((ROOT / "examples" / "layers").glob("*.mgs")), ROOT / "examples" / "papers" / "layers.mgs"]
 
 
@@ -127,3 +138,13 @@ def test_kernels_beside_collectives_that_are_no_products_are_refused(back: Graph
     odd = replace(dh, workload=replace(dh.workload, gemm=None, kernel=du.workload.kernel))
     with pytest.raises(RunRefused, match="not carried out with real data"):
         carry_out_graph(back.system, graph, replace(plan, parts=(odd, *plan.parts[1:])))
+
+
+@pytest.mark.parametrize("said", ["", "apart d_w by dma(3)", "d_w = pipelined(chunks=4, engine=dma(3))"])
+def test_sums_over_batches_that_ranks_add_up_once(said: str) -> None:
+    (found,) = compile_text(SUMS.format(said=said)).graphs
+    graph, plan = plan_of_layers(found, found.schedules[0], 1)
+
+    report = carry_out_graph(found.system, graph, plan)
+
+    assert [run.outcome for run in report.runs] == [Outcome.EXACT] * 3, report.runs[-1].sentences

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.commands import document, magus
 from tests.helpers.scenarios.graph_runs import TEXT
 
-pytestmark = pytest.mark.usefixtures("compiled_core")
+pytestmark = pytest.mark.usefixtures("compiled_core", "kept_results")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.helpers.hostile_text import is_safe
 from tests.helpers.scenarios.graph_runs import TEXT
 
 LARGE = ("--set", "M=4096")  # where overlap pays
-pytestmark = pytest.mark.usefixtures("compiled_core")
+pytestmark = pytest.mark.usefixtures("compiled_core", "kept_results")
 
 
 @pytest.fixture(scope="module")

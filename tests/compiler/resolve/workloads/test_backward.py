@@ -1,7 +1,7 @@
 """Backward passes that are derived: what goes back through each operation, what is held, and what is made again."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from magus.compiler import CompileError, compile_file, compile_text
 from magus.compiler.codes import Code
@@ -9,6 +9,7 @@ from magus.compiler.ir import AttentionBackShape, DType, Graph
 from magus.compiler.pipeline import written_out
 from magus.examples import path
 from tests.helpers.backward import layers, text_of
+from tests.helpers.marks import examples
 
 MLP = """
   x   = tensor bf16[8192, 8192] shard rows
@@ -182,7 +183,7 @@ def test_mistakes_of_the_forward_pass_are_told_once() -> None:
 
 
 @given(layers())
-@settings(max_examples=12)
+@examples(12)
 def test_what_is_written_out_means_the_same(layer: tuple[str, str]) -> None:
     text = text_of(*layer)
 
@@ -193,7 +194,7 @@ def test_what_is_written_out_means_the_same(layer: tuple[str, str]) -> None:
 
 
 @given(layers())
-@settings(max_examples=12)
+@examples(12)
 def test_every_input_has_a_gradient_of_its_form(layer: tuple[str, str]) -> None:
     text = text_of(*layer)
     forward, back = graph(text, "layer"), graph(text)

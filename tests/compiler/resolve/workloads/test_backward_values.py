@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from magus.compiler.pipeline import written_out
 from tests.helpers.backward import layers, text_of
+from tests.helpers.marks import examples
 
 SCALE = 128
 """Sizes of a text for each row or column here."""
@@ -32,12 +33,28 @@ FSDP = """
 """
 
 
+MOE = """
+  x  = tensor bf16[M, 1024] shard rows
+  w1 = tensor fp8[8 * 1024, 4096] shard rows
+  w2 = tensor fp8[8 * 2048, 1024] shard rows
+  t = dispatch(norm(x), experts=8, top=2, type=fp8)
+  h = grouped_gemm(t, w1)
+  y = add(x, combine(grouped_gemm(swiglu(h), w2), type=bf16))
+  repeat 4 y as x
+"""
+EXPERTS, TOP = 8, 2
+
+
 class Matrix(np.ndarray[Any, np.dtype[np.float64]]):
-    """An array with ``.t``."""
+    """An array with ``.t``; ``turned`` is whether it is one."""
+
+    turned = False
 
     @property
     def t(self) -> "Matrix":
-        return matrix(self.T)
+        transposed = matrix(self.T)
+        transposed.turned = True
+        return transposed
 
 
 def matrix(values: Any) -> Matrix:
@@ -95,6 +112,31 @@ def attention_back(qkv: Matrix, a: Matrix, da: Matrix, heads: int) -> Matrix:
     return np.hstack([each for part in parts for each in part]).view(Matrix)
 
 
+def routed(rows: int) -> list[int]:
+    """The row that each row of the experts comes from, expert by expert."""
+    by_expert = sorted((copy % EXPERTS, copy // TOP) for copy in range(rows * TOP))
+    return [row for _, row in by_expert]
+
+
+def dispatch(x: Matrix, experts: int, top: int, type: None = None) -> Matrix:
+    assert (experts, top) == (EXPERTS, TOP)
+    return matrix(x[routed(len(x))])
+
+
+def combine(y: Matrix, type: None = None) -> Matrix:
+    total = np.zeros((len(y) // TOP, y.shape[1]))
+    np.add.at(total, routed(len(total)), y)
+    return matrix(total)
+
+
+def grouped_gemm(x: Matrix, w: Matrix) -> Matrix:
+    if x.turned:  # a sum over the rows of each expert
+        parts = zip(np.split(x, EXPERTS, axis=1), np.split(w, EXPERTS), strict=True)
+    else:
+        parts = zip(np.split(x, EXPERTS), np.split(w, EXPERTS, axis=int(w.turned)), strict=True)
+    return matrix(np.vstack([one @ other for one, other in parts]))
+
+
 def whole(x: Matrix) -> Matrix:
     """What collectives do to a tensor of all ranks: parts of sums are sums here."""
     return x
@@ -112,6 +154,10 @@ OPERATIONS = {
     "swiglu_back": swiglu_back,
     "attention": attention,
     "attention_back": attention_back,
+    "dispatch": dispatch,
+    "combine": combine,
+    "grouped_gemm": grouped_gemm,
+    **dict.fromkeys(("bf16", "fp8")),
 }
 
 
@@ -167,7 +213,12 @@ def test_whole_activations_and_gathered_weights(forward: str) -> None:
     check(text_of(forward))
 
 
+@pytest.mark.parametrize("keep", ["", "t, h"])
+def test_rows_that_go_to_experts(keep: str) -> None:
+    check(text_of(MOE, keep))
+
+
 @given(layers())
-@settings(max_examples=15)
+@examples(15)
 def test_drawn_layers(layer: tuple[str, str]) -> None:
     check(text_of(*layer))

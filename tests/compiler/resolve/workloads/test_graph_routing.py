@@ -64,6 +64,49 @@ def test_experts_get_their_rows() -> None:
     assert (tensors["z"].rows, tensors["z"].shard, tensors["z"].dtype) == (4096, Shard.ROWS, DType.BF16)
 
 
+BACK = """
+  g  = dispatch(x, experts=32, top=4)
+  dh = grouped_gemm(g, w2.t)
+  d2 = grouped_gemm(h.t, g)
+  z  = combine(dh)
+"""
+
+
+def test_gradients_of_experts() -> None:
+    """512 rows of each of the 4 experts of a rank, whose weights w2 are [512, 1024]."""
+    head = TEXT.format(rows=4096, dtype="bf16", experts=32, top=4, said="", back="").split("  t = ")[0]
+    body = f"  h = tensor bf16[4 * 4096, 512] shard rows\n{BACK}"
+    found = compile_text(f"{head}{body}}}").graphs[0].graph
+    tensors = {tensor.name: tensor for tensor in found.tensors}
+
+    assert found.op("dh").workload.kernel == GroupedGemmShape((512,) * 4, 512, 1024, DType.BF16)
+    assert found.op("d2").workload.kernel == GroupedGemmShape((512,) * 4, 1024, 512, DType.BF16)
+    assert [(tensors[name].rows, tensors[name].cols, tensors[name].shard) for name in ("dh", "d2", "w2")] == [
+        (4 * 4096, 512, Shard.ROWS),
+        (32 * 512, 1024, Shard.ROWS),
+        (32 * 512, 1024, Shard.ROWS),
+    ]
+    assert [read.transposed for name in ("dh", "d2") for read in found.op(name).reads] == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("dh = grouped_gemm(g, x.t, rows=[512, 256])", "the rows of all experts are 768, but g has 2048"),
+        ("dh = grouped_gemm(g, v.t, rows=[1024, 512, 512])", "100 columns, which do not divide among 3 experts"),
+        ("dh = grouped_gemm(x.t, g, rows=[512, 1024, 512])", "experts, which have 512 to 1024 rows, is not simulated"),
+        ("dh = grouped_gemm(x.t, g, rows=[512, 512])", "the rows of all experts are 1024, but x.t has 2048 columns"),
+        ("dh = grouped_gemm(x.t, v, rows=[1024, 1024])", "inner dimensions differ: x.t has 2048 columns, v has 100"),
+    ],
+)
+def test_gradients_that_do_not_fit(body: str, message: str) -> None:
+    head = 'use "nvidia/h100"\nsystem hgx { gpus 2 x H100; fabric switch(nvswitch, link=nvlink) }\n'
+    tensors = "x = tensor bf16[2048, 512]; g = tensor bf16[2048, 1024]; v = tensor bf16[100, 1024]"
+    with pytest.raises(CompileError) as caught:
+        compile_text(f"{head}workload back on hgx {{ {tensors}; {body} }}")
+    assert message in caught.value.diagnostics[0].message
+
+
 def test_a_row_goes_once_to_a_rank() -> None:
     """Of 8 ranks with 4 of 32 experts a row reaches 8 (1 - C(28, 4) / C(32, 4)) = 3.445 on average; rows are whole."""
     found = graph()

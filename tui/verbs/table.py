@@ -1,0 +1,81 @@
+"""The table of commands: each is imported and built when it is asked for, so that none waits for the options of others.
+
+A new command is a function in a module of this package and a line here, with the first line of its help.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+
+import click
+import typer
+
+from ..commands.usage import Commands
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A command: the ``module`` of this package that defines it, the first line of its ``help``, and its function.
+
+    ``function`` is empty where it is called as the command is, with ``_`` for ``-``.
+    """
+
+    module: str
+    help: str
+    function: str = ""
+
+
+VERBS: Mapping[str, Verb] = {
+    "check": Verb("scenarios", "Show every error and warning of the files."),
+    "fmt": Verb("scenarios", "Rewrite the files in the canonical form."),
+    "lsp": Verb("scenarios", "Serve an editor: mistakes, completion and names of .mgs files."),
+    "test": Verb("scenarios", "Check every expect block of the files."),
+    "simulate": Verb("scenarios", "Simulate one schedule: times, traffic and losses."),
+    "run": Verb("scenarios", "Carry schedules out with real data: is the result right?"),
+    "plan": Verb("scenarios", "Write a schedule as a plan, in steps, or for another program."),
+    "import": Verb("scenarios", "Read in a machine, a log of nccl-tests or a trace of PyTorch.", "import_file"),
+    "from-model": Verb("scenarios", "Write the workloads of a layer of a model as a scenario."),
+    "schedules": Verb("answers", "List the feasible schedules, and the lower bound on all."),
+    "advise": Verb("answers", "Recommend a schedule, with its gain and the proof."),
+    "sweep": Verb("answers", "Advise on a grid of sizes, and say where schedules change."),
+    "report": Verb("answers", "Write the answer as a page to send: one HTML file."),
+    "export": Verb("answers", "Write the rules of a sweep as a file that a runtime reads."),
+    "distill": Verb("answers", "Write a small rule, schedule(m, n, k), for one system."),
+    "serve": Verb("answers", "Answer requests of runtimes over HTTP, in JSON."),
+    "tui": Verb("answers", "Browse, change and compare in the terminal."),
+    "train": Verb("models", "Learn from searched scenarios which schedules to propose."),
+    "corpus": Verb("models", "Search drawn scenarios and keep every simulated plan."),
+    "evaluate": Verb("models", "Judge learned proposals on families that are new to them."),
+    "validate": Verb("models", "Compare the models with measurements on real GPUs."),
+    "calibrate": Verb("models", "Fit constants to measured times, and write them as .mgs."),
+}
+"""In the order of ``magus --help``."""
+
+
+class Verbs(Commands):
+    """The commands of the table."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of that name, None if there is none."""
+        return built(cmd_name) if cmd_name in VERBS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of ``--help`` from the table: nothing is imported for it."""
+        room = formatter.width - max(map(len, VERBS)) - 6  # as click leaves it: an indent, and a gap between columns
+        lines = [(name, click.Command(name, help=verb.help).get_short_help_str(room)) for name, verb in VERBS.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(lines)
+
+
+@cache
+def built(name: str) -> click.Command:
+    """Import the module of a command and build it, with its options."""
+    module = import_module(f".{VERBS[name].module}", __package__)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    alone.command(name)(getattr(module, VERBS[name].function or name.replace("-", "_")))
+    return typer.main.get_command(alone)
