@@ -5,13 +5,15 @@ plans.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 from lark import Token
 
 from ...grammar import load_words
+from ..text.load import real_path
 from ..text.source import Source, Span
 from ..text.vocabulary import BACKWARD_WORDS
 from .context import Context, tokens_of
@@ -45,12 +47,30 @@ def occurrence_at(document: Document, offset: int) -> Occurrence | None:
     return here[-1] if here else None
 
 
-def all_occurrences(document: Document, of: Occurrence) -> tuple[Occurrence, ...]:
-    """Return all uses of a name in a text and, if it is a name of the file, in what it includes."""
+def all_occurrences(document: Document, of: Occurrence, includers: Sequence[Document] = ()) -> tuple[Occurrence, ...]:
+    """Return all uses of a name in a text and, if it is a name of the file, in what it includes.
+
+    Of ``includers``, those that read a file which defines the name have uses of it too.
+    """
     sources = [document.source]
     if not of.home:
-        trees = document.examined.scope.trees
-        sources += [tree.span.source for tree in trees if tree.span.source.path != document.source.path]
+        sources += _included(document)
+    found = _of(sources, of)
+    homes = {real_path(Path(use.span.source.path)) for use in found if use.is_definition and not of.home}
+    for each in includers:
+        known = {real_path(Path(source.path)) for source in sources}
+        if homes & each.examined.scope.files:
+            new = [each.source, *_included(each)]
+            sources += [source for source in new if real_path(Path(source.path)) not in known]
+    return _of(sources, of)
+
+
+def _included(document: Document) -> list[Source]:
+    trees = document.examined.scope.trees
+    return [tree.span.source for tree in trees if tree.span.source.path != document.source.path]
+
+
+def _of(sources: Sequence[Source], of: Occurrence) -> tuple[Occurrence, ...]:
     each = (use for source in sources for use in occurrences_in(source))
     return tuple(use for use in each if (use.name, use.home) == (of.name, of.home))
 

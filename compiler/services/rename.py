@@ -49,8 +49,10 @@ def renameable(document: Document, offset: int) -> Occurrence:
     return use
 
 
-def renaming(document: Document, offset: int, new_name: str) -> tuple[Renamed, ...]:
+def renaming(document: Document, offset: int, new_name: str, includers: Sequence[Document] = ()) -> tuple[Renamed, ...]:
     """Return what changes in each file if the name at an offset becomes ``new_name``.
+
+    ``includers`` are other texts that may include the file which declares it.
 
     Raises
     ------
@@ -60,14 +62,14 @@ def renaming(document: Document, offset: int, new_name: str) -> tuple[Renamed, .
     use = renameable(document, offset)
     if not _NAME.fullmatch(new_name) or new_name in (*RESERVED, *DECLARATIONS, "in"):
         raise RenameError(f"'{new_name[:64]}' cannot be a name")
-    uses = all_occurrences(document, use)
+    uses = all_occurrences(document, use, includers)
     by_path = {each.span.source.path: each.span.source for each in uses}
     changed = [
         Renamed(source, tuple(each for each in uses if each.span.source.path == path), new_name)
         for path, source in by_path.items()
     ]
     if new_name != use.name:
-        _check(document, changed, new_name)
+        _check(document, changed, new_name, includers)
     return tuple(changed)
 
 
@@ -78,10 +80,14 @@ def replaced(text: str, uses: Sequence[Occurrence], new_name: str) -> str:
     return text
 
 
-def _check(document: Document, changed: Sequence[Renamed], new_name: str) -> None:
+def _check(document: Document, changed: Sequence[Renamed], new_name: str, includers: Sequence[Document]) -> None:
     """Refuse a name that the text uses for something else: it would have errors that it has not now."""
     if document.entry((new_name,)) is not None:
         raise RenameError(f"'{new_name}' is taken")
+    paths = {each.source.path for each in changed}
+    for each in includers:
+        if each.source.path in paths and each.entry((new_name,)) is not None:
+            raise RenameError(f"'{new_name}' is taken in {each.path.name}")
     if [each.source.path for each in changed] != [document.source.path]:
         return  # the included files are still those on disk
     before = [each.code for each in document.examined.diagnostics if each.severity is Severity.ERROR]

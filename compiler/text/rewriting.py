@@ -144,7 +144,7 @@ class _Devices:
 
 def _unknown(name: str, kind: str, known: Mapping[str, object] | set[str], report: Report) -> Exception:
     span = Span(Source(name, name), 0, len(name))
-    hint = did_you_mean(name, known) or "one of an included file is changed there"
+    hint = did_you_mean(name, known) or "what an included file declares is changed there"
     return report.fail(Code.MGS203, f"the file itself has no {kind} '{name[:64]}'", span, hint)
 
 

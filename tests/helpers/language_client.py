@@ -58,12 +58,14 @@ class Client:
 
 
 @asynccontextmanager
-async def connected(uri: str) -> AsyncIterator[Client]:
-    """Start ``magus lsp`` and say hello; at the end say goodbye, and check that it ends well."""
+async def connected(uri: str, root_uri: str | None = None) -> AsyncIterator[Client]:
+    """Start ``magus lsp`` in a workspace and say hello; at the end say goodbye, and check that it ends well."""
     client = Client(uri)
     await client.language.start_io(sys.executable, "-m", "magus.tui.cli", "lsp")
     capabilities = types.ClientCapabilities()
-    await asyncio.wait_for(client.language.initialize_async(types.InitializeParams(capabilities)), WAIT_S)
+    await asyncio.wait_for(
+        client.language.initialize_async(types.InitializeParams(capabilities, root_uri=root_uri)), WAIT_S
+    )
     client.language.initialized(types.InitializedParams())
     try:
         yield client

@@ -42,7 +42,7 @@ class MagusCommands(Provider):
             yield (
                 f"Workload: {printable(job.scenario.name)}",
                 "Show this workload of the file",
-                partial(app.show_workload, idx),
+                partial(app.work.show_workload, idx),
             )
         yield "Open a file", "Recent files and the shipped examples, key o", app.action_browse
         for path in map(Path, app.state.recent):
@@ -56,4 +56,6 @@ class MagusCommands(Provider):
             )
         yield "Read the file again", "Key e", app.action_reload
         yield "Details", "Figures, confidence and marks on a small screen, key d", app.action_details
+        if app.check_action("report", ()):
+            yield "Write a report", "The answer on screen as a page to send, key W", app.action_report
         yield "Keys and signs", "Key ?", app.action_help

@@ -13,6 +13,7 @@ from pathlib import Path
 from ...compiler.text.diagnostics import CompileError, GaveUp, Report
 from ...compiler.text.load import read_source, real_path
 from ...compiler.text.writing import write_whole
+from .paths import exists
 from .state import user_folder
 
 LINE_ENDS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
@@ -32,18 +33,16 @@ class OnDisk(Enum):
 class EditedFile:
     """The text of ``path`` as it was last read or saved, and the folder that keeps unsaved texts.
 
-    ``stamp`` tells cheaply whether the file may have changed; ``problem`` says why it could not be read.
+    ``problem`` says why it could not be read.
     """
 
     path: Path
     folder: Path
     saved: str = ""
     problem: str = ""
-    stamp: tuple[int, int, int] | None = None
 
     def read(self) -> str:
         """Read the file and return its text; empty, with a ``problem``, where there is none."""
-        self.stamp = _stamp(self.path)
         text = _text_of(self.path)
         self.problem = text.problem
         self.saved = text.content
@@ -55,24 +54,16 @@ class EditedFile:
             write_whole(self.path, text)
         except OSError as error:
             return f"not saved: {error.strerror or error}; your text is kept"
-        self.saved, self.problem, self.stamp = text, "", _stamp(self.path)
+        self.saved, self.problem = text, ""
         self.forget()
         return ""
 
     def on_disk(self) -> OnDisk:
         """Compare the file with what was last read or saved."""
-        stamp = _stamp(self.path)
-        if stamp == self.stamp:
-            return OnDisk.SAME
-        if stamp is None:
-            return OnDisk.GONE
         text = _text_of(self.path)
         if text.problem:
-            return OnDisk.UNREADABLE
-        if text.content != self.saved:
-            return OnDisk.CHANGED
-        self.stamp = stamp
-        return OnDisk.SAME
+            return OnDisk.UNREADABLE if exists(self.path) else OnDisk.GONE
+        return OnDisk.SAME if text.content == self.saved else OnDisk.CHANGED
 
     # The copy that outlives a crash.
 
@@ -124,11 +115,3 @@ def _text_of(path: Path) -> _Text:
     with suppress(GaveUp), report.attempt():
         return _Text(read_source(path, report).text)
     return _Text("", CompileError(report.diagnostics).diagnostics[0].message)
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except (OSError, ValueError):
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -76,12 +76,3 @@ def about(path: Path) -> str:
             break
     title = re.search(r'about "([^"\n]*)"', head)
     return printable(title[1]) if title is not None else ""
-
-
-def stamp(path: Path) -> tuple[int, int] | None:
-    """Return what changes when the content of a file does: its time and size; None if there is no file."""
-    try:
-        status = path.stat()
-    except (OSError, ValueError):
-        return None
-    return status.st_mtime_ns, status.st_size

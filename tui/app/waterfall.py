@@ -18,17 +18,12 @@ class Bar:
 
 def bars_of(waterfall: Waterfall) -> tuple[Bar, ...]:
     """Return the bars from the lower bound up to the makespan, one per loss."""
-    losses = (
-        ("exposed, slack", waterfall.exposed_ticks),
-        ("decomposition", waterfall.decomposition_ticks),
-        ("contention", waterfall.contention_ticks),
-        ("launch, sync", waterfall.launch_sync_ticks),
-    )
-    bars, reached = [Bar("lower bound", 0, waterfall.bound_ticks, True)], waterfall.bound_ticks
-    for label, ticks in losses:
-        bars.append(Bar(label, reached, ticks, False))
-        reached += ticks
-    return (*bars, Bar("makespan", 0, waterfall.makespan_ticks, True))
+    (bound_label, bound_ticks), *losses, (label, ticks) = waterfall.rows
+    bars, reached = [Bar(bound_label, 0, bound_ticks, True)], bound_ticks
+    for loss, loss_ticks in losses:
+        bars.append(Bar(loss, reached, loss_ticks, False))
+        reached += loss_ticks
+    return (*bars, Bar(label, 0, ticks, True))
 
 
 def drawn_bars(bars: Sequence[Bar], width: int) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from textual.containers import Container
 from textual.widgets import Static
 
 from ...compiler.text.printable import printable
+from .job import Job, JobProblem
 from .panes import PANES
 from .panes.base import JobPane
 from .panes.candidates import CandidatesPane
@@ -14,7 +15,6 @@ from .panes.editor import EditorPane
 from .panes.sweep import SweepPane
 from .panes.timeline import TimelinePane
 from .panes.views import VIEWS
-from .session import SessionProblem, WorkloadSession
 from .view import progress_text, row_of, selected_text, title_of
 from .widgets.headline import Headline
 from .widgets.problems import ProblemPane
@@ -33,14 +33,15 @@ class Workbench(Container):
         self._views = tuple(view(id=pane.name) for pane, view in zip(PANES, VIEWS, strict=True))
         self._pane_idx = 0
         self._idle = ""
-        self._job: WorkloadSession | None = None
+        self._job: Job | None = None
 
     def compose(self) -> ComposeResult:
         """Lay out the panes, side by side or behind each other, see ``magus.tcss``."""
         yield Headline(id="headline")
         yield PaneTabs(id="tabs")
+        at_once = [(pane, view) for pane, view in zip(PANES, self._views, strict=True) if pane.together or pane.alone]
         with Container(id="panes"):
-            for pane, view in sorted(zip(PANES, self._views, strict=True), key=lambda pair: pair[0].whole_width):
+            for pane, view in sorted(at_once, key=lambda pair: pair[0].whole_width):
                 view.set_class(pane.together, "together")
                 view.set_class(pane.whole_width, "whole-width")
                 yield view
@@ -115,21 +116,37 @@ class Workbench(Container):
             view.set_class(index == self._pane_idx, "current")
         self.query_one("#panes").set_class(PANES[self._pane_idx].together, "together")
         self.query_one(PaneTabs).show(self._pane_idx)
-        self._show_view(self._views[self._pane_idx])
+        view = self._views[self._pane_idx]
+        if not view.is_attached:
+            self.query_one("#panes").mount(view)
+        self._show_view(view)
+        self._focus_front()
+
+    def _focus_front(self) -> None:
         free = self.is_free(self._pane_idx)
         self.set_class(free, "free")
         self.set_class(PANES[self._pane_idx].alone, "alone")
+        target = self._views[self._pane_idx].target
+        if not target.is_mounted:
+            return  # it will tell
         if free or not self.has_class("problem"):
-            self._views[self._pane_idx].target.focus()
+            target.focus()
         else:
             self.query_one(ProblemPane).focus()
+
+    def on_job_pane_stands(self, message: JobPane.Stands) -> None:
+        """Show the job in a pane that has come to the front for the first time."""
+        message.stop()
+        if message.pane is self._views[self._pane_idx]:
+            self._show_view(message.pane)
+            self._focus_front()
 
     def show_view(self, view: JobPane) -> None:
         """Bring a pane to the front unless it is visible."""
         if not view.region.area:
             self.show_pane(self._views.index(view))
 
-    def show_problem(self, problem: SessionProblem | None, title: str = "") -> None:
+    def show_problem(self, problem: JobProblem | None, title: str = "") -> None:
         """Show a problem in place of the panes; None brings the panes back."""
         self.set_class(problem is not None, "problem")
         if problem is None:
@@ -143,12 +160,12 @@ class Workbench(Container):
         if not self.is_free(self._pane_idx):
             self.query_one(ProblemPane).focus()
 
-    def show_job(self, job: WorkloadSession, job_idx: int, num_jobs: int) -> None:
+    def show_job(self, job: Job, job_idx: int, num_jobs: int) -> None:
         """Show the headline and the panes as far as they are known."""
         self._job = job
         headline = self.query_one(Headline)
         headline.ask(title_of(job.scenario, job_idx, num_jobs), WAITING if job.answer is None else "")
-        if isinstance(job.answer, SessionProblem):
+        if isinstance(job.answer, JobProblem):
             self.show_problem(job.answer)
             self.refresh_panes()
             return
@@ -157,7 +174,7 @@ class Workbench(Container):
         self.show_problem(None)
         self.refresh_panes()
 
-    def show_answer(self, job: WorkloadSession) -> None:
+    def show_answer(self, job: Job) -> None:
         """Show an answer on the way to the final one."""
         if job.found is not None:
             self.query_one(Headline).answer(job.found, advising=True)
@@ -175,6 +192,8 @@ class Workbench(Container):
         self.query_one("#selected", Static).update(printable(selected_text(row)) if row is not None else "")
 
     def _show_view(self, view: JobPane) -> None:
+        if not view.target.is_mounted:
+            return  # it will tell
         shown = PANES[self._views.index(view)]
-        if self._job is not None and not (shown.needs_answer and isinstance(self._job.answer, SessionProblem)):
+        if self._job is not None and not (shown.needs_answer and isinstance(self._job.answer, JobProblem)):
             view.show(self._job)

@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcInvalidParams
+from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
+from pygls.protocol import LanguageServerProtocol
 from pygls.workspace import TextDocument
 
 from ... import __version__
@@ -19,21 +23,38 @@ from ...compiler.services.hover import hover
 from ...compiler.services.occurrences import all_occurrences, occurrence_at
 from ...compiler.services.rename import RenameError, renameable, renaming
 from ...compiler.services.symbols import symbols
-from ...compiler.text.diagnostics import CompileError
+from ...compiler.text.diagnostics import CompileError, GaveUp, Report
 from ...compiler.text.fmt import format_text
+from ...compiler.text.load import read_source
 from .convert import LEGEND, Positions, location, path_of, uri_of
 
+MAX_FILES = 1000
+"""Files of a workspace in which a name is looked for."""
 TRIGGERS = [".", "=", "(", "@", '"', " "]
 
 T = TypeVar("T")
 _Changed = types.DidChangeTextDocumentParams | types.DidOpenTextDocumentParams | types.DidSaveTextDocumentParams
 
 
+class MagusProtocol(LanguageServerProtocol):
+    """The protocol, in which every question has an answer: pygls leaves one with wrong params without."""
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        """Read a message; say what is wrong to whoever asked."""
+        try:
+            return super().structure_message(data)
+        except JsonRpcException as error:
+            if "method" in data and isinstance(data.get("id"), str | int):
+                self._send_response(data["id"], error=error.to_response_error())
+            raise
+
+
 class MagusServer(LanguageServer):
     """Answers for the documents that a client has open."""
 
     def __init__(self) -> None:
-        super().__init__("magus", __version__, text_document_sync_kind=types.TextDocumentSyncKind.Full)
+        full = types.TextDocumentSyncKind.Full
+        super().__init__("magus", __version__, text_document_sync_kind=full, protocol_cls=MagusProtocol)
         self._stale: set[str] = set()
         self._checks: dict[str, asyncio.Task[None]] = {}
 
@@ -46,6 +67,14 @@ class MagusServer(LanguageServer):
         """Return an open document; clients write one URI in more ways than one, and pygls files it without escapes."""
         documents: Mapping[str, TextDocument] = self.workspace.text_documents
         return documents.get(unquote(uri)) or documents.get(uri)
+
+    def includers(self, path: str) -> list[Document]:
+        """Return the texts of the folders of the workspace that include others, except that at ``path``."""
+        opened = {path_of(uri): text.source for uri, text in self.workspace.text_documents.items()}
+        folders = [path_of(each.uri) for each in self.workspace.folders.values()] or [self.workspace.root_path]
+        files = (file for folder in folders if folder for file in sorted(Path(folder).rglob("*.mgs")))
+        documents = (_document_in(file, opened.get(str(file))) for file in islice(files, MAX_FILES))
+        return [each for each in documents if each is not None and each.source.path != path]
 
     async def ask(self, uri: str, question: Callable[[Document, Positions], T]) -> T:
         """Ask a question about the text of a document, in a thread."""
@@ -158,7 +187,8 @@ def _answer_about_names(server: MagusServer) -> None:
         uri, codec = params.text_document.uri, server.workspace.position_codec
 
         def answer(document: Document, places: Positions) -> types.WorkspaceEdit:
-            changed = renaming(document, places.offset(params.position), params.new_name)
+            includers = server.includers(document.source.path)
+            changed = renaming(document, places.offset(params.position), params.new_name, includers)
             edits = {
                 uri if each.source.path == document.source.path else uri_of(each.source.path): Positions(
                     each.source, codec
@@ -168,6 +198,15 @@ def _answer_about_names(server: MagusServer) -> None:
             return types.WorkspaceEdit(changes=edits)
 
         return await _refusing(server.ask(uri, answer))
+
+
+def _document_in(file: Path, text: str | None) -> Document | None:
+    """The document in a file, as a client has it open or from disk; None if it includes nothing or cannot be read."""
+    report = Report()
+    with suppress(GaveUp), report.attempt():
+        text = read_source(file, report).text if text is None else text
+        return read_document(text, str(file)) if "include" in text else None
+    return None
 
 
 async def _refusing(answer: "asyncio.Future[T] | object") -> T:

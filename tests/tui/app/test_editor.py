@@ -9,6 +9,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
+from magus.tui.app import app as app_module
 from magus.tui.app.app import MagusApp
 from magus.tui.app.edited_file import EditedFile
 from magus.tui.app.panes import PANES, editor
@@ -20,7 +21,7 @@ from tests.helpers.editing import BEGINNING
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import first
 from tests.helpers.tui import fakes
-from tests.helpers.tui.driving import SMALL, check_golden, press, screen_text, settled, until
+from tests.helpers.tui.driving import SMALL, press, screen_text, settled, until
 from tests.helpers.tui.fakes import FakeStages
 
 KEY = str([pane.name for pane in PANES].index("editor") + 1)
@@ -80,18 +81,9 @@ def unsaved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of unsaved texts."""
     monkeypatch.setattr(editor, "recovery_folder", lambda: tmp_path / "unsaved")
     monkeypatch.setattr(code_editor, "QUIET_S", 0.0)
-    monkeypatch.setattr(editor, "LOOK_S", 3600.0)
+    monkeypatch.setattr(editor, "KEEP_S", 3600.0)
+    monkeypatch.setattr(app_module, "LOOK_S", 3600.0)
     return tmp_path / "unsaved"
-
-
-async def test_the_screen(tmp_path: Path) -> None:
-    async with edited(tmp_path) as it:
-        await it.go(13)
-        await it.type("let Z = 1 s + K")
-        it.app.bench.say("", idle="a.mgs")
-        await settled(it.pilot)
-
-        check_golden(it.app, "editor_80x24")
 
 
 async def test_mistakes_are_told_while_typing_and_jumped_to(tmp_path: Path) -> None:
@@ -227,7 +219,7 @@ async def test_dropped_changes_are_gone(tmp_path: Path, unsaved: Path) -> None:
     async with edited(tmp_path) as it:
         await it.go(13)
         await it.type("let Z = 4")
-        it.pane.look_after()
+        it.pane.keep()
         await press(it.pilot, "ctrl+q", "d")
 
     assert it.file.read_text(encoding="utf-8") == BEGINNING
@@ -256,7 +248,7 @@ async def test_an_offered_text_that_is_not_decided_on_is_behind_undo(tmp_path: P
         await press(it.pilot, "escape", KEY)
         assert it.text == BEGINNING and not it.pane.holds_changes
         await it.type("##")
-        it.pane.look_after()
+        it.pane.keep()
         await press(it.pilot, "ctrl+z", "ctrl+z")
 
         assert it.text == BEGINNING + "let Z = 4"
@@ -285,7 +277,7 @@ async def test_a_program_that_is_told_to_end_keeps_the_text(tmp_path: Path, unsa
 async def test_a_file_that_changes_on_disk_is_read_again(tmp_path: Path) -> None:
     async with edited(tmp_path) as it:
         it.file.write_text("let other = 1\n", encoding="utf-8")
-        it.pane.look_after()
+        it.app.file.look()
         await settled(it.pilot)
 
         assert it.text == "let other = 1\n" and not it.pane.holds_changes
@@ -302,7 +294,7 @@ async def test_a_file_that_changes_here_and_on_disk_is_asked_about(
         await it.go(13)
         await it.type("let Z = 4")
         it.file.write_text("let other = 1\n", encoding="utf-8")
-        it.pane.look_after()
+        it.app.file.look()
         await settled(it.pilot)
         assert isinstance(it.app.screen, AskScreen)
         await press(it.pilot, *keys)
@@ -324,7 +316,7 @@ async def test_a_file_that_is_lost_while_open_keeps_its_text_here(
             it.file.unlink()
         else:
             it.file.write_bytes(content)
-        it.pane.look_after()
+        it.app.file.look()
         await settled(it.pilot)
         assert note in it.said and it.text == BEGINNING
         await press(it.pilot, "ctrl+s")

@@ -7,7 +7,7 @@ import pytest
 from magus.advisor.candidates.advice import Advice
 from magus.compiler.ir import Pattern
 from magus.tui.app.app import MagusApp
-from magus.tui.app.session import ProblemKind, SessionProblem
+from magus.tui.app.job import JobProblem, ProblemKind
 from magus.tui.text.render import threshold_sentence
 from tests.helpers.scenarios.drawn import SYSTEMS, TEXTS
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
@@ -90,6 +90,6 @@ async def test_a_profile_to_replay_is_refused_as_the_file_s_matter(tmp_path: Pat
         await until(pilot, lambda: app.session.job is not None and app.session.job.answer is not None)
         await settled(pilot)
         job = app.session.job
-        assert job is not None and isinstance(job.answer, SessionProblem)
+        assert job is not None and isinstance(job.answer, JobProblem)
         assert job.answer.kind is ProblemKind.FILE
         assert "MGS523" in screen_text(app)

@@ -10,7 +10,7 @@ from magus.tui.app.charts.emphasis import Emphasis
 from magus.tui.app.widgets.comparison import ComparisonView
 from magus.tui.app.widgets.timeline import TimelineView
 from tests.helpers.tui import fakes, graphs
-from tests.helpers.tui.driving import LARGE, SMALL, check_golden, press, screen_text, settled, until
+from tests.helpers.tui.driving import LARGE, press, screen_text, settled, until
 from tests.helpers.tui.graphs import BEST, SERIAL, WHOLE, GraphStages
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
@@ -20,17 +20,6 @@ CANDIDATES, TIMELINE, WHY, HOW, COMPARE, FABRIC, WHAT_IF, SWEEP = "12345678"
 
 def app_of(stages: GraphStages | None = None) -> MagusApp:
     return MagusApp(FILE, backend=(stages or GraphStages()).backend())
-
-
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=str)
-@pytest.mark.parametrize(("pane", "name"), [(TIMELINE, "timeline"), (WHY, "why"), (HOW, "how")])
-async def test_panes_look_as_they_did(size: tuple[int, int], pane: str, name: str) -> None:
-    app = app_of()
-    async with app.run_test(size=size) as pilot:
-        await settled(pilot)
-        await press(pilot, pane)
-
-        check_golden(app, f"graph_{name}_{size[0]}x{size[1]}")
 
 
 async def test_the_answer_and_its_schedules_are_shown_with_ops_by_name() -> None:
@@ -118,6 +107,16 @@ async def test_how_gives_the_block_and_says_what_it_cannot() -> None:
         assert "is long" in screen_text(app)
         await press(pilot, "o")
         assert "Runtimes take" in screen_text(app)
+
+
+async def test_the_answer_is_written_as_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = app_of()
+    async with app.run_test(size=LARGE) as pilot:
+        await settled(pilot)
+        await press(pilot, "W", "enter")
+
+    assert "schedule pairs for mlp" in (tmp_path / "layer_report.html").read_text(encoding="utf-8")
 
 
 async def test_fabric_and_values_are_those_of_the_graph() -> None:

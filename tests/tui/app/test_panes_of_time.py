@@ -10,8 +10,8 @@ from textual.pilot import Pilot
 from magus.simcore.figures.result import Result
 from magus.tui.app.app import MagusApp
 from magus.tui.app.charts.model import TimelineModel
+from magus.tui.app.job import JobProblem
 from magus.tui.app.panes import PANES
-from magus.tui.app.session import SessionProblem
 from magus.tui.app.widgets.comparison import ComparisonView
 from magus.tui.app.widgets.fabric import FabricView
 from magus.tui.app.widgets.timeline import TimelineView
@@ -168,7 +168,7 @@ async def test_a_marked_schedule_that_deadlocks_says_so() -> None:
         job.marked = (PIECES, WHOLE)
         await press(pilot, COMPARE)
 
-        assert isinstance(job.problems[WHOLE], SessionProblem)
+        assert isinstance(job.problems[WHOLE], JobProblem)
         assert "RuntimeError: stuck" in screen_text(app)
 
 
@@ -221,3 +221,22 @@ async def test_a_thousand_ranks() -> None:
 
         assert "every 4th rank" in screen_text(app)
         assert replace(scenario, name="x").num_ranks == 1024
+
+
+async def test_the_answer_is_written_as_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = app_of()
+    async with app.run_test(size=LARGE, notifications=True) as pilot:
+        await settled(pilot)
+        await press(pilot, "W", "enter")
+        page = (tmp_path / "mlp_report.html").read_text(encoding="utf-8")
+        assert "Wrote mlp_report.html" in screen_text(app)
+        assert PIECES in page and "without a sweep" in page and "<svg" in page
+
+        (tmp_path / "mlp_report.html").write_text("mine", encoding="utf-8")
+        await press(pilot, "W", "enter")
+        assert "Enter once more replaces it" in screen_text(app)
+        await press(pilot, "escape")
+        assert (tmp_path / "mlp_report.html").read_text(encoding="utf-8") == "mine"
+        await press(pilot, "W", "home", *"none/", "enter")
+        assert "No such file" in screen_text(app)

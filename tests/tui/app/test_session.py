@@ -8,12 +8,14 @@ from magus.compiler.codes import Code
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Rejection
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.examples import path
-from magus.tui.app.session import CANCELLED, ProblemKind, Session, SessionProblem, WorkloadSession, default_backend
+from magus.tui.app.backend import default_backend
+from magus.tui.app.job import CANCELLED, Job, JobProblem, ProblemKind
+from magus.tui.app.session import Session
 from tests.helpers.scenarios.scenarios import ag_gemm
 from tests.helpers.tui import fakes
 
 
-def started(stages: fakes.FakeStages) -> tuple[Session, WorkloadSession]:
+def started(stages: fakes.FakeStages) -> tuple[Session, Job]:
     """A session with its first workload on screen."""
     session = Session(Path("mlp.mgs"), (), None, stages.backend())
     session.show(session.read())
@@ -38,7 +40,7 @@ def test_what_a_stage_raises_is_the_answer(error: Exception, kind: ProblemKind, 
 
     problem = session.advise(job, nothing, lambda: False, nothing)
 
-    assert isinstance(problem, SessionProblem) and problem is job.answer
+    assert isinstance(problem, JobProblem) and problem is job.answer
     assert problem.kind is kind and problem.text.startswith(text)
 
 
@@ -59,7 +61,7 @@ def test_a_schedule_that_is_no_candidate_is_not_simulated() -> None:
     unknown = session.simulate(job, "bulk()", lambda: False, explain=False)
 
     for problem in (before, unknown):
-        assert isinstance(problem, SessionProblem) and problem.kind is ProblemKind.FAULT
+        assert isinstance(problem, JobProblem) and problem.kind is ProblemKind.FAULT
     assert stages.simulated == []
 
 

@@ -14,6 +14,7 @@ from magus.tui.app import app as app_module
 from magus.tui.app.app import MagusApp
 from magus.tui.app.start import about, entries
 from magus.tui.app.state import MAX_BYTES, MAX_RECENT, State, load, save
+from magus.tui.app.watched import Watched, files_of
 from magus.tui.app.widgets.start import StartScreen
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import thinned
@@ -240,6 +241,51 @@ async def test_a_file_that_changes_on_disk_is_read_again(
         await settled(pilot)
 
         assert "OVERLAP pays" in screen_text(app)
+
+
+@pytest.mark.usefixtures("quick_looks")
+async def test_a_file_that_is_included_is_watched_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "rows.mgs").write_text("let M = 2048\n", encoding="utf-8")
+    (folder / "main.mgs").write_text(FILE.replace("param M = 2048", 'include "rows.mgs"'), encoding="utf-8")
+    app = app_of(Path("main.mgs"))
+    async with app.run_test(size=LARGE) as pilot:
+        await settled(pilot)
+        (folder / "rows.mgs").write_text("let M = x\n", encoding="utf-8")
+        await until(pilot, lambda: "rows.mgs:1:9" in screen_text(app))
+        await until(pilot, lambda: bool(app.bench.editor.editor.diagnostics))
+        (folder / "rows.mgs").write_text("let M = 1024\n", encoding="utf-8")
+        await until(pilot, lambda: "bf16 1024x448" in screen_text(app))
+        await until(pilot, lambda: not app.bench.editor.editor.diagnostics)
+        (folder / "rows.mgs").unlink()
+        await until(pilot, lambda: "rows.mgs has vanished" in screen_text(app))
+
+        assert "OVERLAP pays" in screen_text(app)
+
+
+def test_what_a_file_names_is_watched(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "b.mgs").write_text('let a = \nschedule s for w = import "plan.json"\n', encoding="utf-8")
+    (tmp_path / "a.mgs").write_text('include "below/b.mgs"\ninclude "../c.mgs"\n', encoding="utf-8")
+
+    files = files_of(tmp_path / "a.mgs")
+
+    assert files == (tmp_path / "a.mgs", tmp_path / "below" / "b.mgs", tmp_path / "below" / "plan.json")
+    assert files_of(tmp_path / "none.mgs") == (tmp_path / "none.mgs",)
+
+
+def test_no_change_is_missed_while_a_file_is_read(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("1", encoding="utf-8")
+    watched = Watched((one,))
+    one.write_text("12", encoding="utf-8")
+    watched.follow(Watched((one, two)))
+
+    assert watched.changed() == {one: True}
+    two.write_text("2", encoding="utf-8")
+    one.unlink()
+    assert watched.changed() == {one: False, two: True}
+    assert watched.changed() == {}
 
 
 @pytest.mark.usefixtures("quick_looks")

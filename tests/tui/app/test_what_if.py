@@ -13,12 +13,13 @@ from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.changed import Changes, compile_changed_file
 from magus.compiler.ir import Progress, Scenario, ShouldStop
 from magus.compiler.pipeline import compile_file
+from magus.examples import path
 from magus.tui.app.app import MagusApp
 from magus.tui.app.panes import PANES
 from magus.tui.app.what_if import Row, WhatIf, changed_words, with_value
 from magus.tui.app.widgets.what_if import CHANGED
 from tests.helpers.marks import first
-from tests.helpers.tui import fakes
+from tests.helpers.tui import fakes, graphs
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 from tests.helpers.tui.fakes import FakeStages
 
@@ -234,3 +235,43 @@ async def test_a_value_with_which_nothing_is_feasible_is_changed_again(file: Pat
         assert "● M" in screen_text(app)
         await press(pilot, "r")
         assert "OVERLAP pays" in screen_text(app)
+
+
+async def test_a_param_of_an_included_file_is_changed_and_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.mgs").write_text("param M = 2048 in 1024..8192 x2\n", encoding="utf-8")
+    text = FILE.replace("param M = 2048 in 1024..8192 x2", 'include "rows.mgs"')
+    Path("main.mgs").write_text(text, encoding="utf-8")
+    backend = replace(FakeStages(fakes.two_workloads()).backend(), compile=compile_file)
+    app = MagusApp(Path("main.mgs"), backend=backend)
+    async with app.run_test(size=LARGE) as pilot:
+        await settled(pilot)
+        await press(pilot, KEY, "right")
+        assert "bf16 4096x448" in screen_text(app)
+        await press(pilot, "S", "enter")
+
+        said = (
+            "not saved: MGS203: the file itself has no parameter 'M'; what an included file declares is changed there"
+        )
+        assert said in screen_text(app)
+        assert not Path("main_what_if.mgs").exists()
+
+
+async def test_values_of_a_graph_are_changed_and_saved_with_its_schedules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("layer.mgs").write_text(path("layers/llama70b_layer").read_text(encoding="utf-8"), encoding="utf-8")
+    backend = replace(graphs.GraphStages().backend(), compile=compile_file)
+    app = MagusApp(Path("layer.mgs"), workload="layer", backend=backend)
+    async with app.run_test(size=LARGE) as pilot:
+        await settled(pilot)
+        await press(pilot, KEY, "left", "down", "right", "S", "enter")
+        assert "written: layer_what_if.mgs" in screen_text(app)
+        assert app.session.job is not None
+
+        saved = compile_file("layer_what_if.mgs")
+        assert saved.graphs == (app.session.job.scenario,)
+        assert len(saved.graphs[0].schedules) == 2 and saved.params[0].value == "4096"

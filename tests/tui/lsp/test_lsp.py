@@ -1,5 +1,6 @@
 """``magus lsp`` driven by a real client over stdio."""
 
+import json
 import os
 import subprocess
 import sys
@@ -80,6 +81,41 @@ async def test_a_text_that_is_in_no_file_has_its_definitions_in_itself() -> None
         assert definition.uri == client.uri
         client.language.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([]))
         assert await client.diagnostics() == [], "under the name that the client gave"
+
+
+async def test_a_name_is_renamed_where_files_of_the_workspace_include_it(tmp_path: Path) -> None:
+    texts = {"rows.mgs": "let K = 4096\n", "a.mgs": 'include "rows.mgs"\nlet L = 2 * K\n', "b.mgs": "let K = 1\n"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    uri = (tmp_path / "rows.mgs").as_uri()
+    async with connected(uri, tmp_path.as_uri()) as client:
+        await client.open(texts["rows.mgs"])
+        edit = await client.ask("rename", 0, 4, new_name="depth")
+
+        assert set(edit.changes) == {uri, (tmp_path / "a.mgs").as_uri()}
+        (used,) = edit.changes[(tmp_path / "a.mgs").as_uri()]
+        assert used.range.start == types.Position(1, 12) and used.new_text == "depth"
+        with pytest.raises(JsonRpcException, match=r"'L' is taken in a\.mgs"):
+            await client.ask("rename", 0, 4, new_name="L")
+
+
+def test_a_question_with_wrong_params_is_answered_with_an_error() -> None:
+    asked: tuple[tuple[str, object], ...] = (
+        ("initialize", {"capabilities": {}}),
+        ("textDocument/hover", {"position": "here"}),
+        ("shutdown", None),
+    )
+    messages = [
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
+        for number, (method, params) in enumerate(asked)
+    ]
+    told = b"".join(b"Content-Length: %d\r\n\r\n%s" % (len(message), message) for message in messages)
+    done = subprocess.run([sys.executable, "-m", "magus.tui.cli", "lsp"], input=told, capture_output=True, timeout=60)
+    answers = [json.loads(part[: part.rindex(b"}") + 1]) for part in done.stdout.split(b"\r\n\r\n")[1:]]
+    by_id = {answer["id"]: answer for answer in answers if "id" in answer}
+
+    assert by_id[1]["error"]["code"] == types.ErrorCodes.InvalidParams
+    assert "result" in by_id[0] and "result" in by_id[2], "others are answered as ever"
 
 
 async def test_nothing_brings_it_down(tmp_path: Path) -> None:

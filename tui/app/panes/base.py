@@ -1,15 +1,17 @@
 """What every pane of the workbench is."""
 
 from abc import abstractmethod
+from dataclasses import dataclass
 
 from textual.containers import Container
+from textual.message import Message
 from textual.widget import Widget
 
-from ..session import WorkloadSession
+from ..job import Job
 
 
 class JobPane(Container):
-    """A pane that shows one aspect of the job on screen.
+    """A pane that shows one aspect of the job on screen; most are mounted when they first come to the front.
 
     ``show`` is called when the pane comes to the front, and while it is visible whenever something of the job changes:
     its answer, the picked candidate, or a Result. It takes everything from the job, so that it may be called at any
@@ -17,8 +19,18 @@ class JobPane(Container):
     own that awaits ``in_thread``.
     """
 
+    @dataclass
+    class Stands(Message):
+        """A pane has its widgets, and can show a job."""
+
+        pane: "JobPane"
+
+    def on_mount(self) -> None:
+        """Tell that ``show`` may be called."""
+        self.post_message(self.Stands(self))
+
     @abstractmethod
-    def show(self, job: WorkloadSession) -> None:
+    def show(self, job: Job) -> None:
         """Show ``job`` as far as it is known."""
 
     @property

@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from ..charts.comparison import LETTERS
-from ..session import WorkloadSession
+from ..job import Job
 from ..view import SortKey, rows_of
 from ..widgets.candidates import CandidateTable
 from . import CANDIDATES
@@ -24,7 +24,7 @@ class CandidatesPane(JobPane):
         super().__init__(id=id)
         self._table = CandidateTable(id="table")
         self._sort_key = SortKey.RANK
-        self._job: WorkloadSession | None = None
+        self._job: Job | None = None
 
     def compose(self) -> ComposeResult:
         """One table."""
@@ -35,7 +35,7 @@ class CandidatesPane(JobPane):
         """The table."""
         return self._table
 
-    def show(self, job: WorkloadSession) -> None:
+    def show(self, job: Job) -> None:
         """Fill the table with the times known so far, unless it holds them already."""
         self._job = job
         if job.picked is None and job.found is not None:

@@ -13,7 +13,8 @@ from ..background import in_thread
 from ..charts.comparison import ComparisonModel
 from ..charts.differences import Compared
 from ..finding import Ranked
-from ..session import CANCELLED, MOST_MARKED, Session, SessionProblem, WorkloadSession
+from ..job import CANCELLED, MOST_MARKED, Job, JobProblem
+from ..session import Session
 from ..widgets.comparison import ComparisonView
 from . import COMPARE
 from .base import JobPane
@@ -48,7 +49,7 @@ class ComparePane(JobPane):
         """The view."""
         return self._view
 
-    def show(self, job: WorkloadSession) -> None:
+    def show(self, job: Job) -> None:
         """Show the marked schedules as far as they are simulated, and simulate the others."""
         marked = [one for one in map(job.candidate, job.marked) if one is not None]
         if len(marked) < 2:
@@ -73,7 +74,7 @@ class ComparePane(JobPane):
             self._simulate(job, missing[0])
 
     @work(exclusive=True, group="compare")
-    async def _simulate(self, job: WorkloadSession, expression: str) -> None:
+    async def _simulate(self, job: Job, expression: str) -> None:
         """Simulate one marked schedule; what comes of it is shown, and the next one simulated."""
         session = cast("_HasSession", self.app).session
         outcome = await in_thread(partial(_simulated, session, job, expression))
@@ -86,7 +87,5 @@ def _plan(candidate: Ranked) -> Schedule | None:
     return candidate.schedule if isinstance(candidate, Candidate) else None
 
 
-def _simulated(
-    session: Session, job: WorkloadSession, expression: str, should_stop: ShouldStop
-) -> ShownRun | SessionProblem:
+def _simulated(session: Session, job: Job, expression: str, should_stop: ShouldStop) -> ShownRun | JobProblem:
     return session.simulate(job, expression, should_stop, explain=False)

@@ -14,7 +14,7 @@ from textual.message import Message
 from ....compiler.services.document import read_document
 from ....compiler.text.printable import printable
 from ..edited_file import EditedFile, OnDisk, can_edit, recovery_folder
-from ..session import WorkloadSession
+from ..job import Job
 from ..widgets.ask import Answer, AskScreen
 from ..widgets.code_area import CodeArea
 from ..widgets.code_editor import CodeEditor
@@ -22,8 +22,8 @@ from . import EDITOR
 from .base import JobPane
 
 TITLE = EDITOR.title
-LOOK_S = 1.0
-"""How often an unsaved text is kept for the case of a crash, and how often the file on disk is looked at."""
+KEEP_S = 1.0
+"""How often an unsaved text is kept for the case of a crash."""
 _SAVED_WRONG = "saved; the other panes show the last text without errors"
 _NOTES = {
     OnDisk.GONE: "the file is gone; ctrl+s writes it again",
@@ -49,7 +49,7 @@ class EditorPane(JobPane):
 
     @dataclass
     class DiskTaken(Message):
-        """What is on disk was read in place of the text."""
+        """The user has taken what is on disk in place of the text."""
 
     @dataclass
     class Left(Message):
@@ -59,7 +59,6 @@ class EditorPane(JobPane):
         super().__init__(id=id)
         self.editor = CodeEditor(id="editing")
         self._file: EditedFile | None = None
-        self._told = OnDisk.SAME
 
     def compose(self) -> ComposeResult:
         """One editor."""
@@ -84,12 +83,7 @@ class EditorPane(JobPane):
         """Whether somebody else has changed the file since it was read or saved."""
         return self._file is not None and self._file.on_disk() is OnDisk.CHANGED
 
-    @property
-    def has_what_is_on_disk(self) -> bool:
-        """Whether the file holds what was read or saved here."""
-        return self._file is not None and self._file.on_disk() is OnDisk.SAME
-
-    def show(self, job: WorkloadSession) -> None:
+    def show(self, job: Job) -> None:
         """Nothing: the text is that of the file, whatever the job is."""
 
     def keeps(self, action: str) -> bool:
@@ -107,11 +101,15 @@ class EditorPane(JobPane):
             self.app.push_screen(AskScreen(question, answers), partial(self._recover, self._file, kept))
 
     def on_mount(self) -> None:
-        """Look after the file from time to time."""
-        self.set_interval(LOOK_S, self.look_after)
+        """Keep what is not saved from time to time."""
+        self.set_interval(KEEP_S, self.keep)
 
     def on_unmount(self) -> None:
         """Keep what is not saved: the program may have been told to end."""
+        self.keep()
+
+    def keep(self) -> None:
+        """Keep what is not saved for the case of a crash."""
         if self._file is not None and self.holds_changes:
             self._file.keep(self.target.text)
 
@@ -156,7 +154,6 @@ class EditorPane(JobPane):
         if problem:
             self.editor.say(problem)
             return False
-        self._told = OnDisk.SAME
         document = read_document(self.editor.plain_text, str(self._file.path))
         compiles = document.examined.compiled is not None
         self.editor.say("saved" if compiles else _SAVED_WRONG)
@@ -176,37 +173,34 @@ class EditorPane(JobPane):
 
     # The file on disk.
 
-    def look_after(self) -> None:
-        """Keep what is not saved, and see whether the file has changed on disk."""
+    def check_again(self) -> None:
+        """Look for mistakes again: a file that this one names has changed."""
+        read_document.cache_clear()
+        self.editor.check()
+
+    def look_at_disk(self) -> bool:
+        """Take what is on disk, unless something here is not saved; return whether anything there was new."""
         file = self._file
-        if file is None or len(self.app.screen_stack) > 1:
-            return
-        if self.holds_changes:
-            file.keep(self.target.text)
-        state = file.on_disk()
-        if state is self._told:
-            return
-        self._told = state
-        if state is OnDisk.CHANGED and self.holds_changes:
+        state = file.on_disk() if file is not None else OnDisk.SAME
+        if file is not None and state is OnDisk.CHANGED and self.holds_changes:
             self._ask_about_disk(file, Answer("k", "Keep my text"))
-        elif state is OnDisk.CHANGED:
+        elif file is not None and state is OnDisk.CHANGED:
             self._take_disk(file)
         elif state in _NOTES:
             self.editor.say(_NOTES[state])
+        return state is not OnDisk.SAME
 
     def _ask_about_disk(self, file: EditedFile, mine: Answer) -> None:
         def answered(answer: str | None) -> None:
             if answer == "t":
                 self._take_disk(file)
+                self.post_message(self.DiskTaken())
             elif answer == "k" and mine.words.startswith("Save"):
                 self.save()
 
-        self._told = OnDisk.CHANGED
         question = f"{file.path.name} has changed on disk, and here."
         self.app.push_screen(AskScreen(question, (mine, _TAKE_DISK)), answered)
 
     def _take_disk(self, file: EditedFile) -> None:
-        self._told = OnDisk.SAME
         self.editor.put(file.read())
         self.editor.call_after_refresh(self.editor.say, "read again: it has changed on disk")
-        self.post_message(self.DiskTaken())

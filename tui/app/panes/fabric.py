@@ -5,7 +5,7 @@ from textual.content import Content
 
 from ....compiler.text.printable import printable
 from ..charts.heat import HeatModel
-from ..session import WorkloadSession
+from ..job import Job
 from ..view import fabric_text
 from ..widgets.fabric import FabricView
 from ..widgets.timeline import TimelineView
@@ -33,7 +33,7 @@ class FabricPane(JobPane):
         """The picture."""
         return self._view
 
-    def show(self, job: WorkloadSession) -> None:
+    def show(self, job: Job) -> None:
         """Show the loads of the picked candidate."""
         self.border_title = Content(f"{TITLE}: {printable(fabric_text(job.scenario.system.fabric))}")  # no markup
         run, problem = job.run, job.problem

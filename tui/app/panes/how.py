@@ -24,7 +24,7 @@ from ...text.how import how_lines
 from ...text.shipped import shipped_lines
 from ...text.wrap import bullet, wrapped_to
 from ..background import in_thread
-from ..session import WorkloadSession
+from ..job import Job
 from ..widgets.handover import HandoverScreen, HandoverWanted
 from . import HOW
 from .base import JobPane
@@ -70,7 +70,7 @@ class HowPane(JobPane):
         """The text."""
         return self._words
 
-    def show(self, job: WorkloadSession) -> None:
+    def show(self, job: Job) -> None:
         """Tell how the picked candidate is carried out; that takes a moment where the plan is large."""
         candidate = job.candidate(job.picked or "")
         self.border_title = Content(f"{TITLE}: {printable(job.picked or '')}")  # no markup

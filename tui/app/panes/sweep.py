@@ -17,8 +17,8 @@ from ....compiler.text.diagnostics import CompileError
 from ....compiler.text.printable import printable
 from ..background import in_thread
 from ..finding import Finding, Subject
+from ..job import Job
 from ..messages import SweepProgressed
-from ..session import WorkloadSession
 from ..sweep import CHUNKS, Point, SweepFigure, SweepPlan, over_chunks, run, words_of
 from ..what_if import Row
 from ..widgets.sweep import SweepView
@@ -56,7 +56,7 @@ class SweepPane(JobPane):
         super().__init__(id=id)
         self._view = SweepView(id="sweep-plot")
         self._line = Static(id="sweep-words", markup=False)
-        self._job: WorkloadSession | None = None
+        self._job: Job | None = None
         self._axes: tuple[str, ...] = ()
         self._axis = ""
         self._sweeps: dict[str, _Sweep] = {}
@@ -74,7 +74,7 @@ class SweepPane(JobPane):
         """The plot."""
         return self._view
 
-    def show(self, job: WorkloadSession) -> None:
+    def show(self, job: Job) -> None:
         """Show the axis on screen; another scenario begins anew."""
         if self._job is None or self._job.scenario is not job.scenario:
             self._stop()
@@ -151,7 +151,7 @@ class SweepPane(JobPane):
     # Work.
 
     @work(exclusive=True, group="sweep")
-    async def _visit(self, job: WorkloadSession, axis: str, plan: SweepPlan, simulate: bool) -> None:
+    async def _visit(self, job: Job, axis: str, plan: SweepPlan, simulate: bool) -> None:
         """Visit the values; each point is told as soon as it is known, and holds if this is stopped."""
         self._doing = "simulating" if simulate else "predicting"
         self._draw()
@@ -226,7 +226,7 @@ class SweepPane(JobPane):
             self.app.action_stop()  # type: ignore[attr-defined]
 
 
-def _has_chunks(job: WorkloadSession) -> bool:
+def _has_chunks(job: Job) -> bool:
     return job.advice is not None and len(over_chunks(job.advice).points) > 1
 
 

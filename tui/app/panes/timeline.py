@@ -4,7 +4,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 
 from ....compiler.text.printable import printable
-from ..session import WorkloadSession
+from ..job import Job
 from ..widgets.timeline import TimelineView
 from . import TIMELINE
 from .base import JobPane
@@ -29,7 +29,7 @@ class TimelinePane(JobPane):
         """The chart."""
         return self._view
 
-    def show(self, job: WorkloadSession) -> None:
+    def show(self, job: Job) -> None:
         """Show the Result of the picked candidate."""
         if job.found is None:
             self.border_title = TITLE

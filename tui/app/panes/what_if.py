@@ -18,9 +18,9 @@ from ....compiler.text.load import real_path
 from ....compiler.text.printable import printable
 from ....compiler.text.writing import write_whole
 from ..background import in_thread
+from ..job import Job
 from ..messages import ChangesMade
 from ..paths import exists, typed_path
-from ..session import WorkloadSession
 from ..what_if import Row, with_value
 from ..widgets.what_if import CHANGED, WhatIfTable
 from . import WHAT_IF
@@ -67,7 +67,7 @@ class WhatIfPane(JobPane):
         self._line = Static(KEYS, id="what-if-line", markup=False)
         self._input = Input(id="what-if-input", compact=True)
         self._input.display = False
-        self._job: WorkloadSession | None = None
+        self._job: Job | None = None
         self._wanted = Changes()
         self._asking = Asking.VALUE
         self._target = Path()
@@ -84,7 +84,7 @@ class WhatIfPane(JobPane):
         """The table."""
         return self._table
 
-    def show(self, job: WorkloadSession) -> None:
+    def show(self, job: Job) -> None:
         """Show the values from which the scenario was made."""
         if self._job is None or self._job.what_if is not job.what_if:
             self._wanted = job.what_if.changes
@@ -110,13 +110,13 @@ class WhatIfPane(JobPane):
         self._compile(self._job, changes)
 
     @work(exclusive=True, group="what if")
-    async def _compile(self, job: WorkloadSession, changes: Changes) -> None:
+    async def _compile(self, job: Job, changes: Changes) -> None:
         """Compile with the changes: an error is said here, and what compiles is everybody's."""
         try:
-            await in_thread(lambda _: compile_changed_file(job.path, changes).scenario(job.scenario.name))
+            await in_thread(partial(_check, job, changes))
         except (CompileError, OSError) as error:
             self._wanted = job.what_if.changes
-            self._table.show(job.what_if.rows(job.scenario))
+            self._table.fill(job.what_if.rows(job.scenario))
             self.say(_sentence(error), is_error=True)
         else:
             self.say("")
@@ -209,12 +209,18 @@ class WhatIfPane(JobPane):
         try:
             await in_thread(partial(_write, job.path, self._wanted, target))
         except (CompileError, OSError) as error:
-            self.say(_sentence(error), is_error=True)
+            self.say(f"not saved: {_sentence(error)}", is_error=True)
             return
         self.action_leave_line()
         if real_path(target) == real_path(job.path):
             self._change(Changes())  # the file says it now: nothing differs from it
         self.say(f"written: {target}")
+
+
+def _check(job: Job, changes: Changes, _: object) -> None:
+    compiled = compile_changed_file(job.path, changes)
+    if compiled.graph(job.name) is None:
+        compiled.scenario(job.name)  # which says why there is none
 
 
 def _write(path: Path, changes: Changes, target: Path, _: object) -> None:

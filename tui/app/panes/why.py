@@ -2,7 +2,7 @@
 
 from textual.app import ComposeResult
 
-from ..session import WorkloadSession
+from ..job import Job
 from ..widgets.reasons import ReasonsPane
 from . import WHY
 from .base import JobPane
@@ -29,7 +29,7 @@ class WhyPane(JobPane):
         """The text."""
         return self._text
 
-    def show(self, job: WorkloadSession) -> None:
+    def show(self, job: Job) -> None:
         """Show reasons and losses as far as they are known."""
         if job.found is None:
             self._text.show(None, None)

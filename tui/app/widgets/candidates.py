@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from rich.text import Text
-from textual import events
 from textual.widgets import DataTable
 
 from ....compiler.text.printable import printable
@@ -21,7 +20,8 @@ COLUMNS = (
 )
 LEFT_ALIGNED = (SortKey.RANK, SortKey.SCHEDULE, None)
 MIN_SCHEDULE_COLUMNS = 24
-MARK_STYLES = {Mark.RECOMMENDED: "bold green", Mark.TIE: "yellow", Mark.NONE: ""}
+MARK_STYLES = {Mark.RECOMMENDED: ("bold", "success"), Mark.TIE: ("", "warning"), Mark.NONE: ("", "")}
+"""Of each mark how its row stands out, and in which colour of the theme."""
 
 
 class CandidateTable(DataTable[Text]):
@@ -32,6 +32,10 @@ class CandidateTable(DataTable[Text]):
         self._rows: tuple[CandidateRow, ...] = ()
         self._key = SortKey.RANK
         self._letters: Mapping[str, str] = {}
+
+    def on_mount(self) -> None:
+        """Fill again when the theme changes: cells have its colours."""
+        self.app.theme_changed_signal.subscribe(self, lambda _: self.on_resize())
 
     def show(self, rows: Sequence[CandidateRow], key: SortKey, picked: str | None, letters: Mapping[str, str]) -> None:
         """Fill the table; the cursor goes to ``picked``, or to the top. ``letters`` are those of marked schedules."""
@@ -48,7 +52,7 @@ class CandidateTable(DataTable[Text]):
         """The row under the cursor."""
         return self._rows[self.cursor_row] if 0 <= self.cursor_row < len(self._rows) else None
 
-    def on_resize(self, event: events.Resize) -> None:
+    def on_resize(self) -> None:
         """Fill again: the column of schedules gets the rest of the width."""
         if self._rows:
             self._fill(self.picked.expression if self.picked is not None else None)
@@ -70,19 +74,23 @@ class CandidateTable(DataTable[Text]):
                 shown.justify = "left" if key in LEFT_ALIGNED else "right"
                 self.add_column(shown, width=columns or width, key=key.name if key is not None else None)
             for row in self._rows:
-                self.add_row(*_cells(row, width, self._letters.get(row.expression, " ")), key=row.expression)
+                cells = _cells(row, width, self._letters.get(row.expression, " "), self._style(row.mark))
+                self.add_row(*cells, key=row.expression)
             found = (index for index, row in enumerate(self._rows) if row.expression == picked)
             self.move_cursor(row=next(found, 0), animate=False)
         if self._rows and self._rows[self.cursor_row].expression != picked:
             self.post_message(CandidatePicked(self._rows[self.cursor_row].expression))
+
+    def _style(self, mark: Mark) -> str:
+        weight, colour = MARK_STYLES[mark]
+        return f"{weight} {self.app.theme_variables.get(colour, '')}".strip()
 
     def _schedule_columns(self) -> int:
         taken = sum(columns for _, _, columns in COLUMNS) + self.scrollbar_size_vertical
         return max(MIN_SCHEDULE_COLUMNS, self.size.width - taken)
 
 
-def _cells(row: CandidateRow, width: int, letter: str) -> tuple[Text, ...]:
-    style = MARK_STYLES[row.mark]
+def _cells(row: CandidateRow, width: int, letter: str, style: str) -> tuple[Text, ...]:
     predicted = "-" if row.predicted_us is None else f"{row.predicted_us:.1f}"
     simulated = "-" if row.simulated_us is None else f"{row.simulated_us:.1f}"
     speedup = Text(row.speedup_text, style=style or ("dim" if row.simulated_us is None else ""), justify="right")

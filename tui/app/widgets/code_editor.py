@@ -78,7 +78,7 @@ class CodeEditor(Container):
         """Show another text, from its beginning."""
         self._path = path
         self.area.load_text(text)
-        self._check()
+        self.check()
 
     def put(self, text: str) -> None:
         """Put another text in, so that ctrl+z brings the old one back; the cursor stays where it can."""
@@ -104,7 +104,7 @@ class CodeEditor(Container):
 
     def _text_changed(self) -> None:
         self._known = None
-        self._check()
+        self.check()
         self.post_message(self.Changed())
 
     @on(TextArea.SelectionChanged)
@@ -117,7 +117,8 @@ class CodeEditor(Container):
         self._look_up()
 
     @work(exclusive=True, group="check")
-    async def _check(self) -> None:
+    async def check(self) -> None:
+        """Look for mistakes once nothing was typed for a moment."""
         await asyncio.sleep(QUIET_S)
         text, path = self.plain_text, self._path
         self._document = await in_thread(lambda _: read_document(text, path))

@@ -1,14 +1,13 @@
 """The pane of a problem: diagnostics with carets, constraints without a solution, a stopped run."""
 
-from rich.console import Group
-from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.widgets import Static
 
 from ....compiler.text.printable import printable
-from ..session import ProblemKind, SessionProblem
+from ..job import JobProblem, ProblemKind
 from ..view import fitted_code
 
 REMEDIES = {
@@ -25,13 +24,13 @@ class ProblemPane(VerticalScroll):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._problem: SessionProblem | None = None
+        self._problem: JobProblem | None = None
 
     def compose(self) -> ComposeResult:
         """Lay out one text."""
         yield Static(id="problem-text")
 
-    def show(self, problem: SessionProblem) -> None:
+    def show(self, problem: JobProblem) -> None:
         """Show a problem with its remedy."""
         self._problem = problem
         self._draw()
@@ -44,26 +43,26 @@ class ProblemPane(VerticalScroll):
         if self._problem is None:
             return
         width = max(20, self.size.width - 4)
-        parts = [Text(self._problem.kind.value, style="bold red"), Text(), *_lines(self._problem.text, width)]
+        parts = [Content.styled(self._problem.kind.value, "bold $error"), Content(), *_lines(self._problem.text, width)]
         remedy = REMEDIES[self._problem.kind]
         if remedy:
-            parts += [Text(), Text(remedy, style="bold")]
-        self.query_one("#problem-text", Static).update(Group(*parts))
+            parts += [Content(), Content.styled(remedy, "bold")]
+        self.query_one("#problem-text", Static).update(Content("\n").join(parts))
 
 
-def _lines(text: str, width: int) -> list[Text]:
+def _lines(text: str, width: int) -> list[Content]:
     """Return the lines: messages wrap, code does not, since its carets must stay in place."""
     lines, drawn = printable(text, block=True).split("\n"), []
     for index, line in enumerate(lines):
         below = lines[index + 1] if index + 1 < len(lines) else ""
         if _is_caret(line):
-            drawn.append(Text(fitted_code(lines[index - 1], line, width)[1], style="bold red", no_wrap=True))
+            drawn.append(Content.styled(fitted_code(lines[index - 1], line, width)[1], "bold $error"))
         elif _is_caret(below):
-            drawn.append(Text(fitted_code(line, below, width)[0], no_wrap=True))
+            drawn.append(Content(fitted_code(line, below, width)[0]))
         elif line.startswith("  help:"):
-            drawn.append(Text(line, style="cyan"))
+            drawn.append(Content.styled(line, "$primary"))
         else:
-            drawn.append(Text(line, style="bold" if ": MGS" in line else ""))
+            drawn.append(Content.styled(line, "bold" if ": MGS" in line else ""))
     return drawn
 
 

@@ -24,7 +24,7 @@ from ..waterfall import Bar, bars_of, drawn_bars
 LABEL_COLUMNS = 15
 FIGURE_COLUMNS = 10
 OP_COLUMNS = 9
-MIN_BAR_COLUMNS = 8
+MIN_BAR_COLUMNS, WANTED_BAR_COLUMNS = 8, 24
 BULLET = "• "
 
 
@@ -73,9 +73,11 @@ class ReasonsPane(VerticalScroll):
             return Content(self._note)
         if run is None or run.result.waterfall is None:
             return head + Content(f"\n{self._note}")
-        columns = max(MIN_BAR_COLUMNS, width - LABEL_COLUMNS - FIGURE_COLUMNS - 1)
         bars = bars_of(run.result.waterfall)
-        lines = [_line(bar, drawn) for bar, drawn in zip(bars, drawn_bars(bars, columns), strict=True)]
+        widest = max(len(bar.label) for bar in bars)
+        labels = min(widest, max(LABEL_COLUMNS, width - FIGURE_COLUMNS - 1 - WANTED_BAR_COLUMNS))
+        drawn = drawn_bars(bars, max(MIN_BAR_COLUMNS, width - labels - FIGURE_COLUMNS - 1))
+        lines = [_line(bar, labels, strip) for bar, strip in zip(bars, drawn, strict=True)]
         grain = Content.styled(f" in us, simulated in units of {run.result.waterfall.unit_bytes} B", "dim")
         name = shortened(printable(run.expression), width)
         return Content("\n").join([head + grain, Content(name), *lines])
@@ -99,11 +101,11 @@ def _ops(run: ShownRun) -> Content:
     return Content("\n").join(lines)
 
 
-def _line(bar: Bar, drawn: str) -> Content:
+def _line(bar: Bar, labels: int, drawn: str) -> Content:
     colour = "$primary" if bar.is_total else "$success" if bar.ticks < 0 else "$warning"
     sign = "" if bar.is_total or bar.ticks < 0 else "+"
     figure = f"{sign}{us(bar.ticks)}"
-    return Content.assemble(f"{bar.label:<{LABEL_COLUMNS}}{figure:>{FIGURE_COLUMNS}} ", (drawn.rstrip(), colour))
+    return Content.assemble(f"{bar.label[:labels]:<{labels}}{figure:>{FIGURE_COLUMNS}} ", (drawn.rstrip(), colour))
 
 
 def _why(advice: Finding) -> Iterator[tuple[str, str, str]]:

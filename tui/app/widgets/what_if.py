@@ -29,8 +29,12 @@ class WhatIfTable(DataTable[Text]):
     def show(self, rows: Sequence[Row]) -> None:
         """Fill the table unless it holds these rows; the cursor stays on its value."""
         if self._rows != tuple(rows):
-            self._rows = tuple(rows)
-            self._fill()
+            self.fill(rows)
+
+    def fill(self, rows: Sequence[Row]) -> None:
+        """Fill the table, whatever values that were being compiled it shows."""
+        self._rows = tuple(rows)
+        self._fill()
 
     def show_value(self, name: str, text: str) -> None:
         """Show the text of a value that is being compiled."""

@@ -1,0 +1,118 @@
+"""Every screen as people see it, text and colours, in three sizes and in the dark and the light theme."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from magus.compiler.pipeline import compile_file
+from magus.compiler.resolve.expect.expectation import Verdict
+from magus.tui.app import app as app_module
+from magus.tui.app.app import MagusApp
+from magus.tui.app.panes import PANES, editor
+from magus.tui.app.widgets import code_editor
+from tests.helpers.marks import first
+from tests.helpers.tui import fakes, graphs, real
+from tests.helpers.tui.driving import press, settled
+from tests.helpers.tui.fakes import FakeStages
+from tests.helpers.tui.snapshot import SIZES, check_snapshot
+from tests.tui.app.test_sweep import swept
+from tests.tui.app.test_what_if import FILE
+
+pytestmark = pytest.mark.usefixtures("compiled_core")
+KEY = {pane.name: str(place) for place, pane in enumerate(PANES, 1)}
+NAME = Path("mlp.mgs")
+BROKEN = "system node { gpus 8 x MI30X; fabric full_mesh(xgmi) }\n"
+Screens = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def made_by_hand() -> MagusApp:
+    return MagusApp(NAME, backend=FakeStages(fakes.two_workloads()).backend())
+
+
+def serial() -> MagusApp:
+    return MagusApp(NAME, backend=FakeStages(fakes.two_workloads(), verdict=Verdict.SERIAL).backend())
+
+
+def simulated() -> MagusApp:
+    return MagusApp(NAME, backend=real.RealStages(real.gather()).backend())
+
+
+def layer() -> MagusApp:
+    return MagusApp(Path("layer.mgs"), backend=graphs.GraphStages().backend())
+
+
+def with_values() -> MagusApp:
+    NAME.write_text(FILE, encoding="utf-8")
+    backend = FakeStages(fakes.two_workloads()).backend()
+    return MagusApp(NAME, backend=replace(backend, compile=compile_file, sweep=swept))  # type: ignore[arg-type]
+
+
+def broken() -> MagusApp:
+    NAME.write_text(BROKEN, encoding="utf-8")
+    return MagusApp(NAME)
+
+
+def no_file() -> MagusApp:
+    return MagusApp(None, backend=FakeStages(fakes.two_workloads()).backend())
+
+
+def edited() -> MagusApp:
+    NAME.write_text(FILE, encoding="utf-8")
+    return made_by_hand()
+
+
+HAND: Screens = (("candidates", ()), ("why", (KEY["why"],)), ("report", ("W",)), ("help", ("escape", "question_mark")))
+VALUES: Screens = (("what_if", (KEY["what_if"], "right", "down", "left")), ("sweep", (KEY["sweep"],)))
+EDITOR: Screens = (("editor", (KEY["editor"], *"let Z = 1 s + K")), ("ask", ("ctrl+q",)))
+SIMULATED: Screens = (
+    ("timeline", (KEY["timeline"],)),
+    ("follow", ("down", "right", "plus", "f")),
+    ("critical", ("escape", "0", "c")),
+    ("how", (KEY["how"],)),
+    ("write", ("o",)),
+    ("compare", ("escape", KEY["candidates"], "space", "j", "space", KEY["compare"])),
+    ("fabric", (KEY["candidates"], "k", KEY["fabric"], *("right",) * 4)),
+    ("matrix", ("m",)),
+)
+LAYER: Screens = tuple((f"graph_{name}", (KEY[name],)) for name in ("timeline", "why", "how"))
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative paths: the folder of the test is no part of what is compared. Nothing looks at the clock."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(editor, "recovery_folder", lambda: tmp_path / "unsaved")
+    monkeypatch.setattr(code_editor, "QUIET_S", 0.0)
+    monkeypatch.setattr(editor, "KEEP_S", 3600.0)
+    monkeypatch.setattr(app_module, "LOOK_S", 3600.0)
+
+
+@pytest.mark.parametrize("sizes", first([SIZES[:2], SIZES[2:]], 1), ids=["small", "large"])
+@pytest.mark.parametrize(
+    ("make", "screens"),
+    [
+        (made_by_hand, HAND),
+        (serial, (("serial", ()),)),
+        (simulated, SIMULATED[:4]),
+        (simulated, SIMULATED[3:]),
+        (layer, LAYER),
+        (with_values, VALUES),
+        (broken, (("problem", ()),)),
+        (no_file, (("start", ()),)),
+        (edited, EDITOR),
+    ],
+    ids=lambda value: value[0][0] if isinstance(value, tuple) else "",
+)
+async def test_screens_look_as_they_did(
+    make: Callable[[], MagusApp], screens: Screens, sizes: tuple[tuple[int, int], ...]
+) -> None:
+    app = make()
+    async with app.run_test(size=sizes[0]) as pilot:
+        await settled(pilot)
+        for name, keys in screens:
+            await press(pilot, *keys)
+            await check_snapshot(pilot, name, sizes)
+            await pilot.resize_terminal(*sizes[0])
+            await settled(pilot)

@@ -1,0 +1,204 @@
+"""Blocking work on the session, in threads: read the file, ask for advice, simulate. What comes of it is shown at once.
+
+A group has one run; a new run tells the one before to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ...compiler.text.printable import printable
+from ...compiler.text.writing import write_whole
+from .background import in_thread
+from .first_frame import title_of_path
+from .messages import Answered, CandidatePicked, Progressed
+from .watched import Watched, files_of
+from .widgets.name import NameScreen
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from .finding import Finding
+    from .job import Job
+    from .session import Session
+    from .workbench import Workbench
+
+READ, ADVISE, SIMULATE, REPORT = "file", "advice", "candidate", "report"
+SETTLE_S = 0.12
+"""The cursor rests this long on a candidate before it is simulated."""
+
+
+class Work:
+    """The work on ``session``, shown on a workbench; ``watched`` are the files that it was read from."""
+
+    def __init__(self, app: App[None], bench: Workbench, session: Session) -> None:
+        self._app, self._bench = app, bench
+        self.session = session
+        self.watched = Watched()
+
+    # The file.
+
+    def read(self) -> None:
+        """Read the file again and compute everything again."""
+        self.stop_all()
+        self._app.run_worker(self._read(), group=READ, exclusive=True)
+
+    async def _read(self) -> None:
+        session = self.session
+        self._bench.say(f"reading {session.path} ...")
+        # Stamps first: what changes while it is read is noticed.
+        found, outcome = await in_thread(lambda _: (Watched(files_of(session.path)), session.read()))
+        self.watched.follow(found)
+        session.show(outcome)
+        self.show_job()
+
+    # The workload on screen.
+
+    def show_job(self) -> None:
+        """Show the current workload as far as it is known, and start the missing work."""
+        session, job = self.session, self.session.job
+        if job is None:
+            self._bench.show_problem(session.problem, title_of_path(session.path))
+        else:
+            self._bench.say("", idle=session.summary)
+            self._bench.show_job(job, session.job_idx, len(session.jobs))
+            if not job.is_answered:
+                self._app.run_worker(self._advise(job), group=ADVISE, exclusive=True)
+            elif job.found is not None:
+                self._simulate_picked(job)
+        self._app.refresh_bindings()
+
+    def show_workload(self, job_idx: int) -> None:
+        """Show another workload of the file."""
+        self.stop_all()
+        self.session.job_idx = job_idx
+        self.show_job()
+
+    @property
+    def can_stop(self) -> bool:
+        """Whether something runs that ``stop`` would stop."""
+        job = self.session.job
+        return job is not None and (job.simulating or not job.is_answered)
+
+    def stop(self) -> None:
+        """Stop the running advice and keep what was found, or the simulation of the candidate that was picked."""
+        job = self.session.job
+        if job is not None and not job.is_answered:
+            self.stop_all()
+            job.stop()
+            self.show_job()
+        elif job is not None and job.simulating:
+            self._app.workers.cancel_group(self._app, SIMULATE)
+            job.give_up()
+            self._bench.say("")
+            self._bench.refresh_panes()
+            self._app.refresh_bindings()
+
+    def stop_all(self) -> None:
+        """Tell all work to stop, simulating processes included."""
+        for group in (ADVISE, SIMULATE):
+            self._app.workers.cancel_group(self._app, group)
+
+    # Advice.
+
+    async def _advise(self, job: Job) -> None:
+        def progress(stage: str, done: int, total: int) -> None:
+            self._app.post_message(Progressed(id(job), stage, done, total))
+
+        def answered(advice: Finding) -> None:
+            self._app.post_message(Answered(id(job), advice))
+
+        self._bench.say("looking for schedules ...")
+        job.advising = True
+        try:
+            await in_thread(lambda should_stop: self.session.advise(job, progress, should_stop, answered))
+        finally:
+            job.advising = False
+        if job is self.session.job:
+            self.show_job()
+
+    def show_progress(self, message: Progressed) -> None:
+        """Show the progress of the advice, unless its workload is no longer on screen."""
+        job = self.session.job
+        if self._bench.is_attached and job is not None and id(job) == message.job_id and job.advising:
+            self._bench.say_progress(message.stage, message.done, message.total)
+
+    def take_answer(self, message: Answered) -> None:
+        """Show what would be answered now, unless the final answer has overtaken it."""
+        job = self.session.job
+        if not self._bench.is_attached or job is None or id(job) != message.job_id or not job.advising:
+            return
+        if job.found is None or job.found.interrupted:
+            job.take(message.advice)
+            self._bench.show_answer(job)
+
+    # The page.
+
+    def report(self) -> None:
+        """Ask for a name, and write the answer on screen as a page."""
+        from .report import report_name
+
+        job = self.session.job
+        if job is not None and job.found is not None:
+            self._app.push_screen(NameScreen("Write a report", report_name(job)), partial(self._named, job))
+
+    def _named(self, job: Job, path: Path | None) -> None:
+        if path is not None:
+            self._app.run_worker(self._write_report(job, path), group=REPORT)
+
+    async def _write_report(self, job: Job, path: Path) -> None:
+        said, severity = await in_thread(lambda _: _written(job, path))
+        self._app.notify(printable(said), severity=severity, markup=False)
+
+    # The picked candidate.
+
+    def pick(self, message: CandidatePicked) -> None:
+        """Show the candidate under the cursor and simulate what is missing."""
+        job = self.session.job
+        if not self._bench.is_attached or job is None or job.candidate(message.expression) is None:
+            return
+        if message.expression != job.picked:  # else the table was only refilled
+            job.picked = message.expression
+            self._simulate_picked(job)
+
+    def _simulate_picked(self, job: Job) -> None:
+        waiting = job.advising and job.is_graph  # each schedule is being simulated
+        job.simulating = job.picked is not None and not job.is_explained and not waiting
+        job.try_again()
+        self._bench.refresh_panes()
+        self._app.refresh_bindings()
+        if job.simulating and job.picked is not None:
+            self._app.run_worker(self._simulate(job, job.picked), group=SIMULATE, exclusive=True)
+        else:
+            self._app.workers.cancel_group(self._app, SIMULATE)
+            self._bench.say("")
+
+    async def _simulate(self, job: Job, expression: str) -> None:
+        """Simulate the timeline first, then the what-if runs of its waterfall."""
+        await asyncio.sleep(SETTLE_S)
+        for explain in (False, True):
+            self._bench.say(f"{'what-if runs of' if explain else 'simulating'} {expression} ...")
+            await in_thread(partial(self.session.simulate, job, expression, explain=explain))
+            job.simulating = not explain and expression in job.runs
+            self._bench.refresh_panes()
+            if not job.simulating:
+                break
+        self._bench.say("")
+        self._app.refresh_bindings()
+
+
+def _written(job: Job, path: Path) -> tuple[str, Literal["information", "warning", "error"]]:
+    """Write the page; return what is to be said, and how bad it is."""
+    from .report import NO_RUN, report_of
+
+    text = report_of(job)
+    if text is None:
+        return NO_RUN, "warning"
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        return f"{error.filename or path}: {error.strerror or error}", "error"
+    return f"Wrote {path}: one page, which needs nothing else", "information"
