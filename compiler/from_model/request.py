@@ -12,6 +12,7 @@ from ..codes import Code
 from ..ir import GraphScenario
 from ..pipeline import compile_text
 from ..request.errors import RequestError
+from ..request.fields import names_in
 from ..text.diagnostics import CompileError, Report, Severity
 from ..text.json_items import MAX_FILE_BYTES, JsonPlace, read_json
 from ..text.source import Source, Span
@@ -84,7 +85,7 @@ class LayerRequest:
         if self.staging_bytes is not None:
             _check_whole("staging_bytes", self.staging_bytes, 0, 1 << 40)
         for field, form in (("engines", _ENGINE), ("implementations", _NAME)):
-            object.__setattr__(self, field, _words(field, getattr(self, field), form))
+            object.__setattr__(self, field, names_in(field, getattr(self, field), form))
 
     @property
     def workload(self) -> str:
@@ -97,15 +98,6 @@ def _check_whole(field: str, value: object, least: int, most: int) -> None:
         raise RequestError(Code.MGS309, field, f"{value!r:.40} is not a whole number")
     if not least <= value <= most:
         raise RequestError(Code.MGS307, field, f"{value!r:.40} is not in {least}..{most}")
-
-
-def _words(field: str, words: object, form: re.Pattern[str]) -> tuple[str, ...]:
-    if not isinstance(words, tuple | list):
-        raise RequestError(Code.MGS310, field, "it is no list of names", f"for instance {field}=({words!r:.40},)")
-    for word in words:
-        if not isinstance(word, str) or not form.fullmatch(word):
-            raise RequestError(Code.MGS203, field, f"{word!r:.64} is no name of that kind")
-    return tuple(words)
 
 
 def model_of(config: Mapping[str, object] | str | os.PathLike[str], name: str = "model") -> ModelConfig:

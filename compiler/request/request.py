@@ -9,6 +9,7 @@ from ..ir import DType, Pattern
 from ..text.diagnostics import did_you_mean, listing
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS
 from .errors import RequestError
+from .fields import names_in
 
 KERNEL_PATTERNS = (
     Pattern.AG_GEMM,
@@ -104,7 +105,7 @@ class Request:
         self._check_sizes()
         self._check_system()
         for field, form in _LISTS:
-            object.__setattr__(self, field, _words(field, getattr(self, field), form))
+            object.__setattr__(self, field, names_in(field, getattr(self, field), form))
         if self.staging_bytes is not None:
             self._set_whole("staging_bytes", 0)
 
@@ -169,12 +170,3 @@ def one_of(field: str, word: object, known: tuple[str, ...] | list[str], hint: s
         raise RequestError(
             Code.MGS203, field, f"unknown: {word!r:.64}", guess or f"one of {listing(known)}" + f"; {hint}" * bool(hint)
         )
-
-
-def _words(field: str, words: object, form: re.Pattern[str]) -> tuple[str, ...]:
-    if not isinstance(words, tuple | list):
-        raise RequestError(Code.MGS310, field, "it is no list of names", f"for instance {field}=({words!r:.40},)")
-    for word in words:
-        if not isinstance(word, str) or not form.fullmatch(word):
-            raise RequestError(Code.MGS203, field, f"{word!r:.64} is no name of that kind")
-    return tuple(words)

@@ -1,7 +1,5 @@
 """``magus sweep``: advice over a grid of parameters, and the rules that follow."""
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,6 @@ from ...compiler.ir import Cancelled, GraphScenario, JsonObject, Settings
 from ...compiler.pipeline import compile_text
 from ...compiler.resolve.values.swept import is_swept, points_of
 from ..exit_codes import Exit
-from ..text.door import print_json, put, put_text, say
 from ..text.progress import progress_line
 from ..text.sweep import sweep_text
 from .console import show
@@ -21,6 +18,7 @@ from .graphs.sweep import sweep_graph
 from .inputs import source_of
 from .interrupts import interruptible
 from .running import run_command
+from .swept import SweepForm, put_sweep
 
 Subject = Scenario | GraphScenario
 
@@ -46,26 +44,15 @@ def sweep_file(request: SweepRequest, *, as_json: bool, as_csv: bool) -> Exit:
 
     def action() -> Exit:
         subjects, failed = subjects_of(request)
+        form = SweepForm(as_json, as_csv)
         if isinstance(subjects[0][1], GraphScenario):
-            return sweep_graph(request.advice, request.tolerance, subjects, request.varied, as_json, as_csv, failed)
+            return sweep_graph(request.advice, request.tolerance, subjects, request.varied, form, some_failed=failed)
         points = pairs_among(subjects)
         sweep = sweep_of(request, points)
-        for settings, reason in sweep.failed:
-            say(f"magus: with {', '.join(f'{name} = {text}' for name, text in settings)}: {reason}")
-        if as_json:
-            print_json(sweep.document())
-        elif not sweep.points:
-            return Exit.NOT_FEASIBLE
-        elif as_csv:
-            put_text(_csv(sweep))
-        else:
-            put(sweep_text(sweep, request.varied or tuple(name for name, _ in request.settings)))
-        if sweep.interrupted:
-            say(f"magus: stopped early: {len(sweep.points)} of {len(points)} points, no rules")
-            return Exit.INTERRUPTED
-        if sweep.failed:
-            return Exit.NOT_FEASIBLE
-        return Exit.INPUT if failed else Exit.DONE
+        params = request.varied or tuple(name for name, _ in request.settings)
+        return put_sweep(
+            sweep, len(points), form, lambda: sweep_text(sweep, params), lambda: _rows(sweep), some_failed=failed
+        )
 
     return run_command(action)
 
@@ -120,13 +107,8 @@ def subjects_of(request: SweepRequest) -> tuple[list[tuple[Settings, Subject]], 
     return points, bool(errors)
 
 
-def _csv(sweep: Sweep) -> str:
-    rows = [_flat(point.document()) for point in sweep.points]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+def _rows(sweep: Sweep) -> list[JsonObject]:
+    return [_flat(point.document()) for point in sweep.points]
 
 
 def _flat(document: JsonObject) -> JsonObject:

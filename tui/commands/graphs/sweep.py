@@ -1,7 +1,5 @@
 """``magus sweep`` on a graph: joint advice over a grid of parameters, and from which size on which schedule."""
 
-import csv
-import io
 from collections.abc import Sequence
 from itertools import count
 
@@ -9,12 +7,12 @@ from ....advisor import AdviceOptions, GraphAdvice, recommend_graph
 from ....advisor.policy.graph_sweep import GraphSweep, Simulate, graph_swept
 from ....advisor.policy.layer_sizes import across
 from ....compiler import Scenario
-from ....compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, Settings, ShouldStop
+from ....compiler.ir import Cancelled, GraphChoice, GraphScenario, JsonObject, Progress, Settings, ShouldStop
 from ...exit_codes import Exit
-from ...text.door import print_json, put, put_text, say
 from ...text.graph_sweep import graph_sweep_text
 from ...text.progress import progress_line
 from ..interrupts import interruptible
+from ..swept import SweepForm, put_sweep
 
 
 def sweep_graph(
@@ -22,30 +20,18 @@ def sweep_graph(
     tolerance: float,
     subjects: Sequence[tuple[Settings, Scenario | GraphScenario]],
     varied: tuple[str, ...],
-    as_json: bool,
-    as_csv: bool,
+    form: SweepForm,
+    *,
     some_failed: bool,
 ) -> Exit:
     """Print the advice for every point of a grid."""
     points = [(settings, one) for settings, one in subjects if isinstance(one, GraphScenario)]
     with interruptible() as stopped:
         sweep = swept(advice, tolerance, points, stopped)
-    for settings, reason in sweep.failed:
-        say(f"magus: with {', '.join(f'{name} = {text}' for name, text in settings)}: {reason}")
-    if as_json:
-        print_json(sweep.document())
-    elif not sweep.points:
-        return Exit.NOT_FEASIBLE
-    elif as_csv:
-        put_text(_csv(sweep))
-    else:
-        put(graph_sweep_text(sweep, varied or tuple(name for name, _ in points[0][0])))
-    if sweep.interrupted:
-        say(f"magus: stopped early: {len(sweep.points)} of {len(points)} points, no rules")
-        return Exit.INTERRUPTED
-    if sweep.failed:
-        return Exit.NOT_FEASIBLE
-    return Exit.INPUT if some_failed else Exit.DONE
+    params = varied or tuple(name for name, _ in points[0][0])
+    return put_sweep(
+        sweep, len(points), form, lambda: graph_sweep_text(sweep, params), lambda: _rows(sweep), some_failed=some_failed
+    )
 
 
 def swept(
@@ -79,15 +65,10 @@ def counted(simulate: Simulate, progress: Progress) -> Simulate:
     return told
 
 
-def _csv(sweep: GraphSweep) -> str:
+def _rows(sweep: GraphSweep) -> list[JsonObject]:
     rows = []
     for point in sweep.points:
         document = point.document()
         settings, us = document.pop("settings"), document.pop("schedules_us")
         rows.append(settings | document | {f"us.{name}": us.get(name) for name in us})
-    columns = dict.fromkeys(name for row in rows for name in row)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return rows
