@@ -23,10 +23,7 @@ from .learned.proposal_model import ProposalModel
 from .many import answer_many, in_thread
 from .options import AdviceOptions
 from .partial import Answered, PartialAnswers
-from .policy.axis import axis_of, check_sizes
-from .policy.build import policy_table
 from .policy.cover import TOLERANCE
-from .policy.table import PolicyTable
 from .recent import RecentAnswers
 from .stages import Stages, either, lateness
 from .workers import open_workers, suits_threads
@@ -34,6 +31,7 @@ from .workers import open_workers, suits_threads
 if TYPE_CHECKING:
     from .layers.advice import GraphAdvice
     from .policy.layer_table import LayerPolicy
+    from .policy.table import PolicyTable
 
 DEFAULT = AdviceOptions()
 TABLES = AdviceOptions(bespoke=0)
@@ -217,7 +215,7 @@ class Advisor:
         tolerance: float = ...,
         progress: Counted | None = ...,
         should_stop: ShouldStop | None = ...,
-    ) -> PolicyTable: ...
+    ) -> "PolicyTable": ...
 
     def policy_table(
         self,
@@ -257,6 +255,9 @@ class Advisor:
             told, stop = progress or (lambda done, total: None), should_stop or never
             advise_layer = partial(self.recommend_layer, should_stop=should_stop)
             return layer_table(question, sizes, options, advise_layer, tolerance=tolerance, told=told, should_stop=stop)
+        from .policy.axis import axis_of, check_sizes
+        from .policy.build import policy_table
+
         axis = axis_of(question)
         check_sizes(axis, sizes)
         done = 0

@@ -14,6 +14,7 @@ import typer
 from .. import __version__
 from .commands.interrupts import watch_interrupts
 from .exit_codes import Exit
+from .kept_classes import kept_classes, place
 from .text.door import put, say
 from .verbs.table import Verbs
 
@@ -54,7 +55,8 @@ def main() -> None:
     gc.set_threshold(50_000)
     pressed = watch_interrupts()
     try:
-        app()
+        with kept_classes(place()):
+            app()
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
     except Exception as error:
