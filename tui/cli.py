@@ -52,7 +52,7 @@ def main() -> None:
         logging.basicConfig(level=logging.WARNING)
         logging.getLogger("magus").setLevel(logging.DEBUG)
     # Imports make many objects and no garbage: it is looked for rarely, not at every 700 new objects.
-    gc.set_threshold(50_000)
+    gc.set_threshold(300_000)
     pressed = watch_interrupts()
     try:
         with kept_classes(place()):
