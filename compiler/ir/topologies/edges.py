@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ...codes import Code
-from ..hardware import Link
+from ..devices.hardware import Link
 from ..rejection import Rejection
 from ..stopping import checkpoint
 from .base import ArgumentKind, Fabric, Topology, TopologyArgument, Wire, layout_of, network_of

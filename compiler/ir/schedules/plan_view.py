@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 
-from ..codes import Code
-from .scenario import Scenario
+from ...codes import Code
+from ..scenario import Scenario
 from .schedule import Direction, Kernels, Reach, Reduction, Region, Schedule, Step, TileGroup, Transfer
 
 

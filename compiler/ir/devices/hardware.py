@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 
+from ..schedules.schedule import CopyProtocol
+from ..workloads.tensors import DType
 from .gpu_constants import Calibrated, Collectives, DmaPhases, Saturation, Sync
-from .schedule import CopyProtocol
-from .tensors import DType
 
 
 class Origin(Enum):

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from .operations.gemm import GemmShape
-from .operations.kernel_shape import KernelShape
+from ..operations.gemm import GemmShape
+from ..operations.kernel_shape import KernelShape
 from .pattern import Pattern
 from .tensors import Tensor
 

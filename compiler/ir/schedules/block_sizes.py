@@ -8,9 +8,9 @@ the columns of one block, and all blocks together are the inner dimension.
 A workload of two kernels has no sizes of its own: pass the ``stage`` of one of them.
 """
 
-from .operations.kernel_shape import Cutting
-from .pattern import Pattern
-from .workload import Workload
+from ..operations.kernel_shape import Cutting
+from ..workloads.pattern import Pattern
+from ..workloads.workload import Workload
 
 _WHOLE = Cutting()
 

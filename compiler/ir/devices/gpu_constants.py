@@ -7,7 +7,7 @@ bytes per second.
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .tensors import DType
+from ..workloads.tensors import DType
 
 Range = tuple[int, int]
 """A smallest and a largest value, both included."""

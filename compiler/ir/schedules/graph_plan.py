@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from .graph import batch_of
+from ..workloads.graph import batch_of
+from ..workloads.workload import Workload
 from .schedule import Schedule
-from .workload import Workload
 
 
 class Awaited(Enum):
