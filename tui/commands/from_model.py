@@ -5,7 +5,7 @@ from pathlib import Path
 from ...compiler.from_model.config import read_config
 from ...compiler.from_model.layer import Parallelism, layer_text
 from ...compiler.request.errors import RequestError
-from ...compiler.text.fmt import format_text
+from ...compiler.text.formatting.fmt import format_text
 from ..exit_codes import Exit
 from ..text.door import put_text
 from .console import report_errors, save, say_request_error

@@ -23,7 +23,7 @@ from magus.compiler.resolve.expect.expectation import (
 )
 from magus.compiler.text import syntax as ast
 from magus.compiler.text.diagnostics import Report
-from magus.compiler.text.parse import parse_file
+from magus.compiler.text.parsing.parse import parse_file
 from magus.compiler.text.source import Source
 from magus.compiler.text.units import TIME
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from lark import Token
 
-from ..codes import Code
-from .diagnostics import Report, did_you_mean
-from .source import Source, Span
+from ...codes import Code
+from ..diagnostics import Report, did_you_mean
+from ..source import Source, Span
+from ..units import looks_like_unit, unit_hint
 from .tokens import CLOSING, DECLARATIONS, OPENING
-from .units import looks_like_unit, unit_hint
 
 HEADS = {
     "mgs": "mgs 1",

@@ -1,6 +1,6 @@
 """Sentences as comments of the language, in lines that fit; text from outside cannot leave its comment."""
 
-from .printable import printable
+from ..printable import printable
 
 WIDTH = 96
 """Characters of a line, without its sign."""

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from lark import Token, Tree
 
-from ..codes import Code
-from . import syntax as ast
-from .diagnostics import Report
-from .source import Source, Span
+from ...codes import Code
+from .. import syntax as ast
+from ..diagnostics import Report
+from ..source import Source, Span
 from .tokens import MAX_NESTING, Tokens, split_quantity
 
 NAMELESS = ""

@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
-from ..codes import Code
-from ..ir import Settings
-from . import syntax as ast
-from .diagnostics import Report, did_you_mean
-from .load import library_devices
-from .parse import parse_value
-from .source import Source, Span
+from ...codes import Code
+from ...ir import Settings
+from .. import syntax as ast
+from ..diagnostics import Report, did_you_mean
+from ..load import library_devices
+from ..parsing.parse import parse_value
+from ..source import Source, Span
 
 NOTE = '@assumed "what if"'
 """The origin of a number that was changed."""

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from .. import syntax as ast
+from ..diagnostics import CompileError, GaveUp, Report
+from ..parsing.parse import parse_file
+from ..source import Source, Span
 from . import fmt_text as line
-from . import syntax as ast
-from .diagnostics import CompileError, GaveUp, Report
-from .parse import parse_file
-from .source import Source, Span
 
 WIDTH = 100
 _INDENT = "  "

@@ -15,13 +15,13 @@ from typing import Any
 
 from lark import Lark, Token
 
-from ...grammar import load_grammar, load_tables
-from ..codes import Code
-from .diagnostics import Report
-from .source import Source, Span
-from .syntax import Comment
+from ....grammar import load_grammar, load_tables
+from ...codes import Code
+from ..diagnostics import Report
+from ..source import Source, Span
+from ..syntax import Comment
+from ..units import MAX_DIGITS, num_digits
 from .tables import read_tables
-from .units import MAX_DIGITS, num_digits
 
 MAX_TOKENS = 40_000
 MAX_NESTING = 64

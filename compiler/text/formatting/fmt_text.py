@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from . import syntax as ast
+from .. import syntax as ast
 
 
 def expression(node: ast.Expression) -> str:

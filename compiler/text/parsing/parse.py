@@ -11,12 +11,12 @@ from typing import Any
 
 from lark import Token, Tree, UnexpectedToken
 
-from ..codes import Code
+from ...codes import Code
+from ..diagnostics import Report
+from ..quantities import bytes_text
+from ..source import Source, Span
+from ..syntax import Expression, File
 from .build import NAMELESS, Parsed, build_file, build_values
-from .diagnostics import Report
-from .quantities import bytes_text
-from .source import Source, Span
-from .syntax import Expression, File
 from .syntax_errors import explain
 from .tokens import MAX_TOKENS, language, read_tokens
 
