@@ -31,7 +31,7 @@ def train(
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
     """Learn from searched scenarios which schedules to propose."""
-    from ..commands.train import TrainRequest, train_model
+    from ..commands.models.train import TrainRequest, train_model
 
     raise typer.Exit(train_model(TrainRequest(table, store, out, seed, workers), as_json=json))
 
@@ -55,7 +55,7 @@ def corpus(
 
     Asked again, go on from what STORE has.
     """
-    from ..commands.corpus import CorpusRequest, build_store
+    from ..commands.models.corpus import CorpusRequest, build_store
 
     if (backend is Processes.DASK) != (scheduler is not None):
         raise typer.BadParameter("--backend dask and --scheduler ADDRESS belong together")
@@ -75,7 +75,7 @@ def evaluate(
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
     """Judge learned proposals on families that are new to them."""
-    from ..commands.evaluate import evaluate_table
+    from ..commands.models.evaluate import evaluate_table
 
     raise typer.Exit(evaluate_table(table, limit=limit, seed=seed, workers=workers, as_json=json))
 
@@ -92,7 +92,7 @@ def validate(
     json: JsonOption = False,
 ) -> None:
     """Compare the models with measurements on real GPUs."""
-    from ..commands.validate import validate_folder
+    from ..commands.models.validate import validate_folder
 
     raise typer.Exit(validate_folder(data, sample=sample, seed=seed, write=write, as_json=json))
 
@@ -123,7 +123,7 @@ def calibrate(
 ) -> None:
     """Fit constants to measured times, and write them as .mgs."""
     from ...advisor.measured.calibrate.run import Request
-    from ..commands.calibrate import calibrate_folder, calibrate_rows
+    from ..commands.models.calibrate import calibrate_folder, calibrate_rows
 
     if bool(gpu) == bool(implementation):
         raise typer.BadParameter("name one: --gpu NAME or --implementation NAME")
