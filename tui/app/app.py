@@ -18,24 +18,24 @@ from textual.widgets import DataTable, Footer
 
 from .background import in_thread, start_resource_tracker
 from .commands import MagusCommands
+from .files.paths import is_file
+from .files.state import load as load_state
+from .files.state import save as save_state
 from .first_frame import PROGRAM, READING, FirstFrame, import_rest, title_of_path
 from .keys import ANSWER_ACTIONS, BENCH_ACTIONS, BINDINGS, SCREEN_ACTIONS, everywhere, keys_of
 from .messages import Answered, CandidatePicked, ChangesMade, Progressed
 from .panes import PANES
-from .paths import is_file
-from .state import load as load_state
-from .state import save as save_state
 from .themes import DARK, THEMES
 from .widgets.help import HelpScreen
 from .widgets.start import StartScreen
 
 if TYPE_CHECKING:
     from ...compiler.ir import Settings
-    from .backend import Backend
     from .open_file import OpenFile
     from .panes.editor import EditorPane
     from .panes.what_if import WhatIfPane
-    from .session import Session
+    from .session.backend import Backend
+    from .session.session import Session
     from .work import Work
     from .workbench import Workbench
 
@@ -92,9 +92,9 @@ class MagusApp(App[None]):
 
     def _load(self) -> None:
         """Import what the first frame does without."""
-        from .backend import default_backend
         from .open_file import OpenFile
-        from .session import Session
+        from .session.backend import default_backend
+        from .session.session import Session
         from .work import Work
         from .workbench import Workbench
 

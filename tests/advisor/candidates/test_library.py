@@ -17,7 +17,7 @@ from magus.compiler.planning.knobs.library import library_serial
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.kernels.dispatch import whole_works
 from magus.simcore.kernels.nccl import NcclCollective, collective_time
-from magus.tui.app.view import Mark, SortKey, figures_of, rows_of, verdict_of
+from magus.tui.app.session.view import Mark, SortKey, figures_of, rows_of, verdict_of
 from magus.tui.text.render import advice_text, verdict_sentence
 from tests.helpers.scenarios.scenarios import ag_gemm, h100, lone_gather
 

@@ -15,7 +15,7 @@ from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.examples import path
-from magus.tui.app.view import SortKey, rows_of, verdict_of
+from magus.tui.app.session.view import SortKey, rows_of, verdict_of
 from magus.tui.text.next_steps import next_steps
 from magus.tui.text.render import advice_text
 from tests.helpers.some import some

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from magus.tui.app import app as app_module
 from magus.tui.app.app import MagusApp
-from magus.tui.app.edited_file import EditedFile
+from magus.tui.app.files.edited_file import EditedFile
 from magus.tui.app.panes import PANES, editor
 from magus.tui.app.panes.editor import EditorPane
 from magus.tui.app.widgets import code_editor

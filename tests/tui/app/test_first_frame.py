@@ -13,7 +13,7 @@ from magus.tui.app.app import MagusApp
 from magus.tui.app.first_frame import HEAVY, READING, FirstFrame, import_rest
 from magus.tui.app.panes import PANES
 from magus.tui.app.panes.views import VIEWS
-from magus.tui.app.session import Session
+from magus.tui.app.session.session import Session
 from magus.tui.app.widgets.help import HelpScreen
 from magus.tui.app.widgets.start import StartScreen
 from tests.helpers.tui import fakes

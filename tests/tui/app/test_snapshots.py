@@ -17,8 +17,8 @@ from tests.helpers.tui import fakes, graphs, real
 from tests.helpers.tui.driving import press, settled
 from tests.helpers.tui.fakes import FakeStages
 from tests.helpers.tui.snapshot import SIZES, check_snapshot
-from tests.tui.app.test_sweep import swept
-from tests.tui.app.test_what_if import FILE
+from tests.tui.app.session.test_sweep import swept
+from tests.tui.app.session.test_what_if import FILE
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
 KEY = {pane.name: str(place) for place, pane in enumerate(PANES, 1)}

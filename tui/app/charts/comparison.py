@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from ....compiler.planning.graph_layers import own_name
 from ....simcore.figures.result import Interval, IntervalKind
 from ....simcore.figures.spans import union_of
-from ..finding import Subject
+from ..session.finding import Subject
 from .differences import Compared, Difference, differences_of
 from .parting import Parting, parting_of
 from .rows import Row, lanes_of_run, op_lane

@@ -12,7 +12,7 @@ from ....simcore.kernels.dispatch import compute_shape, work_of
 from ....simcore.kernels.gemm_parts import stream_shape
 from ....simcore.op_spans import OpTimes, op_times
 from ....simcore.shown_run import ShownRun
-from ..finding import Subject
+from ..session.finding import Subject
 
 UNKNOWN = "-"
 

@@ -24,7 +24,7 @@ from ...text.how import how_lines
 from ...text.shipped import shipped_lines
 from ...text.wrap import bullet, wrapped_to
 from ..background import in_thread
-from ..job import Job
+from ..session.job import Job
 from ..widgets.handover import HandoverScreen, HandoverWanted
 from . import HOW
 from .base import JobPane

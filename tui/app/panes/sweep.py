@@ -16,11 +16,11 @@ from ....compiler.ir import Cancelled, Scenario, ShouldStop
 from ....compiler.text.diagnostics import CompileError
 from ....compiler.text.printable import printable
 from ..background import in_thread
-from ..finding import Finding, Subject
-from ..job import Job
 from ..messages import SweepProgressed
-from ..sweep import CHUNKS, Point, SweepFigure, SweepPlan, over_chunks, run, words_of
-from ..what_if import Row
+from ..session.finding import Finding, Subject
+from ..session.job import Job
+from ..session.sweep import CHUNKS, Point, SweepFigure, SweepPlan, over_chunks, run, words_of
+from ..session.what_if import Row
 from ..widgets.sweep import SweepView
 from . import SWEEP
 from .base import JobPane

@@ -8,8 +8,8 @@ from ....advisor.candidates.advice import Advice
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.printable import printable
 from ...text.render import threshold_sentence
-from .. import view
-from ..finding import Finding
+from ..session import view
+from ..session.finding import Finding
 
 
 class Headline(Vertical):

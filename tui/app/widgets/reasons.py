@@ -17,9 +17,9 @@ from ....compiler.text.printable import printable
 from ....compiler.text.quantities import ticks_text
 from ....simcore.op_spans import op_times
 from ....simcore.shown_run import ShownRun
-from ..finding import Finding
-from ..view import confidence_of, shortened, us
-from ..waterfall import Bar, bars_of, drawn_bars
+from ..charts.waterfall import Bar, bars_of, drawn_bars
+from ..session.finding import Finding
+from ..session.view import confidence_of, shortened, us
 
 LABEL_COLUMNS = 15
 FIGURE_COLUMNS = 10

@@ -11,7 +11,7 @@ from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ....compiler.text.printable import columns_of, printable
-from ..start import Entry, entries
+from ..files.start import Entry, entries
 
 NAME_COLUMNS = 26
 HEAD = "magus: which overlap schedule to use, what it gains, and how we know"

@@ -7,7 +7,7 @@ from textual import events
 from textual.widgets import DataTable
 
 from ....compiler.text.printable import printable
-from ..what_if import Row
+from ..session.what_if import Row
 
 # Heading and width of each column; the last one takes the rest.
 COLUMNS = (("", 2), ("value of", 28), ("now", 15), ("in the file", 15), ("origin", 9), ("", 0))

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 
-from ...advisor.candidates.advice import SERIAL, Advice, Candidate
-from ...compiler.changed import Changes
-from ...compiler.ir import Cancelled
-from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.text.quantities import read_text
-from ...compiler.text.units import NUMBER, Quantity
+from ....advisor.candidates.advice import SERIAL, Advice, Candidate
+from ....compiler.changed import Changes
+from ....compiler.ir import Cancelled
+from ....compiler.resolve.expect.expectation import Verdict
+from ....compiler.text.quantities import read_text
+from ....compiler.text.units import NUMBER, Quantity
 from .finding import Finding, Ranked, Subject
 from .what_if import Row, with_value
 

@@ -9,10 +9,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...advisor.candidates.advice import Advice
-from ...advisor.graph_answer import GraphAnswer, ShownSchedule
-from ...compiler.changed import Changes, compile_changed_file
-from ...compiler.ir import (
+from ....advisor.candidates.advice import Advice
+from ....advisor.graph_answer import GraphAnswer, ShownSchedule
+from ....compiler.changed import Changes, compile_changed_file
+from ....compiler.ir import (
     Cancelled,
     GraphChoice,
     GraphScenario,
@@ -22,12 +22,12 @@ from ...compiler.ir import (
     Settings,
     ShouldStop,
 )
-from ...compiler.pipeline import Compiled, compile_file
-from ...simcore.figures.result import Result
+from ....compiler.pipeline import Compiled, compile_file
+from ....simcore.figures.result import Result
 from .finding import Finding, Subject
 
 if TYPE_CHECKING:
-    from ...advisor.recommend import Advisor
+    from ....advisor.recommend import Advisor
 
 SweepAdvice = Callable[[Subject, bool, ShouldStop], Finding]
 SWEEP_TOP, SWEEP_WORKERS = 4, 2
@@ -36,14 +36,14 @@ SWEEP_TOP, SWEEP_WORKERS = 4, 2
 def short_advice(scenario: Subject, simulated: bool, should_stop: ShouldStop) -> Finding:
     """Return short advice: templates alone, of which few are simulated; of a graph all declared schedules are."""
     if isinstance(scenario, GraphScenario):
-        from ...advisor.graph_schedules import simulated_schedules
+        from ....advisor.graph_schedules import simulated_schedules
 
         answer = simulated_schedules(scenario, workers=SWEEP_WORKERS, should_stop=should_stop)
         if answer.interrupted:
             raise Cancelled
         return answer
-    from ...advisor.options import AdviceOptions
-    from ...advisor.recommend import Advisor
+    from ....advisor.options import AdviceOptions
+    from ....advisor.recommend import Advisor
 
     options = AdviceOptions(top=SWEEP_TOP, verify=simulated, bespoke=0, workers=SWEEP_WORKERS)
     advice = Advisor().recommend(scenario, options, should_stop=should_stop)
@@ -60,8 +60,8 @@ def _advised(
     workers: int = 1,
 ) -> GraphAnswer:
     """Return the advice on a graph: what its file declares, and what is searched."""
-    from ...advisor.graph_advised import advised
-    from ...advisor.options import AdviceOptions
+    from ....advisor.graph_advised import advised
+    from ....advisor.options import AdviceOptions
 
     options = AdviceOptions(workers=workers)
     return advised(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
@@ -69,7 +69,7 @@ def _advised(
 
 def _simulated_schedule(scenario: GraphScenario, choice: GraphChoice, should_stop: ShouldStop) -> ShownSchedule:
     """Return one schedule of a graph, simulated."""
-    from ...advisor.graph_schedules import simulated_candidate
+    from ....advisor.graph_schedules import simulated_candidate
 
     return simulated_candidate(scenario, choice, should_stop)
 
@@ -99,7 +99,7 @@ class Backend:
 @cache
 def _advisor() -> "Advisor":
     """Return the advisor with the shipped model, which takes longer to load than to answer."""
-    from ...advisor.recommend import Advisor
+    from ....advisor.recommend import Advisor
 
     return Advisor.load()
 
@@ -110,7 +110,7 @@ def default_backend(workers: int) -> Backend:
     def recommend(
         scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
     ) -> Advice:
-        from ...advisor.options import AdviceOptions
+        from ....advisor.options import AdviceOptions
 
         options = AdviceOptions(workers=workers, threshold=True)
         return _advisor().recommend(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
@@ -118,8 +118,8 @@ def default_backend(workers: int) -> Backend:
     def simulate_packets(
         scenario: Scenario, schedule: Schedule, bound_ticks: int | None, should_stop: ShouldStop
     ) -> Result:
-        from ...advisor.candidates.shortlist import packet_bytes
-        from ...simcore import RunOptions, WhatIf, simulate
+        from ....advisor.candidates.shortlist import packet_bytes
+        from ....simcore import RunOptions, WhatIf, simulate
 
         unit = packet_bytes(scenario)
         what_if = None if bound_ticks is None else WhatIf(unit, bound_ticks)

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ... import examples
-from ...compiler.text.printable import printable
+from .... import examples
+from ....compiler.text.printable import printable
 from .paths import is_file
 
 MAX_FILES = 500

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ...compiler.services.context import tokens_of
-from ...compiler.text.diagnostics import GaveUp, Report
-from ...compiler.text.load import load, path_inside, read_source, real_path
-from ...compiler.text.source import Source
+from ....compiler.services.context import tokens_of
+from ....compiler.text.diagnostics import GaveUp, Report
+from ....compiler.text.load import load, path_inside, read_source, real_path
+from ....compiler.text.source import Source
 
 MAX_FILES = 256
 Stamp = tuple[int, int, int] | None

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from ...compiler.text.diagnostics import CompileError, GaveUp, Report
-from ...compiler.text.load import read_source, real_path
-from ...compiler.text.writing import write_whole
+from ....compiler.text.diagnostics import CompileError, GaveUp, Report
+from ....compiler.text.load import read_source, real_path
+from ....compiler.text.writing import write_whole
 from .paths import exists
 from .state import user_folder
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from ...advisor.candidates.advice import Advice
-from ...advisor.graph_answer import ShownSchedule
-from ...compiler.ir import GraphScenario, Scenario
-from ...compiler.text.diagnostics import Diagnostic
-from ...simcore.figures.result import Result
-from ...simcore.shown_run import ShownRun
+from ....advisor.candidates.advice import Advice
+from ....advisor.graph_answer import ShownSchedule
+from ....compiler.ir import GraphScenario, Scenario
+from ....compiler.text.diagnostics import Diagnostic
+from ....simcore.figures.result import Result
+from ....simcore.shown_run import ShownRun
 from .backend import SweepAdvice, short_advice
 from .finding import Finding, Ranked, Subject, has_waterfall, runs_in
 from .what_if import WhatIf

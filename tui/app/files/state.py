@@ -11,7 +11,7 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
-from ...compiler.text.writing import replace_whole
+from ....compiler.text.writing import replace_whole
 
 FOLDER_VARIABLE = "MAGUS_STATE_DIR"
 FILE = "tui.json"

@@ -13,12 +13,12 @@ from magus.compiler.resolve.expect.expectation import Verdict
 from magus.tui.app.app import MagusApp
 from magus.tui.app.charts.sweep_plot import SweepPlot
 from magus.tui.app.panes import PANES
-from magus.tui.app.sweep import Point, SweepFigure, SweepPlan, words_of
-from magus.tui.app.what_if import WhatIf
+from magus.tui.app.session.sweep import Point, SweepFigure, SweepPlan, words_of
+from magus.tui.app.session.what_if import WhatIf
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 from tests.helpers.tui.fakes import BEST, SERIAL, FakeStages
-from tests.tui.app.test_what_if import FILE
+from tests.tui.app.session.test_what_if import FILE
 
 KEY = str([pane.name for pane in PANES].index("sweep") + 1)
 OVERLAP, TRY, NO = Verdict.OVERLAP, Verdict.WORTH_TRYING, Verdict.SERIAL

@@ -8,9 +8,9 @@ from magus.compiler.codes import Code
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Rejection
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.examples import path
-from magus.tui.app.backend import default_backend
-from magus.tui.app.job import CANCELLED, Job, JobProblem, ProblemKind
-from magus.tui.app.session import Session
+from magus.tui.app.session.backend import default_backend
+from magus.tui.app.session.job import CANCELLED, Job, JobProblem, ProblemKind
+from magus.tui.app.session.session import Session
 from tests.helpers.scenarios.scenarios import ag_gemm
 from tests.helpers.tui import fakes
 

@@ -7,14 +7,14 @@ the file again makes new ``Job`` objects, so a run in progress can only write to
 from collections.abc import Callable
 from pathlib import Path
 
-from ...advisor.candidates.advice import Candidate
-from ...advisor.graph_answer import ShownSchedule
-from ...compiler.changed import Changes
-from ...compiler.ir import Cancelled, GraphScenario, Progress, Scenario, Settings, ShouldStop
-from ...compiler.planning.build import ScheduleError
-from ...compiler.text.diagnostics import CompileError, render_text
-from ...simcore.program.outcome import RunOutcome
-from ...simcore.shown_run import ShownRun, run_of_pair
+from ....advisor.candidates.advice import Candidate
+from ....advisor.graph_answer import ShownSchedule
+from ....compiler.changed import Changes
+from ....compiler.ir import Cancelled, GraphScenario, Progress, Scenario, Settings, ShouldStop
+from ....compiler.planning.build import ScheduleError
+from ....compiler.text.diagnostics import CompileError, render_text
+from ....simcore.program.outcome import RunOutcome
+from ....simcore.shown_run import ShownRun, run_of_pair
 from .backend import Backend
 from .finding import Finding, Subject, runs_in
 from .job import CANCELLED, Job, JobProblem, ProblemKind
@@ -167,7 +167,7 @@ def _as_problem(error: Exception) -> JobProblem:
         lines = filter(None, (f"{unfit.code.name} error: {unfit.message}", unfit.hint))
         return JobProblem(ProblemKind.FILE, "\n".join(lines))
     # Imported here, since they import the solver: a file with an error is shown without it.
-    from ...advisor.solver import NoFeasibleSchedule
+    from ....advisor.solver import NoFeasibleSchedule
 
     if isinstance(error, NoFeasibleSchedule):
         return JobProblem(ProblemKind.NOTHING_FEASIBLE, "\n".join(error.reasons) or str(error))

@@ -16,7 +16,7 @@ from magus.compiler.pipeline import compile_file
 from magus.examples import path
 from magus.tui.app.app import MagusApp
 from magus.tui.app.panes import PANES
-from magus.tui.app.what_if import Row, WhatIf, changed_words, with_value
+from magus.tui.app.session.what_if import Row, WhatIf, changed_words, with_value
 from magus.tui.app.widgets.what_if import CHANGED
 from tests.helpers.marks import first
 from tests.helpers.tui import fakes, graphs

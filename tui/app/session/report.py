@@ -3,14 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ...advisor.candidates.advice import Advice
-from ...advisor.export import advice_document
-from ...advisor.export_graph import graph_answer_document
-from ...advisor.graph_answer import GraphAnswer
-from ...compiler.changed import Changes
-from ..report import GraphReport, Report, graph_report_html, report_html
-from ..text.graph_answer import scenario_words
-from ..text.next_steps import NextStep, next_steps
+from ....advisor.candidates.advice import Advice
+from ....advisor.export import advice_document
+from ....advisor.export_graph import graph_answer_document
+from ....advisor.graph_answer import GraphAnswer
+from ....compiler.changed import Changes
+from ...report import GraphReport, Report, graph_report_html, report_html
+from ...text.graph_answer import scenario_words
+from ...text.next_steps import NextStep, next_steps
 from .job import Job
 
 NO_RUN = "The recommended schedule is not simulated yet, so there is nothing to draw."

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from ...compiler.ir import TICKS_PER_US, Fabric, GraphScenario
-from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.text.quantities import ticks_text, us_text
-from ...simcore.shown_run import ShownRun
-from ..text.progress import WORDS
-from ..text.render import shape_text
+from ....compiler.ir import TICKS_PER_US, Fabric, GraphScenario
+from ....compiler.resolve.expect.expectation import Verdict
+from ....compiler.text.quantities import ticks_text, us_text
+from ....simcore.shown_run import ShownRun
+from ...text.progress import WORDS
+from ...text.render import shape_text
 from .finding import Finding, Ranked, Subject, is_choice_of_algorithm
 
 # Characters kept of the front of an expression that does not fit; the parameters at its end tell candidates apart.

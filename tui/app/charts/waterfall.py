@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...simcore.figures.result import Waterfall
+from ....simcore.figures.result import Waterfall
 
 
 @dataclass(frozen=True, slots=True)

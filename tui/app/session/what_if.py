@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from ...compiler.changed import Changes
-from ...compiler.ir import GraphScenario, Scenario, Settings
-from ...compiler.resolve.values.device_numbers import StatedNumber
-from ...compiler.resolve.values.params import Param
-from ...compiler.text.quantities import read_text
-from ...compiler.text.units import NUMBER, Quantity
+from ....compiler.changed import Changes
+from ....compiler.ir import GraphScenario, Scenario, Settings
+from ....compiler.resolve.values.device_numbers import StatedNumber
+from ....compiler.resolve.values.params import Param
+from ....compiler.text.quantities import read_text
+from ....compiler.text.units import NUMBER, Quantity
 
 STEP = Fraction(5, 100)
 """A step of a number of the hardware, of its value in the file: about what measurements of one GPU differ by."""
