@@ -9,7 +9,7 @@ from ...compiler.request.errors import RequestError
 from ...compiler.request.request import BESIDE_PATTERNS, COLLECTIVE_PATTERNS, Request
 from ...compiler.request.scenario import scenario_of
 from ..candidates.advice import is_algorithm_choice
-from ..resized import num_rows, with_moved_rows, with_rows
+from ..sensitivity.resized import num_rows, with_moved_rows, with_rows
 
 ROWS, BYTES = "m", "num_bytes"
 _HINT = "tables are for a GEMM with a collective of as many rows, and for even collectives alone"

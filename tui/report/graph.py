@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...advisor.graph_answer import GraphAnswer, ShownSchedule
+from ...advisor.graphs.answer import GraphAnswer, ShownSchedule
 from ...compiler.ir import TICKS_PER_US, JsonObject, Settings
 from ...compiler.resolve.values.device_numbers import StatedNumber
 from ...compiler.text.quantities import bytes_text, ticks_text, us_text

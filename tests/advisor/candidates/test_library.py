@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Advice, baseline_of
 from magus.advisor.candidates.library import library_time
 from magus.advisor.candidates.predicted import predicted_candidates
 from magus.advisor.expect.baseline import serial_baseline
-from magus.advisor.export import advice_document
 from magus.compiler import compile_text
 from magus.compiler.ir import Scenario
 from magus.compiler.planning.expression import expression_of

@@ -6,9 +6,9 @@ from itertools import permutations
 import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor
+from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Candidate
 from magus.advisor.candidates.short_names import LONGEST, short_names
-from magus.advisor.export import advice_document
 from magus.compiler import compile_file
 from magus.compiler.ir import Scenario
 from magus.compiler.planning.build import build_schedule

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from magus.advisor.graph_answer import GraphAnswer, ShownSchedule
-from magus.advisor.graph_schedules import simulated_candidate, simulated_schedules
+from magus.advisor.graphs.answer import GraphAnswer, ShownSchedule
+from magus.advisor.graphs.schedules import simulated_candidate, simulated_schedules
 from magus.compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, Scenario, Settings, ShouldStop
 from magus.compiler.pipeline import Compiled
 from magus.tui.app.session.backend import Backend

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor
-from magus.advisor.export import advice_document
+from magus.advisor.answer.export import advice_document
 from magus.compiler import compile_text
 from magus.simcore import Result
 from magus.tui.report import Report, report_html

@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from ....advisor.candidates.advice import Advice, Candidate
-from ....advisor.graph_answer import ShownSchedule
+from ....advisor.graphs.answer import ShownSchedule
 from ....advisor.how.how import How, how_of
 from ....advisor.targets import Refused
 from ....compiler.ir import Rejection

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....advisor.candidates.advice import Advice
-from ....advisor.graph_answer import GraphAnswer, ShownSchedule
+from ....advisor.graphs.answer import GraphAnswer, ShownSchedule
 from ....compiler.changed import Changes, compile_changed_file
 from ....compiler.ir import (
     Cancelled,
@@ -36,7 +36,7 @@ SWEEP_TOP, SWEEP_WORKERS = 4, 2
 def short_advice(scenario: Subject, simulated: bool, should_stop: ShouldStop) -> Finding:
     """Return short advice: templates alone, of which few are simulated; of a graph all declared schedules are."""
     if isinstance(scenario, GraphScenario):
-        from ....advisor.graph_schedules import simulated_schedules
+        from ....advisor.graphs.schedules import simulated_schedules
 
         answer = simulated_schedules(scenario, workers=SWEEP_WORKERS, should_stop=should_stop)
         if answer.interrupted:
@@ -60,7 +60,7 @@ def _advised(
     workers: int = 1,
 ) -> GraphAnswer:
     """Return the advice on a graph: what its file declares, and what is searched."""
-    from ....advisor.graph_advised import advised
+    from ....advisor.graphs.advised import advised
     from ....advisor.options import AdviceOptions
 
     options = AdviceOptions(workers=workers)
@@ -69,7 +69,7 @@ def _advised(
 
 def _simulated_schedule(scenario: GraphScenario, choice: GraphChoice, should_stop: ShouldStop) -> ShownSchedule:
     """Return one schedule of a graph, simulated."""
-    from ....advisor.graph_schedules import simulated_candidate
+    from ....advisor.graphs.schedules import simulated_candidate
 
     return simulated_candidate(scenario, choice, should_stop)
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ....advisor.bounds.lower_bound import Bound
 from ....advisor.candidates.advice import Advice, Confidence, is_algorithm_choice
-from ....advisor.graph_answer import ShownSchedule
+from ....advisor.graphs.answer import ShownSchedule
 from ....compiler.ir import GraphScenario, Scenario
 from ....compiler.resolve.expect.expectation import Verdict
 from ....simcore.shown_run import ShownRun, run_of_pair

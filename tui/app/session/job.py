@@ -5,7 +5,7 @@ from enum import Enum
 from pathlib import Path
 
 from ....advisor.candidates.advice import Advice
-from ....advisor.graph_answer import ShownSchedule
+from ....advisor.graphs.answer import ShownSchedule
 from ....compiler.ir import GraphScenario, Scenario
 from ....compiler.text.diagnostics import Diagnostic
 from ....simcore.figures.result import Result

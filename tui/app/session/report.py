@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+from ....advisor.answer.export import advice_document
 from ....advisor.candidates.advice import Advice
-from ....advisor.export import advice_document
-from ....advisor.export_graph import graph_answer_document
-from ....advisor.graph_answer import GraphAnswer
+from ....advisor.graphs.answer import GraphAnswer
+from ....advisor.graphs.export import graph_answer_document
 from ....compiler.changed import Changes
 from ...report import GraphReport, Report, graph_report_html, report_html
 from ...text.graph_answer import scenario_words

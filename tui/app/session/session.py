@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ....advisor.candidates.advice import Candidate
-from ....advisor.graph_answer import ShownSchedule
+from ....advisor.graphs.answer import ShownSchedule
 from ....compiler.changed import Changes
 from ....compiler.ir import Cancelled, GraphScenario, Progress, Scenario, Settings, ShouldStop
 from ....compiler.planning.build import ScheduleError

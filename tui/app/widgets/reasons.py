@@ -9,9 +9,9 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from ....advisor.answer.headline import headline_of
 from ....advisor.candidates.advice import Advice, resolution_of
-from ....advisor.graph_answer import GraphAnswer
-from ....advisor.headline import headline_of
+from ....advisor.graphs.answer import GraphAnswer
 from ....compiler.text.diagnostics import Diagnostic
 from ....compiler.text.printable import printable
 from ....compiler.text.quantities import ticks_text

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....advisor import Advice, AdviceOptions, Advisor, NoFeasibleSchedule
-from ....advisor.export import advice_document
+from ....advisor.answer.export import advice_document
 from ....advisor.layers.advice import GraphAdvice
 from ....advisor.layers.recommend import recommend_graph
 from ....compiler.ir import Cancelled, GraphScenario, Progress, Scenario, ShouldStop

@@ -1,7 +1,7 @@
 """``magus schedules``: the feasible space in its canonical order, with the lower bound."""
 
 from ....advisor import enumerate_space, lower_bound
-from ....advisor.export import space_document
+from ....advisor.answer.export import space_document
 from ....compiler.ir import GraphScenario
 from ...exit_codes import Exit
 from ...text.door import print_json, put

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....advisor import Advice, AdviceOptions, Advisor
+from ....advisor.answer.export import advice_document
 from ....advisor.candidates.shortlist import packet_bytes
-from ....advisor.export import advice_document
-from ....advisor.export_graph import graph_answer_document
-from ....advisor.graph_advised import advised
+from ....advisor.graphs.advised import advised
+from ....advisor.graphs.export import graph_answer_document
 from ....advisor.policy.sweep import Sweep, swept
 from ....compiler.ir import Cancelled, GraphScenario, Progress, Scenario, Settings, ShouldStop
 from ....compiler.pipeline import Compiled, compile_text

@@ -1,9 +1,9 @@
 """``magus simulate``: one schedule, once or under many seeds, and the profile of its writes."""
 
 from ....advisor import lower_bound
+from ....advisor.answer.export import result_document
+from ....advisor.answer.extrapolation import outside_calibration
 from ....advisor.candidates.shortlist import packet_bytes, simulated_ranks
-from ....advisor.export import result_document
-from ....advisor.extrapolation import outside_calibration
 from ....advisor.solver.memory import check_memory
 from ....compiler.ir import GraphScenario, Scenario, Schedule
 from ....compiler.resolve.devices.replay_file import write_profile

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from magus.advisor import Advisor, NoFeasibleSchedule
-from magus.advisor.export import ADVICE_SCHEMA
+from magus.advisor.answer.export import ADVICE_SCHEMA
 from magus.tui.commands.answers import advise
 from tests.helpers.commands import magus
 

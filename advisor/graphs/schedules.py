@@ -6,22 +6,22 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ..compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, ShouldStop
-from ..compiler.ir.stopping import never
-from ..compiler.planning.graph_build import build_graph_plan
-from ..compiler.resolve.schedules.graph_from_text import SERIAL
-from ..simcore import RunOptions, RunOutcome
-from ..simcore.program.program import PACKET_BYTES
-from ..simcore.simulate_layers import simulate_layers
-from .bounds.graph_bound import graph_bound
-from .bounds.lower_bound import Bound
-from .candidates.advice import MIN_LEAD
-from .extrapolation import outside_of_graph
-from .failures import failed_simulation
-from .graph_answer import GraphAnswer, ShownSchedule, reasons_of
-from .solver.graph_memory import check_graph_memory
-from .solver.result import NoFeasibleSchedule
-from .workers import POLL_S, interrupts_blocked_in_children, open_pool, stopped_here
+from ...compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, ShouldStop
+from ...compiler.ir.stopping import never
+from ...compiler.planning.graph_build import build_graph_plan
+from ...compiler.resolve.schedules.graph_from_text import SERIAL
+from ...simcore import RunOptions, RunOutcome
+from ...simcore.program.program import PACKET_BYTES
+from ...simcore.simulate_layers import simulate_layers
+from ..answer.extrapolation import outside_of_graph
+from ..bounds.graph_bound import graph_bound
+from ..bounds.lower_bound import Bound
+from ..candidates.advice import MIN_LEAD
+from ..failures import failed_simulation
+from ..solver.graph_memory import check_graph_memory
+from ..solver.result import NoFeasibleSchedule
+from ..workers import POLL_S, interrupts_blocked_in_children, open_pool, stopped_here
+from .answer import GraphAnswer, ShownSchedule, reasons_of
 
 log = logging.getLogger(__name__)
 

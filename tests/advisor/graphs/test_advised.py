@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor import graph_advised
-from magus.advisor.graph_advised import advised, with_advice
-from magus.advisor.graph_answer import GraphAnswer
+from magus.advisor.graphs import advised as graph_advised
+from magus.advisor.graphs.advised import advised, with_advice
+from magus.advisor.graphs.answer import GraphAnswer
 from magus.advisor.layers.advice import GraphAdvice, GraphCandidate
 from magus.advisor.options import AdviceOptions
 from magus.compiler.ir import Cancelled, GraphScenario, ShouldStop

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from ..compiler.ir import TICKS_PER_US, Cancelled, Scenario
-from .answer import Finalists, finalists, overlap_pays
-from .candidates.advice import Candidate, baseline_of, is_algorithm_choice
-from .candidates.ranking import library_us
-from .candidates.sensitivity import MAX_LOSS, ChangedNumber, Sensitivity
-from .candidates.shortlist import by_time, simulated_ranks
-from .estimate.makespan import estimates
+from ...compiler.ir import TICKS_PER_US, Cancelled, Scenario
+from ..answer.answer import Finalists, finalists, overlap_pays
+from ..candidates.advice import Candidate, baseline_of, is_algorithm_choice
+from ..candidates.ranking import library_us
+from ..candidates.sensitivity import MAX_LOSS, ChangedNumber, Sensitivity
+from ..candidates.shortlist import by_time, simulated_ranks
+from ..estimate.makespan import estimates
+from ..workers import SimulationJob, Workers
 from .hardware_numbers import HardwareNumber, hardware_numbers, with_number
-from .workers import SimulationJob, Workers
 
 # Schedules that are compared: the fastest, slower ones with fewer steps, and serial ones.
 NUM_FASTEST, NUM_SHORTER, NUM_SERIAL = 8, 4, 3

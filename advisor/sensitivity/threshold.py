@@ -7,13 +7,13 @@ their variants are simulated. There is no search for bespoke schedules.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..compiler.ir import Cancelled, Choice, Scenario
-from .answer import finalists, overlap_pays
-from .candidates.advice import Candidate, Threshold
-from .candidates.predicted import predicted_candidates
-from .candidates.shortlist import simulate_shortlist, simulate_variants
+from ...compiler.ir import Cancelled, Choice, Scenario
+from ..answer.answer import finalists, overlap_pays
+from ..candidates.advice import Candidate, Threshold
+from ..candidates.predicted import predicted_candidates
+from ..candidates.shortlist import simulate_shortlist, simulate_variants
+from ..workers import Workers
 from .resized import num_rows, resized_choices, with_rows
-from .workers import Workers
 
 # Rows that are tried: twice or half as many again and again, then by bisection to this share of the rows.
 LEAST_ROWS, MOST_ROWS = 16, 1 << 16

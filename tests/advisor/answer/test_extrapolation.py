@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.extrapolation import outside_calibration
+from magus.advisor.answer.extrapolation import outside_calibration
 from magus.compiler import compile_text
 from magus.compiler.ir import Scenario
 from magus.compiler.resolve.schedules.from_text import resolve_schedule

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 
-from ..compiler.ir import TICKS_PER_US, Gpu, Link, Origin, Pattern, Scenario
-from ..compiler.planning.knobs.library import library_rejection
-from ..compiler.templates.base import OVERLAPPED_PATTERNS
-from ..compiler.text.quantities import rate_text, ticks_text, us_text
-from ..simcore import Result
-from .bounds.lower_bound import Bound
-from .candidates.advice import Candidate, Confidence, baseline_name, is_algorithm_choice
-from .candidates.library import library_time
-from .candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged
-from .candidates.short_names import short_names
-from .solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
+from ...compiler.ir import TICKS_PER_US, Gpu, Link, Origin, Pattern, Scenario
+from ...compiler.planning.knobs.library import library_rejection
+from ...compiler.templates.base import OVERLAPPED_PATTERNS
+from ...compiler.text.quantities import rate_text, ticks_text, us_text
+from ...simcore import Result
+from ..bounds.lower_bound import Bound
+from ..candidates.advice import Candidate, Confidence, baseline_name, is_algorithm_choice
+from ..candidates.library import library_time
+from ..candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged
+from ..candidates.short_names import short_names
+from ..solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
 
 # Least share of the makespan that a loss must have to be reported.
 MIN_REPORTED_SHARE = 0.01

@@ -1,8 +1,8 @@
 """How far to trust an answer about a GPU that takes its numbers from another one."""
 
 from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.answer.explain import confidence_of, marks_of
 from magus.advisor.candidates.advice import Advice, Confidence
-from magus.advisor.explain import confidence_of, marks_of
 from magus.compiler import Scenario, compile_text
 
 SOURCE = """use "nvidia/h100"

@@ -1,7 +1,7 @@
 """The sensitivity of an answer as a JSON document: the table of times, and what follows from it."""
 
-from ..compiler.ir import JsonObject
-from .candidates.sensitivity import ChangedNumber, RobustChoice, Sensitivity
+from ...compiler.ir import JsonObject
+from ..candidates.sensitivity import ChangedNumber, RobustChoice, Sensitivity
 
 
 def sensitivity_document(found: Sensitivity) -> JsonObject:

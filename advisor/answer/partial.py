@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from time import perf_counter
 
-from ..compiler.ir import Scenario
-from ..simcore import Result
+from ...compiler.ir import Scenario
+from ...simcore import Result
+from ..bounds.lower_bound import Bound
+from ..candidates.advice import Advice, Candidate
+from ..candidates.shortlist import by_time
+from ..stages import Stages
+from ..workers import SimulationJob
 from .answer import Confirmed, Findings, advice_of
-from .bounds.lower_bound import Bound
-from .candidates.advice import Advice, Candidate
-from .candidates.shortlist import by_time
-from .stages import Stages
-from .workers import SimulationJob
 
 Answered = Callable[[Advice], None]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
 from typing import Any
 
-from ..compiler.ir import Gpu, Link, Scenario, Switch, System
+from ...compiler.ir import Gpu, Link, Scenario, Switch, System
 
 # 10 % lower and higher: about what measurements of one GPU differ by, and profiles are off by.
 TEN_PERCENT = (0.9, 1.1)

@@ -3,17 +3,17 @@
 from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 
-from ..compiler.ir import Cancelled, GraphScenario, Progress, ShouldStop
-from ..compiler.ir.stopping import never
-from ..compiler.planning.build import ScheduleError
-from ..simcore import RunTooLarge
-from .failures import failed_stage, failure_sentences
-from .graph_answer import GraphAnswer, ShownSchedule, bound_sentence, sentences_of_ops
-from .graph_schedules import Told, simulated_schedules
-from .layers.advice import GraphAdvice
-from .layers.recommend import recommend_graph
-from .options import AdviceOptions
-from .workers import in_worker, stopped_here
+from ...compiler.ir import Cancelled, GraphScenario, Progress, ShouldStop
+from ...compiler.ir.stopping import never
+from ...compiler.planning.build import ScheduleError
+from ...simcore import RunTooLarge
+from ..failures import failed_stage, failure_sentences
+from ..layers.advice import GraphAdvice
+from ..layers.recommend import recommend_graph
+from ..options import AdviceOptions
+from ..workers import in_worker, stopped_here
+from .answer import GraphAnswer, ShownSchedule, bound_sentence, sentences_of_ops
+from .schedules import Told, simulated_schedules
 
 
 def advised(

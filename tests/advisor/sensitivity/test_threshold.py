@@ -2,11 +2,12 @@
 
 import pytest
 
-from magus.advisor import AdviceOptions, Advisor, threshold
+from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Threshold
 from magus.advisor.candidates.predicted import predicted_candidates
-from magus.advisor.export import advice_document
-from magus.advisor.threshold import LEAST_ROWS, MOST_ROWS, PRECISION, threshold_of
+from magus.advisor.sensitivity import threshold
+from magus.advisor.sensitivity.threshold import LEAST_ROWS, MOST_ROWS, PRECISION, threshold_of
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Pattern, Scenario
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.resolve.expect.expectation import Verdict

@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..compiler.ir import Choice, Pattern, Scenario, Shard, Tensor, Workload
-from ..compiler.planning.build import reject_choice
-from .bespoke.batches import batches_of, with_batches
-from .bespoke.costs import shares, whole_rows
-from .bespoke.explore_limits import is_explored
+from ...compiler.ir import Choice, Pattern, Scenario, Shard, Tensor, Workload
+from ...compiler.planning.build import reject_choice
+from ..bespoke.batches import batches_of, with_batches
+from ..bespoke.costs import shares, whole_rows
+from ..bespoke.explore_limits import is_explored
 
 # Chunks of each rank that templates are tried with at other rows, and the most of them.
 FEW_PIECES, MAX_PIECES = (1, 2, 4), 16

@@ -2,20 +2,20 @@
 
 from dataclasses import asdict
 
-from ..compiler.ir import TICKS_PER_US, JsonObject, Scenario
-from ..compiler.planning.expression import expression_of
-from ..simcore import CriticalOp, Result, ServerLoad
-from ..simcore.figures.result import Waterfall
-from .bounds.lower_bound import Bound
-from .candidates.advice import Advice, Candidate, SearchProvenance, Threshold
-from .candidates.library import LibraryTime, library_time
+from ...compiler.ir import TICKS_PER_US, JsonObject, Scenario
+from ...compiler.planning.expression import expression_of
+from ...simcore import CriticalOp, Result, ServerLoad
+from ...simcore.figures.result import Waterfall
+from ..bounds.lower_bound import Bound
+from ..candidates.advice import Advice, Candidate, SearchProvenance, Threshold
+from ..candidates.library import LibraryTime, library_time
+from ..how.document import how_document
+from ..how.how import how_of
+from ..implementations.offers import Offers
+from ..implementations.promise import Promise
+from ..solver import Space
 from .export_sensitivity import sensitivity_document
 from .headline import headline_of
-from .how.document import how_document
-from .how.how import how_of
-from .implementations.offers import Offers
-from .implementations.promise import Promise
-from .solver import Space
 
 RESULT_SCHEMA = "magus-result/1"
 ADVICE_SCHEMA = "magus-advice/1"

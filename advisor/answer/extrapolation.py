@@ -7,7 +7,7 @@ a result is an extrapolation and is marked as such.
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from ..compiler.ir import (
+from ...compiler.ir import (
     DType,
     EngineKind,
     EngineMode,
@@ -25,8 +25,8 @@ from ..compiler.ir import (
     TileGroup,
     Transfer,
 )
-from ..compiler.text.quantities import exact_bytes_text
-from ..simcore.kernels.gemm_parts import group_shape
+from ...compiler.text.quantities import exact_bytes_text
+from ...simcore.kernels.gemm_parts import group_shape
 
 # The tables of measured collectives have no rows of these.
 _NOT_MEASURED = (Pattern.BROADCAST, Pattern.SEND_RECV)

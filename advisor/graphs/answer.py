@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..compiler.ir import TICKS_PER_US, GraphChoice, GraphScenario
-from ..compiler.resolve.expect.expectation import Verdict
-from ..compiler.text.quantities import ticks_text, us_text
-from ..simcore import ShownRun, run_of_graph
-from ..simcore.op_spans import OpTimes, op_times
-from ..simcore.simulate_layers import LayersResult
-from .bounds.lower_bound import Bound
-from .candidates.advice import MIN_LEAD, SERIAL, Confidence
+from ...compiler.ir import TICKS_PER_US, GraphChoice, GraphScenario
+from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.text.quantities import ticks_text, us_text
+from ...simcore import ShownRun, run_of_graph
+from ...simcore.op_spans import OpTimes, op_times
+from ...simcore.simulate_layers import LayersResult
+from ..bounds.lower_bound import Bound
+from ..candidates.advice import MIN_LEAD, SERIAL, Confidence
 
 NOT_VALIDATED = "a whole layer, simulated; measurements of layers were not compared"
 

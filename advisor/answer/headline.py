@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from ..compiler.ir import TICKS_PER_US
-from ..compiler.resolve.expect.expectation import Verdict
-from .candidates.advice import Advice, is_algorithm_choice
+from ...compiler.ir import TICKS_PER_US
+from ...compiler.resolve.expect.expectation import Verdict
+from ..candidates.advice import Advice, is_algorithm_choice
 
 
 def headline_of(advice: Advice) -> str:

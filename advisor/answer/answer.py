@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..compiler.ir import Scenario
-from ..compiler.resolve.expect.expectation import Verdict
-from ..simcore import Result
-from .bespoke.stage import sentence_of
-from .bounds.lower_bound import Bound
-from .candidates.advice import (
+from ...compiler.ir import Scenario
+from ...compiler.resolve.expect.expectation import Verdict
+from ...simcore import Result
+from ..bespoke.stage import sentence_of
+from ..bounds.lower_bound import Bound
+from ..candidates.advice import (
     MIN_LEAD,
     Advice,
     Candidate,
@@ -20,14 +20,14 @@ from .candidates.advice import (
     is_algorithm_choice,
     resolution_of,
 )
-from .candidates.sensitivity import Sensitivity
-from .candidates.shortlist import by_time
+from ..candidates.sensitivity import Sensitivity
+from ..candidates.shortlist import by_time
+from ..failures import Failure, FailureKind
+from ..implementations.offers import Offers
+from ..implementations.promise import MIN_GAIN, Promise, kernel_promise
+from ..stages import Stages
 from .explain import confidence_of, marks_of, reasons_for
 from .extrapolation import outside_calibration
-from .failures import Failure, FailureKind
-from .implementations.offers import Offers
-from .implementations.promise import MIN_GAIN, Promise, kernel_promise
-from .stages import Stages
 
 PROPOSE, ENUMERATE, RANK, BOUND = "the proposals", "the enumeration", "the ranking", "the lower bound"
 IMPLEMENTATIONS = "the implementations"

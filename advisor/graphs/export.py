@@ -1,14 +1,14 @@
 """JSON documents of graphs: the document of a result with the ops, and the schedules of a file."""
 
-from ..compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject
-from ..compiler.planning.graph_batches import batch_counts, labels_of
-from ..compiler.planning.graph_build import build_graph_plan
-from ..compiler.planning.graph_layers import own_name
-from ..simcore.figures.graph_result import OpResult
-from ..simcore.simulate_layers import LayersResult
-from .bounds.lower_bound import Bound
-from .export import bound_document, result_document
-from .graph_answer import GraphAnswer, ShownSchedule
+from ...compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject
+from ...compiler.planning.graph_batches import batch_counts, labels_of
+from ...compiler.planning.graph_build import build_graph_plan
+from ...compiler.planning.graph_layers import own_name
+from ...simcore.figures.graph_result import OpResult
+from ...simcore.simulate_layers import LayersResult
+from ..answer.export import bound_document, result_document
+from ..bounds.lower_bound import Bound
+from .answer import GraphAnswer, ShownSchedule
 
 GRAPH_SCHEDULES_SCHEMA = "magus-graph-schedules/1"
 GRAPH_ANSWER_SCHEMA = "magus-graph-answer/1"
