@@ -24,7 +24,7 @@ from magus.advisor import Advice, AdviceOptions, Advisor, Request
 from magus.advisor.policy.distill import distilled
 from magus.advisor.policy.rule_text import rule_python
 
-from .report import Figure, main
+from .harness.report import Figure, main
 
 AT_ONCE, SIMULATED = AdviceOptions(verify=False), AdviceOptions()
 THREADS = 8
