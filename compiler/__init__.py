@@ -16,7 +16,7 @@ _HOMES = {
     "Scenario": "ir",
     "compile_file": "pipeline",
     "compile_text": "pipeline",
-    "format_text": "text.fmt",
+    "format_text": "text.formatting.fmt",
 }
 
 

@@ -11,7 +11,7 @@ from ...compiler.ir import TICKS_PER_US, GraphChoice, GraphScenario
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.quantities import ticks_text, us_text
 from ...simcore import ShownRun, run_of_graph
-from ...simcore.op_spans import OpTimes, op_times
+from ...simcore.op_spans import OpSummary, op_times
 from ...simcore.simulate_layers import LayersResult
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import MIN_LEAD, SERIAL, Confidence
@@ -160,7 +160,7 @@ class GraphAnswer:
         return expression
 
     @cached_property
-    def ops(self) -> tuple[OpTimes, ...]:
+    def ops(self) -> tuple[OpSummary, ...]:
         """The ops under the recommended schedule."""
         run = self.recommended.run
         return () if run is None else op_times(run)
@@ -211,7 +211,7 @@ def _comparison(best: ShownSchedule, ranked: Sequence[ShownSchedule], serial: Sh
     return f"Of {len(ranked)} schedules {name} is the fastest, {time}: {gains}."
 
 
-def _beside(op: OpTimes) -> str:
+def _beside(op: OpSummary) -> str:
     """What hides the copies of an op."""
     shares = op.beside_text
     by = f"run beside {shares}" if shares else "run beside no kernel"

@@ -122,13 +122,13 @@ def calibrate(
     json: JsonOption = False,
 ) -> None:
     """Fit constants to measured times, and write them as .mgs."""
-    from ...advisor.measured.calibrate.run import Request
+    from ...advisor.measured.calibrate.run import FitRequest
     from ..commands.models.calibrate import calibrate_folder, calibrate_rows
 
     if bool(gpu) == bool(implementation):
         raise typer.BadParameter("name one: --gpu NAME or --implementation NAME")
     if gpu:
-        request = Request(gpu.upper(), start.upper(), 300 if sample is None else sample, seed or 0, fit_switch)
+        request = FitRequest(gpu.upper(), start.upper(), 300 if sample is None else sample, seed or 0, fit_switch)
         raise typer.Exit(calibrate_folder(data, request, write=write, as_json=json))
     if start or fit_switch or (sample, seed) != (None, None):
         raise typer.BadParameter("--from, --sample, --seed and --fit-switch belong to --gpu")

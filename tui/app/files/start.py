@@ -15,7 +15,7 @@ SUFFIX = ".mgs"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """A file with its name and what its first comment says; ``group`` is the heading that it stands under."""
 
     path: Path
@@ -24,7 +24,7 @@ class Entry:
     group: str
 
 
-def entries(folder: Path | None, recent: Sequence[str]) -> tuple[Entry, ...]:
+def entries(folder: Path | None, recent: Sequence[str]) -> tuple[FileEntry, ...]:
     """Return the files of a folder; without one recent files and the examples.
 
     Raises
@@ -37,19 +37,19 @@ def entries(folder: Path | None, recent: Sequence[str]) -> tuple[Entry, ...]:
     return (*_recent(recent), *_examples())
 
 
-def _of_folder(folder: Path) -> Iterator[Entry]:
+def _of_folder(folder: Path) -> Iterator[FileEntry]:
     files = sorted(each for each in folder.iterdir() if each.suffix == SUFFIX and is_file(each))
     for path in files[:MAX_FILES]:
-        yield Entry(path, path.name, about(path), f"{folder}")
+        yield FileEntry(path, path.name, about(path), f"{folder}")
 
 
-def _recent(recent: Sequence[str]) -> Iterator[Entry]:
+def _recent(recent: Sequence[str]) -> Iterator[FileEntry]:
     for path in map(Path, recent):
         if is_file(path):
-            yield Entry(path, f"{path.parent.name}/{path.name}", about(path), "Recent files")
+            yield FileEntry(path, f"{path.parent.name}/{path.name}", about(path), "Recent files")
 
 
-def _examples() -> Iterator[Entry]:
+def _examples() -> Iterator[FileEntry]:
     groups = (
         ("Examples", examples.NAMES),
         ("Layers", examples.LAYERS),
@@ -59,7 +59,7 @@ def _examples() -> Iterator[Entry]:
     for group, names in groups:
         for name in names:
             path = examples.path(name)
-            yield Entry(path, name.rpartition("/")[2], about(path), group)
+            yield FileEntry(path, name.rpartition("/")[2], about(path), group)
 
 
 def about(path: Path) -> str:

@@ -19,14 +19,14 @@ MAX_BYTES, MAX_RECENT, MAX_TEXT = 1 << 16, 12, 4096
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ScreenState:
     """``recent`` are absolute paths, the last one first; ``theme`` and ``pane`` are names, empty if none is known."""
 
     recent: tuple[str, ...] = ()
     theme: str = ""
     pane: str = ""
 
-    def opened(self, path: Path) -> "State":
+    def opened(self, path: Path) -> "ScreenState":
         """Return the state with a file as the last one that was opened."""
         name = str(path.absolute())
         others = tuple(each for each in self.recent if each != name)
@@ -39,28 +39,28 @@ def user_folder() -> Path:
     return Path(named) if named else user_state_path("magus", appauthor=False)
 
 
-def load(folder: Path | None) -> State:
+def load(folder: Path | None) -> ScreenState:
     """Return what is remembered in a folder; what is broken, or of another form, is not."""
     if folder is None:
-        return State()
+        return ScreenState()
     try:
         with (folder / FILE).open("rb") as stream:
             data = json.loads(stream.read(MAX_BYTES))
     except (OSError, ValueError, RecursionError):
-        return State()
+        return ScreenState()
     if not isinstance(data, dict):
-        return State()
+        return ScreenState()
     recent = data.get("recent")
     paths = [each for each in recent if _is_text(each) and each] if isinstance(recent, list) else []
     theme, pane = (each if _is_text(each) else "" for each in (data.get("theme"), data.get("pane")))
-    return State(tuple(paths[:MAX_RECENT]), str(theme), str(pane))
+    return ScreenState(tuple(paths[:MAX_RECENT]), str(theme), str(pane))
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and len(value) <= MAX_TEXT and "\0" not in value
 
 
-def save(folder: Path | None, state: State) -> None:
+def save(folder: Path | None, state: ScreenState) -> None:
     """Remember a state; where that is not possible nothing is remembered."""
     if folder is not None:
         data = {"recent": list(state.recent), "theme": state.theme, "pane": state.pane}

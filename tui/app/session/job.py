@@ -12,7 +12,7 @@ from ....simcore.figures.result import Result
 from ....simcore.shown_run import ShownRun
 from .backend import SweepAdvice, short_advice
 from .finding import Finding, Ranked, Subject, has_waterfall, runs_in
-from .what_if import WhatIf
+from .what_if import ValuesOfFile
 
 
 class ProblemKind(Enum):
@@ -61,7 +61,7 @@ class Job:
     advising: bool = False
     stopped: bool = False
     path: Path = Path()
-    what_if: WhatIf = field(default_factory=WhatIf)
+    what_if: ValuesOfFile = field(default_factory=ValuesOfFile)
     sweep_advice: SweepAdvice = short_advice
 
     @property

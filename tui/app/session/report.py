@@ -8,7 +8,7 @@ from ....advisor.candidates.advice import Advice
 from ....advisor.graphs.answer import GraphAnswer
 from ....advisor.graphs.export import graph_answer_document
 from ....compiler.changed import Changes
-from ...report import GraphReport, Report, graph_report_html, report_html
+from ...report import GraphReport, ReportData, graph_report_html, report_html
 from ...text.graph_answer import scenario_words
 from ...text.next_steps import NextStep, next_steps
 from .job import Job
@@ -33,7 +33,7 @@ def report_of(job: Job) -> str | None:
         return graph_report_html(GraphReport(found, graph_answer_document(found), job.path.name, settings, numbers))
     if not isinstance(found, Advice):
         return None
-    report = Report(
+    report = ReportData(
         advice=replace(found, result=run.result),
         result=run.result,
         data=advice_document(found),

@@ -18,7 +18,7 @@ from ....simcore.shown_run import ShownRun, run_of_pair
 from .backend import Backend
 from .finding import Finding, Subject, runs_in
 from .job import CANCELLED, Job, JobProblem, ProblemKind
-from .what_if import WhatIf, changed_words
+from .what_if import ValuesOfFile, changed_words
 
 
 class Session:
@@ -54,7 +54,7 @@ class Session:
             text = f"{path} declares no workload, so there is nothing to advise on."
             return JobProblem(ProblemKind.FILE, text)
         sweep = self._backend.sweep
-        what_if = WhatIf(compiled.params, compiled.numbers, before.numbers, changes)
+        what_if = ValuesOfFile(compiled.params, compiled.numbers, before.numbers, changes)
         subjects: tuple[Subject, ...] = (*compiled.scenarios, *compiled.graphs)
         return tuple(
             Job(scenario, warnings=compiled.warnings, path=path, what_if=what_if, sweep_advice=sweep)

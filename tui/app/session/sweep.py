@@ -16,7 +16,7 @@ from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.quantities import read_text
 from ....compiler.text.units import NUMBER, Quantity
 from .finding import Finding, Ranked, Subject
-from .what_if import Row, with_value
+from .what_if import ValueRow, with_value
 
 CHUNKS = "chunks"
 """The axis that needs no sweep: the chunks of the candidates of one answer."""
@@ -112,11 +112,11 @@ class SweepFigure:
 class SweepPlan:
     """The values to visit of ``row``, in an order in which the figure soon shows its form."""
 
-    row: Row
+    row: ValueRow
     values: tuple[tuple[float, str], ...] = field(default=())
 
     @classmethod
-    def of(cls, row: Row) -> "SweepPlan":
+    def of(cls, row: ValueRow) -> "SweepPlan":
         """Return the plan for the values of a domain, or for values around the one there is."""
         listed = _listed(row)
         if len(listed) > MAX_POINTS:
@@ -136,7 +136,7 @@ class SweepPlan:
         return SweepFigure(self.row.name, unit, (), len(self.values), now if now > 0 else None)
 
 
-def _listed(row: Row) -> list[tuple[float, str]]:
+def _listed(row: ValueRow) -> list[tuple[float, str]]:
     """Return values with their texts, in order."""
     numbers = [(float(each), each) for each in row.choices if each.replace(".", "", 1).isdigit()]
     if row.choices and len(numbers) == len(row.choices):

@@ -132,7 +132,7 @@ def bound_of(advice: Finding) -> str:
     return f"lower bound {ticks_text(bound.ticks)} ({bound.binding}), gap {gap:.1%}"
 
 
-class Standing(Enum):
+class Finality(Enum):
     """How final an answer is: the word in front of the verdict, and a sentence."""
 
     FINAL = ("", "")
@@ -151,14 +151,14 @@ class Standing(Enum):
         return self.value[1]
 
 
-def standing_of(advice: Finding, *, advising: bool) -> Standing:
+def standing_of(advice: Finding, *, advising: bool) -> Finality:
     """Return how final an answer is."""
     if not advice.interrupted:
-        return Standing.FINAL
+        return Finality.FINAL
     if not advising:
-        return Standing.STOPPED
+        return Finality.STOPPED
     simulated = advice.recommended.simulated_us is not None and advice.serial.simulated_us is not None
-    return Standing.SIMULATED if simulated else Standing.PREDICTED
+    return Finality.SIMULATED if simulated else Finality.PREDICTED
 
 
 def confidence_of(advice: Finding) -> str:

@@ -19,7 +19,7 @@ STEP = Fraction(5, 100)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ValueRow:
     """One value that can be changed; ``before`` is that of the file.
 
     ``origin`` says where the number comes from, ``domain`` what values it may take, and ``choices`` are those that a
@@ -72,7 +72,7 @@ def _next_choice(choices: tuple[str, ...], value: str, quantity: Quantity, steps
 
 
 @dataclass(frozen=True, slots=True)
-class WhatIf:
+class ValuesOfFile:
     """The values of a file under ``changes``: its ``params`` and ``numbers``, and those ``before`` any change."""
 
     params: tuple[Param, ...] = ()
@@ -80,7 +80,7 @@ class WhatIf:
     before: tuple[StatedNumber, ...] = ()
     changes: Changes = field(default_factory=Changes)
 
-    def rows(self, scenario: Scenario | GraphScenario) -> tuple[Row, ...]:
+    def rows(self, scenario: Scenario | GraphScenario) -> tuple[ValueRow, ...]:
         """Return what can be changed of ``scenario``: params, then numbers of links and switches, then of the GPU."""
         return (*map(self._of_param, self.params), *map(self._of_number, self._used(scenario)))
 
@@ -90,9 +90,9 @@ class WhatIf:
         for name in dict.fromkeys([*(link.name for link in fabric.links), *switches, gpu.name]):
             yield from (each for each in self.numbers if each.device == name)
 
-    def _of_param(self, param: Param) -> Row:
+    def _of_param(self, param: Param) -> ValueRow:
         changed = param.name in dict(self.changes.params)
-        return Row(
+        return ValueRow(
             name=param.name,
             value=param.value,
             before=param.default,
@@ -106,10 +106,10 @@ class WhatIf:
             choices=param.choices,
         )
 
-    def _of_number(self, number: StatedNumber) -> Row:
+    def _of_number(self, number: StatedNumber) -> ValueRow:
         base = next((each.value for each in self.before if each.path == number.path), number.value)
         before, text = read_text(base), dict(self.changes.numbers).get(number.path)
-        return Row(
+        return ValueRow(
             name=number.path,
             value=before if text is None else text,
             before=before,
@@ -123,7 +123,7 @@ class WhatIf:
         )
 
 
-def with_value(changes: Changes, row: Row, text: str) -> Changes:
+def with_value(changes: Changes, row: ValueRow, text: str) -> Changes:
     """Return ``changes`` with the value of ``row``; the value of the file is no change."""
     kept = changes.params if row.is_param else changes.numbers
     others = tuple(pair for pair in kept if pair[0] != row.name)

@@ -18,7 +18,7 @@ class Headline(Vertical):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._advice: Finding | None = None
-        self._standing = view.Standing.FINAL
+        self._standing = view.Finality.FINAL
 
     def compose(self) -> ComposeResult:
         """Lay out one text for each."""

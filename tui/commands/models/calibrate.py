@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ....advisor.measured.calibrate.implementation_run import ImplementationCalibration, calibrate_implementation
-from ....advisor.measured.calibrate.run import Calibration, Request, calibrate
+from ....advisor.measured.calibrate.run import Calibration, FitRequest, calibrate
 from ....advisor.measured.calibrate.text import calibrated_text, calibration_document, calibration_text
 from ....advisor.measured.tables.csv_rows import MeasuredError
 from ....compiler.ir import Progress
@@ -18,7 +18,7 @@ from ..running import run_command
 Fit = Callable[[Progress], Calibration | ImplementationCalibration]
 
 
-def calibrate_folder(data: Path, request: Request, *, write: Path | None, as_json: bool) -> Exit:
+def calibrate_folder(data: Path, request: FitRequest, *, write: Path | None, as_json: bool) -> Exit:
     """Print the constants of a GPU with their errors on held-out rows, and the profile; write it to ``write``."""
     return _fit_and_write(lambda progress: calibrate(data, request, progress), write, as_json)
 

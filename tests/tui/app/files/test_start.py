@@ -13,7 +13,7 @@ from magus.compiler.pipeline import compile_file
 from magus.tui.app import app as app_module
 from magus.tui.app.app import MagusApp
 from magus.tui.app.files.start import about, entries
-from magus.tui.app.files.state import MAX_BYTES, MAX_RECENT, State, load, save
+from magus.tui.app.files.state import MAX_BYTES, MAX_RECENT, ScreenState, load, save
 from magus.tui.app.files.watched import Watched, files_of
 from magus.tui.app.widgets.start import StartScreen
 from tests.helpers.hostile_text import EVERYTHING, is_safe
@@ -190,15 +190,15 @@ async def test_a_state_that_is_broken_is_ignored(tmp_path: Path, text: str) -> N
 
 def test_a_state_that_cannot_be_kept_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file", encoding="utf-8")
-    save(tmp_path / "taken", State(theme="x"))
-    save(None, State())
+    save(tmp_path / "taken", ScreenState(theme="x"))
+    save(None, ScreenState())
 
-    assert load(tmp_path / "taken") == State()
-    assert load(None) == State()
+    assert load(tmp_path / "taken") == ScreenState()
+    assert load(None) == ScreenState()
 
 
 def test_the_last_file_is_first_and_none_is_there_twice(tmp_path: Path) -> None:
-    state = State()
+    state = ScreenState()
     for number in [*range(20), 5]:
         state = state.opened(tmp_path / f"{number}.mgs")
     save(tmp_path / "new", state)

@@ -14,7 +14,7 @@ from magus.tui.app.app import MagusApp
 from magus.tui.app.charts.sweep_plot import SweepPlot
 from magus.tui.app.panes import PANES
 from magus.tui.app.session.sweep import Point, SweepFigure, SweepPlan, words_of
-from magus.tui.app.session.what_if import WhatIf
+from magus.tui.app.session.what_if import ValuesOfFile
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 from tests.helpers.tui.fakes import BEST, SERIAL, FakeStages
@@ -42,7 +42,7 @@ def rows(tmp_path: Path, text: str = FILE) -> dict[str, object]:
     path = tmp_path / "a.mgs"
     path.write_text(text, encoding="utf-8")
     compiled = compile_file(path)
-    return {row.name: row for row in WhatIf(compiled.params, compiled.numbers).rows(compiled.scenarios[0])}
+    return {row.name: row for row in ValuesOfFile(compiled.params, compiled.numbers).rows(compiled.scenarios[0])}
 
 
 @pytest.mark.parametrize(

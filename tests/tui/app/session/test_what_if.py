@@ -16,7 +16,7 @@ from magus.compiler.pipeline import compile_file
 from magus.examples import path
 from magus.tui.app.app import MagusApp
 from magus.tui.app.panes import PANES
-from magus.tui.app.session.what_if import Row, WhatIf, changed_words, with_value
+from magus.tui.app.session.what_if import ValueRow, ValuesOfFile, changed_words, with_value
 from magus.tui.app.widgets.what_if import CHANGED
 from tests.helpers.marks import first
 from tests.helpers.tui import fakes, graphs
@@ -50,10 +50,10 @@ def app_of(file: Path, stages: FakeStages | None = None) -> MagusApp:
     return MagusApp(file, backend=replace(fake.backend(), compile=compile_file))
 
 
-def rows(file: Path, changes: Changes | None = None) -> dict[str, Row]:
+def rows(file: Path, changes: Changes | None = None) -> dict[str, ValueRow]:
     before = compile_file(file)
     now = compile_changed_file(file, changes or Changes())
-    what_if = WhatIf(now.params, now.numbers, before.numbers, changes or Changes())
+    what_if = ValuesOfFile(now.params, now.numbers, before.numbers, changes or Changes())
     return {row.name: row for row in what_if.rows(now.scenarios[0])}
 
 
