@@ -7,8 +7,7 @@ from threading import Event
 import pytest
 
 from magus import examples
-from magus.tui.app import app as app_module
-from magus.tui.app import first_frame
+from magus.tui.app import first_frame, lifecycle
 from magus.tui.app.app import MagusApp
 from magus.tui.app.first_frame import HEAVY, READING, FirstFrame, import_rest
 from magus.tui.app.panes import PANES
@@ -36,7 +35,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     def import_late(_: Callable[[], bool]) -> None:
         event.wait(PATIENCE_S)
 
-    monkeypatch.setattr(app_module, "import_rest", import_late)
+    monkeypatch.setattr(lifecycle, "import_rest", import_late)
     yield event
     event.set()
 

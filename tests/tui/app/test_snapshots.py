@@ -8,7 +8,7 @@ import pytest
 
 from magus.compiler.pipeline import compile_file
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.tui.app import app as app_module
+from magus.tui.app import lifecycle
 from magus.tui.app.app import MagusApp
 from magus.tui.app.panes import PANES, editor
 from magus.tui.app.widgets import code_editor
@@ -86,7 +86,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(editor, "recovery_folder", lambda: tmp_path / "unsaved")
     monkeypatch.setattr(code_editor, "QUIET_S", 0.0)
     monkeypatch.setattr(editor, "KEEP_S", 3600.0)
-    monkeypatch.setattr(app_module, "LOOK_S", 3600.0)
+    monkeypatch.setattr(lifecycle, "LOOK_S", 3600.0)
 
 
 @pytest.mark.parametrize("sizes", first([SIZES[:2], SIZES[2:]], 1), ids=["small", "large"])

@@ -10,7 +10,7 @@ import pytest
 
 from magus import examples
 from magus.compiler.pipeline import compile_file
-from magus.tui.app import app as app_module
+from magus.tui.app import lifecycle
 from magus.tui.app.app import MagusApp
 from magus.tui.app.files.start import about, entries
 from magus.tui.app.files.state import MAX_BYTES, MAX_RECENT, ScreenState, load, save
@@ -214,7 +214,7 @@ def test_the_last_file_is_first_and_none_is_there_twice(tmp_path: Path) -> None:
 
 @pytest.fixture
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_module, "LOOK_S", 0.02)
+    monkeypatch.setattr(lifecycle, "LOOK_S", 0.02)
 
 
 @pytest.mark.usefixtures("quick_looks")
