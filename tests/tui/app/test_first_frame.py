@@ -72,11 +72,11 @@ async def test_the_workbench_stands_where_the_first_frame_was(
         held.set()
         await until(pilot, lambda: hasattr(app, "bench") and app.bench.is_attached and not app.query(FirstFrame))
         head = before.index(next(line for line in before if "1 Cand" in line)) + 1 if size != (20, 5) else 2
+        await until(pilot, lambda: screen_text(app).splitlines()[:head] == before[:head])  # painted, and not read yet
         after = screen_text(app).splitlines()
         read.set()
         await settled(pilot)
 
-    assert after[:head] == before[:head]
     assert len(after) == len(before)
 
 
