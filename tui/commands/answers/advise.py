@@ -1,0 +1,69 @@
+"""``magus advise``: the answer with its proof."""
+
+from dataclasses import dataclass
+
+from ....advisor import AdviceOptions, Advisor
+from ....advisor.answer.export import advice_document
+from ....compiler.ir import GraphScenario, Scenario
+from ...exit_codes import Exit
+from ...text.door import print_json, put
+from ...text.next_steps import next_steps
+from ...text.progress import progress_line
+from ...text.render import advice_text
+from ..inputs import ScenarioInput
+from ..interrupts import interruptible
+from ..out.pictures import NO_PICTURES, Pictures
+from ..running import exit_code_if_strict, run_command
+
+
+@dataclass(frozen=True, slots=True)
+class AdviseOptions:
+    """Options of ``magus advise``: those of the advice, the exit code, and the form of the output."""
+
+    advice: AdviceOptions
+    how: bool = False
+    pictures: Pictures = NO_PICTURES
+    strict: bool = False
+    as_json: bool = False
+
+    @property
+    def about_one(self) -> str:
+        """An option that is about one workload, empty without one."""
+        wanted = {"--how": self.how, "--threshold": self.advice.threshold, "--sensitivity": self.advice.sensitivity}
+        return next((name for name, given in wanted.items() if given), next(iter(self.pictures.wanted), ""))
+
+
+def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
+    """Print the advice for a scenario; where a file has several workloads, a table of all."""
+
+    def action() -> Exit:
+        options.pictures.check()
+        subjects = source.subjects()
+        if len(subjects) == 1:
+            return _advise_one(source, subjects[0], options)
+        from .advise_all import advise_all  # which knows of graphs too: who asks about one pair does not wait for it
+
+        return advise_all(source, subjects, options)
+
+    return run_command(action)
+
+
+def _advise_one(source: ScenarioInput, scenario: Scenario | GraphScenario, options: AdviseOptions) -> Exit:
+    if isinstance(scenario, GraphScenario):
+        from ..graphs.advise import advise_graph  # likewise
+
+        of_pairs, as_json, strict = options.about_one, options.as_json, options.strict
+        return advise_graph(scenario, options.advice, source.words, as_json=as_json, strict=strict, of_pairs=of_pairs)
+    advisor = Advisor.load()
+    with progress_line() as progress, interruptible() as stopped:
+        advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
+    drawn = options.pictures.save_advice(advice)
+    todo = next_steps(advice, source.words, how=options.how)
+    if options.as_json:
+        steps = [{"what": step.what, "command": step.command} for step in todo]
+        print_json({**advice_document(advice, how=options.how), "next": steps})
+    else:
+        put(advice_text(advice, options.advice.top, how=options.how, todo=todo))
+    if advice.interrupted and (options.advice.within_s is None or stopped()):
+        return Exit.INTERRUPTED
+    return max(drawn, exit_code_if_strict(scenario, options.strict, advice.outside_calibration))
