@@ -71,8 +71,9 @@ class FluidFabric:
     paths: dict[int, FluidPath] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        n = self.scenario.num_ranks
         self.network = self.scenario.network
-        self.edges = _busiest_edges(self.scenario.system.fabric, self.scenario.num_ranks)
+        self.edges = _busiest_edges(self.scenario.system.fabric, n) if n > 1 else {}
 
     def path(self, rank: int, step: Transfer) -> FluidPath:
         """Return the path of a transfer of any ``rank``."""

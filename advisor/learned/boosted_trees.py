@@ -90,7 +90,6 @@ class BoostedTrees:
             total += values
         return total
 
-
     def _past_decided(self, features: Floats) -> tuple[Ints, Ints]:
         """The roots [T], and the children of each node [2 N], past nodes that send all rows the same way.
 

@@ -1,5 +1,6 @@
 """Questions answered in processes: stops are heard, errors come back, and one that dies takes no other with it."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -98,7 +99,9 @@ def test_one_that_dies_while_it_is_idle_is_begun_anew(one: Processes[str, object
     pid = one.ask("pid")
     assert isinstance(pid, int)
     os.kill(pid, signal.SIGKILL)
-    time.sleep(0.1)
+    for child in multiprocessing.active_children():
+        if child.pid == pid:
+            child.join()
     assert one.ask("pid") != pid
 
 
