@@ -11,14 +11,14 @@ import os
 import pickle
 import signal
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Semaphore, Thread
 from typing import Generic, TypeVar, cast
 
 from ..compiler.ir import Cancelled, ShouldStop, never
@@ -67,8 +67,7 @@ class Processes(Generic[Question, Answer]):
     def __init__(self, count: int, answer_of: AnswerOf[Question, Answer]) -> None:
         self.count = count
         self._answer_of = answer_of
-        self._pid = 0
-        self._idle: SimpleQueue[_Process | None] = SimpleQueue()
+        self._pid, self._idle = 0, _Idle(0)
 
     def ask(self, question: Question, should_stop: ShouldStop = never, tell: Tell = lambda what: None) -> Answer:
         """Return the answer, as soon as one of the processes is idle.
@@ -76,14 +75,14 @@ class Processes(Generic[Question, Answer]):
         Raises
         ------
         ProcessDied
-            If the process ended, or its answer cannot be sent.
+            If the process ended or could not begin, or its answer cannot be sent.
         Cancelled
             If ``should_stop`` returned true before a process was idle.
         Exception
             What ``answer_of`` raises.
         """
         asked_at, idle = time.monotonic(), self._idle_here()
-        process = _taken(idle, should_stop)
+        process = idle.take(should_stop)
         try:
             if process is None or not process.process.is_alive():
                 process = _Process.start(self._answer_of)
@@ -100,31 +99,45 @@ class Processes(Generic[Question, Answer]):
 
     def close(self) -> None:
         """End the processes that are idle; a later question starts them again."""
-        idle, ended = self._idle_here(), 0
-        with suppress(Empty):
-            while True:
-                process = idle.get_nowait()
-                ended += 1
-                if process is not None:
-                    process.end()
-        for _ in range(ended):
+        idle = self._idle_here()
+        for process in (all_idle := list(idle.take_all())):
+            if process is not None:
+                process.end()
+        for _ in all_idle:
             idle.put(None)
 
-    def _idle_here(self) -> "SimpleQueue[_Process | None]":
-        """Return what is idle; None stands for a process that is not started."""
+    def _idle_here(self) -> "_Idle":
         if self._pid != os.getpid():
-            idle: SimpleQueue[_Process | None] = SimpleQueue()
-            for _ in range(self.count):
-                idle.put(None)
-            self._pid, self._idle = os.getpid(), idle
+            self._pid, self._idle = os.getpid(), _Idle(self.count)
         return self._idle
 
 
-def _taken(idle: "SimpleQueue[_Process | None]", should_stop: ShouldStop) -> "_Process | None":
-    while not should_stop():
-        with suppress(Empty):
-            return idle.get(timeout=POLL_S)
-    raise Cancelled
+class _Idle:
+    """Processes that wait for a question, and None for each that is not begun; the last one that was put comes first.
+
+    So those who ask one question at a time begin one process.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._places: deque[_Process | None] = deque([None] * count)
+        self._number = Semaphore(count)
+
+    def put(self, process: "_Process | None") -> None:
+        """Put a process on top, and None below all that are begun."""
+        (self._places.appendleft if process is None else self._places.append)(process)
+        self._number.release()
+
+    def take(self, should_stop: ShouldStop) -> "_Process | None":
+        """Wait for one; raise ``Cancelled`` once the caller wants no more."""
+        while not should_stop():
+            if self._number.acquire(timeout=POLL_S):
+                return self._places.pop()
+        raise Cancelled
+
+    def take_all(self) -> "Iterator[_Process | None]":
+        """Yield those that are idle now."""
+        while self._number.acquire(blocking=False):
+            yield self._places.pop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +155,9 @@ class _Process:
         try:
             with interrupts_blocked_in_children():
                 process.start()
+        except OSError as error:
+            here.close()
+            raise ProcessDied from error
         finally:
             there.close()
         return cls(process, here)

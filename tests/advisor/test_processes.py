@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,12 @@ def test_several_answer_at_the_same_time(two: Processes[str, object]) -> None:
     assert len(pids) == 1 and os.getpid() not in pids
 
 
+def test_who_asks_one_at_a_time_begins_one() -> None:
+    processes = Processes[str, object](3, answer)
+    assert len({processes.ask("pid") for _ in range(4)}) == 1
+    processes.close()
+
+
 def test_what_is_told_on_the_way_comes_in_order(two: Processes[str, object]) -> None:
     told: list[object] = []
     assert two.ask("tell", tell=told.append) == "told"
@@ -103,6 +110,17 @@ def test_one_that_dies_while_it_is_idle_is_begun_anew(one: Processes[str, object
         if child.pid == pid:
             child.join()
     assert one.ask("pid") != pid
+
+
+def test_one_that_cannot_begin_is_one_that_died(one: Processes[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise OSError("no more processes")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SpawnProcess, "start", refuse)
+        with pytest.raises(ProcessDied):
+            one.ask("hello")
+    assert one.ask("hello") == "hello"
 
 
 def test_a_stop_that_comes_too_late_is_no_stop_of_the_next(one: Processes[str, object]) -> None:
