@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from ..compiler.ir import Cancelled, GraphScenario, Progress, Scenario, ShouldStop, never
 from .advice_run import AdviceRun
-from .answer import Confirmed, Findings, advice_of
+from .answer.answer import Confirmed, Findings, advice_of
+from .answer.partial import Answered, PartialAnswers
 from .candidates.advice import Advice
 from .candidates.shortlist import answered_by_runs, merged
 from .kept_advice import KeptAdvice
 from .learned.proposal_model import ProposalModel
 from .options import AdviceOptions
-from .partial import Answered, PartialAnswers
 from .processes import Caller
 from .stages import Stages, either, lateness
 from .workers import open_workers, suits_threads

@@ -13,13 +13,13 @@ from ..compiler.ir import Cancelled, Counted, GraphScenario, Progress, Rejection
 from ..compiler.planning.build import ScheduleError
 from ..compiler.request.request import Request
 from ..compiler.request.scenario import Stamp, scenario_of, stamp
+from .answer.partial import Answered
 from .candidates.advice import Advice, Source
 from .computing import Asked, Watcher, answer_there, computed_advice, place_of, told_by
 from .learned.model_file import load as load_proposals
 from .learned.proposal_model import ProposalModel
 from .many import answer_many, counted, in_thread, in_threads
 from .options import AdviceOptions
-from .partial import Answered
 from .policy.axis import axis_of, check_sizes
 from .policy.build import policy_table
 from .policy.cover import TOLERANCE

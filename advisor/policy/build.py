@@ -11,8 +11,8 @@ from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.templates import BASELINE
 from ..candidates.advice import Advice, Confidence, is_algorithm_choice
 from ..many import Ask
-from .axis import BYTES, Axis
-from .cover import TOLERANCE, Point, Stretch, cover
+from .axis import BYTES, SizeAxis
+from .cover import TOLERANCE, AdvisedSize, Stretch, cover
 from .refine import first_of_next, multiple_of
 from .table import PolicyRule, PolicyTable
 
@@ -23,7 +23,7 @@ _LEAST_FIRST = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
 
 
 def policy_table(
-    axis: Axis,
+    axis: SizeAxis,
     sizes: Sequence[int],
     ask: Ask[Scenario, Advice],
     *,
@@ -65,23 +65,23 @@ def policy_table(
     return PolicyTable((*rules, *_joined(filter(None, fallback))), simulated, confidence.value, marks)
 
 
-def _points(axis: Axis, sizes: Set[int], ask: Ask[Scenario, Advice]) -> dict[int, Point]:
+def _points(axis: SizeAxis, sizes: Set[int], ask: Ask[Scenario, Advice]) -> dict[int, AdvisedSize]:
     ordered = sorted(sizes)
     answers = ask([axis.at(size) for size in ordered])
-    return {size: Point(size, answer()) for size, answer in zip(ordered, answers, strict=True)}
+    return {size: AdvisedSize(size, answer()) for size, answer in zip(ordered, answers, strict=True)}
 
 
-def _before(axis: Axis, flip: int) -> int:
+def _before(axis: SizeAxis, flip: int) -> int:
     """A size below ``flip`` that most schedules can be cut for."""
     grain = axis.grain * ROUND
     return (flip - 1) // grain * grain if flip > grain else (flip - 1) // axis.grain * axis.grain
 
 
-def _rule(axis: Axis, stretch: Stretch, ends: tuple[int, int]) -> PolicyRule:
+def _rule(axis: SizeAxis, stretch: Stretch, ends: tuple[int, int]) -> PolicyRule:
     return _rule_of(axis, stretch, ends, stretch.choice, multiple_of(axis, stretch.choice, stretch.points[0].size))
 
 
-def _fallback(axis: Axis, rule: PolicyRule, stretch: Stretch) -> PolicyRule | None:
+def _fallback(axis: SizeAxis, rule: PolicyRule, stretch: Stretch) -> PolicyRule | None:
     """Return a rule for the sizes between those that ``rule`` can cut: the fastest schedule that fits all of them."""
     if rule.multiple_of <= axis.grain:
         return None
@@ -108,7 +108,7 @@ def _joined(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
         yield last
 
 
-def _rule_of(axis: Axis, stretch: Stretch, ends: tuple[int, int], choice: Choice, multiple: int) -> PolicyRule:
+def _rule_of(axis: SizeAxis, stretch: Stretch, ends: tuple[int, int], choice: Choice, multiple: int) -> PolicyRule:
     scenario = stretch.points[0].advice.scenario
     workload, gemm = scenario.workload, scenario.workload.gemm
     dtype = gemm.dtype if gemm is not None else workload.tensors[0].dtype

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor, NoFeasibleSchedule, Request, RequestError, model_of
+from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Source
-from magus.advisor.export import advice_document
 from magus.advisor.layers.export import graph_advice_document
 from magus.compiler.from_model.request import LayerRequest
 from magus.compiler.ir import Cancelled

@@ -1,0 +1,131 @@
+"""``magus sweep``: advice over a grid of parameters, and the rules that follow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ....advisor import Advice, AdviceOptions, Advisor
+from ....advisor.many import counted, in_threads
+from ....advisor.policy.sweep import Sweep, swept
+from ....advisor.stages import either
+from ....compiler import CompileError, Scenario
+from ....compiler.ir import Cancelled, GraphScenario, JsonObject, Settings, ShouldStop
+from ....compiler.pipeline import compile_text
+from ....compiler.resolve.values.swept import is_swept, points_of
+from ...exit_codes import Exit
+from ...text.progress import progress_line
+from ...text.sweep import sweep_text
+from ..console import show
+from ..graphs.sweep import sweep_graph
+from ..inputs import source_of
+from ..interrupts import interruptible
+from ..running import run_command
+from ..swept import SweepForm, put_sweep
+
+Subject = Scenario | GraphScenario
+
+LEAST_SIMULATED, LEAST_ESTIMATED = 4, 16
+"""Points from which processes pay: one takes 1.5 s to begin, a simulated point 2 s, another 0.4 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRequest:
+    """The points of ``workload`` in ``file`` that ``settings`` give, and what to spend on each."""
+
+    file: Path
+    settings: Settings
+    workload: str | None
+    advice: AdviceOptions
+    tolerance: float
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """The parameters that have several values."""
+        return tuple(name for name, text in self.settings if is_swept(text))
+
+
+def sweep_file(request: SweepRequest, *, as_json: bool, as_csv: bool) -> Exit:
+    """Print the advice for every point."""
+
+    def action() -> Exit:
+        subjects, failed = subjects_of(request)
+        form = SweepForm(as_json, as_csv)
+        if isinstance(subjects[0][1], GraphScenario):
+            return sweep_graph(request.advice, request.tolerance, subjects, request.varied, form, some_failed=failed)
+        points = pairs_among(subjects)
+        sweep = sweep_of(request, points)
+        params = request.varied or tuple(name for name, _ in request.settings)
+        return put_sweep(
+            sweep, len(points), form, lambda: sweep_text(sweep, params), lambda: _rows(sweep), some_failed=failed
+        )
+
+    return run_command(action)
+
+
+def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, Scenario]]) -> Sweep:
+    """Return the advice for ``points``, with progress; Ctrl-C ends it with what was found."""
+    options, advisor = request.advice, Advisor.load()
+    count = _processes_for(advisor.num_unknown([scenario for _, scenario in points], options), options)
+    with advisor.in_processes(count) as several, progress_line() as progress, interruptible() as stopped:
+
+        def advise(scenario: Scenario, stop: ShouldStop) -> Advice:
+            advice = several.recommend(scenario, options, should_stop=either(stop, stopped))
+            if stopped():
+                raise Cancelled
+            return advice
+
+        def told(done: int, total: int) -> None:
+            progress("sweep", min(done, len(points)), len(points))
+
+        with in_threads(advise, several.at_once) as ask:
+            told(0, len(points))
+            return swept(points, counted(ask, told, len(points)), options=options, tolerance=request.tolerance)
+
+
+def _processes_for(num_points: int, options: AdviceOptions) -> int:
+    """Return how many processes are begun for points that nobody asked about before; 0 where they would not pay."""
+    least = LEAST_SIMULATED if options.verify else LEAST_ESTIMATED
+    return options.workers if options.workers > 1 and num_points >= least else 0
+
+
+def pairs_among(subjects: Sequence[tuple[Settings, Subject]]) -> list[tuple[Settings, Scenario]]:
+    """Return those that are pairs."""
+    return [(settings, one) for settings, one in subjects if isinstance(one, Scenario)]
+
+
+def subjects_of(request: SweepRequest) -> tuple[list[tuple[Settings, Subject]], bool]:
+    """Return each point with its scenario, of a pair or a graph, and whether some have errors.
+
+    Raises
+    ------
+    CompileError
+        If all have.
+    """
+    source = source_of(request.file)
+    plain = tuple((name, text) for name, text in request.settings if not is_swept(text))
+    compiled = compile_text(source.text, source.path, plain)
+    show(compiled.warnings)
+    points: list[tuple[Settings, Subject]] = []
+    errors: list[CompileError] = []
+    for settings in points_of(request.settings, compiled.params):
+        try:
+            found = compile_text(source.text, source.path, settings)
+            graph = found.graph(request.workload)
+            points.append((settings, found.scenario(request.workload) if graph is None else graph))
+        except CompileError as error:
+            errors.append(error)
+    if not points:
+        raise errors[0]
+    for each in errors:
+        show(each.diagnostics)
+    return points, bool(errors)
+
+
+def _rows(sweep: Sweep) -> list[JsonObject]:
+    return [_flat(point.document()) for point in sweep.points]
+
+
+def _flat(document: JsonObject) -> JsonObject:
+    """The row of a point: its params first, as ``param.NAME`` where a column has the name already."""
+    settings = document.pop("settings")
+    return {(f"param.{name}" if name in document else name): text for name, text in settings.items()} | document
