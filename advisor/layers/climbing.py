@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ...compiler.ir import GraphChoice, checkpoint
 from ...compiler.planning.build import ScheduleError
 from .joint import JointRuns
-from .moves import small_changes
+from .moves import other_paces, small_changes
 from .space import Space
 from .timing import estimated_ticks
 
@@ -56,6 +56,21 @@ def _promising(space: Space, choice: GraphChoice) -> Iterator[GraphChoice]:
             estimated.append((estimate, place, changed))
     for _, _, changed in sorted(estimated, key=lambda each: each[:2])[:PATIENCE]:
         yield changed
+
+
+def at_its_paces(space: Space, choice: GraphChoice) -> GraphChoice:
+    """Return ``choice`` with each whole collective as slow as is estimated to be best, one changed after the other."""
+    best, least = choice, _estimate(space, choice)
+    changed = least is not None
+    while changed and least is not None:
+        changed = False
+        for slower in other_paces(space.graph, space.ways, best):
+            checkpoint()
+            estimate = _estimate(space, slower)
+            if estimate is not None and estimate < least * (1 - LEAST_GAIN):
+                best, least, changed = slower, estimate, True
+                break
+    return best
 
 
 def _estimate(space: Space, choice: GraphChoice) -> int | None:

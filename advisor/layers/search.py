@@ -9,7 +9,7 @@ from ...compiler.ir import Explore, GraphChoice, GraphScenario
 from ...compiler.planning.graph_batches import batch_counts, in_batches
 from ...compiler.resolve.schedules.explore import BATCHES
 from .baselines import IN_TURN, baselines_of, in_batches_of, in_one_program
-from .climbing import improved
+from .climbing import at_its_paces, improved
 from .copiers import Copier, copiers_of
 from .joint import JointRuns
 from .modes import Ways
@@ -68,12 +68,19 @@ class JointSearch:
 
     def _climbed(self, start: GraphChoice) -> None:
         """Change ``start`` step by step; where that is stopped, the last step counts."""
-        best, space = start, self.origin[start]
+        space = self.origin[start]
+        best = self._at_paces(start, space)
         try:
-            for faster in improved(self.runs, space, start):
+            for faster in improved(self.runs, space, best):
                 best = faster
         finally:
             self._searched(best, space)
+
+    def _at_paces(self, start: GraphChoice, space: Space) -> GraphChoice:
+        """``start`` with slower collectives, if that is faster."""
+        slower = at_its_paces(space, start)
+        ticks, before = self.runs.ticks(slower), self.runs.ticks(start)
+        return start if ticks is None or before is None or before <= ticks else slower
 
     def _starts(self) -> list[GraphChoice]:
         """The fastest that were placed, and the fastest in each number of batches."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...compiler.ir import TICKS_PER_US, Graph, GraphChoice, OpMode, Plan
 from ...compiler.planning.expression import expression_of
+from ...compiler.planning.graph_expression import whole_text
 from ...compiler.planning.graph_layers import in_layer
 from ...compiler.text.quantities import us_text
 from ...simcore.figures.result import Interval, IntervalKind
@@ -72,7 +73,7 @@ def _op(step: str) -> str:
 
 def _how(is_pair: bool, mode: OpMode) -> str:
     if mode.apart is not None:
-        return f"{APART} by {mode.apart}"
+        return f"{APART} by {whole_text(mode.apart)}"
     if mode.body is None:
         return "serial" if is_pair else ""
     return "a plan written out" if isinstance(mode.body, Plan) else expression_of(mode.body)
