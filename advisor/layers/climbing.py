@@ -15,7 +15,7 @@ LEAST_GAIN = 0.0005
 SLACK = 0.002
 """Changes that are estimated to lose more than this share of time are not simulated."""
 
-PATIENCE = 8
+PATIENCE = 6
 """Changes in a row that are simulated and gain nothing: then no further one is tried."""
 
 

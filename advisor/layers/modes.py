@@ -144,7 +144,7 @@ class Ways:
         """A collective as usual, and slower, down to the rate at which a GEMM beside it is as fast as alone."""
         usual = self._way(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))
         found, costs = [usual], self._slowed(op, usual)
-        for choice in slower(self.system.num_ranks) if self.paced and not self.copier.taken_sms else ():
+        for choice in slower(self.system, self.copier) if self.paced else ():
             if self._slowed(op, found[-1]) <= costs * FREE:
                 break
             try:

@@ -2,17 +2,18 @@
 
 Copies that come as fast as the links go take more of the network than a GEMM leaves, and the GEMM waits for the rest.
 One copy engine that has its copies in pieces is slower by the setup of each: where enough kernels are at hand, it takes
-longer and costs them less. Where copies are so slow that a GEMM leaves what they take, a longer time gains nothing more.
+longer and costs them less. Once a GEMM leaves what they take, a longer time gains nothing more.
 """
 
 from collections.abc import Iterator
 
-from ...compiler.ir import Choice, EngineChoice, EngineKind, Explore, Gpu
+from ...compiler.ir import Choice, EngineChoice, EngineKind, Explore, Gpu, System
 from ...compiler.templates.collective import DEFAULT_ALGORITHM
 from .contention import Uses
+from .copiers import Copier
 
 MOST_PIECES = 32
-"""Pieces of a shard at most: more have ever smaller copies, whose setup is assumed in most profiles."""
+"""Pieces of a shard at most: smaller ones are mostly the setup of copies, which is assumed in most profiles."""
 
 LEAST_STEP = 1.25
 """Factor by which each pace is slower than the one before, at least."""
@@ -38,9 +39,9 @@ def is_limited(explore: Explore) -> bool:
     return any(word in _LIMITS for word, _ in explore.asked)
 
 
-def slower(num_ranks: int) -> Iterator[Choice]:
-    """Yield choices of a whole collective by one copy engine, each slower than the one before."""
-    pieces = 2
-    while pieces <= MOST_PIECES:
-        yield Choice(DEFAULT_ALGORITHM, num_ranks * pieces, EngineChoice(EngineKind.DMA, 1))
-        pieces *= 2
+def slower(system: System, copier: Copier) -> Iterator[Choice]:
+    """Yield choices of a whole collective, each slower than the one before, by an engine beside those of ``copier``."""
+    engine = EngineChoice(EngineKind.DMA, 1)
+    if copier.takes(engine) and copier.engine.count < system.gpu.dma.engines:
+        for doublings in range(1, MOST_PIECES.bit_length()):
+            yield Choice(DEFAULT_ALGORITHM, system.num_ranks << doublings, engine)

@@ -14,6 +14,7 @@ from .copiers import Copier, copiers_of
 from .joint import JointRuns
 from .modes import Ways
 from .moves import brings_ahead
+from .pacing import is_limited
 from .placement import placed_choices
 from .space import Space, space_of
 
@@ -93,7 +94,8 @@ class JointSearch:
         system, graph = self.scenario.system, self.scenario.graph
         usual = [count for count in batch_counts(graph) if count <= USUAL_BATCHES]
         for copier in copiers_of(system, self.scenario.explore):
-            ways = Ways(system, copier, self.runs.unit_bytes, _of_ops(self.scenario.explore, copier))
+            explore = self.scenario.explore
+            ways = Ways(system, copier, self.runs.unit_bytes, _of_ops(explore, copier), paced=not is_limited(explore))
             for batches in self.scenario.explore.values(BATCHES) or usual:
                 written_out = in_batches(graph, batches)
                 kernels = sum(ways.kernel_ticks(op) for op in written_out.ops)

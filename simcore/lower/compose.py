@@ -5,6 +5,7 @@ write and its read. Streams and engines are shared:
 
 - Kernels of a stream run in the order of parts. Streams of a plan beyond its first begin with its part, behind the
   kernels that were issued before.
+- Parts by as many copy engines share them; those by fewer have some of their own, as far as the GPU has so many.
 - A lone collective begins when the part before it in its stream has ended at its rank. One that reads nothing of
   other ops also waits for the kernels that were issued before it, as libraries make it wait for the stream it is called
   from.
@@ -147,7 +148,7 @@ def _have_their_own(system: System, parts: Sequence[Part]) -> bool:
 
 
 def _pool_key(schedule: Schedule, *, own: bool) -> object:
-    """Schedules with the same key share a pool of engines; by as many copy engines, or where those are not their own."""
+    """Schedules with the same key share a pool of engines: those by as many copy engines, or where none has its own."""
     engine = schedule.engine
     if engine.mode in (EngineMode.SHARED, EngineMode.TILES):
         return "sms"

@@ -56,7 +56,7 @@ class ChoiceReader:
         return Choice(chosen.name, tactics=options, **own)
 
     def whole(self, by: ast.Expression | None) -> Choice:
-        """Read how a collective is carried out as a whole: ``dma(7)``, ``direct(chunks=64, engine=dma(1))`` or nothing."""
+        """Read how a collective is carried out as a whole: ``dma(7)``, ``direct(chunks=64, engine=dma(1))``; None."""
         match by:
             case ast.Name(text=word) | ast.Call(function=ast.Name(text=word)) if word in BY_NAME:
                 return self.choice(ast.Template("schedule", ast.Path((word,)), (by,), span=by.span))
