@@ -14,7 +14,7 @@ from ...compiler.planning.graph_order import collective_name, issue_order
 from .contention import Uses
 from .joint import few_layers
 from .modes import Way
-from .space import Space
+from .space import LayerSpace
 
 RECENT = 8
 """Copies and sums that a part may still meet: those placed last."""
@@ -23,7 +23,7 @@ BESIDE_KERNELS = 1.15
 """Factor by which copies in pieces are slower beside GEMMs than alone: 1.09 to 1.21 in simulations of H100."""
 
 
-def estimated_ticks(space: Space, choice: GraphChoice) -> int:
+def estimated_ticks(space: LayerSpace, choice: GraphChoice) -> int:
     """Return the estimated time of all layers of the graph of ``space`` under a ``choice`` in its batches.
 
     Raises
@@ -66,7 +66,7 @@ class _Kernel(NamedTuple):
 class _Clock:
     """What is placed so far, in ticks."""
 
-    space: Space
+    space: LayerSpace
     ops: dict[str, GraphOp]
     choice: GraphChoice
     main_end: int = 0

@@ -7,7 +7,7 @@ FlashAttention, arXiv 2205.14135, algorithm 4).
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..tensors import Shard
+from ..workloads.tensors import Shard
 from .attention import OPERATION as FORWARD
 from .attention import AttentionShape
 from .base import CallResult, KernelOperation, OperationCall, mismatch

@@ -12,7 +12,7 @@ from magus.advisor.layers.joint import COARSE_BYTES, JointRuns
 from magus.advisor.layers.modes import Ways
 from magus.advisor.layers.moves import other_paces
 from magus.advisor.layers.pacing import is_limited, slowed_ticks, slower
-from magus.advisor.layers.space import Space, space_of
+from magus.advisor.layers.space import LayerSpace, space_of
 from magus.advisor.layers.telling import slowly
 from magus.advisor.layers.timing import estimated_ticks
 from magus.compiler import compile_text
@@ -35,7 +35,7 @@ schedule whole for back {
 
 
 @cache
-def problem() -> tuple[GraphScenario, Space, GraphChoice]:
+def problem() -> tuple[GraphScenario, LayerSpace, GraphChoice]:
     """A backward pass whose collectives are whole."""
     text = BACKWARD.replace("explore back { engine dma(3) }", WHOLE).replace("2048", "4096")
     scenario = scenario_of(text)

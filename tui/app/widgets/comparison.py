@@ -17,7 +17,7 @@ from ....compiler.text.printable import columns_of, printable
 from ....compiler.text.quantities import us_text
 from ..charts.comparison import Band, ComparisonModel
 from ..charts.viewport import PAN_STEP, ZOOM_STEP, Viewport, axis_lines, axis_of
-from ..view import shortened
+from ..session.view import shortened
 from .gantt import COMPONENTS, GanttPainter, RowLook
 
 AXIS_ROWS = 2
