@@ -120,6 +120,7 @@ from .stopping import ShouldStop as ShouldStop
 from .stopping import checkpoint as checkpoint
 from .stopping import heeding as heeding
 from .stopping import never as never
+from .tensors import ColumnPart as ColumnPart
 from .tensors import DType as DType
 from .tensors import Shard as Shard
 from .tensors import Tensor as Tensor
