@@ -6,7 +6,7 @@ from functools import partial
 
 from ..compiler.ir import Cancelled, Progress, Scenario, ShouldStop, heeding
 from ..simcore import Result
-from .answer import (
+from .answer.answer import (
     BESPOKE,
     BOUND,
     CONFIRM,
@@ -25,6 +25,7 @@ from .answer import (
     recommended_of,
     without_endless,
 )
+from .answer.partial import PartialAnswers
 from .bespoke.stage import bespoke_candidates, budget_of, is_searched
 from .bounds.lower_bound import Bound, lower_bound
 from .candidates.advice import Candidate, Threshold, baseline_of
@@ -43,11 +44,10 @@ from .implementations.offers import Offers, offers_of
 from .learned.proposal_model import ProposalModel
 from .learned.stage import proposed_candidates
 from .options import AdviceOptions
-from .partial import PartialAnswers
-from .sensitivity import sensitivity_of
+from .sensitivity.sensitivity import sensitivity_of
+from .sensitivity.threshold import threshold_of
 from .solver import enumerate_space
 from .stages import Stages
-from .threshold import threshold_of
 from .workers import Workers
 
 # Proposals that are simulated before the space is ranked.

@@ -14,7 +14,8 @@ from ..compiler.planning.build import ScheduleError
 from ..compiler.request.request import Request
 from ..compiler.request.scenario import Stamp, scenario_of, stamp
 from .advice_run import AdviceRun
-from .answer import Confirmed, Findings, advice_of
+from .answer.answer import Confirmed, Findings, advice_of
+from .answer.partial import Answered, PartialAnswers
 from .candidates.advice import Advice, Source
 from .candidates.shortlist import answered_by_runs, merged
 from .kept_advice import KeptAdvice
@@ -22,7 +23,6 @@ from .learned.model_file import load as load_proposals
 from .learned.proposal_model import ProposalModel
 from .many import answer_many, in_thread
 from .options import AdviceOptions
-from .partial import Answered, PartialAnswers
 from .policy.axis import axis_of, check_sizes
 from .policy.build import policy_table
 from .policy.cover import TOLERANCE

@@ -23,7 +23,7 @@ from magus.advisor.corpus.families import draw
 from magus.compiler.ir import Scenario
 from magus.simcore import simulate
 
-from .report import Figure, document, render
+from .harness.report import Figure, document, render
 
 SEED, SCENARIOS = 2, 30
 FULL, AT_ONCE = AdviceOptions(), AdviceOptions(verify=False)

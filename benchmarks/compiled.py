@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from .checkouts import HERE, environment, trees
-from .report import Figure, document, render
+from .harness.checkouts import HERE, environment, trees
+from .harness.report import Figure, document, render
 
 SPEEDUP = 1.6
 """How many times as fast programs with kernels should be as before trains had rings; collectives need be no faster."""
@@ -81,7 +81,7 @@ def work(load: Load) -> None:
     """Be the process of one load: say its line-hops, then for each line read run it, and say what it took."""
     from magus.simcore.cores.engine import Core, run
 
-    from .loads import program_of, shipped
+    from .harness.loads import program_of, shipped
 
     program = program_of(shipped(load.example), load.schedule or None, load.unit_bytes)
     print(run(program, core=Core.COMPILED).line_hops, flush=True)

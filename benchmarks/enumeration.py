@@ -18,7 +18,7 @@ from magus.advisor.solver.result import SAMPLE
 from magus.compiler import compile_text
 from magus.compiler.ir import Scenario
 
-from .report import Figure, main
+from .harness.report import Figure, main
 
 T = TypeVar("T")
 

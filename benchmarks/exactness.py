@@ -42,7 +42,7 @@ from tests.helpers.oracle.strategies import ALL, PLAIN, Feature, random_program
 from tests.helpers.scenarios.scenarios import ag_gemm, full_mesh, gemm_rs, ring, switch
 from tests.helpers.scenarios.workloads import SYSTEMS, TEXTS, choices_of, workload_of
 
-from .report import Figure, main
+from .harness.report import Figure, main
 
 Case = tuple[str, Program]
 

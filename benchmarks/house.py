@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .report import Figure, document
+from .harness.report import Figure, document
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("grammar", "compiler", "simcore", "runtime", "advisor", "tui", "examples")

@@ -16,7 +16,7 @@ from magus.compiler import compile_file, compile_text
 from magus.compiler.ir import GraphScenario
 from magus.examples import path
 
-from .report import Figure, main, timed
+from .harness.report import Figure, main, timed
 
 BACKWARD = """mgs 1
 use "nvidia/h100"

@@ -20,8 +20,8 @@ from magus.simcore.cores.engine import Core, pure_core, run
 from magus.simcore.program.outcome import Run
 from magus.simcore.program.program import Program
 
-from .loads import DEMO, DOWN, PACKET_BYTES, all_gather, overlapped_gemm, program_of, ring_all_gather, shipped
-from .report import Figure, main
+from .harness.loads import DEMO, DOWN, PACKET_BYTES, all_gather, overlapped_gemm, program_of, ring_all_gather, shipped
+from .harness.report import Figure, main
 
 SPEEDUP_TARGET = 2
 DEMO_SECONDS = 0.8

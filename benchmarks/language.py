@@ -20,7 +20,7 @@ from magus.compiler.services.completion import complete
 from magus.compiler.services.document import read_document
 from magus.compiler.services.hover import hover
 
-from .report import Figure, main
+from .harness.report import Figure, main
 
 LINES, CHANGES = 300, 7
 TARGET_S = 0.2

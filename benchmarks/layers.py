@@ -16,7 +16,7 @@ from magus.simcore import RunOptions, simulate
 from magus.simcore.simulate_graph import simulate_graph
 from magus.simcore.simulate_layers import simulate_layers
 
-from .report import Figure, main, timed
+from .harness.report import Figure, main, timed
 
 LATE = "late"
 QUICK = RunOptions(many=True)

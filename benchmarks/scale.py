@@ -14,8 +14,8 @@ import numpy as np
 from magus.simcore.cores.engine import Core, pure_core, run
 from tests.helpers.oracle.collective_programs import hierarchical_all_reduce
 
-from .loads import LINE_BYTES, all_gather, ring_all_gather
-from .report import Figure, main, timed
+from .harness.loads import LINE_BYTES, all_gather, ring_all_gather
+from .harness.report import Figure, main, timed
 
 MANY_GPUS, PLACES = 65_536, 8
 LINES_A_GPU = (8 << 20) // LINE_BYTES

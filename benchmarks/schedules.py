@@ -33,9 +33,9 @@ from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.simcore import affordable_unit, simulate
 
-from .drawn import draw
 from .enumeration import figures as enumeration_figures
-from .report import Figure, document, render
+from .harness.drawn import draw
+from .harness.report import Figure, document, render
 
 SEEDS = 30
 BUDGET = SearchBudget(evaluations=2500, simulations=70, solver_s=1.0)

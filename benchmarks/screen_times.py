@@ -28,8 +28,8 @@ from magus.advisor import Advice, AdviceOptions, Advisor
 from magus.compiler.changed import Changes, compile_changed_file
 from magus.examples import path
 
-from .checkouts import environment
-from .report import Figure, main
+from .harness.checkouts import environment
+from .harness.report import Figure, main
 
 EXAMPLE = "llama70b_tp8_mi300x"
 # What the terminal has seen by then.

@@ -18,10 +18,11 @@ from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import Program
 from tests.helpers.oracle.oracle import Oracle
 
-from . import lanes, scale, simpy_machine
-from .checkouts import trees
+from . import lanes, scale
 from .compiled import compile_figures
-from .loads import (
+from .harness import simpy_machine
+from .harness.checkouts import trees
+from .harness.loads import (
     DEMO,
     DOWN,
     LINE_BYTES,
@@ -32,7 +33,7 @@ from .loads import (
     ring_all_gather,
     shipped,
 )
-from .report import Figure, main, timed
+from .harness.report import Figure, main, timed
 
 ORACLE_LINE_HOPS = 2_000_000
 """The oracle is not run on more line-hops than this."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from .checkouts import HERE, environment, trees
-from .report import Figure, document, render
+from .harness.checkouts import HERE, environment, trees
+from .harness.report import Figure, document, render
 
 EXAMPLE = "examples/llama70b_tp8_mi300x.mgs"
 SMALL = "examples/decode_small_batch.mgs"

@@ -14,8 +14,8 @@ from magus.tui.app.app import MagusApp
 from magus.tui.app.panes.candidates import CandidatesPane
 
 from . import language, screen_times
-from .report import Figure, main
-from .timeline_frames import frames_ms
+from .harness.report import Figure, main
+from .harness.timeline_frames import frames_ms
 
 SIZE = (120, 40)
 PAUSE_S, PATIENCE_S = 0.05, 10.0

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from .ir import Scenario
     from .pipeline import Compiled, compile_file, compile_text
     from .text.diagnostics import CompileError
-    from .text.fmt import format_text
+    from .text.formatting.fmt import format_text
 
 __all__ = ["CompileError", "Compiled", "Scenario", "compile_file", "compile_text", "format_text"]
 
@@ -16,7 +16,7 @@ _HOMES = {
     "Scenario": "ir",
     "compile_file": "pipeline",
     "compile_text": "pipeline",
-    "format_text": "text.fmt",
+    "format_text": "text.formatting.fmt",
 }
 
 

@@ -9,9 +9,9 @@ from .ir import Settings
 from .pipeline import Compiled, compile_text
 from .text import syntax as ast
 from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report
+from .text.formatting.rewriting import references_to, with_numbers, with_params, without
 from .text.load import read_source
-from .text.parse import parse_file
-from .text.rewriting import references_to, with_numbers, with_params, without
+from .text.parsing.parse import parse_file
 from .text.source import Source, Span
 
 

@@ -15,7 +15,7 @@ def load_grammar() -> str:
 
 
 def load_tables() -> str:
-    """Return the text of the parse tables, empty if they cannot be read; ``compiler/text/tables.py`` checks it."""
+    """Return the text of the parse tables, empty if they cannot be read; ``compiler/text`` checks it."""
     try:
         return files(__name__).joinpath(TABLES_FILE).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

@@ -78,7 +78,7 @@ def _carried_out(parts: Sequence[ShownPart]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class OpTimes:
+class OpSummary:
     """An op as it is told: of layers that repeat in the one that stands for all, at rank 0.
 
     ``beside`` are the ops whose kernels run beside its copies, with the ticks that they do, the longest first;
@@ -110,7 +110,7 @@ class OpTimes:
 
 
 @lru_cache(maxsize=16)
-def op_times(run: ShownRun) -> tuple[OpTimes, ...]:
+def op_times(run: ShownRun) -> tuple[OpSummary, ...]:
     """Return the ops of one layer in the order in which they are issued; none for a pair."""
     spans = op_spans(run, 0)
     layer = min(SHOWN_LAYER, run.num_simulated)
@@ -118,10 +118,10 @@ def op_times(run: ShownRun) -> tuple[OpTimes, ...]:
     return tuple(_told(each, spans, kernels) for each in spans if each.layer == layer)
 
 
-def _told(op: OpSpan, spans: Sequence[OpSpan], kernels: Sequence[Span]) -> OpTimes:
+def _told(op: OpSpan, spans: Sequence[OpSpan], kernels: Sequence[Span]) -> OpSummary:
     beside = [(each.name, overlap_ticks(op.copies, each.kernels)) for each in spans]
     comm = total_ticks(op.copies)
-    return OpTimes(
+    return OpSummary(
         op,
         total_ticks(op.kernels),
         comm,

@@ -25,12 +25,12 @@ def imported_by(statement: str) -> set[str]:
         ("import magus", set()),
         ("import magus.compiler", set()),
         ("from magus.compiler import compile_text", {"lark", "magus.compiler.ir"}),
-        ("import magus.tui.commands.check", {"lark", "magus.compiler.ir"}),
+        ("import magus.tui.commands.scenarios.check", {"lark", "magus.compiler.ir"}),
         ("import magus.simcore", {"numpy", "magus.compiler.ir"}),
         ("import magus.advisor", set()),
         ("import magus.tui.cli", {"typer"}),
         ("import magus.tui.app.app", {"textual"}),
-        ("import magus.tui.app.session", {"lark", "numpy", "magus.compiler.ir"}),
+        ("import magus.tui.app.session.session", {"lark", "numpy", "magus.compiler.ir"}),
         ("from magus.advisor import Advisor; Advisor.load()", {"lark", "numpy", "magus.compiler.ir"}),
         ("from magus.advisor import Oracle; Oracle(gpu='H100', ranks=8)", {"lark", "numpy", "magus.compiler.ir"}),
         ("from magus.advisor.solver.ortools import cp_model", {"ortools", "numpy", "magus.compiler.ir"}),
@@ -93,6 +93,12 @@ def test_help_imports_no_command() -> None:
 def test_a_pair_is_checked_without_what_graphs_and_other_commands_need() -> None:
     found = modules_of("check", str(example("llama70b_tp8_mi300x")))
 
-    unused = ("workloads.graph", "workloads.backward_pass", "planning.graph_", "text.fmt", "verbs.answers")
+    unused = (
+        "resolve.workloads.graph",
+        "resolve.workloads.backward_pass",
+        "planning.graph_",
+        "formatting.fmt",
+        "verbs.answers",
+    )
     assert not [name for name in found if any(word in name for word in unused)]
     assert len(found) <= 185, len(found)

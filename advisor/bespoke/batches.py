@@ -10,7 +10,7 @@ from ...compiler.templates.cuts import shortened_cuts, spelled_cuts
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RowBatch:
     """Rows of the own block and of the block of each peer; ``slices`` and ``columns`` as in ``Choice``."""
 
     rows: Part
@@ -18,7 +18,7 @@ class Batch:
     columns: tuple[int, ...] = ()
 
 
-Batches = tuple[Batch, ...]
+Batches = tuple[RowBatch, ...]
 
 
 class Lengths(NamedTuple):
@@ -38,9 +38,9 @@ class Lengths(NamedTuple):
         """The dimension that copies share: the columns if kernels precede the collective, else the inner dimension."""
         return self.cols if self.produces else self.inner
 
-    def batch(self, rows: Part, sizes: tuple[int, ...]) -> Batch:
+    def batch(self, rows: Part, sizes: tuple[int, ...]) -> RowBatch:
         """Return a batch whose copies have these shares of ``cut``; without ``sizes`` it is not cut."""
-        return Batch(rows, (), sizes) if self.produces else Batch(rows, sizes)
+        return RowBatch(rows, (), sizes) if self.produces else RowBatch(rows, sizes)
 
 
 def lengths_of(scenario: Scenario) -> Lengths:
@@ -55,7 +55,7 @@ def batches_of(choice: Choice) -> Batches:
     count = len(choice.parts)
     parts = spelled(choice.parts, choice.chunks)
     slices, columns = spelled_cuts(choice.slices, count), spelled_cuts(choice.columns, count)
-    return tuple(Batch(*fields) for fields in zip(parts, slices, columns, strict=True))
+    return tuple(RowBatch(*fields) for fields in zip(parts, slices, columns, strict=True))
 
 
 def is_cut(choice: Choice) -> bool:
@@ -63,7 +63,7 @@ def is_cut(choice: Choice) -> bool:
     return bool(choice.slices or choice.columns)
 
 
-def with_batches(choice: Choice, batches: Iterable[Batch]) -> Choice:
+def with_batches(choice: Choice, batches: Iterable[RowBatch]) -> Choice:
     """Return ``choice`` with other batches, without those that have no rows."""
     kept = [batch for batch in batches if any(batch.rows)]
     return replace(
@@ -81,4 +81,4 @@ def only_own(rows: int, num_ranks: int) -> Part:
 
 def whole_batches(parts: Iterable[Part]) -> Batches:
     """Return batches of these rows that are not cut further, without empty ones."""
-    return tuple(Batch(rows) for rows in parts if any(rows))
+    return tuple(RowBatch(rows) for rows in parts if any(rows))

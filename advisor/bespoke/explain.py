@@ -6,7 +6,7 @@ from dataclasses import replace
 from ...compiler.ir import Choice, CopyProtocol, Scenario
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates.bespoke import Part
-from .batches import Batch, Batches, batches_of, only_own, with_batches
+from .batches import Batches, RowBatch, batches_of, only_own, with_batches
 from .costs import shares, whole_rows
 
 MIN_REPORTED_LOSS = 0.005
@@ -67,7 +67,7 @@ def _without_cuts(scenario: Scenario, choice: Choice) -> Iterator[tuple[str, Cho
 
 def _with_own_batch(batches: Batches, whole: Part, *, last: bool) -> Batches:
     """Put the own block into a batch of its own, before or after all others."""
-    own = Batch(only_own(whole[0], len(whole)))
+    own = RowBatch(only_own(whole[0], len(whole)))
     others = tuple(replace(batch, rows=(0, *batch.rows[1:])) for batch in batches if any(batch.rows[1:]))
     return tuple(batch for batch in ((*others, own) if last else (own, *others)) if any(batch.rows))
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ...compiler.ir import Scenario
 from ...compiler.templates.bespoke import Part
-from .batches import Batch, Batches, Lengths, lengths_of, only_own, whole_batches
+from .batches import Batches, Lengths, RowBatch, lengths_of, only_own, whole_batches
 from .costs import shares, whole_rows
 
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -46,7 +46,7 @@ def _cut(whole: Part, weights: list[int], lengths: Lengths) -> Iterator[Batches]
         return
     yield (lengths.batch(whole, sizes),)
     if whole[0]:
-        own, others = Batch(only_own(whole[0], len(whole))), lengths.batch((0, *whole[1:]), sizes)
+        own, others = RowBatch(only_own(whole[0], len(whole))), lengths.batch((0, *whole[1:]), sizes)
         yield (others, own) if lengths.produces else (own, others)
 
 

@@ -7,7 +7,7 @@ from random import Random
 from ...compiler.ir import Choice, EngineChoice, EngineKind, EngineMode
 from ...compiler.templates.bespoke import MAX_PARTS
 from ...compiler.templates.cuts import MAX_KERNELS
-from .batches import Batch, Lengths, batches_of, with_batches
+from .batches import Lengths, RowBatch, batches_of, with_batches
 from .costs import GRAIN
 
 STREAMS = (1, 2, 3)
@@ -53,7 +53,7 @@ def neighbour(random: Random, choice: Choice, engines: Sequence[EngineChoice], l
     plan = [draft for draft in plan if any(draft.rows)]
     if len(plan) > MAX_PARTS or sum(draft.kernels for draft in plan) > MAX_KERNELS:
         return choice
-    return with_batches(choice, (Batch(tuple(draft.rows), draft.slices, draft.columns) for draft in plan))
+    return with_batches(choice, (RowBatch(tuple(draft.rows), draft.slices, draft.columns) for draft in plan))
 
 
 def lanes_of(engine: EngineChoice, peers: int) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LinkLoad:
     """Bytes that links of ``bytes_per_s`` together pass; ``where`` names the links, to follow the words "the links"."""
 
     num_bytes: int
@@ -35,21 +35,21 @@ class Load:
     where: str
 
 
-def loads_of(scenario: Scenario, moved: LeastTraffic) -> Iterator[Load]:
+def loads_of(scenario: Scenario, moved: LeastTraffic) -> Iterator[LinkLoad]:
     """Yield the least loads of the links of each rank, of all ranks, of groups; for an all_to_all of single links."""
     ports = ports_of(scenario)
     for num_bytes, rate in dict.fromkeys(zip(moved.into, ports.into, strict=True)):
-        yield Load(num_bytes, rate, "into a rank")
+        yield LinkLoad(num_bytes, rate, "into a rank")
     for num_bytes, rate in dict.fromkeys(zip(moved.out, ports.out, strict=True)):
-        yield Load(num_bytes, rate, "out of a rank")
-    yield Load(moved.total, sum(ports.into), "into all ranks together")
+        yield LinkLoad(num_bytes, rate, "out of a rank")
+    yield LinkLoad(moved.total, sum(ports.into), "into all ranks together")
     if scenario.workload.pattern.exchanges:
         yield from _exchange_loads(scenario)
     elif not scenario.network.symmetric:
         yield from _group_loads(scenario)
 
 
-def _exchange_loads(scenario: Scenario) -> Iterator[Load]:
+def _exchange_loads(scenario: Scenario) -> Iterator[LinkLoad]:
     """Yield the loads of an all_to_all, whose blocks go to their target over the one route there is."""
     fabric, n = scenario.system.fabric, scenario.num_ranks
     if scenario.workload.loads:
@@ -60,7 +60,7 @@ def _exchange_loads(scenario: Scenario) -> Iterator[Load]:
 
 
 @lru_cache(maxsize=16)
-def _routed_loads(fabric: Fabric, num_ranks: int, blocks: tuple[int, ...]) -> tuple[Load, ...]:
+def _routed_loads(fabric: Fabric, num_ranks: int, blocks: tuple[int, ...]) -> tuple[LinkLoad, ...]:
     """Return the busiest link of each rate if every rank sends ``blocks`` by relative peer."""
     network = network_of(fabric, num_ranks)
     passed = [0] * len(network.own)
@@ -70,7 +70,7 @@ def _routed_loads(fabric: Fabric, num_ranks: int, blocks: tuple[int, ...]) -> tu
     return _busiest_of_each_kind(fabric, network.own, passed)
 
 
-def _busiest_links(fabric: Fabric, num_ranks: int, sent_to: Callable[[int], Ints]) -> tuple[Load, ...]:
+def _busiest_links(fabric: Fabric, num_ranks: int, sent_to: Callable[[int], Ints]) -> tuple[LinkLoad, ...]:
     """Return the busiest link of each rate; ``sent_to`` returns the bytes [ranks] sent to a relative peer."""
     table = routes_of(fabric, num_ranks)
     passed = np.zeros(len(table.edges), np.int64)
@@ -80,16 +80,16 @@ def _busiest_links(fabric: Fabric, num_ranks: int, sent_to: Callable[[int], Ints
     return _busiest_of_each_kind(fabric, table.edges, passed.tolist())
 
 
-def _busiest_of_each_kind(fabric: Fabric, edges: Sequence[Edge], passed: Sequence[int]) -> tuple[Load, ...]:
+def _busiest_of_each_kind(fabric: Fabric, edges: Sequence[Edge], passed: Sequence[int]) -> tuple[LinkLoad, ...]:
     """Return the largest load for each rate and place."""
     most: dict[tuple[int, str], int] = {}
     for edge, num_bytes in zip(edges, passed, strict=True):
         kind = edge.bytes_per_s, fabric.topology.where(edge)
         most[kind] = max(num_bytes, most.get(kind, 0))
-    return tuple(Load(num_bytes, *kind) for kind, num_bytes in most.items())
+    return tuple(LinkLoad(num_bytes, *kind) for kind, num_bytes in most.items())
 
 
-def _group_loads(scenario: Scenario) -> Iterator[Load]:
+def _group_loads(scenario: Scenario) -> Iterator[LinkLoad]:
     """Yield the loads of the cut around each group of neighbours: nodes, rows of a torus, parts of a chain.
 
     The cut that takes the most time bounds any schedule (ForestColl, arXiv 2402.06787).
@@ -97,8 +97,8 @@ def _group_loads(scenario: Scenario) -> Iterator[Load]:
     for size in _group_sizes(scenario):
         for has_root, into, out in _cuts(scenario.system.fabric, scenario.num_ranks, size):
             entering, leaving = _crossing(scenario, size, has_root=has_root)
-            yield Load(entering, into, f"into {size} neighbours")
-            yield Load(leaving, out, f"out of {size} neighbours")
+            yield LinkLoad(entering, into, f"into {size} neighbours")
+            yield LinkLoad(leaving, out, f"out of {size} neighbours")
 
 
 @lru_cache(maxsize=64)

@@ -19,7 +19,7 @@ MAX_EVENTS = 400_000
 
 
 @dataclass(frozen=True, slots=True)
-class ChromeTrace:
+class TraceText:
     """The text of a trace, and the ranks that it shows, of ``num_ranks``."""
 
     text: str
@@ -27,7 +27,7 @@ class ChromeTrace:
     num_ranks: int
 
 
-def chrome_trace(run: ShownRun, ranks: range | None = None) -> ChromeTrace:
+def chrome_trace(run: ShownRun, ranks: range | None = None) -> TraceText:
     """Return the trace of ``ranks`` of a run, each a process; by default of all, as many as ``MAX_EVENTS`` allow.
 
     Ranks that were not simulated have the times of those that they repeat.
@@ -36,7 +36,7 @@ def chrome_trace(run: ShownRun, ranks: range | None = None) -> ChromeTrace:
     shown = _affordable(context) if ranks is None else ranks
     document = json.dumps(_head(context, shown), indent=1).removesuffix("\n}")
     lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in _events(context, shown))
-    return ChromeTrace(f'{document},\n "traceEvents": [\n{lines}\n ]\n}}\n', shown, run.num_ranks)
+    return TraceText(f'{document},\n "traceEvents": [\n{lines}\n ]\n}}\n', shown, run.num_ranks)
 
 
 def _events(context: TraceContext, ranks: range) -> Iterator[JsonObject]:

@@ -55,7 +55,7 @@ class Route:
 
 
 @dataclass(slots=True)
-class Part:
+class TransferPart:
     """A share of a transfer on some engines of the pool, and the legs that it feeds at the same time.
 
     Legs after one that queues are fed by the part ``following``, which lands no earlier than ``late``.

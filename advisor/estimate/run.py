@@ -8,7 +8,7 @@ from itertools import count
 from ...compiler.ir import TICKS_PER_SECOND, EngineKind, Scenario, Schedule, Transfer, checkpoint
 from .fluid import FluidFabric, WholeFabric
 from .graph import StepGraph
-from .parts import Engines, Part, Route, SumPart
+from .parts import Engines, Route, SumPart, TransferPart
 from .servers import FluidMemory, SlotPool, UnitSpan
 from .static_order import StaticOrder
 from .step_costs import StepCosts
@@ -42,7 +42,7 @@ class EstimateRun:
     place: dict[int, int] = field(default_factory=dict)  # [i] of a group among those of its rank
     orders: list[StaticOrder] = field(default_factory=list)  # [r] the SMs that go through them
     routes: list[Route] = field(default_factory=list)  # by kind of copies
-    parts: list[Part] = field(default_factory=list)
+    parts: list[TransferPart] = field(default_factory=list)
     sums: list[SumPart] = field(default_factory=list)
     spans: list[tuple[int, UnitSpan]] = field(default_factory=list)  # steps, and units of them that run
     left: list[int] = field(default_factory=list)  # [i] engines a transfer still wants
@@ -151,7 +151,7 @@ class EstimateRun:
         num_bytes = self.graph.num_bytes[i] * taken / route.costs.workers
         begin = now + route.costs.setup_ticks + self._turn_ticks(route, taken)
         heappush(self.events, (begin, _FED, len(self.parts)))
-        self.parts.append(Part(i, route, taken, num_bytes, rate))
+        self.parts.append(TransferPart(i, route, taken, num_bytes, rate))
 
     def _turn_ticks(self, route: Route, taken: int) -> float:
         """Return the delay of a copy that begins beside others: they send their first lines in turn, then drift apart.
@@ -178,7 +178,9 @@ class EstimateRun:
             part.following = len(self.parts)
             frees = part.route.path.frees
             engines, part.engines = (0, part.engines) if frees else (part.engines, 0)
-            self.parts.append(Part(part.transfer, part.route, engines, part.num_bytes, part.bytes_per_tick, stop))
+            self.parts.append(
+                TransferPart(part.transfer, part.route, engines, part.num_bytes, part.bytes_per_tick, stop)
+            )
             heappush(self.events, (now + part.legs[-1][0].backlog, _FED, part.following))
         part.flows = part.route.flows_of(part.bytes_per_tick, part.first_leg, stop)
         for link, change in part.flows:

@@ -9,6 +9,7 @@ from ...compiler.ir import Metric, MetricOf, Value
 from ...compiler.resolve.expect.expectation import (
     Body,
     Check,
+    CheckedSweep,
     Comparison,
     Crossover,
     Inside,
@@ -16,7 +17,6 @@ from ...compiler.resolve.expect.expectation import (
     Relation,
     Shown,
     Somewhere,
-    Sweep,
     Trend,
     VerdictIs,
     WinnerChanges,
@@ -64,7 +64,9 @@ def judge(check: Check, figures: RunFigures) -> Judgement:
         return _judge(check.body, figures)
 
 
-def judge_sweep(check: Check, sweep: Sweep, scenes: Iterable[Scene]) -> tuple[Judgement, tuple[PointFigures, ...]]:
+def judge_sweep(
+    check: Check, sweep: CheckedSweep, scenes: Iterable[Scene]
+) -> tuple[Judgement, tuple[PointFigures, ...]]:
     """Judge a statement over all points of a sweep; return the judgement and the figures at each point.
 
     Raises
@@ -137,7 +139,7 @@ def _point(body: Body, figures: RunFigures) -> _Point:
             return _Point(_judge(body, figures))
 
 
-def _joined(body: Body, sweep: Sweep, points: Sequence[_Point]) -> Judgement:
+def _joined(body: Body, sweep: CheckedSweep, points: Sequence[_Point]) -> Judgement:
     """Judge the statement over all points."""
     first = [value for point in points for value in point.values[:1]]
     match body:
@@ -159,7 +161,7 @@ def _joined(body: Body, sweep: Sweep, points: Sequence[_Point]) -> Judgement:
             return _counted(sweep, points, wanted=False)
 
 
-def _counted(sweep: Sweep, points: Sequence[_Point], *, wanted: bool) -> Judgement:
+def _counted(sweep: CheckedSweep, points: Sequence[_Point], *, wanted: bool) -> Judgement:
     """Judge a statement that must hold at one point if ``wanted``, else at all."""
     named = list(zip(sweep.points, points, strict=True))
     held = [point for point, outcome in named if outcome.judgement.passed]

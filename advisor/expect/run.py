@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ...compiler.pipeline import Compiled
-from ...compiler.resolve.expect.expectation import Bindings, Check, Expectation, Shown, Sweep
+from ...compiler.resolve.expect.expectation import Bindings, Check, CheckedSweep, Expectation, Shown
 from ...compiler.text.diagnostics import CompileError
 from ..recommend import Advisor
 from .checks import PointFigures, Scene, judge, judge_sweep
@@ -36,7 +36,7 @@ class CheckResult:
     values: tuple[FigureValue, ...]
     points: tuple[PointFigures, ...]
     bindings: Bindings
-    sweep: Sweep | None
+    sweep: CheckedSweep | None
 
     @property
     def passed(self) -> bool:
@@ -81,7 +81,7 @@ class ExpectationRunner:
             judgement = Judgement(False, str(error))
         return _result(check, judgement, (), block.bindings, None)
 
-    def _swept(self, number: int, place: int, sweep: Sweep, bindings: Bindings) -> Iterator[CheckResult]:
+    def _swept(self, number: int, place: int, sweep: CheckedSweep, bindings: Bindings) -> Iterator[CheckResult]:
         for idx, check in enumerate(sweep.checks):
             points: tuple[PointFigures, ...] = ()
             try:
@@ -90,7 +90,7 @@ class ExpectationRunner:
                 judgement = Judgement(False, str(error))
             yield _result(check, judgement, points, bindings, sweep)
 
-    def _scenes(self, number: int, place: int, idx: int, sweep: Sweep, bindings: Bindings) -> Iterator[Scene]:
+    def _scenes(self, number: int, place: int, idx: int, sweep: CheckedSweep, bindings: Bindings) -> Iterator[Scene]:
         """Yield the statement ``idx`` of a sweep at every point, with the numbers it has there."""
         for point in sweep.points:
             settings = (*bindings, (sweep.param, point.text))
@@ -101,7 +101,7 @@ class ExpectationRunner:
                 message = f"at {sweep.param} = {point.text}: {first.code.name}: {first.message}"
                 raise ExpectationError(message) from error
             there = block.statements[place]
-            assert isinstance(there, Sweep), "parameters change the numbers of a statement, not its form"
+            assert isinstance(there, CheckedSweep), "parameters change the numbers of a statement, not its form"
             yield Scene(point.text, there.checks[idx], self._figures(block, settings, there.seeds))
 
     def _file(self, settings: Bindings) -> Compiled:
@@ -126,7 +126,7 @@ class ExpectationRunner:
 
 
 def _result(
-    check: Check, judgement: Judgement, points: tuple[PointFigures, ...], bindings: Bindings, sweep: Sweep | None
+    check: Check, judgement: Judgement, points: tuple[PointFigures, ...], bindings: Bindings, sweep: CheckedSweep | None
 ) -> CheckResult:
     standing = Standing.PASSED if judgement.passed else Standing.FAILED
     if judgement.passed and isinstance(check.body, Shown):

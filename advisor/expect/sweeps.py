@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import groupby, pairwise
 
 from ...compiler.ir import End, Value
-from ...compiler.resolve.expect.expectation import Crossover, Inside, Linear, Sweep, Trend, TrendDirection
+from ...compiler.resolve.expect.expectation import CheckedSweep, Crossover, Inside, Linear, Trend, TrendDirection
 from ...compiler.text.quantities import exact_text
 from ...compiler.text.units import Quantity
 from .values import FigureValue, show
@@ -21,7 +21,7 @@ class Judgement:
     values: tuple[FigureValue, ...] = ()
 
 
-def judge_trend(body: Trend, sweep: Sweep, values: Sequence[Value]) -> Judgement:
+def judge_trend(body: Trend, sweep: CheckedSweep, values: Sequence[Value]) -> Judgement:
     """Judge a trend: a rising term never falls by more than the tolerance, and ends above its start."""
     amounts = [value.amount for value in values]
     if body.direction is TrendDirection.FLAT:
@@ -50,7 +50,7 @@ def _flat(tolerance: Fraction, values: Sequence[Value]) -> Judgement:
     return Judgement(passed, f"between {_shown(low, values)} and {_shown(high, values)}")
 
 
-def judge_linear(body: Linear, sweep: Sweep, values: Sequence[Value]) -> Judgement:
+def judge_linear(body: Linear, sweep: CheckedSweep, values: Sequence[Value]) -> Judgement:
     """Judge a line: the least-squares fit rises, and its coefficient of determination reaches the threshold."""
     fit = fit_line([point.amount for point in sweep.points], [value.amount for value in values])
     if fit is None:
@@ -73,7 +73,7 @@ def fit_line(xs: Sequence[Fraction], ys: Sequence[Fraction]) -> tuple[bool, Frac
     return (sxy > 0, sxy**2 / (sxx * syy)) if syy else None
 
 
-def judge_inside(body: Inside, sweep: Sweep, values: Sequence[Value]) -> Judgement:
+def judge_inside(body: Inside, sweep: CheckedSweep, values: Sequence[Value]) -> Judgement:
     """Judge an inner extreme, which must beat both ends."""
     sign, word = (1, "least") if body.end is End.LEAST else (-1, "greatest")
     amounts = [sign * value.amount for value in values]
@@ -83,7 +83,7 @@ def judge_inside(body: Inside, sweep: Sweep, values: Sequence[Value]) -> Judgeme
     return Judgement(passed, f"{best}; at the ends {show(values[0])} and {show(values[-1])}")
 
 
-def judge_crossover(body: Crossover, sweep: Sweep, left: Sequence[Value], right: Sequence[Value]) -> Judgement:
+def judge_crossover(body: Crossover, sweep: CheckedSweep, left: Sequence[Value], right: Sequence[Value]) -> Judgement:
     """Judge a crossover: ``left <= right`` changes exactly once, at a value of the parameter in the range."""
     gaps = [a.amount - b.amount for a, b in zip(left, right, strict=True)]
     indices = [at for at, (before, after) in enumerate(pairwise(gaps)) if (before <= 0) != (after <= 0)]
@@ -103,7 +103,7 @@ def crossing_of(x0: Fraction, x1: Fraction, gap0: Fraction, gap1: Fraction) -> F
     return x0 + (x1 - x0) * gap0 / (gap0 - gap1)
 
 
-def judge_winner(sweep: Sweep, winners: Sequence[str]) -> Judgement:
+def judge_winner(sweep: CheckedSweep, winners: Sequence[str]) -> Judgement:
     """Judge a change of the winner: not the same schedule wins at every point."""
     stretches: list[str] = []
     named = zip(sweep.points, winners, strict=True)
@@ -113,7 +113,7 @@ def judge_winner(sweep: Sweep, winners: Sequence[str]) -> Judgement:
     return Judgement(len(set(winners)) > 1, f"{sweep.param}: {', '.join(stretches)}")
 
 
-def _parameter(name: str, amount: Fraction, sweep: Sweep) -> FigureValue:
+def _parameter(name: str, amount: Fraction, sweep: CheckedSweep) -> FigureValue:
     """Return a value of the swept parameter, rounded if its exact text is a fraction."""
     text = exact_text(Quantity(amount, sweep.unit))
     if "/ " in text:

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from .expressions import Expression
 from .facts import Block, Landed, Role
-from .naming import Names
+from .naming import EntryNames
 
 PRONOUNS = {"it": "its", "them": "their"}
 
@@ -18,7 +18,7 @@ def mentioned(text: str, said: set[str]) -> str:
     return "it" if text.startswith("block ") else "them"
 
 
-def blocks_text(blocks: Sequence[Block[Expression]], names: Names) -> str:
+def blocks_text(blocks: Sequence[Block[Expression]], names: EntryNames) -> str:
     """Return blocks; those of which the same rows are meant together."""
     texts: list[str] = []
     for (role, rows, cols), same in groupby(blocks, lambda block: (block.role, block.rows, block.cols)):
@@ -28,7 +28,7 @@ def blocks_text(blocks: Sequence[Block[Expression]], names: Names) -> str:
     return " and ".join(texts)
 
 
-def _owned(role: Role, cut: str, owners: Sequence[tuple[Expression, ...]], names: Names) -> str:
+def _owned(role: Role, cut: str, owners: Sequence[tuple[Expression, ...]], names: EntryNames) -> str:
     if role is Role.ALL:
         return cut or "all rows"
     several = len(owners) > 1
@@ -40,7 +40,7 @@ def _owned(role: Role, cut: str, owners: Sequence[tuple[Expression, ...]], names
     return f"{cut or 'all rows'} {'for' if role is Role.TO else 'from'} {whose}"
 
 
-def landed_texts(landed: Sequence[Landed[Expression]], names: Names, said: set[str]) -> list[str]:
+def landed_texts(landed: Sequence[Landed[Expression]], names: EntryNames, said: set[str]) -> list[str]:
     """Return what must have landed here; what comes alike together."""
     texts: list[str] = []
     for _, same in groupby(landed, lambda each: (each.adds, each.block.rows, each.block.cols)):
@@ -55,5 +55,5 @@ def landed_texts(landed: Sequence[Landed[Expression]], names: Names, said: set[s
     return texts
 
 
-def _many(ranks: Sequence[tuple[Expression, ...]], names: Names) -> str:
+def _many(ranks: Sequence[tuple[Expression, ...]], names: EntryNames) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {names.ranks(ranks)}"

@@ -11,9 +11,9 @@ from .expressions import Affine, Expression, InTurn, Tabled, strides_of
 from .facts import Block, Role, StepFacts, StepKind
 from .folding import FoldedStep
 from .frames import Naming
-from .how import Group, How
-from .naming import Names, Variable
-from .telling import Line, Telling, own_loops, tellings_of
+from .how import How, RankSteps
+from .naming import EntryNames, Variable
+from .telling import Telling, ToldLine, own_loops, tellings_of
 from .waits import LocalWait
 from .words import peer_axis, peer_codes, round_text
 
@@ -31,19 +31,19 @@ def code_lines(how: How, *, only_first: bool = False) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _condition(group: Group) -> str:
+def _condition(group: RankSteps) -> str:
     ranks = ", ".join(map(str, group.ranks))
     return f"if r == {ranks}:" if len(group.ranks) == 1 else f"if r in ({ranks}):"
 
 
 @dataclass(frozen=True, slots=True)
-class CodeNames(Names):
+class CodeNames(EntryNames):
     """Texts of numbers in code."""
 
     times: ClassVar[str] = "*"
 
     @classmethod
-    def of(cls, names: Names) -> "CodeNames":
+    def of(cls, names: EntryNames) -> "CodeNames":
         """Return the same for code."""
         return cls(names.frame, names.variables, names.parts)
 
@@ -98,7 +98,7 @@ class _Coder:
             elif line.place is not None:
                 yield from (indent + each for each in self._step(line, line.place))
 
-    def _step(self, line: Line, place: int) -> Iterator[str]:
+    def _step(self, line: ToldLine, place: int) -> Iterator[str]:
         telling = self._telling
         names = CodeNames.of(telling.names(place))
         hidden = peer_axis(telling.entries[place], len(line.around))

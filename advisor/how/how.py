@@ -13,7 +13,7 @@ from .waits import LocalWaits, Unsayable
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RankSteps:
     """Ranks that do the same in ``frame``, and what they do in issue order."""
 
     ranks: tuple[int, ...]
@@ -27,7 +27,7 @@ class How:
 
     scenario: Scenario
     schedule: Schedule
-    groups: tuple[Group, ...]
+    groups: tuple[RankSteps, ...]
     parts_of_block: int = 0
 
 
@@ -39,24 +39,26 @@ def how_of(scenario: Scenario, schedule: Schedule) -> How:
     if schedule.engine.by_library:
         steps = facts.steps_of(0, frames[0])
         nodes = _by_library(steps)
-        return How(scenario, schedule, (Group(ranks, frames[0], nodes),))
+        return How(scenario, schedule, (RankSteps(ranks, frames[0], nodes),))
     for frame in frames:
         first = facts.steps_of(0, frame)
         if alike or all(facts.steps_of(rank, frame) == first for rank in ranks[1:]):
-            return How(scenario, schedule, (Group(ranks, frame, _folded(first, frame)),), facts.parts_of_block)
+            return How(scenario, schedule, (RankSteps(ranks, frame, _folded(first, frame)),), facts.parts_of_block)
     return How(scenario, schedule, tuple(_groups(facts, n)), facts.parts_of_block)
 
 
-def _groups(facts: PlanFacts, num_ranks: int) -> list[Group]:
+def _groups(facts: PlanFacts, num_ranks: int) -> list[RankSteps]:
     """Return the ranks that do the same, relative to each; if no two do, each rank by absolute ranks."""
     shifted = Frame(Naming.SHIFT, num_ranks)
     ranks: dict[tuple[StepFacts[int], ...], list[int]] = {}
     for rank in range(num_ranks):
         ranks.setdefault(facts.steps_of(rank, shifted), []).append(rank)
     if len(ranks) < num_ranks:
-        return [Group(tuple(same), shifted, _folded(steps, shifted)) for steps, same in ranks.items()]
+        return [RankSteps(tuple(same), shifted, _folded(steps, shifted)) for steps, same in ranks.items()]
     absolute = Frame(Naming.ABSOLUTE, num_ranks)
-    return [Group((rank,), absolute, _folded(facts.steps_of(rank, absolute), absolute)) for rank in range(num_ranks)]
+    return [
+        RankSteps((rank,), absolute, _folded(facts.steps_of(rank, absolute), absolute)) for rank in range(num_ranks)
+    ]
 
 
 def _folded(steps: Sequence[StepFacts[int]], frame: Frame) -> tuple[Node, ...]:

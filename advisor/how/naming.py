@@ -71,7 +71,7 @@ def _starts(number: Affine, axis: int, counted: bool) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class EntryNames:
     """Texts of the numbers of an entry, whose loops have ``variables``, in a frame."""
 
     times: ClassVar[str] = ""

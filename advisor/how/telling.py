@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .folding import FoldedStep, Loop, Node
-from .how import Group, How
-from .naming import Names, Variable, start_of, variables_of
+from .how import How, RankSteps
+from .naming import EntryNames, Variable, start_of, variables_of
 from .waits import LocalWait, LocalWaits
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ToldLine:
     """One line: the step ``place`` among the entries, or the head of a loop over ``variable``; loops ``around`` it."""
 
     number: str
@@ -22,7 +22,7 @@ class Line:
 class Telling:
     """The lines of one group, the first of which has the number ``first``."""
 
-    def __init__(self, how: How, group: Group, first: int) -> None:
+    def __init__(self, how: How, group: RankSteps, first: int) -> None:
         self.how, self.group = how, group
         self._waits = LocalWaits(group.nodes)
         self.entries = self._waits.entries
@@ -36,9 +36,9 @@ class Telling:
     def _in_parts(self) -> bool:
         return bool(self.how.parts_of_block)
 
-    def names(self, place: int) -> Names:
+    def names(self, place: int) -> EntryNames:
         """Return the texts of the numbers of an entry."""
-        return Names(self.group.frame, self.variables[place], self.how.parts_of_block)
+        return EntryNames(self.group.frame, self.variables[place], self.how.parts_of_block)
 
     def waits(self, place: int) -> tuple[LocalWait, ...]:
         """Return the steps of the same rank that an entry waits for."""
@@ -46,17 +46,17 @@ class Telling:
 
     def _numbered(
         self, nodes: Sequence[Node], prefix: str, first: int, around: tuple[Variable, ...], places: Iterator[int]
-    ) -> Iterator[Line]:
+    ) -> Iterator[ToldLine]:
         for count, node in enumerate(nodes, first):
             number = f"{prefix}{count}"
             if isinstance(node, Loop):
                 inside = [each.facts for each in node.body if isinstance(each, FoldedStep)]
                 start = start_of(len(around), inside, parts=self._in_parts)
                 variable = Variable("ijlm"[len(around)], start, node.count)
-                yield Line(number, around, variable)
+                yield ToldLine(number, around, variable)
                 yield from self._numbered(node.body, f"{number}.", 1, (*around, variable), places)
             else:
-                yield Line(number, around, place=next(places))
+                yield ToldLine(number, around, place=next(places))
 
 
 def tellings_of(how: How) -> tuple[Telling, ...]:
@@ -69,7 +69,7 @@ def tellings_of(how: How) -> tuple[Telling, ...]:
     return tuple(found)
 
 
-def own_loops(telling: Telling, line: Line) -> tuple[Variable, ...]:
+def own_loops(telling: Telling, line: ToldLine) -> tuple[Variable, ...]:
     """Return the variables of the loops of a step that are its own, those in which only it stands."""
     assert line.place is not None, "a loop has one variable"
     return telling.variables[line.place][len(line.around) :]

@@ -11,7 +11,7 @@ from .expressions import Affine, Expression, composed, depends_on, fixed
 from .facts import Block, StepFacts, StepKind
 from .folding import FoldedStep
 from .how import How
-from .naming import Names, Variable
+from .naming import EntryNames, Variable
 from .telling import Telling, tellings_of
 from .waits import LocalWait
 
@@ -66,7 +66,7 @@ class _Sentence:
         queue = queue_text(how.schedule, entry.facts, names)
         return f"{queue}: {', '.join(part for part in parts if part)}{self._amount(entry)}"
 
-    def _local(self, wait: LocalWait, names: Names, said: set[str]) -> str:
+    def _local(self, wait: LocalWait, names: EntryNames, said: set[str]) -> str:
         """Return which steps must be done before, and with what where they are done with several things."""
         text = f"step {self.telling.numbers[wait.entry]}"
         target, there = self.telling.entries[wait.entry].facts, self.telling.variables[wait.entry]
@@ -108,12 +108,12 @@ class _Sentence:
         return f" ({amounts.pop()}{each})"
 
 
-def round_text(variable: Variable, said: Expression, names: Names) -> str:
+def round_text(variable: Variable, said: Expression, names: EntryNames) -> str:
     """Return the value of a variable of another entry, in the variables of this one."""
     return names.number(replace(said, base=said.base + variable.start) if isinstance(said, Affine) else said)
 
 
-def _only_for(wait: LocalWait, names: Names) -> str:
+def _only_for(wait: LocalWait, names: EntryNames) -> str:
     """Return in which rounds a step waits, empty if in all."""
     if wait.stop is None:
         return ""
@@ -123,7 +123,7 @@ def _only_for(wait: LocalWait, names: Names) -> str:
 
 
 def _substituted(
-    blocks: Sequence[Block[Expression]], wait: LocalWait, names: Names
+    blocks: Sequence[Block[Expression]], wait: LocalWait, names: EntryNames
 ) -> tuple[Block[Expression], ...] | None:
     """Return the blocks of another entry in the rounds that a step waits for; None if no expression says them."""
     rounds = [each for each in wait.rounds if each is not None]
@@ -145,7 +145,7 @@ def _substituted(
 # What is done, and where.
 
 
-def queue_text(schedule: Schedule, facts: StepFacts[Expression], names: Names) -> str:
+def queue_text(schedule: Schedule, facts: StepFacts[Expression], names: EntryNames) -> str:
     """Return the queue that a step is in."""
     kind = facts.action.kind
     if kind is StepKind.LIBRARY:
@@ -165,7 +165,7 @@ class _Action:
 
     how: How
     facts: StepFacts[Expression]
-    names: Names
+    names: EntryNames
     peers: str
     said: set[str]
 
@@ -220,7 +220,7 @@ def peer_axis(entry: FoldedStep, around: int) -> int | None:
     return None
 
 
-def _peers(facts: StepFacts[Expression], names: Names, hidden: int | None) -> str:
+def _peers(facts: StepFacts[Expression], names: EntryNames, hidden: int | None) -> str:
     if not facts.peer:
         return ""
     if hidden is None:
@@ -228,7 +228,7 @@ def _peers(facts: StepFacts[Expression], names: Names, hidden: int | None) -> st
     return f"{'each of ' if facts.action.adds else ''}ranks {names.ranks(peer_codes(facts, names, hidden))}"
 
 
-def peer_codes(facts: StepFacts[Expression], names: Names, axis: int) -> list[tuple[Expression, ...]]:
+def peer_codes(facts: StepFacts[Expression], names: EntryNames, axis: int) -> list[tuple[Expression, ...]]:
     """Return the peers in all rounds of the loop that they alone depend on."""
     return [tuple(fixed(each, axis, round_) for each in facts.peer) for round_ in range(names.variables[axis].count)]
 

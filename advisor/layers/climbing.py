@@ -6,7 +6,7 @@ from ...compiler.ir import GraphChoice, checkpoint
 from ...compiler.planning.build import ScheduleError
 from .joint import JointRuns
 from .moves import small_changes
-from .space import Space
+from .space import LayerSpace
 from .timing import estimated_ticks
 
 LEAST_GAIN = 0.0005
@@ -19,7 +19,7 @@ PATIENCE = 8
 """Changes in a row that are simulated and gain nothing: then no further one is tried."""
 
 
-def improved(runs: JointRuns, space: Space, start: GraphChoice) -> Iterator[GraphChoice]:
+def improved(runs: JointRuns, space: LayerSpace, start: GraphChoice) -> Iterator[GraphChoice]:
     """Yield ever faster schedules that small changes lead to from ``start``.
 
     Estimates order schedules well, but do not know caches and priorities: a change counts once it is simulated.
@@ -43,7 +43,7 @@ def improved(runs: JointRuns, space: Space, start: GraphChoice) -> Iterator[Grap
         yield best
 
 
-def _promising(space: Space, choice: GraphChoice) -> Iterator[GraphChoice]:
+def _promising(space: LayerSpace, choice: GraphChoice) -> Iterator[GraphChoice]:
     """Yield the changes that are worth a simulation, the best by their estimate first."""
     limit = _estimate(space, choice)
     if limit is None:
@@ -58,7 +58,7 @@ def _promising(space: Space, choice: GraphChoice) -> Iterator[GraphChoice]:
         yield changed
 
 
-def _estimate(space: Space, choice: GraphChoice) -> int | None:
+def _estimate(space: LayerSpace, choice: GraphChoice) -> int | None:
     """The estimated time; None where the order cannot be kept."""
     try:
         return estimated_ticks(space, choice)

@@ -3,7 +3,7 @@
 from ...compiler.ir import TICKS_PER_US, JsonObject
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_expression import graph_choice_text, graph_expression_of
-from ..export import bound_document
+from ..answer.export import bound_document
 from .advice import GraphAdvice, GraphCandidate, OpAdvice
 from .offers.offer import LayerOffer
 

@@ -14,9 +14,9 @@ from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.resolve.schedules.graph_from_text import SERIAL
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ...simcore.simulate_layers import LayersResult
+from ..answer.extrapolation import outside_of_graph
 from ..bounds.graph_bound import graph_bound
 from ..candidates.advice import MIN_LEAD
-from ..extrapolation import outside_of_graph
 from ..failures import failure_sentences
 from ..implementations.promise import MIN_GAIN
 from ..options import AdviceOptions

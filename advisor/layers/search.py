@@ -15,7 +15,7 @@ from .joint import JointRuns
 from .modes import Ways
 from .moves import brings_ahead
 from .placement import placed_choices
-from .space import Space, space_of
+from .space import LayerSpace, space_of
 
 JOINT = "joint"
 """The name of schedules that were searched."""
@@ -43,8 +43,8 @@ class JointSearch:
     seed: int = 0
     found: dict[GraphChoice, int] = field(default_factory=dict)
     known: dict[GraphChoice, str] = field(default_factory=dict)
-    spaces: list[Space] = field(default_factory=list)
-    origin: dict[GraphChoice, Space] = field(default_factory=dict)
+    spaces: list[LayerSpace] = field(default_factory=list)
+    origin: dict[GraphChoice, LayerSpace] = field(default_factory=dict)
     """Where each schedule comes from that the file does not declare."""
     searched: set[GraphChoice] = field(default_factory=set)
 
@@ -81,7 +81,7 @@ class JointSearch:
         of_each = {choice.batches: choice for choice in reversed(best)}
         return list(dict.fromkeys((*best[:NUM_STARTS], *of_each.values())))
 
-    def _spaces(self) -> Iterator[Space]:
+    def _spaces(self) -> Iterator[LayerSpace]:
         """Who copies, in how many batches: left out where the kernels alone take longer than what was found."""
         system, graph = self.scenario.system, self.scenario.graph
         usual = [count for count in batch_counts(graph) if count <= USUAL_BATCHES]
@@ -98,7 +98,7 @@ class JointSearch:
         """The shortest time so far of kernels that share no SMs: others are never the answer."""
         return min((ticks for choice, ticks in self.found.items() if not choice.side_by_side), default=inf)
 
-    def _baselines(self, space: Space) -> None:
+    def _baselines(self, space: LayerSpace) -> None:
         if space.batches > USUAL_BATCHES:
             return
         if space.batches > 1:
@@ -110,7 +110,7 @@ class JointSearch:
             if each.choice.name == IN_TURN:
                 self._searched(in_one_program(each.choice, JOINT), space)
 
-    def _placed(self, space: Space) -> None:
+    def _placed(self, space: LayerSpace) -> None:
         choices = placed_choices(
             space.graph,
             space.ways,
@@ -125,7 +125,7 @@ class JointSearch:
             if brings_ahead(space.graph):
                 self._searched(replace(choice, ahead=1, beside=()), space)
 
-    def _take(self, choice: GraphChoice, what: str, space: Space | None = None) -> None:
+    def _take(self, choice: GraphChoice, what: str, space: LayerSpace | None = None) -> None:
         """Simulate what people have; by another copier than the first it has another name."""
         first = self.spaces[0].copier if self.spaces else None
         if space is not None and space.copier != first:
@@ -139,7 +139,7 @@ class JointSearch:
             if space is not None:
                 self.origin[choice] = space
 
-    def _searched(self, choice: GraphChoice, space: Space) -> None:
+    def _searched(self, choice: GraphChoice, space: LayerSpace) -> None:
         ticks = self.runs.ticks(choice)
         if ticks is not None and not any(_same(choice, other) for other in self.found):
             self.found[choice], self.origin[choice] = ticks, space
@@ -153,7 +153,7 @@ class JointSearch:
         """Equally fast ones in the order in which they were found."""
         return self.found[choice], list(self.found).index(choice)
 
-    def space_of(self, choice: GraphChoice) -> Space | None:
+    def space_of(self, choice: GraphChoice) -> LayerSpace | None:
         """Return the ops that a schedule is about with their ways; None before there are any."""
         same = (self.origin[other] for other in self.origin if _same(choice, other))
         return next(same, next((each for each in self.spaces if each.batches == choice.batches), None))

@@ -10,7 +10,7 @@ from .modes import Way, Ways
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class LayerSpace:
     """The ops of a graph in so many batches, by one copier.
 
     ``ways`` and the times of ``kernels`` alone, in ticks, are by the names of ops; so is what their kernels and what
@@ -31,7 +31,7 @@ class Space:
         return sum(self.kernels.values())
 
 
-def space_of(ways: Ways, batches: int, graph: Graph) -> Space:
+def space_of(ways: Ways, batches: int, graph: Graph) -> LayerSpace:
     """Return the space of a graph that is written out in so many batches."""
     system, copier, of_graph = ways.system, ways.copier, ways.of_graph(graph)
     sms = system.gpu.sms - copier.taken_sms
@@ -39,7 +39,7 @@ def space_of(ways: Ways, batches: int, graph: Graph) -> Space:
         op.name: min((way.copies[1] - way.sums for way in of_graph[op.name] if way.is_whole), default=0)
         for op in graph.ops
     }
-    return Space(
+    return LayerSpace(
         copier,
         batches,
         graph,

@@ -14,13 +14,13 @@ from ...compiler.planning.graph_order import collective_name, issue_order
 from .contention import Uses
 from .joint import few_layers
 from .modes import Way
-from .space import Space
+from .space import LayerSpace
 
 RECENT = 8
 """Copies and sums that a part may still meet: those placed last."""
 
 
-def estimated_ticks(space: Space, choice: GraphChoice) -> int:
+def estimated_ticks(space: LayerSpace, choice: GraphChoice) -> int:
     """Return the estimated time of all layers of the graph of ``space`` under a ``choice`` in its batches.
 
     Raises
@@ -63,7 +63,7 @@ class _Kernel(NamedTuple):
 class _Clock:
     """What is placed so far, in ticks."""
 
-    space: Space
+    space: LayerSpace
     ops: dict[str, GraphOp]
     choice: GraphChoice
     main_end: int = 0

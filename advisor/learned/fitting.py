@@ -6,7 +6,7 @@ import numpy.typing as npt
 from .boosted_trees import ModelError
 from .errors import EstimateErrors
 from .learner import boosted_trees, regressor
-from .pairs import Scale, pair_features
+from .pairs import FeatureScale, pair_features
 from .proposal_model import Library, ProposalModel
 from .shapes import Shapes
 from .table import ANYWHERE, Labels, LabelTable
@@ -30,7 +30,7 @@ def fit_model(table: LabelTable, known: frozenset[int], seed: int = 0) -> Propos
     rows = [labels for labels in rows if len(labels.winners)]
     if not rows:
         raise ModelError("no structure of the table fits any of its scenarios: make it of more records")
-    scale, origins = Scale.of(np.array([labels.situation.values for labels in rows])), table.origins()
+    scale, origins = FeatureScale.of(np.array([labels.situation.values for labels in rows])), table.origins()
     features = np.concatenate([_features(labels, table, origins, scale) for labels in rows])
     losses = np.concatenate([labels.losses for labels in rows])
     trees = boosted_trees(regressor(features, losses, seed, TREES))
@@ -38,7 +38,7 @@ def fit_model(table: LabelTable, known: frozenset[int], seed: int = 0) -> Propos
     return ProposalModel(table.names, before, after, scale, trees, EstimateErrors.of([row.found for row in rows]))
 
 
-def _features(labels: Labels, table: LabelTable, origins: FloatArray, scale: Scale) -> FloatArray:
+def _features(labels: Labels, table: LabelTable, origins: FloatArray, scale: FeatureScale) -> FloatArray:
     structures = [table.winners[number].structure for number in labels.winners]
     shapes = Shapes.of(structures, [labels.consumes] * len(structures))
     return pair_features(labels.situation, shapes, origins[labels.winners], scale)

@@ -19,7 +19,7 @@ from ..corpus.families import draw
 from ..corpus.record import Record
 from ..estimate.makespan import estimate_ticks
 from .catalogue import catalogue
-from .pairs import Scale
+from .pairs import FeatureScale
 from .pipeline import pipeline_times
 from .shapes import Shapes
 from .situation import Situation
@@ -118,7 +118,7 @@ class Labeller:
     def _chosen(self, idx: int, situation: Situation, kind: "_Kind") -> list[int]:
         """Return the places in ``kind`` of the winners to label; those of the scenario itself are not among them."""
         others = np.flatnonzero(kind.won_in != idx).tolist()
-        times, scale = pipeline_times(situation, kind.shapes), Scale.of(self.origins)
+        times, scale = pipeline_times(situation, kind.shapes), FeatureScale.of(self.origins)
         apart = np.square(scale.apart(situation.values, self.origins[kind.numbers])).sum(axis=1)
         found = kind.won_in != ANYWHERE
         fast = sorted(others, key=lambda place: times[place])[:NUM_FAST]

@@ -20,7 +20,7 @@ from ...compiler.text.writing import write_whole
 from ...simcore.memo.codec import decode, encode
 from .boosted_trees import BoostedTrees, ModelError
 from .errors import EstimateErrors
-from .pairs import Scale, names_of_features
+from .pairs import FeatureScale, names_of_features
 from .proposal_model import Library, ProposalModel
 from .structure import Structure, is_sound
 
@@ -85,7 +85,7 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
             raise ModelError(f"{FILE} has another schema than {SCHEMA}; run `magus train`")
         card = decode(json.dumps(document["card"]).encode(), Card)
         names = tuple(map(str, document["names"]))
-        scale = Scale(_numbers(document["deviation"], 1))
+        scale = FeatureScale(_numbers(document["deviation"], 1))
         before, after = (_library(document[kind], len(names), consumes=kind == "after") for kind in ("before", "after"))
         errors = decode(json.dumps(document["errors"]).encode(), EstimateErrors)
         if not all(-MAX_ERROR <= low <= high <= MAX_ERROR for low, high in (errors.time, errors.gain)):

@@ -25,13 +25,13 @@ def names_of_features(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class FeatureScale:
     """Standard deviations of the numbers of situations, [F]."""
 
     deviation: FloatArray
 
     @classmethod
-    def of(cls, values: FloatArray) -> "Scale":
+    def of(cls, values: FloatArray) -> "FeatureScale":
         """Return the scale of situations [N, F]; a number that never varies is no distance."""
         deviation = values.std(axis=0)
         return cls(np.where(deviation > 0, deviation, 1.0))
@@ -41,7 +41,7 @@ class Scale:
         return np.asarray((values - origins) / self.deviation)
 
 
-def pair_features(situation: Situation, shapes: Shapes, origins: FloatArray, scale: Scale) -> FloatArray:
+def pair_features(situation: Situation, shapes: Shapes, origins: FloatArray, scale: FeatureScale) -> FloatArray:
     """Return features of P structures in one situation, [P, G]; ``origins`` [P, F] are the situations they won in."""
     times = pipeline_times(situation, shapes)
     apart = scale.apart(situation.values, origins)

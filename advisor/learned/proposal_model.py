@@ -20,7 +20,7 @@ from ..candidates.variations import may_deadlock
 from ..estimate.makespan import estimates
 from .boosted_trees import BoostedTrees, ModelError
 from .errors import NO_ERRORS, EstimateErrors
-from .pairs import PIPELINE, Scale, names_of_features, pair_features
+from .pairs import PIPELINE, FeatureScale, names_of_features, pair_features
 from .shapes import Shapes
 from .situation import Situation
 from .structure import Structure, fitted
@@ -71,7 +71,7 @@ class ProposalModel:
     names: tuple[str, ...]
     before: Library
     after: Library
-    scale: Scale
+    scale: FeatureScale
     trees: BoostedTrees | None
     errors: EstimateErrors = NO_ERRORS
     digest: str = ""

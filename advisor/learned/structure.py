@@ -13,7 +13,7 @@ from statistics import fmean
 from ...compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Scenario
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates import BY_NAME
-from ..bespoke.batches import Batch, batches_of, lengths_of, with_batches
+from ..bespoke.batches import RowBatch, batches_of, lengths_of, with_batches
 from ..bespoke.costs import whole_rows
 
 Shares = tuple[float, ...]
@@ -131,14 +131,14 @@ def _engine(structure: Structure, scenario: Scenario) -> EngineChoice:
     return replace(engine, count=max(1, min(dma.engines, round(structure.engines_per_peer * (scenario.num_ranks - 1)))))
 
 
-def _batches(structure: Structure, scenario: Scenario, grain: int) -> list[Batch]:
+def _batches(structure: Structure, scenario: Scenario, grain: int) -> list[RowBatch]:
     whole, lengths = whole_rows(scenario), lengths_of(scenario)
     peers = len(whole) - 1
     remote = [_by_peer(shape.remote, peers) for shape in structure.batches]
     columns = [_split([shape.own for shape in structure.batches], whole[0], grain)]
     columns += [_split([shares[k] for shares in remote], whole[1 + k], grain) for k in range(peers)]
     return [
-        Batch(rows, _cut(shape.slices, lengths.inner, lengths.step), _cut(shape.columns, lengths.cols, lengths.step))
+        RowBatch(rows, _cut(shape.slices, lengths.inner, lengths.step), _cut(shape.columns, lengths.cols, lengths.step))
         for shape, rows in zip(structure.batches, zip(*columns, strict=True), strict=True)
     ]
 

@@ -101,7 +101,7 @@ class LabelTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class TableHead:
     """What a file of a table holds beside its arrays."""
 
     fingerprint: str
@@ -114,7 +114,7 @@ class Head:
 def save_table(table: LabelTable, path: Path) -> None:
     """Write ``table`` to a file: equal bytes for equal tables."""
     rows = table.labels
-    head = Head(table.fingerprint, table.seed, table.winners, tuple(row.family for row in rows), table.names)
+    head = TableHead(table.fingerprint, table.seed, table.winners, tuple(row.family for row in rows), table.names)
     arrays: dict[str, Any] = {
         "head": np.frombuffer(encode(head), np.uint8),
         "idx": np.array([row.idx for row in rows], np.int64),
@@ -155,7 +155,7 @@ def _unpacked_bytes(path: Path) -> int:
 
 
 def _table_of(arrays: dict[str, npt.NDArray[Any]]) -> LabelTable:
-    head = decode(arrays["head"].tobytes(), Head)
+    head = decode(arrays["head"].tobytes(), TableHead)
     edges = np.concatenate([[0], np.cumsum(arrays["counts"])])
     winners, ticks = arrays["winners"].astype(np.int64), arrays["ticks"].astype(np.float64)
     if not ((winners >= 0) & (winners < len(head.winners))).all() or not (ticks > 0).all():

@@ -3,7 +3,7 @@
 from ...compiler.ir import TICKS_PER_US, CollectiveRegion, GemmShape, Gpu, System
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.kernels.nccl import NcclCollective, collective_time
-from ..extrapolation import is_fitted_gemm
+from ..answer.extrapolation import is_fitted_gemm
 
 COLLECTIVES = tuple(each.value for each in NcclCollective)
 """The collectives that have a form."""

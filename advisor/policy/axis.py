@@ -9,14 +9,14 @@ from ...compiler.request.errors import RequestError
 from ...compiler.request.request import BESIDE_PATTERNS, COLLECTIVE_PATTERNS, Request
 from ...compiler.request.scenario import scenario_of
 from ..candidates.advice import is_algorithm_choice
-from ..resized import num_rows, with_moved_rows, with_rows
+from ..sensitivity.resized import num_rows, with_moved_rows, with_rows
 
 ROWS, BYTES = "m", "num_bytes"
 _HINT = "tables are for a GEMM with a collective of as many rows, and for even collectives alone"
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class SizeAxis:
     """Scenarios that differ in one size: ``at`` returns that of a size, a multiple of ``grain``.
 
     ``field`` is what a request calls the size.
@@ -27,7 +27,7 @@ class Axis:
     at: Callable[[int], Scenario]
 
 
-def axis_of(question: Request | Scenario) -> Axis:
+def axis_of(question: Request | Scenario) -> SizeAxis:
     """Return the axis of a request or a scenario.
 
     Raises
@@ -43,7 +43,7 @@ def axis_of(question: Request | Scenario) -> Axis:
     return axis
 
 
-def check_sizes(axis: Axis, sizes: Sequence[int]) -> None:
+def check_sizes(axis: SizeAxis, sizes: Sequence[int]) -> None:
     """Check that there are sizes, and that they are multiples of the grain.
 
     Raises
@@ -59,7 +59,7 @@ def check_sizes(axis: Axis, sizes: Sequence[int]) -> None:
             raise RequestError(Code.MGS304, axis.field, f"{size!r:.40} does not divide among the ranks", hint)
 
 
-def axis_of_request(request: Request) -> Axis:
+def axis_of_request(request: Request) -> SizeAxis:
     """Return the axis of ``request``: its bytes if it has no GEMM, else its m.
 
     Raises
@@ -73,19 +73,21 @@ def axis_of_request(request: Request) -> Axis:
     if request.kind in COLLECTIVE_PATTERNS:
         moved = scenario_of(request).workload.moved
         assert moved is not None, "a collective moves a tensor"
-        return Axis(BYTES, ranks * moved.dtype.num_bytes, lambda size: scenario_of(replace(request, num_bytes=size)))
-    return Axis(ROWS, ranks, lambda size: scenario_of(replace(request, m=size)))
+        return SizeAxis(
+            BYTES, ranks * moved.dtype.num_bytes, lambda size: scenario_of(replace(request, num_bytes=size))
+        )
+    return SizeAxis(ROWS, ranks, lambda size: scenario_of(replace(request, m=size)))
 
 
-def axis_of_scenario(scenario: Scenario) -> Axis | None:
+def axis_of_scenario(scenario: Scenario) -> SizeAxis | None:
     """Return the axis of the scenario of a file; None where its sizes cannot be changed alone."""
     if num_rows(scenario.workload) is not None:
-        return Axis(ROWS, scenario.num_ranks, lambda size: with_rows(scenario, size))
+        return SizeAxis(ROWS, scenario.num_ranks, lambda size: with_rows(scenario, size))
     moved = scenario.workload.moved
     if not is_algorithm_choice(scenario) or moved is None or scenario.workload.uneven:
         return None
     row_bytes = moved.cols * moved.dtype.num_bytes
-    return Axis(BYTES, scenario.num_ranks * row_bytes, lambda size: with_moved_rows(scenario, size // row_bytes))
+    return SizeAxis(BYTES, scenario.num_ranks * row_bytes, lambda size: with_moved_rows(scenario, size // row_bytes))
 
 
 def size_of(workload: Workload, field: str) -> int | None:

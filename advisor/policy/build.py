@@ -10,8 +10,8 @@ from ...compiler.planning.expression import expression_of
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.templates import BASELINE
 from ..candidates.advice import Advice, Confidence, is_algorithm_choice
-from .axis import BYTES, Axis
-from .cover import TOLERANCE, Point, Stretch, cover
+from .axis import BYTES, SizeAxis
+from .cover import TOLERANCE, AdvisedSize, Stretch, cover
 from .refine import first_of_next, multiple_of
 from .table import PolicyRule, PolicyTable
 
@@ -22,7 +22,7 @@ _LEAST_FIRST = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
 
 
 def policy_table(
-    axis: Axis,
+    axis: SizeAxis,
     sizes: Sequence[int],
     advise: Callable[[Scenario], Advice],
     *,
@@ -40,7 +40,7 @@ def policy_table(
     tolerance
         The relative loss that a rule may have at a size of ``sizes`` so that there are fewer rules.
     """
-    known = {size: Point(size, advise(axis.at(size))) for size in sorted(set(sizes))}
+    known = {size: AdvisedSize(size, advise(axis.at(size))) for size in sorted(set(sizes))}
     for rounds_left in reversed(range(MAX_ROUNDS)):
         points = [known[size] for size in sorted(known)]
         stretches = cover(points, tolerance)
@@ -51,7 +51,7 @@ def policy_table(
         beside = {size for flip in starts[1:] if (size := _before(axis, flip)) not in known and size > points[0].size}
         if not beside or not rounds_left:
             break
-        known |= {size: Point(size, advise(axis.at(size))) for size in sorted(beside)}
+        known |= {size: AdvisedSize(size, advise(axis.at(size))) for size in sorted(beside)}
     ends = [*(start - 1 for start in starts[1:]), points[-1].size]
     rules = [
         _rule(axis, stretch, ends_at)
@@ -64,17 +64,17 @@ def policy_table(
     return PolicyTable((*rules, *_joined(filter(None, fallback))), simulated, confidence.value, marks)
 
 
-def _before(axis: Axis, flip: int) -> int:
+def _before(axis: SizeAxis, flip: int) -> int:
     """A size below ``flip`` that most schedules can be cut for."""
     grain = axis.grain * ROUND
     return (flip - 1) // grain * grain if flip > grain else (flip - 1) // axis.grain * axis.grain
 
 
-def _rule(axis: Axis, stretch: Stretch, ends: tuple[int, int]) -> PolicyRule:
+def _rule(axis: SizeAxis, stretch: Stretch, ends: tuple[int, int]) -> PolicyRule:
     return _rule_of(axis, stretch, ends, stretch.choice, multiple_of(axis, stretch.choice, stretch.points[0].size))
 
 
-def _fallback(axis: Axis, rule: PolicyRule, stretch: Stretch) -> PolicyRule | None:
+def _fallback(axis: SizeAxis, rule: PolicyRule, stretch: Stretch) -> PolicyRule | None:
     """Return a rule for the sizes between those that ``rule`` can cut: the fastest schedule that fits all of them."""
     if rule.multiple_of <= axis.grain:
         return None
@@ -101,7 +101,7 @@ def _joined(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
         yield last
 
 
-def _rule_of(axis: Axis, stretch: Stretch, ends: tuple[int, int], choice: Choice, multiple: int) -> PolicyRule:
+def _rule_of(axis: SizeAxis, stretch: Stretch, ends: tuple[int, int], choice: Choice, multiple: int) -> PolicyRule:
     scenario = stretch.points[0].advice.scenario
     workload, gemm = scenario.workload, scenario.workload.gemm
     dtype = gemm.dtype if gemm is not None else workload.tensors[0].dtype

@@ -13,7 +13,7 @@ TOLERANCE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class AdvisedSize:
     """The advice for one size."""
 
     size: int
@@ -43,17 +43,17 @@ class Stretch:
     """One schedule for neighbouring sizes, and its largest loss over the recommended ones there."""
 
     choice: Choice
-    points: tuple[Point, ...]
+    points: tuple[AdvisedSize, ...]
     loss: float
 
 
-def cover(points: Sequence[Point], tolerance: float = TOLERANCE) -> tuple[Stretch, ...]:
+def cover(points: Sequence[AdvisedSize], tolerance: float = TOLERANCE) -> tuple[Stretch, ...]:
     """Return the fewest stretches that cover ``points``, which are in the order of their sizes.
 
     Points at which overlap pays and those at which it does not share none.
     """
     stretches: list[Stretch] = []
-    open_points: list[Point] = []
+    open_points: list[AdvisedSize] = []
     shared: dict[Choice, float] = {}
     for point in points:
         losses = {choice: loss for choice, loss in point.losses().items() if loss <= tolerance}
@@ -70,7 +70,7 @@ def cover(points: Sequence[Point], tolerance: float = TOLERANCE) -> tuple[Stretc
     return (*stretches, _closed(open_points, shared)) if open_points else ()
 
 
-def _closed(points: Sequence[Point], shared: Mapping[Choice, float]) -> Stretch:
+def _closed(points: Sequence[AdvisedSize], shared: Mapping[Choice, float]) -> Stretch:
     """Of the choices that do, the one that is recommended most often: advice prefers simple ones among ties."""
     often = Counter(point.advice.recommended.choice for point in points)
     choice = min(shared, key=lambda each: (-often[each], shared[each], str(each)))

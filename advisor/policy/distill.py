@@ -46,7 +46,7 @@ FEATURES = ("comm_over_gemm", "waves", "rows_per_rank", "m_over_k", "flops_per_b
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineRates:
     """What the ratios need of a system and pattern: seconds of a moved byte, operations per second, SMs, ranks.
 
     ``gpu`` is the name of the GPU, a name of the language.
@@ -86,7 +86,7 @@ class DistilledRule:
     """
 
     request: Request
-    machine: Machine
+    machine: MachineRates
     root: TreeNode
     schedules: tuple[str, ...]
     shapes: int
@@ -131,7 +131,7 @@ def distilled(
 
 def _fitted(
     request: Request,
-    machine: Machine,
+    machine: MachineRates,
     choices: Sequence[Choice],
     shapes: Sequence[tuple[int, int, int]],
     ticks: FloatArray,
@@ -202,14 +202,14 @@ def _ticks(scenario: Scenario, choices: Sequence[Choice]) -> FloatArray:
     return np.array([times.get(choice, np.inf) if choice in legal else np.inf for choice in choices])
 
 
-def _machine(request: Request, scenario: Scenario) -> Machine:
+def _machine(request: Request, scenario: Scenario) -> MachineRates:
     gemm, moved = scenario.workload.gemm, scenario.workload.moved
     assert gemm is not None and moved is not None, "distilled checks this"
     large = scenario_of(replace(request, m=8192 * scenario.num_ranks, n=4096, k=4096))
     whole = large.workload.moved
     assert whole is not None, "the pattern is the same"
     ticks = costs_of(large, default_engine(large.system)).moved[-1]
-    return Machine(
+    return MachineRates(
         gpu=scenario.gpu.name,
         s_per_byte=ticks / TICKS_PER_SECOND / whole.num_bytes,
         flops_per_s=float(scenario.gpu.peak(gemm.dtype)),

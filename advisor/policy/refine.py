@@ -11,14 +11,14 @@ from ..candidates.predicted import predicted_candidates
 from ..candidates.shortlist import shortlist_unit
 from ..implementations.promise import MIN_GAIN
 from ..workers import SimulationJob, run_job
-from .axis import Axis
+from .axis import SizeAxis
 from .cover import Stretch
 
 PRECISION = 1 / 16
 """Share of a size to which a flip is found."""
 
 
-def multiple_of(axis: Axis, choice: Choice, size: int) -> int:
+def multiple_of(axis: SizeAxis, choice: Choice, size: int) -> int:
     """Return a number whose multiples, near ``size``, are sizes that ``choice`` can be built for."""
     for multiple in (axis.grain, lcm(axis.grain, choice.chunks), axis.grain * choice.chunks):
         first = -(-size // multiple)
@@ -27,7 +27,7 @@ def multiple_of(axis: Axis, choice: Choice, size: int) -> int:
     return size  # only this size is known to do
 
 
-def first_of_next(axis: Axis, left: Stretch, right: Stretch, *, simulated: bool) -> int:
+def first_of_next(axis: SizeAxis, left: Stretch, right: Stretch, *, simulated: bool) -> int:
     """Return the first size from which the schedule of ``right`` is taken.
 
     An overlapping schedule must gain as much over a serial one as advice asks for.

@@ -9,7 +9,7 @@ from ..candidates.advice import Advice
 from ..implementations.offers import Offer
 from ..options import AdviceOptions
 from ..solver import NoFeasibleSchedule
-from .axis import Axis, axis_of_scenario, size_of
+from .axis import SizeAxis, axis_of_scenario, size_of
 from .build import policy_table
 from .cover import TOLERANCE
 from .table import PolicyTable
@@ -122,7 +122,7 @@ def _rules(
     return policy_table(axis, sizes, recall, simulated=simulated, tolerance=tolerance)
 
 
-def _by_size(advices: Sequence[Advice]) -> tuple[Axis, Mapping[int, Advice]] | None:
+def _by_size(advices: Sequence[Advice]) -> tuple[SizeAxis, Mapping[int, Advice]] | None:
     """Return the axis of the first scenario and the advice by size; None if scenarios differ in anything else."""
     axis = axis_of_scenario(advices[0].scenario)
     if axis is None:
@@ -137,5 +137,5 @@ def _by_size(advices: Sequence[Advice]) -> tuple[Axis, Mapping[int, Advice]] | N
     return (axis, known) if alike and len(known) == len(advices) else None
 
 
-def _size(scenario: Scenario, axis: Axis) -> int:
+def _size(scenario: Scenario, axis: SizeAxis) -> int:
     return size_of(scenario.workload, axis.field) or 0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..codes import Code
 from ..request.errors import RequestError
 from ..request.shipped import ShippedGpu, shipped_gpu
-from ..text.comments import comment_lines
+from ..text.formatting.comments import comment_lines
 from ..text.printable import printable
 from ..text.vocabulary import MAX_LAYERS
 from .config import ModelConfig

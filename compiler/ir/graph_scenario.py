@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from .explore import Explore
-from .graph import Graph
-from .graph_choice import GraphChoice
 from .scenario import System
+from .schedules.graph_choice import GraphChoice
+from .workloads.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

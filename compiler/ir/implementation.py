@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
-from .hardware import Provenance
-from .pattern import Pattern
-from .schedule import Choice, EngineKind
-from .tensors import DType
+from .devices.hardware import Provenance
+from .schedules.schedule import Choice, EngineKind
+from .workloads.pattern import Pattern
+from .workloads.tensors import DType
 
 OF_LAYERS = ("transformer_engine", "torch_async_tp")
 """Implementations of which it is known what they switch on for a whole layer, by their names in the library."""

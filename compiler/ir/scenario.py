@@ -6,13 +6,13 @@ Fractions are exact. A Scenario is the input of every later stage.
 
 from dataclasses import dataclass, field, replace
 
+from .devices.hardware import Gpu
+from .devices.replay import Replay
+from .devices.variability import Variability
 from .explore import Explore
-from .hardware import Gpu
-from .replay import Replay
-from .schedule import NamedSchedule
+from .schedules.schedule import NamedSchedule
 from .topologies import Fabric, Network, network_of
-from .variability import Variability
-from .workload import Workload
+from .workloads.workload import Workload
 
 TICKS_PER_SECOND = 10**14
 TICKS_PER_US = 10**8

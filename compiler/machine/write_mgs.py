@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from ..text.comments import comment_lines
 from ..text.diagnostics import Report
-from ..text.fmt import format_text
+from ..text.formatting.comments import comment_lines
+from ..text.formatting.fmt import format_text
 from .machine import UNSAID, DumpedMachine, Nic
 from .wiring import Wiring, wiring_of
 

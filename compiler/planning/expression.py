@@ -18,7 +18,7 @@ def expression_of(choice: Choice) -> str:
     So is every other parameter at its usual value, but for the engine, and streams of a template that usually has
     several.
 
-    >>> from magus.compiler.ir.schedule import EngineChoice, EngineKind
+    >>> from magus.compiler.ir.schedules.schedule import EngineChoice, EngineKind
     >>> expression_of(Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
     'serial(engine=dma(7))'
     """
@@ -29,7 +29,7 @@ def expression_of(choice: Choice) -> str:
 def short_text_of(choice: Choice) -> str:
     """``bespoke (3 parts, dma(7), 2 streams)``: the arguments in words, of lists of sizes only how many there are.
 
-    >>> from magus.compiler.ir.schedule import EngineChoice, EngineKind
+    >>> from magus.compiler.ir.schedules.schedule import EngineChoice, EngineKind
     >>> engine = EngineChoice(EngineKind.DMA, 3)
     >>> short_text_of(Choice("bespoke", 4, engine, 2, parts=((64, 0), (0, 64)), slices=((), (128, 256))))
     'bespoke (2 parts, 1 cut along k, dma(3), 2 streams)'

@@ -9,8 +9,8 @@ from lark import Token
 
 from ...grammar import load_words
 from ..text.diagnostics import GaveUp, Report, Stopped
+from ..text.parsing.tokens import DECLARATIONS, read_tokens, split_quantity
 from ..text.source import Source
-from ..text.tokens import DECLARATIONS, read_tokens, split_quantity
 from .context import Context
 from .document import NUM_KEPT
 from .expected import expected_at

@@ -16,7 +16,7 @@ from ..text.quantities import exact_text
 from ..text.units import UNITS, Dimension
 from .context import Cursor, cursor_at
 from .document import Document
-from .expected import Expected, expected_at
+from .expected import ExpectedWords, expected_at
 from .properties import property_at, unit_doc
 
 _CALLED = ("operation", "topology", "template", "algorithm", "function", "distribution", "expect.function")
@@ -97,10 +97,10 @@ def _offered(document: Document, cursor: Cursor) -> Iterator[Completion]:
     yield from _names(document, cursor, expected)
     yield from _words(cursor, expected)
     if cursor.at_margin and not place.statement:
-        yield from _words(cursor, Expected(("file",)))  # the brace of a block may be missing
+        yield from _words(cursor, ExpectedWords(("file",)))  # the brace of a block may be missing
 
 
-def _words(cursor: Cursor, expected: Expected) -> Iterator[Completion]:
+def _words(cursor: Cursor, expected: ExpectedWords) -> Iterator[Completion]:
     fitting = _fitting(cursor)
     for section in expected.sections:
         for word, doc in load_words().get(section, {}).items():
@@ -128,7 +128,7 @@ def _fitting(cursor: Cursor) -> Mapping[str, frozenset[str]]:
     return {section: names.get(place.callee, frozenset()) for section, names in _ARGUMENTS_OF.items()}
 
 
-def _names(document: Document, cursor: Cursor, expected: Expected) -> Iterator[Completion]:
+def _names(document: Document, cursor: Cursor, expected: ExpectedWords) -> Iterator[Completion]:
     scope = document.examined.scope
     if expected.libraries:
         yield from (Completion(f'"{name}"', CompletionKind.LIBRARY, "library") for name in shipped_libraries())

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from lark import Token
 
 from ..text.diagnostics import GaveUp, Report, Stopped
+from ..text.parsing.tokens import CLOSING, OPENING, read_tokens
 from ..text.source import Source
-from ..text.tokens import CLOSING, OPENING, read_tokens
 
 MAX_HEAD = 64
 _STAND_IN = "_"

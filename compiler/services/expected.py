@@ -15,7 +15,7 @@ _DEVICE_BLOCKS = ("gpu", "link", "switch", "implementation")
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedWords:
     """What may stand at a place: words of ``sections``, names of ``kinds``, and names ``local`` to the block."""
 
     sections: tuple[str, ...] = ()
@@ -23,8 +23,8 @@ class Expected:
     local: bool = False
     libraries: bool = False
 
-    def __or__(self, other: "Expected") -> "Expected":
-        return Expected(
+    def __or__(self, other: "ExpectedWords") -> "ExpectedWords":
+        return ExpectedWords(
             tuple(dict.fromkeys((*self.sections, *other.sections))),
             tuple(dict.fromkeys((*self.kinds, *other.kinds))),
             self.local or other.local,
@@ -32,22 +32,22 @@ class Expected:
         )
 
 
-def _words(*sections: str) -> Expected:
-    return Expected(sections)
+def _words(*sections: str) -> ExpectedWords:
+    return ExpectedWords(sections)
 
 
-def _names(*kinds: Kind) -> Expected:
-    return Expected((), kinds)
+def _names(*kinds: Kind) -> ExpectedWords:
+    return ExpectedWords((), kinds)
 
 
-NOTHING = Expected()
-_NUMBER = Expected(("function",), _VALUES)
+NOTHING = ExpectedWords()
+_NUMBER = ExpectedWords(("function",), _VALUES)
 _TEMPLATES = _words("template", "algorithm")
 _TERM = replace(_NUMBER, kinds=(Kind.SCHEDULE, *_VALUES)) | _words("expect.schedule", "expect.function")
 _EXECUTION = ("transfer", "protocol", "kernel", "wait", "per", "launch")
 
 # What begins a statement of a block.
-_STARTS: Mapping[str, Expected] = {
+_STARTS: Mapping[str, ExpectedWords] = {
     "": _words("file"),
     "workload": _words("workload"),
     "schedule": _words("outline", "plan", "graph"),
@@ -57,7 +57,7 @@ _STARTS: Mapping[str, Expected] = {
     "expect": _words("expect") | _TERM,
 }
 # What follows the first word of a statement in a block, where that is not only numbers.
-_FOLLOWS: Mapping[tuple[str, str], Expected] = {
+_FOLLOWS: Mapping[tuple[str, str], ExpectedWords] = {
     ("gpu", "peak"): _words("dtype") | _NUMBER,
     ("gpu", "cache"): _words("cache"),
     ("gpu.gemm", "calibrated"): _words("dtype") | _NUMBER,
@@ -95,17 +95,17 @@ _FOLLOWS: Mapping[tuple[str, str], Expected] = {
     **{("explore", knob): _words(f"value.{knob}") for knob in _EXECUTION},
     ("expect", "granularity"): _words("expect.granularity"),
     ("expect", "verdict"): _words("expect.verdict"),
-    ("expect", "sweep"): Expected(("head", "domain"), (Kind.PARAM, Kind.LET)),
+    ("expect", "sweep"): ExpectedWords(("head", "domain"), (Kind.PARAM, Kind.LET)),
 }
 # What follows a word of a statement, wherever it stands in it; by the first word.
-_BEHIND: Mapping[tuple[str, str], Expected] = {
+_BEHIND: Mapping[tuple[str, str], ExpectedWords] = {
     ("move", "by"): _words("engine"),
     ("plan", "by"): _words("engine"),
     ("move", "protocol"): _words("value.protocol"),
     **{(head, knob): _words(f"value.{knob}") for head in ("plan", "sync") for knob in _EXECUTION},
 }
-_HEADS: Mapping[str, Mapping[str, Expected]] = {
-    "use": {"": Expected(libraries=True), "as": NOTHING},
+_HEADS: Mapping[str, Mapping[str, ExpectedWords]] = {
+    "use": {"": ExpectedWords(libraries=True), "as": NOTHING},
     **{word: {"extends": _names(Kind(word))} for word in _DEVICE_BLOCKS},
     "workload": {"on": _names(Kind.SYSTEM)},
     "schedule": {"for": _names(Kind.WORKLOAD)},
@@ -115,7 +115,7 @@ _HEADS: Mapping[str, Mapping[str, Expected]] = {
 _ENGINES = ("dma", "sm")
 
 
-def expected_at(place: Context) -> Expected:
+def expected_at(place: Context) -> ExpectedWords:
     """Return what may stand at a place."""
     if place.before == "@":
         return _words("origin")
@@ -146,7 +146,7 @@ def section_of(place: Context) -> str:
             return block
 
 
-def _in_head(place: Context) -> Expected:
+def _in_head(place: Context) -> ExpectedWords:
     """Between the first word of a declaration and its block or value."""
     head, before, length = place.head, place.before, len(place.statement)
     if place.holds("EQUAL") and head != "expect":
@@ -161,7 +161,7 @@ def _in_head(place: Context) -> Expected:
     return _words("head")
 
 
-def _in_value(place: Context) -> Expected:
+def _in_value(place: Context) -> ExpectedWords:
     """Behind the ``=`` of a let, a param or a schedule."""
     if place.head == "schedule":
         return _TEMPLATES | _words("import")
@@ -170,7 +170,7 @@ def _in_value(place: Context) -> Expected:
     return _words("head") | _NUMBER if place.head == "param" else _NUMBER
 
 
-def _in_definition(place: Context) -> Expected:
+def _in_definition(place: Context) -> ExpectedWords:
     """Behind ``name =`` in a block: a tensor, an operation, a step."""
     if place.block == "workload":
         if len(place.statement) < 3 or place.statement[2] != "tensor":
@@ -185,7 +185,7 @@ def _in_definition(place: Context) -> Expected:
     return _NUMBER
 
 
-def _in_statement(place: Context) -> Expected:
+def _in_statement(place: Context) -> ExpectedWords:
     """Behind the first word of a statement."""
     section, outer = section_of(place), place.block.partition(".")[0]
     if place.head == "source":
@@ -202,7 +202,7 @@ def _in_statement(place: Context) -> Expected:
     return _words("base") | _NUMBER if outer in _DEVICE_BLOCKS else _NUMBER
 
 
-def _in_call(place: Context) -> Expected:
+def _in_call(place: Context) -> ExpectedWords:
     """Inside the brackets of a call or of an index."""
     outer, callee, argument = place.block.partition(".")[0] or place.head, place.callee, place.argument
     is_index = place.statement[place.brackets[-1]].type == "_INDEX"
@@ -225,7 +225,7 @@ def _in_call(place: Context) -> Expected:
     return _NUMBER
 
 
-def _argument_of_template(argument: str) -> Expected:
+def _argument_of_template(argument: str) -> ExpectedWords:
     match argument:
         case "":
             return _words("knob")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ..pipeline import examine_text
 from ..text.diagnostics import Severity
 from ..text.names import RESERVED
+from ..text.parsing.tokens import DECLARATIONS
 from ..text.source import Source
-from ..text.tokens import DECLARATIONS
 from .document import Document
 from .occurrences import Occurrence, all_occurrences, occurrence_at
 

@@ -6,7 +6,7 @@ The extension in docs/editors/vscode holds it. ``colours.py`` is exact; this is 
 from collections.abc import Iterable
 
 from ...grammar import load_words
-from ..text.tokens import DECLARATIONS
+from ..text.parsing.tokens import DECLARATIONS
 from ..text.units import UNITS
 from .colours import FUNCTIONS
 

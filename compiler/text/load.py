@@ -15,10 +15,10 @@ from . import syntax as ast
 from .consequences import MissingText
 from .diagnostics import Report, did_you_mean
 from .names import Scope
-from .parse import MAX_BYTES, parse_file
+from .parsing.parse import MAX_BYTES, parse_file
+from .parsing.tokens import MAX_TOKENS
 from .quantities import bytes_text
 from .source import Source, Span
-from .tokens import MAX_TOKENS
 
 MAX_INCLUDES = 64
 MAX_DEPTH = 16

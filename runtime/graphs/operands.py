@@ -50,7 +50,7 @@ class Sheet:
 
 
 @dataclass(frozen=True, eq=False)
-class Link:
+class SheetLink:
     """A Sheet that an operand takes its numbers from, or the columns of it that are a part."""
 
     sheet: Sheet
@@ -77,7 +77,7 @@ class Slot:
     """
 
     tensor: str
-    links: tuple[Link, ...]
+    links: tuple[SheetLink, ...]
     num_blocks: int
     blocks: Callable[[int], Blocks]
     rows: CutAxis
@@ -194,7 +194,7 @@ def _looked_up(sheet: Sheet, rank: int, rows: Indices, cols: Indices, found: Cal
     return values
 
 
-def cuts_of(links: Sequence[Link]) -> tuple[set[int], set[int]]:
+def cuts_of(links: Sequence[SheetLink]) -> tuple[set[int], set[int]]:
     """Return the cuts of rows and of columns of all ``links``."""
     rows, cols = set[int](), set[int]()
     for link in links:

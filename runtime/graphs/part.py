@@ -29,7 +29,7 @@ from ..memory import Array, CheckedArray, Place, RankMemory
 from ..problem import FROM_FIRST, GATHERS, Expected, Operands, Problem
 from ..tasks import Task
 from .operands import Blocks, Sheet, Slot, cuts_of, drawn, in_blocks, positions
-from .wiring import MOVED_IN, Key, Wire, kernel_operands, part_edges
+from .wiring import MOVED_IN, Key, OperandWire, kernel_operands, part_edges
 
 _ONE = CutAxis((0, 1), (0, 1))
 
@@ -174,7 +174,7 @@ def part_problem(
     graph: Graph,
     part: Part,
     scenario: Scenario,
-    wires: Sequence[Wire],
+    wires: Sequence[OperandWire],
     tasks: Sequence[Task],
     own: Sequence[Task],
     detail: int | None,
@@ -197,7 +197,7 @@ def part_problem(
     return PartProblem(part, scenario, layout, tasks, slots, seed)
 
 
-def _cuts(scenario: Scenario, wire: Wire) -> Iterator[tuple[Axis, set[int]]]:
+def _cuts(scenario: Scenario, wire: OperandWire) -> Iterator[tuple[Axis, set[int]]]:
     """Yield the axes of an operand, and the cuts that it has of what it takes."""
     rows, cols = cuts_of(wire.links)
     workload, n = scenario.workload, scenario.num_ranks
@@ -217,7 +217,7 @@ def _cuts(scenario: Scenario, wire: Wire) -> Iterator[tuple[Axis, set[int]]]:
         yield axis_of(stage, kernel, "cols"), cols
 
 
-def _slot(scenario: Scenario, layout: Layout, wire: Wire, seed: int) -> Slot:
+def _slot(scenario: Scenario, layout: Layout, wire: OperandWire, seed: int) -> Slot:
     workload, n, pattern = scenario.workload, scenario.num_ranks, scenario.workload.pattern
     slot = partial(Slot, wire.tensor, wire.links, seed=seed, alike=wire.alike, transposed=wire.transposed)
     if wire.key == MOVED_IN:
@@ -249,7 +249,7 @@ def _computed_blocks(stage: Workload, num_ranks: int, rank: int) -> Blocks:
 
 
 def _of_kernel(
-    graph: Graph, op: GraphOp, scenario: Scenario, wires: Sequence[Wire], detail: int | None, seed: int
+    graph: Graph, op: GraphOp, scenario: Scenario, wires: Sequence[OperandWire], detail: int | None, seed: int
 ) -> tuple[Layout, dict[Key, Slot]]:
     """A lone kernel that is no GEMM: its operands and its output are tensors of the text, and it is one tile."""
     workload, n = scenario.workload, scenario.num_ranks

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...compiler.ir import Graph, GraphOp, GraphPlan, Made, Part, Pattern, Read, Shard, Tensor, Workload
-from .operands import Link, Sheet
+from .operands import Sheet, SheetLink
 
 MOVED_IN = (-1, 0)
 """The operand that a collective moves."""
@@ -14,12 +14,12 @@ _BY_ROWS = (Pattern.GEMM_RS, Pattern.GEMM_AR)
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class OperandWire:
     """An operand of a part: the tensor that the text names, and the Sheets that it takes."""
 
     key: Key
     tensor: str
-    links: tuple[Link, ...] = ()
+    links: tuple[SheetLink, ...] = ()
     alike: bool = False
     transposed: bool = False
 
@@ -35,32 +35,36 @@ def maker_of(plan: GraphPlan, read: Read) -> Part:
     return collective if read.what is Made.MOVED or produces else kernel
 
 
-def wires_of(graph: Graph, plan: GraphPlan, part: Part, sheets: Mapping[tuple[str, Made], Sheet]) -> tuple[Wire, ...]:
+def wires_of(
+    graph: Graph, plan: GraphPlan, part: Part, sheets: Mapping[tuple[str, Made], Sheet]
+) -> tuple[OperandWire, ...]:
     """Return the operands of ``part``; ``sheets`` are what parts before it leave."""
     op = graph.op(part.op)
     shards = {tensor.name: tensor.shard for tensor in graph.tensors}
-    found: dict[Key, list[tuple[Read | None, Link | None]]] = {key: [] for key in keys_of(op, part)}
+    found: dict[Key, list[tuple[Read | None, SheetLink | None]]] = {key: [] for key in keys_of(op, part)}
     half = _other_half(plan, part)
     if half is not None:
         first = MOVED_IN if part.workload.is_collective else (0, 0)
-        found[first].append((None, Link(sheets[half.name, Made.OUTPUT])))
+        found[first].append((None, SheetLink(sheets[half.name, Made.OUTPUT])))
     for key, read in _placed(op, part, list(found), half is not None):
         maker = maker_of(plan, read) if read.made_by else None
         link = None
         if maker is not None:
             whole = read.what if maker.workload.pattern.consumes else Made.OUTPUT
-            link = Link(sheets[maker.name, whole], read.transposed, read.part)
+            link = SheetLink(sheets[maker.name, whole], read.transposed, read.part)
         found[key].append((read, link))
     return tuple(_wire(part, key, reads, shards) for key, reads in found.items())
 
 
-def _wire(part: Part, key: Key, reads: Sequence[tuple[Read | None, Link | None]], shards: Mapping[str, Shard]) -> Wire:
+def _wire(
+    part: Part, key: Key, reads: Sequence[tuple[Read | None, SheetLink | None]], shards: Mapping[str, Shard]
+) -> OperandWire:
     links = tuple(link for _, link in reads if link is not None)
     read = next((read for read, _ in reads if read is not None), None)
     if read is None:
-        return Wire(key, f"operand {key[1]} of {part.name}", links)
+        return OperandWire(key, f"operand {key[1]} of {part.name}", links)
     alike = shards.get(read.tensor) is Shard.NONE
-    return Wire(key, read.tensor, links, alike, read.transposed)
+    return OperandWire(key, read.tensor, links, alike, read.transposed)
 
 
 def part_edges(graph: Graph, op: GraphOp, num_cols: int) -> set[int]:

@@ -19,7 +19,7 @@ class RankLost(ConnectionError):
     """A rank cannot be reached any more."""
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """What a message is about.
 
     PUT brings values and sets a signal, FLAG says that a step is done, ASK wants the values of a get, which ANSWER
@@ -42,7 +42,7 @@ class Head:
     those of STILL.
     """
 
-    kind: Kind
+    kind: MessageKind
     number: int = 0
     known: int = 0
     counts: tuple[int, ...] = ()
@@ -76,8 +76,8 @@ class Messenger:
         """
         packed = np.empty(2 + self._words, dtype=np.int64)
         self._receive(torch.from_numpy(packed), rank, HEADS)
-        kind, words = Kind(packed[0]), packed[2:]
-        if kind is Kind.STILL:
+        kind, words = MessageKind(packed[0]), packed[2:]
+        if kind is MessageKind.STILL:
             return Head(kind, counts=tuple(words.tolist()))
         return Head(kind, int(packed[1]), int.from_bytes(words.tobytes(), "little"))
 

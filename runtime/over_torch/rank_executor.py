@@ -11,7 +11,7 @@ from ..hold_policy import HoldPolicy
 from ..memory import Array
 from ..problem import Problem
 from ..tasks import Mark, Task
-from .messages import Head, Kind, Messenger, multiply
+from .messages import Head, MessageKind, Messenger, multiply
 from .rank_board import RankBoard
 
 
@@ -40,7 +40,7 @@ class RankExecutor(Executor):
         answer = self._answers.setdefault((task.number, rank), SimpleQueue())
         if rank in self._ended:
             raise RunOver
-        self._messenger.send(rank, Head(Kind.ASK, task.number, task.known))
+        self._messenger.send(rank, Head(MessageKind.ASK, task.number, task.known))
         values = answer.get()
         if values is None:
             raise RunOver
@@ -51,13 +51,13 @@ class RankExecutor(Executor):
         if rank == self._rank:
             super().deliver(rank, values, task)
         else:
-            self._send(rank, Kind.PUT, task, values)
+            self._send(rank, MessageKind.PUT, task, values)
 
     def done(self, task: Task) -> None:
         """Tell of the step here, and the ranks that wait for it."""
         super().done(task)
         for rank in sorted(self._waiting.get((task.rank, task.step.name), ())):
-            self._send(rank, Kind.FLAG, task)
+            self._send(rank, MessageKind.FLAG, task)
 
     def multiply(self, x: Array, w: Array) -> Array:
         """Return the product by torch."""
@@ -75,12 +75,12 @@ class RankExecutor(Executor):
         RankLost
             If its values do not come.
         """
-        if head.kind is Kind.ANSWER:
+        if head.kind is MessageKind.ANSWER:
             self._answers[task.number, rank].put(self._messenger.values(rank, head, self.size_of(task)))
             return
         task.known = head.known
         match task.step:
-            case Transfer() if head.kind is Kind.PUT:
+            case Transfer() if head.kind is MessageKind.PUT:
                 self.land(self._rank, self._messenger.values(rank, head, self.size_of(task)), task)
                 self._board_here.arrive(rank, (self._rank, task.step.signal), task)
             case step:
@@ -99,7 +99,7 @@ class RankExecutor(Executor):
         try:
             values = self.read(self._rank, task)
         finally:
-            self._messenger.send(rank, Head(Kind.ANSWER, task.number), values)
+            self._messenger.send(rank, Head(MessageKind.ANSWER, task.number), values)
 
     def give_up(self, rank: int) -> None:
         """End all waits for answers of ``rank``, which sends none any more."""
@@ -108,6 +108,6 @@ class RankExecutor(Executor):
             if source == rank:
                 answer.put(None)
 
-    def _send(self, rank: int, kind: Kind, task: Task, values: Array | None = None) -> None:
+    def _send(self, rank: int, kind: MessageKind, task: Task, values: Array | None = None) -> None:
         self._board_here.count_sent(rank)
         self._messenger.send(rank, Head(kind, task.number, task.known), values)

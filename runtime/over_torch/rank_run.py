@@ -14,7 +14,7 @@ from ..problem import Problem
 from ..refusals import reject_run
 from ..report import Outcome, RunRefused, RunReport, SeedRun
 from ..tasks import tasks_of
-from .messages import Head, Kind, Messenger, RankLost
+from .messages import Head, MessageKind, Messenger, RankLost
 from .rank_board import Census, RankBoard, Standstill
 from .rank_executor import RankExecutor
 
@@ -88,7 +88,7 @@ class RankRun:
         for thread in (reporter, server):
             thread.join()
         for rank in others:
-            self._try_to_send(rank, Head(Kind.END))
+            self._try_to_send(rank, Head(MessageKind.END))
         for thread in receivers:
             thread.join()
 
@@ -109,10 +109,10 @@ class RankRun:
     def _receive(self, rank: int) -> None:
         """Take the messages of ``rank`` until its last one; an error ends the run, and not the messages."""
         try:
-            while (head := self._messenger.receive(rank)).kind is not Kind.END:
-                if head.kind is Kind.ASK:
+            while (head := self._messenger.receive(rank)).kind is not MessageKind.END:
+                if head.kind is MessageKind.ASK:
                     self._asked.put((rank, head))
-                elif head.kind is Kind.STILL:
+                elif head.kind is MessageKind.STILL:
                     self._take_report(
                         rank,
                         Standstill(head.counts[: self._num_ranks], head.counts[self._num_ranks : 2 * self._num_ranks]),
@@ -146,7 +146,7 @@ class RankRun:
             if self.rank == 0:
                 self._take_report(0, standstill)
             else:
-                self._try_to_send(0, Head(Kind.STILL, counts=(*standstill.sent, *standstill.received)))
+                self._try_to_send(0, Head(MessageKind.STILL, counts=(*standstill.sent, *standstill.received)))
 
     def _take_report(self, rank: int, standstill: Standstill) -> None:
         if self._census.all_still(rank, standstill):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor, Source
+from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Advice
-from magus.advisor.export import advice_document
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, Explore, Scenario
 from magus.simcore.memo.memo import memoizing

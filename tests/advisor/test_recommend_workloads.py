@@ -3,9 +3,9 @@
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Confidence, is_algorithm_choice
 from magus.advisor.candidates.ranking import is_judged
-from magus.advisor.export import advice_document
 from magus.advisor.solver import enumerate_space
 from magus.advisor.solver.memory import check_memory, resident_bytes
 from magus.compiler.planning.build import ScheduleError, build_schedule

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from magus.compiler import format_text
 from magus.compiler.text import syntax as ast
 from magus.compiler.text.diagnostics import Report
-from magus.compiler.text.fmt import print_file
-from magus.compiler.text.parse import parse_file
+from magus.compiler.text.formatting.fmt import print_file
+from magus.compiler.text.parsing.parse import parse_file
 from magus.compiler.text.source import Source
 from tests.helpers.marks import examples
 

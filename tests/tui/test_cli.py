@@ -10,7 +10,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from magus.advisor import Advisor
-from magus.advisor.export import advice_document
+from magus.advisor.answer.export import advice_document
 from magus.compiler import compile_file
 from magus.examples import path as example
 from magus.tui.cli import app

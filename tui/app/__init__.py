@@ -1,1 +1,1 @@
-"""The terminal UI: the only room that imports Textual. Begin with ``app.py``."""
+"""The terminal UI: the only room that imports Textual. Begin with ``lifecycle.py`` and ``app.py``."""

@@ -9,8 +9,8 @@ from textual.message import Message
 
 if TYPE_CHECKING:  # the first frame waits for no import but those of its own
     from ...compiler.changed import Changes
-    from .finding import Finding
-    from .sweep import Point
+    from .session.finding import Finding
+    from .session.sweep import Point
 
 
 @dataclass

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .watched import Watched
+from .files.watched import Watched
 from .widgets.ask import Answer, AskScreen
 
 if TYPE_CHECKING:

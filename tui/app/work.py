@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Literal
 from ...compiler.text.printable import printable
 from ...compiler.text.writing import write_whole
 from .background import in_thread
+from .files.watched import Watched, files_of
 from .first_frame import title_of_path
 from .messages import Answered, CandidatePicked, Progressed
-from .watched import Watched, files_of
 from .widgets.name import NameScreen
 
 if TYPE_CHECKING:
     from textual.app import App
 
-    from .finding import Finding
-    from .job import Job
-    from .session import Session
+    from .session.finding import Finding
+    from .session.job import Job
+    from .session.session import Session
     from .workbench import Workbench
 
 READ, ADVISE, SIMULATE, REPORT = "file", "advice", "candidate", "report"
@@ -139,7 +139,7 @@ class Work:
 
     def report(self) -> None:
         """Ask for a name, and write the answer on screen as a page."""
-        from .report import report_name
+        from .session.report import report_name
 
         job = self.session.job
         if job is not None and job.found is not None:
@@ -192,7 +192,7 @@ class Work:
 
 def _written(job: Job, path: Path) -> tuple[str, Literal["information", "warning", "error"]]:
     """Write the page; return what is to be said, and how bad it is."""
-    from .report import NO_RUN, report_of
+    from .session.report import NO_RUN, report_of
 
     text = report_of(job)
     if text is None:

@@ -7,7 +7,6 @@ from textual.containers import Container
 from textual.widgets import Static
 
 from ...compiler.text.printable import printable
-from .job import Job, JobProblem
 from .panes import PANES
 from .panes.base import JobPane
 from .panes.candidates import CandidatesPane
@@ -15,7 +14,8 @@ from .panes.editor import EditorPane
 from .panes.sweep import SweepPane
 from .panes.timeline import TimelinePane
 from .panes.views import VIEWS
-from .view import progress_text, row_of, selected_text, title_of
+from .session.job import Job, JobProblem
+from .session.view import progress_text, row_of, selected_text, title_of
 from .widgets.headline import Headline
 from .widgets.problems import ProblemPane
 from .widgets.tabs import PaneTabs

@@ -9,7 +9,7 @@ from ...compiler.ir import GraphScenario, Settings
 from ...compiler.pipeline import Compiled, compile_text
 from ...compiler.text.diagnostics import Report
 from ...compiler.text.load import read_source, read_stream
-from ...compiler.text.parse import MAX_BYTES
+from ...compiler.text.parsing.parse import MAX_BYTES
 from ...compiler.text.source import Source
 from .console import show
 

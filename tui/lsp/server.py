@@ -24,7 +24,7 @@ from ...compiler.services.occurrences import all_occurrences, occurrence_at
 from ...compiler.services.rename import RenameError, renameable, renaming
 from ...compiler.services.symbols import symbols
 from ...compiler.text.diagnostics import CompileError, GaveUp, Report
-from ...compiler.text.fmt import format_text
+from ...compiler.text.formatting.fmt import format_text
 from ...compiler.text.load import read_source
 from .convert import LEGEND, Positions, location, path_of, uri_of
 

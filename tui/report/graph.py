@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...advisor.graph_answer import GraphAnswer, ShownSchedule
+from ...advisor.graphs.answer import GraphAnswer, ShownSchedule
 from ...compiler.ir import TICKS_PER_US, JsonObject, Settings
 from ...compiler.resolve.values.device_numbers import StatedNumber
 from ...compiler.text.quantities import bytes_text, ticks_text, us_text
-from ...simcore.op_spans import OpTimes, op_times
+from ...simcore.op_spans import OpSummary, op_times
 from ..text.graph import graph_line
 from ..text.graph_answer import graph_verdict, schedule_text
 from .assumptions import assumptions
@@ -124,7 +124,7 @@ def _op_table(candidate: ShownSchedule) -> Markup:
     return table(head, [_op(op) for op in op_times(run)], words=4)
 
 
-def _op(op: OpTimes) -> tuple[str, ...]:
+def _op(op: OpSummary) -> tuple[str, ...]:
     span = op.span
     times = (span.start_ticks, span.end_ticks, op.compute_ticks, op.comm_ticks, op.exposed_ticks)
     said = (op.name, span.label, span.schedule, op.beside_text or ("nothing" if op.comm_ticks else ""))

@@ -19,7 +19,7 @@ from .sweep import sweep_section
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportData:
     """What a report is made of: ``result`` is the run that is drawn, ``data`` the document of ``advise --json``.
 
     ``file`` and ``settings`` say where the scenario is from, ``numbers`` are those of its devices. ``sweep`` goes over
@@ -39,12 +39,12 @@ class Report:
     sweep_note: str = ""
 
 
-def report_html(report: Report) -> str:
+def report_html(report: ReportData) -> str:
     """Return the whole page."""
     return page_html(report.advice.scenario.workload.name, _sections(report), report.data)
 
 
-def _sections(report: Report) -> Iterator[Markup]:
+def _sections(report: ReportData) -> Iterator[Markup]:
     advice = report.advice
     scenario = report.advice.scenario
     yield header(scenario_line(scenario), scenario.workload.about, report.file, report.settings)
@@ -76,7 +76,7 @@ def _next_step(step: NextStep) -> Markup:
     return tag("p", f"{step.what[:1].upper()}{step.what[1:]}: ", tag("code", step.command))
 
 
-def _timelines(report: Report) -> Iterator[Markup]:
+def _timelines(report: ReportData) -> Iterator[Markup]:
     """The run, and below it that of the baseline, to the same scale."""
     advice, serial = report.advice, report.advice.serial_result
     runs = [run_of_pair(advice.scenario, report.result)]

@@ -2,7 +2,7 @@
 
 from ... import __version__
 from ...advisor import Advice, RequestError
-from ...advisor.export import advice_document
+from ...advisor.answer.export import advice_document
 from ...compiler.ir import JsonObject
 from .questions import Question
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...advisor.graph_answer import GraphAnswer, ShownSchedule
+from ...advisor.graphs.answer import GraphAnswer, ShownSchedule
 from ...compiler.ir import Settings
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_expression import graph_choice_text

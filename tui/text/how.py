@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from ...advisor.how.code import code_lines
-from ...advisor.how.how import Group, How
+from ...advisor.how.how import How, RankSteps
 from ...advisor.how.intro import intro_lines
 from ...advisor.how.words import Told, told_steps
 from .wrap import bullet, columns, hanging, wrapped
@@ -42,7 +42,7 @@ def how_lines(how: How, name: str) -> Iterator[str]:
         yield from wrapped("The other ranks do their steps in the same way.")
 
 
-def _ranks_text(group: Group) -> str:
+def _ranks_text(group: RankSteps) -> str:
     ranks = ", ".join(map(str, group.ranks))
     return f"rank {ranks}" if len(group.ranks) == 1 else f"ranks r = {ranks}"
 

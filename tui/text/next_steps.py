@@ -8,7 +8,7 @@ from typing import Any
 
 from ...advisor.candidates.advice import Advice
 from ...advisor.implementations.offers import Offer
-from ...advisor.resized import num_rows
+from ...advisor.sensitivity.resized import num_rows
 from ...compiler.ir import Implementation
 from ...compiler.planning.expression import expression_of
 from ...compiler.resolve.expect.expectation import Verdict

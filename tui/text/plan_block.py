@@ -6,10 +6,10 @@ from itertools import count
 from ...compiler.ir import Scenario, Schedule
 from ...compiler.planfile.to_mgs import plan_text
 from ...compiler.text.diagnostics import Report
-from ...compiler.text.parse import check_size
+from ...compiler.text.parsing.parse import check_size
+from ...compiler.text.parsing.tokens import read_tokens
 from ...compiler.text.printable import printable
 from ...compiler.text.source import Source
-from ...compiler.text.tokens import read_tokens
 
 
 def plan_block(scenario: Scenario, schedule: Schedule) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 
+from ...advisor.answer.headline import headline_of
 from ...advisor.bounds.lower_bound import Bound
 from ...advisor.candidates.advice import Advice, Candidate, Threshold, is_algorithm_choice, resolution_of
-from ...advisor.headline import headline_of
 from ...advisor.how.how import how_of
 from ...advisor.implementations.offers import Offers
 from ...advisor.implementations.promise import Promise

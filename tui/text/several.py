@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...advisor import Advice
+from ...advisor.answer.export import advice_document
 from ...advisor.candidates.advice import Candidate
 from ...advisor.candidates.short_names import short_names
-from ...advisor.export import advice_document
 from ...advisor.layers.advice import GraphAdvice, GraphCandidate
 from ...advisor.layers.export import graph_advice_document
 from ...compiler.ir import GraphScenario, JsonObject, Scenario

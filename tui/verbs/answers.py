@@ -41,8 +41,8 @@ def schedules(
     json: JsonOption = False,
 ) -> None:
     """List the feasible schedules, and the lower bound on all."""
+    from ..commands.answers.schedules import list_schedules
     from ..commands.inputs import ScenarioInput
-    from ..commands.schedules import list_schedules
 
     source = ScenarioInput(file, settings_of(settings), workload)
     raise typer.Exit(list_schedules(source, limit=limit, as_json=json))
@@ -75,7 +75,7 @@ def advise(
 ) -> None:
     """Recommend a schedule, with its gain and the proof."""
     from ...advisor import AdviceOptions
-    from ..commands.advise import AdviseOptions, advise_file
+    from ..commands.answers.advise import AdviseOptions, advise_file
     from ..commands.inputs import ScenarioInput
     from ..commands.out.pictures import Pictures
 
@@ -103,7 +103,7 @@ def sweep(
 ) -> None:
     """Advise on a grid of sizes, and say where schedules change."""
     from ...advisor import AdviceOptions
-    from ..commands.sweep import SweepRequest, sweep_file
+    from ..commands.answers.sweep import SweepRequest, sweep_file
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
@@ -158,8 +158,8 @@ def export(
 ) -> None:
     """Write the rules of a sweep as a file that a runtime reads."""
     from ...advisor import AdviceOptions
-    from ..commands.export import NAMES, export_file
-    from ..commands.sweep import SweepRequest
+    from ..commands.answers.export import NAMES, export_file
+    from ..commands.answers.sweep import SweepRequest
 
     if to not in NAMES:
         raise typer.BadParameter(f"'{to}' is none of {', '.join(NAMES)}", param_hint="--to")
@@ -185,7 +185,7 @@ def distill(
 
     It says how often it is right.
     """
-    from ..commands.distill import write_rule
+    from ..commands.answers.distill import write_rule
 
     question: dict[str, object] = {
         "pattern": pattern,
@@ -208,7 +208,7 @@ def serve(
     no_cache: NoCacheOption = False,
 ) -> None:
     """Answer requests of runtimes over HTTP, in JSON."""
-    from ..commands.serve import serve as serve_http
+    from ..commands.answers.serve import serve as serve_http
 
     raise typer.Exit(serve_http(host, port, seconds_of(answer_within), at_once))
 
@@ -236,7 +236,7 @@ def tui(
     with nullcontext() if served else splash(f"magus  {file or ''}  ..."):
         from ..app.app import MagusApp
         from ..app.background import wait_for_threads
-        from ..app.state import user_folder
+        from ..app.files.state import user_folder
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means unset (no-color.org), but Textual obeys it
     asked = (file, settings_of(settings), workload)

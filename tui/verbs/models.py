@@ -31,7 +31,7 @@ def train(
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
     """Learn from searched scenarios which schedules to propose."""
-    from ..commands.train import TrainRequest, train_model
+    from ..commands.models.train import TrainRequest, train_model
 
     raise typer.Exit(train_model(TrainRequest(table, store, out, seed, workers), as_json=json))
 
@@ -55,7 +55,7 @@ def corpus(
 
     Asked again, go on from what STORE has.
     """
-    from ..commands.corpus import CorpusRequest, build_store
+    from ..commands.models.corpus import CorpusRequest, build_store
 
     if (backend is Processes.DASK) != (scheduler is not None):
         raise typer.BadParameter("--backend dask and --scheduler ADDRESS belong together")
@@ -75,7 +75,7 @@ def evaluate(
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
     """Judge learned proposals on families that are new to them."""
-    from ..commands.evaluate import evaluate_table
+    from ..commands.models.evaluate import evaluate_table
 
     raise typer.Exit(evaluate_table(table, limit=limit, seed=seed, workers=workers, as_json=json))
 
@@ -92,7 +92,7 @@ def validate(
     json: JsonOption = False,
 ) -> None:
     """Compare the models with measurements on real GPUs."""
-    from ..commands.validate import validate_folder
+    from ..commands.models.validate import validate_folder
 
     raise typer.Exit(validate_folder(data, sample=sample, seed=seed, write=write, as_json=json))
 
@@ -122,13 +122,13 @@ def calibrate(
     json: JsonOption = False,
 ) -> None:
     """Fit constants to measured times, and write them as .mgs."""
-    from ...advisor.measured.calibrate.run import Request
-    from ..commands.calibrate import calibrate_folder, calibrate_rows
+    from ...advisor.measured.calibrate.run import FitRequest
+    from ..commands.models.calibrate import calibrate_folder, calibrate_rows
 
     if bool(gpu) == bool(implementation):
         raise typer.BadParameter("name one: --gpu NAME or --implementation NAME")
     if gpu:
-        request = Request(gpu.upper(), start.upper(), 300 if sample is None else sample, seed or 0, fit_switch)
+        request = FitRequest(gpu.upper(), start.upper(), 300 if sample is None else sample, seed or 0, fit_switch)
         raise typer.Exit(calibrate_folder(data, request, write=write, as_json=json))
     if start or fit_switch or (sample, seed) != (None, None):
         raise typer.BadParameter("--from, --sample, --seed and --fit-switch belong to --gpu")

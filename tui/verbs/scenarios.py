@@ -60,7 +60,7 @@ def check(
     settings: SetOption = None,
 ) -> None:
     """Show every error and warning of the files."""
-    from ..commands.check import check_files
+    from ..commands.scenarios.check import check_files
 
     raise typer.Exit(check_files(files, settings_of(settings), as_json=output is Format.JSON))
 
@@ -73,7 +73,7 @@ def fmt(
     ] = False,
 ) -> None:
     """Rewrite the files in the canonical form."""
-    from ..commands.fmt import format_files, print_derived
+    from ..commands.scenarios.fmt import format_files, print_derived
 
     if derived:
         raise typer.Exit(print_derived(files))
@@ -82,7 +82,7 @@ def fmt(
 
 def lsp() -> None:
     """Serve an editor: mistakes, completion and names of .mgs files."""
-    from ..commands.lsp import serve_editor
+    from ..commands.scenarios.lsp import serve_editor
 
     raise typer.Exit(serve_editor())
 
@@ -95,7 +95,7 @@ def test(
     no_cache: NoCacheOption = False,
 ) -> None:
     """Check every expect block of the files."""
-    from ..commands.run_tests import test_files
+    from ..commands.scenarios.run_tests import test_files
 
     raise typer.Exit(test_files(files, settings_of(settings), workers, as_json=json))
 
@@ -133,7 +133,7 @@ def simulate(
     """Simulate one schedule: times, traffic and losses."""
     from ..commands.inputs import ScenarioInput
     from ..commands.out.pictures import Pictures
-    from ..commands.simulate import simulate_file
+    from ..commands.scenarios.simulate import simulate_file
     from ..commands.simulate_options import SimulateOptions
 
     options = SimulateOptions(
@@ -174,7 +174,7 @@ def run(
 ) -> None:
     """Carry schedules out with real data: is the result right?"""
     from ..commands.inputs import ScenarioInput
-    from ..commands.run import run_file
+    from ..commands.scenarios.run import run_file
 
     source = ScenarioInput(file, settings_of(settings), workload)
     over_torch, wanted = on is Carrier.TORCH, range(seed, seed + seeds)
@@ -212,7 +212,7 @@ def plan(
     A plan has transfers, kernels and what each waits for.
     """
     from ..commands.inputs import ScenarioInput
-    from ..commands.plan import TritonOptions, print_plan, print_schema, print_steps, print_triton
+    from ..commands.scenarios.plan import TritonOptions, print_plan, print_schema, print_steps, print_triton
 
     source = None if file is None else ScenarioInput(file, settings_of(settings), workload)
     if schema:
@@ -224,7 +224,7 @@ def plan(
     if (rank, kernel) != (None, None):
         raise typer.BadParameter("--rank and --kernel belong to --format triton")
     if output is PlanFormat.MSCCLPP:
-        from ..commands.plan_mscclpp import print_mscclpp
+        from ..commands.scenarios.plan_mscclpp import print_mscclpp
 
         raise typer.Exit(print_mscclpp(source, schedule=schedule, out=out))
     if output is PlanFormat.STEPS:
@@ -245,7 +245,7 @@ def import_file(
 
     A machine comes from NCCL, RCCL, nvidia-smi, rocm-smi or InfraGraph.
     """
-    from ..commands.import_file import ImportOptions, import_file
+    from ..commands.scenarios.import_file import ImportOptions, import_file
 
     raise typer.Exit(import_file(file, ImportOptions(gpu, collective, out)))
 
@@ -265,6 +265,6 @@ def from_model(
 ) -> None:
     """Write the workloads of a layer of a model as a scenario."""
     from ...compiler.from_model.layer import Parallelism
-    from ..commands.from_model import write_layer
+    from ..commands.scenarios.from_model import write_layer
 
     raise typer.Exit(write_layer(config, Parallelism(gpu, tp, not no_sequence_parallel, node), out, whole=not pairs))

@@ -23,7 +23,7 @@ from ....compiler.ir import (
 from ....compiler.planning.build import ScheduleError
 from ....simcore import RunTooLarge
 from ...implementations.predict import predict_us, simulated_us
-from .offer import LayerTable, Setting
+from .offer import LayerTable, OpSetting
 
 NAME = "torch_async_tp"
 FUSED = {"AG+GEMM": "fused_all_gather_matmul", "GEMM+RS": "fused_matmul_reduce_scatter"}
@@ -37,7 +37,7 @@ def async_tp_table(graph: Graph, implementation: Implementation) -> LayerTable |
     modes = tuple(OpMode(name, choice) for name, choice in fused.items())
     order = tuple(op.name for op in graph.ops)
     settings = tuple(
-        Setting(FUSED[op.workload.pattern.value], op.name, NAME, copy_engine=True)
+        OpSetting(FUSED[op.workload.pattern.value], op.name, NAME, copy_engine=True)
         for op in graph.ops
         if op.name in fused
     )

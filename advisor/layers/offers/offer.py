@@ -8,7 +8,7 @@ from ...implementations.promise import MIN_GAIN
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class OpSetting:
     """What is switched on for one op: ``layer`` and ``method`` are the words of the implementation.
 
     ``copy_engine`` is whether copy engines move the data; else ``num_sm`` SMs do. ``num_splits`` is 0 where a method
@@ -28,7 +28,7 @@ class LayerTable:
     """The settings of an implementation for a graph, and the schedule that follows; ``flags`` are beside the file."""
 
     choice: GraphChoice
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[OpSetting, ...] = ()
     flags: tuple[str, ...] = ()
 
 

@@ -30,7 +30,7 @@ from ....compiler.planning.knobs.engine import default_engine
 from ....compiler.templates import BASELINE
 from ...implementations.predict import simulated_us
 from ..placement import is_free
-from .offer import LayerTable, Setting
+from .offer import LayerTable, OpSetting
 from .te_layers import TeLayer, te_layers
 
 NAME = "transformer_engine"
@@ -137,7 +137,7 @@ class _Table:
     graph: Graph
     layers: Sequence[TeLayer]
     methods: TeMethods
-    settings: list[Setting] = field(default_factory=list)
+    settings: list[OpSetting] = field(default_factory=list)
     modes: list[OpMode] = field(default_factory=list)
     beside: list[tuple[str, str]] = field(default_factory=list)
 
@@ -156,24 +156,24 @@ class _Table:
         return LayerTable(choice, tuple(self.settings), tuple(self._flags()))
 
     def _ring(self, layer: TeLayer) -> None:
-        self.settings.append(Setting(layer.name, layer.op, RING, copy_engine=True))
+        self.settings.append(OpSetting(layer.name, layer.op, RING, copy_engine=True))
         self.modes.append(OpMode(layer.op, Choice("shard_p2p", self.system.num_ranks, _RING_COPIER)))
 
     def _pipeline(self, layer: TeLayer, splits: int) -> None:
-        self.settings.append(Setting(layer.name, layer.op, PIPELINE, NUM_SM, splits))
+        self.settings.append(OpSetting(layer.name, layer.op, PIPELINE, NUM_SM, splits))
         chunks = splits * self.system.num_ranks
         self.modes.append(OpMode(layer.op, Choice("uniform_fused_1d", chunks, default_engine(self.system))))
 
     def _bulk(self, layer: TeLayer) -> None:
         """The all_gather beside the pair's product, and its reduce_scatter beside the weight gradient."""
         if self.methods.bulk_dgrad and layer.gather:
-            self.settings.append(Setting(layer.name, layer.gather, BULK, NUM_SM))
+            self.settings.append(OpSetting(layer.name, layer.gather, BULK, NUM_SM))
             whole = Choice(BASELINE.name, self.system.num_ranks, default_engine(self.system))
             self.modes.append(OpMode(layer.gather, whole))
             if is_free(self.graph.op(layer.gather)):
                 self.beside.append((layer.gather, layer.op))
         if self.methods.bulk_wgrad and layer.wgrad:
-            self.settings.append(Setting(layer.wgrad_name, layer.op, BULK, NUM_SM))
+            self.settings.append(OpSetting(layer.wgrad_name, layer.op, BULK, NUM_SM))
             self.modes.append(OpMode(layer.op, apart=default_engine(self.system)))
 
     def _before(self) -> Mapping[str, str]:
@@ -216,7 +216,7 @@ def _order(graph: Graph, before: Mapping[str, str], behind: Mapping[str, str]) -
     return iter(issued)
 
 
-def taken_ticks(system: System, graph: Graph, settings: Iterable[Setting]) -> int:
+def taken_ticks(system: System, graph: Graph, settings: Iterable[OpSetting]) -> int:
     """Return the time of a layer that SMs which copy take from its kernels: their share, while they copy.
 
     A collective takes as long as it does alone by so many SMs; beside kernels it takes longer.

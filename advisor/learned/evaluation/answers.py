@@ -18,7 +18,7 @@ from .ways import WAYS, Models, Way
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class TimedAnswer:
     """The answer of one way: the ticks of the fastest that was simulated, and CPU time to choose.
 
     ``is_serial`` is whether nothing overlaps in it. ``error`` is the logarithm of simulated over estimated time, None
@@ -40,7 +40,7 @@ class Answers:
     """
 
     idx: int
-    by_way: dict[str, Answered]
+    by_way: dict[str, TimedAnswer]
     serial_ticks: float
 
 
@@ -52,7 +52,7 @@ def answers_in(models: Models, seed: int, idx: int) -> Answers:
     return Answers(idx, by_way, least_serial_ticks(scenario))
 
 
-def _answer(way: Way, models: Models, scenario: Scenario, known: dict[Choice, int]) -> Answered:
+def _answer(way: Way, models: Models, scenario: Scenario, known: dict[Choice, int]) -> TimedAnswer:
     since = process_time()
     choices = way(models, scenario)
     seconds = process_time() - since
@@ -61,7 +61,7 @@ def _answer(way: Way, models: Models, scenario: Scenario, known: dict[Choice, in
             known[choice] = simulated_ticks(scenario, choice)
     best = min(choices, key=lambda choice: known[choice])
     error = None if best.engine.by_library else log(known[best] / predicted_ticks(scenario, best))
-    return Answered(known[best], is_serial(scenario, best), error, len(choices) if len(choices) > 1 else 0, seconds)
+    return TimedAnswer(known[best], is_serial(scenario, best), error, len(choices) if len(choices) > 1 else 0, seconds)
 
 
 def simulated_ticks(scenario: Scenario, choice: Choice) -> int:

@@ -51,7 +51,7 @@ class FittedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class FitRequest:
     """A fit: the GPU of the tables, and the GPU whose constants are the start if not its own."""
 
     gpu: str
@@ -69,7 +69,7 @@ class Calibration:
     was not used.
     """
 
-    request: Request
+    request: FitRequest
     base: str
     gpu: Gpu
     parts: tuple[FittedPart, ...]
@@ -86,7 +86,7 @@ class Calibration:
         return next((part for part in self.parts if part.name == name), None)
 
 
-def calibrate(folder: Path, request: Request, progress: Progress = lambda *_: None) -> Calibration:
+def calibrate(folder: Path, request: FitRequest, progress: Progress = lambda *_: None) -> Calibration:
     """Fit all parts for which the tables of ``folder`` have rows.
 
     Raises
@@ -118,7 +118,7 @@ def calibrate(folder: Path, request: Request, progress: Progress = lambda *_: No
     return Calibration(request, base, gpu, tuple(fitted), tuple(kept), tuple(left_out))
 
 
-def _profiles(request: Request) -> tuple[str, Gpu, Gpu]:
+def _profiles(request: FitRequest) -> tuple[str, Gpu, Gpu]:
     """Return the name of the shipped GPU to extend, its profile, and the profile whose constants are the start."""
     for name in (request.gpu, request.start):
         if name and not _NAME.fullmatch(name):
@@ -132,7 +132,7 @@ def _profiles(request: Request) -> tuple[str, Gpu, Gpu]:
     return base.gpu.name, base.gpu, (sibling or base).gpu
 
 
-def _parts(folder: Path, request: Request, gpu: Gpu, left_out: list[str]) -> Iterator[ProfilePart]:
+def _parts(folder: Path, request: FitRequest, gpu: Gpu, left_out: list[str]) -> Iterator[ProfilePart]:
     """Yield the parts for which ``folder`` has rows; append to ``left_out`` why other rows are not used."""
     name = request.gpu
     yield gemm_part(list(kept_rows(gemm_tables(folder, name), left_out)))
@@ -156,7 +156,7 @@ def _plausible(part: ProfilePart, gpu: Gpu, left_out: list[str]) -> ProfilePart:
     return replace(part, rows=tuple(row for row, fits in zip(part.rows, good.tolist(), strict=True) if fits))
 
 
-def _fitted(part: ProfilePart, gpu: Gpu, start: Gpu, request: Request) -> FittedPart | str:
+def _fitted(part: ProfilePart, gpu: Gpu, start: Gpu, request: FitRequest) -> FittedPart | str:
     """Return the fitted part, or why it is kept."""
     rows, held = parted(part.rows, request.sample, request.seed)
     if len(rows) < part.num_constants:

@@ -11,8 +11,8 @@ import numpy as np
 from ....compiler import compile_text
 from ....compiler.ir import TICKS_PER_US, Scenario
 from ....compiler.machine.device_ids import LibraryGpu
-from ....compiler.text.comments import comment_lines
-from ....compiler.text.fmt import format_text
+from ....compiler.text.formatting.comments import comment_lines
+from ....compiler.text.formatting.fmt import format_text
 from ....compiler.text.quantities import us_text
 from ....simcore.lower.collective import library_collective_time
 from ..tables.gemm_times import gemm_ticks

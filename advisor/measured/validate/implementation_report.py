@@ -26,7 +26,7 @@ NOTES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ErrorTarget:
     """A figure of the held-out rows in percent, and the bound that was set for it."""
 
     name: str
@@ -44,7 +44,7 @@ class Target:
         return f"{self.name} {self.value:.1f}%, {way} {self.bound:g}% wanted: {'met' if self.met else 'missed'}"
 
 
-def targets_of(rows: Sequence[ImplementationComparison]) -> tuple[Target, ...]:
+def targets_of(rows: Sequence[ImplementationComparison]) -> tuple[ErrorTarget, ...]:
     """Return the figures of the held-out rows; none without such rows."""
     held = [row for row in rows if row.row.held_out]
     if not held:
@@ -52,13 +52,13 @@ def targets_of(rows: Sequence[ImplementationComparison]) -> tuple[Target, ...]:
     paired = [row for row in held if row.row.serial_us is not None]
     errors = sorted(abs(row.error) for row in held)
     figures = [
-        Target("median error of the speedup", median(errors), 10),
-        Target("p90", errors[math.ceil(0.9 * len(errors)) - 1], 30),
+        ErrorTarget("median error of the speedup", median(errors), 10),
+        ErrorTarget("p90", errors[math.ceil(0.9 * len(errors)) - 1], 30),
     ]
     if paired:
         right, wrong = sum(row.sign_is_right for row in paired), sum(row.promised and row.slower for row in paired)
-        figures.append(Target("right sign", 100 * right / len(paired), 90, at_least=True))
-        figures.append(Target("promised and slower", 100 * wrong / len(paired), 5))
+        figures.append(ErrorTarget("right sign", 100 * right / len(paired), 90, at_least=True))
+        figures.append(ErrorTarget("promised and slower", 100 * wrong / len(paired), 5))
     return tuple(figures)
 
 

@@ -6,7 +6,7 @@ error at a key that it does not know.
 """
 
 from ....compiler.resolve.expect.expectation import Verdict
-from ...layers.offers.offer import LayerOffer, Setting
+from ...layers.offers.offer import LayerOffer, OpSetting
 from ...layers.offers.transformer_engine import NAME, RING
 from ...policy.graph_sweep import GraphPoint, GraphSweep
 from ..base import Option, Options, Target, comments, refused
@@ -58,7 +58,7 @@ def _offer(point: GraphPoint) -> LayerOffer:
     return offer
 
 
-def _block(setting: Setting) -> str:
+def _block(setting: OpSetting) -> str:
     keys = {"method": setting.method}
     if setting.copy_engine:
         keys["use_ce"] = "true"

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from math import gcd
 
-from ..pattern import Pattern
-from ..tensors import Shard, Tensor
+from ..workloads.pattern import Pattern
+from ..workloads.tensors import Shard, Tensor
 from .base import CallResult, CollectiveOperation, OperationCall, mismatch
 from .checks import check_declared
 

@@ -7,8 +7,8 @@ block of all columns, those of the ranks side by side.
 
 from dataclasses import replace
 
-from ..pattern import Pattern
-from ..tensors import Shard, Tensor
+from ..workloads.pattern import Pattern
+from ..workloads.tensors import Shard, Tensor
 from .base import (
     CallArgument,
     CallArgumentKind,

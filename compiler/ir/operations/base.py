@@ -6,10 +6,10 @@ from enum import Enum, auto
 from typing import Any
 
 from ...codes import Code
-from ..hardware import Gpu
-from ..pattern import Pattern
+from ..devices.hardware import Gpu
 from ..rejection import Rejection
-from ..tensors import Tensor
+from ..workloads.pattern import Pattern
+from ..workloads.tensors import Tensor
 from .kernel_shape import KernelShape
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from ...codes import Code
-from ..hardware import Gpu
+from ..devices.hardware import Gpu
 from ..rejection import Rejection
-from ..tensors import DType, Shard, Tensor
+from ..workloads.tensors import DType, Shard, Tensor
 from .base import Operand, OperationCall, OperationError, mismatch, not_simulated
 
 

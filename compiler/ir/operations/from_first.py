@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ..pattern import Pattern
+from ..workloads.pattern import Pattern
 from .base import CallResult, CollectiveOperation, OperationCall
 from .checks import check_declared, check_rows, check_whole
 

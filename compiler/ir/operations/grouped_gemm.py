@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ...codes import Code
-from ..pattern import Pattern
 from ..rejection import Rejection
-from ..tensors import DType, Shard, Tensor
+from ..workloads.pattern import Pattern
+from ..workloads.tensors import DType, Shard, Tensor
 from .base import (
     CallArgument,
     CallArgumentKind,

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ..pattern import Pattern
-from ..tensors import Shard
+from ..workloads.pattern import Pattern
+from ..workloads.tensors import Shard
 from .base import CallResult, CollectiveOperation, OperationCall, not_simulated
 from .checks import check_rows, check_whole
 

@@ -15,9 +15,9 @@ from functools import partial
 from math import ceil, comb
 
 from ...codes import Code
-from ..pattern import Pattern
 from ..rejection import Rejection
-from ..tensors import Shard, Tensor
+from ..workloads.pattern import Pattern
+from ..workloads.tensors import Shard, Tensor
 from .base import (
     CallArgument,
     CallArgumentKind,

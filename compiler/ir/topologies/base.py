@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from ...codes import Code
-from ..hardware import Link, Switch
+from ..devices.hardware import Link, Switch
 from ..rejection import Rejection
 from .network import Edge, Network
 

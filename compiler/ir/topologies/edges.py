@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ...codes import Code
-from ..hardware import Link
+from ..devices.hardware import Link
 from ..rejection import Rejection
 from ..stopping import checkpoint
 from .base import ArgumentKind, Fabric, Topology, TopologyArgument, Wire, layout_of, network_of
@@ -18,7 +18,7 @@ from .shifts import find_shifts
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class EdgeGraph:
     """Links one by one; nodes from the number of GPUs on are switches."""
 
     wires: tuple[Wire, ...]
@@ -31,7 +31,7 @@ class Graph:
 
 def _connect(fabric: Fabric, n: int) -> Network:
     """Build the given graph; a breadth-first search from each of the first destinations finds the routes to it."""
-    graph = layout_of(fabric, Graph)
+    graph = layout_of(fabric, EdgeGraph)
     links = {end: wire.link for wire in graph.wires for end in (wire.ends, wire.ends[::-1])}
     neighbours: list[list[int]] = [[] for _ in range(n + graph.switches)]
     for source, target in sorted(links):
@@ -73,7 +73,7 @@ def _reject(fabric: Fabric, n: int) -> Rejection | None:
 
 
 def _more_links(fabric: Fabric) -> tuple[Link, ...]:
-    return tuple(wire.link for wire in layout_of(fabric, Graph).wires)
+    return tuple(wire.link for wire in layout_of(fabric, EdgeGraph).wires)
 
 
 TOPOLOGY = Topology(
@@ -81,7 +81,7 @@ TOPOLOGY = Topology(
     (TopologyArgument("switches", ArgumentKind.COUNT, optional=True, minimum=0),),
     "edges(switches=0, xgmi=[[0, 1], [1, 2]])",
     connect=_connect,
-    layout=Graph,
+    layout=EdgeGraph,
     reject=_reject,
     more_links=_more_links,
     takes_links=True,

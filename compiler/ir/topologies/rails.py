@@ -6,7 +6,7 @@ A route first goes to the GPU of the own node on the rail of the destination, th
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..hardware import Link
+from ..devices.hardware import Link
 from ..rejection import Rejection
 from .base import (
     LINK,

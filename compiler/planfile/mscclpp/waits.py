@@ -9,7 +9,7 @@ from .threadblocks import GpuUnderConstruction
 
 
 @dataclass(slots=True)
-class Waits:
+class WaitsSoFar:
     """Who waits for what so far.
 
     ``peers`` are relative; ``width`` channels lead to each, served by as many threadblocks.

@@ -26,7 +26,7 @@ from ...ir import (
 from ..to_json import plan_document
 from .lone_collective import COLLECTIVE_NAMES, Key, LoneCollective, beyond_mscclpp
 from .threadblocks import MAX_BLOCK_OPS, GpuUnderConstruction, Threadblock, here
-from .waits import Waits
+from .waits import WaitsSoFar
 
 MAX_BLOCKS = 64
 ALIGNMENT = 16
@@ -69,7 +69,7 @@ class _Writer:
     """
 
     collective: LoneCollective
-    waits: Waits
+    waits: WaitsSoFar
     kind: str
     cut: int
     unit: int
@@ -95,7 +95,7 @@ class _Writer:
         for gpu in gpus:
             gpu.peers = [(gpu.rank + peer) % n for peer in peers for _ in range(width)]
         unit = collective.unit_rows // gcd(collective.unit_rows, cut)
-        return cls(collective, Waits(collective, peers, width, gpus), kind, cut, unit)
+        return cls(collective, WaitsSoFar(collective, peers, width, gpus), kind, cut, unit)
 
     @property
     def gpus(self) -> list[GpuUnderConstruction]:

@@ -8,7 +8,7 @@ from ...text.units import NUMBER
 from ..values.evaluate import Reading
 from ..values.sentences import reject_note, side_by_side, single
 from .comparisons import EXAMPLE, ComparisonReader
-from .expectation import Bindings, Body, Check, Expectation, Shown, Somewhere, Sweep
+from .expectation import Bindings, Body, Check, CheckedSweep, Expectation, Shown, Somewhere
 from .sweep import SHAPES, ShapeReader, read_domain
 from .terms import TermReader
 
@@ -41,7 +41,7 @@ class ExpectReader:
         seeds = self._seeds(question.block, 0)
         packets = self._packets(question.block)
         readers = self._readers(seeds)
-        statements: list[Check | Sweep] = []
+        statements: list[Check | CheckedSweep] = []
         for statement in _without(question.block, SEEDS, GRANULARITY):
             with self._report.attempt():
                 if isinstance(statement, ast.Say) and _starts_with(statement, SWEEP):
@@ -59,7 +59,7 @@ class ExpectReader:
             bindings[each.name] = single(each.values, self._report).span.text
         return tuple(bindings.items())
 
-    def _sweep(self, statement: ast.Say, seeds: int, bound: list[str]) -> Sweep:
+    def _sweep(self, statement: ast.Say, seeds: int, bound: list[str]) -> CheckedSweep:
         param, domain, values, points = read_domain(statement, self._reading)
         if param.text in bound:
             message = f"{param.text} is set by 'with' and swept"
@@ -76,7 +76,7 @@ class ExpectReader:
                     hint = "give the outer value in the head of a block: expect ... with N = 4096 { sweep M in ... }"
                     raise self._report.fail(Code.MGS327, "a sweep inside a sweep", each.span, hint)
                 checks.append(self._check(each, readers))
-        return Sweep(param.text, domain, unit, points, tuple(checks), seeds)
+        return CheckedSweep(param.text, domain, unit, points, tuple(checks), seeds)
 
     def _seeds(self, block: ast.Block, inherited: int) -> int:
         """Return the number of seeds that a block asks for."""

@@ -136,7 +136,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class SweepPoint:
+class SweptValue:
     """One value of a swept parameter: the text for ``--set``, and the amount in base units."""
 
     text: str
@@ -144,13 +144,13 @@ class SweepPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class CheckedSweep:
     """``sweep M in 1024..65536 x2 { }``: ``checks`` over the values of ``param`` in rising order, in ``unit``."""
 
     param: str
     domain: str
     unit: Units
-    points: tuple[SweepPoint, ...]
+    points: tuple[SweptValue, ...]
     checks: tuple[Check, ...]
     seeds: int = 0
 
@@ -165,7 +165,7 @@ class Expectation:
 
     workload: str
     bindings: Bindings
-    statements: tuple[Check | Sweep, ...]
+    statements: tuple[Check | CheckedSweep, ...]
     seeds: int = 0
     packets: bool = False
 
@@ -177,6 +177,6 @@ class Expectation:
     @property
     def settings(self) -> tuple[Bindings, ...]:
         """Every setting of parameters that the block asks about."""
-        sweeps = [each for each in self.statements if isinstance(each, Sweep)]
+        sweeps = [each for each in self.statements if isinstance(each, CheckedSweep)]
         points = [(*self.bindings, (each.param, point.text)) for each in sweeps for point in each.points]
         return (self.bindings, *points)

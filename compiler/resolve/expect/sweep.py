@@ -14,7 +14,7 @@ from ..values.domains import Values, read_values
 from ..values.evaluate import Reading
 from ..values.sentences import Words, single
 from .comparisons import without_tolerance
-from .expectation import Crossover, Inside, Linear, SweepPoint, Trend, TrendDirection, WinnerChanges
+from .expectation import Crossover, Inside, Linear, SweptValue, Trend, TrendDirection, WinnerChanges
 from .terms import TermReader
 from .units import UNITS as UNITS_OF
 from .units import dimension_of
@@ -30,7 +30,7 @@ _ENDS = {"minimum": End.LEAST, "maximum": End.GREATEST}
 SHAPES = (*(direction.value for direction in TrendDirection), "linear", *_ENDS, "changes")
 
 
-def read_domain(statement: ast.Say, reading: Reading) -> tuple[ast.Name, str, Values, tuple[SweepPoint, ...]]:
+def read_domain(statement: ast.Say, reading: Reading) -> tuple[ast.Name, str, Values, tuple[SweptValue, ...]]:
     """Return the parameter, the text of its domain, the values, and the points in rising order."""
     first, report = statement.phrase[0], reading.report
     match first.parts:
@@ -52,7 +52,7 @@ def read_domain(statement: ast.Say, reading: Reading) -> tuple[ast.Name, str, Va
     return name, domain.span.to(statement.phrase[-1].span).text, values, points
 
 
-def _points(values: Values, report: Report) -> tuple[SweepPoint, ...]:
+def _points(values: Values, report: Report) -> tuple[SweptValue, ...]:
     text = values.span.text
     if not values.listed:
         raise report.fail(Code.MGS325, f"which values of {text}?", values.span, f"for instance {text} x2")
@@ -60,7 +60,7 @@ def _points(values: Values, report: Report) -> tuple[SweepPoint, ...]:
     if len(ordered) > MAX_POINTS:
         message = f"{len(ordered)} points, a sweep has {MAX_POINTS} at most"
         raise report.fail(Code.MGS305, message, values.span, "take larger steps")
-    return tuple(SweepPoint(exact_text(Quantity(each, values.low.dimension)), each) for each in ordered)
+    return tuple(SweptValue(exact_text(Quantity(each, values.low.dimension)), each) for each in ordered)
 
 
 class ShapeReader:

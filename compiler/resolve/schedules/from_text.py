@@ -12,7 +12,7 @@ from ...templates import BASELINE
 from ...text import syntax as ast
 from ...text.diagnostics import CompileError, Diagnostic, Report
 from ...text.names import Scope
-from ...text.parse import parse_value
+from ...text.parsing.parse import parse_value
 from ...text.source import Source
 from ..values.evaluate import ExpressionEvaluator, Place
 from .template import ChoiceReader

@@ -9,7 +9,7 @@ from ...ir import Settings
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean
 from ...text.names import Entry, Kind, Scope
-from ...text.parse import parse_value
+from ...text.parsing.parse import parse_value
 from ...text.quantities import exact_text
 from ...text.source import Source, Span
 from ...text.units import Quantity

@@ -8,7 +8,7 @@ from ...ir import Settings
 from ...text import syntax as ast
 from ...text.diagnostics import CompileError, Report
 from ...text.names import Scope
-from ...text.parse import parse_file
+from ...text.parsing.parse import parse_file
 from ...text.quantities import exact_text
 from ...text.source import Source, Span
 from ...text.units import Quantity

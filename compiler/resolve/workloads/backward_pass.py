@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from ...text import syntax as ast
 from .backward_forward import Forward, ForwardTensors, Names
-from .backward_rules import RULES, Term
+from .backward_rules import RULES, GradientTerm
 from .backward_syntax import SyntaxWriter
 from .graph_calls import ADD, EXPERTS, GATHER, GEMM, GraphCall
 
@@ -51,7 +51,7 @@ class BackwardPass:
         self._names = Names({*reserved, *forward.inputs, *defined})
         self._tensors = ForwardTensors(forward, kept, self._names, write, self._state)
         self._to_come = Counter(operand.tensor.name for call in forward.calls for operand in call.operands)
-        self._terms: dict[str, list[Term]] = {}
+        self._terms: dict[str, list[GradientTerm]] = {}
         self._waiting: list[str] = []
         self._of_inputs: dict[str, str] = {}
         self._stated: list[ast.Define] = []
@@ -92,7 +92,7 @@ class BackwardPass:
     def _give(self, result: str) -> ast.Define:
         """Declare the gradient of a result."""
         name = self._names.fresh(f"d_{result}")
-        self._terms[result] = [Term(self._write.name(name))]
+        self._terms[result] = [GradientTerm(self._write.name(name))]
         self._notes[name] = f"the gradient of {result}"
         return self._tensors.gradient(name, result)
 
@@ -115,7 +115,7 @@ class BackwardPass:
                 self._state_input(name)
                 self._state_waiting()
 
-    def _parts(self, position: int, term: Term) -> Iterator[tuple[int, Term]]:
+    def _parts(self, position: int, term: GradientTerm) -> Iterator[tuple[int, GradientTerm]]:
         """A term as it is, or those of several operands from ``position`` on, which are parts of it."""
         if not term.parts:
             yield position, term
@@ -135,7 +135,7 @@ class BackwardPass:
         assert isinstance(total, ast.Name), "a sum has a name"
         self._of_inputs[name] = total.text
 
-    def _total(self, name: str, terms: Sequence[Term]) -> Term:
+    def _total(self, name: str, terms: Sequence[GradientTerm]) -> GradientTerm:
         """The gradient of a result, and what waits for it."""
         stated = len(self._stated)
         total = self._sum(name, terms)
@@ -143,18 +143,18 @@ class BackwardPass:
             self._state_waiting()
         return total
 
-    def _sum(self, tensor: str, terms: Sequence[Term]) -> Term:
+    def _sum(self, tensor: str, terms: Sequence[GradientTerm]) -> GradientTerm:
         """State the sum of ``terms``, unless it has a name; parts of a sum over ranks are added up on all of them."""
         whole, parts = [each for each in terms if not each.partial], [each for each in terms if each.partial]
         if parts:
             part = self._added(parts)
-            whole.append(Term(self._write.call("all_reduce", (part.expression,)), part.needs))
+            whole.append(GradientTerm(self._write.call("all_reduce", (part.expression,)), part.needs))
         total = self._added(whole)
         if isinstance(total.expression, ast.Name):
             return total
-        return Term(self._named(total, total.name or f"d_{self._tensors.name(tensor)}"))
+        return GradientTerm(self._named(total, total.name or f"d_{self._tensors.name(tensor)}"))
 
-    def _named(self, term: Term, wanted: str) -> ast.Name:
+    def _named(self, term: GradientTerm, wanted: str) -> ast.Name:
         """State a term, behind what it needs."""
         for need in term.needs:
             self._tensors.need(need)
@@ -162,18 +162,18 @@ class BackwardPass:
         self._state(self._write.define(name, term.expression))
         return self._write.name(name)
 
-    def _sum_of_gathered(self, call: GraphCall, terms: Sequence[Term]) -> Term:
+    def _sum_of_gathered(self, call: GraphCall, terms: Sequence[GradientTerm]) -> GradientTerm:
         """The parts of the gradient of what was gathered, which are summed where they are scattered."""
         if not all(each.partial for each in terms):
             name = self._tensors.name(call.name)
             raise NoGradientError(f"the gradient of {name} is whole on every rank, and no operation takes its rows")
         return self._added(terms)
 
-    def _added(self, terms: Sequence[Term]) -> Term:
+    def _added(self, terms: Sequence[GradientTerm]) -> GradientTerm:
         total = terms[0]
         for term in terms[1:]:
             added = self._write.call(ADD, (total.expression, term.expression))
-            total = Term(added, (*total.needs, *term.needs), total.partial)
+            total = GradientTerm(added, (*total.needs, *term.needs), total.partial)
         return total
 
     def _state(self, statement: ast.Define, note: str = "") -> None:

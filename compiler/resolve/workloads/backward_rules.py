@@ -20,7 +20,7 @@ _TURNED = {Shard.ROWS: Shard.COLS, Shard.COLS: Shard.ROWS, Shard.NONE: Shard.NON
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class GradientTerm:
     """A term of a gradient. ``needs`` are the tensors of the forward pass that it reads.
 
     ``partial``: each rank has a part of a sum. ``name`` is for a term that is all of the gradient.
@@ -54,7 +54,7 @@ class BackCall:
         return self.call.operation.name
 
 
-Terms = Iterator[tuple[int, Term]]
+Terms = Iterator[tuple[int, GradientTerm]]
 """Terms of gradients, each with the position of the operand that it is for."""
 
 
@@ -71,13 +71,13 @@ class _Factor:
     def turned(self) -> "_Factor":
         return replace(self, expression=self.write.turned(self.expression), shard=_TURNED[self.shard])
 
-    def times(self, other: "_Factor") -> Term:
+    def times(self, other: "_Factor") -> GradientTerm:
         partial = self.shard is Shard.COLS and other.shard is Shard.ROWS
         product = self.write.call(GEMM, (self.expression, other.expression))
-        return Term(product, (*self.needs, *other.needs), partial)
+        return GradientTerm(product, (*self.needs, *other.needs), partial)
 
 
-def _gemm(back: BackCall, gradient: Term) -> Terms:
+def _gemm(back: BackCall, gradient: GradientTerm) -> Terms:
     left, right = (_factor(back, operand, name) for operand, name in zip(back.call.operands, back.names, strict=True))
     result = _Factor(gradient.expression, back.call.result.shard, back.write)
     for position, (operand, term) in enumerate(
@@ -92,57 +92,57 @@ def _factor(back: BackCall, operand: Laid, name: str) -> _Factor:
     return factor.turned if operand.transposed else factor
 
 
-def _gathered(back: BackCall, gradient: Term) -> Terms:
+def _gathered(back: BackCall, gradient: GradientTerm) -> Terms:
     summed = back.write.call("reduce_scatter", (gradient.expression,))
-    yield 0, Term(summed, gradient.needs)
+    yield 0, GradientTerm(summed, gradient.needs)
 
 
-def _scattered(back: BackCall, gradient: Term) -> Terms:
+def _scattered(back: BackCall, gradient: GradientTerm) -> Terms:
     assert isinstance(gradient.expression, ast.Name), "only a gathered tensor has a gradient without a name"
-    yield 0, Term(back.write.call(GATHER, (gradient.expression,)), name=f"{gradient.expression.text}_gathered")
+    yield 0, GradientTerm(back.write.call(GATHER, (gradient.expression,)), name=f"{gradient.expression.text}_gathered")
 
 
-def _through(back: BackCall, gradient: Term) -> Terms:
+def _through(back: BackCall, gradient: GradientTerm) -> Terms:
     """Operands have the gradient of the result."""
     for position in range(len(back.names)):
         yield position, gradient
 
 
-def _row_wise(back: BackCall, gradient: Term) -> Terms:
+def _row_wise(back: BackCall, gradient: GradientTerm) -> Terms:
     operand = back.write.name(back.names[0])
-    yield 0, Term(back.write.call(f"{back.word}_back", (operand, gradient.expression)), back.names)
+    yield 0, GradientTerm(back.write.call(f"{back.word}_back", (operand, gradient.expression)), back.names)
 
 
-def _attention(back: BackCall, gradient: Term) -> Terms:
+def _attention(back: BackCall, gradient: GradientTerm) -> Terms:
     operands = [back.write.name(name) for name in (*back.names, back.result)]
     made = back.write.call(ATTENTION_BACK, (*operands, gradient.expression), back.arguments)
     parts = attention_back.PARTS.get(len(back.names), ())
-    yield 0, Term(made, (*back.names, back.result), name=f"{back.result}_back" if parts else "", parts=parts)
+    yield 0, GradientTerm(made, (*back.names, back.result), name=f"{back.result}_back" if parts else "", parts=parts)
 
 
-def _experts(back: BackCall, gradient: Term) -> Terms:
+def _experts(back: BackCall, gradient: GradientTerm) -> Terms:
     """Weights of an expert go transposed, and their gradient is a sum over its rows."""
     rows, weights = (back.write.name(name) for name in back.names)
     arguments = tuple(each for each in back.arguments if each.name == "rows")
     through = (gradient.expression, back.write.turned(weights))
-    yield 0, Term(back.write.call(EXPERTS, through, arguments), (back.names[1], *gradient.needs))
+    yield 0, GradientTerm(back.write.call(EXPERTS, through, arguments), (back.names[1], *gradient.needs))
     summed = (back.write.turned(rows), gradient.expression)
-    yield 1, Term(back.write.call(EXPERTS, summed, arguments), (back.names[0], *gradient.needs))
+    yield 1, GradientTerm(back.write.call(EXPERTS, summed, arguments), (back.names[0], *gradient.needs))
 
 
-def _dispatched(back: BackCall, gradient: Term) -> Terms:
+def _dispatched(back: BackCall, gradient: GradientTerm) -> Terms:
     """What goes to several experts has the sum of their gradients, which come back as their results do."""
-    yield 0, Term(back.write.call(COMBINE, (gradient.expression,), _as_before(back)), gradient.needs)
+    yield 0, GradientTerm(back.write.call(COMBINE, (gradient.expression,), _as_before(back)), gradient.needs)
 
 
-def _combined(back: BackCall, gradient: Term) -> Terms:
+def _combined(back: BackCall, gradient: GradientTerm) -> Terms:
     """The gradient of a row goes to the experts that the row went to."""
     sent = tuple(each for each in back.routing if each.name != TYPE)
-    yield 0, Term(back.write.call(DISPATCH, (gradient.expression,), (*sent, *_as_before(back))), gradient.needs)
+    yield 0, GradientTerm(back.write.call(DISPATCH, (gradient.expression,), (*sent, *_as_before(back))), gradient.needs)
 
 
-def _cast(back: BackCall, gradient: Term) -> Terms:
-    yield 0, Term(back.write.call("cast", (gradient.expression,), (_type_before(back),)), gradient.needs)
+def _cast(back: BackCall, gradient: GradientTerm) -> Terms:
+    yield 0, GradientTerm(back.write.call("cast", (gradient.expression,), (_type_before(back),)), gradient.needs)
 
 
 def _as_before(back: BackCall) -> tuple[ast.Argument, ...]:
@@ -155,7 +155,7 @@ def _type_before(back: BackCall) -> ast.Argument:
     return back.write.argument(TYPE, back.write.name(back.call.operands[0].tensor.dtype.value))
 
 
-RULES: Mapping[str, Callable[[BackCall, Term], Terms]] = {
+RULES: Mapping[str, Callable[[BackCall, GradientTerm], Terms]] = {
     GEMM: _gemm,
     ADD: _through,
     GATHER: _gathered,

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from ...text import syntax as ast
 from ...text.diagnostics import Report
-from ...text.fmt import format_text
-from ...text.fmt_text import phrase
+from ...text.formatting.fmt import format_text
+from ...text.formatting.fmt_text import phrase
 from ...text.names import Kind, Scope
 from ...text.source import Source
 from ..devices.device import DeviceResolver

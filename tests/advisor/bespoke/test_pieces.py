@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.advisor.bespoke.annealing import anneal
-from magus.advisor.bespoke.batches import Batch, Batches, batches_of, lengths_of, whole_batches, with_batches
+from magus.advisor.bespoke.batches import Batches, RowBatch, batches_of, lengths_of, whole_batches, with_batches
 from magus.advisor.bespoke.costs import GRAIN, OWN_UNITS, Costs, costs_of, kernel_ticks, shares, whole_rows
 from magus.advisor.bespoke.cp_sat import MAX_BATCHES, solved_parts
 from magus.advisor.bespoke.dp import dp_batches
@@ -69,7 +69,7 @@ def test_batches_are_what_a_choice_says(pattern: Pattern, seed: int) -> None:
     batches = random.Random(seed).choice(shapes(scenario_with(pattern)))
 
     assert batches_of(of_batches(batches)) == batches
-    assert of_batches((*batches, Batch((0,) * RANKS, (64, 64)))) == of_batches(batches)
+    assert of_batches((*batches, RowBatch((0,) * RANKS, (64, 64)))) == of_batches(batches)
 
 
 @given(st.sampled_from(PATTERNS), st.integers(0, 10**6))

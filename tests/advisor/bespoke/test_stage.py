@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
-from magus.advisor.answer import finalists, is_worth_it
+from magus.advisor.answer.answer import finalists, is_worth_it
+from magus.advisor.answer.export import advice_document
 from magus.advisor.bespoke import SearchBudget, SearchOptions, optimize
 from magus.advisor.bespoke.stage import is_searched, sentence_of
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.candidates.advice import Advice, Candidate, SearchProvenance, resolution_of
-from magus.advisor.export import advice_document
 from magus.compiler import compile_text
 from magus.compiler.ir import (
     TICKS_PER_US,

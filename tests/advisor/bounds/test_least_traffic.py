@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from magus.advisor.bounds.least_traffic import least_traffic
-from magus.advisor.bounds.link_loads import Load, loads_of, ports_of
+from magus.advisor.bounds.link_loads import LinkLoad, loads_of, ports_of
 from magus.compiler import compile_text
 from magus.compiler.ir import Pattern, Scenario
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -52,7 +52,7 @@ def test_kernels_move_nothing(pattern: Pattern) -> None:
     assert least_traffic(scenario_of(pattern, SWITCH, RANKS, 1024, 256, 256)) is None
 
 
-def loads(scenario: Scenario) -> dict[str, Load]:
+def loads(scenario: Scenario) -> dict[str, LinkLoad]:
     """The largest load of each kind."""
     moved = least_traffic(scenario)
     assert moved is not None
@@ -97,8 +97,8 @@ def test_what_crosses_between_nodes(pattern: Pattern, into: Fraction, out: Fract
     found = loads(scenario_of(pattern, SYSTEMS[3], RANKS, 1024, 256, 256))
     rate = 2 * 46_500_000_000
 
-    assert found["into 2 neighbours"] == Load(int(into * WHOLE), rate, "into 2 neighbours")
-    assert found["out of 2 neighbours"] == Load(int(out * WHOLE), rate, "out of 2 neighbours")
+    assert found["into 2 neighbours"] == LinkLoad(int(into * WHOLE), rate, "into 2 neighbours")
+    assert found["out of 2 neighbours"] == LinkLoad(int(out * WHOLE), rate, "out of 2 neighbours")
 
 
 def test_an_all_to_all_loads_the_rails_with_all_that_changes_node() -> None:

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Advice, baseline_of
 from magus.advisor.candidates.library import library_time
 from magus.advisor.candidates.predicted import predicted_candidates
 from magus.advisor.expect.baseline import serial_baseline
-from magus.advisor.export import advice_document
 from magus.compiler import compile_text
 from magus.compiler.ir import Scenario
 from magus.compiler.planning.expression import expression_of
@@ -17,7 +17,7 @@ from magus.compiler.planning.knobs.library import library_serial
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.kernels.dispatch import whole_works
 from magus.simcore.kernels.nccl import NcclCollective, collective_time
-from magus.tui.app.view import Mark, SortKey, figures_of, rows_of, verdict_of
+from magus.tui.app.session.view import Mark, SortKey, figures_of, rows_of, verdict_of
 from magus.tui.text.render import advice_text, verdict_sentence
 from tests.helpers.scenarios.scenarios import ag_gemm, h100, lone_gather
 

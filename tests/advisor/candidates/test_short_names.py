@@ -6,16 +6,16 @@ from itertools import permutations
 import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor
+from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Candidate
 from magus.advisor.candidates.short_names import LONGEST, short_names
-from magus.advisor.export import advice_document
 from magus.compiler import compile_file
 from magus.compiler.ir import Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.examples import path
-from magus.tui.app.view import SortKey, rows_of, verdict_of
+from magus.tui.app.session.view import SortKey, rows_of, verdict_of
 from magus.tui.text.next_steps import next_steps
 from magus.tui.text.render import advice_text
 from tests.helpers.some import some

@@ -17,11 +17,11 @@ from magus.advisor.expect.sweeps import (
 )
 from magus.compiler.ir import End, FigureKind, Value
 from magus.compiler.resolve.expect.expectation import (
+    CheckedSweep,
     Crossover,
     Inside,
     Linear,
-    Sweep,
-    SweepPoint,
+    SweptValue,
     Trend,
     TrendDirection,
 )
@@ -33,9 +33,9 @@ NOTHING = Value(Fraction(0), RATIO)
 numbers = st.fractions(min_value=-1000, max_value=1000, max_denominator=100)
 
 
-def sweep_over(*amounts: int) -> Sweep:
-    points = tuple(SweepPoint(str(amount), Fraction(amount)) for amount in amounts)
-    return Sweep("M", "a domain", NUMBER, points, ())
+def sweep_over(*amounts: int) -> CheckedSweep:
+    points = tuple(SweptValue(str(amount), Fraction(amount)) for amount in amounts)
+    return CheckedSweep("M", "a domain", NUMBER, points, ())
 
 
 def values(*amounts: float) -> list[Value]:

@@ -12,7 +12,7 @@ from magus.advisor.how.expressions import Expression
 from magus.advisor.how.facts import Block, Landed, Number, Role, StepAction, StepFacts, StepKind
 from magus.advisor.how.folding import FoldedStep, entries_of
 from magus.advisor.how.frames import Frame, Naming
-from magus.advisor.how.how import Group, How, how_of
+from magus.advisor.how.how import How, RankSteps, how_of
 from magus.advisor.how.telling import tellings_of
 from magus.advisor.how.waits import LocalWaits
 from magus.advisor.how.words import told_steps
@@ -139,7 +139,7 @@ def test_the_formulas_that_are_written_give_the_numbers(name: str) -> None:
                     _compare(entry.facts, names, rounds, telling.group)
 
 
-def _compare(facts: StepFacts[Expression], names: CodeNames, rounds: tuple[int, ...], group: Group) -> None:
+def _compare(facts: StepFacts[Expression], names: CodeNames, rounds: tuple[int, ...], group: RankSteps) -> None:
     rank, n = group.ranks[-1], names.frame.num_ranks
     here = {each.name: each.start + round_ for each, round_ in zip(names.variables, rounds, strict=True)}
     for what, _, number in facts.numbers():
@@ -154,7 +154,7 @@ def _compare(facts: StepFacts[Expression], names: CodeNames, rounds: tuple[int, 
 class _Judge:
     """Compares what is told of one rank with its plan."""
 
-    def __init__(self, how: How, group: Group, rank: int) -> None:
+    def __init__(self, how: How, group: RankSteps, rank: int) -> None:
         self.how, self.group, self.rank = how, group, rank
         self.scenario, self.n, self.frame = how.scenario, how.scenario.num_ranks, group.frame
         self.workload = self.scenario.workload.at(rank)

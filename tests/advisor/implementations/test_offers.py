@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.answer.export import advice_document
+from magus.advisor.answer.headline import headline_of
 from magus.advisor.candidates.advice import Advice
-from magus.advisor.export import advice_document
-from magus.advisor.headline import headline_of
 from magus.advisor.implementations.offers import Offer, Offers, Unknown, offers_of
 from magus.advisor.implementations.promise import (
     KERNEL_ERROR,

@@ -10,7 +10,7 @@ from magus.advisor.layers.joint import COARSE_BYTES, JointRuns, affordable_packe
 from magus.advisor.layers.modes import Ways
 from magus.advisor.layers.moves import small_changes
 from magus.advisor.layers.placement import leaves, placed_choices
-from magus.advisor.layers.space import Space, space_of
+from magus.advisor.layers.space import LayerSpace, space_of
 from magus.advisor.layers.timing import estimated_ticks
 from magus.advisor.solver.layer_model import LayerOp, LayerProblem, NeededBy, WayTimes, place_layer
 from magus.compiler.ir import GraphChoice, GraphScenario
@@ -22,13 +22,13 @@ from .test_recommend import BACKWARD, scenario_of
 pytestmark = pytest.mark.usefixtures("compiled_core")
 
 
-def placed_in(space: Space) -> tuple[GraphChoice, ...]:
+def placed_in(space: LayerSpace) -> tuple[GraphChoice, ...]:
     """Placements whose layers come one after the other."""
     return placed_choices(space.graph, space.ways, name="placed", batches=1, layers=12, spans_layers=False, seed=0)
 
 
 @cache
-def problem() -> tuple[GraphScenario, Space, tuple[GraphChoice, ...]]:
+def problem() -> tuple[GraphScenario, LayerSpace, tuple[GraphChoice, ...]]:
     scenario = scenario_of(BACKWARD)
     copier = next(copiers_of(scenario.system, scenario.explore))
     ways = Ways(scenario.system, copier, COARSE_BYTES)

@@ -14,7 +14,7 @@ from magus.advisor.measured.calibrate.constants import Constant
 from magus.advisor.measured.calibrate.copy_fit import DMA, SM_COPY
 from magus.advisor.measured.calibrate.gemm_fit import ALL, CONSTANTS, LARGE
 from magus.advisor.measured.calibrate.parts import FittedRow, parted
-from magus.advisor.measured.calibrate.run import Calibration, Request, calibrate
+from magus.advisor.measured.calibrate.run import Calibration, FitRequest, calibrate
 from magus.advisor.measured.calibrate.text import calibration_document, calibration_text
 from magus.advisor.measured.calibrate.to_mgs import profile_text
 from magus.advisor.measured.tables.csv_rows import MeasuredError
@@ -82,7 +82,7 @@ def test_gemm_constants_are_recovered(tmp_path: Path) -> None:
     truth = changed(shipped("H100"), CONSTANTS[:-1], (1.3, 0.8, 0.9, 1.2, 0.75, 1.4, 0.9, 0.85))
     gemm_table(tmp_path, truth, 700)
 
-    found = calibrate(tmp_path, Request("H100", sample=300))
+    found = calibrate(tmp_path, FitRequest("H100", sample=300))
 
     assert largest_error(found, "gemm") < 1
     gemm = found.part("gemm")
@@ -97,7 +97,7 @@ def test_collective_constants_are_recovered(tmp_path: Path) -> None:
     truth = changed(shipped("H100"), (*RING, *EXCHANGE, *NVLS), (1.2, 0.85, 1.1))
     collective_table(tmp_path, truth)
 
-    found = calibrate(tmp_path, Request("H100"))
+    found = calibrate(tmp_path, FitRequest("H100"))
 
     assert [part.name for part in found.parts] == ["rings", "all_to_all", "NVLS"]
     assert all(largest_error(found, part) < 2 for part in ("rings", "all_to_all", "NVLS"))
@@ -111,7 +111,7 @@ def test_the_size_of_the_switch_is_found_if_asked_for(tmp_path: Path) -> None:
     truth = RING_SWITCH.put(shipped("H100"), Fraction(4 << 20))
     collective_table(tmp_path, truth)
 
-    found = calibrate(tmp_path, Request("H100", fit_switch=True))
+    found = calibrate(tmp_path, FitRequest("H100", fit_switch=True))
 
     assert found.gpu.collectives is not None and found.gpu.collectives.simple_from_bytes == 4 << 20
     assert "simple_from 4 MiB" in profile_text(found)
@@ -130,7 +130,7 @@ def test_copies_by_sms_are_recovered(tmp_path: Path) -> None:
             lines.append(f"H100,8,1,7168,{tokens},8,8,{sms},{remote / sm_copy_rate(truth, sms) * 1e6}")
     (tmp_path / "deepep_h100.csv").write_text("\n".join(lines))
 
-    found = calibrate(tmp_path, Request("H100"))
+    found = calibrate(tmp_path, FitRequest("H100"))
     copies = found.part("SM copy")
 
     assert copies is not None and largest_error(found, "SM copy") < 1
@@ -149,7 +149,7 @@ def test_phases_of_dma_copies_are_recovered(tmp_path: Path) -> None:
         lines.append(f"{1 << power}," + ",".join(str(100 * time.share(phase)) for phase in phases))
     (tmp_path / "mi300x_dma_copy_phases.csv").write_text("\n".join(lines))
 
-    found = calibrate(tmp_path, Request("MI300X"))
+    found = calibrate(tmp_path, FitRequest("MI300X"))
 
     assert largest_error(found, "DMA phase share") < 2
     assert compiled(found).dma == found.gpu.dma
@@ -158,7 +158,7 @@ def test_phases_of_dma_copies_are_recovered(tmp_path: Path) -> None:
 def test_what_is_written_compiles_to_what_was_fitted_and_is_canonical(tmp_path: Path) -> None:
     gemm_table(tmp_path, changed(shipped("H100"), CONSTANTS[:-1], (1.1, 0.9)), 200)
     collective_table(tmp_path, shipped("H100"))
-    found = calibrate(tmp_path, Request("H100", sample=60, seed=4))
+    found = calibrate(tmp_path, FitRequest("H100", sample=60, seed=4))
     text, gpu = profile_text(found), compiled(found)
 
     assert format_text(text) == text
@@ -178,7 +178,7 @@ def test_what_the_rows_do_not_determine_is_assumed(tmp_path: Path) -> None:
         lines.append(f"H100,{m},{n},{k},bf16,{us}")
     (tmp_path / "gemm_h100.csv").write_text("\n".join(lines))
 
-    found = calibrate(tmp_path, Request("H100"))
+    found = calibrate(tmp_path, FitRequest("H100"))
 
     assert 'split 2.457 us @assumed "hardly determined by gemm_h100.csv: 48 of 48 rows, seed 0"' in profile_text(found)
     assert "! gemm.split is hardly determined: standard error above 1000%" in calibration_text(found)
@@ -188,7 +188,7 @@ def test_what_the_rows_do_not_determine_is_assumed(tmp_path: Path) -> None:
 def test_the_same_seed_writes_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
     gemm_table(tmp_path, shipped("B200"), 150)
 
-    texts = [profile_text(calibrate(tmp_path, Request("H100", sample=40, seed=seed))) for seed in (1, 1, 2)]
+    texts = [profile_text(calibrate(tmp_path, FitRequest("H100", sample=40, seed=seed))) for seed in (1, 1, 2)]
 
     assert texts[0] == texts[1] != texts[2]
 
@@ -198,18 +198,18 @@ def test_a_gpu_without_a_profile_starts_from_a_sibling(tmp_path: Path) -> None:
     table = tmp_path / "gemm_h100.csv"
     table.write_text(table.read_text().replace("H100-SXM", "Z9000"))
 
-    found = calibrate(tmp_path, Request("Z9000", "H100", sample=60))
+    found = calibrate(tmp_path, FitRequest("Z9000", "H100", sample=60))
 
     assert "gpu Z9000 extends nvidia.H100" in profile_text(found)
     assert compiled(found).gemm.start_ticks == found.gpu.gemm.start_ticks
     with pytest.raises(MeasuredError, match="no profile of Z9000; name a sibling"):
-        calibrate(tmp_path, Request("Z9000"))
+        calibrate(tmp_path, FitRequest("Z9000"))
 
 
 def test_constants_of_a_sibling_are_the_start_on_the_own_data_sheet(tmp_path: Path) -> None:
     gemm_table(tmp_path, shipped("H100"), 400)
 
-    found = calibrate(tmp_path, Request("H100", "B200", sample=200))
+    found = calibrate(tmp_path, FitRequest("H100", "B200", sample=200))
     gemm = found.part("gemm")
 
     assert gemm is not None and gemm.constants[0].before == pytest.approx(shipped("B200").gemm.start_ticks / 1e8)
@@ -227,7 +227,7 @@ def test_malformed_rows_are_named_and_other_gpus_passed_over(tmp_path: Path) -> 
         "H100,64,64,4096,bf16,1e-300",
     )
 
-    found = calibrate(tmp_path, Request("H100"))
+    found = calibrate(tmp_path, FitRequest("H100"))
 
     assert "gemm_h100.csv:62: 3 fields where there are 6 columns" in found.left_out
     assert "gemm_h100.csv: 1 row: fp8 is another kernel, and its constants are not fitted" in found.left_out
@@ -241,9 +241,9 @@ def test_too_few_rows_and_none_at_all_are_errors(tmp_path: Path) -> None:
     gemm_table(tmp_path, shipped("H100"), 6)
 
     with pytest.raises(MeasuredError, match=r"too few rows of H100: kept: gemm, \d rows to fit 9 constants"):
-        calibrate(tmp_path, Request("H100"))
+        calibrate(tmp_path, FitRequest("H100"))
     with pytest.raises(MeasuredError, match="no rows of A100"):
-        calibrate(tmp_path, Request("A100"))
+        calibrate(tmp_path, FitRequest("A100"))
 
 
 def test_rows_that_the_profile_has_no_model_of_are_left_out(tmp_path: Path) -> None:
@@ -252,14 +252,14 @@ def test_rows_that_the_profile_has_no_model_of_are_left_out(tmp_path: Path) -> N
     table.write_text(table.read_text().replace("H100-SXM", "MI300X"))
 
     with pytest.raises(MeasuredError, match=r"no rows of MI300X.*no constants for all_gather"):
-        calibrate(tmp_path, Request("MI300X"))
+        calibrate(tmp_path, FitRequest("MI300X"))
 
 
 def test_a_part_that_the_sibling_does_not_have_is_kept(tmp_path: Path) -> None:
     gemm_table(tmp_path, shipped("H100"), 60)
     collective_table(tmp_path, shipped("H100"))
 
-    found = calibrate(tmp_path, Request("H100", "MI300X", sample=40))
+    found = calibrate(tmp_path, FitRequest("H100", "MI300X", sample=40))
 
     assert [part.name for part in found.parts] == ["gemm"]
     assert "kept: rings, the profile of MI300X has none to start from" in found.kept
@@ -279,7 +279,7 @@ def test_the_held_out_fifth_does_not_depend_on_the_sample_and_is_never_fitted() 
 @pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")
 @pytest.mark.parametrize(("gpu", "start", "limit"), [("A100", "", 6.5), ("H100", "B200", 7.5), ("B200", "", 6.8)])
 def test_three_hundred_measured_shapes_are_enough(gpu: str, start: str, limit: float) -> None:
-    found = calibrate(Path(DATA), Request(gpu, start))
+    found = calibrate(Path(DATA), FitRequest(gpu, start))
     gemm = found.part("gemm")
 
     assert gemm is not None

@@ -18,7 +18,7 @@ from magus.advisor.measured.traces.run import TracedRun
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import DType, Pattern
 from magus.compiler.text.diagnostics import Report, render_text
-from magus.compiler.text.fmt import format_text
+from magus.compiler.text.formatting.fmt import format_text
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import examples
 from tests.helpers.traces import HALF, LAYERS, collective, gemm, layer, trace

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.layers.advice import GraphAdvice, GraphCandidate
-from magus.advisor.layers.offers.offer import LayerOffer, LayerTable, Setting
+from magus.advisor.layers.offers.offer import LayerOffer, LayerTable, OpSetting
 from magus.advisor.layers.offers.transformer_engine import TeMethods, TeSearch
 from magus.advisor.policy.graph_sweep import GraphPoint, GraphSweep
 from magus.advisor.targets import TARGETS, Refused
@@ -130,7 +130,7 @@ def test_version_1_has_no_copy_engines() -> None:
 
 
 def fused(scenario: GraphScenario) -> LayerOffer:
-    setting = Setting("fused_all_gather_matmul", "u", "torch_async_tp", copy_engine=True)
+    setting = OpSetting("fused_all_gather_matmul", "u", "torch_async_tp", copy_engine=True)
     return LayerOffer("torch_async_tp", "fused", LayerTable(GraphChoice("torch_async_tp"), (setting,)), 800)
 
 

@@ -15,8 +15,8 @@ from magus.compiler.resolve.schedules.implementation import PATTERN_WORDS
 from magus.compiler.services.properties import property_of
 from magus.compiler.templates import BY_NAME
 from magus.compiler.text import vocabulary as words
-from magus.compiler.text.syntax_errors import HEADS
-from magus.compiler.text.tokens import DECLARATIONS, HEAD_WORDS
+from magus.compiler.text.parsing.syntax_errors import HEADS
+from magus.compiler.text.parsing.tokens import DECLARATIONS, HEAD_WORDS
 from magus.grammar import load_words
 
 LISTED = load_words()

@@ -1,7 +1,7 @@
 """Fabrics of every kind, with the number of GPUs they join."""
 
 from magus.compiler.ir import Fabric, Link, Switch, Wire, topologies
-from magus.compiler.ir.topologies.edges import Graph
+from magus.compiler.ir.topologies.edges import EdgeGraph
 from magus.compiler.ir.topologies.fat_tree import FatTree
 from magus.compiler.ir.topologies.rails import Rails
 from magus.compiler.ir.topologies.torus import Torus
@@ -36,7 +36,7 @@ def rails(node: int) -> Fabric:
 def graph(*ends: tuple[int, int], switches: int = 0, link: Link | None = None) -> Fabric:
     """Links one by one."""
     wires = tuple(Wire(pair, link or xgmi()) for pair in ends)
-    return Fabric(topologies.edges.TOPOLOGY, wires[0].link, layout=Graph(wires, switches))
+    return Fabric(topologies.edges.TOPOLOGY, wires[0].link, layout=EdgeGraph(wires, switches))
 
 
 UNEVEN: dict[str, tuple[int, Fabric]] = {

@@ -26,7 +26,7 @@ from magus.compiler.resolve.values.evaluate import ExpressionEvaluator, Place
 from magus.compiler.text import syntax as ast
 from magus.compiler.text.diagnostics import Report
 from magus.compiler.text.names import Scope
-from magus.compiler.text.parse import parse_file
+from magus.compiler.text.parsing.parse import parse_file
 from magus.compiler.text.source import Source
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gather, lone_scatter
 

@@ -23,7 +23,7 @@ from magus.compiler.pipeline import Compiled
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.figures.result import Interval, IntervalKind, Result, Timeline, Traffic, Utilization, Waterfall
 from magus.simcore.program.outcome import RunOutcome
-from magus.tui.app.backend import Backend
+from magus.tui.app.session.backend import Backend
 from tests.helpers.scenarios import scenarios
 
 SERIAL = "serial(engine=dma(7))"

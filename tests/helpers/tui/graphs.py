@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from magus.advisor.graph_answer import GraphAnswer, ShownSchedule
-from magus.advisor.graph_schedules import simulated_candidate, simulated_schedules
+from magus.advisor.graphs.answer import GraphAnswer, ShownSchedule
+from magus.advisor.graphs.schedules import simulated_candidate, simulated_schedules
 from magus.compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, Scenario, Settings, ShouldStop
 from magus.compiler.pipeline import Compiled
-from magus.tui.app.backend import Backend
-from magus.tui.app.finding import Finding, Subject
+from magus.tui.app.session.backend import Backend
+from magus.tui.app.session.finding import Finding, Subject
 from tests.helpers.scenarios.graph_runs import TEXT, small_graph
 from tests.helpers.tui import fakes
 

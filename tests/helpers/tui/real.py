@@ -13,7 +13,7 @@ from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.simcore import simulate
 from magus.simcore.figures.result import Result
-from magus.tui.app.backend import Backend
+from magus.tui.app.session.backend import Backend
 from tests.helpers.scenarios import scenarios
 from tests.helpers.tui import fakes
 

@@ -9,9 +9,9 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from magus.tui.app import app as app_module
+from magus.tui.app import lifecycle
 from magus.tui.app.app import MagusApp
-from magus.tui.app.edited_file import EditedFile
+from magus.tui.app.files.edited_file import EditedFile
 from magus.tui.app.panes import PANES, editor
 from magus.tui.app.panes.editor import EditorPane
 from magus.tui.app.widgets import code_editor
@@ -82,7 +82,7 @@ def unsaved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(editor, "recovery_folder", lambda: tmp_path / "unsaved")
     monkeypatch.setattr(code_editor, "QUIET_S", 0.0)
     monkeypatch.setattr(editor, "KEEP_S", 3600.0)
-    monkeypatch.setattr(app_module, "LOOK_S", 3600.0)
+    monkeypatch.setattr(lifecycle, "LOOK_S", 3600.0)
     return tmp_path / "unsaved"
 
 

@@ -7,7 +7,7 @@ import pytest
 from magus.advisor.candidates.advice import Advice
 from magus.compiler.ir import Pattern
 from magus.tui.app.app import MagusApp
-from magus.tui.app.job import JobProblem, ProblemKind
+from magus.tui.app.session.job import JobProblem, ProblemKind
 from magus.tui.text.render import threshold_sentence
 from tests.helpers.scenarios.drawn import SYSTEMS, TEXTS
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until

@@ -7,13 +7,12 @@ from threading import Event
 import pytest
 
 from magus import examples
-from magus.tui.app import app as app_module
-from magus.tui.app import first_frame
+from magus.tui.app import first_frame, lifecycle
 from magus.tui.app.app import MagusApp
 from magus.tui.app.first_frame import HEAVY, READING, FirstFrame, import_rest
 from magus.tui.app.panes import PANES
 from magus.tui.app.panes.views import VIEWS
-from magus.tui.app.session import Session
+from magus.tui.app.session.session import Session
 from magus.tui.app.widgets.help import HelpScreen
 from magus.tui.app.widgets.start import StartScreen
 from tests.helpers.tui import fakes
@@ -36,7 +35,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     def import_late(_: Callable[[], bool]) -> None:
         event.wait(PATIENCE_S)
 
-    monkeypatch.setattr(app_module, "import_rest", import_late)
+    monkeypatch.setattr(lifecycle, "import_rest", import_late)
     yield event
     event.set()
 
@@ -73,11 +72,11 @@ async def test_the_workbench_stands_where_the_first_frame_was(
         held.set()
         await until(pilot, lambda: hasattr(app, "bench") and app.bench.is_attached and not app.query(FirstFrame))
         head = before.index(next(line for line in before if "1 Cand" in line)) + 1 if size != (20, 5) else 2
+        await until(pilot, lambda: screen_text(app).splitlines()[:head] == before[:head])  # painted, and not read yet
         after = screen_text(app).splitlines()
         read.set()
         await settled(pilot)
 
-    assert after[:head] == before[:head]
     assert len(after) == len(before)
 
 

@@ -10,8 +10,8 @@ from textual.pilot import Pilot
 from magus.simcore.figures.result import Result
 from magus.tui.app.app import MagusApp
 from magus.tui.app.charts.model import TimelineModel
-from magus.tui.app.job import JobProblem
 from magus.tui.app.panes import PANES
+from magus.tui.app.session.job import JobProblem
 from magus.tui.app.widgets.comparison import ComparisonView
 from magus.tui.app.widgets.fabric import FabricView
 from magus.tui.app.widgets.timeline import TimelineView

@@ -8,7 +8,7 @@ import pytest
 
 from magus.compiler.pipeline import compile_file
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.tui.app import app as app_module
+from magus.tui.app import lifecycle
 from magus.tui.app.app import MagusApp
 from magus.tui.app.panes import PANES, editor
 from magus.tui.app.widgets import code_editor
@@ -17,8 +17,8 @@ from tests.helpers.tui import fakes, graphs, real
 from tests.helpers.tui.driving import press, settled
 from tests.helpers.tui.fakes import FakeStages
 from tests.helpers.tui.snapshot import SIZES, check_snapshot
-from tests.tui.app.test_sweep import swept
-from tests.tui.app.test_what_if import FILE
+from tests.tui.app.session.test_sweep import swept
+from tests.tui.app.session.test_what_if import FILE
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
 KEY = {pane.name: str(place) for place, pane in enumerate(PANES, 1)}
@@ -86,7 +86,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(editor, "recovery_folder", lambda: tmp_path / "unsaved")
     monkeypatch.setattr(code_editor, "QUIET_S", 0.0)
     monkeypatch.setattr(editor, "KEEP_S", 3600.0)
-    monkeypatch.setattr(app_module, "LOOK_S", 3600.0)
+    monkeypatch.setattr(lifecycle, "LOOK_S", 3600.0)
 
 
 @pytest.mark.parametrize("sizes", first([SIZES[:2], SIZES[2:]], 1), ids=["small", "large"])

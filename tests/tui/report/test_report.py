@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor
-from magus.advisor.export import advice_document
+from magus.advisor.answer.export import advice_document
 from magus.compiler import compile_text
 from magus.simcore import Result
-from magus.tui.report import Report, report_html
+from magus.tui.report import ReportData, report_html
 from magus.tui.report.shell import IDLE
 from tests.helpers.chromium import CHROMIUM, opened
 from tests.helpers.commands import document, magus
@@ -101,9 +101,9 @@ def advice() -> Advice:
     return Advisor.load().recommend(compile_text(TEXT).scenario(), options)
 
 
-def report_of(advice: Advice, **changes: Any) -> Report:
+def report_of(advice: Advice, **changes: Any) -> ReportData:
     assert isinstance(advice.result, Result)
-    return replace(Report(advice, advice.result, advice_document(advice), "up.mgs"), **changes)
+    return replace(ReportData(advice, advice.result, advice_document(advice), "up.mgs"), **changes)
 
 
 def test_the_figures_are_those_of_the_json(page_file: Path, told: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 
 from magus.advisor import AdviceOptions, Advisor, NoFeasibleSchedule, Request
-from magus.advisor.export import advice_document
+from magus.advisor.answer.export import advice_document
 from magus.compiler.codes import Code
 from magus.compiler.ir import Cancelled, Rejection
 from magus.compiler.planning.build import ScheduleError

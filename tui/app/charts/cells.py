@@ -7,7 +7,7 @@ import numpy as np
 
 from ....compiler.text.printable import columns_of, printable
 from ....simcore.figures.result import Interval
-from .rows import NONE, Int64Array, Row
+from .rows import NONE, Int64Array, TimelineRow
 from .viewport import Viewport
 
 MIN_NAMED = 3
@@ -15,7 +15,7 @@ MIN_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class CellSpan:
     """An interval in a row of columns, from half column ``start`` to before ``stop``."""
 
     interval_idx: int
@@ -33,7 +33,7 @@ class Span:
         return self.stop // 2 - -(-self.start // 2)
 
 
-def halves_of(row: Row, viewport: Viewport, width: int) -> Int64Array:
+def halves_of(row: TimelineRow, viewport: Viewport, width: int) -> Int64Array:
     """[2 * width] the number of the interval in each half column, NONE without one; of several the last to begin.
 
     An interval shows at least half a column if no other begins there. The time taken does not depend on how many
@@ -49,16 +49,16 @@ def halves_of(row: Row, viewport: Viewport, width: int) -> Int64Array:
     return np.where(shown, last, NONE)
 
 
-def spans_of(halves: Int64Array, always: Collection[int]) -> Iterator[Span]:
+def spans_of(halves: Int64Array, always: Collection[int]) -> Iterator[CellSpan]:
     """Yield the intervals in half columns, from left to right: those with room for a name, and ``always`` some."""
     edges = np.flatnonzero(np.diff(halves, prepend=-2, append=-2))
     numbers = halves[edges[:-1]]
     chosen = (np.diff(edges) >= 2 * MIN_NAMED) | np.isin(numbers, list(always))
     for place in np.flatnonzero(chosen & (numbers != NONE)).tolist():
-        yield Span(int(numbers[place]), int(edges[place]), int(edges[place + 1]))
+        yield CellSpan(int(numbers[place]), int(edges[place]), int(edges[place + 1]))
 
 
-def name_in(interval: Interval, span: Span) -> str:
+def name_in(interval: Interval, span: CellSpan) -> str:
     """The name of an interval, empty if it does not fit into its span with a column before and behind."""
     if span.room < MIN_NAMED:
         return ""

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from ....compiler.planning.graph_layers import own_name
 from ....simcore.figures.result import Interval, IntervalKind
 from ....simcore.figures.spans import union_of
-from ..finding import Subject
+from ..session.finding import Subject
 from .differences import Compared, Difference, differences_of
 from .parting import Parting, parting_of
-from .rows import Row, lanes_of_run, op_lane
+from .rows import TimelineRow, lanes_of_run, op_lane
 from .viewport import Viewport
 
 LETTERS = "ABCD"
@@ -22,7 +22,7 @@ class Band:
 
     letter: str
     compared: Compared
-    rows: tuple[Row, ...]
+    rows: tuple[TimelineRow, ...]
 
 
 class ComparisonModel:
@@ -61,7 +61,7 @@ class ComparisonModel:
             Band(letter, one, self._rows(one)) for letter, one in zip(LETTERS, self.marked, strict=False)
         )
 
-    def _rows(self, one: Compared) -> tuple[Row, ...]:
+    def _rows(self, one: Compared) -> tuple[TimelineRow, ...]:
         run = one.run
         if run is None:
             return ()
@@ -73,23 +73,25 @@ class ComparisonModel:
         return tuple(_from(row, run.shown_span[0]) for row in shown)
 
 
-def _from(row: Row, start_ticks: int) -> Row:
+def _from(row: TimelineRow, start_ticks: int) -> TimelineRow:
     """A row with times from ``start_ticks`` on, without what ends before."""
     later = [each for each in row.intervals if each.end_ticks > start_ticks]
     moved = (
         replace(each, start_ticks=max(0, each.start_ticks - start_ticks), end_ticks=each.end_ticks - start_ticks)
         for each in later
     )
-    return Row(row.rank, row.lane, tuple(moved))
+    return TimelineRow(row.rank, row.lane, tuple(moved))
 
 
-def _merged(rows: Sequence[Row]) -> tuple[Row, ...]:
+def _merged(rows: Sequence[TimelineRow]) -> tuple[TimelineRow, ...]:
     """All kernels in one row, all transfers in another; what runs at once becomes one interval."""
     intervals = [interval for row in rows for interval in row.intervals]
     kernels = [each for each in intervals if each.kind is not IntervalKind.COMM]
     copies = [each for each in intervals if each.kind is IntervalKind.COMM]
     return tuple(
-        Row(0, label, _together(label, group)) for label, group in (("kernels", kernels), ("copies", copies)) if group
+        TimelineRow(0, label, _together(label, group))
+        for label, group in (("kernels", kernels), ("copies", copies))
+        if group
     )
 
 

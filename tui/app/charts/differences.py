@@ -10,9 +10,9 @@ from ....compiler.text.quantities import bytes_text, ticks_text
 from ....simcore.figures.result import Result
 from ....simcore.kernels.dispatch import compute_shape, work_of
 from ....simcore.kernels.gemm_parts import stream_shape
-from ....simcore.op_spans import OpTimes, op_times
+from ....simcore.op_spans import OpSummary, op_times
 from ....simcore.shown_run import ShownRun
-from ..finding import Subject
+from ..session.finding import Subject
 
 UNKNOWN = "-"
 
@@ -203,12 +203,12 @@ def _op_figures(marked: Sequence[Compared]) -> Iterator[_Figure]:
                 yield _Figure(f"{name} {label}", partial(_of_op, name, read), ticks_text)
 
 
-def _of_op(name: str, read: Callable[[OpTimes], int], _: Any, one: Compared, __: int | None) -> int | None:
+def _of_op(name: str, read: Callable[[OpSummary], int], _: Any, one: Compared, __: int | None) -> int | None:
     ops = () if one.run is None else op_times(one.run)
     return next((read(op) for op in ops if op.name == name), None)
 
 
-_OP_TIMES: tuple[tuple[str, Callable[[OpTimes], int]], ...] = (
+_OP_TIMES: tuple[tuple[str, Callable[[OpSummary], int]], ...] = (
     ("kernels", lambda op: op.compute_ticks),
     ("copies", lambda op: op.comm_ticks),
     ("exposed", lambda op: op.exposed_ticks),

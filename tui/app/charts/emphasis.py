@@ -11,7 +11,7 @@ from ....compiler.planning.graph_layers import own_name
 from ....simcore.figures.result import IntervalKind
 from ....simcore.figures.spans import Span, exposed_spans
 from ....simcore.shown_run import ShownRun
-from .rows import Row, op_lane
+from .rows import TimelineRow, op_lane
 from .viewport import Viewport
 
 BoolArray = npt.NDArray[np.bool_]
@@ -38,7 +38,9 @@ class Standout:
     names: frozenset[tuple[int, str] | tuple[int, str, str]] = frozenset()
     spans: tuple[tuple[Span, ...], ...] = ()
 
-    def halves(self, row: Row, halves: npt.NDArray[np.int64], viewport: Viewport, width: int) -> BoolArray | None:
+    def halves(
+        self, row: TimelineRow, halves: npt.NDArray[np.int64], viewport: Viewport, width: int
+    ) -> BoolArray | None:
         """[2 * width] whether each half column stands out; None if all do."""
         rank = row.rank % max(1, self.period)
         match self.emphasis:

@@ -21,7 +21,7 @@ DEPTH = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodePlace:
     """A node of the fabric; ``x`` and ``y`` run from 0 to 1, to the right and down."""
 
     node: int
@@ -31,7 +31,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class DrawnLink:
     """A link between two places, from a to b; of a link that closes a grid only the stubs at both ends are drawn."""
 
     a: int
@@ -43,8 +43,8 @@ class Wire:
 class FabricMap:
     """Places by node, and the links between them, each once for both directions."""
 
-    places: tuple[Place, ...]
-    wires: tuple[Wire, ...]
+    places: tuple[NodePlace, ...]
+    wires: tuple[DrawnLink, ...]
 
 
 def fabric_map(scenario: Scenario | ShownRun) -> FabricMap | None:
@@ -66,17 +66,17 @@ def fabric_map(scenario: Scenario | ShownRun) -> FabricMap | None:
     else:
         places = _on_circle(num_ranks)
     grid = sides if len(sides) > 1 and network.num_nodes == num_ranks else ()
-    return FabricMap(places, tuple(Wire(a, b, bool(grid) and _is_far(a, b, grid)) for a, b in pairs))
+    return FabricMap(places, tuple(DrawnLink(a, b, bool(grid) and _is_far(a, b, grid)) for a, b in pairs))
 
 
-def _on_circle(num_ranks: int) -> tuple[Place, ...]:
+def _on_circle(num_ranks: int) -> tuple[NodePlace, ...]:
     angles = [2 * pi * rank / num_ranks - pi / 2 for rank in range(num_ranks)]
     return tuple(
-        Place(rank, str(rank), 0.5 + 0.5 * cos(angle), 0.5 + 0.5 * sin(angle)) for rank, angle in enumerate(angles)
+        NodePlace(rank, str(rank), 0.5 + 0.5 * cos(angle), 0.5 + 0.5 * sin(angle)) for rank, angle in enumerate(angles)
     )
 
 
-def _with_centre(network: Network, pairs: tuple[tuple[int, int], ...]) -> tuple[Place, ...]:
+def _with_centre(network: Network, pairs: tuple[tuple[int, int], ...]) -> tuple[NodePlace, ...]:
     """Ranks on a circle, each switch towards the ranks that it joins."""
     num_ranks = network.num_ranks
     places = list(_on_circle(num_ranks))
@@ -84,7 +84,7 @@ def _with_centre(network: Network, pairs: tuple[tuple[int, int], ...]) -> tuple[
         joined = [places[a] for a, b in pairs if b == node and a < num_ranks]
         x = sum(place.x for place in joined) / len(joined) if joined else 0.5
         y = sum(place.y for place in joined) / len(joined) if joined else 0.5
-        places.append(Place(node, f"s{node - num_ranks}", (0.5 + x) / 2, (0.5 + y) / 2))
+        places.append(NodePlace(node, f"s{node - num_ranks}", (0.5 + x) / 2, (0.5 + y) / 2))
     return tuple(places)
 
 
@@ -96,7 +96,7 @@ def _coordinates(rank: int, sides: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-def _on_grid(sides: tuple[int, ...]) -> tuple[Place, ...]:
+def _on_grid(sides: tuple[int, ...]) -> tuple[NodePlace, ...]:
     """Rows and columns; the layers of a third dimension lie behind each other, each a little lower and to the right."""
     layers, rows, columns = (1, *sides) if len(sides) == 2 else sides
     places = []
@@ -105,7 +105,7 @@ def _on_grid(sides: tuple[int, ...]) -> tuple[Place, ...]:
         shift = layer * DEPTH / max(1, layers - 1)
         last = DEPTH if layers > 1 else 0
         x, y = (column + shift) / max(1, columns - 1 + last), (row + shift) / max(1, rows - 1 + last)
-        places.append(Place(rank, str(rank), *(MARGIN + at * (1 - 2 * MARGIN) for at in (x, y))))
+        places.append(NodePlace(rank, str(rank), *(MARGIN + at * (1 - 2 * MARGIN) for at in (x, y))))
     return tuple(places)
 
 
@@ -115,7 +115,7 @@ def _is_far(a: int, b: int, sides: tuple[int, ...]) -> bool:
     return max(apart) > 1
 
 
-def _in_levels(network: Network, pairs: tuple[tuple[int, int], ...]) -> tuple[Place, ...]:
+def _in_levels(network: Network, pairs: tuple[tuple[int, int], ...]) -> tuple[NodePlace, ...]:
     num_ranks, num_nodes = network.num_ranks, network.num_nodes
     below: list[list[int]] = [[] for _ in range(num_nodes)]
     for a, b in pairs:
@@ -125,14 +125,14 @@ def _in_levels(network: Network, pairs: tuple[tuple[int, int], ...]) -> tuple[Pl
     far = [node for node in range(num_ranks, num_nodes) if node not in near]
     scattered = any(below[node] for node in far)
     places = [
-        Place(rank, str(rank), _spread(rank, num_ranks), 0.5 if near and scattered else 1.0)
+        NodePlace(rank, str(rank), _spread(rank, num_ranks), 0.5 if near and scattered else 1.0)
         for rank in range(num_ranks)
     ]
     for node in near:
         middle = sum(_spread(rank, num_ranks) for rank in below[node]) / len(below[node])
-        places.append(Place(node, f"s{node - num_ranks}", middle, 1.0 if scattered else 0.5 if far else 0.0))
+        places.append(NodePlace(node, f"s{node - num_ranks}", middle, 1.0 if scattered else 0.5 if far else 0.0))
     for idx, node in enumerate(far):
-        places.append(Place(node, f"s{node - num_ranks}", _spread(idx, len(far)), 0.0))
+        places.append(NodePlace(node, f"s{node - num_ranks}", _spread(idx, len(far)), 0.0))
     return tuple(sorted(places, key=lambda place: place.node))
 
 

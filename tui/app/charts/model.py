@@ -8,7 +8,7 @@ from ....simcore.figures.result import Interval, Result
 from ....simcore.shown_run import ShownRun
 from .emphasis import Emphasis, Standout, standout_of
 from .follow import Chunks, Stop
-from .rows import NONE, Lanes, Row, lanes_of_run
+from .rows import NONE, Lanes, TimelineRow, lanes_of_run
 from .story import told
 from .strips import Strip, strips_of
 from .viewport import PAN_STEP, ZOOM_STEP, Viewport
@@ -23,7 +23,7 @@ class RanksShown(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class TimelineCursor:
     """An interval of a row; NONE in an empty one."""
 
     row_idx: int = 0
@@ -45,12 +45,12 @@ class TimelineModel:
         self.standout: Standout = standout_of(run, Emphasis.NONE)
         self.stops: tuple[Stop, ...] = ()
         self.stop_idx = 0
-        self.cursor = Cursor()
-        self.rows: tuple[Row, ...] = ()
+        self.cursor = TimelineCursor()
+        self.rows: tuple[TimelineRow, ...] = ()
         self._chunks = Chunks(run)
         self._strips: tuple[int, tuple[Strip, ...]] = NONE, ()
         self._lay_out()
-        self.cursor = Cursor(0, self.rows[0].first_after(start) if self.rows else NONE)
+        self.cursor = TimelineCursor(0, self.rows[0].first_after(start) if self.rows else NONE)
 
     @property
     def result(self) -> Result:
@@ -116,7 +116,7 @@ class TimelineModel:
     def _node(self, node: int) -> str:
         return f"r{node}" if node < self.run.num_ranks else f"switch {node - self.run.num_ranks}"
 
-    def followed_in(self, row: Row) -> frozenset[int]:
+    def followed_in(self, row: TimelineRow) -> frozenset[int]:
         """The intervals of a row on the way of the chunk that is followed."""
         here = (stop.interval for stop in self.stops if stop.rank == row.rank and stop.interval.lane == row.lane)
         return frozenset(row.number_of(interval) for interval in here) - {NONE}
@@ -156,19 +156,19 @@ class TimelineModel:
         """Move the cursor to another row, to what is nearest in time there."""
         if self.rows:
             row_idx = max(0, min(len(self.rows) - 1, self.cursor.row_idx + rows))
-            self.cursor = Cursor(row_idx, self.rows[row_idx].at(self.cursor_ticks))
+            self.cursor = TimelineCursor(row_idx, self.rows[row_idx].at(self.cursor_ticks))
 
     def select(self, row_idx: int, ticks: int) -> None:
         """Put the cursor on the interval of a row that is nearest to a time."""
         if 0 <= row_idx < len(self.rows):
-            self.cursor = Cursor(row_idx, self.rows[row_idx].at(ticks))
+            self.cursor = TimelineCursor(row_idx, self.rows[row_idx].at(ticks))
 
     def _go(self, row_idx: int, number: int) -> None:
-        self.cursor = Cursor(row_idx, number)
+        self.cursor = TimelineCursor(row_idx, number)
         interval = self.rows[row_idx].intervals[number]
         self.viewport = self.viewport.showing(interval.start_ticks, interval.end_ticks)
 
-    def _holds(self, cursor: Cursor) -> bool:
+    def _holds(self, cursor: TimelineCursor) -> bool:
         return cursor.row_idx < len(self.rows) and 0 <= cursor.number < len(self.rows[cursor.row_idx].intervals)
 
     # Ranks.
@@ -215,13 +215,13 @@ class TimelineModel:
             same = (idx for idx, row in enumerate(self.rows) if (row.rank, row.lane) == (before.rank, before.lane))
             row_idx = next(same, min(self.cursor.row_idx, max(0, len(self.rows) - 1)))
             alike = bool(self.rows) and self.rows[row_idx].intervals is before.intervals
-            self.cursor = Cursor(row_idx, self.cursor.number) if alike else self._nearest(row_idx, before)
+            self.cursor = TimelineCursor(row_idx, self.cursor.number) if alike else self._nearest(row_idx, before)
 
-    def _nearest(self, row_idx: int, before: Row) -> Cursor:
+    def _nearest(self, row_idx: int, before: TimelineRow) -> TimelineCursor:
         if not self.rows:
-            return Cursor()
+            return TimelineCursor()
         known = 0 <= self.cursor.number < len(before.intervals)
-        return Cursor(row_idx, self.rows[row_idx].at(int(before.starts[self.cursor.number]) if known else 0))
+        return TimelineCursor(row_idx, self.rows[row_idx].at(int(before.starts[self.cursor.number]) if known else 0))
 
     @property
     def shows_many_ranks(self) -> bool:

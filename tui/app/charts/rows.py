@@ -18,7 +18,7 @@ KINDS = tuple(IntervalKind)
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class TimelineRow:
     """The intervals of one stream or engine of one rank, in the order of time.
 
     ``rank`` is the one that is shown, which may repeat the one whose intervals they are.
@@ -76,19 +76,19 @@ class Lanes:
     """The rows of a timeline by rank; ranks beyond its period repeat earlier ones."""
 
     num_ranks: int
-    own: tuple[tuple[Row, ...], ...]
+    own: tuple[tuple[TimelineRow, ...], ...]
 
     @property
     def period(self) -> int:
         """How many ranks have rows of their own."""
         return len(self.own)
 
-    def of_rank(self, rank: int) -> tuple[Row, ...]:
+    def of_rank(self, rank: int) -> tuple[TimelineRow, ...]:
         """Streams, then engines, of one rank."""
         rows = self.own[rank % self.period]
         return rows if rank < self.period else tuple(_shown_as(row, rank) for row in rows)
 
-    def of_ranks(self, ranks: Iterable[int]) -> tuple[Row, ...]:
+    def of_ranks(self, ranks: Iterable[int]) -> tuple[TimelineRow, ...]:
         """The rows of several ranks, rank by rank."""
         return tuple(row for rank in ranks for row in self.of_rank(rank))
 
@@ -101,7 +101,7 @@ def lanes_of(timeline: Timeline) -> Lanes:
     return Lanes(
         timeline.num_ranks,
         tuple(
-            tuple(Row(rank, lane, _in_time(by_lane[lane])) for lane in sorted(by_lane, key=lane_order))
+            tuple(TimelineRow(rank, lane, _in_time(by_lane[lane])) for lane in sorted(by_lane, key=lane_order))
             for rank, by_lane in enumerate(found)
         ),
     )
@@ -123,7 +123,7 @@ def op_lane(op: str, kind: IntervalKind) -> str:
     return f"{op} copies" if kind is IntervalKind.COMM else op
 
 
-def _of_op(rank: int, op: OpRow) -> Iterator[Row]:
+def _of_op(rank: int, op: OpRow) -> Iterator[TimelineRow]:
     """A row for the kernels of an op, and one for its copies, as far as it has any."""
     for kind, of_spans in (
         (IntervalKind.COMPUTE, [(span.name, span.kernels) for span in op.spans]),
@@ -132,14 +132,14 @@ def _of_op(rank: int, op: OpRow) -> Iterator[Row]:
         lane = op_lane(op.name, kind)
         found = [Interval(rank, lane, name, kind, *span) for name, spans in of_spans for span in spans]
         if found:
-            yield Row(rank, lane, _in_time(found))
+            yield TimelineRow(rank, lane, _in_time(found))
 
 
 def _in_time(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
     return tuple(sorted(intervals, key=lambda one: (one.start_ticks, one.end_ticks)))
 
 
-def _shown_as(row: Row, rank: int) -> Row:
+def _shown_as(row: TimelineRow, rank: int) -> TimelineRow:
     shown = replace(row, rank=rank)
     # The arrays of the row that it repeats; without this each of a thousand ranks would make its own.
     shown.__dict__.update(starts=row.starts, ends=row.ends, kinds=row.kinds)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ....compiler.resolve.expect.expectation import Verdict
-from ..sweep import SweepFigure
+from ..session.sweep import SweepFigure
 from .braille import DOTS_X, DOTS_Y, Canvas, line_dots
 
 Line = tuple[tuple[str, str], ...]

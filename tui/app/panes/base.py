@@ -7,7 +7,7 @@ from textual.containers import Container
 from textual.message import Message
 from textual.widget import Widget
 
-from ..job import Job
+from ..session.job import Job
 
 
 class JobPane(Container):

@@ -6,8 +6,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from ..charts.comparison import LETTERS
-from ..job import Job
-from ..view import SortKey, rows_of
+from ..session.job import Job
+from ..session.view import SortKey, rows_of
 from ..widgets.candidates import CandidateTable
 from . import CANDIDATES
 from .base import JobPane

@@ -12,9 +12,9 @@ from ....simcore.shown_run import ShownRun
 from ..background import in_thread
 from ..charts.comparison import ComparisonModel
 from ..charts.differences import Compared
-from ..finding import Ranked
-from ..job import CANCELLED, MOST_MARKED, Job, JobProblem
-from ..session import Session
+from ..session.finding import Ranked
+from ..session.job import CANCELLED, MOST_MARKED, Job, JobProblem
+from ..session.session import Session
 from ..widgets.comparison import ComparisonView
 from . import COMPARE
 from .base import JobPane

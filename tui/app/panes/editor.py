@@ -13,8 +13,8 @@ from textual.message import Message
 
 from ....compiler.services.document import read_document
 from ....compiler.text.printable import printable
-from ..edited_file import EditedFile, OnDisk, can_edit, recovery_folder
-from ..job import Job
+from ..files.edited_file import EditedFile, OnDisk, can_edit, recovery_folder
+from ..session.job import Job
 from ..widgets.ask import Answer, AskScreen
 from ..widgets.code_area import CodeArea
 from ..widgets.code_editor import CodeEditor

@@ -5,8 +5,8 @@ from textual.content import Content
 
 from ....compiler.text.printable import printable
 from ..charts.heat import HeatModel
-from ..job import Job
-from ..view import fabric_text
+from ..session.job import Job
+from ..session.view import fabric_text
 from ..widgets.fabric import FabricView
 from ..widgets.timeline import TimelineView
 from . import FABRIC

@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from ....advisor.candidates.advice import Advice, Candidate
-from ....advisor.graph_answer import ShownSchedule
+from ....advisor.graphs.answer import ShownSchedule
 from ....advisor.how.how import How, how_of
 from ....advisor.targets import Refused
 from ....compiler.ir import Rejection
@@ -24,7 +24,7 @@ from ...text.how import how_lines
 from ...text.shipped import shipped_lines
 from ...text.wrap import bullet, wrapped_to
 from ..background import in_thread
-from ..job import Job
+from ..session.job import Job
 from ..widgets.handover import HandoverScreen, HandoverWanted
 from . import HOW
 from .base import JobPane

@@ -16,11 +16,11 @@ from ....compiler.ir import Cancelled, Scenario, ShouldStop
 from ....compiler.text.diagnostics import CompileError
 from ....compiler.text.printable import printable
 from ..background import in_thread
-from ..finding import Finding, Subject
-from ..job import Job
 from ..messages import SweepProgressed
-from ..sweep import CHUNKS, Point, SweepFigure, SweepPlan, over_chunks, run, words_of
-from ..what_if import Row
+from ..session.finding import Finding, Subject
+from ..session.job import Job
+from ..session.sweep import CHUNKS, Point, SweepFigure, SweepPlan, over_chunks, run, words_of
+from ..session.what_if import ValueRow
 from ..widgets.sweep import SweepView
 from . import SWEEP
 from .base import JobPane
@@ -94,7 +94,7 @@ class SweepPane(JobPane):
         if self._job is not None:
             self.show(self._job)
 
-    def _row(self, name: str) -> Row | None:
+    def _row(self, name: str) -> ValueRow | None:
         rows = () if self._job is None else self._job.what_if.rows(self._job.scenario)
         return next((row for row in rows if row.name == name), None)
 

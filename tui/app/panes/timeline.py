@@ -4,7 +4,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 
 from ....compiler.text.printable import printable
-from ..job import Job
+from ..session.job import Job
 from ..widgets.timeline import TimelineView
 from . import TIMELINE
 from .base import JobPane

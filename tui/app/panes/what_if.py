@@ -18,10 +18,10 @@ from ....compiler.text.load import real_path
 from ....compiler.text.printable import printable
 from ....compiler.text.writing import write_whole
 from ..background import in_thread
-from ..job import Job
+from ..files.paths import exists, typed_path
 from ..messages import ChangesMade
-from ..paths import exists, typed_path
-from ..what_if import Row, with_value
+from ..session.job import Job
+from ..session.what_if import ValueRow, with_value
 from ..widgets.what_if import CHANGED, WhatIfTable
 from . import WHAT_IF
 from .base import JobPane
@@ -101,7 +101,7 @@ class WhatIfPane(JobPane):
 
     # Changing.
 
-    def _change(self, changes: Changes, row: Row | None = None, text: str = "") -> None:
+    def _change(self, changes: Changes, row: ValueRow | None = None, text: str = "") -> None:
         if changes == self._wanted or self._job is None:
             return
         self._wanted = changes

@@ -2,7 +2,7 @@
 
 from textual.app import ComposeResult
 
-from ..job import Job
+from ..session.job import Job
 from ..widgets.reasons import ReasonsPane
 from . import WHY
 from .base import JobPane

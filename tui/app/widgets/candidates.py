@@ -7,7 +7,7 @@ from textual.widgets import DataTable
 
 from ....compiler.text.printable import printable
 from ..messages import CandidatePicked
-from ..view import CandidateRow, Mark, SortKey, shortened
+from ..session.view import CandidateRow, Mark, SortKey, shortened
 
 # Heading and width of each column; the schedule takes the rest. Times are in us.
 COLUMNS = (

@@ -18,7 +18,7 @@ from ....compiler.services.definition import definition
 from ....compiler.services.document import Document, read_document
 from ....compiler.services.hover import Hover, hover
 from ....compiler.text.diagnostics import CompileError, Diagnostic, Severity
-from ....compiler.text.fmt import format_text
+from ....compiler.text.formatting.fmt import format_text
 from ....compiler.text.printable import printable
 from ..background import in_thread
 from .code_area import CodeArea

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from ....compiler.text.printable import columns_of, printable
 from ..charts.comparison import Band, ComparisonModel
 from ..charts.viewport import PAN_STEP, ZOOM_STEP, Viewport, axis_lines, axis_of
-from ..view import shortened
+from ..session.view import shortened
 from .gantt import COMPONENTS, GanttPainter, RowLook
 
 AXIS_ROWS = 2

@@ -11,9 +11,9 @@ from rich.style import Style
 from textual.widget import Widget
 
 from ....simcore.figures.result import IntervalKind
-from ..charts.cells import Span, halves_of, name_in, spans_of
+from ..charts.cells import CellSpan, halves_of, name_in, spans_of
 from ..charts.emphasis import BoolArray, Standout
-from ..charts.rows import KINDS, NONE, Int64Array, Row
+from ..charts.rows import KINDS, NONE, Int64Array, TimelineRow
 from ..charts.viewport import Viewport
 
 FULL, LEFT_HALF, RIGHT_HALF, THIN, MARK = "█", "▌", "▐", "─", "┊"
@@ -86,7 +86,7 @@ class GanttPainter:
 
     def row(
         self,
-        row: Row,
+        row: TimelineRow,
         viewport: Viewport,
         width: int,
         *,
@@ -142,7 +142,7 @@ class GanttPainter:
         return self.style(f"{KINDS[kind].value}-{shade}")
 
     def _write(
-        self, row: Row, span: Span, look: RowLook, codes: Int64Array, glyphs: TextArray, styles: Int64Array
+        self, row: TimelineRow, span: CellSpan, look: RowLook, codes: Int64Array, glyphs: TextArray, styles: Int64Array
     ) -> None:
         """Write the name of an interval over it, if it fits, and the signs of the cursor and of what is followed."""
         number, first, last = span.interval_idx, span.start // 2, (span.stop - 1) // 2
@@ -169,7 +169,7 @@ class GanttPainter:
         return [Segment(text[start:stop], self._palette[styles[start]]) for start, stop in pairwise(edges)]
 
 
-def _codes(row: Row, halves: Int64Array, shade: int, full: BoolArray | None) -> Int64Array:
+def _codes(row: TimelineRow, halves: Int64Array, shade: int, full: BoolArray | None) -> Int64Array:
     """The code of each half column."""
     if not len(row.kinds):
         return np.zeros(len(halves), np.int64)

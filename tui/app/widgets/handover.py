@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option as Item
 
 from ....compiler.text.printable import printable
 from ...text.handover import HANDOVERS, Handover
-from ..paths import exists, typed_path
+from ..files.paths import exists, typed_path
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from ....advisor.candidates.advice import Advice
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.printable import printable
 from ...text.render import threshold_sentence
-from .. import view
-from ..finding import Finding
+from ..session import view
+from ..session.finding import Finding
 
 
 class Headline(Vertical):
@@ -18,7 +18,7 @@ class Headline(Vertical):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._advice: Finding | None = None
-        self._standing = view.Standing.FINAL
+        self._standing = view.Finality.FINAL
 
     def compose(self) -> ComposeResult:
         """Lay out one text for each."""

@@ -10,7 +10,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from ....compiler.text.printable import printable
-from ..paths import exists, typed_path
+from ..files.paths import exists, typed_path
 
 
 class NameScreen(ModalScreen[Path | None]):

@@ -7,8 +7,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from ....compiler.text.printable import printable
-from ..job import JobProblem, ProblemKind
-from ..view import fitted_code
+from ..session.job import JobProblem, ProblemKind
+from ..session.view import fitted_code
 
 REMEDIES = {
     ProblemKind.FILE: "Edit the file and press e to read it again.",

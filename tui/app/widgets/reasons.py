@@ -9,17 +9,17 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from ....advisor.answer.headline import headline_of
 from ....advisor.candidates.advice import Advice, resolution_of
-from ....advisor.graph_answer import GraphAnswer
-from ....advisor.headline import headline_of
+from ....advisor.graphs.answer import GraphAnswer
 from ....compiler.text.diagnostics import Diagnostic
 from ....compiler.text.printable import printable
 from ....compiler.text.quantities import ticks_text
 from ....simcore.op_spans import op_times
 from ....simcore.shown_run import ShownRun
-from ..finding import Finding
-from ..view import confidence_of, shortened, us
-from ..waterfall import Bar, bars_of, drawn_bars
+from ..charts.waterfall import Bar, bars_of, drawn_bars
+from ..session.finding import Finding
+from ..session.view import confidence_of, shortened, us
 
 LABEL_COLUMNS = 15
 FIGURE_COLUMNS = 10

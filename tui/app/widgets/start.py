@@ -11,7 +11,7 @@ from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ....compiler.text.printable import columns_of, printable
-from ..start import Entry, entries
+from ..files.start import FileEntry, entries
 
 NAME_COLUMNS = 26
 HEAD = "magus: which overlap schedule to use, what it gains, and how we know"
@@ -36,7 +36,7 @@ class StartScreen(Screen[Path | None]):
     def __init__(self, folder: Path | None, recent: tuple[str, ...], *, can_leave: bool) -> None:
         super().__init__()
         self._folder, self._recent, self._can_leave = folder, recent, can_leave
-        self._entries: tuple[Entry, ...] = ()
+        self._entries: tuple[FileEntry, ...] = ()
         self._problem = ""
 
     def compose(self) -> ComposeResult:
@@ -114,7 +114,7 @@ class StartScreen(Screen[Path | None]):
             self.app.exit()
 
 
-def _line(entry: Entry, width: int) -> Text:
+def _line(entry: FileEntry, width: int) -> Text:
     name = printable(entry.name)
     pad = " " * max(1, NAME_COLUMNS - columns_of(name))
     text = Text(f"   {name}{pad}", no_wrap=True, overflow="ellipsis")

@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 from ....compiler.text.printable import printable
 from ..charts.sweep_plot import MAX_CURVES, SweepPlot
-from ..sweep import SweepFigure
+from ..session.sweep import SweepFigure
 
 
 class SweepView(Widget, can_focus=True):

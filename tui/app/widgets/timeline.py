@@ -19,7 +19,7 @@ from ....simcore.figures.result import IntervalKind
 from ....simcore.shown_run import ShownRun
 from ..charts.emphasis import Emphasis
 from ..charts.model import TimelineModel
-from ..charts.rows import NONE, Row
+from ..charts.rows import NONE, TimelineRow
 from ..charts.strips import bars_text
 from ..charts.viewport import axis_lines, axis_of
 from .gantt import COMPONENTS, GanttPainter, RowLook
@@ -268,7 +268,7 @@ class TimelineView(ScrollView, can_focus=True):
     def _plot_columns(self) -> int:
         return max(MIN_PLOT_COLUMNS, self._room.width - self._name_columns)
 
-    def _label(self, row: Row) -> str:
+    def _label(self, row: TimelineRow) -> str:
         name = printable(row.lane)
         return f" r{row.rank} {name} " if self.model is not None and self.model.shows_many_ranks else f" {name} "
 

@@ -7,7 +7,7 @@ from textual import events
 from textual.widgets import DataTable
 
 from ....compiler.text.printable import printable
-from ..what_if import Row
+from ..session.what_if import ValueRow
 
 # Heading and width of each column; the last one takes the rest.
 COLUMNS = (("", 2), ("value of", 28), ("now", 15), ("in the file", 15), ("origin", 9), ("", 0))
@@ -19,19 +19,19 @@ class WhatIfTable(DataTable[Text]):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id, cursor_type="row", cell_padding=0, header_height=1)
-        self._rows: tuple[Row, ...] = ()
+        self._rows: tuple[ValueRow, ...] = ()
 
     @property
-    def picked(self) -> Row | None:
+    def picked(self) -> ValueRow | None:
         """The row under the cursor."""
         return self._rows[self.cursor_row] if 0 <= self.cursor_row < len(self._rows) else None
 
-    def show(self, rows: Sequence[Row]) -> None:
+    def show(self, rows: Sequence[ValueRow]) -> None:
         """Fill the table unless it holds these rows; the cursor stays on its value."""
         if self._rows != tuple(rows):
             self.fill(rows)
 
-    def fill(self, rows: Sequence[Row]) -> None:
+    def fill(self, rows: Sequence[ValueRow]) -> None:
         """Fill the table, whatever values that were being compiled it shows."""
         self._rows = tuple(rows)
         self._fill()
@@ -60,7 +60,7 @@ class WhatIfTable(DataTable[Text]):
             self.scroll_to(y=top, animate=False)
 
 
-def _cells(row: Row) -> tuple[Text, ...]:
+def _cells(row: ValueRow) -> tuple[Text, ...]:
     style = "bold" if row.changed else ""
     note = row.domain if row.is_param or not row.source else row.source
     before = row.before if row.changed else ""

@@ -1,8 +1,8 @@
 """``magus simulate`` and ``magus schedules`` on a graph: one of its schedules, simulated, and a list of them."""
 
+from ....advisor.answer.extrapolation import outside_of_graph
 from ....advisor.bounds.graph_bound import graph_bound
-from ....advisor.export_graph import graph_document, graph_schedules_document
-from ....advisor.extrapolation import outside_of_graph
+from ....advisor.graphs.export import graph_document, graph_schedules_document
 from ....advisor.solver.graph_memory import check_graph_memory
 from ....compiler.ir import GraphPlan, GraphScenario
 from ....compiler.planning.graph_build import build_graph_plan

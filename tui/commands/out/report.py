@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....advisor import Advice, AdviceOptions, Advisor
+from ....advisor.answer.export import advice_document
 from ....advisor.candidates.shortlist import packet_bytes
-from ....advisor.export import advice_document
-from ....advisor.export_graph import graph_answer_document
-from ....advisor.graph_advised import advised
+from ....advisor.graphs.advised import advised
+from ....advisor.graphs.export import graph_answer_document
 from ....advisor.policy.sweep import Sweep, swept
 from ....compiler.ir import Cancelled, GraphScenario, Progress, Scenario, Settings, ShouldStop
 from ....compiler.pipeline import Compiled, compile_text
@@ -20,7 +20,7 @@ from ....compiler.text.source import Source
 from ....compiler.text.writing import check_writable
 from ....simcore import Result, RunOutcome, simulate
 from ...exit_codes import Exit
-from ...report import GraphReport, Report, graph_report_html, report_html
+from ...report import GraphReport, ReportData, graph_report_html, report_html
 from ...text.door import say
 from ...text.next_steps import next_steps
 from ...text.progress import progress_line
@@ -66,7 +66,7 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
         if result is None:
             say("magus: the recommended schedule could not be simulated, so there is nothing to draw")
             return Exit.INPUT
-        report = Report(
+        report = ReportData(
             advice=advice,
             result=result,
             data=advice_document(advice),

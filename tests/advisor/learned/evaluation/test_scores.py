@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.learned.evaluation.answers import Answered, Answers
+from magus.advisor.learned.evaluation.answers import Answers, TimedAnswer
 from magus.advisor.learned.evaluation.evaluate import Evaluation, evaluation_document
 from magus.advisor.learned.evaluation.four import ALL_SPLITS, FourScore
 from magus.advisor.learned.evaluation.scores import SplitScore, interval_score, mean_of, split_scores
@@ -12,15 +12,15 @@ from magus.advisor.learned.evaluation.text import evaluation_text
 from magus.advisor.learned.evaluation.ways import MODEL, WAYS
 from magus.advisor.learned.table import Found, LabelTable
 
-FAST = Answered(1000, is_serial=False, error=0.0, simulations=0, seconds=0.01)
+FAST = TimedAnswer(1000, is_serial=False, error=0.0, simulations=0, seconds=0.01)
 
 
-def answers_of(model: Answered, serial_ticks: float = 1500.0) -> Answers:
+def answers_of(model: TimedAnswer, serial_ticks: float = 1500.0) -> Answers:
     """The answers of a model beside ways that all find the best schedule."""
     return Answers(0, dict.fromkeys(WAYS, FAST) | {MODEL: model}, serial_ticks)
 
 
-def score_of(table: LabelTable, model: Answered, serial_ticks: float = 1500.0) -> SplitScore:
+def score_of(table: LabelTable, model: TimedAnswer, serial_ticks: float = 1500.0) -> SplitScore:
     """The score of the model in one scenario with a search that found 1005 ticks and a baseline of 1200."""
     labels = replace(table.labels[0], found=Found(1000.0, 1005.0, 1005.0, 1200.0))
     return next(iter(split_scores("a", [labels], [answers_of(model, serial_ticks)])))

@@ -14,7 +14,7 @@ from magus.compiler.ir import (
     System,
     Variability,
 )
-from magus.compiler.ir.topologies.edges import Graph
+from magus.compiler.ir.topologies.edges import EdgeGraph
 from magus.compiler.ir.topologies.fat_tree import FatTree
 from magus.compiler.ir.topologies.rails import Rails
 from magus.compiler.ir.topologies.torus import Torus
@@ -51,7 +51,7 @@ def test_trees_and_rails_of_shipped_devices() -> None:
 def test_edges_name_their_links_and_their_switches() -> None:
     layout = system(3, "fabric edges(switches=1, xgmi=[[0, 3], [1, 3], [3, 2]])").fabric.layout
 
-    assert isinstance(layout, Graph) and layout.switches == 1
+    assert isinstance(layout, EdgeGraph) and layout.switches == 1
     assert [wire.ends for wire in layout.wires] == [(0, 3), (1, 3), (3, 2)]
     assert {wire.link.name for wire in layout.wires} == {"xgmi"}
 

@@ -9,6 +9,7 @@ from magus.compiler.ir import End, Metric, MetricOf
 from magus.compiler.resolve.expect.expectation import (
     Body,
     Check,
+    CheckedSweep,
     Comparison,
     Crossover,
     Expectation,
@@ -16,14 +17,13 @@ from magus.compiler.resolve.expect.expectation import (
     Linear,
     Shown,
     Somewhere,
-    Sweep,
     Trend,
     TrendDirection,
     WinnerChanges,
 )
 from magus.compiler.text import syntax as ast
 from magus.compiler.text.diagnostics import Report
-from magus.compiler.text.parse import parse_file
+from magus.compiler.text.parsing.parse import parse_file
 from magus.compiler.text.source import Source
 from magus.compiler.text.units import TIME
 
@@ -67,9 +67,9 @@ def expectation(text: str) -> Expectation:
     return found
 
 
-def sweep(statements: str, domain: str = "M in 1024..65536 x2") -> Sweep:
+def sweep(statements: str, domain: str = "M in 1024..65536 x2") -> CheckedSweep:
     (found,) = expectation(f"expect up {{ sweep {domain} {{ {statements} }} }}").statements
-    assert isinstance(found, Sweep)
+    assert isinstance(found, CheckedSweep)
     return found
 
 
@@ -149,7 +149,7 @@ def test_seeds_hold_for_the_block_and_its_sweeps_unless_they_say_other() -> None
     found = expectation(f"expect up {{ {text} }}")
 
     assert found.seeds == 8
-    assert [each.seeds for each in found.statements if isinstance(each, Sweep)] == [8, 16]
+    assert [each.seeds for each in found.statements if isinstance(each, CheckedSweep)] == [8, 16]
 
 
 def test_what_was_published_stands_beside_the_statement() -> None:
@@ -163,7 +163,7 @@ def test_what_was_published_stands_beside_the_statement() -> None:
 
 def test_everything_stands_in_its_order_and_prints_to_itself() -> None:
     found = expectation(EVERYTHING)
-    assert [type(each) for each in found.statements] == [Check, Check, Sweep, Sweep]
+    assert [type(each) for each in found.statements] == [Check, Check, CheckedSweep, CheckedSweep]
 
     formatted = format_text(EVERYTHING)
     assert format_text(formatted) == formatted

@@ -4,17 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.simcore.figures.result import Interval, IntervalKind, Timeline
-from magus.tui.app.charts.cells import Span, halves_of, name_in, spans_of
-from magus.tui.app.charts.rows import NONE, Row, lanes_of
+from magus.tui.app.charts.cells import CellSpan, halves_of, name_in, spans_of
+from magus.tui.app.charts.rows import NONE, TimelineRow, lanes_of
 from magus.tui.app.charts.viewport import Viewport
 
 
-def row(*spans: tuple[int, int]) -> Row:
+def row(*spans: tuple[int, int]) -> TimelineRow:
     found = [Interval(0, "dma 0", f"x{i}", IntervalKind.COMM, start, end) for i, (start, end) in enumerate(spans)]
-    return Row(0, "dma 0", tuple(found))
+    return TimelineRow(0, "dma 0", tuple(found))
 
 
-def apart(gaps: list[tuple[int, int]]) -> Row:
+def apart(gaps: list[tuple[int, int]]) -> TimelineRow:
     """Intervals one after the other, from (pause before, length) of each."""
     at, spans = 0, []
     for pause, size in gaps:
@@ -48,7 +48,7 @@ def test_cells_show_halves_names_and_however_short_intervals() -> None:
 def test_wide_letters_are_left_out_as_they_would_break_the_columns() -> None:
     wide = Interval(0, "dma 0", "漢字", IntervalKind.COMM, 0, 100)
 
-    assert name_in(wide, Span(0, 0, 80)) == ""
+    assert name_in(wide, CellSpan(0, 0, 80)) == ""
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 300)), max_size=12), st.integers(1, 60), st.data())

@@ -1,0 +1,237 @@
+"""The reasons of an answer in sentences, each with a figure of the simulation, and its confidence."""
+
+from collections.abc import Iterator, Sequence
+
+from ...compiler.ir import TICKS_PER_US, Gpu, Link, Origin, Pattern, Scenario
+from ...compiler.planning.knobs.library import library_rejection
+from ...compiler.templates.base import OVERLAPPED_PATTERNS
+from ...compiler.text.quantities import rate_text, ticks_text, us_text
+from ...simcore import Result
+from ..bounds.lower_bound import Bound
+from ..candidates.advice import Candidate, Confidence, baseline_name, is_algorithm_choice
+from ..candidates.library import library_time
+from ..candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged
+from ..candidates.short_names import short_names
+from ..solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
+
+# Least share of the makespan that a loss must have to be reported.
+MIN_REPORTED_SHARE = 0.01
+
+
+def confidence_of(
+    scenario: Scenario, overlap: bool, gain: float, *, verified: bool, outside: bool = False, promised: bool = True
+) -> tuple[Confidence, str]:
+    """Return the confidence and its reason: is the profile validated, and is the gain above its resolution?
+
+    Confidence is at most medium ``outside`` the region in which the profile was fitted, and where a gain is not
+    ``promised``: it is within the error of such predictions, or that was not measured.
+    """
+    level, reason = _confidence_inside(scenario, overlap, gain, verified)
+    if not promised and level is Confidence.HIGH:
+        level, reason = Confidence.MEDIUM, f"{reason}; but measured kernels do not promise it"
+    if outside and level is Confidence.HIGH:
+        level, reason = Confidence.MEDIUM, f"{reason}; but this lies outside what the profile was fitted to"
+    if verified and scenario.workload.moved is not None and not is_judged(scenario):
+        level = Confidence.MEDIUM if level is Confidence.HIGH else level
+        reason += "; estimates chose what to simulate, and were not compared with simulations of such scenarios"
+    return level, reason
+
+
+def _confidence_inside(scenario: Scenario, overlap: bool, gain: float, verified: bool) -> tuple[Confidence, str]:
+    gemm, gpu, workload = scenario.gpu.gemm, scenario.gpu.name, scenario.workload
+    if not verified:
+        return Confidence.LOW, "times are estimates, nothing was simulated"
+    if workload.kernel is not None:
+        if workload.moved is None:
+            return Confidence.MEDIUM, "a kernel alone, simulated, but not validated here"
+        return Confidence.MEDIUM, f"{workload.label} is simulated, but its kernel is not validated here"
+    if workload.then is not None:
+        return Confidence.MEDIUM, f"{workload.label} is simulated, but two kernels in a row are not validated here"
+    if workload.compute is None:
+        return Confidence.MEDIUM, "a collective alone: its schedule is simulated, but not validated here"
+    if workload.pattern is Pattern.GEMM:
+        level = Confidence.HIGH if gemm.validated else Confidence.LOW
+        return level, f"a kernel alone, by the profile of {gpu} (+-{float(gemm.error):.0%})"
+    resolution = float(gemm.resolution)
+    clear = gain >= 1 + resolution if overlap else gain <= 1 / (1 + resolution)
+    size = f"the difference is {'above' if clear else 'within'} what the profile resolves ({resolution:.0%})"
+    if gemm.validated:
+        level = Confidence.HIGH if clear else Confidence.LOW
+        return level, f"the GEMM profile of {gpu} is validated against measurements, and {size}"
+    sibling = _inherited(scenario.gpu, "gemm.error")
+    if sibling:
+        return Confidence.LOW, (
+            f"how far GEMM times of {gpu} are off is not known: +-{float(gemm.error):.0%} was found for {sibling}, "
+            f"whose numbers {gpu} changes; {size}"
+        )
+    level = Confidence.MEDIUM if clear else Confidence.LOW
+    return level, f"the GEMM profile of {gpu} is not validated (+-{float(gemm.error):.0%}); {size}"
+
+
+def marks_of(scenario: Scenario) -> tuple[str, ...]:
+    """Return warnings about the hardware profile: what is not validated, capped or assumed."""
+    gpu, fabric, marks = scenario.gpu, scenario.system.fabric, []
+    if scenario.workload.gemm is not None and not gpu.gemm.validated:
+        dtype = scenario.workload.gemm.dtype.value
+        sibling = _inherited(gpu, "gemm.error")
+        whose = f" is {sibling}'s" if sibling else ""
+        error = f"+-{float(gpu.gemm.error):.0%}{whose}"
+        marks.append(f"{gpu.name} {dtype} GEMM is not validated against measurements: {error}")
+    marks.extend(_capped(gpu, fabric.links))
+    if not fabric.direct and not passing_on_pays(scenario) and scenario.workload.pattern in OVERLAPPED_PATTERNS:
+        marks.append(
+            f"where more than {MOST_RANKS_SIMULATED} ranks see different fabrics, algorithms that pass blocks on are "
+            "compared only if the file names them: explore { schedules serial, pipelined; algorithm direct, ring }"
+        )
+    switch = fabric.switch.provenance if fabric.switch is not None else ()
+    notes = (*gpu.provenance, *(note for link in fabric.links for note in link.provenance), *switch)
+    assumed = [note.path for note in notes if note.origin is Origin.ASSUMED]
+    if assumed:
+        shown = ", ".join(assumed[:4]) + (f" and {len(assumed) - 4} more" if len(assumed) > 4 else "")
+        marks.append(f"assumed, not measured: {shown}")
+    return tuple(marks)
+
+
+def _inherited(device: Gpu | Link, path: str) -> str:
+    """Return the device that a number of this one was copied from, empty if the number is its own."""
+    return next((note.inherited for note in device.provenance if note.path == f"{device.name}.{path}"), "")
+
+
+def _capped(gpu: Gpu, links: Sequence[Link]) -> Iterator[str]:
+    """Yield rates that were copied from another device and now limit a faster link."""
+    for link in links:
+        achieved, engine = link.achieved_bytes_per_s, gpu.dma.bytes_per_s
+        sibling = _inherited(link, "achieved")
+        if sibling and not _inherited(link, "bandwidth"):
+            yield (
+                f"link {link.name} carries {rate_text(achieved)} of {rate_text(link.peak_bytes_per_s)}: what "
+                f"{sibling} achieves, since it does not say its own"
+            )
+        gpu_sibling = _inherited(gpu, "dma.bandwidth")
+        if gpu_sibling and engine < achieved:
+            yield (
+                f"a copy engine of {gpu.name} copies {rate_text(engine)}, as that of {gpu_sibling}, and is slower than "
+                f"link {link.name} with {rate_text(achieved)}"
+            )
+
+
+def reasons_for(
+    scenario: Scenario,
+    candidates: Sequence[Candidate],
+    finalists: tuple[Candidate, Candidate, Candidate],
+    bound: Bound | None,
+    results: tuple[Result | None, Result | None],
+) -> tuple[str, ...]:
+    """Return why the recommended schedule was chosen, in the order in which an engineer asks.
+
+    ``finalists`` are the recommended candidate, the fastest serial one and the best overlapping one, ``results`` the
+    simulations of the first two.
+    """
+    (recommended, serial, best), (result, serial_result) = finalists, results
+    reasons: list[str] = []
+    if result is not None and serial_result is not None:
+        if is_algorithm_choice(scenario):
+            reasons.extend(_algorithms(candidates, result))
+        elif scenario.workload.moved is None:
+            reasons.append("There is nothing to move, and so nothing to overlap in this workload.")
+        else:
+            reasons.extend(_exposure(serial_result))
+            names = short_names((candidate.expression, candidate.choice) for candidate in candidates)
+            chosen, other = (names.get(one.expression, one.expression) for one in (recommended, best))
+            serially = recommended.is_serial
+            reasons.extend(_why_serial(serial, best, other) if serially else _why_overlap(scenario, result, chosen))
+        reasons.extend(_losses(result))
+    reasons.extend(_about_the_baseline(scenario, serial))
+    if bound is not None:
+        limit = serial.best_us * TICKS_PER_US / bound.ticks
+        reasons.append(
+            f"No schedule in the reach of Magus takes less than {ticks_text(bound.ticks)} ({bound.binding}): "
+            f"at most {limit:.2f}x over {baseline_name(scenario, serial)}."
+        )
+    return tuple(reasons)
+
+
+def _about_the_baseline(scenario: Scenario, serial: Candidate) -> Iterator[str]:
+    """Yield how the library's time is known, or why it is not the baseline."""
+    library, unfit = library_time(scenario), library_rejection(scenario)
+    if library is not None:
+        yield library.sentence
+    elif unfit is not None and scenario.workload.moved is not None:
+        yield f"The baseline is {baseline_name(scenario, serial)}, not the library: {unfit.message}."
+
+
+def _algorithms(candidates: Sequence[Candidate], result: Result) -> Iterator[str]:
+    """Yield how the algorithms compare, each at its best, and the variants that were tried."""
+    best: dict[str, float] = {}
+    for candidate in sorted(candidates, key=lambda candidate: candidate.best_us):
+        if candidate.simulated_us is not None and candidate.choice is not None:
+            best.setdefault(chosen_algorithm(candidate.choice), candidate.simulated_us)
+    times = ", ".join(f"{name} {us_text(time_us)}" for name, time_us in best.items())
+    yield "There is nothing to overlap in this workload: the question is which algorithm."
+    yield f"The algorithms, each at its best: {times}."
+    which = f"the {NUM_VARIED_ALGORITHMS} fastest" if len(best) > NUM_VARIED_ALGORITHMS else "all"
+    yield f"Of {which} the best plan was also tried by get and in other protocols, as far as engine and links allow."
+    if result.comm_ticks and result.compute_ticks:
+        moving, summing = ticks_text(result.comm_ticks), ticks_text(result.compute_ticks)
+        yield f"Transfers are under way for {moving}, sums take {summing}."
+
+
+def _exposure(serial: Result) -> Iterator[str]:
+    if serial.comm_ticks and serial.compute_ticks:
+        share = serial.exposed_ticks / serial.makespan_ticks
+        communication, compute = ticks_text(serial.comm_ticks), ticks_text(serial.compute_ticks)
+        yield (
+            f"Run one after the other, {communication} of communication and {compute} of compute leave {share:.0%} of "
+            "the time without compute."
+        )
+
+
+def _why_overlap(scenario: Scenario, result: Result, name: str) -> Iterator[str]:
+    hidden, beside = result.overlap_efficiency, scenario.workload.pattern.beside
+    if hidden is not None:
+        how = " beside the GEMM, which needs nothing of it" if beside else ""
+        yield (f"{name} hides {hidden:.0%} of its communication{how}; {ticks_text(result.exposed_ticks)} stay exposed.")
+    if result.dil is None:
+        return
+    if beside:
+        yield f"On the SMs that are left to it the GEMM takes {result.dil:.2f}x its time on all, if it runs alone."
+    else:
+        kernels = [stage.kernel for stage in scenario.workload.stages]
+        operations = ["GEMM" if kernel is None else kernel.operation for kernel in kernels]
+        one = f"the {operations[0]} takes {result.dil:.2f}x its"
+        both = f"{' and '.join(operations)} take {result.dil:.2f}x their"
+        yield f"Cut into parts, {one if len(operations) == 1 else both} whole time; the overlap pays for that."
+
+
+def _why_serial(serial: Candidate, best: Candidate, name: str) -> Iterator[str]:
+    if best.expression == serial.expression:
+        yield "No overlap schedule is in the space that the file explores."
+        return
+    change = best.best_us / serial.best_us - 1
+    if best.is_serial:
+        yield f"The fastest schedule simulated, {name}, overlaps nothing either."
+        return
+    how = f"{change:.1%} slower than" if change > 0 else f"only {-change:.1%} faster than"
+    yield f"The best overlap schedule simulated, {name}, is {how} serial ({us_text(best.best_us)})."
+
+
+def _losses(result: Result) -> Iterator[str]:
+    """Yield the largest losses of the waterfall."""
+    waterfall = result.waterfall
+    if waterfall is None:
+        return
+    named = (
+        (waterfall.exposed_ticks, "exposed communication and slack of the bound"),
+        (waterfall.decomposition_ticks, "decomposition of the kernel"),
+        (waterfall.contention_ticks, "contention for shared memory"),
+        (waterfall.launch_sync_ticks, "launches, engine setup and synchronization"),
+    )
+    losses = [
+        f"{ticks_text(ticks)} {name}" for ticks, name in sorted(named, reverse=True) if _is_reported(ticks, result)
+    ]
+    if losses:
+        yield f"Above the bound: {', '.join(losses)}."
+
+
+def _is_reported(ticks: int, result: Result) -> bool:
+    return abs(ticks) >= MIN_REPORTED_SHARE * result.makespan_ticks

@@ -1,0 +1,256 @@
+"""JSON documents of results and advice: plain dicts with a ``schema`` field; null stands for a missing value."""
+
+from dataclasses import asdict
+
+from ...compiler.ir import TICKS_PER_US, JsonObject, Scenario
+from ...compiler.planning.expression import expression_of
+from ...simcore import CriticalOp, Result, ServerLoad
+from ...simcore.figures.result import Waterfall
+from ..bounds.lower_bound import Bound
+from ..candidates.advice import Advice, Candidate, SearchProvenance, Threshold
+from ..candidates.library import LibraryTime, library_time
+from ..how.document import how_document
+from ..how.how import how_of
+from ..implementations.offers import Offers
+from ..implementations.promise import Promise
+from ..solver import Space
+from .export_sensitivity import sensitivity_document
+from .headline import headline_of
+
+RESULT_SCHEMA = "magus-result/1"
+ADVICE_SCHEMA = "magus-advice/1"
+SPACE_SCHEMA = "magus-schedules/1"
+
+
+def result_document(result: Result, workload: str) -> JsonObject:
+    """Return the document of ``magus simulate --json``."""
+    return {
+        "schema": RESULT_SCHEMA,
+        "scenario": result.scenario,
+        "workload": workload,
+        "schedule": result.schedule.expression,
+        "granularity": result.granularity,
+        "unit_bytes": result.unit_bytes,
+        "outcome": result.outcome.name.lower(),
+        "outcome_text": result.outcome.value,
+        "makespan_us": result.makespan_us,
+        "makespan_cycles": result.makespan_cycles,
+        "makespan_ticks": result.makespan_ticks,
+        "compute_us": _us(result.compute_ticks),
+        "comm_us": _us(result.comm_ticks),
+        "exposed_comm_us": _us(result.exposed_ticks),
+        "overlap_efficiency": result.overlap_efficiency,
+        "dil": result.dil,
+        "cil": result.cil,
+        "waterfall": _waterfall_document(result.waterfall),
+        "line_hops": result.line_hops,
+        "line_hops_represented": result.line_hops_represented,
+        "traffic": asdict(result.traffic),
+        "utilization": asdict(result.utilization),
+        "staging_bytes": result.schedule.staging_bytes,
+        "ranks": result.num_ranks,
+        "ranks_represented": result.num_ranks,
+        "ranks_simulated": result.ranks_simulated,
+        "unfolded_because": result.not_alike,
+        "core": result.core,
+        "servers": [_server_document(server) for server in result.servers],
+        "critical_path": [_critical_document(op) for op in result.critical_path],
+        "deadlock": list(result.deadlock),
+    }
+
+
+def _waterfall_document(waterfall: Waterfall | None) -> JsonObject | None:
+    if waterfall is None:
+        return None
+    return {
+        "unit_bytes": waterfall.unit_bytes,
+        "makespan_us": _us(waterfall.makespan_ticks),
+        "launch_sync_us": _us(waterfall.launch_sync_ticks),
+        "contention_us": _us(waterfall.contention_ticks),
+        "decomposition_us": _us(waterfall.decomposition_ticks),
+        "exposed_us": _us(waterfall.exposed_ticks),
+        "bound_us": _us(waterfall.bound_ticks),
+    }
+
+
+def _server_document(server: ServerLoad) -> JsonObject:
+    return {
+        "name": server.name,
+        "rank": server.rank,
+        "busy_us": {
+            "compute": _us(server.compute_ticks),
+            "comm": _us(server.comm_ticks),
+            "flags": _us(server.flags_ticks),
+        },
+        "units": server.units,
+        "mean_wait_us": None if server.wait_ticks is None else server.wait_ticks / TICKS_PER_US,
+    }
+
+
+def _critical_document(op: CriticalOp) -> JsonObject:
+    return {
+        "step": op.label,
+        "rank": op.rank,
+        "kind": op.kind.name.lower(),
+        "waited_for": op.cause.name.lower(),
+        "resource": op.resource or None,
+        "since_us": _us(op.since_ticks),
+        "start_us": _us(op.start_ticks),
+        "done_us": _us(op.done_ticks),
+        "queued_at": op.queued_at or None,
+        "queued_us": _us(op.queued_ticks),
+    }
+
+
+def bound_document(bound: Bound) -> JsonObject:
+    """Return a lower bound with its terms and assumptions."""
+    return {
+        "us": _us(bound.ticks),
+        "binding": bound.binding,
+        "terms": [{"name": name, "us": _us(ticks), "text": text} for name, ticks, text in bound.terms],
+        "assumptions": list(bound.assumptions),
+    }
+
+
+def space_document(scenario: Scenario, space: Space, bound: Bound) -> JsonObject:
+    """Return the document of ``magus schedules --json``."""
+    return {
+        "schema": SPACE_SCHEMA,
+        "scenario": scenario.name,
+        "workload": scenario.workload.name,
+        "complete": space.complete,
+        "size": space.size,
+        "knobs": {word: list(values) for word, values in space.knobs.items()},
+        "dominance": [asdict(assumed) for assumed in space.assumed],
+        "absent": [{"schedule": absence.template, "reasons": list(absence.reasons)} for absence in space.absent],
+        "bound": bound_document(bound),
+        "schedules": [expression_of(choice) for choice in space.shown()],
+    }
+
+
+def advice_document(advice: Advice, *, how: bool = False) -> JsonObject:
+    """Return the document of ``magus advise --json``; ``how`` adds how to carry the recommended schedule out."""
+    workload = advice.scenario.workload.name
+    steps = how_document(how_of(advice.scenario, advice.recommended.schedule)) if how else None
+    return {
+        "schema": ADVICE_SCHEMA,
+        "scenario": advice.scenario.name,
+        "workload": workload,
+        "pattern": advice.scenario.workload.label,
+        "recommended": advice.recommended.expression,
+        "verdict": advice.verdict.value,
+        "headline": headline_of(advice) or None,
+        "speedup_vs_serial": advice.speedup,
+        **_promise_document(advice.promise),
+        "serial": advice.serial.expression,
+        "baseline": {"name": advice.baseline, "us": advice.serial.best_us},
+        "library": _library_document(library_time(advice.scenario)),
+        "implementations": None if advice.implementations is None else _offers_document(advice.implementations),
+        "lower_bound_us": None if advice.bound is None else _us(advice.bound.ticks),
+        "bound": None if advice.bound is None else bound_document(advice.bound),
+        "gap_to_bound": advice.gap_to_bound,
+        "confidence": advice.confidence.value,
+        "confidence_reason": advice.confidence_reason,
+        "sensitivity": None if advice.sensitivity is None else sensitivity_document(advice.sensitivity),
+        "threshold": None if advice.threshold is None else _threshold_document(advice.threshold),
+        "reasons": list(advice.reasons),
+        "how": steps,
+        "ties": list(advice.ties),
+        "marks": list(advice.marks),
+        "outside_calibration": list(advice.outside_calibration),
+        "interrupted": advice.interrupted,
+        "notes": list(advice.notes),
+        "num_feasible": advice.num_feasible,
+        "candidates": [_candidate_document(advice, candidate) for candidate in advice.candidates],
+        "result": None if advice.result is None else result_document(advice.result, workload),
+        "serial_result": None if advice.serial_result is None else result_document(advice.serial_result, workload),
+        "timing": asdict(advice.timing),
+    }
+
+
+def _threshold_document(threshold: Threshold) -> JsonObject:
+    return {
+        "rows": threshold.rows,
+        "pays_above": threshold.pays_above,
+        "checked": "simulated" if threshold.simulated else "predicted",
+        "tried": list(threshold.tried),
+    }
+
+
+def _promise_document(promise: Promise | None) -> JsonObject:
+    """The interval of a predicted speedup; all None without one."""
+    if promise is None:
+        return {"error": None, "interval": None, "outside": None}
+    return {"error": promise.error, "interval": promise.interval, "outside": promise.outside or None}
+
+
+def _offers_document(found: Offers) -> JsonObject:
+    return {
+        "library": found.library,
+        "library_us": found.library_us,
+        "offers": [
+            {
+                "name": offer.name,
+                "us": offer.us,
+                "speedup_vs_library": offer.promise.speedup,
+                **_promise_document(offer.promise),
+                "verdict": offer.promise.verdict.value,
+                "asked": offer.asked,
+            }
+            for offer in found.offers
+        ],
+        "unknown": [asdict(unknown) for unknown in found.unknown],
+    }
+
+
+def _candidate_document(advice: Advice, candidate: Candidate) -> JsonObject:
+    simulated = candidate.simulated_us
+    granularity = None
+    if candidate.unit_bytes is not None:
+        granularity = "line" if candidate.unit_bytes == advice.scenario.gpu.line_bytes else "packet"
+    return {
+        "schedule": candidate.expression,
+        "name": advice.name_of(candidate.expression),
+        "predicted_us": candidate.predicted_us,
+        "interval_us": candidate.interval_us,
+        "simulated_us": simulated,
+        "granularity": granularity,
+        "speedup_vs_serial": None if simulated is None else advice.serial.best_us / simulated,
+        "staging_bytes": candidate.schedule.staging_bytes,
+        "is_serial": candidate.is_serial,
+        "provenance": None if candidate.provenance is None else _provenance_document(candidate.provenance),
+    }
+
+
+def _library_document(library: LibraryTime | None) -> JsonObject | None:
+    """The library's collective, alone."""
+    if library is None:
+        return None
+    time = library.time
+    return {
+        "collective": library.operation.value,
+        "us": library.us,
+        "from": "closed form",
+        "error": library.error,
+        "protocol": time.protocol.value,
+        "start_us": _us(time.start_ticks),
+        "steps_us": _us(time.step_ticks),
+        "transfer_us": _us(time.transfer_ticks),
+        "own_us": _us(time.own_ticks),
+    }
+
+
+def _provenance_document(provenance: SearchProvenance) -> JsonObject:
+    return {
+        "found_by": provenance.found_by,
+        "seed": provenance.seed,
+        "evaluations": provenance.evaluations,
+        "simulations": provenance.simulations,
+        "reproducible": provenance.reproducible,
+        "ortools": provenance.solver,
+        "why": [{"what": what, "slower_without": loss} for what, loss in provenance.why],
+    }
+
+
+def _us(ticks: int) -> float:
+    return ticks / TICKS_PER_US

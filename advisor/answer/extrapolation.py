@@ -1,0 +1,146 @@
+"""Warnings about results outside the region in which the constants of a profile were fitted.
+
+A profile declares where its constants were fitted (``calibrated``). Outside that region, and where nothing was fitted,
+a result is an extrapolation and is marked as such.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from ...compiler.ir import (
+    DType,
+    EngineKind,
+    EngineMode,
+    GemmRegion,
+    GemmShape,
+    Gpu,
+    GraphPlan,
+    Kernels,
+    Pattern,
+    Range,
+    Scenario,
+    Schedule,
+    Step,
+    System,
+    TileGroup,
+    Transfer,
+)
+from ...compiler.text.quantities import exact_bytes_text
+from ...simcore.kernels.gemm_parts import group_shape
+
+# The tables of measured collectives have no rows of these.
+_NOT_MEASURED = (Pattern.BROADCAST, Pattern.SEND_RECV)
+
+
+def outside_calibration(scenario: Scenario, schedules: Iterable[Schedule]) -> tuple[str, ...]:
+    """Return why results of ``schedules`` lie outside the fitted region of the profile; each reason once."""
+    sentences = chain(*(_of_schedule(scenario, schedule) for schedule in schedules), _of_system(scenario))
+    return tuple(dict.fromkeys(sentences))
+
+
+def is_fitted_gemm(gpu: Gpu, shape: GemmShape) -> bool:
+    """Whether the constants of ``gpu`` were fitted to such products."""
+    region = gpu.calibrated.gemm
+    return region is not None and _same_rate(gpu, shape.dtype, region.dtype) and _inside(region, shape)
+
+
+def _of_schedule(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
+    ranks = range(len(schedule.by_rank)) or range(1)
+    steps = list(chain.from_iterable(schedule.steps_of(rank) for rank in ranks))
+    steps += [override.step for override in schedule.overrides]
+    yield from _kernels(scenario, schedule, steps)
+    yield from _copies(scenario.gpu, schedule, steps)
+
+
+def _kernels(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Iterator[str]:
+    """Yield warnings about kernels: GEMMs of other sizes or types than fitted; other, persistent, parallel kernels."""
+    groups = [step for step in steps if isinstance(step, TileGroup)]
+    region, gpu = scenario.gpu.calibrated.gemm, scenario.gpu
+    stages = scenario.workload.stages
+    products = [group for group in groups if stages[group.kernel].gemm is not None]
+    if products and region is not None:
+        shapes = list(dict.fromkeys(group_shape(scenario, group) for group in products))
+        yield from _gemms(gpu, region, shapes)
+    if any(stage.kernel is not None for stage in stages) and region is not None:
+        yield f"the constants of {_named(gpu, 'gemm')} were fitted to GEMMs, not to other kernels"
+    if groups and schedule.tactics.kernel is Kernels.PERSISTENT:
+        yield "no constant is fitted to persistent kernels, whose tiles wait for what transfers bring"
+    if len({group.stream for group in groups}) > 1:
+        yield "no constant is fitted to kernels that run beside each other in several streams"
+
+
+def _gemms(gpu: Gpu, region: GemmRegion, shapes: Sequence[GemmShape]) -> Iterator[str]:
+    fitted = f"the constants of {_named(gpu, 'gemm')} were fitted"
+    dtype = shapes[0].dtype
+    if not _same_rate(gpu, dtype, region.dtype):
+        yield f"{dtype.value} GEMM: {fitted} to {region.dtype.value}"
+    outside = [shape for shape in shapes if not _inside(region, shape)]
+    if outside:
+        others = len(outside) - 1
+        more = f" and {others} other shape{'s' if others > 1 else ''}" if others else ""
+        ranges = ", ".join(f"{name} {_range(side)}" for name, side in zip("mnk", _sides(region), strict=True))
+        first = outside[0]
+        yield f"GEMM of {first.m} x {first.n} x {first.k}{more}: {fitted} for {ranges}"
+
+
+def _same_rate(gpu: Gpu, dtype: DType, fitted: DType) -> bool:
+    """Whether GEMMs of two types take the same time: bf16 and fp16 have one size and one rate."""
+    return dtype is fitted or (dtype.num_bytes == fitted.num_bytes and gpu.peak(dtype) == gpu.peak(fitted))
+
+
+def _sides(region: GemmRegion) -> tuple[Range, Range, Range]:
+    return region.m, region.n, region.k
+
+
+def _inside(region: GemmRegion, shape: GemmShape) -> bool:
+    sizes = (shape.m, shape.n, shape.k)
+    return all(low <= size <= high for size, (low, high) in zip(sizes, _sides(region), strict=True))
+
+
+def _copies(gpu: Gpu, schedule: Schedule, steps: Sequence[Step]) -> Iterator[str]:
+    """Yield warnings about copies: fewer or more SMs than fitted, and prelaunched commands of unknown cost."""
+    if schedule.engine.mode is EngineMode.PRELAUNCHED and not gpu.dma.prelaunch_ticks:
+        yield f"what commands cost that were written before is not known of {gpu.name} (dma {{ prelaunch }}): 0 here"
+    fitted, count = gpu.calibrated.sm_copy, schedule.engine.count
+    own = schedule.engine.kind is EngineKind.SM and not schedule.engine.by_library
+    by_sms = own and any(isinstance(step, Transfer) for step in steps)
+    if by_sms and fitted is not None and not fitted[0] <= count <= fitted[1]:
+        copying = f"copies by {count} SM{'s' if count > 1 else ''}"
+        yield f"{copying}: the rate of {_named(gpu, 'sm_copy')} was fitted for {_range(fitted)} SMs"
+
+
+def _of_system(scenario: Scenario) -> Iterator[str]:
+    """Yield warnings about collectives of other sizes or numbers of GPUs than fitted, and about several nodes."""
+    gpu, moved, region = scenario.gpu, scenario.workload.moved, scenario.gpu.calibrated.collectives
+    if moved is not None and region is not None and scenario.workload.pattern not in _NOT_MEASURED:
+        low, high = region.num_bytes
+        fitted = f"collectives of {_named(gpu, 'collectives')} were fitted"
+        if not low <= moved.num_bytes <= high:
+            sizes = f"{exact_bytes_text(low)} to {exact_bytes_text(high)}"
+            yield f"{exact_bytes_text(moved.num_bytes)} moved: {fitted} from {sizes}"
+        if scenario.num_ranks not in region.ranks:
+            counts = ", ".join(map(str, region.ranks))
+            yield f"{scenario.num_ranks} GPUs: {fitted} on {counts}"
+    if moved is not None and scenario.system.fabric.node_size:
+        yield "no constant is fitted to transfers between nodes"
+
+
+def _named(gpu: Gpu, part: str) -> str:
+    """Return the name of the GPU, and whether the constants of ``part`` come from a sibling."""
+    return f"{gpu.name} (from a sibling)" if part in gpu.calibrated.derived else gpu.name
+
+
+def _range(limits: Range) -> str:
+    return f"{limits[0]}..{limits[1]}"
+
+
+def outside_of_graph(system: System, plan: GraphPlan) -> tuple[str, ...]:
+    """Why results of a graph lie outside what the profile is fitted to, as sentences."""
+    found = [
+        sentence
+        for part in plan.parts
+        for sentence in outside_calibration(Scenario(part.name, system, part.workload), (part.schedule,))
+    ]
+    if any(part.stream > 0 for part in plan.parts):
+        found.append("kernels side by side in streams: no profile is fitted to them")
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,1 @@
+"""The answer to other numbers: from how many rows on it holds, and which hardware numbers change it."""

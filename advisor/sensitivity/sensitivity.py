@@ -1,0 +1,218 @@
+"""Would another number in the hardware profile give another answer? Schedules of the advice, with each number changed.
+
+Every schedule keeps its plan. Its time with a number changed is its known time times the change of its estimate; what
+that says about the answer is then simulated: the answer, and what would be faster.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+
+from ...compiler.ir import TICKS_PER_US, Cancelled, Scenario
+from ..answer.answer import Finalists, finalists, overlap_pays
+from ..candidates.advice import Candidate, baseline_of, is_algorithm_choice
+from ..candidates.ranking import library_us
+from ..candidates.sensitivity import MAX_LOSS, ChangedNumber, Sensitivity
+from ..candidates.shortlist import by_time, simulated_ranks
+from ..estimate.makespan import estimates
+from ..workers import SimulationJob, Workers
+from .hardware_numbers import HardwareNumber, hardware_numbers, with_number
+
+# Schedules that are compared: the fastest, slower ones with fewer steps, and serial ones.
+NUM_FASTEST, NUM_SHORTER, NUM_SERIAL = 8, 4, 3
+# Steps of all ranks that estimates follow in the whole stage, some seconds; so long plans of many ranks are fewer, but
+# at least these.
+MAX_STEPS, MIN_COMPARED = 150_000, 3
+# Runs of the whole stage, fewer than those of the advice.
+MAX_RUNS = 32
+# An answer that falls behind by less than MAX_LOSS less this is taken to hold. Of nine examples with every number
+# changed, estimates of two schedules within 5 % of each other were off by more in 1 of 100, and no change was missed.
+MARGIN = 0.0075
+
+Cell = tuple[int, int]  # the number of a change, and of a schedule
+
+
+def sensitivity_of(
+    scenario: Scenario,
+    candidates: Sequence[Candidate],
+    confirmed: Sequence[Candidate],
+    answer: str,
+    pool: Workers | None,
+) -> Sensitivity | None:
+    """Return how the ``answer``, the expression of a candidate, depends on hardware numbers; None without another one.
+
+    ``confirmed`` are the candidates with their final times; those of ``candidates`` are of the shortlist, in whose
+    granularity schedules are simulated again. Without a ``pool`` nothing is simulated.
+
+    Raises
+    ------
+    Cancelled
+        If the caller asked to stop.
+    """
+    num_changes = sum(len(number.factors) for number in hardware_numbers(scenario.system))
+    compared = _affordable(scenario, _compared(candidates, answer), MAX_STEPS // num_changes)
+    if len(compared) < 2:
+        return None
+    simulated = all(one.simulated_ticks is not None for one in compared)
+    final_us = {one.expression: one.best_us for one in (confirmed if simulated else candidates)}
+    trials = _Trials.of(scenario, compared, [final_us[one.expression] for one in compared])
+    return trials.settled(pool if simulated else None)
+
+
+def _compared(candidates: Sequence[Candidate], answer: str) -> tuple[Candidate, ...]:
+    """Return the schedules that may be the fastest with a number changed, the answer and the baseline first.
+
+    Others are the fastest, and of each structure slower ones with fewer steps: where commands cost more, they gain.
+    """
+    timed = [one for one in candidates if one.simulated_ticks is not None] or list(candidates)
+    timed = by_time([one for one in timed if math.isfinite(one.best_us)])
+    first = [one for one in timed if one.expression == answer]
+    serial, others = ([one for one in timed if one.is_serial is kind] for kind in (True, False))
+    baseline = [baseline_of(serial)] if serial else []
+    slower = [one for one in _shorter(others) if one not in others[:NUM_FASTEST]]
+    chosen = (*first, *baseline, *others[:NUM_FASTEST], *serial[:NUM_SERIAL], *slower[:NUM_SHORTER])
+    return tuple({one.expression: one for one in chosen}.values()) if first else ()
+
+
+def _affordable(scenario: Scenario, compared: Sequence[Candidate], max_steps: int) -> tuple[Candidate, ...]:
+    """Return the first of the schedules whose steps together, on all ranks that are followed, are ``max_steps``."""
+    steps = accumulate(len(one.schedule.steps) * simulated_ranks(scenario, one.schedule) for one in compared)
+    num_affordable = sum(total <= max_steps for total in steps)
+    return tuple(compared[: max(MIN_COMPARED, num_affordable)])
+
+
+def _shorter(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield the candidates that have fewer steps than all before them that differ in pieces and engines alone."""
+    fewest: dict[object, int] = {}
+    for one in candidates:
+        structure, steps = _structure(one), len(one.schedule.steps)
+        if steps < fewest.get(structure, steps + 1):
+            fewest[structure] = steps
+            yield one
+
+
+def _structure(candidate: Candidate) -> object:
+    """Return what a candidate has in common with those of other pieces, and with more or fewer engines."""
+    choice = candidate.choice
+    if choice is None:
+        return candidate.expression
+    return choice.template, choice.algorithm, choice.engine.kind, choice.tactics
+
+
+def _estimated_us(scenario: Scenario, compared: Sequence[Candidate]) -> list[float]:
+    """Return estimates of the compared schedules; of the library the closed form."""
+    modelled = (one.schedule for one in compared if not one.is_library)
+    ticks = (each.makespan_ticks for each in estimates(scenario, modelled))
+    return [library_us(scenario) if one.is_library else next(ticks) / TICKS_PER_US for one in compared]
+
+
+@dataclass(slots=True)
+class _Trial:
+    """The scenario with one number changed, and the times of the compared schedules there."""
+
+    number: HardwareNumber
+    factor: float
+    scenario: Scenario
+    us: list[float]
+    simulated: list[bool]
+
+
+@dataclass(slots=True)
+class _Trials:
+    """All trials of the schedules ``compared``, which take ``us`` with the numbers as they are.
+
+    ``tried`` are the cells whose simulation was begun, with or without success.
+    """
+
+    scenario: Scenario
+    compared: tuple[Candidate, ...]
+    us: Sequence[float]
+    trials: list[_Trial]
+    tried: set[Cell] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, scenario: Scenario, compared: tuple[Candidate, ...], us: Sequence[float]) -> "_Trials":
+        """Return the trials of all numbers, estimated."""
+        before = _estimated_us(scenario, compared)
+        trials = []
+        for number in hardware_numbers(scenario.system):
+            for factor in number.factors:
+                changed = with_number(scenario, number, factor)
+                after = _estimated_us(changed, compared)
+                there = [each * b / a for each, a, b in zip(us, before, after, strict=True)]
+                trials.append(_Trial(number, factor, changed, there, [False] * len(there)))
+        return cls(scenario, compared, us, trials)
+
+    def settled(self, pool: Workers | None) -> Sensitivity:
+        """Return the table once what it claims was simulated, as far as the number of runs allows."""
+        found = self._table(simulated=pool is not None)
+        while pool is not None and (cells := self._unsettled(found)):
+            self._simulate(pool, cells)
+            found = self._table(simulated=True)
+        return found
+
+    def _table(self, *, simulated: bool) -> Sensitivity:
+        changes = (
+            ChangedNumber(
+                trial.number.name,
+                trial.number.paths,
+                trial.factor,
+                tuple(trial.us),
+                tuple(trial.simulated),
+                self._pays(trial.scenario, trial.us),
+            )
+            for trial in self.trials
+        )
+        expressions = tuple(one.expression for one in self.compared)
+        pays = self._pays(self.scenario, self.us)
+        return Sensitivity(expressions, tuple(self.us), pays, tuple(changes), simulated)
+
+    def _pays(self, scenario: Scenario, us: Sequence[float]) -> bool:
+        """Whether overlap pays with these times; in a lone collective there is nothing to overlap."""
+        return not is_algorithm_choice(scenario) and overlap_pays(scenario, self._finalists(scenario, us))
+
+    def _finalists(self, scenario: Scenario, us: Sequence[float]) -> Finalists:
+        """Return the best other schedule and the baseline with these times."""
+        timed = (
+            replace(one, simulated_ticks=round(each * TICKS_PER_US))
+            for one, each in zip(self.compared, us, strict=True)
+        )
+        return finalists(scenario, by_time(list(timed)))
+
+    def _unsettled(self, found: Sensitivity) -> list[Cell]:
+        """Return the cells to simulate next: those on which a claim rests, as many as the number of runs allows."""
+        cells = dict.fromkeys(cell for cell in self._claims(found) if cell not in self.tried)
+        return list(cells)[: MAX_RUNS - len(self.tried)]
+
+    def _claims(self, found: Sensitivity) -> Iterator[Cell]:
+        """Yield the cells on which a claim rests, the most important first; some twice."""
+        robust = found.robust
+        if robust is not None:
+            for change in filter(None, (robust.answer_worst, robust.worst)):
+                row = found.changes.index(change)
+                yield from ((row, schedule) for schedule in (0, change.fastest, robust.schedule))
+        numbers = {expression: number for number, expression in enumerate(found.schedules)}
+        for row in sorted(range(len(self.trials)), key=lambda row: -found.added_loss(found.changes[row])):
+            change, trial = found.changes[row], self.trials[row]
+            if found.added_loss(change) > MAX_LOSS - MARGIN:
+                yield from ((row, 0), (row, change.fastest))
+            if change in found.flips:
+                yield from ((row, numbers[one.expression]) for one in self._finalists(trial.scenario, trial.us))
+
+    def _simulate(self, pool: Workers, cells: Sequence[Cell]) -> None:
+        """Simulate ``cells``; one without a result keeps its estimate."""
+        jobs = []
+        for row, schedule in cells:
+            one = self.compared[schedule]
+            assert one.unit_bytes is not None, "where schedules are simulated again, all were simulated before"
+            jobs.append(SimulationJob(self.trials[row].scenario, one.schedule, one.unit_bytes))
+        results = pool.run(jobs)
+        if pool.stopped:
+            raise Cancelled
+        self.tried.update(cells)
+        for (row, schedule), result in zip(cells, results, strict=True):
+            before_ticks, trial = self.compared[schedule].simulated_ticks, self.trials[row]
+            if result is not None and before_ticks is not None:
+                trial.us[schedule] = self.us[schedule] * result.makespan_ticks / before_ticks
+                trial.simulated[schedule] = True

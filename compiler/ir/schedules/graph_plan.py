@@ -1,0 +1,115 @@
+"""A GraphPlan: how each op of a graph is carried out, what it waits for in others, and who is served first."""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ..workloads.graph import batch_of
+from ..workloads.workload import Workload
+from .schedule import Schedule
+
+
+class Awaited(Enum):
+    """What of a part another one waits for."""
+
+    END = "all of it"
+    LANDED = "what it gathers"
+    BEGUN = "the begin of its first kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class PartWait:
+    """A part waits for another one as a whole; its copies do not where ``kernels_only``."""
+
+    on: str
+    what: Awaited = Awaited.END
+    kernels_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepWait:
+    """The step ``step`` of a part waits for the step ``of`` of the part ``on``: for rows that it takes."""
+
+    step: str
+    on: str
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One op of a graph under its schedule, or the kernel or the collective of one whose schedule keeps them apart.
+
+    ``stream`` is where its kernels run, in the order of parts; a lone collective follows all of the part before it in
+    its stream. Streams of ``schedule`` beyond the first are streams beside it. ``priority`` is that of its kernels for
+    free SMs, the least first. ``layer`` is that of its op. A lone collective that reads nothing of other ops is
+    ``behind_kernels`` of the main stream that are issued before it, so that it does not run ahead of them.
+    """
+
+    name: str
+    op: str
+    workload: Workload
+    schedule: Schedule
+    stream: int = 0
+    priority: int = 0
+    waits: tuple[PartWait, ...] = ()
+    step_waits: tuple[StepWait, ...] = ()
+    layer: int = 1
+    behind_kernels: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlan:
+    """``parts`` in the order in which they are issued, each after those that it waits for.
+
+    ``expression`` is the identity of the plan. ``sums_priority`` is that of all reductions.
+    """
+
+    expression: str
+    parts: tuple[Part, ...]
+    sums_priority: int = 0
+
+    def part(self, name: str) -> Part:
+        """The part of that name.
+
+        Raises
+        ------
+        KeyError
+            If there is none.
+        """
+        return {part.name: part for part in self.parts}[name]
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers are written out."""
+        return max(part.layer for part in self.parts)
+
+    @property
+    def num_batches(self) -> int:
+        """In how many batches ops are computed."""
+        return 1 + max(batch_of(part.op) for part in self.parts)
+
+    def first_layer(self) -> "GraphPlan":
+        """The plan of the first layer alone."""
+        return replace(self, parts=tuple(part for part in self.parts if part.layer == 1))
+
+    def holders(self) -> dict[str, tuple[str, ...]]:
+        """By op: the ops that must have ended, beside itself, before the memory for what it brings is free again.
+
+        A lone collective leaves its own block where it is: who reads its result also reads that.
+        """
+        parts = {part.name: part for part in self.parts}
+        found: dict[str, dict[str, None]] = {part.op: {} for part in self.parts}
+        readers: dict[str, dict[str, None]] = {part.op: {} for part in self.parts}
+        for part in self.parts:
+            for wait in part.waits:
+                if wait.what is not Awaited.BEGUN:
+                    readers[parts[wait.on].op][part.op] = None
+        for part in self.parts:
+            for wait in part.waits:
+                maker = parts[wait.on]
+                pattern = maker.workload.pattern
+                lone = maker.workload.is_collective and (pattern.gathers or pattern.exchanges)
+                brings = wait.what is Awaited.LANDED or (lone and wait.what is Awaited.END)
+                if brings and maker.op != part.op:
+                    found[maker.op][part.op] = None
+                    found[maker.op] |= readers[part.op] if part.workload.is_collective else {}
+        return {op: tuple(holders) for op, holders in found.items()}

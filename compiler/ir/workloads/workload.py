@@ -1,0 +1,147 @@
+"""The computation and communication of the ranks: tensors, the pattern of the workload, and the kernels of one rank."""
+
+from dataclasses import dataclass, replace
+
+from ..operations.gemm import GemmShape
+from ..operations.kernel_shape import KernelShape
+from .pattern import Pattern
+from .tensors import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """The second kernel of one rank, behind the collective that takes what the first one makes, and its output."""
+
+    kernel: KernelShape
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One pattern over named tensors.
+
+    Attributes
+    ----------
+    moved
+        The tensor that crosses the fabric, None without a collective: the gathered input of an all_gather (its full
+        shape, sharded by rows), the partial sums of a reduce_scatter (full shape; rank r ends with row block r,
+        reduced) or an all_reduce, or what rank 0 holds of a broadcast or send_recv. In an all_to_all rank r holds the
+        whole of it and sends row block r + k to rank r + k.
+    gemm, kernel
+        What one rank computes, alone, before or after the collective: a GEMM or another kernel; None for a lone
+        collective.
+    then
+        The second kernel, where kernels stand on both sides of the collective.
+    output
+        The name of what the first kernel computes, or of what a lone collective leaves.
+    made
+        The names of the tensors that operations make.
+    split
+        Rows of each block of an all_to_all, for k = 0, 1, ..., where they differ in size; a row block of ``moved`` is
+        then as large as the largest.
+    loads
+        Rows [from][to] of absolute ranks instead, where the blocks also differ from rank to rank. Everything else is
+        then as ``rank`` has it, the one that gets most; see ``at``.
+    experts
+        Rows of each expert of each rank behind such an all_to_all.
+    """
+
+    name: str
+    about: str
+    pattern: Pattern
+    tensors: tuple[Tensor, ...]
+    moved: Tensor | None
+    gemm: GemmShape | None
+    output: str
+    kernel: KernelShape | None = None
+    split: tuple[int, ...] = ()
+    made: tuple[str, ...] = ()
+    then: Then | None = None
+    loads: tuple[tuple[int, ...], ...] = ()
+    experts: tuple[tuple[int, ...], ...] = ()
+    rank: int = 0
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the blocks of an all_to_all differ in size."""
+        return bool(self.split or self.loads)
+
+    def at(self, rank: int) -> "Workload":
+        """The workload as the absolute ``rank`` has it; the same where ranks are alike.
+
+        >>> from .tensors import DType
+        >>> gemm = GemmShape(8, 4, 2, DType.BF16)
+        >>> hot = Workload("w", "", Pattern.A2A_GEMM, (), None, gemm, "y", loads=((1, 3), (1, 5)), rank=1)
+        >>> [hot.at(rank).gemm.m for rank in (0, 1)]
+        [2, 8]
+        """
+        if not self.loads or rank == self.rank:
+            return self
+        gemm, kernel = self.gemm, self.kernel
+        rows, experts = sum(sent[rank] for sent in self.loads), self.experts[rank] if self.experts else ()
+        if gemm is not None and self.pattern.consumes:
+            gemm = gemm.at_rank(rows, experts)
+        if kernel is not None:
+            kernel = kernel.at_rank(rows, experts)
+        return replace(self, rank=rank, gemm=gemm, kernel=kernel)
+
+    @property
+    def num_kernels(self) -> int:
+        """How many kernels there are: 0 for a lone collective."""
+        return (self.compute is not None) + (self.then is not None)
+
+    @property
+    def stages(self) -> tuple["Workload", ...]:
+        """The workload as each of its kernels sees it; none for a lone collective."""
+        return tuple(map(self.stage, range(self.num_kernels)))
+
+    @property
+    def last_stage(self) -> "Workload":
+        """As the last kernel sees it; a lone collective is its own."""
+        return self.stage(self.num_kernels - 1)
+
+    @property
+    def may_persist(self) -> bool:
+        """Whether one persistent kernel can compute it, which is a GEMM here."""
+        return self.gemm is not None and self.then is None
+
+    def stage(self, kernel: int) -> "Workload":
+        """The workload as its kernel of that number sees it, alone with the collective.
+
+        >>> from .tensors import DType
+        >>> first, then = GemmShape(8, 4, 2, DType.BF16), GemmShape(8, 2, 4, DType.BF16)
+        >>> both = Workload("w", "", Pattern.GEMM_A2A_GEMM, (), None, first, "h", then=Then(then, "y"))
+        >>> [(stage.pattern.value, stage.output) for stage in both.stages]
+        [('GEMM+A2A', 'h'), ('A2A+GEMM', 'y')]
+        """
+        if self.then is None:
+            return self
+        if kernel == 0:
+            return replace(self, pattern=Pattern.GEMM_A2A, then=None)
+        shape = self.then.kernel
+        gemm, other = (shape, None) if isinstance(shape, GemmShape) else (None, shape)
+        return replace(self, pattern=Pattern.A2A_GEMM, gemm=gemm, kernel=other, output=self.then.output, then=None)
+
+    @property
+    def compute(self) -> KernelShape | None:
+        """The kernel of one rank, the first of two; None for a lone collective."""
+        return self.gemm if self.gemm is not None else self.kernel
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether there is a collective and nothing else."""
+        return self.moved is not None and self.compute is None
+
+    @property
+    def label(self) -> str:
+        """The pattern with the names of its kernels, for people.
+
+        >>> from .operations.grouped_gemm import GroupedGemmShape
+        >>> from .tensors import DType
+        >>> experts = GroupedGemmShape((4, 4), 64, 64, DType.BF16)
+        >>> Workload("w", "", Pattern.A2A_GEMM, (), None, None, "y", experts).label
+        'A2A+grouped_gemm'
+        """
+        if self.then is not None:
+            return f"{self.stage(0).label}{self.stage(1).label.removeprefix('A2A')}"
+        return self.pattern.value if self.kernel is None else self.pattern.value.replace("GEMM", self.kernel.operation)

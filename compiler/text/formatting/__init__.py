@@ -1,0 +1,1 @@
+"""Text written back: its canonical form, comments, and the same text with other numbers."""

@@ -1,0 +1,200 @@
+"""Parse a text into a syntax tree, and report all syntax errors in one run.
+
+A statement that does not parse is explained and left out, and parsing goes on with the next one. A broken head of a
+block is replaced by a nameless one, so that the statements inside are read too; the builder drops nameless nodes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from lark import Token, Tree, UnexpectedToken
+
+from ...codes import Code
+from ..diagnostics import Report
+from ..quantities import bytes_text
+from ..source import Source, Span
+from ..syntax import Expression, File
+from .build import NAMELESS, Parsed, build_file, build_values
+from .syntax_errors import explain
+from .tokens import MAX_TOKENS, language, read_tokens
+
+MAX_BYTES = 1 << 20
+NUM_KEPT = 512
+"""Declarations whose trees are kept."""
+
+
+def parse_file(source: Source, report: Report, room: int = MAX_TOKENS) -> File:
+    """Parse a text of at most ``room`` words. Statements with errors are reported and missing from the tree.
+
+    Declarations are parsed one by one, and those that were parsed lately are not parsed again: an editor asks about
+    texts that differ in one of them.
+    """
+    check_size(source, report)
+    tokens = read_tokens(source, report, room)
+    parsed: list[Parsed] = []
+    for chunk in _declarations(tokens.tokens):
+        with report.attempt():
+            parsed.append(_parsed(source, chunk, report))
+    return build_file(source, parsed, tokens, report)
+
+
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    """The tokens of one declaration; two are equal if they have the same words at the same distances."""
+
+    words: tuple[tuple[str, str, int], ...]
+    tokens: tuple[Token, ...] = field(compare=False, repr=False)
+    is_first: bool
+
+    @property
+    def start(self) -> int:
+        """Where it begins in its text."""
+        return self.tokens[0].start_pos or 0
+
+
+def _declarations(tokens: Sequence[Token]) -> Iterator[_Declaration]:
+    """Split the tokens of a text behind each declaration."""
+    begin, depth = 0, 0
+    for idx, token in enumerate(tokens):
+        depth += (token.type == "LBRACE") - (token.type == "RBRACE")
+        if (depth == 0 and token.type == "_SEP") or idx + 1 == len(tokens):
+            chunk = tuple(tokens[begin : idx + 1])
+            start = chunk[0].start_pos or 0
+            yield _Declaration(
+                tuple((each.type, str(each), (each.start_pos or 0) - start) for each in chunk), chunk, not begin
+            )
+            begin = idx + 1
+
+
+def _parsed(source: Source, declaration: _Declaration, report: Report) -> Parsed:
+    tree, start = _known_tree(declaration)
+    if tree is None:
+        tokens = list(declaration.tokens)
+        if tokens[0].type == "_MGS" and not declaration.is_first:
+            explain(source, tokens, 0, 0, (), report)
+            raise report.stop()
+        tree, start = _feed(_repaired(source, tokens, report), "start"), declaration.start
+    if tree is None:
+        raise report.stop()
+    return Parsed(tree, declaration.start - start)
+
+
+@lru_cache(NUM_KEPT)
+def _known_tree(declaration: _Declaration) -> tuple[Tree[Token] | None, int]:
+    """Return the tree of a declaration, None if it does not parse, and where it stood when it was parsed."""
+    if declaration.tokens[0].type == "_MGS" and not declaration.is_first:
+        return None, declaration.start
+    return _feed(list(declaration.tokens), "start"), declaration.start
+
+
+def parse_value(source: Source, report: Report) -> tuple[Expression, ...]:
+    """Parse the text of one value, as it stands after ``let name =``."""
+    check_size(source, report)
+    tokens = list(read_tokens(source, report).tokens)
+    tree = _feed(tokens, "value")
+    if tree is None:
+        raise report.fail(
+            Code.MGS107, f"'{source.text.strip()[:60]}' is not a value", Span(source, 0, len(source.text))
+        )
+    return build_values(source, tree, report)
+
+
+def check_size(source: Source, report: Report) -> None:
+    """Reject a text that is too large to parse."""
+    if len(source.text) > MAX_BYTES:
+        raise report.fail(Code.MGS130, f"the file is larger than {bytes_text(MAX_BYTES)}", Span(source, 0, 1))
+
+
+def _parser(start: str) -> Any:
+    # lark's interactive parser has no types.
+    return language().parse_interactive("", start=start)
+
+
+def _feed(tokens: list[Token], start: str) -> Tree[Token] | None:
+    parser = _parser(start)
+    try:
+        for token in tokens:
+            parser.feed_token(token)
+        tree: Tree[Token] = parser.feed_eof(tokens[-1] if tokens else None)
+    except UnexpectedToken:
+        return None
+    return tree
+
+
+def _repaired(source: Source, tokens: list[Token], report: Report) -> list[Token]:
+    """Report every statement that does not parse, and return the tokens without them."""
+    parser = _parser("start")
+    marks: dict[int, Any] = {}
+    index = 0
+    while index < len(tokens):
+        if index == 0 or tokens[index - 1].type in ("_SEP", "LBRACE"):
+            marks[index] = parser.copy(deepcopy_values=False)
+        try:
+            parser.feed_token(tokens[index])
+            index += 1
+        except UnexpectedToken:
+            start, end = statement_around(tokens, index)
+            explain(source, tokens[start:end], index - start, depth_at(tokens, start), parser.accepts(), report)
+            if start == end:
+                raise report.stop() from None
+            kept = _without_head(tokens[start:end], depth_at(tokens, start))
+            report.lost_names |= tokens[start] in ("use", "include")
+            report.lost_words |= _names(tokens[start:end], head_only=bool(kept))
+            tokens[start:end] = kept
+            parser = marks[start].copy(deepcopy_values=False)
+            index = start
+    return tokens
+
+
+def statement_around(tokens: list[Token], index: int) -> tuple[int, int]:
+    """Return the half-open range of the statement of token ``index``, its ``_SEP`` included."""
+    start, depth = index, 0
+    while start > 0:
+        before = tokens[start - 1].type
+        if depth == 0 and (before in ("_SEP", "LBRACE")):
+            break
+        depth += (before == "RBRACE") - (before == "LBRACE")
+        start -= 1
+    end, depth = index, 0
+    while end < len(tokens):
+        kind = tokens[end].type
+        if depth == 0 and kind == "RBRACE":
+            break
+        end += 1
+        depth += (kind == "LBRACE") - (kind == "RBRACE")
+        if depth == 0 and kind == "_SEP":
+            break
+    return start, end
+
+
+def depth_at(tokens: list[Token], index: int) -> int:
+    """Return how many blocks are open before token ``index``."""
+    return sum((token.type == "LBRACE") - (token.type == "RBRACE") for token in tokens[:index])
+
+
+def _without_head(statement: list[Token], depth: int) -> list[Token]:
+    """Drop a broken statement; if it has one block, keep the block under a nameless head."""
+    brace = next((idx for idx, token in enumerate(statement) if token.type == "LBRACE"), None)
+    if brace is None or any(token.type == "NAME" and token == NAMELESS for token in statement[:brace]):
+        return []
+    nameless = Token.new_borrow_pos("NAME", NAMELESS, statement[brace])
+    head = [nameless] if depth else [Token.new_borrow_pos("_EXPLORE", NAMELESS, nameless), nameless]
+    body = _first_block(statement[brace:])
+    return [*head, *body, Token.new_borrow_pos("_SEP", "", body[-1])]
+
+
+def _names(statement: list[Token], *, head_only: bool) -> set[str]:
+    """Return the words of a broken statement; any of them may be the name that it defines."""
+    opened = next((idx for idx, token in enumerate(statement) if token.type == "LBRACE"), len(statement))
+    return {str(token) for token in (statement[:opened] if head_only else statement) if token.type == "NAME"}
+
+
+def _first_block(tokens: list[Token]) -> list[Token]:
+    depth = 0
+    for idx, token in enumerate(tokens):
+        depth += (token.type == "LBRACE") - (token.type == "RBRACE")
+        if depth == 0:
+            return tokens[: idx + 1]
+    return tokens

@@ -1,0 +1,103 @@
+"""What is said of results outside the region in which a profile was fitted."""
+
+from dataclasses import replace
+
+import pytest
+
+from magus.advisor.answer.extrapolation import outside_calibration
+from magus.compiler import compile_text
+from magus.compiler.ir import Scenario
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
+
+TEXT = """
+use "{vendor}/{gpu}"
+system node {{ gpus {ranks} x {name}; fabric {fabric} }}
+workload w on node {{
+  x = tensor {dtype}[{m}, 4096] shard rows
+  w = tensor {dtype}[4096, {n}] shard cols
+  y = gemm(all_gather(x), w)
+}}
+"""
+NVIDIA = "switch(nvswitch, link=nvlink)"
+
+
+def scenario(
+    m: int = 8192, n: int = 8192, dtype: str = "bf16", gpu: str = "h100", ranks: int = 8, fabric: str = NVIDIA
+) -> Scenario:
+    vendor = "amd" if gpu.startswith("mi") else "nvidia"
+    text = TEXT.format(vendor=vendor, gpu=gpu, name=gpu.upper(), ranks=ranks, fabric=fabric, dtype=dtype, m=m, n=n)
+    return compile_text(text).scenario()
+
+
+def said(of: Scenario, schedule: str = "serial") -> tuple[str, ...]:
+    return outside_calibration(of, (resolve_schedule(of, schedule),))
+
+
+def test_inside_nothing_is_said() -> None:
+    assert said(scenario()) == ()
+    assert said(scenario(dtype="fp16")) == ()
+    assert said(scenario(), "uniform_fused_1d(chunks=16, engine=sm(16))") == ()
+
+
+def test_every_kernel_is_judged_by_its_shape() -> None:
+    wide = scenario(m=65536, n=128)
+
+    assert said(wide) == (
+        "GEMM of 65536 x 16 x 4096: the constants of H100 were fitted for m 1..32768, n 32..65536, k 32..65536",
+    )
+    (parts,) = said(wide, "hetero_fused_1d(chunks=8)")
+    assert parts.startswith("GEMM of 8192 x 16 x 4096 and 1 other shape: ")
+
+
+@pytest.mark.parametrize(
+    ("of", "sentence"),
+    [
+        (scenario(dtype="fp8"), "fp8 GEMM: the constants of H100 were fitted to bf16"),
+        (scenario(gpu="h200", dtype="fp8"), "fp8 GEMM: the constants of H200 (from a sibling) were fitted to bf16"),
+        (scenario(m=131072, n=2048), "1 GiB moved: collectives of H100 were fitted from 512 B to 512 MiB"),
+        (scenario(m=8190, n=8190, ranks=6), "6 GPUs: collectives of H100 were fitted on 2, 4, 8"),
+        (scenario(fabric="rails(nvswitch, link=nvlink, node=4, nic=nvlink)"), "between nodes"),
+    ],
+)
+def test_types_sizes_and_numbers_of_gpus_are_named(of: Scenario, sentence: str) -> None:
+    assert any(sentence in each for each in said(of)), said(of)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "sentence"),
+    [
+        ("serial(engine=sm(2))", "copies by 2 SMs: the rate of H100 was fitted for 4..24 SMs"),
+        ("serial(engine=sm(32))", "copies by 32 SMs"),
+        ("shard_p2p(kernel=persistent)", "no constant is fitted to persistent kernels"),
+        ("shard_p2p(engine=dma(7, prelaunched))", "what commands cost that were written before is not known of H100"),
+        ("hetero_unfused_1d(chunks=16, streams=2)", "beside each other in several streams"),
+    ],
+)
+def test_schedules_that_do_what_nobody_measured_are_named(schedule: str, sentence: str) -> None:
+    (only,) = said(scenario(), schedule)
+
+    assert sentence in only
+
+
+def test_a_profile_that_does_not_say_where_it_was_fitted_has_no_outside() -> None:
+    amd = scenario(gpu="mi300x", fabric="full_mesh(xgmi)", m=1 << 20, n=128)
+
+    assert said(amd, "serial(engine=sm(2))") == ()
+    assert len(said(amd, "shard_p2p(kernel=persistent)")) == 1
+
+
+def test_kernels_that_are_no_gemm_are_named() -> None:
+    lone = compile_text(
+        f'use "nvidia/h100"\nsystem s {{ gpus 8 x H100; fabric {NVIDIA} }}\n'
+        "workload w on s { a = tensor bf16[512, 512]; b = tensor bf16[512, 512]; y = add(a, b) }"
+    ).scenario()
+
+    assert said(lone) == ("the constants of H100 were fitted to GEMMs, not to other kernels",)
+
+
+def test_a_reason_is_given_once_for_all_schedules() -> None:
+    of = scenario(dtype="fp8")
+    schedules = [resolve_schedule(of, each) for each in ("serial", "serial(engine=sm(2))", "serial(engine=sm(2))")]
+
+    assert len(outside_calibration(of, schedules)) == 2
+    assert outside_calibration(replace(of), ()) == ()

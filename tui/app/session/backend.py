@@ -1,0 +1,135 @@
+"""The stages that the workbench calls: compile, recommend, simulate. No Textual.
+
+The advisor is imported when it is first asked: a file with an error is shown without it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ....advisor.candidates.advice import Advice
+from ....advisor.graphs.answer import GraphAnswer, ShownSchedule
+from ....compiler.changed import Changes, compile_changed_file
+from ....compiler.ir import (
+    Cancelled,
+    GraphChoice,
+    GraphScenario,
+    Progress,
+    Scenario,
+    Schedule,
+    Settings,
+    ShouldStop,
+)
+from ....compiler.pipeline import Compiled, compile_file
+from ....simcore.figures.result import Result
+from .finding import Finding, Subject
+
+if TYPE_CHECKING:
+    from ....advisor.recommend import Advisor
+
+SweepAdvice = Callable[[Subject, bool, ShouldStop], Finding]
+SWEEP_TOP, SWEEP_WORKERS = 4, 2
+
+
+def short_advice(scenario: Subject, simulated: bool, should_stop: ShouldStop) -> Finding:
+    """Return short advice: templates alone, of which few are simulated; of a graph all declared schedules are."""
+    if isinstance(scenario, GraphScenario):
+        from ....advisor.graphs.schedules import simulated_schedules
+
+        answer = simulated_schedules(scenario, workers=SWEEP_WORKERS, should_stop=should_stop)
+        if answer.interrupted:
+            raise Cancelled
+        return answer
+    from ....advisor.options import AdviceOptions
+    from ....advisor.recommend import Advisor
+
+    options = AdviceOptions(top=SWEEP_TOP, verify=simulated, bespoke=0, workers=SWEEP_WORKERS)
+    advice = Advisor().recommend(scenario, options, should_stop=should_stop)
+    if advice.interrupted:
+        raise Cancelled
+    return advice
+
+
+def _advised(
+    scenario: GraphScenario,
+    progress: Progress,
+    should_stop: ShouldStop,
+    answered: Callable[[GraphAnswer], None],
+    workers: int = 1,
+) -> GraphAnswer:
+    """Return the advice on a graph: what its file declares, and what is searched."""
+    from ....advisor.graphs.advised import advised
+    from ....advisor.options import AdviceOptions
+
+    options = AdviceOptions(workers=workers)
+    return advised(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
+
+
+def _simulated_schedule(scenario: GraphScenario, choice: GraphChoice, should_stop: ShouldStop) -> ShownSchedule:
+    """Return one schedule of a graph, simulated."""
+    from ....advisor.graphs.schedules import simulated_candidate
+
+    return simulated_candidate(scenario, choice, should_stop)
+
+
+GraphStage = Callable[[GraphScenario, Progress, ShouldStop, Callable[[GraphAnswer], None]], GraphAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The stages that the application calls.
+
+    ``recommend`` tells what it would answer now to the function it takes last. ``simulate`` takes the bound in ticks
+    for the loss waterfall, None to leave the waterfall out. ``change`` compiles a file with numbers of the hardware
+    changed. ``sweep`` is the short advice for one point of a sweep, which it simulates if asked to. ``recommend_graph``
+    and ``simulate_graph`` are the stages for graphs.
+    """
+
+    compile: Callable[[Path, Settings], Compiled]
+    recommend: Callable[[Scenario, Progress, ShouldStop, Callable[[Advice], None]], Advice]
+    simulate: Callable[[Scenario, Schedule, int | None, ShouldStop], Result]
+    change: Callable[[Path, Changes], Compiled] = compile_changed_file
+    sweep: SweepAdvice = short_advice
+    recommend_graph: GraphStage = _advised
+    simulate_graph: Callable[[GraphScenario, GraphChoice, ShouldStop], ShownSchedule] = _simulated_schedule
+
+
+@cache
+def _advisor() -> "Advisor":
+    """Return the advisor with the shipped model, which takes longer to load than to answer."""
+    from ....advisor.recommend import Advisor
+
+    return Advisor.load()
+
+
+def default_backend(workers: int) -> Backend:
+    """Return the real stages; simulations of the advice run in ``workers`` processes, those on demand in this one."""
+
+    def recommend(
+        scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+    ) -> Advice:
+        from ....advisor.options import AdviceOptions
+
+        options = AdviceOptions(workers=workers, threshold=True)
+        return _advisor().recommend(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
+
+    def simulate_packets(
+        scenario: Scenario, schedule: Schedule, bound_ticks: int | None, should_stop: ShouldStop
+    ) -> Result:
+        from ....advisor.candidates.shortlist import packet_bytes
+        from ....simcore import RunOptions, WhatIf, simulate
+
+        unit = packet_bytes(scenario)
+        what_if = None if bound_ticks is None else WhatIf(unit, bound_ticks)
+        return simulate(
+            scenario,
+            schedule,
+            unit_bytes=unit,
+            what_if=what_if,
+            options=RunOptions(should_stop=should_stop),
+        )
+
+    recommend_graph = partial(_advised, workers=workers)
+    return Backend(compile_file, recommend, simulate_packets, recommend_graph=recommend_graph)

@@ -1,0 +1,270 @@
+"""Texts and rows of the screen: pure functions of the session's data. No Textual."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ....compiler.ir import TICKS_PER_US, Fabric, GraphScenario
+from ....compiler.resolve.expect.expectation import Verdict
+from ....compiler.text.quantities import ticks_text, us_text
+from ....simcore.shown_run import ShownRun
+from ...text.progress import WORDS
+from ...text.render import shape_text
+from .finding import Finding, Ranked, Subject, is_choice_of_algorithm
+
+# Characters kept of the front of an expression that does not fit; the parameters at its end tell candidates apart.
+KEPT_FRONT = 9
+
+
+class SortKey(Enum):
+    """Sort key of the candidates; the value is the column's heading, RANK is the order of the advice."""
+
+    RANK = "#"
+    SCHEDULE = "schedule"
+    PREDICTED = "predicted"
+    SIMULATED = "simulated"
+    SPEEDUP = "speedup"
+
+
+class Mark(Enum):
+    """Sign in front of a candidate."""
+
+    RECOMMENDED = "★"
+    TIE = "≈"
+    NONE = " "
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRow:
+    """One line of the table of candidates: its ``name``, which may be short; ``speedup`` is that of ``best_us``."""
+
+    rank: int
+    mark: Mark
+    name: str
+    expression: str
+    is_serial: bool
+    predicted_us: float | None
+    simulated_us: float | None
+    granularity: str
+    best_us: float
+    speedup: float
+    is_estimate: bool
+
+    @property
+    def simulated_text(self) -> str:
+        """The simulated time; ``~`` marks one that stands for layers that were not, and ``-`` that there is none."""
+        return "-" if self.simulated_us is None else f"{'~' if self.is_estimate else ''}{self.simulated_us:.1f}"
+
+    @property
+    def speedup_text(self) -> str:
+        """Speedup over the baseline; ``~`` marks an estimate, and ``-`` that nothing is known yet."""
+        return "-" if self.speedup == 0 else f"{'~' if self.is_estimate else ''}{self.speedup:.2f}x"
+
+
+def us(ticks: int) -> str:
+    """Time in us with one decimal."""
+    return f"{ticks / TICKS_PER_US:.1f}"
+
+
+def title_of(scenario: Subject, job_idx: int, num_jobs: int) -> str:
+    """Scenario, workload, pattern, GPUs, fabric and shape in one line; of a graph its ops and layers."""
+    if isinstance(scenario, GraphScenario):
+        return " · ".join(_title_of_graph(scenario, job_idx, num_jobs))
+    workload, system = scenario.workload, scenario.system
+    parts = [] if scenario.name == workload.name else [scenario.name]
+    parts.append(workload.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else ""))
+    parts.append(workload.label)
+    parts.append(f"{system.num_ranks} x {system.gpu.name}")
+    parts.append(fabric_text(system.fabric))
+    if workload.then is not None:
+        parts.append(shape_text(workload))
+    elif workload.gemm is not None:
+        shape = workload.gemm
+        parts.append(f"{shape.dtype.value} {shape.m}x{shape.n}x{shape.k}/rank")
+    elif workload.moved is not None and workload.kernel is not None:
+        parts.append(shape_text(workload))
+    return " · ".join(parts)
+
+
+def _title_of_graph(scenario: GraphScenario, job_idx: int, num_jobs: int) -> Iterator[str]:
+    graph, system = scenario.graph, scenario.system
+    yield graph.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else "")
+    yield f"{len(graph.ops)} op{'s' if len(graph.ops) > 1 else ''}"
+    if graph.repeat is not None:
+        yield f"{graph.repeat.count} layers"
+    yield f"{system.num_ranks} x {system.gpu.name}"
+    yield fabric_text(system.fabric)
+
+
+def fabric_text(fabric: Fabric) -> str:
+    """The fabric as the language writes it."""
+    names = [link.name for link in fabric.links] + ([fabric.switch.name] if fabric.switch is not None else [])
+    return f"{fabric.topology.name}({', '.join(names)})"
+
+
+def verdict_of(advice: Finding, width: int) -> str:
+    """Return the verdict with the schedule to use, on two lines if one is too short."""
+    name = advice.name_of(advice.recommended.expression)
+    same = advice.recommended.expression == advice.serial.expression
+    sentence = f"SERIAL: {advice.why_serial}; use"
+    if is_choice_of_algorithm(advice):
+        faster = f"{advice.speedup:.2f}x faster than {advice.baseline}:"
+        sentence = "No other schedule is clearly faster:" if same else faster
+    elif advice.verdict is Verdict.OVERLAP:
+        sentence = f"OVERLAP pays: {advice.speedup:.2f}x over {advice.baseline} with"
+    elif advice.verdict is Verdict.WORTH_TRYING:
+        sentence = f"WORTH TRYING: {advice.speedup:.2f}x over {advice.baseline}, if it is as fast as simulated, with"
+    elif not same:
+        sentence = f"SERIAL: {advice.why_serial}; {advice.speedup:.2f}x over {advice.baseline} with"
+    return sentence + (" " if len(sentence) + len(name) < width else "\n") + name
+
+
+def figures_of(advice: Finding) -> str:
+    """Return the times behind the verdict."""
+    best, serial = advice.recommended, advice.serial
+    same = best.expression == serial.expression
+    against = "" if same else f" against {us_text(serial.best_us)} {advice.against}"
+    how = "" if best.simulated_us is not None else " (predicted)"
+    return f"{us_text(best.best_us)}{how}{against} · {bound_of(advice)}"
+
+
+def bound_of(advice: Finding) -> str:
+    """The lower bound and how far the answer is above it."""
+    bound, gap = advice.bound, advice.gap_to_bound
+    if bound is None or gap is None:
+        return "no lower bound"
+    return f"lower bound {ticks_text(bound.ticks)} ({bound.binding}), gap {gap:.1%}"
+
+
+class Finality(Enum):
+    """How final an answer is: the word in front of the verdict, and a sentence."""
+
+    FINAL = ("", "")
+    STOPPED = ("stopped, ", "Stopped: the best of what was found. ")
+    PREDICTED = ("predicted, ", "Not confirmed: predicted, being simulated. ")
+    SIMULATED = ("not final, ", "Simulated, not final: the search goes on. ")
+
+    @property
+    def word(self) -> str:
+        """The word in front of the verdict."""
+        return self.value[0]
+
+    @property
+    def sentence(self) -> str:
+        """What it means."""
+        return self.value[1]
+
+
+def standing_of(advice: Finding, *, advising: bool) -> Finality:
+    """Return how final an answer is."""
+    if not advice.interrupted:
+        return Finality.FINAL
+    if not advising:
+        return Finality.STOPPED
+    simulated = advice.recommended.simulated_us is not None and advice.serial.simulated_us is not None
+    return Finality.SIMULATED if simulated else Finality.PREDICTED
+
+
+def confidence_of(advice: Finding) -> str:
+    """Confidence and its reason."""
+    return f"Confidence {advice.confidence.value}: {advice.confidence_reason}"
+
+
+def rows_of(advice: Finding, runs: Mapping[str, ShownRun], key: SortKey) -> tuple[CandidateRow, ...]:
+    """Return all candidates sorted by ``key``; runs simulated on demand fill gaps of the advice."""
+    names = advice.short_names
+    rows = [
+        _row(rank, names.get(one.expression, one.expression), one, advice, runs.get(one.expression))
+        for rank, one in enumerate(advice.candidates, 1)
+    ]
+    return tuple(sorted(rows, key=lambda row: (_order(row, key), row.rank)))
+
+
+def row_of(advice: Finding, runs: Mapping[str, ShownRun], expression: str | None) -> CandidateRow | None:
+    """Return the row of one candidate."""
+    for rank, one in enumerate(advice.candidates, 1):
+        if one.expression == expression:
+            return _row(rank, advice.short_names.get(expression, expression), one, advice, runs.get(expression))
+    return None
+
+
+def _order(row: CandidateRow, key: SortKey) -> float | str:
+    """Return the value that ``key`` sorts by; unknown values go to the end."""
+    never = float("inf")
+    match key:
+        case SortKey.RANK:
+            return row.rank
+        case SortKey.SCHEDULE:
+            return row.name
+        case SortKey.PREDICTED:
+            return never if row.predicted_us is None else row.predicted_us
+        case SortKey.SIMULATED:
+            return never if row.simulated_us is None else row.simulated_us
+        case SortKey.SPEEDUP:
+            return row.best_us
+
+
+def _row(rank: int, name: str, candidate: Ranked, advice: Finding, run: ShownRun | None) -> CandidateRow:
+    simulated, best, grain = candidate.simulated_us, candidate.best_us, ""
+    is_estimate = candidate.is_estimate
+    if simulated is not None:
+        grain = "line" if candidate.unit_bytes == advice.scenario.system.gpu.line_bytes else "packet"
+    elif run is not None:
+        simulated = best = run.makespan_ticks / TICKS_PER_US
+        grain, is_estimate = run.result.granularity, run.is_estimate
+    mark = Mark.TIE if candidate.expression in advice.ties else Mark.NONE
+    if candidate.expression == advice.recommended.expression:
+        mark = Mark.RECOMMENDED
+    return CandidateRow(
+        rank=rank,
+        mark=mark,
+        name=name,
+        expression=candidate.expression,
+        is_serial=candidate.is_serial,
+        predicted_us=candidate.predicted_us,
+        simulated_us=simulated,
+        granularity=grain,
+        best_us=best,
+        speedup=advice.serial.best_us / best,
+        is_estimate=is_estimate,
+    )
+
+
+def shortened(expression: str, width: int) -> str:
+    """Return ``expression`` in ``width`` columns; the middle of the name is cut, not the parameters."""
+    if len(expression) <= width:
+        return expression
+    if width <= KEPT_FRONT + 1:
+        return expression[: max(0, width - 1)] + "…"
+    return f"{expression[:KEPT_FRONT]}…{expression[len(expression) - (width - KEPT_FRONT - 1) :]}"
+
+
+def selected_text(row: CandidateRow) -> str:
+    """Return the full expression of a candidate, and its times."""
+    time = f"{us_text(row.predicted_us)} predicted" if row.predicted_us is not None else "not simulated yet"
+    if row.simulated_us is not None:
+        time = f"{'~' if row.is_estimate else ''}{us_text(row.simulated_us)} {row.granularity}"
+    return f"{row.expression}  {time} {row.speedup_text}"
+
+
+def progress_text(stage: str, done: int, total: int, width: int = 20) -> str:
+    """Return a stage of the advice in words, with a bar if it counts."""
+    text = WORDS.get(stage, stage).format(done=done, total=total)
+    if total <= 1 or not 0 <= done <= total or stage == "rank":
+        return f"{text} ..."
+    filled = round(width * done / total)
+    return f"{'█' * filled}{'░' * (width - filled)} {text}"
+
+
+def fitted_code(code: str, carets: str, width: int) -> tuple[str, str]:
+    """Return a source line and the carets under it, both cut to ``width`` columns around the carets."""
+    place = len(carets) - len(carets.lstrip())
+    if len(code) <= width:
+        return code, carets[:width]
+    start = max(0, min(place - width // 3, len(code) - width))
+    shown, below = code[start : start + width], carets[start : start + width]
+    if start:
+        shown = "…" + shown[1:]
+    if start + width < len(code):
+        shown = shown[:-1] + "…"
+    return shown, below

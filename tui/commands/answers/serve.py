@@ -1,0 +1,33 @@
+"""``magus serve``: advice over HTTP, on this machine unless told otherwise."""
+
+from ....advisor import Advisor
+from ....compiler.codes import Code
+from ...exit_codes import Exit
+from ...text.door import say
+
+PATIENCE_S = 5
+"""How long a connection without a request stays open, and answers may take once the service ends."""
+MAX_CONNECTIONS = 256
+
+
+def serve(host: str, port: int, answer_s: float, at_once: int) -> Exit:
+    """Serve until Ctrl-C or SIGTERM; what is being answered then is answered with the best found so far."""
+    try:
+        import uvicorn
+
+        from ...service.server import Server
+    except ImportError as error:
+        say(f"{Code.MGS432.name} error: {error.name or error} is not installed\n  help: pip install 'magus-gpu[serve]'")
+        return Exit.USAGE
+    server = Server(Advisor.load(), answer_s, at_once)
+    config = uvicorn.Config(
+        server.app,
+        host=host,
+        port=port,
+        log_level="warning",
+        timeout_keep_alive=PATIENCE_S,
+        timeout_graceful_shutdown=PATIENCE_S,
+        limit_concurrency=MAX_CONNECTIONS,
+        server_header=False,
+    )
+    return server.run_until_stopped(config)

@@ -1,0 +1,54 @@
+"""``magus calibrate``: the constants of a GPU or of an implementation refitted to measured times."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ....advisor.measured.calibrate.implementation_run import ImplementationCalibration, calibrate_implementation
+from ....advisor.measured.calibrate.run import Calibration, FitRequest, calibrate
+from ....advisor.measured.calibrate.text import calibrated_text, calibration_document, calibration_text
+from ....advisor.measured.tables.csv_rows import MeasuredError
+from ....compiler.ir import Progress
+from ....compiler.text.writing import check_writable
+from ...exit_codes import Exit
+from ...text.door import print_json, put, say
+from ...text.progress import progress_line
+from ..console import save
+from ..running import run_command
+
+Fit = Callable[[Progress], Calibration | ImplementationCalibration]
+
+
+def calibrate_folder(data: Path, request: FitRequest, *, write: Path | None, as_json: bool) -> Exit:
+    """Print the constants of a GPU with their errors on held-out rows, and the profile; write it to ``write``."""
+    return _fit_and_write(lambda progress: calibrate(data, request, progress), write, as_json)
+
+
+def calibrate_rows(data: Path, implementation: str, *, write: Path | None, as_json: bool) -> Exit:
+    """Print the constants of an implementation with their errors, and the text that has them; write it to ``write``."""
+    return _fit_and_write(lambda progress: calibrate_implementation(data, implementation, progress), write, as_json)
+
+
+def _fit_and_write(fit: Fit, write: Path | None, as_json: bool) -> Exit:
+    def action() -> Exit:
+        if write is not None and not write.parent.is_dir():
+            say(f"magus calibrate: {write}: there is no folder {write.parent}")
+            return Exit.INPUT
+        if write is not None:
+            check_writable(write)
+        try:
+            with progress_line() as progress:
+                calibration = fit(progress)
+        except MeasuredError as error:
+            say(f"magus calibrate: {error}")
+            return Exit.INPUT
+        text = calibrated_text(calibration)
+        written = Exit.DONE if write is None else save(write, text, f"written to {write}")
+        if as_json:
+            print_json(calibration_document(calibration))
+        else:
+            put(calibration_text(calibration))
+            if write is None:
+                put("\n" + text.removesuffix("\n"))
+        return written
+
+    return run_command(action)

@@ -1,0 +1,119 @@
+"""``magus import``: a machine from a dump, measured rows from a log, pairs of a GEMM and a collective from a trace."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ....advisor.measured.logs.read import is_log, read_log
+from ....advisor.measured.traces.pieces import HEAD, byte_pieces, is_trace, text_pieces
+from ....compiler.machine.read import MAX_BYTES, read_machine
+from ....compiler.machine.write_mgs import SYSTEM, machine_text
+from ....compiler.text.diagnostics import CompileError, Report
+from ....compiler.text.source import Source
+from ...exit_codes import Exit
+from ...text.door import put_text, say
+from ..console import report_errors, save, show
+from ..inputs import is_stdin, name_of, source_of
+
+TABLE = "nccl_collectives_*.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """What the file may not say: the GPU and, for a log, the collective; and where to write."""
+
+    gpu: str = ""
+    collective: str = ""
+    out: Path | None = None
+
+
+def import_file(file: Path, options: ImportOptions) -> Exit:
+    """Write what ``file`` describes, a system, rows of a table or workloads, to a file or to stdout."""
+
+    def action() -> Exit:
+        report, name = Report(), name_of(file)
+        if _is_chakra(file):
+            text, content = _reported(report, lambda: _chakra_workloads(file, name, options, report))
+            return _deliver(text, content, options, log=False)
+        trace = _pieces_of_trace(file)
+        source = Source(name, "") if trace is not None else source_of(file, MAX_BYTES)
+        log = is_log(source.text)
+        if options.collective and not log:
+            say("magus import: --collective is for logs of nccl-tests, and this file is none")
+            return Exit.USAGE
+        if is_trace(source.text[:HEAD]):
+            trace = iter((source.text,))
+        if trace is not None:
+            text, content = _reported(report, lambda: _workloads(trace, name, options, report))
+        elif log:
+            text, content = _reported(report, lambda: _rows(source, options, report))
+        else:
+            text, content = _reported(report, lambda: _system(source, name, options, report))
+        return _deliver(text, content, options, log)
+
+    return report_errors(action)
+
+
+def _reported(report: Report, read: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+    """The text that ``read`` writes and what it holds; warnings are shown."""
+    with report.attempt():
+        written = read()
+        show(report.diagnostics)
+        return written
+    raise CompileError(report.diagnostics)
+
+
+def _deliver(text: str, content: str, options: ImportOptions, log: bool) -> Exit:
+    if options.out is None:
+        put_text(text)
+        return Exit.DONE
+    done = save(options.out, text, f"{options.out}: {content}")
+    if log and done is Exit.DONE and not options.out.match(TABLE):
+        say(f"magus validate and calibrate read tables that are called {TABLE}")
+    return done
+
+
+def _system(source: Source, name: str, options: ImportOptions, report: Report) -> tuple[str, str]:
+    machine = read_machine(source, options.gpu, report)
+    text = machine_text(machine, Path(name).name, report)
+    return text, f"system {SYSTEM} of {len(machine.gpus)} x {machine.model.name}"
+
+
+def _rows(source: Source, options: ImportOptions, report: Report) -> tuple[str, str]:
+    rows = read_log(source, options.gpu, options.collective, report)
+    return rows.text, f"{rows.count} rows"
+
+
+def _workloads(trace: Iterator[str], name: str, options: ImportOptions, report: Report) -> tuple[str, str]:
+    from ....advisor.measured.traces.read import read_trace  # here: it needs numpy, which dumps of machines do not
+
+    found = read_trace(trace, name, options.gpu, report)
+    return found.text, f"{found.count} workloads"
+
+
+def _chakra_workloads(file: Path, name: str, options: ImportOptions, report: Report) -> tuple[str, str]:
+    from ....advisor.measured.traces.read import read_chakra_trace
+
+    found = read_chakra_trace(byte_pieces(file), name, options.gpu, report)
+    return found.text, f"{found.count} workloads"
+
+
+def _is_chakra(file: Path) -> bool:
+    from ....advisor.measured.traces.chakra import is_chakra
+
+    if is_stdin(file) or not file.is_file():
+        return False
+    with suppress(OSError, ValueError):
+        return is_chakra(byte_pieces(file))
+    return False
+
+
+def _pieces_of_trace(file: Path) -> Iterator[str] | None:
+    """The text of a trace, which may be longer than what is read of other files; None for other files."""
+    if is_stdin(file) or not file.is_file():
+        return None
+    with suppress(OSError, ValueError):  # what cannot be read is told by whoever reads it whole
+        if is_trace(next(text_pieces(file), "")[:HEAD]):
+            return text_pieces(file)
+    return None
