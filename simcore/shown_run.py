@@ -24,6 +24,7 @@ from ..compiler.ir import (
 from ..compiler.planning.graph_batches import labels_of
 from ..compiler.planning.graph_build import build_graph_plan
 from ..compiler.planning.graph_layers import in_layer, own_name
+from ..compiler.text.quantities import ticks_text
 from .figures.flows import DataFlow, flows_of
 from .figures.graph_result import OpResult
 from .figures.metrics import shown_name
@@ -67,7 +68,7 @@ class ShownRun:
     """``title`` is the name of the workload, ``expression`` that of the schedule.
 
     ``ops`` are the times of ops of a graph, empty for a pair. Of ``layers`` that repeat the run has the first
-    ``num_simulated``; the others take ``period_ticks`` each.
+    ``num_simulated``; the others take ``period_ticks`` each, which ``is_estimate`` where these show no period.
     """
 
     title: str
@@ -79,6 +80,7 @@ class ShownRun:
     layers: int = 1
     num_simulated: int = 1
     period_ticks: int | None = None
+    is_estimate: bool = False
 
     @property
     def num_ranks(self) -> int:
@@ -94,6 +96,11 @@ class ShownRun:
     def makespan_ticks(self) -> int:
         """The time of all layers, simulated or repeated."""
         return self.result.makespan_ticks + (self.layers - self.num_simulated) * (self.period_ticks or 0)
+
+    @property
+    def makespan_text(self) -> str:
+        """The same with its unit, ``~`` before an estimate."""
+        return f"{'~' if self.is_estimate else ''}{ticks_text(self.makespan_ticks)}"
 
     @cached_property
     def _steps(self) -> dict[int, dict[str, tuple[ShownPart, Step]]]:
@@ -202,4 +209,5 @@ def run_of_graph(scenario: GraphScenario, schedule: GraphChoice | GraphPlan, res
         result.layers,
         result.num_simulated,
         result.period_ticks,
+        result.estimated,
     )

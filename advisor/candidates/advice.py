@@ -112,6 +112,11 @@ class Candidate:
             return self.simulated_us
         return self.predicted_us if self.predicted_us is not None else float("inf")
 
+    @property
+    def is_estimate(self) -> bool:
+        """Whether that is not simulated."""
+        return self.simulated_ticks is None
+
 
 def baseline_of(candidates: Sequence[Candidate]) -> Candidate:
     """Return the schedule with which others are compared: the library's if there is one, else the fastest serial one.

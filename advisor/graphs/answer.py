@@ -71,6 +71,11 @@ class ShownSchedule:
             return self.simulated_us
         return float("inf") if self.predicted_us is None else self.predicted_us
 
+    @property
+    def is_estimate(self) -> bool:
+        """Whether that is not simulated, of all layers or of so many that the others repeat them."""
+        return self.result is None or self.result.estimated
+
     @cached_property
     def run(self) -> ShownRun | None:
         """The run as it is shown."""

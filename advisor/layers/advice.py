@@ -43,6 +43,11 @@ class GraphCandidate:
         return self.estimated_ticks if self.result is None else self.result.makespan_ticks
 
     @property
+    def is_estimate(self) -> bool:
+        """Whether that is not simulated, of all layers or of so many that the others repeat them."""
+        return self.result is None or self.result.estimated
+
+    @property
     def us(self) -> float:
         """The same in us."""
         return self.ticks / TICKS_PER_US

@@ -49,6 +49,7 @@ def _candidate(candidate: GraphCandidate, serial: GraphCandidate) -> JsonObject:
         "ticks": candidate.ticks,
         "gain": serial.ticks / candidate.ticks,
         "simulated": candidate.result is not None,
+        "estimated": candidate.is_estimate,
         "unit_bytes": candidate.unit_bytes,
         "staging_bytes": None if whole is None else whole.schedule.staging_bytes,
         "baseline": candidate.is_baseline,

@@ -5,12 +5,11 @@
 
 from dataclasses import dataclass
 
-from ... import __version__
 from ...compiler.ir import Graph, GraphChoice, JsonObject, System
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.planning.graph_expression import graph_expression_of
-from .table import rules_hash
+from .table import table_document
 
 SCHEMA = "magus-layer-policy/1"
 KEYS = ("workload", "model", "gpu", "ranks", "topology")
@@ -138,11 +137,4 @@ class LayerPolicy:
 
     def document(self) -> JsonObject:
         """Return the table as JSON, with the hash of its rules."""
-        rules = [rule.document() for rule in self.rules]
-        return {
-            "schema": SCHEMA,
-            "magus": __version__,
-            "hash": rules_hash(rules),
-            "marks": list(self.marks),
-            "rules": rules,
-        }
+        return table_document(SCHEMA, [rule.document() for rule in self.rules], self.marks)

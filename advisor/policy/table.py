@@ -5,6 +5,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ... import __version__
@@ -87,16 +88,16 @@ class PolicyTable:
 
     def document(self) -> JsonObject:
         """Return the table as JSON, with the hash of its rules."""
-        rules = [rule.document() for rule in self.rules]
-        return {
-            "schema": SCHEMA,
-            "magus": __version__,
-            "hash": rules_hash(rules),
-            "times": "simulated" if self.simulated else "predicted",
-            "confidence": self.confidence,
-            "marks": list(self.marks),
-            "rules": rules,
-        }
+        evidence = {"times": "simulated" if self.simulated else "predicted", "confidence": self.confidence}
+        return table_document(SCHEMA, [rule.document() for rule in self.rules], self.marks, evidence)
+
+
+def table_document(
+    schema: str, rules: list[JsonObject], marks: Sequence[str], evidence: JsonObject | None = None
+) -> JsonObject:
+    """Return a table as JSON: what made it, the hash of its ``rules``, ``evidence`` and marks."""
+    head = {"schema": schema, "magus": __version__, "hash": rules_hash(rules)}
+    return {**head, **(evidence or {}), "marks": list(marks), "rules": rules}
 
 
 def rules_hash(rules: list[JsonObject]) -> str:

@@ -12,6 +12,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from ...compiler.ir import ColumnPart
 from ..axes import CutAxis
 from ..memory import Array, Fault, Place
 from ..problem import LARGEST
@@ -50,15 +51,21 @@ class Sheet:
 
 @dataclass(frozen=True, eq=False)
 class SheetLink:
-    """A Sheet that an operand takes its numbers from."""
+    """A Sheet that an operand takes its numbers from, or the columns of it that are a part."""
 
     sheet: Sheet
     transposed: bool = False
+    part: ColumnPart | None = None
+
+    @property
+    def first(self) -> int:
+        """The column of the Sheet that is the first of the operand."""
+        return 0 if self.part is None else self.part.first_of(self.sheet.cols.cuts[-1])
 
     @property
     def cuts(self) -> tuple[set[int], set[int]]:
         """Cuts of the rows and columns that an operand sees."""
-        rows, cols = self.sheet.row_cuts, set(self.sheet.cols.cuts)
+        rows, cols = self.sheet.row_cuts, {cut - self.first for cut in self.sheet.cols.cuts if cut >= self.first}
         return (cols, rows) if self.transposed else (rows, cols)
 
 
@@ -122,8 +129,8 @@ class Slot:
             return values.T if self.transposed else values
         total: Array = np.zeros((len(rows), len(cols)))
         for link in self.links:
-            there = (cols, rows) if link.transposed else (rows, cols)
-            values = _looked_up(link.sheet, rank, *there, found)
+            down, across = (cols, rows) if link.transposed else (rows, cols)
+            values = _looked_up(link.sheet, rank, down, across + link.first, found)
             total += values.T if link.transposed else values
         return np.asarray(total % MODULUS)
 

@@ -29,7 +29,7 @@ from ..memory import Array, CheckedArray, Place, RankMemory
 from ..problem import FROM_FIRST, GATHERS, Expected, Operands, Problem
 from ..tasks import Task
 from .operands import Blocks, Sheet, Slot, cuts_of, drawn, in_blocks, positions
-from .wiring import MOVED_IN, Key, OperandWire, kernel_operands
+from .wiring import MOVED_IN, Key, OperandWire, kernel_operands, part_edges
 
 _ONE = CutAxis((0, 1), (0, 1))
 
@@ -186,7 +186,7 @@ def part_problem(
         steps[task.rank].append(task.step)
     op = graph.op(part.op)
     if part.workload.pattern is Pattern.KERNEL:
-        layout, slots = _of_kernel(op, scenario, wires, detail, seed)
+        layout, slots = _of_kernel(graph, op, scenario, wires, detail, seed)
     else:
         more: dict[Axis, set[int]] = {}
         for wire in wires:
@@ -249,7 +249,7 @@ def _computed_blocks(stage: Workload, num_ranks: int, rank: int) -> Blocks:
 
 
 def _of_kernel(
-    op: GraphOp, scenario: Scenario, wires: Sequence[OperandWire], detail: int | None, seed: int
+    graph: Graph, op: GraphOp, scenario: Scenario, wires: Sequence[OperandWire], detail: int | None, seed: int
 ) -> tuple[Layout, dict[Key, Slot]]:
     """A lone kernel that is no GEMM: its operands and its output are tensors of the text, and it is one tile."""
     workload, n = scenario.workload, scenario.num_ranks
@@ -267,7 +267,7 @@ def _of_kernel(
         columns = CutAxis.of({0, size[1]} | _below(of_cols, size[1]), detail)
         blocks = partial(_one_block, size[0])
         slots[wire.key] = Slot(wire.tensor, wire.links, 1, blocks, own, columns, seed, wire.alike, wire.transposed)
-    axes = KernelAxes(shared, CutAxis.of({0, cols}, detail), _ONE)
+    axes = KernelAxes(shared, CutAxis.of({0, cols} | part_edges(graph, op, cols), detail), _ONE)
     return Layout(_ONE, _ONE, (axes,)), slots
 
 

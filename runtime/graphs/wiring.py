@@ -51,7 +51,7 @@ def wires_of(
         link = None
         if maker is not None:
             whole = read.what if maker.workload.pattern.consumes else Made.OUTPUT
-            link = SheetLink(sheets[maker.name, whole], read.transposed)
+            link = SheetLink(sheets[maker.name, whole], read.transposed, read.part)
         found[key].append((read, link))
     return tuple(_wire(part, key, reads, shards) for key, reads in found.items())
 
@@ -65,6 +65,12 @@ def _wire(
         return OperandWire(key, f"operand {key[1]} of {part.name}", links)
     alike = shards.get(read.tensor) is Shard.NONE
     return OperandWire(key, read.tensor, links, alike, read.transposed)
+
+
+def part_edges(graph: Graph, op: GraphOp, num_cols: int) -> set[int]:
+    """Columns at a rank, of ``num_cols`` that ``op`` makes there, where parts of them begin that others take."""
+    reads = (read for each in graph.ops for read in each.reads if read.made_by == op.name)
+    return {read.part.first_of(num_cols) for read in reads if read.part is not None}
 
 
 def keys_of(op: GraphOp, part: Part) -> tuple[Key, ...]:
@@ -81,7 +87,7 @@ def kernel_operands(op: GraphOp, workload: Workload) -> tuple[Tensor, ...]:
     """The operands of a lone kernel as it sees them, one for each that the text names."""
     by_name = {tensor.name: tensor for tensor in workload.tensors if tensor.name not in workload.made}
     operands = (read for read in op.reads if not (read.moves or read.adds))
-    named = [f"{read.tensor}.t" if read.transposed else read.tensor for read in operands]
+    named = [read.seen for read in operands]
     if named and all(name in by_name for name in named):
         return tuple(by_name[name] for name in named)
     return tuple(by_name.values())

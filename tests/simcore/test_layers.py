@@ -13,25 +13,9 @@ from magus.simcore import simulate_layers as layers
 from magus.simcore.figures.graph_result import GraphResult
 from magus.simcore.simulate_graph import simulate_graph
 from magus.simcore.simulate_layers import LayersResult, simulate_layers
+from tests.helpers.scenarios.mlp_backward import plain_backward, plain_text
 
-TEXT = """
-use "nvidia/h100"
-system hgx { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
-workload back on hgx {
-  dy  = tensor bf16[1024, 1024] shard rows
-  x   = tensor bf16[1024, 1024] shard rows
-  h   = tensor bf16[1024, 4096] shard cols
-  wdn = tensor bf16[4096, 1024] shard rows
-  wup = tensor bf16[1024, 4096] shard cols
-  dyg   = all_gather(dy)
-  dh    = gemm(dyg, wdn.t)
-  d_wdn = gemm(h.t, dyg)
-  dx    = reduce_scatter(gemm(dh, wup.t))
-  xg    = all_gather(x)
-  d_wup = gemm(xg.t, dh)
-  n     = norm(h)
-  repeat 12 dx as dy
-}
+SCHEDULES = """
 schedule pairs for back { dh = hetero_fused_1d(chunks=8); dx = hetero_fused_1d(chunks=8); beside dx xg }
 schedule late for back { apart dx, xg; order dh, dx, d_wdn, d_wup; beside dx xg; priority sums, d_wup low }
 schedule ahead for back { stream 1 n }
@@ -41,7 +25,7 @@ schedule span for back { apart dh, dx, xg; order dh, d_wup, dx, xg, d_wdn; late 
 
 @pytest.fixture(scope="module")
 def back() -> GraphScenario:
-    return compile_text(TEXT).graphs[0]
+    return plain_backward(1024, "n = norm(h)\n  repeat 12 dx as dy", SCHEDULES)
 
 
 def simulated(scenario: GraphScenario, schedule: str, count: int = 12) -> LayersResult:
@@ -79,7 +63,7 @@ workload layer on hgx {
 }
 workload derived on hgx { backward layer; keep h }
 """
-    written = TEXT.replace("  n     = norm(h)\n", "").split("schedule")[0]
+    written = plain_text(1024, "repeat 12 dx as dy")
     graphs = {each.name: each for each in compile_text(written + forward).graphs}
     ticks = {
         name: simulate_layers(graphs[name].system, graphs[name].graph, SERIAL, unit_bytes=4096).makespan_ticks

@@ -77,8 +77,9 @@ def _schedules(answer: GraphAnswer) -> Iterator[Markup]:
     yield table(head, [_schedule(answer, each) for each in timed], words=2, marked=chosen)
     run = answer.recommended.run
     of = f"; exposed is that of {run.num_simulated} layers" if run is not None and run.num_simulated > 1 else ""
-    searched = f"; ~ estimated; {answer.searched} schedules were simulated in the search" if answer.searched else ""
-    yield tag("p", f"* recommended; gain over {answer.baseline}{of}{searched}.", kind="faint")
+    searched = f"; {answer.searched} schedules were simulated in the search" if answer.searched else ""
+    estimated = "; ~ estimated" if any(each.is_estimate for each in timed) else ""
+    yield tag("p", f"* recommended; gain over {answer.baseline}{of}{estimated}{searched}.", kind="faint")
     yield bullets(f"{each.expression}: {each.what}" for each in timed if each.what)
     yield bullets(f"{each.expression}: {each.problem}" for each in answer.candidates if each.problem)
 
@@ -88,7 +89,7 @@ def _schedule(answer: GraphAnswer, candidate: ShownSchedule) -> tuple[str, ...]:
     known = (
         "*" if candidate is answer.recommended else "",
         candidate.expression,
-        f"{'~' if result is None else ''}{candidate.best_us:.1f}",
+        f"{'~' if candidate.is_estimate else ''}{candidate.best_us:.1f}",
     )
     gain = f"{answer.serial.best_us / candidate.best_us:.2f}x"
     if result is None:

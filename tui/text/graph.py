@@ -20,6 +20,10 @@ _MARKS = {frozenset(): " ", frozenset({False}): "=", frozenset({True}): "-", fro
 """Marks of the chart, by whether copies run and whether kernels do."""
 
 
+OTHER_LAYERS = "the others are taken to last as the later half of these"
+"""How long layers take that are not simulated and follow from no period."""
+
+
 def graph_text(
     scenario: GraphScenario, plan: GraphPlan, result: LayersResult, bound: Bound, outside: Sequence[str] = ()
 ) -> str:
@@ -77,7 +81,7 @@ def _layers_sentence(result: LayersResult) -> str:
         return f"{result.layers} layers, all simulated"
     layers = f"{result.layers} layers: {result.num_simulated} simulated"
     if result.estimated:
-        return f"{layers}, which show no period: the others are taken to last as the later half of these"
+        return f"{layers}, which show no period: {OTHER_LAYERS}"
     return f"{layers}, which the others repeat to the tick"
 
 

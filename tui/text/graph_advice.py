@@ -11,7 +11,7 @@ from ...compiler.ir import TICKS_PER_US
 from ...compiler.planning.graph_expression import graph_choice_text
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.quantities import us_text
-from .graph import graph_line
+from .graph import OTHER_LAYERS, graph_line
 from .table import table_lines
 from .wrap import bullet, hanging, wrapped
 
@@ -81,12 +81,14 @@ def _candidates(advice: GraphAdvice) -> Iterator[str]:
         mark = ">" if each.name == advice.recommended.name else "!" if each.side_by_side else ""
         rows.append(((mark, each.name, _time(each), f"{advice.serial.ticks / each.ticks:.2f}x"), each.what))
     yield from table_lines(rows, words=(0, 1))
+    if any(each.result is not None and each.is_estimate for each in advice.candidates):
+        yield from wrapped(f"~ of all layers from those that were simulated and show no period: {OTHER_LAYERS}")
     if any(each.side_by_side for each in advice.candidates):
         yield from wrapped("! kernels share the SMs, to which no profile is fitted: never recommended")
 
 
 def _time(candidate: GraphCandidate) -> str:
-    return f"{'~' if candidate.result is None else ''}{candidate.us:.1f}"
+    return f"{'~' if candidate.is_estimate else ''}{candidate.us:.1f}"
 
 
 def _ops(advice: GraphAdvice) -> Iterator[str]:

@@ -94,7 +94,7 @@ def _wgrad(graph: Graph, op: GraphOp) -> GraphOp | None:
         if each.workload.pattern is not Pattern.GEMM or not any(read.transposed for read in each.reads):
             continue
         gathered = any(read.made_by == op.name and read.what is Made.MOVED for read in each.reads)
-        same = taken is not None and any(read.tensor == taken.tensor for read in each.reads)
+        same = taken is not None and any(read.name == taken.name for read in each.reads)
         if gathered or (same and op.workload.pattern is SCATTERS):
             return each
     return None

@@ -104,7 +104,7 @@ def _infer(call: OperationCall) -> CallResult:
     first, last, batch = tensors[0], tensors[-1], call.arguments.get("batch", 1)
     heads = call.arguments["heads"]
     kv_heads = call.arguments.get("kv_heads", heads)
-    head_dim = _head_dim(tensors, heads, kv_heads)
+    head_dim = head_dim_of(tensors, heads, kv_heads)
     q_rows = first.rows // (call.num_ranks if first.shard is Shard.ROWS else 1)
     if q_rows % batch or last.rows % batch:
         raise mismatch(f"{batch} sequences do not divide {q_rows} rows of {first.name} and {last.rows} of {last.name}")
@@ -139,8 +139,14 @@ def _check_origins(call: OperationCall) -> None:
     check_local(call, call.operands)
 
 
-def _head_dim(tensors: Sequence[Tensor], heads: int, kv_heads: int) -> int:
-    """The size of a head, by the columns of the tensor with the queries; those of the others have to fit."""
+def head_dim_of(tensors: Sequence[Tensor], heads: int, kv_heads: int) -> int:
+    """The size of a head, by the columns of the tensor with the queries; those of the others have to fit.
+
+    Raises
+    ------
+    OperationError
+        If they do not.
+    """
     first = tensors[0]
     in_first = heads + (2 * kv_heads if len(tensors) == 1 else 0)
     if heads % kv_heads or first.cols % in_first:

@@ -1,7 +1,8 @@
-"""``attention_back(qkv, a, da, heads=32)``: gradients of queries, keys and values, packed as in ``attention(qkv)``.
+"""``attention_back(qkv, a, da, heads=32)``: gradients of queries, keys and values, as ``attention`` takes them.
 
 ``a`` is the result of the forward pass, and ``da`` its gradient. The kernel computes the scores again (Dao et al.,
-FlashAttention, arXiv 2205.14135, algorithm 4).
+FlashAttention, arXiv 2205.14135, algorithm 4). It has one result: the gradients side by side. Those of packed tensors
+are packed as in ``attention(qkv)``; of ``d = attention_back(q, kv, a, da, heads=32)`` they are ``d.q`` and ``d.kv``.
 """
 
 from dataclasses import dataclass, replace
@@ -9,9 +10,12 @@ from typing import ClassVar
 
 from ..workloads.tensors import Shard
 from .attention import OPERATION as FORWARD
-from .attention import AttentionShape
+from .attention import AttentionShape, head_dim_of
 from .base import CallResult, KernelOperation, OperationCall, mismatch
 from .checks import check_local, check_peak, check_types
+
+PARTS = {2: ("q", "kv"), 3: ("q", "k", "v")}
+"""Words of the gradients of queries, keys and values, by the number of tensors that hold them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,32 +51,32 @@ class AttentionBackShape(AttentionShape):
 def _infer(call: OperationCall) -> CallResult:
     check_local(call, call.operands)
     check_types(call.tensors)
-    qkv, result, gradient = call.tensors
+    *operands, result, gradient = call.tensors
+    first, last = operands[0], operands[-1]
     heads = call.arguments["heads"]
     kv_heads, batch = call.arguments.get("kv_heads", heads), call.arguments.get("batch", 1)
-    packed = heads + 2 * kv_heads
-    if heads % kv_heads or qkv.cols % packed:
-        raise mismatch(
-            f"{packed} heads do not divide {qkv.cols} columns of {qkv.name}, "
-            f"or {heads} are no multiple of {kv_heads} kv_heads"
-        )
-    head_dim = qkv.cols // packed
+    head_dim = head_dim_of(operands, heads, kv_heads)
+    if last.rows != first.rows:
+        message = f"{first.name} has {first.rows} rows and {last.name} {last.rows}"
+        raise mismatch(message, "gradients of queries, keys and values are columns of one tensor")
     for tensor in (result, gradient):
-        if (tensor.rows, tensor.cols) != (qkv.rows, heads * head_dim):
-            needed = f"{heads} heads of {head_dim} beside {qkv.name} need [{qkv.rows}, {heads * head_dim}]"
+        if (tensor.rows, tensor.cols) != (first.rows, heads * head_dim):
+            needed = f"{heads} heads of {head_dim} beside {first.name} need [{first.rows}, {heads * head_dim}]"
             raise mismatch(f"{tensor.name} is [{tensor.rows}, {tensor.cols}]; {needed}")
-    if qkv.rows % batch:
-        raise mismatch(f"{batch} sequences do not divide {qkv.rows} rows of {qkv.name}")
-    check_peak(call.gpu, qkv.dtype)
-    length, causal = qkv.rows // batch, call.arguments.get("causal", False)
-    output = replace(qkv, name=call.result, shard=Shard.NONE)
-    return CallResult(output, AttentionBackShape(batch, heads, kv_heads, length, length, head_dim, qkv.dtype, causal))
+    if first.rows % batch:
+        raise mismatch(f"{batch} sequences do not divide {first.rows} rows of {first.name}")
+    check_peak(call.gpu, first.dtype)
+    length, causal = first.rows // batch, call.arguments.get("causal", False)
+    output = replace(first, name=call.result, cols=sum(tensor.cols for tensor in operands), shard=Shard.NONE)
+    shape = AttentionBackShape(batch, heads, kv_heads, length, length, head_dim, first.dtype, causal)
+    parts = zip(PARTS.get(len(operands), ()), (tensor.cols for tensor in operands), strict=False)
+    return CallResult(output, shape, parts=tuple(parts))
 
 
 OPERATION = KernelOperation(
     name="attention_back",
     example="attention_back(qkv, a, da, heads=32, kv_heads=8, causal=true)",
     infer=_infer,
-    num_tensors=(3, 3),
+    num_tensors=(3, 5),
     arguments=FORWARD.arguments,
 )

@@ -144,7 +144,8 @@ class OperationCall:
 class CallResult:
     """The result of a call: a tensor, and the kernel of one rank that computes it or the tensor that moves for it.
 
-    ``exchange`` is None where the call leaves it as it was.
+    ``exchange`` is None where the call leaves it as it was. ``parts`` are columns of the tensor side by side that have
+    words of their own, each with their number.
     """
 
     tensor: Tensor
@@ -152,6 +153,7 @@ class CallResult:
     moved: Tensor | None = None
     partial: bool = False
     exchange: Exchange | None = None
+    parts: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

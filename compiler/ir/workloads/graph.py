@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from .pattern import Pattern
-from .tensors import Tensor
+from .tensors import ColumnPart, Tensor
 from .workload import Workload
 
 
@@ -22,6 +22,7 @@ class Read:
     ``by_rows``: whether rows of the tensor are rows of what the op moves or computes, so that those that are there can
     be taken before the others are. ``moves``: whether it is what the collective of the op takes; else its kernel does.
     ``transposed``: whether the op takes ``tensor.t``. ``adds``: whether it is no operand, but what the op adds to.
+    ``part``: those of its columns that are taken, where it is not all.
     """
 
     tensor: str
@@ -31,6 +32,17 @@ class Read:
     moves: bool = False
     transposed: bool = False
     adds: bool = False
+    part: ColumnPart | None = None
+
+    @property
+    def name(self) -> str:
+        """The tensor, or its part: ``x``, ``a_back.q``."""
+        return self.tensor if self.part is None else f"{self.tensor}.{self.part.name}"
+
+    @property
+    def seen(self) -> str:
+        """What the op takes: ``x``, ``x.t``, ``a_back.q``."""
+        return f"{self.name}.t" if self.transposed else self.name
 
 
 @dataclass(frozen=True, slots=True)

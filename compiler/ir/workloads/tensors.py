@@ -1,6 +1,6 @@
 """Tensors of a workload, their element types, and how they lie on the ranks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 _NUM_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "fp32": 4}
@@ -47,9 +47,30 @@ class Tensor:
         """Size of the whole tensor, all shards together."""
         return self.rows * self.cols * self.dtype.num_bytes
 
+    def part(self, part: "ColumnPart") -> "Tensor":
+        """Some of its columns, as a tensor."""
+        return replace(self, name=f"{self.name}.{part.name}", cols=part.cols)
+
     @property
     def layout(self) -> str:
         """How it lies on the ranks, for messages."""
         if self.shard is Shard.FLAT:
             return "in flat shards"
         return "replicated" if self.shard is Shard.NONE else f"sharded by {self.shard.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPart:
+    """``cols`` of the ``of`` columns of a tensor, from ``first`` on, and their word in the language: ``a_back.kv``.
+
+    Of a tensor by cols each rank has its share of them all.
+    """
+
+    name: str
+    first: int
+    cols: int
+    of: int
+
+    def first_of(self, num_cols: int) -> int:
+        """Where it begins in the ``num_cols`` columns of a rank."""
+        return self.first * num_cols // self.of

@@ -6,7 +6,7 @@ gradient of a weight stands behind that of the activation of the same product, a
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...text import syntax as ast
 from .backward_forward import Forward, ForwardTensors, Names
@@ -76,8 +76,11 @@ class BackwardPass:
     def _repeat(self, given: Mapping[str, ast.Define]) -> Iterator[ast.Say]:
         repeat = self._forward.repeat
         if repeat is not None:
-            first = given[repeat.result].name
-            yield self._write.repeat(repeat.count, self._of_inputs[repeat.as_input], first)
+            last = self._of_inputs[repeat.as_input]
+            if any(each.name == last and isinstance(each.phrase[0].parts[0], ast.Member) for each in self._stated):
+                message = f"the gradient of {repeat.as_input} is a part of what one kernel makes"
+                raise NoGradientError(f"{message}, and the next layer takes a whole result")
+            yield self._write.repeat(repeat.count, last, given[repeat.result].name)
 
     def _batch(self, given: Mapping[str, ast.Define], held: Sequence[ast.Define]) -> Iterator[ast.Say]:
         """Batches of the forward pass are those of the backward pass."""
@@ -99,7 +102,8 @@ class BackwardPass:
             self._sum_of_gathered(call, terms) if call.operation.name == GATHER else self._total(call.name, terms)
         )
         for position, term in RULES[call.operation.name](self._tensors.seen(call), gradient):
-            self._terms.setdefault(call.operands[position].tensor.name, []).append(term)
+            for place, part in self._parts(position, term):
+                self._terms.setdefault(call.operands[place].tensor.name, []).append(part)
         for operand in call.operands:
             name = operand.tensor.name
             self._to_come[name] -= 1
@@ -110,6 +114,15 @@ class BackwardPass:
             else:
                 self._state_input(name)
                 self._state_waiting()
+
+    def _parts(self, position: int, term: GradientTerm) -> Iterator[tuple[int, GradientTerm]]:
+        """A term as it is, or those of several operands from ``position`` on, which are parts of it."""
+        if not term.parts:
+            yield position, term
+            return
+        whole = self._named(term, term.name)
+        for place, word in enumerate(term.parts, position):
+            yield place, replace(term, expression=self._write.part(whole, word), needs=(), name="", parts=())
 
     def _state_waiting(self) -> None:
         """State gradients of weights whose products have passed on theirs."""
@@ -139,11 +152,15 @@ class BackwardPass:
         total = self._added(whole)
         if isinstance(total.expression, ast.Name):
             return total
-        for need in total.needs:
+        return GradientTerm(self._named(total, total.name or f"d_{self._tensors.name(tensor)}"))
+
+    def _named(self, term: GradientTerm, wanted: str) -> ast.Name:
+        """State a term, behind what it needs."""
+        for need in term.needs:
             self._tensors.need(need)
-        name = self._names.fresh(total.name or f"d_{self._tensors.name(tensor)}")
-        self._state(self._write.define(name, total.expression))
-        return GradientTerm(self._write.name(name))
+        name = self._names.fresh(wanted)
+        self._state(self._write.define(name, term.expression))
+        return self._write.name(name)
 
     def _sum_of_gathered(self, call: GraphCall, terms: Sequence[GradientTerm]) -> GradientTerm:
         """The parts of the gradient of what was gathered, which are summed where they are scattered."""

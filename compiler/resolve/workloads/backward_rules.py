@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...ir import Shard
-from ...ir.operations import routing
+from ...ir.operations import attention, attention_back, routing
 from ...text import syntax as ast
 from .backward_syntax import SyntaxWriter
 from .graph_calls import ADD, EXPERTS, GATHER, GEMM, GraphCall, Laid
 
 DISPATCH, COMBINE, TYPE = routing.DISPATCH.name, routing.COMBINE.name, "type"
+ATTENTION, ATTENTION_BACK = attention.OPERATION.name, attention_back.OPERATION.name
 _TURNED = {Shard.ROWS: Shard.COLS, Shard.COLS: Shard.ROWS, Shard.NONE: Shard.NONE}
 
 
@@ -23,12 +24,14 @@ class GradientTerm:
     """A term of a gradient. ``needs`` are the tensors of the forward pass that it reads.
 
     ``partial``: each rank has a part of a sum. ``name`` is for a term that is all of the gradient.
+    With ``parts`` it is the gradients of several operands, side by side, and these are their words in turn.
     """
 
     expression: ast.Expression
     needs: tuple[str, ...] = ()
     partial: bool = False
     name: str = ""
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +114,10 @@ def _row_wise(back: BackCall, gradient: GradientTerm) -> Terms:
 
 
 def _attention(back: BackCall, gradient: GradientTerm) -> Terms:
-    packed, result = back.write.name(back.names[0]), back.write.name(back.result)
-    made = back.write.call("attention_back", (packed, result, gradient.expression), back.arguments)
-    yield 0, GradientTerm(made, (*back.names, back.result))
+    operands = [back.write.name(name) for name in (*back.names, back.result)]
+    made = back.write.call(ATTENTION_BACK, (*operands, gradient.expression), back.arguments)
+    parts = attention_back.PARTS.get(len(back.names), ())
+    yield 0, GradientTerm(made, (*back.names, back.result), name=f"{back.result}_back" if parts else "", parts=parts)
 
 
 def _experts(back: BackCall, gradient: GradientTerm) -> Terms:
@@ -160,7 +164,7 @@ RULES: Mapping[str, Callable[[BackCall, GradientTerm], Terms]] = {
     "norm": _row_wise,
     "swiglu": _row_wise,
     "gelu": _row_wise,
-    "attention": _attention,
+    ATTENTION: _attention,
     EXPERTS: _experts,
     DISPATCH: _dispatched,
     COMBINE: _combined,
@@ -173,8 +177,8 @@ def why_not(call: GraphCall, calls: Iterable[GraphCall]) -> str:
     """Why nothing goes back through a call, one of all ``calls``; empty if it does."""
     if call.operation.name not in RULES:
         return f"no backward pass of {call.operation.name} is known"
-    if call.operation.name == "attention" and len(call.operands) > 1:
-        return "the backward pass of attention gives one tensor, for queries, keys and values in one"
+    if call.operation.name == ATTENTION and len({operand.seen.rows for operand in call.operands}) > 1:
+        return "gradients of queries and of keys with other rows are no columns of one tensor"
     combined = (each.exchange for each in calls if each.operation.name == COMBINE)
     if call.operation.name == EXPERTS and "rows" not in call.arguments and call.exchange not in combined:
         return "gradients come to experts as rows do, by a dispatch, and no combine brings these rows back"

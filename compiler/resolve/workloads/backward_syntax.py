@@ -28,9 +28,13 @@ class SyntaxWriter:
 
     def turned(self, expression: ast.Expression) -> ast.Expression:
         """``x.t`` of ``x``, and ``x`` of ``x.t``."""
-        if isinstance(expression, ast.Member):
+        if isinstance(expression, ast.Member) and expression.name == "t":
             return expression.base
-        return ast.Member(expression, "t", span=self.span)
+        return self.part(expression, "t")
+
+    def part(self, expression: ast.Expression, word: str) -> ast.Expression:
+        """``x.q``."""
+        return ast.Member(expression, word, span=self.span)
 
     def call(
         self, word: str, operands: Sequence[ast.Expression], arguments: Sequence[ast.Argument] = ()

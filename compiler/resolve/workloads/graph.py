@@ -48,6 +48,7 @@ class GraphResolver:
         self._spans: dict[str, Span] = {}
         self._used: set[str] = set()
         self._calls: dict[str, GraphCall] = {}
+        self._views: dict[str, Laid] = {}
         self.written: dict[str, ast.Call] = {}
         """Calls as the text has them, by their results."""
         self._inner_names: Counter[str] = Counter()
@@ -103,7 +104,10 @@ class GraphResolver:
 
     def _graph(self, calls: Mapping[str, GraphCall], tensors: Mapping[str, Tensor]) -> Graph:
         ops, results = ops_of(list(calls.values()))
-        return Graph(self._entry.name, self._about, ops, tuple(tensors.values()), results, self._repeat)
+        viewed = {name: view.tensor.name for name, view in self._views.items()}
+        made = {tensor: (op, what) for tensor, op, what in results}
+        views = tuple((name, *made[tensor]) for name, tensor in viewed.items() if tensor in made)
+        return Graph(self._entry.name, self._about, ops, tuple(tensors.values()), (*results, *views), self._repeat)
 
     def _check(self, declaration: ast.Workload) -> None:
         if not self._calls:
@@ -184,13 +188,20 @@ class GraphResolver:
             words = Words(statement.phrase, self._report)
             value = words.take("a value")
             words.end()
-            if not isinstance(value, ast.Call):
-                raise self._report.fail(Code.MGS116, "an operation is expected here", value.span, "y = gemm(x, w)")
-            self._call(value, name, name)
+            match value:
+                case ast.Call():
+                    self._call(value, name, name)
+                case ast.Member():
+                    self._views[name] = self._operand(value, name)
+                case _:
+                    raise self._report.fail(Code.MGS116, "an operation is expected here", value.span, "y = gemm(x, w)")
         finally:
             self._spans[name] = statement.span
 
     def _tensor(self, name: ast.Name) -> Tensor:
+        if name.text in self._views:
+            message = f"'{name.text}' is {self._views[name.text].seen.name}, and no tensor of its own"
+            raise self._report.fail(Code.MGS310, message, name.span)
         if name.text not in self._known:
             if name.text in self._spans:
                 raise self._report.stop()
@@ -200,6 +211,8 @@ class GraphResolver:
 
     def _operand(self, expression: ast.Expression, definition: str) -> Laid:
         match expression:
+            case ast.Name(text=text) if text in self._views:
+                return self._views[text]
             case ast.Name():
                 tensor = self._tensor(expression)
                 self._used.add(tensor.name)
@@ -211,10 +224,22 @@ class GraphResolver:
             case ast.Member(base=base, name="t"):
                 self._says_graph = True
                 laid = self._operand(base, definition)
-                return Laid(laid.tensor, not laid.transposed)
+                return replace(laid, transposed=not laid.transposed)
+            case ast.Member(base=base, name=word):
+                self._says_graph = True
+                return self._part(self._operand(base, definition), word, expression.span)
             case _:
                 message = "a tensor or an operation is expected here"
                 raise self._report.fail(Code.MGS116, message, expression.span, "x, x.t or gemm(x, w)")
+
+    def _part(self, whole: Laid, word: str, span: Span) -> Laid:
+        """Columns of what a call makes, by their word."""
+        maker = self._calls.get(whole.tensor.name)
+        parts = maker.parts if maker is not None and whole.is_plain else {}
+        if word not in parts:
+            hint = did_you_mean(word, parts) or f"it has: {listing(parts)}" if parts else "x.t is x transposed"
+            raise self._report.fail(Code.MGS203, f"{whole.seen.name} has no part '{word[:40]}'", span, hint)
+        return replace(whole, part=parts[word])
 
     def _call(self, call: ast.Call, name: str, definition: str) -> Tensor:
         known = {operation.name: operation for operation in operations.OPERATIONS}

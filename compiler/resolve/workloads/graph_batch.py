@@ -123,7 +123,7 @@ def _batch(
     for name in said.names:
         found[name] = replace(tensors[name], rows=tensors[name].rows // batches)
     for name, call in calls.items():
-        operands = tuple(Laid(found[each.tensor.name], each.transposed) for each in call.operands)
+        operands = tuple(replace(each, tensor=found[each.tensor.name]) for each in call.operands)
         arguments = call.arguments
         if _is_cut(call, cut):
             cut.add(name)

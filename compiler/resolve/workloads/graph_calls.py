@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...ir import Gpu, Shard, Tensor
+from ...ir import ColumnPart, Gpu, Shard, Tensor
 from ...ir.operations import (
     CallResult,
     CollectiveOperation,
@@ -30,17 +30,23 @@ _TURNED = {Shard.ROWS: Shard.COLS, Shard.COLS: Shard.ROWS}
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """An operand of a call: a tensor as it lies on the ranks, transposed or not."""
+    """An operand of a call: a tensor as it lies on the ranks, or some of its columns, transposed or not."""
 
     tensor: Tensor
     transposed: bool = False
+    part: ColumnPart | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the tensor as it is."""
+        return not self.transposed and self.part is None
 
     @property
     def seen(self) -> Tensor:
         """The tensor as the call sees it."""
+        tensor = self.tensor if self.part is None else self.tensor.part(self.part)
         if not self.transposed:
-            return self.tensor
-        tensor = self.tensor
+            return tensor
         shard = _TURNED.get(tensor.shard, tensor.shard)
         return replace(tensor, name=f"{tensor.name}.t", rows=tensor.cols, cols=tensor.rows, shard=shard)
 
@@ -67,6 +73,16 @@ class GraphCall:
     def name(self) -> str:
         """The name of its result."""
         return self.result.name
+
+    @property
+    def parts(self) -> dict[str, ColumnPart]:
+        """Columns of its result that have words of their own."""
+        found: dict[str, ColumnPart] = {}
+        first, ranks = 0, self.result.cols // self.made.tensor.cols  # as many as have columns of it
+        for word, cols in self.made.parts:
+            found[word] = ColumnPart(word, first, cols * ranks, self.result.cols)
+            first += cols * ranks
+        return found
 
 
 def call_of(
@@ -122,7 +138,7 @@ def _all_partial(operation: Operation, operands: tuple[Laid, ...], makers: Mappi
 def _operand(operation: Operation, operand: Laid, makers: Mapping[str, GraphCall]) -> Operand:
     """An operand as an operation sees it: declared, but for what a sum or a block of an exchange comes from."""
     maker = makers.get(operand.tensor.name)
-    if maker is None or operand.transposed:
+    if maker is None or not operand.is_plain:
         return Operand(operand.seen, transposed=operand.transposed)
     sums = operation.name in SUMS
     exchanged = maker.operation.name == EXCHANGE and not isinstance(operation, CollectiveOperation)

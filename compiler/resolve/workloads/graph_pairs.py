@@ -68,7 +68,7 @@ class _Group:
                 maker, what = made.get(name, ("", Made.OUTPUT))
                 moves = isinstance(call.operation, CollectiveOperation) and place == 0
                 by_rows = position == 0 and not operand.transposed and self._takes_rows(place)
-                yield Read(name, maker, what, by_rows, moves, operand.transposed)
+                yield Read(name, maker, what, by_rows, moves, operand.transposed, part=operand.part)
 
     def _takes_rows(self, place: int) -> bool:
         """Whether rows of the first operand of a call are rows of what its op moves."""
@@ -128,7 +128,7 @@ def _needs(group: _Group, call: GraphCall, behind: Mapping[str, set[str]]) -> bo
 def _ends(group: _Group, call: GraphCall, readers: Mapping[str, Sequence[GraphCall]]) -> bool:
     """Whether a row-wise call is the end of the kernel of a group, which nobody else reads."""
     maker, operand = group.calls[-1], call.operands[0]
-    if not isinstance(call.operation, KernelOperation) or len(call.operands) > 1 or operand.transposed:
+    if not isinstance(call.operation, KernelOperation) or len(call.operands) > 1 or not operand.is_plain:
         return False
     return maker.operation.name in call.operation.ends and len(readers[operand.tensor.name]) == 1
 
@@ -136,7 +136,7 @@ def _ends(group: _Group, call: GraphCall, readers: Mapping[str, Sequence[GraphCa
 def _joins(group: _Group, call: GraphCall, readers: Mapping[str, Sequence[GraphCall]]) -> bool:
     """Whether a call makes a pair of a group of one."""
     (first, *more), operand = group.calls, call.operands[0]
-    if more or group.ends or operand.transposed or operand.tensor.name != first.name:
+    if more or group.ends or not operand.is_plain or operand.tensor.name != first.name:
         return False
     pattern = pattern_in_turn([first.operation, call.operation])
     flat = first.operands[0].tensor.shard is Shard.FLAT  # of which rows are no part

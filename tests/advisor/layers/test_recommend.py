@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from magus.advisor import AdviceOptions
-from magus.advisor.layers.advice import GraphAdvice
+from magus.advisor.layers.advice import GraphAdvice, GraphCandidate
 from magus.advisor.layers.baselines import IN_TURN, NO_OVERLAP
 from magus.advisor.layers.export import graph_advice_document
 from magus.advisor.layers.joint import JointRuns
@@ -203,6 +203,26 @@ def test_estimates_answer_where_a_stop_left_no_time_for_more() -> None:
     serial = next(one for one in estimated if one.what == NO_OVERLAP)
 
     assert recommended_of(estimated, serial, 0.01).name == advice.recommended.name
+
+
+def test_times_of_layers_that_show_no_period_are_marked() -> None:
+    advice = advice_on(BACKWARD)
+    exact = graph_advice_text(advice, ("x.mgs",))
+    assert not any(each.is_estimate for each in advice.candidates if each.result is not None)
+    assert "show no period" not in exact
+
+    def guessed(one: GraphCandidate) -> GraphCandidate:
+        return one if one.result is None else replace(one, result=replace(one.result, estimated=True))
+
+    candidates = tuple(map(guessed, advice.candidates))
+    marked = replace(advice, recommended=guessed(advice.recommended), candidates=candidates)
+    text, document = graph_advice_text(marked, ("x.mgs",)), graph_advice_document(marked)
+    assert text.count("show no period") == 1 and f"~{advice.recommended.us:.1f}" in text
+    assert f"~{advice.recommended.us:.1f}" not in exact
+    assert [each["estimated"] for each in document["candidates"]] == [True] * len(candidates)
+    assert [each["estimated"] for each in graph_advice_document(advice)["candidates"]] == [
+        each.result is None for each in advice.candidates
+    ]
 
 
 def test_kernels_side_by_side_in_the_file_end_no_search() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from magus.compiler import CompileError, compile_text
 from magus.compiler.from_model.config import ModelConfig, read_config
 from magus.compiler.from_model.layer import Parallelism, layer_text
-from magus.compiler.ir import AttentionShape, DType, GemmShape, Pattern
+from magus.compiler.ir import AttentionBackShape, AttentionShape, DType, GemmShape, Pattern
 from magus.compiler.request.errors import RequestError
 from magus.compiler.text.formatting.fmt import format_text
 from tests.helpers.commands import magus
@@ -103,7 +103,7 @@ def test_a_layer_with_experts_is_there_with_its_backward_pass() -> None:
 def test_compressed_attention_is_that_of_each_rank() -> None:
     """DeepSeek-V2, section 2.1: queries by 1536 columns, keys and values by 512; heads of 128 + 64 and of 128."""
     model = read_config(GOLDEN / "deepseek_v3.json")
-    (layer,) = compile_text(layer_text(model, H100)).graphs
+    layer, back = compile_text(layer_text(model, H100)).graphs
     shapes = {op.name: op.workload.kernel or op.workload.gemm for op in layer.graph.ops}
 
     assert shapes["a"] == AttentionShape(1, 128, 128, 1024, 1024, 160, DType.BF16, causal=True)
@@ -111,6 +111,13 @@ def test_compressed_attention_is_that_of_each_rank() -> None:
     assert shapes["kv"] == GemmShape(1024, 40960, 512, DType.BF16)
     assert shapes["s"] == GemmShape(1024, 7168, 2048, DType.BF16)
     assert {"t", "z"} <= {op.name for op in layer.graph.ops if op.label == "all_to_all"}
+    made_again = AttentionBackShape(1, 128, 128, 1024, 1024, 160, DType.BF16, causal=True)
+    assert back.graph.op("a_back").workload.kernel == made_again
+    assert {op.name: op.workload.gemm for op in back.graph.ops if op.name in ("q", "d_q_norm", "d_wkv")} == {
+        "q": GemmShape(1024, 20480, 1536, DType.BF16),
+        "d_q_norm": GemmShape(1024, 1536, 20480, DType.BF16),
+        "d_wkv": GemmShape(512, 40960, 1024, DType.BF16),
+    }
 
 
 def test_gpus_of_several_nodes_are_on_rails(tmp_path: Path) -> None:
@@ -129,8 +136,9 @@ def test_gpus_of_several_nodes_are_on_rails(tmp_path: Path) -> None:
 
 def test_compressed_attention_without_experts_and_with_whole_queries(tmp_path: Path) -> None:
     model = read(tmp_path / "config.json", kv_lora_rank=256, q_lora_rank=None, v_head_dim=64)
-    (layer,) = compile_text(layer_text(model, H100)).graphs
+    layer, back = compile_text(layer_text(model, H100)).graphs
 
+    assert back.graph.op("d_q_norm").workload.gemm == GemmShape(1024, 8192, 64 * 128, DType.BF16)
     assert layer.graph.op("q").workload.gemm == GemmShape(1024, 64 * 128, 8192, DType.BF16)
     assert [op.label for op in layer.graph.ops if op.is_pair] == ["AG+GEMM", "GEMM+RS"]
 

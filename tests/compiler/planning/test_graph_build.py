@@ -2,35 +2,15 @@
 
 import pytest
 
-from magus.compiler import compile_text
 from magus.compiler.ir import Awaited, GraphChoice, GraphPlan, GraphScenario, PartWait, StepWait
 from magus.compiler.planning.graph_build import COLLECTIVES_STREAM, build_graph_plan
 from magus.compiler.planning.graph_layers import choice_of_layers, layers_of
 from magus.compiler.planning.graph_order import GraphPlanError
-
-TEXT = """
-use "nvidia/h100"
-system hgx {{ gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }}
-workload back on hgx {{
-  dy  = tensor bf16[4096, 1024] shard rows
-  x   = tensor bf16[4096, 1024] shard rows
-  h   = tensor bf16[4096, 4096] shard cols
-  wdn = tensor bf16[4096, 1024] shard rows
-  wup = tensor bf16[1024, 4096] shard cols
-  dyg   = all_gather(dy)
-  dh    = gemm(dyg, wdn.t)
-  d_wdn = gemm(h.t, dyg)
-  dx    = reduce_scatter(gemm(dh, wup.t))
-  xg    = all_gather(x)
-  d_wup = gemm(xg.t, dh)
-  repeat 8 dx as dy
-}}
-schedule s for back {{ {block} }}
-"""
+from tests.helpers.scenarios.mlp_backward import plain_backward
 
 
 def of(block: str = "") -> tuple[GraphScenario, GraphChoice]:
-    (scenario,) = compile_text(TEXT.format(block=block)).graphs
+    scenario = plain_backward(4096, "repeat 8 dx as dy", f"schedule s for back {{ {block} }}")
     return scenario, scenario.schedules[0]
 
 

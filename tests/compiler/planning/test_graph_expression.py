@@ -13,31 +13,15 @@ from magus.compiler.planning.graph_expression import graph_choice_text, graph_ex
 from magus.compiler.planning.graph_order import GraphPlanError
 from tests.helpers.oracle.drawn_graphs import draw_whole
 from tests.helpers.oracle.drawn_programs import draw_choice
+from tests.helpers.scenarios.mlp_backward import plain_backward, plain_text
 
-TEXT = """
-use "nvidia/h100"
-system hgx { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
-workload back on hgx {
-  dy  = tensor bf16[4096, 1024] shard rows
-  x   = tensor bf16[4096, 1024] shard rows
-  h   = tensor bf16[4096, 4096] shard cols
-  wdn = tensor bf16[4096, 1024] shard rows
-  wup = tensor bf16[1024, 4096] shard cols
-  dyg   = all_gather(dy)
-  dh    = gemm(dyg, wdn.t)
-  d_wdn = gemm(h.t, dyg)
-  dx    = reduce_scatter(gemm(dh, wup.t))
-  xg    = all_gather(x)
-  d_wup = gemm(xg.t, dh)
-  n     = norm(dx)
-}
-"""
+MORE = "n = norm(dx)"
+ENGINES = EngineChoice(EngineKind.DMA, 7), EngineChoice(EngineKind.SM, 16)
 
 
 @pytest.fixture(scope="module")
 def back() -> GraphScenario:
-    (graph,) = compile_text(TEXT).graphs
-    return graph
+    return plain_backward(4096, MORE)
 
 
 def draw(rng: random.Random, scenario: GraphScenario, name: str) -> GraphChoice:
@@ -74,7 +58,8 @@ def test_what_is_written_compiles_to_the_same_schedule(back: GraphScenario) -> N
     rng = random.Random("blocks")
     drawn = tuple(draw(rng, back, f"s{number}") for number in range(60))
 
-    (read,) = compile_text(TEXT + "".join(graph_choice_text(choice, "back") for choice in drawn)).graphs
+    schedules = "".join(graph_choice_text(choice, "back") for choice in drawn)
+    (read,) = compile_text(plain_text(4096, MORE, schedules)).graphs
 
     assert read.schedules == drawn
 

@@ -42,6 +42,36 @@ schedule ring for back {{
 }}
 """
 
+PLAIN = """
+use "nvidia/h100"
+system hgx {{ gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }}
+workload back on hgx {{
+  dy  = tensor bf16[{m}, 1024] shard rows
+  x   = tensor bf16[{m}, 1024] shard rows
+  h   = tensor bf16[{m}, 4096] shard cols
+  wdn = tensor bf16[4096, 1024] shard rows
+  wup = tensor bf16[1024, 4096] shard cols
+  dyg   = all_gather(dy)
+  dh    = gemm(dyg, wdn.t)
+  d_wdn = gemm(h.t, dyg)
+  dx    = reduce_scatter(gemm(dh, wup.t))
+  xg    = all_gather(x)
+  d_wup = gemm(xg.t, dh)
+  {more}
+}}
+{schedules}
+"""
+
+
+def plain_text(m: int, more: str, schedules: str = "") -> str:
+    """The same without its activation; ``more`` are further statements."""
+    return PLAIN.format(m=m, more=more, schedules=schedules)
+
+
+def plain_backward(m: int, more: str, schedules: str = "") -> GraphScenario:
+    """The scenario of ``plain_text``."""
+    return compile_text(plain_text(m, more, schedules)).graphs[0]
+
 
 def backward(m: int = 1024, ranks: int = 4, layers: int = 8, width: int = 256) -> GraphScenario:
     """The scenario, with schedules ``pairs``, ``late`` and ``ring``."""

@@ -43,6 +43,18 @@ def with_a_tie() -> GraphAnswer:
     return replace(answer(), recommended=answer().serial)
 
 
+def with_an_estimate() -> GraphAnswer:
+    """An answer in which the layers of one schedule show no period."""
+    done = answer()
+    found = tuple(
+        replace(each, result=replace(each.result, estimated=True))
+        if each.expression == WHOLE and each.result is not None
+        else each
+        for each in done.candidates
+    )
+    return replace(done, candidates=found)
+
+
 def with_problem() -> GraphAnswer:
     """An answer in which one schedule cannot be simulated."""
     done = answer()

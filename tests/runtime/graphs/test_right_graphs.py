@@ -30,6 +30,20 @@ workload back on hgx {{
 }}
 schedule mine for back {{ batches 2; {said} }}
 """
+PARTS = """
+use "nvidia/h100"
+system hgx {{ gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }}
+workload back on hgx {{
+  q = tensor bf16[16, {q}] shard {shard}
+  k = tensor bf16[16, {q}] shard {shard}
+  d = attention_back(norm(q), k, k, q, q, heads=4)
+  v  = d.v
+  yq = norm(d.q)
+  yk = norm(d.k)
+  yv = norm(v)
+  yt = norm(v.t)
+}}
+"""
 LAYERS = [*sorted((ROOT / "examples" / "layers").glob("*.mgs")), ROOT / "examples" / "papers" / "layers.mgs"]
 
 
@@ -114,6 +128,25 @@ def test_two_layers_are_those_of_plain_numpy() -> None:
             sums = run.problems[f"dx{layer}.reduce_scatter"].memories[rank].final(rank)
             assert np.array_equal(sums % MODULUS, dx[16 * rank : 16 * rank + 16])
         dy = np.asarray(dx)
+
+
+@pytest.mark.parametrize(("q", "shard"), [(64, "cols"), (32, "rows")])
+@pytest.mark.parametrize("detail", [None, 2])
+def test_parts_of_a_result_are_its_columns(q: int, shard: str, detail: int | None) -> None:
+    """Queries, keys and values side by side at each rank, wherever they are taken."""
+    (scenario,) = compile_text(PARTS.format(q=q, shard=shard)).graphs
+    graph, plan = plan_of_layers(scenario, SERIAL, 1)
+    run = GraphRun(scenario.system, graph, plan, 0, detail)
+
+    assert run.report().outcome is Outcome.EXACT
+    for rank in range(4):
+        output = run.problems["d"].memories[rank].outputs[-1]
+        assert output is not None
+        whole = output.values[0] % MODULUS
+        taken = [run.problems[op].slots[0, 0].wanted(rank)[0] for op in ("yq", "yk", "yv")]
+        assert np.array_equal(np.hstack(taken), whole), rank
+        assert len({values.tobytes() for values in taken}) == 3
+        assert np.array_equal(run.problems["yt"].slots[0, 0].wanted(rank)[0], taken[2].T)
 
 
 def test_numbers_stay_small_over_many_layers(back: GraphScenario) -> None:

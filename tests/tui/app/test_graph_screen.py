@@ -50,6 +50,21 @@ async def test_what_is_faster_by_too_little_is_a_tie() -> None:
         assert "Faster than serial, but by too little to change for" in str(app.query_one("#backing", Static).render())
 
 
+async def test_times_of_layers_that_show_no_period_are_marked() -> None:
+    app = app_of(GraphStages(final=graphs.with_an_estimate))
+    async with app.run_test(size=LARGE) as pilot:
+        await settled(pilot)
+        whole = next(each for each in graphs.answer().candidates if each.expression == WHOLE)
+        (row,) = (line for line in screen_text(app).splitlines() if f"~{whole.best_us:.1f}" in line)
+
+        assert f"~{graphs.answer().serial.best_us / whole.best_us:.2f}x" in row
+        assert f"~{graphs.answer().recommended.best_us:.1f}" not in screen_text(app)
+        await press(pilot, *"jj")
+        run = app.session.job.run if app.session.job is not None else None
+        assert run is not None and run.expression == WHOLE
+        assert f"~{whole.best_us:.1f} us  40 layers" in screen_text(app)
+
+
 async def test_the_timeline_of_a_layer_is_walked_and_followed() -> None:
     app = app_of()
     async with app.run_test(size=LARGE) as pilot:

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ....compiler.ir import TICKS_PER_US
-from ....compiler.text.quantities import us_text
 from ....simcore.figures.result import Interval, Result
 from ....simcore.shown_run import ShownRun
 from .emphasis import Emphasis, Standout, standout_of
@@ -279,7 +277,7 @@ class TimelineModel:
     def headline(self) -> str:
         """What is shown, in a line."""
         run = self.run
-        parts = [us_text(run.makespan_ticks / TICKS_PER_US), self.result.granularity, self.ranks_text()]
+        parts = [run.makespan_text, self.result.granularity, self.ranks_text()]
         if run.layers > 1:
             parts.insert(1, f"{run.layers} layers" + (f", {run.num_simulated} here" if run.period_ticks else ""))
         if self.viewport.zoom > 1:

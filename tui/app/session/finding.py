@@ -41,6 +41,10 @@ class Ranked(Protocol):
         """Best known time, else infinite."""
 
     @property
+    def is_estimate(self) -> bool:
+        """Whether that time is not simulated, or of a few of many layers."""
+
+    @property
     def unit_bytes(self) -> int | None:
         """The granularity of the simulation."""
 

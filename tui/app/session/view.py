@@ -48,13 +48,17 @@ class CandidateRow:
     granularity: str
     best_us: float
     speedup: float
+    is_estimate: bool
+
+    @property
+    def simulated_text(self) -> str:
+        """The simulated time; ``~`` marks one that stands for layers that were not, and ``-`` that there is none."""
+        return "-" if self.simulated_us is None else f"{'~' if self.is_estimate else ''}{self.simulated_us:.1f}"
 
     @property
     def speedup_text(self) -> str:
-        """Speedup over the baseline; ``~`` marks a predicted one, and ``-`` that nothing is known yet."""
-        if self.speedup == 0:
-            return "-"
-        return f"{'~' if self.simulated_us is None else ''}{self.speedup:.2f}x"
+        """Speedup over the baseline; ``~`` marks an estimate, and ``-`` that nothing is known yet."""
+        return "-" if self.speedup == 0 else f"{'~' if self.is_estimate else ''}{self.speedup:.2f}x"
 
 
 def us(ticks: int) -> str:
@@ -202,11 +206,12 @@ def _order(row: CandidateRow, key: SortKey) -> float | str:
 
 def _row(rank: int, name: str, candidate: Ranked, advice: Finding, run: ShownRun | None) -> CandidateRow:
     simulated, best, grain = candidate.simulated_us, candidate.best_us, ""
+    is_estimate = candidate.is_estimate
     if simulated is not None:
         grain = "line" if candidate.unit_bytes == advice.scenario.system.gpu.line_bytes else "packet"
     elif run is not None:
         simulated = best = run.makespan_ticks / TICKS_PER_US
-        grain = run.result.granularity
+        grain, is_estimate = run.result.granularity, run.is_estimate
     mark = Mark.TIE if candidate.expression in advice.ties else Mark.NONE
     if candidate.expression == advice.recommended.expression:
         mark = Mark.RECOMMENDED
@@ -221,6 +226,7 @@ def _row(rank: int, name: str, candidate: Ranked, advice: Finding, run: ShownRun
         granularity=grain,
         best_us=best,
         speedup=advice.serial.best_us / best,
+        is_estimate=is_estimate,
     )
 
 
@@ -237,7 +243,7 @@ def selected_text(row: CandidateRow) -> str:
     """Return the full expression of a candidate, and its times."""
     time = f"{us_text(row.predicted_us)} predicted" if row.predicted_us is not None else "not simulated yet"
     if row.simulated_us is not None:
-        time = f"{us_text(row.simulated_us)} {row.granularity}"
+        time = f"{'~' if row.is_estimate else ''}{us_text(row.simulated_us)} {row.granularity}"
     return f"{row.expression}  {time} {row.speedup_text}"
 
 

@@ -92,13 +92,12 @@ class CandidateTable(DataTable[Text]):
 
 def _cells(row: CandidateRow, width: int, letter: str, style: str) -> tuple[Text, ...]:
     predicted = "-" if row.predicted_us is None else f"{row.predicted_us:.1f}"
-    simulated = "-" if row.simulated_us is None else f"{row.simulated_us:.1f}"
     speedup = Text(row.speedup_text, style=style or ("dim" if row.simulated_us is None else ""), justify="right")
     return (
         Text.assemble((letter, "bold reverse" if letter.strip() else ""), (f"{row.mark.value} ", style)),
         Text(shortened(printable(row.name), width), style=style, no_wrap=True),
         Text(predicted, style="dim", justify="right"),
-        Text(simulated, style=style, justify="right"),
+        Text(row.simulated_text, style=style, justify="right"),
         Text(f" {row.granularity}", style="dim"),
         speedup,
     )

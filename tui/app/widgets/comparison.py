@@ -12,9 +12,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ....compiler.ir import TICKS_PER_US
 from ....compiler.text.printable import columns_of, printable
-from ....compiler.text.quantities import us_text
 from ..charts.comparison import Band, ComparisonModel
 from ..charts.viewport import PAN_STEP, ZOOM_STEP, Viewport, axis_lines, axis_of
 from ..session.view import shortened
@@ -196,7 +194,7 @@ def _lines(model: ComparisonModel, width: int) -> Iterator[Line | tuple[Band, in
 
 def _title(band: Band, width: int) -> str:
     run = band.compared.run
-    times = "" if run is None else f"  {us_text(run.makespan_ticks / TICKS_PER_US)} {run.result.granularity}"
+    times = "" if run is None else f"  {run.makespan_text} {run.result.granularity}"
     return f" {band.letter} {shortened(printable(band.compared.name), width - 4 - len(times))}{times}"
 
 

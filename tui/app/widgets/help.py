@@ -13,7 +13,7 @@ from textual.widgets import Static
 KEY_COLUMNS = 12
 SIGNS = """\
 ★ recommended   ≈ tie: the profile cannot tell it from the best
-~ speedup from a predicted time   - not simulated
+~ an estimate: predicted, or of a few layers   - not simulated
 line: simulated by cache lines   packet: by 1 KiB, coarser
 █ compute   ▒ comm   ░ reduce (without colours)   ░ time won back
 ● differs from the file

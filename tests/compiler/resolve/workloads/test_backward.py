@@ -5,7 +5,7 @@ from hypothesis import given
 
 from magus.compiler import CompileError, compile_file, compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import AttentionBackShape, DType, Graph
+from magus.compiler.ir import AttentionBackShape, ColumnPart, DType, Graph
 from magus.compiler.pipeline import written_out
 from magus.examples import path
 from tests.helpers.backward import layers, text_of
@@ -83,6 +83,71 @@ def test_through_attention_norms_and_what_is_added() -> None:
     }
     kernel = graph(text_of(ATTENTION, "qkv, a")).op("d_qkv").workload.kernel
     assert kernel == AttentionBackShape(1, 2, 1, 4096, 4096, 64, DType.BF16, causal=True)
+
+
+LATENT = """
+  x  = tensor bf16[4096, 1024] shard rows
+  wq = tensor bf16[1024, 2048]
+  wk = tensor bf16[1024, 1024]
+  q = gemm(norm(x), wq)
+  kv = gemm(norm(x), wk)
+  a = attention(q, kv, heads=16, kv_heads=4, causal=true)
+"""
+APART = """
+  q = tensor bf16[4096, 1024] shard cols
+  k = tensor bf16[4096, 512] shard cols
+  a = attention(norm(q), k, k, heads=16, kv_heads=8)
+"""
+
+
+def test_gradients_of_attention_that_are_apart_are_parts_of_one_result() -> None:
+    found, back = made(LATENT, "q, kv"), graph(text_of(LATENT, "q, kv"))
+
+    assert found["a"] == "attention(q, kv, heads=16, kv_heads=4, causal=true)"
+    assert found["a_back"] == "attention_back(q, kv, a, d_a, heads=16, kv_heads=4, causal=true)"
+    assert (found["d_q"], found["d_kv"]) == ("a_back.q", "a_back.kv")
+    assert (found["d_q_norm"], found["d_wq"]) == ("gemm(d_q, wq.t)", "all_reduce(gemm(q_norm.t, d_q))")
+    kernel = back.op("a_back").workload.kernel
+    assert kernel == AttentionBackShape(1, 16, 4, 512, 512, 128, DType.BF16, causal=True)
+    assert [op.name for op in back.ops if op.name in ("d_q", "d_kv")] == [], "what is taken of it is no op"
+    gemm = back.op("d_kv_norm").workload.gemm
+    assert gemm is not None and (gemm.m, gemm.n, gemm.k) == (512, 1024, 1024)
+    reads = {op.name: read for op in back.ops for read in op.reads if read.made_by == "a_back"}
+    assert reads["d_kv_norm"].part == ColumnPart("kv", 2048, 1024, 3072)
+    assert reads["d_wk"].name == "a_back.kv"
+
+
+def test_keys_that_are_values_too_have_both_gradients() -> None:
+    found, back = made(APART), graph(text_of(APART))
+
+    assert found["a_back"] == "attention_back(a_norm, k, k, a, d_a, heads=16, kv_heads=8)"
+    assert (found["d_a_norm"], found["d_k"]) == ("a_back.q", "add(a_back.k, a_back.v)")
+    kernel = back.op("a_back").workload.kernel
+    assert kernel == AttentionBackShape(1, 2, 1, 4096, 4096, 64, DType.BF16, causal=False)
+    assert [read.part for read in back.op("d_k").reads] == [
+        ColumnPart("k", 1024, 512, 2048),
+        ColumnPart("v", 1536, 512, 2048),
+    ]
+
+
+def test_batches_of_attention_that_is_apart() -> None:
+    back = graph(text_of(f"{LATENT}  batch x by 256\n", "q, kv, a"))
+
+    kernel = back.op("a_back").workload.kernel
+    assert kernel == AttentionBackShape(2, 16, 4, 256, 256, 128, DType.BF16, causal=True)
+    assert back.batch is not None and [count for count, _ in back.batch.cuts] == [2]
+
+
+def test_keys_of_other_rows_have_no_gradient() -> None:
+    forward = "q = tensor bf16[4096, 1024]; k = tensor bf16[8192, 1024]; y = norm(attention(q, k, k, heads=8))"
+    with pytest.raises(CompileError, match=r"MGS520.*gradients of queries and of keys with other rows"):
+        compile_text(text_of(forward))
+
+
+def test_a_layer_does_not_hand_on_a_part() -> None:
+    forward = "x = tensor bf16[4096, 1024]\nk = tensor bf16[4096, 2048]\ny = attention(x, k, heads=8)\nrepeat 4 y as x"
+    with pytest.raises(CompileError, match=r"MGS520[^\n]*the gradient of x is a part of what one kernel makes"):
+        compile_text(text_of(forward))
 
 
 def test_what_is_not_kept_is_made_again_before_it_is_needed() -> None:

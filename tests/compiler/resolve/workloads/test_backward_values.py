@@ -42,13 +42,40 @@ MOE = """
   y = add(x, combine(grouped_gemm(swiglu(h), w2), type=bf16))
   repeat 4 y as x
 """
+LATENT = """
+  x  = tensor bf16[M, 1024] shard rows
+  w1 = tensor bf16[1024, 512]
+  wq = tensor bf16[512, 1024]
+  w2 = tensor bf16[1024, 256]
+  wk = tensor bf16[256, 2048]
+  wo = tensor bf16[1024, 1024]
+  c = gemm(norm(x), w1)
+  d = gemm(norm(x), w2)
+  a = attention(gemm(norm(c), wq), gemm(norm(d), wk), heads=8)
+  y = add(x, gemm(a, wo))
+  repeat 4 y as x
+"""
+APART = """
+  x  = tensor bf16[M, 1024] shard rows
+  wq = tensor bf16[1024, 1024] shard cols
+  wk = tensor bf16[1024, 1024] shard cols
+  wo = tensor bf16[1024, 1024] shard rows
+  g = all_gather(norm(x))
+  k = gemm(g, wk)
+  a = attention(gemm(g, wq), k, k, heads=8)
+  y = add(x, reduce_scatter(gemm(a, wo)))
+"""
 EXPERTS, TOP = 8, 2
 
 
 class Matrix(np.ndarray[Any, np.dtype[np.float64]]):
-    """An array with ``.t``; ``turned`` is whether it is one."""
+    """An array with ``.t``; ``turned`` is whether it is one. ``q``, ``k``, ``v`` and ``kv`` are parts of some."""
 
     turned = False
+    q: "Matrix"
+    k: "Matrix"
+    v: "Matrix"
+    kv: "Matrix"
 
     @property
     def t(self) -> "Matrix":
@@ -89,27 +116,31 @@ def swiglu_back(u: Matrix, dh: Matrix) -> Matrix:
     return matrix(np.hstack([gelu_back(gate, matrix(dh * up)), dh * gelu(gate)]))
 
 
-def _heads(qkv: Matrix, heads: int) -> Iterator[tuple[Matrix, ...]]:
-    """Queries, keys, values and the weights of each head."""
-    q, k, v = (np.split(part, heads, axis=1) for part in np.split(qkv, 3, axis=1))
+def _heads(tensors: tuple[Matrix, ...], heads: int) -> Iterator[tuple[Matrix, ...]]:
+    """Queries, keys, values and the weights of each head; packed tensors have them side by side."""
+    q, k, v = (np.split(part, heads, axis=1) for part in np.split(np.hstack(tensors), 3, axis=1))
     for each in zip(q, k, v, strict=True):
         scores = np.exp(each[0] @ each[1].T)
         yield tuple(map(matrix, (*each, scores / scores.sum(1, keepdims=True))))
 
 
-def attention(qkv: Matrix, heads: int) -> Matrix:
-    return np.hstack([weights @ v for _, _, v, weights in _heads(qkv, heads)]).view(Matrix)
+def attention(*tensors: Matrix, heads: int) -> Matrix:
+    return np.hstack([weights @ v for _, _, v, weights in _heads(tensors, heads)]).view(Matrix)
 
 
-def attention_back(qkv: Matrix, a: Matrix, da: Matrix, heads: int) -> Matrix:
-    assert np.allclose(a, attention(qkv, heads)), "the result is that of the forward pass"
+def attention_back(*tensors: Matrix, heads: int) -> Matrix:
+    *operands, a, da = tensors
+    assert np.allclose(a, attention(*operands, heads=heads)), "the result is that of the forward pass"
     parts: list[list[Matrix]] = [[], [], []]
-    for (q, k, v, weights), of_head in zip(_heads(qkv, heads), np.split(da, heads, axis=1), strict=True):
+    for (q, k, v, weights), of_head in zip(_heads(tuple(operands), heads), np.split(da, heads, axis=1), strict=True):
         seen = of_head @ v.T
         scores = weights * (seen - (seen * weights).sum(1, keepdims=True))
         for part, gradient in zip(parts, (scores @ k, scores.T @ q, weights.T @ of_head), strict=True):
             part.append(gradient)
-    return np.hstack([each for part in parts for each in part]).view(Matrix)
+    made = np.hstack([each for part in parts for each in part]).view(Matrix)
+    made.q, made.k, made.v = map(matrix, np.split(made, 3, axis=1))
+    made.kv = matrix(np.hstack([made.k, made.v]))
+    return made
 
 
 def routed(rows: int) -> list[int]:
@@ -216,6 +247,11 @@ def test_whole_activations_and_gathered_weights(forward: str) -> None:
 @pytest.mark.parametrize("keep", ["", "t, h"])
 def test_rows_that_go_to_experts(keep: str) -> None:
     check(text_of(MOE, keep))
+
+
+@pytest.mark.parametrize(("forward", "keep"), [(LATENT, ""), (LATENT, "c, d, a"), (APART, "k")])
+def test_attention_whose_queries_keys_and_values_are_apart(forward: str, keep: str) -> None:
+    check(text_of(forward, keep))
 
 
 @given(layers())

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import AttentionShape, DType, Graph, GraphScenario, Made, Pattern, Shard
+from magus.compiler.ir import AttentionShape, ColumnPart, DType, Graph, GraphScenario, Made, Pattern, Shard
 
 HEAD = 'use "nvidia/h100"\nsystem hgx { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }\n'
 BACKWARD = """
@@ -130,6 +130,56 @@ def test_a_kernel_that_needs_what_is_gathered_twice_is_no_pair() -> None:
         ("n", Pattern.KERNEL),
         ("y", Pattern.GEMM),
     ]
+
+
+PARTS = """
+  q = tensor bf16[4096, 1024] shard cols
+  k = tensor bf16[4096, 1024] shard cols
+  a = tensor bf16[4096, 1024] shard cols
+  r = tensor bf16[4096, 1024] shard rows
+  d = attention_back(norm(q), k, k, a, a, heads=8)
+"""
+
+
+def test_parts_of_a_result_and_what_is_transposed_may_have_names() -> None:
+    named = graph(f"{PARTS}g = all_gather(r)\nv = d.v\nt = v.t\ny = gemm(t, g)")
+    in_line = graph(f"{PARTS}g = all_gather(r)\ny = gemm(d.v.t, g)")
+
+    assert named.ops == in_line.ops and [op.name for op in named.ops] == ["d_norm", "d", "g", "y"]
+    taken, _ = named.op("y").reads
+    assert (taken.tensor, taken.seen, taken.part) == ("d", "d.v.t", ColumnPart("v", 2048, 1024, 3072))
+    gemm = named.op("y").workload.gemm
+    assert gemm is not None and (gemm.m, gemm.n, gemm.k) == (128, 1024, 4096)
+    assert list(named.results[-2:]) == [("v", "d", Made.OUTPUT), ("t", "d", Made.OUTPUT)]
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("y = norm(d.x)", r"MGS203[^\n]*d has no part 'x'\n[^\n]*\n[^\n]*\n[^\n]*it has: q, k, v"),
+        ("y = norm(q.q)", r"MGS203[^\n]*q has no part 'q'"),
+        ("y = norm(d.q.q)", r"MGS203[^\n]*d.q has no part 'q'"),
+        ("y = norm(d.t.q)", r"MGS203[^\n]*d.t has no part 'q'"),
+        ("v = d.v\nrepeat 2 v as a", r"MGS310[^\n]*'v' is d.v, and no tensor of its own"),
+        ("v = d.v\nv = d.k", r"MGS206[^\n]*'v' is defined twice"),
+    ],
+)
+def test_parts_that_are_none(said: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        graph(f"{PARTS}{said}\n")
+
+
+@pytest.mark.parametrize(
+    ("operands", "message"),
+    [
+        ("q, k, a, a, heads=8", "k is \\[4096, 128\\]; 1 kv_heads of 128 need \\[4096, 256\\]"),
+        ("q, s, s, a, a, heads=8", "q has 4096 rows and s 2048"),
+        ("q, k, k, s, a, heads=8", "s is \\[2048, 128\\]; 1 heads of 128 beside q need \\[4096, 128\\]"),
+    ],
+)
+def test_gradients_of_attention_that_do_not_fit(operands: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        graph(f"{PARTS}s = tensor bf16[2048, 1024] shard cols\ny = attention_back({operands})\n")
 
 
 def test_layers() -> None:
