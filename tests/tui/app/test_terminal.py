@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.tui.app.app import END_SIGNALS
+from magus.tui.app.lifecycle import END_SIGNALS
 from tests.helpers.marks import thinned
 from tests.tui.test_hostile_text import FILE
 
