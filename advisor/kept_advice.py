@@ -42,6 +42,11 @@ class KeptAdvice:
         asked = ("advise", scenario, options, proposals, _solver_version())
         return cls(scenario, memo_of(asked, ADVISOR))
 
+    @property
+    def is_filled(self) -> bool:
+        """Whether something is kept there."""
+        return self.memo is not None and self.memo.read() is not None
+
     def recall(self) -> Advice | None:
         """Return the advice, None if it is not known."""
         data = None if self.memo is None else self.memo.read()

@@ -1,7 +1,7 @@
-"""From a scenario to advice: propose, enumerate, rank, simulate the shortlist, search, confirm, explain."""
+"""Questions of programs and what answers them: this process' memory, the disk, other processes, or a computation."""
 
-import math
-from collections.abc import Hashable, Sequence
+import logging
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,32 +13,26 @@ from ..compiler.ir import Cancelled, Counted, GraphScenario, Progress, Rejection
 from ..compiler.planning.build import ScheduleError
 from ..compiler.request.request import Request
 from ..compiler.request.scenario import Stamp, scenario_of, stamp
-from .advice_run import AdviceRun
-from .answer.answer import Confirmed, Findings, advice_of
-from .answer.partial import Answered, PartialAnswers
+from .answer.partial import Answered
 from .candidates.advice import Advice, Source
-from .candidates.shortlist import answered_by_runs, merged
-from .kept_advice import KeptAdvice
+from .computing import Asked, Watcher, answer_there, computed_advice, place_of, told_by
 from .learned.model_file import load as load_proposals
 from .learned.proposal_model import ProposalModel
-from .many import answer_many, in_thread
+from .many import answer_many, counted, in_thread, in_threads
 from .options import AdviceOptions
-from .policy.axis import axis_of, check_sizes
-from .policy.build import policy_table
 from .policy.cover import TOLERANCE
-from .policy.table import PolicyTable
+from .processes import ProcessDied, Processes
 from .recent import RecentAnswers
-from .stages import Stages, either, lateness
-from .workers import open_workers, suits_threads
+from .stages import either
 
 if TYPE_CHECKING:
     from .layers.advice import GraphAdvice
     from .policy.layer_table import LayerPolicy
+    from .policy.table import PolicyTable
 
 DEFAULT = AdviceOptions()
 TABLES = AdviceOptions(bespoke=0)
-PATIENCE_S = 1.0
-"""Seconds beyond the time limit that proposals may take."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +41,54 @@ class Advisor:
 
     Threads may share an advisor, and so may processes that are forked while none of its methods runs. Without
     ``proposals`` nothing is proposed before the space is ranked. Answers to requests stay in memory.
+
+    With ``processes`` what is not known is computed there while the threads that ask wait, and ``close``, or leaving a
+    ``with`` block, ends them. Their answers are those of this process.
     """
 
     proposals: ProposalModel | None = None
+    _processes: "Processes[Asked, Advice | GraphAdvice] | None" = field(default=None, compare=False, repr=False)
     _recent: RecentAnswers[Advice] = field(default_factory=RecentAnswers, compare=False, repr=False)
     _layers: "RecentAnswers[GraphAdvice]" = field(default_factory=RecentAnswers, compare=False, repr=False)
 
     @classmethod
-    def load(cls, folder: Path | None = None) -> "Advisor":
+    def load(cls, folder: Path | None = None, *, processes: int = 0) -> "Advisor":
         """Return an advisor with the shipped model, or with the one in ``folder``.
+
+        It answers ``in_processes``, or in this one for 0.
 
         Raises
         ------
         ModelError
             If the model's files are damaged, of another version or hold anything but the expected types.
         """
-        return cls(load_proposals(folder)[0])
+        return cls(load_proposals(folder)[0]).in_processes(processes)
+
+    def in_processes(self, count: int) -> "Advisor":
+        """Return an advisor that knows the same answers and computes others in ``count`` processes, 0 for none.
+
+        Processes begin at the first questions. They pay for programs that ask several at once: planning is Python, in
+        which threads take turns. Each needs about two seconds to begin, the memory of an advisor, and a ``__main__``
+        that may be imported again.
+        """
+        processes = Processes(count, partial(answer_there, self.proposals)) if count > 0 else None
+        return replace(self, _processes=processes)
+
+    def close(self) -> None:
+        """End the processes; a later question begins them again."""
+        if self._processes is not None:
+            self._processes.close()
+
+    def __enter__(self) -> "Advisor":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def at_once(self) -> int:
+        """How many questions have a process each, at the same time."""
+        return 1 if self._processes is None else self._processes.count
 
     def recommend(
         self,
@@ -102,15 +128,16 @@ class Advisor:
         Cancelled
             If ``should_stop`` returned true before anything was ranked.
         """
+        watcher = Watcher(progress, should_stop, answered)
         if isinstance(question, Scenario):
-            return self._advice(question, options, progress, should_stop, answered)
+            return self._advice(question, options, watcher)
         if not isinstance(question, Request):
             raise TypeError(f"a question is a Request or a Scenario, not {type(question).__name__}")
         read_at = stamp(question)  # before the file is read: what changes meanwhile is asked for anew
         asked = _asked(question, options, read_at)
         advice = self._recent.recall(asked)
         if advice is None:
-            advice = self._advice(scenario_of(question, read_at), options, progress, should_stop, answered)
+            advice = self._advice(scenario_of(question, read_at), options, watcher)
             if not advice.interrupted and not advice.notes:  # another run would give it too
                 self._recent.keep(asked, replace(advice, source=Source.CACHE))
         return advice
@@ -118,6 +145,10 @@ class Advisor:
     def recall(self, request: Request, options: AdviceOptions = DEFAULT) -> Advice | None:
         """Return the answer to ``request`` if this advisor gave it lately, in microseconds; else None."""
         return self._recent.recall(_asked(request, options, stamp(request)))
+
+    def num_unknown(self, scenarios: Iterable[Scenario], options: AdviceOptions = DEFAULT) -> int:
+        """Return of how many scenarios the advice is not kept on disk."""
+        return sum(not place_of(self.proposals, each, options).is_filled for each in scenarios)
 
     def recommend_many(
         self,
@@ -129,12 +160,18 @@ class Advisor:
     ) -> list[Advice]:
         """Return the advice for each question, in order; ``recommend`` says what may be raised, and what not.
 
-        A question that is asked twice is answered once. All requests are checked before anything is simulated.
+        A question that is asked twice is answered once, in ``threads`` or as many as there are processes. All requests
+        are checked before anything is simulated.
         """
         for each in questions:
             if isinstance(each, Request):
                 scenario_of(each)
-        return answer_many(lambda each: self.recommend(each, options, should_stop=should_stop), questions, threads)
+        also = should_stop or never
+
+        def answer(each: Request | Scenario, stop: ShouldStop) -> Advice:
+            return self.recommend(each, options, should_stop=either(stop, also))
+
+        return answer_many(answer, questions, max(threads, self.at_once))
 
     async def recommend_async(
         self, question: Request | Scenario, options: AdviceOptions = DEFAULT, *, should_stop: ShouldStop | None = None
@@ -172,10 +209,7 @@ class Advisor:
         known = self._layers.recall(asked) if isinstance(question, LayerRequest) else None
         if known is not None:
             return known
-        from .layers.question import graph_of  # those who ask about pairs do not wait for it
-        from .layers.recommend import recommend_graph
-
-        advice = recommend_graph(graph_of(question), options, progress=progress, should_stop=should_stop)
+        advice = self._layer_advice(question, options, Watcher(progress, should_stop))
         if isinstance(question, LayerRequest) and not advice.interrupted:
             self._layers.keep(asked, advice)
         return advice
@@ -217,7 +251,7 @@ class Advisor:
         tolerance: float = ...,
         progress: Counted | None = ...,
         should_stop: ShouldStop | None = ...,
-    ) -> PolicyTable: ...
+    ) -> "PolicyTable": ...
 
     def policy_table(
         self,
@@ -257,96 +291,58 @@ class Advisor:
             told, stop = progress or (lambda done, total: None), should_stop or never
             advise_layer = partial(self.recommend_layer, should_stop=should_stop)
             return layer_table(question, sizes, options, advise_layer, tolerance=tolerance, told=told, should_stop=stop)
-        axis = axis_of(question)
-        check_sizes(axis, sizes)
-        done = 0
+        from .policy.axis import axis_of, check_sizes
+        from .policy.build import policy_table
 
-        def advise(scenario: Scenario) -> Advice:
-            nonlocal done
-            advice = self.recommend(scenario, replace(options, bespoke=0, within_s=None), should_stop=should_stop)
+        axis, also = axis_of(question), should_stop or never
+        check_sizes(axis, sizes)
+
+        def advise(scenario: Scenario, stop: ShouldStop) -> Advice:
+            plain = replace(options, bespoke=0, within_s=None)
+            advice = self.recommend(scenario, plain, should_stop=either(stop, also))
             if advice.interrupted:
                 raise Cancelled
-            done += 1
-            if progress is not None:
-                progress(done, max(done, len(set(sizes))))
             return advice
 
-        return policy_table(axis, sizes, advise, simulated=options.verify, tolerance=tolerance)
+        with in_threads(advise, self.at_once) as ask:
+            counting = ask if progress is None else counted(ask, progress, len(set(sizes)))
+            return policy_table(axis, sizes, counting, simulated=options.verify, tolerance=tolerance)
 
-    def _advice(
-        self,
-        scenario: Scenario,
-        options: AdviceOptions,
-        progress: Progress | None,
-        should_stop: ShouldStop | None,
-        answered: Answered | None,
-    ) -> Advice:
+    def _advice(self, scenario: Scenario, options: AdviceOptions, watcher: Watcher) -> Advice:
         if scenario.system.replay is not None:
             message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
             hint = "simulate that schedule, or drop 'replay' from the system"
             raise ScheduleError(Rejection(Code.MGS523, message, hint))
-        digest = self.proposals.digest if self.proposals else ""
-        kept = KeptAdvice.of(digest, scenario, replace(options, within_s=None))
-        advice = kept.recall()
-        if advice is None:
-            advice = self._computed(scenario, options, progress, should_stop, PartialAnswers(scenario, answered))
-            kept.keep(advice)
-        return advice
+        kept = place_of(self.proposals, scenario, options).recall()
+        if kept is not None:
+            return kept
+        there = self._there(Asked(scenario, options, watched=watcher.answered is not None), watcher)
+        if isinstance(there, Advice):
+            return there
+        return computed_advice(self.proposals, scenario, options, watcher)
 
-    def _computed(
-        self,
-        scenario: Scenario,
-        options: AdviceOptions,
-        progress: Progress | None,
-        should_stop: ShouldStop | None,
-        answers: PartialAnswers,
-    ) -> Advice:
-        stop, late = should_stop or never, lateness(options.within_s)
-        run = AdviceRun(scenario, options, stop, Stages(stop), progress or (lambda stage, done, total: None), answers)
-        early = stop if late is None else either(stop, late)
-        # Proposals take tenths of a second, and are an answer: only where they take much longer does time count.
-        patience = lateness(None if options.within_s is None else options.within_s + PATIENCE_S)
-        candidates = run.proposed(self.proposals, stop if patience is None else either(stop, patience))
-        proposed = bool(candidates)
-        at_once = proposed and not options.verify
-        workers, threads = options.workers if options.verify else 1, suits_threads(scenario)
-        with open_workers(workers, early, threads=threads) as pool:
-            pool.on_result = answers.simulated
-            if proposed and options.verify:
-                candidates = run.simulated_first(pool, candidates)
-            num_feasible: int | None = None
-            if not at_once:
-                ranked, num_feasible = run.predicted(late)
-                # Proposals that were not simulated would take the place of templates in the shortlist.
-                candidates = merged(ranked, answered_by_runs(candidates) or candidates)
-            if not candidates or (run.stages.interrupted and not proposed):
-                raise Cancelled
-            run.stages.should_stop = early
-            bound = None if at_once else run.bound()
-            candidates, confirmed = (
-                run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
-            )
-            failures = tuple(pool.failures)
-            if options.threshold or options.sensitivity:
-                answers.confirmed(candidates, bound, confirmed)
-            threshold = run.threshold(pool, candidates, confirmed) if options.threshold else None
-            sensitivity = run.sensitivity(pool, candidates, confirmed) if options.sensitivity else None
-        implementations = run.implementations() if options.verify else None
-        notes = run.notes(failures)
-        if confirmed.serial is None and all(math.isinf(candidate.best_us) for candidate in candidates):
-            raise Cancelled if run.stages.interrupted else RuntimeError("; ".join(notes))
-        found = Findings(
-            tuple(candidates),
-            num_feasible,
-            bound,
-            confirmed,
-            run.stages,
-            notes,
-            implementations,
-            threshold,
-            sensitivity,
-        )
-        return advice_of(scenario, found)
+    def _layer_advice(
+        self, question: LayerRequest | GraphScenario, options: AdviceOptions, watcher: Watcher
+    ) -> "GraphAdvice":
+        from .layers.advice import GraphAdvice  # those who ask about pairs do not wait for it
+        from .layers.question import graph_of
+        from .layers.recommend import recommend_graph
+
+        graph = graph_of(question)
+        there = self._there(Asked(graph, options), watcher)
+        if isinstance(there, GraphAdvice):
+            return there
+        return recommend_graph(graph, options, progress=watcher.progress, should_stop=watcher.should_stop)
+
+    def _there(self, asked: Asked, watcher: Watcher) -> "Advice | GraphAdvice | None":
+        """Return the answer of one of the processes; None if there are none, or if the one that was asked died."""
+        if self._processes is None:
+            return None
+        try:
+            return self._processes.ask(asked, watcher.should_stop or never, told_by(watcher))
+        except ProcessDied:
+            log.warning("a process ended before it answered, perhaps for want of memory: the answer is computed here")
+            return None
 
 
 def _asked(request: Request, options: AdviceOptions, read_at: Stamp) -> Hashable:

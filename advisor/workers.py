@@ -201,10 +201,11 @@ def _start_worker(stop: Connection, store: Store | None) -> None:
     _stop = stop
     use(store)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_end_with_parent, daemon=True).start()
+    Thread(target=end_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """End this process when the one that started it is gone."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
@@ -246,11 +247,13 @@ def suits_threads(scenario: Scenario) -> bool:
 def open_workers(count: int, should_stop: ShouldStop | None = None, *, threads: bool = False) -> Iterator[Workers]:
     """Open ``count`` processes or ``threads``, or run jobs in this thread for a count of one.
 
+    A process that answers questions beside others (``processes.py``) opens none of its own.
+
     Processes are spawned, not forked: a fork copies the locks of a caller's threads. When the block is left early, the
     workers are told to stop and are waited for, so that none outlives its caller; processes that do not react are
     ended.
     """
-    if count <= 1:
+    if count <= 1 or (not threads and multiprocessing.current_process().daemon):
         yield Workers(should_stop)
     elif threads:
         stop = Event()

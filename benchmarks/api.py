@@ -27,7 +27,7 @@ from magus.advisor.policy.rule_text import rule_python
 from .harness.report import Figure, main
 
 AT_ONCE, SIMULATED = AdviceOptions(verify=False), AdviceOptions()
-THREADS = 8
+THREADS, PROCESSES = 8, 2
 REPEATS = 20_000
 RULE_OF = Request("AG+GEMM", m=4096, n=4096, k=4096, gpu="H100", ranks=8)
 PORT, CLIENTS, REQUESTS = 18_377, 4, 10_240
@@ -62,8 +62,7 @@ def measure() -> Iterator[Figure]:
     yield Figure("new answer without simulation", 1e3 * _median_s(advisor, [2048, 4096], AT_ONCE), "ms", "lower", 10)
     yield Figure("new answer with simulation, 8 GPUs", _median_s(advisor, [2048, 8192], SIMULATED), "s", "lower", 3)
     yield from _service()
-    alone, together = _throughputs()
-    yield Figure(f"throughput of {THREADS} threads over one, simulated", together / alone, "x", "higher", 1.5)
+    yield from _throughputs()
 
 
 def _service() -> Iterator[Figure]:
@@ -107,7 +106,10 @@ def _ask(bodies: Sequence[bytes]) -> int:
 
 
 def _resident_bytes(pid: int) -> int:
-    return int(subprocess.check_output(["ps", "-o", "rss=", "-p", str(pid)])) * 1024
+    """The memory of a process and of those that it has begun."""
+    listed = subprocess.check_output(["ps", "-A", "-o", "pid=,ppid=,rss="], text=True)
+    processes = [list(map(int, line.split())) for line in listed.splitlines()]
+    return sum(kib for own, parent, kib in processes if pid in (own, parent)) * 1024
 
 
 def _known_us(advisor: Advisor) -> float:
@@ -134,18 +136,26 @@ def _median_s(advisor: Advisor, rows: Sequence[int], options: AdviceOptions) -> 
     return statistics.median(times)
 
 
-def _throughputs() -> tuple[float, float]:
-    """Answers a second of one thread and of several, which must be the same answers."""
-    asked = requests([1024, 3072])
-    alone_s, alone = _timed(asked, 1)
-    together_s, together = _timed(asked, THREADS)
-    same = [one.candidates == other.candidates for one, other in zip(alone, together, strict=True)]
-    assert all(same), "threads get other answers"
-    return len(asked) / alone_s, len(asked) / together_s
+def _throughputs() -> Iterator[Figure]:
+    """Answers a second of several threads over those of one, which must be the same: in this process and beside it.
+
+    Processes have begun and have answered once.
+    """
+    asked, alone = requests([1024, 3072]), Advisor.load()
+    alone_s, answers = _timed(alone, asked, 1)
+    here_s, here = _timed(Advisor(alone.proposals), asked, THREADS)
+    with Advisor(alone.proposals).in_processes(PROCESSES) as several:
+        several.recommend_many(requests([512]), SIMULATED)
+        there_s, there = _timed(several, asked, THREADS)
+    for others in (here, there):
+        same = [one.candidates == other.candidates for one, other in zip(answers, others, strict=True)]
+        assert all(same), "threads get other answers"
+    label = f"throughput of {THREADS} threads over one, simulated"
+    yield Figure(f"{label}, in one process", alone_s / here_s, "x", "higher")
+    yield Figure(f"{label}, in {PROCESSES} processes", alone_s / there_s, "x", "higher", 1.5)
 
 
-def _timed(asked: Sequence[Request], threads: int) -> tuple[float, list[Advice]]:
-    advisor = Advisor.load()
+def _timed(advisor: Advisor, asked: Sequence[Request], threads: int) -> tuple[float, list[Advice]]:
     with ThreadPoolExecutor(threads) as pool:
         since = time.perf_counter()
         answers = list(pool.map(lambda request: advisor.recommend(request, SIMULATED), asked))

@@ -14,6 +14,7 @@ import typer
 from .. import __version__
 from .commands.interrupts import watch_interrupts
 from .exit_codes import Exit
+from .kept_classes import kept_classes, place
 from .text.door import put, say
 from .verbs.table import Verbs
 
@@ -51,10 +52,11 @@ def main() -> None:
         logging.basicConfig(level=logging.WARNING)
         logging.getLogger("magus").setLevel(logging.DEBUG)
     # Imports make many objects and no garbage: it is looked for rarely, not at every 700 new objects.
-    gc.set_threshold(50_000)
+    gc.set_threshold(300_000)
     pressed = watch_interrupts()
     try:
-        app()
+        with kept_classes(place()):
+            app()
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
     except Exception as error:

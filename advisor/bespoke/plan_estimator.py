@@ -34,18 +34,18 @@ class PlanEstimator:
 
     def ticks(self, choice: Choice) -> float:
         """Return the estimated makespan."""
-        if choice not in self.known:
+        known = self.known.get(choice)  # a choice is hashed by all its parts
+        if known is None:
             self.count += 1
-            self.known[choice] = self.foresee(choice)
-        return self.known[choice]
+            known = self.known[choice] = self.foresee(choice)
+        return known
 
     def foresee(self, choice: Choice) -> float:
         """Return the estimated makespan without counting it."""
-        if choice in self.known:
-            return self.known[choice]
-        if choice not in self.foreseen:
-            self.foreseen[choice] = self._estimate(choice)
-        return self.foreseen[choice]
+        known = self.known.get(choice, self.foreseen.get(choice))
+        if known is None:
+            known = self.foreseen[choice] = self._estimate(choice)
+        return known
 
     def _estimate(self, choice: Choice) -> float:
         if may_deadlock(choice) or not is_explored(self.scenario.explore, choice):

@@ -5,6 +5,7 @@ theirs (``WholeFabric``).
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -63,9 +64,16 @@ class FluidFabric:
 
     scenario: Scenario
     by_sm: bool
+    network: Network = field(init=False)
+    edges: Mapping[int, tuple[Ends, float]] = field(init=False)
     links: dict[int | Ends, FluidLink] = field(default_factory=dict)
     queues: dict[int, tuple[FluidLink, float, float]] = field(default_factory=dict)
     paths: dict[int, FluidPath] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n = self.scenario.num_ranks
+        self.network = self.scenario.network
+        self.edges = _busiest_edges(self.scenario.system.fabric, n) if n > 1 else {}
 
     def path(self, rank: int, step: Transfer) -> FluidPath:
         """Return the path of a transfer of any ``rank``."""
@@ -105,10 +113,10 @@ class FluidFabric:
 
         The link is the edge that is busiest while every rank sends to the same relative peer.
         """
-        n, fabric, gpu = self.scenario.num_ranks, self.scenario.system.fabric, self.scenario.gpu
+        gpu = self.scenario.gpu
         latency = 2 * gpu.hbm.latency_ticks + (gpu.l2.latency_ticks if self.by_sm else 0)
-        key, ticks_per_byte = _busiest_edges(fabric, n)[peer]
-        latency += network_of(fabric, n).latency_ticks(0, peer)
+        key, ticks_per_byte = self.edges[peer]
+        latency += self.network.latency_ticks(0, peer)
         return self.links.setdefault(key, FluidLink()), ticks_per_byte, float(latency)
 
 

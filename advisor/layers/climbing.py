@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ...compiler.ir import GraphChoice, checkpoint
 from ...compiler.planning.build import ScheduleError
 from .joint import JointRuns
-from .moves import small_changes
+from .moves import other_paces, small_changes
 from .space import LayerSpace
 from .timing import estimated_ticks
 
@@ -15,7 +15,7 @@ LEAST_GAIN = 0.0005
 SLACK = 0.002
 """Changes that are estimated to lose more than this share of time are not simulated."""
 
-PATIENCE = 8
+PATIENCE = 6
 """Changes in a row that are simulated and gain nothing: then no further one is tried."""
 
 
@@ -56,6 +56,21 @@ def _promising(space: LayerSpace, choice: GraphChoice) -> Iterator[GraphChoice]:
             estimated.append((estimate, place, changed))
     for _, _, changed in sorted(estimated, key=lambda each: each[:2])[:PATIENCE]:
         yield changed
+
+
+def at_its_paces(space: LayerSpace, choice: GraphChoice) -> GraphChoice:
+    """Return ``choice`` with each whole collective as slow as is estimated to be best, one changed after the other."""
+    best, least = choice, _estimate(space, choice)
+    changed = least is not None
+    while changed and least is not None:
+        changed = False
+        for slower in other_paces(space.graph, space.ways, best):
+            checkpoint()
+            estimate = _estimate(space, slower)
+            if estimate is not None and estimate < least * (1 - LEAST_GAIN):
+                best, least, changed = slower, estimate, True
+                break
+    return best
 
 
 def _estimate(space: LayerSpace, choice: GraphChoice) -> int | None:

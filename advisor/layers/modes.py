@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ...compiler.ir import Explore, Graph, GraphChoice, GraphOp, GraphPlan, OpMode, Scenario, System
+from ...compiler.ir import Choice, Explore, Graph, GraphChoice, GraphOp, GraphPlan, OpMode, Scenario, System
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.planning.graph_halves import collective_alone, kernel_alone
@@ -19,7 +19,9 @@ from ...simcore.simulate_graph import simulate_graph
 from ..candidates.predicted import predicted_candidates
 from ..candidates.ranking import shortlisted
 from ..solver import NoFeasibleSchedule, enumerate_space
+from .contention import of_copies
 from .copiers import Copier
+from .pacing import FREE, LEAST_STEP, NUM_PACES, slowed_ticks, slower
 
 NUM_SHORTLISTED = 6
 """Templates of a pair that are simulated alone, those with the shortest estimates."""
@@ -41,7 +43,7 @@ class Way:
     An op that is not ``is_apart`` takes ``total`` from its begin on: its kernels run until ``kernel``, and copies from
     ``copies[0]`` to ``copies[1]``. Apart the kernel takes ``kernel`` and the collective ``copies[1]``, each from its
     own begin. A lone kernel has no copies, and a lone collective no kernel. ``sums`` of a collective that is a part of
-    its own hold the SMs of kernels at its end.
+    its own hold the SMs of kernels at its end. One that is ``paced`` is slower than it could be.
     """
 
     mode: OpMode
@@ -50,6 +52,7 @@ class Way:
     copies: tuple[int, int]
     staging_bytes: int = 0
     sums: int = 0
+    is_paced: bool = False
 
     @property
     def is_apart(self) -> bool:
@@ -80,12 +83,16 @@ class _Times(NamedTuple):
 
 @dataclass(slots=True)
 class Ways:
-    """The ways of the ops of one graph, by one ``copier``; ops with equal workloads share theirs."""
+    """The ways of the ops of one graph, by one ``copier``; ops with equal workloads share theirs.
+
+    Where they are ``paced``, whole collectives may also be slower than they could be.
+    """
 
     system: System
     copier: Copier
     unit_bytes: int
     explore: Explore = field(default_factory=Explore)
+    paced: bool = True
     _known: dict[object, tuple[Way, ...]] = field(default_factory=dict)
     _kernels: dict[object, int] = field(default_factory=dict)
 
@@ -123,31 +130,53 @@ class Ways:
 
     def _way(self, op: GraphOp, mode: OpMode) -> Way:
         total, kernel, copies, staging, sums = self._alone(op, mode)
-        return Way(mode, total, kernel, copies, staging, sums if op.workload.is_collective else 0)
+        if not op.workload.is_collective:
+            return Way(mode, total, kernel, copies, staging)
+        return Way(mode, total, kernel, copies, staging, sums)
 
     def _collective(self, op: GraphOp) -> tuple[Way, ...]:
         """A lone collective, whole, by the usual algorithm and by those that are estimated to be faster."""
-        usual = self._way(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))
+        usual, *paced = self._whole(op)
         others = [way for way in self._shortlisted(op, NUM_ALGORITHMS, by_algorithm=True) if way.total < usual.total]
-        return (usual, *sorted(others, key=lambda way: way.total)[:1])
+        return (usual, *sorted(others, key=lambda way: way.total)[:1], *paced)
+
+    def _whole(self, op: GraphOp) -> Sequence[Way]:
+        """A collective as usual, and slower, down to the rate at which a GEMM beside it is as fast as alone."""
+        usual = self._way(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))
+        found, costs = [usual], self._slowed(op, usual)
+        for choice in slower(self.system, self.copier) if self.paced else ():
+            if self._slowed(op, found[-1]) <= costs * FREE:
+                break
+            try:
+                way = replace(self._way(op, OpMode(_OP, choice)), is_paced=True)
+            except (ScheduleError, RunTooLarge):
+                break
+            if way.total > found[-1].total * LEAST_STEP:
+                found.append(way)
+        return (usual, *found[1:][-NUM_PACES:])
+
+    def _slowed(self, op: GraphOp, way: Way) -> int:
+        """How much longer GEMMs take beside a whole collective."""
+        length = way.copies[1] - way.sums
+        return slowed_ticks(self.system.gpu, of_copies(self.system, op, length), length)
 
     def _pair(self, op: GraphOp) -> tuple[Way, ...]:
         together = list(self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False))
         best = [way for way in together if not any(other.beats(way) for other in together)]
         best.sort(key=lambda way: way.total)
-        apart = self._apart(op)
-        return (*((apart,) if apart is not None else ()), *best[:MOST_TOGETHER]) or (self._way(op, OpMode(_OP)),)
+        return (*self._apart(op), *best[:MOST_TOGETHER]) or (self._way(op, OpMode(_OP)),)
 
-    def _apart(self, op: GraphOp) -> Way | None:
-        """A pair as a kernel and a collective; None where it cannot be."""
+    def _apart(self, op: GraphOp) -> Iterator[Way]:
+        """A pair as a kernel and a collective, the usual one first; none where it cannot be."""
         if op.workload.then is not None or op.workload.loads:
-            return None
-        kernel = replace(op, workload=kernel_alone(op.workload), reads=())
-        moved = replace(op, workload=collective_alone(op.workload), reads=())
-        mode = OpMode(_OP, self.copier.serial(self.system.num_ranks))
-        own, its, serial = self._alone(kernel, OpMode(_OP)), self._alone(moved, mode), self._alone(op, mode)
-        whole = OpMode(_OP, apart=self.copier.engine)
-        return Way(whole, serial.total, own.total, (0, its.total), serial.staging_bytes, its.sums)
+            return
+        kernel = self._alone(replace(op, workload=kernel_alone(op.workload), reads=()), OpMode(_OP)).total
+        serial = self._alone(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))
+        usual, *paced = self._whole(replace(op, workload=collective_alone(op.workload), reads=()))
+        for way in (usual, *paced):
+            mode = OpMode(_OP, apart=way.mode.body if isinstance(way.mode.body, Choice) else None)
+            total = serial.total + way.total - usual.total
+            yield replace(way, mode=mode, total=total, kernel=kernel, staging_bytes=serial.staging_bytes)
 
     def _shortlisted(self, op: GraphOp, top: int, *, by_algorithm: bool) -> Iterator[Way]:
         """What is estimated to be the fastest alone, simulated."""

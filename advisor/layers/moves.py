@@ -46,6 +46,15 @@ def _ways(graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice) 
                 yield with_way(choice, op, way)
 
 
+def other_paces(graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice) -> Iterator[GraphChoice]:
+    """Each collective that is a part of its own, at each lower rate."""
+    chosen = {mode.op: mode for mode in choice.modes}
+    for op in graph.ops:
+        mode = chosen.get(op.name)
+        if mode is not None and any(way.is_whole and way.mode == mode for way in ways[op.name]):
+            yield from (with_way(choice, op, way) for way in ways[op.name] if way.is_paced and way.mode != mode)
+
+
 def _fillers(graph: Graph, choice: GraphChoice) -> Iterator[GraphChoice]:
     """Each kernel that nothing waits for, at each other place."""
     for name in leaves(graph):

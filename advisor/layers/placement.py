@@ -40,10 +40,12 @@ def placed_choices(
     """Return the joint schedules that the solver finds, the best in its model first; maybe none.
 
     ``graph`` is written out in so many ``batches``. Of those that repeat so many ``layers`` are placed; of many kernels
-    of one may run among those of the next where that ``spans_layers``.
+    of one may run among those of the next where that ``spans_layers``. Collectives are as fast as they can be: the
+    solver does not know what copies cost kernels.
     """
     from ..solver.layer_model import place_layer
 
+    ways = {name: tuple(way for way in of if not way.is_paced) for name, of in ways.items()}
     problem = replace(_problem(graph, ways, layers), spans_layers=spans_layers and layers >= MANY_LAYERS)
     placements, _ = place_layer(problem, seed=seed, limit=limit, should_stop=should_stop)
     choices = (

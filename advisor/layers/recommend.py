@@ -28,7 +28,7 @@ from .joint import COARSE_BYTES, JointRuns, affordable_packet, simulated, too_mu
 from .offers.find import OfferSearch
 from .offers.offer import LayerOffer
 from .search import JOINT, JointSearch, free_names
-from .telling import LEAST_GAIN, ops_of, reasons_for
+from .telling import LEAST_GAIN, ops_of, reasons_for, slowly
 
 NUM_FINALISTS = 3
 """Searched schedules of which all layers are simulated."""
@@ -241,7 +241,11 @@ def _advice(
         serial,
         candidates,
         ops,
-        (*_near_serial(candidates, recommended, serial, resolution), *reasons_for(ops, recommended, in_turn, kernels)),
+        (
+            *_near_serial(candidates, recommended, serial, resolution),
+            *reasons_for(ops, recommended, in_turn, kernels),
+            *(slowly(space.ways, recommended.choice) if space is not None else ()),
+        ),
         graph_bound(scenario.system, scenario.graph),
         kernels,
         "" if space is None else str(space.copier),

@@ -9,11 +9,12 @@ from ...compiler.ir import Explore, GraphChoice, GraphScenario
 from ...compiler.planning.graph_batches import batch_counts, in_batches
 from ...compiler.resolve.schedules.explore import BATCHES
 from .baselines import IN_TURN, baselines_of, in_batches_of, in_one_program
-from .climbing import improved
+from .climbing import at_its_paces, improved
 from .copiers import Copier, copiers_of
 from .joint import JointRuns
 from .modes import Ways
 from .moves import brings_ahead
+from .pacing import is_limited
 from .placement import placed_choices
 from .space import LayerSpace, space_of
 
@@ -68,12 +69,19 @@ class JointSearch:
 
     def _climbed(self, start: GraphChoice) -> None:
         """Change ``start`` step by step; where that is stopped, the last step counts."""
-        best, space = start, self.origin[start]
+        space = self.origin[start]
+        best = self._at_paces(start, space)
         try:
-            for faster in improved(self.runs, space, start):
+            for faster in improved(self.runs, space, best):
                 best = faster
         finally:
             self._searched(best, space)
+
+    def _at_paces(self, start: GraphChoice, space: LayerSpace) -> GraphChoice:
+        """``start`` with slower collectives, if that is faster."""
+        slower = at_its_paces(space, start)
+        ticks, before = self.runs.ticks(slower), self.runs.ticks(start)
+        return start if ticks is None or before is None or before <= ticks else slower
 
     def _starts(self) -> list[GraphChoice]:
         """The fastest that were placed, and the fastest in each number of batches."""
@@ -86,7 +94,8 @@ class JointSearch:
         system, graph = self.scenario.system, self.scenario.graph
         usual = [count for count in batch_counts(graph) if count <= USUAL_BATCHES]
         for copier in copiers_of(system, self.scenario.explore):
-            ways = Ways(system, copier, self.runs.unit_bytes, _of_ops(self.scenario.explore, copier))
+            explore = self.scenario.explore
+            ways = Ways(system, copier, self.runs.unit_bytes, _of_ops(explore, copier), paced=not is_limited(explore))
             for batches in self.scenario.explore.values(BATCHES) or usual:
                 written_out = in_batches(graph, batches)
                 kernels = sum(ways.kernel_ticks(op) for op in written_out.ops)

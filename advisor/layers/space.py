@@ -13,8 +13,8 @@ from .modes import Way, Ways
 class LayerSpace:
     """The ops of a graph in so many batches, by one copier.
 
-    ``ways`` and the times of ``kernels`` alone, in ticks, are by the names of ops; so is what their kernels and what
-    their copies use of the memory and of the network on chip.
+    ``ways`` and the times of ``kernels`` and of whole ``copies`` alone, in ticks, are by the names of ops; so is what
+    their kernels and what such copies use of the memory and of the network on chip.
     """
 
     copier: Copier
@@ -22,6 +22,7 @@ class LayerSpace:
     graph: Graph
     ways: Mapping[str, tuple[Way, ...]] = field(hash=False)
     kernels: Mapping[str, int] = field(hash=False)
+    copies: Mapping[str, int] = field(hash=False)
     kernel_uses: Mapping[str, Uses] = field(hash=False)
     copy_uses: Mapping[str, Uses] = field(hash=False)
 
@@ -45,6 +46,7 @@ def space_of(ways: Ways, batches: int, graph: Graph) -> LayerSpace:
         graph,
         of_graph,
         {op.name: ways.kernel_ticks(op) for op in graph.ops},
+        copies,
         {op.name: of_kernel(system, op, sms) for op in graph.ops},
         {op.name: of_copies(system, op, copies[op.name]) for op in graph.ops},
     )

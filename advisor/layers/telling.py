@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...compiler.ir import TICKS_PER_US, Graph, GraphChoice, OpMode, Plan
 from ...compiler.planning.expression import expression_of
+from ...compiler.planning.graph_expression import whole_text
 from ...compiler.planning.graph_layers import in_layer
+from ...compiler.text.diagnostics import listing
 from ...compiler.text.quantities import us_text
 from ...simcore.figures.result import Interval, IntervalKind
 from ...simcore.figures.spans import overlap_ticks, total_ticks, union_of
@@ -72,7 +74,7 @@ def _op(step: str) -> str:
 
 def _how(is_pair: bool, mode: OpMode) -> str:
     if mode.apart is not None:
-        return f"{APART} by {mode.apart}"
+        return f"{APART} by {whole_text(mode.apart)}"
     if mode.body is None:
         return "serial" if is_pair else ""
     return "a plan written out" if isinstance(mode.body, Plan) else expression_of(mode.body)
@@ -91,6 +93,15 @@ def _hidden_by(copies: Sequence[Interval], kernels: Sequence[Interval], layer: i
             later = int(number or 1) - layer
             where = "" if later == 0 else " of the next layer" if later > 0 else " of the layer before"
             yield f"{own}{where}", share
+
+
+def slowly(ways: Mapping[str, Sequence[Way]], choice: GraphChoice) -> Iterator[str]:
+    """Yield why collectives are slower than they could be, where some are."""
+    modes = set(choice.modes)
+    names = [name for name, of in ways.items() if any(way.is_paced and way.mode in modes for way in of)]
+    if names:
+        are = "is" if len(names) == 1 else "are"
+        yield f"{listing(names)} {are} copied slowly: kernels beside such copies wait less for the network on chip"
 
 
 def reasons_for(

@@ -47,4 +47,4 @@ def _features(labels: Labels, table: LabelTable, origins: FloatArray, scale: Fea
 def _library(table: LabelTable, origins: FloatArray, kept: npt.NDArray[np.bool_], *, consumes: bool) -> Library:
     some = [number for number, winner in enumerate(table.winners) if kept[number] and winner.consumes is consumes]
     structures = tuple(table.winners[number].structure for number in some)
-    return Library.of(structures, origins[some], consumes=consumes)
+    return Library(structures, origins[some], consumes)

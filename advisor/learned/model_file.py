@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...compiler.text.writing import write_whole
-from ...simcore.memo.codec import decode, encode
+from ...simcore.memo.codec import encode, value_of
 from .boosted_trees import BoostedTrees, ModelError
 from .errors import EstimateErrors
 from .pairs import FeatureScale, names_of_features
@@ -83,11 +83,11 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
     try:
         if document["schema"] != SCHEMA:
             raise ModelError(f"{FILE} has another schema than {SCHEMA}; run `magus train`")
-        card = decode(json.dumps(document["card"]).encode(), Card)
+        card = value_of(document["card"], Card)
         names = tuple(map(str, document["names"]))
         scale = FeatureScale(_numbers(document["deviation"], 1))
         before, after = (_library(document[kind], len(names), consumes=kind == "after") for kind in ("before", "after"))
-        errors = decode(json.dumps(document["errors"]).encode(), EstimateErrors)
+        errors = value_of(document["errors"], EstimateErrors)
         if not all(-MAX_ERROR <= low <= high <= MAX_ERROR for low, high in (errors.time, errors.gain)):
             raise ValueError("errors")
         trees = BoostedTrees.from_bytes(base64.b64decode(document["trees"], validate=True), _num_features(names))
@@ -125,13 +125,13 @@ def _document(data: bytes) -> dict[str, Any]:
 
 
 def _library(document: dict[str, Any], num_names: int, *, consumes: bool) -> Library:
-    structures = decode(json.dumps(document["structures"]).encode(), tuple[Structure, ...])
+    structures = value_of(document["structures"], tuple[Structure, ...])
     if not all(map(is_sound, structures)):
         raise ValueError("structures")
     origins = _numbers(document["origins"], 2)
     if origins.shape != (len(structures), num_names):
         raise ValueError("origins")
-    return Library.of(structures, origins, consumes=consumes)
+    return Library(structures, origins, consumes)
 
 
 def _numbers(values: object, dimensions: int) -> FloatArray:

@@ -6,7 +6,7 @@ estimated step by step.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 
 import numpy as np
@@ -33,16 +33,22 @@ DEFAULT_COUNT = 16
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Structures with ``origins`` [P, F], the situations in which they won; all before or all after a collective."""
+    """Structures with ``origins`` [P, F], the situations in which they won.
+
+    All are of kernels after a collective, or, if not ``consumes``, of kernels before one.
+    """
 
     structures: tuple[Structure, ...]
     origins: FloatArray
-    shapes: Shapes
+    consumes: bool
+    _shapes: list[Shapes] = field(default_factory=list, compare=False, repr=False)
 
-    @classmethod
-    def of(cls, structures: tuple[Structure, ...], origins: FloatArray, *, consumes: bool) -> "Library":
-        """Return the library of ``structures``."""
-        return cls(structures, origins, Shapes.of(structures, [consumes] * len(structures)))
+    @property
+    def shapes(self) -> Shapes:
+        """The structures as arrays, made when they are first asked for: a scenario has one of two libraries."""
+        if not self._shapes:
+            self._shapes.append(Shapes.of(self.structures, [self.consumes] * len(self.structures)))
+        return self._shapes[0]
 
 
 @dataclass(frozen=True, slots=True)

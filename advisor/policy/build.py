@@ -1,6 +1,6 @@
 """From sizes to rules: advice for each size, few schedules for all, and where one gives way to the next."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,6 +10,7 @@ from ...compiler.planning.expression import expression_of
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.templates import BASELINE
 from ..candidates.advice import Advice, Confidence, is_algorithm_choice
+from ..many import Ask
 from .axis import BYTES, SizeAxis
 from .cover import TOLERANCE, AdvisedSize, Stretch, cover
 from .refine import first_of_next, multiple_of
@@ -24,7 +25,7 @@ _LEAST_FIRST = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
 def policy_table(
     axis: SizeAxis,
     sizes: Sequence[int],
-    advise: Callable[[Scenario], Advice],
+    ask: Ask[Scenario, Advice],
     *,
     simulated: bool,
     tolerance: float = TOLERANCE,
@@ -33,14 +34,14 @@ def policy_table(
 
     Parameters
     ----------
-    advise
-        Returns the advice for one size.
+    ask
+        Begins to advise on sizes; returns for each what waits for its advice.
     simulated
         Whether flips between two sizes are found by simulations, or by estimates.
     tolerance
         The relative loss that a rule may have at a size of ``sizes`` so that there are fewer rules.
     """
-    known = {size: AdvisedSize(size, advise(axis.at(size))) for size in sorted(set(sizes))}
+    known = _points(axis, set(sizes), ask)
     for rounds_left in reversed(range(MAX_ROUNDS)):
         points = [known[size] for size in sorted(known)]
         stretches = cover(points, tolerance)
@@ -51,7 +52,7 @@ def policy_table(
         beside = {size for flip in starts[1:] if (size := _before(axis, flip)) not in known and size > points[0].size}
         if not beside or not rounds_left:
             break
-        known |= {size: AdvisedSize(size, advise(axis.at(size))) for size in sorted(beside)}
+        known |= _points(axis, beside, ask)
     ends = [*(start - 1 for start in starts[1:]), points[-1].size]
     rules = [
         _rule(axis, stretch, ends_at)
@@ -62,6 +63,12 @@ def policy_table(
     confidence = min((advice.confidence for advice in advices), key=_LEAST_FIRST.index)
     marks = tuple(dict.fromkeys(mark for advice in advices for mark in advice.marks))
     return PolicyTable((*rules, *_joined(filter(None, fallback))), simulated, confidence.value, marks)
+
+
+def _points(axis: SizeAxis, sizes: Set[int], ask: Ask[Scenario, Advice]) -> dict[int, AdvisedSize]:
+    ordered = sorted(sizes)
+    answers = ask([axis.at(size) for size in ordered])
+    return {size: AdvisedSize(size, answer()) for size, answer in zip(ordered, answers, strict=True)}
 
 
 def _before(axis: SizeAxis, flip: int) -> int:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ...compiler.ir import Cancelled, JsonObject, Scenario, Settings
 from ...compiler.planning.build import ScheduleError
 from ..candidates.advice import Advice
 from ..implementations.offers import Offer
+from ..many import Ask
 from ..options import AdviceOptions
 from ..solver import NoFeasibleSchedule
 from .axis import SizeAxis, axis_of_scenario, size_of
@@ -75,30 +77,31 @@ class Sweep:
 
 def swept(
     points: Sequence[tuple[Settings, Scenario]],
-    advise: Callable[[Scenario], Advice],
+    ask: Ask[Scenario, Advice],
     *,
     options: AdviceOptions,
     tolerance: float = TOLERANCE,
 ) -> Sweep:
     """Return the advice for each of ``points``, and rules of templates: there are none where more was searched.
 
-    ``advise`` gives advice with these ``options``; ``policy_table`` describes the rest.
+    ``ask`` asks for advice with these ``options``; ``policy_table`` describes the rest.
 
     Raises
     ------
     Cancelled
-        If ``advise`` was stopped at the first point.
+        If what was asked was stopped at the first point.
     """
     found: list[SweepPoint] = []
     failed: list[tuple[Settings, str]] = []
     try:
-        for settings, scenario in points:
+        answers = ask([scenario for _, scenario in points])
+        for (settings, _), answer in zip(points, answers, strict=True):
             try:
-                found.append(SweepPoint(settings, advise(scenario)))
+                found.append(SweepPoint(settings, answer()))
             except (NoFeasibleSchedule, ScheduleError) as error:
                 failed.append((settings, str(error)))
         searched = options.bespoke or failed
-        rules = None if searched or not found else _rules(found, advise, options.verify, tolerance)
+        rules = None if searched or not found else _rules(found, ask, options.verify, tolerance)
         return Sweep(tuple(found), rules, failed=tuple(failed))
     except Cancelled:
         if not found:
@@ -107,7 +110,7 @@ def swept(
 
 
 def _rules(
-    found: Sequence[SweepPoint], advise: Callable[[Scenario], Advice], simulated: bool, tolerance: float
+    found: Sequence[SweepPoint], ask: Ask[Scenario, Advice], simulated: bool, tolerance: float
 ) -> PolicyTable | None:
     by_size = _by_size([point.advice for point in found])
     if by_size is None:
@@ -116,8 +119,10 @@ def _rules(
     sizes = tuple(known)
     advice_of = {axis.at(size): advice for size, advice in known.items()}
 
-    def recall(scenario: Scenario) -> Advice:
-        return advice_of.get(scenario) or advise(scenario)
+    def recall(scenarios: Sequence[Scenario]) -> list[Callable[[], Advice]]:
+        new = [scenario for scenario in scenarios if scenario not in advice_of]
+        answers = dict(zip(new, ask(new), strict=True))
+        return [answers.get(scenario) or partial(advice_of.__getitem__, scenario) for scenario in scenarios]
 
     return policy_table(axis, sizes, recall, simulated=simulated, tolerance=tolerance)
 

@@ -20,6 +20,9 @@ class NoFeasibleSchedule(ValueError):
         super().__init__("no feasible schedule: " + "; ".join(reasons))
         self.reasons = reasons
 
+    def __reduce__(self) -> tuple[type["NoFeasibleSchedule"], tuple[tuple[str, ...]]]:
+        return NoFeasibleSchedule, (self.reasons,)  # as it crosses processes
+
 
 @dataclass(frozen=True, slots=True)
 class Absence:

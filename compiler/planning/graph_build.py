@@ -108,8 +108,8 @@ class _Builder:
             kernel = kernel_alone(op.workload)
             self._add(op, op.name, kernel, self._usual(op, kernel, default_engine(self.system)))
             return
-        alone, serial = collective_alone(op.workload), self._usual(op, op.workload, mode.apart)
-        schedule = replace(self._usual(op, alone, mode.apart), staging_bytes=serial.staging_bytes)
+        alone, serial = collective_alone(op.workload), self._usual(op, op.workload, mode.apart.engine)
+        schedule = replace(self._built(op, alone, mode.apart), staging_bytes=serial.staging_bytes)
         self._add(op, name, alone, schedule)
 
     def _add(self, op: GraphOp, name: str, workload: Workload, schedule: Schedule) -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from ..codes import Code
-from ..ir import GraphChoice, OpMode, Plan, Rejection, Seams
+from ..ir import Choice, GraphChoice, OpMode, Plan, Rejection, Seams
+from ..templates import BASELINE
 from .build import ScheduleError
 from .expression import expression_of
 
@@ -57,7 +58,7 @@ def _statements(choice: GraphChoice) -> Iterator[str]:
         if apart is None:
             yield from (f"{mode.op} = {_body_text(mode)}" for mode in modes if mode.body is not None)
         else:
-            yield f"apart {_listed(mode.op for mode in modes)} by {apart}"
+            yield f"apart {_listed(mode.op for mode in modes)} by {whole_text(apart)}"
     if choice.order:
         yield f"order {_listed(choice.order)}"
     if choice.late:
@@ -73,6 +74,12 @@ def _statements(choice: GraphChoice) -> Iterator[str]:
         yield f"priority {_listed((*(['sums'] if choice.sums_first else []), *(f'{name} low' for name in choice.low)))}"
     if choice.seams is not Seams.ROWS:
         yield f"seams {choice.seams.value}"
+
+
+def whole_text(choice: Choice) -> str:
+    """How a collective is carried out as a whole: by its engine where that is all there is to say."""
+    usual = Choice(BASELINE.name, choice.chunks, choice.engine)
+    return str(choice.engine) if choice == usual else expression_of(choice)
 
 
 def _body_text(mode: OpMode) -> str:

@@ -19,7 +19,7 @@ of time it is served in, the next is put there. A server whose first unit has no
 the server that gives room back has served a unit; what it then sends arrives after the window of time as well, since it
 begins no sooner than that unit leaves.
 
-The loop runs a slice at a time: between slices Python looks at the watch, makes room for more units and, where ops
+The loop runs some slices at a time: in between Python looks at the watch, makes room for more units and, where ops
 poll, looks for ops that are stuck.
 
 Optional: needs numba, the extra ``fast``, and nothing else imports this module before a run asks for it. The machine
@@ -35,14 +35,20 @@ from ..program.arrays import NONE, Int64Array
 from ..program.outcome import Served, WatchFn
 from ..program.program import Program
 from .accounting import wait_shift, wait_ticks
-from .compiled_loop import BLOCK, run_slice
+from .compiled_loop import BLOCK, run_slices
 from .compiled_state import BYTES_PER_BLOCK, initial_state
 from .compiled_types import State
 from .locked import locked_servers, stuck_ops
 from .op_scheduler import IDLE
 
 _LINE_HOPS_PER_SLICE = 1 << 16
-"""Units served between two looks at the watch: a few milliseconds, beside which a call into numba is nothing."""
+"""Units served between two looks for room, which is less than a megabyte for a slice."""
+
+_MOST_SLICES = 32
+"""Most slices between two looks at the watch, some ten milliseconds; at first one, then twice as many each time.
+
+For each look a thread waits until Python is free, which takes up to five milliseconds beside a thread that is busy.
+"""
 
 
 class OpTimeArrays(NamedTuple):
@@ -57,19 +63,20 @@ class OpTimeArrays(NamedTuple):
 def simulate(
     program: Program, watch: WatchFn, observe: bool = False, last_poll_ticks: int = IDLE
 ) -> tuple[OpTimeArrays, Served]:
-    """Run ``program`` slice by slice."""
+    """Run ``program``, some slices at a time."""
     state = initial_state(program)
     state.counts["last_poll"] = last_poll_ticks
-    most_let_in = _blocks_let_in(state)
+    slice_blocks = _LINE_HOPS_PER_SLICE // BLOCK + len(state.streams) + _blocks_let_in(state)
     counts = state.counts[0]
     counts["observe"] = observe
     counts["wait_shift"] = wait_shift(program) if observe else 0
     buffers = state.buffers if len(state.buffers) else None
-    over = False
+    over, slices = False, 1
     cancelled = watch(0)
     while not over and not cancelled:
-        _make_room(state, most_let_in)
-        over = run_slice(state, _LINE_HOPS_PER_SLICE, buffers)
+        _make_room(state, slice_blocks)
+        over = run_slices(state, slices, _LINE_HOPS_PER_SLICE, slice_blocks, buffers)
+        slices = min(2 * slices, _MOST_SLICES)
         if counts["polling"]:  # or nobody would go on for ever
             counts["stuck"] = _count_stuck(program, state)
         cancelled = not over and watch(int(counts["served"]), int(counts["blocks"]) * BYTES_PER_BLOCK)
@@ -120,13 +127,13 @@ def _blocks_let_in(state: State) -> int:
     return int((windows // BLOCK + (windows > 0)).sum())
 
 
-def _make_room(state: State, let_in: int) -> None:
-    """Make room for one slice: a unit served enters one queue at most, the next server's or that of its flow.
+def _make_room(state: State, slice_blocks: int) -> None:
+    """Make room for one slice, which may take ``slice_blocks``.
 
-    Units that windows let in when a stage begins, ``let_in`` blocks at most, come on top.
+    A unit served enters one queue at most, the next server's or that of its flow. Units that windows let in when a
+    stage begins come on top.
     """
-    used = int(state.counts["blocks"][0])
-    needed = used + _LINE_HOPS_PER_SLICE // BLOCK + len(state.streams) + let_in
+    needed = int(state.counts["blocks"][0]) + slice_blocks
     if needed > len(state.links):
         # In place, and without being copied where the system can move pages; nobody else has these arrays.
         num_blocks = needed + needed // 4

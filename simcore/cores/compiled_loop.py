@@ -31,9 +31,23 @@ def _compiled(function: _Function, *, inlined: bool = False) -> _Function:
     options = {"nogil": True, "_nrt": False, "forceinline": inlined}
     try:
         compiled = compiler(cache=True, **options)(function)
+        _load_kept_code_alone(compiled._cache)
     except RuntimeError:  # neither beside this file nor in the user's cache folder
         compiled = compiler(**options)(function)
     return cast("_Function", compiled)
+
+
+def _load_kept_code_alone(cache: Any) -> None:
+    """Have ``cache`` load machine code from disk without all that numba can compile.
+
+    Numba loads that first, which takes ten times as long as the code; what it then has to compile loads it too.
+    """
+
+    def load_overload(signature: object, context: object) -> object:
+        with cache._guard_against_spurious_io_errors():
+            return cache._load_overload(signature, context)
+
+    cache.load_overload = load_overload
 
 
 def _inlined(function: _Function) -> _Function:
@@ -96,6 +110,21 @@ def _pop(heap: Records, base: int, count: int) -> int:
     last = heap[base + count - 1]
     _replace(heap, base, count - 1, last.time, last.what)
     return count - 1
+
+
+@_compiled
+def run_slices(s: State, number: int, budget: int, room: int, buffers: Records | None) -> bool:
+    """Run up to ``number`` slices of ``budget`` units, for each of which there must be ``room``: so many free blocks.
+
+    Where ops poll one slice alone, since who is stuck is looked for between two. Returns whether the run is over.
+    """
+    counts = s.counts[0]
+    for _ in range(number):
+        if run_slice(s, budget, buffers):
+            return True
+        if counts.polling or counts.blocks + room > len(s.links):
+            break
+    return False
 
 
 @_compiled

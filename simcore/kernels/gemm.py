@@ -15,7 +15,18 @@ from fractions import Fraction
 from functools import lru_cache
 
 from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, GemmShape, Gpu, Scenario
-from .gemm_form import BodyForm, TileTimes, Tiling, found, min_sm_ticks, operand_rows, split_k, split_us, tile_times
+from .gemm_form import (
+    SPLITS,
+    BodyForm,
+    TileTimes,
+    Tiling,
+    found,
+    min_sm_ticks,
+    operand_rows,
+    split_k,
+    split_us,
+    tile_times,
+)
 from .gemm_parts import gemm_part
 from .work import KernelWork, WorkModel, hbm_bytes
 from .working_set import extra_hbm_bytes
@@ -71,22 +82,28 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
         If none of ``tiles`` fits ``sms``.
     """
     row_bytes, other_bytes = shape.k * shape.dtype.num_bytes, form.num_bytes - shape.operand_bytes
+    summed_us = {split: split_us(gpu, shape, split) for split in SPLITS}
     best: Tiling | None = None
+    best_us = math.inf
     for (block, units), splits in tiles:
         if units > sms:  # a pair needs two SMs
             continue
         tile_rows, tile_cols = math.ceil(shape.m / block[0]), math.ceil(shape.n / block[1])
-        l2_read_bytes = operand_rows(shape.m, shape.n, tile_rows, tile_cols, gpu.gemm.cluster // units) * row_bytes
+        slots, l2_read_bytes = tile_rows * tile_cols * units, -1
         for split, tile_us in splits:
-            num_slots = tile_rows * tile_cols * split * units
-            waves = num_slots / sms
+            waves = slots * split / sms
             waves_us = form.waves_us(waves, tile_us)
-            if best is not None and waves_us > best.body_us:
+            # No p-norm is below one of its terms; of equal kernels the first stays.
+            if (waves_us if waves_us > form.memory_us else form.memory_us) + summed_us[split] >= best_us:
                 continue
-            body_us = form.body_us(waves_us) + split_us(gpu, shape, split)
+            if l2_read_bytes < 0:
+                share = gpu.gemm.cluster // units
+                l2_read_bytes = operand_rows(shape.m, shape.n, tile_rows, tile_cols, share) * row_bytes
+            body_us = form.body_us(waves_us) + summed_us[split]
             body_us = max(body_us, form.least_us(waves, l2_read_bytes + other_bytes))
-            if best is None or body_us < best.body_us:
-                best = Tiling(body_us, block, units == 2, num_slots, l2_read_bytes, split)
+            if body_us < best_us:
+                best = Tiling(body_us, block, units == 2, slots * split, l2_read_bytes, split)
+                best_us = body_us
     return found(best, gpu, sms)
 
 

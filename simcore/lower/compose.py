@@ -5,6 +5,7 @@ write and its read. Streams and engines are shared:
 
 - Kernels of a stream run in the order of parts. Streams of a plan beyond its first begin with its part, behind the
   kernels that were issued before.
+- Parts by as many copy engines share them; those by fewer have some of their own, as far as the GPU has so many.
 - A lone collective begins when the part before it in its stream has ended at its rank. One that reads nothing of
   other ops also waits for the kernels that were issued before it, as libraries make it wait for the stream it is called
   from.
@@ -14,10 +15,11 @@ A kernel that waits for copies, or for another stream, waits for an event as it 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import (
+    EngineKind,
     EngineMode,
     GraphPlan,
     Kernels,
@@ -121,9 +123,10 @@ def _machines(
         system = with_library_links(_scenario(system, part), part.schedule).system
     kernels = (part for part in plan.parts if not part.workload.is_collective)
     scenario = _scenario(system, next(kernels, plan.parts[0]))
+    own = _have_their_own(system, moving)
     largest: dict[object, Schedule] = {}
     for part in moving:
-        key = _pool_key(part.schedule)
+        key = _pool_key(part.schedule, own=own)
         if key not in largest or part.schedule.engine.count > largest[key].engine.count:
             largest[key] = part.schedule
     machines: dict[object, Machine] = {}
@@ -133,15 +136,23 @@ def _machines(
     issue = next((machine.issue for machine in machines.values() if machine.issue is not None), None)
     found = {}
     for part in plan.parts:
-        machine = machines.get(_pool_key(part.schedule), next(iter(machines.values())))
+        machine = machines.get(_pool_key(part.schedule, own=own), next(iter(machines.values())))
         found[part.name] = replace(machine, issue=issue if issues_commands(scenario, part.schedule) else None)
     return found
 
 
-def _pool_key(schedule: Schedule) -> object:
-    """Schedules with the same key share a pool of engines."""
+def _have_their_own(system: System, parts: Sequence[Part]) -> bool:
+    """Whether the GPU has copy engines enough for parts by ``dma(7)`` and by ``dma(1)`` to have eight."""
+    engines = (part.schedule.engine for part in parts)
+    return sum({engine.count for engine in engines if engine.kind is EngineKind.DMA}) <= system.gpu.dma.engines
+
+
+def _pool_key(schedule: Schedule, *, own: bool) -> object:
+    """Schedules with the same key share a pool of engines: those by as many copy engines, or where none has its own."""
     engine = schedule.engine
-    return "sms" if engine.mode in (EngineMode.SHARED, EngineMode.TILES) else engine.kind
+    if engine.mode in (EngineMode.SHARED, EngineMode.TILES):
+        return "sms"
+    return engine.kind, engine.count if own and engine.kind is EngineKind.DMA else 0
 
 
 @dataclass(slots=True)

@@ -79,7 +79,22 @@ def decode(data: bytes, kind: type[T], given: Given = ()) -> T:
         If there is no such value.
     """
     try:
-        value: T = _reader(cast("Any", kind))(json.loads(data), given)
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(str(error)) from error
+    return value_of(content, kind, given)
+
+
+def value_of(content: object, kind: type[T], given: Given = ()) -> T:
+    """Return the value of type ``kind`` that is described by JSON that was read.
+
+    Raises
+    ------
+    MalformedError
+        If there is no such value.
+    """
+    try:
+        value: T = _reader(cast("Any", kind))(content, given)
     except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
         raise MalformedError(str(error)) from error
     return value

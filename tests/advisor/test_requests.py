@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor, Request, RequestError, Source, keep_results
+from magus.advisor.computing import Watcher
 from magus.advisor.many import answer_many
 from magus.advisor.recent import MAX_ANSWERS, RecentAnswers
-from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, EngineMode, ShouldStop
+from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, EngineMode
 from magus.compiler.planfile.json_schema import plan_schema
 from magus.compiler.request.scenario import scenario_of
 from magus.simcore.memo.memo import memoizing
@@ -113,10 +114,11 @@ def test_a_bad_request_stops_many_before_any_is_answered(advisor: Advisor, monke
         advisor.recommend_many([REQUEST, replace(REQUEST, m=4103, ranks=8)], MODEL)
 
 
-def test_the_first_error_leaves_out_what_has_not_begun() -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_first_error_leaves_out_what_has_not_begun(threads: int) -> None:
     begun: list[int] = []
 
-    def answer(number: int) -> int:
+    def answer(number: int, _: object) -> int:
         begun.append(number)
         if number == 0:
             raise ValueError("zero")
@@ -124,7 +126,7 @@ def test_the_first_error_leaves_out_what_has_not_begun() -> None:
         return number
 
     with pytest.raises(ValueError, match="zero"):
-        answer_many(answer, range(1000), threads=1)
+        answer_many(answer, range(1000), threads)
     assert len(begun) < 1000
 
 
@@ -165,12 +167,11 @@ def test_event_loops_are_not_held_up(advisor: Advisor) -> None:
 def test_a_cancelled_task_stops_its_thread(advisor: Advisor, monkeypatch: Any) -> None:
     stopped: list[bool] = []
 
-    def until_stopped(
-        self: Advisor, scenario: Any, options: Any, progress: Any, should_stop: ShouldStop, *rest: Any
-    ) -> Advice:
+    def until_stopped(self: Advisor, scenario: Any, options: Any, watcher: Watcher) -> Advice:
+        assert watcher.should_stop is not None
         for _ in range(1000):
             time.sleep(0.005)
-            if should_stop():
+            if watcher.should_stop():
                 stopped.append(True)
                 raise Cancelled
         raise AssertionError("nobody said to stop")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Batch, Graph, GraphChoice, OpMode, Read, Seams
+from magus.compiler.ir import Batch, Choice, Graph, GraphChoice, OpMode, Read, Seams
 from magus.compiler.planning.graph_batches import op_names
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.planning.graph_layers import choice_of_layers, layers_of, written_out
@@ -65,7 +65,7 @@ def drawn(seed: int) -> tuple[int, bool]:
     graph = replace(cut, batch=Batch(("x",), 1, ((2, cut),)))
     names = op_names(graph, 2)
     modes = tuple(
-        OpMode(name, apart=default_engine(system))
+        OpMode(name, apart=Choice("serial", system.num_ranks, default_engine(system)))
         for op in graph.ops
         for name in names[op.name]
         if op.is_pair and op.workload.then is None and rng.random() < 0.5

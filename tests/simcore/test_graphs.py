@@ -128,12 +128,26 @@ def test_a_pair_that_is_apart_takes_as_long_as_serial(pattern: Pattern) -> None:
     one = scenario(pattern)
     graph = of_ops(GraphOp("y", one.workload))
 
-    result = simulated(graph, GraphChoice("p", (OpMode("y", apart=DMA),)), one)
+    result = simulated(graph, GraphChoice("p", (OpMode("y", apart=SERIAL),)), one)
     serial = simulate(one, build_schedule(one, SERIAL))
 
     assert result.whole.makespan_ticks == serial.makespan_ticks
     assert len(result.ops) == 1
     assert result.op("y").comm_ticks == serial.comm_ticks
+
+
+@pytest.mark.parametrize(("engines", "own"), [(1, True), (2, False)])
+def test_copies_by_fewer_engines_are_as_slow_beside_others(engines: int, own: bool) -> None:
+    """One engine for one collective and seven for another are all that the GPU has; nine are not."""
+    gather = scenario(Pattern.ALL_GATHER)
+    few = Choice("direct", 32, EngineChoice(EngineKind.DMA, engines))
+    graph = of_ops(GraphOp("a", gather.workload), GraphOp("b", gather.workload, (read("a"),)))
+    modes = (OpMode("a", few), OpMode("b", SERIAL))
+
+    alone = simulate(gather, build_schedule(gather, few)).makespan_ticks
+    times = simulated(graph, GraphChoice("p", modes), gather).op("a")
+
+    assert (times.end_ticks - times.begin_ticks == alone) is own
 
 
 def test_rows_are_waited_for_one_by_one() -> None:

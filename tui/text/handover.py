@@ -89,7 +89,7 @@ def _rules(target: Target[Any], advice: Advice, schedule: Schedule, given: Optio
         hint = "a table is about one size: the rows of one GEMM, or the bytes of one collective"
         raise Refused(Rejection(Code.MGS520, "this workload has no size that varies alone", hint))
     simulated = advice.recommended.simulated_ticks is not None
-    return target.text(policy_table(axis, [size], lambda _: advice, simulated=simulated), given)
+    return target.text(policy_table(axis, [size], lambda _: [lambda: advice], simulated=simulated), given)
 
 
 def _times(target: Target[Any], advice: Advice, schedule: Schedule, given: Options) -> str:

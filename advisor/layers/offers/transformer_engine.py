@@ -166,15 +166,15 @@ class _Table:
 
     def _bulk(self, layer: TeLayer) -> None:
         """The all_gather beside the pair's product, and its reduce_scatter beside the weight gradient."""
+        whole = Choice(BASELINE.name, self.system.num_ranks, default_engine(self.system))
         if self.methods.bulk_dgrad and layer.gather:
             self.settings.append(OpSetting(layer.name, layer.gather, BULK, NUM_SM))
-            whole = Choice(BASELINE.name, self.system.num_ranks, default_engine(self.system))
             self.modes.append(OpMode(layer.gather, whole))
             if is_free(self.graph.op(layer.gather)):
                 self.beside.append((layer.gather, layer.op))
         if self.methods.bulk_wgrad and layer.wgrad:
             self.settings.append(OpSetting(layer.wgrad_name, layer.op, BULK, NUM_SM))
-            self.modes.append(OpMode(layer.op, apart=default_engine(self.system)))
+            self.modes.append(OpMode(layer.op, apart=whole))
 
     def _before(self) -> Mapping[str, str]:
         """What is gathered right before a product, by the name of its op: beside it the copies run."""

@@ -107,4 +107,4 @@ def _part(library: Library, found: set[tuple[Structure, bool]], *, won: bool, co
     """Return the structures of ``library`` that searches found, or all others."""
     structures = library.structures
     kept = [place for place, structure in enumerate(structures) if ((structure, consumes) in found) is won]
-    return Library.of(tuple(structures[place] for place in kept), library.origins[kept], consumes=consumes)
+    return Library(tuple(structures[place] for place in kept), library.origins[kept], consumes=consumes)

@@ -80,7 +80,8 @@ def _row(
             f"{where}: a tuner of {dialect.library} is not asked about {op.label}", "it is about NCCL's calls"
         )
     num_bytes = op.workload.moved.num_bytes // choice.batches
-    algorithm = mode.body.algorithm if isinstance(mode.body, Choice) else ""
+    how = mode.apart or mode.body
+    algorithm = how.algorithm if isinstance(how, Choice) else ""
     name, does = dialect.algorithms.get(algorithm or RING, ("", ()))
     if not name or collective not in does:
         raise refused(f"{where}: {dialect.library} has no name for '{algorithm}' in its {collective}", _explore(sweep))
@@ -93,7 +94,8 @@ def _row(
 def _engine(mode: OpMode | None) -> EngineChoice | None:
     if mode is None:
         return None
-    return mode.apart if mode.apart is not None else mode.body.engine if mode.body is not None else None
+    how = mode.apart or mode.body
+    return None if how is None else how.engine
 
 
 def _explore(sweep: GraphSweep) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from .schedule import Choice, EngineChoice, Plan
+from .schedule import Choice, Plan
 
 
 class Seams(Enum):
@@ -15,11 +15,11 @@ class Seams(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OpMode:
-    """How one op is carried out: as ``body`` says, or its collective whole and apart from its kernel by ``apart``."""
+    """How one op is carried out: as ``body`` says, or its collective apart from its kernel as ``apart`` says."""
 
     op: str
     body: Choice | Plan | None = None
-    apart: EngineChoice | None = None
+    apart: Choice | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from ...codes import Code
-from ...ir import Choice, Graph, GraphChoice, OpMode, Scenario, Seams, System
+from ...ir import Graph, GraphChoice, OpMode, Scenario, Seams, System
 from ...planning.graph_batches import in_batches
-from ...templates import BASELINE
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.source import Span
@@ -203,17 +202,12 @@ class GraphScheduleReader:
         said.seams = known[name.text]
 
     def _apart(self, words: Words, said: _Said, span: Span) -> None:
-        """Read ``apart dx, xg by dma(7)``; a lone collective is one already, and has the engine."""
+        """Read ``apart dx, xg by dma(7)``; a lone collective is one already, and is carried out so."""
         names = self._names.distinct(words, planned=True)
-        engine = (
-            self._choices.engine(words.take("an engine")) if words.take_word("by") else self._choices.default_engine()
-        )
+        how = self._choices.whole(words.take("an engine, or a template") if words.take_word("by") else None)
         for name in names:
-            if self._names[name].workload.is_collective:
-                body = Choice(BASELINE.name, self._choices.num_ranks, engine)
-                self._mode(OpMode(name, body), said, span)
-            else:
-                self._mode(OpMode(name, apart=engine), said, span)
+            lone = self._names[name].workload.is_collective
+            self._mode(OpMode(name, how) if lone else OpMode(name, apart=how), said, span)
 
     def _mode(self, mode: OpMode, said: _Said, span: Span) -> None:
         if mode.op in said.modes:

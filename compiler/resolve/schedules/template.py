@@ -12,7 +12,7 @@ from ...planning.knobs.base import MAX_COUNT, CountValues, EngineValues, Lists, 
 from ...planning.knobs.engine import ENGINE, MODES, default_engine, reject_engine
 from ...planning.knobs.structure import CHUNKS, STREAMS, TEMPLATE
 from ...planning.knobs.tile_stores import tiles_engine
-from ...templates import BY_NAME, Template
+from ...templates import BASELINE, BY_NAME, Template
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.units import NUMBER
@@ -54,6 +54,14 @@ class ChoiceReader:
         own = {knob.field: value for knob, value in (usual | said).items() if not knob.option}
         options = options_of({knob: value for knob, value in said.items() if knob.option})
         return Choice(chosen.name, tactics=options, **own)
+
+    def whole(self, by: ast.Expression | None) -> Choice:
+        """Read how a collective is carried out as a whole: ``dma(7)``, ``direct(chunks=64, engine=dma(1))``; None."""
+        match by:
+            case ast.Name(text=word) | ast.Call(function=ast.Name(text=word)) if word in BY_NAME:
+                return self.choice(ast.Template("schedule", ast.Path((word,)), (by,), span=by.span))
+        engine = self.default_engine() if by is None else self.engine(by)
+        return Choice(BASELINE.name, self.num_ranks, engine)
 
     def _arguments(self, template: Template, arguments: tuple[ast.Argument, ...]) -> dict[Knob, Any]:
         """The value of each knob that an argument says."""

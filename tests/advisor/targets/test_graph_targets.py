@@ -180,7 +180,7 @@ def test_vllm_runs_no_backward_pass_and_has_one_threshold() -> None:
         text_of("vllm", sweep_of(scenario))
 
 
-WHOLE = GraphChoice("joint", (OpMode("dx", apart=SM16), OpMode("xg", Choice("serial", 4, SM16))))
+WHOLE = GraphChoice("joint", (OpMode("dx", apart=Choice("serial", 4, SM16)), OpMode("xg", Choice("serial", 4, SM16))))
 
 
 @pytest.mark.parametrize("name", ["nccl", "rccl", "ncclx"])
@@ -201,7 +201,7 @@ CALLS = ("allgather", "reducescatter")
 @pytest.mark.parametrize(
     ("modes", "message"),
     [
-        ((OpMode("dx", apart=DMA),), "moves data by copy engines"),
+        ((OpMode("dx", apart=Choice("serial", 4, DMA)),), "moves data by copy engines"),
         ((OpMode("dx", Choice("hetero_fused_1d", 8, SM16)),), "is moved in pieces"),
         ((), "no collective is left whole beside kernels"),
         ((OpMode("xg", Choice("halving_doubling", 4, SM16, algorithm="halving_doubling")),), "no name for"),
@@ -214,7 +214,10 @@ def test_what_a_tuner_cannot_say_is_refused(modes: tuple[OpMode, ...], message: 
 
 
 def test_calls_of_one_size_have_one_setting() -> None:
-    modes = (OpMode("dh", apart=SM16), OpMode("xg", Choice("serial", 4, EngineChoice(EngineKind.SM, 8))))
+    modes = (
+        OpMode("dh", apart=Choice("serial", 4, SM16)),
+        OpMode("xg", Choice("serial", 4, EngineChoice(EngineKind.SM, 8))),
+    )
     with pytest.raises(Refused, match="calls of one size need two settings"):
         text_of("nccl", sweep_of(backward(), GraphChoice("joint", modes)))
 

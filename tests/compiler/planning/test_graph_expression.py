@@ -11,11 +11,11 @@ from magus.compiler.planning.build import ScheduleError
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.planning.graph_expression import graph_choice_text, graph_expression_of
 from magus.compiler.planning.graph_order import GraphPlanError
+from tests.helpers.oracle.drawn_graphs import draw_whole
 from tests.helpers.oracle.drawn_programs import draw_choice
 from tests.helpers.scenarios.mlp_backward import plain_backward, plain_text
 
 MORE = "n = norm(dx)"
-ENGINES = EngineChoice(EngineKind.DMA, 7), EngineChoice(EngineKind.SM, 16)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def draw(rng: random.Random, scenario: GraphScenario, name: str) -> GraphChoice:
     def mode(op_index: int) -> OpMode:
         op = ops[op_index]
         if op.is_pair and rng.random() < 0.4:
-            return OpMode(op.name, apart=rng.choice(ENGINES))
+            return OpMode(op.name, apart=draw_whole(rng, Scenario(op.name, scenario.system, op.workload)))
         return OpMode(op.name, draw_choice(rng, Scenario(op.name, scenario.system, op.workload)))
 
     while True:
@@ -87,6 +87,6 @@ def test_nothing_said() -> None:
 
 
 def test_a_plan_written_out_has_no_words_here() -> None:
-    mode = OpMode("dh", Plan(ENGINES[0], ()))
+    mode = OpMode("dh", Plan(EngineChoice(EngineKind.DMA, 7), ()))
     with pytest.raises(ScheduleError, match="dh has a plan written out"):
         graph_choice_text(GraphChoice("s", (mode,)), "back")

@@ -18,6 +18,7 @@ from magus.compiler.ir import (
     System,
 )
 from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.graph_halves import collective_alone
 from magus.compiler.planning.graph_order import GraphPlanError
 from tests.helpers.oracle.drawn_programs import ONE_RANK, draw_choice, draw_scenario
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -79,6 +80,12 @@ def _draw_choice(rng: random.Random, graph: Graph, scenarios: list[Scenario]) ->
 
 
 def _mode(rng: random.Random, op: GraphOp, scenario: Scenario) -> OpMode:
-    choice: Choice = draw_choice(rng, scenario)
-    apart = op.is_pair and op.workload.then is None and rng.random() < 0.3
-    return OpMode(op.name, apart=choice.engine) if apart else OpMode(op.name, choice)
+    if op.is_pair and op.workload.then is None and not op.workload.loads and rng.random() < 0.3:
+        return OpMode(op.name, apart=draw_whole(rng, scenario))
+    return OpMode(op.name, draw_choice(rng, scenario))
+
+
+def draw_whole(rng: random.Random, scenario: Scenario) -> Choice:
+    """How the collective of a pair is carried out when it is apart."""
+    alone = collective_alone(scenario.workload)
+    return draw_choice(rng, replace(scenario, workload=alone))

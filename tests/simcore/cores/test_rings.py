@@ -54,10 +54,10 @@ def assert_equals_oracle(program: Program) -> None:
 
 @pytest.fixture
 def slices() -> Iterator[None]:
-    """Puts the size of slices back."""
-    budget = compiled._LINE_HOPS_PER_SLICE
+    """Puts the size of slices back, and how many there are between two looks."""
+    budget, most = compiled._LINE_HOPS_PER_SLICE, compiled._MOST_SLICES
     yield
-    compiled._LINE_HOPS_PER_SLICE = budget
+    compiled._LINE_HOPS_PER_SLICE, compiled._MOST_SLICES = budget, most
 
 
 @pytest.mark.usefixtures("slices")
@@ -145,7 +145,7 @@ def test_polls_enter_their_ring_again() -> None:
 def test_what_is_known_when_stopped_between_turns_is_exact(budget: int) -> None:
     program = program_of([(0, 10 + number, 6, 0, 0) for number in range(12)])
     whole = run(program, core=Core.COMPILED)
-    compiled._LINE_HOPS_PER_SLICE = budget
+    compiled._LINE_HOPS_PER_SLICE, compiled._MOST_SLICES = budget, 1
 
     for looks in range(2, 4):
         told: list[int] = []

@@ -19,7 +19,8 @@ def serve(host: str, port: int, answer_s: float, at_once: int) -> Exit:
     except ImportError as error:
         say(f"{Code.MGS432.name} error: {error.name or error} is not installed\n  help: pip install 'magus-gpu[serve]'")
         return Exit.USAGE
-    server = Server(Advisor.load(), answer_s, at_once)
+    advisor = Advisor.load(processes=at_once)  # questions do not hold up each other, nor answers that are known
+    server = Server(advisor, answer_s, at_once)
     config = uvicorn.Config(
         server.app,
         host=host,
@@ -30,4 +31,5 @@ def serve(host: str, port: int, answer_s: float, at_once: int) -> Exit:
         limit_concurrency=MAX_CONNECTIONS,
         server_header=False,
     )
-    return server.run_until_stopped(config)
+    with advisor:
+        return server.run_until_stopped(config)

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.shortlist import packet_bytes
-from ....advisor.drawing.chrome_trace import chrome_trace
-from ....advisor.drawing.timeline_svg import timeline_svg
 from ....compiler.text.writing import check_writable, write_whole
 from ....simcore import RunOutcome, ShownRun, run_of_pair, simulate
 from ...exit_codes import Exit
@@ -52,6 +50,8 @@ class Pictures:
         if self.trace is not None:
             codes.append(_save_trace(self.trace, run))
         if self.svg is not None:
+            from ....advisor.drawing.timeline_svg import timeline_svg  # most runs are not drawn
+
             codes.append(save(self.svg, timeline_svg(run), f"{self.svg}: the timeline as a drawing"))
         return max(codes)
 
@@ -70,6 +70,8 @@ NO_PICTURES = Pictures()
 
 
 def _save_trace(path: Path, run: ShownRun) -> Exit:
+    from ....advisor.drawing.chrome_trace import chrome_trace
+
     if RANK in path.name:
         return _save_each_rank(path, run)
     trace = chrome_trace(run)
@@ -80,6 +82,8 @@ def _save_trace(path: Path, run: ShownRun) -> Exit:
 
 
 def _save_each_rank(path: Path, run: ShownRun) -> Exit:
+    from ....advisor.drawing.chrome_trace import chrome_trace
+
     ranks = range(min(MAX_FILES, run.num_ranks))
 
     def write() -> Exit:

@@ -11,7 +11,9 @@ from ....advisor.answer.export import advice_document
 from ....advisor.candidates.shortlist import packet_bytes
 from ....advisor.graphs.advised import advised
 from ....advisor.graphs.export import graph_answer_document
+from ....advisor.many import in_threads
 from ....advisor.policy.sweep import Sweep, swept
+from ....advisor.stages import either
 from ....compiler.ir import Cancelled, GraphScenario, Progress, Scenario, Settings, ShouldStop
 from ....compiler.pipeline import Compiled, compile_text
 from ....compiler.resolve.values.params import Param
@@ -134,17 +136,18 @@ def _sweep(
     def late() -> bool:
         return stopped() or time.monotonic() > deadline
 
-    def advise(scenario: Scenario) -> Advice:
+    def advise(scenario: Scenario, stop: ShouldStop) -> Advice:
         nonlocal done
         progress("sweep", min(done, len(points)), len(points))
-        advice = advisor.recommend(scenario, given, should_stop=late)
+        advice = advisor.recommend(scenario, given, should_stop=either(late, stop))
         if late():
             raise Cancelled
         done += 1
         return advice
 
     try:
-        sweep = swept(points, advise, options=given)
+        with in_threads(advise, 1) as ask:
+            sweep = swept(points, ask, options=given)
     except Cancelled:
         return None, f"The sweep over {param.name} was left out: one value takes more than {options.sweep_s:g} s."
     left = len(values) - len(sweep.points) - len(sweep.failed)

@@ -36,7 +36,7 @@ SMALL, LARGE = ag_gemm(128, 4096, 4096), ag_gemm(65536, 8192, 8192)
 @pytest.mark.slow
 def test_the_winner_of_the_nearest_situation_is_chosen(model: ProposalModel) -> None:
     origins = np.array([Situation.of(scenario).values for scenario in (SMALL, LARGE)])
-    winners = replace(model, after=Library.of((PLAIN, BESPOKE), origins, consumes=True))
+    winners = replace(model, after=Library((PLAIN, BESPOKE), origins, consumes=True))
 
     chosen = [nearest(winners, scenario) for scenario in (SMALL, LARGE, ag_gemm(32768, 8192, 8192))]
 
@@ -46,12 +46,12 @@ def test_the_winner_of_the_nearest_situation_is_chosen(model: ProposalModel) -> 
 def test_a_winner_that_does_not_fit_gives_way_to_the_next(model: ProposalModel) -> None:
     columns = Structure(Choice("uniform_fused_2d", 1, SM16), 1, 0.0, 0.0, ())
     origins = np.array([Situation.of(scenario).values for scenario in (SMALL, LARGE)])
-    winners = replace(model, after=Library.of((columns, PLAIN), origins, consumes=True))
+    winners = replace(model, after=Library((columns, PLAIN), origins, consumes=True))
 
     choice = nearest(winners, SMALL)
 
     assert fitted(columns, SMALL) is None and choice == fitted(PLAIN, SMALL)
-    assert nearest(replace(model, after=Library.of((), origins[:0], consumes=True)), SMALL) is None
+    assert nearest(replace(model, after=Library((), origins[:0], consumes=True)), SMALL) is None
 
 
 def test_a_random_structure_is_legal_and_depends_on_the_seed_alone(model: ProposalModel) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import GraphChoice, Plan
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, Plan
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.planning.graph_expression import graph_choice_text
 
@@ -34,6 +34,15 @@ def choice(block: str) -> GraphChoice:
 def issued(block: str, layers: int = 1) -> list[str]:
     (found,) = compile_text(f"{HEAD}schedule s for mlp {{\n{block}\n}}\n").graphs
     return [part.name for part in build_graph_plan(found.system, found.graph, found.schedules[0], layers).parts]
+
+
+def test_what_is_apart_may_be_carried_out_in_pieces() -> None:
+    found = choice("apart u by direct(chunks=64, engine=dma(1))\napart y by dma(3)")
+
+    assert [mode.apart for mode in found.modes] == [
+        Choice("direct", 64, EngineChoice(EngineKind.DMA, 1)),
+        Choice("serial", 4, EngineChoice(EngineKind.DMA, 3)),
+    ]
 
 
 def test_a_plain_name_is_the_op_of_every_batch() -> None:

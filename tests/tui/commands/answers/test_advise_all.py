@@ -8,7 +8,7 @@ import pytest
 
 from magus.advisor import Advisor, NoFeasibleSchedule
 from magus.advisor.answer.export import ADVICE_SCHEMA
-from magus.tui.commands.answers import advise
+from magus.tui.commands.answers import advise_all
 from tests.helpers.commands import magus
 
 TEXT = """use "nvidia/h100"
@@ -97,7 +97,7 @@ def test_stopped_it_shows_what_it_has(file: Path, monkeypatch: Any) -> None:
 
     recommend = Advisor.recommend
     monkeypatch.setattr(Advisor, "recommend", lambda self, scenario, options, **_: recommend(self, scenario, options))
-    monkeypatch.setattr(advise, "interruptible", Pressed)
+    monkeypatch.setattr(advise_all, "interruptible", Pressed)
     done = magus("advise", file, "--no-verify")
 
     assert done.exit_code == 130 and "stopped early: 1 of 3 workloads" in done.stderr

@@ -10,6 +10,7 @@ import pytest
 
 from magus.advisor import Advisor, NoFeasibleSchedule
 from magus.advisor.policy.reader import Policy
+from magus.advisor.processes import Processes
 from magus.tui.commands.answers import sweep as command
 from tests.helpers.commands import magus
 
@@ -53,6 +54,24 @@ def test_a_line_for_each_point_and_the_rules(file: Path) -> None:
     assert [line.split()[0] for line in lines[3:8]] == ["64", "128", "256", "512", "1024"]
     assert "Rules, the first that matches wins (flips predicted" in done.stdout
     assert "  - m 64.." in done.stdout
+
+
+def test_processes_answer_the_same(file: Path, monkeypatch: Any) -> None:
+    words = ("sweep", file, "--set", "M=64..256", "--no-verify", "--no-cache")
+    alone = magus(*words, "--workers", "1")
+    asked: list[object] = []
+    ask = Processes.ask
+
+    def counting(self: Any, question: Any, *rest: Any) -> Any:
+        asked.append(question)
+        return ask(self, question, *rest)
+
+    monkeypatch.setattr(Processes, "ask", counting)
+    assert not magus(*words, "--workers", "2").exit_code and not asked  # too few to pay
+
+    monkeypatch.setattr(command, "LEAST_ESTIMATED", 3)
+    there = magus(*words, "--workers", "2")
+    assert there.stdout == alone.stdout and len(asked) >= 3
 
 
 def test_as_json_and_csv_it_has_the_same_points(file: Path) -> None:

@@ -1,0 +1,137 @@
+"""An answer computed: advice on a pair or a layer, kept on disk; in this process, or in one beside others."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..compiler.ir import Cancelled, GraphScenario, Progress, Scenario, ShouldStop, never
+from .advice_run import AdviceRun
+from .answer.answer import Confirmed, Findings, advice_of
+from .answer.partial import Answered, PartialAnswers
+from .candidates.advice import Advice
+from .candidates.shortlist import answered_by_runs, merged
+from .kept_advice import KeptAdvice
+from .learned.proposal_model import ProposalModel
+from .options import AdviceOptions
+from .processes import Caller
+from .stages import Stages, either, lateness
+from .workers import open_workers, suits_threads
+
+if TYPE_CHECKING:
+    from .layers.advice import GraphAdvice
+
+PATIENCE_S = 1.0
+"""Seconds beyond the time limit that proposals may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Those who wait for an answer, for ``waited_s`` already: told how far it is, and what would be answered now."""
+
+    progress: Progress | None = None
+    should_stop: ShouldStop | None = None
+    answered: Answered | None = None
+    waited_s: float = 0.0
+
+    def late(self, within_s: float | None) -> ShouldStop | None:
+        """Return whether more than ``within_s`` have passed since they asked, as a function; None without a limit."""
+        return lateness(None if within_s is None else within_s - self.waited_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question to another process, and whether those who wait for the answer are told what would be answered now."""
+
+    subject: Scenario | GraphScenario
+    options: AdviceOptions
+    watched: bool = False
+
+
+def answer_there(proposals: ProposalModel | None, asked: Asked, caller: Caller) -> "Advice | GraphAdvice":
+    """Return the answer, in a process; a limit of time begins when it was asked for."""
+    subject, options = asked.subject, asked.options
+
+    def progress(stage: str, done: int, total: int) -> None:
+        caller.tell((stage, done, total))
+
+    if isinstance(subject, GraphScenario):
+        from .layers.recommend import recommend_graph  # those who ask about pairs do not wait for it
+
+        left_s = None if options.within_s is None else max(0.0, options.within_s - caller.waited_s)
+        options = replace(options, within_s=left_s)
+        return recommend_graph(subject, options, progress=progress, should_stop=caller.should_stop)
+    answered = caller.tell if asked.watched else None
+    watcher = Watcher(progress, caller.should_stop, answered, caller.waited_s)
+    return computed_advice(proposals, subject, options, watcher)
+
+
+def told_by(watcher: Watcher) -> Callable[[object], None]:
+    """Return what takes the things that ``answer_there`` tells."""
+
+    def tell(what: object) -> None:
+        if isinstance(what, tuple):
+            if watcher.progress is not None:
+                watcher.progress(*what)
+        elif watcher.answered is not None and isinstance(what, Advice):
+            watcher.answered(what)
+
+    return tell
+
+
+def place_of(proposals: ProposalModel | None, scenario: Scenario, options: AdviceOptions) -> KeptAdvice:
+    """Return where the advice on ``scenario`` is kept on disk."""
+    return KeptAdvice.of(proposals.digest if proposals else "", scenario, replace(options, within_s=None))
+
+
+def computed_advice(
+    proposals: ProposalModel | None, scenario: Scenario, options: AdviceOptions, watcher: Watcher
+) -> Advice:
+    """Return the advice on ``scenario``, by all stages; it is kept on disk if another run would give it too.
+
+    Raises as ``Advisor.recommend`` does.
+    """
+    stop, answers = watcher.should_stop or never, PartialAnswers(scenario, watcher.answered)
+    report = watcher.progress or (lambda stage, done, total: None)
+    run = AdviceRun(scenario, options, stop, Stages(stop), report, answers)
+    advice = advice_of(scenario, _findings(run, proposals, watcher))
+    place_of(proposals, scenario, options).keep(advice)
+    return advice
+
+
+def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher) -> Findings:
+    options, stop, answers = run.options, run.should_stop, run.answers
+    late = watcher.late(options.within_s)
+    early = stop if late is None else either(stop, late)
+    # Proposals take tenths of a second, and are an answer: only where they take much longer does time count.
+    patience = watcher.late(None if options.within_s is None else options.within_s + PATIENCE_S)
+    candidates = run.proposed(proposals, stop if patience is None else either(stop, patience))
+    proposed = bool(candidates)
+    at_once = proposed and not options.verify
+    workers, threads = options.workers if options.verify else 1, suits_threads(run.scenario)
+    with open_workers(workers, early, threads=threads) as pool:
+        pool.on_result = answers.simulated
+        if proposed and options.verify:
+            candidates = run.simulated_first(pool, candidates)
+        num_feasible: int | None = None
+        if not at_once:
+            ranked, num_feasible = run.predicted(late)
+            # Proposals that were not simulated would take the place of templates in the shortlist.
+            candidates = merged(ranked, answered_by_runs(candidates) or candidates)
+        if not candidates or (run.stages.interrupted and not proposed):
+            raise Cancelled
+        run.stages.should_stop = early
+        bound = None if at_once else run.bound()
+        candidates, confirmed = run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
+        failures = tuple(pool.failures)
+        if options.threshold or options.sensitivity:
+            answers.confirmed(candidates, bound, confirmed)
+        threshold = run.threshold(pool, candidates, confirmed) if options.threshold else None
+        sensitivity = run.sensitivity(pool, candidates, confirmed) if options.sensitivity else None
+    implementations = run.implementations() if options.verify else None
+    notes = run.notes(failures)
+    if confirmed.serial is None and all(math.isinf(candidate.best_us) for candidate in candidates):
+        raise Cancelled if run.stages.interrupted else RuntimeError("; ".join(notes))
+    return Findings(
+        tuple(candidates), num_feasible, bound, confirmed, run.stages, notes, implementations, threshold, sensitivity
+    )

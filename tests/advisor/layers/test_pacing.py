@@ -1,0 +1,90 @@
+"""Slower collectives: what they cost kernels, who offers them, and that a layer is faster with them."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from magus.advisor.layers.climbing import at_its_paces
+from magus.advisor.layers.contention import Uses
+from magus.advisor.layers.copiers import Copier, copiers_of
+from magus.advisor.layers.joint import COARSE_BYTES, JointRuns
+from magus.advisor.layers.modes import Ways
+from magus.advisor.layers.moves import other_paces
+from magus.advisor.layers.pacing import is_limited, slowed_ticks, slower
+from magus.advisor.layers.space import LayerSpace, space_of
+from magus.advisor.layers.telling import slowly
+from magus.advisor.layers.timing import estimated_ticks
+from magus.compiler import compile_text
+from magus.compiler.ir import EngineChoice, EngineKind, GraphChoice, GraphScenario
+from magus.compiler.planning.graph_expression import graph_choice_text
+
+from .test_recommend import BACKWARD, HEAD, scenario_of
+
+pytestmark = pytest.mark.usefixtures("compiled_core")
+
+WHOLE = """
+schedule whole for back {
+  apart dh, dx by dma(3)
+  xg = serial(engine=dma(3))
+  order dh, dx, d_wd, d_wu
+  beside dh xg
+  priority sums
+}
+"""
+
+
+@cache
+def problem() -> tuple[GraphScenario, LayerSpace, GraphChoice]:
+    """A backward pass whose collectives are whole."""
+    text = BACKWARD.replace("explore back { engine dma(3) }", WHOLE).replace("2048", "4096")
+    scenario = scenario_of(text)
+    ways = Ways(scenario.system, next(copiers_of(scenario.system, scenario.explore)), COARSE_BYTES)
+    return scenario, space_of(ways, 1, scenario.graph), scenario.schedules[0]
+
+
+def test_slower_copies_cost_kernels_less_down_to_nothing() -> None:
+    scenario, space, _ = problem()
+
+    for name in ("dh", "dx", "xg"):
+        whole = [way for way in space.ways[name] if way.is_whole]
+        assert len(whole) > 1 and [way.is_paced for way in whole] == [False] + [True] * (len(whole) - 1)
+        times = [way.copies[1] for way in whole]
+        assert times == sorted(times)
+    gpu, fast = scenario.system.gpu, Uses(noc=0.18)
+    costs = [slowed_ticks(gpu, Uses(noc=fast.noc / pace), 1000 * pace) for pace in (1, 2, 3)]
+    assert costs == sorted(costs, reverse=True) and costs[0] > 100 and costs[2] == 0
+
+
+def test_a_layer_is_faster_with_them() -> None:
+    scenario, space, whole = problem()
+    runs = JointRuns(scenario.system, scenario.graph)
+    paced = at_its_paces(space, whole)
+    before = runs.ticks(whole)
+    times = [runs.ticks(choice) for choice in other_paces(space.graph, space.ways, whole)]
+
+    assert paced != whole and estimated_ticks(space, paced) < estimated_ticks(space, whole)
+    assert before is not None and min(each for each in times if each is not None) < before * 0.99
+    (sentence,) = slowly(space.ways, paced)
+    assert "copied slowly" in sentence and not list(slowly(space.ways, whole))
+
+
+def test_what_is_paced_is_pasted() -> None:
+    _, space, whole = problem()
+    paced = at_its_paces(space, whole)
+    text = BACKWARD.replace("explore back { engine dma(3) }", "").replace("2048", "4096")
+
+    (found,) = compile_text(HEAD + text + graph_choice_text(paced, "back")).graphs
+    assert set(found.schedules[0].modes) == set(paced.modes) and found.schedules[0].order == paced.order
+
+
+def test_who_has_no_engine_to_spare_offers_none() -> None:
+    system = problem()[0].system
+    all_of_them = EngineChoice(EngineKind.DMA, system.gpu.dma.engines)
+
+    assert list(slower(system, Copier(EngineChoice(EngineKind.DMA, 3))))
+    assert not list(slower(system, Copier(all_of_them)))
+    assert not list(slower(system, Copier(EngineChoice(EngineKind.SM, 16))))
+    quiet = replace(system.gpu, noc=None)
+    assert slowed_ticks(quiet, Uses(noc=0.5), 1000) == 0
+    assert is_limited(scenario_of(BACKWARD).explore) and not is_limited(problem()[0].explore)

@@ -1,0 +1,213 @@
+"""Questions answered in processes: stops are heard, errors come back, and one that dies takes no other with it."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+import pytest
+
+from magus.advisor.processes import ProcessDied, Processes
+from magus.compiler.ir import Cancelled
+from magus.simcore.memo.memo import memoizing
+from magus.simcore.memo.store import Store
+from tests.helpers.answering import answer
+from tests.helpers.paths import ROOT
+
+# Asks one question and ends while the process waits for another.
+USER = """
+import sys
+sys.path.insert(0, {root!r})
+from magus.advisor.processes import Processes
+from tests.helpers.answering import answer
+if __name__ == "__main__":
+    print(Processes(1, answer).ask("pid"), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Processes[str, object]]:
+    processes = Processes[str, object](2, answer)
+    yield processes
+    processes.close()
+
+
+@pytest.fixture
+def one() -> Iterator[Processes[str, object]]:
+    processes = Processes[str, object](1, answer)
+    yield processes
+    processes.close()
+
+
+def is_running(pid: object) -> bool:
+    assert isinstance(pid, int)
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def ends(what: Callable[[], bool]) -> bool:
+    """Whether something is over within some seconds."""
+    for _ in range(500):
+        if not what():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_several_answer_at_the_same_time(two: Processes[str, object]) -> None:
+    stop = threading.Event()
+    with ThreadPoolExecutor(3) as threads:
+        waiting = threads.submit(two.ask, "wait", stop.is_set)
+        pids = {two.ask("pid") for _ in range(3)}
+        stop.set()
+        assert waiting.result() == "stopped"
+    assert len(pids) == 1 and os.getpid() not in pids
+
+
+def test_who_asks_one_at_a_time_begins_one() -> None:
+    processes = Processes[str, object](3, answer)
+    assert len({processes.ask("pid") for _ in range(4)}) == 1
+    processes.close()
+
+
+def test_what_is_told_on_the_way_comes_in_order(two: Processes[str, object]) -> None:
+    told: list[object] = []
+    assert two.ask("tell", tell=told.append) == "told"
+    assert told == [0, 1, 2]
+
+
+def test_errors_are_raised_here_and_the_process_goes_on(one: Processes[str, object]) -> None:
+    pid = one.ask("pid")
+    with pytest.raises(ValueError, match=r"^wrong$"):
+        one.ask("wrong")
+    with pytest.raises(ProcessDied):
+        one.ask("odd")
+    assert one.ask("pid") == pid
+
+
+def test_one_that_dies_is_begun_anew(one: Processes[str, object]) -> None:
+    pid = one.ask("pid")
+    with pytest.raises(ProcessDied):
+        one.ask("die")
+    assert one.ask("pid") != pid
+
+
+def test_one_that_dies_while_it_is_idle_is_begun_anew(one: Processes[str, object]) -> None:
+    pid = one.ask("pid")
+    assert isinstance(pid, int)
+    os.kill(pid, signal.SIGKILL)
+    for child in multiprocessing.active_children():
+        if child.pid == pid:
+            child.join()
+    assert one.ask("pid") != pid
+
+
+def test_one_that_cannot_begin_is_one_that_died(one: Processes[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise OSError("no more processes")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SpawnProcess, "start", refuse)
+        with pytest.raises(ProcessDied):
+            one.ask("hello")
+    assert one.ask("hello") == "hello"
+
+
+def test_a_stop_that_comes_too_late_is_no_stop_of_the_next(one: Processes[str, object]) -> None:
+    one.ask("pid")
+    asked = iter([False])  # it has begun
+    assert isinstance(one.ask("late", lambda: next(asked, True)), float)
+    assert one.ask("hello") == "hello"
+
+
+def test_who_waits_for_a_process_may_stop(one: Processes[str, object]) -> None:
+    busy = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(one.ask, "wait", busy.is_set)
+        while not waiting.running():
+            time.sleep(0.01)
+        asked_at = time.monotonic()
+        with pytest.raises(Cancelled):
+            one.ask("hello", lambda: time.monotonic() - asked_at > 0.5)
+        busy.set()
+
+
+def test_the_time_of_waiting_is_known_to_the_process(one: Processes[str, object]) -> None:
+    since = time.monotonic()
+    waited_s = one.ask("late")  # it begins first
+    assert isinstance(waited_s, float)
+    assert 0 < waited_s < time.monotonic() - since - 0.2
+
+
+def test_ctrl_c_ends_what_is_computed(one: Processes[str, object]) -> None:
+    pid = one.ask("pid")
+    with pytest.raises(KeyboardInterrupt):
+        one.ask("tell", tell=lambda _: _pressed())
+    assert ends(lambda: is_running(pid))
+    assert one.ask("hello") == "hello"
+
+
+def _pressed() -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_under_a_caller_who_knows_of_it_is_a_stop(one: Processes[str, object]) -> None:
+    pressed = False
+
+    def press(_signal: int, _frame: object) -> None:
+        nonlocal pressed
+        pressed = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        pid = one.ask("pid")
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        assert one.ask("wait", lambda: pressed) == "stopped"
+        assert pressed and one.ask("pid") == pid
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_child_of_fork_has_processes_of_its_own(one: Processes[str, object]) -> None:
+    pid = one.ask("pid")
+    there, here = os.pipe()
+    child = os.fork()
+    if not child:
+        other = one.ask("pid")
+        os.write(here, b"same" if other == pid else b"other")
+        one.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(there, 8) == b"other" and one.ask("pid") == pid
+
+
+def test_results_are_kept_where_they_are_kept_at_that_time(one: Processes[str, object], tmp_path: Path) -> None:
+    assert one.ask("store") is None
+    with memoizing(Store(tmp_path)):
+        assert one.ask("store") == Store(tmp_path)
+    assert one.ask("store") is None
+
+
+def test_close_ends_all_and_a_later_question_begins_them_again(two: Processes[str, object]) -> None:
+    pid = two.ask("pid")
+    two.close()
+    assert ends(lambda: is_running(pid))
+    assert two.ask("hello") == "hello"
+
+
+def test_nothing_outlives_a_program_that_closes_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "user.py"
+    program.write_text(USER.format(root=str(ROOT)))
+    pid = int(subprocess.run([sys.executable, program], check=True, capture_output=True, timeout=60).stdout)
+    assert ends(lambda: is_running(pid))
