@@ -16,7 +16,6 @@ from tests.helpers.oracle.drawn_programs import draw_choice
 from tests.helpers.scenarios.mlp_backward import plain_backward, plain_text
 
 MORE = "n = norm(dx)"
-ENGINES = EngineChoice(EngineKind.DMA, 7), EngineChoice(EngineKind.SM, 16)
 
 
 @pytest.fixture(scope="module")
