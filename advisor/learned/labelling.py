@@ -4,8 +4,10 @@ An estimate takes milliseconds where a search takes seconds, and in a search the
 the simulation: so many scenarios are labelled without a search.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from random import Random
 
 import numpy as np
@@ -24,7 +26,7 @@ from .pipeline import pipeline_times
 from .shapes import Shapes
 from .situation import Situation
 from .structure import Structure, fitted, structure_of
-from .table import ANYWHERE, Found, Labels, Winner
+from .table import ANYWHERE, Found, Labels, LabelTable, Winner
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -52,11 +54,11 @@ def winners_of(record: Record) -> Iterator[Winner]:
             yield Winner(structure, record.idx, scenario.workload.pattern.consumes)
 
 
-def all_winners(records: Iterable[Record]) -> tuple[Winner, ...]:
-    """Return the winners of all records, each structure once, and the catalogue."""
+def with_catalogue(winners: Iterable[Winner]) -> tuple[Winner, ...]:
+    """Return the winners of searches, each structure once, and the catalogue."""
     found: dict[tuple[Structure, bool], Winner] = {}
-    for record in records:
-        for winner in winners_of(record):
+    for winner in winners:
+        if winner.idx != ANYWHERE:
             found.setdefault((winner.structure, winner.consumes), winner)
     for consumes in (False, True):
         for structure in catalogue(consumes=consumes):
@@ -78,11 +80,27 @@ def found_by(record: Record) -> Found:
 
 def labeller_of(records: Sequence[Record]) -> "Labeller":
     """Return the labeller with the winners of ``records``, which are of one seed."""
-    winners = all_winners(records)
-    won_in = {record.idx: Situation.of(draw(record.seed, record.idx).scenario).values for record in records}
+    winners = with_catalogue(chain.from_iterable(map(winners_of, records)))
+    found = {record.idx: found_by(record) for record in records}
+    return _labeller(records[0].seed, winners, {idx: _situation(records[0].seed, idx) for idx in found}, found)
+
+
+def labeller_like(table: LabelTable) -> "Labeller":
+    """Return the labeller with the winners of searches that ``table`` has, and the catalogue as it is now."""
+    found = {row.idx: row.found for row in table.labels if math.isfinite(row.found.best_ticks)}
+    won_in = {row.idx: row.situation.values for row in table.labels if row.idx in found}
+    return _labeller(table.seed, with_catalogue(table.winners), won_in, found)
+
+
+def _situation(seed: int, idx: int) -> FloatArray:
+    return Situation.of(draw(seed, idx).scenario).values
+
+
+def _labeller(
+    seed: int, winners: tuple[Winner, ...], won_in: Mapping[int, FloatArray], found: Mapping[int, Found]
+) -> "Labeller":
     anywhere = np.mean(list(won_in.values()), axis=0)
-    origins = np.array([won_in.get(winner.idx, anywhere) for winner in winners])
-    return Labeller(records[0].seed, winners, origins, {record.idx: found_by(record) for record in records})
+    return Labeller(seed, winners, np.array([won_in.get(winner.idx, anywhere) for winner in winners]), found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from ..corpus.local import results_here
 from ..corpus.record import Record
 from .boosted_trees import ModelError
 from .fitting import fit_model
-from .labelling import labeller_of
+from .labelling import Labeller, labeller_like, labeller_of
 from .model_file import FILE, Card, save
 from .pairs import names_of_features
 from .table import Labels, LabelTable
@@ -45,10 +45,27 @@ def make_table(records: Sequence[Record], workers: int = 1, progress: Counted | 
     """
     if len({record.seed for record in records}) != 1:
         raise ModelError("a table is made of the records of one seed, and there are none: build them by `magus corpus`")
-    labeller, report = labeller_of(records), progress or (lambda done, total: None)
+    labeller = labeller_of(records)
     searched = [record.idx for record in records]
     others = (idx for idx in range(LABELLED_PER_RECORD * len(searched)) if idx not in labeller.found)
     wanted = [*searched, *others][: LABELLED_PER_RECORD * len(searched)]
+    return _labelled(labeller, wanted, workers, progress)
+
+
+def make_again(table: LabelTable, workers: int = 1, progress: Counted | None = None) -> LabelTable:
+    """Label the scenarios of ``table`` anew, with the winners it has and the catalogue as it is now.
+
+    Raises
+    ------
+    ModelError
+        If the table is of another simulator or estimate: what its searches found holds no longer.
+    """
+    check_current(table)
+    return _labelled(labeller_like(table), [labels.idx for labels in table.labels], workers, progress)
+
+
+def _labelled(labeller: Labeller, wanted: Sequence[int], workers: int, progress: Counted | None) -> LabelTable:
+    report = progress or (lambda done, total: None)
     labels: list[Labels] = []
     batches = [wanted[first : first + BATCH] for first in range(0, len(wanted), BATCH)]
     for batch in results_here(workers, labeller.labels, batches):
@@ -56,6 +73,12 @@ def make_table(records: Sequence[Record], workers: int = 1, progress: Counted | 
         report(len(labels), len(wanted))
     labels.sort(key=lambda each: each.idx)
     return LabelTable(fingerprint(labels[0].situation.names), labeller.seed, labeller.winners, tuple(labels))
+
+
+def check_current(table: LabelTable) -> None:
+    """Raise ``ModelError`` if ``table`` is of another simulator, of another estimate or of other situations."""
+    if table.fingerprint != fingerprint(table.names):
+        raise ModelError("the table is of another simulator or estimate: make it anew of a store, by --store")
 
 
 def train_on(table: LabelTable, out: Path | None = None, seed: int = 0) -> ProposalReport:
@@ -69,8 +92,7 @@ def train_on(table: LabelTable, out: Path | None = None, seed: int = 0) -> Propo
         If the model cannot be written; before it is fitted.
     """
     started = perf_counter()
-    if table.fingerprint != fingerprint(table.names):
-        raise ModelError("the table is of another simulator or estimate: make it anew of a store, by --store")
+    check_current(table)
     folder = SHIPPED if out is None else out
     check_folder(folder)
     known = frozenset(labels.idx for labels in table.labels)

@@ -21,6 +21,9 @@ def train(
     store: Annotated[
         Path | None, typer.Option("--store", metavar="STORE", help="Make the table of the records of this store first.")
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Estimate what the table has anew first, with the catalogue as it is now.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Folder for the model; default: the shipped model.")
     ] = None,
@@ -33,7 +36,9 @@ def train(
     """Learn from searched scenarios which schedules to propose."""
     from ..commands.models.train import TrainRequest, train_model
 
-    raise typer.Exit(train_model(TrainRequest(table, store, out, seed, workers), as_json=json))
+    if again and store is not None:
+        raise typer.BadParameter("a table is made of a store or again, not both", param_hint="--again")
+    raise typer.Exit(train_model(TrainRequest(table, store, again, out, seed, workers), as_json=json))
 
 
 def corpus(

@@ -7,10 +7,19 @@ from pathlib import Path
 from ....advisor.corpus.build import records_of
 from ....advisor.corpus.errors import CorpusError
 from ....advisor.corpus.keys import engine_version
+from ....advisor.corpus.record import Record
 from ....advisor.corpus.store import open_store
 from ....advisor.learned.boosted_trees import ModelError
 from ....advisor.learned.table import LabelTable, load_table, save_table
-from ....advisor.learned.train import SHIPPED, check_folder, make_table, proposal_document, proposal_text, train_on
+from ....advisor.learned.train import (
+    SHIPPED,
+    check_folder,
+    make_again,
+    make_table,
+    proposal_document,
+    proposal_text,
+    train_on,
+)
 from ....compiler.ir import Progress
 from ....compiler.text.writing import check_writable
 from ...exit_codes import Exit
@@ -22,10 +31,11 @@ from ..running import run_command
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
-    """What to learn from: ``table``, which is made of the records of ``store`` first if there is one."""
+    """What to learn from: ``table``, made first of the records of ``store`` if there is one, or labelled ``again``."""
 
     table: Path
     store: Path | None
+    again: bool
     out: Path | None
     seed: int
     workers: int
@@ -37,7 +47,7 @@ def train_model(request: TrainRequest, *, as_json: bool) -> Exit:
     def action() -> Exit:
         try:
             with progress_line() as progress:
-                table = load_table(request.table) if request.store is None else _labelled(request, progress)
+                table = _table(request, progress)
                 progress("fit", 0, 1)
                 report = train_on(table, request.out, request.seed)
         except CorpusError as error:
@@ -52,15 +62,23 @@ def train_model(request: TrainRequest, *, as_json: bool) -> Exit:
     return run_command(action)
 
 
-def _labelled(request: TrainRequest, progress: Progress) -> LabelTable:
-    """Return the table of the store, and write it."""
+def _table(request: TrainRequest, progress: Progress) -> LabelTable:
+    """Return the table of the file, or make it first and write it."""
+    if request.store is None and not request.again:
+        return load_table(request.table)
     check_writable(request.table)
     check_folder(request.out or SHIPPED)
-    assert request.store is not None, "asked for"
-    if not request.store.exists():  # to open it would make it
-        raise ModelError(f"there is no store {request.store}; make it by `magus corpus`")
-    with open_store(request.store, engine_version()) as store:
-        records = [record for _, record in records_of(store, request.seed)]
-    table = make_table(records, request.workers, partial(progress, "label"))
+    report = partial(progress, "label")
+    if request.store is None:
+        table = make_again(load_table(request.table), request.workers, report)
+    else:
+        table = make_table(_records(request.store, request.seed), request.workers, report)
     save_table(table, request.table)
     return table
+
+
+def _records(path: Path, seed: int) -> list[Record]:
+    if not path.exists():  # to open it would make it
+        raise ModelError(f"there is no store {path}; make it by `magus corpus`")
+    with open_store(path, engine_version()) as store:
+        return [record for _, record in records_of(store, seed)]

@@ -1,6 +1,7 @@
 """``magus train``: what it says of a model that it has fitted, and of tables, stores and folders that are of no use."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from magus.advisor.corpus.build import build_corpus
 from magus.advisor.learned.model_file import FILE, load
+from magus.advisor.learned.table import ANYWHERE, Labels, load_table, save_table
 from magus.tui.commands.models import corpus
 from magus.tui.exit_codes import Exit
 from tests.helpers.commands import document, magus
@@ -45,10 +47,30 @@ def test_a_model_is_the_same_again(store: Path, tmp_path: Path) -> None:
     assert (models[0] / FILE).read_bytes() == (models[1] / FILE).read_bytes()
 
 
+def test_a_table_is_the_same_again(store: Path, tmp_path: Path) -> None:
+    table, words = tmp_path / "table.npz", ("--out", tmp_path / "model", "--workers", "1")
+    magus("train", table, "--store", store, *words)
+    made = table.read_bytes()
+    winners = load_table(table).winners
+    fewer = replace(load_table(table), winners=tuple(each for each in winners if each.idx != ANYWHERE))
+    assert len(fewer.winners) < len(winners)
+    lost = replace(fewer, labels=tuple(_without_labels(each) for each in fewer.labels))
+    save_table(lost, table)
+
+    done = magus("train", table, "--again", *words)
+
+    assert done.exit_code == Exit.DONE and table.read_bytes() == made
+
+
+def _without_labels(labels: Labels) -> Labels:
+    return replace(labels, winners=np.zeros(1, np.int64), ticks=np.ones(1))
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         (("none.npz",), "cannot read"),
+        (("none.npz", "--again"), "cannot read"),
         (("table.npz", "--store", "none.db"), "there is no store"),
         (("file.txt",), "is no table"),
         (("file.txt", "--out", "file.txt/model"), "file.txt"),
@@ -87,8 +109,9 @@ def test_a_table_without_labels_is_refused(store: Path, tmp_path: Path) -> None:
     assert (done.exit_code, done.stdout) == (Exit.INPUT, "") and "is no table" in done.stderr
 
 
-def test_no_table_is_a_mistake_of_usage() -> None:
-    assert magus("train").exit_code == Exit.USAGE
+@pytest.mark.parametrize("words", [(), ("t.npz", "--store", "s.db", "--again")])
+def test_mistakes_of_usage(words: tuple[str, ...]) -> None:
+    assert magus("train", *words).exit_code == Exit.USAGE
 
 
 def test_documents_are_json(store: Path, tmp_path: Path) -> None:
