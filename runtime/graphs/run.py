@@ -1,6 +1,6 @@
 """A plan of a graph carried out with real data in this process: a thread for each stream and lane of each rank."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from ...compiler.ir import Graph, GraphPlan, Made, Scenario, System, Transfer
@@ -90,11 +90,19 @@ class GraphRun:
         return problems
 
     def _arrays(self, graph: Graph, op: str) -> tuple[CheckedArray, ...]:
-        """What is freed when an op, and all that hold it, have ended."""
+        """What is freed when an op, and all that hold it, have ended.
+
+        Copies that add where they land leave the result in what the kernel made, which then stays.
+        """
+        if any(isinstance(task.step, Transfer) and task.step.reduce for task in self._tasks_of(op)):
+            return ()
         whole = graph.op(op).workload
         problems = [self.problems[part.name] for part in self._plan.parts if part.op == op]
         ranks = range(self._system.num_ranks)
         return tuple(array for problem in problems for rank in ranks for array in problem.held(rank, whole))
+
+    def _tasks_of(self, op: str) -> Iterator[Task]:
+        return chain.from_iterable(self._tasks.of_part[part.name] for part in self._plan.parts if part.op == op)
 
     def _carry_out(self, task: Task) -> None:
         op = self._tasks.frees.get(task.number)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from magus.advisor import AdviceOptions, Advisor, Source
+from magus.advisor import AdviceOptions, Advisor, Source, computing, recommend
 from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Advice
 from magus.compiler import compile_text
@@ -59,7 +59,7 @@ def kept(advisor: Advisor, scenario: Scenario, options: AdviceOptions = OPTIONS)
         raise Computed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Advisor, "_computed", computing_nothing)
+        patch.setattr(recommend, "computed_advice", computing_nothing)
         try:
             return advisor.recommend(scenario, options)
         except Computed:
@@ -123,7 +123,7 @@ def test_advice_that_was_cut_short_or_failed_in_part_is_not_kept(
         advice = advisor.recommend(SCENARIO, OPTIONS)
     for partial_advice in (replace(advice, interrupted=True), replace(advice, notes=("a stage failed",))):
         with monkeypatch.context() as patch:
-            patch.setattr(Advisor, "_computed", lambda *_, given=partial_advice: given)
+            patch.setattr(computing, "advice_of", lambda *_, given=partial_advice: given)
             assert advisor.recommend(SCENARIO, OPTIONS) is partial_advice
         assert kept(advisor, SCENARIO) is None
 
@@ -157,7 +157,7 @@ def test_what_lies_there_malformed_is_computed_again(advisor: Advisor, store: St
 @pytest.mark.parametrize("threads", first([True, False], 1))
 def test_workers_keep_what_they_simulate(threads: bool, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     advisor, options = Advisor(), replace(OPTIONS, workers=2, bespoke=0)
-    monkeypatch.setattr("magus.advisor.recommend.suits_threads", lambda _: threads)
+    monkeypatch.setattr(computing, "suits_threads", lambda _: threads)
     computed = advisor.recommend(SCENARIO, options)
 
     # Another question with the same simulations, none of which is run.
