@@ -42,7 +42,7 @@ from .confirming import Confirming
 from .failures import Failure, failure_sentences
 from .implementations.offers import Offers, offers_of
 from .learned.proposal_model import ProposalModel
-from .learned.stage import proposed_candidates
+from .learned.stage import proposed_candidates, serial_candidates
 from .options import AdviceOptions
 from .sensitivity.sensitivity import sensitivity_of
 from .sensitivity.threshold import threshold_of
@@ -71,7 +71,7 @@ class AdviceRun:
         Once it is time to stop ``early``, nothing is proposed.
 
         Where schedules are simulated, serial ones are not proposed: the baseline has the options that pay, tried by
-        rules, and is the same with any model.
+        rules, and is the same with any model. Else it is the fastest by the estimate, of any algorithm and options.
         """
         if model is None or self.options.bespoke <= 0 or not is_searched(self.scenario):
             return []
@@ -85,7 +85,10 @@ class AdviceRun:
                 return []
 
         proposed = self.stages.run(PROPOSE, propose, [])
-        proposed = [one for one in proposed if not (one.is_serial and self.options.verify)]
+        if self.options.verify:
+            proposed = [one for one in proposed if not one.is_serial]
+        elif proposed:
+            proposed = merged(self.stages.run(PROPOSE, lambda: serial_candidates(self.scenario, model), []), proposed)
         usual = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ()), []) if proposed else []
         asked = {candidate.expression for candidate in usual}  # what the file declares stays what it declares
         return merged(usual, [one for one in proposed if one.expression not in asked]) if usual else []

@@ -23,7 +23,7 @@ from ..estimate.makespan import estimate_ticks
 from .catalogue import catalogue
 from .pairs import FeatureScale
 from .pipeline import pipeline_times
-from .shapes import Shapes
+from .proposal_model import Library
 from .situation import Situation
 from .structure import Structure, fitted, structure_of
 from .table import ANYWHERE, Found, Labels, LabelTable, Winner
@@ -82,23 +82,17 @@ def labeller_of(records: Sequence[Record]) -> "Labeller":
     """Return the labeller with the winners of ``records``, which are of one seed."""
     winners = with_catalogue(chain.from_iterable(map(winners_of, records)))
     found = {record.idx: found_by(record) for record in records}
-    return _labeller(records[0].seed, winners, {idx: _situation(records[0].seed, idx) for idx in found}, found)
+    return _labeller(records[0].seed, winners, found)
 
 
 def labeller_like(table: LabelTable) -> "Labeller":
     """Return the labeller with the winners of searches that ``table`` has, and the catalogue as it is now."""
     found = {row.idx: row.found for row in table.labels if math.isfinite(row.found.best_ticks)}
-    won_in = {row.idx: row.situation.values for row in table.labels if row.idx in found}
-    return _labeller(table.seed, with_catalogue(table.winners), won_in, found)
+    return _labeller(table.seed, with_catalogue(table.winners), found)
 
 
-def _situation(seed: int, idx: int) -> FloatArray:
-    return Situation.of(draw(seed, idx).scenario).values
-
-
-def _labeller(
-    seed: int, winners: tuple[Winner, ...], won_in: Mapping[int, FloatArray], found: Mapping[int, Found]
-) -> "Labeller":
+def _labeller(seed: int, winners: tuple[Winner, ...], found: Mapping[int, Found]) -> "Labeller":
+    won_in = {idx: Situation.of(draw(seed, idx).scenario).values for idx in found}
     anywhere = np.mean(list(won_in.values()), axis=0)
     return Labeller(seed, winners, np.array([won_in.get(winner.idx, anywhere) for winner in winners]), found)
 
@@ -123,8 +117,8 @@ class Labeller:
     def _kind(self, *, consumes: bool) -> "_Kind":
         numbers = [number for number, winner in enumerate(self.winners) if winner.consumes is consumes]
         winners = [self.winners[number] for number in numbers]
-        shapes = Shapes.of([winner.structure for winner in winners], [consumes] * len(winners))
-        return _Kind(np.array(numbers, np.int64), np.array([winner.idx for winner in winners]), shapes)
+        library = Library(tuple(winner.structure for winner in winners), self.origins[numbers], consumes)
+        return _Kind(np.array(numbers, np.int64), np.array([winner.idx for winner in winners]), library)
 
     def _labels(self, idx: int, kinds: Mapping[bool, "_Kind"]) -> Labels:
         drawn = draw(self.seed, idx)
@@ -136,8 +130,8 @@ class Labeller:
     def _chosen(self, idx: int, situation: Situation, kind: "_Kind") -> list[int]:
         """Return the places in ``kind`` of the winners to label; those of the scenario itself are not among them."""
         others = np.flatnonzero(kind.won_in != idx).tolist()
-        times, scale = pipeline_times(situation, kind.shapes), FeatureScale.of(self.origins)
-        apart = np.square(scale.apart(situation.values, self.origins[kind.numbers])).sum(axis=1)
+        times = pipeline_times(situation, kind.library.shapes(situation.num_ranks))
+        apart = np.square(FeatureScale.of(self.origins).apart(situation.values, kind.library.origins)).sum(axis=1)
         found = kind.won_in != ANYWHERE
         fast = sorted(others, key=lambda place: times[place])[:NUM_FAST]
         near = sorted((place for place in others if found[place]), key=lambda place: apart[place])[:NUM_NEAR]
@@ -147,11 +141,11 @@ class Labeller:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The winners before or after a collective, [P]: their numbers, the scenarios they won in, and their shapes."""
+    """The winners before or after a collective, [P]: their numbers, the scenarios they won in, and their structures."""
 
     numbers: npt.NDArray[np.int64]
     won_in: npt.NDArray[np.int64]
-    shapes: Shapes
+    library: Library
 
 
 def _ticks(scenario: Scenario, structures: Sequence[Structure]) -> Iterator[float]:

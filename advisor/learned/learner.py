@@ -14,15 +14,18 @@ if TYPE_CHECKING:
 
 
 def regressor(
-    features: Floats, target: Floats, seed: int, trees: Mapping[str, object]
+    features: Floats, target: Floats, seed: int, trees: Mapping[str, object], weights: Floats | None = None
 ) -> "HistGradientBoostingRegressor":
-    """Return scikit-learn's regressor of the kind ``trees``, fitted to [N, F] features without NaN, and [N] targets."""
+    """Return scikit-learn's regressor of the kind ``trees``, fitted to [N, F] features without NaN, and [N] targets.
+
+    ``weights`` [N] say how much each of them counts, None that all count alike.
+    """
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     learner = HistGradientBoostingRegressor(early_stopping=False, random_state=seed, **trees)
     with threadpool_limits(1):  # sums by several threads differ in their last bits from machine to machine
-        return learner.fit(features, target)
+        return learner.fit(features, target, sample_weight=weights)
 
 
 MOST_SPLIT_COST, LEAST_IN_LEAF = 0.05, 4

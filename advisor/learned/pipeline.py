@@ -6,63 +6,199 @@ share of the rows, or of the dimension that is cut, is read between the times of
 Streams, memory and unequal peers are left out: the trees learn what that does.
 """
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from .shapes import Shapes
-from .situation import CUTS, FEW_SMS, MANY_SMS, Situation
+from .situation import CUTS, MANY_SMS, Situation
 
 FloatArray = npt.NDArray[np.float64]
 
 # Bytes sent for each byte of data: LL pairs every 4 with a flag of 4, LL128 every 120 with 8 (NCCL's protocols).
 LL_BYTES, LL128_BYTES = 2.0, 128 / 120
+# Streams beyond these change nothing.
+MAX_STREAMS = 3
 _LEAST_SHARE = 1e-3
 _LOG_CUTS = np.log(np.array([1, *CUTS], np.float64))
 
 
 def pipeline_times(situation: Situation, shapes: Shapes) -> FloatArray:
     """Return the logarithm of the time of each structure over that of the undivided kernel, [P]."""
-    comm, compute, setup = _rates(situation, shapes)
-    event = situation.ratio("event_over_whole")
-    kernels = _kernels(situation, shapes) * compute[:, None]
-    copies = comm[:, None] * shapes.remote * shapes.cut
-    sends = copies > 0
-    computed, copied = np.zeros(len(comm)), np.zeros(len(comm))
-    for kernel, copy, moves in zip(kernels.T, copies.T, sends.T, strict=True):
-        landed = copied + copy
-        after_copy = np.maximum(computed, np.where(moves, landed + setup + event, 0.0)) + kernel
-        after_kernel = np.where(moves, np.maximum(copied, computed + kernel + event) + copy, copied)
-        copied = np.where(shapes.consumes, landed, after_kernel)
-        computed = np.where(shapes.consumes, after_copy, computed + kernel)
-    ends = np.where(shapes.consumes, computed, np.maximum(computed, copied + setup))
-    serial = 1.0 + comm + setup + event
-    return np.asarray(np.log(np.where(shapes.knob("serial") > 0, serial, ends)))
+    rates = _rates(situation, shapes)
+    kernels = _kernels(situation, shapes) * rates.compute[:, None]
+    ends = (_gathered if shapes.consumes else _scattered)(situation, rates, kernels, _copies(rates, shapes))
+    return np.asarray(np.log(ends))
 
 
-def _rates(situation: Situation, shapes: Shapes) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return times over that of the whole kernel, each [P]: of all copies, of the kernel beside them, of a setup."""
-    sms = shapes.knob("copy_sms")
-    by_sm = sms > 0
-    between = np.clip(np.log2(np.maximum(sms, 1.0) / FEW_SMS) / np.log2(MANY_SMS / FEW_SMS), 0.0, 1.0)
-    few, many = situation["log_few_over_comm"], situation["log_many_over_comm"]
-    comm = situation.ratio("log_comm_over_whole") * np.where(by_sm, np.exp(few + (many - few) * between), 1.0)
-    passing = situation.ratio("log_passing_over_comm")
-    comm = np.where(shapes.knob("ring") > 0, comm * passing, comm)
-    comm = np.where(shapes.knob("double_ring") > 0, comm * passing / 2, comm)
-    extra = np.where(shapes.knob("ll") > 0, LL_BYTES, np.where(shapes.knob("ll128") > 0, LL128_BYTES, 1.0))
-    compute = np.exp(np.where(by_sm, situation["whole_beside_sms"] * np.minimum(sms / MANY_SMS, 1.0), 0.0))
-    of_copies = np.where(by_sm, situation.ratio("sm_setup_over_comm"), situation.ratio("setup_over_comm"))
-    return comm * extra, compute, situation.ratio("log_comm_over_whole") * of_copies
+def _copies(rates: "_Rates", shapes: Shapes) -> FloatArray:
+    """Return how long the copies of each piece hold the links, [P, M]; 0 without any.
+
+    Copies that share engines wait for one that is free; those of other numbers of engines than of peers drift apart,
+    so that links are busy while some engines set up.
+    """
+    share = shapes.remote * shapes.cut
+    by_engines = share * rates.engines[:, None] + rates.between[:, None]
+    return np.where(share > 0, np.maximum(share * rates.links[:, None], by_engines), 0.0)
+
+
+def _gathered(situation: Situation, rates: "_Rates", kernels: FloatArray, copies: FloatArray) -> FloatArray:
+    """Return when the last kernel ends, [P]; each begins when its data are there and its stream is free."""
+    moves = copies > 0
+    landed = np.cumsum(np.where(moves, copies + rates.gap[:, None], 0.0), axis=1)
+    ready = np.where(moves, landed + (rates.lead - rates.gap - rates.between + rates.event)[:, None], 0.0)
+    # Blocks that share tiles of a persistent kernel wait for each other.
+    ready = np.where(rates.whole[:, None], ready.max(axis=1, keepdims=True), ready)
+    for k in range(1, ready.shape[1]):
+        ready[:, k] = np.maximum(ready[:, k], _streams_ago(rates, ready, k, 0.0))
+    order = np.argsort(ready, axis=1, kind="stable")
+    ready, kernels = (np.take_along_axis(each, order, axis=1) for each in (ready, kernels))
+    computed = rates.once
+    for begin, kernel in zip(ready.T, kernels.T, strict=True):
+        computed = _run(rates, computed, begin, kernel)
+    return computed
+
+
+def _streams_ago(rates: "_Rates", values: FloatArray, k: int, without: float) -> FloatArray:
+    """Return the value of the piece before piece ``k`` in its stream, [P]; ``without`` where there is none."""
+    earlier = [values[:, k - streams] if k >= streams else without for streams in range(1, MAX_STREAMS + 1)]
+    return np.select([rates.streams == streams for streams in range(1, MAX_STREAMS + 1)], earlier)
+
+
+def _run(rates: "_Rates", computed: FloatArray, ready: FloatArray, kernel: FloatArray) -> FloatArray:
+    """Return when a kernel ends that follows others; in several streams it starts while these still run."""
+    start = np.minimum(rates.start, kernel)
+    alone = np.maximum(np.maximum(computed, ready) + kernel, ready + rates.unit)
+    beside = np.maximum(computed, ready + start) + kernel - start
+    return np.where(kernel > 0, np.where(rates.streams > 1, beside, alone), computed)
+
+
+def _scattered(situation: Situation, rates: "_Rates", kernels: FloatArray, copies: FloatArray) -> FloatArray:
+    """Return when the last data has landed and is summed, [P]; copies begin when their kernel has ended.
+
+    A sum waits for the kernels that are launched when its data has landed. What all ranks keep is then sent on.
+    """
+    moves = copies > 0
+    sums = situation["sum_over_whole"] * copies / np.maximum(copies.sum(axis=1), 1e-12)[:, None]
+    computed, copied, zeros = rates.once, np.zeros(len(kernels)), np.zeros(len(kernels))
+    landed, summed, ends = np.full(copies.shape, np.inf), np.zeros(copies.shape), np.zeros(copies.shape)
+    for k, (kernel, copy) in enumerate(zip(kernels.T, copies.T, strict=True)):
+        if k and situation["sums"]:
+            launched = _streams_ago(rates, ends, k, -1.0)
+            launched = np.where(rates.unit > 0, -1.0, launched)  # behind a persistent kernel
+            begin = (landed[:, :k] + rates.event[:, None] <= launched[:, None]) & (summed[:, :k] == 0)
+            computed = computed + np.where(begin, sums[:, :k] + rates.start[:, None], 0.0).sum(axis=1)
+            summed[:, :k] = np.where(begin, computed[:, None], summed[:, :k])
+        computed = ends[:, k] = _run(rates, computed, zeros, kernel)
+        made = np.where(rates.whole, kernels.sum(axis=1) + rates.once, computed)
+        after = np.maximum(copied + rates.gap, made + rates.event) + copy
+        copied = np.where(moves[:, k], after, copied)
+        landed[:, k] = np.where(moves[:, k], copied + rates.lead - rates.between, np.inf)
+    if not situation["sums"]:
+        return np.maximum(computed, copied + rates.lead - rates.between)
+    return _summed(situation, rates, copies, (landed, summed, sums), computed)
+
+
+def _summed(
+    situation: Situation,
+    rates: "_Rates",
+    copies: FloatArray,
+    pieces: tuple[FloatArray, FloatArray, FloatArray],
+    computed: FloatArray,
+) -> FloatArray:
+    """Return when all pieces are summed and, where all ranks keep them, sent on; ``pieces`` are [P, M].
+
+    They have landed, were summed while kernels ran, 0 if not, and take so long to sum.
+    """
+    landed, summed, sums = pieces
+    end, sent = computed, np.zeros(len(computed))
+    for k, copy in enumerate(copies.T):
+        moves = copy > 0
+        later = np.maximum(end, landed[:, k] + rates.event) + rates.start + sums[:, k]
+        done = np.where(summed[:, k] > 0, summed[:, k], np.where(moves, later, 0.0))
+        end = np.maximum(end, done)
+        sent = np.where(moves, np.maximum(sent + rates.gap, done + rates.event) + copy, sent)
+    if not situation["keeps_all"]:
+        return end
+    # A link that is never idle from the first copy on passes everything twice.
+    first = (landed - copies).min(axis=1) - rates.lead + rates.between
+    busy = first + 2 * copies.sum(axis=1) + rates.gap * (2 * (copies > 0).sum(axis=1) - 1)
+    return np.asarray(np.maximum(np.maximum(sent, busy) + rates.lead - rates.between, end))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """Times over that of the whole kernel, each [P].
+
+    All copies take ``links`` by the links and ``engines`` by all engines; ``between`` is added for the setups of each
+    piece where engines drift apart, else ``gap``. ``lead`` is from the begin of a copy until its first data is there.
+    ``compute`` is that of the kernel beside the copies, ``start`` of what each launch costs, and ``once`` of one launch
+    for all, whose parts take a ``unit`` each at the least, and are ready together if ``whole``.
+    """
+
+    links: FloatArray
+    engines: FloatArray
+    between: FloatArray
+    gap: FloatArray
+    lead: FloatArray
+    compute: FloatArray
+    event: FloatArray
+    start: FloatArray
+    once: FloatArray
+    unit: FloatArray
+    whole: npt.NDArray[np.bool_]
+    streams: FloatArray
+
+
+def _rates(situation: Situation, shapes: Shapes) -> _Rates:
+    knob, ratio, peers = shapes.knob, situation.ratio, situation.num_ranks - 1
+    whole, sms = ratio("log_comm_over_whole"), knob("copy_sms")
+    by_sm, persistent = sms > 0, knob("persistent") > 0
+    ways = [knob(name) > 0 for name in ("ring", "double_ring", "one_by_one")]
+    in_turn, pieces = np.any(ways, axis=0), knob("pieces_of_shard")
+    by_way = (ratio(f"log_{way}_over_comm") for way in ("passing", "both_ways", "one_by_one"))
+    links = np.select(ways, [*by_way], ratio("log_links_over_comm"))
+    most = max(1.0, round(situation["engines_per_peer"] * peers))
+    engines = np.clip(np.round(knob("engines_per_peer") * peers), 1.0, most)
+    at_once = np.minimum(engines, np.select(ways, [pieces, 2 * pieces, np.ones(len(sms))], engines))
+    by_sms = ratio("log_sm_over_comm") / np.maximum(sms, 1.0)
+    by_engines = np.where(by_sm, by_sms, ratio("log_engine_over_comm") / at_once)
+    ll, ll128 = knob("ll") > 0, knob("ll128") > 0
+    extra = np.where(ll, LL_BYTES, np.where(ll128, LL128_BYTES, 1.0)) * whole
+    setup = np.where(by_sm, ratio("sm_setup_over_comm"), ratio("setup_over_comm"))
+    # Flags come with the data of LL and LL128. Else one that is polled follows, once it is known that data has landed.
+    flags, latency = ll | ll128, ratio("latency_over_comm")
+    lead = whole * np.where(flags, np.minimum(setup, latency), setup + 2 * latency * (by_sm & persistent))
+    drifts = ~in_turn & (by_sm | (engines != peers))
+    each = lead * shapes.crowd
+    return _Rates(
+        links=links * extra,
+        engines=by_engines * extra,
+        between=np.where(drifts, each * np.where(by_sm, 1.0, peers / engines), 0.0),
+        gap=np.where(drifts, 0.0, each),
+        lead=lead * np.where((knob("serial") > 0) & in_turn, knob("hops"), 1.0),
+        compute=np.exp(np.where(by_sm, situation["whole_beside_sms"] * np.minimum(sms / MANY_SMS, 1.0), 0.0)),
+        event=np.where(persistent, 0.0, ratio("event_over_whole") * shapes.crowd),
+        start=np.where(persistent, 0.0, situation["start_share"] * shapes.crowd),
+        once=np.where(persistent, situation["start_share"], 0.0),
+        unit=np.where(persistent, 1 / math.ceil(ratio("waves")), 0.0),
+        whole=persistent & (situation["shared_tiles"] > 0) & (knob("num_slices") + knob("num_bands") == 0),
+        streams=np.where(persistent, 1.0, np.minimum(knob("streams"), MAX_STREAMS)),
+    )
 
 
 def _kernels(situation: Situation, shapes: Shapes) -> FloatArray:
     """Return the time of the kernel of each piece over that of the whole kernel, [P, M]; 0 without rows."""
-    own, peers = situation.ratio("own_over_remote"), situation.ratio("log_ranks") - 1
+    own, peers = situation.ratio("own_over_remote"), situation.num_ranks - 1
     rows = (shapes.own * own + shapes.remote * peers) / (own + peers)
     by_rows = np.array([0.0, *(situation[f"rows_by_{cuts}"] for cuts in CUTS)])
     by_cut = np.array([0.0, *(situation[f"cut_by_{cuts}"] for cuts in CUTS)])
     size, part = _logs(rows), _logs(shapes.cut)
-    return np.where(rows > 0, np.exp(_loss(size, by_rows) + _loss(part, by_cut) - size - part), 0.0)
+    # One persistent kernel has the tiles of the whole one.
+    lost = np.where(shapes.knob("persistent")[:, None] > 0, 0.0, _loss(size, by_rows) + _loss(part, by_cut))
+    return np.where(rows > 0, np.exp(lost - size - part), 0.0)
 
 
 def _logs(shares: FloatArray) -> FloatArray:

@@ -1,44 +1,61 @@
-"""A proposal improved by the estimate: other knobs, then small changes of its batches; better ones are kept."""
+"""A proposal improved by the estimate: other knobs and small changes of its batches; better ones are kept.
 
+Many changes are drawn for each that is estimated: the closed form of the pipeline says which.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 from random import Random
 
 from ...compiler.ir import Choice, EngineChoice, EngineKind, Scenario
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.knobs.engine import max_copy_sms
-from ..bespoke.batches import lengths_of
+from ..bespoke.batches import Lengths, lengths_of
 from ..bespoke.mutations import neighbour
-from ..bespoke.neighbours import best_first_search, single_knob_changes
+from ..bespoke.neighbours import single_knob_changes
 from ..bespoke.plan_estimator import PlanEstimator
 from .catalogue import COPY_SMS, ENGINES_PER_PEER
 from .proposal_model import Proposal
+from .screen import Screen
 
-# Estimates of neighbours of the best proposal.
-DEFAULT_EVALUATIONS = 24
-# Most changes drawn for each estimate: those that were tried before cost none.
-DRAWS_PER_ESTIMATE = 5
+# Estimates of changes, and how many of them are made before the best is changed further.
+DEFAULT_EVALUATIONS, PER_STEP = 32, 4
+# Changes of batches that are drawn for a step, and the share of them that is changed twice.
+DRAWS, TWICE = 40, 0.3
 
 
 def polished(scenario: Scenario, start: Proposal, evaluations: int = DEFAULT_EVALUATIONS, seed: int = 0) -> Proposal:
     """Return the best schedule that about ``evaluations`` estimates find near ``start``."""
     estimator = PlanEstimator(scenario, evaluations)
     estimator.known[start.choice] = start.estimate_ticks
-    engines = usual_engines(scenario)
-    if start.choice.parts:
-        changes = (choice for choice in single_knob_changes(scenario, start.choice, engines) if not estimator.spent)
-        best = _with_other_parts(estimator, min((start.choice, *changes), key=estimator.ticks), engines, seed)
-    else:
-        best = min(best_first_search(estimator, start.choice, evaluations, engines), key=estimator.ticks)
+    changes = _Changes(scenario, usual_engines(scenario), lengths_of(scenario), Random(f"polish {seed}"))
+    screen, best = Screen.of(scenario), start.choice
+    while not estimator.spent:
+        new = (choice for choice in changes.of(best) if choice not in estimator.known)
+        chosen = list(islice(screen.fastest(new), min(PER_STEP, evaluations - estimator.count)))
+        if not chosen:
+            break
+        best = min((best, *chosen), key=estimator.ticks)
     return start if best == start.choice else Proposal(best, build_schedule(scenario, best), estimator.ticks(best))
 
 
-def _with_other_parts(estimator: PlanEstimator, best: Choice, engines: tuple[EngineChoice, ...], seed: int) -> Choice:
-    """Return the best plan after small changes of batches, until all estimates are made."""
-    random, lengths = Random(f"polish {seed}"), lengths_of(estimator.scenario)
-    for _ in range(DRAWS_PER_ESTIMATE * estimator.limit):
-        if estimator.spent:
-            break
-        best = min(best, neighbour(random, best, engines, lengths), key=estimator.ticks)
-    return best
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """Draws changes of choices."""
+
+    scenario: Scenario
+    engines: tuple[EngineChoice, ...]
+    lengths: Lengths
+    random: Random
+
+    def of(self, best: Choice) -> Iterator[Choice]:
+        """Yield ``best`` with one knob changed, and with other batches."""
+        yield from single_knob_changes(self.scenario, best, self.engines)
+        for _ in range(DRAWS if best.parts else 0):
+            changed = neighbour(self.random, best, self.engines, self.lengths)
+            again = self.random.random() < TWICE
+            yield neighbour(self.random, changed, self.engines, self.lengths) if again else changed
 
 
 def usual_engines(scenario: Scenario) -> tuple[EngineChoice, ...]:

@@ -1,8 +1,8 @@
 """Schedules for a scenario at once: structures that won elsewhere, chosen by trees and then by the estimate.
 
-The library holds structures of schedules that full searches found. In a new situation the trees predict how far each is
-from the best of them, and a closed form how long it takes; the most promising by either are fitted to the scenario and
-estimated step by step.
+The library holds structures of schedules that full searches found. In a new situation a closed form says how long each
+takes, and trees how far the closed form is off; the most promising by either are fitted to the scenario and estimated
+step by step.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from .structure import Structure, fitted
 FloatArray = npt.NDArray[np.float64]
 
 # Proposals that are estimated.
-DEFAULT_COUNT = 16
+DEFAULT_COUNT = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,13 @@ class Library:
     structures: tuple[Structure, ...]
     origins: FloatArray
     consumes: bool
-    _shapes: list[Shapes] = field(default_factory=list, compare=False, repr=False)
+    _shapes: dict[int, Shapes] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
-    def shapes(self) -> Shapes:
-        """The structures as arrays, made when they are first asked for: a scenario has one of two libraries."""
-        if not self._shapes:
-            self._shapes.append(Shapes.of(self.structures, [self.consumes] * len(self.structures)))
-        return self._shapes[0]
+    def shapes(self, num_ranks: int) -> Shapes:
+        """Return the structures on ``num_ranks`` ranks as arrays, made when they are first asked for."""
+        if num_ranks not in self._shapes:
+            self._shapes[num_ranks] = Shapes.of(self.structures, num_ranks, consumes=self.consumes)
+        return self._shapes[num_ranks]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +86,15 @@ class ProposalModel:
         return self.after if scenario.workload.pattern.consumes else self.before
 
     def ranking(self, situation: Situation, library: Library) -> Iterator[int]:
-        """Yield the places of structures in ``library``: in turn the best by the trees and by the closed form.
+        """Yield the places of structures in ``library``: in turn the best with the trees and by the closed form alone.
 
         Trees err where they have seen nothing like the situation, such as on a fabric that they were not fitted to.
         """
-        features = pair_features(situation, library.shapes, library.origins, self.scale)
+        shapes = library.shapes(situation.num_ranks)
+        features = pair_features(situation, shapes, library.origins, self.scale)
         times = features[:, names_of_features(self.names).index(PIPELINE)]
-        losses = times if self.trees is None else self.trees.predict(features)
-        ranked = (np.argsort(each, kind="stable").tolist() for each in (losses, times))
+        corrected = times if self.trees is None else times + self.trees.predict(features)
+        ranked = (np.argsort(each, kind="stable").tolist() for each in (corrected, times))
         yield from dict.fromkeys(chain.from_iterable(zip(*ranked, strict=True)))
 
     def choices(self, scenario: Scenario) -> Iterator[Choice]:

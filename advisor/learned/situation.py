@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, EngineChoice, EngineKind, Scenario
 from ...compiler.planning.knobs.engine import default_engine, max_copy_sms
 from ...simcore.kernels.dispatch import whole_works
+from ...simcore.kernels.reduce import reduce_work
 from ..bespoke.costs import Costs, costs_of, kernel_ticks
 from ..estimate.fluid import FluidFabric
 
@@ -21,8 +22,8 @@ FloatArray = npt.NDArray[np.float64]
 
 # Numbers of kernels of equal rows, and of equal slices or bands, whose times together are compared with the whole.
 CUTS = (2, 4, 8, 16)
-# SMs that copy.
-FEW_SMS, MANY_SMS = 8, 32
+# SMs that copy, of a kernel beside them.
+MANY_SMS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class Situation:
     def __getitem__(self, name: str) -> float:
         return float(self.values[self.names.index(name)])
 
+    @property
+    def num_ranks(self) -> int:
+        """The number of ranks."""
+        return round(self.ratio("log_ranks"))
+
     def ratio(self, name: str) -> float:
         """Return a number that is kept as a logarithm."""
         return math.exp(self[name])
@@ -49,11 +55,8 @@ class Situation:
 def _named(scenario: Scenario) -> Iterator[tuple[str, float]]:
     yield from _work(scenario)
     dma = costs_of(scenario, default_engine(scenario.system))
-    few, many = (
-        costs_of(scenario, EngineChoice(EngineKind.SM, max(1, min(count, max_copy_sms(scenario.gpu)))))
-        for count in (FEW_SMS, MANY_SMS)
-    )
-    yield from _against(scenario, dma, few, many)
+    many = costs_of(scenario, EngineChoice(EngineKind.SM, max(1, min(MANY_SMS, max_copy_sms(scenario.gpu)))))
+    yield from _against(scenario, dma, many)
     yield from _cutting(scenario, dma, many)
 
 
@@ -72,21 +75,28 @@ def _work(scenario: Scenario) -> Iterator[tuple[str, float]]:
     bytes_ = work.hbm_read_bytes + work.hbm_write_bytes
     yield "hbm_use", bytes_ * TICKS_PER_SECOND / gpu.hbm.achieved_bytes_per_s / work.alone_ticks
     yield "log_rows", _log(moved.rows / n)
+    yield "shared_tiles", float(bool(work.block_rows and moved.rows // n % work.block_rows))
     yield "log_cols", _log(moved.cols)
     yield "start_share", work.start_ticks / work.alone_ticks
+    yield "sum_over_whole", _sum_ticks(scenario) / work.alone_ticks
     yield "engines_per_peer", gpu.dma.engines / (n - 1)
     yield "protocols", float(len(scenario.system.fabric.link.protocols))
 
 
-def _against(scenario: Scenario, dma: Costs, few: Costs, many: Costs) -> Iterator[tuple[str, float]]:
+def _against(scenario: Scenario, dma: Costs, many: Costs) -> Iterator[tuple[str, float]]:
     """Communication against compute, and what each step costs against them."""
     gpu, network = scenario.gpu, scenario.network
     whole = sum(work.alone_ticks for work in whole_works(scenario))
     moved = dma.moved[-1]
     yield "log_comm_over_whole", _log(moved / whole)
-    yield "log_passing_over_comm", _log(_passing_ticks(scenario, dma) / moved)
-    yield "log_few_over_comm", _log(few.moved[-1] / moved)
-    yield "log_many_over_comm", _log(many.moved[-1] / moved)
+    at_once, one_way, both_ways, one_by_one = _link_ticks(scenario, dma)
+    yield "log_links_over_comm", _log(at_once / moved)
+    yield "log_passing_over_comm", _log(one_way / moved)
+    yield "log_both_ways_over_comm", _log(both_ways / moved)
+    yield "log_one_by_one_over_comm", _log(one_by_one / moved)
+    sent_ticks = _sent_bytes(scenario, dma) * TICKS_PER_SECOND
+    yield "log_engine_over_comm", _log(sent_ticks / gpu.dma.bytes_per_s / moved)
+    yield "log_sm_over_comm", _log(sent_ticks / gpu.sm_copy.bytes_per_s / moved)
     yield "setup_over_comm", _log(dma.lead / moved)
     yield "sm_setup_over_comm", _log(many.lead / moved)
     yield "setup_over_sm_setup", _log(dma.lead / max(1, many.lead))
@@ -102,12 +112,41 @@ def _against(scenario: Scenario, dma: Costs, few: Costs, many: Costs) -> Iterato
     yield "own_over_remote", _log(own / max(1, remote))
 
 
-def _passing_ticks(scenario: Scenario, costs: Costs) -> float:
-    """Return the time in which every block has been passed on from neighbour to neighbour, in one direction."""
+def _sum_ticks(scenario: Scenario) -> int:
+    """Return the time in which a rank adds up its own block of all ranks; 0 if nothing is summed."""
+    moved, n = scenario.workload.moved, scenario.num_ranks
+    assert moved is not None, "a collective moves something"
+    if not scenario.workload.pattern.sums:
+        return 0
+    block_bytes = moved.rows * moved.cols * moved.dtype.num_bytes // n
+    return reduce_work(scenario.gpu, block_bytes, n, scenario.gpu.sms).unit_ticks
+
+
+def _sent_bytes(scenario: Scenario, costs: Costs) -> int:
+    """Return the bytes that a rank sends to others, once."""
     moved = scenario.workload.moved
     assert moved is not None, "a collective moves something"
-    _, ticks_per_byte, _ = FluidFabric(scenario, by_sm=False).queue_to(1)
-    return sum(costs.whole[1:]) * moved.cols * moved.dtype.num_bytes * ticks_per_byte
+    return sum(costs.whole[1:]) * moved.cols * moved.dtype.num_bytes
+
+
+def _link_ticks(scenario: Scenario, costs: Costs) -> tuple[float, float, float, float]:
+    """Return the times of the busiest link in which every rank sends its blocks: at once, by neighbours, in turn.
+
+    Neighbours pass blocks on in one direction, the second time, or half of them each way, the third. The last one is
+    that of copies to one peer after the other.
+    """
+    moved, n = scenario.workload.moved, scenario.num_ranks
+    assert moved is not None, "a collective moves something"
+    fabric, row_bytes = FluidFabric(scenario, by_sm=False), moved.cols * moved.dtype.num_bytes
+    links = [fabric.queue_to(peer) for peer in range(1, n)]
+    (onward, there, _), (back, again, _) = links[0], links[-1]
+    block, half = sum(costs.whole[1:]) / (n - 1) * row_bytes, n // 2
+    ways = half * there, (n - 1 - half) * again
+    both = sum(ways) if onward is back else max(ways)
+    loads: dict[int, float] = {}
+    for rows, (link, ticks, _) in zip(costs.whole[1:], links, strict=True):
+        loads[id(link)] = loads.get(id(link), 0.0) + rows * row_bytes * ticks
+    return max(loads.values()), (n - 1) * block * there, both * block, sum(loads.values())
 
 
 def _cutting(scenario: Scenario, dma: Costs, many: Costs) -> Iterator[tuple[str, float]]:

@@ -1,6 +1,7 @@
 """Proposals as candidates of advice."""
 
 import math
+from collections.abc import Sequence
 
 from ...compiler.ir import Scenario
 from ..bespoke import Proposer
@@ -9,6 +10,7 @@ from ..candidates.predicted import is_serial
 from .errors import EstimateErrors
 from .polish import DEFAULT_EVALUATIONS, polished
 from .proposal_model import DEFAULT_COUNT, Proposal, ProposalModel
+from .serials import serial_proposals
 
 
 def proposed_candidates(scenario: Scenario, model: ProposalModel, count: int = DEFAULT_COUNT) -> list[Candidate]:
@@ -16,13 +18,28 @@ def proposed_candidates(scenario: Scenario, model: ProposalModel, count: int = D
 
     Those that need more memory for staging than the file allows are left out.
     """
-    limit = scenario.explore.staging_limit_bytes
     proposals = model.propose(scenario, count)
     if proposals:
         better = polished(scenario, proposals[0])
         proposals = tuple({each.choice: each for each in (better, *proposals)}.values())
+    evaluations = len(proposals) + DEFAULT_EVALUATIONS
+    return _candidates(scenario, proposals, evaluations, model.errors)
+
+
+def serial_candidates(scenario: Scenario, model: ProposalModel) -> list[Candidate]:
+    """Return the fastest serial schedule by its estimate, and with the usual options: baselines without simulation."""
+    proposals = serial_proposals(scenario)
+    found = _candidates(scenario, proposals, len(proposals), model.errors)
+    usual = [candidate for candidate in found if candidate.has_usual_options]
+    return list(dict.fromkeys((*found[:1], *usual[:1])))
+
+
+def _candidates(
+    scenario: Scenario, proposals: Sequence[Proposal], evaluations: int, errors: EstimateErrors
+) -> list[Candidate]:
+    limit = scenario.explore.staging_limit_bytes
     return [
-        _candidate(scenario, proposal, len(proposals) + DEFAULT_EVALUATIONS, model.errors)
+        _candidate(scenario, proposal, evaluations, errors)
         for proposal in proposals
         if limit is None or proposal.schedule.staging_bytes <= limit
     ]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...compiler.ir import TICKS_PER_US
 from ...compiler.text.writing import write_whole
 from ...simcore.memo.codec import decode, encode
 from ..corpus.families import ScenarioFamily
@@ -24,8 +25,6 @@ IntArray = npt.NDArray[np.int64]
 
 MAX_TABLE_BYTES = 64 << 20
 BROKEN = (zipfile.BadZipFile, zlib.error)
-# Losses beyond this do not matter: such structures are not chosen.
-MAX_LOSS = 0.4
 ANYWHERE = -1
 """The scenario of a structure of the catalogue, which no search found."""
 
@@ -74,9 +73,14 @@ class Labels:
 
     @property
     def losses(self) -> FloatArray:
-        """Logarithm of each time over the best one, from 0 to ``MAX_LOSS``."""
+        """Logarithm of each time over the best one that is known, 0 or more."""
         best = min(self.found.estimate_ticks, float(self.ticks.min()))
-        return np.asarray(np.minimum(np.log(self.ticks / best), MAX_LOSS))
+        return np.asarray(np.log(self.ticks / best))
+
+    @property
+    def times(self) -> FloatArray:
+        """Logarithm of each time over that of the undivided kernel, as ``pipeline_times`` predicts it."""
+        return np.asarray(np.log(self.ticks / TICKS_PER_US) - self.situation["log_whole_us"])
 
 
 @dataclass(frozen=True, slots=True)

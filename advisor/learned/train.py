@@ -10,6 +10,7 @@ from ...compiler.ir import Counted
 from ...compiler.text.writing import check_writable
 from ...simcore.memo.codec import encode
 from ..corpus import fingerprint as engine
+from ..corpus.families import draw
 from ..corpus.local import results_here
 from ..corpus.record import Record
 from .boosted_trees import ModelError
@@ -17,6 +18,7 @@ from .fitting import fit_model
 from .labelling import Labeller, labeller_like, labeller_of
 from .model_file import FILE, Card, save
 from .pairs import names_of_features
+from .situation import Situation
 from .table import Labels, LabelTable
 
 SHIPPED = Path(__file__).parent / "model"
@@ -60,7 +62,7 @@ def make_again(table: LabelTable, workers: int = 1, progress: Counted | None = N
     ModelError
         If the table is of another simulator or estimate: what its searches found holds no longer.
     """
-    check_current(table)
+    check_engine(table)
     return _labelled(labeller_like(table), [labels.idx for labels in table.labels], workers, progress)
 
 
@@ -72,13 +74,20 @@ def _labelled(labeller: Labeller, wanted: Sequence[int], workers: int, progress:
         labels += batch
         report(len(labels), len(wanted))
     labels.sort(key=lambda each: each.idx)
-    return LabelTable(fingerprint(labels[0].situation.names), labeller.seed, labeller.winners, tuple(labels))
+    return LabelTable(engine.fingerprint(), labeller.seed, labeller.winners, tuple(labels))
+
+
+def check_engine(table: LabelTable) -> None:
+    """Raise ``ModelError`` if ``table`` is of another simulator or estimate."""
+    if table.fingerprint != engine.fingerprint():
+        raise ModelError("the table is of another simulator or estimate: make it anew of a store, by --store")
 
 
 def check_current(table: LabelTable) -> None:
     """Raise ``ModelError`` if ``table`` is of another simulator, of another estimate or of other situations."""
-    if table.fingerprint != fingerprint(table.names):
-        raise ModelError("the table is of another simulator or estimate: make it anew of a store, by --store")
+    check_engine(table)
+    if Situation.of(draw(table.seed, table.labels[0].idx).scenario).names != table.names:
+        raise ModelError("the table describes situations by other numbers: label it anew, by --again")
 
 
 def train_on(table: LabelTable, out: Path | None = None, seed: int = 0) -> ProposalReport:
@@ -99,7 +108,7 @@ def train_on(table: LabelTable, out: Path | None = None, seed: int = 0) -> Propo
     model = fit_model(table, known, seed)
     pairs = sum(len(labels.winners) for labels in table.labels)
     searched = sum(labels.found.best_ticks < float("inf") for labels in table.labels)
-    card = Card(table.fingerprint, seed, searched, len(table.labels), len(table.winners), pairs)
+    card = Card(fingerprint(table.names), seed, searched, len(table.labels), len(table.winners), pairs)
     save(model, card, folder)
     return ProposalReport(card, perf_counter() - started, folder / FILE)
 
@@ -130,5 +139,5 @@ def proposal_text(report: ProposalReport) -> str:
 
 
 def fingerprint(names: tuple[str, ...]) -> str:
-    """Return the hash of what the table depends on: simulator, estimate and the names of situations and features."""
+    """Return the hash of what a model depends on: simulator, estimate and the names of situations and features."""
     return sha256(encode((engine.fingerprint(), names, names_of_features(names)))).hexdigest()

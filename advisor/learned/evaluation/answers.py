@@ -8,10 +8,12 @@ from ....compiler.ir import Choice, Scenario
 from ....compiler.planning.build import build_schedule
 from ....compiler.templates import BASELINE
 from ....simcore import RunOutcome, simulate
+from ...candidates.advice import resolution_of
 from ...candidates.predicted import is_serial, usual_serials
 from ...candidates.shortlist import shortlist_unit
 from ...candidates.variations import forms_of
 from ...corpus.families import draw
+from ...implementations.promise import MIN_GAIN
 from ..polish import usual_engines
 from .baselines import predicted_ticks
 from .ways import WAYS, Models, Way
@@ -21,12 +23,14 @@ from .ways import WAYS, Models, Way
 class TimedAnswer:
     """The answer of one way: the ticks of the fastest that was simulated, and CPU time to choose.
 
-    ``is_serial`` is whether nothing overlaps in it. ``error`` is the logarithm of simulated over estimated time, None
-    for the library's schedule, which is not estimated.
+    ``is_serial`` is whether nothing overlaps in it, ``is_told`` whether advice would recommend it: its estimate leads
+    that of every serial schedule by what is worth a change, and by what the profile resolves. ``error`` is the
+    logarithm of simulated over estimated time, None for the library's schedule, which is not estimated.
     """
 
     ticks: int
     is_serial: bool
+    is_told: bool
     error: float | None
     simulations: int
     seconds: float
@@ -48,11 +52,14 @@ def answers_in(models: Models, seed: int, idx: int) -> Answers:
     """Return the answers in scenario ``idx`` of ``seed``."""
     scenario, known = draw(seed, idx).scenario, dict[Choice, int]()
     models.whole.propose(scenario)  # what a running advisor has cached
-    by_way = {name: _answer(way, models, scenario, known) for name, way in WAYS.items()}
-    return Answers(idx, by_way, least_serial_ticks(scenario))
+    serial_ticks = least_serial_ticks(scenario)
+    told_ticks = serial_ticks / (1 + max(MIN_GAIN, resolution_of(scenario)))
+    by_way = {name: _answer(way, models, scenario, told_ticks, known) for name, way in WAYS.items()}
+    return Answers(idx, by_way, serial_ticks)
 
 
-def _answer(way: Way, models: Models, scenario: Scenario, known: dict[Choice, int]) -> TimedAnswer:
+def _answer(way: Way, models: Models, scenario: Scenario, told_ticks: float, known: dict[Choice, int]) -> TimedAnswer:
+    """Return the answer of ``way``; ``known`` are simulated times. It is told if it takes ``told_ticks`` at most."""
     since = process_time()
     choices = way(models, scenario)
     seconds = process_time() - since
@@ -60,8 +67,10 @@ def _answer(way: Way, models: Models, scenario: Scenario, known: dict[Choice, in
         if choice not in known:
             known[choice] = simulated_ticks(scenario, choice)
     best = min(choices, key=lambda choice: known[choice])
-    error = None if best.engine.by_library else log(known[best] / predicted_ticks(scenario, best))
-    return TimedAnswer(known[best], is_serial(scenario, best), error, len(choices) if len(choices) > 1 else 0, seconds)
+    serial, predicted = is_serial(scenario, best), predicted_ticks(scenario, best)
+    error = None if best.engine.by_library else log(known[best] / predicted)
+    told = not serial and predicted <= told_ticks
+    return TimedAnswer(known[best], serial, told, error, len(choices) if len(choices) > 1 else 0, seconds)
 
 
 def simulated_ticks(scenario: Scenario, choice: Choice) -> int:

@@ -20,9 +20,10 @@ OVERLAP_GAIN = 0.01
 class SplitScore:
     """Scores of one way over the scenarios of one split; regrets and shares are ratios, ``seconds`` a median.
 
-    ``harm`` is the share of answers that are slower than the serial baseline. ``false_serial`` is the share in which
-    nothing overlaps, though an overlapping schedule is known to be faster than the answer by more than
-    ``OVERLAP_GAIN``, and as much faster than the estimate of the best serial schedule.
+    ``harm`` is the share of answers that are slower than the serial baseline, ``told_harm`` that of those which advice
+    would recommend. ``false_serial`` is the share in which nothing overlaps, though an overlapping schedule is known to
+    be faster than the answer by more than ``OVERLAP_GAIN``, and as much faster than the estimate of the best serial
+    schedule.
     """
 
     split: str
@@ -34,6 +35,7 @@ class SplitScore:
     mean_regret: float
     p95_regret: float
     harm: float
+    told_harm: float
     false_serial: float
     simulations: float
     seconds: float
@@ -61,7 +63,7 @@ def split_scores(split: str, tested: Sequence[Labels], answers: Sequence[Answers
     for way in WAYS:
         mine = [each.by_way[way] for each in answers]
         ticks = np.array([answer.ticks for answer in mine])
-        serial = np.array([answer.is_serial for answer in mine])
+        serial, told = (np.array([getattr(answer, each) for answer in mine]) for each in ("is_serial", "is_told"))
         regret = ticks / best - 1
         yield SplitScore(
             split,
@@ -73,6 +75,7 @@ def split_scores(split: str, tested: Sequence[Labels], answers: Sequence[Answers
             float(regret.mean()),
             float(np.quantile(regret, 0.95)),
             float((ticks > baseline * HARMLESS).mean()),
+            float((told & (ticks > baseline * HARMLESS)).mean()),
             float((serial & (np.minimum(ticks, least_serial) > best * (1 + OVERLAP_GAIN))).mean()),
             float(np.mean([answer.simulations for answer in mine])),
             float(np.median([answer.seconds for answer in mine])),

@@ -12,7 +12,7 @@ from .ways import MODEL, WAYS
 
 # Lines of regrets fill a terminal of 80 columns.
 _NAMES, _LONG_NAMES = 24, 28
-_HEAD = f"{'n':>4}{'0.5 %':>6}{'1 %':>5}{'3 %':>5}{'mean':>8}{'p95':>7}{'harm':>7}{'serial':>7}{'CPU ms':>7}"
+_HEAD = f"{'n':>4}{'0.5 %':>6}{'1 %':>4}{'3 %':>4}{'mean':>8}{'p95':>7}{'harm':>6}{'told':>6}{'serial':>7}{'ms':>4}"
 
 
 def evaluation_text(evaluation: Evaluation) -> str:
@@ -31,10 +31,10 @@ def _regrets(scores: Sequence[SplitScore]) -> list[str]:
 
 def _regret_line(name: str, score: SplitScore) -> str:
     shares = (score.within_half, score.within_one, score.within_three)
-    within = "".join(f"{100 * share:>{width}.0f}" for share, width in zip(shares, (6, 5, 5), strict=True))
+    within = "".join(f"{100 * share:>{width}.0f}" for share, width in zip(shares, (6, 4, 4), strict=True))
     regrets = f"{100 * score.mean_regret:>7.2f}%{100 * score.p95_regret:>6.1f}%"
-    wrong = f"{100 * score.harm:>6.1f}%{100 * score.false_serial:>6.1f}%"
-    return f"  {name:<{_NAMES - 2}}{score.scenarios:>4}{within}{regrets}{wrong}{1e3 * score.seconds:>7.0f}"
+    wrong = f"{100 * score.harm:>5.1f}%{100 * score.told_harm:>5.1f}%{100 * score.false_serial:>6.1f}%"
+    return f"  {name:<{_NAMES - 2}}{score.scenarios:>4}{within}{regrets}{wrong}{1e3 * score.seconds:>4.0f}"
 
 
 def _intervals(scores: Sequence[IntervalScore]) -> list[str]:

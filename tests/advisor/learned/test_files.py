@@ -13,8 +13,11 @@ from magus.advisor.learned.boosted_trees import ModelError
 from magus.advisor.learned.model_file import FILE, MAX_BYTES, Card, load, save
 from magus.advisor.learned.proposal_model import ProposalModel
 from magus.advisor.learned.table import LabelTable, load_table, save_table
+from magus.advisor.learned.train import check_current
+from tests.helpers.paths import ROOT
 from tests.helpers.scenarios.scenarios import ag_gemm
 
+KEPT = ROOT / "benchmarks" / "data" / "proposals.npz"
 CARD = Card("of nothing", 3, 1, 24, 40, 900)
 
 
@@ -33,6 +36,13 @@ def test_a_model_is_the_same_again(model: ProposalModel, folder: Path, tmp_path:
     assert len(again.digest) == 64
     save(again, CARD, tmp_path / "other")
     assert (tmp_path / "other" / FILE).read_bytes() == (folder / FILE).read_bytes()
+
+
+def test_the_table_that_is_kept_is_of_this_code() -> None:
+    table = load_table(KEPT)
+
+    check_current(table)
+    assert len(table.labels) > 1000 and len(table.winners) > 1000
 
 
 def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -58,7 +58,8 @@ class FabricView(ScrollView, can_focus=True):
         self.model: HeatModel | None = None
         self._message = ""
         self._as_matrix = False
-        self._lines: list[list[Segment]] = []
+        self._lines: list[list[Segment]] | None = None
+        """What is drawn, None until it is asked for: the styles of a new theme are there only when it is painted."""
 
     def show(self, model: HeatModel) -> None:
         """Show the loads of a Result; the window stays if it is as long."""
@@ -76,8 +77,7 @@ class FabricView(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         """Draw again in the styles of the theme."""
         super().notify_style_update()
-        if self.is_mounted:
-            self._draw()
+        self._draw()
 
     def on_resize(self, event: events.Resize) -> None:
         """Draw again: the map fills the pane."""
@@ -128,8 +128,7 @@ class FabricView(ScrollView, can_focus=True):
     # Drawing.
 
     def _draw(self) -> None:
-        width, height = self.size
-        self._lines = [] if self.model is None or width < 2 else self._drawn(self.model, width, height)
+        self._lines = None
         self.virtual_size = Size(0, 0)
         self.refresh()
 
@@ -220,6 +219,8 @@ class FabricView(ScrollView, can_focus=True):
             lines = ["", *textwrap.wrap(printable(self._message, block=True), max(20, width - 2))]
             segments = [Segment(f" {lines[y]}" if y < len(lines) else "", self._style("empty"))]
         else:
+            if self._lines is None:
+                self._lines = self._drawn(self.model, width, self.size.height) if width > 1 else []
             segments = self._lines[y] if y < len(self._lines) else []
         return Strip(segments).simplify().adjust_cell_length(width).apply_style(self.rich_style)
 

