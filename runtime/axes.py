@@ -7,12 +7,15 @@ from itertools import accumulate, chain, pairwise
 from types import MappingProxyType
 
 from ..compiler.ir import (
+    Adds,
+    AttentionShape,
     IndexRange,
     Region,
     Scenario,
     Step,
     TileGroup,
     Workload,
+    cutting_of,
     inner_size,
     moved_rows,
     num_tile_blocks,
@@ -56,6 +59,21 @@ class CutAxis:
         interval = bisect_right(self.starts, index) - 1
         return IndexRange(self.cuts[interval], self.cuts[interval + 1])
 
+    def kept_before(self, cut: int) -> int:
+        """Return how many indices before ``cut`` are in memory."""
+        return self.starts[bisect_left(self.cuts, cut)]
+
+    def repeated(self, size: int, count: int) -> "CutAxis":
+        """Return ``count`` times the first ``size`` indices of the tensor.
+
+        >>> CutAxis.of((0, 1, 8, 9, 16), detail=2).repeated(8, 3).cuts
+        (0, 1, 8, 9, 16, 17, 24)
+        """
+        inside, kept = bisect_left(self.cuts, size), self.kept_before(size)
+        cuts = (size * each + cut for each in range(count) for cut in self.cuts[:inside])
+        starts = (kept * each + start for each in range(count) for start in self.starts[:inside])
+        return CutAxis((*cuts, size * count), (*starts, kept * count))
+
 
 @dataclass(frozen=True, slots=True)
 class KernelAxes:
@@ -72,8 +90,9 @@ Axis = tuple[int, str]
 
 
 def axis_of(stage: Workload, kernel: int, word: str) -> Axis:
-    """Return the axis of a kernel, which may be one of the moved tensor."""
-    moved = {"rows": stage.pattern.overlaps, "cols": stage.pattern.produces, "inner": stage.pattern.consumes}
+    """Return the axis of a kernel, which may be one of the moved tensor; gathered keys are no rows of the output."""
+    rows = stage.pattern.overlaps and cutting_of(stage).adds is not Adds.ROWS
+    moved = {"rows": rows, "cols": stage.pattern.produces, "inner": stage.pattern.consumes}
     return (MOVED, "rows" if word == "rows" else "cols") if moved[word] else (kernel, word)
 
 
@@ -95,6 +114,7 @@ class Layout:
     ) -> "Layout":
         """Return the axes that the steps of all ranks cut, with ``more`` cuts; ``detail`` as for ``CutAxis.of``."""
         every = tuple(dict.fromkeys(chain(*steps)))  # ranks that are alike have the same steps
+        more = _with_heads(scenario, every, more)
         moved = scenario.workload.moved
         regions = [region for step in every for region in _moved_regions(scenario, step)]
         row_cuts, col_cuts = set(_block_sizes(scenario)) | _row_edges(regions), {0} | _col_edges(regions)
@@ -136,12 +156,47 @@ def _kernel_axes(
     whole = {0, tile_rows(stage, scenario.num_ranks)} if num_tile_blocks(stage, scenario.num_ranks) == 1 else {0}
     inner = {0, inner_size(stage)} | {edge for group in groups for edge in (group.k.start, group.k.stop)}
     own = {"rows": whole | _row_edges(regions), "cols": {0, tile_cols(stage)} | _col_edges(regions), "inner": inner}
+    shape = attention_of(stage)
+    if shape is not None:  # no plan cuts queries of its rank, or keys that are there from the start
+        own |= {"rows": {0, shape.batch * shape.q_len}, "inner": {0, shape.batch * shape.kv_len}}
     axes = []
     for word, cuts in own.items():
         axis = axis_of(stage, kernel, word)
         shared = moved[0 if axis[1] == "rows" else 1]
         axes.append(shared if axis[0] == MOVED else CutAxis.of(_with(cuts, more, axis), detail))
     return KernelAxes(*axes)
+
+
+def attention_of(stage: Workload) -> AttentionShape | None:
+    """Return the kernel if it is attention beside a collective."""
+    shape = stage.compute
+    return shape if isinstance(shape, AttentionShape) and stage.pattern.overlaps else None
+
+
+def _with_heads(
+    scenario: Scenario, steps: Iterable[Step], more: Mapping[Axis, Collection[int]]
+) -> Mapping[Axis, Collection[int]]:
+    """Return ``more`` with cuts at all heads of attention, and in each of them where any is cut.
+
+    So as many columns of each are there for products of queries and keys.
+    """
+    found = {axis: set(cuts) for axis, cuts in more.items()}
+    for kernel, stage in enumerate(scenario.workload.stages):
+        shape, moved = attention_of(stage), stage.moved
+        if shape is None or moved is None:
+            continue
+        mine = axis_of(stage, kernel, "cols")
+        cuts = _col_edges(region for step in steps for region in _moved_regions(scenario, step))
+        for group in _groups(steps):
+            consumes = scenario.workload.stage(group.kernel).pattern.consumes
+            cuts |= {group.k.start, group.k.stop} if consumes else _col_edges(group.regions)
+        inside = {
+            cut % shape.head_dim for cut in cuts.union(*(found.get(axis, ()) for axis in (mine, (MOVED, "cols"))))
+        }
+        for axis, cols in ((mine, tile_cols(stage)), ((MOVED, "cols"), moved.cols)):
+            heads = range(0, cols, shape.head_dim)
+            found[axis] = found.get(axis, set()) | {head + cut for head in heads for cut in inside | {0}}
+    return found
 
 
 def _groups(steps: Iterable[Step]) -> Iterator[TileGroup]:

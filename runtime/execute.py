@@ -1,10 +1,12 @@
 """What each kind of step does with the memories of the ranks."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from ..compiler.ir import Direction, Reach, Reduction, Region, TileGroup, Transfer
+from .attention import Attention
 from .board import Board
 from .hold_policy import HoldPolicy, Moment
 from .memory import Array, Fault, Mask, PartialSum, Place, common
@@ -177,43 +179,58 @@ class Executor:
 
     def _tile_place(self, rank: int, step: TileGroup, region: Region) -> Place:
         axes, stage = self._problem.layout.kernels[step.kernel], self._problem.workload.stage(step.kernel)
+        attention = self._problem.attentions[step.kernel]
+        if attention is not None:
+            return attention.place(attention.heads_of(step), self._rows(rank, region))
         owner = (rank + region.owner) % self._n if stage.pattern.overlaps else 0
         block = 0 if self._problem.side_by_side(stage) else owner
         return block, axes.rows.at(region.rows), axes.cols.at(region.cols)
 
     def _compute(self, task: Task, step: TileGroup) -> None:
-        memory, inner = self._problem.memories[task.rank], self._problem.layout.kernels[step.kernel].inner.at(step.k)
-        products = [self._product(task, step, region, inner) for region in step.regions]
-        if self._problem.side_by_side(self._problem.workload.stage(step.kernel)):
-            if len({region.rows for region in step.regions}) > 1:
-                raise Fault(f"{task} adds up blocks of different rows")
-            products = [(products[0][0], np.sum([values for _, values in products], axis=0))]
+        memory, attention = self._problem.memories[task.rank], self._problem.attentions[step.kernel]
+        made = self._products(task, step) if attention is None else self._attended(task, step, attention)
         self._pause(task, Moment.END)
         buffer = memory.outputs[step.kernel] or memory.data
-        for place, values in products:
+        for place, values in made:
             before = buffer.read(place, task) if step.accumulate else np.zeros_like(values)
             buffer.write(place, before + values, task)
 
+    def _rows(self, rank: int, region: Region) -> tuple[int, slice]:
+        """Return the block and the rows of ``region`` in what moves."""
+        return (rank + region.owner) % self._n, self._problem.layout.rows.at(region.rows)
+
+    def _attended(self, task: Task, step: TileGroup, attention: Attention) -> list[tuple[Place, Array]]:
+        heads, blocks = attention.heads_of(step), [self._rows(task.rank, region) for region in step.regions]
+        arrived, operand = partial(self.arrived_at, task), partial(self.operand, task, step.kernel)
+        made = attention.computed(task.rank, heads, blocks, arrived, operand, self.multiply)
+        return list(zip((attention.place(heads, block) for block in blocks), made, strict=False))
+
+    def _products(self, task: Task, step: TileGroup) -> list[tuple[Place, Array]]:
+        inner = self._problem.layout.kernels[step.kernel].inner.at(step.k)
+        products = [self._product(task, step, region, inner) for region in step.regions]
+        if not self._problem.side_by_side(self._problem.workload.stage(step.kernel)):
+            return products
+        if len({region.rows for region in step.regions}) > 1:
+            raise Fault(f"{task} adds up blocks of different rows")
+        return [(products[0][0], np.sum([values for _, values in products], axis=0))]
+
     def _product(self, task: Task, step: TileGroup, region: Region, inner: slice) -> tuple[Place, Array]:
-        memory, operands = self._problem.memories[task.rank], self._problem.operands[task.rank][step.kernel]
-        place = self._tile_place(task.rank, step, region)
+        operands, place = self._problem.operands[task.rank][step.kernel], self._tile_place(task.rank, step, region)
         block, side = (task.rank + region.owner) % self._n, operands.w.shape[0] > 1
         if operands.x is not None:
-            x = self.left(task, step.kernel, (place[0], place[1], inner))
+            x = self.operand(task, step.kernel, 0, (place[0], place[1], inner))
         else:
-            source = memory.data if block == task.rank else memory.result
-            x = source.read((block, place[1], inner), task)
-        return place, self.multiply(x, self.right(task, step.kernel, (block if side else 0, inner, place[2])))
+            x = self.arrived_at(task, (block, place[1], inner))
+        return place, self.multiply(x, self.operand(task, step.kernel, 1, (block if side else 0, inner, place[2])))
 
-    def left(self, task: Task, kernel: int, place: Place) -> Array:
-        """Return what a kernel takes of its first operand, where that is not what arrives."""
-        x = self._problem.operands[task.rank][kernel].x
-        assert x is not None, "what is computed has inputs of its own"
-        return x[place]
+    def arrived_at(self, task: Task, place: Place) -> Array:
+        """Return what a kernel takes of what a collective brings, its rank's own block included."""
+        memory = self._problem.memories[task.rank]
+        return (memory.data if place[0] == task.rank else memory.result).read(place, task)
 
-    def right(self, task: Task, kernel: int, place: Place) -> Array:
-        """Return what a kernel takes of its second operand."""
-        return self._problem.operands[task.rank][kernel].w[place]
+    def operand(self, task: Task, kernel: int, number: int, place: Place) -> Array:
+        """Return what a kernel takes of an operand that no collective brings."""
+        return self._problem.operands[task.rank][kernel][number][place]
 
     def multiply(self, x: Array, w: Array) -> Array:
         """Return the product of two matrices."""

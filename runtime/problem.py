@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..compiler.ir import Adds, IndexRange, Pattern, Scenario, Workload, cutting_of, moved_rows, tile_rows
-from .axes import CutAxis, Layout
-from .memory import Array, CheckedArray, RankMemory
+from .attention import Attention
+from .axes import CutAxis, Layout, attention_of
+from .memory import Array, CheckedArray, Place, RankMemory
 from .tasks import Task
 
 LARGEST = 4
@@ -20,10 +21,25 @@ FROM_FIRST = (Pattern.BROADCAST, Pattern.SEND_RECV)
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Inputs of one kernel at one rank by block; ``x`` is None where blocks of the moved tensor take its place."""
+    """Inputs of one kernel at one rank, each by block; None where blocks of the moved tensor take its place."""
 
-    x: Array | None
-    w: Array
+    arrays: tuple[Array | None, ...]
+
+    def __getitem__(self, number: int) -> Array:
+        """Return an operand that is there."""
+        found = self.arrays[number]
+        assert found is not None, "what arrives is not asked for here"
+        return found
+
+    @property
+    def x(self) -> Array | None:
+        """The first one, if it is there."""
+        return self.arrays[0]
+
+    @property
+    def w(self) -> Array:
+        """The second one."""
+        return self[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +61,7 @@ class Problem:
         self.num_ranks, self._rng = scenario.num_ranks, np.random.default_rng(seed)
         ranks = range(self.num_ranks)
         kernels = range(self.workload.num_kernels)
+        self.attentions = tuple(map(self._attention, kernels))
         self.memories = tuple(self._memory(tasks, rank) for rank in ranks)
         self.operands = tuple(tuple(self._operands(kernel, rank) for kernel in kernels) for rank in ranks)
         self.inputs = tuple(self._inputs(rank) for rank in ranks)
@@ -54,6 +71,11 @@ class Problem:
     def side_by_side(self, stage: Workload) -> bool:
         """Whether blocks that arrive are parts of the inner dimension."""
         return cutting_of(stage).adds is Adds.BLOCKS
+
+    def num_operands(self, kernel: int) -> int:
+        """How many operands a kernel of attention has that no collective brings; apart where it may have them so."""
+        pattern = self.workload.stage(kernel).pattern
+        return 3 if pattern.produces else int(pattern.gathers)
 
     def expected(self, ranks: Iterable[int]) -> Iterator[Expected]:
         """Yield what ``ranks`` must have in the end, beside what is there; to be asked after the run."""
@@ -67,6 +89,12 @@ class Problem:
 
     # What there is at first.
 
+    def _attention(self, kernel: int) -> Attention | None:
+        stage = self.workload.stage(kernel)
+        if attention_of(stage) is None:
+            return None
+        return Attention(stage, self.layout, self.layout.kernels[kernel], self.num_ranks, self.num_operands(kernel))
+
     def _memory(self, tasks: Sequence[Task], rank: int) -> RankMemory:
         layout, blocks = self.layout, self.num_ranks if self.workload.moved is not None else 0
         name = self.workload.moved.name if self.workload.moved is not None else ""
@@ -74,17 +102,20 @@ class Problem:
         outputs: list[CheckedArray | None] = []
         for kernel, axes in enumerate(layout.kernels):
             stage = self.workload.stage(kernel)
-            count = self.num_ranks if stage.pattern.consumes and not self.side_by_side(stage) else 1
+            count = self.num_ranks if stage.pattern.consumes and not cutting_of(stage).adds_ranks else 1
             made = CheckedArray(stage.output, count, (axes.rows, axes.cols), tasks)
             outputs.append(None if stage.pattern.produces else made)
         return RankMemory(data, result, np.zeros_like(data.values), tuple(outputs))
 
     def _operands(self, kernel: int, rank: int) -> Operands:
-        axes, stage = self.layout.kernels[kernel], self.workload.stage(kernel)
+        axes, stage, attention = self.layout.kernels[kernel], self.workload.stage(kernel), self.attentions[kernel]
+        if attention is not None:
+            operands = map(attention.operand_axes, range(attention.num_operands))
+            return Operands(tuple(self._draw(*each) for each in operands))
         w = self._draw(self.num_ranks if self.side_by_side(stage) else 1, axes.inner, axes.cols)
         if stage.pattern.consumes:
-            return Operands(None, w)
-        return Operands(self._draw(self.num_ranks if stage.pattern.produces else 1, axes.rows, axes.inner), w)
+            return Operands((None, w))
+        return Operands((self._draw(self.num_ranks if stage.pattern.produces else 1, axes.rows, axes.inner), w))
 
     def _inputs(self, rank: int) -> Array:
         """Draw what a rank has of the moved tensor; NaN for what it has not, or computes."""
@@ -107,18 +138,28 @@ class Problem:
         if not self.workload.pattern.produces:
             return self.inputs[rank]
         operands = self.operands[rank][0]
+        if self.attentions[0] is not None:
+            made = np.full_like(self.memories[rank].data.values, np.nan)
+            for place, values in self._attended(self.attentions[0], rank, 0, ()):
+                made[place] = values
+            return made
         assert operands.x is not None, "what is computed has inputs of its own"
         return np.asarray(operands.x @ operands.w[0])
 
     def _outputs(self, held: tuple[Array, ...], rank: int, kernel: int, buffer: CheckedArray) -> Iterator[Expected]:
         operands, stage = self.operands[rank][kernel], self.workload.at(rank).stage(kernel)
-        if operands.x is not None:
+        attention = self.attentions[kernel]
+        if attention is None and operands.x is not None:
             yield self._expect(
                 rank, buffer, 0, operands.x[0] @ operands.w[0], self._rows_of(kernel, tile_rows(stage, 1))
             )
             return
         exchanges = stage.pattern.exchanges
         blocks = [held[source][rank if exchanges else source] for source in range(self.num_ranks)]
+        if attention is not None:
+            for place, values in self._attended(attention, rank, kernel, blocks):
+                yield Expected(rank, buffer, place[0], buffer.values[place], values)
+            return
         if self.side_by_side(stage):
             total = sum(block @ w for block, w in zip(blocks, operands.w, strict=True))
             yield self._expect(
@@ -128,6 +169,17 @@ class Problem:
         for source, block in enumerate(blocks):
             rows = tile_rows(stage, self.num_ranks, source - rank)
             yield self._expect(rank, buffer, source, block @ operands.w[0], self._rows_of(kernel, rows))
+
+    def _attended(
+        self, attention: Attention, rank: int, kernel: int, blocks: Sequence[Array]
+    ) -> Iterator[tuple[Place, Array]]:
+        """Yield what all heads make of ``blocks`` that are brought, or of what is there, and where it lies."""
+        operands, every = self.operands[rank][kernel], range(attention.shape.kv_heads)
+        rows = list(attention.blocks(rank))
+        made = attention.computed(
+            rank, every, rows, lambda place: blocks[place[0]][place[1:]], lambda number, place: operands[number][place]
+        )
+        yield from zip((attention.place(every, each) for each in rows), made, strict=False)
 
     def _rows_of(self, kernel: int, rows: int) -> slice:
         return self.layout.kernels[kernel].rows.at(IndexRange(0, rows))

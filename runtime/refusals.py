@@ -1,10 +1,20 @@
 """Which schedules are not carried out with real data, and why."""
 
 from ..compiler.codes import Code
-from ..compiler.ir import GemmShape, GraphPlan, GroupedGemmShape, Pattern, Rejection, Scenario, Schedule, System
+from ..compiler.ir import (
+    AttentionShape,
+    GemmShape,
+    GraphPlan,
+    GroupedGemmShape,
+    Pattern,
+    Rejection,
+    Scenario,
+    Schedule,
+    System,
+)
 
-PRODUCTS = (GemmShape, GroupedGemmShape)
-"""Kernels that multiply matrices of whole numbers; one matrix stands for those of all experts."""
+CARRIED = (GemmShape, GroupedGemmShape, AttentionShape)
+"""Kernels of whole numbers; one matrix stands for those of all experts, powers of two for softmax. None derived."""
 MAX_STEPS = 1 << 15
 """Most steps of all ranks together: each remembers which of the others came before it."""
 
@@ -30,13 +40,12 @@ def reject_run(scenario: Scenario, schedule: Schedule) -> Rejection | None:
     workload = scenario.workload
     for kernel in range(workload.num_kernels):
         shape = workload.stage(kernel).compute
-        if shape is None or workload.pattern is Pattern.KERNEL or not isinstance(shape, PRODUCTS):
+        if workload.pattern is Pattern.KERNEL or type(shape) not in CARRIED:
             kind = "kernel" if shape is None else shape.operation
             where = f"{kind} alone" if workload.pattern is Pattern.KERNEL else kind
             message = f"{workload.name} computes {where}, which is not carried out with real data"
-            return Rejection(
-                Code.MGS540, message, "gemm is, and grouped_gemm beside a collective: sums of whole numbers"
-            )
+            hint = "gemm is, alone too, and grouped_gemm and attention before and after a collective"
+            return Rejection(Code.MGS540, message, hint)
     steps = sum(len(schedule.steps_of(rank)) for rank in range(scenario.num_ranks))
     if steps > MAX_STEPS:
         message = f"the plan has {steps} steps over all ranks, {MAX_STEPS} at most are carried out"

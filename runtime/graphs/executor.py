@@ -17,13 +17,9 @@ class PartExecutor(Executor):
         self.part = problem
         self._lone = problem.workload.pattern is Pattern.KERNEL
 
-    def left(self, task: Task, kernel: int, place: Place) -> Array:
-        """Take the first operand of a kernel."""
-        return self.part.slots[kernel, 0].take(task.rank, place, task)
-
-    def right(self, task: Task, kernel: int, place: Place) -> Array:
-        """Take the second operand of a kernel."""
-        return self.part.slots[kernel, 1].take(task.rank, place, task)
+    def operand(self, task: Task, kernel: int, number: int, place: Place) -> Array:
+        """Take an operand of a kernel where it is made."""
+        return self.part.slots[kernel, number].take(task.rank, place, task)
 
     def _tile_place(self, rank: int, step: TileGroup, region: Region) -> Place:
         if not self._lone:

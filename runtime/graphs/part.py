@@ -1,37 +1,17 @@
 """Numbers for one part of a graph: operands that others make, and what must be there in the end."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
-from ...compiler.ir import (
-    Adds,
-    ElementwiseShape,
-    Graph,
-    GraphOp,
-    Made,
-    Part,
-    Pattern,
-    Scenario,
-    Shard,
-    Step,
-    Tensor,
-    Workload,
-    cutting_of,
-    inner_size,
-    moved_rows,
-    num_tile_blocks,
-    tile_rows,
-)
-from ..axes import MOVED, Axis, CutAxis, KernelAxes, Layout, axis_of
+from ...compiler.ir import Made, Part, Pattern, Scenario, Workload, moved_rows, tile_rows
+from ..axes import Layout
 from ..memory import Array, CheckedArray, Place, RankMemory
-from ..problem import FROM_FIRST, GATHERS, Expected, Operands, Problem
+from ..problem import FROM_FIRST, Expected, Operands, Problem
 from ..tasks import Task
-from .operands import Blocks, Sheet, Slot, cuts_of, drawn, in_blocks, positions
-from .wiring import MOVED_IN, Key, OperandWire, kernel_operands, part_edges
-
-_ONE = CutAxis((0, 1), (0, 1))
+from .operands import Blocks, Sheet, Slot, drawn, positions
+from .wiring import MOVED_IN, Key
 
 
 class TakenArray(CheckedArray):
@@ -63,6 +43,10 @@ class PartProblem(Problem):
         ranks = range(self.num_ranks)
         self._must = {(one.rank, id(one.buffer), one.block): one.wanted for one in self.expected(ranks)}
 
+    def num_operands(self, kernel: int) -> int:
+        """Count those that the text names."""
+        return sum(of == kernel for of, _ in self.slots)
+
     def mixed(self, rank: int, taken: Sequence[Array]) -> Array:
         """Return what a kernel that is no product makes of its operands: a sum of them, each times a number of its own.
 
@@ -92,9 +76,9 @@ class PartProblem(Problem):
 
     def _operands(self, kernel: int, rank: int) -> Operands:
         if self.workload.pattern is Pattern.KERNEL:
-            return Operands(None, np.zeros((1, 1, 1)))
-        first = self.slots.get((kernel, 0))
-        return Operands(None if first is None else first.wanted(rank), self.slots[kernel, 1].wanted(rank))
+            return Operands((None, np.zeros((1, 1, 1))))
+        slots = {number: slot for (of, number), slot in self.slots.items() if of == kernel}
+        return Operands(tuple(slots[n].wanted(rank) if n in slots else None for n in range(max(slots, default=-1) + 1)))
 
     def _outputs(self, held: tuple[Array, ...], rank: int, kernel: int, buffer: CheckedArray) -> Iterator[Expected]:
         if self.workload.pattern is not Pattern.KERNEL:
@@ -168,118 +152,3 @@ class PartProblem(Problem):
 
     def _read_output(self, rank: int, place: Place, task: Task) -> Array:
         return self._output(rank).read(place, task)
-
-
-def part_problem(
-    graph: Graph,
-    part: Part,
-    scenario: Scenario,
-    wires: Sequence[OperandWire],
-    tasks: Sequence[Task],
-    own: Sequence[Task],
-    detail: int | None,
-    seed: int,
-) -> PartProblem:
-    """Lay out the memories of ``part``; ``own`` are its tasks among all ``tasks``, ``wires`` its operands."""
-    steps: list[list[Step]] = [[] for _ in range(scenario.num_ranks)]
-    for task in own:
-        steps[task.rank].append(task.step)
-    op = graph.op(part.op)
-    if part.workload.pattern is Pattern.KERNEL:
-        layout, slots = _of_kernel(graph, op, scenario, wires, detail, seed)
-    else:
-        more: dict[Axis, set[int]] = {}
-        for wire in wires:
-            for axis, cuts in _cuts(scenario, wire):
-                more.setdefault(axis, set()).update(cuts)
-        layout = Layout.of(scenario, steps, detail, more)
-        slots = {wire.key: _slot(scenario, layout, wire, seed) for wire in wires}
-    return PartProblem(part, scenario, layout, tasks, slots, seed)
-
-
-def _cuts(scenario: Scenario, wire: OperandWire) -> Iterator[tuple[Axis, set[int]]]:
-    """Yield the axes of an operand, and the cuts that it has of what it takes."""
-    rows, cols = cuts_of(wire.links)
-    workload, n = scenario.workload, scenario.num_ranks
-    if wire.key == MOVED_IN:
-        yield (MOVED, "rows"), in_blocks(rows, moved_rows(workload, n))
-        yield (MOVED, "cols"), cols
-        return
-    kernel, operand = wire.key
-    stage = workload.stage(kernel)
-    if operand == 0:
-        block = tile_rows(stage, n) if num_tile_blocks(stage, n) > 1 else 0
-        yield axis_of(stage, kernel, "rows"), in_blocks(rows, block) if block else rows
-        yield axis_of(stage, kernel, "inner"), cols
-    else:
-        inner = inner_size(stage)
-        yield axis_of(stage, kernel, "inner"), in_blocks(rows, inner)
-        yield axis_of(stage, kernel, "cols"), cols
-
-
-def _slot(scenario: Scenario, layout: Layout, wire: OperandWire, seed: int) -> Slot:
-    workload, n, pattern = scenario.workload, scenario.num_ranks, scenario.workload.pattern
-    slot = partial(Slot, wire.tensor, wire.links, seed=seed, alike=wire.alike, transposed=wire.transposed)
-    if wire.key == MOVED_IN:
-        return slot(n, partial(_moved_blocks, workload, n), layout.rows, layout.cols)
-    kernel, operand = wire.key
-    axes, stage = layout.kernels[kernel], workload.stage(kernel)
-    if operand == 1:
-        count = n if cutting_of(stage).adds is Adds.BLOCKS else 1
-        blocks = tuple((block, axes.inner.cuts[-1]) for block in range(count))
-        return slot(count, lambda rank: blocks, axes.inner, axes.cols)
-    if pattern.produces:
-        return slot(n, partial(_computed_blocks, stage, n), axes.rows, axes.inner)
-    return slot(1, lambda rank: ((0, axes.rows.cuts[-1]),), axes.rows, axes.inner)
-
-
-def _moved_blocks(workload: Workload, num_ranks: int, rank: int) -> Blocks:
-    """The blocks that a rank has before anything moves."""
-    pattern = workload.pattern
-    if pattern.exchanges:
-        return tuple((block, moved_rows(workload, num_ranks, block - rank)) for block in range(num_ranks))
-    rows = moved_rows(workload, num_ranks)
-    if pattern in GATHERS:
-        return ((rank, rows),)
-    return tuple((block, rows) for block in range(num_ranks) if pattern not in FROM_FIRST or rank == 0)
-
-
-def _computed_blocks(stage: Workload, num_ranks: int, rank: int) -> Blocks:
-    return tuple((block, tile_rows(stage, num_ranks, block - rank)) for block in range(num_ranks))
-
-
-def _of_kernel(
-    graph: Graph, op: GraphOp, scenario: Scenario, wires: Sequence[OperandWire], detail: int | None, seed: int
-) -> tuple[Layout, dict[Key, Slot]]:
-    """A lone kernel that is no GEMM: its operands and its output are tensors of the text, and it is one tile."""
-    workload, n = scenario.workload, scenario.num_ranks
-    operands = kernel_operands(op, workload)
-    output = next((tensor for tensor in workload.tensors if tensor.name == workload.output), operands[0])
-    sizes, (rows, cols) = [_local(tensor, n) for tensor in operands], _local(output, n)
-    cuts = [cuts_of(wire.links) for wire in wires]
-    by_rows = isinstance(workload.compute, ElementwiseShape) and all(size[0] == rows for size in sizes)
-    shared = CutAxis.of(
-        {0, rows}.union(*(_below(of_rows, rows) for of_rows, _ in cuts)) if by_rows else {0, rows}, detail
-    )
-    slots = {}
-    for wire, size, (of_rows, of_cols) in zip(wires, sizes, cuts, strict=True):
-        own = shared if by_rows else CutAxis.of({0, size[0]} | _below(of_rows, size[0]), detail)
-        columns = CutAxis.of({0, size[1]} | _below(of_cols, size[1]), detail)
-        blocks = partial(_one_block, size[0])
-        slots[wire.key] = Slot(wire.tensor, wire.links, 1, blocks, own, columns, seed, wire.alike, wire.transposed)
-    axes = KernelAxes(shared, CutAxis.of({0, cols} | part_edges(graph, op, cols), detail), _ONE)
-    return Layout(_ONE, _ONE, (axes,)), slots
-
-
-def _one_block(rows: int, rank: int) -> Blocks:
-    return ((0, rows),)
-
-
-def _below(cuts: Iterable[int], end: int) -> set[int]:
-    return {cut for cut in cuts if cut < end}
-
-
-def _local(tensor: Tensor, num_ranks: int) -> tuple[int, int]:
-    """Rows and columns of a tensor that a rank has."""
-    rows = tensor.rows // num_ranks if tensor.shard is Shard.ROWS else tensor.rows
-    return rows, tensor.cols // num_ranks if tensor.shard is Shard.COLS else tensor.cols

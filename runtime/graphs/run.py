@@ -15,7 +15,8 @@ from ..run import DETAIL
 from ..tasks import ENGINE_THREADS, Mark, Queue, Task, landing_ranks
 from .executor import PartExecutor
 from .operands import Sheet
-from .part import PartProblem, part_problem
+from .part import PartProblem
+from .part_layout import part_problem
 from .tasks import GraphTasks, tasks_of_graph
 from .wiring import wires_of
 

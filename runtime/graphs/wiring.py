@@ -1,9 +1,10 @@
 """Which operands a part has, and which results of other parts each of them takes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...compiler.ir import Graph, GraphOp, GraphPlan, Made, Part, Pattern, Read, Shard, Tensor, Workload
+from ..axes import attention_of
 from .operands import Sheet, SheetLink
 
 MOVED_IN = (-1, 0)
@@ -79,8 +80,16 @@ def keys_of(op: GraphOp, part: Part) -> tuple[Key, ...]:
     if pattern is Pattern.KERNEL:
         return tuple((0, index) for index in range(len(kernel_operands(op, workload))))
     moved = () if workload.moved is None or pattern.produces else (MOVED_IN,)
-    kernels = range(workload.num_kernels)
-    return (*moved, *((k, i) for k in kernels for i in ((1,) if workload.stage(k).pattern.consumes else (0, 1))))
+    return (*moved, *((k, i) for k in range(workload.num_kernels) for i in _numbers(op, workload, workload.stage(k))))
+
+
+def _numbers(op: GraphOp, workload: Workload, stage: Workload) -> Iterable[int]:
+    """The operands of one kernel that no collective brings; attention before one has those that the text names."""
+    if attention_of(stage) is None:
+        return (1,) if stage.pattern.consumes else (0, 1)
+    if stage.pattern.consumes:
+        return (0,) if stage.pattern.gathers else ()
+    return range(len(kernel_operands(op, workload)) - (workload.then is not None))
 
 
 def kernel_operands(op: GraphOp, workload: Workload) -> tuple[Tensor, ...]:

@@ -18,6 +18,7 @@ from magus.runtime.over_torch.launch import RankFailed, carry_out_over_torch
 from tests.helpers.paths import DOCS, ROOT
 from tests.helpers.plans.wrong_plans import changed
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
+from tests.helpers.scenarios.workloads import workload_of
 from tests.helpers.some import some
 from tests.runtime.test_wrong_plans import harms
 
@@ -38,30 +39,48 @@ PLANS = (
     (Pattern.ALL_REDUCE, "one_shot(chunks={n}, engine=dma(2))"),
     (Pattern.BROADCAST, "direct(chunks={n}, engine=dma(2))"),
 )
+ATTENTION = (
+    ("AG+attention", "shard_p2p(engine=dma(3))"),
+    ("AG+attention", "uniform_fused_2d(chunks={2n}, engine=sm(8), transfer=get)"),
+    ("A2A+attention", "uniform_fused_2d(chunks={2n}, engine=dma(3))"),
+    ("attention+A2A", "hetero_fused_1d(chunks={2n}, engine=dma(3))"),
+    ("attention+A2A+GEMM", "uniform_fused_1d(chunks={2n}, engine=sm(8))"),
+)
 SMALL = (Pattern.ALL_GATHER, 2, "direct(chunks=2, engine=dma(1))")
 
 
 def scheduled(pattern: Pattern, ranks: int, expression: str) -> tuple[Scenario, Schedule]:
-    scenario = scenario_of(pattern, SYSTEMS[0], ranks, ranks * 64, ranks * 64, 256)
+    return resolved(scenario_of(pattern, SYSTEMS[0], ranks, ranks * 64, ranks * 64, 256), expression)
+
+
+def resolved(scenario: Scenario, expression: str) -> tuple[Scenario, Schedule]:
+    ranks = scenario.num_ranks
     text = expression.replace("{2n}", str(2 * ranks)).replace("{n}", str(ranks))
     return scenario, resolve_schedule(scenario, text)
+
+
+def of_attention(name: str, ranks: int, expression: str) -> tuple[Scenario, Schedule]:
+    return resolved(workload_of(name, ranks, ranks * 32, 8), expression)
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_every_rank_has_what_the_serial_computation_gives(ranks: int) -> None:
     jobs = [scheduled(pattern, ranks, expression) for pattern, expression in PLANS]
+    jobs += [of_attention(name, ranks, expression) for name, expression in ATTENTION]
     reports = carry_out_over_torch(jobs, range(2))
 
     assert [(report.schedule, report.runs[-1]) for report in reports if not report.exact] == []
-    assert [len(report.runs) for report in reports] == [2] * len(PLANS)
+    assert [len(report.runs) for report in reports] == [2] * len(jobs)
 
 
 @pytest.mark.slow
 def test_every_harmful_change_is_found_and_no_other() -> None:
     wrong = [
         (scenario, other, what)
-        for pattern, expression in (PLANS[0], PLANS[3], PLANS[9])
-        for scenario, schedule in [scheduled(pattern, 2, expression)]
+        for scenario, schedule in (
+            *(scheduled(pattern, 2, expression) for pattern, expression in (PLANS[0], PLANS[3], PLANS[9])),
+            *(of_attention(name, 2, expression) for name, expression in (ATTENTION[0], ATTENTION[4])),
+        )
         for what, other in changed(schedule, 2)
     ]
     reports = carry_out_over_torch([(scenario, other) for scenario, other, _ in wrong])

@@ -28,7 +28,7 @@ from tests.helpers.scenarios.loads import scenario_of as scenario_of_loads
 from tests.helpers.scenarios.workloads import choices_of, workload_of
 from tests.helpers.some import some
 
-PRODUCTS = [body for body in BODIES if body not in ("AG+attention", "kernel")]
+CARRIED = [body for body in BODIES if body != "kernel"]
 """Workloads that are carried out."""
 
 
@@ -39,7 +39,7 @@ def check(scenario: Scenario, schedule: Schedule, seeds: int = 2) -> None:
     assert len(report.runs) == seeds
 
 
-@pytest.mark.parametrize("body", thinned(PRODUCTS, 2))
+@pytest.mark.parametrize("body", thinned(CARRIED, 2))
 def test_every_template(body: str) -> None:
     chosen = {schedule.expression.partition("(")[0]: schedule for schedule in all_schedules(body)}
     for schedule in some(chosen.values()):
@@ -47,7 +47,7 @@ def test_every_template(body: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("body", PRODUCTS)
+@pytest.mark.parametrize("body", CARRIED)
 def test_every_template_by_put_and_get_by_engines_and_by_sms(body: str) -> None:
     for schedule in some(all_schedules(body)):
         check(scenario_of_body(body), schedule, 4)
@@ -160,6 +160,7 @@ def test_schedules_of_the_examples(name: str) -> None:
                 report = carry_out(scenario, schedule, range(1))
             except RunRefused as error:
                 assert error.rejection.code.name == "MGS540"
+                assert scenario.workload.pattern is Pattern.KERNEL
             else:
                 assert report.exact, (schedule.expression, report.runs[-1])
 

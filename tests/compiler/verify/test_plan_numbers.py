@@ -1,6 +1,6 @@
 """Templates of attention on numbers: whatever the order that waits allow, the results are those of the whole kernel.
 
-The runtime carries out products of matrices, see tests/runtime.
+Softmax is what it is here; the runtime has powers of two in its place, see tests/runtime/test_attention.py.
 """
 
 from collections.abc import Callable
