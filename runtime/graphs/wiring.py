@@ -1,7 +1,7 @@
 """Which operands a part has, and which results of other parts each of them takes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...compiler.ir import Graph, GraphOp, GraphPlan, Made, Part, Pattern, Read, Shard, Tensor, Workload
 from ..axes import attention_of
@@ -43,11 +43,12 @@ def wires_of(
     op = graph.op(part.op)
     shards = {tensor.name: tensor.shard for tensor in graph.tensors}
     found: dict[Key, list[tuple[Read | None, SheetLink | None]]] = {key: [] for key in keys_of(op, part)}
-    half = _other_half(plan, part)
+    half, named = _other_half(plan, part), list(found)
     if half is not None:
-        first = MOVED_IN if part.workload.is_collective else (0, 0)
-        found[first].append((None, SheetLink(sheets[half.name, Made.OUTPUT])))
-    for key, read in _placed(op, part, list(found), half is not None):
+        brought = MOVED_IN if part.workload.is_collective else _brought(op, part.workload)
+        found[brought].append((None, SheetLink(sheets[half.name, Made.OUTPUT])))
+        named = [key for key in found if MOVED_IN in (key, brought) or key != brought]
+    for key, read in _placed(op, part, named):
         maker = maker_of(plan, read) if read.made_by else None
         link = None
         if maker is not None:
@@ -93,21 +94,32 @@ def _numbers(op: GraphOp, workload: Workload, stage: Workload) -> Iterable[int]:
 
 
 def kernel_operands(op: GraphOp, workload: Workload) -> tuple[Tensor, ...]:
-    """The operands of a lone kernel as it sees them, one for each that the text names."""
+    """The operands of a lone kernel as it sees them, one for each that the text names.
+
+    Of a pair in two halves what its collective brings is there too, all rows of it.
+    """
     by_name = {tensor.name: tensor for tensor in workload.tensors if tensor.name not in workload.made}
-    operands = (read for read in op.reads if not (read.moves or read.adds))
-    named = [read.seen for read in operands]
-    if named and all(name in by_name for name in named):
-        return tuple(by_name[name] for name in named)
+    behind = op.workload.pattern.consumes and workload.pattern is Pattern.KERNEL
+    operands = [read for read in op.reads if not read.adds and (behind or not read.moves)]
+    if operands and all(read.seen in by_name for read in operands):
+        named = ((by_name[read.seen], read.moves) for read in operands)
+        return tuple(replace(tensor, shard=Shard.NONE) if moves else tensor for tensor, moves in named)
     return tuple(by_name.values())
 
 
-def _placed(op: GraphOp, part: Part, keys: Sequence[Key], halved: bool) -> Iterator[tuple[Key, Read]]:
-    """Yield each read of a part with its operand, those of kernels in turn."""
+def _brought(op: GraphOp, workload: Workload) -> Key:
+    """The operand of a kernel that the other half of its pair brings."""
+    moved = {read.seen for read in op.reads if read.moves}
+    operands = kernel_operands(op, workload) if workload.pattern is Pattern.KERNEL else ()
+    return 0, next((number for number, tensor in enumerate(operands) if tensor.name in moved), 0)
+
+
+def _placed(op: GraphOp, part: Part, keys: Sequence[Key]) -> Iterator[tuple[Key, Read]]:
+    """Yield each read of a part with its operand, one of ``keys``, those of kernels in turn."""
     whole = part.workload == op.workload
     operands = (read for read in op.reads if not read.adds)
     reads = [read for read in operands if whole or read.moves == part.workload.is_collective]
-    of_kernels = [key for key in keys if key != MOVED_IN][int(halved and not part.workload.is_collective) :]
+    of_kernels = [key for key in keys if key != MOVED_IN]
     place = 0
     for read in reads:
         if MOVED_IN in keys and (read.moves or not of_kernels):

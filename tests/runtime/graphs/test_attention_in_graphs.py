@@ -25,6 +25,7 @@ from magus.runtime.graphs.operands import MODULUS, drawn
 from magus.runtime.graphs.run import GraphRun, carry_out_graph
 from magus.runtime.memory import Array
 from tests.helpers.marks import thinned
+from tests.helpers.oracle.drawn_graphs import draw_whole
 from tests.helpers.oracle.drawn_programs import draw_choice
 from tests.helpers.scenarios.mlp_backward import plan_of_layers
 from tests.helpers.scenarios.ulysses import OPERANDS, ulysses
@@ -93,6 +94,12 @@ def draw_op(rng: random.Random, number: int, scenario: Scenario, before: list[Gr
     return GraphOp(f"op{number}", workload, tuple(reads))
 
 
+def draw_mode(rng: random.Random, op: GraphOp, scenario: Scenario) -> OpMode:
+    if op.workload.then is None and rng.random() < 0.3:
+        return OpMode(op.name, apart=draw_whole(rng, scenario))
+    return OpMode(op.name, draw_choice(rng, scenario))
+
+
 def draw_plan(rng: random.Random) -> tuple[System, Graph, GraphPlan]:
     """Three ops and a plan, drawn again where a get would not be told that its peer has made what it reads."""
     scenarios = [workload_of(name, 2, 64, 16) for name in rng.sample(PAIRS, 3)]
@@ -100,7 +107,7 @@ def draw_plan(rng: random.Random) -> tuple[System, Graph, GraphPlan]:
         ops: list[GraphOp] = []
         for number, scenario in enumerate(scenarios):
             ops.append(draw_op(rng, number, scenario, ops))
-        modes = (OpMode(op.name, draw_choice(rng, one)) for op, one in zip(ops, scenarios, strict=True))
+        modes = [draw_mode(rng, op, one) for op, one in zip(ops, scenarios, strict=True)]
         graph, choice = Graph("drawn", "", tuple(ops)), GraphChoice("drawn", tuple(modes))
         try:
             return scenarios[0].system, graph, build_graph_plan(scenarios[0].system, graph, choice)

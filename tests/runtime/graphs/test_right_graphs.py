@@ -18,6 +18,7 @@ from tests.helpers.oracle.drawn_graphs import draw_graph_plan
 from tests.helpers.paths import ROOT
 from tests.helpers.scenarios.mlp_backward import backward, plan_of_layers
 from tests.helpers.scenarios.two_batches import two_batches
+from tests.helpers.some import some
 
 SUMS = """
 use "nvidia/h100"
@@ -43,6 +44,18 @@ workload back on hgx {{
   yv = norm(v)
   yt = norm(v.t)
 }}
+"""
+EXPERTS = """
+use "nvidia/h100"
+system hgx { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+workload moe on hgx {
+  x = tensor bf16[512, 256]
+  w = tensor bf16[2 * 256, 128]
+  y = grouped_gemm(all_to_all(norm(x)), w, rows=[256, 256])
+  z = norm(y)
+}
+schedule apart_ for moe { apart y by dma(3) }
+schedule chunked for moe { y = uniform_fused_1d(chunks=8, engine=dma(3)) }
 """
 LAYERS = [*sorted((ROOT / "examples" / "layers").glob("*.mgs")), ROOT / "examples" / "papers" / "layers.mgs"]
 
@@ -171,6 +184,19 @@ def test_kernels_beside_collectives_that_are_no_products_are_refused(back: Graph
     odd = replace(dh, workload=replace(dh.workload, gemm=None, kernel=du.workload.kernel))
     with pytest.raises(RunRefused, match="not carried out with real data"):
         carry_out_graph(back.system, graph, replace(plan, parts=(odd, *plan.parts[1:])))
+
+
+def test_experts_behind_a_dispatch_that_is_apart() -> None:
+    (scenario,) = compile_text(EXPERTS).graphs
+    for choice in some(scenario.schedules):
+        graph, plan = plan_of_layers(scenario, choice, 1)
+        run = GraphRun(scenario.system, graph, plan, 0, detail=2)
+
+        assert run.report().outcome is Outcome.EXACT
+        if choice.name == "apart_":
+            brought, weights = (run.problems["y"].slots[0, number] for number in range(2))
+            assert len(brought.links) == 1
+            assert (brought.rows.cuts[-1], weights.tensor, weights.links) == (512, "w", ())
 
 
 @pytest.mark.parametrize("said", ["", "apart d_w by dma(3)", "d_w = pipelined(chunks=4, engine=dma(3))"])
