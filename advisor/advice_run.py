@@ -32,6 +32,8 @@ from .candidates.advice import Candidate, Threshold, baseline_of
 from .candidates.predicted import predicted_candidates, unpredicted_candidates
 from .candidates.sensitivity import Sensitivity
 from .candidates.shortlist import (
+    first_to_simulate,
+    job_in_packets,
     merged,
     simulate_first,
     simulate_shortlist,
@@ -93,6 +95,19 @@ class AdviceRun:
         asked = {candidate.expression for candidate in usual}  # what the file declares stays what it declares
         return merged(usual, [one for one in proposed if one.expression not in asked]) if usual else []
 
+    def begin_first(self, pool: Workers, candidates: list[Candidate]) -> None:
+        """Begin what ``simulated_first`` finishes."""
+
+        def begin() -> None:
+            pool.ahead([job_in_packets(self.scenario, each) for each in first_to_simulate(candidates, NUM_FIRST)])
+
+        self.stages.run(SHORTLIST, begin, None)
+
+    def begin_confirming(self, pool: Workers, candidates: list[Candidate], bound: Bound | None) -> None:
+        """Begin to confirm the baseline, which seldom is another one once the space is ranked."""
+        confirming = self._confirming(pool, bound)
+        self.stages.run(CONFIRM, lambda: pool.ahead(confirming.jobs(baseline_of(candidates).schedule)), None)
+
     def simulated_first(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
         """Simulate the baseline and the best proposals: an answer, should time end while the space is ranked."""
         simulate = partial(simulate_first, pool, self.scenario, candidates, NUM_FIRST, self.report)
@@ -129,7 +144,7 @@ class AdviceRun:
         No search changes the baseline: its confirmation runs beside the search for bespoke schedules.
         """
         candidates = self._simulated(pool, candidates)
-        confirming = Confirming(self.scenario, pool, None if bound is None else bound.ticks)
+        confirming = self._confirming(pool, bound)
         if self.options.bespoke > 0 and is_searched(self.scenario):
             self.stages.run(CONFIRM, lambda: confirming.begin(baseline_of(candidates).schedule), None)
             candidates = without_beaten(self._with_bespoke(pool, candidates, bound))
@@ -166,6 +181,9 @@ class AdviceRun:
         on_time = self.options.within_s is None or self.should_stop()
         when = "early" if on_time else f"after {self.options.within_s:g} s"
         return (f"stopped {when}: this is the best of what was found until then", *told)
+
+    def _confirming(self, pool: Workers, bound: Bound | None) -> Confirming:
+        return Confirming(self.scenario, pool, None if bound is None else bound.ticks)
 
     def _simulated(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
         """Simulate the shortlist in packets, then variants of the fastest."""

@@ -111,8 +111,16 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
     workers, threads = options.workers if options.verify else 1, suits_threads(run.scenario)
     with open_workers(workers, early, threads=threads) as pool:
         pool.on_result = answers.simulated
+        bound = None
+        # While workers simulate, this thread computes what does not depend on them; where time is limited, it answers.
+        beside = proposed and options.verify and late is None
+        if beside:
+            run.begin_first(pool, candidates)
+            bound = run.bound()
         if proposed and options.verify:
             candidates = run.simulated_first(pool, candidates)
+        if beside:
+            run.begin_confirming(pool, candidates, bound)
         num_feasible: int | None = None
         if not at_once:
             ranked, num_feasible = run.predicted(late)
@@ -121,7 +129,8 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
         if not candidates or (run.stages.interrupted and not proposed):
             raise Cancelled
         run.stages.should_stop = early
-        bound = None if at_once else run.bound()
+        if not at_once and not beside:
+            bound = run.bound()
         candidates, confirmed = run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
         failures = tuple(pool.failures)
         if options.threshold or options.sensitivity:

@@ -101,6 +101,7 @@ class Workers:
         self.failures: list[Failure] = []
         self.stopped = False
         self.on_result: Callable[[SimulationJob, Result], None] | None = None
+        self._ahead: list[Begun] = []
 
     def run(self, jobs: Sequence[SimulationJob], progress: StepsDone | None = None) -> list[Result | None]:
         """Begin ``jobs`` and finish them."""
@@ -109,15 +110,25 @@ class Workers:
     def begin(self, jobs: Sequence[SimulationJob]) -> tuple[Begun, ...]:
         """Begin ``jobs`` where there are workers: they run beside what the caller does until it asks to finish them.
 
-        A job that is begun and never finished has no effect.
+        A job that is begun and never finished has no effect. One that was begun ``ahead`` is under way already.
         """
         if self._pool is not None:
             try:
                 with interrupts_blocked_in_children():
-                    return tuple(Begun(job, self._pool.submit(self._run_there, job)) for job in jobs)
+                    return tuple(map(self._begun, jobs))
             except (BrokenExecutor, OSError):  # a pool that breaks while it starts a process closes its own pipes
                 self._lose_pool()
         return tuple(map(Begun, jobs))
+
+    def ahead(self, jobs: Sequence[SimulationJob]) -> None:
+        """Begin ``jobs`` that may be wanted, while workers would wait; what wants an equal one begins no other."""
+        self._ahead += self.begin(jobs)
+
+    def _begun(self, job: SimulationJob) -> Begun:
+        for idx, begun in enumerate(self._ahead):
+            if begun.job == job:
+                return self._ahead.pop(idx)
+        return Begun(job, None if self._pool is None else self._pool.submit(self._run_there, job))
 
     def finish(self, begun: Sequence[Begun], progress: StepsDone | None = None) -> list[Result | None]:
         """Return results in the order of ``begun``, None for those that failed or were not begun before a stop.

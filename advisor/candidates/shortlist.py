@@ -55,13 +55,17 @@ def simulate_shortlist(
     return merged(candidates, simulated)
 
 
+def first_to_simulate(candidates: Sequence[Candidate], top: int) -> list[Candidate]:
+    """Return the baselines and the ``top`` others that are predicted best."""
+    others = [candidate for candidate in candidates if not candidate.is_serial]
+    return [*baselines(candidates), *others[:top]]
+
+
 def simulate_first(
     pool: Workers, scenario: Scenario, candidates: list[Candidate], top: int, report: Progress
 ) -> list[Candidate]:
     """Simulate the baselines and the ``top`` others that are predicted best."""
-    others = [candidate for candidate in candidates if not candidate.is_serial]
-    chosen = [*baselines(candidates), *others[:top]]
-    return merged(candidates, _simulated(pool, scenario, chosen, report))
+    return merged(candidates, _simulated(pool, scenario, first_to_simulate(candidates, top), report))
 
 
 def _worth_a_run(
@@ -123,9 +127,7 @@ def simulate_variants(
 def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], report: Progress) -> list[Candidate]:
     """Return the candidates of ``chosen`` that were simulated before, or are now, with their times in packets."""
     new = [candidate for candidate in chosen if candidate.simulated_ticks is None]
-    jobs = [
-        SimulationJob(scenario, candidate.schedule, shortlist_unit(scenario, candidate.schedule)) for candidate in new
-    ]
+    jobs = [job_in_packets(scenario, candidate) for candidate in new]
     if jobs:
         report("simulate", 0, len(jobs))
     results = pool.run(jobs, lambda done: report("simulate", done, len(jobs))) if jobs else []
@@ -136,6 +138,11 @@ def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], r
     }
     found = (done.get(candidate.expression, candidate) for candidate in chosen)
     return [candidate for candidate in found if candidate.simulated_ticks is not None]
+
+
+def job_in_packets(scenario: Scenario, candidate: Candidate) -> SimulationJob:
+    """Return the simulation that ranks ``candidate``."""
+    return SimulationJob(scenario, candidate.schedule, shortlist_unit(scenario, candidate.schedule))
 
 
 def merged(candidates: Sequence[Candidate], others: Sequence[Candidate]) -> list[Candidate]:
