@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from ...compiler.ir import Choice, Scenario, ShouldStop
 from ...compiler.planning.build import ScheduleError, build_schedule
 from ..candidates.variations import may_deadlock
-from ..estimate.makespan import estimate_ticks
+from ..estimate.makespan import makespans
 from .explore_limits import is_explored
 
 INFEASIBLE = float("inf")
@@ -51,6 +51,6 @@ class PlanEstimator:
         if may_deadlock(choice) or not is_explored(self.scenario.explore, choice):
             return INFEASIBLE
         try:
-            return estimate_ticks(self.scenario, build_schedule(self.scenario, choice)).makespan_ticks
+            return next(makespans(self.scenario, (build_schedule(self.scenario, choice),)))
         except ScheduleError:
             return INFEASIBLE

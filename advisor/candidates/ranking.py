@@ -32,7 +32,7 @@ from ...compiler.templates import BY_NAME
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from ...simcore.kernels.dispatch import whole_works
 from ...simcore.lower.collective import library_collective_time
-from ..estimate.makespan import estimates
+from ..estimate.makespan import makespans
 from .advice import Candidate, is_algorithm_choice
 
 # Patterns of the drawn scenarios in which estimates were compared with simulations.
@@ -69,7 +69,7 @@ def predicted_us(
     """
     own = [schedule for choice, schedule in zip(choices, schedules, strict=True) if not choice.engine.by_library]
     with heeding(should_stop):
-        estimated = (each.makespan_ticks / TICKS_PER_US for each in estimates(scenario, own))
+        estimated = (ticks / TICKS_PER_US for ticks in makespans(scenario, own))
         return tuple(library_us(scenario) if choice.engine.by_library else next(estimated) for choice in choices)
 
 

@@ -64,15 +64,13 @@ class FluidFabric:
 
     scenario: Scenario
     by_sm: bool
-    network: Network = field(init=False)
-    edges: Mapping[int, tuple[Ends, float]] = field(init=False)
+    edges: Mapping[int, tuple[Ends, float, int]] = field(init=False)
     links: dict[int | Ends, FluidLink] = field(default_factory=dict)
     queues: dict[int, tuple[FluidLink, float, float]] = field(default_factory=dict)
     paths: dict[int, FluidPath] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         n = self.scenario.num_ranks
-        self.network = self.scenario.network
         self.edges = _busiest_edges(self.scenario.system.fabric, n) if n > 1 else {}
 
     def path(self, rank: int, step: Transfer) -> FluidPath:
@@ -115,14 +113,14 @@ class FluidFabric:
         """
         gpu = self.scenario.gpu
         latency = 2 * gpu.hbm.latency_ticks + (gpu.l2.latency_ticks if self.by_sm else 0)
-        key, ticks_per_byte = self.edges[peer]
-        latency += self.network.latency_ticks(0, peer)
+        key, ticks_per_byte, on_links = self.edges[peer]
+        latency += on_links
         return self.links.setdefault(key, FluidLink()), ticks_per_byte, float(latency)
 
 
 @lru_cache(maxsize=16)
-def _busiest_edges(fabric: Fabric, num_ranks: int) -> dict[int, tuple[Ends, float]]:
-    """Return for each relative peer the edge to queue for, and its ticks to pass a byte of every rank.
+def _busiest_edges(fabric: Fabric, num_ranks: int) -> dict[int, tuple[Ends, float, int]]:
+    """Return for each relative peer the edge to queue for, its ticks to pass a byte of every rank, and the latency.
 
     The edge is the busiest one if every rank sends to every other; for a peer whose route does not pass it, the busiest
     on that route.
@@ -141,7 +139,7 @@ def _busiest_edges(fabric: Fabric, num_ranks: int) -> dict[int, tuple[Ends, floa
     edges = {}
     for peer, ticks_of in load.items():
         ends = busiest if busiest in ticks_of else max(ticks_of, key=lambda ends: ticks_of[ends])
-        edges[peer] = (ends, ticks_of[ends])
+        edges[peer] = (ends, ticks_of[ends], network.latency_ticks(0, peer))
     return edges
 
 

@@ -57,6 +57,15 @@ def estimate_ticks(scenario: Scenario, schedule: Schedule) -> Estimate:
 
 def estimates(scenario: Scenario, schedules: Iterable[Schedule]) -> Iterator[Estimate]:
     """Estimate each of ``schedules``; those in a row that differ in their engines alone share their graph."""
+    return map(_estimate_of, _runs(scenario, schedules))
+
+
+def makespans(scenario: Scenario, schedules: Iterable[Schedule]) -> Iterator[float]:
+    """Yield the ``makespan_ticks`` of ``estimates``, which are all that a search asks for."""
+    return map(_makespan_of, _runs(scenario, schedules))
+
+
+def _runs(scenario: Scenario, schedules: Iterable[Schedule]) -> Iterator[EstimateRun]:
     for _, alike in groupby(schedules, key=_plan_of):
         graph: StepGraph | None = None
         for schedule in alike:
@@ -64,7 +73,7 @@ def estimates(scenario: Scenario, schedules: Iterable[Schedule]) -> Iterator[Est
                 graph = graph_of(scenario, schedule, _num_ranks(scenario, schedule))
             else:
                 graph = graph.by_engine(scenario, schedule)
-            yield _estimate(scenario, schedule, graph)
+            yield _finished_run(scenario, schedule, graph)
 
 
 def _plan_of(schedule: Schedule) -> tuple[object, ...]:
@@ -79,18 +88,22 @@ def _num_ranks(scenario: Scenario, schedule: Schedule) -> int:
     return 1 if schedule.symmetric and ranks * len(schedule.steps) > MAX_STEPS else ranks
 
 
-def _estimate(scenario: Scenario, schedule: Schedule, graph: StepGraph) -> Estimate:
+def _finished_run(scenario: Scenario, schedule: Schedule, graph: StepGraph) -> EstimateRun:
     ranks, by_sm = graph.num_ranks, schedule.engine.kind is EngineKind.SM
     fabric = FluidFabric(scenario, by_sm) if ranks == 1 else WholeFabric(scenario, by_sm, ranks)
     run = EstimateRun(scenario, schedule, graph, StepCosts.of(scenario, schedule, graph), fabric)
     run.prepare()
     run.loop()
-    return _estimate_of(run)
+    return run
 
 
 def _part_of(scenario: Scenario, groups: list[KernelWork]) -> KernelWork | None:
     """Return the kernel that the plan repeats; the own shard is first for a gather, last for a scatter."""
     return None if not groups else groups[0] if scenario.workload.pattern.reduces else groups[-1]
+
+
+def _makespan_of(run: EstimateRun) -> float:
+    return max(map(run.seen, range(len(run.graph.steps))), default=0.0)
 
 
 def _estimate_of(run: EstimateRun) -> Estimate:
@@ -100,7 +113,7 @@ def _estimate_of(run: EstimateRun) -> Estimate:
     copied = [run.done[i] for i in own if i not in computing]
     computed = [run.done[i] for i in computing if isinstance(steps[i], TileGroup)]
     first, last = (copied, computed) if not run.scenario.workload.pattern.reduces else (computed, copied)
-    makespan = max(map(run.seen, range(len(steps))), default=0.0)
+    makespan = _makespan_of(run)
     idle, reached = 0.0, 0.0
     for begin, end in sorted((run.begin[i], run.done[i]) for i in computing):
         idle += max(0.0, begin - reached)

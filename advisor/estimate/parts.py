@@ -49,8 +49,7 @@ class Route:
             return
         (link, ticks_per_byte), (memory, _) = self.path.legs[0], self.reads[0]
         landing = link.outflow / ticks_per_byte
-        for into, change in memory.flows(landing - link.landing):
-            into.feed(now, change)
+        memory.feed(now, landing - link.landing)
         link.landing = landing
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import count
 
 from ...compiler.ir import TICKS_PER_SECOND, EngineKind, Scenario, Schedule, Transfer, checkpoint
 from .fluid import FluidFabric, WholeFabric
@@ -91,13 +90,13 @@ class EstimateRun:
             self._deal,  # _LAUNCHED
             self._ready,
         )
-        for handled in count():
-            if not events:
-                return
-            if handled % EVENTS_PER_CHECKPOINT == 0:
-                checkpoint()
-            now, kind, index = heappop(events)
-            handlers[kind](now, index)
+        while events:
+            checkpoint()
+            for _ in range(EVENTS_PER_CHECKPOINT):
+                now, kind, index = heappop(events)
+                handlers[kind](now, index)
+                if not events:
+                    break
 
     def seen(self, i: int) -> float:
         """Return when the successors of step i know that it is done."""

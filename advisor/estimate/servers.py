@@ -31,10 +31,11 @@ class FluidLink:
 
     def feed(self, now: float, change: float) -> None:
         """Increase the inflow by ``change`` from ``now`` on."""
-        backlog = self.backlog + (self.inflow - 1.0) * (now - self.now)
-        self.backlog = backlog if backlog > 0.0 else 0.0
+        if now != self.now:
+            backlog = self.backlog + (self.inflow - 1.0) * (now - self.now)
+            self.backlog = backlog if backlog > 0.0 else 0.0
+            self.now = now
         self.inflow += change
-        self.now = now
 
 
 Flow = tuple[FluidLink, float]
@@ -61,6 +62,12 @@ class FluidMemory:
     def use(self, now: float, bytes_per_tick: float) -> None:
         """Increase the traffic of the memory by ``bytes_per_tick`` from ``now`` on."""
         self.hbm.feed(now, bytes_per_tick * TICKS_PER_SECOND / self.hbm_bytes_per_s)
+
+    def feed(self, now: float, bytes_per_tick: float) -> None:
+        """Increase the traffic of copies by ``bytes_per_tick`` from ``now`` on."""
+        self.hbm.feed(now, bytes_per_tick * TICKS_PER_SECOND / self.hbm_bytes_per_s)
+        if self.noc_bytes_per_s is not None:
+            self.noc.feed(now, bytes_per_tick * TICKS_PER_SECOND / self.noc_bytes_per_s)
 
     def flows(self, bytes_per_tick: float) -> tuple[Flow, ...]:
         """Return the inflow of copies that move ``bytes_per_tick``."""

@@ -15,7 +15,7 @@ from ..candidates.advice import Candidate, baseline_of, is_algorithm_choice
 from ..candidates.ranking import library_us
 from ..candidates.sensitivity import MAX_LOSS, ChangedNumber, Sensitivity
 from ..candidates.shortlist import by_time, simulated_ranks
-from ..estimate.makespan import estimates
+from ..estimate.makespan import makespans
 from ..workers import SimulationJob, Workers
 from .hardware_numbers import HardwareNumber, hardware_numbers, with_number
 
@@ -103,7 +103,7 @@ def _structure(candidate: Candidate) -> object:
 def _estimated_us(scenario: Scenario, compared: Sequence[Candidate]) -> list[float]:
     """Return estimates of the compared schedules; of the library the closed form."""
     modelled = (one.schedule for one in compared if not one.is_library)
-    ticks = (each.makespan_ticks for each in estimates(scenario, modelled))
+    ticks = makespans(scenario, modelled)
     return [library_us(scenario) if one.is_library else next(ticks) / TICKS_PER_US for one in compared]
 
 

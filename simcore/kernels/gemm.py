@@ -83,6 +83,7 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
     """
     row_bytes, other_bytes = shape.k * shape.dtype.num_bytes, form.num_bytes - shape.operand_bytes
     summed_us = {split: split_us(gpu, shape, split) for split in SPLITS}
+    memory_us, quantisation = form.memory_us, form.quantisation
     best: Tiling | None = None
     best_us = math.inf
     for (block, units), splits in tiles:
@@ -92,9 +93,10 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
         slots, l2_read_bytes = tile_rows * tile_cols * units, -1
         for split, tile_us in splits:
             waves = slots * split / sms
-            waves_us = form.waves_us(waves, tile_us)
-            # No p-norm is below one of its terms; of equal kernels the first stays.
-            if (waves_us if waves_us > form.memory_us else form.memory_us) + summed_us[split] >= best_us:
+            # ``form.waves_us``, without a call for each of a hundred tilings: no p-norm is below one of its terms.
+            waves_us = tile_us if waves <= 1 else (waves + quantisation * (math.ceil(waves) - waves)) * tile_us
+            # Of equal kernels the first stays.
+            if (waves_us if waves_us > memory_us else memory_us) + summed_us[split] >= best_us:
                 continue
             if l2_read_bytes < 0:
                 share = gpu.gemm.cluster // units

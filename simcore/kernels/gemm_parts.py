@@ -13,11 +13,12 @@ def group_shape(scenario: Scenario, group: TileGroup) -> GemmShape:
     workload, regions = scenario.workload.stage(group.kernel), group.regions
     gemm = workload.gemm
     assert gemm is not None, "a checked plan computes only where the workload has a GEMM"
-    assert len({region.cols for region in regions}) == 1, "a checked plan keeps the columns of a group together"
+    cols = regions[0].cols
+    assert all(each.cols is cols or each.cols == cols for each in regions), "a checked plan keeps columns together"
     if cutting_of(workload).adds is Adds.BLOCKS:
-        return GemmShape(regions[0].rows.size, regions[0].cols.size, len(regions) * group.k.size, gemm.dtype)
-    rows = sum(region.rows.size for region in regions)
-    return GemmShape(rows, regions[0].cols.size, group.k.size, gemm.dtype)
+        return GemmShape(regions[0].rows.size, cols.size, len(regions) * group.k.size, gemm.dtype)
+    rows = sum([region.rows.size for region in regions])
+    return GemmShape(rows, cols.size, group.k.size, gemm.dtype)
 
 
 def stream_shape(scenario: Scenario, groups: Sequence[TileGroup]) -> GemmShape:
