@@ -1,7 +1,8 @@
 """Simulations side by side, in threads or in processes; the results do not depend on either, or on their number.
 
 Threads share what is imported and cached, and start at once. They suit simulations that are machine code for most of
-the time, which holds no lock of Python's; others run in processes.
+the time, which holds no lock of Python's; others run in processes. Forked processes start at once too, and take no
+turns with the caller: where a caller allows them, they suit all.
 
 A simulation that fails stops no other: its failure is recorded, and the rest is simulated.
 """
@@ -10,6 +11,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
@@ -23,6 +25,7 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import connection
@@ -254,19 +257,36 @@ def suits_threads(scenario: Scenario) -> bool:
     return runs_compiled() and scenario.network.symmetric
 
 
+_forks: ContextVar[bool] = ContextVar("forks", default=False)
+
+
+@contextmanager
+def forking() -> Iterator[None]:
+    """Fork the processes that this thread opens in the block, on Linux; elsewhere system libraries may not survive it.
+
+    For programs that know their threads: a fork copies locks as they are, and nobody is left who opens them.
+    """
+    before = _forks.set(sys.platform == "linux")
+    try:
+        yield
+    finally:
+        _forks.reset(before)
+
+
 @contextmanager
 def open_workers(count: int, should_stop: ShouldStop | None = None, *, threads: bool = False) -> Iterator[Workers]:
     """Open ``count`` processes or ``threads``, or run jobs in this thread for a count of one.
 
     A process that answers questions beside others (``processes.py``) opens none of its own.
 
-    Processes are spawned, not forked: a fork copies the locks of a caller's threads. When the block is left early, the
-    workers are told to stop and are waited for, so that none outlives its caller; processes that do not react are
-    ended.
+    Processes are spawned unless the caller is ``forking``, which then has no ``threads`` either. When the block is left
+    early, the workers are told to stop and are waited for, so that none outlives its caller; processes that do not
+    react are ended.
     """
-    if count <= 1 or (not threads and multiprocessing.current_process().daemon):
+    daemon = multiprocessing.current_process().daemon
+    if count <= 1 or (not threads and daemon):
         yield Workers(should_stop)
-    elif threads:
+    elif threads and (daemon or not _forks.get()):
         stop = Event()
         with ThreadPoolExecutor(count) as pool:
             try:
@@ -285,7 +305,7 @@ def open_pool(count: int) -> Iterator[ProcessPoolExecutor]:
 
     A process may not react to the stop at once: while it compiles machine code, or in one long call of numpy.
     """
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork" if _forks.get() else "spawn")
     stop_receiver, stop_sender = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(
         count, mp_context=context, initializer=_start_worker, initargs=(stop_receiver, current_store())

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from ...advisor import ModelError, NoFeasibleSchedule
+from ...advisor.workers import forking
 from ...compiler import Scenario
 from ...compiler.ir import Cancelled
 from ...simcore import EngineUnavailable, RunTooLarge
@@ -12,9 +13,13 @@ from .console import report_errors
 
 
 def run_command(action: Callable[[], Exit]) -> Exit:
-    """Run ``action``; errors of the compiler, the simulator and the advisor become messages and an exit code."""
+    """Run ``action``; errors of the compiler, the simulator and the advisor become messages and an exit code.
+
+    Its workers are forked: the one thread beside it prints how far it is, and sleeps.
+    """
     try:
-        return report_errors(action)
+        with forking():
+            return report_errors(action)
     except EngineUnavailable as error:
         say(f"magus: {error}")
         return Exit.USAGE
