@@ -1,5 +1,6 @@
 """CP-SAT in the portfolio: the costs of a scenario as the solver's model, and its solutions as parts."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 from ...compiler.ir import Choice, EngineKind, Scenario, ShouldStop, inner_size
@@ -15,9 +16,18 @@ MAX_BATCHES = 6
 
 
 def solved_parts(
-    scenario: Scenario, start: Choice, bound_ticks: int, seed: int, limit: float, should_stop: ShouldStop
+    scenario: Scenario,
+    start: Choice,
+    bound_ticks: int,
+    seed: int,
+    limit: float,
+    should_stop: ShouldStop,
+    meanwhile: Callable[[ShouldStop], None] | None = None,
 ) -> tuple[Parts, ...]:
-    """Return the parts that the solver finds from ``start``, a bespoke choice, the best in its model first."""
+    """Return the parts that the solver finds from ``start``, a bespoke choice, the best in its model first.
+
+    While it searches ``meanwhile`` is called, and told when it is done.
+    """
     from ..solver.batch_model import TICKS, BatchProblem, Grains, solve_batches
 
     whole, engine = whole_rows(scenario), start.engine
@@ -48,7 +58,7 @@ def solved_parts(
         start=begin,
         bound=bound_ticks // TICKS,
     )
-    solutions = solve_batches(problem, seed=seed, limit=limit, should_stop=should_stop)
+    solutions = solve_batches(problem, seed=seed, limit=limit, should_stop=should_stop, meanwhile=meanwhile)
     return tuple(_in_rows(grains, whole, grain)[::direction] for grains in solutions)
 
 

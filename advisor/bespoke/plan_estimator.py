@@ -1,6 +1,6 @@
 """Estimated times of plans, some hundred a second, so that a search can try thousands."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import Choice, Scenario, ShouldStop
 from ...compiler.planning.build import ScheduleError, build_schedule
@@ -26,6 +26,10 @@ class PlanEstimator:
     count: int = 0
     known: dict[Choice, float] = field(default_factory=dict)
     foreseen: dict[Choice, float] = field(default_factory=dict)
+
+    def copy(self, should_stop: ShouldStop) -> "PlanEstimator":
+        """Return one that counts for itself, and foresees for both."""
+        return replace(self, known=dict(self.known), should_stop=should_stop)
 
     @property
     def spent(self) -> bool:

@@ -14,6 +14,7 @@ from ...compiler.ir import (
     EngineMode,
     ExecutionOptions,
     Scenario,
+    ShouldStop,
 )
 from ..candidates.variations import forms_of
 from ..failures import Failure, failed_stage
@@ -190,8 +191,18 @@ class Search:
         start = next(fits, None)
         if start is not None and self.budget.solver_s > 0 and not self.estimator.should_stop():
             stop, limit, bound_ticks = self.estimator.should_stop, self.budget.solver_s, self.options.bound_ticks
-            parts = solved_parts(self.scenario, start, bound_ticks, self.options.seed, limit, stop)
+            parts = solved_parts(
+                self.scenario, start, bound_ticks, self.options.seed, limit, stop, self._foresee_annealing
+            )
             self._propose(Proposer.SOLVER, map(whole_batches, parts[:NUM_SOLUTIONS]), (start.engine,), 1.0)
+
+    def _foresee_annealing(self, solved: ShouldStop) -> None:
+        """Estimate what the local search asks for if the solver, which runs meanwhile, finds nothing better."""
+        asked = self.estimator.should_stop
+        estimator = self.estimator.copy(lambda: solved() or asked())
+        proposals, random = Proposals(estimator, dict(self.proposals.proposer_of)), Random()
+        random.setstate(self.random.getstate())
+        replace(self, estimator=estimator, proposals=proposals, random=random)._anneal()
 
     def _anneal(self) -> None:
         """Search locally from the best proposals, then further from the best of the results."""

@@ -16,7 +16,7 @@ from ...compiler.ir import Cancelled, ShouldStop, heeding
 from ...compiler.ir.stopping import never
 from .model import make_solver
 from .ortools import cp_model
-from .solving import solve
+from .solving import Meanwhile, solve
 
 TICKS = 1_000_000
 """Ticks of 10 fs in the model's unit of time."""
@@ -47,11 +47,16 @@ class BatchProblem:
 
 
 def solve_batches(
-    problem: BatchProblem, *, seed: int, limit: float, should_stop: ShouldStop = never
+    problem: BatchProblem,
+    *,
+    seed: int,
+    limit: float,
+    should_stop: ShouldStop = never,
+    meanwhile: Meanwhile | None = None,
 ) -> tuple[Grains, ...]:
     """The batchings found, the best first, with one worker and ``limit`` deterministic seconds; maybe none.
 
-    The same problem, seed and limit give the same with the same version of OR-tools.
+    The same problem, seed and limit give the same with the same version of OR-tools. ``meanwhile`` the caller has work.
     """
     model = _Model(problem)
     with heeding(should_stop):
@@ -59,7 +64,7 @@ def solve_batches(
     solver, found = make_solver(seed), _Collector(model.grains, should_stop)
     solver.parameters.max_deterministic_time = limit
     with suppress(Cancelled), heeding(should_stop):
-        solve(solver, model.model, found)
+        solve(solver, model.model, found, meanwhile)
     return tuple(dict.fromkeys(reversed(found.values)))
 
 

@@ -1,15 +1,23 @@
 """A solver at work in a thread of its own, so that its caller hears of Ctrl-C and of a wish to stop meanwhile."""
 
+from collections.abc import Callable
 from threading import Thread
 
-from ...compiler.ir import checkpoint
+from ...compiler.ir import ShouldStop, checkpoint
 from .ortools import cp_model
 
 POLL_S = 0.1
 
 
+Meanwhile = Callable[[ShouldStop], None]
+"""What a caller does while a solver runs, told when it is done."""
+
+
 def solve(
-    solver: cp_model.CpSolver, model: cp_model.CpModel, callback: cp_model.CpSolverSolutionCallback | None = None
+    solver: cp_model.CpSolver,
+    model: cp_model.CpModel,
+    callback: cp_model.CpSolverSolutionCallback | None = None,
+    meanwhile: Meanwhile | None = None,
 ) -> cp_model.CpSolverStatus:
     """Return the status of ``solver.solve``.
 
@@ -30,6 +38,8 @@ def solve(
     thread = Thread(target=body, daemon=True)
     thread.start()
     try:
+        if meanwhile is not None:
+            meanwhile(lambda: not thread.is_alive())
         while thread.is_alive():
             checkpoint()
             thread.join(POLL_S)
