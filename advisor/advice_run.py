@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..compiler.ir import Cancelled, Progress, Scenario, ShouldStop, heeding
+from ..compiler.planning.build import build_schedule
 from ..simcore import Result
 from .answer.answer import (
     BESPOKE,
@@ -29,7 +30,7 @@ from .answer.partial import PartialAnswers
 from .bespoke.stage import bespoke_candidates, budget_of, is_searched
 from .bounds.lower_bound import Bound, lower_bound
 from .candidates.advice import Candidate, Threshold, baseline_of
-from .candidates.predicted import predicted_candidates, unpredicted_candidates
+from .candidates.predicted import predicted_candidates, unpredicted_candidates, usual_serials
 from .candidates.sensitivity import Sensitivity
 from .candidates.shortlist import (
     first_to_simulate,
@@ -67,6 +68,18 @@ class AdviceRun:
     report: Progress
     answers: PartialAnswers
 
+    def proposes(self, model: ProposalModel | None) -> bool:
+        """Whether ``model`` may propose anything."""
+        return model is not None and self.options.bespoke > 0 and is_searched(self.scenario)
+
+    def begin_baseline(self, pool: Workers) -> None:
+        """Begin to simulate the usual baseline, which is among the first in any case, and to load what that takes."""
+
+        def begin() -> None:
+            pool.ahead([job_in_packets(self.scenario, build_schedule(self.scenario, usual_serials(self.scenario)[0]))])
+
+        self.stages.run(SHORTLIST, begin, None)
+
     def proposed(self, model: ProposalModel | None, early: ShouldStop) -> list[Candidate]:
         """Return the baseline, what the file declares and what ``model`` proposes; nothing if it proposes nothing.
 
@@ -75,7 +88,7 @@ class AdviceRun:
         Where schedules are simulated, serial ones are not proposed: the baseline has the options that pay, tried by
         rules, and is the same with any model. Else it is the fastest by the estimate, of any algorithm and options.
         """
-        if model is None or self.options.bespoke <= 0 or not is_searched(self.scenario):
+        if model is None or not self.proposes(model):
             return []
         self.report("propose", 0, 1)
 
@@ -99,7 +112,8 @@ class AdviceRun:
         """Begin what ``simulated_first`` finishes."""
 
         def begin() -> None:
-            pool.ahead([job_in_packets(self.scenario, each) for each in first_to_simulate(candidates, NUM_FIRST)])
+            first = first_to_simulate(candidates, NUM_FIRST)
+            pool.ahead([job_in_packets(self.scenario, each.schedule) for each in first])
 
         self.stages.run(SHORTLIST, begin, None)
 

@@ -105,13 +105,14 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
     early = stop if late is None else either(stop, late)
     # Proposals take tenths of a second, and are an answer: only where they take much longer does time count.
     patience = watcher.late(None if options.within_s is None else options.within_s + PATIENCE_S)
-    candidates = run.proposed(proposals, stop if patience is None else either(stop, patience))
-    proposed = bool(candidates)
-    at_once = proposed and not options.verify
     workers, threads = options.workers if options.verify else 1, suits_threads(run.scenario)
     with open_workers(workers, early, threads=threads) as pool:
         pool.on_result = answers.simulated
-        bound = None
+        if options.verify and run.proposes(proposals):
+            run.begin_baseline(pool)
+        candidates = run.proposed(proposals, stop if patience is None else either(stop, patience))
+        proposed = bool(candidates)
+        at_once, bound = proposed and not options.verify, None
         # While workers simulate, this thread computes what does not depend on them; where time is limited, it answers.
         beside = proposed and options.verify and late is None
         if beside:

@@ -127,7 +127,7 @@ def simulate_variants(
 def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], report: Progress) -> list[Candidate]:
     """Return the candidates of ``chosen`` that were simulated before, or are now, with their times in packets."""
     new = [candidate for candidate in chosen if candidate.simulated_ticks is None]
-    jobs = [job_in_packets(scenario, candidate) for candidate in new]
+    jobs = [job_in_packets(scenario, candidate.schedule) for candidate in new]
     if jobs:
         report("simulate", 0, len(jobs))
     results = pool.run(jobs, lambda done: report("simulate", done, len(jobs))) if jobs else []
@@ -140,9 +140,9 @@ def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], r
     return [candidate for candidate in found if candidate.simulated_ticks is not None]
 
 
-def job_in_packets(scenario: Scenario, candidate: Candidate) -> SimulationJob:
-    """Return the simulation that ranks ``candidate``."""
-    return SimulationJob(scenario, candidate.schedule, shortlist_unit(scenario, candidate.schedule))
+def job_in_packets(scenario: Scenario, schedule: Schedule) -> SimulationJob:
+    """Return the simulation that ranks ``schedule``."""
+    return SimulationJob(scenario, schedule, shortlist_unit(scenario, schedule))
 
 
 def merged(candidates: Sequence[Candidate], others: Sequence[Candidate]) -> list[Candidate]:
