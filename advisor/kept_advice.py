@@ -5,7 +5,6 @@ Building a schedule again takes a third of the time that reading its steps takes
 
 import logging
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ..compiler.ir import Choice, Scenario
@@ -73,6 +72,8 @@ class KeptAdvice:
 
 def _solver_version() -> str:
     """The version of OR-tools; empty where advice does without."""
+    from importlib.metadata import PackageNotFoundError, version  # those who keep nothing do not wait for it
+
     try:
         return version("ortools")
     except PackageNotFoundError:

@@ -9,8 +9,6 @@ from ...simcore.figures.result import Waterfall
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import Advice, Candidate, SearchProvenance, Threshold
 from ..candidates.library import LibraryTime, library_time
-from ..how.document import how_document
-from ..how.how import how_of
 from ..implementations.offers import Offers
 from ..implementations.promise import Promise
 from ..solver import Space
@@ -131,7 +129,12 @@ def space_document(scenario: Scenario, space: Space, bound: Bound) -> JsonObject
 def advice_document(advice: Advice, *, how: bool = False) -> JsonObject:
     """Return the document of ``magus advise --json``; ``how`` adds how to carry the recommended schedule out."""
     workload = advice.scenario.workload.name
-    steps = how_document(how_of(advice.scenario, advice.recommended.schedule)) if how else None
+    steps: JsonObject | None = None
+    if how:
+        from ..how.document import how_document  # who does not ask how does not wait for it
+        from ..how.how import how_of
+
+        steps = how_document(how_of(advice.scenario, advice.recommended.schedule))
     return {
         "schema": ADVICE_SCHEMA,
         "scenario": advice.scenario.name,

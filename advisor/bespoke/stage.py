@@ -1,7 +1,6 @@
 """The bespoke search as a stage of advice: from simulated candidates to bespoke ones."""
 
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from ...compiler.ir import (
     TICKS_PER_US,
@@ -103,6 +102,8 @@ def _simulated_plan(candidate: Candidate) -> SimulatedPlan | None:
 
 
 def _candidate(scenario: Scenario, result: SearchResult, plan: SimulatedPlan) -> Candidate:
+    import ortools  # imported where it is used, as everywhere: advice without bespoke schedules needs none
+
     template = result.best_template
 
     def ticks_of(choice: Choice) -> float:
@@ -114,7 +115,7 @@ def _candidate(scenario: Scenario, result: SearchResult, plan: SimulatedPlan) ->
         evaluations=result.evaluations,
         simulations=result.simulations,
         reproducible=result.reproducible,
-        solver=version("ortools"),
+        solver=ortools.__version__,
         why=() if template is None else why_bespoke(scenario, plan.choice, template.choice, ticks_of),
     )
     return Candidate(

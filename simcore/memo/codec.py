@@ -174,13 +174,17 @@ def _field_readers(kind: Any) -> tuple[Reader, ...]:
 
 
 def _dataclass_reader(kind: Any) -> Reader:
+    readers: tuple[Reader, ...] = ()  # found when the first is read: a field may be of the same type
+
     def read(value: Any, given: Given) -> Any:
+        nonlocal readers
         if isinstance(value, dict):
             known = given[value[GIVEN]]
             if not isinstance(known, kind):
                 raise MalformedError(f"{type(known).__name__} in place of {kind.__name__}")
             return known
-        return kind(*_read_each(_field_readers(kind), _parts(value, kind), given))
+        readers = readers or _field_readers(kind)
+        return kind(*_read_each(readers, _parts(value, kind), given))
 
     return read
 
@@ -191,9 +195,13 @@ def _enum_reader(kind: type[Enum]) -> Reader:
         number = _plain_reader(int)
         return lambda value, given: kind(number(value, given))
 
+    named, members = kind.__name__, kind.__members__
+
     def read(value: Any, given: Given) -> Enum:
-        (name,) = _parts(value, kind)
-        return kind[name]
+        name, member = _listed(value)
+        if name != named:
+            raise MalformedError(f"{name!r} in place of {named}")
+        return members[member]
 
     return read
 

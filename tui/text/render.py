@@ -6,7 +6,6 @@ from itertools import groupby
 from ...advisor.answer.headline import headline_of
 from ...advisor.bounds.lower_bound import Bound
 from ...advisor.candidates.advice import Advice, Candidate, Threshold, is_algorithm_choice, resolution_of
-from ...advisor.how.how import how_of
 from ...advisor.implementations.offers import Offers
 from ...advisor.implementations.promise import Promise
 from ...compiler.ir import TICKS_PER_US, Scenario, Workload
@@ -15,7 +14,6 @@ from ...compiler.text.printable import printable
 from ...compiler.text.quantities import bytes_text, ticks_text, us_text
 from ...simcore import Cause, CriticalOp, Result, RunOutcome
 from ...simcore.figures.result import Waterfall
-from .how import how_lines
 from .next_steps import NextStep, next_lines
 from .sensitivity import sensitivity_lines
 from .wrap import bullet, columns, hanging, wrapped
@@ -78,6 +76,9 @@ def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str])
         yield from bullet("!", mark)
     yield ""
     if how:
+        from ...advisor.how.how import how_of  # who does not ask how does not wait for it
+        from .how import how_lines
+
         yield from how_lines(
             how_of(advice.scenario, advice.recommended.schedule), advice.name_of(advice.recommended.expression)
         )
