@@ -33,6 +33,8 @@ from .working_set import extra_hbm_bytes
 
 # Kernel times are rounded to this, so that the last bit of a power function never shows in a result.
 ROUNDING_TICKS = 10_000
+# Covers rounding errors of powers where a bound is compared with a time.
+ROUNDING_MARGIN = 1 - 1e-9
 
 
 @lru_cache(maxsize=8192)
@@ -84,6 +86,7 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
     row_bytes, other_bytes = shape.k * shape.dtype.num_bytes, form.num_bytes - shape.operand_bytes
     summed_us = {split: split_us(gpu, shape, split) for split in SPLITS}
     memory_us, quantisation = form.memory_us, form.quantisation
+    overhead_us, inner = gpu.gemm.tile_ticks / TICKS_PER_US, shape.k / split_k(shape.k, 1)
     best: Tiling | None = None
     best_us = math.inf
     for (block, units), splits in tiles:
@@ -91,7 +94,11 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
             continue
         tile_rows, tile_cols = math.ceil(shape.m / block[0]), math.ceil(shape.n / block[1])
         slots, l2_read_bytes = tile_rows * tile_cols * units, -1
+        whole_us, per_sm = (splits[0][1] - overhead_us) * inner, slots / sms
         for split, tile_us in splits:
+            # All parts together compute the whole inner dimension, each with its overhead: more parts take no less.
+            if (whole_us + split * overhead_us) * per_sm * ROUNDING_MARGIN + summed_us[split] >= best_us:
+                break
             waves = slots * split / sms
             # ``form.waves_us``, without a call for each of a hundred tilings: no p-norm is below one of its terms.
             waves_us = tile_us if waves <= 1 else (waves + quantisation * (math.ceil(waves) - waves)) * tile_us
