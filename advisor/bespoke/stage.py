@@ -102,7 +102,7 @@ def _simulated_plan(candidate: Candidate) -> SimulatedPlan | None:
 
 
 def _candidate(scenario: Scenario, result: SearchResult, plan: SimulatedPlan) -> Candidate:
-    import ortools  # imported where it is used, as everywhere: advice without bespoke schedules needs none
+    from importlib.metadata import version  # which takes longer than most imports, and not all advice needs it
 
     template = result.best_template
 
@@ -115,7 +115,7 @@ def _candidate(scenario: Scenario, result: SearchResult, plan: SimulatedPlan) ->
         evaluations=result.evaluations,
         simulations=result.simulations,
         reproducible=result.reproducible,
-        solver=ortools.__version__,
+        solver=version("ortools"),
         why=() if template is None else why_bespoke(scenario, plan.choice, template.choice, ticks_of),
     )
     return Candidate(
