@@ -106,9 +106,10 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
     # Proposals take tenths of a second, and are an answer: only where they take much longer does time count.
     patience = watcher.late(None if options.within_s is None else options.within_s + PATIENCE_S)
     workers, threads = options.workers if options.verify else 1, suits_threads(run.scenario)
-    with open_workers(workers, early, threads=threads) as pool:
+    searches = options.verify and run.proposes(proposals)
+    with open_workers(workers, early, threads=threads, busy=searches) as pool:
         pool.on_result = answers.simulated
-        if options.verify and run.proposes(proposals):
+        if searches:
             run.begin_baseline(pool)
         candidates = run.proposed(proposals, stop if patience is None else either(stop, patience))
         proposed = bool(candidates)

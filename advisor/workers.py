@@ -2,7 +2,7 @@
 
 Threads share what is imported and cached, and start at once. They suit simulations that are machine code for most of
 the time, which holds no lock of Python's; others run in processes. Forked processes start at once too, and take no
-turns with the caller: where a caller allows them, they suit all.
+turns with a caller that is busy itself, if it allows them.
 
 A simulation that fails stops no other: its failure is recorded, and the rest is simulated.
 """
@@ -274,19 +274,21 @@ def forking() -> Iterator[None]:
 
 
 @contextmanager
-def open_workers(count: int, should_stop: ShouldStop | None = None, *, threads: bool = False) -> Iterator[Workers]:
+def open_workers(
+    count: int, should_stop: ShouldStop | None = None, *, threads: bool = False, busy: bool = False
+) -> Iterator[Workers]:
     """Open ``count`` processes or ``threads``, or run jobs in this thread for a count of one.
 
     A process that answers questions beside others (``processes.py``) opens none of its own.
 
-    Processes are spawned unless the caller is ``forking``, which then has no ``threads`` either. When the block is left
-    early, the workers are told to stop and are waited for, so that none outlives its caller; processes that do not
-    react are ended.
+    Processes are spawned unless the caller is ``forking``; one that is ``busy`` with Python beside them then has no
+    ``threads`` either. When the block is left early, the workers are told to stop and are waited for, so that none
+    outlives its caller; processes that do not react are ended.
     """
     daemon = multiprocessing.current_process().daemon
     if count <= 1 or (not threads and daemon):
         yield Workers(should_stop)
-    elif threads and (daemon or not _forks.get()):
+    elif threads and (daemon or not (busy and _forks.get())):
         stop = Event()
         with ThreadPoolExecutor(count) as pool:
             try:
