@@ -1,12 +1,12 @@
 """One scenario on its way to advice: propose, enumerate, rank, simulate the shortlist, search, confirm."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from ..compiler.ir import Cancelled, Progress, Scenario, ShouldStop, heeding
 from ..compiler.planning.build import build_schedule
-from ..simcore import Result
+from ..simcore import Result, line_hops, load_core
 from .answer.answer import (
     BESPOKE,
     BOUND,
@@ -73,10 +73,12 @@ class AdviceRun:
         return model is not None and self.options.bespoke > 0 and is_searched(self.scenario)
 
     def begin_baseline(self, pool: Workers) -> None:
-        """Begin to simulate the usual baseline, which is among the first in any case, and to load what that takes."""
+        """Begin to simulate the usual baseline, which is among the first in any case, with all that takes loaded."""
 
         def begin() -> None:
-            pool.ahead([job_in_packets(self.scenario, build_schedule(self.scenario, usual_serials(self.scenario)[0]))])
+            job = job_in_packets(self.scenario, build_schedule(self.scenario, usual_serials(self.scenario)[0]))
+            load_core(line_hops(self.scenario, job.schedule, job.unit_bytes))
+            pool.ahead([job])
 
         self.stages.run(SHORTLIST, begin, None)
 
@@ -117,15 +119,12 @@ class AdviceRun:
 
         self.stages.run(SHORTLIST, begin, None)
 
-    def begin_confirming(self, pool: Workers, candidates: list[Candidate], bound: Bound | None) -> None:
-        """Begin to confirm the baseline, which seldom is another one once the space is ranked."""
-        confirming = self._confirming(pool, bound)
-        self.stages.run(CONFIRM, lambda: pool.ahead(confirming.jobs(baseline_of(candidates).schedule)), None)
-
     def simulated_first(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
         """Simulate the baseline and the best proposals: an answer, should time end while the space is ranked."""
         simulate = partial(simulate_first, pool, self.scenario, candidates, NUM_FIRST, self.report)
         self.answers.ranked(candidates)
+        if self.stages.interrupted:  # what workers have done until then is an answer
+            return simulate()
         return self.stages.run(SHORTLIST, simulate, candidates)
 
     def predicted(self, late: ShouldStop | None) -> tuple[list[Candidate], int]:
@@ -142,9 +141,10 @@ class AdviceRun:
             candidates = self.stages.run(RANK, lambda: unpredicted_candidates(self.scenario), [])
         return candidates, 0 if space is None else len(space.choices)
 
-    def bound(self) -> Bound | None:
-        """The lower bound on any schedule; None if it could not be computed."""
-        return self.stages.run(BOUND, lambda: lower_bound(self.scenario), None)
+    def begin_bound(self, pool: Workers) -> Callable[[], Bound | None]:
+        """Begin to compute the lower bound on any schedule; return what waits for it: None if it cannot be computed."""
+        begun = pool.compute(_lower_bound, self.scenario)
+        return lambda: self.stages.run(BOUND, begun, None)
 
     def implementations(self) -> Offers | None:
         """What can be switched on today; None if nothing is known of it."""
@@ -158,7 +158,7 @@ class AdviceRun:
         No search changes the baseline: its confirmation runs beside the search for bespoke schedules.
         """
         candidates = self._simulated(pool, candidates)
-        confirming = self._confirming(pool, bound)
+        confirming = Confirming(self.scenario, pool, None if bound is None else bound.ticks)
         if self.options.bespoke > 0 and is_searched(self.scenario):
             self.stages.run(CONFIRM, lambda: confirming.begin(baseline_of(candidates).schedule), None)
             candidates = without_beaten(self._with_bespoke(pool, candidates, bound))
@@ -195,9 +195,6 @@ class AdviceRun:
         on_time = self.options.within_s is None or self.should_stop()
         when = "early" if on_time else f"after {self.options.within_s:g} s"
         return (f"stopped {when}: this is the best of what was found until then", *told)
-
-    def _confirming(self, pool: Workers, bound: Bound | None) -> Confirming:
-        return Confirming(self.scenario, pool, None if bound is None else bound.ticks)
 
     def _simulated(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
         """Simulate the shortlist in packets, then variants of the fastest."""
@@ -245,3 +242,7 @@ class AdviceRun:
         if len(results) < len(schedules):  # stopped, or failed
             results.extend([None] * len(schedules))
         return Confirmed(results[0], results[len(schedules) - 1])
+
+
+def _lower_bound(scenario: Scenario, should_stop: ShouldStop) -> Bound:
+    return lower_bound(scenario, should_stop=should_stop)

@@ -111,28 +111,28 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
         pool.on_result = answers.simulated
         if searches:
             run.begin_baseline(pool)
+        bound_when_asked = run.begin_bound(pool)
         candidates = run.proposed(proposals, stop if patience is None else either(stop, patience))
         proposed = bool(candidates)
-        at_once, bound = proposed and not options.verify, None
-        # While workers simulate, this thread computes what does not depend on them; where time is limited, it answers.
-        beside = proposed and options.verify and late is None
-        if beside:
+        at_once = proposed and not options.verify
+        # Workers simulate the first while the space is ranked, but where someone waits for an answer meanwhile.
+        first = proposed and options.verify
+        beside = pool.works_beside and late is None and answers.answered is None
+        if first:
             run.begin_first(pool, candidates)
-            bound = run.bound()
-        if proposed and options.verify:
+        if first and not beside:
             candidates = run.simulated_first(pool, candidates)
-        if beside:
-            run.begin_confirming(pool, candidates, bound)
         num_feasible: int | None = None
         if not at_once:
             ranked, num_feasible = run.predicted(late)
+            if first and beside:
+                candidates = run.simulated_first(pool, candidates)
             # Proposals that were not simulated would take the place of templates in the shortlist.
             candidates = merged(ranked, answered_by_runs(candidates) or candidates)
         if not candidates or (run.stages.interrupted and not proposed):
             raise Cancelled
         run.stages.should_stop = early
-        if not at_once and not beside:
-            bound = run.bound()
+        bound = None if at_once else bound_when_asked()
         candidates, confirmed = run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
         failures = tuple(pool.failures)
         if options.threshold or options.sensitivity:

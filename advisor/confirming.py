@@ -28,7 +28,7 @@ class Confirming:
     def begin(self, schedule: Schedule) -> None:
         """Begin to simulate ``schedule``, unless that is begun."""
         if schedule.expression not in self.begun:
-            self.begun[schedule.expression] = self.pool.begin(self.jobs(schedule))
+            self.begun[schedule.expression] = self.pool.begin(self._jobs(schedule))
 
     def finish(self, schedule: Schedule) -> Result | None:
         """Return the result, None without one; it has no waterfall if the what-if runs have no result."""
@@ -38,7 +38,7 @@ class Confirming:
                 in_lines = replace(in_lines, waterfall=result.waterfall, cil=result.cil)
         return in_lines
 
-    def jobs(self, schedule: Schedule) -> tuple[SimulationJob, ...]:
+    def _jobs(self, schedule: Schedule) -> tuple[SimulationJob, ...]:
         """Return a job in lines; in coarser units for problems so large that lines would take minutes.
 
         What-if runs in other units are a second job: they take about half as long as the run in lines, beside it.

@@ -24,7 +24,7 @@ from typing import Generic, TypeVar, cast
 from ..compiler.ir import Cancelled, ShouldStop, never
 from ..simcore.memo.memo import current_store, use
 from ..simcore.memo.store import Store
-from .workers import GRACE_S, POLL_S, end_with_parent, interrupts_blocked_in_children
+from .pools import GRACE_S, POLL_S, end_with_parent, interrupts_blocked_in_children
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")

@@ -9,10 +9,6 @@ A simulation that fails stops no other: its failure is recorded, and the rest is
 
 import logging
 import multiprocessing
-import os
-import signal
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -20,32 +16,25 @@ from concurrent.futures import (
     CancelledError,
     Executor,
     Future,
-    ProcessPoolExecutor,
     ThreadPoolExecutor,
     wait,
 )
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import connection
-from multiprocessing.connection import Connection
-from threading import Event, Thread
+from threading import Event
 from typing import TypeVar
 
 from ..compiler.codes import Code
 from ..compiler.ir import Cancelled, Scenario, Schedule, ShouldStop, StepsDone
 from ..simcore import EngineUnavailable, Result, RunOptions, RunOutcome, WhatIf, runs_compiled, simulate
-from ..simcore.memo.memo import current_store, use
-from ..simcore.memo.store import Store
 from .failures import Failure, FailureKind, failed_simulation
-
-# Seconds between two checks whether to stop, and seconds that the processes have to end by themselves.
-POLL_S, GRACE_S = 0.2, 0.5
+from .pools import POLL_S, forks, interrupts_blocked_in_children, open_pool, stopped_here
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Argument = TypeVar("Argument")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +86,20 @@ class Workers:
         pool: Executor | None = None,
         count: int = 1,
         run_there: Callable[[SimulationJob], Result] = run_job,
+        forked: bool = False,
     ) -> None:
         self.count = count
-        self._pool, self._run_there = pool, run_there
+        self._pool, self._run_there, self._forked = pool, run_there, forked
         self.should_stop = should_stop or (lambda: False)
         self.failures: list[Failure] = []
         self.stopped = False
         self.on_result: Callable[[SimulationJob, Result], None] | None = None
         self._ahead: list[Begun] = []
+
+    @property
+    def works_beside(self) -> bool:
+        """Whether what is begun runs beside the caller."""
+        return self._pool is not None
 
     def run(self, jobs: Sequence[SimulationJob], progress: StepsDone | None = None) -> list[Result | None]:
         """Begin ``jobs`` and finish them."""
@@ -126,6 +121,31 @@ class Workers:
     def ahead(self, jobs: Sequence[SimulationJob]) -> None:
         """Begin ``jobs`` that may be wanted, while workers would wait; what wants an equal one begins no other."""
         self._ahead += self.begin(jobs)
+
+    def compute(self, function: Callable[[Argument, ShouldStop], T], argument: Argument) -> Callable[[], T]:
+        """Begin ``function`` of the top of a module in a forked process; return what waits for what it returns.
+
+        Without such processes, or if they die, it is called once it is waited for. It is told when to stop.
+        """
+        future: Future[T] | None = None
+        if self._forked and self._pool is not None:
+            with suppress(BrokenExecutor, OSError), interrupts_blocked_in_children():
+                future = self._pool.submit(_heeding_the_caller, function, argument)
+
+        def found() -> T:
+            try:
+                return function(argument, self.should_stop) if future is None else self._result_of(future)
+            except (BrokenExecutor, OSError):
+                self._lose_pool()
+            return function(argument, self.should_stop)
+
+        return found
+
+    def _result_of(self, future: Future[T]) -> T:
+        while not self.should_stop():
+            if wait([future], timeout=POLL_S).done:
+                return future.result()
+        raise Cancelled
 
     def _begun(self, job: SimulationJob) -> Begun:
         for idx, begun in enumerate(self._ahead):
@@ -204,48 +224,12 @@ def _outcome_of(job: SimulationJob, run: Callable[[], Result]) -> Result | Failu
     return result if result.outcome is RunOutcome.DONE else Failure(name, FailureKind.TOO_LARGE, result.outcome.value)
 
 
-# In a worker process: readable once the caller wants no more results. A pipe, not an event: a worker that is killed
-# might keep the lock of an event.
-_stop: Connection | None = None
-
-
-def _start_worker(stop: Connection, store: Store | None) -> None:
-    """Initialize a worker: the caller handles Ctrl-C, the worker ends when the caller dies, and both use one store."""
-    global _stop
-    _stop = stop
-    use(store)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=end_with_parent, daemon=True).start()
-
-
-def end_with_parent() -> None:
-    """End this process when the one that started it is gone."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-
-@contextmanager
-def interrupts_blocked_in_children() -> Iterator[None]:
-    """Block Ctrl-C, which a terminal sends to all processes, in the processes that are started in the block."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def stopped_here() -> bool:
-    """Whether this is a worker process whose caller wants no more results."""
-    return _stop is not None and _stop.poll()
-
-
 def _run_in_process(job: SimulationJob) -> Result:
     return run_job(job, stopped_here)
+
+
+def _heeding_the_caller(function: Callable[[Argument, ShouldStop], T], argument: Argument) -> T:
+    return function(argument, stopped_here)
 
 
 def suits_threads(scenario: Scenario) -> bool:
@@ -255,22 +239,6 @@ def suits_threads(scenario: Scenario) -> bool:
     numpy that hear of no stop.
     """
     return runs_compiled() and scenario.network.symmetric
-
-
-_forks: ContextVar[bool] = ContextVar("forks", default=False)
-
-
-@contextmanager
-def forking() -> Iterator[None]:
-    """Fork the processes that this thread opens in the block, on Linux; elsewhere system libraries may not survive it.
-
-    For programs that know their threads: a fork copies locks as they are, and nobody is left who opens them.
-    """
-    before = _forks.set(sys.platform == "linux")
-    try:
-        yield
-    finally:
-        _forks.reset(before)
 
 
 @contextmanager
@@ -288,7 +256,7 @@ def open_workers(
     daemon = multiprocessing.current_process().daemon
     if count <= 1 or (not threads and daemon):
         yield Workers(should_stop)
-    elif threads and (daemon or not (busy and _forks.get())):
+    elif threads and (daemon or not (busy and forks())):
         stop = Event()
         with ThreadPoolExecutor(count) as pool:
             try:
@@ -298,53 +266,4 @@ def open_workers(
                 pool.shutdown(wait=False, cancel_futures=True)
     else:
         with open_pool(count) as processes:
-            yield Workers(should_stop, processes, count, _run_in_process)
-
-
-@contextmanager
-def open_pool(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Open ``count`` processes that end with the block; submit under ``interrupts_blocked_in_children``.
-
-    A process may not react to the stop at once: while it compiles machine code, or in one long call of numpy.
-    """
-    context = multiprocessing.get_context("fork" if _forks.get() else "spawn")
-    stop_receiver, stop_sender = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(
-        count, mp_context=context, initializer=_start_worker, initargs=(stop_receiver, current_store())
-    )
-    try:
-        yield pool
-    finally:
-        stop_sender.send_bytes(b"stop")
-        # A private attribute: the public interface cannot end a running process.
-        running = {process.sentinel: process for process in (pool._processes or {}).values()}
-        pool.shutdown(wait=False, cancel_futures=True)
-        deadline = time.monotonic() + GRACE_S
-        while running and (ended := connection.wait(list(running), max(0.0, deadline - time.monotonic()))):
-            for sentinel in ended:
-                del running[sentinel]  # type: ignore[arg-type]
-        for process in running.values():
-            process.terminate()
-        pool.shutdown(wait=True)
-        stop_receiver.close()
-        stop_sender.close()
-
-
-def in_worker(function: Callable[..., T], *arguments: object, should_stop: ShouldStop) -> T:
-    """Return what ``function`` of the top of a module returns in a process of its own; it asks ``stopped_here``.
-
-    Raises
-    ------
-    Cancelled
-        If ``should_stop`` returned true first.
-    BrokenExecutor
-        If the process died.
-    """
-    with open_pool(1) as pool:
-        with interrupts_blocked_in_children():
-            future = pool.submit(function, *arguments)
-        while not should_stop():
-            done, _ = wait([future], timeout=POLL_S)
-            if done:
-                return future.result()
-    raise Cancelled
+            yield Workers(should_stop, processes, count, _run_in_process, forks())

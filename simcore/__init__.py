@@ -1,13 +1,13 @@
 """The simulator: a Scenario under a Schedule, run exactly at the granularity of cache lines."""
 
-from .cores.engine import EngineUnavailable, runs_compiled
+from .cores.engine import EngineUnavailable, load_core, runs_compiled
 from .figures.critical_path import Cause, CriticalOp
 from .figures.flows import DataFlow, data_flows
 from .figures.loads import Load, LoadKind, Loads
 from .figures.result import Result, ServerLoad, Timeline
 from .figures.spans import exposed_spans
 from .fold.run import DEFAULT_OPTIONS, RunOptions
-from .lower.budget import affordable_unit
+from .lower.budget import affordable_unit, line_hops
 from .program.limits import RunTooLarge
 from .program.outcome import RunOutcome
 from .program.program import PACKET_BYTES
@@ -36,6 +36,8 @@ __all__ = [
     "affordable_unit",
     "data_flows",
     "exposed_spans",
+    "line_hops",
+    "load_core",
     "record_writes",
     "run_of_graph",
     "run_of_pair",

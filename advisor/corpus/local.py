@@ -11,7 +11,7 @@ from typing import TypeVar
 from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from ..workers import interrupts_blocked_in_children
+from ..pools import interrupts_blocked_in_children
 from .attempt import Attempt, Backend, Task, failed_for
 
 Item = TypeVar("Item")

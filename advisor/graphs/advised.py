@@ -11,7 +11,7 @@ from ..failures import failed_stage, failure_sentences
 from ..layers.advice import GraphAdvice
 from ..layers.recommend import recommend_graph
 from ..options import AdviceOptions
-from ..workers import in_worker, stopped_here
+from ..pools import in_worker, stopped_here
 from .answer import GraphAnswer, ShownSchedule, bound_sentence, sentences_of_ops
 from .schedules import Told, simulated_schedules
 

@@ -18,9 +18,9 @@ from ..bounds.graph_bound import graph_bound
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import MIN_LEAD
 from ..failures import failed_simulation
+from ..pools import POLL_S, interrupts_blocked_in_children, open_pool, stopped_here
 from ..solver.graph_memory import check_graph_memory
 from ..solver.result import NoFeasibleSchedule
-from ..workers import POLL_S, interrupts_blocked_in_children, open_pool, stopped_here
 from .answer import GraphAnswer, ShownSchedule, reasons_of
 
 log = logging.getLogger(__name__)

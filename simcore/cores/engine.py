@@ -10,8 +10,10 @@ what is installed, never on what ran before.
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Protocol
 
@@ -220,6 +222,13 @@ def runs_compiled() -> bool:
         If MAGUS_ENGINE names no core.
     """
     return core_from_environment() in (None, Core.COMPILED) and has_numba()
+
+
+def load_core(line_hops: int) -> None:
+    """Load what runs of so many line-hops take long to load: processes that are forked then have it."""
+    if line_hops >= MIN_LINE_HOPS_COMPILED and runs_compiled():
+        with suppress(ImportError):  # which a run tells
+            import_module(".compiled", __package__)
 
 
 @cache

@@ -123,12 +123,20 @@ def affordable_unit(
     Cancelled
         If ``should_stop`` said so.
     """
-    busiest = max(range(schedule.period(scenario.num_ranks)), key=lambda rank: len(schedule.steps_of(rank)))
     with heeding(should_stop):
-        cost = cost_of(scenario, schedule, (busiest,))
+        cost = cost_of(scenario, schedule, (_busiest(scenario, schedule),))
     while cost.line_hops(unit_bytes) > max_line_hops:
         unit_bytes *= 2
     return unit_bytes
+
+
+def line_hops(scenario: Scenario, schedule: Schedule, unit_bytes: int) -> int:
+    """Line-hops of the rank with most steps in units of ``unit_bytes``."""
+    return cost_of(scenario, schedule, (_busiest(scenario, schedule),)).line_hops(unit_bytes)
+
+
+def _busiest(scenario: Scenario, schedule: Schedule) -> int:
+    return max(range(schedule.period(scenario.num_ranks)), key=lambda rank: len(schedule.steps_of(rank)))
 
 
 def cost_of(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> Cost:
