@@ -120,7 +120,7 @@ class Workers:
 
     def ahead(self, jobs: Sequence[SimulationJob]) -> None:
         """Begin ``jobs`` that may be wanted, while workers would wait; what wants an equal one begins no other."""
-        self._ahead += self.begin(jobs)
+        self._ahead += self.begin(jobs) if self.works_beside else ()
 
     def compute(self, function: Callable[[Argument, ShouldStop], T], argument: Argument) -> Callable[[], T]:
         """Begin ``function`` of the top of a module in a forked process; return what waits for what it returns.

@@ -202,7 +202,8 @@ class Search:
         estimator = self.estimator.copy(lambda: solved() or asked())
         proposals, random = Proposals(estimator, dict(self.proposals.proposer_of)), Random()
         random.setstate(self.random.getstate())
-        replace(self, estimator=estimator, proposals=proposals, random=random)._anneal()
+        ahead = replace(self, estimator=estimator, proposals=proposals, random=random, failures=[])
+        ahead._attempt(ahead._anneal)  # where that fails, the local search tells it
 
     def _anneal(self) -> None:
         """Search locally from the best proposals, then further from the best of the results."""

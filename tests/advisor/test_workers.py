@@ -13,9 +13,20 @@ import pytest
 
 from magus.advisor import enumerate_space
 from magus.advisor.failures import FailureKind
+from magus.advisor.pools import forking
 from magus.advisor.workers import SimulationJob, open_workers, run_job, suits_threads
 from magus.compiler.codes import Code
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, ExecutionOptions, Kernels, Wait
+from magus.compiler.ir import (
+    Cancelled,
+    Choice,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    ExecutionOptions,
+    Kernels,
+    ShouldStop,
+    Wait,
+)
 from magus.compiler.planning.build import build_schedule
 from tests.helpers.paths import ROOT
 from tests.helpers.scenarios.fabrics import rails
@@ -65,6 +76,62 @@ def test_what_is_begun_early_gives_the_same_and_what_is_dropped_nothing(count: i
         assert workers.finish([late]) == [run_job(JOBS[2])]
         assert workers.finish([early]) == [run_job(JOBS[0])]
     assert not workers.failures
+
+
+@WAYS
+def test_what_is_begun_ahead_is_taken_by_who_wants_an_equal_one(count: int, threads: bool) -> None:
+    equal = replace(JOBS[0], schedule=replace(JOBS[0].schedule))
+    with open_workers(count, threads=threads) as workers:
+        workers.ahead(JOBS[:2])
+        ahead = [each.future for each in workers._ahead]
+        (taken,) = workers.begin([equal])
+        assert len(ahead) == (2 if count > 1 else 0) and [taken.future, *ahead[1:]] == (ahead or [None])
+        assert workers.finish([taken]) == [run_job(JOBS[0])]
+    assert not workers.failures
+
+
+def test_a_caller_that_forks_has_processes_while_it_is_busy_and_none_where_it_waits() -> None:
+    with forking(), open_workers(2, threads=True, busy=True) as workers:
+        assert workers.run(JOBS) == [run_job(job) for job in JOBS]
+        assert len(multiprocessing.active_children()) == (2 if sys.platform == "linux" else 0)
+        assert workers.compute(_where, 5)() == (5, os.getpid()) or sys.platform == "linux"
+    for busy in (False, True):
+        with open_workers(2, threads=True, busy=busy) as workers:
+            workers.run(JOBS[:1])
+            assert not multiprocessing.active_children()
+            assert workers.compute(_where, 5)() == (5, os.getpid())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
+def test_what_a_forked_process_computes_is_what_this_one_does() -> None:
+    stop = threading.Event()
+    with forking(), open_workers(2, stop.is_set) as workers:
+        begun, failing = workers.compute(_where, 5), workers.compute(_fail, 5)
+        value, pid = begun()
+        assert value == 5 and pid != os.getpid()
+        with pytest.raises(ValueError, match="on purpose"):
+            failing()
+        begun = workers.compute(_where, 6)
+        for child in multiprocessing.active_children():
+            child.kill()
+        assert begun()[0] == 6, "of a process that died, or computed here"
+        stop.set()
+        with pytest.raises(Cancelled):
+            workers.compute(_until_stopped, 7)()
+
+
+def _where(value: int, should_stop: ShouldStop) -> tuple[int, int]:
+    return value, os.getpid()
+
+
+def _fail(value: int, should_stop: ShouldStop) -> int:
+    raise ValueError("on purpose")
+
+
+def _until_stopped(value: int, should_stop: ShouldStop) -> int:
+    while not should_stop():
+        time.sleep(0.01)
+    raise Cancelled
 
 
 def test_a_stop_keeps_what_was_done_beside_the_caller() -> None:
