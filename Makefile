@@ -5,8 +5,12 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.magus-dev
+CODE   := $(VENV)/.magus-machine-code
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 SOURCES := $(shell find grammar compiler simcore runtime advisor tui examples -name '*.py' -o -name '*.lark' -o -name '*.mgs' -o -name '*.tcss' -o -name '*.model' -o -name '*.json' 2>/dev/null)
+
+# Without what Python has compiled, each process of the tests would compile it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check check-slow check-extras format lint types layers test test-all nightly slowest coverage bench train picture dist clean
@@ -34,6 +38,11 @@ $(STAMP): pyproject.toml __init__.py $(SOURCES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev]'
 	@touch $@
 
+# Once: processes of the tests that find none would each make their own.
+$(CODE): $(STAMP) tests/helpers/make_machine_code.py
+	$(BIN)/python -m tests.helpers.make_machine_code
+	@touch $@
+
 demo: $(STAMP)
 	$(BIN)/magus advise examples/llama70b_tp8_mi300x.mgs
 
@@ -42,7 +51,7 @@ check: $(STAMP)
 	@$(MAKE) --no-print-directory -j 2 lint types layers test
 
 # With the draws of make check, for a change that is about to be merged; make nightly draws more.
-check-slow: $(STAMP)
+check-slow: $(CODE)
 	$(PYTEST) -m slow
 
 # A venv of its own: Triton and PyTorch take some 2 GB, HolisticTraceAnalysis brings Jupyter, and nothing else needs them.
@@ -67,21 +76,21 @@ types: $(STAMP)
 layers: $(STAMP)
 	$(BIN)/lint-imports
 
-test: $(STAMP)
+test: $(CODE)
 	$(PYTEST) -m "not slow"
 
-test-all: $(STAMP)
+test-all: $(CODE)
 	$(PYTEST) --hypothesis-profile deep
 
 nightly: test-all
 	$(BIN)/python -m benchmarks.exactness
 
-slowest: $(STAMP)
+slowest: $(CODE)
 	$(PYTEST) -m "not slow" --durations 50 --durations-min 0.1
 
 # What workers and commands run as processes of their own is not seen; what numba compiles is left out.
 # ROOM=simcore or ROOM=simcore/fold runs the tests of that layer or room alone, and measures no other layer.
-coverage: $(STAMP)
+coverage: $(CODE)
 	$(PYTEST) -m "not slow" --cov=magus$(addprefix .,$(firstword $(subst /, ,$(ROOM)))) --cov-report json:coverage.json tests/$(ROOM)
 	$(BIN)/python tests/helpers/coverage_by_room.py coverage.json
 

@@ -31,19 +31,18 @@ os.environ["MAGUS_NO_CACHE"] = "1"
 # No folder: what screens remember is not kept.
 os.environ["MAGUS_STATE_DIR"] = os.devnull
 
+# As Python has it, the collector of garbage looks at every 700 new objects: a tenth of all the time.
+gc.set_threshold(100_000)
+
 ROOT = str(Path(__file__).parent.parent)
 if ROOT not in sys.path:
     sys.path.append(ROOT)
 
 
 def pytest_collection_finish() -> None:
-    """What all tests share stays: the collector of garbage need not look at it again and again.
-
-    Nor at what a test has just made: a look at every 700 new objects, as Python has it, is a tenth of all the time.
-    """
+    """What all tests share stays: the collector of garbage need not look at it again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000)
 
 
 @pytest.fixture(scope="module")
