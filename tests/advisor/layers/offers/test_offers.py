@@ -16,7 +16,7 @@ from tests.helpers.scenarios.mlp_backward import TEXT
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
 
-SIZES = {"m": 4096, "width": 2048, "inner": 8192, "both": 16384, "ranks": 4, "layers": 6}
+SIZES = {"m": 1024, "width": 2048, "inner": 8192, "both": 16384, "ranks": 4, "layers": 2}
 BACK = TEXT.format(**SIZES).partition("schedule pairs")[0]
 QUICK = AdviceOptions(verify=False)
 AT_ENGINES = "explore back { engine dma(3) }"
@@ -28,7 +28,7 @@ workload two on hgx {
   wu = tensor bf16[1024, 4096] shard cols
   wd = tensor bf16[4096, 1024] shard rows
   y = reduce_scatter(gemm(gelu(gemm(all_gather(x), wu)), wd))
-  repeat 8 y as x
+  repeat 2 y as x
   batch x by 512
 }
 explore two { engine dma(3) }
@@ -100,7 +100,7 @@ def test_an_implementation_of_pairs_alone_is_refused() -> None:
 
 def test_gpus_that_it_is_not_known_for_have_no_offer() -> None:
     text = BACK.replace("nvidia/h100", "amd/mi300x").replace("H100", "MI300X")
-    text = text.replace("switch(nvswitch, link=nvlink)", "full_mesh(xgmi)") + "explore back { engine dma(3) }"
+    text = text.replace("switch(nvswitch, link=nvlink)", "full_mesh(xgmi)") + "explore back { engine dma(3); chunks 8 }"
 
     assert advice_on(text).offers == ()
 
