@@ -32,6 +32,15 @@ def shell_commands() -> list[str]:
 
 # What test_examples.py runs too, or another command of the README with other options.
 LONG = ("magus test examples/papers/gemm_ar_mi355x.mgs", "magus advise examples/decode_small_batch.mgs")
+# In place of commands that take many seconds: the same file with the same values, or fewer of them.
+SHORTER = {
+    "magus advise examples/layers/llama70b_backward.mgs --set M=2048": (
+        "magus schedules examples/layers/llama70b_backward.mgs --set M=2048"  # test_graphs.py asks for advice on layers
+    ),
+    "magus sweep examples/llama70b_tp8_mi300x.mgs --set M=1024..8192 --no-verify": (
+        "magus sweep examples/llama70b_tp8_mi300x.mgs --set M=1024..2048 --no-verify"
+    ),
+}
 COMMANDS = [command for command in shell_commands() if command.startswith("magus")]
 
 
@@ -42,7 +51,9 @@ def words_of(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "command", [pytest.param(each, marks=pytest.mark.slow) if each in LONG else each for each in COMMANDS]
+    "command",
+    [pytest.param(each, marks=pytest.mark.slow) if each in (*LONG, *SHORTER) else each for each in COMMANDS]
+    + list(SHORTER.values()),
 )
 def test_a_command_of_the_readme_runs(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
@@ -51,6 +62,10 @@ def test_a_command_of_the_readme_runs(command: str, monkeypatch: pytest.MonkeyPa
 
     assert done.exit_code == 0, done.output
     assert "internal error" not in done.stderr
+
+
+def test_what_is_shortened_is_in_the_readme() -> None:
+    assert set(SHORTER) <= set(COMMANDS)
 
 
 def test_the_make_targets_of_the_readme_exist() -> None:

@@ -1,10 +1,11 @@
 """Kept advice: equal to the advice that was computed, and found again only by the same question."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -52,6 +53,31 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
+@pytest.fixture(scope="module")
+def computed(advisor: Advisor, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Scenario], tuple[Advice, Path]]:
+    """The advice for a scenario, and a folder where it and nothing else is kept; computed once."""
+
+    @cache
+    def of(scenario: Scenario) -> tuple[Advice, Path]:
+        folder = tmp_path_factory.mktemp("kept")
+        with memoizing(Store(folder)):
+            return advisor.recommend(scenario, OPTIONS), folder
+
+    return of
+
+
+@pytest.fixture
+def advise(store: Store, computed: Callable[[Scenario], tuple[Advice, Path]]) -> Callable[[Scenario], Advice]:
+    """The advice for a scenario, which ``store`` keeps from then on."""
+
+    def of(scenario: Scenario) -> Advice:
+        advice, folder = computed(scenario)
+        copytree(folder, store.folder, dirs_exist_ok=True)
+        return advice
+
+    return of
+
+
 def kept(advisor: Advisor, scenario: Scenario, options: AdviceOptions = OPTIONS) -> Advice | None:
     """The advice that is given without being computed."""
 
@@ -79,8 +105,10 @@ def kept(advisor: Advisor, scenario: Scenario, options: AdviceOptions = OPTIONS)
     ),
     ids=lambda scenario: scenario.name,
 )
-def test_what_is_kept_is_what_was_computed(scenario: Scenario, advisor: Advisor, store: Store) -> None:
-    computed = advisor.recommend(scenario, OPTIONS)
+def test_what_is_kept_is_what_was_computed(
+    scenario: Scenario, advisor: Advisor, advise: Callable[[Scenario], Advice]
+) -> None:
+    computed = advise(scenario)
     again = kept(advisor, scenario)
 
     assert again is not None
@@ -98,8 +126,8 @@ def test_a_file_that_says_the_same_has_the_same_answer(advisor: Advisor, store: 
     assert kept(advisor, compile_text(f"# a comment\n{PLAN}").scenario()) is not None
 
 
-def test_another_question_is_not_answered(advisor: Advisor, store: Store) -> None:
-    advisor.recommend(SCENARIO, OPTIONS)
+def test_another_question_is_not_answered(advisor: Advisor, advise: Callable[[Scenario], Advice]) -> None:
+    advise(SCENARIO)
 
     assert kept(advisor, SCENARIO) is not None
     for options in (
@@ -128,8 +156,10 @@ def test_advice_that_was_cut_short_or_failed_in_part_is_not_kept(
         assert kept(advisor, SCENARIO) is None
 
 
-def test_what_lies_there_malformed_is_computed_again(advisor: Advisor, store: Store) -> None:
-    advice = advisor.recommend(SCENARIO, OPTIONS)
+def test_what_lies_there_malformed_is_computed_again(
+    advisor: Advisor, store: Store, advise: Callable[[Scenario], Advice]
+) -> None:
+    advice = advise(SCENARIO)
     ((key, data),) = (
         (path.name, found)
         for path in store.folder.rglob("*")
