@@ -39,7 +39,7 @@ def template(name: str, pieces: int = 1, algorithm: str = "") -> Structure:
 def times(scenario: Scenario, *structures: Structure) -> list[float]:
     """Times over that of the whole kernel."""
     shapes = Shapes.of(structures, scenario.num_ranks, consumes=scenario.workload.pattern.consumes)
-    return np.exp(pipeline_times(Situation.of(scenario), shapes)).tolist()
+    return [float(time) for time in np.exp(pipeline_times(Situation.of(scenario), shapes))]
 
 
 def estimated(scenario: Scenario, structure: Structure) -> float:
