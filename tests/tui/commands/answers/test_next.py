@@ -83,10 +83,10 @@ def test_settings_and_workload_are_kept() -> None:
     assert all("--workload second --set M=1024" in step["command"] for step in steps)
 
 
-def test_of_kernels_that_are_not_carried_out_no_run_is_offered() -> None:
+def test_attention_beside_a_collective_may_be_run() -> None:
     steps = next_of(path("ring_attention_h100"), "--no-verify")
 
-    assert "run" not in run(steps)
+    assert "run" in [shlex.split(step["command"])[1] for step in steps]
 
 
 @pytest.mark.slow
