@@ -78,8 +78,9 @@ def _shot(app: App[None]) -> Shot:
     """The text and the styles, without the last line: versions of Textual space the keys differently."""
     named = _named(app.get_css_variables())
     strips = app.screen._compositor.render_strips()[:-1]
+    names = {style: _name(style, named) for style in {segment.style for strip in strips for segment in strip}}
     cells = [
-        [_name(segment.style, named) for segment in strip for _ in range(cell_len(segment.text))] for strip in strips
+        [name for segment in strip for name in [names[segment.style]] * cell_len(segment.text)] for strip in strips
     ]
     return [strip.text.rstrip() for strip in strips], cells
 
