@@ -1,6 +1,7 @@
 """Every template, on every pattern it schedules: no faults, the expected number of transfers, every byte once."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,7 @@ from magus.compiler.ir import (
     Pattern,
     Reduction,
     Scenario,
-    Schedule,
+    Step,
     Then,
     TileGroup,
     Transfer,
@@ -104,10 +105,6 @@ def name_of(value: object) -> str:
     return expression_of(value) if isinstance(value, Choice) else str(value)
 
 
-def transfers_in(schedule: Schedule) -> list[Transfer]:
-    return [step for step in schedule.steps if isinstance(step, Transfer)]
-
-
 @pytest.mark.parametrize(("scenario", "choice"), CASES, ids=name_of)
 def test_has_no_faults(scenario: Scenario, choice: Choice) -> None:
     schedule = build_schedule(scenario, choice)
@@ -117,11 +114,16 @@ def test_has_no_faults(scenario: Scenario, choice: Choice) -> None:
 
 
 @pytest.mark.parametrize(("scenario", "choice"), DIRECT_CASES, ids=name_of)
-def test_moves_every_byte_once(scenario: Scenario, choice: Choice) -> None:
+def test_moves_every_byte_and_computes_every_operation_once(scenario: Scenario, choice: Choice) -> None:
+    steps = build_schedule(scenario, choice).steps
+
+    assert_moves_every_byte_once(scenario, choice, [step for step in steps if isinstance(step, Transfer)])
+    assert_computes_every_operation_once(scenario, steps)
+
+
+def assert_moves_every_byte_once(scenario: Scenario, choice: Choice, transfers: Sequence[Transfer]) -> None:
     n, moved, times = scenario.num_ranks, scenario.workload.moved, TIMES[scenario.workload.pattern]
     pieces = 1 if template_named(choice.template).cut is Cut.SHARD else choice.chunks // n
-
-    transfers = transfers_in(build_schedule(scenario, choice))
 
     assert moved is not None
     assert len(transfers) == times * (n - 1) * pieces
@@ -132,12 +134,8 @@ def test_moves_every_byte_once(scenario: Scenario, choice: Choice) -> None:
         assert len(to_peer) == times * pieces and set(to_peer) == {moved.rows // n * moved.cols // pieces}
 
 
-@pytest.mark.parametrize(("scenario", "choice"), DIRECT_CASES, ids=name_of)
-def test_computes_every_operation_once(scenario: Scenario, choice: Choice) -> None:
+def assert_computes_every_operation_once(scenario: Scenario, steps: Sequence[Step]) -> None:
     kernels = [stage.gemm for stage in scenario.workload.stages]
-
-    steps = build_schedule(scenario, choice).steps
-
     groups = [step for step in steps if isinstance(step, TileGroup)]
     flops = sum(2 * r.rows.size * r.cols.size * group.k.size for group in groups for r in group.regions)
     assert flops == sum(gemm.flops for gemm in kernels if gemm is not None)
