@@ -23,6 +23,9 @@ SHOWN_LAYER = 3
 MOST_OPS = 5_000
 """Ops of all layers that are simulated one by one: to plan and to lower them takes some milliseconds each."""
 
+STEP_LINE_HOPS = 30_000
+"""Line-hops that take as long as a step of a plan takes to be lowered, folded and told, about 0.3 ms."""
+
 
 @dataclass(frozen=True, slots=True)
 class LayersResult:
@@ -53,12 +56,14 @@ def simulate_layers(
     unit_bytes: int = PACKET_BYTES,
     seed: int | None = None,
     alike: bool = False,
+    most_effort: int | None = None,
     options: RunOptions = DEFAULT_OPTIONS,
 ) -> LayersResult:
     """Simulate the layers that ``graph`` repeats, one without ``repeat``; parameters are those of ``simulate_graph``.
 
     All are simulated where they are few, where no period shows, and under a seed. Of a plan those are that it has.
-    Where no period shows and all layers are too many to simulate, the last of some stand for the rest.
+    Where no period shows and all layers are too many to simulate, the last of some stand for the rest; so they do where
+    a run of more layers is expected to take more than ``most_effort``, in line-hops (see ``effort_of``).
 
     Raises
     ------
@@ -78,8 +83,9 @@ def simulate_layers(
 
     if isinstance(schedule, GraphPlan):
         return _of_written(graph, schedule, seed, simulated(schedule))
-    found = _of_first_layers(run, count) if seed is None else None
-    if found is not None and (not found.estimated or count * schedule.batches * len(graph.ops) > MOST_OPS):
+    found = _of_first_layers(run, count, most_effort) if seed is None else None
+    too_many = count * schedule.batches * len(graph.ops) > MOST_OPS
+    if found is not None and (not found.estimated or too_many or _is_beyond(most_effort, found, count)):
         return found
     try:
         return LayersResult(run(count), count, count, None)
@@ -89,11 +95,21 @@ def simulate_layers(
         return found
 
 
-def _of_first_layers(run: Callable[[int], GraphResult], count: int) -> LayersResult | None:
+def effort_of(result: GraphResult) -> int:
+    """What a run has taken, in line-hops: its own, and ``STEP_LINE_HOPS`` for each kernel, copy and sum."""
+    return result.whole.line_hops + STEP_LINE_HOPS * len(result.whole.timeline.intervals)
+
+
+def _is_beyond(most_effort: int | None, found: LayersResult, layers: int) -> bool:
+    """Whether a run of so many layers takes more effort than is allowed, by what those have taken that were run."""
+    return most_effort is not None and effort_of(found.simulated) * layers > most_effort * found.num_simulated
+
+
+def _of_first_layers(run: Callable[[int], GraphResult], count: int, most_effort: int | None) -> LayersResult | None:
     """The result of ``count`` layers from as many as show a period, estimated if none does; None if they are few."""
     found: LayersResult | None = None
     for layers in (FEWEST_LAYERS, MOST_LAYERS):
-        if count <= layers:
+        if count <= layers or (found is not None and _is_beyond(most_effort, found, layers)):
             break
         try:
             result = run(layers)

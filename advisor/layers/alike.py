@@ -7,11 +7,27 @@ ways, once, and a schedule is searched so only if that makes no difference for a
 
 from dataclasses import dataclass, field, replace
 
-from ...compiler.ir import Graph, GraphChoice, GraphPlan, Part, Schedule, ShouldStop, System, Workload, network_of
+from ...compiler.ir import (
+    Graph,
+    GraphChoice,
+    GraphOp,
+    GraphPlan,
+    OpMode,
+    Part,
+    Schedule,
+    ShouldStop,
+    System,
+    Workload,
+    network_of,
+)
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_build import build_graph_plan
 from ...simcore import RunOptions, RunOutcome, RunTooLarge
+from ...simcore.lower.compose import graph_period
 from ...simcore.simulate_graph import simulate_graph
+
+LARGE = 32
+"""Ranks from which on a graph is searched in fewer ways, where they are not the same: all take minutes otherwise."""
 
 MOST_ERROR = 0.005
 """Share of time by which an op alone may be off: a fourth of what a schedule must gain to be recommended."""
@@ -28,17 +44,37 @@ class AlikeRanks:
     should_stop: ShouldStop = lambda: False
     _known: dict[tuple[Workload, Schedule], bool] = field(default_factory=dict)
 
+    @property
+    def differ(self) -> bool:
+        """Whether the fabric is not the same around each rank."""
+        return not network_of(self.system.fabric, self.system.num_ranks).symmetric
+
+    @property
+    def are_many(self) -> bool:
+        """Whether a run with all ranks that are not the same is too long to search by."""
+        return self.differ and self.system.num_ranks >= LARGE
+
     def under(self, graph: Graph, choice: GraphChoice) -> bool:
         """Whether ranks may be taken for alike under ``choice``; it makes no difference where they are."""
-        if network_of(self.system.fabric, self.system.num_ranks).symmetric:
+        if not self.differ:
             return False
         try:
             plan = build_graph_plan(self.system, graph, choice)
         except ScheduleError:
             return False
-        return all(part.workload.moved is None or self._alone(part) for part in plan.parts)
+        return all(part.workload.moved is None or self.alone(part) for part in plan.parts)
 
-    def _alone(self, part: Part) -> bool:
+    def saves(self, op: GraphOp, mode: OpMode) -> bool:
+        """Whether one rank may be simulated for all under one way to carry out ``op``."""
+        graph, choice = Graph(op.name, "", (replace(op, reads=(), layer=1),)), GraphChoice(op.name, (mode,))
+        try:
+            plan = build_graph_plan(self.system, graph, choice)
+        except ScheduleError:
+            return False
+        return graph_period(self.system, plan, alike=True) == 1 and self.under(graph, choice)
+
+    def alone(self, part: Part) -> bool:
+        """Whether an op that copies takes as long alone if ranks are taken for alike."""
         key = part.workload, part.schedule
         if key not in self._known:
             self._known[key] = self._compared(part)

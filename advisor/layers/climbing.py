@@ -22,7 +22,8 @@ PATIENCE = 6
 def improved(runs: JointRuns, space: LayerSpace, start: GraphChoice) -> Iterator[GraphChoice]:
     """Yield ever faster schedules that small changes lead to from ``start``.
 
-    Estimates order schedules well, but do not know caches and priorities: a change counts once it is simulated.
+    They end where nothing is gained, or where the search has taken what it may. Estimates order schedules well, but do
+    not know caches and priorities: a change counts once it is simulated.
 
     Raises
     ------
@@ -33,6 +34,8 @@ def improved(runs: JointRuns, space: LayerSpace, start: GraphChoice) -> Iterator
     while ticks is not None:
         found = None
         for changed in _promising(space, best):
+            if runs.is_spent:
+                break
             faster = runs.ticks(changed)
             if faster is not None and faster < ticks * (1 - LEAST_GAIN):
                 found = changed, faster

@@ -37,13 +37,13 @@ class Copier:
         return str(self.engine)
 
 
-def copiers_of(system: System, explore: Explore) -> Iterator[Copier]:
-    """Yield who may copy: what the file explores, else copy engines, then SMs."""
+def copiers_of(system: System, explore: Explore, *, few: bool = False) -> Iterator[Copier]:
+    """Yield who may copy: what the file explores, else copy engines, then SMs unless they shall be ``few``."""
     asked = explore.values("engine")
     if asked:
         yield from (Copier(engine) for engine in asked if isinstance(engine, EngineChoice))
         return
     yield Copier(default_engine(system))
-    for sms in USUAL_SMS:
+    for sms in () if few else USUAL_SMS:
         if sms <= max_copy_sms(system.gpu):
             yield Copier(EngineChoice(EngineKind.SM, sms))

@@ -7,10 +7,12 @@ from statistics import median
 
 from ...compiler.ir import Cancelled, Graph, GraphChoice, ShouldStop, System
 from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.planning.graph_layers import in_layer, own_name
 from ...compiler.text.quantities import bytes_text
 from ...simcore import RunOptions, RunOutcome, RunTooLarge
-from ...simcore.simulate_layers import LayersResult, simulate_layers
+from ...simcore.lower.compose import graph_period
+from ...simcore.simulate_layers import FEWEST_LAYERS, LayersResult, effort_of, simulate_layers
 from .alike import AlikeRanks
 
 COARSE_BYTES = 8192
@@ -22,9 +24,31 @@ SEARCH_LAYERS = 3
 MOST_LINE_HOPS = 60_000_000
 """Line-hops of a run in the search, about a second on one core: larger graphs are searched in larger packets."""
 
+MOST_EFFORT = 600_000_000
+"""Line-hops, and what takes as long, of a run of more layers where five show no period: 6 s or so on one core."""
+
+SEARCH_EFFORT = 4_000_000_000
+"""The same of a whole search, 40 s or so: then no further small changes are tried."""
+
 CANNOT_BE = "it cannot be carried out"
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first schedule of a search, estimated: ``result`` is that of all layers, from a few in coarse packets.
+
+    ``line_hops`` are those of so many layers as show a period, at all ranks that are not the same.
+    """
+
+    line_hops: int
+    result: LayersResult
+
+    @property
+    def is_long(self) -> bool:
+        """Whether to simulate so many layers as show a period takes more than a run may."""
+        return effort_of(self.result.simulated) * FEWEST_LAYERS > MOST_EFFORT * self.result.num_simulated
 
 
 @dataclass(slots=True)
@@ -32,8 +56,8 @@ class JointRuns:
     """Simulations of schedules of ``graph``, remembered by what they say.
 
     ``staging_limit_bytes`` is the most memory that a schedule may stage. ``num_runs`` counts those that were simulated,
-    in packets of ``unit_bytes``.
-    ``left_out`` says of schedules without a time why, in words.
+    in packets of ``unit_bytes``, and ``effort`` what that has taken, in line-hops. ``ranks`` knows where one is
+    simulated for all. ``left_out`` says of schedules without a time why, in words.
     """
 
     system: System
@@ -42,10 +66,14 @@ class JointRuns:
     should_stop: ShouldStop = lambda: False
     told: Callable[[GraphChoice, int], None] = lambda choice, ticks: None
     num_runs: int = 0
+    effort: int = 0
     unit_bytes: int = COARSE_BYTES
     left_out: dict[GraphChoice, str] = field(default_factory=dict)
+    ranks: AlikeRanks = field(init=False)
     _known: dict[GraphChoice, int | None] = field(default_factory=dict)
-    _alike: AlikeRanks | None = None
+
+    def __post_init__(self) -> None:
+        self.ranks = AlikeRanks(self.system, self.should_stop)
 
     def ticks(self, choice: GraphChoice) -> int | None:
         """Return the estimated time of all layers under ``choice``; None where it cannot be, or stages too much.
@@ -62,14 +90,53 @@ class JointRuns:
             self._known[key] = self._simulated(choice)
         return self._known[key]
 
-    def _simulated(self, choice: GraphChoice) -> int | None:
+    @property
+    def is_spent(self) -> bool:
+        """Whether the search has taken all that it may, so that no further small changes are tried."""
+        return self.effort > SEARCH_EFFORT
+
+    def begin(self, choice: GraphChoice, should_stop: ShouldStop) -> Start | None:
+        """Simulate ``choice`` as the first one, which says in which packets the others are; None where it cannot be.
+
+        Raises
+        ------
+        Cancelled
+            If the caller is asked to stop.
+        """
+        result = self._few(choice, should_stop)
+        if result is None:
+            return None
+        layers, line_hops = self.graph.num_layers, self._line_hops(choice, result)
+        if layers > result.num_simulated:
+            period = _shift(result, 0)
+            result = replace(result, layers=layers, period_ticks=period, estimated=True)
+        start = Start(line_hops, result)
+        self.unit_bytes = affordable_packet(start.line_hops)
+        if self.unit_bytes == COARSE_BYTES and not self.stages_too_much(result):
+            self.num_runs, self._known[replace(choice, name="")] = self.num_runs + 1, result.makespan_ticks
+        return start
+
+    def _line_hops(self, choice: GraphChoice, result: LayersResult) -> int:
+        """Those of so many layers as show a period, at all ranks that are not the same, from a run of few layers."""
+        one_layer = replace(self.graph, repeat=None)
+        taken = result.simulated.whole.line_hops
+        if self.ranks.under(one_layer, choice):
+            plan = build_graph_plan(self.system, one_layer, choice)
+            taken = taken * graph_period(self.system, plan) // graph_period(self.system, plan, alike=True)
+        return taken * min(self.graph.num_layers, FEWEST_LAYERS) // result.num_simulated
+
+    def _few(self, choice: GraphChoice, should_stop: ShouldStop) -> LayersResult | None:
+        """The result of a few layers, with one rank for all where that makes no difference."""
         repeat = self.graph.repeat
         few = None if repeat is None else replace(repeat, count=few_layers(repeat.count, choice))
         graph = replace(self.graph, repeat=few)
-        self._alike = self._alike or AlikeRanks(self.system, self.should_stop)
-        alike = self._alike.under(replace(graph, repeat=None), choice)
-        result = simulated(self.system, graph, choice, self.unit_bytes, self.should_stop, alike=alike)
+        alike = self.ranks.under(replace(graph, repeat=None), choice)
+        return simulated(self.system, graph, choice, self.unit_bytes, should_stop, alike=alike)
+
+    def _simulated(self, choice: GraphChoice) -> int | None:
+        result = self._few(choice, self.should_stop)
         self.num_runs += 1
+        self.effort += 0 if result is None else effort_of(result.simulated)
         if result is None or self.stages_too_much(result):
             self.left_out[choice] = CANNOT_BE if result is None else too_much(result, self.staging_limit_bytes or 0)
             return None
@@ -89,9 +156,9 @@ def too_much(result: LayersResult, limit: int) -> str:
     return f"it stages {staged}, more than the {bytes_text(limit)} that the file allows"
 
 
-def affordable_packet(coarse: LayersResult, most_line_hops: int = MOST_LINE_HOPS) -> int:
-    """``COARSE_BYTES``, doubled until a run like ``coarse``, which is in such packets, has no more line-hops."""
-    unit, line_hops = COARSE_BYTES, coarse.simulated.whole.line_hops
+def affordable_packet(line_hops: int, most_line_hops: int = MOST_LINE_HOPS) -> int:
+    """``COARSE_BYTES``, doubled until a run that has so many ``line_hops`` in such packets has no more than that."""
+    unit = COARSE_BYTES
     while line_hops > most_line_hops:
         unit, line_hops = unit * 2, line_hops // 2
     return unit
@@ -103,18 +170,22 @@ def few_layers(count: int, choice: GraphChoice) -> int:
 
 
 def _of_layers(result: LayersResult, layers: int, apart: int) -> int:
-    """The time of so many layers, from a few: each further one takes as long as most ops come later than before.
-
-    Parts are issued up to so many layers ``apart`` from their place, so that the last of the few lack some beside them.
-    """
+    """The time of so many layers, from a few."""
     few = result.num_simulated
     if few == layers:
         return result.makespan_ticks
+    return result.simulated.whole.makespan_ticks + (layers - few) * _shift(result, apart)
+
+
+def _shift(result: LayersResult, apart: int) -> int:
+    """The time of each further layer: as long as most ops come later than in the layer before.
+
+    Parts are issued up to so many layers ``apart`` from their place, so that the last of the few lack some beside them.
+    """
     ends = {op.name: op.end_ticks for op in result.simulated.ops}
-    shown = few - apart
+    shown = result.num_simulated - apart
     last = {own_name(name): end for name, end in ends.items() if name == in_layer(own_name(name), shown)}
-    shift = int(median(end - ends[in_layer(name, shown - 1)] for name, end in last.items()))
-    return result.makespan_ticks + (layers - few) * shift
+    return int(median(end - ends[in_layer(name, shown - 1)] for name, end in last.items()))
 
 
 def simulated(
@@ -139,7 +210,14 @@ def simulated(
     options = RunOptions(many=not fine, observe=fine, loads=fine, should_stop=should_stop)
     try:
         result = simulate_layers(
-            system, graph, choice, name=graph.name, unit_bytes=unit_bytes, alike=alike, options=options
+            system,
+            graph,
+            choice,
+            name=graph.name,
+            unit_bytes=unit_bytes,
+            alike=alike,
+            most_effort=MOST_EFFORT,
+            options=options,
         )
     except (ScheduleError, RunTooLarge) as error:
         log.debug("%s is left out: %s", choice.name, error)

@@ -6,9 +6,12 @@ other one beats in everything: its time, how long its kernels hold the SMs, when
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import NamedTuple
 
+from ...compiler.collectives import ALGORITHMS
 from ...compiler.ir import Choice, Explore, Graph, GraphChoice, GraphOp, GraphPlan, OpMode, Scenario, System
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_build import build_graph_plan
@@ -19,6 +22,7 @@ from ...simcore.simulate_graph import simulate_graph
 from ..candidates.predicted import predicted_candidates
 from ..candidates.ranking import shortlisted
 from ..solver import NoFeasibleSchedule, enumerate_space
+from .alike import AlikeRanks
 from .contention import of_copies
 from .copiers import Copier
 from .pacing import FREE, LEAST_STEP, NUM_PACES, slowed_ticks, slower
@@ -28,6 +32,12 @@ NUM_SHORTLISTED = 6
 
 NUM_ALGORITHMS = 3
 """Algorithms of a lone collective that are simulated alone, besides the usual one."""
+
+WORSE = 1.25
+"""Factor in time within which the usual algorithm of a whole collective stays beside that for nodes.
+
+Of many ranks it is that within which a way stays beside the fastest.
+"""
 
 MOST_TOGETHER = 4
 """Ways to overlap a pair in itself that a joint schedule may choose from."""
@@ -85,7 +95,8 @@ class _Times(NamedTuple):
 class Ways:
     """The ways of the ops of one graph, by one ``copier``; ops with equal workloads share theirs.
 
-    Where they are ``paced``, whole collectives may also be slower than they could be.
+    Where they are ``paced``, whole collectives may also be slower than they could be. Where ``ranks`` differ, one is
+    simulated for all, until what is then the fastest way of an op is one in which that makes no difference.
     """
 
     system: System
@@ -93,6 +104,7 @@ class Ways:
     unit_bytes: int
     explore: Explore = field(default_factory=Explore)
     paced: bool = True
+    ranks: AlikeRanks | None = None
     _known: dict[object, tuple[Way, ...]] = field(default_factory=dict)
     _kernels: dict[object, int] = field(default_factory=dict)
 
@@ -128,8 +140,8 @@ class Ways:
             return self._collective(op)
         return (self._way(op, OpMode(_OP)),)
 
-    def _way(self, op: GraphOp, mode: OpMode) -> Way:
-        total, kernel, copies, staging, sums = self._alone(op, mode)
+    def _way(self, op: GraphOp, mode: OpMode, *, alike: bool = False) -> Way:
+        total, kernel, copies, staging, sums = self._alone(op, mode, alike=alike)
         if not op.workload.is_collective:
             return Way(mode, total, kernel, copies, staging)
         return Way(mode, total, kernel, copies, staging, sums)
@@ -137,8 +149,23 @@ class Ways:
     def _collective(self, op: GraphOp) -> tuple[Way, ...]:
         """A lone collective, whole, by the usual algorithm and by those that are estimated to be faster."""
         usual, *paced = self._whole(op)
+        return (usual, *self._by_another(op, usual), *paced)
+
+    def _by_another(self, op: GraphOp, usual: Way) -> Sequence[Way]:
+        """A whole collective by the fastest algorithm, where that is not the usual one."""
         others = [way for way in self._shortlisted(op, NUM_ALGORITHMS, by_algorithm=True) if way.total < usual.total]
-        return (usual, *sorted(others, key=lambda way: way.total)[:1], *paced)
+        return sorted(others, key=lambda way: way.total)[:1]
+
+    def _by_nodes(self, op: GraphOp, usual: Way) -> Sequence[Way]:
+        """A whole collective in two steps, within nodes and across, where that is faster than the usual one."""
+        found, joined = list[Way](), self.system.fabric.node_size not in (0, 1)
+        names = [algorithm.name for algorithm in ALGORITHMS if algorithm.per_node] if joined and self.paced else ()
+        for name, pieces in product(names, (1, 2, 4)):
+            choice = Choice(name, self.system.num_ranks * pieces, self.copier.engine)
+            with suppress(ScheduleError, RunTooLarge):
+                found.append(self._way(op, OpMode(_OP, choice), alike=self._ranks_differ))
+        confirmed = self._confirmed(op, found) if self._ranks_differ else found
+        return sorted((way for way in confirmed if way.total < usual.total), key=lambda way: way.total)[:1]
 
     def _whole(self, op: GraphOp) -> Sequence[Way]:
         """A collective as usual, and slower, down to the rate at which a GEMM beside it is as fast as alone."""
@@ -164,6 +191,8 @@ class Ways:
         together = list(self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False))
         best = [way for way in together if not any(other.beats(way) for other in together)]
         best.sort(key=lambda way: way.total)
+        if self.ranks is not None and self.ranks.are_many:
+            best = [way for way in best if way.total <= best[0].total * WORSE]
         return (*self._apart(op), *best[:MOST_TOGETHER]) or (self._way(op, OpMode(_OP)),)
 
     def _apart(self, op: GraphOp) -> Iterator[Way]:
@@ -172,33 +201,58 @@ class Ways:
             return
         kernel = self._alone(replace(op, workload=kernel_alone(op.workload), reads=()), OpMode(_OP)).total
         serial = self._alone(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))
-        usual, *paced = self._whole(replace(op, workload=collective_alone(op.workload), reads=()))
-        for way in (usual, *paced):
+        whole = replace(op, workload=collective_alone(op.workload), reads=())
+        usual, *paced = self._whole(whole)
+        other = self._by_nodes(whole, usual)
+        first = () if any(usual.total > way.total * WORSE for way in other) else (usual,)
+        for way in (*first, *other, *paced):
             mode = OpMode(_OP, apart=way.mode.body if isinstance(way.mode.body, Choice) else None)
             total = serial.total + way.total - usual.total
             yield replace(way, mode=mode, total=total, kernel=kernel, staging_bytes=serial.staging_bytes)
 
-    def _shortlisted(self, op: GraphOp, top: int, *, by_algorithm: bool) -> Iterator[Way]:
+    def _shortlisted(self, op: GraphOp, top: int, *, by_algorithm: bool) -> Sequence[Way]:
         """What is estimated to be the fastest alone, simulated."""
         scenario = Scenario(op.name, self.system, op.workload, explore=self.explore)
         try:
             space = enumerate_space(scenario)
         except NoFeasibleSchedule:
-            return
+            return ()
         choices = [choice for choice in space.structures if self.copier.takes(choice.engine)]
         ranked = [one for one in predicted_candidates(scenario, choices) if by_algorithm or not one.is_serial]
         mine = [one for one in ranked if one.choice is not None and self.copier.takes(one.choice.engine)]
+        found = []
         for candidate in shortlisted(mine, top, by_algorithm=by_algorithm)[:top]:
-            try:
-                yield self._way(op, OpMode(_OP, candidate.choice))
-            except (ScheduleError, RunTooLarge):  # one that a graph cannot say, or that is long to simulate
-                continue
+            with suppress(ScheduleError, RunTooLarge):  # one that a graph cannot say, or that is long to simulate
+                found.append(self._way(op, OpMode(_OP, candidate.choice), alike=self._ranks_differ))
+        return self._confirmed(op, found) if self._ranks_differ else found
 
-    def _alone(self, op: GraphOp, mode: OpMode) -> _Times:
-        """The times of an op that runs alone, with the SMs that the copier leaves to kernels."""
+    @property
+    def _ranks_differ(self) -> bool:
+        return self.ranks is not None and self.ranks.differ
+
+    def _confirmed(self, op: GraphOp, ways: Sequence[Way]) -> Sequence[Way]:
+        """The ways, of which the fastest has the time that it takes if ranks are not taken for alike."""
+        left, found = list(ways), list[Way]()
+        while left:
+            first = min(left, key=lambda way: way.total)
+            if any(way.total <= first.total for way in found):
+                break
+            left.remove(first)
+            found.append(first if self._makes_no_difference(op, first.mode) else self._way(op, first.mode))
+        return [*found, *left]
+
+    def _makes_no_difference(self, op: GraphOp, mode: OpMode) -> bool:
+        assert self.ranks is not None, "the caller asks where ranks differ"
+        return all(self.ranks.alone(part) for part in self._plan(op, mode).parts)
+
+    def _plan(self, op: GraphOp, mode: OpMode) -> GraphPlan:
         alone = Graph(_OP, "", (replace(op, name=_OP, reads=(), layer=1),))
-        plan = build_graph_plan(self.system, alone, GraphChoice(_OP, (mode,) if mode.body is not None else ()))
-        plan, alike = self._with_sms(plan), op.workload.moved is None  # lone kernels are, whatever the fabric
+        return build_graph_plan(self.system, alone, GraphChoice(_OP, (mode,) if mode.body is not None else ()))
+
+    def _alone(self, op: GraphOp, mode: OpMode, *, alike: bool = False) -> _Times:
+        """The times of an op that runs alone, with the SMs that the copier leaves to kernels."""
+        plan = self._with_sms(self._plan(op, mode))
+        alike = alike or op.workload.moved is None  # lone kernels are, whatever the fabric
         run = simulate_graph(self.system, plan, unit_bytes=self.unit_bytes, alike=alike, options=_QUICK)
         result = run.whole
         of_kernels = [one for one in result.timeline.intervals if one.kind is IntervalKind.COMPUTE]

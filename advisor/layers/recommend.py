@@ -24,7 +24,7 @@ from ..solver.graph_memory import check_graph_memory
 from ..stages import Stages, either, lateness
 from .advice import GraphAdvice, GraphCandidate, OpAdvice, by_time
 from .baselines import EACH_ITS_BEST, NO_OVERLAP
-from .joint import COARSE_BYTES, JointRuns, affordable_packet, simulated, too_much
+from .joint import COARSE_BYTES, JointRuns, Start, affordable_packet, simulated, too_much
 from .offers.find import OfferSearch
 from .offers.offer import LayerOffer
 from .search import JOINT, JointSearch, free_names
@@ -42,6 +42,10 @@ FINE_LINE_HOPS = 120_000_000
 SEARCH, OFFERS = "the joint search", "the implementations"
 
 INTERRUPTED = "stopped early: this is the best of what was found until then"
+
+NOT_SEARCHED = "copies by SMs, and ways in which all must be simulated, were compared only where they are explored"
+
+SHORTENED = "a large graph: the search ended before small changes gained nothing any more"
 
 
 def _silent(stage: str, done: int, total: int) -> None:
@@ -89,11 +93,10 @@ def _recommended(
     runs = JointRuns(scenario.system, scenario.graph, scenario.explore.staging_limit_bytes, early)
     runs.told = lambda choice, ticks: report("joint", runs.num_runs, 0)
     report("place", 0, 1)
-    serial = simulated(scenario.system, scenario.graph, SERIAL, COARSE_BYTES, stop)
+    serial = runs.begin(SERIAL, stop)
     if serial is None:
         message = f"{scenario.name} cannot be simulated without overlap"
         raise ScheduleError(Rejection(Code.MGS402, message, "repeat fewer layers, or use smaller tensors"))
-    runs.unit_bytes = affordable_packet(serial)
     search = JointSearch(scenario, runs, climbs=options.verify and options.bespoke > 0)
     stages, finish = Stages(early), _Finish(scenario, runs, serial, early, report)
     stages.run(SEARCH, search.run, None)
@@ -103,13 +106,13 @@ def _recommended(
     known = _candidates(scenario, search, serial)
     candidates = finish.candidates([*known, *_offered(scenario, offers.found.values(), known)])
     interrupted = stages.interrupted or finish.stopped
-    notes = (*((INTERRUPTED,) if interrupted else ()), *failure_sentences(stages.failures), *_left_out(scenario, runs))
+    failed = failure_sentences(stages.failures)
+    notes = (*((INTERRUPTED,) if interrupted else ()), *failed, *_left_out(scenario, runs), *_not_searched(runs))
     advice = _advice(scenario, search, candidates, notes, interrupted=interrupted)
     advice = replace(advice, offers=tuple(sorted(offers.found.values(), key=lambda each: each.all_ticks)))
-    if advice.verdict is Verdict.SERIAL and runs.stages_too_much(serial):
-        too = (
-            f"{SERIAL.name}: {too_much(serial, runs.staging_limit_bytes or 0)}, and nothing that was found stages less"
-        )
+    if advice.verdict is Verdict.SERIAL and runs.stages_too_much(serial.result):
+        staged = too_much(serial.result, runs.staging_limit_bytes or 0)
+        too = f"{SERIAL.name}: {staged}, and nothing that was found stages less"
         advice = replace(advice, marks=(*advice.marks, too))
     return replace(advice, seconds=perf_counter() - begun)
 
@@ -121,6 +124,14 @@ def _left_out(scenario: GraphScenario, runs: JointRuns) -> Iterator[str]:
             yield f"{choice.name} is left out: {runs.left_out[choice]}"
 
 
+def _not_searched(runs: JointRuns) -> Iterator[str]:
+    """What was left out of a search that would take too long."""
+    if runs.ranks.are_many:
+        yield f"{runs.system.num_ranks} GPUs that are not alike: {NOT_SEARCHED}"
+    if runs.is_spent:
+        yield SHORTENED
+
+
 def _check(scenario: GraphScenario) -> None:
     check_graph_memory(scenario)
     if scenario.system.replay is not None:
@@ -128,7 +139,7 @@ def _check(scenario: GraphScenario) -> None:
         raise ScheduleError(Rejection(Code.MGS523, message))
 
 
-def _candidates(scenario: GraphScenario, search: JointSearch, serial: LayersResult) -> list[GraphCandidate]:
+def _candidates(scenario: GraphScenario, search: JointSearch, serial: Start) -> list[GraphCandidate]:
     """What was found; of what was searched the fastest, each as long as no other: equal to the tick is the same."""
     known = {search.found[choice] for choice in search.known}
     by_ticks = {search.found[choice]: choice for choice in reversed(search.best_searched())}
@@ -139,7 +150,7 @@ def _candidates(scenario: GraphScenario, search: JointSearch, serial: LayersResu
     ]
     found += [_candidate(choice, what, search.found[choice], is_baseline=True) for choice, what in search.known.items()]
     if not any(one.choice == SERIAL for one in found):
-        found.append(_candidate(SERIAL, NO_OVERLAP, serial.makespan_ticks, is_baseline=True))
+        found.append(_candidate(SERIAL, NO_OVERLAP, serial.result.makespan_ticks, is_baseline=True))
     return found
 
 
@@ -164,7 +175,7 @@ class _Finish:
 
     scenario: GraphScenario
     runs: JointRuns
-    coarse: LayersResult
+    serial: Start
     should_stop: ShouldStop
     report: Progress
     stopped: bool = False
@@ -192,7 +203,12 @@ class _Finish:
         return _renamed(by_time(tuple(finished)), self.scenario.schedules)
 
     def _result(self, one: GraphCandidate, unit: int) -> LayersResult | None:
-        """Of all layers, which may stage more than a few do; None if it is too much."""
+        """Of all layers, which may stage more than a few do; None if it is too much.
+
+        No overlap, of which the length of a run is known, is not simulated again where that takes too long.
+        """
+        if one.choice == SERIAL and self.serial.is_long and unit == COARSE_BYTES:
+            return self.serial.result
         system, graph = self.scenario.system, self.scenario.graph
         result = simulated(system, graph, one.choice, unit, self.should_stop, fine=True)
         may_not_be = result is not None and one.choice != SERIAL and self.runs.stages_too_much(result)
@@ -200,8 +216,8 @@ class _Finish:
 
     def _unit(self) -> int:
         """The finest unit in which a run has no more line-hops than are affordable: lines, or packets."""
-        line, unit = self.scenario.system.gpu.line_bytes, affordable_packet(self.coarse, FINE_LINE_HOPS)
-        line_hops = self.coarse.simulated.whole.line_hops * COARSE_BYTES // unit
+        line, unit = self.scenario.system.gpu.line_bytes, affordable_packet(self.serial.line_hops, FINE_LINE_HOPS)
+        line_hops = self.serial.line_hops * COARSE_BYTES // unit
         while unit // 2 >= line and line_hops * 2 <= FINE_LINE_HOPS:
             unit, line_hops = unit // 2, line_hops * 2
         return unit

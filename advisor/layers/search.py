@@ -63,7 +63,7 @@ class JointSearch:
             self.spaces.append(space)
             self._baselines(space)
             if self.places:
-                self._placed(space)
+                self._placed(space.quick(self.runs.ranks) if self.runs.ranks.are_many else space)
         for start in self._starts() if self.climbs else ():
             self._climbed(start)
 
@@ -93,9 +93,10 @@ class JointSearch:
         """Who copies, in how many batches: left out where the kernels alone take longer than what was found."""
         system, graph = self.scenario.system, self.scenario.graph
         usual = [count for count in batch_counts(graph) if count <= USUAL_BATCHES]
-        for copier in copiers_of(system, self.scenario.explore):
+        for copier in copiers_of(system, self.scenario.explore, few=self.runs.ranks.are_many):
             explore = self.scenario.explore
-            ways = Ways(system, copier, self.runs.unit_bytes, _of_ops(explore, copier), paced=not is_limited(explore))
+            of_ops, paced = _of_ops(explore, copier), not is_limited(explore)
+            ways = Ways(system, copier, self.runs.unit_bytes, of_ops, paced, self.runs.ranks)
             for batches in self.scenario.explore.values(BATCHES) or usual:
                 written_out = in_batches(graph, batches)
                 kernels = sum(ways.kernel_ticks(op) for op in written_out.ops)

@@ -1,9 +1,10 @@
 """What joint schedules of a graph are searched in: its ops in so many batches, by one copier, with the ways of each."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import Graph
+from .alike import AlikeRanks
 from .contention import Uses, of_copies, of_kernel
 from .copiers import Copier
 from .modes import Way, Ways
@@ -30,6 +31,15 @@ class LayerSpace:
     def kernels_ticks(self) -> int:
         """All kernels of a layer alone, one after the other."""
         return sum(self.kernels.values())
+
+    def quick(self, ranks: AlikeRanks) -> "LayerSpace":
+        """Return the space without the ways that take all ranks to simulate; an op that has no other keeps its own."""
+        ways = {
+            op.name: tuple(way for way in self.ways[op.name] if ranks.saves(op, way.mode)) or self.ways[op.name]
+            for op in self.graph.ops
+            if op.workload.moved is not None
+        }
+        return replace(self, ways=dict(self.ways) | ways)
 
 
 def space_of(ways: Ways, batches: int, graph: Graph) -> LayerSpace:

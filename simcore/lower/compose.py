@@ -62,7 +62,8 @@ def graph_period(system: System, plan: GraphPlan, *, alike: bool = False) -> int
     With ``alike`` those are taken for alike that do the same whoever their peers are: an estimate.
     """
     if alike:
-        return math.lcm(*(period_if_alike(part.schedule, system.num_ranks) for part in plan.parts))
+        schedules = {id(part.schedule): part.schedule for part in plan.parts}  # layers share theirs
+        return math.lcm(*(period_if_alike(schedule, system.num_ranks) for schedule in schedules.values()))
     return math.lcm(*(period_of(_scenario(system, part), part.schedule) for part in plan.parts))
 
 
@@ -109,9 +110,10 @@ def _on_all_sms(system: System, plan: GraphPlan) -> Iterator[Part]:
         yield from plan.parts
         return
     engines = [part.schedule.engine for part in plan.parts if part.workload.moved is not None]
-    taken = max((engine.count for engine in engines if not engine.leaves_all_sms), default=0)
+    sms = system.gpu.sms - max((engine.count for engine in engines if not engine.leaves_all_sms), default=0)
+    limited = {id(part.schedule): replace(part.schedule, compute_sms=sms) for part in plan.parts}
     for part in plan.parts:
-        yield replace(part, schedule=replace(part.schedule, compute_sms=system.gpu.sms - taken))
+        yield replace(part, schedule=limited[id(part.schedule)])
 
 
 def _machines(

@@ -92,6 +92,22 @@ def test_of_too_many_layers_without_a_period_the_last_stand_for_the_rest(
     assert not simulated(back, "late").estimated and not every.estimated
 
 
+def test_layers_that_take_too_much_effort_are_stood_for_by_those_that_were_run(back: GraphScenario) -> None:
+    choice = next(choice for choice in back.schedules if choice.name == "ahead")
+    every = simulated(back, "ahead")
+    effort = layers.effort_of(simulated(back, "ahead", 5).simulated)
+    found = [
+        simulate_layers(back.system, back.graph, choice, unit_bytes=4096, most_effort=effort * number)
+        for number in (1, 2, 3)
+    ]
+
+    assert [one.num_simulated for one in found] == [5, 10, 12]
+    assert [one.estimated for one in found] == [True, True, False]
+    for one in found:
+        assert one.makespan_ticks == pytest.approx(every.makespan_ticks, rel=0.02)
+    assert found[-1].makespan_ticks == every.makespan_ticks
+
+
 def test_layers_too_large_for_one_run_too(back: GraphScenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was simulated before is the answer, once something was."""
     every, run, limits = simulated(back, "ahead"), simulate_graph, [10, 5, 4]

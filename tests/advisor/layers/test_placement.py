@@ -132,5 +132,5 @@ def test_large_graphs_are_searched_in_larger_packets() -> None:
     assert run is not None
     line_hops = run.simulated.whole.line_hops
 
-    assert affordable_packet(run, line_hops) == COARSE_BYTES
-    assert affordable_packet(run, line_hops // 4) == 4 * COARSE_BYTES
+    assert affordable_packet(line_hops, line_hops) == COARSE_BYTES
+    assert affordable_packet(line_hops, line_hops // 4) == 4 * COARSE_BYTES

@@ -1,0 +1,109 @@
+"""Systems of joined nodes: collectives in two steps, one rank for all while searching, and an end of the search."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from magus.advisor import AdviceOptions, recommend_graph
+from magus.advisor.layers import alike, joint
+from magus.advisor.layers.alike import AlikeRanks
+from magus.advisor.layers.copiers import copiers_of
+from magus.advisor.layers.joint import COARSE_BYTES, JointRuns
+from magus.advisor.layers.modes import Ways
+from magus.advisor.layers.recommend import NOT_SEARCHED, SHORTENED
+from magus.advisor.layers.search import JointSearch
+from magus.advisor.layers.space import LayerSpace, space_of
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode
+from magus.compiler.planning.graph_build import build_graph_plan
+from magus.simcore.lower.compose import graph_period
+
+from .test_recommend import scenario_of
+
+pytestmark = pytest.mark.usefixtures("compiled_core")
+
+RAILS = """
+link ib { source nominal "400 Gb/s"; bandwidth 50 GB/s; achieved 42 GB/s @assumed; latency 2 us @assumed }
+system pod { gpus 8 x H100; fabric rails(nvswitch, link=nvlink, node=4, nic=ib) }
+workload back on pod {
+  x = tensor bf16[4096, 4096] shard rows
+  u = tensor bf16[4096, 8192] shard rows
+  w = tensor bf16[4096, 8192]
+  d_w = all_reduce(gemm(x.t, u))
+  y = gemm(u, w.t)
+  repeat 12 y as x
+}
+"""
+
+
+@cache
+def rails() -> tuple[GraphScenario, AlikeRanks, LayerSpace]:
+    scenario = scenario_of(RAILS)
+    ranks = AlikeRanks(scenario.system)
+    copier = next(copiers_of(scenario.system, scenario.explore))
+    ways = Ways(scenario.system, copier, COARSE_BYTES, scenario.explore, ranks=ranks)
+    return scenario, ranks, space_of(ways, 1, scenario.graph)
+
+
+def test_a_whole_collective_goes_within_nodes_and_across_where_that_is_faster() -> None:
+    scenario, _, space = rails()
+    apart = [way for way in space.ways["d_w"] if way.is_apart]
+    copier = next(copiers_of(scenario.system, scenario.explore))
+    limited = Ways(scenario.system, copier, COARSE_BYTES, paced=False)  # a file that says how collectives go
+    usual = next(way for way in limited.of(scenario.graph.op("d_w")) if way.is_apart)
+
+    assert apart[0].mode.apart is not None and apart[0].mode.apart.template == "hierarchical"
+    assert apart[0].total < usual.total
+
+
+def test_the_fastest_way_has_the_time_of_all_ranks() -> None:
+    scenario, _, space = rails()
+    copier = next(copiers_of(scenario.system, scenario.explore))
+    exact = {way.mode: way for way in Ways(scenario.system, copier, COARSE_BYTES).of(scenario.graph.op("d_w"))}
+    together = [way for way in space.ways["d_w"] if not way.is_apart]
+    best = min(together, key=lambda way: way.total)
+
+    assert best.total == pytest.approx(exact[best.mode].total, rel=alike.MOST_ERROR)
+    assert best.total == pytest.approx(min(way.total for way in exact.values() if not way.is_apart), rel=0.01)
+
+
+def test_of_many_ranks_ways_are_searched_in_which_one_stands_for_all() -> None:
+    scenario, ranks, space = rails()
+    first, *_ = ways = space.ways["d_w"]
+    ring = Choice("pipelined", 16, EngineChoice(EngineKind.DMA, 8), algorithm="ring")
+    unlike = replace(first, mode=OpMode("d_w", ring))
+    quick = replace(space, ways={**space.ways, "d_w": (*ways, unlike)}).quick(ranks)
+
+    assert quick.ways["d_w"] and unlike not in quick.ways["d_w"]
+    assert replace(space, ways={**space.ways, "d_w": (unlike,)}).quick(ranks).ways["d_w"] == (unlike,)
+    for way in quick.ways["d_w"]:
+        plan = build_graph_plan(scenario.system, scenario.graph, GraphChoice("one", (way.mode,)), 1)
+        assert graph_period(scenario.system, plan, alike=True) == 1 < graph_period(scenario.system, plan)
+
+
+def test_what_was_not_searched_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario, _, _ = rails()
+    full = recommend_graph(scenario, AdviceOptions())
+    monkeypatch.setattr(alike, "LARGE", 8)
+    few = recommend_graph(scenario, AdviceOptions())
+
+    assert not any(NOT_SEARCHED in mark for mark in full.marks)
+    assert any(NOT_SEARCHED in mark and mark.startswith("8 GPUs") for mark in few.marks)
+    assert few.searched < full.searched
+    assert few.recommended.ticks <= min(each.ticks for each in few.candidates if each.result is not None) * 1.01
+
+
+def test_a_search_ends_when_it_has_taken_what_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario, _, _ = rails()
+    whole = JointSearch(scenario, JointRuns(scenario.system, scenario.graph))
+    whole.run()
+    assert not whole.runs.is_spent
+    monkeypatch.setattr(joint, "SEARCH_EFFORT", 1)
+    runs = JointRuns(scenario.system, scenario.graph)
+    search = JointSearch(scenario, runs)
+    search.run()
+
+    assert runs.is_spent
+    assert runs.num_runs < whole.runs.num_runs
+    assert set(search.known) == set(whole.known)  # what people have is simulated all the same
+    assert SHORTENED in recommend_graph(scenario, AdviceOptions()).marks
