@@ -64,6 +64,11 @@ def _us(candidate: Candidate | GraphCandidate) -> float:
     return candidate.us if isinstance(candidate, GraphCandidate) else candidate.best_us
 
 
+def _time(candidate: Candidate | GraphCandidate) -> str:
+    estimated = isinstance(candidate, GraphCandidate) and candidate.is_estimate
+    return f"{'~' if estimated else ''}{_us(candidate):.1f}"
+
+
 def _lines(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> Iterator[str]:
     known = [(answer.scenario, answer.advice) for answer in answers if answer.advice is not None]
     of_pairs = [advice.recommended for _, advice in known if isinstance(advice, Advice)]
@@ -79,7 +84,8 @@ def _lines(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> Iterator
     yield ""
     first = next((answer for answer in answers if answer.advice is not None), answers[0])
     more = shlex.join(["magus", "advise", *source, "--workload", name_of_workload(first.scenario)])
-    text = "Each workload alone, in us. --workload says more: the schedule in full, why, and what it rests on."
+    estimated = ", ~ estimated" if any("~" in cell for cells, _ in rows for cell in cells) else ""
+    text = f"Each workload alone, in us{estimated}. --workload says more: the schedule in full, why, and what it rests on."
     yield from wrapped(text)
     yield f"  {more}"
 
@@ -92,8 +98,8 @@ def _row(
     cells = (
         name_of_workload(scenario),
         VERDICTS[advice.verdict.value],
-        f"{_us(best):.1f}",
-        f"{_us(serial):.1f}",
+        _time(best),
+        _time(serial),
         f"{advice.speedup:.2f}x",
     )
     name = best.name if isinstance(best, GraphCandidate) else names.get(best.expression, best.expression)
