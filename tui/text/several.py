@@ -85,8 +85,9 @@ def _lines(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> Iterator
     first = next((answer for answer in answers if answer.advice is not None), answers[0])
     more = shlex.join(["magus", "advise", *source, "--workload", name_of_workload(first.scenario)])
     estimated = ", ~ estimated" if any("~" in cell for cells, _ in rows for cell in cells) else ""
-    text = f"Each workload alone, in us{estimated}. --workload says more: the schedule in full, why, and what it rests on."
-    yield from wrapped(text)
+    yield from wrapped(
+        f"Each workload alone, in us{estimated}. --workload says more: the schedule in full, why, and what it rests on."
+    )
     yield f"  {more}"
 
 
