@@ -103,6 +103,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.advisor
 	$(BIN)/python -m benchmarks.api
 	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.answers
 	$(BIN)/python -m benchmarks.tui
 
 train: $(STAMP)

@@ -24,7 +24,7 @@ LINES_A_GPU = (8 << 20) // LINE_BYTES
 PEAK_MEMORY = """
 import resource, sys
 from pathlib import Path
-from benchmarks.loads import all_gather
+from {loads} import all_gather
 from magus.simcore.cores.engine import Core, run
 program = all_gather("{size}")
 run(program, core=Core.{core})

@@ -25,6 +25,7 @@ SMALL = "examples/decode_small_batch.mgs"
 
 COMMAND = """
 import sys
+{without}
 from magus.tui.cli import main
 try:
     main()
@@ -37,12 +38,25 @@ finally:
 class Command:
     """A command line of ``magus``; ``wall_s`` is the target of its wall time, if it has one.
 
-    One that is run ``again`` finds the results on disk that the process before it kept.
+    One that is run ``again`` finds the results on disk that the process before it kept. ``without`` is a package that
+    is not found.
     """
 
     words: tuple[str, ...]
     wall_s: float | None = None
     again: bool = False
+    without: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the figures."""
+        without = f", without {self.without}" if self.without else ""
+        return f"magus {' '.join(self.words)}{', again' if self.again else ''}{without}"
+
+    @property
+    def code(self) -> str:
+        """The program that runs it."""
+        return COMMAND.format(without=f"sys.modules[{self.without!r}] = None" if self.without else "")
 
 
 COMMANDS = (
@@ -55,6 +69,7 @@ COMMANDS = (
     Command(("advise", EXAMPLE, "--no-verify")),
     Command(("advise", SMALL)),
     Command(("advise", EXAMPLE), 3.0),
+    Command(("advise", EXAMPLE), 8.0, without="numba"),
     Command(("simulate", SMALL, "--granularity", "packet"), again=True),
     Command(("advise", SMALL), again=True),
     Command(("advise", EXAMPLE), 1.0, again=True),
@@ -63,11 +78,12 @@ COMMANDS = (
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One process: seconds of the clock and of the processor, and the number of modules at its end."""
+    """One process: seconds of the clock and of the processor, the number of modules at its end, and its peak memory."""
 
     wall_s: float
     cpu_s: float
     modules: int
+    peak_bytes: int
 
 
 def start(tree: Path, command: Command) -> Start:
@@ -82,7 +98,7 @@ def start(tree: Path, command: Command) -> Start:
     begin = perf_counter()
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *command.words],
+            [sys.executable, "-c", command.code, *command.words],
             env={**environment(tree), **memory},
             cwd=HERE,
             stdout=subprocess.DEVNULL,
@@ -94,14 +110,15 @@ def start(tree: Path, command: Command) -> Start:
         said.seek(0)
         lines = said.read().decode().splitlines()
     if process.returncode:
-        raise RuntimeError(f"magus {' '.join(command.words)} of {tree}: {' '.join(lines[-3:])}")
-    return Start(wall_s, usage.ru_utime + usage.ru_stime, int(lines[-1]))
+        raise RuntimeError(f"{command.name} of {tree}: {' '.join(lines[-3:])}")
+    peak_bytes = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return Start(wall_s, usage.ru_utime + usage.ru_stime, int(lines[-1]), peak_bytes)
 
 
 def figures(places: Sequence[tuple[str, Path]], commands: Sequence[Command], rounds: int) -> Iterator[Figure]:
     """Medians of each command in each tree; of two trees also the ratios, the second over the first."""
     for command in commands:
-        name = f"magus {' '.join(command.words)}{', again' if command.again else ''}"
+        name = command.name
         starts: dict[str, list[Start]] = {label: [] for label, _ in places}
         for turn in range(rounds + 1):
             for label, tree in places:

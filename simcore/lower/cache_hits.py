@@ -33,7 +33,10 @@ from ...compiler.ir import (
 from ..kernels.working_set import hit_share
 from .protocols import sent_per_byte
 
-NONE = Fraction(0)
+Share = Fraction | int
+"""From 0 to 1; whole numbers are multiplied faster."""
+
+NONE = 0
 _GATHERS = (Pattern.ALL_GATHER, Pattern.AG_GEMM, Pattern.GEMM_BESIDE_AG)
 
 
@@ -44,7 +47,7 @@ class Hits:
     scenario: Scenario
     schedule: Schedule
     _arrivals: dict[int, tuple[Arrival, ...]] = field(default_factory=dict)
-    _shares: dict[int, Fraction] = field(default_factory=dict)
+    _shares: dict[int, Share] = field(default_factory=dict)
     _added: dict[int, Counter[Region]] = field(default_factory=dict)
     _landed: dict[int, dict[str, list[Region]]] = field(default_factory=dict)
 
@@ -58,22 +61,22 @@ class Hits:
                 self._arrivals[rank] = arrivals_at(self.scenario, self.schedule, rank)
         return self._arrivals[rank]
 
-    def share(self, rank: int) -> Fraction:
+    def share(self, rank: int) -> Share:
         """The share of what has landed at ``rank`` that a later read finds in the cache."""
         rank = self._alike(rank)
         if rank not in self._shares:
             self._shares[rank] = self._share(self.arrivals(rank))
         return self._shares[rank]
 
-    def of_sum(self, rank: int, step: Reduction) -> Fraction:
+    def of_sum(self, rank: int, step: Reduction) -> Share:
         """The share of the parts of others that hits."""
         return self.share(rank) if step.num_parts > 1 else NONE
 
-    def of_copy(self, rank: int, step: Transfer) -> tuple[Fraction, Fraction]:
+    def of_copy(self, rank: int, step: Transfer) -> tuple[Share, Share]:
         """The shares that hit of what a copy reads at its source, and of what it reads at its destination to add to."""
         return self.at_source(rank, step), self.at_target(rank, step)
 
-    def at_source(self, rank: int, step: Transfer) -> Fraction:
+    def at_source(self, rank: int, step: Transfer) -> Share:
         """The share of what the copy of ``rank`` reads that hits at its source."""
         if step.reach is Reach.ALL or not self._possible:
             return NONE
@@ -84,7 +87,7 @@ class Hits:
             return NONE if own else self.share(rank + source)
         return self._forwarded(rank, step) * self.share(rank) if puts and step.after else NONE
 
-    def at_target(self, rank: int, step: Transfer) -> Fraction:
+    def at_target(self, rank: int, step: Transfer) -> Share:
         """The share of what a copy that adds reads at its destination, and that hits there."""
         if not step.reduce or step.reach is Reach.ALL or not self._possible:
             return NONE
@@ -101,7 +104,7 @@ class Hits:
         """A rank to which the same things happen."""
         return rank % self.schedule.period(self.scenario.num_ranks)
 
-    def _share(self, arrivals: Sequence[Arrival]) -> Fraction:
+    def _share(self, arrivals: Sequence[Arrival]) -> Share:
         cache, moved = self.scenario.gpu.last_cache, self.scenario.workload.moved
         if cache is None or moved is None or not arrivals:
             return NONE
@@ -109,7 +112,7 @@ class Hits:
         landed = int(elements * moved.dtype.num_bytes * sent_per_byte(self.schedule))
         return hit_share(landed, cache.instances * cache.size_bytes)
 
-    def _forwarded(self, rank: int, step: Transfer) -> Fraction:
+    def _forwarded(self, rank: int, step: Transfer) -> Share:
         """The share of the region of a put that came with what it waits for."""
         landed = self._landed_at(rank)
         awaited = [region for name in step.after for region in landed.get(name, ())]

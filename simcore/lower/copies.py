@@ -153,7 +153,6 @@ def data_stage(state: Lowering, rank: int, step: Transfer, num_bytes: int) -> St
 def _flows(state: Lowering, rank: int, step: Transfer, num_bytes: int, share: int) -> tuple[Flow, ...]:
     """The bytes of one worker that has a ``share``-th of its rate for them, and the flags between them."""
     units = state.units(num_bytes)
-    _, way, write = copy_route(state, rank, step)
     sent = math.ceil(units * sent_per_byte(state.schedule))
     extra = sent - units
     gap, window = _gap(state, step, units) * share, _window(state, sent)
@@ -166,6 +165,7 @@ def _flows(state: Lowering, rank: int, step: Transfer, num_bytes: int, share: in
         apart, room = pace * units // max(1, part), -(-payload * part // max(1, units))
         flows += noc.copied(state, Flow(route, part, apart, apart, TrafficClass.COMM, room))
     if extra:
+        _, way, write = copy_route(state, rank, step)
         pace, room = gap * sent // extra, -(-window * extra // sent)
         flows += noc.copied(state, Flow((*way, *write), extra, pace, pace, TrafficClass.COMM, room))
     return flows

@@ -7,14 +7,14 @@ from ...compiler.ir import CopyProtocol, EngineKind, Schedule
 LL128_BYTES, LL128_PAYLOAD = 128, 120
 
 
-def sent_per_byte(schedule: Schedule) -> Fraction:
+def sent_per_byte(schedule: Schedule) -> Fraction | int:
     """Bytes that copies put on a link, and write at the destination, for each byte of data."""
     if schedule.engine.kind is EngineKind.DMA:
-        return Fraction(1)
+        return 1
     match schedule.tactics.protocol:
         case CopyProtocol.SIMPLE:
-            return Fraction(1)
+            return 1
         case CopyProtocol.LL:
-            return Fraction(2)
+            return 2
         case CopyProtocol.LL128:
             return Fraction(LL128_BYTES, LL128_PAYLOAD)

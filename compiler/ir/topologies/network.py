@@ -109,6 +109,8 @@ class Network:
     _distances: dict[int, dict[int, _Distance]] = field(default_factory=dict)
     # By source and destination.
     _ways: dict[Ends, tuple[Ends, ...]] = field(default_factory=dict)
+    # By source and target, neighbours that were passed.
+    _passed: dict[Ends, Ends] = field(default_factory=dict)
 
     @property
     def period(self) -> int:
@@ -272,10 +274,11 @@ class Network:
 
     def _own_at(self, source: int, target: int) -> Ends:
         """Return the number in ``own`` of the edge between two neighbours, and the ranks it is shifted by."""
-        ranks = self.symmetry.of_edge(source, target, self.num_ranks)
-        if not ranks:
-            return self._number[source, target], 0
-        return self._number[self._turned(source, -ranks), self._turned(target, -ranks)], ranks
+        ends = source, target
+        if ends not in self._passed:
+            ranks = self.symmetry.of_edge(source, target, self.num_ranks)
+            self._passed[ends] = self._number[self._turned(source, -ranks), self._turned(target, -ranks)], ranks
+        return self._passed[ends]
 
     def _turned(self, node: int, ranks: int) -> int:
         return (node + ranks) % self.num_ranks if node < self.num_ranks else self.symmetry.turned(node, ranks)

@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
 from magus.advisor.candidates.advice import Candidate
 from magus.advisor.candidates.shortlist import (
+    FAR_BEHIND,
     SHORTLIST_LINE_HOPS,
     by_time,
     packet_bytes,
@@ -102,3 +105,22 @@ def test_plans_whose_busiest_link_takes_longer_than_another_plan_are_not_simulat
     assert simulated(scenario, direct) == {one.expression for one in direct}  # of each kind there is one
     explored = replace(scenario, explore=Explore.of(algorithm=("direct", "hierarchical")))
     assert simulated(explored, everything) == {one.expression for one in everything}
+
+
+@pytest.mark.parametrize(("times", "simulated"), [(FAR_BEHIND + 0.1, False), (FAR_BEHIND - 0.1, True)])
+def test_plans_of_many_ranks_that_are_predicted_far_behind_are_not_simulated(times: float, simulated: bool) -> None:
+    scenario = ag_gemm(1024, 512, 512, ranks=16, fabric=rails(8))
+    serial, quick, slow = (
+        candidate(scenario, Choice(template, 16, DMA, algorithm=algorithm), predicted_us)
+        for template, algorithm, predicted_us in (
+            ("serial", "hierarchical", 1e6),
+            ("pipelined", "hierarchical", 1e6),
+            ("pipelined", "direct", times * 1e6),
+        )
+    )
+
+    with open_workers(1) as pool:
+        found = simulate_shortlist(pool, scenario, [quick, serial, slow], 8, lambda *said: None)
+
+    known = {one.expression: one.simulated_ticks is not None for one in found}
+    assert known == {serial.expression: True, quick.expression: True, slow.expression: simulated}
