@@ -82,10 +82,10 @@ class AdviceRun:
 
         self.stages.run(SHORTLIST, begin, None)
 
-    def proposed(self, model: ProposalModel | None, early: ShouldStop) -> list[Candidate]:
+    def proposed(self, model: ProposalModel | None, late: ShouldStop, early: ShouldStop) -> list[Candidate]:
         """Return the baseline, what the file declares and what ``model`` proposes; nothing if it proposes nothing.
 
-        Once it is time to stop ``early``, nothing is proposed.
+        Once it is ``late``, a few are proposed; once it is time to stop ``early``, nothing.
 
         Where schedules are simulated, serial ones are not proposed: the baseline has the options that pay, tried by
         rules, and is the same with any model. Else it is the fastest by the estimate, of any algorithm and options.
@@ -97,14 +97,14 @@ class AdviceRun:
         def propose() -> list[Candidate]:
             try:
                 with heeding(early):
-                    return proposed_candidates(self.scenario, model)
+                    return proposed_candidates(self.scenario, model, late)
             except Cancelled:
                 return []
 
         proposed = self.stages.run(PROPOSE, propose, [])
         if self.options.verify:
             proposed = [one for one in proposed if not one.is_serial]
-        elif proposed:
+        elif proposed and not late():
             proposed = merged(self.stages.run(PROPOSE, lambda: serial_candidates(self.scenario, model), []), proposed)
         usual = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ()), []) if proposed else []
         asked = {candidate.expression for candidate in usual}  # what the file declares stays what it declares

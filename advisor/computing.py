@@ -103,7 +103,7 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
     options, stop, answers = run.options, run.should_stop, run.answers
     late = watcher.late(options.within_s)
     early = stop if late is None else either(stop, late)
-    # Proposals take tenths of a second, and are an answer: only where they take much longer does time count.
+    # Proposals are an answer: some are made however late it is, unless that takes much longer than it should.
     patience = watcher.late(None if options.within_s is None else options.within_s + PATIENCE_S)
     workers, threads = options.workers if options.verify else 1, suits_threads(run.scenario)
     searches = options.verify and run.proposes(proposals)
@@ -112,7 +112,7 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
         if searches:
             run.begin_baseline(pool)
         bound_when_asked = run.begin_bound(pool)
-        candidates = run.proposed(proposals, stop if patience is None else either(stop, patience))
+        candidates = run.proposed(proposals, early, stop if patience is None else either(stop, patience))
         proposed = bool(candidates)
         at_once = proposed and not options.verify
         # Workers simulate the first while the space is ranked, but where someone waits for an answer meanwhile.
@@ -132,6 +132,7 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
         if not candidates or (run.stages.interrupted and not proposed):
             raise Cancelled
         run.stages.should_stop = early
+        run.stages.interrupted |= early()
         bound = None if at_once else bound_when_asked()
         candidates, confirmed = run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
         failures = tuple(pool.failures)

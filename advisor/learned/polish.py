@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from random import Random
 
-from ...compiler.ir import Choice, EngineChoice, EngineKind, Scenario
+from ...compiler.ir import Choice, EngineChoice, EngineKind, Scenario, ShouldStop
+from ...compiler.ir.stopping import never
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.knobs.engine import max_copy_sms
 from ..bespoke.batches import Lengths, lengths_of
@@ -25,13 +26,19 @@ DEFAULT_EVALUATIONS, PER_STEP = 32, 4
 DRAWS, TWICE = 40, 0.3
 
 
-def polished(scenario: Scenario, start: Proposal, evaluations: int = DEFAULT_EVALUATIONS, seed: int = 0) -> Proposal:
-    """Return the best schedule that about ``evaluations`` estimates find near ``start``."""
+def polished(
+    scenario: Scenario,
+    start: Proposal,
+    evaluations: int = DEFAULT_EVALUATIONS,
+    seed: int = 0,
+    late: ShouldStop = never,
+) -> Proposal:
+    """Return the best schedule that about ``evaluations`` estimates find near ``start`` before it is ``late``."""
     estimator = PlanEstimator(scenario, evaluations)
     estimator.known[start.choice] = start.estimate_ticks
     changes = _Changes(scenario, usual_engines(scenario), lengths_of(scenario), Random(f"polish {seed}"))
     screen, best = Screen.of(scenario), start.choice
-    while not estimator.spent:
+    while not estimator.spent and not late():
         new = (choice for choice in changes.of(best) if choice not in estimator.known)
         chosen = list(islice(screen.fastest(new), min(PER_STEP, evaluations - estimator.count)))
         if not chosen:

@@ -5,14 +5,15 @@ takes, and trees how far the closed form is off; the most promising by either ar
 step by step.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, tee
 
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import TICKS_PER_US, Choice, Scenario, Schedule, checkpoint
+from ...compiler.ir import TICKS_PER_US, Choice, Scenario, Schedule, ShouldStop, checkpoint
+from ...compiler.ir.stopping import never
 from ...compiler.planning.build import build_schedules
 from ...compiler.templates import BY_NAME
 from ..bespoke.explore_limits import is_explored
@@ -27,8 +28,12 @@ from .structure import Structure, fitted
 
 FloatArray = npt.NDArray[np.float64]
 
-# Proposals that are estimated.
-DEFAULT_COUNT = 24
+# Proposals that are estimated, and how many are where there is no time for more: on unseen families these are within
+# 3 % of a full search in 61 % of scenarios, all of them with small changes in 88 %.
+DEFAULT_COUNT, LEAST = 24, 3
+# Structures that trees are asked about, the fastest by the closed form: of 160 drawn scenarios, the best 24 by trees
+# were among them in 148.
+CORRECTED = 384
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +98,12 @@ class ProposalModel:
         shapes = library.shapes(situation.num_ranks)
         features = pair_features(situation, shapes, library.origins, self.scale)
         times = features[:, names_of_features(self.names).index(PIPELINE)]
-        corrected = times if self.trees is None else times + self.trees.predict(features)
-        ranked = (np.argsort(each, kind="stable").tolist() for each in (corrected, times))
-        yield from dict.fromkeys(chain.from_iterable(zip(*ranked, strict=True)))
+        by_time = np.argsort(times, kind="stable")
+        likely = by_time[: CORRECTED if self.trees is not None else 0]
+        corrected = times[likely] + (0.0 if self.trees is None else self.trees.predict(features[likely]))
+        best = likely[np.argsort(corrected, kind="stable")]
+        yield from dict.fromkeys(chain.from_iterable(zip(best.tolist(), by_time.tolist(), strict=False)))
+        yield from by_time[len(best) :].tolist()
 
     def choices(self, scenario: Scenario) -> Iterator[Choice]:
         """Yield legal choices of ``scenario`` that the file lets be explored, the most promising first.
@@ -119,11 +127,24 @@ class ProposalModel:
             seen.add(choice)
             yield choice
 
-    def propose(self, scenario: Scenario, count: int = DEFAULT_COUNT) -> tuple[Proposal, ...]:
-        """Return ``count`` proposals, the fastest by the estimate first; fewer where no more structures fit."""
-        chosen = tuple(islice(self.choices(scenario), count))
-        schedules = list(build_schedules(scenario, chosen))
-        checkpoint()
-        ticks = (each.makespan_ticks for each in estimates(scenario, schedules))
-        proposals = map(Proposal, chosen, schedules, ticks)
+    def propose(self, scenario: Scenario, count: int = DEFAULT_COUNT, late: ShouldStop = never) -> tuple[Proposal, ...]:
+        """Return ``count`` proposals, the fastest by the estimate first; fewer where no more structures fit.
+
+        Once it is ``late``, no more are estimated than the first ``LEAST``.
+        """
+        proposals = list[Proposal]()
+        for proposal in estimated(scenario, islice(self.choices(scenario), count)):
+            proposals.append(proposal)
+            if len(proposals) >= LEAST and late():
+                break
         return tuple(sorted(proposals, key=lambda each: (each.estimate_ticks, each.schedule.expression)))
+
+
+def estimated(scenario: Scenario, choices: Iterable[Choice]) -> Iterator[Proposal]:
+    """Yield each of ``choices`` with its schedule and estimate, one after the other."""
+    chosen, to_build = tee(choices)
+    schedules, to_estimate = tee(build_schedules(scenario, to_build))
+    ticks = (each.makespan_ticks for each in estimates(scenario, to_estimate))
+    for choice, schedule, each in zip(chosen, schedules, ticks, strict=True):
+        checkpoint()
+        yield Proposal(choice, schedule, each)

@@ -4,17 +4,15 @@ Proposals have all of these: over a baseline without them a gain by a protocol, 
 overlap.
 """
 
-from collections.abc import Iterable
 from itertools import islice, product
 
 from ...compiler.ir import Choice, Scenario
-from ...compiler.planning.build import build_schedules, reject_choice
+from ...compiler.planning.build import reject_choice
 from ...compiler.templates import BASELINE
 from ..bespoke.explore_limits import is_explored
 from ..candidates.variations import forms_of
-from ..estimate.makespan import estimates
 from .polish import usual_engines
-from .proposal_model import Proposal
+from .proposal_model import Proposal, estimated
 from .screen import Screen
 
 # The empty one is the direct exchange.
@@ -29,17 +27,11 @@ def serial_proposals(scenario: Scenario) -> tuple[Proposal, ...]:
     knobs = product(ALGORITHMS, engines)
     bases = (Choice(BASELINE.name, scenario.num_ranks, engine, algorithm=name) for name, engine in knobs)
     legal = (one for one in bases if is_explored(scenario.explore, one) and reject_choice(scenario, one) is None)
-    found = _estimated(scenario, legal)
+    found = {each.choice: each for each in estimated(scenario, legal)}
     fastest: dict[object, Choice] = {}
     for choice in sorted(found, key=lambda choice: found[choice].estimate_ticks):
         fastest.setdefault(choice.engine.kind, choice)
     forms = (form for base in fastest.values() for form in forms_of(scenario, base))
-    found |= _estimated(scenario, islice(Screen.of(scenario).fastest(forms), NUM_FORMS))
+    chosen = islice(Screen.of(scenario).fastest(forms), NUM_FORMS)
+    found |= {each.choice: each for each in estimated(scenario, chosen)}
     return tuple(sorted(found.values(), key=lambda each: (each.estimate_ticks, each.schedule.expression)))
-
-
-def _estimated(scenario: Scenario, choices: Iterable[Choice]) -> dict[Choice, Proposal]:
-    chosen = tuple(choices)
-    schedules = list(build_schedules(scenario, chosen))
-    ticks = (each.makespan_ticks for each in estimates(scenario, schedules))
-    return dict(zip(chosen, map(Proposal, chosen, schedules, ticks), strict=True))

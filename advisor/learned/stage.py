@@ -3,26 +3,29 @@
 import math
 from collections.abc import Sequence
 
-from ...compiler.ir import Scenario
+from ...compiler.ir import Scenario, ShouldStop
+from ...compiler.ir.stopping import never
 from ..bespoke import Proposer
 from ..candidates.advice import Candidate, SearchProvenance
 from ..candidates.predicted import is_serial
 from .errors import EstimateErrors
 from .polish import DEFAULT_EVALUATIONS, polished
-from .proposal_model import DEFAULT_COUNT, Proposal, ProposalModel
+from .proposal_model import Proposal, ProposalModel
 from .serials import serial_proposals
 
 
-def proposed_candidates(scenario: Scenario, model: ProposalModel, count: int = DEFAULT_COUNT) -> list[Candidate]:
+def proposed_candidates(scenario: Scenario, model: ProposalModel, late: ShouldStop = never) -> list[Candidate]:
     """Return the proposals of ``model`` with their estimates, the fastest first, and what small changes make of it.
 
-    Those that need more memory for staging than the file allows are left out.
+    Those that need more memory for staging than the file allows are left out. Once it is ``late`` there are some, and
+    they are what was found until then.
     """
-    proposals = model.propose(scenario, count)
-    if proposals:
-        better = polished(scenario, proposals[0])
+    proposals = model.propose(scenario, late=late)
+    evaluations = len(proposals)
+    if proposals and not late():
+        better = polished(scenario, proposals[0], late=late)
         proposals = tuple({each.choice: each for each in (better, *proposals)}.values())
-    evaluations = len(proposals) + DEFAULT_EVALUATIONS
+        evaluations += DEFAULT_EVALUATIONS
     return _candidates(scenario, proposals, evaluations, model.errors)
 
 

@@ -27,6 +27,18 @@ def test_with_no_time_schedules_are_proposed_and_nothing_is_simulated() -> None:
     assert advice.recommended.interval_us is not None and advice.recommended.best_us <= advice.serial.best_us
 
 
+def test_a_hurried_answer_without_simulation_is_marked_and_not_kept(tmp_path: Path) -> None:
+    advisor, options = Advisor.load(), AdviceOptions(verify=False)
+
+    with memoizing(Store(tmp_path)):
+        hurried = advisor.recommend(SCENARIO, replace(options, within_s=1e-9))
+        whole = advisor.recommend(SCENARIO, replace(options, within_s=100.0))
+
+    assert hurried.interrupted and not whole.interrupted
+    assert {one.expression for one in hurried.candidates} < {one.expression for one in whole.candidates}
+    assert whole.recommended.best_us <= hurried.recommended.best_us
+
+
 def test_proposals_are_simulated_before_the_space_is_ranked() -> None:
     heard: list[str] = []
 

@@ -1,6 +1,7 @@
 """Proposals: legal, different, the fastest by the estimate first, and the same on every call."""
 
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from magus.advisor.learned.boosted_trees import ModelError
 from magus.advisor.learned.pairs import names_of_features, pair_features
 from magus.advisor.learned.pipeline import pipeline_times
 from magus.advisor.learned.polish import polished
-from magus.advisor.learned.proposal_model import ProposalModel
+from magus.advisor.learned.proposal_model import LEAST, ProposalModel
 from magus.advisor.learned.situation import Situation
+from magus.advisor.learned.stage import proposed_candidates
 from magus.advisor.learned.structure import BatchShape, Structure, fitted
 from magus.advisor.learned.table import LabelTable
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Scenario
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Scenario, ShouldStop
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, ring
 
@@ -108,6 +110,37 @@ def test_small_changes_never_make_a_proposal_slower(model: ProposalModel) -> Non
     assert better.estimate_ticks < start.estimate_ticks
     assert better == polished(scenario, start, 20)
     assert reject_choice(scenario, better.choice) is None
+
+
+def test_once_it_is_late_a_few_proposals_are_estimated(model: ProposalModel) -> None:
+    scenario = ag_gemm(4096, 8192, 8192)
+    some = [set(model.propose(scenario, 24, ended_after(calls))) for calls in (0, 5)]
+    everything = model.propose(scenario, 24)
+    few = proposed_candidates(scenario, model, late=ended_after(0))
+
+    assert [len(each) for each in some] == [LEAST, LEAST + 5]
+    assert some[0] < some[1] < set(everything)
+    assert {each.schedule for each in few} == {each.schedule for each in some[0]}
+    assert polished(scenario, everything[0], late=lambda: True) == everything[0]
+
+
+def ended_after(calls: int) -> ShouldStop:
+    """Whether it was asked more often than so many times."""
+    asked = count(1)
+    return lambda: next(asked) > calls
+
+
+def test_all_structures_are_ranked_once_and_trees_say_which_are_first(model: ProposalModel) -> None:
+    scenario = ag_gemm(4096, 8192, 8192)
+    situation, library = Situation.of(scenario), model.library(scenario)
+    features = pair_features(situation, library.shapes(situation.num_ranks), library.origins, model.scale)
+    assert model.trees is not None
+    corrected = pipeline_times(situation, library.shapes(situation.num_ranks)) + model.trees.predict(features)
+
+    ranked = list(model.ranking(situation, library))
+
+    assert sorted(ranked) == list(range(len(library.structures)))
+    assert ranked[0] == corrected.argmin()
 
 
 def test_templates_that_the_file_does_not_name_are_not_proposed(model: ProposalModel) -> None:
