@@ -44,6 +44,7 @@ from .candidates.shortlist import (
 from .confirming import Confirming
 from .failures import Failure, failure_sentences
 from .implementations.offers import Offers, offers_of
+from .learned.polish import DEFAULT_EVALUATIONS, MANY_EVALUATIONS
 from .learned.proposal_model import ProposalModel
 from .learned.stage import proposed_candidates, serial_candidates
 from .options import AdviceOptions
@@ -85,7 +86,8 @@ class AdviceRun:
     def proposed(self, model: ProposalModel | None, late: ShouldStop, early: ShouldStop) -> list[Candidate]:
         """Return the baseline, what the file declares and what ``model`` proposes; nothing if it proposes nothing.
 
-        Once it is ``late``, a few are proposed; once it is time to stop ``early``, nothing.
+        Once it is ``late``, a few are proposed; once it is time to stop ``early``, nothing. Where time for simulations
+        is limited, they are improved for longer than where a search follows.
 
         Where schedules are simulated, serial ones are not proposed: the baseline has the options that pay, tried by
         rules, and is the same with any model. Else it is the fastest by the estimate, of any algorithm and options.
@@ -93,11 +95,13 @@ class AdviceRun:
         if model is None or not self.proposes(model):
             return []
         self.report("propose", 0, 1)
+        hurried = self.options.verify and self.options.within_s is not None
+        changes = MANY_EVALUATIONS if hurried else DEFAULT_EVALUATIONS
 
         def propose() -> list[Candidate]:
             try:
                 with heeding(early):
-                    return proposed_candidates(self.scenario, model, late)
+                    return proposed_candidates(self.scenario, model, changes, late)
             except Cancelled:
                 return []
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 1.0
 """Seconds beyond the time limit that proposals may take."""
+TIME_TO_PROPOSE = 0.5
+"""Share of the time for an answer after which no more is proposed than has been, if something is to be simulated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,8 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
     early = stop if late is None else either(stop, late)
     # Proposals are an answer: some are made however late it is, unless that takes much longer than it should.
     patience = watcher.late(None if options.within_s is None else options.within_s + PATIENCE_S)
+    share = TIME_TO_PROPOSE if options.verify else 1.0  # the rest is for simulations
+    enough = watcher.late(None if options.within_s is None else options.within_s * share) or never
     workers, threads = options.workers if options.verify else 1, suits_threads(run.scenario)
     searches = options.verify and run.proposes(proposals)
     with open_workers(workers, early, threads=threads, busy=searches) as pool:
@@ -112,7 +116,7 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
         if searches:
             run.begin_baseline(pool)
         bound_when_asked = run.begin_bound(pool)
-        candidates = run.proposed(proposals, early, stop if patience is None else either(stop, patience))
+        candidates = run.proposed(proposals, enough, stop if patience is None else either(stop, patience))
         proposed = bool(candidates)
         at_once = proposed and not options.verify
         # Workers simulate the first while the space is ranked, but where someone waits for an answer meanwhile.

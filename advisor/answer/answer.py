@@ -53,14 +53,20 @@ def finalists(scenario: Scenario, candidates: Sequence[Candidate]) -> Finalists:
     """
     serial = baseline_of(candidates)
     others = [candidate for candidate in candidates if candidate.expression != serial.expression]
-    # Predictions compete only where nothing was simulated.
-    timed = [candidate for candidate in others if candidate.simulated_ticks is not None] or others
+    timed = _timed(others)
     known = [candidate for candidate in timed if math.isfinite(candidate.best_us)]
     worth = [candidate for candidate in known if is_worth_it(scenario, serial, candidate)]
     if worth:
         return _simplest(worth, resolution_of(scenario)), serial
     alone = is_algorithm_choice(scenario)
     return next((candidate for candidate in timed if alone or not candidate.is_serial), serial), serial
+
+
+def _timed(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    """The simulated ones; all where a stop left none that overlaps among them: then predictions compete."""
+    simulated = [candidate for candidate in candidates if candidate.simulated_ticks is not None]
+    overlaps = any(not candidate.is_serial for candidate in simulated)
+    return simulated if overlaps or (simulated and all(each.is_serial for each in candidates)) else candidates
 
 
 def _simplest(candidates: Sequence[Candidate], resolution: float) -> Candidate:

@@ -20,8 +20,9 @@ from .catalogue import COPY_SMS, ENGINES_PER_PEER
 from .proposal_model import Proposal
 from .screen import Screen
 
-# Estimates of changes, and how many of them are made before the best is changed further.
-DEFAULT_EVALUATIONS, PER_STEP = 32, 4
+# Estimates of changes: at once, and where the best are simulated within a time; so many are made before the best is
+# changed further.
+DEFAULT_EVALUATIONS, MANY_EVALUATIONS, PER_STEP = 32, 200, 4
 # Changes of batches that are drawn for a step, and the share of them that is changed twice.
 DRAWS, TWICE = 40, 0.3
 

@@ -14,8 +14,10 @@ from .proposal_model import Proposal, ProposalModel
 from .serials import serial_proposals
 
 
-def proposed_candidates(scenario: Scenario, model: ProposalModel, late: ShouldStop = never) -> list[Candidate]:
-    """Return the proposals of ``model`` with their estimates, the fastest first, and what small changes make of it.
+def proposed_candidates(
+    scenario: Scenario, model: ProposalModel, changes: int = DEFAULT_EVALUATIONS, late: ShouldStop = never
+) -> list[Candidate]:
+    """Return the proposals of ``model`` with their estimates, the fastest first, and what small ``changes`` make of it.
 
     Those that need more memory for staging than the file allows are left out. Once it is ``late`` there are some, and
     they are what was found until then.
@@ -23,9 +25,9 @@ def proposed_candidates(scenario: Scenario, model: ProposalModel, late: ShouldSt
     proposals = model.propose(scenario, late=late)
     evaluations = len(proposals)
     if proposals and not late():
-        better = polished(scenario, proposals[0], late=late)
+        better = polished(scenario, proposals[0], changes, late=late)
         proposals = tuple({each.choice: each for each in (better, *proposals)}.values())
-        evaluations += DEFAULT_EVALUATIONS
+        evaluations += changes
     return _candidates(scenario, proposals, evaluations, model.errors)
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from ....compiler.ir import Choice, Scenario
 from ...candidates.predicted import usual_serials
 from ..fitting import fit_model
-from ..polish import polished
-from ..proposal_model import Library, Proposal, ProposalModel
+from ..polish import DEFAULT_EVALUATIONS, MANY_EVALUATIONS, polished
+from ..proposal_model import LEAST, Library, Proposal, ProposalModel
+from ..serials import serial_proposals
 from ..structure import Structure
 from ..table import ANYWHERE, LabelTable
 from .baselines import (
@@ -20,8 +21,6 @@ from .baselines import (
     predicted_ticks,
     roofline,
 )
-
-FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +43,22 @@ Way = Callable[[Models, Scenario], Sequence[Choice]]
 
 
 def _best(scenario: Scenario, proposals: Sequence[Proposal], count: int = 1) -> list[Choice]:
-    """Return the ``count`` fastest by their estimates, the serial schedules among them as in advice."""
+    """Return the ``count`` fastest by their estimates, the usual serial schedules among them as in advice."""
     times = {choice: predicted_ticks(scenario, choice) for choice in usual_serials(scenario)}
     times |= {proposal.choice: proposal.estimate_ticks for proposal in proposals}
     return sorted(times, key=lambda choice: times[choice])[:count]
 
 
-def _improved(model: ProposalModel, scenario: Scenario, count: int = 1) -> list[Choice]:
-    """Return the ``count`` fastest of the proposals and of small changes of the first, as advice has them."""
+def _improved(
+    model: ProposalModel, scenario: Scenario, count: int = 1, evaluations: int = DEFAULT_EVALUATIONS
+) -> list[Choice]:
+    """Return the ``count`` fastest of the proposals, of small changes of the first, and of serial schedules.
+
+    As in advice: without small changes where there are no ``evaluations`` of them.
+    """
     proposals = model.propose(scenario)
-    changed = [polished(scenario, proposal) for proposal in proposals[:1]]
-    return _best(scenario, [*changed, *proposals], count)
+    changed = [polished(scenario, proposal, evaluations) for proposal in proposals[:1]]
+    return _best(scenario, [*changed, *proposals, *serial_proposals(scenario)], count)
 
 
 def _static(models: Models, scenario: Scenario) -> Choice | None:
@@ -69,11 +73,11 @@ MODEL = "model"
 # A way without a part has all other parts of the model.
 WAYS: dict[str, Way] = {
     MODEL: lambda models, scenario: _improved(models.whole, scenario),
-    "model, 2 simulations": lambda models, scenario: _improved(models.whole, scenario, 2),
-    "without small changes": lambda models, scenario: _best(scenario, models.whole.propose(scenario)),
+    "model, 2 simulations": lambda models, scenario: _improved(models.whole, scenario, 2, MANY_EVALUATIONS),
+    "without small changes": lambda models, scenario: _improved(models.whole, scenario, evaluations=0),
     "without trees": lambda models, scenario: _improved(models.without_trees, scenario),
     "without winners": lambda models, scenario: _improved(models.without_winners, scenario),
-    f"{FEW} estimates": lambda models, scenario: _best(scenario, models.whole.propose(scenario, FEW)),
+    f"{LEAST} estimates": lambda models, scenario: _best(scenario, models.whole.propose(scenario, LEAST)),
     "nearest neighbour": _simple(lambda models, scenario: nearest(models.winners_alone, scenario)),
     "closed form": _simple(lambda models, scenario: closed_form(models.without_trees, scenario)),
     "roofline": _simple(lambda models, scenario: roofline(scenario)),

@@ -97,6 +97,15 @@ def test_what_the_profile_cannot_tell_from_serial_is_not_worth_it() -> None:
     assert finalists(SCENARIO, [clear, replace(near, provenance=None), serial]) == (clear, serial)
 
 
+def test_serial_schedules_that_were_simulated_before_a_stop_keep_no_proposal_from_the_answer() -> None:
+    serial, other = (replace(candidate(us, None), is_serial=True) for us in (200.0, 190.0))
+    proposed = replace(candidate(100.0, PROVENANCE), simulated_ticks=None)
+    slower = candidate(150.0, None)
+
+    assert finalists(SCENARIO, [proposed, other, serial]) == (proposed, other)
+    assert finalists(SCENARIO, [proposed, slower, other, serial]) == (slower, other)  # simulated, and it overlaps
+
+
 def test_the_sentence_names_the_freedoms() -> None:
     assert sentence_of(candidate(1.0, None)) is None
     assert "own shard as filler (2.0% slower without)" in (sentence_of(candidate(1.0, PROVENANCE)) or "")
