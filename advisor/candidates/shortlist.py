@@ -97,7 +97,7 @@ def _worth_a_run(
         return found
 
     for serial in (True, False):
-        kind = [(each, least.get(each.expression, 0)) for each in chosen if each.is_serial is serial]
+        kind = [(each, float(least.get(each.expression, 0))) for each in chosen if each.is_serial is serial]
         predicted = min((each.best_us for each, _ in kind), default=0.0) * TICKS_PER_US
         likely = max(predicted, min((ticks for _, ticks in kind), default=0))
         kind = [(each, math.inf if _far(each, likely, least) else ticks) for each, ticks in kind]
