@@ -7,7 +7,7 @@ from ...advisor.implementations.offers import Offer, Offers
 from ...compiler.ir import TICKS_PER_US
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.quantities import bytes_text, ticks_text, us_text
-from ..text.render import bound_sentence, shown_candidates, threshold_sentence, verdict_sentence
+from ..text.render import bound_sentence, legend, shown_candidates, threshold_sentence, verdict_sentence
 from ..text.sensitivity import sensitivity_lines
 from .markup import Markup, bullets, table, tag
 
@@ -77,13 +77,7 @@ def candidates(advice: Advice, top: int) -> Iterator[Markup]:
     chosen = [place for place, each in enumerate(shown) if each.expression == advice.recommended.expression]
     head = ("", "schedule", "predicted us", "simulated us", "gain", "staging")
     yield table(head, rows, words=2, marked=chosen)
-    rest = len(advice.candidates) - len(shown)
-    yield tag(
-        "p",
-        f"* recommended, = tie, ~ simulated in packets, else in cache lines; gain over {advice.baseline}. "
-        f"{rest} more feasible schedules were not simulated.",
-        kind="faint",
-    )
+    yield tag("p", legend(advice, shown), kind="faint")
     names = [(advice.name_of(each.expression), each.expression) for each in shown]
     long = [tag("li", f"{name}: ", tag("code", expression)) for name, expression in names if name != expression]
     if long:

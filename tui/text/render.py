@@ -191,6 +191,16 @@ def shown_candidates(advice: Advice, top: int) -> Sequence[Candidate]:
     return shown or [*favourites, *([] if advice.serial in favourites else [advice.serial])]
 
 
+def legend(advice: Advice, shown: Sequence[Candidate]) -> str:
+    """Return what the marks in the table of the ``shown`` candidates mean, and how many others there are."""
+    rest = len(advice.candidates) - len(shown)
+    others = f"{rest} more feasible schedules were" if rest > 1 else "1 more feasible schedule was"
+    return (
+        f"* recommended, = tie, ~ simulated in packets, else in cache lines; gain over {advice.baseline}."
+        f"{f' {others} not simulated.' if rest else ''}"
+    )
+
+
 def _spelled_names(advice: Advice, top: int, spelled: Collection[str]) -> Iterator[str]:
     """Yield the expressions behind short names in the table."""
     for candidate in shown_candidates(advice, top):
@@ -217,11 +227,7 @@ def candidate_table(advice: Advice, top: int) -> Iterator[str]:
             )
         )
     yield from table(rows)
-    rest = len(advice.candidates) - len(shown)
-    yield from wrapped(
-        f"* recommended, = tie, ~ simulated in packets, else in cache lines; gain over {advice.baseline}. "
-        f"{rest} more feasible schedules were not simulated."
-    )
+    yield from wrapped(legend(advice, shown))
 
 
 def _mark(advice: Advice, candidate: Candidate) -> str:

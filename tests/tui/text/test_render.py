@@ -8,7 +8,7 @@ from magus.advisor.bounds.lower_bound import Bound
 from magus.compiler.ir import TICKS_PER_US
 from magus.simcore import Cause, CriticalOp, RunOutcome
 from magus.simcore.program.program import OpKind
-from magus.tui.text.render import PATH_ENDS, bound_sentence, critical_line, critical_lines, result_text, table
+from magus.tui.text.render import PATH_ENDS, bound_sentence, critical_line, critical_lines, legend, result_text, table
 from magus.tui.text.wrap import columns
 from tests.helpers.tui import fakes
 
@@ -77,6 +77,19 @@ def test_a_bound_that_is_missing_is_said() -> None:
 
     assert bound_sentence(advice).startswith("Lower bound 80.0 us, bound by links")
     assert bound_sentence(replace(advice, bound=None)) == "There is no lower bound: it was not computed."
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [(0, "gain over serial."), (1, "1 more feasible schedule was not"), (2, "2 more feasible schedules were not")],
+)
+def test_the_legend_counts_what_is_not_shown(others: int, said: str) -> None:
+    advice = fakes.advice(fakes.two_workloads()[0])
+    few = advice.candidates[:1]
+
+    legend_text = legend(replace(advice, candidates=few * (1 + others)), few)
+
+    assert said in legend_text and ("feasible" in legend_text) is (others > 0)
 
 
 def test_the_result_of_a_run_that_did_not_end_says_so() -> None:
