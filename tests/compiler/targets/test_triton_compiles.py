@@ -29,7 +29,7 @@ TARGETS = {
 }
 """Binary, matrix instruction, and loads of vectors."""
 FENCES = {
-    "cuda": ("ld.global.sys.acquire", "red.global.sys.release", "bar.sync"),
+    "cuda": ("ld.global.sys.acquire", ".global.sys.release.add", "bar.sync"),  # red before Triton 3.8, then atom
     "hip": ("buffer_inv sc0 sc1", "buffer_wbl2 sc0 sc1", "s_barrier"),
 }
 
