@@ -44,6 +44,9 @@ from .op_scheduler import IDLE
 _LINE_HOPS_PER_SLICE = 1 << 16
 """Units served between two looks for room, which is less than a megabyte for a slice."""
 
+_LEAST_GROWTH, _FEW_BLOCKS = 16, 1 << 16
+"""If the blocks of a run have grown by more than this part since the last look, or of so many, fewer slices follow."""
+
 _MOST_SLICES = 32
 """Most slices between two looks at the watch, some ten milliseconds; at first one, then twice as many each time.
 
@@ -71,15 +74,17 @@ def simulate(
     counts["observe"] = observe
     counts["wait_shift"] = wait_shift(program) if observe else 0
     buffers = state.buffers if len(state.buffers) else None
-    over, slices = False, 1
+    over, slices, blocks = False, 1, 0
     cancelled = watch(0)
     while not over and not cancelled:
         _make_room(state, slice_blocks)
         over = run_slices(state, slices, _LINE_HOPS_PER_SLICE, slice_blocks, buffers)
-        slices = min(2 * slices, _MOST_SLICES)
+        grown, blocks = int(counts["blocks"]) - blocks, int(counts["blocks"])
+        grows = grown * _LEAST_GROWTH > max(blocks, _FEW_BLOCKS)  # and the watch is asked about memory too
+        slices = max(1, slices // 2) if grows else min(2 * slices, _MOST_SLICES)
         if counts["polling"]:  # or nobody would go on for ever
             counts["stuck"] = _count_stuck(program, state)
-        cancelled = not over and watch(int(counts["served"]), int(counts["blocks"]) * BYTES_PER_BLOCK)
+        cancelled = not over and watch(int(counts["served"]), blocks * BYTES_PER_BLOCK)
     times = OpTimeArrays(*(state.ops[name].copy() for name in OpTimeArrays._fields))
     flow_last, free = state.flows["last"].copy(), state.servers["free"].copy()
     waited = wait_ticks(state.hops["waited"], int(counts["wait_shift"])) if observe else None  # counted in any case

@@ -70,7 +70,8 @@ def variants(template: Template, pattern: Pattern, num_ranks: int, pieces: int) 
 
 def steps_by_rank(template: Template, problem: TemplateInput) -> list[tuple[Step, ...]]:
     steps, by_rank = template.write(problem)
-    return list(by_rank) or [steps] * problem.num_ranks
+    period = by_rank or (steps,)  # of the ranks that stand for all
+    return list(period) * (problem.num_ranks // len(period))
 
 
 def carried_out(template: Template, problem: TemplateInput, seed: int) -> None:

@@ -47,7 +47,9 @@ UNIT = 8192
 SIMULATE = import_module("magus.simcore.simulate")  # not the function of that name
 SIMULATE_GRAPH = import_module("magus.simcore.simulate_graph")
 SEEDS = import_module("magus.simcore.seeds")
-EXAMPLES = sorted(file for file in example("decode_small_batch").parent.rglob("*.mgs") if file.parent.name != "layers")
+EXAMPLES = sorted(
+    file for file in example("decode_small_batch").parent.rglob("*.mgs") if "layers" not in (file.stem, file.parent.name)
+)
 
 
 class Computed(Exception):
