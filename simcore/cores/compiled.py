@@ -74,7 +74,7 @@ def simulate(
     counts["observe"] = observe
     counts["wait_shift"] = wait_shift(program) if observe else 0
     buffers = state.buffers if len(state.buffers) else None
-    over, slices, blocks = False, 1, 0
+    over, slices, blocks = False, 1, int(counts["blocks"])
     cancelled = watch(0)
     while not over and not cancelled:
         _make_room(state, slice_blocks)

@@ -47,9 +47,8 @@ UNIT = 8192
 SIMULATE = import_module("magus.simcore.simulate")  # not the function of that name
 SIMULATE_GRAPH = import_module("magus.simcore.simulate_graph")
 SEEDS = import_module("magus.simcore.seeds")
-EXAMPLES = sorted(
-    file for file in example("decode_small_batch").parent.rglob("*.mgs") if "layers" not in (file.stem, file.parent.name)
-)
+FILES = example("decode_small_batch").parent.rglob("*.mgs")
+EXAMPLES = sorted(file for file in FILES if "layers" not in (file.stem, file.parent.name))
 
 
 class Computed(Exception):
