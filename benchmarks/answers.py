@@ -5,7 +5,6 @@ largest process of a command, its workers included.
 """
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,8 +14,8 @@ from pathlib import Path
 from statistics import median
 
 from .harness.checkouts import HERE, trees
-from .harness.report import Figure, document, render
-from .startup import Command, Start, start
+from .harness.report import Figure, tell
+from .startup import Command, start
 
 EXAMPLE_S, MEDIAN_S, PEAK_MIB = 15.0, 4.0, 1024.0
 SIMULATED_S = {256: 3.0, 1024: 10.0}
@@ -89,21 +88,21 @@ LARGE = (
 def figures(only: str) -> Iterator[Figure]:
     """Those of commands whose line contains ``only``."""
     with trees() as places, _commands() as commands:
-        starts: dict[Command, Start] = {}
         examples: list[float] = []
+        peaks: list[int] = []
         for command in commands:
             if only not in command.name:
                 continue
-            done = starts[command] = start(places["here"], command)
+            done = start(places["here"], command)
+            peaks.append(done.peak_bytes)
             name = " ".join(Path(word).name if word.endswith(".mgs") else word for word in command.words[:2])
             yield Figure(f"magus {name}", done.wall_s, "s", "lower", command.wall_s)
             if command.words[1].startswith("examples/"):
                 examples.append(done.wall_s)
         if examples:
             yield Figure(f"median of {len(examples)} examples", median(examples), "s", "lower", MEDIAN_S)
-        if starts:
-            peak = max(done.peak_bytes for done in starts.values())
-            yield Figure("peak memory of a process", peak / 2**20, "MiB", "lower", PEAK_MIB)
+        if peaks:
+            yield Figure("peak memory of a process", max(peaks) / 2**20, "MiB", "lower", PEAK_MIB)
 
 
 @contextmanager
@@ -123,12 +122,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     parser.add_argument("--only", default="", metavar="WORD", help="commands whose line contains this")
     options = parser.parse_args(argv)
-    found = []
-    for figure in figures(options.only):
-        found.append(figure)
-        print(render(figure), file=sys.stderr if options.json else sys.stdout, flush=True)
-    if options.json:
-        print(json.dumps(document(found), indent=2))
+    tell(figures(options.only), as_json=options.json)
     return 0
 
 

@@ -6,7 +6,6 @@ run counts. The time to compile is that of a process with an empty cache folder.
 """
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from .harness.checkouts import HERE, environment, trees
-from .harness.report import Figure, document, render
+from .harness.report import Figure, tell
 
 SPEEDUP = 1.6
 """How many times as fast programs with kernels should be as before trains had rings; collectives need be no faster."""
@@ -162,6 +161,15 @@ def seconds_to_load(tree: Path, cache: Path) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True, env=variables).stdout)
 
 
+def figures(places: Mapping[str, Path], only: str, rounds: int) -> Iterator[Figure]:
+    """Those of loads whose name contains ``only``; of the time to compile if that is empty."""
+    if not only:
+        yield from compile_figures(places)
+    for number, load in enumerate(LOADS):
+        if only in load.name:
+            yield from load_figures(places, number, rounds)
+
+
 def run(argv: Sequence[str] | None = None) -> int:
     """The command line; a missed target is reported and is no error."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -174,21 +182,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     if options.work is not None:
         work(LOADS[options.work])
         return 0
-    found = []
-
-    def report(figures: Iterator[Figure]) -> None:
-        for figure in figures:
-            found.append(figure)
-            print(render(figure), file=sys.stderr if options.json else sys.stdout, flush=True)
-
     with trees(options.against) as places:
-        if not options.only:
-            report(compile_figures(places))
-        for number, load in enumerate(LOADS):
-            if options.only in load.name:
-                report(load_figures(places, number, options.rounds))
-    if options.json:
-        print(json.dumps(document(found), indent=2))
+        tell(figures(places, options.only, options.rounds), as_json=options.json)
     return 0
 
 

@@ -6,7 +6,6 @@ process of each command and tree is not counted: it may have to write bytecode, 
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from statistics import median
 from time import perf_counter
 
 from .harness.checkouts import HERE, environment, trees
-from .harness.report import Figure, document, render
+from .harness.report import Figure, tell
 
 EXAMPLE = "examples/llama70b_tp8_mi300x.mgs"
 SMALL = "examples/decode_small_batch.mgs"
@@ -147,13 +146,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="WORD", help="commands whose line contains this")
     options = parser.parse_args(argv)
     commands = [command for command in COMMANDS if options.only in " ".join(command.words)]
-    found = []
     with trees(options.against) as places:
-        for figure in figures(list(places.items()), commands, options.rounds):
-            found.append(figure)
-            print(render(figure), file=sys.stderr if options.json else sys.stdout, flush=True)
-    if options.json:
-        print(json.dumps(document(found), indent=2))
+        tell(figures(list(places.items()), commands, options.rounds), as_json=options.json)
     return 0
 
 

@@ -21,7 +21,7 @@ from ..candidates.advice import (
     resolution_of,
 )
 from ..candidates.sensitivity import Sensitivity
-from ..candidates.shortlist import by_time
+from ..candidates.shortlist import answered_by_runs, by_time
 from ..failures import Failure, FailureKind
 from ..implementations.offers import Offers
 from ..implementations.promise import MIN_GAIN, Promise, kernel_promise
@@ -64,9 +64,9 @@ def finalists(scenario: Scenario, candidates: Sequence[Candidate]) -> Finalists:
 
 def _timed(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
     """The simulated ones; all where a stop left none that overlaps among them: then predictions compete."""
-    simulated = [candidate for candidate in candidates if candidate.simulated_ticks is not None]
-    overlaps = any(not candidate.is_serial for candidate in simulated)
-    return simulated if overlaps or (simulated and all(each.is_serial for each in candidates)) else candidates
+    if all(candidate.is_serial for candidate in candidates):
+        return [candidate for candidate in candidates if candidate.simulated_ticks is not None] or candidates
+    return answered_by_runs(candidates) or candidates
 
 
 def _simplest(candidates: Sequence[Candidate], resolution: float) -> Candidate:

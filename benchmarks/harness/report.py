@@ -57,14 +57,18 @@ def main(description: str, measure: Callable[[], Iterable[Figure]], argv: Sequen
     """Run a benchmark from the command line; a missed target is reported and is no error."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
-    as_json = parser.parse_args(argv).json
-    figures = []
-    for figure in measure():
-        figures.append(figure)
+    tell(measure(), as_json=parser.parse_args(argv).json)
+    return 0
+
+
+def tell(figures: Iterable[Figure], *, as_json: bool) -> None:
+    """Print each of ``figures`` as soon as it is measured; as JSON one document of all on the standard output."""
+    told = []
+    for figure in figures:
+        told.append(figure)
         print(render(figure), file=sys.stderr if as_json else sys.stdout, flush=True)
     if as_json:
-        print(json.dumps(document(figures), indent=2))
-    return 0
+        print(json.dumps(document(told), indent=2))
 
 
 def document(figures: Iterable[Figure]) -> dict[str, object]:
