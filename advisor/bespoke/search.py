@@ -1,6 +1,7 @@
 """The stages of a bespoke search, each of which proposes, estimates or simulates plans."""
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -236,18 +237,27 @@ class Search:
         self.simulator.simulate([(form, Proposer.OPTIONS) for form in wanted])
 
     def _refine(self) -> None:
-        """Simulate neighbours of the incumbent: of a few drawn, the one with the lowest estimate."""
+        """Simulate neighbours of the incumbent: of a few drawn, the one with the lowest estimate.
+
+        It ends when ``max_vain`` in a row were not faster.
+        """
+        vain, most = 0, math.inf if self.budget.max_vain is None else self.budget.max_vain
         for _ in range(DRAWS_PER_EVALUATION * self.simulator.left):
-            best = next((plan for plan in self.simulator.ranked() if plan.proposer is not Proposer.TEMPLATE), None)
-            if best is None or self.simulator.left <= 0 or self.estimator.spent:
+            best = self._incumbent()
+            if best is None or vain >= most or self.simulator.left <= 0 or self.estimator.spent:
                 break
             likely = self._likely_neighbour(best.choice, (), self.estimator.ticks)
             if self.estimator.ticks(likely) < INFEASIBLE:
                 self._begin_with_next(best.choice, likely)
                 self.simulator.simulate([(likely, Proposer.REFINED)])
+                vain = vain + 1 if self._incumbent() is best else 0
             elif not best.choice.parts:
                 break
         self.simulator.drop_begun()
+
+    def _incumbent(self) -> SimulatedPlan | None:
+        """The fastest simulated plan that is no template."""
+        return next((plan for plan in self.simulator.ranked() if plan.proposer is not Proposer.TEMPLATE), None)
 
     def _begin_with_next(self, incumbent: Choice, likely: Choice) -> None:
         """Begin what follows while the incumbent stays, one for each worker, and take the draws for that back."""

@@ -1,13 +1,13 @@
 """A record: one drawn scenario with every plan that a full search simulated, winners and losers."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...compiler.ir import Choice, EngineKind, Scenario
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.expression import expression_of
 from ...compiler.templates import BASELINE
-from ..bespoke import Proposer, SearchOptions, SimulatedPlan, optimize
+from ..bespoke import Proposer, SearchBudget, SearchOptions, SimulatedPlan, optimize
 from ..bespoke.stage import DEFAULT_EVALUATIONS, budget_of, is_searched
 from ..bounds.lower_bound import lower_bound
 from ..candidates.advice import Candidate
@@ -22,6 +22,8 @@ from .families import Drawn, ScenarioFamily
 TOP = 8
 # Schedules of which all execution options are tried together, beside the serial one.
 NUM_VARIED = 3
+# Estimated plans for each one that is simulated.
+PER_SIMULATION = 25
 # Options whose estimate is above this multiple of the best known time are not simulated.
 MAX_ESTIMATE_RATIO = 1.3
 
@@ -50,7 +52,7 @@ class Record:
 
 
 def record_of(drawn: Drawn) -> Record:
-    """Search ``drawn`` as advice does, then try execution options jointly; in this process."""
+    """Search ``drawn`` for longer than advice does, then try execution options jointly; in this process."""
     scenario, pool = drawn.scenario, Workers()
     candidates = _simulated_space(scenario, pool)
     bound = lower_bound(scenario).ticks
@@ -58,11 +60,16 @@ def record_of(drawn: Drawn) -> Record:
     plans = known
     if is_searched(scenario):
         options = SearchOptions(lambda schedule: shortlist_unit(scenario, schedule), bound, known=_overlapping(known))
-        found = optimize(scenario, budget_of(DEFAULT_EVALUATIONS, scenario.num_ranks), options, pool=pool)
+        found = optimize(scenario, _budget(scenario.num_ranks), options, pool=pool)
         plans = tuple({plan.choice: plan for plan in (*known, *found.plans)}.values())
     plans = (*plans, *_with_joint_options(scenario, plans, pool))
     serial = min((c for c in candidates if c.is_serial and c.simulated_ticks), key=lambda c: c.best_us)
     return Record(drawn.seed, drawn.idx, drawn.family, bound, serial.expression, tuple(map(_tried(scenario), plans)))
+
+
+def _budget(num_ranks: int) -> SearchBudget:
+    usual = budget_of(DEFAULT_EVALUATIONS, num_ranks)
+    return replace(usual, simulations=max(4, usual.evaluations // PER_SIMULATION), max_vain=None)
 
 
 def _simulated_space(scenario: Scenario, pool: Workers) -> list[Candidate]:

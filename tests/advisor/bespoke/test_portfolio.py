@@ -96,6 +96,17 @@ def test_the_budget_is_kept(outcome: SearchResult) -> None:
     assert outcome.reproducible and not outcome.stopped
 
 
+def test_neighbours_in_a_row_that_are_no_faster_end_the_search() -> None:
+    refined = {}
+    for most in (None, 1, 3):
+        budget = replace(SMALL, evaluations=200, simulations=40, max_vain=most)
+        found = optimize(small(Pattern.AG_GEMM, 256), budget, OPTIONS).plans
+        refined[most] = [plan for plan in found if plan.proposer is Proposer.REFINED]
+
+    assert len(refined[1]) < len(refined[3]) < len(refined[None])
+    assert {plan.choice for plan in refined[3]} <= {plan.choice for plan in refined[None]}
+
+
 def test_the_same_seed_finds_the_same(outcome: SearchResult) -> None:
     assert optimize(small(Pattern.AG_GEMM), SMALL, OPTIONS) == outcome
 

@@ -6,7 +6,9 @@ import pytest
 
 from magus.advisor.candidates.advice import Candidate
 from magus.advisor.candidates.shortlist import (
+    BEHIND,
     FAR_BEHIND,
+    NUM_COMPARED,
     SHORTLIST_LINE_HOPS,
     by_time,
     packet_bytes,
@@ -15,7 +17,7 @@ from magus.advisor.candidates.shortlist import (
     simulate_variants,
 )
 from magus.advisor.workers import open_workers
-from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, Explore, Pattern, Scenario
+from magus.compiler.ir import TICKS_PER_US, Choice, Direction, EngineChoice, EngineKind, Explore, Pattern, Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.lower.budget import cost_of
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -56,6 +58,26 @@ def test_favourites_and_every_serial_schedule_are_simulated() -> None:
     }
     assert found == by_time(found) and found[-1].expression == other.expression
     assert heard == [("simulate", 0, 2), ("simulate", 1, 2), ("simulate", 2, 2)]
+
+
+@pytest.mark.parametrize("proposed", [True, False])
+def test_templates_that_are_predicted_behind_a_simulated_proposal_are_not_simulated(proposed: bool) -> None:
+    scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[1], 4, 256, 256, 256)
+    serial = candidate(scenario, Choice("serial", 4, DMA), 1000.0)
+    proposal = candidate(scenario, Choice("shard_p2p", 4, DMA), 100.0)
+    if proposed:
+        proposal = replace(proposal, simulated_ticks=100 * TICKS_PER_US, unit_bytes=128)
+    near = candidate(scenario, Choice("uniform_fused_1d", 8, DMA), BEHIND * 100 - 1)
+    behind = [
+        candidate(scenario, Choice("hetero_fused_1d", chunks, DMA), BEHIND * 100 + chunks) for chunks in (4, 8, 16)
+    ]
+
+    with open_workers(1) as pool:
+        found = simulate_shortlist(pool, scenario, [proposal, near, *behind, serial], 8, lambda *said: None)
+
+    simulated = {one.expression for one in found if one.simulated_ticks is not None}
+    wanted = [proposal, near, *behind[: NUM_COMPARED - 1 if proposed else None], serial]
+    assert len(found) == 6 and simulated == {one.expression for one in wanted}
 
 
 def test_only_a_lone_collective_has_variants() -> None:
