@@ -35,6 +35,8 @@ workload back on pod {
 }
 """
 
+SMALL = RAILS.replace("4096", "1024").replace("8192", "2048")
+
 
 @cache
 def rails() -> tuple[GraphScenario, AlikeRanks, LayerSpace]:
@@ -82,7 +84,7 @@ def test_of_many_ranks_ways_are_searched_in_which_one_stands_for_all() -> None:
 
 
 def test_what_was_not_searched_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario, _, _ = rails()
+    scenario = scenario_of(SMALL)
     full = recommend_graph(scenario, AdviceOptions())
     monkeypatch.setattr(alike, "LARGE", 8)
     few = recommend_graph(scenario, AdviceOptions())
@@ -94,7 +96,7 @@ def test_what_was_not_searched_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_search_ends_when_it_has_taken_what_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario, _, _ = rails()
+    scenario = scenario_of(SMALL + "explore back { engine dma(7) }")
     whole = JointSearch(scenario, JointRuns(scenario.system, scenario.graph))
     whole.run()
     assert not whole.runs.is_spent
