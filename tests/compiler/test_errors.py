@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.compiler import CompileError, compile_file
+from magus.compiler import CompileError, compile_file, compile_text
 from magus.compiler.codes import Code
 from magus.compiler.text.diagnostics import Severity
 from tests.helpers.paths import ERRORS as FOLDER
@@ -63,3 +63,19 @@ def test_every_code_has_an_error_file() -> None:
     covered = {code for line in first_lines for code, _, _ in EXPECTED.findall(line)}
     found_in_text = {code.name for code in Code if code.name < "MGS400"} | OF_THE_TEXT
     assert found_in_text - covered == ELSEWHERE
+
+
+@pytest.mark.parametrize(
+    ("name", "word"), [("property_behind_a_property", "achieved"), ("definition_behind_a_definition", "y")]
+)
+def test_what_begins_another_statement_is_said_to(name: str, word: str) -> None:
+    with pytest.raises(CompileError, match=f"if another statement begins there, put ';' before '{word}'"):
+        compile_file(FOLDER / f"{name}.mgs")
+
+
+@pytest.mark.parametrize("text", ["let a = b = 2", "let a b = 2", "let a = 1 + b = 2"])
+def test_what_is_no_statement_is_not(text: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_text(f"let b = 1\n{text}\n")
+
+    assert "put ';' before" not in str(caught.value)

@@ -35,7 +35,9 @@ def side_by_side(left: ast.Expression, right: ast.Expression, report: Report, in
                 Code.MGS112, f"a comma is missing between '{first}' and '{second}'", span, f"{first}, {second}"
             )
         case _:
-            report.error(Code.MGS114, f"two values side by side: {first} and {second}", span)
+            begins = isinstance(right, ast.Name) and not isinstance(left, ast.Name)
+            hint = f"if another statement begins there, put ';' before '{second}'" if begins else ""
+            report.error(Code.MGS114, f"two values side by side: {first} and {second}", span, hint)
 
 
 def head_of(statement: ast.Say) -> ast.Name | None:

@@ -163,6 +163,9 @@ def _definition(place: _Place, report: Report) -> bool:
         return True
     if place.token.type == "EQUAL":
         hint = "one new name stands before '='; to compare, write =="
+        complete = place.at > 1 and place.statement[place.at - 2].type in (*CLOSING, "NUMBER")
+        if complete and place.before is not None and place.before.type == "NAME":
+            hint = f"if another statement begins there, put ';' before '{place.before}'; to compare, write =="
         report.error(Code.MGS107, "'=' cannot stand here", place.here, hint)
         return True
     return False
