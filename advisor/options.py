@@ -16,8 +16,8 @@ class AdviceOptions:
     Parameters
     ----------
     top
-        How many schedules with the least estimates to simulate, beside the serial baseline and the declared ones; fewer
-        where they are estimated to be far behind proposals that were simulated.
+        How many schedules with the least estimates to simulate, beside the serial baseline and the declared ones; up to
+        six fewer where they are estimated to be far behind proposals that were simulated.
     verify
         Whether to simulate at all. Without it times are predictions; where schedules can be proposed, the answer takes
         tenths of a second, and neither the space is enumerated nor the bound computed.

@@ -12,7 +12,7 @@ from ...simcore import PACKET_BYTES, affordable_unit
 from ...simcore.lower.plan import period_of
 from ..bounds.plan_links import busiest_link_ticks
 from ..workers import SimulationJob, Workers
-from .advice import Candidate, is_algorithm_choice
+from .advice import Candidate, is_algorithm_choice, resolution_of
 from .ranking import baselines, best_of_explored, protocol_variants, shortlisted
 from .variations import variants
 
@@ -28,6 +28,8 @@ FAR_BEHIND = 3.0
 # the answer is compared with. In 60 drawn scenarios nine of ten estimates of templates were within 2 %; 313 of the 498
 # templates that were simulated were so far behind, and none of these was faster than the proposals.
 BEHIND, NUM_COMPARED = 1.1, 2
+# So many are left out at most, so that who asks for more has more, and none that may be a tie within such an error.
+MOST_LEFT_OUT, ERROR = 6, 1.02
 # Bespoke schedules that are offered, the fastest first.
 NUM_OFFERED = 2
 
@@ -37,7 +39,7 @@ def simulate_shortlist(
 ) -> list[Candidate]:
     """Simulate ``top`` more favourites, the baselines, and what the file declares or explores by name.
 
-    Of the favourites those are left out that are far behind what was simulated before; of large systems, those that
+    Of the favourites some are left out that are far behind what was simulated before; of large systems, those that
     cannot be the answer: see ``_worth_a_run``.
     """
     asked = {declared(scenario, named).expression for named in scenario.schedules}
@@ -50,7 +52,8 @@ def simulate_shortlist(
     others = [candidate for candidate in candidates if not candidate.is_serial]
     new = [candidate for candidate in others if candidate.simulated_ticks is None]
     favourites = shortlisted(new, top, by_algorithm=alone)
-    wanted |= {candidate.expression for candidate in (favourites if alone else _close(others, favourites))}
+    chosen_few = favourites if alone else _close(scenario, others, favourites)
+    wanted |= {candidate.expression for candidate in chosen_few}
     explored = {candidate.expression for candidate in best_of_explored(scenario, new)}
     if alone or scenario.explore != Explore():
         asked |= explored
@@ -64,14 +67,12 @@ def simulate_shortlist(
     return merged(candidates, simulated)
 
 
-def _close(others: Sequence[Candidate], favourites: Sequence[Candidate]) -> list[Candidate]:
-    """Return the ``favourites``, best first, without those that are ``BEHIND`` the fastest simulated of ``others``."""
+def _close(scenario: Scenario, others: Sequence[Candidate], favourites: Sequence[Candidate]) -> list[Candidate]:
+    """Return the ``favourites``, best first, without the last that are ``BEHIND`` the fastest run of ``others``."""
     fastest = min((other.best_us for other in others if other.simulated_ticks is not None), default=math.inf)
-    return [
-        candidate
-        for place, candidate in enumerate(favourites)
-        if place < NUM_COMPARED or candidate.best_us <= BEHIND * fastest
-    ]
+    limit = fastest * max(BEHIND, ERROR * (1 + resolution_of(scenario)))
+    kept = max(NUM_COMPARED, len(favourites) - MOST_LEFT_OUT)
+    return [one for place, one in enumerate(favourites) if place < kept or one.best_us <= limit]
 
 
 def first_to_simulate(candidates: Sequence[Candidate], top: int) -> list[Candidate]:

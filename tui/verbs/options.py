@@ -44,7 +44,10 @@ ToleranceOption = Annotated[
     float, typer.Option("--tolerance", min=0, max=50, metavar="PERCENT", help="Loss that is taken for fewer rules.")
 ]
 TopOption = Annotated[
-    int, typer.Option("--top", min=1, max=512, metavar="N", help="Simulate the N schedules ranked best.")
+    int,
+    typer.Option(
+        "--top", min=1, max=512, metavar="N", help="Simulate the N schedules ranked best, but for some far behind."
+    ),
 ]
 BespokeOption = Annotated[
     int,

@@ -1,6 +1,7 @@
 """What is simulated at which granularity."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
@@ -78,6 +79,22 @@ def test_templates_that_are_predicted_behind_a_simulated_proposal_are_not_simula
     simulated = {one.expression for one in found if one.simulated_ticks is not None}
     wanted = [proposal, near, *behind[: NUM_COMPARED - 1 if proposed else None], serial]
     assert len(found) == 6 and simulated == {one.expression for one in wanted}
+
+
+@pytest.mark.parametrize(("resolution", "left_out"), [("3 %", 6), ("25 %", 0)])
+def test_six_at_most_are_left_out_and_no_tie(resolution: str, left_out: int) -> None:
+    scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[1], 4, 1024, 1024, 1024)
+    gemm = replace(scenario.gpu.gemm, resolution=Fraction(resolution.split()[0]) / 100)
+    scenario = replace(scenario, system=replace(scenario.system, gpu=replace(scenario.gpu, gemm=gemm)))
+    proposal = replace(candidate(scenario, Choice("shard_p2p", 4, DMA), 100.0), simulated_ticks=100 * TICKS_PER_US)
+    names = ("hetero_fused_1d", "hetero_unfused_1d", "uniform_fused_1d")
+    choices = [Choice(name, chunks, DMA) for name in names for chunks in (16, 32, 64)]
+    behind = [candidate(scenario, choice, 120.0 + place / 2) for place, choice in enumerate(choices)]
+
+    with open_workers(1) as pool:
+        found = simulate_shortlist(pool, scenario, [proposal, *behind], len(behind), lambda *said: None)
+
+    assert sum(one.simulated_ticks is None for one in found) == left_out
 
 
 def test_only_a_lone_collective_has_variants() -> None:
