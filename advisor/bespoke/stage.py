@@ -32,10 +32,13 @@ FEW_RANKS = 16
 SEED = 0
 
 
-def budget_of(evaluations: int, num_ranks: int) -> SearchBudget:
-    """Return the budget of the stage for ``evaluations`` estimated plans of a few ranks, fewer for longer plans."""
+def budget_of(evaluations: int, num_ranks: int, per_simulation: int = PER_SIMULATION) -> SearchBudget:
+    """Return the budget of the stage for ``evaluations`` estimated plans of a few ranks, fewer for longer plans.
+
+    One for ``per_simulation`` of them is simulated, and four at least.
+    """
     evaluations = max(1, evaluations * FEW_RANKS // max(FEW_RANKS, num_ranks))
-    simulations = max(4, evaluations // PER_SIMULATION)
+    simulations = max(4, evaluations // per_simulation)
     return SearchBudget(evaluations, simulations, solver_s=evaluations / 2000, max_vain=MAX_VAIN)
 
 

@@ -7,7 +7,7 @@ from ...compiler.ir import Choice, EngineKind, Scenario
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.expression import expression_of
 from ...compiler.templates import BASELINE
-from ..bespoke import Proposer, SearchBudget, SearchOptions, SimulatedPlan, optimize
+from ..bespoke import Proposer, SearchOptions, SimulatedPlan, optimize
 from ..bespoke.stage import DEFAULT_EVALUATIONS, budget_of, is_searched
 from ..bounds.lower_bound import lower_bound
 from ..candidates.advice import Candidate
@@ -60,16 +60,12 @@ def record_of(drawn: Drawn) -> Record:
     plans = known
     if is_searched(scenario):
         options = SearchOptions(lambda schedule: shortlist_unit(scenario, schedule), bound, known=_overlapping(known))
-        found = optimize(scenario, _budget(scenario.num_ranks), options, pool=pool)
+        budget = replace(budget_of(DEFAULT_EVALUATIONS, scenario.num_ranks, PER_SIMULATION), max_vain=None)
+        found = optimize(scenario, budget, options, pool=pool)
         plans = tuple({plan.choice: plan for plan in (*known, *found.plans)}.values())
     plans = (*plans, *_with_joint_options(scenario, plans, pool))
     serial = min((c for c in candidates if c.is_serial and c.simulated_ticks), key=lambda c: c.best_us)
     return Record(drawn.seed, drawn.idx, drawn.family, bound, serial.expression, tuple(map(_tried(scenario), plans)))
-
-
-def _budget(num_ranks: int) -> SearchBudget:
-    usual = budget_of(DEFAULT_EVALUATIONS, num_ranks)
-    return replace(usual, simulations=max(4, usual.evaluations // PER_SIMULATION), max_vain=None)
 
 
 def _simulated_space(scenario: Scenario, pool: Workers) -> list[Candidate]:
