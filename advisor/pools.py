@@ -18,8 +18,8 @@ from ..compiler.ir import Cancelled, ShouldStop
 from ..simcore.memo.memo import current_store, use
 from ..simcore.memo.store import Store
 
-# Seconds between two checks whether to stop, and seconds that the processes have to end by themselves.
-POLL_S, GRACE_S = 0.2, 0.5
+# Seconds between two checks whether to stop; seconds that the processes have to end by themselves, and to be gone then.
+POLL_S, GRACE_S, GONE_S = 0.2, 0.5, 5.0
 
 T = TypeVar("T")
 
@@ -99,7 +99,8 @@ def open_pool(count: int) -> Iterator[ProcessPoolExecutor]:
         yield pool
     finally:
         stop_sender.send_bytes(b"stop")
-        # A private attribute: the public interface cannot end a running process.
+        # Private attributes: the public interface cannot end a running process, and forgets who waits for its end.
+        manager = pool._executor_manager_thread
         running = {process.sentinel: process for process in (pool._processes or {}).values()}
         pool.shutdown(wait=False, cancel_futures=True)
         deadline = time.monotonic() + GRACE_S
@@ -108,7 +109,8 @@ def open_pool(count: int) -> Iterator[ProcessPoolExecutor]:
                 del running[sentinel]  # type: ignore[arg-type]
         for process in running.values():
             process.terminate()
-        pool.shutdown(wait=True)
+        if manager is not None:
+            manager.join(GONE_S)  # type: ignore[attr-defined]  # a thread, whatever the stubs say
         stop_receiver.close()
         stop_sender.close()
 

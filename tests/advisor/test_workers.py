@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor import enumerate_space
+from magus.advisor import enumerate_space, pools
 from magus.advisor.failures import FailureKind
 from magus.advisor.pools import forking
 from magus.advisor.workers import SimulationJob, open_workers, run_job, suits_threads
@@ -100,6 +100,16 @@ def test_a_caller_that_forks_has_processes_while_it_is_busy_and_none_where_it_wa
             workers.run(JOBS[:1])
             assert not multiprocessing.active_children()
             assert workers.compute(_where, 5)() == (5, os.getpid())
+
+
+def test_processes_that_do_not_end_by_themselves_are_gone_with_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "GRACE_S", 0.0)
+    before = set(multiprocessing.active_children())
+    with forking(), pools.open_pool(2) as pool:
+        pool.submit(time.sleep, 30)
+        begun = set(multiprocessing.active_children()) - before
+
+    assert begun and not begun & set(multiprocessing.active_children())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
