@@ -74,6 +74,7 @@ class _Composer:
 
     system: System
     tasks: list[Task] = field(default_factory=list)
+    parts: dict[str, Part] = field(default_factory=dict)
     of_part: dict[str, tuple[Task, ...]] = field(default_factory=dict)
     landed: dict[tuple[str, int], list[Mark]] = field(default_factory=dict)  # by part and rank
     begins: dict[tuple[str, int], tuple[Mark, ...]] = field(default_factory=dict)  # what the first kernel waits for
@@ -90,7 +91,7 @@ class _Composer:
                 for rank in landing_ranks(task.step, task.rank, n):
                     self.landed.setdefault((part.name, rank), []).append((rank, task.step.signal))
         self.tasks += own
-        self.of_part[part.name] = own
+        self.parts[part.name], self.of_part[part.name] = part, own
 
     def wait(self, part: Part) -> None:
         """Let the tasks of a part wait for others, and for those of parts before it in its streams."""
@@ -154,10 +155,10 @@ class _Composer:
             case Awaited.BEGUN:
                 return self.begins.get((wait.on, rank), ())
 
-    def _end(self, part: str, rank: int) -> Iterator[Mark]:
-        """Everything of a part at a rank: its steps there, and what lands."""
-        yield from ((rank, task.step.name) for task in self.of_part[part] if task.rank == rank)
-        yield from self.landed.get((part, rank), ())
+    def _end(self, part: str, rank: int) -> list[Mark]:
+        """Everything of a part at a rank: its steps there, and what lands; what it waits for where there is nothing."""
+        own = [(rank, task.step.name) for task in self.of_part[part] if task.rank == rank]
+        return [*own, *self.landed.get((part, rank), ())] or self._whole(self.parts[part], rank)
 
     def _before(self, part: Part, rank: int, stream: int) -> Iterator[Mark]:
         """What a stream of a plan begins behind: what was there before, and in the stream of its part."""

@@ -178,13 +178,18 @@ class _Composer:
         state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, self.period, Hits(scenario, schedule))
         state.foreign, state.num_issued = foreign_of(part, self.ends), self.issued
         lower_steps(state)
-        for rank in range(self.period):
-            whole = (op for wait in part.waits for op in self.ends[wait.on].parts[wait.what][rank])
-            rows = (op for step in part.step_waits for op in self.ends[step.on].steps[step.of][rank])
-            builder.after(state.gates.get(rank, ()), dict.fromkeys((*whole, *rows)))
+        before = [self._before(part, rank) for rank in range(self.period)]
+        for rank, ops in enumerate(before):
+            builder.after(state.gates.get(rank, ()), ops)
             self._queue(state, part, rank)
-        self.ends[part.name] = ends_of_part(state, part)
+        self.ends[part.name] = ends_of_part(state, part, before)
         return state
+
+    def _before(self, part: Part, rank: int) -> tuple[int, ...]:
+        """What a part waits for in others at ``rank``."""
+        whole = (op for wait in part.waits for op in self.ends[wait.on].parts[wait.what][rank])
+        rows = (op for step in part.step_waits for op in self.ends[step.on].steps[step.of][rank])
+        return tuple(dict.fromkeys((*whole, *rows)))
 
     def _priorities(self, part: Part) -> dict[OpKind, int]:
         """Of what a part runs on the SMs of kernels."""

@@ -101,8 +101,8 @@ def _single(part: str, step: str) -> str:
     return f"{_MARK}{part}.{step}"
 
 
-def ends_of_part(state: Lowering, part: Part) -> Ends:
-    """What others may wait for in a part that has been lowered."""
+def ends_of_part(state: Lowering, part: Part, before: Sequence[Sequence[int]]) -> Ends:
+    """What others may wait for in a part that has been lowered; it waits for ``before``, by rank."""
     ranks = range(state.period)
     landed = tuple(tuple(_landed(state, rank)) for rank in ranks)
     awaited = {name for step in state.schedule.steps if not isinstance(step, Transfer) for name in step.after}
@@ -111,7 +111,7 @@ def ends_of_part(state: Lowering, part: Part) -> Ends:
         stream=part.stream,
         in_kernels=not part.workload.is_collective and arriving <= awaited,
         parts={
-            Awaited.END: tuple(tuple(_all_of(state, rank, landed[rank])) for rank in ranks),
+            Awaited.END: tuple(tuple(_all_of(state, rank, landed[rank], before[rank])) for rank in ranks),
             Awaited.LANDED: landed,
             Awaited.BEGUN: tuple(tuple(_begun(state, rank)) for rank in ranks),
         },
@@ -129,11 +129,14 @@ def _landed(state: Lowering, rank: int) -> Iterable[int]:
     return dict.fromkeys(state.step_ops[sender].done for sender in senders)
 
 
-def _all_of(state: Lowering, rank: int, landed: Iterable[int]) -> list[int]:
-    """The op that is done when everything is over at ``rank``: its steps, what lands there, and looks at flags."""
+def _all_of(state: Lowering, rank: int, landed: Iterable[int], before: Iterable[int]) -> list[int]:
+    """The op that is done when everything is over at ``rank``: its steps, what lands there, and looks at flags.
+
+    Where there is nothing, as at a rank from which others get what it has, that is what the part waits for.
+    """
     own = [ops.done for (at, _), ops in state.step_ops.items() if at == rank]
     looks = [op for (at, _), op in state.kernels.seen.items() if at == rank]
-    ops = sorted({*own, *landed, *looks})
+    ops = sorted({*own, *landed, *looks} or {*before})
     return ops if len(ops) == 1 else [state.join(rank, "end", ops)]
 
 

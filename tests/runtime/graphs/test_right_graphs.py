@@ -13,6 +13,8 @@ from magus.runtime import Outcome, RunRefused, refusals
 from magus.runtime.graphs.operands import MODULUS, drawn
 from magus.runtime.graphs.run import GraphRun, carry_out_graph
 from magus.runtime.memory import Array
+from magus.simcore.cores.engine import run
+from magus.simcore.lower.compose import lower_graph
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.drawn_graphs import draw_graph_plan
 from tests.helpers.paths import ROOT
@@ -57,6 +59,18 @@ workload moe on hgx {
 schedule apart_ for moe { apart y by dma(3) }
 schedule chunked for moe { y = uniform_fused_1d(chunks=8, engine=dma(3)) }
 """
+ROOT_ALONE = """
+use "nvidia/h100"
+system hgx {{ gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }}
+workload sent on hgx {{
+  x = tensor bf16[64, 64]
+  v = tensor bf16[64, 64]
+  b = broadcast(all_reduce(x))
+  y = gemm(b, v)
+  z = norm(y)
+}}
+schedule mine for sent {{ b = direct(chunks=8, engine=sm(4), transfer={way}) }}
+"""
 LAYERS = [*sorted((ROOT / "examples" / "layers").glob("*.mgs")), ROOT / "examples" / "papers" / "layers.mgs"]
 
 
@@ -85,6 +99,21 @@ def test_batches() -> None:
     ]
 
     assert [report.exact for report in reports] == [True, True]
+
+
+@pytest.mark.parametrize("way", ["get", "put"])
+def test_a_rank_from_which_others_get_what_it_has_waits_for_that(way: str) -> None:
+    """It copies nothing itself; who takes the result there waits for what the collective waits for."""
+    (scenario,) = compile_text(ROOT_ALONE.format(way=way)).graphs
+    graph, plan = plan_of_layers(scenario, scenario.schedules[0], 1)
+
+    assert carry_out_graph(scenario.system, graph, plan).exact
+    lowered = lower_graph(scenario.system, plan, unit_bytes=8192, fold=False)
+    result = run(lowered.program)
+    made, taken = (lowered.ops[list(part.name for part in plan.parts).index(name)] for name in ("b_all_reduce", "y"))
+    at_root = [op for op in taken if lowered.program.op_rank[op] == 0]
+    summed = [op for op in made if lowered.program.op_rank[op] == 0]
+    assert max(result.op_done[op] for op in summed) <= min(result.op_done[op] for op in at_root)
 
 
 @pytest.mark.parametrize("seed", thinned(range(150), 10))
