@@ -27,13 +27,15 @@ from ..ir import (
     System,
     Transfer,
     Workload,
+    tile_cols,
 )
 from ..templates import BASELINE
 from .build import ScheduleError, build_schedule
+from .graph_brought import brought_for
 from .graph_halves import collective_alone, kernel_alone
 from .graph_layers import written_out
 from .graph_order import GraphPlanError, collective_name, issue_order
-from .graph_seams import row_waits
+from .graph_seams import begins_by_itself, row_waits
 from .knobs.engine import default_engine
 
 COLLECTIVES_STREAM = -1
@@ -126,8 +128,24 @@ class _Builder:
 
     def _schedule(self, op: GraphOp, body: Choice | Plan | None) -> Schedule:
         if body is None:
-            return self._usual(op, op.workload, default_engine(self.system))
+            usual = self._usual(op, op.workload, default_engine(self.system))
+            return self._along(op, usual) if op.name in self.choice.along else usual
         return self._built(op, op.workload, body)
+
+    def _along(self, op: GraphOp, usual: Schedule) -> Schedule:
+        """The kernel of an op cut as the all_to_all that brings what it takes."""
+        found = brought_for(self.graph, op, self.system.num_ranks)
+        if found is None:
+            message = f"{op.name} is {op.label}, which is not cut along another op"
+            raise GraphPlanError(Rejection(Code.MGS509, message, "along is for a GEMM behind GEMM+A2A"), op.name)
+        (pair, brought), maker = found, self.parts[found[0]]
+        if maker.workload == self.graph.op(pair).workload and begins_by_itself(maker.schedule):
+            steps = brought.cut_along(maker.schedule, tile_cols(op.workload))
+            if steps:
+                return replace(usual, expression=f"along {maker.schedule.expression}", steps=steps)
+        message = f"{op.name} cannot be cut along {pair}, which is {maker.schedule.expression}"
+        hint = f"a template that cuts rows: {pair} = uniform_fused_1d(chunks={2 * self.system.num_ranks})"
+        raise GraphPlanError(Rejection(Code.MGS509, message, hint), op.name)
 
     def _usual(self, op: GraphOp, workload: Workload, engine: EngineChoice) -> Schedule:
         return self._built(op, workload, Choice(BASELINE.name, self.system.num_ranks, engine))
@@ -164,7 +182,7 @@ class _Builder:
             if read.made_by and self._reads(op, part, read):
                 self._check_direction(op, part, read)
                 maker = self._maker(read)
-                rows = row_waits(maker, part) if self._by_rows(read, maker) else ()
+                rows = row_waits(maker, part, self.system.num_ranks) if self._by_rows(op, read, maker) else ()
                 yield Need(read.tensor, maker.name, tuple(self._whole(op, part, read)), rows)
         other = self._other_half(op, part)
         if other is not None:
@@ -175,8 +193,9 @@ class _Builder:
         whole = part.workload is op.workload
         return whole or read.moves == part.workload.is_collective
 
-    def _by_rows(self, read: Read, maker: Part) -> bool:
-        return self.choice.seams is Seams.ROWS and read.by_rows and read.what is Made.OUTPUT and maker.op == maker.name
+    def _by_rows(self, op: GraphOp, read: Read, maker: Part) -> bool:
+        wanted = self.choice.seams is Seams.ROWS or op.name in self.choice.along
+        return wanted and read.by_rows and read.what is Made.OUTPUT and maker.op == maker.name
 
     def _maker(self, read: Read) -> Part:
         """The part after which what is read is there."""

@@ -48,6 +48,7 @@ def _sorted(choice: GraphChoice) -> GraphChoice:
         streams=tuple(sorted(choice.streams, key=lambda pair: (pair[1], pair[0]))),
         beside=tuple(sorted(choice.beside, key=lambda pair: (pair[1], pair[0]))),
         low=tuple(sorted(choice.low)),
+        along=tuple(sorted(choice.along)),
     )
 
 
@@ -59,6 +60,8 @@ def _statements(choice: GraphChoice) -> Iterator[str]:
             yield from (f"{mode.op} = {_body_text(mode)}" for mode in modes if mode.body is not None)
         else:
             yield f"apart {_listed(mode.op for mode in modes)} by {whole_text(apart)}"
+    if choice.along:
+        yield f"along {_listed(choice.along)}"
     if choice.order:
         yield f"order {_listed(choice.order)}"
     if choice.late:

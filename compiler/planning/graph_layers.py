@@ -84,5 +84,6 @@ def choice_of_layers(choice: GraphChoice, layers: int) -> GraphChoice:
         streams=tuple((in_layer(name, layer), stream) for layer in numbers for name, stream in choice.streams),
         beside=tuple((in_layer(name, n), in_layer(kernel, n)) for n in numbers for name, kernel in choice.beside),
         low=tuple(in_layer(name, layer) for layer in numbers for name in choice.low),
+        along=tuple(in_layer(name, layer) for layer in numbers for name in choice.along),
         late=tuple(part_in_layer(name, layer) for layer in numbers for name in choice.late),
     )

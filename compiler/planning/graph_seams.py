@@ -2,16 +2,17 @@
 
 Rows are those of a block of the tensor between the two, of a rank counted from the own one. Both sides must be cut by
 rows: what comes of a reduce_scatter or of a kernel behind an all_gather, and what an all_gather or a kernel before a
-sum takes. Everything else waits for the whole.
+sum takes; or what an all_to_all brings, and a GEMM that is cut along it. Everything else waits for the whole.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..ir import (
     Direction,
     Kernels,
     Part,
     Pattern,
+    Rect,
     Reduction,
     Region,
     Schedule,
@@ -20,40 +21,56 @@ from ..ir import (
     TileGroup,
     Transfer,
 )
+from .graph_brought import Brought
 
 _TAKE_ROWS = (Pattern.GEMM_RS, Pattern.GEMM_AR)
 
 
-def row_waits(maker: Part, taker: Part) -> tuple[StepWait, ...]:
-    """The waits of steps of ``taker`` for those of ``maker`` that make the rows they take; empty without a seam."""
-    if not (_launched(maker.schedule) and _launched(taker.schedule)):
+Places = tuple[tuple[int, Rect], ...]
+"""Rectangles of what is between two ops, each in the block of a rank: all columns, where only rows count."""
+
+
+def row_waits(maker: Part, taker: Part, num_ranks: int) -> tuple[StepWait, ...]:
+    """The waits of steps of ``taker`` for what makes the rows that they take, in ``maker``; empty without a seam."""
+    if not (begins_by_itself(maker.schedule) and begins_by_itself(taker.schedule)):
         return ()
-    made, taken = dict(_made(maker)), dict(_taken(taker))
-    if not made or not taken or not _covered(maker, made, taken):
+    made, taken = _sides(maker, taker, num_ranks)
+    if not made or not taken or not _covered(made, taken):
         return ()
     return tuple(
         StepWait(step, maker.name, other)
-        for step, regions in taken.items()
+        for step, mine in taken.items()
         for other, theirs in made.items()
-        if any(_meet(one, another) for one in regions for another in theirs)
+        if any(_meet(one, another) for one in mine for another in theirs)
     )
 
 
-def _launched(schedule: Schedule) -> bool:
+def _sides(maker: Part, taker: Part, num_ranks: int) -> tuple[dict[str, Places], dict[str, Places]]:
+    """What steps and signals of ``maker`` leave, and what steps of ``taker`` take of it."""
+    brought = Brought.of(maker.workload, taker.workload, num_ranks)
+    if brought is None or len(taker.schedule.steps) == 1:
+        return dict(_made(maker)), dict(_taken(taker))
+    made: dict[str, Places] = {}
+    for name, rect in brought.landing(maker.schedule):
+        made[name] = (*made.get(name, ()), (0, rect))
+    return made, dict(_input(taker.schedule))
+
+
+def begins_by_itself(schedule: Schedule) -> bool:
     """Whether all ranks do alike, and each step begins by itself."""
     return schedule.symmetric and schedule.tactics.kernel is Kernels.LAUNCHED and not schedule.engine.by_library
 
 
-def _made(part: Part) -> Iterator[tuple[str, tuple[Region, ...]]]:
+def _made(part: Part) -> Iterator[tuple[str, Places]]:
     """The steps of a part that leave rows of its output, with the rows of each."""
     for step in part.schedule.steps:
         if part.workload.pattern.reduces and isinstance(step, Reduction):
-            yield step.name, (step.region,)
+            yield step.name, _rows((step.region,))
         elif part.workload.pattern is Pattern.AG_GEMM and isinstance(step, TileGroup):
-            yield step.name, step.regions
+            yield step.name, _rows(step.regions)
 
 
-def _taken(part: Part) -> Iterator[tuple[str, tuple[Region, ...]]]:
+def _taken(part: Part) -> Iterator[tuple[str, Places]]:
     """The steps of a part that take rows of its input at their rank, with the rows of each; none where ranks get them.
 
     Of what is gathered those of the own block are its input; what comes from others has waited at theirs.
@@ -64,32 +81,44 @@ def _taken(part: Part) -> Iterator[tuple[str, tuple[Region, ...]]]:
     for step in steps:
         own = tuple(region for region in _regions(step) if region.owner == 0)
         if pattern.gathers and own:
-            yield step.name, own
+            yield step.name, _rows(own)
         elif pattern in _TAKE_ROWS and isinstance(step, TileGroup):
-            yield step.name, step.regions
+            yield step.name, _rows(step.regions)
+
+
+def _input(schedule: Schedule) -> Iterator[tuple[str, Places]]:
+    """What each kernel of a lone GEMM takes of its input."""
+    for step in schedule.steps:
+        if isinstance(step, TileGroup):
+            rows = ((region.rows.start, region.rows.stop) for region in step.regions)
+            yield step.name, tuple((0, Rect(top, bottom, step.k.start, step.k.stop)) for top, bottom in rows)
 
 
 def _regions(step: Step) -> tuple[Region, ...]:
     return step.regions if isinstance(step, TileGroup) else (step.region,)
 
 
-def _covered(maker: Part, made: dict[str, tuple[Region, ...]], taken: dict[str, tuple[Region, ...]]) -> bool:
-    """Whether steps of ``maker`` make every row that is taken: where a switch sums, no step does."""
-    rows: dict[int, list[tuple[int, int]]] = {}
-    for regions in made.values():
-        for region in regions:
-            rows.setdefault(region.owner, []).append((region.rows.start, region.rows.stop))
-    return all(_within(region, sorted(rows.get(region.owner, ()))) for each in taken.values() for region in each)
+def _rows(regions: Iterable[Region]) -> Places:
+    """Whole rows: columns and slices of them are all needed."""
+    return tuple((each.owner, Rect(each.rows.start, each.rows.stop, 0, 1)) for each in regions)
 
 
-def _within(region: Region, spans: list[tuple[int, int]]) -> bool:
-    reached = region.rows.start
+def _covered(made: Mapping[str, Places], taken: Mapping[str, Places]) -> bool:
+    """Whether steps make every row that is taken: where a switch sums, no step does."""
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for places in made.values():
+        for owner, rect in places:
+            spans.setdefault(owner, []).append((rect.top, rect.bottom))
+    return all(_within(rect, sorted(spans.get(owner, ()))) for each in taken.values() for owner, rect in each)
+
+
+def _within(rect: Rect, spans: list[tuple[int, int]]) -> bool:
+    reached = rect.top
     for start, stop in spans:
         if start <= reached:
             reached = max(reached, stop)
-    return reached >= region.rows.stop
+    return reached >= rect.bottom
 
 
-def _meet(one: Region, other: Region) -> bool:
-    """Whether two regions have rows in common: columns and slices of a row are all needed."""
-    return one.owner == other.owner and one.rows.start < other.rows.stop and other.rows.start < one.rows.stop
+def _meet(one: tuple[int, Rect], other: tuple[int, Rect]) -> bool:
+    return one[0] == other[0] and one[1].clip(other[1]) is not None

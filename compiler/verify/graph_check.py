@@ -6,7 +6,7 @@ The plans of its parts are checked one by one, by ``check_plan``.
 from collections.abc import Collection, Iterator
 
 from ..codes import Code
-from ..ir import Awaited, Graph, GraphPlan, Part, PartWait, PlanFault, System, Transfer
+from ..ir import Awaited, Graph, GraphPlan, Part, PartWait, PlanFault, Step, System, Transfer
 from ..planning.graph_build import Need, needs_of
 from ..planning.graph_order import GraphPlanError
 from .happens_before import cycle_in
@@ -49,15 +49,22 @@ def _wait_faults(plan: GraphPlan) -> Iterator[PlanFault]:
         for wait in part.step_waits:
             if wait.step not in steps:
                 yield PlanFault(Code.MGS502, part.name, f"{part.name} has no step {wait.step} that could wait")
-            if wait.on in parts and not _steps(parts[wait.on]).get(wait.of, False):
-                message = f"{part.name}.{wait.step} waits for {wait.of} of {wait.on}, which is no kernel or sum there"
+            if wait.on in parts and not _awaitable(parts[wait.on]).get(wait.of, False):
+                what = "which is no kernel, sum or signal there"
+                message = f"{part.name}.{wait.step} waits for {wait.of} of {wait.on}, {what}"
                 yield PlanFault(Code.MGS502, part.name, message)
 
 
-def _steps(part: Part) -> dict[str, bool]:
-    """By name whether a step is a kernel or a sum."""
-    ranks = (*(part.schedule.by_rank or (part.schedule.steps,)),)
-    return {step.name: not isinstance(step, Transfer) for steps in ranks for step in steps}
+def _steps(part: Part) -> dict[str, Step]:
+    ranks = part.schedule.by_rank or (part.schedule.steps,)
+    return {step.name: step for steps in ranks for step in steps}
+
+
+def _awaitable(part: Part) -> dict[str, bool]:
+    """By names of steps and signals whether others may wait for them: copies are there when their signal says so."""
+    steps = _steps(part)
+    signals = {step.signal: True for step in steps.values() if isinstance(step, Transfer)}
+    return signals | {name: not isinstance(step, Transfer) for name, step in steps.items()}
 
 
 def _order_faults(plan: GraphPlan) -> Iterator[PlanFault]:

@@ -51,11 +51,15 @@ class Sheet:
 
 @dataclass(frozen=True, eq=False)
 class SheetLink:
-    """A Sheet that an operand takes its numbers from, or the columns of it that are a part."""
+    """A Sheet that an operand takes its numbers from, or the columns of it that are a part.
+
+    ``beside``: its blocks are not below each other in the operand, but side by side.
+    """
 
     sheet: Sheet
     transposed: bool = False
     part: ColumnPart | None = None
+    beside: bool = False
 
     @property
     def first(self) -> int:
@@ -65,6 +69,9 @@ class SheetLink:
     @property
     def cuts(self) -> tuple[set[int], set[int]]:
         """Cuts of the rows and columns that an operand sees."""
+        if self.beside:
+            width, count = self.sheet.cols.cuts[-1], len(self.sheet.blocks(0))
+            return set(self.sheet.rows.cuts), {k * width + cut for k in range(count) for cut in self.sheet.cols.cuts}
         rows, cols = self.sheet.row_cuts, {cut - self.first for cut in self.sheet.cols.cuts if cut >= self.first}
         return (cols, rows) if self.transposed else (rows, cols)
 
@@ -130,7 +137,8 @@ class Slot:
         total: Array = np.zeros((len(rows), len(cols)))
         for link in self.links:
             down, across = (cols, rows) if link.transposed else (rows, cols)
-            values = _looked_up(link.sheet, rank, down, across + link.first, found)
+            looked_up = _side_by_side if link.beside else _looked_up
+            values = looked_up(link.sheet, rank, down, across + link.first, found)
             total += values.T if link.transposed else values
         return np.asarray(total % MODULUS)
 
@@ -173,7 +181,11 @@ def drawn(seed: int, name: str, rows: Indices, cols: Indices) -> Array:
     return np.asarray(mixed % np.uint64(2 * LARGEST + 1), dtype=np.float64) - LARGEST
 
 
-def _looked_up(sheet: Sheet, rank: int, rows: Indices, cols: Indices, found: Callable[[Sheet, Place], Array]) -> Array:
+Found = Callable[[Sheet, Place], Array]
+"""What is at a place of a Sheet."""
+
+
+def _looked_up(sheet: Sheet, rank: int, rows: Indices, cols: Indices, found: Found) -> Array:
     """Return rows and columns of a sheet; where it ends it begins again, and is 0 if a rank has nothing of it."""
     blocks = sheet.blocks(rank)
     heights = np.array([height for _, height in blocks], dtype=np.int64)
@@ -182,16 +194,30 @@ def _looked_up(sheet: Sheet, rank: int, rows: Indices, cols: Indices, found: Cal
     ends = np.cumsum(heights)
     rows = rows % ends[-1]
     which = np.searchsorted(ends, rows, side="right")
-    columns = indices(sheet.cols, cols % sheet.cols.cuts[-1])
-    low_col, high_col = int(columns.min()), int(columns.max()) + 1
     values = np.empty((len(rows), len(cols)))
     for place in np.unique(which):
         here = which == place
-        inside = indices(sheet.rows, rows[here] - (ends[place] - heights[place]))
-        low, high = int(inside.min()), int(inside.max()) + 1
-        there = found(sheet, (blocks[place][0], slice(low, high), slice(low_col, high_col)))
-        values[here] = there[np.ix_(inside - low, columns - low_col)]
+        inside = rows[here] - (ends[place] - heights[place])
+        values[here] = _of_block(sheet, blocks[place][0], inside, cols % sheet.cols.cuts[-1], found)
     return values
+
+
+def _side_by_side(sheet: Sheet, rank: int, rows: Indices, cols: Indices, found: Found) -> Array:
+    """Return rows and columns of a sheet whose blocks lie beside each other."""
+    blocks, width = sheet.blocks(rank), sheet.cols.cuts[-1]
+    values = np.empty((len(rows), len(cols)))
+    for place in np.unique(cols // width):
+        here = cols // width == place
+        values[:, here] = _of_block(sheet, blocks[place][0], rows, cols[here] - place * width, found)
+    return values
+
+
+def _of_block(sheet: Sheet, block: int, rows: Indices, cols: Indices, found: Found) -> Array:
+    """Return rows and columns of one block of a sheet."""
+    down, across = indices(sheet.rows, rows), indices(sheet.cols, cols)
+    low, left = int(down.min()), int(across.min())
+    there = found(sheet, (block, slice(low, int(down.max()) + 1), slice(left, int(across.max()) + 1)))
+    return there[np.ix_(down - low, across - left)]
 
 
 def cuts_of(links: Sequence[SheetLink]) -> tuple[set[int], set[int]]:

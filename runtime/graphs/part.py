@@ -118,7 +118,8 @@ class PartProblem(Problem):
         if pattern.reduces:
             return ((rank, rows),)
         if pattern.exchanges:
-            return tuple((block, moved_rows(self.workload, n, rank - block)) for block in range(n))
+            blocks = ((rank + k) % n for k in range(n))  # the own one first, as kernels that are cut along it count
+            return tuple((block, moved_rows(self.workload, n, rank - block)) for block in blocks)
         return tuple((block, rows) for block in range(n) if pattern is not Pattern.SEND_RECV or rank == 1)
 
     def _brought_wanted(self, rank: int, block: int) -> Array:

@@ -53,9 +53,19 @@ def wires_of(
         link = None
         if maker is not None:
             whole = read.what if maker.workload.pattern.consumes else Made.OUTPUT
-            link = SheetLink(sheets[maker.name, whole], read.transposed, read.part)
+            sheet = sheets[maker.name, whole]
+            link = SheetLink(sheet, read.transposed, read.part, beside=_beside(maker, part, sheet))
         found[key].append((read, link))
     return tuple(_wire(part, key, reads, shards) for key, reads in found.items())
+
+
+def _beside(maker: Part, part: Part, sheet: Sheet) -> bool:
+    """Whether the blocks that an all_to_all brings lie side by side in the input of a GEMM."""
+    gemm = part.workload.gemm
+    if gemm is None or part.workload.pattern is not Pattern.GEMM or not maker.workload.pattern.exchanges:
+        return False
+    count, rows, cols = len(sheet.blocks(0)), sheet.rows.cuts[-1], sheet.cols.cuts[-1]
+    return count > 1 and (gemm.m, gemm.k) == (rows, count * cols)
 
 
 def _wire(

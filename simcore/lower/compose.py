@@ -188,7 +188,7 @@ class _Composer:
     def _before(self, part: Part, rank: int) -> tuple[int, ...]:
         """What a part waits for in others at ``rank``."""
         whole = (op for wait in part.waits for op in self.ends[wait.on].parts[wait.what][rank])
-        rows = (op for step in part.step_waits for op in self.ends[step.on].steps[step.of][rank])
+        rows = (op for step in part.step_waits for op in self.ends[step.on].of(step.of)[rank])
         return tuple(dict.fromkeys((*whole, *rows)))
 
     def _priorities(self, part: Part) -> dict[OpKind, int]:

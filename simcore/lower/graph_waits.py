@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from ...compiler.ir import Awaited, Kernels, Part, PartWait, Scenario, Schedule, Step, TileGroup, Transfer
 from .one_kernel import is_one_kernel
@@ -11,12 +12,20 @@ from .state import Foreign, Lowering
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What others may wait for in a part that is lowered: ops by rank for each ``Awaited`` and each kernel by name."""
+    """What others may wait for in a part that is lowered: ops by rank.
+
+    They are there for each ``Awaited``, each kernel by name, and for what lands by the name of its signal.
+    """
 
     stream: int
     in_kernels: bool  # whether it ends in kernels alone
     parts: dict[Awaited, tuple[tuple[int, ...], ...]]
-    steps: dict[str, tuple[tuple[int, ...], ...]]
+    kernels: dict[str, tuple[tuple[int, ...], ...]]
+    signals: dict[str, tuple[tuple[int, ...], ...]]
+
+    def of(self, name: str) -> tuple[tuple[int, ...], ...]:
+        """The ops of a kernel, or of what lands by a signal."""
+        return self.kernels[name] if name in self.kernels else self.signals[name]
 
 
 def foreign_of(part: Part, ends: Mapping[str, Ends]) -> dict[str, Foreign]:
@@ -28,7 +37,8 @@ def foreign_of(part: Part, ends: Mapping[str, Ends]) -> dict[str, Foreign]:
         found[_whole(wait)] = Foreign(other.parts[wait.what], before)
     for step in part.step_waits:
         other = ends[step.on]
-        found[_single(step.on, step.of)] = Foreign(other.steps[step.of], other.stream == part.stream)
+        before = step.of in other.kernels and other.stream == part.stream
+        found[_single(step.on, step.of)] = Foreign(other.of(step.of), before)
     return found
 
 
@@ -104,7 +114,8 @@ def _single(part: str, step: str) -> str:
 def ends_of_part(state: Lowering, part: Part, before: Sequence[Sequence[int]]) -> Ends:
     """What others may wait for in a part that has been lowered; it waits for ``before``, by rank."""
     ranks = range(state.period)
-    landed = tuple(tuple(_landed(state, rank)) for rank in ranks)
+    signals = [_signals(state, rank) for rank in ranks]
+    landed = tuple(tuple(dict.fromkeys(chain(*each.values()))) for each in signals)
     awaited = {name for step in state.schedule.steps if not isinstance(step, Transfer) for name in step.after}
     arriving = {arrival.transfer.signal for arrival in state.hits.arrivals(0)}
     return Ends(
@@ -115,18 +126,19 @@ def ends_of_part(state: Lowering, part: Part, before: Sequence[Sequence[int]]) -
             Awaited.LANDED: landed,
             Awaited.BEGUN: tuple(tuple(_begun(state, rank)) for rank in ranks),
         },
-        steps={
+        kernels={
             step.name: tuple((state.step_ops[rank, step.name].done,) for rank in ranks)
             for step in state.schedule.steps
             if not isinstance(step, Transfer) and all((rank, step.name) in state.step_ops for rank in ranks)
         },
+        signals={name: tuple(tuple(one.get(name, ())) for one in signals) for name in dict.fromkeys(chain(*signals))},
     )
 
 
-def _landed(state: Lowering, rank: int) -> Iterable[int]:
-    """The ends of all transfers that land at ``rank``."""
-    senders = (sender for each in signals_at(state, rank).values() for sender in each)
-    return dict.fromkeys(state.step_ops[sender].done for sender in senders)
+def _signals(state: Lowering, rank: int) -> dict[str, list[int]]:
+    """The ends of the transfers that land at ``rank``, by their signals."""
+    senders = signals_at(state, rank).items()
+    return {name: list(dict.fromkeys(state.step_ops[each].done for each in of_it)) for name, of_it in senders}
 
 
 def _all_of(state: Lowering, rank: int, landed: Iterable[int], before: Iterable[int]) -> list[int]:

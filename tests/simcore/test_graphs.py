@@ -24,6 +24,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.graph_build import build_graph_plan
+from magus.runtime.tasks import landing_ranks
 from magus.simcore import RunOptions, simulate
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.figures.graph_result import GraphResult
@@ -31,6 +32,8 @@ from magus.simcore.figures.metrics import intervals_of
 from magus.simcore.fold.quotient import expand, quotient
 from magus.simcore.fold.refine import Classes, detect
 from magus.simcore.lower.compose import lower_graph
+from magus.simcore.lower.plan import Lowered
+from magus.simcore.lower.state import StepOps
 from magus.simcore.program.outcome import RunOutcome
 from magus.simcore.program.program import OpKind
 from magus.simcore.simulate_graph import simulate_graph
@@ -263,6 +266,17 @@ def agree(seed: int) -> bool:
     return True
 
 
+def _makers(part: Lowered, name: str, rank: int) -> list[StepOps]:
+    """The step of that name at a rank, or the copies whose signal it is there."""
+    n = part.scenario.num_ranks
+    return [
+        ops
+        for ops in part.steps
+        if (ops.rank, ops.step.name) == (rank, name)
+        or (isinstance(ops.step, Transfer) and ops.step.signal == name and rank in landing_ranks(ops.step, ops.rank, n))
+    ]
+
+
 def too_early(seed: int) -> tuple[int, list[str]]:
     """Number of waits of a drawn graph, and the steps that begin before what they wait for."""
     system, _, plan = draw_graph_plan(random.Random(f"waits {seed}"))
@@ -297,8 +311,10 @@ def too_early(seed: int) -> tuple[int, list[str]]:
             for step in part.step_waits:
                 if step.step == ops.step.name:
                     waits += 1
-                    (maker,) = (o for o in parts[step.on].steps if (o.rank, o.step.name) == (ops.rank, step.of))
-                    found += [f"{step}"] if begin < int(result.op_done[maker.done]) else []
+                    makers = _makers(parts[step.on], step.of, ops.rank)
+                    assert makers, step
+                    end = max(int(result.op_done[maker.done]) for maker in makers)
+                    found += [f"{step}"] if begin < end else []
     return waits, found
 
 

@@ -33,7 +33,8 @@ class GraphChoice:
 
     In ``batches``, two or more, ops are those of one batch each, ``qkv[0]``. What collectives bring of tensors that are
     declared, such as weights, is issued ``ahead`` layers before the one that takes it. Parts of ``order`` that are
-    ``late``, an op or the collective of one, are issued there a layer later, among those of the next.
+    ``late``, an op or the collective of one, are issued there a layer later, among those of the next. GEMMs ``along``
+    are cut as the all_to_all that brings what they take, and begin with what has landed.
     """
 
     name: str
@@ -47,6 +48,7 @@ class GraphChoice:
     batches: int = 1
     ahead: int = 0
     late: tuple[str, ...] = ()
+    along: tuple[str, ...] = ()
 
     @property
     def layers_apart(self) -> int:

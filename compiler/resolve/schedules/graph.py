@@ -9,6 +9,7 @@ schedule late for layer {
   beside d_wdn xg
   priority sums, d_wdn low
   seams rows
+  along o
 }
 """
 
@@ -18,6 +19,7 @@ from fractions import Fraction
 from ...codes import Code
 from ...ir import Graph, GraphChoice, OpMode, Scenario, Seams, System
 from ...planning.graph_batches import in_batches
+from ...planning.graph_brought import brought_for
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.source import Span
@@ -48,6 +50,7 @@ class _Said:
     batches: int = 1
     ahead: int = 0
     late: tuple[str, ...] = ()
+    along: tuple[str, ...] = ()
     seen: set[str] = field(default_factory=set)
 
 
@@ -96,6 +99,7 @@ class GraphScheduleReader:
             said.batches,
             said.ahead,
             said.late,
+            said.along,
         )
 
     def _batches(self, block: ast.Block) -> int:
@@ -158,6 +162,8 @@ class GraphScheduleReader:
                 said.order = self._names.distinct(words, parts=True)
             case "late":
                 said.late = self._late(words, statement.span)
+            case "along":
+                said.along = self._along(words, said, statement.span)
             case "stream":
                 number = Property("a stream", NUMBER, Fraction(1), Fraction(MAX_STREAMS - 1), whole=True)
                 stream = int(self._numbers.value(number, (words.take("a number"),), self._place).amount)
@@ -181,6 +187,17 @@ class GraphScheduleReader:
         if self._graph.repeat is None:
             message = f"{self._graph.name} repeats no layers: there is no next one for {listing(names)}"
             raise self._report.fail(Code.MGS509, message, span, "repeat N y as x, in the workload")
+        return names
+
+    def _along(self, words: Words, said: _Said, span: Span) -> tuple[str, ...]:
+        """Read ``along o, w``: GEMMs that are cut as the all_to_all that brings what they take."""
+        names, graph = self._names.distinct(words), in_batches(self._graph, said.batches)
+        for name in names:
+            if brought_for(graph, graph.op(name), self._system.num_ranks) is None:
+                message = f"{name} is {graph.op(name).label}, and takes nothing that an op before it exchanges by rows"
+                hint = "along is for a GEMM behind another kernel and its all_to_all of equal blocks"
+                raise self._report.fail(Code.MGS509, message, span, hint)
+            self._said_once(name, said, span)
         return names
 
     def _beside(self, words: Words, said: _Said) -> None:
@@ -210,9 +227,12 @@ class GraphScheduleReader:
             self._mode(OpMode(name, how) if lone else OpMode(name, apart=how), said, span)
 
     def _mode(self, mode: OpMode, said: _Said, span: Span) -> None:
-        if mode.op in said.modes:
-            raise self._report.fail(Code.MGS206, f"how {mode.op} is carried out is said twice", span)
+        self._said_once(mode.op, said, span)
         said.modes[mode.op] = mode
+
+    def _said_once(self, name: str, said: _Said, span: Span) -> None:
+        if name in said.modes or name in said.along:
+            raise self._report.fail(Code.MGS206, f"how {name} is carried out is said twice", span)
 
     def _priority(self, words: Words, said: _Said) -> None:
         """Read ``priority sums, d_w low``."""

@@ -60,7 +60,7 @@ class GraphResolver:
     @property
     def is_meant(self) -> bool:
         """Whether the text says what only a graph has, or has more operations than a pair."""
-        return self._says_graph or len(self._calls) > _PAIR
+        return self._says_graph or len(self._calls.keys() | self.written.keys()) > _PAIR
 
     @property
     def calls(self) -> tuple[GraphCall, ...]:

@@ -116,12 +116,12 @@ WRONG: dict[str, tuple[Callable[[Document], object], str, str]] = {
     "a step of nobody": (
         _set("du", step_waits=[{"step": "g0", "on": "dh", "of": "g77"}]),
         "MGS502",
-        "du.g0 waits for g77 of dh, which is no kernel or sum there",
+        "du.g0 waits for g77 of dh, which is no kernel, sum or signal there",
     ),
     "a transfer": (
         _set("du", step_waits=[{"step": "g0", "on": "xg", "of": "x1"}]),
         "MGS502",
-        "x1 of xg, which is no kernel or sum there",
+        "x1 of xg, which is no kernel, sum or signal there",
     ),
     "no step that waits": (
         _set("du", step_waits=[{"step": "none", "on": "dh", "of": "own"}]),

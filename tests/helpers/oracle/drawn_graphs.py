@@ -17,6 +17,7 @@ from magus.compiler.ir import (
     Seams,
     System,
 )
+from magus.compiler.planning.graph_brought import following
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.planning.graph_halves import collective_alone
 from magus.compiler.planning.graph_order import GraphPlanError
@@ -28,15 +29,28 @@ PAIRS = tuple(pattern for pattern in Pattern if pattern not in ONE_RANK)
 
 def draw_graph_plan(rng: random.Random, most_ops: int = 6) -> tuple[System, Graph, GraphPlan]:
     """A graph of 2 to ``most_ops`` ops, and a plan that is drawn again until it can be kept."""
-    first = draw_scenario(rng, rng.choice(PAIRS))
+    first = draw_scenario(rng, Pattern.GEMM_A2A if rng.random() < 0.2 else rng.choice(PAIRS))
     scenarios = [first, *(_another(rng, first) for _ in range(rng.randint(1, most_ops - 1)))]
     while True:
-        graph = _draw_graph(rng, scenarios)
-        choice = _draw_choice(rng, graph, scenarios)
+        graph, of_ops = _followed(rng, _draw_graph(rng, scenarios), scenarios)
+        choice = _draw_choice(rng, graph, of_ops)
         try:
             return first.system, graph, build_graph_plan(first.system, graph, choice)
         except GraphPlanError:
             continue
+
+
+def _followed(rng: random.Random, graph: Graph, scenarios: list[Scenario]) -> tuple[Graph, list[Scenario]]:
+    """Maybe with a GEMM behind one of the pairs that exchange rows, which may be cut along it."""
+    exchanging = [op for op in graph.ops if op.workload.pattern is Pattern.GEMM_A2A and not op.workload.uneven]
+    if not exchanging or rng.random() < 0.3:
+        return graph, scenarios
+    pair = rng.choice(exchanging)
+    moved = pair.workload.moved
+    assert moved is not None
+    behind = scenario_of(Pattern.GEMM, SYSTEMS[0], scenarios[0].num_ranks, moved.rows, 64, moved.cols)
+    op = GraphOp(f"op{len(graph.ops)}", behind.workload, (Read(f"t_{pair.name}", pair.name, by_rows=True),))
+    return replace(graph, ops=(*graph.ops, op)), [*scenarios, replace(behind, system=scenarios[0].system)]
 
 
 def _another(rng: random.Random, first: Scenario) -> Scenario:
@@ -63,7 +77,10 @@ def _read(rng: random.Random, op: GraphOp, reader: Scenario) -> Read:
 
 
 def _draw_choice(rng: random.Random, graph: Graph, scenarios: list[Scenario]) -> GraphChoice:
-    modes = tuple(_mode(rng, op, scenario) for op, scenario in zip(graph.ops, scenarios, strict=True))
+    ranks = scenarios[0].num_ranks
+    along = [op.name for op in following(graph, ranks).values() if rng.random() < 0.8]
+    drawn = (_mode(rng, op, scenario) for op, scenario in zip(graph.ops, scenarios, strict=True))
+    modes = tuple(mode for mode in drawn if mode.op not in along)
     names = [op.name for op in graph.ops]
     alone = [op.name for op in graph.ops if op.workload.is_collective]
     beside = ((rng.choice(alone), rng.choice(names)),) if alone and rng.random() < 0.3 else ()
@@ -76,6 +93,7 @@ def _draw_choice(rng: random.Random, graph: Graph, scenarios: list[Scenario]) ->
         low=tuple(name for name in names if rng.random() < 0.2),
         sums_first=rng.random() < 0.5,
         seams=rng.choice(list(Seams)),
+        along=tuple(along),
     )
 
 

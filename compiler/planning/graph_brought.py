@@ -1,0 +1,126 @@
+"""A lone GEMM behind a kernel and its all_to_all: where what lands lies in its input, and how it is cut along that.
+
+Each kernel of the pair makes rows for some ranks. As all ranks do alike, rows of the same others land here: from them
+the GEMM has a kernel too. Chains of two kernels with an all_to_all between them are cut so (Syncopate, arXiv
+2601.20595).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ..ir import Graph, GraphOp, IndexRange, Made, Pattern, Rect, Region, Schedule, TileGroup, Transfer, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """Blocks of ``rows`` x ``cols`` that an all_to_all brings, as the input of a GEMM: that of the own rank first.
+
+    They lie one below the other, or ``beside`` each other: then each is a slice of the inner dimension.
+    """
+
+    num_ranks: int
+    rows: int
+    cols: int
+    beside: bool
+
+    @classmethod
+    def of(cls, pair: Workload, taker: Workload, num_ranks: int) -> "Brought | None":
+        """What ``pair`` brings for ``taker``; None if that is no kernel with an all_to_all of equal blocks and a GEMM.
+
+        >>> from ..ir import DType, GemmShape, Tensor
+        >>> first = GemmShape(8, 4, 6, DType.BF16)
+        >>> pair = Workload("h", "", Pattern.GEMM_A2A, (), Tensor("h", 8, 4, DType.BF16), first, "h")
+        >>> then = Workload("y", "", Pattern.GEMM, (), None, GemmShape(8, 2, 4, DType.BF16), "y")
+        >>> Brought.of(pair, then, 2)
+        Brought(num_ranks=2, rows=4, cols=4, beside=False)
+        """
+        moved, gemm = pair.moved, taker.gemm
+        if pair.pattern is not Pattern.GEMM_A2A or taker.pattern is not Pattern.GEMM or pair.uneven:
+            return None
+        assert moved is not None and gemm is not None, "the patterns say so"
+        rows, cols = moved.rows // num_ranks, moved.cols
+        if (gemm.m, gemm.k) == (num_ranks * rows, cols):
+            return cls(num_ranks, rows, cols, beside=False)
+        return cls(num_ranks, rows, cols, beside=True) if (gemm.m, gemm.k) == (rows, num_ranks * cols) else None
+
+    def place(self, region: Region) -> Rect:
+        """Rows and inner indices of the input at which the like of ``region``, of a block that is sent, lands here.
+
+        >>> Brought(4, 100, 10, beside=True).place(Region(1, IndexRange(20, 40), IndexRange(0, 10)))
+        Rect(top=20, bottom=40, left=30, right=40)
+        """
+        block, rect = -region.owner % self.num_ranks, Rect.of(region)
+        down, right = (0, block * self.cols) if self.beside else (block * self.rows, 0)
+        return Rect(rect.top + down, rect.bottom + down, rect.left + right, rect.right + right)
+
+    def landing(self, schedule: Schedule) -> Iterator[tuple[str, Rect]]:
+        """What brings the input at a rank: kernels for its own block, and signals of what others send."""
+        for step in schedule.steps:
+            if isinstance(step, Transfer):
+                yield step.signal, self.place(step.region)
+            elif isinstance(step, TileGroup):
+                yield from ((step.name, self.place(region)) for region in step.regions if region.owner == 0)
+
+    def cut_along(self, schedule: Schedule, num_cols: int) -> tuple[TileGroup, ...]:
+        """The kernels of a GEMM with so many columns of output, one for each of ``schedule``; none if it is not cut.
+
+        What needs no transfer comes first.
+        """
+        groups = _last_slices([step for step in schedule.steps if isinstance(step, TileGroup)])
+        own_first = sorted(groups, key=lambda group: any(region.owner for region in group.regions))
+        found: list[TileGroup] = []
+        for group in own_first:
+            rects = [self.place(region) for region in group.regions]
+            inner = _slice(rects)
+            if inner is None:
+                return ()
+            rows = dict.fromkeys(IndexRange(rect.top, rect.bottom) for rect in rects)
+            regions = tuple(Region(0, each, IndexRange(0, num_cols)) for each in rows)
+            before = tuple(each.name for each in found if _meet(each.regions, regions))
+            found.append(TileGroup(group.name, regions, inner, before, group.stream, accumulate=bool(before)))
+        return tuple(found) if len(found) > 1 else ()
+
+
+def brought_for(graph: Graph, op: GraphOp, num_ranks: int) -> tuple[str, Brought] | None:
+    """The pair that brings what ``op`` takes by rows, by its name, and how; None if it is no GEMM behind such a one."""
+    for read in op.reads:
+        if read.made_by and read.by_rows and read.what is Made.OUTPUT:
+            brought = Brought.of(graph.op(read.made_by).workload, op.workload, num_ranks)
+            if brought is not None:
+                return read.made_by, brought
+    return None
+
+
+def following(graph: Graph, num_ranks: int) -> dict[str, GraphOp]:
+    """By the name of a pair the GEMM behind it that may be cut along it, the first one."""
+    found: dict[str, GraphOp] = {}
+    for op in graph.ops:
+        brought = brought_for(graph, op, num_ranks)
+        if brought is not None:
+            found.setdefault(brought[0], op)
+    return found
+
+
+def _last_slices(groups: Sequence[TileGroup]) -> list[TileGroup]:
+    """The kernels after which nothing is added to what they make."""
+    return [
+        group
+        for place, group in enumerate(groups)
+        if not any(later.accumulate and _meet(group.regions, later.regions) for later in groups[place + 1 :])
+    ]
+
+
+def _slice(rects: Sequence[Rect]) -> IndexRange | None:
+    """The inner indices of rectangles that are the same rows of all of them; None if they are not, or have gaps."""
+    rows = {(rect.top, rect.bottom) for rect in rects}
+    inner = sorted({(rect.left, rect.right) for rect in rects})
+    joined = all(one[1] == another[0] for one, another in pairwise(inner))
+    return IndexRange(inner[0][0], inner[-1][1]) if joined and len(rows) * len(inner) == len(rects) else None
+
+
+def _meet(some: Sequence[Region], others: Sequence[Region]) -> bool:
+    """Whether two kernels make parts of the same rows and columns."""
+    return any(
+        one.owner == other.owner and Rect.of(one).clip(Rect.of(other)) is not None for one in some for other in others
+    )

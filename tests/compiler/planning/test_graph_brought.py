@@ -1,0 +1,162 @@
+"""A GEMM that is cut along the all_to_all before it: the kernels it has, and what each of them waits for."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from magus.compiler.ir import (
+    Choice,
+    GraphChoice,
+    GraphPlan,
+    OpMode,
+    PartWait,
+    Scenario,
+    Schedule,
+    Seams,
+    Step,
+    TileGroup,
+)
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.graph_brought import Brought, brought_for, following
+from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.graph_order import GraphPlanError
+from magus.compiler.verify.check import check_plan
+from magus.compiler.verify.graph_check import check_graph_plan
+from tests.helpers.scenarios.exchange import CHOICES, DMA, RANKS, SLICED, along, as_pair, exchange
+
+Kernel = tuple[frozenset[tuple[int, int, int, int, int]], frozenset[str]]
+"""What a kernel takes, as blocks with their rows and inner indices, and what it waits for."""
+
+CASES = [
+    *((kind, choice) for kind in ("below", "beside") for choice in CHOICES),
+    ("below", SLICED),
+]
+ADDED_BESIDE = [(kind, choice) for kind, choice in CASES if kind == "beside" and choice.streams > 1]
+"""A pair has no plan in which kernels of several streams add to the same tiles."""
+
+
+def named(value: object) -> str:
+    return expression_of(value) if isinstance(value, Choice) else str(value)
+
+
+def plan_of(kind: str, choice: GraphChoice) -> GraphPlan:
+    scenario = exchange(kind)
+    return build_graph_plan(scenario.system, scenario.graph, choice)
+
+
+def second_kernels(schedule: Schedule) -> Iterator[Kernel]:
+    """The kernels of the second GEMM of a pair of two, which count blocks as the pair does."""
+    for step in schedule.steps:
+        if isinstance(step, TileGroup) and step.kernel:
+            taken = {(each.owner, each.rows.start, each.rows.stop, step.k.start, step.k.stop) for each in step.regions}
+            yield frozenset(taken), frozenset(name for name in step.after if not name.startswith("then_"))
+
+
+def kernels_along(plan: GraphPlan, brought: Brought) -> Iterator[Kernel]:
+    """Those of the GEMM that is an op of its own; of blocks side by side each is a slice of the inner dimension."""
+    part = plan.part("y_gemm")
+    for step in part.schedule.steps:
+        assert isinstance(step, TileGroup)
+        taken = frozenset(piece for region in step.regions for piece in _pieces(step, region.rows, brought))
+        yield taken, frozenset(wait.of for wait in part.step_waits if wait.step == step.name)
+
+
+def _pieces(step: TileGroup, rows: object, brought: Brought) -> Iterator[tuple[int, int, int, int, int]]:
+    start, stop = rows.start, rows.stop  # type: ignore[attr-defined]
+    if not brought.beside:
+        block = start // brought.rows
+        yield block, start - block * brought.rows, stop - block * brought.rows, step.k.start, step.k.stop
+        return
+    for block in range(step.k.start // brought.cols, -(-step.k.stop // brought.cols)):
+        low, high = max(step.k.start - block * brought.cols, 0), min(step.k.stop - block * brought.cols, brought.cols)
+        yield block, start, stop, low, high
+
+
+@pytest.mark.parametrize(("kind", "choice"), [case for case in CASES if case not in ADDED_BESIDE], ids=named)
+def test_it_is_cut_as_the_second_kernel_of_a_pair(kind: str, choice: Choice) -> None:
+    """The templates of A2A+GEMM say the same, and with GEMM+A2A in one plan what waits for what."""
+    scenario, pair = exchange(kind), as_pair(kind)
+    found = brought_for(scenario.graph, scenario.graph.op("y_gemm"), RANKS)
+    assert found is not None and found[0] == "y"
+    assert found[1].beside is (kind == "beside")
+
+    mine = Counter(kernels_along(plan_of(kind, along(choice)), found[1]))
+
+    assert mine == Counter(second_kernels(build_schedule(pair, choice)))
+    assert sum(mine.values()) > 1
+
+
+@pytest.mark.parametrize(("kind", "choice"), CASES, ids=named)
+def test_a_plan_is_right(kind: str, choice: Choice) -> None:
+    """Each tile once, slices in turn, and all that is read is waited for; whole, there is one kernel."""
+    scenario, plan = exchange(kind), plan_of(kind, along(choice))
+    part = plan.part("y_gemm")
+
+    assert check_graph_plan(scenario.system, scenario.graph, plan) == ()
+    assert check_plan(Scenario("y_gemm", scenario.system, part.workload), part.schedule) == ()
+    assert part.waits == ()
+    assert part.schedule.expression == f"along {plan.part('y').schedule.expression}"
+    whole = plan_of(kind, GraphChoice("whole", (OpMode("y", choice),))).part("y_gemm")
+    assert (len(whole.schedule.steps), whole.waits, whole.step_waits) == (1, (PartWait("y"),), ())
+
+
+def test_what_is_cut_along_waits_by_rows_whatever_the_seams() -> None:
+    choice = along(CHOICES[0])
+    whole = GraphChoice("whole", choice.modes, along=choice.along, seams=Seams.WHOLE)
+
+    assert plan_of("below", whole).part("y_gemm") == plan_of("below", choice).part("y_gemm")
+
+
+def test_what_needs_no_transfer_comes_first() -> None:
+    steps = plan_of("below", along(Choice("hetero_fused_1d", 8, DMA))).part("y_gemm").schedule.steps
+
+    assert [step.name for step in steps] == ["own", "g0", "g1"]
+
+
+def test_who_may_be_cut_along_whom() -> None:
+    graph = exchange("below").graph
+
+    assert {pair: op.name for pair, op in following(graph, RANKS).items()} == {"y": "y_gemm"}
+    assert following(graph, 3) == {}, "blocks of other sizes"
+    assert brought_for(graph, graph.op("z"), RANKS) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "choice", "message"),
+    [
+        ("below", Choice("serial", RANKS, DMA), "y_gemm cannot be cut along y, which is serial"),
+        ("beside", Choice("uniform_fused_2d", 8, DMA), "y_gemm cannot be cut along y, which is uniform_fused_2d"),
+    ],
+    ids=str,
+)
+def test_what_is_not_cut_in_rows_has_no_kernel_along_it(kind: str, choice: Choice, message: str) -> None:
+    with pytest.raises(GraphPlanError) as caught:
+        plan_of(kind, along(choice))
+
+    assert caught.value.at == "y_gemm"
+    assert caught.value.rejection.message.startswith(message)
+    assert "uniform_fused_1d(chunks=8)" in caught.value.rejection.hint
+
+
+def test_apart_there_is_nothing_to_be_cut_along() -> None:
+    apart = GraphChoice("apart", (OpMode("y", apart=Choice("serial", RANKS, DMA)),), along=("y_gemm",))
+
+    with pytest.raises(GraphPlanError, match="cannot be cut along y"):
+        plan_of("below", apart)
+    with pytest.raises(GraphPlanError, match="z is row_wise, which is not cut along another op"):
+        plan_of("below", GraphChoice("z", along=("z",)))
+
+
+def _names(steps: tuple[Step, ...]) -> list[str]:
+    return [step.name for step in steps]
+
+
+def test_slices_are_added_in_turn() -> None:
+    """Columns of what is moved are slices of the inner dimension: the first stores, the others add."""
+    steps = plan_of("below", along(SLICED)).part("y_gemm").schedule.steps
+    kernels = [step for step in steps if isinstance(step, TileGroup)]
+
+    assert [step.accumulate for step in kernels] == [False] + [True] * (len(kernels) - 1)
+    assert all(set(step.after) == set(_names(steps[:place])) for place, step in enumerate(kernels))

@@ -1,0 +1,62 @@
+"""A GEMM behind a kernel and its all_to_all, as ops of a graph: blocks below each other, or side by side."""
+
+from functools import cache
+
+from magus.compiler import compile_text
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Graph, GraphChoice, GraphScenario, OpMode, Scenario
+
+RANKS = 4
+DMA, SM = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 16)
+
+SYSTEM = """
+use "nvidia/h100"
+system hgx { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+workload layer on hgx {
+"""
+TENSORS = {
+    "below": """
+  x = tensor bf16[2048, 512]; w = tensor bf16[512, 1024]; v = tensor bf16[1024, 512]
+""",
+    "beside": """
+  q = tensor bf16[2048, 768]; x = tensor bf16[512, 1024]; v = tensor bf16[1024, 1024]
+""",
+}
+PAIR = {
+    "below": "  y = gemm(all_to_all(gemm(x, w)), v)\n",
+    "beside": "  y = gemm(all_to_all(attention(q, heads=2, kv_heads=2)), v)\n",
+}
+REST = {"below": "  z = norm(y)\n  repeat 3 z as x\n", "beside": "  z = norm(y)\n"}
+
+CHOICES = (
+    Choice("uniform_fused_1d", 16, DMA),
+    Choice("uniform_fused_1d", 8, SM),
+    Choice("hetero_fused_1d", 8, DMA),
+    Choice("hetero_unfused_1d", 8, DMA, streams=1),
+    Choice("hetero_unfused_1d", 8, DMA, streams=4),
+    Choice("shard_p2p", 4, SM),
+    Choice("pipelined", 16, DMA),
+)
+SLICED = Choice("uniform_fused_2d", 8, DMA)
+"""Slices of the inner dimension: heads of attention are several of them here, which no kernel takes together."""
+
+
+@cache
+def exchange(kind: str) -> GraphScenario:
+    """The graph: ``y`` is the pair, ``y_gemm`` the GEMM behind it, and ``z`` is made of its rows."""
+    return compile_text(f"{SYSTEM}{TENSORS[kind]}{PAIR[kind]}{REST[kind]}}}\n").graphs[0]
+
+
+def as_pair(kind: str) -> Scenario:
+    """Both kernels and the all_to_all between them as one workload."""
+    return compile_text(f"{SYSTEM}{TENSORS[kind]}{PAIR[kind]}}}\n").scenarios[0]
+
+
+def both(kind: str) -> Graph:
+    """The two ops alone."""
+    graph = exchange(kind).graph
+    return Graph("both", "", graph.ops[:2])
+
+
+def along(choice: Choice) -> GraphChoice:
+    """The pair by a template, and the GEMM cut along it."""
+    return GraphChoice("along", (OpMode("y", choice),), along=("y_gemm",))

@@ -1,0 +1,71 @@
+"""A GEMM that is cut along an all_to_all takes as long as the second kernel of a pair, in layers too."""
+
+from dataclasses import replace
+
+import pytest
+
+from magus.compiler.ir import Choice, Graph, GraphChoice, GraphOp, OpMode, Scenario
+from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.graph_build import build_graph_plan
+from magus.simcore import RunOptions
+from magus.simcore.simulate_graph import simulate_graph
+from magus.simcore.simulate_layers import simulate_layers
+from tests.helpers.scenarios.exchange import CHOICES, DMA, SLICED, along, as_pair, both, exchange
+
+pytestmark = pytest.mark.usefixtures("compiled_core")
+
+UNIT = 1024
+SHARED_STREAMS = ("uniform_fused_1d", "uniform_fused_2d")
+"""In a pair the second kernel has a stream of its own, and begins before the last of the first ends."""
+
+CASES = [
+    *(("below", choice) for choice in (*CHOICES, SLICED)),
+    *(("beside", choice) for choice in CHOICES if choice.streams == 1),
+]
+
+
+def named(value: object) -> str:
+    return expression_of(value) if isinstance(value, Choice) else str(value)
+
+
+def ticks(scenario: Scenario, graph: Graph, choice: GraphChoice) -> int:
+    plan = build_graph_plan(scenario.system, graph, choice)
+    options = RunOptions(many=True, loads=False)
+    return simulate_graph(scenario.system, plan, unit_bytes=UNIT, options=options).whole.makespan_ticks
+
+
+@pytest.mark.parametrize(("kind", "choice"), CASES, ids=named)
+def test_it_takes_as_long_as_in_a_pair(kind: str, choice: Choice) -> None:
+    pair = as_pair(kind)
+
+    together = ticks(pair, Graph("p", "", (GraphOp("p", pair.workload),)), GraphChoice("p", (OpMode("p", choice),)))
+    apart = ticks(pair, both(kind), along(choice))
+
+    if choice.template in SHARED_STREAMS or choice.streams > 1:
+        assert apart == pytest.approx(together, rel=0.08)
+    else:
+        assert apart == together
+
+
+def test_it_begins_before_all_has_landed() -> None:
+    scenario = exchange("below")
+    times = simulate_graph(
+        scenario.system, build_graph_plan(scenario.system, both("below"), along(Choice("uniform_fused_1d", 8, DMA)))
+    )
+
+    assert times.op("y_gemm").begin_ticks < times.op("y").end_ticks < times.op("y_gemm").end_ticks
+
+
+def test_layers_by_period_are_those_one_by_one() -> None:
+    scenario, choice = exchange("below"), along(Choice("hetero_fused_1d", 8, DMA))
+    repeat = scenario.graph.repeat
+    assert repeat is not None
+    graph = replace(scenario.graph, repeat=replace(repeat, count=12))
+
+    found = simulate_layers(scenario.system, graph, choice, unit_bytes=4096)
+    direct = simulate_graph(
+        scenario.system, build_graph_plan(scenario.system, graph, choice, 12), unit_bytes=4096
+    ).whole.makespan_ticks
+
+    assert found.num_simulated < 12
+    assert (found.makespan_ticks, found.estimated) == (direct, False)
