@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ...compiler.ir import Graph, GraphChoice, OpMode, Seams
 from ...compiler.resolve.schedules.graph_from_text import SERIAL
-from .modes import Way, fastest_alone
+from .way import Way, fastest_alone, fastest_with_next
 
 IN_TURN, OP_BY_OP, BY_BLOCKS = "in_turn", "two_batches", "half_batches"
 
@@ -68,3 +68,10 @@ def _by_blocks(graph: Graph) -> Iterator[str]:
 def in_one_program(choice: GraphChoice, name: str) -> GraphChoice:
     """The same with seams by rows and sums first, as a start of the search."""
     return replace(choice, name=name, seams=Seams.ROWS, sums_first=True)
+
+
+def cut_along(choice: GraphChoice, ways: Mapping[str, Sequence[Way]], following: Mapping[str, str]) -> GraphChoice:
+    """The same, GEMMs ``following`` cut along the pairs before them, which are carried out as is best for both."""
+    best = {pair: way for pair in following if not (way := fastest_with_next(ways[pair])).is_apart}
+    modes = {mode.op: mode for mode in choice.modes} | {pair: way.mode for pair, way in best.items()}
+    return replace(choice, modes=tuple(modes.values()), along=tuple(following[pair] for pair in best))

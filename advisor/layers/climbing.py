@@ -52,7 +52,7 @@ def _promising(space: LayerSpace, choice: GraphChoice) -> Iterator[GraphChoice]:
     if limit is None:
         return
     estimated = []
-    for place, changed in enumerate(small_changes(space.graph, space.ways, choice)):
+    for place, changed in enumerate(small_changes(space.graph, space.ways, space.following, choice)):
         checkpoint()
         estimate = _estimate(space, changed)
         if estimate is not None and estimate <= limit * (1 + SLACK):

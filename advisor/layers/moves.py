@@ -5,19 +5,22 @@ from dataclasses import replace
 
 from ...compiler.ir import Graph, GraphChoice, GraphOp, OpMode, Seams
 from ...compiler.planning.graph_order import collective_name
-from .modes import Way
 from .placement import is_free, leaves
+from .way import Way
 
 MOST_AHEAD = 2
 """Layers that collectives of declared tensors are at most ahead: more hold memory and hide no more."""
 
 
-def small_changes(graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice) -> Iterator[GraphChoice]:
-    """Yield schedules that differ from ``choice`` in one decision.
+def small_changes(
+    graph: Graph, ways: Mapping[str, Sequence[Way]], following: Mapping[str, str], choice: GraphChoice
+) -> Iterator[GraphChoice]:
+    """Yield schedules that differ from ``choice`` in one decision; ``following`` may be cut along pairs.
 
     The order of ``choice`` lists all ops. A change may be one that cannot be carried out.
     """
-    yield from _ways(graph, ways, choice)
+    for changed in (*_ways(graph, ways, choice), *_along(following, choice)):
+        yield _cut(following, changed)
     yield from _fillers(graph, choice)
     yield from _beside(graph, choice)
     yield from _priorities(graph, choice)
@@ -44,6 +47,20 @@ def _ways(graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice) 
         for way in ways[op.name]:
             if len(ways[op.name]) > 1 and way.mode != chosen.get(op.name):
                 yield with_way(choice, op, way)
+
+
+def _along(following: Mapping[str, str], choice: GraphChoice) -> Iterator[GraphChoice]:
+    """Each GEMM that may be cut along the pair before it, cut so or not."""
+    for name in following.values():
+        along = tuple(each for each in choice.along if each != name)
+        yield replace(choice, along=along if name in choice.along else (*along, name))
+
+
+def _cut(following: Mapping[str, str], choice: GraphChoice) -> GraphChoice:
+    """``choice`` without GEMMs along pairs that are not cut."""
+    cut = {mode.op for mode in choice.modes if mode.body is not None}
+    along = tuple(name for pair, name in following.items() if name in choice.along and pair in cut)
+    return replace(choice, along=along)
 
 
 def other_paces(graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice) -> Iterator[GraphChoice]:

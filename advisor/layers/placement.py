@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...compiler.ir import Graph, GraphChoice, GraphOp, Made, OpMode, Read, ShouldStop
 from ...compiler.ir.stopping import never
 from ...compiler.planning.graph_order import collective_name
-from .modes import Way
+from .way import Way
 
 if TYPE_CHECKING:
     from ..solver.layer_model import LayerProblem, NeededBy, Placement

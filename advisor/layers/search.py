@@ -8,7 +8,7 @@ from math import inf
 from ...compiler.ir import Explore, GraphChoice, GraphScenario
 from ...compiler.planning.graph_batches import batch_counts, in_batches
 from ...compiler.resolve.schedules.explore import BATCHES
-from .baselines import IN_TURN, baselines_of, in_batches_of, in_one_program
+from .baselines import IN_TURN, baselines_of, cut_along, in_batches_of, in_one_program
 from .climbing import at_its_paces, improved
 from .copiers import Copier, copiers_of
 from .joint import JointRuns
@@ -118,7 +118,9 @@ class JointSearch:
         for each in baselines_of(space.graph, space.ways):
             self._take(each.choice, each.what, space)
             if each.choice.name == IN_TURN:
-                self._searched(in_one_program(each.choice, JOINT), space)
+                start = in_one_program(each.choice, JOINT)
+                self._searched(start, space)
+                self._searched(cut_along(start, space.ways, space.following), space)
 
     def _placed(self, space: LayerSpace) -> None:
         choices = placed_choices(

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import Graph
+from ...compiler.planning.graph_brought import following
 from .alike import AlikeRanks
 from .contention import Uses, of_copies, of_kernel
 from .copiers import Copier
-from .modes import Way, Ways
+from .modes import Ways
+from .way import Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +17,8 @@ class LayerSpace:
     """The ops of a graph in so many batches, by one copier.
 
     ``ways`` and the times of ``kernels`` and of whole ``copies`` alone, in ticks, are by the names of ops; so is what
-    their kernels and what such copies use of the memory and of the network on chip.
+    their kernels and what such copies use of the memory and of the network on chip. ``following`` has for a pair the
+    GEMM that may be cut along it.
     """
 
     copier: Copier
@@ -26,6 +29,7 @@ class LayerSpace:
     copies: Mapping[str, int] = field(hash=False)
     kernel_uses: Mapping[str, Uses] = field(hash=False)
     copy_uses: Mapping[str, Uses] = field(hash=False)
+    following: Mapping[str, str] = field(hash=False)
 
     @property
     def kernels_ticks(self) -> int:
@@ -59,4 +63,5 @@ def space_of(ways: Ways, batches: int, graph: Graph) -> LayerSpace:
         copies,
         {op.name: of_kernel(system, op, sms) for op in graph.ops},
         {op.name: of_copies(system, op, copies[op.name]) for op in graph.ops},
+        {pair: op.name for pair, op in following(graph, system.num_ranks).items()},
     )

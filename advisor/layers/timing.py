@@ -13,8 +13,8 @@ from ...compiler.planning.graph_layers import own_name, written_out
 from ...compiler.planning.graph_order import collective_name, issue_order
 from .contention import Uses
 from .joint import few_layers
-from .modes import Way
 from .space import LayerSpace
+from .way import Way
 
 RECENT = 8
 """Copies and sums that a part may still meet: those placed last."""
@@ -132,8 +132,20 @@ class _Clock:
         begin = max(self.main_end, self._ready(op, moves=False if op.is_pair else None))
         if op.is_pair and not op.workload.pattern.produces:
             begin = max(begin, self._moved[op.name])
-        self._run(op, begin, way.kernel)
+        along = self._along(op)
+        if along:
+            self._run(op, self.main_end, max(way.kernel, along - self.main_end))
+        else:
+            self._run(op, begin, way.kernel)
         self._ends[op.name] = self.main_end
+
+    def _along(self, op: GraphOp) -> int:
+        """When a GEMM ends that is cut along the pair before it, at the earliest; 0 if it is not."""
+        for read in op.reads if op.name in self.choice.along else ():
+            pair = self._way(self.ops[read.made_by]) if read.made_by and read.by_rows else None
+            if pair is not None and pair.with_next and not pair.is_apart:
+                return self._ends[read.made_by] + pair.with_next - pair.total
+        return 0
 
     def _together(self, op: GraphOp, way: Way) -> None:
         begin = max(self.main_end, self._ready(op, moves=False))

@@ -20,9 +20,9 @@ KEYS = ("workload", "model", "gpu", "ranks", "topology")
 class LayerStep:
     """A part of a layer, in the order in which they are issued: an op, or its kernel or collective where it is apart.
 
-    ``schedule`` is that of the part alone, None for a kernel. ``copy_engines`` and ``copy_sms`` move its data, per GPU.
-    Kernels of ``stream`` 0 run one after the other, lone collectives in a stream of theirs. ``beside`` is the op with
-    whose kernel a collective begins, empty where it begins when what it needs is there.
+    ``schedule`` is that of the part alone, None for a kernel that is whole. ``copy_engines`` and ``copy_sms`` move its
+    data, per GPU. Kernels of ``stream`` 0 run one after the other, lone collectives in a stream of theirs. ``beside``
+    is the op with whose kernel a collective begins, empty where it begins when what it needs is there.
     """
 
     part: str
@@ -61,7 +61,7 @@ def steps_of(system: System, graph: Graph, choice: GraphChoice) -> tuple[LayerSt
         LayerStep(
             part.name,
             part.op,
-            None if part.workload.moved is None else part.schedule.expression,
+            part.schedule.expression if part.workload.moved is not None or part.op in choice.along else None,
             part.schedule.engine.copy_engines if part.workload.moved is not None else 0,
             part.schedule.engine.copy_sms if part.workload.moved is not None else 0,
             part.stream,

@@ -61,7 +61,7 @@ def test_placements_can_be_carried_out_and_are_the_same_again() -> None:
 def test_the_estimate_orders_schedules_as_the_simulation_does() -> None:
     scenario, space, placed = problem()
     runs = JointRuns(scenario.system, scenario.graph)
-    changed = list(small_changes(space.graph, space.ways, placed[0]))[::3]
+    changed = list(small_changes(space.graph, space.ways, space.following, placed[0]))[::3]
     compared = []
     for choice in (*placed, *changed):
         simulated = runs.ticks(choice)
@@ -104,7 +104,7 @@ def test_what_spans_layers_can_be_carried_out() -> None:
 
 def test_small_changes_differ_in_one_decision() -> None:
     scenario, space, placed = problem()
-    changes = list(small_changes(space.graph, space.ways, placed[0]))
+    changes = list(small_changes(space.graph, space.ways, space.following, placed[0]))
 
     assert len(changes) > 10 and placed[0] not in changes
     kept = 0

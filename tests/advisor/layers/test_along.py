@@ -1,0 +1,93 @@
+"""Advice on a GEMM behind an all_to_all: what both take together is known, and what is cut along is found and said."""
+
+from functools import cache
+
+import pytest
+
+from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.layers.baselines import IN_TURN, cut_along
+from magus.advisor.layers.copiers import copiers_of
+from magus.advisor.layers.export import graph_advice_document
+from magus.advisor.layers.joint import COARSE_BYTES, JointRuns
+from magus.advisor.layers.modes import Ways
+from magus.advisor.layers.moves import small_changes
+from magus.advisor.layers.recommend import recommend_graph
+from magus.advisor.layers.space import LayerSpace, space_of
+from magus.advisor.layers.timing import estimated_ticks
+from magus.advisor.layers.way import fastest_alone, fastest_with_next
+from magus.compiler import compile_text
+from magus.compiler.ir import TICKS_PER_US, GraphChoice, GraphScenario
+from magus.compiler.planning.graph_expression import graph_choice_text
+
+pytestmark = pytest.mark.usefixtures("compiled_core")
+
+TEXT = """mgs 1
+use "nvidia/h100"
+system hgx { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+workload chain on hgx {
+  x = tensor bf16[8192, 1024]
+  w = tensor bf16[1024, 4096]
+  v = tensor bf16[4096, 1024]
+  y = gemm(all_to_all(gemm(x, w)), v)
+REST}
+explore chain { engine dma(3) }
+"""
+
+
+def scenario_of(rest: str = "  z = norm(y)\n") -> GraphScenario:
+    return compile_text(TEXT.replace("REST", rest)).graphs[0]
+
+
+@cache
+def space() -> LayerSpace:
+    scenario = scenario_of()
+    copier = next(copiers_of(scenario.system, scenario.explore))
+    return space_of(Ways(scenario.system, copier, COARSE_BYTES), 1, scenario.graph)
+
+
+def test_ways_know_what_both_take() -> None:
+    found, next_kernel = space().ways["y"], space().kernels["y_gemm"]
+
+    assert space().following == {"y": "y_gemm"}
+    assert all(way.with_next == way.total + next_kernel for way in found if way.is_apart)
+    assert fastest_with_next(found).with_next < fastest_alone(found).total + next_kernel
+    assert all(way.with_next == 0 for name in ("y_gemm", "z") for way in space().ways[name])
+
+
+def test_an_estimate_knows_what_is_cut_along() -> None:
+    scenario = scenario_of()
+    choice = cut_along(GraphChoice("p", order=("y", "y_gemm", "z")), space().ways, space().following)
+
+    simulated = JointRuns(scenario.system, scenario.graph).ticks(choice)
+
+    assert choice.along == ("y_gemm",)
+    assert simulated is not None
+    assert estimated_ticks(space(), choice) == pytest.approx(simulated, rel=0.05)
+
+
+def test_small_changes_cut_along_or_not_and_only_what_is_cut() -> None:
+    cut = cut_along(GraphChoice("p", order=("y", "y_gemm", "z")), space().ways, space().following)
+
+    changes = list(small_changes(space().graph, space().ways, space().following, cut))
+
+    assert any(not each.along and each.modes == cut.modes for each in changes)
+    apart = [each for each in changes if any(mode.apart is not None for mode in each.modes)]
+    assert apart and all(each.along == () for each in apart)
+    assert any(each.along and each.modes != cut.modes for each in changes)
+
+
+def test_the_answer_is_cut_along_and_as_fast_as_that_of_a_pair() -> None:
+    """Which one plan of both gives, norm aside."""
+    advice = recommend_graph(scenario_of())
+    pair = Advisor(None).recommend(compile_text(TEXT.replace("REST", "")).scenarios[0], AdviceOptions(top=2))
+    in_turn, best = advice.named(IN_TURN), advice.recommended
+    norm = space().kernels["z"]
+
+    assert in_turn is not None and best.choice is not None
+    assert best.choice.along == ("y_gemm",)
+    assert best.ticks * 1.05 < in_turn.ticks
+    assert (best.ticks - norm) / TICKS_PER_US <= pair.recommended.best_us * 1.04
+    assert next(op.how for op in advice.ops if op.name == "y_gemm") == "along y"
+    again = compile_text(TEXT.replace("REST", "  z = norm(y)\n") + graph_choice_text(best.choice, "chain")).graphs[0]
+    assert again.schedules[0].along == ("y_gemm",)
+    assert "along y_gemm" in str(graph_advice_document(advice))
