@@ -70,8 +70,16 @@ def in_one_program(choice: GraphChoice, name: str) -> GraphChoice:
     return replace(choice, name=name, seams=Seams.ROWS, sums_first=True)
 
 
-def cut_along(choice: GraphChoice, ways: Mapping[str, Sequence[Way]], following: Mapping[str, str]) -> GraphChoice:
-    """The same, GEMMs ``following`` cut along the pairs before them, which are carried out as is best for both."""
+def cut_along(
+    graph: Graph, ways: Mapping[str, Sequence[Way]], following: Mapping[str, Sequence[str]], choice: GraphChoice
+) -> GraphChoice:
+    """The same, the longest GEMM ``following`` a pair cut along it and right behind it, as is best for both."""
     best = {pair: way for pair in following if not (way := fastest_with_next(ways[pair])).is_apart}
     modes = {mode.op: mode for mode in choice.modes} | {pair: way.mode for pair, way in best.items()}
-    return replace(choice, modes=tuple(modes.values()), along=tuple(following[pair] for pair in best))
+    along = tuple(following[pair][0] for pair in best)
+    order = [op.name for op in graph.ops]
+    for name in along:
+        order.remove(name)
+        order.insert(1 + max(order.index(read.made_by) for read in graph.op(name).reads if read.made_by), name)
+    moved = order != [op.name for op in graph.ops]
+    return replace(choice, modes=tuple(modes.values()), along=along, order=tuple(order) if moved else choice.order)

@@ -31,11 +31,11 @@ from ..candidates.predicted import predicted_candidates
 from ..candidates.ranking import shortlisted
 from ..solver import NoFeasibleSchedule, enumerate_space
 from .alike import AlikeRanks
-from .alone import Alone
 from .contention import of_copies
 from .copiers import Copier
+from .op_runs import OpRuns
 from .pacing import FREE, LEAST_STEP, NUM_PACES, slowed_ticks, slower
-from .way import Way, some_of
+from .way import Way, fastest_with_next
 
 NUM_SHORTLISTED = 6
 """Templates of a pair that are simulated alone, those with the shortest estimates."""
@@ -69,12 +69,12 @@ class Ways:
     explore: Explore = field(default_factory=Explore)
     paced: bool = True
     ranks: AlikeRanks | None = None
-    _alone: Alone = field(init=False)
+    _runs: OpRuns = field(init=False)
     _known: dict[object, tuple[Way, ...]] = field(default_factory=dict)
     _kernels: dict[object, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._alone = Alone(self.system, self.copier, self.unit_bytes)
+        self._runs = OpRuns(self.system, self.copier, self.unit_bytes)
 
     def of(self, op: GraphOp, behind: GraphOp | None = None) -> tuple[Way, ...]:
         """Return the ways of an op, that of a pair apart first, then by their times alone.
@@ -93,7 +93,8 @@ class Ways:
 
     def of_graph(self, graph: Graph) -> dict[str, tuple[Way, ...]]:
         """Return the ways of each op of a graph by its name."""
-        behind = following(graph, self.system.num_ranks)
+        found = following(graph, self.system.num_ranks)
+        behind = {pair: max(ops, key=self.kernel_ticks) for pair, ops in found.items()}
         return {op.name: self.of(op, behind.get(op.name)) for op in graph.ops}
 
     def kernel_ticks(self, op: GraphOp) -> int:
@@ -102,7 +103,7 @@ class Ways:
             return 0
         kernel = kernel_alone(op.workload) if op.is_pair and op.workload.then is None else op.workload
         if kernel not in self._kernels:
-            self._kernels[kernel] = self._alone.times(replace(op, workload=kernel, reads=()), OpMode(_OP)).kernel
+            self._kernels[kernel] = self._runs.times(replace(op, workload=kernel, reads=()), OpMode(_OP)).kernel
         return self._kernels[kernel]
 
     def _ways(self, op: GraphOp, behind: GraphOp | None) -> tuple[Way, ...]:
@@ -113,7 +114,7 @@ class Ways:
         return (self._way(op, OpMode(_OP)),)
 
     def _way(self, op: GraphOp, mode: OpMode, *, alike: bool = False) -> Way:
-        total, kernel, copies, staging, sums = self._alone.times(op, mode, alike=alike)
+        total, kernel, copies, staging, sums = self._runs.times(op, mode, alike=alike)
         if not op.workload.is_collective:
             return Way(mode, total, kernel, copies, staging)
         return Way(mode, total, kernel, copies, staging, sums)
@@ -160,30 +161,34 @@ class Ways:
         return slowed_ticks(self.system.gpu, of_copies(self.system, op, length), length)
 
     def _pair(self, op: GraphOp, behind: GraphOp | None) -> tuple[Way, ...]:
-        found = self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False, behind=behind)
-        together = [self._with_next(op, way, behind) for way in found]
+        together = self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False)
         best = [way for way in together if not any(other.beats(way) for other in together)]
         best.sort(key=lambda way: way.total)
         if self.ranks is not None and self.ranks.are_many:
             best = [way for way in best if way.total <= best[0].total * WORSE]
-        apart = [self._with_next(op, way, behind) for way in self._apart(op)]
-        return (*apart, *some_of(best, MOST_TOGETHER)) or (self._way(op, OpMode(_OP)),)
+        found = (*self._apart(op), *best[:MOST_TOGETHER]) or (self._way(op, OpMode(_OP)),)
+        return found if behind is None else self._followed(op, behind, found)
 
-    def _with_next(self, op: GraphOp, way: Way, behind: GraphOp | None) -> Way:
+    def _followed(self, op: GraphOp, behind: GraphOp, found: Sequence[Way]) -> tuple[Way, ...]:
+        """The ways that were ``found``, and the one that is best with the GEMM ``behind`` it, which is cut along it."""
+        both = self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False, of=_as_one(op.workload, behind.workload))
+        ways = [self._with_next(op, way, behind) for way in dict.fromkeys((*found, *both))]
+        best, kept = fastest_with_next(ways), ways[: len(found)]
+        return tuple(kept) if best in kept else (*kept, replace(best, is_for_next=True))
+
+    def _with_next(self, op: GraphOp, way: Way, behind: GraphOp) -> Way:
         """A way with its time together with the GEMM ``behind`` it, which an own collective is not cut along."""
-        if behind is None:
-            return way
         with suppress(ScheduleError, RunTooLarge):  # one that a kernel cannot be cut along
             if not way.is_apart:
-                return replace(way, with_next=self._alone.with_next(op, way.mode, behind, alike=self._ranks_differ))
+                return replace(way, with_next=self._runs.with_next(op, way.mode, behind, alike=self._ranks_differ))
         return replace(way, with_next=way.total + self.kernel_ticks(behind))
 
     def _apart(self, op: GraphOp) -> Iterator[Way]:
         """A pair as a kernel and a collective, the usual one first; none where it cannot be."""
         if op.workload.then is not None or op.workload.loads:
             return
-        kernel = self._alone.times(replace(op, workload=kernel_alone(op.workload), reads=()), OpMode(_OP)).total
-        serial = self._alone.times(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))
+        kernel = self._runs.times(replace(op, workload=kernel_alone(op.workload), reads=()), OpMode(_OP)).total
+        serial = self._runs.times(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))
         whole = replace(op, workload=collective_alone(op.workload), reads=())
         usual, *paced = self._whole(whole)
         other = self._by_nodes(whole, usual)
@@ -193,32 +198,21 @@ class Ways:
             total = serial.total + way.total - usual.total
             yield replace(way, mode=mode, total=total, kernel=kernel, staging_bytes=serial.staging_bytes)
 
-    def _shortlisted(
-        self, op: GraphOp, top: int, *, by_algorithm: bool, behind: GraphOp | None = None
-    ) -> Sequence[Way]:
-        """What is estimated to be the fastest alone, or with a GEMM ``behind`` it that is cut along it, simulated."""
-        choices = list(self._estimated(op.workload, top, by_algorithm=by_algorithm))
-        if behind is not None:
-            choices += self._estimated(_as_one(op.workload, behind.workload), top, by_algorithm=by_algorithm)
-        found = []
-        for choice in dict.fromkeys(choices):
-            with suppress(ScheduleError, RunTooLarge):  # one that a graph cannot say, or that is long to simulate
-                found.append(self._way(op, OpMode(_OP, choice), alike=self._ranks_differ))
-        return self._confirmed(op, found) if self._ranks_differ else found
-
-    def _estimated(self, workload: Workload, top: int, *, by_algorithm: bool) -> Iterator[Choice]:
-        """What is estimated to be the fastest for a workload."""
-        scenario = Scenario(workload.name, self.system, workload, explore=self.explore)
+    def _shortlisted(self, op: GraphOp, top: int, *, by_algorithm: bool, of: Workload | None = None) -> Sequence[Way]:
+        """What is estimated to be the fastest, alone or for the workload ``of`` which the op is a part, simulated."""
+        scenario = Scenario(op.name, self.system, of or op.workload, explore=self.explore)
         try:
             space = enumerate_space(scenario)
         except NoFeasibleSchedule:
-            return
+            return ()
         choices = [choice for choice in space.structures if self.copier.takes(choice.engine)]
         ranked = [one for one in predicted_candidates(scenario, choices) if by_algorithm or not one.is_serial]
         mine = [one for one in ranked if one.choice is not None and self.copier.takes(one.choice.engine)]
+        found = []
         for candidate in shortlisted(mine, top, by_algorithm=by_algorithm)[:top]:
-            if candidate.choice is not None:
-                yield candidate.choice
+            with suppress(ScheduleError, RunTooLarge):  # one that a graph cannot say, or that is long to simulate
+                found.append(self._way(op, OpMode(_OP, candidate.choice), alike=self._ranks_differ))
+        return self._confirmed(op, found) if self._ranks_differ else found
 
     @property
     def _ranks_differ(self) -> bool:
@@ -237,7 +231,7 @@ class Ways:
 
     def _makes_no_difference(self, op: GraphOp, mode: OpMode) -> bool:
         assert self.ranks is not None, "the caller asks where ranks differ"
-        return all(self.ranks.alone(part) for part in self._alone.plan(op, mode).parts)
+        return all(self.ranks.alone(part) for part in self._runs.plan(op, mode).parts)
 
 
 def _as_one(pair: Workload, behind: Workload) -> Workload:

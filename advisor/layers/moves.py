@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from ...compiler.ir import Graph, GraphChoice, GraphOp, OpMode, Seams
 from ...compiler.planning.graph_order import collective_name
@@ -13,7 +14,7 @@ MOST_AHEAD = 2
 
 
 def small_changes(
-    graph: Graph, ways: Mapping[str, Sequence[Way]], following: Mapping[str, str], choice: GraphChoice
+    graph: Graph, ways: Mapping[str, Sequence[Way]], following: Mapping[str, Sequence[str]], choice: GraphChoice
 ) -> Iterator[GraphChoice]:
     """Yield schedules that differ from ``choice`` in one decision; ``following`` may be cut along pairs.
 
@@ -49,18 +50,18 @@ def _ways(graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice) 
                 yield with_way(choice, op, way)
 
 
-def _along(following: Mapping[str, str], choice: GraphChoice) -> Iterator[GraphChoice]:
+def _along(following: Mapping[str, Sequence[str]], choice: GraphChoice) -> Iterator[GraphChoice]:
     """Each GEMM that may be cut along the pair before it, cut so or not."""
-    for name in following.values():
+    for name in chain.from_iterable(following.values()):
         along = tuple(each for each in choice.along if each != name)
         yield replace(choice, along=along if name in choice.along else (*along, name))
 
 
-def _cut(following: Mapping[str, str], choice: GraphChoice) -> GraphChoice:
+def _cut(following: Mapping[str, Sequence[str]], choice: GraphChoice) -> GraphChoice:
     """``choice`` without GEMMs along pairs that are not cut."""
     cut = {mode.op for mode in choice.modes if mode.body is not None}
-    along = tuple(name for pair, name in following.items() if name in choice.along and pair in cut)
-    return replace(choice, along=along)
+    may = {name for pair, names in following.items() if pair in cut for name in names}
+    return replace(choice, along=tuple(name for name in choice.along if name in may))
 
 
 def other_paces(graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice) -> Iterator[GraphChoice]:

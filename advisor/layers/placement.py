@@ -41,11 +41,11 @@ def placed_choices(
 
     ``graph`` is written out in so many ``batches``. Of those that repeat so many ``layers`` are placed; of many kernels
     of one may run among those of the next where that ``spans_layers``. Collectives are as fast as they can be: the
-    solver does not know what copies cost kernels.
+    solver does not know what copies cost kernels, nor what is cut along a pair.
     """
     from ..solver.layer_model import place_layer
 
-    ways = {name: tuple(way for way in of if not way.is_paced) for name, of in ways.items()}
+    ways = {name: tuple(way for way in of if not way.is_paced and not way.is_for_next) for name, of in ways.items()}
     problem = replace(_problem(graph, ways, layers), spans_layers=spans_layers and layers >= MANY_LAYERS)
     placements, _ = place_layer(problem, seed=seed, limit=limit, should_stop=should_stop)
     choices = (

@@ -84,9 +84,9 @@ class JointSearch:
         return start if ticks is None or before is None or before <= ticks else slower
 
     def _starts(self) -> list[GraphChoice]:
-        """The fastest that were placed, and the fastest in each number of batches."""
+        """The fastest that were placed, and the fastest in each number of batches, with GEMMs cut along and without."""
         best = self.best_searched()
-        of_each = {choice.batches: choice for choice in reversed(best)}
+        of_each = {(choice.batches, bool(choice.along)): choice for choice in reversed(best)}
         return list(dict.fromkeys((*best[:NUM_STARTS], *of_each.values())))
 
     def _spaces(self) -> Iterator[LayerSpace]:
@@ -120,7 +120,7 @@ class JointSearch:
             if each.choice.name == IN_TURN:
                 start = in_one_program(each.choice, JOINT)
                 self._searched(start, space)
-                self._searched(cut_along(start, space.ways, space.following), space)
+                self._searched(cut_along(space.graph, space.ways, space.following, start), space)
 
     def _placed(self, space: LayerSpace) -> None:
         choices = placed_choices(

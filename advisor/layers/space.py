@@ -18,7 +18,7 @@ class LayerSpace:
 
     ``ways`` and the times of ``kernels`` and of whole ``copies`` alone, in ticks, are by the names of ops; so is what
     their kernels and what such copies use of the memory and of the network on chip. ``following`` has for a pair the
-    GEMM that may be cut along it.
+    GEMMs that may be cut along it, the longest first.
     """
 
     copier: Copier
@@ -29,7 +29,7 @@ class LayerSpace:
     copies: Mapping[str, int] = field(hash=False)
     kernel_uses: Mapping[str, Uses] = field(hash=False)
     copy_uses: Mapping[str, Uses] = field(hash=False)
-    following: Mapping[str, str] = field(hash=False)
+    following: Mapping[str, tuple[str, ...]] = field(hash=False)
 
     @property
     def kernels_ticks(self) -> int:
@@ -63,5 +63,8 @@ def space_of(ways: Ways, batches: int, graph: Graph) -> LayerSpace:
         copies,
         {op.name: of_kernel(system, op, sms) for op in graph.ops},
         {op.name: of_copies(system, op, copies[op.name]) for op in graph.ops},
-        {pair: op.name for pair, op in following(graph, system.num_ranks).items()},
+        {
+            pair: tuple(op.name for op in sorted(ops, key=ways.kernel_ticks, reverse=True))
+            for pair, ops in following(graph, system.num_ranks).items()
+        },
     )

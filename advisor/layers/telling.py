@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...compiler.ir import TICKS_PER_US, Graph, GraphChoice, GraphOp, OpMode, Plan
+from ...compiler.ir import TICKS_PER_US, Graph, GraphChoice, OpMode, Plan
 from ...compiler.planning.expression import expression_of
 from ...compiler.planning.graph_expression import whole_text
 from ...compiler.planning.graph_layers import in_layer
@@ -54,7 +54,7 @@ def ops_of(
             OpAdvice(
                 op.name,
                 op.label,
-                _how(op.is_pair, mode) if op.name not in choice.along else _along(graph, op),
+                f"along {op.takes_rows_of}" if op.name in choice.along else _how(op.is_pair, mode),
                 times.begin_ticks,
                 times.end_ticks,
                 times.comm_ticks,
@@ -78,11 +78,6 @@ def _how(is_pair: bool, mode: OpMode) -> str:
     if mode.body is None:
         return "serial" if is_pair else ""
     return "a plan written out" if isinstance(mode.body, Plan) else expression_of(mode.body)
-
-
-def _along(graph: Graph, op: GraphOp) -> str:
-    """What is cut along a pair is said with its name."""
-    return next(f"along {read.made_by}" for read in op.reads if read.made_by and read.by_rows)
 
 
 def _hidden_by(copies: Sequence[Interval], kernels: Sequence[Interval], layer: int) -> Iterator[tuple[str, float]]:

@@ -132,20 +132,19 @@ class _Clock:
         begin = max(self.main_end, self._ready(op, moves=False if op.is_pair else None))
         if op.is_pair and not op.workload.pattern.produces:
             begin = max(begin, self._moved[op.name])
-        along = self._along(op)
-        if along:
-            self._run(op, self.main_end, max(way.kernel, along - self.main_end))
+        if op.name in self.choice.along:
+            self._along(op, way)
         else:
             self._run(op, begin, way.kernel)
         self._ends[op.name] = self.main_end
 
-    def _along(self, op: GraphOp) -> int:
-        """When a GEMM ends that is cut along the pair before it, at the earliest; 0 if it is not."""
-        for read in op.reads if op.name in self.choice.along else ():
-            pair = self._way(self.ops[read.made_by]) if read.made_by and read.by_rows else None
-            if pair is not None and pair.with_next and not pair.is_apart:
-                return self._ends[read.made_by] + pair.with_next - pair.total
-        return 0
+    def _along(self, op: GraphOp, way: Way) -> None:
+        """Run a GEMM that is cut along the pair before it: it ends at the earliest as the two alone do."""
+        pair = self._way(self.ops[op.takes_rows_of])
+        others = [self._ends[read.made_by] for read in op.reads if read.made_by not in ("", op.takes_rows_of)]
+        begin = max(self.main_end, *others, 0)
+        end = self._ends[op.takes_rows_of] + max(0, pair.with_next - pair.total)
+        self._run(op, begin, max(way.kernel, end - begin))
 
     def _together(self, op: GraphOp, way: Way) -> None:
         begin = max(self.main_end, self._ready(op, moves=False))

@@ -14,7 +14,7 @@ class Way:
     ``copies[0]`` to ``copies[1]``. Apart the kernel takes ``kernel`` and the collective ``copies[1]``, each from its
     own begin. A lone kernel has no copies, and a lone collective no kernel. ``sums`` of a collective that is a part of
     its own hold the SMs of kernels at its end. One that is ``paced`` is slower than it could be. ``with_next`` is the
-    time together with the GEMM that is cut along it, 0 without one.
+    time together with the GEMM that is cut along it, 0 without one; ``is_for_next`` is one that only this speaks for.
     """
 
     mode: OpMode
@@ -25,6 +25,7 @@ class Way:
     sums: int = 0
     is_paced: bool = False
     with_next: int = 0
+    is_for_next: bool = False
 
     @property
     def is_apart(self) -> bool:
@@ -42,15 +43,7 @@ class Way:
         return mine != theirs and all(one <= another for one, another in zip(mine, theirs, strict=True))
 
     def _costs(self) -> tuple[int, ...]:
-        return self.total, self.kernel, self.copies[1], self.staging_bytes, self.with_next
-
-
-def some_of(best: Sequence[Way], most: int) -> tuple[Way, ...]:
-    """Return ``most`` of the ways, the first and with them the one that is fastest with what follows."""
-    some = list(best[:most])
-    if len(best) > most and fastest_with_next(best) not in some:
-        some[-1] = fastest_with_next(best)
-    return tuple(some)
+        return self.total, self.kernel, self.copies[1], self.staging_bytes
 
 
 def fastest_alone(ways: Sequence[Way]) -> Way:

@@ -9,7 +9,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..ir import Graph, GraphOp, IndexRange, Made, Pattern, Rect, Region, Schedule, TileGroup, Transfer, Workload
+from ..codes import Code
+from ..ir import (
+    Graph,
+    GraphOp,
+    IndexRange,
+    Kernels,
+    Part,
+    Pattern,
+    Rect,
+    Region,
+    Rejection,
+    Schedule,
+    TileGroup,
+    Transfer,
+    Workload,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +78,10 @@ class Brought:
                 yield from ((step.name, self.place(region)) for region in step.regions if region.owner == 0)
 
     def cut_along(self, schedule: Schedule, num_cols: int) -> tuple[TileGroup, ...]:
-        """The kernels of a GEMM with so many columns of output, one for each of ``schedule``; none if it is not cut.
+        """The kernels of a GEMM with so many columns of output, one for each of ``schedule``.
 
-        What needs no transfer comes first.
+        What needs no transfer comes first. There are none where a kernel of ``schedule`` makes slices with gaps between
+        them.
         """
         groups = _last_slices([step for step in schedule.steps if isinstance(step, TileGroup)])
         own_first = sorted(groups, key=lambda group: any(region.owner for region in group.regions))
@@ -79,27 +95,40 @@ class Brought:
             regions = tuple(Region(0, each, IndexRange(0, num_cols)) for each in rows)
             before = tuple(each.name for each in found if _meet(each.regions, regions))
             found.append(TileGroup(group.name, regions, inner, before, group.stream, accumulate=bool(before)))
-        return tuple(found) if len(found) > 1 else ()
+        return tuple(found)
 
 
 def brought_for(graph: Graph, op: GraphOp, num_ranks: int) -> tuple[str, Brought] | None:
     """The pair that brings what ``op`` takes by rows, by its name, and how; None if it is no GEMM behind such a one."""
-    for read in op.reads:
-        if read.made_by and read.by_rows and read.what is Made.OUTPUT:
-            brought = Brought.of(graph.op(read.made_by).workload, op.workload, num_ranks)
-            if brought is not None:
-                return read.made_by, brought
-    return None
+    pair = op.takes_rows_of
+    brought = Brought.of(graph.op(pair).workload, op.workload, num_ranks) if pair else None
+    return (pair, brought) if brought is not None else None
 
 
-def following(graph: Graph, num_ranks: int) -> dict[str, GraphOp]:
-    """By the name of a pair the GEMM behind it that may be cut along it, the first one."""
-    found: dict[str, GraphOp] = {}
+def following(graph: Graph, num_ranks: int) -> dict[str, tuple[GraphOp, ...]]:
+    """By the name of a pair the GEMMs behind it that may be cut along it."""
+    found: dict[str, tuple[GraphOp, ...]] = {}
     for op in graph.ops:
         brought = brought_for(graph, op, num_ranks)
         if brought is not None:
-            found.setdefault(brought[0], op)
+            found[brought[0]] = (*found.get(brought[0], ()), op)
     return found
+
+
+def reject_along(op: GraphOp, pair: GraphOp, maker: Part) -> Rejection | None:
+    """Why no GEMM ``op`` can be cut along ``pair``, which is carried out as ``maker``; None if its kernels allow it."""
+    schedule, hint = maker.schedule, f"{pair.name} = uniform_fused_1d(chunks=...)"
+    if maker.workload != pair.workload:
+        why, hint = "it is apart, and moved as a whole", f"a template that overlaps it in itself: {hint}"
+    elif schedule.tactics.kernel is not Kernels.LAUNCHED:
+        why, hint = "its kernel is persistent, and ends as a whole", "kernel=launched"
+    elif not schedule.symmetric:
+        why, hint = "its ranks differ, and what lands is not what a rank makes", "steps that are the same on all ranks"
+    elif sum(isinstance(step, TileGroup) for step in schedule.steps) < 2:
+        why, hint = "it is one kernel, which makes all before anything moves", f"a template that cuts its rows: {hint}"
+    else:
+        return None
+    return Rejection(Code.MGS509, f"{op.name} cannot be cut along {pair.name}: {why}", hint)
 
 
 def _last_slices(groups: Sequence[TileGroup]) -> list[TileGroup]:

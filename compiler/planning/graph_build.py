@@ -31,11 +31,11 @@ from ..ir import (
 )
 from ..templates import BASELINE
 from .build import ScheduleError, build_schedule
-from .graph_brought import brought_for
+from .graph_brought import brought_for, reject_along
 from .graph_halves import collective_alone, kernel_alone
 from .graph_layers import written_out
 from .graph_order import GraphPlanError, collective_name, issue_order
-from .graph_seams import begins_by_itself, row_waits
+from .graph_seams import row_waits
 from .knobs.engine import default_engine
 
 COLLECTIVES_STREAM = -1
@@ -139,13 +139,13 @@ class _Builder:
             message = f"{op.name} is {op.label}, which is not cut along another op"
             raise GraphPlanError(Rejection(Code.MGS509, message, "along is for a GEMM behind GEMM+A2A"), op.name)
         (pair, brought), maker = found, self.parts[found[0]]
-        if maker.workload == self.graph.op(pair).workload and begins_by_itself(maker.schedule):
-            steps = brought.cut_along(maker.schedule, tile_cols(op.workload))
-            if steps:
-                return replace(usual, expression=f"along {maker.schedule.expression}", steps=steps)
-        message = f"{op.name} cannot be cut along {pair}, which is {maker.schedule.expression}"
-        hint = f"a template that cuts rows: {pair} = uniform_fused_1d(chunks={2 * self.system.num_ranks})"
-        raise GraphPlanError(Rejection(Code.MGS509, message, hint), op.name)
+        unfit = reject_along(op, self.graph.op(pair), maker)
+        steps = () if unfit is not None else brought.cut_along(maker.schedule, tile_cols(op.workload))
+        if steps:
+            return replace(usual, expression=f"along {maker.schedule.expression}", steps=steps)
+        message = f"{op.name} cannot be cut along {pair}: a kernel of that makes slices with gaps between them"
+        gaps = Rejection(Code.MGS509, message, f"cut rows, not columns: {pair} = uniform_fused_1d(chunks=...)")
+        raise GraphPlanError(unfit or gaps, op.name)
 
     def _usual(self, op: GraphOp, workload: Workload, engine: EngineChoice) -> Schedule:
         return self._built(op, workload, Choice(BASELINE.name, self.system.num_ranks, engine))

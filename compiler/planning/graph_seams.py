@@ -32,7 +32,7 @@ Places = tuple[tuple[int, Rect], ...]
 
 def row_waits(maker: Part, taker: Part, num_ranks: int) -> tuple[StepWait, ...]:
     """The waits of steps of ``taker`` for what makes the rows that they take, in ``maker``; empty without a seam."""
-    if not (begins_by_itself(maker.schedule) and begins_by_itself(taker.schedule)):
+    if not (_begins_by_itself(maker.schedule) and _begins_by_itself(taker.schedule)):
         return ()
     made, taken = _sides(maker, taker, num_ranks)
     if not made or not taken or not _covered(made, taken):
@@ -56,7 +56,7 @@ def _sides(maker: Part, taker: Part, num_ranks: int) -> tuple[dict[str, Places],
     return made, dict(_input(taker.schedule))
 
 
-def begins_by_itself(schedule: Schedule) -> bool:
+def _begins_by_itself(schedule: Schedule) -> bool:
     """Whether all ranks do alike, and each step begins by itself."""
     return schedule.symmetric and schedule.tactics.kernel is Kernels.LAUNCHED and not schedule.engine.by_library
 
@@ -104,7 +104,10 @@ def _rows(regions: Iterable[Region]) -> Places:
 
 
 def _covered(made: Mapping[str, Places], taken: Mapping[str, Places]) -> bool:
-    """Whether steps make every row that is taken: where a switch sums, no step does."""
+    """Whether steps make every row that is taken: where a switch sums, no step does.
+
+    Of a row all slices are made, or none: a plan that leaves some out is refused by itself.
+    """
     spans: dict[int, list[tuple[int, int]]] = {}
     for places in made.values():
         for owner, rect in places:

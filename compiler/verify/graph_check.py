@@ -107,7 +107,9 @@ def _need_faults(part: Part, need: Need, issued: Collection[str]) -> Iterator[Pl
         yield PlanFault(Code.MGS503, part.name, message, f"put {need.maker} before {part.name}")
     elif not _waits_for(part, need):
         message = f"{part.name} reads {need.tensor}, and does not wait for {need.maker}, which makes it"
-        yield PlanFault(Code.MGS508, part.name, message, f"let it wait for {need.maker}")
+        missing = [wait for wait in need.rows if wait not in part.step_waits]
+        some = f"{missing[0].step} for {missing[0].of} of it, or all" if len(missing) < len(need.rows) else "it"
+        yield PlanFault(Code.MGS508, part.name, message, f"let {some} wait for {need.maker}")
 
 
 def _waits_for(part: Part, need: Need) -> bool:

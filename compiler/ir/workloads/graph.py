@@ -71,6 +71,12 @@ class GraphOp:
         """Whether a kernel and a collective can hide each other."""
         return self.workload.pattern.overlaps
 
+    @property
+    def takes_rows_of(self) -> str:
+        """The op of whose output it takes rows as they are, empty if there is none."""
+        found = (read.made_by for read in self.reads if read.by_rows and read.what is Made.OUTPUT)
+        return next(filter(None, found), "")
+
 
 @dataclass(frozen=True, slots=True)
 class Repeat:

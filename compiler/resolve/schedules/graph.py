@@ -163,7 +163,7 @@ class GraphScheduleReader:
             case "late":
                 said.late = self._late(words, statement.span)
             case "along":
-                said.along = self._along(words, said, statement.span)
+                said.along = self._along(words, said)
             case "stream":
                 number = Property("a stream", NUMBER, Fraction(1), Fraction(MAX_STREAMS - 1), whole=True)
                 stream = int(self._numbers.value(number, (words.take("a number"),), self._place).amount)
@@ -189,16 +189,16 @@ class GraphScheduleReader:
             raise self._report.fail(Code.MGS509, message, span, "repeat N y as x, in the workload")
         return names
 
-    def _along(self, words: Words, said: _Said, span: Span) -> tuple[str, ...]:
+    def _along(self, words: Words, said: _Said) -> tuple[str, ...]:
         """Read ``along o, w``: GEMMs that are cut as the all_to_all that brings what they take."""
-        names, graph = self._names.distinct(words), in_batches(self._graph, said.batches)
-        for name in names:
+        spans, graph = self._names.spans(words), in_batches(self._graph, said.batches)
+        for name, span in spans.items():
             if brought_for(graph, graph.op(name), self._system.num_ranks) is None:
-                message = f"{name} is {graph.op(name).label}, and takes nothing that an op before it exchanges by rows"
-                hint = "along is for a GEMM behind another kernel and its all_to_all of equal blocks"
+                message = f"{name} is {graph.op(name).label}, and takes no equal blocks that GEMM+A2A brings by rows"
+                hint = "along is for a GEMM whose first operand another kernel makes and an all_to_all moves, not x.t"
                 raise self._report.fail(Code.MGS509, message, span, hint)
             self._said_once(name, said, span)
-        return names
+        return tuple(spans)
 
     def _beside(self, words: Words, said: _Said) -> None:
         """Read ``beside dx xg``: in batches each beside the kernel of its own, or all beside one that is named."""

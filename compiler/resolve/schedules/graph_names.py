@@ -9,6 +9,7 @@ from ...planning.graph_batches import is_summed_last, op_names
 from ...planning.graph_order import collective_name
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.source import Span
 from ...text.units import NUMBER
 from ...text.vocabulary import Property
 from ..values.device_numbers import FigureReader
@@ -33,15 +34,19 @@ class OpNames:
 
         If they are to be ``planned``, those that a name stands for there.
         """
+        return tuple(self.spans(words, parts=parts, planned=planned))
+
+    def spans(self, words: Words, *, parts: bool = False, planned: bool = False) -> dict[str, Span]:
+        """The same, with the place of each."""
         names_of = self.planned if planned else self.of
-        found: dict[str, None] = {}
+        found: dict[str, Span] = {}
         for value in words.take_list("an op"):
             collective = parts and isinstance(value, ast.Member)
             for name in self._collectives_of(value) if collective else names_of(value):
                 if name in found:
                     raise self._report.fail(Code.MGS206, f"{name} is listed twice", value.span)
-                found[name] = None
-        return tuple(found)
+                found[name] = value.span
+        return found
 
     def of(self, value: ast.Expression) -> tuple[str, ...]:
         """The op that ``qkv[1]`` names, or that of each batch."""

@@ -45,10 +45,14 @@ def space() -> LayerSpace:
     return space_of(Ways(scenario.system, copier, COARSE_BYTES), 1, scenario.graph)
 
 
+def cut(choice: GraphChoice) -> GraphChoice:
+    return cut_along(space().graph, space().ways, space().following, choice)
+
+
 def test_ways_know_what_both_take() -> None:
     found, next_kernel = space().ways["y"], space().kernels["y_gemm"]
 
-    assert space().following == {"y": "y_gemm"}
+    assert space().following == {"y": ("y_gemm",)}
     assert all(way.with_next == way.total + next_kernel for way in found if way.is_apart)
     assert fastest_with_next(found).with_next < fastest_alone(found).total + next_kernel
     assert all(way.with_next == 0 for name in ("y_gemm", "z") for way in space().ways[name])
@@ -56,7 +60,7 @@ def test_ways_know_what_both_take() -> None:
 
 def test_an_estimate_knows_what_is_cut_along() -> None:
     scenario = scenario_of()
-    choice = cut_along(GraphChoice("p", order=("y", "y_gemm", "z")), space().ways, space().following)
+    choice = cut(GraphChoice("p", order=("y", "y_gemm", "z")))
 
     simulated = JointRuns(scenario.system, scenario.graph).ticks(choice)
 
@@ -66,14 +70,14 @@ def test_an_estimate_knows_what_is_cut_along() -> None:
 
 
 def test_small_changes_cut_along_or_not_and_only_what_is_cut() -> None:
-    cut = cut_along(GraphChoice("p", order=("y", "y_gemm", "z")), space().ways, space().following)
+    along = cut(GraphChoice("p", order=("y", "y_gemm", "z")))
 
-    changes = list(small_changes(space().graph, space().ways, space().following, cut))
+    changes = list(small_changes(space().graph, space().ways, space().following, along))
 
-    assert any(not each.along and each.modes == cut.modes for each in changes)
+    assert any(not each.along and each.modes == along.modes for each in changes)
     apart = [each for each in changes if any(mode.apart is not None for mode in each.modes)]
     assert apart and all(each.along == () for each in apart)
-    assert any(each.along and each.modes != cut.modes for each in changes)
+    assert any(each.along and each.modes != along.modes for each in changes)
 
 
 def test_the_answer_is_cut_along_and_as_fast_as_that_of_a_pair() -> None:
@@ -91,3 +95,29 @@ def test_the_answer_is_cut_along_and_as_fast_as_that_of_a_pair() -> None:
     again = compile_text(TEXT.replace("REST", "  z = norm(y)\n") + graph_choice_text(best.choice, "chain")).graphs[0]
     assert again.schedules[0].along == ("y_gemm",)
     assert "along y_gemm" in str(graph_advice_document(advice))
+
+
+SEVERAL = """  n = norm(y)
+  v2 = tensor bf16[4096, 2048]
+  h = all_to_all(gemm(x, w))
+  a = gemm(h, v)
+  b = gemm(h, v2)
+  z = norm(a)
+  c = norm(b)
+"""
+
+
+def test_of_several_the_longest_is_cut_and_comes_first() -> None:
+    """In whichever order the file has them."""
+    scenario = scenario_of(SEVERAL)
+    copier = next(copiers_of(scenario.system, scenario.explore))
+    found = space_of(Ways(scenario.system, copier, COARSE_BYTES), 1, scenario.graph)
+
+    choice = cut_along(found.graph, found.ways, found.following, GraphChoice("p"))
+    changes = small_changes(found.graph, found.ways, found.following, choice)
+
+    assert found.following == {"y": ("y_gemm",), "h": ("b", "a")}
+    assert choice.along == ("y_gemm", "b")
+    assert choice.order.index("b") == choice.order.index("h") + 1 == choice.order.index("a") - 1
+    assert JointRuns(scenario.system, scenario.graph).ticks(choice) is not None
+    assert any(each.along == ("y_gemm", "b", "a") for each in changes)

@@ -7,15 +7,19 @@ import pytest
 
 from magus.compiler.ir import (
     Choice,
+    ExecutionOptions,
     GraphChoice,
     GraphPlan,
+    Kernels,
     OpMode,
     PartWait,
+    PeerOrder,
     Scenario,
     Schedule,
     Seams,
     Step,
     TileGroup,
+    Wait,
 )
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.expression import expression_of
@@ -118,32 +122,35 @@ def test_what_needs_no_transfer_comes_first() -> None:
 def test_who_may_be_cut_along_whom() -> None:
     graph = exchange("below").graph
 
-    assert {pair: op.name for pair, op in following(graph, RANKS).items()} == {"y": "y_gemm"}
+    assert {pair: [op.name for op in ops] for pair, ops in following(graph, RANKS).items()} == {"y": ["y_gemm"]}
     assert following(graph, 3) == {}, "blocks of other sizes"
     assert brought_for(graph, graph.op("z"), RANKS) is None
 
 
-@pytest.mark.parametrize(
-    ("kind", "choice", "message"),
-    [
-        ("below", Choice("serial", RANKS, DMA), "y_gemm cannot be cut along y, which is serial"),
-        ("beside", Choice("uniform_fused_2d", 8, DMA), "y_gemm cannot be cut along y, which is uniform_fused_2d"),
-    ],
-    ids=str,
-)
-def test_what_is_not_cut_in_rows_has_no_kernel_along_it(kind: str, choice: Choice, message: str) -> None:
+PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+UNCUT = {
+    "it is one kernel": ("below", Choice("serial", RANKS, DMA)),
+    "its kernel is persistent": ("below", Choice("uniform_fused_1d", 8, DMA, tactics=PERSISTENT)),
+    "its ranks differ": ("below", Choice("shard_p2p", RANKS, DMA, order=PeerOrder.ABSOLUTE)),
+    "a kernel of that makes slices with gaps between them": ("beside", Choice("uniform_fused_2d", 8, DMA)),
+}
+
+
+@pytest.mark.parametrize("why", UNCUT)
+def test_why_nothing_is_cut_along_a_pair(why: str) -> None:
+    kind, choice = UNCUT[why]
     with pytest.raises(GraphPlanError) as caught:
         plan_of(kind, along(choice))
 
     assert caught.value.at == "y_gemm"
-    assert caught.value.rejection.message.startswith(message)
-    assert "uniform_fused_1d(chunks=8)" in caught.value.rejection.hint
+    assert caught.value.rejection.message.startswith(f"y_gemm cannot be cut along y: {why}")
+    assert caught.value.rejection.hint
 
 
 def test_apart_there_is_nothing_to_be_cut_along() -> None:
     apart = GraphChoice("apart", (OpMode("y", apart=Choice("serial", RANKS, DMA)),), along=("y_gemm",))
 
-    with pytest.raises(GraphPlanError, match="cannot be cut along y"):
+    with pytest.raises(GraphPlanError, match="cannot be cut along y: it is apart"):
         plan_of("below", apart)
     with pytest.raises(GraphPlanError, match="z is row_wise, which is not cut along another op"):
         plan_of("below", GraphChoice("z", along=("z",)))

@@ -78,7 +78,7 @@ def _read(rng: random.Random, op: GraphOp, reader: Scenario) -> Read:
 
 def _draw_choice(rng: random.Random, graph: Graph, scenarios: list[Scenario]) -> GraphChoice:
     ranks = scenarios[0].num_ranks
-    along = [op.name for op in following(graph, ranks).values() if rng.random() < 0.8]
+    along = [op.name for ops in following(graph, ranks).values() for op in ops if rng.random() < 0.8]
     drawn = (_mode(rng, op, scenario) for op, scenario in zip(graph.ops, scenarios, strict=True))
     modes = tuple(mode for mode in drawn if mode.op not in along)
     names = [op.name for op in graph.ops]

@@ -110,7 +110,7 @@ def test_a_rank_from_which_others_get_what_it_has_waits_for_that(way: str) -> No
     assert carry_out_graph(scenario.system, graph, plan).exact
     lowered = lower_graph(scenario.system, plan, unit_bytes=8192, fold=False)
     result = run(lowered.program)
-    made, taken = (lowered.ops[list(part.name for part in plan.parts).index(name)] for name in ("b_all_reduce", "y"))
+    made, taken = (lowered.ops[[part.name for part in plan.parts].index(name)] for name in ("b_all_reduce", "y"))
     at_root = [op for op in taken if lowered.program.op_rank[op] == 0]
     summed = [op for op in made if lowered.program.op_rank[op] == 0]
     assert max(result.op_done[op] for op in summed) <= min(result.op_done[op] for op in at_root)

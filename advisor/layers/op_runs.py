@@ -25,7 +25,7 @@ class Times(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class OpRuns:
     """Simulates ops with the SMs that ``copier`` leaves to kernels, in packets of ``unit_bytes``."""
 
     system: System
