@@ -37,6 +37,8 @@ Cells = list[list[str]]
 Shot = tuple[list[str], Cells]
 """Text and styles of a screen."""
 FRAME_S = 0.02
+STILL = 2
+"""Frames in a row that change nothing: on a busy machine one may come before what is to be drawn."""
 
 
 async def check_snapshot(pilot: Pilot[None], name: str, sizes: Sequence[tuple[int, int]] = SIZES) -> None:
@@ -66,11 +68,12 @@ async def _still(pilot: Pilot[None]) -> Shot:
     """The screen once it stands still: what is laid out anew may need another round, and cursors blink."""
     for each in (*pilot.app.screen.query(Input), *pilot.app.screen.query(TextArea)):
         each.cursor_blink = False
-    before = None
-    while before != (found := _shot(pilot.app)):
-        before = found
+    found, still = _shot(pilot.app), 0
+    while still < STILL:
         await settled(pilot)
         await pilot.pause(FRAME_S)
+        before, found = found, _shot(pilot.app)
+        still = still + 1 if found == before else 0
     return found
 
 
