@@ -18,7 +18,7 @@ LEAST_TOLD = 0.05
 class OpSpan:
     """One op in one layer at one rank: ``kernels`` and ``copies`` are the spans in which any of them run.
 
-    ``schedule`` is how it is carried out, empty for a kernel alone.
+    ``schedule`` is how it is carried out, empty for a kernel alone that is whole.
     """
 
     name: str
@@ -70,10 +70,11 @@ def op_spans(run: ShownRun, rank: int) -> tuple[OpSpan, ...]:
 
 
 def _carried_out(parts: Sequence[ShownPart]) -> str:
-    """How an op is carried out, where there is a choice: kernels alone are as usual."""
+    """How an op is carried out, where there is a choice: kernels alone are as usual unless they are cut."""
     moving = [part for part in parts if part.scenario.workload.moved is not None]
     if not moving:
-        return ""
+        cut = len(parts[0].schedule.steps) > 1
+        return parts[0].schedule.expression if cut else ""
     return moving[0].schedule.expression if len(parts) == 1 else f"apart by {moving[0].schedule.engine}"
 
 

@@ -4,7 +4,7 @@ Pictures, traces and timelines take this one form: a pair is a run of one part, 
 stand in the timeline as ``part.step``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,7 +25,7 @@ from ..compiler.planning.graph_batches import labels_of
 from ..compiler.planning.graph_build import build_graph_plan
 from ..compiler.planning.graph_layers import in_layer, own_name
 from ..compiler.text.quantities import ticks_text
-from .figures.flows import DataFlow, flows_of
+from .figures.flows import DataFlow, flows_of, flows_to
 from .figures.graph_result import OpResult
 from .figures.metrics import shown_name
 from .figures.result import Interval, IntervalKind, Result
@@ -126,7 +126,7 @@ class ShownRun:
         return step if part is not None and step is not None and part.prefix + step.name == name else None
 
     def flows(self, rank: int) -> tuple[DataFlow, ...]:
-        """What each step of an absolute ``rank`` waits for: transfers of its part, and steps of ops that it reads."""
+        """What each step of an absolute ``rank`` waits for: transfers of its part, and what it reads of other ops."""
         timeline = self.result.timeline
         intervals = {(each.rank, each.name): each for each in timeline.intervals}
         inside = (
@@ -134,7 +134,7 @@ class ShownRun:
             for part in self.parts
             for flow in flows_of(part.scenario, part.schedule, intervals, timeline.period, rank, part.prefix)
         )
-        return (*inside, *self._between(rank))
+        return (*inside, *self._between(rank), *self._landing(rank, intervals))
 
     def _between(self, rank: int) -> Iterator[DataFlow]:
         """What steps of one op wait for in another: rows that a step makes, or the end of a part as a whole."""
@@ -150,6 +150,20 @@ class ShownRun:
                 ends = _last(own[f"{wait.on}."], wait), _first(own[part.prefix], wait)
                 if ends[0] is not None and ends[1] is not None and wait.what is not Awaited.BEGUN:
                     yield DataFlow(rank, rank, wait.on, ends[0], ends[1], ())
+
+    def _landing(self, rank: int, intervals: Mapping[tuple[int, str], Interval]) -> Iterator[DataFlow]:
+        """What steps of one op wait for in another by the signals of copies."""
+        period = self.result.timeline.period
+        by_prefix = {part.prefix: part for part in self.parts}
+        for part in self.parts:
+            waits: dict[str, list[tuple[Interval, str]]] = {}
+            for each in part.planned.step_waits if part.planned is not None else ():
+                waiter = intervals.get((rank % period, part.prefix + each.step))
+                if waiter is not None:
+                    waits.setdefault(f"{each.on}.", []).append((waiter, each.of))
+            for prefix, names in waits.items():
+                maker = by_prefix[prefix]
+                yield from flows_to(maker.scenario, maker.schedule, intervals, period, rank, names, prefix)
 
     def intervals_of_parts(self, rank: int) -> dict[str, list[Interval]]:
         """The intervals of a rank by the prefix of their part, in the order of the timeline."""

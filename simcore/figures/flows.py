@@ -4,10 +4,10 @@ Followed from one to the next, they lead a chunk from its put over the links to 
 is passed on, as in a ring, over the transfers between.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...compiler.ir import Arrival, Direction, Reach, Scenario, Schedule, Step, arrivals_at
+from ...compiler.ir import Arrival, Direction, Reach, Scenario, Schedule, arrivals_at
 from .metrics import shown_name
 from .result import Interval, Timeline
 
@@ -46,20 +46,31 @@ def flows_of(
     prefix: str = "",
 ) -> tuple[DataFlow, ...]:
     """As ``data_flows``, for steps whose ``intervals``, by rank and name, have names that begin with ``prefix``."""
+    steps = ((prefix + shown_name(scenario, schedule, step), step) for step in schedule.steps_of(rank))
+    waiting = ((intervals.get((rank % period, name)), step) for name, step in steps)
+    waits = ((waiter, name) for waiter, step in waiting if waiter is not None for name in step.after)
+    return flows_to(scenario, schedule, intervals, period, rank, waits, prefix)
+
+
+def flows_to(
+    scenario: Scenario,
+    schedule: Schedule,
+    intervals: Mapping[tuple[int, str], Interval],
+    period: int,
+    rank: int,
+    waits: Iterable[tuple[Interval, str]],
+    prefix: str = "",
+) -> tuple[DataFlow, ...]:
+    """What intervals of ``rank`` wait for by names, of what steps of ``schedule`` bring there; see ``flows_of``."""
     arrivals = _by_awaited_name(arrivals_at(scenario, schedule, rank))
-
-    def interval(at: int, step: Step) -> Interval | None:
-        return intervals.get((at % period, prefix + shown_name(scenario, schedule, step)))
-
     found: dict[tuple[int, str, str], DataFlow] = {}  # a call of a library moves many pieces
-    for step in schedule.steps_of(rank):
-        waiter = interval(rank, step)
-        for arrival in (each for name in step.after for each in arrivals.get(name, ())):
-            transfer = interval(arrival.issuer, arrival.transfer)
-            if waiter is not None and transfer is not None and transfer is not waiter:
-                path = _path(scenario, schedule, arrival, rank)
-                flow = DataFlow(arrival.issuer, rank, arrival.transfer.signal, transfer, waiter, path)
-                found.setdefault((arrival.issuer, transfer.name, waiter.name), flow)
+    for waiter, arrival in ((waiter, each) for waiter, name in waits for each in arrivals.get(name, ())):
+        name = prefix + shown_name(scenario, schedule, arrival.transfer)
+        transfer = intervals.get((arrival.issuer % period, name))
+        if transfer is not None and transfer is not waiter:
+            path = _path(scenario, schedule, arrival, rank)
+            flow = DataFlow(arrival.issuer, rank, arrival.transfer.signal, transfer, waiter, path)
+            found.setdefault((arrival.issuer, transfer.name, waiter.name), flow)
     return tuple(found.values())
 
 

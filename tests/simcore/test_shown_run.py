@@ -2,7 +2,12 @@
 
 import pytest
 
+from magus.compiler.ir import Choice
+from magus.simcore import run_of_graph
 from magus.simcore.figures.result import IntervalKind
+from magus.simcore.op_spans import op_times
+from magus.simcore.simulate_layers import simulate_layers
+from tests.helpers.scenarios.exchange import DMA, along, exchange
 from tests.helpers.scenarios.graph_runs import ONE_LAYER, SCHEDULES, graph_run
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
@@ -44,3 +49,23 @@ def test_of_layers_that_repeat_one_within_is_looked_at_first() -> None:
     assert run.makespan_ticks == run.result.makespan_ticks + 35 * run.period_ticks
     one = graph_run("pairs", ONE_LAYER)
     assert one.shown_span == (0, one.result.makespan_ticks) == (0, one.makespan_ticks)
+
+
+def test_copies_that_another_op_waits_for_flow_to_it() -> None:
+    """A GEMM that is cut along an all_to_all: three copies to each kernel, and what the rank made itself."""
+    scenario = exchange("below")
+    choice = along(Choice("uniform_fused_1d", 8, DMA))
+    result = simulate_layers(scenario.system, scenario.graph, choice, unit_bytes=8192)
+
+    run = run_of_graph(scenario, choice, result)
+    flows = [flow for flow in run.flows(1) if flow.waiter.name.startswith("y_gemm.")]
+
+    copies = {(flow.issuer, flow.transfer.name, flow.waiter.name) for flow in flows if flow.path}
+    assert copies == {
+        ((1 - peer) % 4, f"y.x{piece}_{peer}", f"y_gemm.g{piece}") for piece in (0, 1) for peer in (1, 2, 3)
+    }
+    assert {flow.transfer.name for flow in flows if not flow.path} == {"y.g0", "y.g1"}
+    assert all(flow.transfer.end_ticks <= flow.waiter.end_ticks for flow in flows)
+    assert {each.span.schedule for each in op_times(run) if each.name == "y_gemm"} == {
+        "along uniform_fused_1d(chunks=8, engine=dma(3))"
+    }
