@@ -134,36 +134,37 @@ class ShownRun:
             for part in self.parts
             for flow in flows_of(part.scenario, part.schedule, intervals, timeline.period, rank, part.prefix)
         )
-        return (*inside, *self._between(rank), *self._landing(rank, intervals))
+        return (*inside, *self._between(rank, intervals))
 
-    def _between(self, rank: int) -> Iterator[DataFlow]:
-        """What steps of one op wait for in another: rows that a step makes, or the end of a part as a whole."""
+    def _between(self, rank: int, intervals: Mapping[tuple[int, str], Interval]) -> Iterator[DataFlow]:
+        """What steps of one op wait for in another: rows that a step makes or copies bring, or the end of a part."""
         own = self.intervals_of_parts(rank)
         by_name = {interval.name: interval for of_part in own.values() for interval in of_part}
         for part in self.parts:
-            planned = part.planned
+            planned, landing = part.planned, dict[str, list[tuple[Interval, str]]]()
             for each in planned.step_waits if planned is not None else ():
                 maker, waiter = by_name.get(f"{each.on}.{each.of}"), by_name.get(part.prefix + each.step)
                 if maker is not None and waiter is not None:
                     yield DataFlow(rank, rank, each.on, maker, waiter, ())
+                elif waiter is not None:
+                    landing.setdefault(f"{each.on}.", []).append((waiter, each.of))
+            yield from self._landing(rank, intervals, landing)
             for wait in planned.waits if planned is not None else ():
                 ends = _last(own[f"{wait.on}."], wait), _first(own[part.prefix], wait)
                 if ends[0] is not None and ends[1] is not None and wait.what is not Awaited.BEGUN:
                     yield DataFlow(rank, rank, wait.on, ends[0], ends[1], ())
 
-    def _landing(self, rank: int, intervals: Mapping[tuple[int, str], Interval]) -> Iterator[DataFlow]:
-        """What steps of one op wait for in another by the signals of copies."""
-        period = self.result.timeline.period
-        by_prefix = {part.prefix: part for part in self.parts}
-        for part in self.parts:
-            waits: dict[str, list[tuple[Interval, str]]] = {}
-            for each in part.planned.step_waits if part.planned is not None else ():
-                waiter = intervals.get((rank % period, part.prefix + each.step))
-                if waiter is not None:
-                    waits.setdefault(f"{each.on}.", []).append((waiter, each.of))
-            for prefix, names in waits.items():
-                maker = by_prefix[prefix]
-                yield from flows_to(maker.scenario, maker.schedule, intervals, period, rank, names, prefix)
+    def _landing(
+        self,
+        rank: int,
+        intervals: Mapping[tuple[int, str], Interval],
+        landing: Mapping[str, Sequence[tuple[Interval, str]]],
+    ) -> Iterator[DataFlow]:
+        """Copies whose signals are waited for, by the prefix of their part."""
+        by_prefix, period = {part.prefix: part for part in self.parts}, self.result.timeline.period
+        for prefix, waits in landing.items():
+            maker = by_prefix[prefix]
+            yield from flows_to(maker.scenario, maker.schedule, intervals, period, rank, waits, prefix)
 
     def intervals_of_parts(self, rank: int) -> dict[str, list[Interval]]:
         """The intervals of a rank by the prefix of their part, in the order of the timeline."""

@@ -11,18 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from ...compiler.collectives import ALGORITHMS
-from ...compiler.ir import (
-    Choice,
-    Explore,
-    Graph,
-    GraphOp,
-    OpMode,
-    Pattern,
-    Scenario,
-    System,
-    Then,
-    Workload,
-)
+from ...compiler.ir import Choice, Explore, Graph, GraphOp, OpMode, Pattern, Scenario, System, Then, Workload
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_brought import following
 from ...compiler.planning.graph_halves import collective_alone, kernel_alone
@@ -93,9 +82,13 @@ class Ways:
 
     def of_graph(self, graph: Graph) -> dict[str, tuple[Way, ...]]:
         """Return the ways of each op of a graph by its name."""
+        behind = self.following(graph)
+        return {op.name: self.of(op, *behind.get(op.name, ())[:1]) for op in graph.ops}
+
+    def following(self, graph: Graph) -> dict[str, tuple[GraphOp, ...]]:
+        """Return the GEMMs that may be cut along a pair, by its name, the longest first."""
         found = following(graph, self.system.num_ranks)
-        behind = {pair: max(ops, key=self.kernel_ticks) for pair, ops in found.items()}
-        return {op.name: self.of(op, behind.get(op.name)) for op in graph.ops}
+        return {pair: tuple(sorted(ops, key=self.kernel_ticks, reverse=True)) for pair, ops in found.items()}
 
     def kernel_ticks(self, op: GraphOp) -> int:
         """Return the time of the kernel of an op alone, 0 of a collective."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import Graph
-from ...compiler.planning.graph_brought import following
 from .alike import AlikeRanks
 from .contention import Uses, of_copies, of_kernel
 from .copiers import Copier
@@ -63,8 +62,5 @@ def space_of(ways: Ways, batches: int, graph: Graph) -> LayerSpace:
         copies,
         {op.name: of_kernel(system, op, sms) for op in graph.ops},
         {op.name: of_copies(system, op, copies[op.name]) for op in graph.ops},
-        {
-            pair: tuple(op.name for op in sorted(ops, key=ways.kernel_ticks, reverse=True))
-            for pair, ops in following(graph, system.num_ranks).items()
-        },
+        {pair: tuple(op.name for op in ops) for pair, ops in ways.following(graph).items()},
     )

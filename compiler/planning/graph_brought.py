@@ -115,8 +115,8 @@ def following(graph: Graph, num_ranks: int) -> dict[str, tuple[GraphOp, ...]]:
     return found
 
 
-def reject_along(op: GraphOp, pair: GraphOp, maker: Part) -> Rejection | None:
-    """Why no GEMM ``op`` can be cut along ``pair``, which is carried out as ``maker``; None if its kernels allow it."""
+def reject_along(op: GraphOp, pair: GraphOp, maker: Part, steps: Sequence[TileGroup]) -> Rejection | None:
+    """Why a GEMM ``op`` cannot be ``steps``, cut along ``pair`` which is carried out as ``maker``; None if it can."""
     schedule, hint = maker.schedule, f"{pair.name} = uniform_fused_1d(chunks=...)"
     if maker.workload != pair.workload:
         why, hint = "it is apart, and moved as a whole", f"a template that overlaps it in itself: {hint}"
@@ -126,6 +126,8 @@ def reject_along(op: GraphOp, pair: GraphOp, maker: Part) -> Rejection | None:
         why, hint = "its ranks differ, and what lands is not what a rank makes", "steps that are the same on all ranks"
     elif sum(isinstance(step, TileGroup) for step in schedule.steps) < 2:
         why, hint = "it is one kernel, which makes all before anything moves", f"a template that cuts its rows: {hint}"
+    elif not steps:
+        why, hint = "a kernel of that makes slices with gaps between them", f"cut rows, not columns: {hint}"
     else:
         return None
     return Rejection(Code.MGS509, f"{op.name} cannot be cut along {pair.name}: {why}", hint)

@@ -139,13 +139,11 @@ class _Builder:
             message = f"{op.name} is {op.label}, which is not cut along another op"
             raise GraphPlanError(Rejection(Code.MGS509, message, "along is for a GEMM behind GEMM+A2A"), op.name)
         (pair, brought), maker = found, self.parts[found[0]]
-        unfit = reject_along(op, self.graph.op(pair), maker)
-        steps = () if unfit is not None else brought.cut_along(maker.schedule, tile_cols(op.workload))
-        if steps:
-            return replace(usual, expression=f"along {maker.schedule.expression}", steps=steps)
-        message = f"{op.name} cannot be cut along {pair}: a kernel of that makes slices with gaps between them"
-        gaps = Rejection(Code.MGS509, message, f"cut rows, not columns: {pair} = uniform_fused_1d(chunks=...)")
-        raise GraphPlanError(unfit or gaps, op.name)
+        steps = brought.cut_along(maker.schedule, tile_cols(op.workload))
+        unfit = reject_along(op, self.graph.op(pair), maker, steps)
+        if unfit is not None:
+            raise GraphPlanError(unfit, op.name)
+        return replace(usual, expression=f"along {maker.schedule.expression}", steps=steps)
 
     def _usual(self, op: GraphOp, workload: Workload, engine: EngineChoice) -> Schedule:
         return self._built(op, workload, Choice(BASELINE.name, self.system.num_ranks, engine))

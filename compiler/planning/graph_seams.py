@@ -6,6 +6,7 @@ sum takes; or what an all_to_all brings, and a GEMM that is cut along it. Everyt
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from ..ir import (
     Direction,
@@ -24,7 +25,6 @@ from ..ir import (
 from .graph_brought import Brought
 
 _TAKE_ROWS = (Pattern.GEMM_RS, Pattern.GEMM_AR)
-
 
 Places = tuple[tuple[int, Rect], ...]
 """Rectangles of what is between two ops, each in the block of a rank: all columns, where only rows count."""
@@ -90,8 +90,7 @@ def _input(schedule: Schedule) -> Iterator[tuple[str, Places]]:
     """What each kernel of a lone GEMM takes of its input."""
     for step in schedule.steps:
         if isinstance(step, TileGroup):
-            rows = ((region.rows.start, region.rows.stop) for region in step.regions)
-            yield step.name, tuple((0, Rect(top, bottom, step.k.start, step.k.stop)) for top, bottom in rows)
+            yield step.name, tuple((0, Rect.of(replace(region, cols=step.k))) for region in step.regions)
 
 
 def _regions(step: Step) -> tuple[Region, ...]:

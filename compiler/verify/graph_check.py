@@ -41,6 +41,7 @@ def _part_faults(graph: Graph, plan: GraphPlan) -> Iterator[PlanFault]:
 def _wait_faults(plan: GraphPlan) -> Iterator[PlanFault]:
     """Waits for parts and steps that are not there."""
     parts = {part.name: part for part in plan.parts}
+    awaitable = {name: _awaitable(part) for name, part in parts.items()}
     for part in plan.parts:
         steps = _steps(part)
         for name in (*(wait.on for wait in part.waits), *(wait.on for wait in part.step_waits)):
@@ -49,7 +50,7 @@ def _wait_faults(plan: GraphPlan) -> Iterator[PlanFault]:
         for wait in part.step_waits:
             if wait.step not in steps:
                 yield PlanFault(Code.MGS502, part.name, f"{part.name} has no step {wait.step} that could wait")
-            if wait.on in parts and not _awaitable(parts[wait.on]).get(wait.of, False):
+            if wait.of not in awaitable.get(wait.on, {wait.of}):
                 what = "which is no kernel, sum or signal there"
                 message = f"{part.name}.{wait.step} waits for {wait.of} of {wait.on}, {what}"
                 yield PlanFault(Code.MGS502, part.name, message)
@@ -60,11 +61,11 @@ def _steps(part: Part) -> dict[str, Step]:
     return {step.name: step for steps in ranks for step in steps}
 
 
-def _awaitable(part: Part) -> dict[str, bool]:
-    """By names of steps and signals whether others may wait for them: copies are there when their signal says so."""
+def _awaitable(part: Part) -> set[str]:
+    """The steps and signals that others may wait for: no copies, which are there when their signal says so."""
     steps = _steps(part)
-    signals = {step.signal: True for step in steps.values() if isinstance(step, Transfer)}
-    return signals | {name: not isinstance(step, Transfer) for name, step in steps.items()}
+    copies = {name: step for name, step in steps.items() if isinstance(step, Transfer)}
+    return (steps.keys() | {step.signal for step in copies.values()}) - copies.keys()
 
 
 def _order_faults(plan: GraphPlan) -> Iterator[PlanFault]:

@@ -22,27 +22,26 @@ from magus.compiler.ir import (
     Wait,
 )
 from magus.compiler.planning.build import build_schedule
-from magus.compiler.planning.expression import expression_of
 from magus.compiler.planning.graph_brought import Brought, brought_for, following
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.planning.graph_order import GraphPlanError
 from magus.compiler.verify.check import check_plan
 from magus.compiler.verify.graph_check import check_graph_plan
-from tests.helpers.scenarios.exchange import CHOICES, DMA, RANKS, SLICED, along, as_pair, exchange
+from tests.helpers.scenarios.exchange import (
+    ADDED_BESIDE,
+    CASES,
+    CHOICES,
+    DMA,
+    RANKS,
+    SLICED,
+    along,
+    as_pair,
+    exchange,
+    named,
+)
 
 Kernel = tuple[frozenset[tuple[int, int, int, int, int]], frozenset[str]]
 """What a kernel takes, as blocks with their rows and inner indices, and what it waits for."""
-
-CASES = [
-    *((kind, choice) for kind in ("below", "beside") for choice in CHOICES),
-    ("below", SLICED),
-]
-ADDED_BESIDE = [(kind, choice) for kind, choice in CASES if kind == "beside" and choice.streams > 1]
-"""A pair has no plan in which kernels of several streams add to the same tiles."""
-
-
-def named(value: object) -> str:
-    return expression_of(value) if isinstance(value, Choice) else str(value)
 
 
 def plan_of(kind: str, choice: GraphChoice) -> GraphPlan:

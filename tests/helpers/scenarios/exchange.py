@@ -4,6 +4,7 @@ from functools import cache
 
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Graph, GraphChoice, GraphScenario, OpMode, Scenario
+from magus.compiler.planning.expression import expression_of
 
 RANKS = 4
 DMA, SM = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 16)
@@ -38,6 +39,18 @@ CHOICES = (
 )
 SLICED = Choice("uniform_fused_2d", 8, DMA)
 """Slices of the inner dimension: heads of attention are several of them here, which no kernel takes together."""
+
+CASES = (
+    *((kind, choice) for kind in ("below", "beside") for choice in CHOICES),
+    ("below", SLICED),
+)
+ADDED_BESIDE = tuple((kind, choice) for kind, choice in CASES if kind == "beside" and choice.streams > 1)
+"""A pair has no plan in which kernels of several streams add to the same tiles."""
+
+
+def named(value: object) -> str:
+    """A case in the name of its test."""
+    return expression_of(value) if isinstance(value, Choice) else str(value)
 
 
 @cache

@@ -3,23 +3,16 @@
 import pytest
 
 from magus.compiler.ir import Choice, GraphChoice, GraphScenario, OpMode
-from magus.compiler.planning.expression import expression_of
 from magus.runtime import Outcome
 from magus.runtime.graphs.run import carry_out_graph
-from tests.helpers.scenarios.exchange import CHOICES, DMA, SLICED, along, exchange
+from tests.helpers.scenarios.exchange import CASES, DMA, along, exchange, named
 from tests.helpers.scenarios.mlp_backward import plan_of_layers
 
 from .test_wrong_graphs import dropped, follows_anyhow, last_run, side_by_side
 
-CASES = [("below", choice) for choice in (*CHOICES, SLICED)] + [("beside", choice) for choice in CHOICES]
-
 
 def layers_of(scenario: GraphScenario) -> int:
     return min(2, scenario.graph.num_layers)
-
-
-def named(value: object) -> str:
-    return expression_of(value) if isinstance(value, Choice) else str(value)
 
 
 @pytest.mark.parametrize(("kind", "choice"), CASES, ids=named)
