@@ -1,7 +1,5 @@
 """Every shipped example holds what it expects, and no answer is worse than serial."""
 
-import re
-
 import pytest
 from typer.testing import CliRunner
 
@@ -12,7 +10,6 @@ from magus.compiler.ir import Choice, NamedSchedule
 from magus.examples import LAYERS, NAMES, PAPERS, TEMPLATES, path
 from magus.tui.cli import app
 from tests.helpers.marks import thinned
-from tests.helpers.paper_figures import figures_in_prose, printed, shown_in_page
 from tests.helpers.paths import GOLDEN
 
 pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
@@ -32,7 +29,6 @@ SLOW = (
     *LAYERS,
 )
 EXPECTING = [*(name for name in NAMES if name not in ADVISED), *TEMPLATES, *LAYERS]
-SLOW_PAPERS = ("papers/astra_sim", "papers/eidola", "papers/ficco")
 
 
 @pytest.mark.parametrize(
@@ -43,22 +39,6 @@ def test_an_example_holds_what_it_expects(name: str) -> None:
 
     assert done.exit_code == 0, done.output
     assert "0 failed" in done.stdout
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW_PAPERS else name for name in PAPERS]
-)
-def test_the_page_of_papers_shows_what_is_printed(name: str) -> None:
-    assert shown_in_page(name) == printed(name)
-    assert "0 failed" in shown_in_page(name)
-
-
-def test_the_figures_in_the_prose_of_papers_are_printed() -> None:
-    shown = "".join(map(shown_in_page, PAPERS))
-    figures = figures_in_prose()
-
-    assert len(figures) > 30
-    assert [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]*\d)", shown)] == []
 
 
 # The last is the quickest; the README shows the first.

@@ -1,0 +1,82 @@
+"""Figures of the documents that simulations give. ``python -m tests.helpers.figures`` writes them anew.
+
+docs/papers.md ends with what ``magus test`` prints of each paper. Other pages state figures in sentences: a file of
+tests/golden/figures, named after the page, shows each, and its published text is the sentence with ``{}`` in its place.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
+
+from magus.examples import PAPERS
+from magus.tui.text.wrap import wrapped_to
+from tests.helpers.commands import document, magus
+from tests.helpers.paths import GOLDEN, ROOT
+
+DOCS = ROOT / "docs"
+PAPERS_PAGE = DOCS / "papers.md"
+FIGURE_FILES = sorted((GOLDEN / "figures").iterdir())
+_BEGIN = "`python -m tests.helpers.figures` writes this section; a test compares it with what is printed.\n"
+_IN_PROSE = re.compile(r"`(\d[\d,.]*)( us| %| MiB)?`")
+
+
+def printed(paper: str) -> str:
+    """Text that ``magus test`` prints of one paper, such as ``papers/ficco``."""
+    with chdir(ROOT), wrapped_to(80):
+        done = magus("test", f"examples/{paper}.mgs", "--workers", "1")
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def shown_in_page(paper: str) -> str:
+    """The same text as docs/papers.md has it; empty if it has none."""
+    pattern = rf"^### `{paper}\.mgs`\n\n```text\n(.*?)```$"
+    found = re.search(pattern, PAPERS_PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return found.group(1) if found else ""
+
+
+def figures_in_prose() -> list[str]:
+    """The numbers in the font of code in the prose of docs/papers.md, which says that they are printed below."""
+    prose, _, _ = PAPERS_PAGE.read_text().partition(_BEGIN)
+    return [figure + unit for figure, unit in _IN_PROSE.findall(prose)]
+
+
+def sentences(file: Path) -> Iterator[tuple[str, float]]:
+    """Each sentence of a file of figures with ``{}`` for its figure, and the figure, in percent before ``%``."""
+    (checked,) = document("test", file, "--workers", "1")["files"]  # type: ignore[misc]
+    for statement in checked["statements"]:
+        ((value),) = statement["values"].values()
+        sentence = statement["published"]
+        yield sentence, value["value"] * (100 if "{} %" in sentence and not value["unit"] else 1)
+
+
+def pattern_of(sentence: str) -> re.Pattern[str]:
+    """Pattern of a sentence wherever its page breaks lines, with its figure as the group."""
+    before, after = (r"\s+".join(map(re.escape, part.split())) for part in sentence.split("{}"))
+    spaces = [r"\s+" if part[-1:].isspace() or part[:1].isspace() else "" for part in sentence.split("{}")]
+    return re.compile(before + spaces[0] + r"(-?\d[\d.]*)" + spaces[1] + after)
+
+
+def as_written(number: float, written: str) -> str:
+    """A number with as many decimals as ``written`` has."""
+    return f"{number:.{len(written.partition('.')[2])}f}"
+
+
+def write() -> None:
+    """Write the printed text of all papers, and every figure, into their pages."""
+    prose, begin, _ = PAPERS_PAGE.read_text().partition(_BEGIN)
+    blocks = (f"\n### `{paper}.mgs`\n\n```text\n{printed(paper)}```\n" for paper in PAPERS)
+    PAPERS_PAGE.write_text(prose + begin + "".join(blocks))
+    for file in FIGURE_FILES:
+        page = DOCS / f"{file.stem}.md"
+        text = page.read_text()
+        for sentence, number in sentences(file):
+            (found,) = pattern_of(sentence).finditer(text)
+            start, end = found.span(1)
+            text = text[:start] + as_written(number, found.group(1)) + text[end:]
+        page.write_text(text)
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,48 @@
+"""Figures in the documents are what simulations give; ``python -m tests.helpers.figures`` writes them anew."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from magus.examples import PAPERS
+from tests.helpers.figures import (
+    DOCS,
+    FIGURE_FILES,
+    as_written,
+    figures_in_prose,
+    pattern_of,
+    printed,
+    sentences,
+    shown_in_page,
+)
+
+pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
+SLOW_PAPERS = ("papers/astra_sim", "papers/eidola", "papers/ficco")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW_PAPERS else name for name in PAPERS]
+)
+def test_the_page_of_papers_shows_what_is_printed(name: str) -> None:
+    assert shown_in_page(name) == printed(name)
+    assert "0 failed" in shown_in_page(name)
+
+
+def test_the_figures_in_the_prose_of_papers_are_printed() -> None:
+    shown = "".join(map(shown_in_page, PAPERS))
+    figures = figures_in_prose()
+
+    assert len(figures) > 30
+    assert [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]*\d)", shown)] == []
+
+
+@pytest.mark.parametrize("file", FIGURE_FILES, ids=lambda file: file.stem)
+def test_the_figures_of_a_page_are_what_simulations_give(file: Path) -> None:
+    text = (DOCS / f"{file.stem}.md").read_text()
+    figures = list(sentences(file))
+
+    assert figures
+    for sentence, number in figures:
+        (found,) = pattern_of(sentence).findall(text)
+        assert sentence.format(found) == sentence.format(as_written(number, found))
