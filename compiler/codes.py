@@ -127,6 +127,8 @@ class Code(Enum):
     MGS608 = "a machine with more links than a file can list"
     MGS609 = "a description of InfraGraph of the wrong form"
     MGS610 = "a GPU without the links that others have"
+    MGS611 = "partitions of GPUs, which are no full GPUs"
+    MGS612 = "several hosts in one dump"
     MGS620 = "a log of a benchmark of the wrong form"
     MGS621 = "a log that does not say what was measured"
     MGS622 = "a measured row that is left out"

@@ -1,12 +1,14 @@
 """Which GPU of the library the GPUs of a machine are."""
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 
 from ..codes import Code
-from ..text.diagnostics import Report, did_you_mean, listing
+from ..text.diagnostics import Report, Stopped, did_you_mean, listing
 from ..text.source import Span
 from .device_ids import LIBRARY_GPUS, LibraryGpu, library_gpu
-from .machine import UNSAID, MachineGpu
+from .machine import UNSAID, DumpedMachine, MachineGpu
 
 _NAMES = tuple(gpu.name for gpu in LIBRARY_GPUS)
 
@@ -27,12 +29,16 @@ def identify(
     gpus = tuple(gpu for gpu in gpus if gpu.kind != UNSAID)
     if asked is not None:
         return asked, _contradictions(gpus, asked)
+    for gpu in gpus:
+        several = tuple(name for name in _NAMES if name in re.split(r"\W+", gpu.kind.upper()))
+        if len(several) > 1:
+            message = f"{gpu.label} may be {' or '.join(several)}: the file says '{gpu.kind}'"
+            raise report.fail(Code.MGS604, message, gpu.span, f"say which: --gpu {' or --gpu '.join(several)}")
     if not gpus:
         raise report.fail(Code.MGS604, "the file does not say which GPUs these are", whole, f"say it: {_options()}")
     for gpu in gpus:
         if gpu.device is None or not gpu.device.nearest:
-            hint = f"name the nearest one: {_options()}; the file that is written then says so"
-            raise report.fail(Code.MGS604, f"{gpu.label} is not in the library: {gpu.name}", gpu.span, hint)
+            raise report.fail(Code.MGS604, f"{gpu.label} is not in the library: {gpu.name}", gpu.span, _NEAREST)
         first = gpus[0].device
         if first is not None and gpu.device.nearest != first.nearest:
             message = f"GPUs of two kinds: {gpus[0].label} is {first.words}, {gpu.label} is {gpu.device.words}"
@@ -53,13 +59,48 @@ def check_links(model: LibraryGpu, nvlinks: bool, span: Span, report: Report) ->
         )
 
 
+def check_partners(machine: DumpedMachine, report: Report) -> None:
+    """Refuse GPUs that are joined to more others than they have links to: they are partitions, or others."""
+    partners = Counter(gpu for pair in machine.direct for gpu in pair)
+    number, most = max(partners.items(), key=lambda item: item[1], default=(0, 0))
+    model, gpu = machine.model, machine.gpus[number]
+    if most > model.partners:
+        message = f"{gpu.label} is joined to {most} others, and {model.name} has links to {model.partners}"
+        raise refuse_partitions(message, gpu, report)
+
+
+def refuse_partitions(message: str, gpu: MachineGpu, report: Report) -> Stopped:
+    """Report that ``gpu`` is a part of one."""
+    hint = (
+        "partitions have a part of its compute units and memory (CPX of MI300X: 38 of 304, and an eighth) and share its"
+        " links: import the machine as rocm-smi --setcomputepartition SPX makes it"
+    )
+    return report.fail(Code.MGS611, f"{message}: a partition is no full GPU", gpu.span, hint)
+
+
+def refuse_hosts(found: str, span: Span, report: Report) -> Stopped:
+    """Report that a file describes several hosts; ``found`` says what it has of them."""
+    hint = "import a file of one host; fabric rails(...) in the system that is written joins several (docs/language.md)"
+    return report.fail(Code.MGS612, f"{found}: a system is read of one host", span, hint)
+
+
 def _options() -> str:
     return f"--gpu with {listing(_NAMES)}"
 
 
+_NEAREST = (
+    f"name the nearest one: {_options()}; compute, memory and the rate of a link between GPUs are then its own, and the"
+    " file that is written says so; what joins the GPUs, and PCIe, are those of the file"
+)
+
+
 def _contradictions(gpus: Sequence[MachineGpu], asked: LibraryGpu) -> tuple[str, ...]:
     others = dict.fromkeys(gpu.name for gpu in gpus if gpu.device is None or gpu.device.nearest != asked.name)
-    said = (f"the GPUs are taken for {asked.name} because --gpu says so; the file says {each}" for each in others)
+    said = (
+        f"the GPUs are taken for {asked.name} because --gpu says so; the file says {each}: compute, memory and what one"
+        f" {asked.link_word.split()[0]} link does are those of {asked.name}"
+        for each in others
+    )
     unsaid = () if gpus else (f"the GPUs are taken for {asked.name} because --gpu says so; the file does not say",)
     return (*said, *unsaid, *_differences(gpus, asked))
 

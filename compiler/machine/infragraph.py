@@ -1,12 +1,12 @@
 """Descriptions of InfraGraph (infragraph.dev, 3.1) as JSON: devices, their components, and edges between these.
 
-The machine is the first device with components of the kind ``xpu``; the network between devices is left out. An edge
-does not say how many links it stands for. Edges over a link called after PCI are PCIe.
+The machine is the first device with components of the kind ``xpu``, or the only one of a file that is a device alone.
+The network between devices is left out. An edge does not say how many links it stands for. Edges over a link called
+after PCI are PCIe. Rates and latencies of links are those of the file, where it has them.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -16,18 +16,24 @@ from ..text.json_items import Item, JsonPlace, read_json
 from ..text.source import Source, Span
 from .device_ids import LibraryGpu, device_named
 from .identify import identify
-from .machine import MAX_GPUS, UNSAID, DumpedMachine, MachineGpu, Nic, Pair, SwitchedGpus
+from .infragraph_edges import XPU, DeviceEdges, NamedLink, Node
+from .machine import MAX_GPUS, UNSAID, DumpedMachine, MachineGpu, Nic, SaidRate
 
 MAX_ITEMS = 10_000
 MAX_PAIRS = 1_000_000
 """Pairs of components that all edges together stand for."""
 _ORIGIN = "a description of InfraGraph"
-_XPU, _SWITCH, _NIC = "xpu", "switch", "nic"
+_NIC = "nic"
 _ONE_TO_ONE, _MANY_TO_MANY = "one2one", "many2many"
 _ENDPOINT = re.compile(r"([^\[\]]{1,128})(?:\[(\d{0,6})(?:(:)(\d{0,6})(?::(\d{0,6}))?)?\])?")
 _UNITS = {"gigabits_per_second": "Gb/s", "gigabytes_per_second": "GB/s", "gigatransfers_per_second": "GT/s"}
-
-Node = tuple[str, int]  # name of a component, and its number
+_GB_PER_S = {"gigabits_per_second": 1 / 8, "gigabytes_per_second": 1.0}
+_NANOSECONDS = {"ms": 1e6, "us": 1e3, "ns": 1.0}
+_LEAST, _MOST = 1e-3, 1e6  # of rates and latencies, in any of the units
+_HINT = (
+    'JSON of the same is read, the whole or one device: infrastructure.serialize("json") in Python, or'
+    " python -c 'import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)' < FILE > FILE.json"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +46,28 @@ class _Component:
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """A device: its components by name, the words about its links by their name, and its edges."""
+    """A device: its components and links by name, and its edges."""
 
     name: str
     words: str
     components: dict[str, _Component]
-    links: dict[str, str]
+    links: dict[str, NamedLink]
     edges: tuple[Item, ...]
 
 
 def is_infragraph(text: str) -> bool:
     """Whether the text is a description of InfraGraph, as JSON or as YAML, which is refused by name."""
     if text.lstrip().startswith("{"):
-        return '"devices"' in text and '"components"' in text
-    return re.search(r"^devices:[ \t\r]*$", text, re.MULTILINE) is not None and "components:" in text
+        return '"components"' in text and ('"devices"' in text or '"edges"' in text)
+    keys = set(re.findall(r"^[ \t]*(?:- )?(devices|components|links|edges|instances):[ \t\r]*$", text, re.MULTILINE))
+    return "components" in keys and len(keys) > 1
 
 
 def read_infragraph(source: Source, asked: LibraryGpu | None, report: Report) -> DumpedMachine:
     """Return the machine of a description; ``asked`` is the GPU that the user names."""
     span = Span(source, 0, 1)
     if not source.text.lstrip().startswith("{"):
-        hint = 'write it as JSON: infrastructure.serialize("json") in Python'
-        raise report.fail(Code.MGS609, "a description of InfraGraph in YAML is not read", span, hint)
+        raise report.fail(Code.MGS609, "this is a description of InfraGraph in YAML, which is not read", span, _HINT)
     document = read_json(source.text, JsonPlace("infrastructure", span, report, Code.MGS609))
     return _Reader(document, span, report).machine(asked)
 
@@ -74,22 +80,26 @@ class _Reader:
 
     def machine(self, asked: LibraryGpu | None) -> DumpedMachine:
         device = self._device_with_gpus()
-        xpu = next(each for each in device.components.values() if each.kind == _XPU)
+        xpu = next(each for each in device.components.values() if each.kind == XPU)
         gpus = self._gpus(device, xpu)
         model, doubts = identify(gpus, asked, self._span, self._report)
         self._doubts = [*doubts, *self._doubts]
-        direct, switched = self._links(device, xpu, model)
+        kinds = {each.name: each.kind for each in device.components.values()}
+        edges = DeviceEdges(xpu.name, xpu.count, kinds, model)
+        self._read_edges(device, edges)
         nics = tuple(
             Nic(f"{each.name[:16]}[{number}]")
             for each in device.components.values()
             if each.kind == _NIC
             for number in range(each.count)
         )
-        return DumpedMachine(_ORIGIN, model, gpus, switched, direct, nics, doubts=tuple(dict.fromkeys(self._doubts)))
+        switched, direct = edges.switched(), edges.direct()
+        doubts = tuple(dict.fromkeys([*self._doubts, *edges.doubts]))
+        return DumpedMachine(_ORIGIN, model, gpus, switched, direct, nics, edges.pcie(), doubts, edges.said())
 
     def _device_with_gpus(self) -> _Device:
         """The first device with GPUs; others and further instances are in doubt."""
-        items = self._list(self._members, "devices")
+        items = self._list(self._members, "devices") if "devices" in self._members else (self._document,)
         found = [device for device in map(self._device, items) if self._num_gpus(device)]
         if not found:
             message = "no device has components of the kind xpu of its own"
@@ -103,7 +113,7 @@ class _Reader:
         return found[0]
 
     def _num_gpus(self, device: _Device) -> int:
-        return sum(each.count for each in device.components.values() if each.kind == _XPU)
+        return sum(each.count for each in device.components.values() if each.kind == XPU)
 
     def _instances(self) -> list[dict[str, Item]]:
         return [item.members() for item in self._list(self._members, "instances")]
@@ -122,7 +132,7 @@ class _Reader:
             _text(members, "name"),
             f"{_text(members, 'name')} {_text(members, 'description')}",
             {each.name: each for each in components},
-            {_text(link, "name"): self._link_words(link) for link in links},
+            {_text(link, "name"): self._link(link) for link in links},
             self._list(members, "edges"),
         )
 
@@ -131,13 +141,26 @@ class _Reader:
         words = _text(members, "description") or name
         return _Component(name, _text(members, "choice").lower(), self._count(members), words)
 
-    def _link_words(self, members: dict[str, Item]) -> str:
-        """Name, description and bandwidth of a link."""
+    def _link(self, members: dict[str, Item]) -> NamedLink:
+        """A link with its name, description, bandwidth and latency."""
         words = f"{_text(members, 'name')} {_text(members, 'description')}".strip()
         physical = members["physical"].members() if "physical" in members else {}
-        bandwidth = physical["bandwidth"].members() if "bandwidth" in physical else {}
-        rates = [f"{bandwidth[key].decimal(0, 1e9):g} {unit}" for key, unit in _UNITS.items() if key in bandwidth]
-        return ", ".join([words, *rates])
+        bandwidth, latency = (self._quantity(physical, key) for key in ("bandwidth", "latency"))
+        rates = {key: bandwidth[key].decimal(_LEAST, _MOST) for key in _UNITS if key in bandwidth}
+        said = [rate * _GB_PER_S[key] for key, rate in rates.items() if key in _GB_PER_S]
+        waits = [latency[key].decimal(0, _MOST) * unit for key, unit in _NANOSECONDS.items() if key in latency]
+        shown = [f"{rate:g} {_UNITS[key]}" for key, rate in rates.items()]
+        return NamedLink(
+            ", ".join([words, *shown]),
+            SaidRate(said[0] if said else None, waits[0] if waits else None),
+            rates.get("gigatransfers_per_second", 0),
+        )
+
+    def _quantity(self, physical: dict[str, Item], key: str) -> dict[str, Item]:
+        """The numbers of a bandwidth or latency: that which is chosen, if it says which."""
+        members = physical[key].members() if key in physical and physical[key].value is not None else {}
+        chosen = _text(members, "choice")
+        return {chosen: members[chosen]} if chosen in members else members
 
     def _gpus(self, device: _Device, xpu: _Component) -> tuple[MachineGpu, ...]:
         if xpu.count > MAX_GPUS:
@@ -152,54 +175,22 @@ class _Reader:
             MachineGpu(f"{xpu.name}[{number}]", kind, self._span, device_named(said)) for number in range(xpu.count)
         )
 
-    def _links(
-        self, device: _Device, xpu: _Component, model: LibraryGpu
-    ) -> tuple[dict[Pair, int], tuple[SwitchedGpus, ...]]:
-        pairs, switched = set[Pair](), set[int]()
-        for (first, one), (second, other) in self._gpu_edges(device, xpu):
-            if first == second:
-                pairs.add((min(one, other), max(one, other)))
-            else:
-                switched.add(one if first == xpu.name else other)
-        return self._direct(pairs, model), self._groups(switched, model)
-
-    def _direct(self, pairs: set[Pair], model: LibraryGpu) -> dict[Pair, int]:
-        """The links of each pair: one of xGMI, or a part of the NVLinks of a GPU."""
-        links = model.links
-        if pairs and model.is_nvidia:
-            degree = max(Counter(gpu for pair in pairs for gpu in pair).values())
-            links = max(1, model.links // degree)
-            self._doubts.append(
-                f"the file does not count links: {links} for each pair, {model.links} for a GPU, were written"
-            )
-        return dict.fromkeys(sorted(pairs), links)
-
-    def _groups(self, switched: set[int], model: LibraryGpu) -> tuple[SwitchedGpus, ...]:
-        if not switched:
-            return ()
-        self._doubts.append(
-            f"the file does not count links: all {model.links} {model.link_word}s of a GPU lead to switches"
-        )
-        return (SwitchedGpus(tuple(sorted(switched)), (model.links,) * len(switched)),)
-
-    def _gpu_edges(self, device: _Device, xpu: _Component) -> Iterator[tuple[Node, Node]]:
-        """Yield both ends of each edge between GPUs or from a GPU to a switch, but for those of PCIe."""
+    def _read_edges(self, device: _Device, edges: DeviceEdges) -> None:
+        """Collect the edges between GPUs, switches and CPUs."""
         num_pairs = 0
         for item in device.edges:
             members = item.entries(("ep1", "ep2"), ("scheme", "link", "description"))
-            link = _text(members, "link")
-            words = device.links.get(link, link)
+            name = _text(members, "link")
+            link = device.links.get(name, NamedLink(name))
             first, second = (self._nodes(members[key], device) for key in ("ep1", "ep2"))
             kinds = {device.components[end[0][0]].kind for end in (first, second) if end}
-            if "pci" in words.lower() or _XPU not in kinds or not kinds <= {_XPU, _SWITCH}:
+            if not edges.takes(link, kinds):
                 continue
             many = "scheme" in members and members["scheme"].word((_ONE_TO_ONE, _MANY_TO_MANY)) == _MANY_TO_MANY
             num_pairs += len(first) * len(second)
             if num_pairs > MAX_PAIRS:
                 raise item.fail(f"the edges stand for more than {MAX_PAIRS:,} pairs", code=Code.MGS608)
-            self._doubts.append(f"the file calls the links '{words[:96]}': rates are those of the library")
-            ends = product(first, second) if many else zip(first, second, strict=False)
-            yield from ((one, other) for one, other in ends if one != other)
+            edges.add(link, product(first, second) if many else zip(first, second, strict=False))
 
     def _nodes(self, item: Item, device: _Device) -> Sequence[Node]:
         """The components that an endpoint names with a slice of Python; none if they are of another device."""

@@ -1,9 +1,14 @@
 """The links and switches of a machine that the library does not have as they are, as blocks of the language."""
 
-from .machine import DumpedMachine, PcieSlot
+from functools import cached_property
 
-SWITCH, PCIE, PCIE_ROOT = "nvswitch", "pcie", "pcie_root"
+from .device_ids import pcie_gt_per_s
+from .machine import UNSAID_RATE, CpuWay, DumpedMachine, PcieSlot, PcieWire, SaidRate
+
+SWITCH, PCIE, CPUS = "nvswitch", "pcie", "cpus"
 _LANES = 16
+_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+_COUNTED = "what NCCL counts for it; not measured"
 
 
 class LinkBlocks:
@@ -12,71 +17,118 @@ class LinkBlocks:
     def __init__(self, machine: DumpedMachine, doubts: list[str]) -> None:
         self._machine, self._model, self._doubts = machine, machine.model, doubts
         self.blocks: dict[str, str] = {}
+        self._names: dict[tuple[str, object], str] = {}
 
-    def links(self, count: int) -> str:
-        """Return the name of ``count`` links of the machine together."""
+    def links(self, count: int, said: SaidRate = UNSAID_RATE) -> str:
+        """Return the name of ``count`` links of the machine together, of which the file says a rate or latency."""
         name, whole = self._model.link, self._model.links
+        if said != UNSAID_RATE:
+            return self._said_links(count, said)
         if count == whole:
             return name
         part = f"{name}_{count}"
         if part not in self.blocks:
-            self.blocks[part] = (
-                f"link {part} extends {name} {{\n"
-                f'  source derived "{count} links, of which {name} of {self._model.name} has {whole}"\n'
-                f"  bandwidth base.bandwidth * {count} / {whole}\n"
-                f"  achieved base.achieved * {count} / {whole}\n"
-                "}"
-            )
+            source = f'  source derived "{count} links, of which {name} of {self._model.name} has {whole}"\n'
+            self.blocks[part] = f"link {part} extends {name} {{\n{source}{self._share(count)}}}"
             if count > whole and self._model.is_nvidia:
                 self._doubts.append(f"{count} links at one place are more than the {whole} that {self._model.name} has")
         return part
 
-    def switch(self) -> str:
-        """Return the name of a switch with a port for each GPU."""
-        num_gpus, ports = len(self._machine.gpus), self._model.ports
-        if num_gpus <= ports:
-            return SWITCH
-        name = f"{SWITCH}_{num_gpus}"
-        self.blocks[name] = f'switch {name} extends {SWITCH} {{ ports {num_gpus} @assumed "one for each GPU" }}'
-        self._doubts.append(f"{SWITCH} of the library has {ports} ports; {name} is the same with {num_gpus}")
+    def _share(self, count: int) -> str:
+        share = f"* {count} / {self._model.links}"
+        return f"  bandwidth base.bandwidth {share}\n  achieved base.achieved {share}\n"
+
+    def _said_links(self, count: int, said: SaidRate) -> str:
+        name = self._name(f"{self._model.link}_said", (count, said))
+        lines = self._share(count) if said.gb_per_s is None and count != self._model.links else ""
+        if said.gb_per_s is not None:
+            rate = f"{said.gb_per_s:.6g} GB/s"
+            lines = (
+                f"  bandwidth {rate}\n"
+                f'  achieved base.achieved * ({rate} / base.bandwidth) @derived "the share that the library has"\n'
+            )
+        if said.latency_ns is not None:
+            lines += f"  latency {said.latency_ns:.6g} ns\n"
+        self.blocks[name] = f'link {name} extends {self._model.link} {{\n  source nominal "the file"\n{lines}}}'
         return name
 
-    def pcie(self) -> str:
-        """Return the name of the PCIe link of a GPU."""
-        slot = self._slot
-        lanes = f"{slot.lanes} lanes of {slot.gt_per_s:g} GT/s"
-        if self._machine.pcie is None:
-            self._doubts.append(f"the file does not say how fast PCIe is: {lanes} are written, as in the data sheet")
-        self.blocks[PCIE] = (
-            f"link {PCIE} {{\n"
-            f'  bandwidth {_gb_per_s(slot)} @nominal "PCIe, {lanes}"\n'
-            f'  achieved {_gb_per_s(slot, 0.8)} @assumed "80 % of it; not measured"\n'
+    def switch(self, said: SaidRate = UNSAID_RATE) -> str:
+        """Return the name of a switch with a port for each GPU, as fast as the file says that their links are."""
+        num_gpus, ports = len(self._machine.gpus), self._model.ports
+        if num_gpus <= ports and said.gb_per_s is None:
+            return SWITCH
+        name = SWITCH if num_gpus <= ports else f"{SWITCH}_{num_gpus}"
+        lines = []
+        if num_gpus > ports:
+            lines.append(f'ports {num_gpus} @assumed "one for each GPU"')
+            self._doubts.append(f"{SWITCH} of the library has {ports} ports; {name} is the same with {num_gpus}")
+        if said.gb_per_s is not None:
+            name = f"{name}_said"
+            lines.append(f'bandwidth {said.gb_per_s:.6g} GB/s @assumed "that of the links"')
+        self.blocks[name] = f"switch {name} extends {SWITCH} {{ {'; '.join(lines)} }}"
+        return name
+
+    def pcie(self, wire: PcieWire) -> str:
+        """Return the name of a link of PCIe, or of that between two CPUs."""
+        if isinstance(wire.rate, CpuWay):
+            return self._way(wire.rate)
+        if isinstance(wire.rate, SaidRate) and wire.rate.gb_per_s is not None:
+            name = self._name(PCIE, wire.rate)
+            self.blocks[name] = _block(name, f'{wire.rate.gb_per_s:.6g} GB/s @nominal "the file"', wire.rate)
+            return name
+        said = wire.rate if isinstance(wire.rate, SaidRate) else UNSAID_RATE
+        slot = wire.rate if isinstance(wire.rate, PcieSlot) else self._slot
+        width = f"{PCIE}_gen{_GENERATIONS.get(slot.gt_per_s, 0)}_x{slot.lanes}"
+        name = self._name(PCIE, (slot, said), width)
+        rate = f'{slot.gb_per_s:.3g} GB/s @nominal "PCIe, {slot.lanes} lanes of {slot.gt_per_s:g} GT/s"'
+        self.blocks[name] = _block(name, rate, said, slot.counted_gb_per_s)
+        return name
+
+    def _way(self, way: CpuWay) -> str:
+        if not way.cpus and CPUS not in self.blocks:
+            self._doubts.append(
+                f"the file does not say which CPUs there are: {way.gb_per_s:g} GB/s from one to another are what NCCL"
+                " counts for Intel, Skylake"
+            )
+        source = f'@reported "NCCL counts it between CPUs: {way.cpus}"' if way.cpus else f'@assumed "{_COUNTED}"'
+        self.blocks[CPUS] = (
+            f"link {CPUS} {{\n"
+            f"  bandwidth {way.gb_per_s:g} GB/s {source}\n"
+            f"  achieved {way.gb_per_s:g} GB/s {source}\n"
             "  latency 1 us @assumed\n"
             "}"
         )
-        return PCIE
+        return CPUS
 
-    def pcie_root(self) -> str:
-        """Return the name of a crossbar that stands for the bridges between GPUs."""
-        self._doubts.append(
-            f"the PCIe links meet in {PCIE_ROOT}, a crossbar that is as fast as all of them: bridges that several GPUs"
-            " share, and the way from one CPU to the other, are slower"
-        )
-        self.blocks[PCIE_ROOT] = (
-            f"switch {PCIE_ROOT} {{\n"
-            f'  ports {len(self._machine.gpus)} @assumed "one for each GPU"\n'
-            f'  bandwidth {_gb_per_s(self._slot)} @assumed "that of the links"\n'
-            '  latency 500 ns @assumed "bridges and the root complex; not measured"\n'
-            "}"
-        )
-        return PCIE_ROOT
-
-    @property
+    @cached_property
     def _slot(self) -> PcieSlot:
-        return self._machine.pcie or PcieSlot(self._model.pcie_gt_per_s, _LANES)
+        """That of the GPUs by their data sheet, where the file does not say."""
+        known = [(rate, gpu.name) for gpu in self._machine.gpus if (rate := pcie_gt_per_s(gpu.device))]
+        rate, whose = min(known, default=(self._model.pcie_gt_per_s, self._model.name))
+        slot = PcieSlot(rate, _LANES)
+        lanes = f"{slot.lanes} lanes of {slot.gt_per_s:g} GT/s"
+        self._doubts.append(
+            f"the file does not say how fast PCIe is: {lanes} are written, as in the data sheet of {whose}"
+        )
+        return slot
+
+    def _name(self, base: str, key: object, other: str = "") -> str:
+        """The name of what ``key`` describes: ``base`` for the first of its kind, then ``other`` or one by number."""
+        if (base, key) not in self._names:
+            taken = sum(kind == base for kind, _ in self._names)
+            self._names[base, key] = base if not taken else other or f"{base}_{taken + 1}"
+        return self._names[base, key]
 
 
-def _gb_per_s(slot: PcieSlot, share: float = 1.0) -> str:
-    """One direction of a slot, without what the line code takes (8b/10b, 128b/130b, FLITs of 242 in 256 bytes)."""
-    code = 0.8 if slot.gt_per_s < 8 else 128 / 130 if slot.gt_per_s < 64 else 242 / 256
-    return f"{slot.gt_per_s * slot.lanes / 8 * code * share:.3g} GB/s"
+def _block(name: str, bandwidth: str, said: SaidRate, counted: float | None = None) -> str:
+    """A link of PCIe; without a rate that NCCL counts, its share is that of PCIe with 16 GT/s."""
+    slot = PcieSlot(16, _LANES)
+    achieved = counted or (said.gb_per_s or 0) * slot.counted_gb_per_s / slot.gb_per_s
+    latency = "1 us @assumed" if said.latency_ns is None else f'{said.latency_ns:.6g} ns @nominal "the file"'
+    return (
+        f"link {name} {{\n"
+        f"  bandwidth {bandwidth}\n"
+        f'  achieved {achieved:.4g} GB/s @assumed "{_COUNTED}"\n'
+        f"  latency {latency}\n"
+        "}"
+    )

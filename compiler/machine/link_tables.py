@@ -14,6 +14,7 @@ MAX_NAMED = 512
 """Characters of a line that may say the name of a GPU."""
 _GPU = re.compile(r"GPU\d{1,4}")
 _ADAPTER = re.compile(r"NIC\d{1,4}|[a-z]\w*_\d{1,4}")  # NIC0, mlx5_0
+_GLUED = re.compile(r"GPU\d{1,4}|NIC\d{1,4}|[a-z][a-z\d]*_\d{1,4}|CPU|NV\d{1,3}|SYS|NODE|PHB|PXB|PIX|PSB|SOC|XGMI|PCIE")
 _AFFINITY = "CPU"
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -45,14 +46,22 @@ def lines_of(source: Source, report: Report) -> list[Line]:
     lines, start = [], 0
     for text in texts:
         plain = _STYLE.sub("", text).rstrip("\r")
-        lines.append(Line(plain, tuple(plain.split()), Span(source, start, start + len(text))))
+        words = tuple(part for word in plain.split() for part in _parts(word))
+        lines.append(Line(plain, words, Span(source, start, start + len(text))))
         start += len(text) + 1
     return lines
 
 
+def _parts(word: str) -> list[str]:
+    """The names of columns, or the links, that stand without a space between them: ``NIC7NIC8``."""
+    parts = _GLUED.findall(word) if len(word) <= MAX_NAMED else []
+    return parts if len(parts) > 1 and "".join(parts) == word else [word]
+
+
 def is_head(line: Line) -> bool:
     """Whether a line names the columns of a table of GPUs."""
-    return line.words[:1] == ("GPU0",) and all(_is_column(word) or word == _AFFINITY for word in line.words[1:2])
+    first, second = line.words[:1], line.words[1:2]
+    return any(map(_GPU.fullmatch, first)) and all(_is_column(word) or word == _AFFINITY for word in second)
 
 
 def read_table(lines: Sequence[Line], at: int, report: Report) -> LinkTable:
@@ -64,7 +73,8 @@ def read_table(lines: Sequence[Line], at: int, report: Report) -> LinkTable:
     columns = list(_columns(head))
     num_gpus = sum(_GPU.fullmatch(name) is not None for name in columns)
     if columns[:num_gpus] != [f"GPU{number}" for number in range(num_gpus)]:
-        raise report.fail(Code.MGS607, "the columns of GPUs are not GPU0, GPU1 and so on", head.span)
+        hint = "a table of all GPUs of the machine is needed, without -i"
+        raise report.fail(Code.MGS607, "the columns of GPUs are not GPU0, GPU1 and so on", head.span, hint)
     if num_gpus > MAX_GPUS:
         raise report.fail(Code.MGS603, f"the table has {num_gpus} GPUs, at most {MAX_GPUS} are read", head.span)
     rows, spans = [], []

@@ -1,5 +1,6 @@
 """A machine as a dump describes it: GPUs, the links between them, NICs, and what the dump leaves open."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -29,13 +30,31 @@ class MachineGpu:
         """The name that it is sold by, as far as that is known, and what the file says."""
         return self.kind if self.device is None else f"{self.device.words} ({self.kind})"
 
+    @property
+    def is_card(self) -> bool:
+        """Whether it is a PCIe card: bridges may join two or four, and no NVSwitch does."""
+        words = re.split(r"\W+", f"{self.kind} {self.device.words if self.device is not None else ''}".upper())
+        return "PCIE" in words or "NVL" in words
+
+
+@dataclass(frozen=True, slots=True)
+class SaidRate:
+    """What a file says of a link: the rate of one direction, and the latency; None where it does not."""
+
+    gb_per_s: float | None = None
+    latency_ns: float | None = None
+
+
+UNSAID_RATE = SaidRate()
+
 
 @dataclass(frozen=True, slots=True)
 class SwitchedGpus:
-    """GPUs behind common switches, and the number of links of each to them."""
+    """GPUs behind common switches, the number of links of each to them, and what the file says of all links of one."""
 
     gpus: tuple[int, ...]
     links: tuple[int, ...]
+    said: SaidRate = UNSAID_RATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +68,49 @@ class Nic:
 
 @dataclass(frozen=True, slots=True)
 class PcieSlot:
-    """A PCIe link of a GPU: transfers per second of a lane in units of 10^9, and lanes."""
+    """A PCIe link: transfers per second of a lane in units of 10^9, and lanes."""
 
     gt_per_s: float
     lanes: int
+
+    @property
+    def gb_per_s(self) -> float:
+        """One direction, without what the line code takes (8b/10b, 128b/130b, FLITs of 242 in 256 bytes)."""
+        code = 0.8 if self.gt_per_s < 8 else 128 / 130 if self.gt_per_s < 64 else 242 / 256
+        return self.gt_per_s * self.lanes / 8 * code
+
+    @property
+    def counted_gb_per_s(self) -> float:
+        """What NCCL counts for it: 1.5 GB/s for a lane of 16 GT/s (``kvDictPciGen`` in its ``src/graph/topo.cc``)."""
+        return self.gt_per_s * self.lanes * 1.5 / 16
+
+
+@dataclass(frozen=True, slots=True)
+class CpuWay:
+    """The way from one CPU to another: the rate that NCCL counts, and for which CPUs; ``cpus`` is empty if unsaid."""
+
+    gb_per_s: float
+    cpus: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PcieWire:
+    """A link between a GPU, a bridge or a root of PCIe and another; nodes from the number of GPUs on are no GPUs.
+
+    ``rate`` is None where the file does not say it.
+    """
+
+    ends: Pair
+    rate: PcieSlot | CpuWay | SaidRate | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedMachine:
     """A machine of equal GPUs.
 
-    ``direct`` has the number of links between two GPUs; pairs without links are left out. ``pcie`` is None where the
-    file does not say. ``doubts`` are sentences for the reader of the system.
+    ``direct`` has the number of links between two GPUs, ``said`` what the file says of all links of a pair; pairs
+    without links are left out. ``pcie`` joins all GPUs, or is empty where the file does not say how. ``doubts`` are
+    sentences for the reader of the system, ``pcie_doubts`` those about PCIe, which matter where it is needed.
     """
 
     origin: str
@@ -69,5 +119,7 @@ class DumpedMachine:
     switched: tuple[SwitchedGpus, ...] = ()
     direct: Mapping[Pair, int] = field(default_factory=dict)
     nics: tuple[Nic, ...] = ()
-    pcie: PcieSlot | None = None
+    pcie: tuple[PcieWire, ...] = ()
     doubts: tuple[str, ...] = ()
+    said: Mapping[Pair, SaidRate] = field(default_factory=dict)
+    pcie_doubts: tuple[str, ...] = ()

@@ -7,14 +7,16 @@ machine, one row for all.
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..codes import Code
 from ..text.diagnostics import Report
 from ..text.source import Source
 from .device_ids import LibraryGpu, device_of_ids
-from .identify import check_links, identify
-from .machine import MAX_GPUS, DumpedMachine, MachineGpu, Nic, Pair, PcieSlot, SwitchedGpus
+from .identify import check_links, identify, refuse_hosts, refuse_partitions
+from .machine import MAX_GPUS, CpuWay, DumpedMachine, MachineGpu, Nic, Pair, PcieSlot, PcieWire, SwitchedGpus
+from .pcie_tree import UNSAID_CPUS, PcieTree, way_between
 from .xml_tree import Element, XmlText
 
 MAX_COUNT = 1024
@@ -25,11 +27,14 @@ _ORIGIN = "a topology dump of NCCL or RCCL"
 _DUMP = "run any program with NCCL_TOPO_DUMP_FILE=topo.xml, for instance all_reduce_perf -g 8, and import topo.xml"
 _GPU_CLASSES = ("0x0302", "0x0300", "0x0380", "0x1200")
 _SWITCH_CLASS = "0x0680"
+_PORTS_OF_A_HOST = 8
+_BROADCOM = (("0x1000", "0xc010"), ("0x1000", "0xc030"))
 _LINK_TAGS = ("nvlink", "xgmi")
 _OTHER_ROOTS = {
     "graphs": "the rings and trees that NCCL chose (NCCL_GRAPH_DUMP_FILE), not the machine",
     "algo": "an algorithm of MSCCL, not a machine",
     "topology": "a topology of hwloc, which has no links between GPUs",
+    "nvidia_smi_log": "what nvidia-smi -q -x writes, which has no links between GPUs",
 }
 
 
@@ -64,17 +69,28 @@ class _Reader:
 
     def machine(self, asked: LibraryGpu | None) -> DumpedMachine:
         self._check_root()
-        for cpu in self._root.of_tag("cpu"):
+        cpus = self._root.of_tag("cpu")
+        for cpu in cpus:
             self._walk(cpu, cpu.get("host_hash"), ())
         self._check_gpus()
         self._found.sort(key=lambda found: (self._rank(found), *found.address))
         gpus = tuple(self._gpu(number, found) for number, found in enumerate(self._found))
         model, doubts = identify(gpus, asked, self._xml.span(self._root), self._report)
         self._doubts += doubts
-        self._check_units(model)
+        self._check_units(gpus, model)
         direct, switched = self._links(model)
+        if any(gpu.is_card for gpu in gpus):
+            direct, switched = direct | self._bridged(gpus, switched), ()
+        self._check_hosts(gpus, model, switched)
         return DumpedMachine(
-            _ORIGIN, model, gpus, switched, direct, tuple(self._nics), self._pcie(), tuple(dict.fromkeys(self._doubts))
+            _ORIGIN,
+            model,
+            gpus,
+            switched,
+            direct,
+            tuple(self._nics),
+            _Pcie(self._xml, self._found).wires(cpus),
+            tuple(dict.fromkeys(self._doubts)),
         )
 
     def _check_root(self) -> None:
@@ -116,16 +132,39 @@ class _Reader:
         label = f"GPU {number} at {found.pci.get('busid') or 'no address'}"
         return MachineGpu(label, kind, self._xml.span(found.element), device_of_ids(vendor, device))
 
-    def _check_units(self, model: LibraryGpu) -> None:
+    def _check_units(self, gpus: Sequence[MachineGpu], model: LibraryGpu) -> None:
         """Compare the CUs of AMD GPUs, which a partition or a virtual function has fewer of."""
         if model.is_nvidia:
             return
-        for found in self._found:
+        for gpu, found in zip(gpus, self._found, strict=True):
             units = self._xml.number(found.element, "sm", model.sms, 10**5)
+            if units in (model.sms // 2, model.sms // 4, model.sms // 8):
+                message = f"{gpu.label} has {units} compute units of {model.sms}"
+                raise refuse_partitions(message, gpu, self._report)
             if units != model.sms:
-                self._doubts.append(
-                    f"GPUs have {units} CUs, and {model.name} has {model.sms}: they are others, or partitions of it"
-                )
+                self._doubts.append(f"GPUs have {units} CUs, and {model.name} has {model.sms}: they are others")
+
+    def _check_hosts(self, gpus: Sequence[MachineGpu], model: LibraryGpu, switched: Sequence[SwitchedGpus]) -> None:
+        """Refuse GPUs of several hosts, unless they are of those whose switches join several, and all are joined."""
+        hosts = Counter(found.host for found in self._found)
+        spans = model.ports > _PORTS_OF_A_HOST or any(gpu.device is not None and gpu.device.spans_hosts for gpu in gpus)
+        if len(hosts) > 1 and not (spans and len(switched) == 1 and len(switched[0].gpus) == len(gpus)):
+            counts = " and ".join(str(count) for count in hosts.values())
+            raise refuse_hosts(f"the file has {counts} GPUs of {len(hosts)} hosts", gpus[0].span, self._report)
+        devices = {(found.address, found.pci.offset) for found in self._found}
+        if len(devices) > len({found.address for found in self._found}):
+            message = "two devices of the file have one PCI address, as those of two hosts may"
+            raise refuse_hosts(message, gpus[0].span, self._report)
+
+    def _bridged(self, gpus: Sequence[MachineGpu], switched: Sequence[SwitchedGpus]) -> dict[Pair, int]:
+        """The links between two cards of which the file says no more than that they lead somewhere."""
+        for group in switched:
+            if len(group.gpus) == 2:
+                return {(group.gpus[0], group.gpus[1]): min(group.links)}
+            gpu = gpus[group.gpus[0]]
+            message = f"the file does not say which of {len(group.gpus)} cards its bridge joins {gpu.label} to"
+            raise self._report.fail(Code.MGS607, message, gpu.span, "nvidia-smi topo -m says it: import its table")
+        return {}
 
     def _links(self, model: LibraryGpu) -> tuple[dict[Pair, int], tuple[SwitchedGpus, ...]]:
         sharing = Counter(found.address for found in self._found)
@@ -167,17 +206,6 @@ class _Reader:
                 links[first, second] = min(there, back)
         return links
 
-    def _pcie(self) -> PcieSlot | None:
-        """The slowest PCIe link of a GPU; None if one does not say, as in virtual machines."""
-        slots = []
-        for found in self._found:
-            speed = re.match(r"(\d{1,3}(?:\.\d)?) GT/s", found.pci.get("link_speed"))
-            lanes = found.pci.get("link_width")
-            if speed is None or lanes not in ("1", "2", "4", "8", "16") or not float(speed[1]):
-                return None
-            slots.append(PcieSlot(float(speed[1]), int(lanes)))
-        return min(slots, key=lambda slot: slot.gt_per_s * slot.lanes)
-
     def _nic(self, net: Element) -> Nic:
         mbit = self._xml.number(net, "speed", 0, 10**9 - 1)
         name = net.get("name") or "unnamed"
@@ -185,3 +213,59 @@ class _Reader:
             self._doubts.append(f'the speed "{mbit}" of NICs was taken for kbit/s: in Mbit/s no NIC is so fast')
             mbit //= 1000
         return Nic(name, mbit / 1000 if mbit > 0 else None, net.get("gdr") != "0")
+
+
+class _Pcie:
+    """The tree of PCIe devices above the GPUs."""
+
+    def __init__(self, xml: XmlText, found: Sequence[_Found]) -> None:
+        self._xml = xml
+        self._numbers = {id(each.element): number for number, each in enumerate(found)}
+
+    def wires(self, cpus: Sequence[Element]) -> tuple[PcieWire, ...]:
+        """Return the links from the GPUs up to the roots of their CPUs, and between these."""
+        self._tree = PcieTree(len(self._numbers), self._way(cpus[0]) if cpus else UNSAID_CPUS)
+        roots = [below for cpu in cpus if (below := self._below(cpu))]
+        for below in roots:
+            if len(roots) > 1 or len(below) > 1:
+                self._tree.join(below, root=True)
+        return self._tree.wires()
+
+    def _below(self, element: Element) -> list[tuple[int, PcieSlot | None]]:
+        """The GPUs and bridges below a bridge or root, with the rates of their links to it.
+
+        A bridge with one below is left out: the slower link of the two remains.
+        """
+        below: list[tuple[int, PcieSlot | None]] = []
+        for device in element.of_tag("pci"):
+            slot = self._slot(device)
+            own = [(self._numbers[id(gpu)], slot) for gpu in device.of_tag("gpu") if id(gpu) in self._numbers]
+            under = [*own, *self._below(device)]
+            if _is_part(device, element):
+                below += under
+            elif len(under) == 1:
+                node, rate = under[0]
+                below.append((node, min((each for each in (rate, slot) if each), key=_rate, default=None)))
+            elif under:
+                below.append((self._tree.join(under), slot))
+        return below
+
+    def _slot(self, device: Element) -> PcieSlot | None:
+        """The link of a device upward; of unsaid width, as in virtual machines, 16 lanes, as NCCL takes it."""
+        speed = re.match(r"(\d{1,3}(?:\.\d)?) GT/s", device.get("link_speed"))
+        lanes = {"": 16, "0": 16, "1": 1, "2": 2, "4": 4, "8": 8, "16": 16}.get(device.get("link_width"))
+        return None if speed is None or lanes is None or not float(speed[1]) else PcieSlot(float(speed[1]), lanes)
+
+    def _way(self, cpu: Element) -> CpuWay:
+        family, model = (self._xml.number(cpu, name, -1, 10**6) for name in ("familyid", "modelid"))
+        return way_between(cpu.get("arch"), cpu.get("vendor"), family, model)
+
+
+def _rate(slot: PcieSlot) -> float:
+    return slot.gt_per_s * slot.lanes
+
+
+def _is_part(device: Element, above: Element) -> bool:
+    """Whether both are one switch of Broadcom, which shows as two levels and is as fast within as at its ports."""
+    ids = [(each.get("vendor").lower(), each.get("device").lower()) for each in (device, above)]
+    return ids[0] == ids[1] and ids[0] in _BROADCOM

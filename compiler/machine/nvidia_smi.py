@@ -5,28 +5,31 @@ all its links count for each other GPU. What the GPUs are stands in ``-L``, or i
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..codes import Code
 from ..text.diagnostics import Report
 from ..text.source import Source, Span
 from .device_ids import LibraryGpu, device_named
-from .identify import check_links, identify
+from .identify import check_links, identify, refuse_hosts
 from .link_tables import MAX_NAMED, Line, LinkTable, is_head, lines_of, read_table
 from .machine import UNSAID, DumpedMachine, MachineGpu, Nic, Pair, SwitchedGpus
+from .pcie_tree import tree_of_words
 
 _ORIGIN = "the table of nvidia-smi topo -m"
 _SELF = "X"
 _PCIE_WORDS = ("SYS", "NODE", "PHB", "PXB", "PIX", "PSB", "SOC")
 _LINKS = re.compile(r"NV(\d{1,3})")
 _LISTED = re.compile(r"\s*GPU (\d{1,4}): ([^(]+?)\s*(?:\(UUID.*)?")
-_SUMMARY = re.compile(r"\|\s+(\d{1,4})\s+(NVIDIA \S.*?)\s{2,}.*")
+_SUMMARY = re.compile(r"\|\s+(\d{1,4})\s+(\S.*?)\s+(?:On|Off|N/A)\s+\|\s+[0-9A-Fa-f]{8}:.*")
 _LEGEND = re.compile(r"\s*(NIC\d{1,4}): (\S+)\s*")
 
 
 def is_nvidia_smi(text: str) -> bool:
     """Whether the text has a table of ``nvidia-smi topo -m``."""
-    return re.search(r"^[ \t]*(?:\x1b\[[0-9;]*m)?GPU0\b.*\n[ \t]*GPU0[ \t]+X\s", text, re.MULTILINE) is not None
+    return (
+        re.search(r"^[ \t]*(?:\x1b\[[0-9;]*m)?GPU(\d{1,4})\D.*\n[ \t]*GPU\1[ \t]+X\s", text, re.MULTILINE) is not None
+    )
 
 
 def read_nvidia_smi(source: Source, asked: LibraryGpu | None, report: Report) -> DumpedMachine:
@@ -34,15 +37,19 @@ def read_nvidia_smi(source: Source, asked: LibraryGpu | None, report: Report) ->
     lines = lines_of(source, report)
     heads = [at for at, line in enumerate(lines) if is_head(line)]
     if not heads:
-        row = next(line for line in lines if line.words[:2] == ("GPU0", _SELF))
+        row = next(line for line in lines if line.words[1:2] == (_SELF,))
         raise report.fail(Code.MGS607, "no line above says which columns are GPUs: GPU0, GPU1 and so on", row.span)
     table = read_table(lines, heads[0], report)
+    if len(heads) > 1:
+        raise refuse_hosts(f"the file has {len(heads)} tables of GPUs", lines[heads[1]].span, report)
     listed = _listed(lines)
     gpus = tuple(_gpu(number, span, listed) for number, span in enumerate(table.spans))
     model, doubts = identify(gpus, asked, table.spans[0], report)
     check_links(model, True, table.spans[0], report)
     counts = _counts(table, report)
-    direct, switched, unclear = _joined(counts, model)
+    cards = any(gpu.is_card for gpu in gpus)
+    direct, switched, unclear = _joined(counts, model, cards)
+    pcie, hidden = tree_of_words(table.words)
     return DumpedMachine(
         origin=_ORIGIN,
         model=model,
@@ -50,7 +57,9 @@ def read_nvidia_smi(source: Source, asked: LibraryGpu | None, report: Report) ->
         switched=switched,
         direct=direct,
         nics=_nics(table, lines),
-        doubts=(*doubts, *unclear, *_other_tables(heads, len(listed), table)),
+        pcie=pcie,
+        doubts=(*doubts, *unclear, *_names_that_differ(listed, table), *_without_links(source.text)),
+        pcie_doubts=hidden,
     )
 
 
@@ -82,16 +91,20 @@ def _counts(table: LinkTable, report: Report) -> list[list[int]]:
 
 
 def _joined(
-    counts: list[list[int]], model: LibraryGpu
+    counts: list[list[int]], model: LibraryGpu, cards: bool
 ) -> tuple[dict[Pair, int], tuple[SwitchedGpus, ...], tuple[str, ...]]:
     """Direct links and groups behind switches, and what the table leaves open.
 
-    A GPU with more links in its line than it has reaches others by a switch, over the same links.
+    A GPU with more links in its line than it has reaches others by a switch, over the same links; ``cards`` for PCIe
+    do not.
     """
     direct: dict[Pair, int] = {}
     switched: list[SwitchedGpus] = []
     doubts: list[str] = []
     for group in _groups(counts):
+        if cards:
+            direct |= _direct(counts, group, doubts)
+            continue
         if len(group) == 2 and max(counts[group[0]]) == model.links:
             doubts.append(
                 f"all {model.links} NVLinks of GPUs {group[0]} and {group[1]} lead to each other: to a switch, it was"
@@ -139,10 +152,14 @@ def _nics(table: LinkTable, lines: Sequence[Line]) -> tuple[Nic, ...]:
     return tuple(Nic(legend.get(name, name)) for name in table.others)
 
 
-def _other_tables(heads: Sequence[int], num_listed: int, table: LinkTable) -> tuple[str, ...]:
-    found = []
-    if len(heads) > 1:
-        found.append(f"the file has {len(heads)} tables of GPUs: the first was read")
-    if num_listed and num_listed != table.num_gpus:
-        found.append(f"the file lists {num_listed} GPUs by name, and its table has {table.num_gpus}")
-    return tuple(found)
+def _names_that_differ(listed: dict[int, str], table: LinkTable) -> Iterator[str]:
+    if listed and len(listed) != table.num_gpus:
+        yield f"the file lists {len(listed)} GPUs by name, and its table has {table.num_gpus}"
+    if any(name.endswith("...") for name in listed.values()):
+        yield "the file cuts names of GPUs off, which may hide that they are PCIe cards: nvidia-smi -L has them whole"
+
+
+def _without_links(text: str) -> Iterator[str]:
+    """``nvidia-smi topo -mp`` leaves out NVLinks, and its legend their word."""
+    if re.search(r"^\s*SYS\s+=", text, re.MULTILINE) and not re.search(r"^\s*NV#\s+=", text, re.MULTILINE):
+        yield "the legend has no NV#: this is nvidia-smi topo -mp, which leaves NVLinks out; topo -m has them"

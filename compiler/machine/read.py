@@ -1,12 +1,13 @@
 """Read a machine from a dump, whose kind its content tells."""
 
+import re
 from collections.abc import Callable
 
 from ..codes import Code
 from ..text.diagnostics import Report
 from ..text.source import Source, Span
 from .device_ids import LibraryGpu
-from .identify import asked_gpu
+from .identify import asked_gpu, check_partners
 from .infragraph import is_infragraph, read_infragraph
 from .machine import DumpedMachine
 from .nccl_xml import read_nccl_xml
@@ -24,14 +25,33 @@ def read_machine(source: Source, gpu: str, report: Report) -> DumpedMachine:
     asked = asked_gpu(gpu, Span(Source("--gpu", gpu), 0, len(gpu)), report) if gpu else None
     reader = _reader_of(source.text)
     if reader is None:
-        raise report.fail(Code.MGS601, "this is no dump of a machine that is known", whole, _KNOWN)
-    return reader(source, asked, report)
+        what, hint = next((said for sign, *said in _RELATIVES if re.search(sign, source.text, re.MULTILINE)), _UNKNOWN)
+        raise report.fail(Code.MGS601, f"this is {what}", whole, hint)
+    machine = reader(source, asked, report)
+    check_partners(machine, report)
+    return machine
 
 
 _KNOWN = (
     "known are topology dumps of NCCL and RCCL (NCCL_TOPO_DUMP_FILE), nvidia-smi topo -m, rocm-smi --showtopo,"
     " InfraGraph as JSON, logs of nccl-tests and traces of torch.profiler"
 )
+_UNKNOWN = ("no dump of a machine that is known", _KNOWN)
+_RELATIVES = (
+    (
+        r"\(Topology\) ",
+        "what rocm-smi writes as JSON or CSV",
+        "its tables are read: rocm-smi --showtopo without --json",
+    ),
+    (r"^(ACCESS|WEIGHT|HOPS|LINK TYPE) TABLE", "a table of amd-smi topology", "that of rocm-smi --showtopo is read"),
+    (r"^\s*Link \d+: ", "what nvidia-smi nvlink prints", "the table of nvidia-smi topo -m is read"),
+    (
+        r"^\s*GPU \d+: |^\| NVIDIA-SMI ",
+        "a list of GPUs by nvidia-smi, without the links between them",
+        "(nvidia-smi -L; nvidia-smi topo -m) > node.txt",
+    ),
+)
+"""Signs of what comes from the tools that are known, and is not read; what it is, and what is read in its place."""
 
 
 def _reader_of(text: str) -> _Reader | None:

@@ -1,6 +1,7 @@
 """The tables of ``rocm-smi --showtopo``, with the output of ``--showproductname`` in the same file if that is there.
 
-The table of types says which pairs xGMI joins, that of hops over how many links; without it a weight of 15 is one link.
+The table of types says which pairs xGMI joins. A weight of 15 is one link, of 30 two in a row; the table of hops counts
+one wherever xGMI leads on MI250X, and is read where there are no weights. Partitions of a GPU stand there like GPUs.
 """
 
 import re
@@ -10,14 +11,19 @@ from ..codes import Code
 from ..text.diagnostics import Report
 from ..text.source import Source, Span
 from .device_ids import AMD, Device, LibraryGpu, device_named, device_of_ids
-from .identify import check_links, identify
+from .identify import check_links, identify, refuse_hosts, refuse_partitions
 from .link_tables import MAX_NAMED, Line, LinkTable, is_head, lines_of, read_table
-from .machine import UNSAID, DumpedMachine, MachineGpu, Pair
+from .machine import UNSAID, DumpedMachine, MachineGpu, Pair, PcieWire
+from .pcie_tree import tree_of_words
 
 _ORIGIN = "the tables of rocm-smi --showtopo"
 _TYPES, _HOPS, _WEIGHTS = "Link Type between two GPUs", "Hops between two GPUs", "Weight between two GPUs"
 _KINDS = ("XGMI", "PCIE", "0", "X")
-_ONE_LINK = {_HOPS: "1", _WEIGHTS: "15"}
+_ONE_LINK = {_WEIGHTS: "15", _HOPS: "1"}
+_ONE_CPU = {_WEIGHTS: 40, _HOPS: 2}
+"""Two GPUs on PCIe that are farther from each other than this are at different CPUs, if no NUMA nodes are said."""
+_NUMA = re.compile(r"GPU\[(\d{1,4})\]\s*:\s*\(Topology\) Numa Node:\s*(\d{1,4})\s*$")
+_PARTITION = re.compile(r"GPU\[(\d{1,4})\]\s*:\s*(?:Compute Partition:\s*(?!SPX)[A-Z]{3}|Device ID:\s*N/A)\s*$")
 _NAMED = re.compile(r"GPU\[(\d{1,4})\]\s*:\s*(?:Card [Ss]eries|Card [Mm]odel|Device Name|Device ID):\s*(\S.*)")
 
 
@@ -34,17 +40,31 @@ def read_rocm_smi(source: Source, asked: LibraryGpu | None, report: Report) -> D
         hint = "write the whole output of rocm-smi --showtopo to a file"
         raise report.fail(Code.MGS607, f"the table '{_TYPES}' is missing", Span(source, 0, 1), hint)
     gpus = _gpus(lines, types)
+    _check_partitions(lines, gpus, report)
     model, doubts = identify(gpus, asked, types.spans[0], report)
     check_links(model, False, types.spans[0], report)
-    direct, unclear = _direct(types, lines, report)
-    return DumpedMachine(_ORIGIN, model, gpus, direct=direct, doubts=(*doubts, *unclear))
+    title, lengths = _lengths(types, lines, report)
+    direct, unclear = _direct(types, lengths, title, report)
+    pcie, hidden = _pcie(types, lengths, title, lines)
+    return DumpedMachine(_ORIGIN, model, gpus, direct=direct, doubts=(*doubts, *unclear), pcie=pcie, pcie_doubts=hidden)
+
+
+def _check_partitions(lines: Sequence[Line], gpus: Sequence[MachineGpu], report: Report) -> None:
+    """Refuse partitions of GPUs, of which the first alone has the id of the device."""
+    short = (line.text for line in lines if len(line.text) <= MAX_NAMED)
+    parts = [int(found[1]) for text in short if (found := _PARTITION.match(text)) is not None]
+    if parts and parts[0] < len(gpus):
+        raise refuse_partitions(f"{gpus[parts[0]].label} is a partition by the file", gpus[parts[0]], report)
 
 
 def _table(lines: Sequence[Line], title: str, report: Report) -> LinkTable | None:
     """The table under a title, None if there is none."""
-    start = next((at for at, line in enumerate(lines) if title in line.text), None)
-    if start is None:
+    starts = [at for at, line in enumerate(lines) if title in line.text]
+    if not starts:
         return None
+    if len(starts) > 1:
+        raise refuse_hosts(f"the file has {len(starts)} tables '{title}'", lines[starts[1]].span, report)
+    (start,) = starts
     head = next((at for at in range(start, min(start + 4, len(lines))) if is_head(lines[at])), None)
     if head is None:
         raise report.fail(Code.MGS607, f"'{title}' has no table below it", lines[start].span)
@@ -68,9 +88,10 @@ def _gpus(lines: Sequence[Line], types: LinkTable) -> tuple[MachineGpu, ...]:
     return tuple(gpus)
 
 
-def _direct(types: LinkTable, lines: Sequence[Line], report: Report) -> tuple[dict[Pair, int], tuple[str, ...]]:
+def _direct(
+    types: LinkTable, lengths: LinkTable | None, title: str, report: Report
+) -> tuple[dict[Pair, int], tuple[str, ...]]:
     """Pairs with an xGMI link of their own; the tables do not count links between two GPUs."""
-    title, lengths = _lengths(types, lines, report)
     direct: dict[Pair, int] = {}
     doubts: dict[str, None] = {}
     if lengths is None:
@@ -89,10 +110,33 @@ def _direct(types: LinkTable, lines: Sequence[Line], report: Report) -> tuple[di
     return direct, tuple(doubts)
 
 
+def _pcie(
+    types: LinkTable, lengths: LinkTable | None, title: str, lines: Sequence[Line]
+) -> tuple[tuple[PcieWire, ...], tuple[str, ...]]:
+    """PCIe by NUMA nodes, else by the lengths of ways: rocm-smi does not see bridges."""
+    short = (line.text for line in lines if len(line.text) <= MAX_NAMED)
+    nodes = {int(found[1]): found[2] for text in short if (found := _NUMA.match(text)) is not None}
+
+    def word(first: int, second: int) -> str:
+        """What nvidia-smi calls the way between two GPUs; other links than PCIe as they are."""
+        if types.words[first][second].upper() != "PCIE":
+            return types.words[first][second]
+        if first in nodes and second in nodes:
+            return "PHB" if nodes[first] == nodes[second] else "SYS"
+        length = lengths.words[first][second] if lengths is not None else ""
+        return "SYS" if length.isascii() and length.isdigit() and int(length[:6]) > _ONE_CPU[title] else "PHB"
+
+    gpus = range(types.num_gpus)
+    pcie, doubts = tree_of_words([[word(first, second) for second in gpus] for first in gpus])
+    unsaid = "the file does not say which GPUs share a bridge of PCIe: each was taken to be at the root of a CPU"
+    return pcie, (*doubts, unsaid)
+
+
 def _lengths(types: LinkTable, lines: Sequence[Line], report: Report) -> tuple[str, LinkTable | None]:
-    """The table of hops, or if there is none that of weights."""
+    """The table of weights, or if there is none that of hops."""
     for title in _ONE_LINK:
         table = _table(lines, title, report)
-        if table is not None and table.num_gpus == types.num_gpus:
+        same = table is not None and table.num_gpus == types.num_gpus
+        if table is not None and same and any(_ONE_LINK[title] in row for row in table.words):
             return title, table
     return _HOPS, None

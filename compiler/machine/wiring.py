@@ -1,18 +1,19 @@
 """How the GPUs of a machine are joined, as a fabric of the language with the links that it takes.
 
-All behind common switches are a ``switch``, equal links between all pairs a ``full_mesh``, none at all a ``switch`` of
-PCIe links; the rest are ``edges``, where PCIe joins what no other link does.
+All behind common switches are a ``switch``, equal links between all pairs a ``full_mesh``. The rest are ``edges``, in
+which the bridges of PCIe join what no other link does.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
 from ..codes import Code
 from ..text.diagnostics import Report
 from .link_blocks import SWITCH, LinkBlocks
-from .machine import DumpedMachine, Pair, SwitchedGpus
+from .machine import UNSAID_RATE, DumpedMachine, Pair, PcieWire, SwitchedGpus
+from .pcie_tree import PcieTree
 
 MAX_WIRES = 5000
 """More links than this in ``edges`` make a file with too many words."""
@@ -48,56 +49,75 @@ class _Wiring:
         if self._num_gpus == 1:
             self._doubts.append("the file has one GPU: a collective needs two")
             return f"full_mesh({self._model.link})"
-        parts = list(_joined_parts(machine))
+        parts = list(joined_parts(self._num_gpus, machine.direct, machine.switched))
         self._name_lone()
-        if len(parts) == self._num_gpus:
-            return self._by_pcie()
         if len(parts) == 1 and len(machine.switched) == 1 and not machine.direct:
-            links = self._links_to_switch(machine.switched[0])
-            return f"switch({self._blocks.switch()}, link={self._blocks.links(links)})"
-        counts = set(machine.direct.values())
-        if not machine.switched and len(counts) == 1 and len(machine.direct) == self._num_pairs:
-            return f"full_mesh({self._blocks.links(counts.pop())})"
+            group = machine.switched[0]
+            links = self._blocks.links(self._links_to_switch(group), group.said)
+            return f"switch({self._blocks.switch(group.said)}, link={links})"
+        kinds = {self._kind(pair) for pair in machine.direct}
+        if not machine.switched and len(kinds) == 1 and len(machine.direct) == self._num_pairs:
+            return f"full_mesh({kinds.pop()})"
         return self._by_edges(parts)
+
+    def _kind(self, pair: Pair) -> str:
+        """The name of the links of a pair."""
+        return self._blocks.links(self._machine.direct[pair], self._machine.said.get(pair, UNSAID_RATE))
 
     @property
     def _num_pairs(self) -> int:
         return self._num_gpus * (self._num_gpus - 1) // 2
 
-    def _by_pcie(self) -> str:
-        """All by PCIe: a crossbar, which no tree of bridges is."""
-        word = self._model.link_word
-        self._doubts.append(
-            f"no {word} joins two GPUs of the file: PCIe joins them, and {self._model.name} of the library is the one"
-            f" with {word}s"
-        )
-        link = self._blocks.pcie()
-        return f"switch({self._blocks.pcie_root()}, link={link})"
-
     def _by_edges(self, parts: list[tuple[int, ...]]) -> str:
         wires: dict[str, list[Pair]] = {}
-        for pair, links in self._machine.direct.items():
-            wires.setdefault(self._blocks.links(links), []).append(pair)
+        for pair in self._machine.direct:
+            wires.setdefault(self._kind(pair), []).append(pair)
         for number, group in enumerate(self._machine.switched):
-            name = self._blocks.links(self._links_to_switch(group))
+            name = self._blocks.links(self._links_to_switch(group), group.said)
             wires.setdefault(name, []).extend((gpu, self._num_gpus + number) for gpu in group.gpus)
         num_switches = len(self._machine.switched)
         self._doubt_pairs()
         if len(parts) > 1:
-            root = self._num_gpus + num_switches
-            wires[self._blocks.pcie()] = [(gpu, root) for gpu in range(self._num_gpus)]
-            num_switches += 1
-            self._doubt_islands(parts, root)
+            self._doubt_parts(parts)
+            num_switches += self._add_pcie(wires, num_switches)
         if sum(map(len, wires.values())) > MAX_WIRES:
             message = f"the machine has more than {MAX_WIRES:,} links of several kinds, which no file can list"
             raise self._report.fail(Code.MGS608, message, self._machine.gpus[0].span)
         listed = (f"{name}=[{', '.join(f'[{a}, {b}]' for a, b in pairs)}]" for name, pairs in wires.items())
         return f"edges({', '.join((f'switches={num_switches}', *listed))})"
 
+    def _add_pcie(self, wires: dict[str, list[Pair]], num_switches: int) -> int:
+        """Add the bridges of PCIe, whose numbers follow those of ``num_switches``, and return how many there are."""
+        tree = self._pcie_wires()
+        nodes = sorted({end + num_switches for wire in tree for end in wire.ends if end >= self._num_gpus})
+        for wire in tree:
+            first, second = (end + num_switches * (end >= self._num_gpus) for end in wire.ends)
+            wires.setdefault(self._blocks.pcie(wire), []).append((first, second))
+        if len(nodes) == 1:
+            self._doubts.append(f"node {nodes[0]} of the fabric is a bridge or the root of PCIe, as fast as its links")
+        elif nodes:
+            self._doubts.append(
+                f"nodes {nodes[0]} to {nodes[-1]} of the fabric are bridges and roots of PCIe, as fast as their links"
+            )
+        return len(nodes)
+
+    def _pcie_wires(self) -> tuple[PcieWire, ...]:
+        """The tree of the file; one root for all where it has none that joins them."""
+        wires = self._machine.pcie
+        pairs = [(wire.ends[0], wire.ends[1]) for wire in wires]
+        num_nodes = max((max(pair) + 1 for pair in pairs), default=self._num_gpus)
+        if any(set(range(self._num_gpus)) <= set(part) for part in joined_parts(max(num_nodes, self._num_gpus), pairs)):
+            self._doubts += self._machine.pcie_doubts
+            return wires
+        self._doubts.append("the file does not say how PCIe joins the GPUs: one root of all was taken")
+        tree = PcieTree(self._num_gpus)
+        tree.join([(gpu, None) for gpu in range(self._num_gpus)])
+        return tree.wires()
+
     def _doubt_pairs(self) -> None:
         """Tell pairs without links of their own; if that makes some GPUs differ from most, something is broken."""
         direct, word = self._machine.direct, self._model.link_word
-        if self._machine.switched or len(direct) == self._num_pairs:
+        if self._machine.switched or len(direct) in (0, self._num_pairs):
             return
         self._doubts.append(
             f"{len(direct)} of {self._num_pairs} pairs of GPUs have {word}s; the others have none of their own"
@@ -110,11 +130,16 @@ class _Wiring:
                 message = f"{one.label} has no {word} to {other.label}, though most others have"
                 self._report.warn(Code.MGS610, message, one.span, "is the machine sound?")
 
-    def _doubt_islands(self, parts: list[tuple[int, ...]], root: int) -> None:
-        islands = sum(len(part) > 1 for part in parts)
+    def _doubt_parts(self, parts: list[tuple[int, ...]]) -> None:
+        """Tell that PCIe joins groups of GPUs, or all of them."""
+        word, islands = self._model.link_word, sum(len(part) > 1 for part in parts)
         if islands > 1:
-            self._doubts.append(f"{self._model.link_word}s join {islands} groups of GPUs; PCIe joins the groups")
-        self._doubts.append(f"node {root} of the fabric is the root of PCIe, a crossbar as fast as all of its links")
+            self._doubts.append(f"{word}s join {islands} groups of GPUs; PCIe joins the groups")
+        elif not islands:
+            self._doubts.append(
+                f"no {word} joins two GPUs of the file: PCIe joins them, and {self._model.name} of the library is the"
+                f" one with {word}s"
+            )
 
     def _name_lone(self) -> None:
         """Warn of GPUs that have no links while others have: mostly a broken machine."""
@@ -144,23 +169,22 @@ class _Wiring:
         return min(group.links)
 
 
-def _joined_parts(machine: DumpedMachine) -> Iterator[tuple[int, ...]]:
-    """Yield the groups of GPUs that links join."""
-    neighbours: dict[int, set[int]] = {number: set() for number in range(len(machine.gpus))}
-    for first, second in machine.direct:
+def joined_parts(
+    num_nodes: int, pairs: Iterable[Pair], switched: Iterable[SwitchedGpus] = ()
+) -> Iterator[tuple[int, ...]]:
+    """Yield the groups of nodes that links join, the lowest numbers first."""
+    neighbours: dict[int, set[int]] = {number: set() for number in range(num_nodes)}
+    through_switches = ((gpu, group.gpus[0]) for group in switched for gpu in group.gpus[1:])
+    for first, second in (*pairs, *through_switches):
         neighbours[first].add(second)
         neighbours[second].add(first)
-    for group in machine.switched:
-        for gpu in group.gpus[1:]:
-            neighbours[gpu].add(group.gpus[0])
-            neighbours[group.gpus[0]].add(gpu)
     left = set(neighbours)
     while left:
         part, todo = set[int](), [min(left)]
         while todo:
-            gpu = todo.pop()
-            if gpu not in part:
-                part.add(gpu)
-                todo += neighbours[gpu]
+            node = todo.pop()
+            if node not in part:
+                part.add(node)
+                todo += neighbours[node]
         left -= part
         yield tuple(sorted(part))

@@ -49,6 +49,12 @@ class XmlText:
         try:
             self._parser.Parse(self._data, True)
         except expat.ExpatError as error:
+            if (
+                expat.errors.codes[expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT] == error.code
+                and self._root is not None
+            ):
+                message = f"the file goes on after <{self._root.tag[:32]}>: two files in one, as of two hosts"
+                raise self._fail_here(Code.MGS612, message, "import one at a time") from None
             raise self._fail_here(Code.MGS602, f"no XML: {expat.ErrorString(error.code)}") from None
         assert self._root is not None, "XML that parses has a root"
         return self._root
@@ -94,9 +100,9 @@ class XmlText:
     def _refuse_doctype(self, *_: object) -> None:
         raise self._fail_here(Code.MGS602, "a document type is not read: dumps of machines have none, nor entities")
 
-    def _fail_here(self, code: Code, message: str) -> Stopped:
+    def _fail_here(self, code: Code, message: str, hint: str = "") -> Stopped:
         at = min(self._characters(max(0, self._parser.CurrentByteIndex)), max(0, len(self._source.text) - 1))
-        return self._report.fail(code, message, Span(self._source, at, at + 1))
+        return self._report.fail(code, message, Span(self._source, at, at + 1), hint)
 
     def _characters(self, num_bytes: int) -> int:
         if len(self._data) == len(self._source.text):

@@ -12,6 +12,7 @@ from magus.compiler.machine.device_ids import (
     device_named,
     device_of_ids,
     library_gpu,
+    pcie_gt_per_s,
 )
 from magus.compiler.text.load import shipped_libraries
 
@@ -49,11 +50,16 @@ workload w on node {{ x = tensor bf16[2, 8] shard rows; y = all_gather(x) }}"""
         ("NVIDIA H100 NVL", "H100 NVL"),
         ("NVIDIA H200", "H200"),
         ("NVIDIA H20", "H20"),
+        ("NVIDIA H20-3e", "H20 3e"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
+        ("Tesla V100-SXM2-16GB", "V100"),
         ("NVIDIA GH200 480GB", "GH200"),
         ("NVIDIA GH200 144G HBM3e", "GH200 144G"),
         ("NVIDIA B300 SXM6 AC", "B300"),
         ("AMD Instinct MI300X OAM", "MI300X"),
-        ("Tesla V100-SXM2-16GB", None),
+        ("Tesla P100-SXM2-16GB", None),
         ("", None),
     ],
 )
@@ -61,6 +67,11 @@ def test_names_of_drivers(name: str, words: str | None) -> None:
     found = device_named(name)
 
     assert (None if found is None else found.words) == words
+
+
+def test_pcie_of_every_device() -> None:
+    assert all(pcie_gt_per_s(device) in (8, 16, 32, 64) for device in DEVICES)
+    assert [pcie_gt_per_s(device_named(name)) for name in ("RTX 4090", "H100", "A100 PCIe", "?")] == [16, 32, 16, 0]
 
 
 def test_ids() -> None:

@@ -30,7 +30,8 @@ def test_a_mesh_and_its_rates() -> None:
 
     assert len(machine.direct) == 28 and not machine.switched
     assert [nic.name for nic in machine.nics][::7] == ["nic[0]", "nic[7]"]
-    assert "the file calls the links 'xgmi, 64 GB/s': rates are those of the library" in text
+    assert "the file calls the links 'xgmi, 64 GB/s': its rate is that of one direction" in text
+    assert "bandwidth 64 GB/s" in text and "latency 700 ns" in text
 
 
 def test_switches_of_pcie_are_none_of_the_links() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler.machine.device_ids import LIBRARY_GPUS
-from magus.compiler.machine.machine import PcieSlot
+from magus.compiler.machine.machine import CpuWay, PcieSlot
 from magus.compiler.text.diagnostics import CompileError
 from tests.helpers.machines import MACHINES, imported, nccl_dump, nccl_gpu, nvlink
 from tests.helpers.some import some
@@ -27,7 +27,7 @@ def test_rows_of_switches_are_summed() -> None:
     machine, text, warnings = imported(read("h100.xml"))
 
     assert machine.switched[0].links == (18,) * 8
-    assert machine.pcie == PcieSlot(32, 16)
+    assert {wire.rate for wire in machine.pcie} == {PcieSlot(32, 16), CpuWay(22, "Intel, Sapphire Rapids")}
     assert "fabric switch(nvswitch, link=nvlink)" in text and "In doubt" not in text
     assert not warnings
 
@@ -36,7 +36,7 @@ def test_one_row_of_a_virtual_machine() -> None:
     machine, text, _ = imported(read("h200_vm.xml"))
 
     assert machine.switched[0].links == (18,) * 8
-    assert machine.pcie is None
+    assert {wire.rate for wire in machine.pcie} == {PcieSlot(16, 16)}
     assert "gpus 8 x H200; fabric switch" in text
 
 
@@ -49,7 +49,7 @@ def test_a_broken_machine_is_named() -> None:
     ]
     assert [each.span.text for each in warnings] == ["<gpu", "<gpu"]
     assert "if all GPUs had their links, it would be: gpus 8 x H100" in text
-    assert "nvlink_13=[[0, 8]" in text and "[5, 9]" in text and "[5, 8]" not in text
+    assert "nvlink_13=[[0, 8]" in text and "[5, 10]" in text and "[5, 8]" not in text
 
 
 def test_files_of_clouds_and_graphs_are_refused_by_name() -> None:
@@ -181,7 +181,11 @@ def test_cus_of_amd_gpus_are_compared() -> None:
     text = read("mi300x.xml")
 
     assert "In doubt" not in imported(text)[1]
-    assert "GPUs have 38 CUs, and MI300X has 304" in imported(text.replace('sm="304"', 'sm="38"'))[1]
+    assert "GPUs have 228 CUs, and MI300X has 304" in imported(text.replace('sm="304"', 'sm="228"'))[1]
+    assert refused(text.replace('sm="304"', 'sm="38"'))[:2] == (
+        "MGS611",
+        "GPU 0 at 0000:05:00.0 has 38 compute units of 304: a partition is no full GPU",
+    )
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,7 @@ def test_shipped_libraries() -> None:
             "nvidia/b300",
             "nvidia/gb200",
             "nvidia/h100",
+            "nvidia/h20",
             "nvidia/h200",
             "nvidia/h800",
         ),

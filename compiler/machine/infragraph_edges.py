@@ -1,0 +1,164 @@
+"""The edges of a device of InfraGraph, as links between GPUs, groups of GPUs behind switches, and PCIe."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from .device_ids import LibraryGpu
+from .machine import UNSAID_RATE, Pair, PcieSlot, PcieWire, SaidRate, SwitchedGpus
+from .pcie_tree import UNSAID_CPUS
+from .wiring import joined_parts
+
+XPU, SWITCH, CPU = "xpu", "switch", "cpu"
+Node = tuple[str, int]  # name of a component, and its number
+Ends = tuple[Node, Node]
+_GENERATION = re.compile(r"(?:gen|express|pcie?)[\s_]*([1-6])(?!\d)", re.IGNORECASE)
+_LANES = re.compile(r"\bx(1|2|4|8|16)\b", re.IGNORECASE)
+_GT_PER_S = {"1": 2.5, "2": 5.0, "3": 8.0, "4": 16.0, "5": 32.0, "6": 64.0}
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLink:
+    """A link of a description: the words about it, its rate and latency, and transfers of a lane, 0 if not said."""
+
+    words: str
+    said: SaidRate = UNSAID_RATE
+    gt_per_s: float = 0
+
+    @property
+    def is_pcie(self) -> bool:
+        """Whether it is called after PCI."""
+        return "pci" in self.words.lower()
+
+    @property
+    def pcie_rate(self) -> PcieSlot | SaidRate | None:
+        """Its rate as PCIe: that of the description, or by the generation and lanes of its words."""
+        generation, lanes = _GENERATION.search(self.words), _LANES.search(self.words)
+        gt_per_s = self.gt_per_s or (_GT_PER_S[generation[1]] if generation is not None else 0)
+        if self.said != UNSAID_RATE or not gt_per_s:
+            return None if self.said == UNSAID_RATE else self.said
+        return PcieSlot(gt_per_s, int(lanes[1]) if lanes is not None else 16)
+
+
+class DeviceEdges:
+    """Collects the edges of a device; ``kinds`` are those of its components by name, ``xpu`` that with the GPUs."""
+
+    def __init__(self, xpu: str, num_gpus: int, kinds: dict[str, str], model: LibraryGpu) -> None:
+        self._xpu, self._num_gpus, self._kinds, self._model = xpu, num_gpus, kinds, model
+        self._links: dict[Ends, list[SaidRate]] = defaultdict(list)
+        self._pcie: dict[Ends, PcieWire] = {}
+        self._numbers: dict[Node, int] = {(xpu, number): number for number in range(num_gpus)}
+        self.doubts: list[str] = []
+
+    def takes(self, link: NamedLink, kinds: set[str]) -> bool:
+        """Whether edges over ``link`` between components of these kinds may join GPUs."""
+        if link.is_pcie or kinds == {CPU}:
+            return kinds <= {XPU, SWITCH, CPU}
+        return kinds <= {XPU, SWITCH}
+
+    def add(self, link: NamedLink, ends: Iterable[Ends]) -> None:
+        """Add the links of one edge, each once; they go both ways."""
+        found = dict.fromkeys((min(pair), max(pair)) for pair in ends if pair[0] != pair[1])
+        for pair in found:
+            first, second = (self._numbers.setdefault(node, len(self._numbers)) for node in pair)
+            if not link.is_pcie and {self._kinds[name] for name, _ in pair} <= {XPU, SWITCH}:
+                self._links[pair].append(link.said)
+            elif {self._kinds[name] for name, _ in pair} == {CPU}:
+                rate = link.said if link.said.gb_per_s is not None else UNSAID_CPUS
+                self._pcie[pair] = PcieWire((first, second), rate)
+            else:
+                self._pcie[pair] = PcieWire((first, second), link.pcie_rate)
+        switches = dict.fromkeys(name for pair in found for name, _ in pair if "nvsw" in name.lower())
+        if link.is_pcie and switches:
+            self.doubts.append(
+                f"the file joins {', '.join(switches)[:64]} by '{link.words[:96]}': PCIe, as it is called"
+            )
+        if found and not link.is_pcie and any(self._xpu in pair[0] + pair[1] for pair in found):
+            said = link.said.gb_per_s is not None
+            rates = "its rate is that of one direction" if said else "rates are those of the library"
+            self.doubts.append(f"the file calls the links '{link.words[:96]}': {rates}")
+
+    def said(self) -> dict[Pair, SaidRate]:
+        """Return what the file says of the links of each pair of GPUs."""
+        return {pair: _together(rates) for pair, rates in self._pairs().items()}
+
+    def direct(self) -> dict[Pair, int]:
+        """Return the links of each pair: one of xGMI, or a part of the NVLinks of a GPU."""
+        pairs, links = self._pairs(), self._model.links
+        if pairs and self._model.is_nvidia:
+            degree = max(Counter(gpu for pair in pairs for gpu in pair).values())
+            links = max(1, links // degree)
+            if any(_together(rates).gb_per_s is None for rates in pairs.values()):
+                self._doubt_counts(f"{links} for each pair, {self._model.links} for a GPU, were written")
+        return dict.fromkeys(sorted(pairs), links)
+
+    def switched(self) -> tuple[SwitchedGpus, ...]:
+        """Return the GPUs that are behind common switches, or behind switches that are joined."""
+        to_switches: dict[int, list[SaidRate]] = defaultdict(list)
+        pairs = []
+        for pair, rates in self._links.items():
+            ends = [self._numbers[node] for node in pair]
+            if any(end >= self._num_gpus for end in ends):
+                pairs.append((ends[0], ends[1]))
+                for gpu in (end for end in ends if end < self._num_gpus):
+                    to_switches[gpu] += rates
+        groups = []
+        for part in joined_parts(len(self._numbers), pairs):
+            gpus = tuple(node for node in part if node < self._num_gpus and node in to_switches)
+            if len(gpus) > 1:
+                said = min((_together(to_switches[gpu]) for gpu in gpus), key=_rate)
+                if said.gb_per_s is None:
+                    self._doubt_counts(f"all {self._model.links} {self._model.link_word}s of a GPU lead to switches")
+                elif len(to_switches[gpus[0]]) > 1:
+                    number = len(to_switches[gpus[0]])
+                    self.doubts.append(f"{number} links of a GPU lead to switches: {said.gb_per_s:g} GB/s together")
+                groups.append(SwitchedGpus(gpus, (self._model.links,) * len(gpus), said))
+        return tuple(groups)
+
+    def pcie(self) -> tuple[PcieWire, ...]:
+        """Return PCIe between the GPUs: without what leads to no GPU, and one of bridges with the same neighbours."""
+        wires = list(self._pcie.values())
+        while (kept := list(self._between_gpus(wires))) != wires:
+            wires = kept
+        numbers = {number: number for number in range(self._num_gpus)}
+        for wire in wires:
+            for end in wire.ends:
+                numbers.setdefault(end, len(numbers))
+        ends = (sorted(numbers[end] for end in wire.ends) for wire in wires)
+        return tuple(PcieWire((first, second), wire.rate) for (first, second), wire in zip(ends, wires, strict=True))
+
+    def _between_gpus(self, wires: list[PcieWire]) -> Iterator[PcieWire]:
+        """Yield the wires but those to bridges with one neighbour, and to the second of two alike."""
+        neighbours: dict[int, set[int]] = defaultdict(set)
+        for wire in wires:
+            neighbours[wire.ends[0]].add(wire.ends[1])
+            neighbours[wire.ends[1]].add(wire.ends[0])
+        first_of: dict[frozenset[int], int] = {}
+        for node in sorted(node for node in neighbours if node >= self._num_gpus and len(neighbours[node]) > 1):
+            first_of.setdefault(frozenset(neighbours[node]), node)
+        kept = {*range(self._num_gpus), *first_of.values()}
+        return (wire for wire in wires if kept.issuperset(wire.ends))
+
+    def _pairs(self) -> dict[Pair, list[SaidRate]]:
+        """The rates of the links between two GPUs."""
+        between = {
+            (min(ends), max(ends)): rates
+            for pair, rates in self._links.items()
+            if max(ends := [self._numbers[node] for node in pair]) < self._num_gpus
+        }
+        return dict(sorted(between.items()))
+
+    def _doubt_counts(self, written: str) -> None:
+        self.doubts.append(f"the file does not count links: {written}")
+
+
+def _together(rates: list[SaidRate]) -> SaidRate:
+    """Links side by side: the sum of their rates, if all are said, and the longest latency."""
+    known = [each.gb_per_s for each in rates if each.gb_per_s is not None]
+    latencies = [each.latency_ns for each in rates if each.latency_ns is not None]
+    return SaidRate(sum(known) if len(known) == len(rates) else None, max(latencies, default=None))
+
+
+def _rate(said: SaidRate) -> float:
+    return said.gb_per_s or 0
