@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from .device_ids import LibraryGpu
-from .machine import UNSAID_RATE, Pair, PcieSlot, PcieWire, SaidRate, SwitchedGpus
+from .machine import UNSAID_RATE, CpuWay, Pair, PcieSlot, PcieWire, SaidRate, SwitchedGpus
 from .pcie_tree import UNSAID_CPUS
 from .wiring import joined_parts
 
@@ -30,6 +30,12 @@ class NamedLink:
     def is_pcie(self) -> bool:
         """Whether it is called after PCI."""
         return "pci" in self.words.lower()
+
+    @property
+    def cpu_way(self) -> CpuWay:
+        """Its rate between two CPUs."""
+        rate = self.said.gb_per_s
+        return UNSAID_CPUS if rate is None else CpuWay(rate, "the file", self.said.latency_ns)
 
     @property
     def pcie_rate(self) -> PcieSlot | SaidRate | None:
@@ -65,8 +71,7 @@ class DeviceEdges:
             if not link.is_pcie and {self._kinds[name] for name, _ in pair} <= {XPU, SWITCH}:
                 self._links[pair].append(link.said)
             elif {self._kinds[name] for name, _ in pair} == {CPU}:
-                rate = link.said if link.said.gb_per_s is not None else UNSAID_CPUS
-                self._pcie[pair] = PcieWire((first, second), rate)
+                self._pcie[pair] = PcieWire((first, second), link.cpu_way)
             else:
                 self._pcie[pair] = PcieWire((first, second), link.pcie_rate)
         switches = dict.fromkeys(name for pair in found for name, _ in pair if "nvsw" in name.lower())

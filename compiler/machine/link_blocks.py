@@ -85,17 +85,17 @@ class LinkBlocks:
         return name
 
     def _way(self, way: CpuWay) -> str:
-        if not way.cpus and CPUS not in self.blocks:
+        if not way.source and CPUS not in self.blocks:
             self._doubts.append(
                 f"the file does not say which CPUs there are: {way.gb_per_s:g} GB/s from one to another are what NCCL"
                 " counts for Intel, Skylake"
             )
-        source = f'@reported "NCCL counts it between CPUs: {way.cpus}"' if way.cpus else f'@assumed "{_COUNTED}"'
+        source = f'@reported "{way.source}"' if way.source else f'@assumed "{_COUNTED}"'
         self.blocks[CPUS] = (
             f"link {CPUS} {{\n"
             f"  bandwidth {way.gb_per_s:g} GB/s {source}\n"
             f"  achieved {way.gb_per_s:g} GB/s {source}\n"
-            "  latency 1 us @assumed\n"
+            f"  latency {_latency(way.latency_ns)}\n"
             "}"
         )
         return CPUS
@@ -124,11 +124,14 @@ def _block(name: str, bandwidth: str, said: SaidRate, counted: float | None = No
     """A link of PCIe; without a rate that NCCL counts, its share is that of PCIe with 16 GT/s."""
     slot = PcieSlot(16, _LANES)
     achieved = counted or (said.gb_per_s or 0) * slot.counted_gb_per_s / slot.gb_per_s
-    latency = "1 us @assumed" if said.latency_ns is None else f'{said.latency_ns:.6g} ns @nominal "the file"'
     return (
         f"link {name} {{\n"
         f"  bandwidth {bandwidth}\n"
         f'  achieved {achieved:.4g} GB/s @assumed "{_COUNTED}"\n'
-        f"  latency {latency}\n"
+        f"  latency {_latency(said.latency_ns)}\n"
         "}"
     )
+
+
+def _latency(nanoseconds: float | None) -> str:
+    return "1 us @assumed" if nanoseconds is None else f'{nanoseconds:.6g} ns @nominal "the file"'

@@ -87,10 +87,11 @@ class PcieSlot:
 
 @dataclass(frozen=True, slots=True)
 class CpuWay:
-    """The way from one CPU to another: the rate that NCCL counts, and for which CPUs; ``cpus`` is empty if unsaid."""
+    """The way from one CPU to another, and where its rate is from; ``source`` is empty if the file does not say."""
 
     gb_per_s: float
-    cpus: str = ""
+    source: str = ""
+    latency_ns: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,12 @@ def _counts(table: LinkTable, report: Report) -> list[list[int]]:
             links = _LINKS.fullmatch(word)
             if links is None and word not in _PCIE_WORDS and (word != _SELF or other != number):
                 message = f"'{word[:16]}' between GPU{number} and GPU{other} is no link that is known"
-                raise report.fail(Code.MGS607, message, span, f"links are NV#, {', '.join(_PCIE_WORDS)}")
+                raise report.fail(
+                    Code.MGS607,
+                    message,
+                    span,
+                    f"the table of nvidia-smi topo -m is read: its links are NV#, {', '.join(_PCIE_WORDS)}",
+                )
             row.append(int(links[1]) if links is not None and other != number else 0)
         counts.append(row)
     return counts

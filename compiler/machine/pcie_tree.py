@@ -14,24 +14,28 @@ _LEVELS = {"PSB": 0, "PIX": 0, "PXB": 1, "PHB": 2, "NODE": 2, "SYS": 3, "SOC": 3
 _ROOT = 2
 UNSAID_CPUS = CpuWay(10)
 """Where the file does not say which CPUs: what NCCL counts between CPUs of Intel of the kind Skylake."""
-_INTEL = ((0xCF, 40, "Emerald Rapids"), (0x8F, 22, "Sapphire Rapids"), (0x55, 10, "Skylake"), (0, 6, "Broadwell"))
+_INTEL = (
+    (0xCF, 40, "Intel, Emerald Rapids"),
+    (0x8F, 22, "Intel, Sapphire Rapids"),
+    (0x55, 10, "Intel, Skylake"),
+    (0, 6, "Intel, Broadwell"),
+)
 _NEWER_THAN_THEIR_NUMBER = (0xAD, 0xAE, 0xAF)
-_AMD = {26: (32, "Zen 5"), 0xBF: (32, "Zen 5"), 25: (24, "Zen 3 and 4"), 0xAF: (24, "Zen 3 and 4")}
+_OTHERS = {"arm64": (6, "ARM"), "ppc64": (32, "POWER9")}
+_AMD = {26: (32, "AMD, Zen 5"), 0xBF: (32, "AMD, Zen 5"), 25: (24, "AMD, Zen 3 and 4"), 0xAF: (24, "AMD, Zen 3 and 4")}
 
 
 def way_between(arch: str, vendor: str, family: int, model: int) -> CpuWay:
     """Return what NCCL counts for the way between two such CPUs (``ncclTopoGetInterCpuBw``); ids below 0 are unsaid."""
-    if arch == "arm64":
-        return CpuWay(6, "ARM")
-    if arch == "ppc64":
-        return CpuWay(32, "POWER9")
-    if vendor == "AuthenticAMD":
-        rate, name = _AMD.get(family, (16, "Zen 1 and 2"))
-        return CpuWay(rate, f"AMD, {name}" if family >= 0 else "AMD")
-    if vendor == "GenuineIntel" and model >= 0:
+    rate, name = 0, ""
+    if arch in _OTHERS:
+        rate, name = _OTHERS[arch]
+    elif vendor == "AuthenticAMD":
+        rate, name = _AMD.get(family, (16, "AMD, Zen 1 and 2" if family >= 0 else "AMD"))
+    elif vendor == "GenuineIntel" and model >= 0:
         model = 0xCF if model in _NEWER_THAN_THEIR_NUMBER else model
-        return next(CpuWay(rate, f"Intel, {name}") for least, rate, name in _INTEL if model >= least)
-    return UNSAID_CPUS
+        rate, name = next((rate, name) for least, rate, name in _INTEL if model >= least)
+    return CpuWay(rate, f"NCCL counts it between CPUs: {name}") if rate else UNSAID_CPUS
 
 
 class PcieTree:

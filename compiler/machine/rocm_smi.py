@@ -23,7 +23,8 @@ _ONE_LINK = {_WEIGHTS: "15", _HOPS: "1"}
 _ONE_CPU = {_WEIGHTS: 40, _HOPS: 2}
 """Two GPUs on PCIe that are farther from each other than this are at different CPUs, if no NUMA nodes are said."""
 _NUMA = re.compile(r"GPU\[(\d{1,4})\]\s*:\s*\(Topology\) Numa Node:\s*(\d{1,4})\s*$")
-_PARTITION = re.compile(r"GPU\[(\d{1,4})\]\s*:\s*(?:Compute Partition:\s*(?!SPX)[A-Z]{3}|Device ID:\s*N/A)\s*$")
+_PARTITION = re.compile(r"GPU\[(\d{1,4})\]\s*:\s*Compute Partition:\s*(?!SPX)[A-Z]{3}\s*$")
+_WITHOUT_ID = re.compile(r"GPU\[(\d{1,4})\]\s*:\s*(?:Device ID|Card Model):\s*N/A\s*$")
 _NAMED = re.compile(r"GPU\[(\d{1,4})\]\s*:\s*(?:Card [Ss]eries|Card [Mm]odel|Device Name|Device ID):\s*(\S.*)")
 
 
@@ -50,11 +51,20 @@ def read_rocm_smi(source: Source, asked: LibraryGpu | None, report: Report) -> D
 
 
 def _check_partitions(lines: Sequence[Line], gpus: Sequence[MachineGpu], report: Report) -> None:
-    """Refuse partitions of GPUs, of which the first alone has the id of the device."""
-    short = (line.text for line in lines if len(line.text) <= MAX_NAMED)
-    parts = [int(found[1]) for text in short if (found := _PARTITION.match(text)) is not None]
-    if parts and parts[0] < len(gpus):
-        raise refuse_partitions(f"{gpus[parts[0]].label} is a partition by the file", gpus[parts[0]], report)
+    """Refuse partitions of GPUs: the file says it, or the first of each GPU alone has the id of the device."""
+    short = [line.text for line in lines if len(line.text) <= MAX_NAMED]
+    said, without = (
+        sorted(
+            {int(found[1]) for text in short if (found := sign.match(text)) is not None and int(found[1]) < len(gpus)}
+        )
+        for sign in (_PARTITION, _WITHOUT_ID)
+    )
+    if said:
+        raise refuse_partitions(f"{gpus[said[0]].label} is a partition by the file", gpus[said[0]], report)
+    splits = any(gpu.device is not None and gpu.device.words.startswith("MI3") for gpu in gpus)
+    if splits and without and len(without) < len(gpus):
+        message = f"{gpus[without[0]].label} has no id of its own, as partitions of a GPU have none"
+        raise refuse_partitions(message, gpus[without[0]], report)
 
 
 def _table(lines: Sequence[Line], title: str, report: Report) -> LinkTable | None:
@@ -133,10 +143,12 @@ def _pcie(
 
 
 def _lengths(types: LinkTable, lines: Sequence[Line], report: Report) -> tuple[str, LinkTable | None]:
-    """The table of weights, or if there is none that of hops."""
+    """The table of weights, or if there is none or it has no links, that of hops."""
+    xgmi = any(word.upper() == "XGMI" for row in types.words for word in row)
     for title in _ONE_LINK:
         table = _table(lines, title, report)
-        same = table is not None and table.num_gpus == types.num_gpus
-        if table is not None and same and any(_ONE_LINK[title] in row for row in table.words):
+        if table is None or table.num_gpus != types.num_gpus:
+            continue
+        if not xgmi or any(_ONE_LINK[title] in row for row in table.words):
             return title, table
     return _HOPS, None

@@ -1,6 +1,6 @@
 """Dumps of machines: the files in ``golden/machines``, how each is imported, and small ones in the form of NCCL."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from magus.compiler.machine.machine import DumpedMachine
@@ -40,6 +40,20 @@ def imported(text: str, gpu: str = "", name: str = "dump") -> tuple[DumpedMachin
         machine = read_machine(Source(name, text), gpu, report)
         return machine, machine_text(machine, name, report), report.diagnostics
     raise CompileError(report.diagnostics)
+
+
+def topo_table(rows: Sequence[Sequence[str]], head: str = "", name: str = "", tail: str = "\t0-47\t0\t\tN/A") -> str:
+    """A table of ``nvidia-smi topo -m``, after the list of ``nvidia-smi -L`` if the GPUs have a name."""
+    listed = [f"GPU {number}: {name} (UUID: GPU-{number})" for number in range(len(rows)) if name]
+    columns = head or "".join(f"\tGPU{number}" for number in range(len(rows)))
+    lines = [f"GPU{number}\t" + "\t".join(row) + tail for number, row in enumerate(rows)]
+    return "\n".join([*listed, f"{columns}\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID", *lines]) + "\n"
+
+
+def topo_rows(num_gpus: int, word: Callable[[int, int], str]) -> list[list[str]]:
+    """The words of a table, of which ``word`` gives that of two GPUs, the lower number first."""
+    gpus = range(num_gpus)
+    return [["X" if row == to else word(min(row, to), max(row, to)) for to in gpus] for row in gpus]
 
 
 def nccl_gpu(number: int, rows: str = "", *, device: str = "0x2330", sm: int = 90, pci: str = "") -> str:

@@ -34,6 +34,75 @@ def test_a_mesh_and_its_rates() -> None:
     assert "bandwidth 64 GB/s" in text and "latency 700 ns" in text
 
 
+def with_rates(bandwidth: dict[str, object], latency: dict[str, object]) -> str:
+    """The switches of H100, over links with this rate and latency."""
+    node = document("h100_infragraph.json")
+    node["devices"][1]["links"][0]["physical"] = {"bandwidth": bandwidth, "latency": latency}
+    return imported(json.dumps(node))[1]
+
+
+def test_rates_of_links_to_switches_are_those_of_the_file() -> None:
+    text = with_rates({"choice": "gigabits_per_second", "gigabits_per_second": 800}, {"choice": "us", "us": 0.3})
+
+    assert "4 links of a GPU lead to switches: 400 GB/s together" in text
+    assert "bandwidth 400 GB/s" in text and "latency 300 ns" in text and "does not count links" not in text
+    assert "fabric switch(nvswitch_said, link=nvlink_said)" in text and "switch nvswitch_said extends nvswitch" in text
+
+
+def test_rates_without_a_bandwidth_are_those_of_the_library() -> None:
+    assert "link=nvlink)" in with_rates({"gigatransfers_per_second": 50}, {})
+    assert 'link nvlink_said extends nvlink {\n  source nominal "the file"\n  latency 5 ns\n}' in with_rates(
+        {}, {"ns": 5}
+    )
+
+
+def test_links_of_two_rates() -> None:
+    mesh = document("mi300x_infragraph.json")
+    device = mesh["devices"][0]
+    device["links"].append({"name": "slow", "physical": {"bandwidth": {"gigabytes_per_second": 25}}})
+    device["edges"] = [
+        {"ep1": {"component": "xpu[0:4]"}, "ep2": {"component": "xpu[4:8]"}, "scheme": "many2many", "link": "xgmi"},
+        {"ep1": {"component": "xpu[0:7:2]"}, "ep2": {"component": "xpu[1:8:2]"}, "scheme": "one2one", "link": "slow"},
+    ]
+    text = imported(json.dumps(mesh))[1]
+
+    assert "bandwidth 64 GB/s" in text and "bandwidth 25 GB/s" in text
+    assert "xgmi_said=[[0, 1], [2, 3], [4, 5], [6, 7]]" in text and "xgmi_said_2=[[0, 4], [0, 5]" in text
+
+
+def test_a_tree_of_pcie() -> None:
+    mesh = document("mi300x_infragraph.json")
+    mesh["devices"][0]["edges"].pop()
+    mesh["devices"][0]["links"][1]["description"] = "PCI Express gen4 x8"
+    text = " ".join(imported(json.dumps(mesh))[1].split())
+
+    assert "cpus=[[8, 9]], pcie=[[0, 8], [1, 8], [2, 8], [3, 8], [4, 9], [5, 9], [6, 9], [7, 9]]" in text
+    assert "8 lanes of 16 GT/s" in text
+
+
+def test_islands_behind_switches_of_their_own() -> None:
+    node = document("h100_infragraph.json")
+    node["devices"][1]["edges"][2:] = [
+        {
+            "ep1": {"component": f"nvsw[{each}]"},
+            "ep2": {"component": f"gpu[{4 * each}:{4 * each + 4}]"},
+            "link": "nvlink",
+            "scheme": "many2many",
+        }
+        for each in range(2)
+    ]
+    machine, text, _ = imported(json.dumps(node))
+
+    assert [group.gpus for group in machine.switched] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert "NVLinks join 2 groups of GPUs; PCIe joins the groups" in text
+
+
+def test_a_device_alone() -> None:
+    device = document("mi300x_infragraph.json")["devices"][0]
+
+    assert len(imported(json.dumps(device))[0].direct) == 28
+
+
 def test_switches_of_pcie_are_none_of_the_links() -> None:
     machine, text, _ = imported(json.dumps(document("h100_infragraph.json")))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler.text.diagnostics import CompileError
-from tests.helpers.machines import MACHINES, imported
+from tests.helpers.machines import MACHINES, imported, topo_table
 
 
 def read(name: str) -> str:
@@ -16,12 +16,6 @@ def refused(text: str, gpu: str = "") -> tuple[str, str, int]:
         imported(text, gpu)
     (found,) = caught.value.diagnostics
     return found.code.name, found.message, found.span.location.line
-
-
-def table(rows: list[list[str]], tail: str = "\t0-47\t0\t\tN/A") -> str:
-    head = "".join(f"\tGPU{number}" for number in range(len(rows)))
-    lines = [f"GPU{number}\t" + "\t".join(row) + tail for number, row in enumerate(rows)]
-    return "\n".join([f"{head}\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID", *lines]) + "\n"
 
 
 def test_links_to_a_switch_count_for_every_gpu() -> None:
@@ -41,7 +35,7 @@ def test_direct_links_of_a_few_gpus() -> None:
 
 def test_an_empty_affinity_and_spaces_for_tabs() -> None:
     rows = [["X", "NV12", "NV12"], ["NV12", "X", "NV12"], ["NV12", "NV12", "X"]]
-    tabs = table(rows, tail="\t\t0\t\tN/A")
+    tabs = topo_table(rows, tail="\t\t0\t\tN/A")
 
     assert imported(tabs, "A100")[1] == imported(tabs.replace("\t", "      "), "A100")[1]
     assert imported(tabs.replace("\n", "\r\n"), "A100")[1] == imported(tabs, "A100")[1]
@@ -56,7 +50,7 @@ def test_islands_are_joined_by_pcie() -> None:
 
 def test_a_gpu_with_fewer_links_than_others() -> None:
     rows = [["X" if at == to else "NV17" if at == 2 else "NV18" for to in range(8)] for at in range(8)]
-    _, text, warnings = imported(table(rows), "H100")
+    _, text, warnings = imported(topo_table(rows), "H100")
 
     assert [each.message for each in warnings] == ["GPU 2 has 17 NVLinks, others have 18"]
     assert "link nvlink_17 extends nvlink" in text
@@ -64,7 +58,7 @@ def test_a_gpu_with_fewer_links_than_others() -> None:
 
 def test_a_gpu_without_links() -> None:
     rows = [["X" if at == to else "SYS" if 3 in (at, to) else "NV18" for to in range(8)] for at in range(8)]
-    _, text, warnings = imported(table(rows), "H100")
+    _, text, warnings = imported(topo_table(rows), "H100")
 
     assert [each.message for each in warnings] == ["GPU 3 has no NVLink, though others have: PCIe joins it to them"]
     assert "if all GPUs had their links" in text
@@ -75,7 +69,7 @@ def test_two_gpus_with_all_their_links() -> None:
 
 
 def test_one_gpu() -> None:
-    machine, text, _ = imported(table([["X"]]) + "GPU 0: NVIDIA H200 (UUID: GPU-1)\n")
+    machine, text, _ = imported(topo_table([["X"]]) + "GPU 0: NVIDIA H200 (UUID: GPU-1)\n")
 
     assert len(machine.gpus) == 1 and "the file has one GPU: a collective needs two" in text
 
@@ -118,17 +112,17 @@ ROCM = read("ring_of_4_topo.txt")
 @pytest.mark.parametrize(
     ("text", "gpu", "code", "says", "line"),
     [
-        (table(ROWS), "", "MGS604", "does not say which GPUs", 2),
-        (table(ROWS), "MI300X", "MGS604", "the file has NVLinks, and MI300X has xGMI links", 2),
+        (topo_table(ROWS), "", "MGS604", "does not say which GPUs", 2),
+        (topo_table(ROWS), "MI300X", "MGS604", "the file has NVLinks, and MI300X has xGMI links", 2),
         (ROCM, "H100", "MGS604", "the file has xGMI links, and H100 has NVLinks", 19),
-        (table(ROWS).replace("NV18", "PIXIE"), "H100", "MGS607", "'PIXIE' between GPU0 and GPU1", 2),
-        (table(ROWS).replace("X\tNV18", "X\tX"), "H100", "MGS607", "'X' between GPU0 and GPU1", 2),
-        (table(ROWS).replace("GPU1\tNV18", "GPU2\tNV18"), "H100", "MGS607", "no line of GPU1", 3),
-        (table(ROWS).rpartition("GPU1")[0], "H100", "MGS607", "no line of GPU1", 3),
-        (table(ROWS).rpartition("\tX")[0], "H100", "MGS607", "GPU1 has 1 words", 3),
-        (table(ROWS).replace("\tGPU1\t", "\tGPU2\t"), "H100", "MGS607", "GPU0, GPU1 and so on", 1),
-        (table([["X"] * 257] * 257), "H100", "MGS603", "at most 256", 1),
-        (table(ROWS) + "\n" * 100_001, "H100", "MGS130", "100,000 lines", 1),
+        (topo_table(ROWS).replace("NV18", "PIXIE"), "H100", "MGS607", "'PIXIE' between GPU0 and GPU1", 2),
+        (topo_table(ROWS).replace("X\tNV18", "X\tX"), "H100", "MGS607", "'X' between GPU0 and GPU1", 2),
+        (topo_table(ROWS).replace("GPU1\tNV18", "GPU2\tNV18"), "H100", "MGS607", "no line of GPU1", 3),
+        (topo_table(ROWS).rpartition("GPU1")[0], "H100", "MGS607", "no line of GPU1", 3),
+        (topo_table(ROWS).rpartition("\tX")[0], "H100", "MGS607", "GPU1 has 1 words", 3),
+        (topo_table(ROWS).replace("\tGPU1\t", "\tGPU2\t"), "H100", "MGS607", "GPU0, GPU1 and so on", 1),
+        (topo_table([["X"] * 257] * 257), "H100", "MGS603", "at most 256", 1),
+        (topo_table(ROWS) + "\n" * 100_001, "H100", "MGS130", "100,000 lines", 1),
         (ROCM.replace("XGMI", "WIFI"), "MI325X", "MGS607", "'WIFI' between GPU0 and GPU1", 19),
         (ROCM.partition("=== Link")[0], "MI325X", "MGS607", "'Link Type between two GPUs' is missing", 1),
         (
