@@ -198,3 +198,10 @@ def test_the_warnings_shown_are_those_of_the_import(monkeypatch: pytest.MonkeyPa
     done = magus(*words_of(command))
 
     assert done.stderr == shown
+
+
+def test_the_tree_shown_is_that_of_the_import() -> None:
+    page = (ROOT / "docs" / "machines.md").read_text()
+    shown = page.partition("<!-- a part of the output of: magus import tests/")[2].partition("```text\n")[2]
+
+    assert shown.partition("```")[0] in (ROOT / "tests/golden/machines/rtx4090_topo.txt.mgs").read_text()

@@ -18,6 +18,8 @@ GPU = {
     "a100_pcie_topo.txt": "A100",
     "h200_islands_topo.txt": "H200",
     "ring_of_4_topo.txt": "MI325X",
+    "rtx3090_bridges.xml": "A100",
+    "rtx4090_topo.txt": "H100",
 }
 """The GPU that is named by ``--gpu`` where the library lacks that of the file, or the file does not say it."""
 
