@@ -26,7 +26,7 @@ help:
 	@echo "make coverage  branches that the tests take, by room; ROOM=simcore/fold: with its tests alone"
 	@echo "make bench   benchmarks, as text"
 	@echo "make train   learn the proposals anew from their table"
-	@echo "make picture   docs/tui.svg and docs/timeline.svg drawn anew"
+	@echo "make picture   the pictures of docs drawn anew"
 	@echo "make dist    sdist and wheel in dist/, and whether PyPI would take them"
 
 # The package is installed, not linked: types, data files and import contracts are checked as users get them.
@@ -114,6 +114,7 @@ train: $(STAMP)
 picture: $(STAMP)
 	$(BIN)/python -m tests.helpers.tui.picture
 	$(BIN)/magus simulate examples/gemm_rs_h100.mgs --schedule 'pipelined(chunks=16, engine=dma(7))' --granularity packet --svg docs/timeline.svg > /dev/null
+	$(BIN)/magus simulate examples/layers/llama70b_backward.mgs --schedule late --svg docs/layer_timeline.svg > /dev/null
 
 dist: $(STAMP)
 	@rm -rf build dist *.egg-info

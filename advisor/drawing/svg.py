@@ -1,32 +1,39 @@
 """What all drawings share: elements with escaped text, the colours for light and dark, and an axis of time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 
 from ...compiler.ir import TICKS_PER_US
 from ...compiler.text.printable import columns_of, printable
 
-STYLE = """
-.magus { color-scheme: light dark; --ink: #1b1f24; --faint: #5c6570; --line: #c9ced6; --paper: #ffffff;
-  --band: #f3f5f8; --compute: #4477aa; --comm: #ddaa33; --reduce: #2a8c82; --exposed: #bb3344; --on-bar: #ffffff;
-  --on-comm: #1b1f24; font: 12px system-ui, sans-serif; background: var(--paper); }
-@media screen and (prefers-color-scheme: dark) { .magus { --ink: #e6e9ee; --faint: #9aa4b1; --line: #3c444f;
-  --paper: #14181d; --band: #1c2229; --compute: #5b93c9; --comm: #e3b64b; --reduce: #3fb0a4; --exposed: #f0737f;
-  --on-bar: #0c1116; --on-comm: #0c1116; } }
-.magus text { fill: var(--ink); } .magus .faint { fill: var(--faint); } .magus .title { font-weight: 600; }
-.magus .paper { fill: var(--paper); } .magus .band { fill: var(--band); }
-.magus .grid { stroke: var(--line); stroke-width: 1; fill: none; }
-.magus .compute { fill: var(--compute); } .magus .comm { fill: var(--comm); } .magus .reduce { fill: var(--reduce); }
-.magus .exposed { fill: var(--exposed); } .magus .bound { fill: var(--faint); }
-.magus .bar { stroke: var(--band); stroke-width: 1; }
-.magus .critical { stroke: var(--ink); stroke-width: 2; }
-.magus text.on { fill: var(--on-bar); font-size: 10px; pointer-events: none; }
-.magus text.on.comm { fill: var(--on-comm); }
-.magus .curve { fill: none; stroke-width: 1.5; stroke: var(--compute); }
-.magus .curve.other { stroke: var(--faint); stroke-dasharray: 4 3; }
+INK, FAINT, PAPER, BAND = "#1b1f24", "#5c6570", "#ffffff", "#f3f5f8"
+_SHAPES: Mapping[str, Mapping[str, str]] = {
+    "paper": {"fill": PAPER},
+    "band": {"fill": BAND},
+    "grid": {"fill": "none", "stroke": "#c9ced6"},
+    "compute": {"fill": "#4477aa"},
+    "comm": {"fill": "#ddaa33"},
+    "reduce": {"fill": "#2a8c82"},
+    "exposed": {"fill": "#bb3344"},
+    "bound": {"fill": FAINT},
+    "bar": {"stroke": BAND},
+    "critical": {"stroke": INK, "stroke-width": "2"},
+    "curve": {"fill": "none", "stroke": "#4477aa", "stroke-width": "1.5"},
+    "other": {"stroke": FAINT, "stroke-dasharray": "4 3"},
+}
+"""How each kind of shape is painted: blue, yellow and teal, which the colour-blind tell apart too.
+
+Colours are attributes, not style: few viewers beside browsers know variables. A page may style the kinds, its classes.
 """
-"""Blue, yellow and teal, which the colour-blind tell apart too; kinds also differ by lane or outline."""
+_LETTERS: Mapping[str, Mapping[str, str]] = {
+    "faint": {"fill": FAINT},
+    "title": {"font-weight": "600"},
+    "on": {"fill": PAPER, "font-size": "10", "pointer-events": "none"},
+    "comm": {"fill": INK},
+}
+"""The same of text; what stands ``on`` a transfer is dark."""
 
 LETTER_WIDTH = 6.2
 """Pixels of a letter at 10 to 12 px, on average."""
@@ -34,15 +41,33 @@ LETTER_WIDTH = 6.2
 
 def text_at(x: float, y: float, text: str, kind: str = "", anchor: str = "") -> str:
     """Return a text element; ``text`` is shown as it is, control characters as escapes."""
-    attributes = "".join(f' {name}="{value}"' for name, value in (("class", kind), ("text-anchor", anchor)) if value)
-    return f'<text x="{number(x)}" y="{number(y)}"{attributes}>{escape(printable(text))}</text>'
+    place = f'x="{number(x)}" y="{number(y)}"' + (f' text-anchor="{anchor}"' if anchor else "")
+    return f"<text {place} {_letters(kind)}>{escape(printable(text))}</text>"
 
 
 def rect_at(x: float, y: float, width: float, height: float, kind: str, about: str = "", more: str = "") -> str:
     """Return a rectangle; ``about`` is what a browser shows at the pointer, ``more`` are further attributes."""
     size = f'width="{number(width)}" height="{number(height)}"'
-    head = f'<rect class="{kind}" x="{number(x)}" y="{number(y)}" {size}{more}'
+    head = f'<rect {painted(kind)} x="{number(x)}" y="{number(y)}" {size}{more}'
     return f"{head}><title>{escape(printable(about))}</title></rect>" if about else f"{head}/>"
+
+
+@cache
+def painted(kind: str) -> str:
+    """Return the class and the colours of a shape; of the words of ``kind`` later ones go first."""
+    return _attributes(kind, _SHAPES, {})
+
+
+@cache
+def _letters(kind: str) -> str:
+    return _attributes(kind, _LETTERS, {"fill": INK})
+
+
+def _attributes(kind: str, paints: Mapping[str, Mapping[str, str]], usual: Mapping[str, str]) -> str:
+    found = {"class": kind, **usual} if kind else dict(usual)
+    for word in kind.split():
+        found |= paints.get(word, {})
+    return " ".join(f'{name}="{value}"' for name, value in found.items())
 
 
 def number(value: float) -> str:
@@ -60,12 +85,11 @@ def fitting(text: str, width: float) -> str:
 
 
 def document(width: float, height: float, title: str, body: Iterator[str] | list[str]) -> str:
-    """Return the whole drawing, which has its own style and needs nothing else."""
+    """Return the whole drawing on paper of its own, which needs nothing else."""
     size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
-    name = escape(printable(title))
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="magus" role="img" aria-label="{name}" {size}>'
-    paper = f'<rect class="paper" width="{number(width)}" height="{number(height)}"/>'
-    return "\n".join((head, f"<style>{STYLE}</style>", paper, *body, "</svg>\n"))
+    name, font = escape(printable(title)), 'font-family="system-ui, sans-serif" font-size="12"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="magus" role="img" aria-label="{name}" {font} {size}>'
+    return "\n".join((head, rect_at(0, 0, width, height, "paper"), *body, "</svg>\n"))
 
 
 @dataclass(frozen=True, slots=True)

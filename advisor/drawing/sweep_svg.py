@@ -6,7 +6,7 @@ from itertools import groupby
 from ...compiler.ir import TICKS_PER_US
 from ..candidates.advice import Advice
 from ..policy.sweep import SweepPoint
-from .svg import document, fitting, number, rect_at, text_at
+from .svg import document, fitting, number, painted, rect_at, text_at
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900.0, 300.0, 60.0, 20.0, 44.0, 42.0
 
@@ -68,10 +68,10 @@ def _levels(least: float, most: float, y: Callable[[float], float]) -> Iterator[
         gain = place * step
         if gain >= least:
             line = f"M{number(LEFT)} {number(y(gain))}H{number(WIDTH - RIGHT)}"
-            yield f'<path class="grid" d="{line}"/>'
+            yield f'<path {painted("grid")} d="{line}"/>'
             yield text_at(LEFT - 6, y(gain) + 4, f"{gain:.2f}x", "faint", "end")
 
 
 def _curve(points: Sequence[tuple[float, float]], kind: str) -> str:
     line = "L".join(f"{number(x)} {number(y)}" for x, y in points)
-    return f'<path class="{kind}" d="M{line}"/>' if points else ""
+    return f'<path {painted(kind)} d="M{line}"/>' if points else ""

@@ -14,7 +14,7 @@ from ...simcore.figures.result import Interval, IntervalKind
 from ...simcore.op_spans import OpRow, OpSpan, op_rows
 from ...simcore.simulate_layers import SHOWN_LAYER
 from .lanes import Row, rows_of
-from .svg import TimeScale, document, fitting, number, rect_at, text_at
+from .svg import TimeScale, document, fitting, number, painted, rect_at, text_at
 
 WIDTH, LEFT, RIGHT = 1200.0, 120.0, 16.0
 LANE, GAP, STRIP, AXIS = 20.0, 4.0, 34.0, 84.0
@@ -165,7 +165,7 @@ def _legend(y: float) -> Iterator[str]:
 
 def _axis(scale: TimeScale, top: float, bottom: float) -> Iterator[str]:
     for x, label in scale.marks():
-        yield f'<path class="grid" d="M{number(x)} {number(top)}V{number(bottom)}"/>'
+        yield f'<path {painted("grid")} d="M{number(x)} {number(top)}V{number(bottom)}"/>'
         yield text_at(x + 3, top + 4, label, "faint")
 
 
@@ -277,7 +277,7 @@ def _strip(result: Result, scale: TimeScale, row: int, top: float) -> Iterator[s
             path.append(f"V{number(bottom - STRIP * share)}H{number(right)}")
     about = f"{name}: {mean:.0%} of {rate_text(float(loads.capacity_bytes_per_s[row]))} over the run"
     kind = IntervalKind.COMPUTE if load.kind is LoadKind.HBM else IntervalKind.COMM
-    yield f'<path class="{kind.value}" d="{"".join(path)}V{number(bottom)}Z"><title>{about}</title></path>'
+    yield f'<path {painted(kind.value)} d="{"".join(path)}V{number(bottom)}Z"><title>{about}</title></path>'
 
 
 def _node(node: int, num_ranks: int) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ...compiler.text.quantities import ticks_text
 from ...simcore.figures.result import Waterfall
-from .svg import TimeScale, document, number, rect_at, text_at
+from .svg import TimeScale, document, number, painted, rect_at, text_at
 
 WIDTH, LEFT, RIGHT, ROW, TOP = 900.0, 210.0, 90.0, 26.0, 12.0
 
@@ -31,4 +31,4 @@ def _bars(waterfall: Waterfall, reached: list[int], scale: TimeScale) -> Iterato
         yield text_at(scale.x(high) + 6, y + 15, ticks_text(ticks), "faint")
         if place < last:
             x = number(scale.x(reached[place + 1]))
-            yield f'<path class="grid" d="M{x} {number(y + 3)}V{number(y + ROW + 6)}"/>'
+            yield f'<path {painted("grid")} d="M{x} {number(y + 3)}V{number(y + ROW + 6)}"/>'

@@ -28,7 +28,7 @@ def test_every_step_is_drawn_where_it_ran(pattern: Pattern) -> None:
         text = timeline_svg(run_of_pair(scenario, result))
 
         tags = {each.tag.removeprefix(SVG) for each in ElementTree.fromstring(text).iter()}
-        assert tags <= {"svg", "style", "rect", "text", "title", "path"}
+        assert tags <= {"svg", "rect", "text", "title", "path"}
         drawn = [each for each in bars(text) if "steps," not in "".join(each.itertext())]
         widest = max(result.timeline.of_rank(0), key=lambda interval: interval.ticks)
         share = max(float(each.get("width", 0)) for each in drawn) / TimeScale(1, 120, 1064).width
@@ -76,7 +76,7 @@ def test_names_of_others_are_shown_as_text(text: str) -> None:
     drawing = timeline_svg(run_of_pair(replace(scenario, workload=replace(scenario.workload, name=text)), result))
 
     tags = {each.tag.removeprefix(SVG) for each in ElementTree.fromstring(drawing).iter()}
-    assert tags <= {"svg", "style", "rect", "text", "title", "path"}
+    assert tags <= {"svg", "rect", "text", "title", "path"}
 
 
 def test_marks_of_the_axis_are_round_and_apart() -> None:

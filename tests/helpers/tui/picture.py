@@ -1,6 +1,7 @@
 """Draw the pictures of docs/tui.md from the application itself: ``python -m tests.helpers.tui.picture``."""
 
 import asyncio
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from tests.helpers.paths import DOCS
 from tests.helpers.tui.driving import POLL_S, settled
 
 EXAMPLE = "llama70b_tp8_mi300x"
+PRESENTED = ("fill", "font-family", "font-size", "font-weight")
+"""What the style of a picture says that may be said by attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,16 @@ PICTURES = (
 )
 
 
+def painted(svg: str) -> str:
+    """Return a picture of a screen whose style is attributes, which every viewer knows, with no font from elsewhere."""
+    head, style, rest = re.split(r"</?style>", svg, maxsplit=2)
+    attributes = {}
+    for name, rules in re.findall(r"\.(terminal-[\w-]+) \{(.*?)\}", style, re.DOTALL):
+        said = re.findall(r"([\w-]+):\s*([^;]+?)\s*(?:;|$)", rules)
+        attributes[name] = " ".join(f'{key}="{value}"' for key, value in said if key in PRESENTED)
+    return head + re.sub(r'class="(terminal-[\w-]+)"', lambda found: attributes[found[1]], rest)
+
+
 async def draw(file: Path, picture: Picture) -> None:
     """Run the application on ``file``, wait for its advice, press the keys, write the screen."""
     app = MagusApp(file)
@@ -45,7 +58,7 @@ async def draw(file: Path, picture: Picture) -> None:
             await settled(pilot)
         await _say_name(app, pilot, file.name)
         svg = app.export_screenshot(title=f"magus tui {file.name}")
-    text = "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
+    text = "\n".join(line.rstrip() for line in painted(svg).splitlines()) + "\n"
     (DOCS / picture.name).write_text(text, encoding="utf-8")
 
 

@@ -137,12 +137,12 @@ class SweepPlot:
         return ((f"{name} ", "head"), ("".join(line), "axis"))
 
     def _band(self, name: str, letters: Sequence[str], x: Scale) -> Line:
-        """Return a line in which each column has the letter of the nearest point."""
+        """Return a line in which each column has the letter of the nearest point, once all points are known."""
         columns = [int(x.at(point.x)) // DOTS_X for point in self.figure.points]
         pieces: list[tuple[str, str]] = [(f"{name.rjust(LABEL_COLUMNS)} ", "head")]
         for column in range(self._columns):
             nearest = min(range(len(columns)), key=lambda idx: abs(columns[idx] - column))
-            letter = letters[nearest]
+            letter = "·" if self.figure.is_partial and columns[nearest] != column else letters[nearest]
             known = letter in LETTERS
             pieces.append((letter, f"point-{LETTERS.index(letter)}" if known else "head"))
         return tuple(pieces)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from textual import work
@@ -136,14 +136,19 @@ class SweepPane(JobPane):
     def _words(self, sweep: _Sweep) -> Iterator[str]:
         """What goes on and what is missing first: a small screen shows one line."""
         figure = sweep.figure
-        if self._doing:
-            yield f"{self._doing}, {len(figure.points)} of {figure.planned}; Esc stops"
-        elif len(figure.points) + len(sweep.failed) < figure.planned:
-            yield f"{len(figure.points)} of {figure.planned} points, Enter goes on"
+        known = [] if self._axis == CHUNKS else list(words_of(figure))
+        if self._doing and figure.is_partial:
+            yield f"{self._doing}, {'; '.join(known)}; Esc stops"
+        elif self._doing:
+            yield f"{self._doing}, {figure.num_simulated} of {figure.planned}; Esc stops"
+        elif figure.is_partial:
+            yield f"{'; '.join(known)}; Enter goes on"
         if sweep.failed:
             yield f"{len(sweep.failed)} without an answer, such as {sweep.failed[0]}"
-        if self._axis != CHUNKS:
-            yield from words_of(figure)
+        if 0 < figure.num_simulated < len(figure.points):
+            yield f"{figure.num_simulated} of {len(figure.points)} points simulated, the others predicted"
+        if not figure.is_partial:
+            yield from known
         crossed = [f"{each.low.text} and {each.high.text}" for each in figure.crossovers]
         if crossed:
             yield f"the winner changes between {', '.join(crossed)}"
@@ -189,6 +194,7 @@ class SweepPane(JobPane):
             return
         if isinstance(message.found, str):
             sweep.failed = (*sweep.failed, message.found)
+            sweep.figure = replace(sweep.figure, unanswered=len(sweep.failed))
         else:
             sweep.figure = sweep.figure.with_point(message.found)
         self._draw()
@@ -211,6 +217,7 @@ class SweepPane(JobPane):
         sweep = self._sweeps.get(self._axis)
         if self._job is not None and sweep is not None and sweep.plan is not None:
             sweep.begun, sweep.failed = True, ()
+            sweep.figure = replace(sweep.figure, unanswered=0)
             self._visit(self._job, self._axis, sweep.plan, True)
 
     def action_relative(self) -> None:

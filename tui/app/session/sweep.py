@@ -62,7 +62,10 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class SweepFigure:
-    """Everything that a plot of a sweep shows: ``points`` by their values, with times in the unit ``measure``."""
+    """Everything that a plot of a sweep shows: ``points`` by their values, with times in the unit ``measure``.
+
+    Of the ``planned`` values ``unanswered`` ones have no point and get none.
+    """
 
     axis: str
     unit: str
@@ -70,6 +73,17 @@ class SweepFigure:
     planned: int
     now: float | None = None
     measure: str = "us"
+    unanswered: int = 0
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether points are still to come, so that nothing is known of all values."""
+        return len(self.points) + self.unanswered < self.planned
+
+    @property
+    def num_simulated(self) -> int:
+        """How many points hold simulated times."""
+        return sum(bool(point.simulated) for point in self.points)
 
     def relative(self) -> "SweepFigure":
         """Return the figure with times in percent of the fastest serial one; points without that are left out."""
@@ -78,7 +92,8 @@ class SweepFigure:
             serial = min((us for kind, us in point.us.items() if kind.startswith(SERIAL)), default=None)
             if serial is not None:
                 points.append(replace(point, us={kind: 100 * us / serial for kind, us in point.us.items()}))
-        return replace(self, points=tuple(points), measure="%")
+        left_out = len(self.points) - len(points)
+        return replace(self, points=tuple(points), measure="%", unanswered=self.unanswered + left_out)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -229,7 +244,9 @@ def run(
 
 
 def words_of(figure: SweepFigure) -> Sequence[str]:
-    """Say where the winner and the verdict change."""
+    """Say where the verdict changes; as long as points are to come, between which of those that are known."""
+    if figure.is_partial:
+        return [f"{len(figure.points)} of {figure.planned} values so far{_known(figure)}"]
     said = [
         f"{_verdict(crossing.high.verdict)} from {_at(figure, crossing.high)} on"
         if crossing.high.verdict is not Verdict.SERIAL
@@ -237,8 +254,21 @@ def words_of(figure: SweepFigure) -> Sequence[str]:
         for crossing in figure.thresholds
     ]
     if not said and figure.points:
-        said = [f"{_verdict(figure.points[0].verdict)} at every value"]
+        which = "every value that has an answer" if figure.unanswered else "every value"
+        said = [f"{_verdict(figure.points[0].verdict)} at {which}"]
     return said
+
+
+def _known(figure: SweepFigure) -> str:
+    """Say what the points show, and nothing of the values between them."""
+    said = [
+        f"{_verdict(low.verdict)} at {_at(figure, low)}, {_verdict(high.verdict)} at {_at(figure, high)}"
+        for low, high in ((crossing.low, crossing.high) for crossing in figure.thresholds)
+    ]
+    if not said and figure.points:
+        first, *others = figure.points
+        said = [f"{_verdict(first.verdict)} at {'each' if others else _at(figure, first)}"]
+    return f": {'; '.join(said)}" if said else ""
 
 
 def _at(figure: SweepFigure, point: Point) -> str:

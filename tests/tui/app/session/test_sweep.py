@@ -25,7 +25,7 @@ OVERLAP, TRY, NO = Verdict.OVERLAP, Verdict.WORTH_TRYING, Verdict.SERIAL
 
 
 def figure() -> SweepFigure:
-    found = SweepFigure("M", "", (), 5, now=2048.0)
+    found = SweepFigure("M", "", (), 4, now=2048.0)
     for x, fused, serial, verdict in (
         (512, 20, 10, NO),
         (1024, 25, 20, NO),
@@ -85,6 +85,34 @@ def test_crossovers_and_thresholds() -> None:
     assert (crossing.low.text, crossing.high.text) == ("1024", "2048")
     assert 1024 < crossing.x < 2048
     assert words_of(figure()) == ["overlap is worth trying from M = 2048 on", "overlap pays from M = 8192 on"]
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        ((), "0 of 4 values so far"),
+        ((0,), "1 of 4 values so far: serial at M = 512"),
+        ((3,), "1 of 4 values so far: overlap pays at M = 8192"),
+        ((0, 1), "2 of 4 values so far: serial at each"),
+        ((0, 3), "2 of 4 values so far: serial at M = 512, overlap pays at M = 8192"),
+    ],
+)
+def test_a_part_of_the_points_says_nothing_of_all_values(kept: tuple[int, ...], words: str) -> None:
+    part = replace(figure(), points=tuple(figure().points[place] for place in kept))
+
+    assert words_of(part) == [words]
+    if kept:
+        verdicts = next(
+            text for line in SweepPlot(part, 78, 20).lines() if "verdict" in (text := "".join(one for one, _ in line))
+        )
+        assert sum(verdicts.split()[1].count(sign) for sign in "-?+") == len(kept)
+
+
+def test_values_without_an_answer_are_not_waited_for() -> None:
+    alike = replace(figure(), points=figure().points[:2])
+
+    assert words_of(replace(alike, unanswered=2)) == ["serial at every value that has an answer"]
+    assert words_of(replace(alike, planned=2)) == ["serial at every value"]
 
 
 def test_times_in_percent_of_the_serial_one() -> None:
@@ -197,7 +225,8 @@ async def test_a_sweep_that_is_stopped_keeps_what_was_found(file: Path) -> None:
         await until(pilot, lambda: "predicting, 2 of 4" in screen_text(app))
         await press(pilot, "escape")
 
-        assert "2 of 4 points, Enter goes on" in screen_text(app)
+        assert "2 of 4 values so far: serial at M = 1024, overlap pays at M = 8192" in screen_text(app)
+        assert "Enter goes on" in screen_text(app) and "at every value" not in screen_text(app)
         assert "8192" in screen_text(app)
         gate.set()
         await press(pilot, "enter")
