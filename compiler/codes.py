@@ -117,6 +117,8 @@ class Code(Enum):
     MGS541 = "a plan that a Triton kernel and copies beside it cannot carry out"
     MGS542 = "a kernel that is not rewritten"
     MGS550 = "an answer that the format of a runtime cannot say"
+    MGS560 = "what a kernel reads by row, and a plan does not move"
+    MGS561 = "a plan for MSCCL++ that takes another time than its schedule"
     MGS601 = "a file that is no dump of a machine and no table of times"
     MGS602 = "XML that is not read"
     MGS603 = "a dump without GPUs, or with too many"

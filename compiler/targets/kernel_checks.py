@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterable, Iterator
 
-from .kernel_syntax import Loop, NotRecognised, assigned, called, is_jit, name_of, names_read
+from .kernel_syntax import Loop, NotRecognised, assigned, called, name_of, names_read
 
 RESERVED = "magus_"
 """How the names begin that rewritten kernels have more."""
@@ -13,10 +13,6 @@ _DESCRIPTORS = ("make_tensor_descriptor", "load_tensor_descriptor", "_experiment
 def check_function(function: ast.FunctionDef) -> None:
     """Refuse a kernel whose tiles may end early, or that takes its parameters in another way."""
     arguments = function.args
-    if len(function.decorator_list) > 1:
-        other = next((each for each in function.decorator_list if not is_jit(each)), function)
-        hint = "tables are made for one size of tiles: choose one configuration, and leave @triton.jit alone"
-        raise NotRecognised(other, f"{function.name} has a decorator beside triton.jit", hint)
     if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.posonlyargs:
         raise NotRecognised(function, f"{function.name} has parameters with *", "name each parameter")
     for node in ast.walk(function):
@@ -51,7 +47,7 @@ def check_loop(function: ast.FunctionDef, loop: Loop, indices: set[str]) -> None
         raise NotRecognised(loop, "the loop through the tiles has an else", "write it behind the loop")
     for node in _of_this_loop(loop.body):
         raise NotRecognised(node, "a tile may end early, and its flag would not be set", "mask stores instead")
-    for name, node in _carried(loop.body, set()):
+    for name, node in carried(loop.body, set()):
         if name in assigned(loop.body) and name not in indices | _counters(loop):
             raise NotRecognised(node, f"{name} goes from one tile to the next", "compute it anew for each tile")
     for outside in function.body:
@@ -66,7 +62,7 @@ def _counters(loop: Loop) -> set[str]:
     return assigned([loop.target]) if isinstance(loop, ast.For) else names_read([loop.test])
 
 
-def _carried(statements: Iterable[ast.stmt], known: set[str]) -> Iterator[tuple[str, ast.stmt]]:
+def carried(statements: Iterable[ast.stmt], known: set[str]) -> Iterator[tuple[str, ast.stmt]]:
     """Yield names that are read before they are assigned, and where; add what is assigned to ``known``."""
     for each in statements:
         match each:
@@ -80,7 +76,7 @@ def _carried(statements: Iterable[ast.stmt], known: set[str]) -> Iterator[tuple[
                 reads, makes = names_read([each]), assigned([each])
         yield from ((name, each) for name in sorted(reads - known))
         known |= makes
-        yield from _carried([*getattr(each, "body", ()), *getattr(each, "orelse", ())], known)
+        yield from carried([*getattr(each, "body", ()), *getattr(each, "orelse", ())], known)
 
 
 def _of_this_loop(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

@@ -8,7 +8,9 @@ import ast
 from dataclasses import dataclass
 
 from .kernel_checks import RESERVED, check_function, check_loop
-from .kernel_syntax import Loop, NotRecognised, assigned, called, is_jit
+from .kernel_repeats import drop_repeats
+from .kernel_syntax import Loop, NotRecognised, assigned, called, is_jit, pure_helpers
+from .kernel_tuning import Config, take_config
 
 _ACCUMULATORS = ("zeros", "full")
 
@@ -17,10 +19,12 @@ _ACCUMULATORS = ("zeros", "full")
 class KernelForm:
     """A kernel: the sizes of a tile by their names, the row and the column of a tile by theirs.
 
-    ``body`` is what computes a tile, ``loop`` the loop through the tiles, None where a program computes one.
+    ``body`` is what computes a tile, ``loop`` the loop through the tiles, None where a program computes one. ``config``
+    is the configuration of its autotuning, None if it has none.
     """
 
     function: ast.FunctionDef
+    config: Config | None
     block_m: str
     block_n: str
     row: str
@@ -43,8 +47,10 @@ class KernelForm:
         return self.function.body if self.loop is None else self.loop.body
 
 
-def kernel_form(module: ast.Module) -> KernelForm:
-    """Find the GEMM of a file.
+def kernel_form(module: ast.Module, wanted: Config | None = None) -> KernelForm:
+    """Find the GEMM of a file, of which autotuning goes, and what finds a tile a second time.
+
+    ``wanted`` chooses one of several configurations.
 
     Raises
     ------
@@ -52,8 +58,12 @@ def kernel_form(module: ast.Module) -> KernelForm:
         If there is none, or it is written in another way.
     """
     function = _kernel(module)
+    config = take_config(module, function, wanted)
     check_function(function)
     block_m, block_n = _tile_size(function)
+    helpers = {each.name: each for each in module.body if isinstance(each, ast.FunctionDef)}
+    found = {index for block in (block_m, block_n) for index in _indices(function, block)}
+    drop_repeats(function, found, helpers, pure_helpers(module))
     row, col = (_index(function, block) for block in (block_m, block_n))
     for index in {row, col} - assigned(function.body):
         if index.isidentifier():
@@ -63,7 +73,7 @@ def kernel_form(module: ast.Module) -> KernelForm:
         raise NotRecognised(loops[1], f"a second loop assigns {row} or {col}", "one loop goes through the tiles")
     for loop in loops:
         check_loop(function, loop, {row, col})
-    return KernelForm(function, block_m, block_n, row, col, loops[0] if loops else None)
+    return KernelForm(function, config, block_m, block_n, row, col, loops[0] if loops else None)
 
 
 def _kernel(module: ast.Module) -> ast.FunctionDef:
@@ -98,8 +108,8 @@ def _tile_size(function: ast.FunctionDef) -> tuple[str, str]:
     return rows, cols
 
 
-def _index(function: ast.FunctionDef, block: str) -> str:
-    """What is multiplied by ``block``: a variable, or ``tl.program_id`` itself."""
+def _indices(function: ast.FunctionDef, block: str) -> list[str]:
+    """What is multiplied by ``block``: variables, and ``tl.program_id`` itself."""
     found: dict[str, ast.AST] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
@@ -107,9 +117,18 @@ def _index(function: ast.FunctionDef, block: str) -> str:
             for one, other in sides:
                 if isinstance(other, ast.Name) and other.id == block and isinstance(one, ast.Name | ast.Call):
                     found[ast.unparse(one)] = one
-    indices = [text for text, node in found.items() if isinstance(node, ast.Name) or any(called(node, "program_id"))]
+    return [text for text, node in found.items() if isinstance(node, ast.Name) or any(called(node, "program_id"))]
+
+
+def _index(function: ast.FunctionDef, block: str) -> str:
+    """The one index of a tile that is multiplied by ``block``."""
+    indices = _indices(function, block)
     if len(indices) != 1:
         what = " and ".join(indices) or "nothing"
         hint = f"begin with: offsets = pid * {block} + tl.arange(0, {block})"
-        raise NotRecognised(function, f"{what} is multiplied by {block}, and not one index of a tile", hint)
+        raise NotRecognised(
+            function,
+            f"{what} {'are' if len(indices) > 1 else 'is'} multiplied by {block}, and not one index of a tile",
+            hint,
+        )
     return indices[0]

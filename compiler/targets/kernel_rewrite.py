@@ -11,11 +11,13 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from ..codes import Code
-from ..text.diagnostics import CompileError, Diagnostic
+from ..text.diagnostics import CompileError, Diagnostic, Severity
 from ..text.source import Source, Span
 from .kernel_checks import check_memory
 from .kernel_form import KernelForm, kernel_form
+from .kernel_stores import ByRow, check_stores
 from .kernel_syntax import NotRecognised, assigned, called, is_jit, is_pure, names_read, pure_helpers
+from .kernel_tuning import Config
 
 PARAMETERS = ("magus_tiles", "magus_starts", "magus_waits", "magus_flags", "magus_epoch")
 LOOP = """
@@ -41,15 +43,21 @@ if magus_count >= 0:
 
 @dataclass(frozen=True, slots=True)
 class RewrittenKernel:
-    """The text of a kernel and of what it needs of its file; ``blocks`` are the names of the sizes of a tile."""
+    """The text of a kernel and of what it needs of its file; ``blocks`` are the names of the sizes of a tile.
+
+    ``config`` is what its autotuning chose, None if it has none. ``by_row`` are warnings of what it reads by row beside
+    the matrix that a plan gathers.
+    """
 
     name: str
     blocks: tuple[str, str]
     text: str
+    config: Config | None = None
+    by_row: tuple[Diagnostic, ...] = ()
 
 
-def rewrite_kernel(source: Source) -> RewrittenKernel:
-    """Rewrite the GEMM in a file, which is read and not executed.
+def rewrite_kernel(source: Source, wanted: Config | None = None) -> RewrittenKernel:
+    """Rewrite the GEMM in a file, which is read and not executed; ``wanted`` chooses of its configurations.
 
     Raises
     ------
@@ -58,13 +66,14 @@ def rewrite_kernel(source: Source) -> RewrittenKernel:
     """
     try:
         module = ast.parse(source.text)
-        form = kernel_form(module)
+        form = kernel_form(module, wanted)
         functions = _rewritten(form, pure_helpers(module))
         needed = _needed(module, form.function, functions)
         for helper in needed:
             if isinstance(helper, ast.FunctionDef):
                 check_memory(helper)
         _check_programs(needed)
+        by_row = check_stores(form, {each.name: each for each in module.body if isinstance(each, ast.FunctionDef)})
         text = "\n\n".join(map(ast.unparse, (*needed, *functions)))
     except NotRecognised as error:
         raise _refused(source, error.message, getattr(error.node, "lineno", 1), error.hint) from None
@@ -72,14 +81,25 @@ def rewrite_kernel(source: Source) -> RewrittenKernel:
         raise _refused(source, f"the file is no Python: {error.msg}", error.lineno or 1) from None
     except (RecursionError, MemoryError, ValueError):
         raise _refused(source, "the file is no Python that can be read", 1) from None
-    return RewrittenKernel(form.function.name, (form.block_m, form.block_n), text)
+    warnings = tuple(_by_row(source, each) for each in by_row)
+    return RewrittenKernel(form.function.name, (form.block_m, form.block_n), text, form.config, warnings)
 
 
 def _refused(source: Source, message: str, line: int, hint: str = "") -> CompileError:
+    return CompileError([Diagnostic(Code.MGS542, message, _line(source, line), hint)])
+
+
+def _by_row(source: Source, read: ByRow) -> Diagnostic:
+    message = f"{read.name} is read by row, and the plan moves the rows of one matrix alone"
+    hint = f"have {read.name} of all rows at every rank before the call"
+    return Diagnostic(Code.MGS560, message, _line(source, getattr(read.node, "lineno", 1)), hint, Severity.WARNING)
+
+
+def _line(source: Source, line: int) -> Span:
     number = min(line, source.text.count("\n") + 1)
     start, text = source.start_of(number), source.line(number)
     indent = len(text) - len(text.lstrip())
-    return CompileError([Diagnostic(Code.MGS542, message, Span(source, start + indent, start + len(text)), hint)])
+    return Span(source, start + indent, start + len(text))
 
 
 def _rewritten(form: KernelForm, helpers: frozenset[str]) -> list[ast.FunctionDef]:

@@ -35,6 +35,11 @@ def is_jit(decorator: ast.expr) -> bool:
     return ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator) in ("triton.jit", "jit")
 
 
+def is_constexpr(parameter: ast.arg) -> bool:
+    """Whether a parameter of a kernel is a constant of its compilation."""
+    return parameter.annotation is not None and "constexpr" in ast.unparse(parameter.annotation)
+
+
 def called(node: ast.AST, *names: str) -> Iterator[ast.Call]:
     """Yield the calls of functions or methods with these names."""
     for each in ast.walk(node):

@@ -3,7 +3,7 @@
 The text of ``tile_tables.py`` and ``host_steps.py`` goes into the file, so that it needs nothing of Magus.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from math import gcd
 
@@ -14,7 +14,9 @@ from ..planning.build import ScheduleError
 from ..text.printable import printable
 from .gemm_program import GemmProgram, NotExpressed, gemm_programs
 from .kernel_rewrite import RewrittenKernel
+from .kernel_tuning import Config
 from .refusals import not_expressed, reject_slices, reject_triton
+from .tile_tables import check_whole_tiles
 
 MARK = "# Copied into files.\n"
 VECTOR = 16
@@ -44,7 +46,7 @@ REWRITTEN_CALL = """
     check_whole_tiles(GROUPS[rank], {block_m}, {block_n}, *BUFFERS["c"])
     tables = tables_of(GROUPS[rank], {block_m}, {block_n}, PROGRAMS)
     tiles, starts, waits = (torch.tensor(each or [0], dtype=torch.int32, device=...) for each in tables)
-    {name}[(PROGRAMS,)](tiles, starts, waits, flags, epoch, ...)  # then what it took before
+    {name}[(PROGRAMS,)](tiles, starts, waits, flags, epoch, ...{more})  # then what it took before
 
 The kernel was rewritten: its tiles come from the tables. BUFFERS has the shapes of a, b and c, its matrices. flags is
 an int32 tensor of len(FLAGS[rank]), zero before the first call and not reset; for other blocks begin again with zeros
@@ -69,11 +71,14 @@ def triton_text(
         programs = gemm_programs(scenario, schedule)
     except NotExpressed as error:
         raise ScheduleError(not_expressed(str(error))) from None
+    if kernel is not None:
+        _check_tiles(scenario, kernel, programs)
     shown = {number: programs[number] for number in (range(scenario.num_ranks) if rank is None else (rank,))}
     parts = (
-        _head(scenario, schedule, OWN_CALL if kernel is None else _call_of(kernel)),
+        _head(scenario, schedule, OWN_CALL if kernel is None else _call_of(scenario, kernel)),
         IMPORTS,
         _constants(scenario, schedule, programs),
+        *([] if kernel is None or kernel.config is None else [_config_of(kernel.config)]),
         _embedded("tile_tables.py"),
         _embedded("host_steps.py"),
         _data("FLAGS", "What the flags of each rank say.", {number: each.flags for number, each in shown.items()}),
@@ -84,9 +89,36 @@ def triton_text(
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-def _call_of(kernel: RewrittenKernel) -> str:
-    block_m, block_n = kernel.blocks
-    return REWRITTEN_CALL.format(name=kernel.name, block_m=block_m, block_n=block_n)
+def _call_of(scenario: Scenario, kernel: RewrittenKernel) -> str:
+    given = {} if kernel.config is None else kernel.config.settings
+    block_m, block_n = (f'CONFIG["{name}"]' if name in given else name for name in kernel.blocks)
+    more = ", **CONFIG" if given else ""
+    call = REWRITTEN_CALL.format(name=kernel.name, block_m=block_m, block_n=block_n, more=more)
+    pattern = scenario.workload.pattern
+    if pattern.consumes:
+        call += "".join(f"\n{each.message}: {each.hint}.\n" for each in kernel.by_row)
+    if pattern.sums:
+        call += (
+            "\nWhat the kernel does to a tile after the product it does at each rank, before the sum over the ranks.\n"
+        )
+    return call
+
+
+def _config_of(config: Config) -> str:
+    return f"CONFIG = {dict(config.settings)!r}  # the configuration of the kernel's autotuning that was taken"
+
+
+def _check_tiles(scenario: Scenario, kernel: RewrittenKernel, programs: Sequence[GemmProgram]) -> None:
+    """Refuse a configuration whose tiles do not divide the regions of the plan."""
+    given = {} if kernel.config is None else kernel.config.settings
+    block_m, block_n = (given.get(name) for name in kernel.blocks)
+    shape = scenario.workload.gemm
+    if isinstance(block_m, int) and isinstance(block_n, int) and shape is not None:
+        try:
+            for program in programs:
+                check_whole_tiles(program.groups, block_m, block_n, shape.m, shape.n)
+        except ValueError as error:
+            raise ScheduleError(not_expressed(str(error))) from None
 
 
 def _head(scenario: Scenario, schedule: Schedule, call: str) -> str:

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,9 @@ from .options import (
     WorkloadOption,
     settings_of,
 )
+
+if TYPE_CHECKING:
+    from ...compiler.targets.kernel_tuning import Config
 
 
 class Format(StrEnum):
@@ -198,6 +201,10 @@ def plan(
     kernel: Annotated[
         Path | None, typer.Option("--kernel", metavar="KERNEL.py", help="With triton: rewrite the GEMM of this file.")
     ] = None,
+    config: Annotated[
+        str,
+        typer.Option("--config", metavar="NAME=VALUE,...", help="With --kernel: the configuration of its autotuning."),
+    ] = "",
     out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
     layers: Annotated[
         int | None,
@@ -220,9 +227,9 @@ def plan(
     if source is None:
         raise typer.BadParameter("name a scenario", param_hint="FILE")
     if output is PlanFormat.TRITON:
-        raise typer.Exit(print_triton(source, TritonOptions(schedule, rank, kernel), out))
-    if (rank, kernel) != (None, None):
-        raise typer.BadParameter("--rank and --kernel belong to --format triton")
+        raise typer.Exit(print_triton(source, TritonOptions(schedule, rank, kernel, _config(config, kernel)), out))
+    if (rank, kernel, config) != (None, None, ""):
+        raise typer.BadParameter("--rank, --kernel and --config belong to --format triton")
     if output is PlanFormat.MSCCLPP:
         from ..commands.scenarios.plan_mscclpp import print_mscclpp
 
@@ -231,6 +238,19 @@ def plan(
         raise typer.Exit(print_steps(source, schedule=schedule, out=out))
     as_json = output is PlanFormat.JSON
     raise typer.Exit(print_plan(source, schedule=schedule, as_json=as_json, layers=layers, out=out))
+
+
+def _config(text: str, kernel: Path | None) -> "Config | None":
+    from ...compiler.targets.kernel_tuning import config_of
+
+    if not text:
+        return None
+    if kernel is None:
+        raise typer.BadParameter("--config belongs to --kernel", param_hint="--config")
+    try:
+        return config_of(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--config") from None
 
 
 def import_file(

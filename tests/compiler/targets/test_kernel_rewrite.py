@@ -88,7 +88,7 @@ REFUSED = {
     "two kernels": (COUNTED + GRID, "several kernels call tl.dot: counted_kernel, grid_kernel"),
     "tuned": (
         COUNTED.replace("@triton.jit\n", "@triton.autotune(configs=[], key=[])\n@triton.jit\n"),
-        "counted_kernel has a decorator beside triton.jit",
+        "autotuning has no configuration",
     ),
     "split K": (COUNTED.replace("tl.store(", "tl.atomic_add("), "the kernel counts or adds atomically"),
     "descriptors": (
@@ -116,7 +116,7 @@ REFUSED = {
     ),
     "index computed twice": (
         PERSISTENT.replace(
-            "        tl.store(", "        m, n = place_of(tile, tiles_n, GROUP_M, tiles_m)\n        tl.store("
+            "        tl.store(", "        m, n = place_of(tile + 1, tiles_n, GROUP_M, tiles_m)\n        tl.store("
         ),
         "m or n is read before it is computed again",
     ),
@@ -158,7 +158,10 @@ REFUSED = {
         GROUPED.replace("    return tl.where", "    tl.atomic_add(x, 1)\n    return tl.where"),
         "the kernel counts or adds atomically",
     ),
-    "jit twice": (COUNTED.replace("@triton.jit\n", "@triton.jit\n@triton.jit\n"), "has a decorator beside triton.jit"),
+    "jit twice": (
+        COUNTED.replace("@triton.jit\n", "@triton.jit\n@triton.jit\n"),
+        "counted_kernel has a decorator twice",
+    ),
     "our names": (COUNTED.replace("across", "magus_across"), "magus_across is a name that Magus gives"),
     "parameters with stars": (COUNTED.replace("ORDER: tl.constexpr", "*ORDER"), "counted_kernel has parameters with *"),
     "numbered parameters": (

@@ -30,6 +30,8 @@ KERNELS = {
     "grouped": ("grouped_gemm_kernel", _grouped),
     "persistent": ("persistent_kernel", _by_rows(BM=BLOCK, BN=BLOCK, BK=2 * BLOCK, GROUP_M=2, NUM_SMS=3)),
     "grid": ("grid_kernel", _by_rows(ROWS=BLOCK, COLS=BLOCK, INNER=2 * BLOCK)),
+    "twice": ("twice_kernel", _by_rows(BM=BLOCK, BN=BLOCK, BK=2 * BLOCK, GROUP=2, SMS=3)),
+    "tuned": ("tuned_kernel", _by_rows(BM=BLOCK, BN=BLOCK, BK=2 * BLOCK)),
     "counted": ("counted_kernel", _by_rows(BM=BLOCK, BN=BLOCK, BK=2 * BLOCK, ORDER="rows")),
 }
 """By file: the name of the kernel, and what it takes for a, b and c."""

@@ -11,6 +11,7 @@ from ....compiler.planning.build import ScheduleError
 from ....compiler.planning.knobs.library import reject_library_plan
 from ....compiler.resolve.schedules.from_text import resolve_schedule
 from ....compiler.targets.kernel_rewrite import rewrite_kernel
+from ....compiler.targets.kernel_tuning import Config
 from ....compiler.targets.triton import triton_text
 from ...exit_codes import Exit
 from ...text.door import say
@@ -23,11 +24,15 @@ from ..running import run_command
 
 @dataclass(frozen=True, slots=True)
 class TritonOptions:
-    """Which ``schedule``, the tables of which ``rank`` (None: of all), and the file of a kernel to rewrite, if any."""
+    """Which ``schedule``, the tables of which ``rank`` (None: of all), and the file of a kernel to rewrite, if any.
+
+    ``config`` chooses one of the configurations of its autotuning.
+    """
 
     schedule: str | None
     rank: int | None = None
     kernel: Path | None = None
+    config: Config | None = None
 
 
 def print_steps(source: ScenarioInput, *, schedule: str | None, out: Path | None) -> Exit:
@@ -73,8 +78,11 @@ def print_triton(source: ScenarioInput, options: TritonOptions, out: Path | None
             say(f"magus: --rank {options.rank}: the ranks are 0 to {scenario.num_ranks - 1}")
             return Exit.USAGE
         chosen = _written_out(scenario, options.schedule)
-        kernel = None if options.kernel is None else rewrite_kernel(source_of(options.kernel))
-        return deliver(triton_text(scenario, chosen, options.rank, kernel), out, chosen.expression)
+        kernel = None if options.kernel is None else rewrite_kernel(source_of(options.kernel), options.config)
+        text = triton_text(scenario, chosen, options.rank, kernel)
+        if kernel is not None and scenario.workload.pattern.consumes:
+            show(kernel.by_row)
+        return deliver(text, out, chosen.expression)
 
     return run_command(action)
 

@@ -1,0 +1,130 @@
+"""Decorators of kernels: one configuration of autotuning is taken, of several the user picks; others are refused."""
+
+from pathlib import Path
+
+import pytest
+
+from magus.compiler.codes import Code
+from magus.compiler.ir import Pattern
+from magus.compiler.planning.build import ScheduleError
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.targets.kernel_rewrite import RewrittenKernel, rewrite_kernel
+from magus.compiler.targets.kernel_tuning import config_of
+from magus.compiler.targets.triton import triton_text
+from magus.compiler.text.diagnostics import CompileError
+from magus.compiler.text.source import Source
+from tests.helpers.commands import magus
+from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
+from tests.helpers.targets.rewritten import FOLDER
+
+COUNTED = (FOLDER / "counted.py").read_text()
+ONE = 'triton.Config({"BM": 64, "BN": 128, "BK": 32}, num_warps=4)'
+OTHER = 'triton.Config({"BM": 128, "BN": 128, "BK": 32}, num_warps=8)'
+
+
+def tuned(configs: str, before: str = "", more: str = "") -> str:
+    return COUNTED.replace("@triton.jit", f'{before}\n@triton.autotune({configs}, key=["M"]{more})\n@triton.jit')
+
+
+def made(text: str, wanted: str = "") -> RewrittenKernel:
+    return rewrite_kernel(Source("kernel.py", text), config_of(wanted) if wanted else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "rows"),
+    [
+        (tuned(f"configs=[{ONE}]"), "", 64),
+        (tuned(f"[{ONE}]"), "", 64),
+        (tuned(f"configs=[{ONE}, {ONE}]"), "", 64),
+        (tuned("configs=LIST", f"LIST = [{ONE}]"), "", 64),
+        (tuned("configs=get()", f'def get():\n    """All."""\n    return [{ONE}]\n'), "", 64),
+        (tuned(f"configs=[{ONE}, {OTHER}]"), "BM=128", 128),
+        (tuned(f"configs=[{ONE}] + LIST", f"LIST = [{OTHER}]"), "num_warps=4", 64),
+        (
+            tuned("configs=LIST", 'LIST = [triton.Config({"BM": 2**m, "BN": n}) for m in [6, 7] for n in (64, 32)]'),
+            "BM=64,BN=32",
+            64,
+        ),
+        (
+            tuned(
+                "configs=L", "L = [triton.Config(dict(BM=m), s) for m, s in itertools.product([32, 64], range(2, 4))]"
+            ),
+            "BM=32, num_warps=3",
+            32,
+        ),
+        (tuned("configs=get()", "def get():\n    return A if hip() else B\n"), "BM=256,BN=64", 256),
+    ],
+)
+def test_one_configuration_is_taken(text: str, wanted: str, rows: int) -> None:
+    found = made(text, wanted)
+
+    assert found.config is not None and found.config.settings["BM"] == rows
+    assert "autotune" not in found.text and "Config" not in found.text
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "message", "hint"),
+    [
+        (
+            tuned(f"configs=[{ONE}, {OTHER}]"),
+            "",
+            "2 configurations, and tables",
+            "BM=64,BN=128,BK=32,num_warps=4; BM=128",
+        ),
+        (tuned(f"configs=[{ONE}, {OTHER}]"), "BN=128", "2 configurations fit", "choose one by --config"),
+        (tuned(f"configs=[{ONE}, {OTHER}]"), "BM=32", "no configuration has BM=32", "there are: BM=64"),
+        (tuned("configs=get()", "def get():\n    return A if hip() else B\n"), "", "not read", "--config"),
+        (tuned("configs=LIST", f"LIST = [{ONE}]\nLIST.append({OTHER})"), "", "LIST is not one list", "--config"),
+        (tuned("configs=LIST", f"LIST = [{ONE}]\nLIST += [{OTHER}]"), "", "LIST is not one list", "--config"),
+        (tuned(f"configs=[{ONE}]", "", ', reset_to_zero=["c"]'), "", "reset_to_zero", "leave reset_to_zero out"),
+        (tuned(f"configs=[{ONE[:-1]}, pre_hook=zero)]"), "", "a hook before the kernel", "leave pre_hook out"),
+        (tuned('configs=[triton.Config({"BM": 64, "SPLIT_K": 1})]'), "", "SPLIT_K of the configuration", "constants"),
+        (COUNTED, "BM=64", "is not autotuned", "leave --config out"),
+        (
+            COUNTED.replace(
+                "@triton.jit", '@triton.heuristics({"EVEN": lambda args: args["K"] % 2 == 0})\n@triton.jit'
+            ),
+            "",
+            "has the decorator @triton.heuristics",
+            "pass EVEN when the kernel is called",
+        ),
+        (COUNTED.replace("@triton.jit", "@libentry()\n@triton.jit"), "", "has the decorator @libentry", "leave it out"),
+        (tuned(f"configs=[{ONE}]", "@mine"), "", "has the decorator @mine", "leave it out"),
+    ],
+)
+def test_other_decorators_are_refused_with_their_own_hint(text: str, wanted: str, message: str, hint: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        made(text, wanted)
+
+    (found,) = caught.value.diagnostics
+    assert found.code is Code.MGS542 and message in found.message and hint in found.hint
+
+
+def test_the_file_launches_with_the_configuration() -> None:
+    scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[1], 4, 1024, 512, 256)
+    schedule = resolve_schedule(scenario, "hetero_fused_1d(chunks=4)")
+    text = triton_text(scenario, schedule, kernel=made(tuned(f"configs=[{ONE}]")))
+
+    assert "counted_kernel[(PROGRAMS,)](tiles, starts, waits, flags, epoch, ..., **CONFIG)" in text
+    assert 'tables_of(GROUPS[rank], CONFIG["BM"], CONFIG["BN"], PROGRAMS)' in text
+    assert "CONFIG = {'BM': 64, 'BN': 128, 'BK': 32, 'num_warps': 4}" in text
+
+    with pytest.raises(ScheduleError, match="tiles of 96 x 128 do not divide"):
+        triton_text(scenario, schedule, kernel=made(tuned(f"configs=[{ONE.replace('64', '96')}]")))
+
+
+def test_the_option_picks_a_configuration(tmp_path: Path) -> None:
+    scenario, kernel = tmp_path / "a.mgs", tmp_path / "kernel.py"
+    scenario.write_text(
+        'use "nvidia/h100"\nsystem s { gpus 2 x H100; fabric switch(nvswitch, link=nvlink) }\n'
+        "workload w on s { x = tensor bf16[1024, 512] shard rows; v = tensor bf16[512, 512]; "
+        "y = gemm(all_gather(x), v) }\n"
+    )
+    kernel.write_text(tuned(f"configs=[{ONE}, {OTHER}]"))
+    words = ("plan", scenario, "--format", "triton", "--kernel", kernel)
+
+    assert "choose one by --config" in magus(*words).output
+    assert "'BM': 128" in magus(*words, "--config", "BM=128").stdout
+    assert magus(*words, "--config", "BM").exit_code == 2
+    assert magus("plan", scenario, "--format", "triton", "--config", "BM=128").exit_code == 2
+    assert magus("plan", scenario, "--config", "BM=128").exit_code == 2
