@@ -1,6 +1,5 @@
 """A file with other values: its scenarios, and the text that says the same for good."""
 
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from .codes import Code
 from .ir import Settings
 from .pipeline import Compiled, compile_text
 from .text import syntax as ast
-from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report
+from .text.diagnostics import CompileError, Diagnostic, Report
 from .text.formatting.rewriting import references_to, with_numbers, with_params, without
 from .text.load import read_source
 from .text.parsing.parse import parse_file
@@ -50,7 +49,7 @@ def changed_file(path: Path, changes: Changes, target: Path) -> str:
 
 def _read(path: Path) -> Source:
     report = Report()
-    with suppress(GaveUp), report.attempt():
+    with report.trial():
         return read_source(path, report)
     raise CompileError(report.diagnostics)
 
@@ -79,7 +78,7 @@ def changed_text(source: Source, changes: Changes, path: str) -> str:
 
 def _rewritten(source: Source, changes: Changes) -> Source:
     report = Report()
-    with suppress(GaveUp), report.attempt():
+    with report.trial():
         changed = with_params(source, _parsed(source, report), changes.params, report)
         return with_numbers(changed, _parsed(changed, report), changes.numbers, report)
     raise CompileError(report.diagnostics)

@@ -86,7 +86,7 @@ def compile_file(path: str | Path, settings: Settings = ()) -> Compiled:
         If the file cannot be read or has errors; it holds all diagnostics.
     """
     report = Report()
-    with suppress(GaveUp), report.attempt():
+    with report.trial():
         source = read_source(Path(path), report)
         return _compile(source, load(source, report), settings, report)
     raise CompileError(report.diagnostics)
@@ -98,7 +98,7 @@ def compile_text(text: str, path: str = "<text>", settings: Settings = (), *, as
     With ``settings``, or if it is not ``as_written`` by its user, a declared schedule that does not fit is left out.
     """
     report = Report()
-    with suppress(GaveUp):
+    with report.trial():
         source = Source(path, text)
         return _compile(source, load(source, report), settings, report, as_written)
     raise CompileError(report.diagnostics)
@@ -115,7 +115,7 @@ def written_out(text: str, path: str = "<text>") -> str:
     from .resolve.workloads.backward_text import with_derived  # for `fmt --derived` alone
 
     report, source = Report(), Source(path, text)
-    with suppress(GaveUp), report.attempt():
+    with report.trial():
         scope = load(source, report)
         _compile(source, scope, (), report)
         return with_derived(source, scope, report)
@@ -172,7 +172,7 @@ def _check_questions(scope: Scope, resolved: Resolved, settings: Settings, repor
     reported = {(diagnostic.code, diagnostic.span) for diagnostic in report.diagnostics}
     for bindings in islice(all_bindings, MAX_CHECKED_BINDINGS):
         inner_report = report.beside()
-        with suppress(GaveUp):
+        with inner_report.trial():
             resolve(scope, bind(scope, (*settings, *bindings), inner_report), inner_report, with_questions=False)
         settings_text = ", ".join(f"{name} = {text}" for name, text in bindings)
         for diagnostic in inner_report.diagnostics:

@@ -93,7 +93,7 @@ def read_config(path: Path) -> ModelConfig:
         If the file cannot be read, is no JSON object, or lacks a size.
     """
     report, span = Report(), Span(Source(str(path), ""), 0, 0)
-    with report.attempt():
+    with report.trial():
         source = read_source(path, report, span)
         document = read_json(source.text, JsonPlace(path.name, span, report, Code.MGS138))
         return config_of(document, path)

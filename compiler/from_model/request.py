@@ -126,7 +126,7 @@ def _in_memory(config: Mapping[str, object], name: str) -> ModelConfig:
     if len(text) > MAX_FILE_BYTES:
         raise RequestError(Code.MGS130, "model", "it is too large for a configuration")
     report = Report()
-    with report.attempt():
+    with report.trial():
         place = JsonPlace("config", Span(Source("config", ""), 0, 0), report, Code.MGS138)
         return config_of(read_json(text, place), Path(name))
     raise CompileError(report.diagnostics)

@@ -5,14 +5,13 @@ tells them apart. Plans of graphs (``graph_from_json.py``) are read for ``--sche
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from ..ir import GraphPlan, GraphScenario, Plan, Scenario, Schedule
 from ..planning.build import ScheduleError, build_schedule
 from ..text import syntax as ast
-from ..text.diagnostics import CompileError, Diagnostic, GaveUp, Report
+from ..text.diagnostics import CompileError, Diagnostic, Report
 from ..text.json_items import MAX_FILE_BYTES, Item, JsonPlace, read_json
 from ..text.load import path_beside, read_source
 from ..text.source import Source, Span
@@ -41,7 +40,7 @@ def plan_in_file(scenario: Scenario, path: Path, warn: Warn = ignore_warnings) -
     """
     report, text = Report(), str(path)
     span = Span(Source("--schedule", text), 0, len(text))
-    with report.attempt():
+    with report.trial():
         schedule = _built(scenario, _read(scenario, path, span, report), text, span, report)
         for fault in check_plan(scenario, schedule):
             report.error(fault.code, fault.message, span)
@@ -63,7 +62,7 @@ def graph_plan_in_file(scenario: GraphScenario, path: Path) -> GraphPlan:
 
     report, text = Report(), str(path)
     span = Span(Source("--schedule", text), 0, len(text))
-    with suppress(GaveUp), report.attempt():
+    with report.trial():
         plan = read_graph_plan(scenario, _document(path, span, report))
         if not report.has_errors:
             return replace(plan, expression=text)

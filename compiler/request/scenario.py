@@ -84,7 +84,7 @@ def _in_file(request: Request) -> Scenario:
 def _scope_of(file: Path) -> Scope:
     """Read a system file, and remember which files it was read from."""
     report = Report()
-    with report.attempt():
+    with report.trial():
         scope = load(read_source(file, report), report)
     if report.has_errors:
         raise _request_error(CompileError(report.diagnostics))

@@ -49,18 +49,24 @@ class Stopped(Exception):
 
 
 class GaveUp(Exception):
-    """There are too many errors to go on; they are in the report."""
+    """There are too many errors to go on; they are in ``report``."""
+
+    def __init__(self, report: "Report") -> None:
+        super().__init__()
+        self.report = report
 
 
 class Report:
     """The diagnostics of a file while it is compiled; ``num_failures`` counts the attempts that failed.
 
+    After ``MAX_ERRORS`` errors it gives up. Warnings have no limit: a file with many of them is valid.
     ``lost_words`` are the words of statements that could not be read; ``lost_names`` is True if one of them would have
     brought names from other files.
     """
 
     def __init__(self, is_explained: Callable[[Diagnostic], bool] | None = None) -> None:
         self._found: dict[Diagnostic, None] = {}
+        self._num_errors = 0
         self._is_explained = is_explained
         self.lost_words: set[str] = set()
         self.lost_names = False
@@ -71,7 +77,7 @@ class Report:
         self._is_explained = is_explained
 
     def beside(self) -> "Report":
-        """Return a new, empty report that drops the same diagnostics."""
+        """Return a new, empty report that drops the same diagnostics; what fills it runs in its ``trial``."""
         return Report(self._is_explained)
 
     def take(self, other: "Report") -> None:
@@ -89,10 +95,12 @@ class Report:
         self._add(Diagnostic(code, message, span, hint, Severity.WARNING))
 
     def _add(self, diagnostic: Diagnostic) -> None:
-        if self._is_explained is None or not self._is_explained(diagnostic):
-            self._found[diagnostic] = None
-        if len(self._found) >= MAX_ERRORS:
-            raise GaveUp
+        if diagnostic in self._found or (self._is_explained is not None and self._is_explained(diagnostic)):
+            return
+        self._found[diagnostic] = None
+        self._num_errors += diagnostic.severity is Severity.ERROR
+        if self._num_errors >= MAX_ERRORS:
+            raise GaveUp(self)
 
     def fail(self, code: Code, message: str, span: Span, hint: str = "") -> Stopped:
         """Record an error, and return what to raise to leave the enclosing ``attempt``."""
@@ -111,6 +119,17 @@ class Report:
         except Stopped:
             self.num_failures += 1
 
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Run a block as ``attempt`` does, which also ends where this report gives up: another one goes on."""
+        with self.attempt():
+            try:
+                yield
+            except GaveUp as given_up:
+                if given_up.report is not self:
+                    raise
+                raise Stopped from None
+
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """All errors and warnings, in the order of the text."""
@@ -124,7 +143,7 @@ class Report:
     @property
     def has_errors(self) -> bool:
         """Whether an error was recorded."""
-        return bool(self.errors)
+        return self._num_errors > 0
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -144,9 +163,10 @@ def render_text(
 ) -> str:
     """Render ``file:line:col: CODE severity: message``, the source line, carets, and the hint, for each diagnostic.
 
-    At most ``room`` columns of a source line are shown.
+    At most ``limit`` are shown, errors rather than warnings, and at most ``room`` columns of a source line.
     """
-    parts = [_render_one(diagnostic, color, room) for diagnostic in diagnostics[:limit]]
+    errors_first = sorted(range(len(diagnostics)), key=lambda idx: diagnostics[idx].severity is not Severity.ERROR)
+    parts = [_render_one(diagnostics[idx], color, room) for idx in sorted(errors_first[:limit])]
     if len(diagnostics) > limit:
         parts.append(f"and {len(diagnostics) - limit} more")
     return "\n".join(parts)

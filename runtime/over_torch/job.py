@@ -50,7 +50,7 @@ def _scenarios(file: Path) -> tuple[Scenario, ...]:
     """Return what a plan is for, on each of ``GPUS``."""
     report, text = Report(), str(file)
     span = Span(Source("plan", text), 0, len(text))
-    with report.attempt():
+    with report.trial():
         document = read_json(read_source(file, report, span, MAX_FILE_BYTES).text, JsonPlace(file.name, span, report))
         members = document.members()
         if "scenario" not in members:

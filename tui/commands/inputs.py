@@ -35,7 +35,7 @@ def source_of(file: Path, max_bytes: int = MAX_BYTES) -> Source:
         If it cannot be read.
     """
     report = Report()
-    with report.attempt():
+    with report.trial():
         if is_stdin(file):
             return read_stream(None if sys.stdin is None else sys.stdin.buffer, STDIN, report, max_bytes)
         return read_source(file, report, max_bytes=max_bytes)

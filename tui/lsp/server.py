@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +22,7 @@ from ...compiler.services.hover import hover
 from ...compiler.services.occurrences import all_occurrences, occurrence_at
 from ...compiler.services.rename import RenameError, renameable, renaming
 from ...compiler.services.symbols import symbols
-from ...compiler.text.diagnostics import CompileError, GaveUp, Report
+from ...compiler.text.diagnostics import CompileError, Report
 from ...compiler.text.formatting.fmt import format_text
 from ...compiler.text.load import read_source
 from .convert import LEGEND, Positions, location, path_of, uri_of
@@ -203,7 +202,7 @@ def _answer_about_names(server: MagusServer) -> None:
 def _document_in(file: Path, text: str | None) -> Document | None:
     """The document in a file, as a client has it open or from disk; None if it includes nothing or cannot be read."""
     report = Report()
-    with suppress(GaveUp), report.attempt():
+    with report.trial():
         text = read_source(file, report).text if text is None else text
         return read_document(text, str(file)) if "include" in text else None
     return None

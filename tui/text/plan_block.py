@@ -22,7 +22,7 @@ def plan_block(scenario: Scenario, schedule: Schedule) -> str:
 def is_too_long(text: str) -> bool:
     """Whether no file can hold the text."""
     report = Report()
-    with report.attempt():
+    with report.trial():
         source = Source("plan", text)
         check_size(source, report)
         read_tokens(source, report)

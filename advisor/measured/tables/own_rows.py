@@ -14,7 +14,7 @@ from pathlib import Path
 from ....compiler import CompileError
 from ....compiler.codes import Code
 from ....compiler.ir import DType
-from ....compiler.text.diagnostics import Diagnostic, GaveUp, Report, Stopped, did_you_mean
+from ....compiler.text.diagnostics import Diagnostic, Report, did_you_mean
 from ....compiler.text.load import shipped_libraries
 from ....compiler.text.source import Source, Span
 from .collectives import gpu_named
@@ -78,12 +78,10 @@ def own_rows(path: Path, name: str, of_library: bool) -> OwnRows:
     source = Source(str(path), _text_of(path))
     report = Report()
     rows: tuple[OwnRow, ...] = ()
-    try:
+    with report.trial():
         lines = list(_lines(source, of_library, report))
         if not report.has_errors:
             rows = tuple(_rows(lines, name, of_library, report))
-    except (GaveUp, Stopped):
-        pass
     if report.has_errors:
         raise CompileError(report.diagnostics)
     return OwnRows(rows, report, Span(source, 0, len(source.line(1))))

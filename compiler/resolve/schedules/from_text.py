@@ -49,7 +49,7 @@ def read_choice(scenario: Scenario, text: str) -> Choice:
         If the text is no template expression.
     """
     report, source = Report(), Source("--schedule", text)
-    with report.attempt():
+    with report.trial():
         values = parse_value(source, report)
         reader = ChoiceReader(scenario.system, Place(Scope()), ExpressionEvaluator(report, {}), report)
         template = ast.Template("schedule", ast.Path((scenario.workload.name,)), values)

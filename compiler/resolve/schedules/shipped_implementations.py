@@ -1,10 +1,8 @@
 """The implementations that ship with Magus, read for a system."""
 
-from contextlib import suppress
-
 from ...codes import Code
 from ...ir import Implementation, System
-from ...text.diagnostics import GaveUp, Report
+from ...text.diagnostics import Report
 from ...text.load import load, shipped_libraries
 from ...text.names import Entry, Kind
 from ...text.source import Source
@@ -27,7 +25,7 @@ def shipped_implementations(system: System) -> tuple[Implementation, ...]:
     scope = load(Source("<shipped>", text), Report())
     for entry in scope.devices():
         report = Report()
-        with suppress(GaveUp), report.attempt():
+        with report.trial():
             if entry.kind is Kind.IMPLEMENTATION:
                 found.append(ImplementationReader(system, ExpressionEvaluator(report, {}), report).read(entry))
         unexpected = [each for each in report.diagnostics if each.code is not Code.MGS401]

@@ -42,15 +42,16 @@ def points_of(settings: Settings, params: Sequence[Param]) -> tuple[Settings, ..
     values: list[list[tuple[str, str]]] = []
     for name, text in settings:
         given: tuple[str, ...] = (text,)
-        with report.attempt():
+        with report.trial():
             given = _values(name, text, choices.get(name, ()), report) if is_swept(text) else given
         values.append([(name, each) for each in given])
     count = 1
     for each in values:
         count *= len(each)
     if count > MAX_POINTS:
-        span = Span(Source("--set", ""), 0, 0)
-        report.error(Code.MGS305, f"{count:,} points, the limit is {MAX_POINTS:,}", span, "take larger steps")
+        span, message = Span(Source("--set", ""), 0, 0), f"{count:,} points, the limit is {MAX_POINTS:,}"
+        with report.trial():
+            report.error(Code.MGS305, message, span, "take larger steps")
     if report.has_errors:
         raise CompileError(report.diagnostics)
     return tuple(product(*values))

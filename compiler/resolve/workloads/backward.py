@@ -98,10 +98,13 @@ class BackwardReader:
             what = "itself" if other is entry else f"'{name.text}', which is one"
             raise self._report.fail(Code.MGS520, f"a backward pass of {what}", span, "name a forward pass")
         system = self._systems.system(other.scope.find(declaration.system, Kind.SYSTEM, self._report))
-        self._resolve(other, self._report.beside())  # what is wrong with it is told at its own statements
-        as_graph = self._report.beside()
+        as_itself, as_graph = self._report.beside(), self._report.beside()
+        with as_itself.trial():
+            self._resolve(other, as_itself)
+        if as_itself.num_failures:  # what is wrong with it is told at its own statements
+            raise self._report.stop()
         resolver = GraphResolver(other, system, self._evaluator, as_graph)
-        with as_graph.attempt():
+        with as_graph.trial():
             resolver.resolve()
         for error in as_graph.errors:
             message = f"no backward pass is derived of the pair '{name.text}': {error.message}"

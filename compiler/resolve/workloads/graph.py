@@ -56,6 +56,7 @@ class GraphResolver:
         self._repeat: Repeat | None = None
         self._batch: BatchSaid | None = None
         self._says_graph = False
+        self._is_too_long = False
 
     @property
     def is_meant(self) -> bool:
@@ -247,8 +248,12 @@ class GraphResolver:
         if word not in known:
             hint = did_you_mean(word, known) or f"operations are {listing(known)}"
             raise self._report.fail(Code.MGS204, f"unknown operation '{word[:64]}'", call.span, hint)
+        if self._is_too_long:
+            raise self._report.stop()
         if len(self._calls) >= MAX_CALLS:
-            raise self._report.fail(Code.MGS305, f"a graph has at most {MAX_CALLS} operations", call.span)
+            self._is_too_long = True
+            hint = "layers that follow each other are said once: repeat 80 y as x"
+            raise self._report.fail(Code.MGS305, f"a graph has at most {MAX_CALLS} operations", call.span, hint)
         operation = known[word]
         self._says_graph |= operation in (*row_wise.OPERATIONS, routing.DISPATCH, routing.COMBINE)
         values = self._arguments.tensors(operation, call)

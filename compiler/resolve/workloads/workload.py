@@ -229,7 +229,7 @@ def resolve_workload(
 
         entry = BackwardReader(systems, evaluator, report, resolve).written_out(entry)
     as_pair, as_graph = report.beside(), report.beside()
-    with as_pair.attempt():
+    with as_pair.trial():
         pair = WorkloadResolver(entry, system, evaluator, as_pair).resolve()
         report.take(as_pair)
         return system, pair
@@ -238,7 +238,7 @@ def resolve_workload(
     from .graph import GraphResolver  # pairs do not wait for its import
 
     resolver = GraphResolver(entry, system, evaluator, as_graph)
-    with as_graph.attempt():
+    with as_graph.trial():
         graph = resolver.resolve()
         not_a_pair = all(found.code is Code.MGS520 for found in as_pair.errors)
         if not as_graph.has_errors and (not_a_pair or resolver.is_meant):

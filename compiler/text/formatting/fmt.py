@@ -6,11 +6,10 @@ take more than one line. Comments are no part of the tree: they are merged in by
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from .. import syntax as ast
-from ..diagnostics import CompileError, GaveUp, Report
+from ..diagnostics import CompileError, Report
 from ..parsing.parse import parse_file
 from ..source import Source, Span
 from . import fmt_text as line
@@ -28,7 +27,7 @@ def format_text(text: str, path: str = "<text>") -> str:
         If the text does not parse; a text with mistakes in its meaning is formatted all the same.
     """
     report = Report()
-    with suppress(GaveUp), report.attempt():
+    with report.trial():
         file = parse_file(Source(path, text), report)
         if not report.has_errors:
             return print_file(file)

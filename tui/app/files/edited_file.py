@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from ....compiler.text.diagnostics import CompileError, GaveUp, Report
+from ....compiler.text.diagnostics import CompileError, Report
 from ....compiler.text.load import read_source, real_path
 from ....compiler.text.writing import write_whole
 from .paths import exists
@@ -112,6 +112,6 @@ class _Text:
 
 def _text_of(path: Path) -> _Text:
     report = Report()
-    with suppress(GaveUp), report.attempt():
+    with report.trial():
         return _Text(read_source(path, report).text)
     return _Text("", CompileError(report.diagnostics).diagnostics[0].message)

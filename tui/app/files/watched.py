@@ -1,11 +1,10 @@
 """The files that a scenario is read from, and which of them have changed on disk. No Textual."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from ....compiler.services.context import tokens_of
-from ....compiler.text.diagnostics import GaveUp, Report
+from ....compiler.text.diagnostics import Report
 from ....compiler.text.load import load, path_inside, read_source, real_path
 from ....compiler.text.source import Source
 
@@ -34,7 +33,7 @@ class Watched:
 def files_of(path: Path) -> tuple[Path, ...]:
     """Return a file, those that it includes, and those that a text in them names, such as plans and profiles."""
     report = Report()
-    with suppress(GaveUp), report.attempt():
+    with report.trial():
         scope = load(read_source(path, report), report)
         folder = real_path(path).parent
         named = (each for tree in scope.trees for each in _named(tree.span.source, folder))

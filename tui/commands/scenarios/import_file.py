@@ -57,7 +57,7 @@ def import_file(file: Path, options: ImportOptions) -> Exit:
 
 def _reported(report: Report, read: Callable[[], tuple[str, str]]) -> tuple[str, str]:
     """The text that ``read`` writes and what it holds; warnings are shown."""
-    with report.attempt():
+    with report.trial():
         written = read()
         show(report.diagnostics)
         return written
