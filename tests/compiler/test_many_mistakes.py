@@ -61,7 +61,7 @@ def test_errors_are_told_however_many_there_are(text: Callable[[int], str], coun
 @pytest.mark.parametrize("workload", [_PAIR, _LAYER], ids=["pair", "layer"])
 def test_a_file_with_many_warnings_is_valid(workload: str, count: int) -> None:
     compiled = compile_text(_HEAD + _workload("w", workload, *_unused(count)))
-    assert [each.name for each in (*compiled.scenarios, *compiled.graphs)] == ["w"]
+    assert len(compiled.scenarios) + len(compiled.graphs) == 1
     assert len(compiled.warnings) == count
     assert render_text(compiled.warnings).endswith(f"and {count - MAX_SHOWN} more")
 

@@ -21,6 +21,13 @@ class OperationError(ValueError):
         self.rejection = rejection
 
 
+class NoPairError(OperationError):
+    """A call that has no place in a pair; it may have one in a graph."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(Rejection(Code.MGS520, message, hint))
+
+
 def mismatch(message: str, hint: str = "") -> OperationError:
     """Shapes, types or layouts that do not go together."""
     return OperationError(Rejection(Code.MGS310, message, hint))

@@ -6,7 +6,7 @@ from ...codes import Code
 from ..devices.hardware import Gpu
 from ..rejection import Rejection
 from ..workloads.tensors import DType, Shard, Tensor
-from .base import Operand, OperationCall, OperationError, mismatch, not_simulated
+from .base import NoPairError, Operand, OperationCall, OperationError, mismatch
 
 
 def lone_tensors(call: OperationCall) -> tuple[Tensor, ...]:
@@ -19,7 +19,7 @@ def lone_tensors(call: OperationCall) -> tuple[Tensor, ...]:
 def check_declared(call: OperationCall, operand: Operand) -> None:
     """Reject an operand that another operation made."""
     if operand.made_by is not None:
-        raise not_simulated(f"{call.operation.name} of the result of {operand.origin} is not simulated")
+        raise NoPairError(f"{call.operation.name} of the result of {operand.origin} is not simulated")
 
 
 def check_local(call: OperationCall, operands: Sequence[Operand]) -> None:

@@ -25,11 +25,11 @@ from .base import (
     CollectiveOperation,
     Exchange,
     KernelOperation,
+    NoPairError,
     OperationCall,
     OperationError,
     Routing,
     mismatch,
-    not_simulated,
 )
 from .checks import lone_tensors
 from .row_wise import RowWiseShape
@@ -98,7 +98,7 @@ def _deal(call: OperationCall, after: str) -> CallResult:
 
 
 def _of_a_graph(call: OperationCall) -> CallResult:
-    raise not_simulated(f"{call.operation.name} is several ops of a graph")
+    raise NoPairError(f"{call.operation.name} is several ops of a graph")
 
 
 _TYPE = CallArgument("type", CallArgumentKind.TYPE)

@@ -31,8 +31,8 @@ def pattern_beside(calls: Sequence[Operation]) -> Pattern | None:
             return None
 
 
-def combinations() -> str:
-    """All that is simulated, for messages."""
+def hint_of_combinations() -> str:
+    """The hint that says all that is simulated."""
     known = operations.OPERATIONS
     between = either([each.name for each in known if isinstance(each, CollectiveOperation) and each.between_kernels])
     parts = [f"alone: {', '.join(each.name for each in known)}"]
@@ -46,7 +46,7 @@ def combinations() -> str:
             )
             phrases = [f"{where} {either(names)}" for where, names in relations if names]
             parts += [f"{kernel.name}: {', '.join(phrases)}"] if phrases else []
-    return "; ".join(parts)
+    return f"Magus simulates: {'; '.join(parts)}"
 
 
 def either(names: Sequence[str]) -> str:

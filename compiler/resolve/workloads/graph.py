@@ -12,7 +12,7 @@ from typing import Any
 
 from ...codes import Code
 from ...ir import Batch, Graph, Repeat, System, Tensor, operations
-from ...ir.operations import CollectiveOperation, KernelOperation, OperationError, routing, row_wise
+from ...ir.operations import CollectiveOperation, KernelOperation, NoPairError, OperationError, routing, row_wise
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Entry, Kind
@@ -23,6 +23,7 @@ from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of
 from .arguments import ArgumentReader
+from .combinations import hint_of_combinations
 from .graph_batch import BatchSaid, batches_of, read_batch
 from .graph_calls import GraphCall, Laid, call_of
 from .graph_pairs import ops_of
@@ -288,7 +289,8 @@ class GraphResolver:
             )
         except OperationError as error:
             rejection = error.rejection
-            raise self._report.fail(rejection.code, rejection.message, span, rejection.hint) from None
+            hint = hint_of_combinations() if isinstance(error, NoPairError) and not rejection.hint else rejection.hint
+            raise self._report.fail(rejection.code, rejection.message, span, hint) from None
         self._calls[name] = made
         self._known[name] = made.result
         return made.result

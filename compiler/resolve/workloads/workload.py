@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ...codes import Code
 from ...ir import Graph, Pattern, System, Workload, operations
-from ...ir.operations import KernelOperation, Operand, Operation, OperationCall, OperationError
+from ...ir.operations import KernelOperation, NoPairError, Operand, Operation, OperationCall, OperationError
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Stopped, did_you_mean, listing
 from ...text.names import Entry, Kind
@@ -18,7 +18,7 @@ from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, single
 from .arguments import ArgumentReader
 from .backward_syntax import is_backward
-from .combinations import combinations, either, pattern_beside, pattern_in_turn
+from .combinations import either, hint_of_combinations, pattern_beside, pattern_in_turn
 from .parts import WorkloadParts
 from .tensors import TensorReader
 
@@ -40,6 +40,8 @@ class WorkloadResolver:
         self._used: set[str] = set()
         self._about = ""
         self._parts = WorkloadParts()
+        self.is_no_pair = False
+        """Whether its operations form no pair, as far as they were followed: a graph may have them."""
 
     def resolve(self) -> Workload:
         """Return the resolved workload."""
@@ -188,15 +190,17 @@ class WorkloadResolver:
 
     def _not_combined(self, span: Span, hint: str = "") -> Stopped:
         what = " + ".join(operation.name for operation in self._parts.calls) or "no operation"
+        self.is_no_pair |= not hint
         return self._not_simulated(f"{what} is not a combination that is simulated", span, hint)
 
     def _not_simulated(self, message: str, span: Span, hint: str = "") -> Stopped:
         """Report a combination that is not simulated; to be raised."""
-        return self._report.fail(Code.MGS520, message, span, hint or f"Magus simulates: {combinations()}")
+        return self._report.fail(Code.MGS520, message, span, hint or hint_of_combinations())
 
     def _rejected(self, error: OperationError, span: Span) -> Stopped:
         """Report what an operation says of a call; to be raised."""
         rejection = error.rejection
+        self.is_no_pair |= isinstance(error, NoPairError)
         if rejection.code is Code.MGS520:
             return self._not_simulated(rejection.message, span, rejection.hint)
         return self._report.fail(rejection.code, rejection.message, span, rejection.hint)
@@ -229,10 +233,11 @@ def resolve_workload(
 
         entry = BackwardReader(systems, evaluator, report, resolve).written_out(entry)
     as_pair, as_graph = report.beside(), report.beside()
+    pair = WorkloadResolver(entry, system, evaluator, as_pair)
     with as_pair.trial():
-        pair = WorkloadResolver(entry, system, evaluator, as_pair).resolve()
+        workload = pair.resolve()
         report.take(as_pair)
-        return system, pair
+        return system, workload
     if not as_pair.has_errors:  # what is wrong is not the workload's
         raise report.stop()
     from .graph import GraphResolver  # pairs do not wait for its import
@@ -240,11 +245,13 @@ def resolve_workload(
     resolver = GraphResolver(entry, system, evaluator, as_graph)
     with as_graph.trial():
         graph = resolver.resolve()
-        not_a_pair = all(found.code is Code.MGS520 for found in as_pair.errors)
-        if not as_graph.has_errors and (not_a_pair or resolver.is_meant):
+        no_pair = pair.is_no_pair or all(found.code is Code.MGS520 for found in as_pair.errors)
+        if not as_graph.has_errors and (no_pair or resolver.is_meant):
             report.take(as_graph)
             return system, graph
-    report.take(as_graph if resolver.is_meant and as_graph.has_errors else as_pair)
+    # Of what is no pair only the graph's reader knows what is wrong.
+    is_graph = resolver.is_meant or pair.is_no_pair
+    report.take(as_graph if is_graph and as_graph.has_errors else as_pair)
     raise report.stop()
 
 

@@ -1,0 +1,55 @@
+"""What is wrong with a workload is told by the reader that knows: of what is no pair that is the reader of graphs."""
+
+import pytest
+
+from magus.compiler import CompileError, compile_text
+
+_TEXT = """use "nvidia/h100"
+system s {{ gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }}
+workload w on s {{
+  rows = tensor bf16[8192, 8192] shard rows
+  cols = tensor bf16[8192, 8192] shard cols
+  whole = tensor bf16[8192, 8192]
+  short = tensor bf16[4096, 8192] shard cols
+  other = tensor fp8[8192, 8192] shard cols
+  q = tensor bf16[512, 1024] shard rows
+  k = tensor bf16[512, 256] shard rows
+  {definitions}
+}}
+"""
+
+
+def _errors(definitions: str) -> list[str]:
+    with pytest.raises(CompileError) as caught:
+        compile_text(_TEXT.format(definitions=definitions))
+    return [each.message for each in caught.value.diagnostics if each.code.name != "MGS212"]
+
+
+@pytest.mark.parametrize(
+    ("definitions", "reason"),
+    [
+        ("y = reduce_scatter(gemm(all_gather(rows), cols))", "reduce_scatter needs partial sums to add"),
+        ("y = all_reduce(gemm(all_gather(rows), cols))", "all_reduce needs partial sums to add"),
+        ("y = reduce_scatter(reduce_scatter(gemm(cols, rows)))", "reduce_scatter needs partial sums to add"),
+        ("y = gemm(gemm(all_gather(rows), cols), short)", "inner dimensions differ: y.gemm has 8192 columns"),
+        ("h = gemm(all_gather(rows), cols); y = gemm(h, other)", "types differ: h is bf16, other is fp8"),
+        ("y = all_gather(gemm(all_gather(rows), cols))", "all_gather joins rows, but y.gemm is sharded by cols"),
+        ("y = all_gather(gemm(whole, cols))", "all_gather joins rows, but y.gemm is sharded by cols"),
+        ("y = all_gather(all_gather(rows))", "all_gather joins rows, but y.all_gather is replicated"),
+        ("h = gemm(cols, rows); y = gemm(h, cols)", "h is a part of a sum on each rank"),
+        ("y = gemm(gemm(all_gather(rows), cols), rows)", "y is a part of a sum on each rank, which nothing adds up"),
+        ("y = gemm(cols, all_gather(rows))", "cols is sharded by cols and y.all_gather is replicated"),
+        ('about "no operation"', "no operation is there to simulate"),
+        # What the reader of pairs knows better.
+        ("y = attention(q, all_gather(k), all_gather(k), heads=8, kv_heads=2)", "all_gather + all_gather + attention"),
+        ("y = gemm(cols, rows)", "each rank would hold a part of the sum only"),
+    ],
+)
+def test_the_true_reason_is_told(definitions: str, reason: str) -> None:
+    (told,) = _errors(definitions)
+    assert told.startswith(reason)
+
+
+def test_it_is_told_beside_other_mistakes() -> None:
+    told = _errors("h = gemm(all_gather(rows), nobody); y = all_reduce(gemm(whole, cols))")
+    assert told == ["unknown tensor 'nobody'", "all_reduce needs partial sums to add"]
