@@ -65,8 +65,15 @@ async def in_thread(work: Callable[[ShouldStop], Answer]) -> Answer:
     import asyncio  # most programs have no event loop
 
     stop = Event()
+
+    def worked() -> Answer:
+        try:
+            return work(stop.is_set)
+        except StopIteration as error:  # no future takes it: the task would wait forever
+            raise RuntimeError("nothing was there where something is expected") from error
+
     try:
-        return await asyncio.to_thread(work, stop.is_set)
+        return await asyncio.to_thread(worked)
     except asyncio.CancelledError:
         stop.set()
         raise

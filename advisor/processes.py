@@ -6,6 +6,7 @@ but its own with it, and the next question starts it anew. Pools of ``workers.py
 begin and stop together.
 """
 
+import math
 import multiprocessing
 import os
 import pickle
@@ -30,6 +31,8 @@ Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 Tell = Callable[[object], None]
 
+LAST_S = 10.0
+"""Seconds that a process has for the best answer so far once it is told to stop; it is ended then."""
 _STOP = None
 """Sent in place of a question to have the best answer so far; one that comes after the answer is passed over."""
 
@@ -77,7 +80,7 @@ class Processes(Generic[Question, Answer]):
         ProcessDied
             If the process ended or could not begin, or its answer cannot be sent.
         Cancelled
-            If ``should_stop`` returned true before a process was idle.
+            If ``should_stop`` returned true before a process was idle, or the process went on for long after it.
         Exception
             What ``answer_of`` raises.
         """
@@ -165,11 +168,13 @@ class _Process:
     def reply(self, asked: object, should_stop: ShouldStop, tell: Tell) -> tuple[_Reply, object]:
         """Send what is asked; return the answer or the error."""
         self._send(asked)
-        stopped = False
+        last = math.inf
         while True:
-            if not stopped and should_stop():
+            if last == math.inf and should_stop():
                 self._send(_STOP)
-                stopped = True
+                last = time.monotonic() + LAST_S
+            if time.monotonic() > last:
+                raise Cancelled
             try:
                 heard = self.pipe.poll(POLL_S)
             except KeyboardInterrupt:

@@ -63,7 +63,8 @@ def _family(advice: Advice) -> str:
 
 
 def _levels(least: float, most: float, y: Callable[[float], float]) -> Iterator[str]:
-    step = next(each for each in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100) if (most - least) / each <= 6)
+    steps = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100)
+    step = next((each for each in steps if (most - least) / each <= 6), most - least)
     for place in range(round(least / step), int(most / step) + 1):
         gain = place * step
         if gain >= least:

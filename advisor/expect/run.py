@@ -97,7 +97,7 @@ class ExpectationRunner:
             try:
                 block = self._expectation(number, settings)
             except CompileError as error:
-                first = error.diagnostics[0]
+                first = error.first
                 message = f"at {sweep.param} = {point.text}: {first.code.name}: {first.message}"
                 raise ExpectationError(message) from error
             there = block.statements[place]

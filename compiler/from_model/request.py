@@ -13,7 +13,7 @@ from ..ir import GraphScenario
 from ..pipeline import compile_text
 from ..request.errors import RequestError
 from ..request.fields import names_in
-from ..text.diagnostics import CompileError, Report, Severity
+from ..text.diagnostics import CompileError, Report
 from ..text.json_items import MAX_FILE_BYTES, JsonPlace, read_json
 from ..text.source import Source, Span
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS
@@ -176,5 +176,5 @@ def _explore(request: LayerRequest) -> str:
 
 
 def _first(error: CompileError) -> tuple[Code, str, str]:
-    first = next(each for each in error.diagnostics if each.severity is Severity.ERROR)
+    first = error.first
     return first.code, first.message, first.hint

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..codes import Code
 from ..ir import Scenario
 from ..pipeline import compile_text
-from ..text.diagnostics import CompileError, Report, Severity, did_you_mean, listing
+from ..text.diagnostics import CompileError, Report, did_you_mean, listing
 from ..text.load import load, read_source
 from ..text.names import Kind, Scope
 from .errors import RequestError
@@ -119,7 +119,7 @@ _FIELDS = {
 
 def _request_error(error: CompileError) -> RequestError:
     """Return the first error; its place is told where it is a file's."""
-    first = next(each for each in error.diagnostics if each.severity is Severity.ERROR)
+    first = error.first
     path, line = first.span.source.path, first.span.location.line
     in_file = Path(path).name != f"{WORKLOAD}.mgs" and path != "<request>"
     at = f"{Path(path).name}:{line}: " if in_file and first.span.source.text else ""

@@ -37,11 +37,21 @@ class Diagnostic:
 
 
 class CompileError(Exception):
-    """The text has errors; ``diagnostics`` holds all errors and warnings, in the order of the text."""
+    """The text has errors; ``diagnostics`` holds one or more, and all warnings, in the order of the text."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
+        assert any(map(_is_error, self.diagnostics)), "a text is not refused without an error"
         super().__init__(render_text(self.diagnostics))
+
+    @property
+    def first(self) -> Diagnostic:
+        """The first error."""
+        return next(filter(_is_error, self.diagnostics))
+
+
+def _is_error(diagnostic: Diagnostic) -> bool:
+    return diagnostic.severity is Severity.ERROR
 
 
 class Stopped(Exception):
@@ -138,7 +148,7 @@ class Report:
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
         """All errors."""
-        return tuple(diagnostic for diagnostic in self._found if diagnostic.severity is Severity.ERROR)
+        return tuple(filter(_is_error, self._found))
 
     @property
     def has_errors(self) -> bool:
@@ -165,7 +175,7 @@ def render_text(
 
     At most ``limit`` are shown, errors rather than warnings, and at most ``room`` columns of a source line.
     """
-    errors_first = sorted(range(len(diagnostics)), key=lambda idx: diagnostics[idx].severity is not Severity.ERROR)
+    errors_first = sorted(range(len(diagnostics)), key=lambda idx: not _is_error(diagnostics[idx]))
     parts = [_render_one(diagnostics[idx], color, room) for idx in sorted(errors_first[:limit])]
     if len(diagnostics) > limit:
         parts.append(f"and {len(diagnostics) - limit} more")

@@ -211,3 +211,18 @@ def test_nothing_outlives_a_program_that_closes_nothing(tmp_path: Path) -> None:
     program.write_text(USER.format(root=str(ROOT)))
     pid = int(subprocess.run([sys.executable, program], check=True, capture_output=True, timeout=60).stdout)
     assert ends(lambda: is_running(pid))
+
+
+def test_who_goes_on_after_a_stop_is_ended(one: Processes[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("magus.advisor.processes.LAST_S", 0.2)
+    first = one.ask("pid")
+    with pytest.raises(Cancelled):
+        one.ask("deaf", _stopping_later())
+    assert ends(lambda: is_running(first))
+    assert one.ask("pid") != first
+
+
+def _stopping_later() -> Callable[[], bool]:
+    """Say to stop once the question was sent."""
+    end = time.monotonic() + 0.5
+    return lambda: time.monotonic() > end

@@ -30,6 +30,8 @@ def answer(question: str, caller: Caller) -> object:
             while not caller.should_stop():
                 time.sleep(0.01)
             return "stopped"
+        case "deaf":
+            time.sleep(60)
         case "late":
             time.sleep(0.2)
             return caller.waited_s

@@ -3,37 +3,48 @@
 import asyncio
 import json
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ... import __version__
-from ...advisor import Advisor, NoFeasibleSchedule, RequestError
+from ...advisor import AdviceOptions, Advisor, NoFeasibleSchedule, RequestError
 from ...advisor.layers.export import graph_advice_document
-from ...advisor.stages import lateness
+from ...advisor.many import in_thread
 from ...compiler.ir import Cancelled, JsonObject
 from ...compiler.planning.build import ScheduleError
 from ...simcore import RunTooLarge
 from .answers import answer_document, error_document, request_error_document
+from .hosts import OwnHosts
 from .layer_questions import layer_question_of
 from .openapi import LAYER_PATH, PATH, openapi_document
 from .questions import question_of
 
 MAX_BODY = 1 << 16
 BODY_S = 10.0
-HARD_LIMIT = 2
-"""A layer that cannot be simulated even once in so many times the longest time of an answer has none."""
+GRACE_S = 5.0
+"""Seconds beyond the longest time of an answer after which there is none, whatever is being computed."""
+FIRST_GUESS_S = 1.0
+"""Seconds that a question takes, before the first is answered."""
+USUAL_OF = 8
+"""About so many of the last questions say how long one takes."""
+Advised = Callable[[float], Awaitable[JsonObject]]
+"""Computes an answer in so many seconds."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one client may cost: seconds of one answer, answers at a time, and questions that wait for their turn."""
+    """What one client may cost: seconds of one answer with its wait, answers at a time, and questions in the queue."""
 
     answer_s: float = 30.0
     at_once: int = 2
@@ -53,7 +64,7 @@ class Service:
     def __init__(self, advisor: Advisor, limits: Limits) -> None:
         self._advisor, self._limits = advisor, limits
         self._turn = asyncio.Semaphore(limits.at_once)
-        self._waiting = 0
+        self._waiting, self._usual_s = 0, FIRST_GUESS_S
         self._stopped = False
 
     async def recommend(self, http: HttpRequest) -> Response:
@@ -86,11 +97,10 @@ class Service:
         if known is not None:
             return _Json(answer_document(question, known))
 
-        async def advised() -> JsonObject:
-            advice = await self._advisor.recommend_async(
-                question.request, question.options, should_stop=lambda: self._stopped
-            )
-            return answer_document(question, advice)
+        async def advised(left_s: float) -> JsonObject:
+            options = _within(question.options, left_s)
+            advice = await self._advisor.recommend_async(question.request, options, should_stop=lambda: self._stopped)
+            return await in_thread(lambda _: answer_document(question, advice))
 
         return await self._in_turn(advised)
 
@@ -100,13 +110,11 @@ class Service:
         if known is not None:
             return _Json(graph_advice_document(known))
 
-        async def advised() -> JsonObject:
-            late = lateness(HARD_LIMIT * self._limits.answer_s)
-            subject = await asyncio.to_thread(question.subject)
-            advice = await self._advisor.recommend_layer_async(
-                subject, question.options, should_stop=lambda: self._stopped or (late is not None and late())
-            )
-            return graph_advice_document(advice)
+        async def advised(left_s: float) -> JsonObject:
+            subject = await in_thread(lambda _: question.subject())
+            options = _within(question.options, left_s)
+            advice = await self._advisor.recommend_layer_async(subject, options, should_stop=lambda: self._stopped)
+            return await in_thread(lambda _: graph_advice_document(advice))
 
         return await self._in_turn(advised)
 
@@ -114,22 +122,38 @@ class Service:
         """Let what is being computed be answered with the best found so far, and compute nothing more."""
         self._stopped = True
 
-    async def _in_turn(self, advised: Callable[[], Awaitable[JsonObject]]) -> Response:
-        """Wait for a turn; too many that wait are sent away."""
+    async def _in_turn(self, advised: Advised) -> Response:
+        """Wait for a turn, and answer in the time that is left; too many that wait, or for too long, are sent away."""
         if self._waiting >= self._limits.waiting:
-            later = {"Retry-After": str(max(1, round(self._limits.answer_s / 4)))}
-            return _failed(503, error_document("503", f"{self._waiting} questions wait already"), later)
+            return self._later(f"{self._waiting} questions wait already")
+        end = asyncio.get_running_loop().time() + self._limits.answer_s
         self._waiting += 1
         try:
-            async with self._turn:
-                return await self._told(advised)
+            async with asyncio.timeout_at(end):
+                await self._turn.acquire()
+            try:
+                return await self._told(advised, end)
+            finally:
+                self._turn.release()
+        except TimeoutError:
+            return self._later(f"no turn came within {self._limits.answer_s:g} s")
         finally:
             self._waiting -= 1
 
-    async def _told(self, advised: Callable[[], Awaitable[JsonObject]]) -> Response:
-        """The answer, or what is wrong."""
+    def _later(self, why: str) -> Response:
+        """Say when all that wait now will have had their turn."""
+        wait_s = self._usual_s * self._waiting / self._limits.at_once
+        return _failed(503, error_document("503", why), {"Retry-After": str(max(1, math.ceil(wait_s)))})
+
+    async def _told(self, advised: Advised, end: float) -> Response:
+        """The answer, or what is wrong; soon after ``end``, in the time of the event loop, that there is none."""
+        clock = asyncio.get_running_loop().time
+        begun = clock()
         try:
-            return _Json(await advised())
+            async with asyncio.timeout_at(end + GRACE_S):
+                return _Json(await advised(max(0.0, end - begun)))
+        except TimeoutError:
+            return self._later(f"no answer came within {self._limits.answer_s + GRACE_S:g} s")
         except RequestError as error:
             return _failed(400, request_error_document(error))
         except NoFeasibleSchedule as error:
@@ -143,6 +167,12 @@ class Service:
             if self._stopped:
                 return _failed(503, error_document("503", "the service ends"))
             return _failed(422, error_document("MGS510", "the time was over before anything was found"))
+        finally:
+            self._usual_s += (clock() - begun - self._usual_s) / USUAL_OF
+
+
+def _within(options: AdviceOptions, left_s: float) -> AdviceOptions:
+    return replace(options, within_s=min(left_s, math.inf if options.within_s is None else options.within_s))
 
 
 async def _body(http: HttpRequest) -> bytes | None:
@@ -181,13 +211,29 @@ async def _internal(_: HttpRequest, error: Exception) -> Response:
     return _failed(500, error_document("500", "an internal error of Magus; the log of the service has more"))
 
 
+class _Guarded:
+    """An application that answers requests for its own hosts alone."""
+
+    def __init__(self, app: ASGIApp, hosts: OwnHosts) -> None:
+        self._app, self._hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            why = self._hosts.refusal(headers.get("host"), headers.get("origin"))
+            if why:
+                app = _failed(403, error_document("403", why, hint="magus serve --allow-host NAME allows it"))
+        await app(scope, receive, send)
+
+
 def application(advisor: Advisor, limits: Limits | None = None) -> Starlette:
     """Return the application; one advisor answers all clients."""
     return application_of(Service(advisor, limits or Limits()))
 
 
-def application_of(service: Service) -> Starlette:
-    """Return the application of a service that the caller may stop."""
+def application_of(service: Service, hosts: OwnHosts | None = None) -> Starlette:
+    """Return the application of a service that the caller may stop; it is asked under the names of ``hosts``."""
     routes = [
         Route(PATH, service.recommend, methods=["POST"]),
         Route(LAYER_PATH, service.recommend_layer, methods=["POST"]),
@@ -195,4 +241,5 @@ def application_of(service: Service) -> Starlette:
         Route("/openapi.json", _openapi),
     ]
     handlers = {404: _not_found, 405: _not_allowed, 500: _internal}
-    return Starlette(routes=routes, exception_handlers=handlers)
+    guard = Middleware(_Guarded, hosts=hosts or OwnHosts())
+    return Starlette(routes=routes, exception_handlers=handlers, middleware=[guard])

@@ -9,7 +9,7 @@ from ...advisor import AdviceOptions, LayerRequest, RequestError, model_of
 from ...compiler.codes import Code
 from ...compiler.ir import GraphScenario, Settings
 from ...compiler.pipeline import compile_text
-from ...compiler.text.diagnostics import CompileError, Severity
+from ...compiler.text.diagnostics import CompileError
 from .questions import MOST_RANKS, check_keys, object_of_body, options_of
 
 OF_MODEL = (
@@ -61,7 +61,7 @@ def _compiled(question: LayerQuestion) -> GraphScenario:
         if graph is None:
             compiled.scenario(question.workload)  # says what is wrong with the name, if that is what it is
     except CompileError as error:
-        first = next(each for each in error.diagnostics if each.severity is Severity.ERROR)
+        first = error.first
         if first.code is Code.MGS120:
             hint = "send one text: files of the service's machine are not for its clients"
             raise RequestError(first.code, "text", "it asks for a file", hint) from None

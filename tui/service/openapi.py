@@ -11,10 +11,11 @@ from .questions import MOST_BESPOKE, MOST_RANKS
 PATH, LAYER_PATH = "/v1/recommend", "/v1/recommend_layer"
 _ERRORS = {
     "400": "the request is wrong: a code, the field, and what to do instead",
+    "403": "the names in Host and Origin are not those of the service",
     "408": "the body did not come in time",
     "413": "the body is too large",
     "422": "no schedule is feasible under the limits",
-    "503": "too many questions wait; Retry-After says when to ask again",
+    "503": "too many questions wait, or no answer came in time; Retry-After says when to ask again",
 }
 
 

@@ -1,22 +1,29 @@
 """The web server: says where it listens once it does, and ends with the best answers so far."""
 
+import asyncio
 from types import FrameType
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...advisor import Advisor
 from ..exit_codes import Exit
 from ..text.door import say
 from .app import Limits, Service, application_of
+from .hosts import OwnHosts
 from .openapi import PATH
+
+HEADER_S = 10.0
+"""How long a request may take to come, from when its connection is open or its first byte is there."""
+MAX_CONNECTIONS = 512
 
 
 class Server:
     """One service and its web server."""
 
-    def __init__(self, advisor: Advisor, answer_s: float, at_once: int) -> None:
-        self._service = Service(advisor, Limits(answer_s, at_once))
-        self.app = application_of(self._service)
+    def __init__(self, advisor: Advisor, limits: Limits, hosts: OwnHosts) -> None:
+        self._service = Service(advisor, limits)
+        self.app = application_of(self._service, hosts)
 
     def run_until_stopped(self, config: uvicorn.Config) -> Exit:
         """Serve until a signal says to end."""
@@ -28,6 +35,56 @@ class Server:
         except KeyboardInterrupt:  # raised again once the service has ended in good order
             return Exit.INTERRUPTED
         return Exit.DONE if web.started else Exit.INPUT
+
+
+class PatientProtocol(H11Protocol):
+    """A connection that is closed where a request, or the rest of one that is answered, does not come within HEADER_S.
+
+    Of more than ``MAX_CONNECTIONS`` the one that has waited longest for a request is closed.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._since = self.loop.time()
+        self._patience: asyncio.TimerHandle | None = None
+        self._watch()
+        if len(self.connections) > MAX_CONNECTIONS:
+            idle = [each for each in self.connections if isinstance(each, PatientProtocol) and each.is_idle]
+            min(idle, key=lambda each: each._since).close()  # there is one: this
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what has come of a request."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        super().connection_lost(exc)
+        self._forget()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def close(self) -> None:
+        """End the connection, unless a request is being answered."""
+        self._patience = None
+        if self.is_idle:
+            self.transport.close()
+
+    def _watch(self) -> None:
+        if not self.is_idle:
+            self._forget()
+        elif self._patience is None:
+            self._since = self.loop.time()
+            self._patience = self.loop.call_later(HEADER_S, self.close)
+
+    def _forget(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
 
 class _Web(uvicorn.Server):

@@ -205,12 +205,20 @@ def serve(
         str, typer.Option("--within", metavar="TIME", help="The longest time of one answer, such as 30s.")
     ] = "30s",
     at_once: Annotated[int, typer.Option("--at-once", min=1, max=64, metavar="N", help="Answers at a time.")] = 2,
+    allowed: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help="Another name under which the service is asked, such as that of a proxy, or * for any; repeatable.",
+        ),
+    ] = None,
     no_cache: NoCacheOption = False,
 ) -> None:
     """Answer requests of runtimes over HTTP, in JSON."""
     from ..commands.answers.serve import serve as serve_http
 
-    raise typer.Exit(serve_http(host, port, seconds_of(answer_within), at_once))
+    raise typer.Exit(serve_http(host, port, seconds_of(answer_within), at_once, allowed or ()))
 
 
 def tui(

@@ -44,7 +44,7 @@ def point_of(row: OwnRow, name: str, report: Report) -> OwnPoint | None:
     try:
         point = _point(row, name)
     except CompileError as error:
-        first = error.diagnostics[0]
+        first = error.first
         point = Rejection(first.code, first.message, first.hint)
     if isinstance(point, Rejection):
         report.warn(point.code, point.message, row.span, point.hint)

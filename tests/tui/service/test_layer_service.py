@@ -18,7 +18,8 @@ from magus.tui.service.layer_questions import KEYS
 from magus.tui.service.openapi import LAYER_PATH, openapi_document
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.scenarios.mlp_backward import TEXT
-from tests.tui.service.test_service import call, without_texts
+from tests.helpers.service import call
+from tests.tui.service.test_service import without_texts
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
 

@@ -9,8 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from magus.tui.service.questions import FIELDS, SPENDING
 from tests.helpers.commands import magus
 from tests.helpers.paths import ROOT
 from tests.helpers.plans.json_schema import is_valid
+from tests.helpers.service import call
 
 SIZES = {"m": 1024, "n": 512, "k": 2048, "gpu": "MI300X", "ranks": 4}
 QUESTION = {"pattern": "AG+GEMM", **SIZES, "simulate": False}
@@ -38,42 +38,6 @@ QUESTION = {"pattern": "AG+GEMM", **SIZES, "simulate": False}
 @pytest.fixture(scope="module")
 def advisor() -> Advisor:
     return Advisor.load()
-
-
-async def call(
-    app: Any, body: bytes | Sequence[bytes], method: str = "POST", path: str = PATH
-) -> tuple[int, dict[str, Any], dict[str, str]]:
-    """Send one request to an application; return status, document and headers."""
-    parts = [body] if isinstance(body, bytes) else list(body)
-    sent: list[dict[str, Any]] = []
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": method,
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "headers": [],
-        "scheme": "http",
-        "server": ("127.0.0.1", 80),
-        "client": ("127.0.0.1", 1),
-    }
-
-    async def receive() -> dict[str, Any]:
-        if not parts:
-            await asyncio.sleep(3600)
-        part = parts.pop(0)
-        return {"type": "http.request", "body": part, "more_body": bool(parts) or isinstance(body, list)}
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    with suppress(AssertionError):  # raised again for the log of the server, behind the answer
-        await app(scope, receive, send)
-    content = b"".join(each.get("body", b"") for each in sent)
-    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], json.loads(content) if content else {}, headers
 
 
 def ask(advisor: Advisor, question: object, limits: Limits | None = None) -> tuple[int, dict[str, Any]]:

@@ -114,4 +114,4 @@ def _text_of(path: Path) -> _Text:
     report = Report()
     with report.trial():
         return _Text(read_source(path, report).text)
-    return _Text("", CompileError(report.diagnostics).diagnostics[0].message)
+    return _Text("", CompileError(report.diagnostics).first.message)

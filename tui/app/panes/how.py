@@ -205,5 +205,5 @@ def _made(handover: Handover, advice: Advice, candidate: Candidate, options: dic
     except (ScheduleError, Refused) as error:
         return error.rejection
     except CompileError as error:
-        first = error.diagnostics[0]
+        first = error.first
         return Rejection(first.code, first.message, first.hint)

@@ -239,6 +239,6 @@ def _has_chunks(job: Job) -> bool:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, CompileError):
-        first = error.diagnostics[0]
+        first = error.first
         return f"{first.code.name}: {first.message}"
     return str(error)

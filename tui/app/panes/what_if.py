@@ -231,5 +231,5 @@ def _sentence(error: CompileError | OSError) -> str:
     """Say an error in one line."""
     if isinstance(error, OSError):
         return f"{error.filename or 'the file'}: {error.strerror or error}"
-    first = error.diagnostics[0]
+    first = error.first
     return f"{first.code.name}: {first.message}{f'; {first.hint}' if first.hint else ''}"

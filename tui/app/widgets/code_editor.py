@@ -195,7 +195,7 @@ class CodeEditor(Container):
         try:
             text = format_text(self.plain_text, self._path)
         except CompileError as error:
-            self.say(f"not formatted: {error.diagnostics[0].message}")
+            self.say(f"not formatted: {error.first.message}")
             return
         if text != self.plain_text:
             self.put(text)

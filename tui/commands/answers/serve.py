@@ -1,5 +1,7 @@
 """``magus serve``: advice over HTTP, on this machine unless told otherwise."""
 
+from collections.abc import Sequence
+
 from ....advisor import Advisor
 from ....compiler.codes import Code
 from ...exit_codes import Exit
@@ -7,20 +9,21 @@ from ...text.door import say
 
 PATIENCE_S = 5
 """How long a connection without a request stays open, and answers may take once the service ends."""
-MAX_CONNECTIONS = 256
 
 
-def serve(host: str, port: int, answer_s: float, at_once: int) -> Exit:
+def serve(host: str, port: int, answer_s: float, at_once: int, allowed: Sequence[str] = ()) -> Exit:
     """Serve until Ctrl-C or SIGTERM; what is being answered then is answered with the best found so far."""
     try:
         import uvicorn
 
-        from ...service.server import Server
+        from ...service.app import Limits
+        from ...service.hosts import OwnHosts
+        from ...service.server import PatientProtocol, Server
     except ImportError as error:
         say(f"{Code.MGS432.name} error: {error.name or error} is not installed\n  help: pip install 'magus-gpu[serve]'")
         return Exit.USAGE
     advisor = Advisor.load(processes=at_once)  # questions do not hold up each other, nor answers that are known
-    server = Server(advisor, answer_s, at_once)
+    server = Server(advisor, Limits(answer_s, at_once), OwnHosts(host, frozenset(allowed)))
     config = uvicorn.Config(
         server.app,
         host=host,
@@ -28,7 +31,7 @@ def serve(host: str, port: int, answer_s: float, at_once: int) -> Exit:
         log_level="warning",
         timeout_keep_alive=PATIENCE_S,
         timeout_graceful_shutdown=PATIENCE_S,
-        limit_concurrency=MAX_CONNECTIONS,
+        http=PatientProtocol,
         server_header=False,
     )
     with advisor:
