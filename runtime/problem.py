@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..compiler.ir import Adds, IndexRange, Pattern, Scenario, Workload, cutting_of, moved_rows, tile_rows
+from ..compiler.ir import Adds, IndexRange, Pattern, Scenario, Workload, cutting_of, moved_rows, rows_of_block, tile_rows
 from .attention import Attention
 from .axes import CutAxis, Layout, attention_of
 from .memory import Array, CheckedArray, Place, RankMemory
@@ -195,7 +195,7 @@ class Problem:
                 own = self.memories[rank].data if block == rank else memory.result
                 found, wanted = own.values[block], held[block][rank]
             else:
-                rows = moved_rows(self.workload, n)
+                rows = rows_of_block(self.workload, n, block)
                 found, wanted = memory.final(block), self._whole(held, block)
             kept = self.layout.rows.at(IndexRange(0, rows))
             yield Expected(rank, memory.result, block, found[kept], wanted[kept])

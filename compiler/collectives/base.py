@@ -35,7 +35,7 @@ class CollectiveProblem:
     ``kind`` is the pattern of the lone collective. ``adds`` says that transfers can add at their destination, ``node``
     is the number of ranks in a node, 0 where ranks are not grouped. ``split`` holds the rows that an all_to_all sends
     from r to r + k, for k = 0, 1, ..., empty where all are equal; ``loads`` holds those [from][to] of absolute ranks
-    where these differ. Names begin with ``prefix``. ``ready`` gives the names that a block waits for at the rank that
+    where these differ, also in the parts of an all_reduce; ``rank`` is then the absolute rank. Names begin with ``prefix``. ``ready`` gives the names that a block waits for at the rank that
     has it. Where blocks are ``computed`` a kernel of each rank makes them, and no rank knows when another's are there.
     Reductions run in ``stream``.
     """
@@ -54,6 +54,7 @@ class CollectiveProblem:
     computed: bool = False
     stream: int = 0
     loads: tuple[tuple[int, ...], ...] = ()
+    rank: int = 0
 
     @property
     def has_nodes(self) -> bool:
@@ -70,9 +71,12 @@ class CollectiveProblem:
 
     def region(self, owner: int, piece: int, rows: int | None = None) -> Region:
         """Chunk ``piece`` of the block of rank r + ``owner``, of which ``rows`` count if not all."""
-        size = self.rows if rows is None else rows
+        size = self._rows_of(owner) if rows is None else rows
         span = IndexRange(piece * size // self.pieces, (piece + 1) * size // self.pieces)
         return Region(owner % self.num_ranks, span, IndexRange(0, self.cols))
+
+    def _rows_of(self, owner: int) -> int:
+        return self.loads[0][(self.rank + owner) % self.num_ranks] if self.loads else self.rows
 
     def put(self, name: str, region: Region, peer: int, after: Names, *, reduce: bool = False) -> Transfer:
         """A put to rank r + ``peer``."""

@@ -65,6 +65,7 @@ from .schedules.block_sizes import cutting_of as cutting_of
 from .schedules.block_sizes import inner_size as inner_size
 from .schedules.block_sizes import moved_rows as moved_rows
 from .schedules.block_sizes import num_tile_blocks as num_tile_blocks
+from .schedules.block_sizes import rows_of_block as rows_of_block
 from .schedules.block_sizes import tile_cols as tile_cols
 from .schedules.block_sizes import tile_rows as tile_rows
 from .schedules.exact_cover import Rect as Rect

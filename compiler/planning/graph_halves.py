@@ -9,7 +9,7 @@ from ..templates.collective import collective_in
 def kernel_alone(workload: Workload) -> Workload:
     """The kernel of a pair without its collective."""
     pattern = Pattern.GEMM if workload.gemm is not None else Pattern.KERNEL
-    return replace(workload, pattern=pattern, moved=None, split=(), loads=(), experts=())
+    return replace(workload, pattern=pattern, moved=None, split=(), loads=(), experts=(), by_columns=False)
 
 
 def collective_alone(workload: Workload) -> Workload:

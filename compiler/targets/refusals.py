@@ -37,6 +37,10 @@ def _reject_workload(scenario: Scenario) -> Rejection | None:
         return _rejection(f"{workload.name} is {workload.label}, and the kernel is one GEMM", f"it does {patterns}")
     if workload.uneven:
         return _rejection(f"{workload.name} sends blocks of different sizes", "leave rows=[...] out")
+    if workload.by_columns or workload.loads:
+        what = "columns" if workload.by_columns else "rows that differ in number"
+        message = f"{workload.name} is summed in parts of {what}, and the copies here move equal blocks of rows"
+        return _rejection(message, f"rows that are a multiple of {scenario.num_ranks}, or {_ELSE}")
     if cutting_of(workload).adds is Adds.BLOCKS:
         return _rejection(f"{workload.name} has blocks side by side in the inner dimension", _ELSE)
     return None

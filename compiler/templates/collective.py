@@ -45,7 +45,7 @@ def emit(
     problem: TemplateInput, rank: int, ready: Ready = at_once, default: str = DEFAULT_ALGORITHM, stream: int = 0
 ) -> Fragment:
     """The collective of ``problem`` at one rank; ``ready`` says what its blocks wait for, sums run in ``stream``."""
-    return algorithm_of(problem, default).build(replace(_collective(problem, ready), stream=stream), rank)
+    return algorithm_of(problem, default).build(replace(_collective(problem, ready), stream=stream, rank=rank), rank)
 
 
 def period(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> int:

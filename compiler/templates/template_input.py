@@ -48,8 +48,8 @@ class TemplateInput:
     Tensors: the moved tensor has ``shard_rows`` rows per rank and ``cols`` columns; ``inner`` is the inner dimension of
     this rank's GEMM, 0 without one; ``output_rows`` are the rows of a kernel that runs beside a collective. ``split``
     holds the rows that an all_to_all sends from r to r + k (empty: equal), ``loads`` those [from][to] of absolute ranks
-    where ranks differ. ``cutting`` says how the kernel may be cut. With two kernels this is the input of the first and
-    ``then`` that of the second.
+    where ranks differ, also in the parts of an all_reduce. ``cutting`` says how the kernel may be cut. With two kernels
+    this is the input of the first and ``then`` that of the second.
 
     Knobs: ``pieces`` is the number of chunks per shard; ``algorithm`` is empty for the usual one; ``parts`` are the
     rows of each batch of ``bespoke``, ``slices`` and ``columns`` the sizes into which each is cut further, ``lanes``
@@ -95,7 +95,7 @@ class TemplateInput:
     @property
     def uneven(self) -> bool:
         """Whether the blocks of an all_to_all differ in size."""
-        return bool(self.split or self.loads)
+        return self.pattern.exchanges and bool(self.split or self.loads)
 
     def rows_between(self, source: int, target: int) -> int:
         """Rows that rank r + ``source`` has for rank r + ``target``."""
@@ -124,8 +124,9 @@ class TemplateInput:
                 return tuple(self.peers)
 
     def of_rank(self, rank: int) -> "TemplateInput":
-        """Return the input of the absolute ``rank``."""
-        return replace(self, rank=rank, then=self.then and self.then.of_rank(rank))
+        """Return the input of the absolute ``rank``; of an all_reduce in uneven parts with the rows of its own part."""
+        rows = self.loads[rank][rank] if self.loads and not self.pattern.exchanges else self.shard_rows
+        return replace(self, rank=rank, shard_rows=rows, then=self.then and self.then.of_rank(rank))
 
     def _rows_with(self, peer: int) -> int:
         """Rows of an uneven all_to_all in the transfer that this rank issues to or from rank r + ``peer``."""
@@ -157,8 +158,7 @@ class TemplateInput:
 
     def row_piece(self, index: int) -> IndexRange:
         """Rows of piece ``index`` of a shard."""
-        size = self.shard_rows // self.pieces
-        return IndexRange(index * size, (index + 1) * size)
+        return self._part(self.shard_rows, index)
 
     def col_piece(self, index: int) -> IndexRange:
         """Columns of the moved tensor in piece ``index``."""

@@ -21,7 +21,7 @@ from ..ir import (
     Schedule,
     TileGroup,
     Transfer,
-    moved_rows,
+    rows_of_block,
 )
 from .grid import Cell, Grid, regions_of
 from .happens_before import Event, HappensBefore, Waits
@@ -60,9 +60,9 @@ class AccessMap:
         self.computes = workload.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR)
         self.order = HappensBefore(waits)
         self.steps = {(rank, step.name): step for rank, steps in waits.steps.items() for step in steps}
-        rows = moved_rows(workload, self.num_ranks)
+        self.block_rows = tuple(rows_of_block(workload, self.num_ranks, block) for block in range(self.num_ranks))
         regions = (region for step in self.steps.values() for region in regions_of(step))
-        self.grid = Grid(rows, workload.moved.cols, regions)
+        self.grid = Grid(max(self.block_rows), workload.moved.cols, regions)
         self.accesses: dict[Place, list[Access]] = {}
         self._note_kernels()
         self._note_transfers()
@@ -95,6 +95,11 @@ class AccessMap:
         """Whether ``first`` is done before ``then`` starts; their ranks are relative to the rank of ``place``."""
         rank = place[0]
         return self.order.happened((first[0] + rank, first[1]), (then[0] + rank, then[1]))
+
+    def exists(self, place: Place) -> bool:
+        """Whether the block of ``place``, of those that differ in size, has its cell."""
+        rect, block, _ = self.where(place)
+        return rect.top < self.block_rows[block]
 
     def where(self, place: Place) -> tuple[Rect, int, int]:
         """Return rectangle, absolute block and rank of a place, for messages."""

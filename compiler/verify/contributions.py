@@ -65,7 +65,7 @@ class _Flow:
                     place = (rank, block, cell)
                     wanted = everything if self._access_map.sums else 1 << (-rank % self._n)
                     missing = wanted & ~self._held(place)
-                    if missing:
+                    if missing and self._access_map.exists(place):
                         yield self._lacks(place, missing)
                         break
 

@@ -16,7 +16,7 @@ def regions_of(step: Step) -> tuple[Region, ...]:
 
 
 class Grid:
-    """Cells of a row block, the same for all blocks; ``regions`` lie inside ``rows`` x ``cols``."""
+    """Cells of a row block, the same for all blocks, of which some may end before ``rows``; ``regions`` lie inside."""
 
     def __init__(self, rows: int, cols: int, regions: Iterable[Region]) -> None:
         row_edges, col_edges = {0, rows}, {0, cols}

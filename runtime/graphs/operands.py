@@ -5,8 +5,10 @@ its steps see it. Both keep a few rows and columns of each interval between thei
 Sheets that it takes from, so that nothing that is made is left out.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from zlib import crc32
 
 import numpy as np
@@ -228,6 +230,12 @@ def cuts_of(links: Sequence[SheetLink]) -> tuple[set[int], set[int]]:
     return rows, cols
 
 
-def in_blocks(cuts: Iterable[int], height: int) -> set[int]:
-    """Return ``cuts`` of blocks of so many rows that lie one below the other, as cuts of each."""
-    return {cut % height for cut in cuts} if height else set()
+def in_blocks(cuts: Iterable[int], heights: Sequence[int]) -> set[int]:
+    """Return ``cuts`` of blocks of so many rows that lie one below the other, as cuts of each.
+
+    >>> sorted(in_blocks((0, 2, 5, 7), (5, 4)))
+    [0, 2]
+    """
+    edges = tuple(accumulate(heights, initial=0))
+    inside = {cut % edges[-1] for cut in cuts} if edges[-1] else ()
+    return {cut - edges[bisect_right(edges, cut) - 1] for cut in inside}

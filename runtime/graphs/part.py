@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from ...compiler.ir import Made, Part, Pattern, Scenario, Workload, moved_rows, tile_rows
+from ...compiler.ir import Made, Part, Pattern, Scenario, Workload, moved_rows, rows_of_block, tile_rows
 from ..axes import Layout
 from ..memory import Array, CheckedArray, Place, RankMemory
 from ..problem import FROM_FIRST, Expected, Operands, Problem
@@ -114,13 +114,13 @@ class PartProblem(Problem):
 
     def _brought_blocks(self, rank: int) -> Blocks:
         pattern, n = self.workload.pattern, self.num_ranks
-        rows = moved_rows(self.workload, n)
         if pattern.reduces:
-            return ((rank, rows),)
+            return ((rank, rows_of_block(self.workload, n, rank)),)
         if pattern.exchanges:
             blocks = ((rank + k) % n for k in range(n))  # the own one first, as kernels that are cut along it count
             return tuple((block, moved_rows(self.workload, n, rank - block)) for block in blocks)
-        return tuple((block, rows) for block in range(n) if pattern is not Pattern.SEND_RECV or rank == 1)
+        here = range(n) if pattern is not Pattern.SEND_RECV or rank == 1 else ()
+        return tuple((block, rows_of_block(self.workload, n, block)) for block in here)
 
     def _brought_wanted(self, rank: int, block: int) -> Array:
         return self._must[rank, id(self.memories[rank].result), block]

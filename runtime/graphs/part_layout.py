@@ -18,6 +18,7 @@ from ...compiler.ir import (
     cutting_of,
     inner_size,
     moved_rows,
+    rows_of_block,
     tile_rows,
 )
 from ..attention import Attention
@@ -63,16 +64,16 @@ def _cuts(scenario: Scenario, wire: OperandWire) -> Iterator[tuple[Axis, set[int
     rows, cols = cuts_of(wire.links)
     workload, n = scenario.workload, scenario.num_ranks
     if wire.key == MOVED_IN:
-        yield (MOVED, "rows"), in_blocks(rows, moved_rows(workload, n))
+        yield (MOVED, "rows"), in_blocks(rows, _heights(workload, n))
         yield (MOVED, "cols"), cols
         return
     kernel, operand = wire.key
     stage = workload.stage(kernel)
     attention, in_turn = attention_of(stage), axis_of(stage, kernel, "rows")
     if operand == 0:
-        yield in_turn, in_blocks(rows, tile_rows(stage, n)) if in_turn[0] == MOVED else rows
+        yield in_turn, in_blocks(rows, _heights(stage, n)) if in_turn[0] == MOVED else rows
     elif attention is None:
-        yield axis_of(stage, kernel, "inner"), in_blocks(rows, inner_size(stage))
+        yield axis_of(stage, kernel, "inner"), in_blocks(rows, (inner_size(stage),))
     else:
         yield axis_of(stage, kernel, "inner"), rows
     if attention is not None:
@@ -107,14 +108,22 @@ def _moved_blocks(workload: Workload, num_ranks: int, rank: int) -> Blocks:
     pattern = workload.pattern
     if pattern.exchanges:
         return tuple((block, moved_rows(workload, num_ranks, block - rank)) for block in range(num_ranks))
-    rows = moved_rows(workload, num_ranks)
+    heights = _heights(workload, num_ranks)
     if pattern in GATHERS:
-        return ((rank, rows),)
-    return tuple((block, rows) for block in range(num_ranks) if pattern not in FROM_FIRST or rank == 0)
+        return ((rank, heights[rank]),)
+    return tuple(enumerate(heights)) if pattern not in FROM_FIRST or rank == 0 else ()
+
+
+def _heights(workload: Workload, num_ranks: int) -> tuple[int, ...]:
+    """Rows of the block of each rank, one below the other in what moves; of an exchange those of the own one."""
+    if workload.pattern.exchanges:
+        return (moved_rows(workload, num_ranks),) * num_ranks
+    return tuple(rows_of_block(workload, num_ranks, block) for block in range(num_ranks))
 
 
 def _computed_blocks(stage: Workload, num_ranks: int, rank: int) -> Blocks:
-    return tuple((block, tile_rows(stage, num_ranks, block - rank)) for block in range(num_ranks))
+    own = stage.at(rank)
+    return tuple((block, tile_rows(own, num_ranks, block - rank)) for block in range(num_ranks))
 
 
 def _of_kernel(

@@ -46,7 +46,8 @@ def wires_of(
     half, named = _other_half(plan, part), list(found)
     if half is not None:
         brought = MOVED_IN if part.workload.is_collective else _brought(op, part.workload)
-        found[brought].append((None, SheetLink(sheets[half.name, Made.OUTPUT])))
+        turned = part.workload.by_columns is not half.workload.by_columns
+        found[brought].append((None, SheetLink(sheets[half.name, Made.OUTPUT], turned)))
         named = [key for key in found if MOVED_IN in (key, brought) or key != brought]
     for key, read in _placed(op, part, named):
         maker = maker_of(plan, read) if read.made_by else None
@@ -54,7 +55,8 @@ def wires_of(
         if maker is not None:
             whole = read.what if maker.workload.pattern.consumes else Made.OUTPUT
             sheet = sheets[maker.name, whole]
-            link = SheetLink(sheet, read.transposed, read.part, beside=_beside(maker, part, sheet))
+            turned = read.transposed ^ maker.workload.by_columns ^ part.workload.by_columns
+            link = SheetLink(sheet, turned, read.part, beside=_beside(maker, part, sheet))
         found[key].append((read, link))
     return tuple(_wire(part, key, reads, shards) for key, reads in found.items())
 
@@ -76,7 +78,7 @@ def _wire(
     if read is None:
         return OperandWire(key, f"operand {key[1]} of {part.name}", links)
     alike = shards.get(read.tensor) is Shard.NONE
-    return OperandWire(key, read.tensor, links, alike, read.transposed)
+    return OperandWire(key, read.tensor, links, alike, read.transposed ^ part.workload.by_columns)
 
 
 def part_edges(graph: Graph, op: GraphOp, num_cols: int) -> set[int]:
@@ -130,6 +132,8 @@ def _placed(op: GraphOp, part: Part, keys: Sequence[Key]) -> Iterator[tuple[Key,
     operands = (read for read in op.reads if not read.adds)
     reads = [read for read in operands if whole or read.moves == part.workload.is_collective]
     of_kernels = [key for key in keys if key != MOVED_IN]
+    if part.workload.by_columns:  # the transpose of a product: the second operand, transposed, comes first
+        of_kernels.reverse()
     place = 0
     for read in reads:
         if MOVED_IN in keys and (read.moves or not of_kernels):

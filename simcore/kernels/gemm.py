@@ -132,6 +132,7 @@ def tiled_work(gpu: Gpu, tiling: Tiling, sms: int, read: int, written: int) -> K
         hbm_write_bytes=written,
         label=f"{rows}x{cols}{' pair' if tiling.pair else ''}{split}",
         block_rows=rows,
+        block_cols=cols,
         noc_ticks=0 if gpu.noc is None else math.floor(unit_ticks * gpu.noc.gemm_share / gpu.sms),
     )
 

@@ -8,7 +8,7 @@ from ...compiler.ir import Adds, GemmShape, GemvShape, KernelShape, Scenario, Ti
 def group_shape(scenario: Scenario, group: TileGroup) -> GemmShape:
     """The GEMM that ``group`` computes: rows of all its regions stacked, the columns of the first.
 
-    Where blocks lie side by side, these are its inner dimension instead.
+    Where blocks lie side by side, these are its inner dimension instead. Rows of a transposed output are columns.
     """
     workload, regions = scenario.workload.stage(group.kernel), group.regions
     gemm = workload.gemm
@@ -18,20 +18,27 @@ def group_shape(scenario: Scenario, group: TileGroup) -> GemmShape:
     if cutting_of(workload).adds is Adds.BLOCKS:
         return GemmShape(regions[0].rows.size, cols.size, len(regions) * group.k.size, gemm.dtype)
     rows = sum([region.rows.size for region in regions])
+    if workload.by_columns:
+        return GemmShape(cols.size, rows, group.k.size, gemm.dtype)
     return GemmShape(rows, cols.size, group.k.size, gemm.dtype)
 
 
 def stream_shape(scenario: Scenario, groups: Sequence[TileGroup]) -> GemmShape:
-    """The GEMM of a persistent kernel that goes through ``groups``: as many rows as take all their operations."""
+    """The GEMM of a persistent kernel that goes through ``groups``: as many rows as take all their operations.
+
+    Of a transposed output as many columns.
+    """
     gemm = scenario.workload.gemm
     assert gemm is not None, "only groups of a GEMM are persistent"
     flops = sum(group_shape(scenario, group).flops for group in groups)
+    if scenario.workload.by_columns:
+        return GemmShape(gemm.m, -(-flops // (2 * gemm.m * gemm.k)), gemm.k, gemm.dtype)
     return GemmShape(-(-flops // (2 * gemm.n * gemm.k)), gemm.n, gemm.k, gemm.dtype)
 
 
 def gemm_part(scenario: Scenario, whole: GemmShape, group: TileGroup) -> KernelShape:
     """The kernel of ``group``: a GEMV where the output has one column and nothing is added to it."""
     shape = group_shape(scenario, group)
-    if shape.n == 1 and not group.accumulate:
+    if shape.n == 1 and not group.accumulate and not scenario.workload.by_columns:
         return GemvShape(shape.m, shape.k, shape.dtype)
     return shape

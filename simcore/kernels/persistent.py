@@ -20,7 +20,7 @@ def stream_work(scenario: Scenario, groups: Sequence[TileGroup], sms: int) -> Ke
         As the work models do.
     """
     shape = stream_shape(scenario, groups)
-    if shape.n == 1 and not any(group.accumulate for group in groups):
+    if shape.n == 1 and not any(group.accumulate for group in groups) and not scenario.workload.by_columns:
         return gemv_work(scenario.gpu, GemvShape(shape.m, shape.k, shape.dtype), sms)
     return gemm_work(scenario.gpu, shape, sms, static_order=True)
 

@@ -17,7 +17,7 @@ class KernelWork:
     ``hbm_read_bytes`` come from memory through L2, ``hbm_write_bytes`` leave through L2, ``mall_read_bytes`` come
     through L2 from the cache in front of memory. ``missed_bytes`` are reads below L2 that would hit the L2 of the GPU
     with which the form was fitted. ``noc_ticks`` is the time of the network on chip that a unit takes, ``block_rows``
-    the rows of a tile, 0 where units are no tiles.
+    the rows of a tile and ``block_cols`` its columns, 0 where units are no tiles.
     """
 
     num_units: int
@@ -32,6 +32,7 @@ class KernelWork:
     missed_bytes: int = 0
     noc_ticks: int = 0
     block_rows: int = 0
+    block_cols: int = 0
 
     @property
     def body_ticks(self) -> int:

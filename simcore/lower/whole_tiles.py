@@ -68,7 +68,8 @@ def _mates(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Mat
             streams.setdefault(step.stream, []).append(step)
     found: dict[str, tuple[TileGroup, ...]] = {}
     for groups in streams.values():
-        rows = stream_work(scenario, groups, schedule.compute_sms).block_rows
+        work = stream_work(scenario, groups, schedule.compute_sms)
+        rows = work.block_cols if scenario.workload.by_columns else work.block_rows
         if rows:
             found |= _sharing(groups, [_tiles(scenario, group, rows) for group in groups])
     return found

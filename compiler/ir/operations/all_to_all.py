@@ -34,7 +34,7 @@ def _infer(call: OperationCall) -> CallResult:
     if not alike:
         return _uneven(call, tensor, table)
     if not rows:
-        check_rows(call, tensor)
+        check_rows(call, tensor, "rows=[...] says how many each rank gets")
     elif len(rows) != ranks or sum(rows) != tensor.rows:
         message = f"rows are {len(rows)} counts with the sum {sum(rows)}; {tensor.name} has {tensor.rows} rows"
         raise mismatch(message, f"one count for each of {ranks} ranks, the own first")

@@ -9,6 +9,7 @@ from ...codes import Code
 from ..devices.hardware import Gpu
 from ..rejection import Rejection
 from ..workloads.pattern import Pattern
+from ..workloads.rank_parts import RankParts
 from ..workloads.tensors import Tensor
 from .kernel_shape import KernelShape
 
@@ -152,7 +153,7 @@ class CallResult:
     """The result of a call: a tensor, and the kernel of one rank that computes it or the tensor that moves for it.
 
     ``exchange`` is None where the call leaves it as it was. ``parts`` are columns of the tensor side by side that have
-    words of their own, each with their number.
+    words of their own, each with their number. ``in_parts`` says in which parts what ranks hold in full moves.
     """
 
     tensor: Tensor
@@ -161,6 +162,7 @@ class CallResult:
     partial: bool = False
     exchange: Exchange | None = None
     parts: tuple[tuple[str, int], ...] = ()
+    in_parts: RankParts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

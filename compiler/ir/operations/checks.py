@@ -1,10 +1,12 @@
 """Checks that operations share. Each raises OperationError."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...codes import Code
 from ..devices.hardware import Gpu
 from ..rejection import Rejection
+from ..workloads.rank_parts import RankParts, rank_parts
 from ..workloads.tensors import DType, Shard, Tensor
 from .base import NoPairError, Operand, OperationCall, OperationError, mismatch
 
@@ -64,12 +66,24 @@ def reject_share(size: int, what: str, num_ranks: int) -> Rejection | None:
     """Why the ranks cannot get the same share, None if they can."""
     if size % num_ranks == 0:
         return None
-    hint = f"use {-(-size // num_ranks) * num_ranks}"
+    less = size // num_ranks * num_ranks
+    near = f"{less} or {less + num_ranks}" if less else f"{num_ranks}"
+    hint = f"use a multiple of {num_ranks}, such as {near}"
     return Rejection(Code.MGS304, f"{size} {what} do not divide among {num_ranks} ranks", hint)
 
 
-def check_rows(call: OperationCall, tensor: Tensor) -> None:
-    """Reject rows of which not every rank gets the same share."""
+def parts_of(call: OperationCall, tensor: Tensor) -> RankParts:
+    """The parts of a tensor that ranks hold in full, one for each rank; reject one that is too small."""
+    parts = rank_parts(tensor, call.num_ranks)
+    if parts is None:
+        message = f"{tensor.name} of {tensor.rows} x {tensor.cols} has no part for each of {call.num_ranks} ranks"
+        hint = f"{call.num_ranks} or more rows or columns"
+        raise OperationError(Rejection(Code.MGS304, message, hint))
+    return parts
+
+
+def check_rows(call: OperationCall, tensor: Tensor, instead: str) -> None:
+    """Reject rows of which not every rank gets the same share; ``instead`` says what takes any number of them."""
     rejection = reject_share(tensor.rows, "rows", call.num_ranks)
     if rejection is not None:
-        raise OperationError(rejection)
+        raise OperationError(replace(rejection, hint=f"{rejection.hint}; {instead}"))

@@ -3,16 +3,18 @@
 from dataclasses import replace
 
 from ..workloads.pattern import Pattern
+from ..workloads.tensors import Shard
 from .base import CallResult, CollectiveOperation, OperationCall
-from .checks import check_declared, check_rows, check_whole
+from .checks import check_declared, check_whole, parts_of
 
 
 def _infer(call: OperationCall) -> CallResult:
     (operand,), (tensor,) = call.operands, call.tensors
     check_declared(call, operand)
     check_whole(tensor, f"{call.operation.name} moves what rank 0 holds in full")
-    check_rows(call, tensor)
-    return CallResult(replace(tensor, name=call.result), moved=tensor)
+    parts = parts_of(call, tensor)
+    moved = replace(parts.moved, shard=Shard.NONE)
+    return CallResult(replace(tensor, name=call.result), moved=moved, in_parts=parts)
 
 
 BROADCAST = CollectiveOperation(name="broadcast", example="broadcast(x)", infer=_infer, alone=Pattern.BROADCAST)

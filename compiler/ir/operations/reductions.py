@@ -1,30 +1,38 @@
-"""``reduce_scatter(x)``: the sum of what all ranks hold, row block r of it on rank r. ``all_reduce(x)``: all on all."""
+"""``reduce_scatter(x)``: the sum of what all ranks hold, row block r of it on rank r. ``all_reduce(x)``: all on all.
+
+A reduce_scatter leaves every rank as many rows; an all_reduce takes any number of them, see ``rank_parts.py``.
+"""
 
 from dataclasses import replace
 
 from ..workloads.pattern import Pattern
-from ..workloads.tensors import Shard
+from ..workloads.tensors import Shard, Tensor
 from .base import CallResult, CollectiveOperation, OperationCall, not_simulated
-from .checks import check_rows, check_whole
+from .checks import check_rows, check_whole, parts_of
 
 
-def _infer(call: OperationCall, result: Shard) -> CallResult:
+def _summed(call: OperationCall) -> Tensor:
+    """The tensor of which every rank holds a part of the sum."""
     (operand,), (tensor,) = call.operands, call.tensors
     if operand.made_by is not None and not operand.partial:
         hint = "shard the inner dimension: x by cols and w by rows"
         raise not_simulated(f"{call.operation.name} needs partial sums to add", hint)
     if operand.made_by is None:
         check_whole(tensor, f"{call.operation.name} adds what every rank holds in full")
-    check_rows(call, tensor)
-    return CallResult(replace(tensor, name=call.result, shard=result), moved=replace(tensor, shard=Shard.ROWS))
+    return tensor
 
 
 def _scattered(call: OperationCall) -> CallResult:
-    return _infer(call, Shard.ROWS)
+    tensor = _summed(call)
+    check_rows(call, tensor, "all_reduce takes any number of rows")
+    moved = replace(tensor, shard=Shard.ROWS)
+    return CallResult(replace(moved, name=call.result), moved=moved)
 
 
 def _everywhere(call: OperationCall) -> CallResult:
-    return _infer(call, Shard.NONE)
+    tensor = _summed(call)
+    parts = parts_of(call, tensor)
+    return CallResult(replace(tensor, name=call.result, shard=Shard.NONE), moved=parts.moved, in_parts=parts)
 
 
 REDUCE_SCATTER = CollectiveOperation(

@@ -34,6 +34,11 @@ def moved_rows(workload: Workload, num_ranks: int, owner: int = 0, holder: int =
     return workload.moved.rows // num_ranks if workload.moved is not None else 0
 
 
+def rows_of_block(workload: Workload, num_ranks: int, block: int) -> int:
+    """Rows of the moved tensor's block of the absolute rank ``block``, which all ranks hold alike."""
+    return moved_rows(workload, num_ranks, block - workload.rank)
+
+
 def num_tile_blocks(workload: Workload, num_ranks: int) -> int:
     """Row blocks that the rows of the output of one rank's kernels are counted in."""
     return num_ranks if workload.moved is not None and workload.pattern.overlaps else 1
@@ -48,7 +53,9 @@ def tile_rows(workload: Workload, num_ranks: int, owner: int = 0) -> int:
 
 
 def tile_cols(workload: Workload) -> int:
-    """Columns of the output of one rank's kernels."""
+    """Columns of the output of one rank's kernels, rows where that is transposed (``Workload.by_columns``)."""
+    if workload.by_columns and workload.gemm is not None:
+        return workload.gemm.m
     return _cols_and_inner(workload)[0]
 
 

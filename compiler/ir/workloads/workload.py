@@ -41,9 +41,14 @@ class Workload:
         then as large as the largest.
     loads
         Rows [from][to] of absolute ranks instead, where the blocks also differ from rank to rank. Everything else is
-        then as ``rank`` has it, the one that gets most; see ``at``.
+        then as ``rank`` has it, the one that gets most; see ``at``. In a collective of uneven parts (``RankParts``) all
+        ranks hold as many rows of a part: those [to] of its rank.
     experts
         Rows of each expert of each rank behind such an all_to_all.
+    by_columns
+        Whether the parts of a tensor that ranks hold in full are columns, because rows do not divide among the ranks.
+        Then ``moved`` is the transpose of that tensor, and so is the output of the kernel, as steps of a plan count
+        them: their rows are columns of the text.
     """
 
     name: str
@@ -60,11 +65,12 @@ class Workload:
     loads: tuple[tuple[int, ...], ...] = ()
     experts: tuple[tuple[int, ...], ...] = ()
     rank: int = 0
+    by_columns: bool = False
 
     @property
     def uneven(self) -> bool:
         """Whether the blocks of an all_to_all differ in size."""
-        return bool(self.split or self.loads)
+        return self.pattern.exchanges and bool(self.split or self.loads)
 
     def at(self, rank: int) -> "Workload":
         """The workload as the absolute ``rank`` has it; the same where ranks are alike.

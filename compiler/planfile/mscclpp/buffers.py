@@ -105,7 +105,7 @@ def space_of(scenario: Scenario, execution: Execution, document: Item) -> Buffer
     if pattern is None:
         message = f"collective '{execution.collective[:32]}' is not in the reach of plans"
         raise document.fail(message, f"collectives are {', '.join(_COLLECTIVES)}", Code.MGS526)
-    if pattern is not workload.pattern or workload.uneven:
+    if pattern is not workload.pattern or workload.uneven or workload.loads:
         message = f"the plan is an {execution.collective}, {workload.name} is {workload.label}"
         raise document.fail(message, "a plan of MSCCL++ is for a collective alone, with equal blocks", Code.MGS524)
     if len(execution.gpus) != n:

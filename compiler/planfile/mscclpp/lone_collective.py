@@ -62,6 +62,10 @@ class LoneCollective:
             If not, with the first reason.
         """
         workload = scenario.workload
+        if workload.loads and not workload.pattern.exchanges:
+            n = scenario.num_ranks
+            message = f"a plan of MSCCL++ has equal chunks, and parts for {n} ranks are not of one size here"
+            raise beyond_mscclpp(message, f"rows or columns that are a multiple of {n}")
         if workload.pattern not in COLLECTIVE_NAMES or workload.uneven or workload.loads:
             message = f"no execution plan of MSCCL++ does {workload.label}"
             raise beyond_mscclpp(message, f"it does a lone {', '.join(each.value for each in COLLECTIVE_NAMES)}")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ...codes import Code
 from ...collectives import ALGORITHM_BY_NAME
-from ...ir import Adds, Rejection, Scenario, cutting_of
+from ...ir import COLUMN_STEP, Adds, Rejection, Scenario, cutting_of
 from ...templates import ALL_TEMPLATES, Cut, Template
 from ...templates.base import TemplateInput
 from ...templates.collective import reject_algorithm
@@ -89,7 +89,17 @@ def _multiples(request: ScheduleRequest) -> str:
 def _reject_rows(request: ScheduleRequest) -> Rejection | None:
     if request.template.cut is not Cut.ROWS:
         return None
-    return _reject_size(request, _shard_rows(request.scenario), 1, "rows of a shard")
+    scenario, chunks = request.scenario, request.choice.chunks
+    rows, pieces, workload = _shard_rows(scenario), chunks // scenario.num_ranks, scenario.workload
+    # Of columns of the text; whole parts are as they are.
+    step = COLUMN_STEP if workload.by_columns and workload.gemm is not None and pieces > 1 else 1
+    what = "columns of a part" if workload.by_columns else "rows of a shard"
+    if not (workload.loads and not workload.pattern.exchanges):
+        return _reject_size(request, rows, step, what)
+    if pieces * step <= rows:  # parts differ in size, and so do their pieces
+        return None
+    message = f"a part of {rows} {what.split()[0]} is too small for {pieces} chunks of {step} or more"
+    return Rejection(Code.MGS512, message, f"at most chunks={max(1, rows // step) * scenario.num_ranks}")
 
 
 def _reject_columns(request: ScheduleRequest) -> Rejection | None:
@@ -118,8 +128,11 @@ def _cut_hint(grains: int, request: ScheduleRequest) -> str:
 
 
 def _shard_rows(scenario: Scenario) -> int:
-    moved = scenario.workload.moved
-    return 0 if moved is None else moved.rows // scenario.num_ranks
+    """Rows of the block of a rank, of the smallest where those of a sum differ."""
+    workload = scenario.workload
+    if workload.loads and not workload.pattern.exchanges:
+        return min(workload.loads[0])
+    return 0 if workload.moved is None else workload.moved.rows // scenario.num_ranks
 
 
 def _cols(scenario: Scenario) -> int:

@@ -72,8 +72,9 @@ class _Group:
 
     def _takes_rows(self, place: int) -> bool:
         """Whether rows of the first operand of a call are rows of what its op moves."""
-        call = self.calls[place]
-        return place == 0 and call.operation.name in (GATHER, GEMM)
+        call, parts = self.calls[place], self.calls[-1].made.in_parts
+        by_columns = parts is not None and parts.by_columns
+        return place == 0 and call.operation.name in (GATHER, GEMM) and not by_columns
 
 
 def _name(groups: Sequence[_Group]) -> None:

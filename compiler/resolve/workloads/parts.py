@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from ...ir import GemmShape, KernelShape, Pattern, Tensor, Then, Workload
 from ...ir.operations import CallResult, Exchange, Operation
+from ...ir.workloads.rank_parts import RankParts
 
 
 @dataclass(slots=True)
@@ -17,6 +18,7 @@ class WorkloadParts:
     moved: Tensor | None = None
     output: str = ""
     exchange: Exchange = field(default_factory=Exchange)
+    in_parts: RankParts | None = None
 
     def add(self, result: CallResult) -> None:
         """Take in what a call adds. The first kernel computes the output, whatever moves."""
@@ -26,7 +28,7 @@ class WorkloadParts:
         elif result.kernel is not None:
             self.then = Then(result.kernel, name)
         if result.moved is not None:
-            self.moved, self.output = result.moved, self.output or name
+            self.moved, self.in_parts, self.output = result.moved, result.in_parts, self.output or name
         if result.exchange is not None:
             self.exchange = result.exchange
 
@@ -46,7 +48,8 @@ class WorkloadParts:
             split=self.exchange.split,
             made=tuple(tensor.name for tensor in (*results, *self.unnamed)),
             then=self.then,
-            loads=self.exchange.loads,
+            loads=self.exchange.loads if self.in_parts is None else self.in_parts.loads,
+            by_columns=self.in_parts is not None and self.in_parts.by_columns,
             experts=self.exchange.experts,
             rank=self.exchange.busiest,
         )
