@@ -14,6 +14,7 @@ from ...compiler.ir import (
     TileGroup,
     Transfer,
     moved_rows,
+    rows_of_block,
 )
 from ...compiler.planning.execution import non_default_options
 from .frames import Frame, Naming
@@ -80,7 +81,12 @@ def _blocks(how: How) -> str:
         return f"Block b of {name} is the {rows} rows of rank b."
     if pattern.reduces:
         return f"Block b of {name} is the {rows} rows whose sum rank b gets."
-    return f"{name} has {n} blocks of {rows} rows; they are counted from 0."
+    if not workload.by_columns and not workload.loads:
+        return f"{name} has {n} blocks of {rows} rows; they are counted from 0."
+    sizes = sorted({rows_of_block(workload, n, block) for block in range(n)}, reverse=True)
+    what = "columns" if workload.by_columns else "rows"
+    turned = " Steps count its transpose: their rows are its columns." if workload.by_columns else ""
+    return f"{name} has {n} blocks of {' or '.join(map(str, sizes))} {what}; they are counted from 0.{turned}"
 
 
 def _copies(schedule: Schedule, scenario: Scenario, transfers: list[Transfer]) -> Iterator[str]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...compiler.ir import Choice, Pattern, Scenario, Shard, Tensor, Workload
+from ...compiler.ir import Choice, Pattern, Scenario, Shard, Tensor, Workload, rank_parts
 from ...compiler.planning.build import reject_choice
 from ..bespoke.batches import batches_of, with_batches
 from ..bespoke.costs import shares, whole_rows
@@ -24,13 +24,13 @@ def num_rows(workload: Workload) -> int | None:
     gemm, moved = workload.gemm, workload.moved
     if gemm is None or moved is None or workload.uneven or workload.pattern not in (*_SHARD_OF_ROWS, Pattern.A2A_GEMM):
         return None
-    return gemm.m if gemm.m == moved.rows else None
+    return gemm.m if gemm.m == (moved.cols if workload.by_columns else moved.rows) else None
 
 
 def with_rows(scenario: Scenario, rows: int) -> Scenario:
-    """Return ``scenario`` with a GEMM of ``rows`` rows, a multiple of the ranks, and without declared schedules.
+    """Return ``scenario`` with a GEMM of ``rows`` rows, and without declared schedules.
 
-    Tensors of weights stay as they are.
+    They are a multiple of the ranks, but for an all_reduce. Tensors of weights stay as they are.
     """
     workload = scenario.workload
     gemm, moved = workload.gemm, workload.moved
@@ -40,12 +40,12 @@ def with_rows(scenario: Scenario, rows: int) -> Scenario:
     def resized(tensor: Tensor) -> Tensor:
         return replace(tensor, rows=rows) if tensor.name in names or tensor.shard is shard else tensor
 
-    workload = replace(
-        workload,
-        tensors=tuple(map(resized, workload.tensors)),
-        moved=replace(moved, rows=rows),
-        gemm=replace(gemm, m=rows),
-    )
+    workload = replace(workload, tensors=tuple(map(resized, workload.tensors)), gemm=replace(gemm, m=rows))
+    if workload.pattern is not Pattern.GEMM_AR:
+        return replace(scenario, workload=replace(workload, moved=replace(moved, rows=rows)), schedules=())
+    parts = rank_parts(replace(moved, rows=rows, cols=gemm.n), scenario.num_ranks)
+    assert parts is not None, "there are as many columns as before, or rows for all ranks"
+    workload = replace(workload, moved=parts.moved, by_columns=parts.by_columns, loads=parts.loads)
     return replace(scenario, workload=workload, schedules=())
 
 
@@ -54,8 +54,14 @@ def with_moved_rows(scenario: Scenario, rows: int) -> Scenario:
     workload = scenario.workload
     moved = workload.moved
     assert moved is not None, "a collective moves a tensor"
-    tensors = tuple(replace(each, rows=rows) if each.rows == moved.rows else each for each in workload.tensors)
-    workload = replace(workload, tensors=tensors, moved=replace(moved, rows=rows))
+
+    def resized(tensor: Tensor) -> Tensor:
+        if workload.by_columns:
+            return replace(tensor, cols=rows) if tensor.cols == moved.rows else tensor
+        return replace(tensor, rows=rows) if tensor.rows == moved.rows else tensor
+
+    tensors = tuple(map(resized, workload.tensors))
+    workload = replace(workload, tensors=tensors, moved=replace(moved, rows=rows), loads=())
     return replace(scenario, workload=workload, schedules=())
 
 

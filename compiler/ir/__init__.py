@@ -154,6 +154,7 @@ from .workloads.graph import batch_of as batch_of
 from .workloads.graph import in_batch as in_batch
 from .workloads.graph import without_batch as without_batch
 from .workloads.pattern import Pattern as Pattern
+from .workloads.rank_parts import rank_parts as rank_parts
 from .workloads.tensors import ColumnPart as ColumnPart
 from .workloads.tensors import DType as DType
 from .workloads.tensors import Shard as Shard

@@ -27,8 +27,6 @@ def fingerprint(scenario: Scenario) -> dict[str, Json]:
         document["split"] = list(workload.split)
     if workload.loads:
         document["loads"] = _plain(workload.loads)
-    if workload.by_columns:
-        document["by_columns"] = True
     if workload.experts:
         document["experts"] = _plain(workload.experts)
     return document

@@ -124,8 +124,8 @@ class StepReader:
         moved = self._workload.moved
         if moved is None or not self._workload.pattern.sums:
             raise self._report.fail(Code.MGS504, f"{self._workload.name} reduces nothing", statement.span)
-        rows = moved_rows(self._workload, self._system.num_ranks)
-        extent = Extent(moved.name, lambda owner: rows, moved.cols)
+        workload, ranks = self._workload, self._system.num_ranks
+        extent = Extent(moved.name, lambda owner: moved_rows(workload, ranks, owner), moved.cols)
         region = self._regions.region(words.take("a region"), extent)
         said = self.clauses.read("reduce", words, statement, override=False)
         parts = said.parts if said.parts is not None else self._system.num_ranks
