@@ -143,7 +143,7 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
     reasons = reasons_for(scenario, candidates, (recommended, serial, best), bound, (result, confirmed.serial))
     verified = recommended.simulated_ticks is not None and serial.simulated_ticks is not None
     gain = serial.best_us / best.best_us
-    verdict = _verdict(recommended, promise)
+    verdict = _verdict(scenario, recommended, promise)
     promised = verdict is not Verdict.WORTH_TRYING
     confidence, confidence_reason = confidence_of(
         scenario, better, gain, verified=verified, outside=bool(outside), promised=promised
@@ -186,8 +186,13 @@ def _promise(scenario: Scenario, serial: Candidate, recommended: Candidate) -> P
     return kernel_promise(speedup, recommended.best_us, resolution_of(scenario), error)
 
 
-def _verdict(recommended: Candidate, promise: Promise | None) -> Verdict:
-    """Return the verdict: a gain beyond the error pays by overlap, or by another schedule in which nothing overlaps."""
+def _verdict(scenario: Scenario, recommended: Candidate, promise: Promise | None) -> Verdict:
+    """Return the verdict: a gain beyond the error pays by overlap, or by another schedule in which nothing overlaps.
+
+    Of a collective alone it is whether to keep what the library chooses.
+    """
+    if is_algorithm_choice(scenario):
+        return Verdict.LIBRARY if recommended.is_library else Verdict.USE
     if promise is None or promise.verdict is Verdict.OVERLAP:
         return Verdict.SERIAL if promise is None or recommended.is_serial else Verdict.OVERLAP
     return promise.verdict

@@ -166,7 +166,8 @@ class Advice:
     """Which schedule to use, its gain, and the evidence.
 
     ``serial`` is the baseline, see ``baseline_of``, and ``speedup`` the gain of ``recommended`` over it. For a lone
-    collective the verdict is serial, and ``recommended`` uses the best algorithm, or is the baseline if nothing gains.
+    collective the verdict is LIBRARY if ``recommended`` is the library's own choice, else USE: it is then the best
+    algorithm, or a direct exchange where nothing gains over that and the library's time is not known.
     ``candidates`` are ranked, best first: simulated ones by simulated time, then the rest by predicted time.
     ``result`` and ``serial_result`` are the confirming simulations (None without verification). ``ties`` are schedules
     that the profile cannot tell from the recommended one. ``marks`` are warnings for the reader: ``notes`` (failures,
@@ -218,8 +219,6 @@ class Advice:
         """The reason of a serial verdict in a few words: overlap loses, or there was none to try."""
         if self.scenario.workload.moved is None:
             return "there is one kernel and nothing to move"
-        if is_algorithm_choice(self.scenario):
-            return "there is nothing to overlap"
         if all(candidate.is_serial for candidate in self.candidates):
             return "no overlap schedule was " + ("ranked in time" if self.interrupted else "in the space")
         overlapping = (candidate for candidate in self.candidates if not candidate.is_serial)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from ...compiler.ir import Choice, Scenario
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.expression import expression_of
-from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.resolve.expect.expectation import ON_OVERLAP, Verdict
 from ...compiler.templates import BASELINE
 from ..candidates.advice import Advice, Confidence, is_algorithm_choice
 from ..many import Ask
@@ -128,7 +128,7 @@ def _rule_of(axis: SizeAxis, stretch: Stretch, ends: tuple[int, int], choice: Ch
         least=ends[0],
         most=ends[1],
         multiple_of=multiple,
-        verdict=Verdict.SERIAL.value if choice.template == BASELINE.name and not own else _verdict(stretch),
+        verdict=_verdict(stretch, choice, by_library=engine.by_library).value,
         schedule=expression_of(choice),
         template=choice.template,
         algorithm=choice.algorithm or (choice.template if is_algorithm_choice(scenario) else ""),
@@ -144,11 +144,14 @@ def _rule_of(axis: SizeAxis, stretch: Stretch, ends: tuple[int, int], choice: Ch
     )
 
 
-def _verdict(stretch: Stretch) -> str:
-    """The least of the verdicts: a promise holds at all sizes or is none."""
+def _verdict(stretch: Stretch, choice: Choice, *, by_library: bool) -> Verdict:
+    """The verdict on ``choice``: the least of all sizes, since a promise holds at all of them or is none."""
+    if is_algorithm_choice(stretch.points[0].advice.scenario):
+        return Verdict.LIBRARY if by_library else Verdict.USE
+    if choice.template == BASELINE.name and choice is not stretch.choice:
+        return Verdict.SERIAL
     verdicts = {point.advice.verdict for point in stretch.points}
-    order = (Verdict.SERIAL, Verdict.WORTH_TRYING, Verdict.OVERLAP)
-    return next(verdict for verdict in order if verdict in verdicts).value
+    return next(verdict for verdict in reversed(ON_OVERLAP) if verdict in verdicts)
 
 
 def _implementation(stretch: Stretch) -> str:

@@ -2,7 +2,7 @@
 
 from ...compiler.ir import JsonObject, Seams
 from ...compiler.ir.topologies import TOPOLOGIES
-from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.resolve.expect.expectation import ON_OVERLAP
 from ...compiler.text.schema_parts import DIALECT, list_of, object_of, one_of, whole_number
 from ...compiler.text.vocabulary import MAX_BATCHES, MAX_EXTENT, MAX_RANKS
 from .layer_table import SCHEMA
@@ -34,7 +34,7 @@ def _rule() -> JsonObject:
         "min": size,
         "max": size,
         "multiple_of": size,
-        "verdict": one_of([each.value for each in Verdict]),
+        "verdict": one_of([each.value for each in ON_OVERLAP]),
         "schedule": word,
         "expression": {"type": ["string", "null"]},
         "batches": whole_number(1, MAX_BATCHES),

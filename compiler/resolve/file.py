@@ -13,7 +13,7 @@ from ..text.units import Quantity
 from .devices.device import DeviceResolver
 from .devices.system import SystemResolver
 from .expect.expect import ExpectReader
-from .expect.expectation import Expectation
+from .expect.expectation import ON_ALGORITHM, ON_OVERLAP, Expectation, Verdict
 from .schedules.asked import asked_in_vain
 from .schedules.explore import ExploreReader
 from .schedules.implementation import ImplementationReader
@@ -200,9 +200,9 @@ class _Resolver:
         )
         settable = self._report.num_failures == failures
         resolved, reading = self._workloads[entry], Reading(self._place, self._evaluator, self._report)
-        graph = resolved[1] if resolved is not None and isinstance(resolved[1], Graph) else None
-        ops = () if graph is None else tuple(op.name for op in graph.ops)
-        expectation = ExpectReader(names, reading, ops).read(question, entry.name)
+        work = None if resolved is None else resolved[1]
+        ops = tuple(op.name for op in work.ops) if isinstance(work, Graph) else ()
+        expectation = ExpectReader(names, reading, ops, _verdicts_on(work)).read(question, entry.name)
         if not settable:
             raise self._report.stop()
         return expectation
@@ -236,3 +236,10 @@ class _Resolver:
     @property
     def _place(self) -> Place:
         return Place(self._scope)
+
+
+def _verdicts_on(work: Workload | Graph | None) -> tuple[Verdict, ...]:
+    """Return the verdicts that there may be on ``work``: any if it is not known for its own errors."""
+    if work is None:
+        return tuple(Verdict)
+    return ON_ALGORITHM if isinstance(work, Workload) and work.is_collective else ON_OVERLAP

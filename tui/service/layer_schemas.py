@@ -2,7 +2,7 @@
 
 from ...advisor.layers.export import SCHEMA
 from ...compiler.ir import OF_LAYERS, JsonObject
-from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.resolve.expect.expectation import ON_OVERLAP
 from ...compiler.text.schema_parts import list_of, object_of, one_of, whole_number
 from ...compiler.text.vocabulary import MAX_EXTENT
 from .questions import MOST_BESPOKE, MOST_RANKS
@@ -47,7 +47,7 @@ def layer_answer_schema() -> JsonObject:
         "schema": {"const": SCHEMA},
         "scenario": _WORD,
         "workload": _WORD,
-        "verdict": one_of([each.value for each in Verdict]),
+        "verdict": one_of([each.value for each in ON_OVERLAP]),
         "layers": _COUNT,
         "speedup": _NUMBER,
         "recommended": candidate,
@@ -82,7 +82,7 @@ def _implementation() -> JsonObject:
         "name": _WORD,
         "about": _WORD,
         "schedule": _WORD,
-        "verdict": one_of([each.value for each in Verdict]),
+        "verdict": one_of([each.value for each in ON_OVERLAP]),
         "us": _NUMBER,
         "extra_us": _NUMBER,
         "gain": _NUMBER,

@@ -3,6 +3,7 @@
 from ... import __version__
 from ...compiler.ir import DType, JsonObject
 from ...compiler.request.request import MAX_BYTES, PATTERNS, TOPOLOGIES
+from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.schema_parts import list_of, object_of, one_of, whole_number
 from ...compiler.text.vocabulary import MAX_EXTENT
 from .layer_schemas import layer_answer_schema, layer_question_schema
@@ -91,7 +92,7 @@ def _answer() -> JsonObject:
     properties = {
         "schema": word,
         "magus": word,
-        "verdict": one_of(("overlap", "worth_trying", "serial")),
+        "verdict": one_of([verdict.value for verdict in Verdict]),
         "schedule": word,
         "template": {"type": ["string", "null"]},
         "chunks": {"type": ["integer", "null"]},

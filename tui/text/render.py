@@ -177,6 +177,8 @@ def threshold_sentence(threshold: Threshold) -> str:
 def _which_algorithm(advice: Advice) -> str:
     """Return the algorithm to use for a collective alone, compared with the library if its time is known."""
     how = "" if advice.recommended.simulated_us is not None else " (predicted)"
+    if advice.verdict is Verdict.LIBRARY:
+        return f"LIBRARY: keep its choice, {us_text(advice.serial.best_us)}{how}; no other schedule is clearly faster."
     if advice.recommended.expression == advice.serial.expression:
         against = "; no other schedule is clearly faster"
     else:

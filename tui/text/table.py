@@ -4,7 +4,13 @@ from collections.abc import Container, Iterator, Sequence
 
 from .wrap import columns, hanging
 
-VERDICTS = {"overlap": "OVERLAP", "worth_trying": "worth trying", "serial": "serial"}
+VERDICTS = {
+    "overlap": "OVERLAP",
+    "worth_trying": "worth trying",
+    "serial": "serial",
+    "library": "library",
+    "use": "USE",
+}
 
 
 def table_lines(rows: Sequence[tuple[Sequence[str], str]], words: Container[int]) -> Iterator[str]:

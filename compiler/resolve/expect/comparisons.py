@@ -8,7 +8,7 @@ from ...text.names import dotted
 from ...text.units import NUMBER
 from ..values.device_numbers import check_dimension
 from ..values.evaluate import Reading
-from .expectation import Comparison, Relation, Verdict, VerdictIs
+from .expectation import ON_ALGORITHM, Comparison, Relation, Verdict, VerdictIs
 from .terms import TermReader
 from .units import UNITS, dimension_of, figures_of, metric_or_none
 
@@ -16,10 +16,11 @@ EXAMPLE = "mine.makespan < 900 us"
 
 
 class ComparisonReader:
-    """Reads comparisons between the terms that ``terms`` reads."""
+    """Reads comparisons between the terms that ``terms`` reads; ``verdicts`` are those on the workload."""
 
-    def __init__(self, terms: TermReader, reading: Reading) -> None:
+    def __init__(self, terms: TermReader, reading: Reading, verdicts: tuple[Verdict, ...]) -> None:
         self._terms, self._reading, self._report = terms, reading, reading.report
+        self._verdicts = verdicts
 
     def read(self, compare: ast.Compare) -> Comparison:
         """Return a comparison; an error is reported and leaves the attempt."""
@@ -43,12 +44,16 @@ class ComparisonReader:
 
     def verdict(self, compare: ast.Compare) -> VerdictIs:
         """Return ``verdict == word``."""
-        words = [verdict.value for verdict in Verdict]
+        words = [verdict.value for verdict in self._verdicts]
+        hint = f"for instance verdict == {words[-1]}; verdicts are {listing(words)}"
         match compare.operator, compare.right:
             case "==", ast.Name(text=word) if word in words:
                 return VerdictIs(Verdict(word))
+            case "==", ast.Name(text=word):
+                about = "a collective alone" if self._verdicts is ON_ALGORITHM else "anything but a collective alone"
+                message = f"{word} is no verdict on {about}"
+                raise self._report.fail(Code.MGS116, message, compare.right.span, hint)
             case _:
-                hint = f"for instance verdict == serial; verdicts are {listing(words)}"
                 raise self._report.fail(Code.MGS116, "a verdict is compared with ==", compare.span, hint)
 
     def _within(self, compare: ast.Compare) -> Comparison:

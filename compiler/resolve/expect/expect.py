@@ -8,7 +8,17 @@ from ...text.units import NUMBER
 from ..values.evaluate import Reading
 from ..values.sentences import reject_note, side_by_side, single
 from .comparisons import EXAMPLE, ComparisonReader
-from .expectation import Bindings, Body, Check, CheckedSweep, Expectation, Shown, Somewhere
+from .expectation import (
+    ON_OVERLAP,
+    Bindings,
+    Body,
+    Check,
+    CheckedSweep,
+    Expectation,
+    Shown,
+    Somewhere,
+    Verdict,
+)
 from .sweep import SHAPES, ShapeReader, read_domain
 from .terms import TermReader
 
@@ -29,10 +39,19 @@ class _Readers:
 
 
 class ExpectReader:
-    """Reads the expectations about one workload, whose declared schedules are ``schedules``; a graph has ``ops``."""
+    """Reads the expectations about one workload, whose declared schedules are ``schedules``; a graph has ``ops``.
 
-    def __init__(self, schedules: tuple[str, ...], reading: Reading, ops: tuple[str, ...] = ()) -> None:
-        self._ops = ops
+    ``verdicts`` are those that there may be on the workload.
+    """
+
+    def __init__(
+        self,
+        schedules: tuple[str, ...],
+        reading: Reading,
+        ops: tuple[str, ...] = (),
+        verdicts: tuple[Verdict, ...] = ON_OVERLAP,
+    ) -> None:
+        self._ops, self._verdicts = ops, verdicts
         self._schedules, self._reading, self._report = schedules, reading, reading.report
 
     def read(self, question: ast.Expect, workload: str) -> Expectation:
@@ -122,7 +141,7 @@ class ExpectReader:
 
     def _readers(self, seeds: int) -> _Readers:
         terms = TermReader(self._schedules, self._reading, seeds, self._ops)
-        return _Readers(terms, ComparisonReader(terms, self._reading))
+        return _Readers(terms, ComparisonReader(terms, self._reading, self._verdicts))
 
     def _check(self, statement: ast.Define | ast.Say, readers: _Readers) -> Check:
         if isinstance(statement, ast.Define):

@@ -24,14 +24,23 @@ class Relation(Enum):
 
 
 class Verdict(Enum):
-    """The answer to "does overlap pay?"; the value is the word in the language and in JSON.
+    """The answer in a word, which is that of the language and of JSON.
 
-    WORTH_TRYING: a gain is predicted, but not beyond the error of such predictions.
+    The first three say whether overlap pays. WORTH_TRYING: a gain is predicted, but not beyond the error of such
+    predictions. The last two are about a collective alone. LIBRARY: no algorithm is clearly faster than the library's
+    own choice. USE: use the recommended algorithm.
     """
 
     OVERLAP = "overlap"
     WORTH_TRYING = "worth_trying"
     SERIAL = "serial"
+    LIBRARY = "library"
+    USE = "use"
+
+
+ON_OVERLAP = (Verdict.OVERLAP, Verdict.WORTH_TRYING, Verdict.SERIAL)
+ON_ALGORITHM = (Verdict.LIBRARY, Verdict.USE)
+"""The verdicts on a collective alone; those on anything else are ``ON_OVERLAP``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,7 @@ def test_a_small_all_reduce_is_compared_with_the_library(small: Advice) -> None:
     assert 20 < small.serial.best_us < 30  # nccl-tests: 26 to 29 us
     assert 5 < small.recommended.best_us < 12  # packets in one kernel; 3.8 us where nothing waited for anything
     assert small.speedup == small.serial.best_us / small.recommended.best_us
+    assert small.verdict is Verdict.USE
     sentence = verdict_sentence(small)
     assert "faster than the library" in sentence
     assert "serial" not in sentence.partition("faster than")[2]
@@ -164,5 +165,6 @@ def test_a_library_that_is_as_fast_is_the_answer() -> None:
     advice = Advisor.load().recommend(scenario)
 
     assert advice.recommended.expression == LIBRARY and advice.speedup == 1
-    assert verdict_sentence(advice).startswith(f"Use {LIBRARY}") and "no other schedule" in verdict_sentence(advice)
-    assert verdict_of(advice, 200) == f"No other schedule is clearly faster: {LIBRARY}"
+    assert advice.verdict is Verdict.LIBRARY
+    assert verdict_sentence(advice).startswith("LIBRARY: keep its choice") and "no other" in verdict_sentence(advice)
+    assert verdict_of(advice, 200) == f"LIBRARY: no other schedule is clearly faster: {LIBRARY}"

@@ -19,10 +19,12 @@ from magus.compiler.ir import Cancelled
 from magus.compiler.planfile.file import ignore_warnings
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.request.scenario import scenario_of
+from magus.compiler.resolve.expect.expectation import ON_OVERLAP
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.examples import path
 from tests.helpers.paths import DOCS
 from tests.helpers.plans.json_schema import is_valid
+from tests.helpers.some import some
 
 PREDICTED = AdviceOptions(verify=False, bespoke=0)
 LAYER = Request("AG+GEMM", m=8192, n=3584, k=8192, gpu="H100", ranks=8)
@@ -61,6 +63,16 @@ def test_it_satisfies_its_schema_and_is_read_back(made: tuple[Request, PolicyTab
     assert is_valid(document, policy_schema())
     assert Policy(document).rules == document["rules"] and document["rules"]
     assert json.loads((DOCS / "policy.schema.json").read_text(encoding="utf-8")) == policy_schema()
+
+
+def test_the_verdict_of_a_rule_is_about_its_schedule(made: tuple[Request, PolicyTable]) -> None:
+    request, table = made
+
+    for rule in some(table.rules):
+        if request.num_bytes is None:
+            assert rule.verdict in {verdict.value for verdict in ON_OVERLAP}
+        else:
+            assert rule.verdict == ("library" if "library" in rule.schedule else "use")
 
 
 def test_every_size_between_the_ends_has_a_schedule_that_can_be_built(made: tuple[Request, PolicyTable]) -> None:

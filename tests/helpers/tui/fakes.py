@@ -103,7 +103,7 @@ def candidate(expression: str, predicted_us: float | None, simulated_us: float |
 def advice(scenario: Scenario, verdict: Verdict = Verdict.OVERLAP) -> Advice:
     """Five candidates: the best and serial by line, two in packets, one predicted."""
     best, serial = candidate(BEST, 101.0, 100.0, 128), candidate(SERIAL, 118.0, 117.0, 128)
-    overlap = verdict is Verdict.OVERLAP
+    overlap = verdict in (Verdict.OVERLAP, Verdict.USE)
     recommended = best if overlap else serial
     others = (candidate(TIE, 103.0, 102.0, 1024), candidate(LONG, None, 110.0, 1024), serial)
     return Advice(

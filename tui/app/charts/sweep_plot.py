@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ....compiler.resolve.expect.expectation import Verdict
+from ....compiler.resolve.expect.expectation import ON_ALGORITHM, Verdict
 from ..session.sweep import SweepFigure
 from .braille import DOTS_X, DOTS_Y, Canvas, line_dots
 
@@ -18,8 +18,15 @@ LABEL_COLUMNS = 9
 MIN_ROWS, MIN_COLUMNS = 4, 16
 FULL_ROWS = 16
 """Rows from which on the signs are explained below the plot."""
-VERDICT_SIGNS = {Verdict.OVERLAP: "+", Verdict.WORTH_TRYING: "?", Verdict.SERIAL: "-"}
+VERDICT_SIGNS = {
+    Verdict.OVERLAP: "+",
+    Verdict.WORTH_TRYING: "?",
+    Verdict.SERIAL: "-",
+    Verdict.USE: "+",
+    Verdict.LIBRARY: "-",
+}
 VERDICT_WORDS = "+ overlap pays  ? worth trying  - serial"
+ALGORITHM_WORDS = "+ use the winner  - the library's choice is as good"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +167,8 @@ class SweepPlot:
             lines[-1] += [(LETTERS[number], f"point-{number}"), (text[1:], "head")]
         if self.height < FULL_ROWS:
             return [*map(tuple, lines)]
-        signs = f" capital: simulated, small: predicted   {VERDICT_WORDS}"
+        alone = any(point.verdict in ON_ALGORITHM for point in self.figure.points)
+        signs = f" capital: simulated, small: predicted   {ALGORITHM_WORDS if alone else VERDICT_WORDS}"
         return [*map(tuple, lines), ((signs[: self.width], "axis"),)]
 
 

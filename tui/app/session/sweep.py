@@ -280,4 +280,6 @@ def _verdict(verdict: Verdict) -> str:
         Verdict.OVERLAP: "overlap pays",
         Verdict.WORTH_TRYING: "overlap is worth trying",
         Verdict.SERIAL: "serial",
+        Verdict.LIBRARY: "the library's choice is as good",
+        Verdict.USE: "use the winner",
     }[verdict]

@@ -109,7 +109,7 @@ def verdict_of(advice: Finding, width: int) -> str:
     sentence = f"SERIAL: {advice.why_serial}; use"
     if is_choice_of_algorithm(advice):
         faster = f"{advice.speedup:.2f}x faster than {advice.baseline}:"
-        sentence = "No other schedule is clearly faster:" if same else faster
+        sentence = f"{advice.verdict.name}: {'no other schedule is clearly faster:' if same else faster}"
     elif advice.verdict is Verdict.OVERLAP:
         sentence = f"OVERLAP pays: {advice.speedup:.2f}x over {advice.baseline} with"
     elif advice.verdict is Verdict.WORTH_TRYING:
