@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ...compiler.ir import TICKS_PER_US, Gpu, Link, Origin, Pattern, Scenario
+from ...compiler.planning.knobs.engine import copying_sms
 from ...compiler.planning.knobs.library import library_rejection
 from ...compiler.templates.base import OVERLAPPED_PATTERNS
 from ...compiler.text.quantities import rate_text, ticks_text, us_text
@@ -13,6 +14,11 @@ from ..candidates.library import library_time
 from ..candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged
 from ..candidates.short_names import short_names
 from ..solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
+
+COPY_ENGINES_LEFT_OUT = (
+    "Copy engines are left out unless the file names them: the host tells them how many rows go where, and only the "
+    "GPUs know that. explore { engine dma } compares them, with the time to read it."
+)
 
 # Least share of the makespan that a loss must have to be reported.
 MIN_REPORTED_SHARE = 0.01
@@ -142,6 +148,8 @@ def reasons_for(
             reasons.extend(_why_serial(serial, best, other) if serially else _why_overlap(scenario, result, chosen))
         reasons.extend(_losses(result))
     reasons.extend(_about_the_baseline(scenario, serial))
+    if scenario.workload.counts_on_device and scenario.explore.values("engine") == copying_sms(scenario.gpu):
+        reasons.append(COPY_ENGINES_LEFT_OUT)
     if bound is not None:
         limit = serial.best_us * TICKS_PER_US / bound.ticks
         reasons.append(

@@ -25,8 +25,9 @@ from ...compiler.ir import (
     TileGroup,
     Transfer,
 )
-from ...compiler.text.quantities import exact_bytes_text
+from ...compiler.text.quantities import exact_bytes_text, ticks_text
 from ...simcore.kernels.gemm_parts import group_shape
+from ...simcore.lower.commands import counts_ticks
 
 # The tables of measured collectives have no rows of these.
 _NOT_MEASURED = (Pattern.BROADCAST, Pattern.SEND_RECV)
@@ -49,6 +50,7 @@ def _of_schedule(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
     steps = list(chain.from_iterable(schedule.steps_of(rank) for rank in ranks))
     steps += [override.step for override in schedule.overrides]
     yield from _kernels(scenario, schedule, steps)
+    yield from _counts(scenario, schedule)
     yield from _copies(scenario.gpu, schedule, steps)
 
 
@@ -95,6 +97,16 @@ def _sides(region: GemmRegion) -> tuple[Range, Range, Range]:
 def _inside(region: GemmRegion, shape: GemmShape) -> bool:
     sizes = (shape.m, shape.n, shape.k)
     return all(low <= size <= high for size, (low, high) in zip(sizes, _sides(region), strict=True))
+
+
+def _counts(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
+    """Yield that the host reads counts, where it has to."""
+    ticks = counts_ticks(scenario, schedule)
+    if ticks:
+        yield (
+            f"{schedule.engine} copies what the host says, and how many rows go where only the GPUs know: "
+            f"{ticks_text(ticks)} to read that are in the time, as of an idle host; a busy one takes longer"
+        )
 
 
 def _copies(gpu: Gpu, schedule: Schedule, steps: Sequence[Step]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from ...compiler.ir import (
     Transfer,
     Wait,
 )
+from ...simcore.lower.commands import counts_ticks
 from ...simcore.lower.machine import distance_ticks
 from ...simcore.lower.one_kernel import is_one_kernel, launch_ticks, peers_to_be_ready
 from ...simcore.lower.waits import monitor_wake_ticks, poll_ticks
@@ -98,7 +99,8 @@ class StepCosts:
         return min(self.schedule.engine.count, self.graph.work[i][0].num_units)
 
     def _earliest(self, rank: int, copy: Transfer) -> float:
-        scenario, gpu, launched = self.scenario, self.scenario.gpu, self.launched
+        scenario, gpu = self.scenario, self.scenario.gpu
+        launched = self.launched + counts_ticks(scenario, self.schedule)
         if not scenario.workload.is_collective:
             return launched
         offsets = set(peers_to_be_ready(scenario, self.schedule, copy))

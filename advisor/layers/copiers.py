@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Explore, System
+from ...compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Explore, Graph, System
 from ...compiler.planning.knobs.engine import default_engine, max_copy_sms
 from ...compiler.templates import BASELINE
 
@@ -37,13 +37,23 @@ class Copier:
         return str(self.engine)
 
 
-def copiers_of(system: System, explore: Explore, *, few: bool = False) -> Iterator[Copier]:
-    """Yield who may copy: what the file explores, else copy engines, then SMs unless they shall be ``few``."""
+def copiers_of(system: System, graph: Graph, explore: Explore, *, few: bool = False) -> Iterator[Copier]:
+    """Yield who may copy: what the file explores, else copy engines, then SMs unless they shall be ``few``.
+
+    Copy engines are left out where no host knows how much some op moves.
+    """
     asked = explore.values("engine")
     if asked:
         yield from (Copier(engine) for engine in asked if isinstance(engine, EngineChoice))
         return
-    yield Copier(default_engine(system))
-    for sms in () if few else USUAL_SMS:
+    by_sms = leaves_out_copy_engines(graph, explore)
+    if not by_sms:
+        yield Copier(default_engine(system))
+    for sms in USUAL_SMS[: int(by_sms) if few else len(USUAL_SMS)]:
         if sms <= max_copy_sms(system.gpu):
             yield Copier(EngineChoice(EngineKind.SM, sms))
+
+
+def leaves_out_copy_engines(graph: Graph, explore: Explore) -> bool:
+    """Whether copy engines are not tried, since no host knows how much some op moves."""
+    return not explore.values("engine") and any(op.workload.counts_on_device for op in graph.ops)

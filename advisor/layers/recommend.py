@@ -14,6 +14,7 @@ from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.resolve.schedules.graph_from_text import SERIAL
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ...simcore.simulate_layers import LayersResult
+from ..answer.explain import COPY_ENGINES_LEFT_OUT
 from ..answer.extrapolation import outside_of_graph
 from ..bounds.graph_bound import graph_bound
 from ..candidates.advice import MIN_LEAD
@@ -24,6 +25,7 @@ from ..solver.graph_memory import check_graph_memory
 from ..stages import Stages, either, lateness
 from .advice import GraphAdvice, GraphCandidate, OpAdvice, by_time
 from .baselines import EACH_ITS_BEST, NO_OVERLAP
+from .copiers import leaves_out_copy_engines
 from .joint import COARSE_BYTES, JointRuns, Start, affordable_packet, simulated, too_much
 from .offers.find import OfferSearch
 from .offers.offer import LayerOffer
@@ -261,6 +263,7 @@ def _advice(
             *_near_serial(candidates, recommended, serial, resolution),
             *reasons_for(ops, recommended, in_turn, kernels),
             *(slowly(space.ways, recommended.choice) if space is not None else ()),
+            *((COPY_ENGINES_LEFT_OUT,) if leaves_out_copy_engines(scenario.graph, scenario.explore) else ()),
         ),
         graph_bound(scenario.system, scenario.graph),
         kernels,

@@ -93,7 +93,7 @@ class JointSearch:
         """Who copies, in how many batches: left out where the kernels alone take longer than what was found."""
         system, graph = self.scenario.system, self.scenario.graph
         usual = [count for count in batch_counts(graph) if count <= USUAL_BATCHES]
-        for copier in copiers_of(system, self.scenario.explore, few=self.runs.ranks.are_many):
+        for copier in copiers_of(system, self.scenario.graph, self.scenario.explore, few=self.runs.ranks.are_many):
             explore = self.scenario.explore
             of_ops, paced = _of_ops(explore, copier), not is_limited(explore)
             ways = Ways(system, copier, self.runs.unit_bytes, of_ops, paced, self.runs.ranks)

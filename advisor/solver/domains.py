@@ -7,7 +7,7 @@ from ...compiler.collectives import ALGORITHM_BY_NAME, ALGORITHMS
 from ...compiler.ir import EngineChoice, EngineKind, EngineMode, Scenario
 from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.base import CountValues
-from ...compiler.planning.knobs.engine import ENGINE, default_engine, max_copy_sms, reject_engine
+from ...compiler.planning.knobs.engine import ENGINE, copying_sms, default_engine, reject_engine
 from ...compiler.planning.knobs.execution import KERNEL, USUAL_WAIT, WAIT
 from ...compiler.planning.knobs.serving import DEPTH
 from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, STREAMS, TEMPLATE
@@ -20,8 +20,6 @@ DEFAULT_PIECES = (1, 2, 4, 8, 16, 32)
 LONE_PIECES = (1, 4, 16)
 # Most pieces that are tried unasked, times the ranks that stand for all: estimates take time by their product.
 MOST_PIECES = 1024
-# A copy by few SMs costs little compute and by many is fast; the best of these three is near the best of all.
-DEFAULT_COPY_SMS = (8, 16, 32)
 # Algorithms that are tried unasked beside kernels, and how many ranks may be simulated for all.
 PASSING_ON = tuple(algorithm.name for algorithm in ALGORITHMS if algorithm.passes_on)
 MOST_RANKS_SIMULATED = 16
@@ -155,10 +153,8 @@ def _engines(scenario: Scenario) -> tuple[EngineChoice, ...]:
 
 
 def _default_engines(scenario: Scenario) -> tuple[EngineChoice, ...]:
-    most = max_copy_sms(scenario.gpu)
     dma = [default_engine(scenario.system)] if scenario.gpu.dma.engines else []
-    counts = [count for count in DEFAULT_COPY_SMS if count <= most] or [max(1, most)]
-    return (*dma, *(EngineChoice(EngineKind.SM, count) for count in counts))
+    return (*dma, *copying_sms(scenario.gpu))
 
 
 def is_granted(scenario: Scenario, engine: EngineChoice) -> bool:

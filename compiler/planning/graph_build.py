@@ -36,7 +36,7 @@ from .graph_halves import collective_alone, kernel_alone
 from .graph_layers import written_out
 from .graph_order import GraphPlanError, collective_name, issue_order
 from .graph_seams import row_waits
-from .knobs.engine import default_engine
+from .knobs.engine import default_engine, usual_engine
 
 COLLECTIVES_STREAM = -1
 """The stream of collectives that stand alone or apart: they run one after the other."""
@@ -128,7 +128,7 @@ class _Builder:
 
     def _schedule(self, op: GraphOp, body: Choice | Plan | None) -> Schedule:
         if body is None:
-            usual = self._usual(op, op.workload, default_engine(self.system))
+            usual = self._usual(op, op.workload, usual_engine(self.system, op.workload))
             return self._along(op, usual) if op.name in self.choice.along else usual
         return self._built(op, op.workload, body)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ..codes import Code
 from ..ir import Choice, Explore, Graph, GraphChoice, GraphScenario, NamedSchedule, Plan, Scenario, System, Workload
 from ..planfile.imported import imported
+from ..planning.knobs.engine import explored_engines
 from ..text import syntax as ast
 from ..text.diagnostics import Report
 from ..text.names import Entry, Kind, Scope
@@ -62,7 +63,13 @@ class _Resolver:
         spaces = self._spaces()
         expectations = self._expectations() if with_questions else ()
         scenarios = tuple(
-            Scenario(entry.name, system, workload, tuple(schedules[entry]), spaces.get(entry, Explore()))
+            Scenario(
+                entry.name,
+                system,
+                workload,
+                tuple(schedules[entry]),
+                explored_engines(system, workload, spaces.get(entry, Explore())),
+            )
             for entry, (system, workload) in self._resolved()
             if isinstance(workload, Workload)
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...compiler.ir import Direction, EngineMode, Reach, Transfer
+from ...compiler.ir import Direction, EngineKind, EngineMode, Reach, Scenario, Schedule, Transfer
 from ..program.program import OpKind, OpSpec
 from .state import Lowering
 
@@ -22,6 +22,30 @@ def pairs_of(steps: Sequence[Transfer], mode: EngineMode) -> dict[str, Transfer]
         else:
             waiting[key] = step
     return pairs
+
+
+def counts_ticks(scenario: Scenario, schedule: Schedule) -> int:
+    """The time in which the host reads how many rows its copy engines are to copy; 0 where it knows, or SMs copy.
+
+    An event tells it that the counts are there, a copy brings them, and then it issues: what each takes is the
+    profile's, of a host that does nothing else.
+    """
+    if not scenario.workload.counts_on_device or schedule.engine.kind is not EngineKind.DMA:
+        return 0
+    gpu = scenario.gpu
+    return gpu.launch.event_ticks + gpu.dma.setup_ticks + gpu.launch.kernel_ticks
+
+
+def after_counts(state: Lowering, rank: int, ops: Sequence[int]) -> None:
+    """Let copies begin once the host has read the counts, which are there when the plan begins."""
+    ticks = counts_ticks(state.scenario, state.schedule)
+    if not ticks:
+        return
+    if rank not in state.counts:
+        read = state.builder.op(rank, OpSpec(OpKind.JOIN, "counts", setup_ticks=state.setup(ticks)))
+        state.counts[rank] = read.start
+        state.gate(rank, read)
+    state.builder.after(ops, (state.counts[rank],))
 
 
 def issue_ticks(state: Lowering) -> int:

@@ -19,7 +19,7 @@ from ...compiler.ir import CopyProtocol, Direction, EngineMode, Gpu, Reach, Tran
 from ..kernels.gemm import ticks_for
 from ..program.program import PACKET_BYTES, Flow, OpKind, OpSpec, Stage, TrafficClass
 from . import noc
-from .commands import begun_by, issue_ticks
+from .commands import after_counts, begun_by, issue_ticks
 from .machine import Hop, distance_ticks
 from .protocols import sent_per_byte
 from .state import Lowering, Waiters, moved_bytes, split_evenly
@@ -59,6 +59,7 @@ def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
         )
         ops += state.builder.op(rank, spec, count=count)
     work, waiting = range(ops[0], ops[-1] + 1), begun_by(state, rank, step, ops)
+    after_counts(state, rank, waiting)
     done = state.register(rank, step, work, Waiters(waiting, waiting))
     if other is not None:
         state.step_ops[rank, other.name] = replace(done, step=other)

@@ -137,6 +137,7 @@ class Lowering:
     )  # transfers by tiles, by rank
     sent_units: dict[int, int] = field(default_factory=dict)  # that a tile has stored so far, by its op
     stores: dict[int, list[int]] = field(default_factory=dict)  # from inside a unit, by the op of the unit
+    counts: dict[int, int] = field(default_factory=dict)  # when the host knows what is to be copied, by rank
     num_issued: dict[int, int] = field(default_factory=dict)  # kernels and copies that the host issued, by rank
     gates: dict[int, list[int]] = field(default_factory=dict)  # by rank
     foreign: Mapping[str, Foreign] = field(default_factory=dict)

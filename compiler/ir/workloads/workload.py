@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ..operations.gemm import GemmShape
+from ..operations.grouped_gemm import GroupedGemmShape
 from ..operations.kernel_shape import KernelShape
 from .pattern import Pattern
 from .tensors import Tensor
@@ -49,6 +50,8 @@ class Workload:
         Whether the parts of a tensor that ranks hold in full are columns, because rows do not divide among the ranks.
         Then ``moved`` is the transpose of that tensor, and so is the output of the kernel, as steps of a plan count
         them: their rows are columns of the text.
+    routed
+        Whether ``dispatch`` or ``combine`` moves it.
     """
 
     name: str
@@ -66,11 +69,24 @@ class Workload:
     experts: tuple[tuple[int, ...], ...] = ()
     rank: int = 0
     by_columns: bool = False
+    routed: bool = False
 
     @property
     def uneven(self) -> bool:
         """Whether the blocks of an all_to_all differ in size."""
         return self.pattern.exchanges and bool(self.split or self.loads)
+
+    @property
+    def counts_on_device(self) -> bool:
+        """Whether a router on the GPUs decides how many rows go where: an exchange with experts, or of uneven blocks.
+
+        Commands of copy engines say how much they copy, and the host writes them: it would have to read the counts
+        back first.
+        """
+        if self.moved is None or not self.pattern.exchanges:
+            return False
+        kernels = (self.kernel, None if self.then is None else self.then.kernel)
+        return self.routed or self.uneven or any(isinstance(each, GroupedGemmShape) for each in kernels)
 
     def at(self, rank: int) -> "Workload":
         """The workload as the absolute ``rank`` has it; the same where ranks are alike.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ...codes import Code
-from ...ir import EngineChoice, EngineKind, EngineMode, Gpu, Rejection, Scenario, System
+from ...ir import EngineChoice, EngineKind, EngineMode, Explore, Gpu, Rejection, Scenario, System, Workload
 from .base import EngineValues, Knob, Rule
 from .library import LIBRARY_RULES
 from .tile_stores import TILE_STORE_RULES
@@ -14,6 +14,10 @@ MODES: Mapping[EngineKind, tuple[EngineMode, ...]] = {
 }
 # SMs that copy are taken from the kernels; more than half of them is no overlap schedule any more.
 MAX_COPY_SHARE = 2
+# A copy by few SMs costs little compute and by many is fast; the best of these three is near the best of all.
+DEFAULT_COPY_SMS = (8, 16, 32)
+USUAL_SMS = 16
+"""SMs that copy in a schedule that nobody wrote, where copy engines cannot."""
 
 
 def max_copy_sms(gpu: Gpu) -> int:
@@ -24,6 +28,30 @@ def max_copy_sms(gpu: Gpu) -> int:
 def default_engine(system: System) -> EngineChoice:
     """One copy engine for each peer, as far as the GPU has that many."""
     return EngineChoice(EngineKind.DMA, max(1, min(system.gpu.dma.engines, system.num_ranks - 1)))
+
+
+def copying_sms(gpu: Gpu) -> tuple[EngineChoice, ...]:
+    """The numbers of copying SMs that are tried unasked."""
+    most = max_copy_sms(gpu)
+    counts = [count for count in DEFAULT_COPY_SMS if count <= most] or [max(1, most)]
+    return tuple(EngineChoice(EngineKind.SM, count) for count in counts)
+
+
+def explored_engines(system: System, workload: Workload, explore: Explore) -> Explore:
+    """The space of ``explore``: copies by SMs alone where no host knows how much, unless the file says who copies."""
+    if not workload.counts_on_device or explore.values(ENGINE.word):
+        return explore
+    return explore.asking(ENGINE.word, copying_sms(system.gpu))
+
+
+def usual_engine(system: System, workload: Workload) -> EngineChoice:
+    """Who copies in a schedule that nobody wrote: SMs where no host knows how much, else copy engines.
+
+    These SMs copy when kernels leave them, as the kernels of a library do.
+    """
+    if not workload.counts_on_device or not max_copy_sms(system.gpu):
+        return default_engine(system)
+    return EngineChoice(EngineKind.SM, min(USUAL_SMS, max_copy_sms(system.gpu)), EngineMode.SHARED)
 
 
 def reject_engine(gpu: Gpu, engine: EngineChoice) -> Rejection | None:

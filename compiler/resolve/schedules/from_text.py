@@ -7,7 +7,7 @@ from ...codes import Code
 from ...ir import Choice, Scenario, Schedule
 from ...planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, plan_in_file
 from ...planning.build import build_schedule, declared
-from ...planning.knobs.engine import default_engine
+from ...planning.knobs.engine import usual_engine
 from ...templates import BASELINE
 from ...text import syntax as ast
 from ...text.diagnostics import CompileError, Diagnostic, Report
@@ -34,7 +34,8 @@ def resolve_schedule(scenario: Scenario, text: str | None, warn: Warn = ignore_w
         if text is None or named.name == text.strip():
             return declared(scenario, named)
     if text is None:
-        return build_schedule(scenario, Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system)))
+        engine = usual_engine(scenario.system, scenario.workload)
+        return build_schedule(scenario, Choice(BASELINE.name, scenario.num_ranks, engine))
     if text.endswith(PLAN_SUFFIX):
         return plan_in_file(scenario, Path(text), warn)
     return build_schedule(scenario, read_choice(scenario, text))

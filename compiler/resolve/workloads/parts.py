@@ -52,4 +52,5 @@ class WorkloadParts:
             by_columns=self.in_parts is not None and self.in_parts.by_columns,
             experts=self.exchange.experts,
             rank=self.exchange.busiest,
+            routed=self.exchange.routing is not None,
         )

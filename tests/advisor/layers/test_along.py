@@ -41,7 +41,7 @@ def scenario_of(rest: str = "  z = norm(y)\n") -> GraphScenario:
 @cache
 def space() -> LayerSpace:
     scenario = scenario_of()
-    copier = next(copiers_of(scenario.system, scenario.explore))
+    copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
     return space_of(Ways(scenario.system, copier, COARSE_BYTES), 1, scenario.graph)
 
 
@@ -110,7 +110,7 @@ SEVERAL = """  n = norm(y)
 def test_of_several_the_longest_is_cut_and_comes_first() -> None:
     """In whichever order the file has them."""
     scenario = scenario_of(SEVERAL)
-    copier = next(copiers_of(scenario.system, scenario.explore))
+    copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
     found = space_of(Ways(scenario.system, copier, COARSE_BYTES), 1, scenario.graph)
 
     choice = cut_along(found.graph, found.ways, found.following, GraphChoice("p"))

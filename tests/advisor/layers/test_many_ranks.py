@@ -42,7 +42,7 @@ SMALL = RAILS.replace("4096", "1024").replace("8192", "2048")
 def rails() -> tuple[GraphScenario, AlikeRanks, LayerSpace]:
     scenario = scenario_of(RAILS)
     ranks = AlikeRanks(scenario.system)
-    copier = next(copiers_of(scenario.system, scenario.explore))
+    copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
     ways = Ways(scenario.system, copier, COARSE_BYTES, scenario.explore, ranks=ranks)
     return scenario, ranks, space_of(ways, 1, scenario.graph)
 
@@ -50,7 +50,7 @@ def rails() -> tuple[GraphScenario, AlikeRanks, LayerSpace]:
 def test_a_whole_collective_goes_within_nodes_and_across_where_that_is_faster() -> None:
     scenario, _, space = rails()
     apart = [way for way in space.ways["d_w"] if way.is_apart]
-    copier = next(copiers_of(scenario.system, scenario.explore))
+    copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
     limited = Ways(scenario.system, copier, COARSE_BYTES, paced=False)  # a file that says how collectives go
     usual = next(way for way in limited.of(scenario.graph.op("d_w")) if way.is_apart)
 
@@ -60,7 +60,7 @@ def test_a_whole_collective_goes_within_nodes_and_across_where_that_is_faster() 
 
 def test_the_fastest_way_has_the_time_of_all_ranks() -> None:
     scenario, _, space = rails()
-    copier = next(copiers_of(scenario.system, scenario.explore))
+    copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
     exact = {way.mode: way for way in Ways(scenario.system, copier, COARSE_BYTES).of(scenario.graph.op("d_w"))}
     together = [way for way in space.ways["d_w"] if not way.is_apart]
     best = min(together, key=lambda way: way.total)

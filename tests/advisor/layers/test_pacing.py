@@ -39,7 +39,7 @@ def problem() -> tuple[GraphScenario, LayerSpace, GraphChoice]:
     """A backward pass whose collectives are whole."""
     text = BACKWARD.replace("explore back { engine dma(3) }", WHOLE).replace("2048", "4096")
     scenario = scenario_of(text)
-    ways = Ways(scenario.system, next(copiers_of(scenario.system, scenario.explore)), COARSE_BYTES)
+    ways = Ways(scenario.system, next(copiers_of(scenario.system, scenario.graph, scenario.explore)), COARSE_BYTES)
     return scenario, space_of(ways, 1, scenario.graph), scenario.schedules[0]
 
 

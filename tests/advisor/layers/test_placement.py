@@ -30,7 +30,7 @@ def placed_in(space: LayerSpace) -> tuple[GraphChoice, ...]:
 @cache
 def problem() -> tuple[GraphScenario, LayerSpace, tuple[GraphChoice, ...]]:
     scenario = scenario_of(BACKWARD)
-    copier = next(copiers_of(scenario.system, scenario.explore))
+    copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
     ways = Ways(scenario.system, copier, COARSE_BYTES)
     space = space_of(ways, 1, scenario.graph)
     placed = placed_in(space)

@@ -69,7 +69,7 @@ def test_the_verdict_of_a_rule_is_about_its_schedule(made: tuple[Request, Policy
     request, table = made
 
     for rule in some(table.rules):
-        if request.num_bytes is None:
+        if not request.num_bytes:
             assert rule.verdict in {verdict.value for verdict in ON_OVERLAP}
         else:
             assert rule.verdict == ("library" if "library" in rule.schedule else "use")
