@@ -26,7 +26,7 @@ from ..failures import Failure, FailureKind
 from ..implementations.offers import Offers
 from ..implementations.promise import MIN_GAIN, Promise, kernel_promise
 from ..stages import Stages
-from .explain import confidence_of, marks_of, reasons_for
+from .explain import confidence_of, marks_of, price_of_simplicity, reasons_for
 from .extrapolation import outside_calibration
 
 PROPOSE, ENUMERATE, RANK, BOUND = "the proposals", "the enumeration", "the ranking", "the lower bound"
@@ -162,7 +162,11 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
         ties=_ties(scenario, candidates, recommended),
         confidence=confidence,
         confidence_reason=confidence_reason,
-        reasons=(*reasons, *filter(None, (sentence_of(recommended),))),
+        reasons=(
+            *price_of_simplicity(scenario, candidates, recommended, serial),
+            *reasons,
+            *filter(None, (sentence_of(recommended),)),
+        ),
         marks=(*found.notes, *outside, *marks_of(scenario)),
         timing=_timing(found.stages),
         outside_calibration=outside,

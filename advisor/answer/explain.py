@@ -9,10 +9,18 @@ from ...compiler.templates.base import OVERLAPPED_PATTERNS
 from ...compiler.text.quantities import rate_text, ticks_text, us_text
 from ...simcore import Result
 from ..bounds.lower_bound import Bound
-from ..candidates.advice import Candidate, Confidence, baseline_name, is_algorithm_choice
+from ..candidates.advice import (
+    Candidate,
+    Confidence,
+    baseline_name,
+    given_up,
+    is_algorithm_choice,
+    resolution_of,
+)
 from ..candidates.library import library_time
 from ..candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged
 from ..candidates.short_names import short_names
+from ..implementations.promise import MIN_GAIN
 from ..solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
 
 COPY_ENGINES_LEFT_OUT = (
@@ -157,6 +165,25 @@ def reasons_for(
             f"at most {limit:.2f}x over {baseline_name(scenario, serial)}."
         )
     return tuple(reasons)
+
+
+def price_of_simplicity(
+    scenario: Scenario, candidates: Sequence[Candidate], recommended: Candidate, baseline: Candidate
+) -> Iterator[str]:
+    """Yield which schedule is faster than the simpler one that is recommended, by how much, and why that is chosen."""
+    found = given_up(candidates, recommended)
+    if found is None:
+        return
+    (fastest, faster), resolution = found, resolution_of(scenario)
+    names = short_names((candidate.expression, candidate.choice) for candidate in candidates)
+    said = f"{names.get(fastest.expression, fastest.expression)} is {faster:.1%} faster than what is recommended"
+    kept = recommended.expression == baseline.expression
+    if kept and faster > resolution:
+        is_library = baseline.is_library and faster > MIN_GAIN
+        why = "within the error of the library's time" if is_library else f"and {MIN_GAIN:.0%} are not worth a change"
+        yield f"{said}, {why}: {baseline_name(scenario, baseline)} stays."
+    else:
+        yield f"{said}, within what the profile can resolve ({resolution:.0%}); chosen: the simplest."
 
 
 def _about_the_baseline(scenario: Scenario, serial: Candidate) -> Iterator[str]:

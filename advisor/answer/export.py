@@ -159,6 +159,7 @@ def advice_document(advice: Advice, *, how: bool = False) -> JsonObject:
         "reasons": list(advice.reasons),
         "how": steps,
         "ties": list(advice.ties),
+        "given_up": _given_up_document(advice),
         "marks": list(advice.marks),
         "outside_calibration": list(advice.outside_calibration),
         "interrupted": advice.interrupted,
@@ -223,6 +224,14 @@ def _candidate_document(advice: Advice, candidate: Candidate) -> JsonObject:
         "is_serial": candidate.is_serial,
         "provenance": None if candidate.provenance is None else _provenance_document(candidate.provenance),
     }
+
+
+def _given_up_document(advice: Advice) -> JsonObject | None:
+    """What is faster than the simpler schedule that is recommended, None up to 1 %."""
+    if advice.given_up is None:
+        return None
+    fastest, faster = advice.given_up
+    return {"schedule": fastest.expression, "us": fastest.best_us, "faster_by": faster}
 
 
 def _library_document(library: LibraryTime | None) -> JsonObject | None:

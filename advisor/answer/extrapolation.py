@@ -50,7 +50,7 @@ def _of_schedule(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
     steps = list(chain.from_iterable(schedule.steps_of(rank) for rank in ranks))
     steps += [override.step for override in schedule.overrides]
     yield from _kernels(scenario, schedule, steps)
-    yield from _counts(scenario, schedule)
+    yield from counts_read(scenario, schedule)
     yield from _copies(scenario.gpu, schedule, steps)
 
 
@@ -99,8 +99,8 @@ def _inside(region: GemmRegion, shape: GemmShape) -> bool:
     return all(low <= size <= high for size, (low, high) in zip(sizes, _sides(region), strict=True))
 
 
-def _counts(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
-    """Yield that the host reads counts, where it has to."""
+def counts_read(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
+    """Yield that the host has to read how much its copy engines copy, where only the GPUs know."""
     ticks = counts_ticks(scenario, schedule)
     if ticks:
         yield (

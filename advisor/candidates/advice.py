@@ -129,6 +129,17 @@ def baseline_of(candidates: Sequence[Candidate]) -> Candidate:
     return next((candidate for candidate in serial if candidate.is_library), serial[0] if leads else usual)
 
 
+def given_up(candidates: Sequence[Candidate], recommended: Candidate) -> tuple[Candidate, float] | None:
+    """Return the fastest candidate, and by how much it is faster than the simpler one that is recommended.
+
+    Simulated times compete where ``recommended`` has one. None up to ``MIN_LEAD``.
+    """
+    known = [each for each in candidates if each.is_estimate is recommended.is_estimate] or candidates
+    fastest = min(known, key=lambda each: each.best_us)
+    faster = recommended.best_us / fastest.best_us - 1
+    return (fastest, faster) if faster > MIN_LEAD else None
+
+
 def baseline_name(scenario: Scenario, baseline: Candidate) -> str:
     """Return what ``baseline`` is called."""
     if baseline.is_library:
@@ -213,6 +224,11 @@ class Advice:
     def interval(self) -> tuple[float, float] | None:
         """The speedups that the error of predictions leaves possible, as (low, high); None for the baseline."""
         return None if self.promise is None else self.promise.interval
+
+    @property
+    def given_up(self) -> tuple[Candidate, float] | None:
+        """What simplicity costs: the fastest candidate, and by how much it is faster; None up to 1 %."""
+        return given_up(self.candidates, self.recommended)
 
     @property
     def why_serial(self) -> str:

@@ -202,7 +202,7 @@ def test_advise_prints_every_key_of_its_document(small: Path) -> None:
     assert done.exit_code == 0
     wanted = (
         "schema workload recommended verdict speedup_vs_serial lower_bound_us gap_to_bound confidence threshold "
-        "sensitivity reasons ties candidates timing"
+        "sensitivity reasons ties given_up candidates timing"
     )
     assert set(wanted.split()) <= set(document)
     assert document["verdict"] in ("overlap", "worth_trying", "serial")

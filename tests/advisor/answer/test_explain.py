@@ -1,9 +1,16 @@
 """How far to trust an answer about a GPU that takes its numbers from another one."""
 
+from dataclasses import replace
+
+import pytest
+
 from magus.advisor import AdviceOptions, Advisor
-from magus.advisor.answer.explain import confidence_of, marks_of
-from magus.advisor.candidates.advice import Advice, Confidence
+from magus.advisor.answer.explain import confidence_of, marks_of, price_of_simplicity
+from magus.advisor.answer.export import advice_document
+from magus.advisor.candidates.advice import Advice, Candidate, Confidence
 from magus.compiler import Scenario, compile_text
+from tests.helpers.scenarios import scenarios
+from tests.helpers.tui import fakes
 
 SOURCE = """use "nvidia/h100"
 gpu NEXT extends H100 {{ {gpu} }}
@@ -69,3 +76,30 @@ def test_the_answer_says_so() -> None:
     advice: Advice = Advisor.load().recommend(scenario(GUESSED), AdviceOptions(top=1, bespoke=0))
 
     assert advice.confidence is Confidence.LOW and "H100" in advice.confidence_reason
+
+
+def test_what_simplicity_costs_is_said_from_one_percent_on() -> None:
+    serial, simple = fakes.candidate("serial()", 118.0, 117.0, 128), fakes.candidate(fakes.BEST, 100.0, 100.0, 128)
+
+    def said(asked: Scenario, us: float, recommended: Candidate) -> list[str]:
+        fast = fakes.candidate("quick(chunks=8)", 90.0, us, 1024)
+        return list(price_of_simplicity(asked, (fast, recommended, serial), recommended, serial))
+
+    (sentence,) = said(scenario(), 97.0, simple)
+    assert sentence.startswith("quick(chunks=8) is 3.1% faster than what is recommended, within what the profile can")
+    assert sentence.endswith("chosen: the simplest.")
+    assert said(scenario(), 99.5, simple) == []
+    (alone,) = said(scenarios.lone_gather(512, 512), 115.2, serial)
+    assert alone.endswith(
+        "1.6% faster than what is recommended, and 2% are not worth a change: the direct exchange stays."
+    )
+
+
+def test_the_document_says_what_is_given_up() -> None:
+    advice = fakes.advice(scenarios.ag_gemm(512, 512, 512))
+    fast = fakes.candidate("quick(chunks=8)", 90.0, 96.0, 1024)
+
+    assert advice_document(advice)["given_up"] is None
+    given_up = advice_document(replace(advice, candidates=(fast, *advice.candidates)))["given_up"]
+    assert given_up["schedule"] == "quick(chunks=8)" and given_up["us"] == 96.0
+    assert given_up["faster_by"] == pytest.approx(100 / 96 - 1)

@@ -56,11 +56,15 @@ def print_plan(
     Of layers that repeat ``layers`` are written out as JSON; see ``print_graph_plan``.
     """
 
+    from ....advisor.answer.extrapolation import counts_read
+
     def action() -> Exit:
         scenario = source.subject()
         if isinstance(scenario, GraphScenario):
             return print_graph_plan(scenario, schedule=schedule, as_json=as_json, layers=layers, out=out)
         chosen = _written_out(scenario, schedule)
+        for note in counts_read(scenario, chosen):
+            say(f"magus: {note}")
         text = document_text(plan_document(scenario, chosen)) if as_json else plan_block(scenario, chosen)
         if not as_json and is_too_long(text):
             say("magus: the plan has more words than a file of the language may have; use --format json")

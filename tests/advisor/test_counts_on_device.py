@@ -1,0 +1,119 @@
+"""Copy engines where only the GPUs know how many rows go where: left out unasked, else charged and marked."""
+
+import pytest
+
+from magus.advisor.answer.extrapolation import outside_calibration, outside_of_graph
+from magus.advisor.candidates.predicted import predicted_us, usual_serials
+from magus.advisor.layers.copiers import copiers_of
+from magus.advisor.solver import enumerate_space
+from magus.compiler import compile_text
+from magus.compiler.ir import EngineKind, Scenario, Schedule
+from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.resolve.schedules.from_text import read_choice, resolve_schedule
+from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.simcore import simulate
+from tests.helpers.some import some
+
+HEAD = 'use "nvidia/h100"\nsystem hgx { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }\n'
+X, W = "x = tensor bf16[512, 1024]", "w = tensor bf16[2048, 512]"
+PAIRS = {
+    "dispatch": f"{X}; {W}; y = grouped_gemm(all_to_all(x), w, rows=[256, 256])",
+    "combine": f"{X}; {W}; y = all_to_all(grouped_gemm(x, w, rows=[256, 256]))",
+    "uneven": f"{X}; y = all_to_all(x, rows=[128, 192, 128, 64])",
+    "hot": f"{X}; v = tensor bf16[1024, 512]; y = gemm(all_to_all(x, rows_to=[96, 96, 224, 96]), v)",
+}
+KNOWN = {
+    "even": f"{X}; y = all_to_all(x)",
+    "gathered": f"x = tensor bf16[512, 1024] shard rows; {W}; y = grouped_gemm(all_gather(x), w, rows=[256, 256])",
+}
+COUNTS_US = 1 + 3 + 2
+"""An event, the setup of a copy and a launch of H100."""
+
+LAYER = HEAD + (
+    "workload moe on hgx { x = tensor bf16[256, 512] shard rows; w = tensor bf16[8 * 512, 256] shard rows\n"
+    "  t = dispatch(norm(x), experts=8, top=2); z = combine(grouped_gemm(t, w)); y = gelu(z) }\n"
+)
+
+
+def asked(statements: str, explore: str = "") -> Scenario:
+    return compile_text(f"{HEAD}workload w on hgx {{ {statements} }}\n{explore}").scenario()
+
+
+def us(scenario: Scenario, schedule: Schedule) -> float:
+    return simulate(scenario, schedule, unit_bytes=1024).makespan_us
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_copy_engines_are_left_out_unasked(name: str) -> None:
+    scenario = asked(PAIRS[name])
+    tried = {choice.engine.kind for choice in enumerate_space(scenario).structures}
+
+    assert scenario.workload.counts_on_device
+    assert tried == {EngineKind.SM}
+    assert all(choice.engine.kind is EngineKind.SM for choice in some(usual_serials(scenario)))
+    assert resolve_schedule(scenario, None).engine.kind is EngineKind.SM
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_host_that_knows_the_counts_may_use_them(name: str) -> None:
+    scenario = asked(KNOWN[name])
+    serial = resolve_schedule(scenario, "serial(engine=dma(3))")
+
+    assert not scenario.workload.counts_on_device
+    assert EngineKind.DMA in {choice.engine.kind for choice in enumerate_space(scenario).structures}
+    assert not any("counts" in each.label for each in simulate(scenario, serial, unit_bytes=1024).critical_path)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_asked_for_they_are_charged_and_marked(name: str) -> None:
+    scenario = asked(PAIRS[name], "explore w { engine dma(3) }")
+    assert {choice.engine.kind for choice in enumerate_space(scenario).structures} == {EngineKind.DMA}
+    serial = resolve_schedule(scenario, "serial(engine=dma(3))")
+    (mark,) = (each for each in outside_calibration(scenario, (serial,)) if "only the GPUs know" in each)
+
+    assert f"{COUNTS_US}.0 us" in mark
+    assert not any("only the GPUs" in each for each in outside_calibration(scenario, (by_sms(scenario),)))
+
+
+@pytest.mark.parametrize("name", ["dispatch", "uneven"])
+def test_the_first_copy_waits_for_the_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = asked(PAIRS[name])
+    serial = resolve_schedule(scenario, "serial(engine=dma(3))")
+    choice = read_choice(scenario, "serial(engine=dma(3))")
+    charged, estimated = us(scenario, serial), predicted_us(scenario, (choice,), (serial,))[0]
+    for module in ("magus.simcore.lower.commands", "magus.advisor.estimate.step_costs"):
+        monkeypatch.setattr(f"{module}.counts_ticks", lambda scenario, schedule: 0)
+
+    assert charged - us(scenario, serial) == pytest.approx(COUNTS_US, abs=0.01)
+    assert estimated - predicted_us(scenario, (choice,), (serial,))[0] == pytest.approx(COUNTS_US, abs=0.01)
+
+
+def test_counts_are_read_while_kernels_before_the_exchange_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = asked(PAIRS["combine"])
+    serial = resolve_schedule(scenario, "serial(engine=dma(3))")
+    charged = us(scenario, serial)
+    monkeypatch.setattr("magus.simcore.lower.commands.counts_ticks", lambda scenario, schedule: 0)
+
+    assert charged - us(scenario, serial) < COUNTS_US / 2
+
+
+def test_a_layer_with_experts_copies_by_sms_unless_asked() -> None:
+    graph = compile_text(LAYER).graph("moe")
+    dma = compile_text(LAYER + "explore moe { engine dma(3) }\nschedule mine for moe { apart t, z by dma(3) }").graph(
+        "moe"
+    )
+
+    assert [op.name for op in graph.graph.ops if op.workload.counts_on_device] == ["t", "z"]
+    for few in (False, True):
+        copiers = list(copiers_of(graph.system, graph.graph, graph.explore, few=few))
+        assert all(copier.engine.kind is EngineKind.SM for copier in some(copiers))
+    plan = build_graph_plan(graph.system, graph.graph, SERIAL)
+    assert all(part.schedule.engine.kind is EngineKind.SM for part in plan.parts if part.op in "tz")
+    assert not any("only the GPUs" in each for each in outside_of_graph(graph.system, plan))
+    assert [copier.engine.kind for copier in copiers_of(dma.system, dma.graph, dma.explore)] == [EngineKind.DMA]
+    marks = outside_of_graph(dma.system, build_graph_plan(dma.system, dma.graph, dma.schedules[0]))
+    assert any("only the GPUs know" in each for each in marks)
+
+
+def by_sms(scenario: Scenario) -> Schedule:
+    return resolve_schedule(scenario, "serial(engine=sm(16))")
