@@ -18,7 +18,8 @@ MIN_SUM_LINES_PER_SM = 128
 class BoundCase:
     """One copy mode, one class of kernels and one division of the SMs between both; times in ticks.
 
-    ``moved`` is the least traffic in this mode, ``rounds`` the number of refinements in the search over kernels.
+    ``moved`` is the least traffic in this mode, ``rounds`` the number of refinements in the search over kernels. What
+    neighbours hand over need not be ``in_memory``.
     """
 
     scenario: Scenario
@@ -27,6 +28,7 @@ class BoundCase:
     moved: LeastTraffic | None
     division: Division
     rounds: int = MAX_ROUNDS
+    in_memory: bool = True
 
     @property
     def first_byte_latency(self) -> int:
@@ -91,12 +93,6 @@ class BoundCase:
         if self.kernels.persistent:
             return here + max(self.sum_ticks, copy + self._results_ticks if everywhere else 0)
         return min(here + copy if everywhere else here, there)
-
-    @property
-    def stored_away_bytes(self) -> int:
-        """What kernels compute for other ranks, which tiles that store it there do not write at home."""
-        moved, n = self.scenario.workload.moved, self.scenario.num_ranks
-        return 0 if moved is None else moved.num_bytes * (n - 1) // n
 
     @property
     def _results_ticks(self) -> int:

@@ -1,19 +1,32 @@
 """A lower bound on the time of a graph under any schedule: what its ops need of each resource, added up.
 
-Ops share the SMs, the links and the memory of a rank, and each needs of them at least what it needs alone. An op whose
-operand is not there by rows begins behind the op that makes it: so does the longest such path take the bounds of its
-ops together.
+Kernels may be cut into pieces (rows, experts, tiles) and fused with their neighbours, so that ops behind each other
+overlap and hand over on chip what they make. What adds up is what pieces cannot save: the SM time of products, the
+bytes over the links of a rank, and the traffic of inputs and results. Beside these counts the op that takes most alone.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from ...compiler.ir import Graph, GraphOp, Made, Scenario, ShouldStop, System, Workload, heeding
+from ...compiler.ir import (
+    ElementwiseShape,
+    Graph,
+    GraphOp,
+    GroupedGemmShape,
+    Made,
+    Read,
+    Scenario,
+    Shard,
+    ShouldStop,
+    System,
+    Tensor,
+    heeding,
+)
 from ...compiler.planning.graph_batches import batch_counts, in_batches
 from ...compiler.text.quantities import bytes_text
-from ...simcore.kernels.min_work import least_bytes, least_sm_ticks
+from ...simcore.kernels.min_work import least_sm_ticks
 from .copy_modes import served_ticks
-from .kernels import lone_kernel
+from .kernels import kernel_limits
 from .least_traffic import least_traffic
 from .link_loads import ports_of
 from .lower_bound import ASSUMPTIONS, Bound, lower_bound
@@ -21,8 +34,8 @@ from .terms import Term
 
 GRAPH_ASSUMPTIONS = (
     *ASSUMPTIONS,
-    "every op runs; what it reads and writes passes memory, whichever op made it",
-    "no library call copies: links are as fast as copy engines and SMs have them",
+    "every op runs, in whatever pieces, fused with whichever others; row-wise kernels then cost nothing",
+    "inputs lie in memory at the beginning, results at the end; what ops hand to each other need not pass it",
 )
 
 
@@ -40,33 +53,67 @@ def graph_bound(system: System, graph: Graph, should_stop: ShouldStop | None = N
 
 
 def _bound(system: System, graph: Graph) -> Bound:
-    scenarios = {op.name: Scenario(op.name, system, op.workload) for op in graph.ops}
+    scenarios = {op.name: Scenario(op.name, system, op.workload) for op in graph.ops if not _is_row_wise(op)}
     terms = tuple(_terms(system, graph, scenarios))
     largest = max(terms, key=lambda term: term.ticks)
     return Bound(max(1, largest.ticks), largest.name, terms, GRAPH_ASSUMPTIONS)
 
 
+def _is_row_wise(op: GraphOp) -> bool:
+    """Whether a neighbour may do it in passing."""
+    return isinstance(op.workload.compute, ElementwiseShape) and not op.workload.pattern.overlaps
+
+
 def _terms(system: System, graph: Graph, scenarios: dict[str, Scenario]) -> Iterator[Term]:
-    layers = graph.num_layers
-    work = layers * sum(map(_sm_ticks, scenarios.values())) // system.gpu.sms
-    yield Term("work", work, f"the kernels of {layers * len(graph.ops)} ops fill all {system.gpu.sms} SMs this long")
-    memory = layers * sum(map(_memory_bytes, scenarios.values()))
-    ticks = served_ticks(memory, system.gpu.hbm.achieved_bytes_per_s, system.gpu.line_bytes)
-    yield Term("hbm", ticks, f"{bytes_text(float(memory))} of operands and results pass the memory of a rank")
-    links = layers * _link_ticks(scenarios.values(), system.gpu.line_bytes)
+    gpu, layers = system.gpu, graph.num_layers
+    starts = [limits.start for each in scenarios.values() if least_sm_ticks(each) for limits in kernel_limits(each)]
+    work = layers * sum(map(least_sm_ticks, scenarios.values())) // gpu.sms
+    products = f"the products of {layers * len(scenarios)} ops"
+    yield Term("work", min(starts, default=0) + work, f"{products} fill all {gpu.sms} SMs this long")
+    memory = sum(_memory_bytes(system, graph))
+    ticks = served_ticks(memory, gpu.hbm.achieved_bytes_per_s, gpu.line_bytes)
+    yield Term("hbm", ticks, f"{bytes_text(float(memory))} of inputs and results pass the memory of a rank")
+    links = layers * _link_ticks(scenarios.values(), gpu.line_bytes)
     yield Term("links", links, "what the collectives of all ops move passes the links of one rank")
-    ticks, path = _longest_path(graph, scenarios)
-    yield Term("path", ticks, f"one after the other, in one layer: {', '.join(path)}")
+    by_workload = {each.workload: name for name, each in scenarios.items() if each.workload.moved}  # batches are alike
+    if by_workload:
+        alone = {name: lower_bound(scenarios[name], in_memory=False).ticks for name in by_workload.values()}
+        longest = max(alone, key=lambda name: alone[name])
+        yield Term("op", alone[longest], f"{longest} takes this long alone, in whatever pieces")
 
 
-def _sm_ticks(scenario: Scenario) -> int:
-    kernel = lone_kernel(scenario)
-    return least_sm_ticks(scenario) if kernel is None else kernel.num_units * kernel.unit_ticks
+def _memory_bytes(system: System, graph: Graph) -> Iterator[int]:
+    """Bytes of inputs and results at a rank: once in each layer, but what layers hand on once in all."""
+    carried = {} if graph.repeat is None else graph.repeat.carried
+    tensors = {tensor.name: tensor for tensor in graph.tensors}
+    inputs: dict[str, int] = {}
+    for op in graph.ops:
+        for read in op.reads:
+            if not read.made_by and read.tensor in tensors:
+                num_bytes = _read_bytes(system, tensors[read.tensor], op, read)
+                inputs[read.name] = max(num_bytes, inputs.get(read.name, 0))
+    for name, num_bytes in inputs.items():
+        yield num_bytes * (1 if name in carried else graph.num_layers)
+    taken = {read.made_by for op in graph.ops for read in op.reads if read.what is Made.OUTPUT}
+    for op in graph.ops:
+        made = [name for name, by, what in graph.results if by == op.name and what is Made.OUTPUT and name in tensors]
+        if made and op.name not in taken:
+            num_bytes = min(_rank_bytes(system, tensors[name]) for name in made)  # not the parts that are summed
+            yield num_bytes * (1 if set(made) & set(carried.values()) else graph.num_layers)
 
 
-def _memory_bytes(scenario: Scenario) -> int:
-    kernel = lone_kernel(scenario)
-    return least_bytes(scenario) if kernel is None else kernel.hbm_read_bytes + kernel.hbm_write_bytes
+def _read_bytes(system: System, tensor: Tensor, op: GraphOp, read: Read) -> int:
+    """What an op reads of an input: of experts the weights of those that have rows."""
+    compute, num_bytes = op.workload.compute, _rank_bytes(system, tensor)
+    if read.part is not None:
+        num_bytes = num_bytes * read.part.cols // read.part.of
+    if isinstance(compute, GroupedGemmShape) and read != op.reads[0]:
+        return num_bytes * sum(rows > 0 for rows in compute.rows) // len(compute.rows)
+    return num_bytes
+
+
+def _rank_bytes(system: System, tensor: Tensor) -> int:
+    return tensor.num_bytes // (1 if tensor.shard is Shard.NONE else system.num_ranks)
 
 
 def _link_ticks(scenarios: Iterable[Scenario], line_bytes: int) -> int:
@@ -85,27 +132,3 @@ def _link_ticks(scenarios: Iterable[Scenario], line_bytes: int) -> int:
             times = (served_ticks(passed[rank], rate, line_bytes) for rank, rate in enumerate(rates))
             busiest = max(busiest, *times)
     return busiest
-
-
-def _longest_path(graph: Graph, scenarios: dict[str, Scenario]) -> tuple[int, tuple[str, ...]]:
-    """The longest time of ops of which each needs the one before as a whole, and their names."""
-    longest: dict[str, tuple[int, tuple[str, ...]]] = {}
-    bounds: dict[Workload, int] = {}  # batches are alike
-
-    def path_to(op: GraphOp) -> tuple[int, tuple[str, ...]]:
-        if op.name not in longest:
-            if op.workload not in bounds:
-                bounds[op.workload] = lower_bound(scenarios[op.name]).ticks
-            ticks, names = max((path_to(graph.op(name)) for name in _behind(op)), default=(0, ()))
-            longest[op.name] = ticks + bounds[op.workload], (*names, op.name)
-        return longest[op.name]
-
-    return max(path_to(op) for op in graph.ops)
-
-
-def _behind(op: GraphOp) -> Iterator[str]:
-    """The ops behind whose end all of ``op`` begins: rows, and operands of a kernel behind a collective, come later."""
-    for read in op.reads:
-        whole = read.what is Made.OUTPUT and not read.by_rows
-        if read.made_by and whole and (read.moves or not op.workload.pattern.consumes):
-            yield read.made_by

@@ -33,6 +33,7 @@ ASSUMPTIONS = (
     "an SM copies or computes; kernels that sum have pieces of at least a line for each SM where blocks are large",
     "ranks have equal shares, or those that an all_to_all says; none is faster than its profile says",
     "one engine kind copies for the whole schedule",
+    "rates are those of the profile: a measured kernel may be faster by the error that it states",
 )
 
 
@@ -47,9 +48,15 @@ class Bound:
 
 
 def lower_bound(
-    scenario: Scenario, kinds: tuple[EngineKind, ...] = tuple(EngineKind), should_stop: ShouldStop | None = None
+    scenario: Scenario,
+    kinds: tuple[EngineKind, ...] = tuple(EngineKind),
+    should_stop: ShouldStop | None = None,
+    *,
+    in_memory: bool = True,
 ) -> Bound:
     """Return the bound for schedules that copy by engines of ``kinds``; at least one tick.
+
+    Of an op of a layer inputs and results need not be ``in_memory``: neighbours may be fused with it.
 
     Raises
     ------
@@ -63,16 +70,16 @@ def lower_bound(
 
     def compute() -> Bound:
         with heeding(should_stop):
-            return _lower_bound(scenario, kinds)
+            return _lower_bound(scenario, kinds, in_memory)
 
-    return memoized(memo_of(("lower bound", scenario, kinds), ADVISOR), Bound, compute)
+    return memoized(memo_of(("lower bound", scenario, kinds, in_memory), ADVISOR), Bound, compute)
 
 
-def _lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Bound:
+def _lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...], in_memory: bool) -> Bound:
     if scenario.workload.then is not None:
         return _bound_of_two_kernels(scenario, kinds)
     # Refine the case with the lowest bound, until it is one that is fully refined.
-    cases, bounds = list(_cases(scenario, kinds)), dict[int, Bound]()
+    cases, bounds = list(_cases(scenario, kinds, in_memory)), dict[int, Bound]()
     waiting = [(_first_bound(case), 0, number) for number, case in enumerate(cases)]
     heapify(waiting)
     while True:
@@ -86,9 +93,12 @@ def _lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Bound:
 
 
 def _bound_of_two_kernels(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Bound:
-    """Return the bound of two kernels: that of either with the collective, or the SM time of both."""
+    """Return the bound of two kernels: that of either with the collective, or the SM time of both.
+
+    What one hands to the other need not pass memory, so that of either it counts nowhere.
+    """
     sms, stages = scenario.gpu.sms, scenario.stages
-    larger = max((lower_bound(stage, kinds) for stage in stages), key=lambda bound: bound.ticks)
+    larger = max((lower_bound(stage, kinds, in_memory=False) for stage in stages), key=lambda bound: bound.ticks)
     start = min(kernels.start for kernels in kernel_limits(stages[0]))
     ticks = start + least_sm_ticks(scenario) // sms
     both = Term("work", ticks, f"the tiles of both kernels fill all {sms} SMs this long")
@@ -100,7 +110,7 @@ def _bound_of_two_kernels(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> 
     return Bound(ticks, both.name, terms)
 
 
-def _cases(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Iterator[BoundCase]:
+def _cases(scenario: Scenario, kinds: tuple[EngineKind, ...], in_memory: bool) -> Iterator[BoundCase]:
     """Yield all copy modes, classes of kernels, and divisions of the SMs."""
     for kind in kinds:
         for mode, kernels in product(copy_modes_of(scenario, kind), kernel_limits(scenario)):
@@ -108,7 +118,7 @@ def _cases(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Iterator[BoundC
                 continue
             moved = least_traffic(scenario, can_sum=mode.can_sum)
             for division in divisions_of(scenario.gpu, mode):
-                yield BoundCase(scenario, mode, kernels, moved, division)
+                yield BoundCase(scenario, mode, kernels, moved, division, in_memory=in_memory)
 
 
 def _first_bound(case: BoundCase) -> int:

@@ -86,22 +86,38 @@ def engines(case: BoundCase) -> Term | None:
     return Term("engines", ticks, f"at most {mode.engines_text} of a rank copy what it has to move")
 
 
-def hbm(case: BoundCase) -> Term:
-    """Bound by the compulsory traffic of the busiest memory: operands and results of kernels, arriving and sent data.
+def hbm(case: BoundCase) -> Term | None:
+    """Bound by the compulsory traffic of the busiest memory: the inputs of a rank, and its results.
 
-    A cache may serve later reads of arrived data.
+    A kernel may take what arrives as it does, and send what it makes before it is written.
     """
+    if not case.in_memory:
+        return None
     scenario, gpu, moved = case.scenario, case.scenario.gpu, case.moved
     kernel = lone_kernel(scenario)
-    num_bytes = least_bytes(scenario) if kernel is None else kernel.hbm_read_bytes + kernel.hbm_write_bytes
-    if moved is not None:
-        num_bytes += moved.busiest_bytes + case.sum_bytes
-        num_bytes += -case.stored_away_bytes if case.mode.from_tiles else moved.read
+    num_bytes = _input_and_result_bytes(case) if kernel is None else kernel.hbm_read_bytes + kernel.hbm_write_bytes
     starts = [case.kernels.start] if case.kernels.first else []
     if moved is not None and not case.before_sending:
         starts.append(case.mode.setup_ticks)
     ticks = min(starts, default=0) + served_ticks(num_bytes, gpu.hbm.achieved_bytes_per_s, gpu.line_bytes)
-    return Term("hbm", ticks, "tensors and transfers pass the memory of a rank once each")
+    return Term("hbm", ticks, "inputs and results pass the memory of a rank once each")
+
+
+def _input_and_result_bytes(case: BoundCase) -> int:
+    """Return what a rank reads of its inputs and writes of its results, at least."""
+    scenario, moved, workload = case.scenario, case.moved, case.scenario.workload
+    num_bytes, pattern, n = least_bytes(scenario), workload.pattern, scenario.num_ranks
+    if moved is None or workload.moved is None:
+        return num_bytes
+    rank = moved.rank or 0
+    arriving, leaving, whole = moved.into[rank], moved.out[rank], workload.moved.num_bytes
+    if pattern.consumes:  # operands of the kernel, but not what arrives
+        return num_bytes - arriving + (leaving if pattern.exchanges else 0)
+    if pattern.produces and pattern.exchanges:  # results of the kernel, but not what leaves
+        return num_bytes - leaving + arriving
+    if pattern.sums:
+        return num_bytes + (whole // n if pattern.reduces else whole) + (-whole if pattern.produces else whole)
+    return num_bytes + moved.busiest_bytes + moved.read
 
 
 def end_chunk(case: BoundCase) -> Term | None:

@@ -202,20 +202,18 @@ def _seen(whole: AttentionShape, keys: int) -> int:
     return -(-keys * whole.pairs // (whole.q_len * whole.kv_len))
 
 
-def _least_sm_ticks(scenario: Scenario, shape: AttentionShape, share: Fraction) -> int:
-    """Pairs of blocks at the rate of the better block of queries, and the overhead of a unit for each block of queries.
+def least_sm_ticks(scenario: Scenario, shape: AttentionShape, share: Fraction) -> int:
+    """Both products of each pair of a query and a key at the rate of the SMs, with softmax hidden behind them.
 
-    Units that are cut in part cost as much as whole ones, so that more of them never take less.
+    Kernels are written that hide it (FlashAttention-3 and -4), and on long sequences beat the form above.
     """
     gpu, cuts_queries = scenario.gpu, scenario.workload.pattern.produces
-    per_pair = min(
-        block_us(gpu, replace(shape, q_len=q_rows)) / (q_rows * KV_ROWS) for q_rows in (SMALL_Q_ROWS, Q_ROWS)
-    )
+    per_pair = 4 * shape.head_dim / (gpu.peak(shape.dtype) / gpu.sms * float(gpu.gemm.mma_fraction)) * 1e6
     heads, queries = shape.batch * shape.heads, int(shape.q_len * share) if cuts_queries else shape.q_len
     # A share of keys that a mask hides in part is rounded by less than one key.
     rounded = 0 if cuts_queries or share == 1 else queries
     us = float(max(Fraction(0), shape.pairs * share - rounded)) * heads * per_pair
-    return math.floor((us * TICKS_PER_US + heads * (queries // Q_ROWS) * gpu.gemm.tile_ticks) * (1 - 1e-6))
+    return math.floor(us * TICKS_PER_US * (1 - 1e-6))
 
 
-MODEL = WorkModel(AttentionShape, attention_work, _part, _least_sm_ticks)
+MODEL = WorkModel(AttentionShape, attention_work, _part, least_sm_ticks)

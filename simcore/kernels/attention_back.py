@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
-from ...compiler.ir import TICKS_PER_US, AttentionBackShape, Gpu
-from .attention import KV_ROWS, Q_ROWS, block_us, makespan_us
+from ...compiler.ir import TICKS_PER_US, AttentionBackShape, Gpu, Scenario
+from .attention import KV_ROWS, Q_ROWS, block_us, least_sm_ticks, makespan_us
 from .gemm import ROUNDING_TICKS, rounded_ticks
 from .gemm_form import l2_bytes_per_s
 from .work import KernelWork, WorkModel
@@ -67,4 +67,8 @@ def _units(gpu: Gpu, shape: AttentionBackShape) -> Sequence[tuple[int, int, floa
     return [(count, rows, tile_us + -(-rows // Q_ROWS) * each_us) for count, rows in seen]
 
 
-MODEL = WorkModel(AttentionBackShape, attention_back_work)
+def _least_sm_ticks(scenario: Scenario, shape: AttentionBackShape, share: Fraction) -> int:
+    return int(PRODUCTS * least_sm_ticks(scenario, shape, share))
+
+
+MODEL = WorkModel(AttentionBackShape, attention_back_work, min_sm_ticks=_least_sm_ticks)

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from ...compiler.ir import Scenario
+from ...compiler.ir import KernelShape, Scenario
 from .dispatch import model_of, whole_shape
 from .work import hbm_bytes
 
@@ -16,7 +16,7 @@ def least_sm_ticks(scenario: Scenario, share: Fraction = _ALL) -> int:
     """
     if scenario.workload.then is not None:
         return sum(least_sm_ticks(stage, share) for stage in scenario.stages)
-    shape = whole_shape(scenario)
+    shape = _shape(scenario)
     return 0 if shape is None else model_of(shape).min_sm_ticks(scenario, shape, share)
 
 
@@ -24,5 +24,9 @@ def least_bytes(scenario: Scenario) -> int:
     """Bytes that kernels read from memory and write, however they are cut."""
     if scenario.workload.then is not None:
         return sum(map(least_bytes, scenario.stages))
-    shape = whole_shape(scenario)
+    shape = _shape(scenario)
     return 0 if shape is None else sum(hbm_bytes(shape, accumulate=False))
+
+
+def _shape(scenario: Scenario) -> KernelShape | None:
+    return whole_shape(scenario) or scenario.workload.compute

@@ -53,7 +53,7 @@ def test_no_cut_takes_less_than_the_least(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "binding", "most"),
     [
-        ("AG+attention", "work", 1.25),
+        ("AG+attention", "work", 1.45),
         ("attention+A2A causal", "work", 1.6),
         ("A2A+grouped_gemm", "links", 1.6),
         ("GEMM+A2A", "links", 1.6),

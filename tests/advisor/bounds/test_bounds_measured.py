@@ -1,0 +1,129 @@
+"""No measured kernel is faster than the bound, less the stated error of the rates: tables of MAGUS_MEASURED_DATA."""
+
+import csv
+import gzip
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from magus.advisor.bounds.graph_bound import graph_bound
+from magus.advisor.bounds.lower_bound import lower_bound
+from magus.advisor.measured.tables.collectives import gpu_named, tables_of, whole_number
+from magus.advisor.measured.tables.csv_rows import read_rows
+from magus.advisor.measured.tables.fused import scenario_on
+from magus.advisor.measured.tables.fused_rows import COLUMNS, MAX_RANKS, NUMBERS, PATTERNS, parts_of
+from magus.advisor.measured.tables.implementation_rows import GPU_OF_SOURCE, semantics_of
+from magus.compiler import CompileError, compile_text
+from magus.compiler.ir import TICKS_PER_US, AttentionShape, DType, Scenario
+from magus.simcore.kernels.attention import least_sm_ticks
+from magus.simcore.kernels.min_work import least_sm_ticks as min_work
+from tests.helpers.scenarios.scenarios import lone_gemm
+
+DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
+pytestmark = pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")
+
+ERROR = 0.071
+"""Of the GEMM form on B300: ``gemm { error }``."""
+
+FP4_WITH_SCALES = 1 / 2 + 1 / 32
+"""Bytes of an element of mxfp4, whose blocks of 32 share a scale of a byte, for one of fp8."""
+
+MOE = """
+use "nvidia/b300"
+use "nvidia/gb200" as nvl
+system pod {{ gpus {ep} x B300; fabric switch(nvl.nvswitch, link=nvl.nvlink) }}
+workload moe on pod {{
+  x  = tensor bf16[{ep} * {tokens_per_rank}, {hidden}] shard rows
+  w1 = tensor fp8[{experts} * {hidden}, 2 * {inter}] shard rows
+  w2 = tensor fp8[{experts} * {inter}, {hidden}] shard rows
+  t = dispatch(x, experts={experts}, top={topk}, type=fp8)
+  y = combine(grouped_gemm(swiglu(grouped_gemm(t, w1)), w2), type=bf16)
+}}
+"""
+
+
+def pairs_of(path: Path) -> Iterator[tuple[Scenario, float]]:
+    """Every pair of a table with its time; of a layer of two pairs, which may overlap, either with the time of both."""
+    for row in read_rows(path, COLUMNS, NUMBERS).rows:
+        name, gpu = gpu_named(GPU_OF_SOURCE.get(row.get("source", ""), row["gpu"]))
+        ranks, dtype = whole_number(row, "n_gpus", MAX_RANKS), row.get("dtype", "").partition(" ")[0]
+        if gpu is None or ranks is None or ranks < 2 or dtype not in [each.value for each in DType]:
+            continue
+        parts = parts_of({**row, "shape_semantics": semantics_of(row)}, ranks)
+        for part in parts:
+            with suppress(CompileError):  # a shape that does not divide
+                yield scenario_on(name, ranks, DType(dtype), part), float(row["time_us"])
+
+
+@cache
+def fastest_pairs() -> tuple[tuple[Scenario, float], ...]:
+    """The least time of each pair; those that come nearest to what the SMs need at least are first."""
+    fastest: dict[Scenario, float] = {}
+    for path in tables_of(Path(DATA), PATTERNS):
+        for scenario, us in pairs_of(path):
+            fastest[scenario] = min(us, fastest.get(scenario, us))
+    return tuple(sorted(fastest.items(), key=lambda found: found[1] * found[0].gpu.sms / min_work(found[0])))
+
+
+@pytest.mark.parametrize(
+    "pairs", [slice(12), pytest.param(slice(12, None), marks=pytest.mark.slow)], ids=["near", "far"]
+)
+def test_no_fused_pair_is_faster(pairs: slice) -> None:
+    found = fastest_pairs()[pairs]
+    for scenario, us in found:
+        bound = lower_bound(scenario).ticks / TICKS_PER_US
+        assert us > bound * (1 - float(scenario.gpu.gemm.error)), (scenario.gpu.name, scenario.workload.gemm)
+
+    assert len(found) >= 12
+
+
+@cache
+def moe_terms(**sizes: str) -> Mapping[str, float] | None:
+    """The terms of the bound of a layer in us, None where Magus has no even share of so few tokens."""
+    try:
+        (found,) = compile_text(MOE.format(**sizes)).graphs
+    except CompileError:
+        return None
+    return {term.name: term.ticks / TICKS_PER_US for term in graph_bound(found.system, found.graph).terms}
+
+
+def test_no_fused_layer_of_experts_is_faster() -> None:
+    """Under skew fewer experts have rows, which are not recorded, so that the weights that are read are not known."""
+    compared, faster = 0, []
+    for row in csv.DictReader((Path(DATA) / "moe_layer_fused.csv").open()):
+        sizes = {name: row[name] for name in ("ep", "tokens_per_rank", "hidden", "inter", "topk", "experts")}
+        terms = moe_terms(**sizes)
+        if terms is None or row["gpu"] != "GB300":
+            continue
+        weights = terms["hbm"] * FP4_WITH_SCALES if row["distribution"] == "balanced" else 0.0
+        compared += 1
+        bound = max(weights, *(us for name, us in terms.items() if name != "hbm"))
+        if float(row["latency_us"]) < bound * (1 - ERROR):
+            faster.append((sizes, row["distribution"], row["latency_us"], bound))
+
+    assert compared > 350 and faster == []
+
+
+def test_no_attention_is_faster() -> None:
+    """Softmax hides behind the products in kernels that are written for it."""
+    compared, fastest = 0, 10.0
+    profiles = {name: gpu_named(name)[1] for name in ("H100-SXM", "B200-SXM")}
+    with gzip.open(Path(DATA) / "attention.csv.gz", "rt") as table:
+        rows = list(csv.DictReader(table))
+    for row in rows:
+        gpu = profiles.get(row["gpu"])
+        if gpu is None or row["op"] != "gqa" or row["phase"] != "context" or row["window"] != "0":
+            continue
+        batch, heads, kv, queries, keys, width = (
+            int(row[name]) for name in ("batch", "heads", "kv_heads", "q_len", "kv_len", "head_dim")
+        )
+        shape = AttentionShape(batch, heads, kv, queries, keys, width, DType.BF16, causal=True)
+        least = least_sm_ticks(lone_gemm(128, 128, 128, gpu=gpu), shape, Fraction(1)) / gpu.sms / TICKS_PER_US
+        compared, fastest = compared + 1, min(fastest, float(row["latency_us"]) / least)
+
+    assert compared > 10_000 and fastest > 1
