@@ -12,10 +12,11 @@ An SM is paced by what it sends, flags included.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import pairwise
 
-from ...compiler.ir import CopyProtocol, Direction, EngineMode, Gpu, Reach, Transfer, Wait, Write
+from ...compiler.ir import CopyProtocol, Direction, EngineMode, Gpu, Reach, Scenario, Transfer, Wait, Write
 from ..kernels.gemm import ticks_for
 from ..program.program import PACKET_BYTES, Flow, OpKind, OpSpec, Stage, TrafficClass
 from . import noc
@@ -69,17 +70,45 @@ def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
 def _replayed(state: Lowering, rank: int, step: Transfer, writes: Sequence[Write]) -> None:
     """A copy that a profile describes: its parts begin when that says, and the engines that they had are not modelled.
 
-    The parts share the workers that the copy would have.
+    The parts share the workers that the copy would have. A part without bytes is a flag; where tiles store, the others
+    are data alone, and in the order of ops flags stand with the data: a sum may wait for the first so many tiles.
     """
     line, workers = state.scenario.gpu.line_bytes, max(1, copy_workers(state, rank, step) // len(writes))
     ops: list[int] = []
-    for write in writes:
+    for write in _flags_with_data(writes):
         for count, lines in split_evenly(-(-write.num_bytes // line), workers):
-            stages = copy_stages(state, rank, step, None, lines * line)
+            if not write.num_bytes:
+                stages: tuple[Stage, ...] = _flag_alone(state, rank, step)
+            elif state.by_tiles:
+                stages = (data_stage(state, rank, step, lines * line),)
+            else:
+                stages = copy_stages(state, rank, step, None, lines * line)
             ops += state.builder.op(
                 rank, OpSpec(OpKind.TRANSFER, step.name, stages, release_ticks=write.ticks), count=count
             )
     state.register(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops))
+
+
+def _flags_with_data(writes: Sequence[Write]) -> list[Write]:
+    """Data and flags each in order, the first so many of the one with as large a part of the other."""
+    kinds = [[write for write in writes if bool(write.num_bytes) is data] for data in (True, False)]
+    placed = [(Fraction(place, len(kind)), write) for kind in kinds for place, write in enumerate(kind, 1)]
+    return [write for _, write in sorted(placed, key=lambda each: each[0])]
+
+
+def _flag_alone(state: Lowering, rank: int, step: Transfer) -> tuple[Stage, ...]:
+    """The flag of ``step`` from when it leaves; nothing where none is sent."""
+    flag = _flag(state, rank, step)
+    if flag is None:
+        return (Stage(0),)
+    if _as_time(state):
+        return (Stage(_flag_ticks(state, rank, step) - flag_lead_ticks(state.scenario, rank, step)),)
+    return (Stage(0, (flag,)),)
+
+
+def flag_lead_ticks(scenario: Scenario, rank: int, step: Transfer) -> int:
+    """Time from the end of data until its flag leaves: until it is known to be there, where links keep no order."""
+    return 0 if scenario.system.fabric.in_order else distance_ticks(scenario, -step.peer, rank + step.peer)
 
 
 def copy_setup(state: Lowering, rank: int, step: Transfer) -> int:
@@ -139,11 +168,16 @@ def flag_stages(state: Lowering, rank: int, step: Transfer) -> tuple[Stage, ...]
     flag = _flag(state, rank, step)
     if flag is None:
         return ()
-    if state.unit_bytes > (state.scenario.gpu.line_bytes if state.by_tiles else PACKET_BYTES):
+    if _as_time(state):
         return (Stage(_flag_ticks(state, rank, step)),)
     if state.scenario.system.fabric.in_order:
         return (Stage(0, (flag,)),)
-    return Stage(distance_ticks(state.scenario, -step.peer, rank + step.peer)), Stage(0, (flag,))
+    return Stage(flag_lead_ticks(state.scenario, rank, step)), Stage(0, (flag,))
+
+
+def _as_time(state: Lowering) -> bool:
+    """Whether units are so much larger than a line that flags take their time, and no room in them."""
+    return state.unit_bytes > (state.scenario.gpu.line_bytes if state.by_tiles else PACKET_BYTES)
 
 
 def data_stage(state: Lowering, rank: int, step: Transfer, num_bytes: int) -> Stage:
@@ -160,27 +194,57 @@ def _flows(state: Lowering, rank: int, step: Transfer, num_bytes: int, share: in
     # A unit leaves when it is whole, so that a copy feeds its link as long at any granularity.
     pace = gap * sent // max(1, units)
     payload = -(-window * units // max(1, sent))
-    flows: tuple[Flow, ...] = ()
-    for route, part in _parts(state, rank, step, units):
-        # Parts share the pace and the window of the whole, so that they flow side by side.
-        apart, room = pace * units // max(1, part), -(-payload * part // max(1, units))
-        flows += noc.copied(state, Flow(route, part, apart, apart, TrafficClass.COMM, room))
+    flows, parts, begun = list[Flow](), _parts(state, rank, step, units), 0
+    # A profile says when the first unit leaves: flags do not wait until data is read.
+    reading = _reading_ticks(state) if extra and (rank, step.name) in state.writes else 0
+    for part in parts:
+        # Parts follow each other at the pace of the whole, and what hits comes no sooner than what misses: an SM sends
+        # in order. Under a window, whose end is not known, they share pace and window, and flow side by side.
+        apart, room = pace * units // max(1, part.units), -(-payload * part.units // max(1, units))
+        late = part.early_ticks if len(parts) > 1 else 0
+        gap, offset = (apart, apart + reading) if window else (pace, pace * (begun + 1) + late + reading)
+        flows += noc.copied(state, Flow(part.route, part.units, gap, offset, TrafficClass.COMM, room))
+        begun += part.units
     if extra:
         _, way, write = copy_route(state, rank, step)
         pace, room = gap * sent // extra, -(-window * extra // sent)
         flows += noc.copied(state, Flow((*way, *write), extra, pace, pace, TrafficClass.COMM, room))
-    return flows
+    return tuple(flows)
 
 
-def _parts(state: Lowering, rank: int, step: Transfer, units: int) -> list[tuple[tuple[Hop, ...], int]]:
-    """The routes of ``units`` of payload, and how many take each: what hits caches at either end passes those."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Units of a copy that take one route; they reach the links ``early_ticks`` before those that come from memory."""
+
+    route: tuple[Hop, ...]
+    units: int
+    early_ticks: int
+
+
+def _parts(state: Lowering, rank: int, step: Transfer, units: int) -> list[_Part]:
+    """``units`` of payload by route: what hits caches at either end passes those."""
     at_source, at_target = (int(units * share) for share in state.hits.of_copy(rank, step))
     parts = []
     for low, high in pairwise([*sorted({0, at_source, at_target}), units]):
         if high > low or not units:
-            read, way, write = copy_route(state, rank, step, cached=(0 < high <= at_source, 0 < high <= at_target))
-            parts.append(((*read, *way, *write), high - low))
+            hits = 0 < high <= at_source
+            read, way, write = copy_route(state, rank, step, cached=(hits, 0 < high <= at_target))
+            parts.append(_Part((*read, *way, *write), high - low, _saved_ticks(state) if hits else 0))
     return parts
+
+
+def _saved_ticks(state: Lowering) -> int:
+    """How much sooner what is read comes from the last cache than from memory; SMs pass L2 in any case."""
+    gpu = state.scenario.gpu
+    assert gpu.last_cache is not None, "without a cache nothing hits"
+    passed = state.by_sms and gpu.mall is None
+    return max(0, gpu.hbm.latency_ticks - (0 if passed else gpu.last_cache.latency_ticks))
+
+
+def _reading_ticks(state: Lowering) -> int:
+    """Time in which a unit that SMs copy is read from memory, nothing else there."""
+    memory = state.machine.memory_for(TrafficClass.COMM)
+    return sum(state.builder.passing_ticks(server) for server in (memory.hbm, memory.l2))
 
 
 def _gap(state: Lowering, step: Transfer, units: int) -> int:
@@ -236,8 +300,8 @@ def _flag_ticks(state: Lowering, rank: int, step: Transfer) -> int:
     Tiles set so many that units of a packet are too large for them.
     """
     scenario = state.scenario
-    there, back = (distance_ticks(scenario, *way) for way in ((step.peer, rank), (-step.peer, rank + step.peer)))
-    return scenario.gpu.hbm.latency_ticks + (0 if scenario.system.fabric.in_order else there + back)
+    there = 0 if scenario.system.fabric.in_order else distance_ticks(scenario, step.peer, rank)
+    return scenario.gpu.hbm.latency_ticks + there + flag_lead_ticks(scenario, rank, step)
 
 
 def _flag(state: Lowering, rank: int, step: Transfer) -> Flow | None:

@@ -42,11 +42,12 @@ def _through(state: Lowering, route: tuple[Hop, ...], noc: int) -> tuple[Hop, ..
 
 
 def _part(flow: Flow, units: int) -> Flow:
-    """``units`` of ``flow`` at its pace, with their part of its window."""
+    """``units`` of ``flow`` at its pace, with their part of its window: the first leaves when it is whole."""
+    gap = flow.gap_ticks * flow.units // max(1, units)
     return replace(
         flow,
         units=units,
-        gap_ticks=flow.gap_ticks * flow.units // max(1, units),
-        offset_ticks=flow.offset_ticks * flow.units // max(1, units),
+        gap_ticks=gap,
+        offset_ticks=max(0, flow.offset_ticks - flow.gap_ticks) + gap,
         window_units=-(-flow.window_units * units // flow.units),
     )

@@ -1,13 +1,14 @@
 """Rank 0 alone, with what its peers write taken from a profile; and the profile of a run in which all are simulated.
 
 A write leaves memory at its peer before its time and travels over the links of its route into the memory of rank 0, in
-the way of the schedule: as fast as its engines feed it, with the flags of its protocol. So a profile that was recorded
+the way of the schedule: as fast as its engines feed it, with the flags of its protocol. Flags that tiles set are writes
+of their own, of 0 bytes. So a profile that was recorded
 gives rank 0 the times it had, unless something but rank 0 kept the writes waiting: kernels or other copies at the
 memory they were read from, traffic to other ranks on a link of their way, or a limit of bytes under way, which is
 reached later without the way out of memory.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ...compiler.codes import Code
@@ -27,8 +28,10 @@ from ...compiler.ir import (
 from ...compiler.planning.build import ScheduleError
 from ..program.outcome import Run, RunOutcome
 from ..program.program import Program, TrafficClass
+from .copies import flag_lead_ticks
 from .machine import Idealization
 from .plan import Lowered, lower
+from .protocols import sent_per_byte
 from .state import StepOps, moved_bytes, split_evenly
 
 TARGET = 0
@@ -87,7 +90,7 @@ def recorded_writes(lowered: Lowered, run: Run) -> tuple[Write, ...]:
             message = f"{transfer.name} is copied by the switch, which a profile cannot say"
             raise ScheduleError(Rejection(Code.MGS523, message))
         writes += _parts(lowered, run, of_step[arrival.issuer, transfer.name], transfer)
-    return tuple(sorted(writes, key=lambda write: (write.ticks, write.rank, write.signal, -write.num_bytes)))
+    return tuple(sorted(writes, key=lambda write: (write.ticks, write.rank, write.signal)))
 
 
 def _arrivals(scenario: Scenario, schedule: Schedule) -> dict[str, Arrival]:
@@ -125,35 +128,39 @@ def _put(transfer: Transfer, write: Write, num_ranks: int) -> Transfer:
 
 
 def _parts(lowered: Lowered, run: Run, ops: StepOps, transfer: Transfer) -> Iterator[Write]:
-    """The write of each worker of a copy, or of each store of a tile."""
+    """The write of each worker of a copy; or of each store of a tile, and each flag that a tile sets."""
     program = lowered.program
-    lead, left = _lead_ticks(lowered, ops, transfer), moved_bytes(lowered.scenario, transfer.region)
-    senders = _senders(lowered, ops)
-    for op, share in zip(senders, _bytes_of(lowered, senders, left), strict=True):
+    lead, left = _lead_ticks(lowered, ops), moved_bytes(lowered.scenario, transfer.region)
+    if sent_per_byte(lowered.schedule) != 1:  # flags leave before the data is read
+        lead = 0
+    by_tiles = lowered.schedule.engine.by_tiles
+    back = flag_lead_ticks(lowered.scenario, ops.rank, transfer)
+    for op, share in zip(ops.work, _bytes_of(lowered, ops, left), strict=True):
+        begin = int(run.op_start[op] + program.op_setup_ticks[op])
+        if by_tiles and not share:
+            if not _is_store(program, op):
+                yield Write(begin + back, ops.rank, transfer.signal, 0)
+            continue
         num_bytes = min(left, share)
         left -= num_bytes
-        begin = int(run.op_start[op] + program.op_setup_ticks[op])
-        if lowered.schedule.engine.by_tiles:  # behind what its tile stores before
+        if by_tiles:  # behind what its tile stores before
             begin += int(program.flow_offset_ticks[_first_flows(program, op).start])
         yield Write(begin + lead, ops.rank, transfer.signal, max(1, num_bytes))
 
 
-def _senders(lowered: Lowered, ops: StepOps) -> Sequence[int]:
-    """The ops of a copy that send data; those of tiles that only set a flag are left out."""
-    if not lowered.schedule.engine.by_tiles:
-        return ops.work
-    traffic = lowered.program.flow_traffic
-    flows = ((op, _first_flows(lowered.program, op)) for op in ops.work)
-    return [op for op, each in flows if each and traffic[each.start] == TrafficClass.COMM]
+def _is_store(program: Program, op: int) -> bool:
+    """Whether an op of a tile sends data, and no flag: one that is too small for a unit has none."""
+    flows = _first_flows(program, op)
+    return len(flows) > 0 and program.flow_traffic[flows.start] == TrafficClass.COMM
 
 
-def _bytes_of(lowered: Lowered, senders: Sequence[int], num_bytes: int) -> list[int]:
+def _bytes_of(lowered: Lowered, ops: StepOps, num_bytes: int) -> list[int]:
     """What each op of a copy sends of ``num_bytes``: lines were split among workers, units were dealt to tiles."""
     program, line = lowered.program, lowered.scenario.gpu.line_bytes
     if not lowered.schedule.engine.by_tiles:
-        shares = split_evenly(-(-num_bytes // line), len(senders))
+        shares = split_evenly(-(-num_bytes // line), len(ops.work))
         return [share * line for count, share in shares for _ in range(count)]
-    flows = (_first_flows(program, op) for op in senders)
+    flows = [_first_flows(program, op) if _is_store(program, op) else range(0) for op in ops.work]
     return [int(program.flow_units[each.start : each.stop].sum()) * program.unit_bytes for each in flows]
 
 
@@ -163,14 +170,12 @@ def _first_flows(program: Program, op: int) -> range:
     return range(program.stage_flow_ptr[stage], program.stage_flow_ptr[stage + 1])
 
 
-def _lead_ticks(lowered: Lowered, ops: StepOps, transfer: Transfer) -> int:
+def _lead_ticks(lowered: Lowered, ops: StepOps) -> int:
     """Time from an engine through its peer's memory to the first link, nothing else there."""
-    program = lowered.program
+    program, links = lowered.program, lowered.machine.link_servers
     flow = int(program.stage_flow_ptr[program.op_stage_ptr[ops.work.start]])
-    hop, num_links = int(program.flow_first_hop[flow]), lowered.machine.num_links(ops.rank, TARGET)
-    ticks = 0
-    for _ in range(int(program.flow_num_hops[flow]) - num_links - (2 if transfer.reduce else 1)):
-        server = int(program.hop_server[hop])
+    hop, ticks = int(program.flow_first_hop[flow]), 0
+    while (server := int(program.hop_server[hop])) // program.ranks_simulated not in links:
         ticks += int(program.service_ticks[server] + program.latency_ticks[server])
         hop = int(program.hop_next[hop])
     return ticks

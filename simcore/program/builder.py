@@ -63,6 +63,11 @@ class ProgramBuilder:
         self._described.servers.append(DescribedServer(name, service_ticks, latency_ticks, buffer_units, credit_ticks))
         return len(self._described.servers) - 1
 
+    def passing_ticks(self, server: int) -> int:
+        """Time in which a unit passes a declared ``server`` that serves nothing else."""
+        declared = self._described.servers[server]
+        return declared.service_ticks + declared.latency_ticks
+
     def pool(self, name: str, slots: int) -> int:
         """Declare a pool of slots that stands on every rank; returns its declared number."""
         check_range(f"pool {name!r}", slots)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class Write:
     """``num_bytes`` that ``rank`` begins to send to rank 0 at ``ticks``.
 
-    ``signal`` is set at rank 0 when all writes that name it have landed.
+    ``signal`` is set at rank 0 when all writes that name it have landed. With 0 bytes it is a flag alone: one that a
+    tile sets when what it has stored has landed.
     """
 
     ticks: int

@@ -1,6 +1,7 @@
 """Profiles of writes: lines ``time_us,rank,signal,bytes`` sorted by time; ``#`` starts a comment.
 
-A signal may have several writes of one rank; it is set when all of them have landed. Times have at most eight decimals,
+A signal may have several writes of one rank; it is set when all of them have landed. One of 0 bytes is a flag: a line
+that only says that tiles have stored, where a schedule has such flags. Times have at most eight decimals,
 which is a tick of 10 fs. Errors are reported at their line.
 """
 
@@ -90,6 +91,6 @@ def _write(row: str, span: Span, num_ranks: int, report: Report) -> Write:
     if not 1 <= int(rank) < num_ranks:
         message = f"rank is from 1 to {num_ranks - 1}, got {rank}: rank 0 is the one that is simulated"
         raise report.fail(Code.MGS307, message, span)
-    if not 1 <= int(size) <= MAX_BYTES:
-        raise report.fail(Code.MGS307, f"bytes are from 1 to {MAX_BYTES}, got {size}", span)
+    if int(size) > MAX_BYTES:
+        raise report.fail(Code.MGS307, f"bytes are at most {MAX_BYTES}, got {size}", span, "0 bytes are a flag")
     return Write(int(exact(time) * TICKS_PER_US), int(rank), signal, int(size))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 
@@ -211,14 +212,32 @@ def test_flows_that_hit_in_part_are_exact(fold: bool, share: int) -> None:
     assert differs_from_oracle(scatter(gpu), added(3), 4096, fold=fold) == []
 
 
-def test_parts_of_a_copy_keep_its_pace_and_its_window() -> None:
-    """Half of the reads hit, over a link that is faster than the SMs: the copy takes as long as one of one kind."""
-    gpu = replace(h100(), sm_copy=replace(h100().sm_copy, outstanding_bytes=16384))
+@pytest.mark.parametrize("outstanding", [None, 4096])
+def test_parts_of_a_copy_keep_its_pace_and_its_window(outstanding: int | None) -> None:
+    """Half of the reads hit, over a link that is faster than the SMs: the copy ends no later than one that misses."""
+    gpu = replace(h100(), sm_copy=replace(h100().sm_copy, outstanding_bytes=outstanding))
     times = []
     for capacity in (7 * SHARD // 2, 14 * SHARD // 3, 7 * SHARD):
         scenario = gather(with_l2(gpu, capacity))
         lowered, finished = lowered_run(scenario, built(scenario, "ring"))
         times.append(done_at(lowered, finished, lowered.steps[-1].step.name))
 
-    assert times[2] < times[1] < times[0]
+    assert times[2] < times[1] <= times[0]
+    assert outstanding or times[1] >= times[0] * 0.999  # its last bytes come from memory
     assert times[0] - times[2] < 7 * 2 * gpu.hbm.latency_ticks + times[0] // 20
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 4])
+def test_a_larger_cache_makes_no_ring_slower(pieces: int) -> None:
+    """Copies that hit in part keep the pace of those that miss: SMs that copy stay out of step with each other."""
+    scenario = lone_gather(32 * MIB // 2048, 1024, gpu=h100())
+    scenario = replace(scenario, workload=replace(scenario.workload, pattern=Pattern.ALL_REDUCE))
+    schedule = build_schedule(scenario, Choice("ring", 8 * pieces, EngineChoice(EngineKind.SM, 32)))
+    times = [
+        simulate(replace(scenario, system=replace(scenario.system, gpu=with_l2(h100(), size * MIB))), schedule)
+        for size in (24, 28, 32, 40, 50, 56, 64)
+    ]
+
+    found = [result.makespan_ticks for result in times]
+    assert all(after <= before * 1.002 for before, after in pairwise(found))
+    assert found[-1] < found[0]

@@ -1,6 +1,7 @@
 """Rank 0 with its peers replayed from a profile."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
@@ -8,11 +9,16 @@ from magus.compiler.codes import Code
 from magus.compiler.ir import (
     TICKS_PER_US,
     Choice,
+    CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
+    ExecutionOptions,
     IndexRange,
+    Kernels,
     Late,
+    Noc,
+    Pattern,
     Reach,
     Region,
     Replay,
@@ -20,9 +26,12 @@ from magus.compiler.ir import (
     Schedule,
     Transfer,
     Variability,
+    Wait,
+    WaitPer,
     Write,
 )
 from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.planning.knobs.tile_stores import tiles_engine
 from magus.simcore import Result, RunOutcome, record_writes, simulate
 from magus.simcore.cores.engine import run
 from magus.simcore.lower.replay import lower_replayed
@@ -81,6 +90,51 @@ def test_with_kernels_beside_the_copies_times_differ_by_little(template: str, en
 
     assert times(replayed).keys() == times(full).keys()
     assert replayed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=0.02)
+
+
+def fused_gemv(rows: int, ranks: int) -> tuple[Scenario, Schedule]:
+    """A GEMV whose work-groups store at other ranks and set flags there; with its all_reduce one kernel."""
+    scenario = gemm_rs(rows, 1, 16384, ranks=ranks)
+    scenario = replace(scenario, workload=replace(scenario.workload, pattern=Pattern.GEMM_AR))
+    tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
+    choice = Choice("hetero_unfused_1d", ranks, tiles_engine(scenario.gpu), 1, tactics)
+    return scenario, build_schedule(scenario, choice)
+
+
+@pytest.mark.parametrize("unit", [128, 1024])
+@pytest.mark.parametrize(("rows", "ranks"), [(2048, 4), (8192, 4), (8192, 8)])
+def test_flags_of_tiles_are_flags_in_the_profile(rows: int, ranks: int, unit: int) -> None:
+    scenario, schedule = fused_gemv(rows, ranks)
+    full = simulate(scenario, schedule, unit_bytes=unit)
+
+    writes = record_writes(scenario, schedule, unit_bytes=unit)
+    replayed = simulate(replaying(scenario, writes), schedule, unit_bytes=unit)
+
+    data = sum(write.num_bytes for write in writes)
+    assert data == 2 * (ranks - 1) * scenario.workload.moved.num_bytes // ranks
+    assert replayed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=0.01)
+    assert sum(not write.num_bytes for write in writes) > len(writes) // 2
+    crossed = simulate(replaying(scenario, writes), schedule, unit_bytes=1024 + 128 - unit)
+    assert crossed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=0.08)
+
+
+@pytest.mark.parametrize("unit", [128, 1024])
+@pytest.mark.parametrize("ranks", [4, 8])
+@pytest.mark.parametrize("make", [gemm_rs, ag_gemm])
+@pytest.mark.parametrize("protocol", CopyProtocol)
+def test_flags_of_protocols_are_replayed_as_they_were(make, protocol: CopyProtocol, ranks: int, unit: int) -> None:  # type: ignore[no-untyped-def]
+    scenario = make(128 * ranks, 512, 512, ranks=ranks, gpu=replace(h100(), noc=Noc(Fraction(9, 10), 4 * 10**12)))
+    tactics = ExecutionOptions(protocol=protocol, kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+    link = replace(scenario.system.fabric.link, protocols=tuple(CopyProtocol))
+    fabric = replace(scenario.system.fabric, link=link)
+    scenario = replace(scenario, system=replace(scenario.system, fabric=fabric))
+    schedule = build_schedule(scenario, Choice("serial", ranks, EngineChoice(EngineKind.SM, 64), tactics=tactics))
+    full = simulate(scenario, schedule, unit_bytes=unit)
+
+    writes = record_writes(scenario, schedule, unit_bytes=unit)
+    replayed = simulate(replaying(scenario, writes), schedule, unit_bytes=unit)
+
+    assert replayed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=0.002)
 
 
 def test_recorded_writes_of_a_seed_are_those_of_that_seed() -> None:

@@ -31,11 +31,18 @@ def replayed(folder: Path, profile: str) -> Replay:
 
 
 def test_rows_are_writes_in_the_order_of_time(tmp_path: Path) -> None:
-    profile = f"# of a run\n{HEADER}\n\n0,1,a,128  # first\n12.5,3,s_x0_1, 65536\n12.50000001,3,s_x0_1,1\n"
+    profile = (
+        f"# of a run\n{HEADER}\n\n0,1,a,128  # first\n1,1,a,0  # a flag\n12.5,3,s_x0_1, 65536\n12.50000001,3,s_x0_1,1\n"
+    )
 
     assert replayed(tmp_path, profile) == Replay(
         "p.csv",
-        (Write(0, 1, "a", 128), Write(1_250_000_000, 3, "s_x0_1", 65536), Write(1_250_000_001, 3, "s_x0_1", 1)),
+        (
+            Write(0, 1, "a", 128),
+            Write(100_000_000, 1, "a", 0),
+            Write(1_250_000_000, 3, "s_x0_1", 65536),
+            Write(1_250_000_001, 3, "s_x0_1", 1),
+        ),
     )
 
 
@@ -54,7 +61,7 @@ def test_rows_are_writes_in_the_order_of_time(tmp_path: Path) -> None:
         ("1,1,,8", Code.MGS136, 2),
         ("1,0,a,8", Code.MGS307, 2),
         ("1,4,a,8", Code.MGS307, 2),
-        ("1,1,a,0", Code.MGS307, 2),
+        (f"1,1,a,{(1 << 40) + 1}", Code.MGS307, 2),
         ("1,1,a,-8", Code.MGS136, 2),
     ],
 )
@@ -95,7 +102,7 @@ writes = st.builds(
     ticks=st.integers(0, 10**16),
     rank=st.integers(1, 255),
     signal=st.from_regex(r"[a-z_][a-z0-9_.]{0,8}", fullmatch=True),
-    num_bytes=st.integers(1, 1 << 40),
+    num_bytes=st.integers(0, 1 << 40),
 )
 
 
