@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 from magus.examples import PAPERS
 from magus.tui.text.wrap import wrapped_to
@@ -44,9 +45,9 @@ def figures_in_prose() -> list[str]:
 
 def sentences(file: Path) -> Iterator[tuple[str, float]]:
     """Each sentence of a file of figures with ``{}`` for its figure, and the figure, in percent before ``%``."""
-    (checked,) = document("test", file, "--workers", "1")["files"]  # type: ignore[misc]
-    for statement in checked["statements"]:
-        ((value),) = statement["values"].values()
+    found: Any = document("test", file, "--workers", "1")
+    for statement in found["files"][0]["statements"]:
+        (value,) = statement["values"].values()
         sentence = statement["published"]
         yield sentence, value["value"] * (100 if "{} %" in sentence and not value["unit"] else 1)
 
