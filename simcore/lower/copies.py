@@ -202,8 +202,8 @@ def _flows(state: Lowering, rank: int, step: Transfer, num_bytes: int, share: in
         # in order. Under a window, whose end is not known, they share pace and window, and flow side by side.
         apart, room = pace * units // max(1, part.units), -(-payload * part.units // max(1, units))
         late = part.early_ticks if len(parts) > 1 else 0
-        gap, offset = (apart, apart + reading) if window else (pace, pace * (begun + 1) + late + reading)
-        flows += noc.copied(state, Flow(part.route, part.units, gap, offset, TrafficClass.COMM, room))
+        every, offset = (apart, apart + reading) if window else (pace, pace * (begun + 1) + late + reading)
+        flows += noc.copied(state, Flow(part.route, part.units, every, offset, TrafficClass.COMM, room))
         begun += part.units
     if extra:
         _, way, write = copy_route(state, rank, step)
