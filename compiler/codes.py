@@ -71,6 +71,8 @@ class Code(Enum):
     MGS329 = "a reduction over seeds without seeds"
     MGS330 = "a statement of a sweep outside of one"
     MGS331 = "a schedule that is not simulated under seeds"
+    MGS350 = "a model whose layers are not written"
+    MGS351 = "a type of a model in which nothing is simulated"
     MGS401 = "more engines or SMs than the GPU has"
     MGS402 = "more memory than the GPU has"
     MGS403 = "a DMA engine cannot reduce"

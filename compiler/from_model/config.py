@@ -1,6 +1,8 @@
 """The sizes of a language model, read from a ``config.json`` in the form of Hugging Face's transformers."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..codes import Code
@@ -9,61 +11,55 @@ from ..text.diagnostics import CompileError, Report
 from ..text.json_items import Item, JsonPlace, read_json
 from ..text.load import read_source
 from ..text.source import Source, Span
+from .kinds import layer_kinds
+from .sizes import Sizes
+from .weights import stored_weights
 
-MAX_WIDTH = 1 << 24
-MAX_EXPERTS = 1 << 14
 _DTYPES = {"bfloat16": DType.BF16, "float16": DType.FP16, "float8_e4m3fn": DType.FP8, "float32": DType.FP32}
-# Names that model families give to the same number, the first that is there counts.
-_EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts")
-_WITHOUT_GATE = frozenset(
-    {
-        "gpt2",
-        "gpt_neox",
-        "gpt_neo",
-        "gptj",
-        "gpt_bigcode",
-        "opt",
-        "bloom",
-        "falcon",
-        "phi",
-        "starcoder2",
-        "mpt",
-        "codegen",
-    }
-)
-"""Families whose MLP is one projection up and one down, by their ``model_type``."""
-
+_STORED = ("int8", "uint8", "int4", "float8_e5m2", "float64")
+"""Types that a file may name, and in which nothing is computed here."""
+_WRITTEN = "written are layers that have attention, then an MLP or experts"
+_PARTS_FOR_TEXT = ("thinker_config", "text_config", "llm_config", "language_config")
 _LEFT_OUT = (
-    ("first_k_dense_replace", "dense layers before those with experts"),
-    ("intermediate_size_mlp", "dense layers between those with experts"),
-    ("quantization_config", "quantized weights: tensors have the type of the activations"),
+    ("vision_config", "the part for pictures"),
+    ("audio_config", "the part for sound"),
+    ("num_nextn_predict_layers", "layers that predict further tokens"),
 )
-_LATENT_HEADS = (("qk_nope_head_dim", 128), ("qk_rope_head_dim", 64), ("v_head_dim", 128))
-_EXPERT_WIDTHS = ("moe_intermediate_size", "intermediate_size")
 
 
 @dataclass(frozen=True, slots=True)
 class Latent:
     """Attention that compresses keys and values to ``rank`` columns (DeepSeek-V2, arXiv 2405.04434).
 
-    Queries are compressed to ``query_rank`` columns, not at all where that is 0. ``head_dim`` is the mean of the
-    columns of a head of keys and of values.
+    Queries are compressed to ``query_rank`` columns, not at all where that is 0. A head of queries and keys has
+    ``nope + rope`` columns, of which the latter turn with the position; one of values has ``value``.
     """
 
     query_rank: int
     rank: int
-    head_dim: int
+    nope: int
+    rope: int
+    value: int
+
+    @property
+    def head_dim(self) -> int:
+        """The mean of the columns of a head of keys and of values."""
+        return (self.nope + self.rope + self.value) // 2
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Sizes of one layer.
+    """Sizes of the layers of a model.
 
-    ``inner`` are the columns of the gate, and as many of the up-projection, of the dense MLP. ``experts`` is 0 without
-    a mixture of experts; ``expert_inner`` are the columns of one expert, ``experts_per_token`` how many a token goes
-    to, which lie in ``groups_per_token`` groups of them, as nodes are, 0 for any. ``shared_inner`` are the columns of
-    an expert that all go to. ``latent`` is there where attention compresses keys and values. Without ``gated`` the MLP
-    has no gate. ``left_out`` are parts of such models that no workload is written for.
+    ``inner`` are the columns of the gate, and as many of the up-projection, of the dense MLP. ``dense_layers`` have it,
+    ``expert_layers`` have experts; of all ``layers`` the others have no attention, and are left out. ``experts`` is 0
+    without a mixture of experts; ``expert_inner`` are the columns of one expert, ``experts_per_token`` how many a token
+    goes to, which lie in ``groups_per_token`` groups of them, as nodes are, 0 for any. ``shared_inner`` are the columns
+    of an expert that all go to. ``latent`` is there where attention compresses keys and values. Without ``gated`` the
+    MLP has no gate; with ``parallel`` it takes what attention takes, and not what that leaves. Experts that are
+    ``stored_fp8`` are multiplied in fp8. ``parameters`` are those of the whole model, or of the layers that are written
+    where others are left out. ``left_out`` are parts of such models that no workload is written for, ``doubts`` what
+    the file does not say.
     """
 
     name: str
@@ -74,6 +70,8 @@ class ModelConfig:
     kv_heads: int
     head_dim: int
     layers: int
+    dense_layers: int
+    expert_layers: int = 0
     experts: int = 0
     experts_per_token: int = 0
     expert_inner: int = 0
@@ -81,7 +79,11 @@ class ModelConfig:
     shared_inner: int = 0
     latent: Latent | None = None
     gated: bool = True
+    parallel: bool = False
+    stored_fp8: bool = False
+    parameters: int = 0
     left_out: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 def read_config(path: Path) -> ModelConfig:
@@ -102,72 +104,161 @@ def read_config(path: Path) -> ModelConfig:
 
 def config_of(document: Item, path: Path) -> ModelConfig:
     """Return the sizes in a document, of a model that is called as it says, or else as its file."""
-    members = document.members()
-    if "text_config" in members and "hidden_size" not in members:
-        # A model of text and pictures: what its part for text does not say holds for all of it.
-        members = members | {
-            key: item for key, item in members["text_config"].members().items() if item.value is not None
-        }
-    numbers = _Numbers(document, members)
-    hidden, heads = numbers.needed("hidden_size", MAX_WIDTH), numbers.needed("num_attention_heads", MAX_WIDTH)
-    experts = numbers.first(_EXPERTS, MAX_EXPERTS)
-    return ModelConfig(
+    members = _text_members(document)
+    sizes = Sizes(document, members)
+    why_not = sizes.refusal()
+    if why_not:
+        message = f"no layer of '{sizes.model_type}' is written: {why_not}"
+        raise document.fail(message, _WRITTEN, Code.MGS350)
+    _check_blocks(sizes)
+    hidden, heads, layers = (sizes.needed(name) for name in ("hidden", "heads", "layers"))
+    experts = _experts(sizes)
+    kinds = layer_kinds(sizes, layers, has_experts=bool(experts))
+    inner = _inner(sizes, hidden, needed=bool(kinds.dense))
+    weights = stored_weights(sizes.item("quantization_config"), has_experts=bool(kinds.experts))
+    found = ModelConfig(
         name=_name(members, path),
-        dtype=_dtype(members),
+        dtype=_dtype(sizes),
         hidden=hidden,
-        inner=numbers.needed("intermediate_size", MAX_WIDTH),
+        inner=inner,
         heads=heads,
-        kv_heads=numbers.first(("num_key_value_heads",), MAX_WIDTH) or heads,
-        head_dim=numbers.first(("head_dim",), MAX_WIDTH) or max(1, hidden // heads),
-        layers=numbers.needed("num_hidden_layers", MAX_WIDTH),
-        experts=experts,
-        experts_per_token=numbers.needed("num_experts_per_tok", MAX_EXPERTS) if experts else 0,
-        expert_inner=numbers.first(_EXPERT_WIDTHS, MAX_WIDTH) if experts else 0,
-        groups_per_token=numbers.first(("topk_group",), MAX_EXPERTS) if experts else 0,
-        shared_inner=_shared(numbers) if experts else 0,
-        latent=_latent(numbers),
-        gated=_word(members, "model_type") not in _WITHOUT_GATE,
-        left_out=tuple(what for key, what in _LEFT_OUT if key in members and members[key].value),
+        kv_heads=_kv_heads(sizes, heads),
+        head_dim=sizes.number("head_dim") or max(1, hidden // heads),
+        layers=layers,
+        dense_layers=kinds.dense,
+        expert_layers=kinds.experts,
+        latent=_latent(sizes, hidden // heads),
+        gated=_gated(sizes),
+        parallel=sizes.flag("parallel"),
+        stored_fp8=weights.is_fp8 and bool(kinds.experts),
+    )
+    if kinds.experts:
+        found = replace(
+            found,
+            experts=experts,
+            experts_per_token=sizes.needed("top"),
+            expert_inner=sizes.number("expert_inner") or sizes.needed("inner"),
+            groups_per_token=sizes.number("groups"),
+            shared_inner=_shared(sizes),
+        )
+    gate = ("the gate of what attention leaves, as wide as the queries",) if sizes.flag("query_gate") else ()
+    also = tuple(what for key, what in _LEFT_OUT if (item := sizes.item(key)) is not None and item.value)
+    return replace(
+        found,
+        parameters=_num_parameters(found, sizes),
+        left_out=(*kinds.notes, *gate, *weights.notes, *also),
+        doubts=tuple(_doubts(sizes, found)),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    """The whole numbers of a configuration; null is none."""
-
-    document: Item
-    members: dict[str, Item]
-
-    def needed(self, key: str, most: int) -> int:
-        if key not in self.members:
-            hint = "a config.json of transformers has it; other forms are not read"
-            raise self.document.fail(f"'{key}' is missing", hint)
-        return self.members[key].number(1, most)
-
-    def usual(self, key: str, usual: int) -> int:
-        """Return a number, ``usual`` if nothing is said of it, 0 for null."""
-        return self.first((key,), MAX_WIDTH) if key in self.members else usual
-
-    def first(self, keys: tuple[str, ...], most: int) -> int:
-        """Return the first of ``keys`` that has a number, 0 without one."""
-        found = (self.members[key] for key in keys if key in self.members and self.members[key].value is not None)
-        item = next(found, None)
-        return 0 if item is None else item.number(0, most)
+def _text_members(document: Item) -> dict[str, Item]:
+    """The members; those of the part for text where they are within the others, and what it does not say from these."""
+    members = document.members()
+    while "hidden_size" not in members:
+        part = next((key for key in _PARTS_FOR_TEXT if key in members and isinstance(members[key].value, dict)), None)
+        if part is None:
+            break
+        inner = {key: item for key, item in members[part].members().items() if item.value is not None}
+        members = {key: item for key, item in members.items() if key != part} | inner
+    return members
 
 
-def _shared(numbers: _Numbers) -> int:
+def _check_blocks(sizes: Sizes) -> None:
+    """Refuse models whose layers are a mixer or an MLP alone, as Nemotron-H says them: ``M-M*-E``."""
+    item = sizes.item("hybrid_override_pattern")
+    if item is not None:
+        blocks = Counter(item.any_text())
+        names = {"M": "Mamba", "*": "attention", "-": "an MLP", "E": "experts"}
+        each = ", ".join(f"{blocks[sign]} are {name}" for sign, name in names.items() if blocks[sign])
+        message = f"a hybrid whose layers are one block each ({each}): none has attention and an MLP"
+        raise item.fail(message, _WRITTEN, Code.MGS350)
+    for key in ("block_configs", "nested_layers"):
+        if (item := sizes.item(key)) is not None:
+            raise item.fail("layers differ from each other: no layer stands for all", code=Code.MGS350)
+
+
+def _experts(sizes: Sizes) -> int:
+    """How many experts a layer has; 0 for one, which is an MLP."""
+    found = sizes.number("experts")
+    hints = sizes.keys_like("expert", "moe_") if sizes.item("experts") is None and not found else []
+    if hints:
+        message = f"how many experts there are is not known here: {', '.join(hints)[:200]} speak of some"
+        raise sizes.document.fail(
+            message, "the number is looked for as n_routed_experts, num_local_experts, num_experts"
+        )
+    return found if found > 1 else 0
+
+
+def _inner(sizes: Sizes, hidden: int, *, needed: bool) -> int:
+    """Columns of the dense MLP; 0 where no layer has one and the file does not say it."""
+    found = sizes.number("dense_inner") or sizes.number("inner")
+    factor = sizes.number("expansion_ratio") or sizes.of_class("inner_factor")
+    if not found and factor:
+        found = sizes.assumed["intermediate_size"] = factor * hidden
+    if not found and needed:
+        return sizes.needed("inner")
+    return found // 2 if sizes.of_class("halves") else found
+
+
+def _kv_heads(sizes: Sizes, heads: int) -> int:
+    """One for all with multi-query attention, which Falcon's new architecture has in groups."""
+    if sizes.flag("multi_query") and not sizes.flag("new_decoder_architecture"):
+        return 1
+    return sizes.number("kv_heads") or heads
+
+
+def _gated(sizes: Sizes) -> bool:
+    """As the class has it; of others by the activation, which without a gate is none of the sigmoid."""
+    if sizes.of_class("gate") is not None or sizes.known:
+        return sizes.of_class("gate") is not False
+    return sizes.word("activation") in ("", "silu", "swish", "swiglu", "geglu", "gegelu", "glu")
+
+
+def _shared(sizes: Sizes) -> int:
     """Columns of the experts that all tokens go to: their sum, or several as wide as the others."""
-    count, width = numbers.first(("n_shared_experts",), MAX_EXPERTS), numbers.first(_EXPERT_WIDTHS, MAX_WIDTH)
-    return numbers.first(("shared_expert_intermediate_size",), MAX_WIDTH) or count * width
+    each = sizes.number("shared_each") or sizes.number("expert_inner") or sizes.number("inner")
+    count = sizes.number("shared") or (sizes.of_class("shared_always") or 0)
+    return sizes.number("shared_inner") or count * each
 
 
-def _latent(numbers: _Numbers) -> Latent | None:
-    """What a configuration does not say is as in transformers' DeepseekV3Config."""
-    rank = numbers.first(("kv_lora_rank",), MAX_WIDTH)
+def _latent(sizes: Sizes, head_dim: int) -> Latent | None:
+    rank = sizes.number("kv_lora_rank")
     if not rank:
         return None
-    nope, rope, value = (numbers.usual(key, usual) for key, usual in _LATENT_HEADS)
-    return Latent(numbers.usual("q_lora_rank", 1536), rank, (nope + rope + value) // 2)
+    nope, rope = sizes.number("qk_nope_head_dim"), sizes.number("qk_rope_head_dim")
+    return Latent(sizes.number("q_lora_rank"), rank, nope, rope, sizes.number("v_head_dim") or head_dim)
+
+
+def _num_parameters(model: ModelConfig, sizes: Sizes) -> int:
+    """Parameters of the layers that are written, and of the embeddings that the file says; without biases."""
+    attention = model.hidden * model.head_dim * 2 * (model.heads + model.kv_heads)
+    if model.latent is not None:
+        latent, query_head = model.latent, model.latent.nope + model.latent.rope
+        down, up = model.hidden * latent.query_rank, latent.query_rank or model.hidden
+        attention = down + up * model.heads * query_head + model.hidden * (latent.rank + latent.rope)
+        attention += model.heads * (latent.rank * (latent.nope + latent.value) + latent.value * model.hidden)
+    if sizes.flag("query_gate"):
+        attention += model.hidden * model.heads * model.head_dim
+    matrices = 3 if model.gated else 2
+    each = attention + 2 * model.hidden  # with two norms
+    dense = matrices * model.hidden * model.inner
+    columns = model.experts * model.expert_inner + model.shared_inner
+    experts = model.hidden * (matrices * columns + model.experts)  # with the router
+    tokens = sizes.number("vocab") * (1 if sizes.flag("tied") else 2)
+    positions = sizes.number("positions") if sizes.of_class("positions") else 0
+    layers = model.dense_layers * (each + dense) + model.expert_layers * (each + experts)
+    return layers + model.hidden * (tokens + positions + 1)
+
+
+def _doubts(sizes: Sizes, model: ModelConfig) -> Iterator[str]:
+    if sizes.assumed:
+        usual = ", ".join(f"{key} {number}" for key, number in sizes.assumed.items())
+        yield f"not in the file, taken from the class '{sizes.model_type}' of transformers: {usual}"
+    if not sizes.number("vocab"):
+        yield "the file does not say vocab_size: parameters are those without embeddings"
+    if not sizes.known:
+        said = f"the class '{sizes.model_type}' is not known" if sizes.model_type else "the file has no model_type"
+        yield f"{said}: it is taken to be built like Llama, its MLP with {'a' if model.gated else 'no'} gate"
 
 
 def _name(members: dict[str, Item], path: Path) -> str:
@@ -177,15 +268,14 @@ def _name(members: dict[str, Item], path: Path) -> str:
     return given.rpartition("/")[2] or usual or "model"
 
 
-def _word(members: dict[str, Item], key: str) -> str:
-    return members[key].text() if key in members and members[key].value is not None else ""
-
-
-def _dtype(members: dict[str, Item]) -> DType:
+def _dtype(sizes: Sizes) -> DType:
     for key in ("torch_dtype", "dtype"):
-        word = _word(members, key).removeprefix("torch.")
-        if word in _DTYPES:
-            return _DTYPES[word]
-        if word:
-            return _DTYPES[members[key].word(tuple(_DTYPES))]  # says which words there are
+        item = sizes.item(key)
+        if item is None:
+            continue
+        word = item.text().removeprefix("torch.")
+        if word in _STORED:
+            hint = "say the type of its activations, such as bfloat16: quantized weights are left out"
+            raise item.fail(f"{word} is no type that products are simulated in", hint, Code.MGS351)
+        return _DTYPES[word] if word in _DTYPES else _DTYPES[item.word(tuple(_DTYPES))]  # says which words there are
     return DType.BF16

@@ -10,14 +10,19 @@ is all-reduced (Korthikanti et al., "Reducing Activation Recomputation in Large 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import gcd
 
 from ..codes import Code
+from ..ir import DType
+from ..pipeline import Compiled, compile_text
 from ..request.errors import RequestError
 from ..request.shipped import ShippedGpu, shipped_gpu
+from ..text.diagnostics import CompileError, Severity
 from ..text.formatting.comments import comment_lines
 from ..text.printable import printable
 from ..text.vocabulary import MAX_LAYERS
 from .config import ModelConfig
+from .kinds import LONGEST
 from .whole_layer import whole_layer
 
 _NIC = (
@@ -26,7 +31,19 @@ _NIC = (
     '  achieved 42 GB/s @reported "DeepEP, H800"',
     "  latency 2 us @assumed",
 )
-TOKENS = "M = 8192 in 16..65536 x2"
+_TOKENS = 8192
+"""Tokens that the file begins with, or the nearest number that divides."""
+_FEWEST = 16
+_MOST_TP = 64
+"""Ranks up to which a hint names those that a number divides among."""
+_FIELDS = {
+    Code.MGS203: "model",
+    Code.MGS208: "implementations",
+    Code.MGS401: "engines",
+    Code.MGS404: "tp",
+    Code.MGS405: "model",
+    Code.MGS520: "implementations",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +64,49 @@ class Parallelism:
 def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True) -> str:
     """Return a file with a layer of ``model``, if ``whole`` as a graph, with its backward pass where one is derived.
 
-    Else, and where no graph says it, the file has a workload for each collective beside a GEMM.
+    Else, and where no graph says it, the file has a workload for each collective beside a GEMM. The file has been
+    checked.
 
     Raises
     ------
     RequestError
         If the GPU does not ship, or the layer does not divide among the ranks.
     """
+    text = unchecked_layer_text(model, parallel, _token_range(model, parallel), whole=whole)
+    compiled(text)
+    return text
+
+
+def compiled(text: str, file: str = "<model>") -> Compiled:
+    """Compile the file of a layer; what is wrong with it is wrong with the request.
+
+    Raises
+    ------
+    RequestError
+        If the file has an error.
+    """
+    try:
+        return compile_text(text, file)
+    except CompileError as error:
+        first = next(each for each in error.diagnostics if each.severity is Severity.ERROR)
+        raise RequestError(first.code, _FIELDS.get(first.code, "tokens"), first.message, first.hint) from None
+
+
+def unchecked_layer_text(model: ModelConfig, parallel: Parallelism, tokens: str, *, whole: bool = True) -> str:
+    """Return the file of ``layer_text`` for ``tokens``, a number or a number with its range, without checking it."""
     gpu = shipped_gpu(parallel.gpu)
     head = [
         "mgs 1",
         "",
         *comment_lines(_about(model, parallel)),
-        *comment_lines("M is the number of tokens that all ranks hold together."),
-        *(line for what in model.left_out for line in comment_lines(f"Left out: {what}.")),
+        *comment_lines(f"{number_text(model.parameters)} parameters{_of_what(model)}."),
+        *comment_lines(f"M is the number of tokens that all ranks hold together{_multiple(model, parallel)}."),
+        *(line for what in model.doubts for line in comment_lines(f"In doubt: {printable(what)}.")),
+        *(line for what in model.left_out for line in comment_lines(f"Left out: {printable(what)}.")),
         "",
         f'use "{gpu.library}"',
         "",
-        f"param {TOKENS}",
+        f"param M = {tokens}",
         "",
         *_system(gpu, parallel),
     ]
@@ -81,6 +123,39 @@ def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True)
     return "\n".join([*head, *(f"\n{block}" for block in blocks)]) + "\n"
 
 
+def number_text(parameters: int) -> str:
+    """A number of parameters: ``70.6 billion``."""
+    return f"{parameters / 1e9:,.1f} billion" if parameters >= 10**9 else f"{parameters / 1e6:,.0f} million"
+
+
+def _of_what(model: ModelConfig) -> str:
+    rest = model.layers - model.dense_layers - model.expert_layers
+    return f", without those of {rest} layers that are left out" if rest else ""
+
+
+def _unit(model: ModelConfig, parallel: Parallelism) -> int:
+    """Tokens of which each rank gets as many, and so does each of its experts: M is a multiple of it."""
+    ranks, own = parallel.ranks, model.experts // parallel.ranks
+    return ranks * (own // gcd(own, model.experts_per_token) if own else 1)
+
+
+def _multiple(model: ModelConfig, parallel: Parallelism) -> str:
+    unit = _unit(model, parallel)
+    return f", a multiple of {unit}: experts get as many rows each" if unit > parallel.ranks else ""
+
+
+def _token_range(model: ModelConfig, parallel: Parallelism) -> str:
+    """A number of tokens and its range, in steps that divide; where experts have an odd factor, all have it."""
+    low = _unit(model, parallel)
+    while low < _FEWEST:
+        low *= 2
+    sizes = [low]
+    while sizes[-1] * 2 <= LONGEST:
+        sizes.append(sizes[-1] * 2)
+    usual = min(sizes, key=lambda size: max(size / _TOKENS, _TOKENS / size))
+    return f"{usual} in {low}..{sizes[-1]} x2" if len(sizes) > 1 else str(usual)
+
+
 def _system(gpu: ShippedGpu, parallel: Parallelism) -> Iterator[str]:
     """One node, or several that rails join."""
     fabric = gpu.fabric()
@@ -94,8 +169,13 @@ def _system(gpu: ShippedGpu, parallel: Parallelism) -> Iterator[str]:
 
 
 def _about(model: ModelConfig, parallel: Parallelism) -> str:
-    experts = f", {model.experts} experts of {model.expert_inner}" if model.experts else ""
-    sizes = f"One layer of {printable(model.name)}: hidden {model.hidden}, MLP {model.inner}, {model.heads} heads"
+    both = model.dense_layers and model.expert_layers
+    mlp = f", MLP {model.inner}" if model.dense_layers else ""
+    experts = f", {model.experts} experts of {model.expert_inner}" if model.expert_layers else ""
+    if both:
+        mlp, experts = f"{mlp} (layers: {model.dense_layers})", f"{experts} (layers: {model.expert_layers})"
+    what = "Layers" if both else "One layer"
+    sizes = f"{what} of {printable(model.name)}: hidden {model.hidden}{mlp}, {model.heads} heads"
     if model.latent is not None:
         shared = "experts" if model.experts else "the MLP"
         return f"{sizes}{experts}; on {parallel.ranks} GPUs, that share {shared} and attend each to its own tokens."
@@ -131,14 +211,14 @@ def why_not_whole(model: ModelConfig, parallel: Parallelism) -> str:
 
 
 def _mlp(model: ModelConfig, parallel: Parallelism) -> Iterator[str]:
-    if not model.experts:
+    if model.dense_layers:
         _check_divides("intermediate_size", model.inner, parallel.ranks)
         about, width = ("gate and up-projection", 2 * model.inner) if model.gated else ("up-projection", model.inner)
         yield from _up(model, parallel, "mlp_up", about, width)
         yield _down(model, parallel, "mlp_down", "down-projection", model.inner)
-        return
-    _check_divides("the number of experts", model.experts, parallel.ranks)
-    yield from _experts(model, parallel.ranks)
+    if model.expert_layers:
+        _check_divides("the number of experts", model.experts, parallel.ranks)
+        yield from _experts(model, parallel.ranks)
 
 
 def _up(model: ModelConfig, parallel: Parallelism, name: str, about: str, columns: int) -> Iterator[str]:
@@ -174,16 +254,19 @@ def _experts(model: ModelConfig, ranks: int) -> Iterator[str]:
     )
     yield f"let each = sent / {own}  # rows of an expert"
     rows = ", ".join(["each"] * own)
+    about, columns = ("gate and up-projection", 2) if model.gated else ("up-projection", 1)
+    back = f", in {dtype}, and so are the products here" if model.stored_fp8 else ""
+    there = DType.FP8.value if model.stored_fp8 else dtype
     yield _block(
         "dispatch",
-        "tokens go to their experts, evenly; gate and up-projection",
-        f"x = tensor {dtype}[sent, {model.hidden}]",
-        f"w = tensor {dtype}[{own} * {model.hidden}, 2 * {model.expert_inner}]",
+        f"tokens go to their experts, evenly; {about}",
+        f"x = tensor {there}[sent, {model.hidden}]",
+        f"w = tensor {there}[{own} * {model.hidden}, {columns} * {model.expert_inner}]",
         f"h = grouped_gemm(all_to_all(x), w, rows=[{rows}])",
     )
     yield _block(
         "combine",
-        "down-projection; results go back",
+        f"down-projection; results go back{back}",
         f"h = tensor {dtype}[sent, {model.expert_inner}]",
         f"w = tensor {dtype}[{own} * {model.expert_inner}, {model.hidden}]",
         f"y = all_to_all(grouped_gemm(h, w, rows=[{rows}]))",
@@ -197,4 +280,6 @@ def _block(name: str, about: str, *lines: str) -> str:
 
 def _check_divides(field: str, number: int, ranks: int) -> None:
     if number % ranks:
-        raise RequestError(Code.MGS304, field, f"{number} do not divide among {ranks} ranks", "take another --tp")
+        fitting = [str(each) for each in range(2, min(number, _MOST_TP) + 1) if number % each == 0]
+        hint = f"take --tp {', '.join(fitting)}" if fitting else "no --tp divides it"
+        raise RequestError(Code.MGS304, field, f"{number} do not divide among {ranks} ranks", hint)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ..codes import Code
 from ..ir import GraphScenario
-from ..pipeline import compile_text
 from ..request.errors import RequestError
 from ..request.fields import names_in
 from ..text.diagnostics import CompileError, Report
@@ -18,7 +17,7 @@ from ..text.json_items import MAX_FILE_BYTES, JsonPlace, read_json
 from ..text.source import Source, Span
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS
 from .config import ModelConfig, config_of, read_config
-from .layer import TOKENS, Parallelism, layer_text, why_not_whole
+from .layer import Parallelism, compiled, unchecked_layer_text, why_not_whole
 from .whole_layer import BACK, LAYER
 
 MAX_KEPT = 256
@@ -145,27 +144,15 @@ def layer_scenario(request: LayerRequest) -> GraphScenario:
     why_not = why_not_whole(request.model, parallel)
     if why_not:
         raise RequestError(Code.MGS520, "model", f"no graph says a layer of {request.model.name}: {why_not}", _PAIRS)
-    text = layer_text(request.model, parallel).replace(f"param {TOKENS}", f"param M = {request.tokens}", 1)
+    text = unchecked_layer_text(request.model, parallel, str(request.tokens))
     uses = "".join(f'use "implementations/{name}"\n' for name in request.implementations)
     text = text.replace("\nuse ", f"\n{uses}use ", 1) + _explore(request)
-    try:
-        found = compile_text(text, "<request>").graph(request.workload)
-    except CompileError as error:
-        code, message, hint = _first(error)
-        raise RequestError(code, _FIELDS.get(code, "tokens"), message, hint) from None
+    found = compiled(text, "<request>").graph(request.workload)
     assert found is not None, "a whole layer is a graph"
     return found
 
 
 _PAIRS = "ask about its pairs: magus from-model config.json --pairs"
-_FIELDS = {
-    Code.MGS203: "model",
-    Code.MGS208: "implementations",
-    Code.MGS401: "engines",
-    Code.MGS404: "tp",
-    Code.MGS405: "model",
-    Code.MGS520: "implementations",
-}
 
 
 def _explore(request: LayerRequest) -> str:

@@ -9,9 +9,12 @@ Activation Recomputation in Large Transformer Models", 2022). So are queries, ke
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..ir import DType
 from .config import Latent, ModelConfig
 
 LAYER, BACK = "layer", "layer_back"
+_DENSE, _DENSE_BACK = "dense", "dense_back"
+"""Layers without experts of a model that has others with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +47,33 @@ def whole_layer(model: ModelConfig, kv_heads: int, nodes: int, *, sequence: bool
     """Write the layer and its backward pass; ``kv_heads`` are those of all ranks together, which are in ``nodes``."""
     words = _Words(" shard rows", "all_gather({})", "reduce_scatter") if sequence else _Words("", "{}", "all_reduce")
     attention = _heads(model, kv_heads, words) if model.latent is None else _latent(model, model.latent)
-    mlp = _experts(model, nodes) if model.experts else _dense(model, words)
     sequences = "All M tokens are one sequence." if model.latent is None else "Each rank has a sequence of its own."
-    yield f"# {sequences}\n" + _workload(
-        LAYER,
-        f'about "one of {model.layers} layers"',
-        f"x = tensor {model.dtype.value}[M, {model.hidden}]{words.shard}",
-        *attention.weights,
-        *mlp.weights,
-        "",
-        *attention.statements,
-        *mlp.statements,
-        "",
-        f"repeat {model.layers} y as x",
-    )
-    about = 'about "its backward pass with weight gradients"'
-    kept = ", ".join((*attention.kept, "r", *mlp.kept))
-    yield _workload(BACK, about, f"backward {LAYER}", f"keep {kept}")
+    blocks = (_experts(model, nodes), model.expert_layers), (_dense(model, words), model.dense_layers)
+    kinds = [(mlp, count) for mlp, count in blocks if count]
+    comment = f"# {sequences}\n"
+    for (mlp, count), names in zip(kinds, ((LAYER, BACK), (_DENSE, _DENSE_BACK)), strict=False):
+        of = (
+            ""
+            if count == model.layers
+            else f"{' with experts' if mlp is blocks[0][0] else ''}, of {model.layers} in all"
+        )
+        yield comment + _workload(
+            names[0],
+            f'about "one of {count} layer{"s" if count > 1 else ""}{of}"',
+            f"x = tensor {model.dtype.value}[M, {model.hidden}]{words.shard}",
+            *attention.weights,
+            *mlp.weights,
+            "",
+            *attention.statements,
+            *mlp.statements,
+            "",
+            f"repeat {count} y as x",
+        )
+        comment = ""
+        kept = ", ".join((*attention.kept, *(() if model.parallel else ("r",)), *mlp.kept))
+        yield _workload(
+            names[1], 'about "its backward pass with weight gradients"', f"backward {names[0]}", f"keep {kept}"
+        )
 
 
 def _heads(model: ModelConfig, kv_heads: int, words: _Words) -> _Block:
@@ -110,31 +123,39 @@ def _dense(model: ModelConfig, words: _Words) -> _Block:
         f"wup = tensor {dtype}[{hidden}, {width}] shard cols",
         f"wdn = tensor {dtype}[{inner}, {hidden}] shard rows",
     )
-    statements = (f"u = {words.up('norm(r)', 'wup')}", f"y = add(r, {words.down(f'{activation}(u)', 'wdn')})")
+    statements = (f"u = {words.up(_taken(model), 'wup')}", f"y = add(r, {words.down(f'{activation}(u)', 'wdn')})")
     return _Block(weights, statements, ("u",))
 
 
 def _experts(model: ModelConfig, nodes: int) -> _Block:
     """Experts, which are dealt to the ranks; the router is left out."""
     dtype, hidden, inner, experts = model.dtype.value, model.hidden, model.expert_inner, model.experts
+    width, activation = ("2 * ", "swiglu") if model.gated else ("", "gelu")
+    there, back = (DType.FP8.value, f", type={dtype}") if model.stored_fp8 else (dtype, "")
     weights = (
-        f"wup = tensor {dtype}[{experts} * {hidden}, 2 * {inner}] shard rows",
-        f"wdn = tensor {dtype}[{experts} * {inner}, {hidden}] shard rows",
+        f"wup = tensor {there}[{experts} * {hidden}, {width}{inner}] shard rows",
+        f"wdn = tensor {there}[{experts} * {inner}, {hidden}] shard rows",
     )
     some = f", nodes={min(model.groups_per_token, nodes)}" if model.groups_per_token and nodes > 1 else ""
+    some += f", type={there}" if model.stored_fp8 else ""
     routed = (
-        f"t = dispatch(norm(r), experts={experts}, top={model.experts_per_token}{some})",
+        f"t = dispatch({_taken(model)}, experts={experts}, top={model.experts_per_token}{some})",
         "u = grouped_gemm(t, wup)",
     )
-    results = "combine(grouped_gemm(swiglu(u), wdn))"
+    results = f"combine(grouped_gemm({activation}(u), wdn){back})"
     if not model.shared_inner:
         return _Block(weights, (*routed, f"y = add(r, {results})"), ("u", "t"))
     shared = (
-        f"sup = tensor {dtype}[{hidden}, 2 * {model.shared_inner}]  # of the shared expert, whole on each rank",
+        f"sup = tensor {dtype}[{hidden}, {width}{model.shared_inner}]  # of the shared expert, whole on each rank",
         f"sdn = tensor {dtype}[{model.shared_inner}, {hidden}]",
     )
-    every = ("su = gemm(norm(r), sup)", "s = gemm(swiglu(su), sdn)", f"z = {results}", "y = add(r, add(z, s))")
-    return _Block((*weights, *shared), (*routed, *every), ("u", "t", "su"))
+    own = (f"su = gemm({_taken(model)}, sup)", f"s = gemm({activation}(su), sdn)")
+    return _Block((*weights, *shared), (*routed, *own, f"z = {results}", "y = add(r, add(z, s))"), ("u", "t", "su"))
+
+
+def _taken(model: ModelConfig) -> str:
+    """What the MLP takes: what attention leaves, or beside attention what that takes too."""
+    return "norm(x)" if model.parallel else "norm(r)"
 
 
 def _workload(name: str, *lines: str) -> str:

@@ -103,7 +103,7 @@ def test_a_layer_with_experts_is_there_with_its_backward_pass() -> None:
 def test_compressed_attention_is_that_of_each_rank() -> None:
     """DeepSeek-V2, section 2.1: queries by 1536 columns, keys and values by 512; heads of 128 + 64 and of 128."""
     model = read_config(GOLDEN / "deepseek_v3.json")
-    layer, back = compile_text(layer_text(model, H100)).graphs
+    layer, back, dense, _ = compile_text(layer_text(model, H100)).graphs
     shapes = {op.name: op.workload.kernel or op.workload.gemm for op in layer.graph.ops}
 
     assert shapes["a"] == AttentionShape(1, 128, 128, 1024, 1024, 160, DType.BF16, causal=True)
@@ -118,6 +118,7 @@ def test_compressed_attention_is_that_of_each_rank() -> None:
         "d_q_norm": GemmShape(1024, 1536, 20480, DType.BF16),
         "d_wkv": GemmShape(512, 40960, 1024, DType.BF16),
     }
+    assert [op.label for op in dense.graph.ops if op.is_pair] == ["AG+GEMM", "GEMM+RS"]
 
 
 def test_gpus_of_several_nodes_are_on_rails(tmp_path: Path) -> None:
@@ -203,7 +204,7 @@ def test_a_name_cannot_leave_its_comment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"hidden_size": ...}, "'hidden_size' is missing"),
+        ({"hidden_size": ..., "model_type": ...}, "'hidden_size' is missing, also called n_embd"),
         ({"hidden_size": "8192"}, "hidden_size: a whole number is expected here, got a text"),
         ({"hidden_size": 0}, "hidden_size: a number from 1"),
         ({"hidden_size": 10**15}, "hidden_size: a number from 1"),

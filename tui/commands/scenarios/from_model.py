@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ....compiler.from_model.config import read_config
-from ....compiler.from_model.layer import Parallelism, layer_text
+from ....compiler.from_model.layer import Parallelism, layer_text, number_text
 from ....compiler.request.errors import RequestError
 from ....compiler.text.formatting.fmt import format_text
 from ...exit_codes import Exit
@@ -22,7 +22,7 @@ def write_layer(config: Path, parallel: Parallelism, out: Path | None, *, whole:
             say_request_error(error)
             return Exit.INPUT
         if out is not None:
-            return save(out, text, f"{out}: a layer of {model.name}")
+            return save(out, text, f"{out}: a layer of {model.name}, {number_text(model.parameters)} parameters")
         put_text(text)
         return Exit.DONE
 
