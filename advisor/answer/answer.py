@@ -8,7 +8,7 @@ from ...compiler.ir import Scenario
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore import Result
 from ..bespoke.stage import sentence_of
-from ..bounds.lower_bound import Bound
+from ..bounds.lower_bound import Bound, quick_bound_ticks
 from ..candidates.advice import (
     MIN_LEAD,
     Advice,
@@ -26,6 +26,7 @@ from ..failures import Failure, FailureKind
 from ..implementations.offers import Offers
 from ..implementations.promise import MIN_GAIN, Promise, kernel_promise
 from ..stages import Stages
+from .above_bound import Limit
 from .explain import confidence_of, marks_of, price_of_simplicity, reasons_for
 from .extrapolation import outside_calibration
 
@@ -131,6 +132,7 @@ def overlap_pays(scenario: Scenario, finals: Finalists) -> bool:
 
 def advice_of(scenario: Scenario, found: Findings) -> Advice:
     """Return the answer that the findings give."""
+    found = _above_bound(scenario, found)
     bound, confirmed = found.bound, found.confirmed
     candidates, (best, serial) = confirmed_times(found.candidates, finalists(scenario, found.candidates), confirmed)
     recommended = recommended_of(scenario, (best, serial))
@@ -178,6 +180,23 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
         sensitivity=found.sensitivity,
         source=Source.MODEL if recommended.simulated_ticks is None else Source.SIMULATION,
     )
+
+
+def _above_bound(scenario: Scenario, found: Findings) -> Findings:
+    """Return the findings without times below the bound; where it is not known, below what is known at once."""
+    limit = Limit(quick_bound_ticks(scenario) if found.bound is None else found.bound.ticks)
+    finals = finalists(scenario, found.candidates)
+    timed, _ = confirmed_times(found.candidates, finals, found.confirmed)
+    below, (offers, about_offers) = limit.below(timed), limit.offers(found.implementations)
+    kept = tuple(limit.raised(one) for one in found.candidates if one.expression not in below)
+    confirmed = found.confirmed
+    if below and any(one.is_serial for one in kept):
+        results = {finals[0].expression: confirmed.best, finals[1].expression: confirmed.serial}
+        confirmed = Confirmed(*(results.get(final.expression) for final in finalists(scenario, kept)))
+    elif below:  # without a baseline there is no answer
+        kept = found.candidates
+    notes = (*found.notes, *below.values(), *about_offers)
+    return replace(found, candidates=kept, confirmed=confirmed, implementations=offers, notes=notes)
 
 
 def _promise(scenario: Scenario, serial: Candidate, recommended: Candidate) -> Promise | None:

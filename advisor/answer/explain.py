@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from ...compiler.ir import TICKS_PER_US, Gpu, Link, Origin, Pattern, Scenario
 from ...compiler.planning.knobs.engine import copying_sms
-from ...compiler.planning.knobs.library import library_rejection
 from ...compiler.templates.base import OVERLAPPED_PATTERNS
 from ...compiler.text.quantities import rate_text, ticks_text, us_text
 from ...simcore import Result
@@ -17,7 +16,7 @@ from ..candidates.advice import (
     is_algorithm_choice,
     resolution_of,
 )
-from ..candidates.library import library_time
+from ..candidates.library import library_time, library_unfit
 from ..candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged
 from ..candidates.short_names import short_names
 from ..implementations.promise import MIN_GAIN
@@ -188,7 +187,7 @@ def price_of_simplicity(
 
 def _about_the_baseline(scenario: Scenario, serial: Candidate) -> Iterator[str]:
     """Yield how the library's time is known, or why it is not the baseline."""
-    library, unfit = library_time(scenario), library_rejection(scenario)
+    library, unfit = library_time(scenario), library_unfit(scenario)
     if library is not None:
         yield library.sentence
     elif unfit is not None and scenario.workload.moved is not None:

@@ -244,6 +244,7 @@ def _library_document(library: LibraryTime | None) -> JsonObject | None:
         "us": library.us,
         "from": "closed form",
         "error": library.error,
+        "scaled": library.scaled or None,
         "protocol": time.protocol.value,
         "start_us": _us(time.start_ticks),
         "steps_us": _us(time.step_ticks),

@@ -25,6 +25,7 @@ from ...compiler.ir import (
     TileGroup,
     Transfer,
 )
+from ...compiler.planning.knobs.library import library_rejection, library_scaling
 from ...compiler.text.quantities import exact_bytes_text, ticks_text
 from ...simcore.kernels.gemm_parts import group_shape
 from ...simcore.lower.commands import counts_ticks
@@ -133,6 +134,9 @@ def _of_system(scenario: Scenario) -> Iterator[str]:
         if scenario.num_ranks not in region.ranks:
             counts = ", ".join(map(str, region.ranks))
             yield f"{scenario.num_ranks} GPUs: {fitted} on {counts}"
+    scaling = library_scaling(scenario.system) if moved is not None and library_rejection(scenario) is None else ""
+    if "links" in scaling or "latency" in scaling:
+        yield f"the library's times are scaled {scaling}: {_named(gpu, 'collectives')} was not measured there"
     if moved is not None and scenario.system.fabric.node_size:
         yield "no constant is fitted to transfers between nodes"
 

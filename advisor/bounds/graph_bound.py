@@ -25,6 +25,7 @@ from ...compiler.ir import (
 from ...compiler.planning.graph_batches import batch_counts, in_batches
 from ...compiler.text.quantities import bytes_text
 from ...simcore.kernels.min_work import least_sm_ticks
+from ...simcore.lower.collective import with_fastest_links
 from .copy_modes import served_ticks
 from .kernels import kernel_limits
 from .least_traffic import least_traffic
@@ -53,6 +54,7 @@ def graph_bound(system: System, graph: Graph, should_stop: ShouldStop | None = N
 
 
 def _bound(system: System, graph: Graph) -> Bound:
+    system = with_fastest_links(system)
     scenarios = {op.name: Scenario(op.name, system, op.workload) for op in graph.ops if not _is_row_wise(op)}
     terms = tuple(_terms(system, graph, scenarios))
     largest = max(terms, key=lambda term: term.ticks)

@@ -11,11 +11,13 @@ The terms hold under ``ASSUMPTIONS``, which are part of the answer.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import product
 
 from ...compiler.ir import EngineKind, Scenario, ShouldStop, checkpoint, heeding
 from ...simcore.kernels.min_work import least_sm_ticks
+from ...simcore.lower.collective import with_fastest_links
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from .cases import BoundCase
 from .copy_modes import copy_modes_of, divisions_of
@@ -75,9 +77,24 @@ def lower_bound(
     return memoized(memo_of(("lower bound", scenario, kinds, in_memory), ADVISOR), Bound, compute)
 
 
+@lru_cache(maxsize=64)
+def quick_bound_ticks(scenario: Scenario) -> int:
+    """Return a bound that needs no search over kernels, in milliseconds: at most ``lower_bound``, at least one tick."""
+    if scenario.workload.then is not None:
+        return max(map(quick_bound_ticks, scenario.stages))
+    scenario = _over_fastest_links(scenario)
+    return max(1, min(map(_first_bound, _cases(scenario, tuple(EngineKind), in_memory=True))))
+
+
+def _over_fastest_links(scenario: Scenario) -> Scenario:
+    """``scenario`` with links as fast as anything was measured to send over them."""
+    return replace(scenario, system=with_fastest_links(scenario.system))
+
+
 def _lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...], in_memory: bool) -> Bound:
     if scenario.workload.then is not None:
         return _bound_of_two_kernels(scenario, kinds)
+    scenario = _over_fastest_links(scenario)
     # Refine the case with the lowest bound, until it is one that is fully refined.
     cases, bounds = list(_cases(scenario, kinds, in_memory)), dict[int, Bound]()
     waiting = [(_first_bound(case), 0, number) for number, case in enumerate(cases)]

@@ -8,9 +8,10 @@ from ...compiler.ir import Choice, EngineChoice, EngineKind, Plan, Scenario, Sch
 from ...compiler.planning.build import ScheduleError, build_schedule, build_schedules, declared
 from ...compiler.planning.expression import expression_of
 from ...compiler.planning.knobs.engine import usual_engine
-from ...compiler.planning.knobs.library import library_rejection, library_serial
+from ...compiler.planning.knobs.library import library_serial
 from ...compiler.templates import BASELINE
 from .advice import Candidate
+from .library import library_unfit
 from .ranking import predicted_us
 
 BATCH = 8
@@ -75,7 +76,7 @@ def _candidate(scenario: Scenario, choice: Choice | None, schedule: Schedule) ->
 def usual_serials(scenario: Scenario) -> tuple[Choice, ...]:
     """The usual serial schedules: by copy engines, or SMs, and by the library where its time is known."""
     direct = Choice(BASELINE.name, scenario.num_ranks, usual_engine(scenario.system, scenario.workload))
-    return (direct, library_serial(scenario)) if library_rejection(scenario) is None else (direct,)
+    return (direct, library_serial(scenario)) if library_unfit(scenario) is None else (direct,)
 
 
 def is_serial(scenario: Scenario, choice: Choice | None) -> bool:

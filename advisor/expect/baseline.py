@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from ...compiler.ir import Choice, Scenario, Schedule
 from ...compiler.planning.build import build_schedule, declared
-from ...compiler.planning.knobs.library import library_rejection, library_serial
+from ...compiler.planning.knobs.library import library_serial
 from ...compiler.templates import BASELINE
 from ...simcore import simulate
 from ..candidates.advice import Candidate, baseline_of, is_algorithm_choice
+from ..candidates.library import library_unfit
 from ..candidates.predicted import is_serial, usual_serials
 from ..candidates.shortlist import by_time, shortlist_unit
 from ..candidates.variations import variants
@@ -21,7 +22,7 @@ def serial_baseline(scenario: Scenario) -> Schedule:
     They are simulated at the granularity of the shortlist, and the fastest with other execution options too. Every
     schedule of a lone kernel is serial.
     """
-    if library_rejection(scenario) is None:
+    if library_unfit(scenario) is None:
         return build_schedule(scenario, library_serial(scenario))
     candidates = _serial_candidates(scenario)
     if len(candidates) == 1 and scenario.workload.moved is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from ...compiler.codes import Code
-from ...compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, Rejection, ShouldStop
+from ...compiler.ir import TICKS_PER_US, Cancelled, GraphChoice, GraphScenario, Progress, Rejection, ShouldStop
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_build import build_graph_plan
@@ -14,9 +14,11 @@ from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.resolve.schedules.graph_from_text import SERIAL
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ...simcore.simulate_layers import LayersResult
+from ..answer.above_bound import Limit
 from ..answer.explain import COPY_ENGINES_LEFT_OUT
 from ..answer.extrapolation import outside_of_graph
 from ..bounds.graph_bound import graph_bound
+from ..bounds.lower_bound import Bound
 from ..candidates.advice import MIN_LEAD
 from ..failures import failure_sentences
 from ..implementations.promise import MIN_GAIN
@@ -110,13 +112,27 @@ def _recommended(
     interrupted = stages.interrupted or finish.stopped
     failed = failure_sentences(stages.failures)
     notes = (*((INTERRUPTED,) if interrupted else ()), *failed, *_left_out(scenario, runs), *_not_searched(runs))
-    advice = _advice(scenario, search, candidates, notes, interrupted=interrupted)
-    advice = replace(advice, offers=tuple(sorted(offers.found.values(), key=lambda each: each.all_ticks)))
+    bound = graph_bound(scenario.system, scenario.graph)
+    candidates, found, below = _above_bound(Limit(bound.ticks), candidates, list(offers.found.values()))
+    advice = _advice(scenario, search, candidates, bound, (*notes, *below), interrupted=interrupted)
+    advice = replace(advice, offers=tuple(sorted(found, key=lambda each: each.all_ticks)))
     if advice.verdict is Verdict.SERIAL and runs.stages_too_much(serial.result):
         staged = too_much(serial.result, runs.staging_limit_bytes or 0)
         too = f"{SERIAL.name}: {staged}, and nothing that was found stages less"
         advice = replace(advice, marks=(*advice.marks, too))
     return replace(advice, seconds=perf_counter() - begun)
+
+
+def _above_bound(
+    limit: Limit, candidates: tuple[GraphCandidate, ...], offers: list[LayerOffer]
+) -> tuple[tuple[GraphCandidate, ...], list[LayerOffer], tuple[str, ...]]:
+    """Return candidates and implementations whose times are not below the bound, and what is said of the others."""
+    below = {one.name: limit.sentence(one.name, one.us) for one in candidates if limit.is_below(one.us)}
+    below.pop(SERIAL.name, None)  # without a baseline there is no answer
+    of_offers = {each.schedule: each.all_ticks / TICKS_PER_US for each in offers}
+    below |= {name: limit.sentence(name, us) for name, us in of_offers.items() if limit.is_below(us)}
+    kept = tuple(one for one in candidates if one.name not in below)
+    return kept, [each for each in offers if each.schedule not in below], tuple(below.values())
 
 
 def _left_out(scenario: GraphScenario, runs: JointRuns) -> Iterator[str]:
@@ -237,6 +253,7 @@ def _advice(
     scenario: GraphScenario,
     search: JointSearch,
     candidates: tuple[GraphCandidate, ...],
+    bound: Bound,
     notes: tuple[str, ...],
     *,
     interrupted: bool,
@@ -265,7 +282,7 @@ def _advice(
             *(slowly(space.ways, recommended.choice) if space is not None else ()),
             *((COPY_ENGINES_LEFT_OUT,) if leaves_out_copy_engines(scenario.graph, scenario.explore) else ()),
         ),
-        graph_bound(scenario.system, scenario.graph),
+        bound,
         kernels,
         "" if space is None else str(space.copier),
         search.runs.num_runs,

@@ -1,9 +1,25 @@
 """Times of a GEMM or a collective alone, in us, by the fitted forms of a profile; None where they were not fitted."""
 
-from ...compiler.ir import TICKS_PER_US, CollectiveRegion, GemmShape, Gpu, System
+from dataclasses import replace
+
+from ...compiler.ir import (
+    TICKS_PER_US,
+    CollectiveRegion,
+    DType,
+    GemmShape,
+    Gpu,
+    Pattern,
+    Scenario,
+    Shard,
+    System,
+    Tensor,
+    Workload,
+)
+from ...compiler.planning.knobs.library import library_on
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.kernels.nccl import NcclCollective, collective_time
 from ..answer.extrapolation import is_fitted_gemm
+from ..bounds.lower_bound import quick_bound_ticks
 
 COLLECTIVES = tuple(each.value for each in NcclCollective)
 """The collectives that have a form."""
@@ -29,9 +45,18 @@ def collective_us(machine: System, name: str, num_bytes: int, ranks: int) -> flo
     if num_bytes != LATENCY and not low <= num_bytes <= high:
         return None
     try:
-        return collective_time(machine.gpu, NcclCollective(name), num_bytes or low, ranks).us
+        gpu = replace(machine.gpu, collectives=library_on(machine))
+        time = collective_time(gpu, NcclCollective(name), num_bytes or low, ranks)
     except ValueError:  # a profile may lack the all_to_all
         return None
+    return time.us if time.ticks >= _least_ticks(machine, name, num_bytes or low, ranks) else None
+
+
+def _least_ticks(machine: System, name: str, num_bytes: int, ranks: int) -> int:
+    """The bound of the collective on ``ranks`` GPUs."""
+    moved = Tensor("x", DType.FP8, ranks, num_bytes // ranks, Shard.ROWS)
+    workload = Workload(name, "", Pattern(name), (moved,), moved, None, "y")
+    return quick_bound_ticks(Scenario(name, replace(machine, num_ranks=ranks), workload))
 
 
 def collective_sizes(machine: System) -> tuple[int, ...]:
@@ -45,5 +70,5 @@ def collective_sizes(machine: System) -> tuple[int, ...]:
 
 def _region(machine: System) -> CollectiveRegion | None:
     """Where the collectives of the profile were fitted, all behind one switch."""
-    known = machine.fabric.one_switch is not None and machine.gpu.collectives is not None
+    known = machine.fabric.one_switch is not None and library_on(machine) is not None
     return machine.gpu.calibrated.collectives if known else None

@@ -13,6 +13,7 @@ from functools import reduce
 from typing import Any
 
 from ...compiler.ir import Gpu, Link, Scenario, Switch, System
+from ...compiler.planning.knobs.library import library_on
 
 # 10 % lower and higher: about what measurements of one GPU differ by, and profiles are off by.
 TEN_PERCENT = (0.9, 1.1)
@@ -132,13 +133,15 @@ def with_number(scenario: Scenario, number: HardwareNumber, factor: float) -> Sc
         device = _multiplied(device, attribute, factor)
     if isinstance(device, Gpu):
         return replace(scenario, system=replace(system, gpu=device))
-    fabric = system.fabric
+    gpu, fabric, library = system.gpu, system.fabric, library_on(system)
+    if library is not None:  # its times were measured: they stay as they are
+        library = replace(library, link_bytes_per_s=None, link_latency_ticks=None)
     if isinstance(device, Switch):
         fabric = replace(fabric, switch=device)
     else:
         link, layout = (_with_link(part, number.device, device) for part in (fabric.link, fabric.layout))
         fabric = replace(fabric, link=link, layout=layout)
-    return replace(scenario, system=replace(system, fabric=fabric))
+    return replace(scenario, system=replace(system, gpu=replace(gpu, collectives=library), fabric=fabric))
 
 
 def _multiplied(part: Any, attribute: str, factor: float) -> Any:

@@ -129,7 +129,11 @@ _PROTOCOLS = (
 )
 # Blocks inside `collectives`; the empty name stands for its own numbers.
 COLLECTIVES: Mapping[str, tuple[Property, ...]] = {
-    "": (*_PROTOCOLS, _time("ll128_step"), _share("reduce_factor", _PERCENT, high=2), _share("error", high=10)),
+    "": (
+        *(*_PROTOCOLS, _time("ll128_step"), _share("reduce_factor", _PERCENT, high=2), _share("error", high=10)),
+        Property("link_bandwidth", RATE, Fraction(10**6), Fraction(10**15), required=False, alone=True),
+        _alone("link_latency", TIME, _PERCENT, low=0),
+    ),
     "nvls": (_time("start"), _rate("bandwidth"), _size("from"), _count("ranks", MAX_RANKS)),
     "all_to_all": _PROTOCOLS,
 }

@@ -10,7 +10,8 @@ are in the fitted start, and are taken out of it.
 from dataclasses import replace
 from fractions import Fraction
 
-from ...compiler.ir import TICKS_PER_SECOND, Pattern, Reduction, Scenario, Schedule, Transfer
+from ...compiler.ir import TICKS_PER_SECOND, Pattern, Reduction, Scenario, Schedule, System, Transfer
+from ...compiler.planning.knobs.library import library_on
 from ...compiler.templates.collective import collective_in
 from ..kernels.gemm import ticks_for
 from ..kernels.nccl import CollectiveTime, NcclCollective, NcclProtocol, collective_time
@@ -36,7 +37,7 @@ def library_operation(scenario: Scenario) -> NcclCollective:
 
 
 def library_collective_time(scenario: Scenario) -> CollectiveTime:
-    """The time of the library's collective by its closed form, alone.
+    """The time of the library's collective by its closed form, alone; scaled to the links that there are.
 
     Raises
     ------
@@ -45,7 +46,8 @@ def library_collective_time(scenario: Scenario) -> CollectiveTime:
     """
     moved, operation = scenario.workload.moved, library_operation(scenario)
     assert moved is not None, "a collective moves a tensor"
-    return collective_time(scenario.gpu, operation, moved.num_bytes, scenario.num_ranks)
+    gpu = replace(scenario.gpu, collectives=library_on(scenario.system))
+    return collective_time(gpu, operation, moved.num_bytes, scenario.num_ranks)
 
 
 def with_library_links(scenario: Scenario, schedule: Schedule) -> Scenario:
@@ -57,6 +59,23 @@ def with_library_links(scenario: Scenario, schedule: Schedule) -> Scenario:
     rate = max(link.achieved_bytes_per_s, -(-_sent_bytes(time) * TICKS_PER_SECOND // max(1, time.transfer_ticks)))
     fabric = replace(system.fabric, link=replace(link, achieved_bytes_per_s=rate))
     return replace(scenario, system=replace(system, fabric=fabric))
+
+
+def with_fastest_links(system: System) -> System:
+    """``system`` with links as fast as its library was measured to send over them, where a copy achieves less."""
+    library = None if system.fabric.one_switch is None else library_on(system)
+    if library is None:
+        return system
+    link, models = system.fabric.link, [library, *filter(None, (library.all_to_all,))]
+    rates = [rate for each in models for rate in (each.simple.bytes_per_s, _over_link(each.ll128.bytes_per_s))]
+    fastest = int(max(rates[0] / min(library.reduce_factor, 1), *rates))
+    link = replace(link, achieved_bytes_per_s=min(link.peak_bytes_per_s, max(link.achieved_bytes_per_s, fastest)))
+    return replace(system, fabric=replace(system.fabric, link=link))
+
+
+def _over_link(bytes_per_s: int) -> Fraction:
+    """What passes a link at a rate of LL128, with its flags."""
+    return bytes_per_s * _SENT_PER_BYTE[NcclProtocol.LL128]
 
 
 def begin_calls(state: Lowering, ranks: range) -> None:

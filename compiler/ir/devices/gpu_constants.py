@@ -50,7 +50,8 @@ class Collectives:
 
     ``simple_from_bytes`` (per rank) and ``NvlsModel.from_bytes`` are choices of one build of the library, not
     properties of the hardware. ``reduce_factor`` multiplies the bytes where they are summed. ``error`` is the relative
-    error of a predicted time.
+    error of a predicted time. ``link_bytes_per_s`` is what a GPU sends over the links that the constants were fitted
+    on, ``link_latency_ticks`` their latency from GPU to GPU; None if not said.
     """
 
     start_ticks: int
@@ -64,6 +65,8 @@ class Collectives:
     validated: bool
     nvls: NvlsModel | None = None
     all_to_all: ExchangeModel | None = None
+    link_bytes_per_s: int | None = None
+    link_latency_ticks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,12 @@
 """The library's collective as an engine: ``sm(16, library)``, where the profile has the closed form of its time."""
 
+from dataclasses import replace
+from fractions import Fraction
+
 from ...codes import Code
 from ...ir import (
     Choice,
+    Collectives,
     CopyProtocol,
     Direction,
     EngineChoice,
@@ -10,15 +14,21 @@ from ...ir import (
     EngineMode,
     Gpu,
     Pattern,
+    ProtocolModel,
     Rejection,
     Scenario,
+    System,
 )
 from ...templates import BASELINE
 from ...templates.collective import collective_in
+from ...text.quantities import rate_text, ticks_text
 from .base import Rule, ScheduleRequest
 
 CHANNELS = 16
 """SMs of the library on each GPU, one for each of its channels. Its time alone does not depend on their number."""
+
+MOST_LATENCY = 2
+"""Links that have more than this many times the latency of those that constants were fitted on are of another kind."""
 
 _COLLECTIVES = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE, Pattern.ALL_TO_ALL)
 
@@ -50,6 +60,74 @@ def library_rejection(scenario: Scenario) -> Rejection | None:
         return _rejection("the library's time is known for blocks of one size")
     if scenario.system.fabric.one_switch is None or scenario.num_ranks < 2:
         return _rejection("the library's time is known for one node behind a switch")
+    return _reject_links(scenario.system, model)
+
+
+def library_scaling(system: System) -> str:
+    """How the library's times are scaled to links and a switch that they were not fitted on; empty if they are not."""
+    model, (rate, latency) = system.gpu.collectives, _links_of(system)
+    if model is None:
+        return ""
+    changes: list[str] = []
+    if model.link_bytes_per_s not in (None, rate):
+        changes.append(f"from links of {rate_text(model.link_bytes_per_s or 0)} to {rate_text(rate)}")
+    if model.link_latency_ticks is not None and latency > model.link_latency_ticks:
+        changes.append(f"from a latency of {ticks_text(model.link_latency_ticks)} to {ticks_text(latency)}")
+    region = system.gpu.calibrated.collectives
+    if region is not None and system.num_ranks > region.ranks[-1]:
+        changes.append(f"from {region.ranks[-1]} GPUs to {system.num_ranks}")
+    return " and ".join(changes)
+
+
+def library_on(system: System) -> Collectives | None:
+    """The library's constants on the links and the switch of ``system``; None if they hold for another kind of link.
+
+    Over slower or faster links the rates of SIMPLE and NVLS are scaled; those of the other protocols, which the links
+    do not limit, are at most that. Only a switch that sums does NVLS.
+    """
+    model, (rate, latency) = system.gpu.collectives, _links_of(system)
+    if model is None or _reject_links(system, model) is not None:
+        return None
+    share = Fraction(1) if model.link_bytes_per_s is None else Fraction(rate, model.link_bytes_per_s)
+    later = 0 if model.link_latency_ticks is None else max(0, latency - model.link_latency_ticks)
+    switch, nvls, exchange = system.fabric.switch, model.nvls, model.all_to_all
+    if nvls is not None:
+        sums = switch is not None and switch.multicast and switch.reduces
+        nvls = replace(nvls, bytes_per_s=int(share * nvls.bytes_per_s)) if sums else None
+    if exchange is not None:
+        ll, ll128, simple = _scaled((exchange.ll, exchange.ll128, exchange.simple), share, later)
+        exchange = replace(exchange, ll=ll, ll128=ll128, simple=simple)
+    ll, ll128, simple = _scaled((model.ll, model.ll128, model.simple), share, later)
+    return replace(model, ll=ll, ll128=ll128, simple=simple, nvls=nvls, all_to_all=exchange)
+
+
+def _scaled(protocols: tuple[ProtocolModel, ...], share: Fraction, later_ticks: int) -> list[ProtocolModel]:
+    """LL, LL128 and SIMPLE over links of another rate, ``later_ticks`` later in each step."""
+    most = int(share * protocols[-1].bytes_per_s)
+    rates = (*(min(each.bytes_per_s, most) if share != 1 else each.bytes_per_s for each in protocols[:-1]), most)
+    return [
+        replace(each, bytes_per_s=rate, step_ticks=each.step_ticks + later_ticks)
+        for each, rate in zip(protocols, rates, strict=True)
+    ]
+
+
+def _links_of(system: System) -> tuple[int, int]:
+    """What a GPU sends over its link to the switch, and the latency from GPU to GPU."""
+    link, switch = system.fabric.link, system.fabric.switch
+    if switch is None:
+        return link.achieved_bytes_per_s, link.latency_ticks
+    return min(link.achieved_bytes_per_s, switch.bytes_per_s), link.latency_ticks + switch.latency_ticks
+
+
+def _reject_links(system: System, model: Collectives) -> Rejection | None:
+    """Why the constants do not hold for the links of ``system``, however they are scaled."""
+    link, (_, latency) = system.fabric.link, _links_of(system)
+    if model.link_bytes_per_s is not None and CopyProtocol.LL128 not in link.protocols:
+        return _rejection(f"the library's time is known over links with LL128, which {link.name} has not")
+    fitted = model.link_latency_ticks
+    if fitted is not None and latency > MOST_LATENCY * fitted:
+        known = f"the library's time is known over links with {ticks_text(fitted)} from GPU to GPU"
+        return _rejection(f"{known}; over {link.name} they are {ticks_text(latency)} apart")
     return None
 
 

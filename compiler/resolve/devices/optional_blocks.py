@@ -69,6 +69,8 @@ def collectives_of(figures: DeviceNumbers) -> Collectives | None:
         validated=exact[f"{prefix}error"].origin in (Origin.MEASURED, Origin.FITTED),
         nvls=_nvls(figures, f"{prefix}nvls."),
         all_to_all=_exchange(figures, f"{prefix}all_to_all."),
+        link_bytes_per_s=figures.whole_if(f"{prefix}link_bandwidth"),
+        link_latency_ticks=figures.ticks_if(f"{prefix}link_latency"),
     )
 
 

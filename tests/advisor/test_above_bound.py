@@ -1,0 +1,108 @@
+"""No time of an answer is below the bound, on machines whose links are not those that constants were fitted on."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from magus.advisor.answer.above_bound import Limit
+from magus.advisor.answer.export import advice_document
+from magus.advisor.bounds.graph_bound import graph_bound
+from magus.advisor.bounds.lower_bound import lower_bound, quick_bound_ticks
+from magus.advisor.candidates.advice import Advice
+from magus.advisor.candidates.library import library_time, library_unfit
+from magus.advisor.layers.recommend import recommend_graph
+from magus.advisor.options import AdviceOptions
+from magus.advisor.oracle.times import COLLECTIVES, collective_us
+from magus.advisor.recommend import Advisor
+from magus.compiler import compile_text
+from magus.compiler.ir import TICKS_PER_US, Scenario
+from magus.compiler.planning.graph_halves import collective_alone
+from magus.compiler.planning.knobs.library import library_scaling
+from magus.simcore.kernels.nccl import NcclProtocol
+
+QUICK = AdviceOptions(verify=False, bespoke=0)
+SHORT = AdviceOptions(top=1, bespoke=0, workers=1)
+
+MACHINE = """
+use "nvidia/{gpu}"
+gpu Mine extends {gpu_name} {{ {changes} }}
+link wire extends nvlink {{ bandwidth {share} * base.bandwidth; achieved {share} * base.achieved; {link} }}
+switch box extends nvswitch {{ ports 64; bandwidth {port} * base.bandwidth; {switch} }}
+system node {{ gpus {ranks} x Mine; fabric switch(box, link=wire) }}
+"""
+WORKLOADS = (
+    "x = tensor bf16[{m}, 1024] shard rows\n y = all_gather(x)",
+    "x = tensor bf16[{m}, 1024]\n y = all_reduce(x)",
+    "x = tensor bf16[{m}, 1024]\n y = reduce_scatter(x)",
+    "x = tensor bf16[{m}, 1024]\n y = all_to_all(x)",
+    "x = tensor bf16[{m}, 1024] shard rows\n w = tensor bf16[1024, {m}] shard cols\n y = gemm(all_gather(x), w)",
+    "x = tensor bf16[{m}, {m}] shard cols\n w = tensor bf16[{m}, 1024] shard rows\n y = reduce_scatter(gemm(x, w))",
+)
+
+
+def machine(rng: random.Random) -> str:
+    """A machine that extends one of the library, with links, switch and number of GPUs of its own."""
+    gpu = rng.choice(("h100", "a100", "b200", "h800"))
+    switch = "" if gpu == "a100" else rng.choice(("", "multicast no; reduces no"))
+    return MACHINE.format(
+        gpu=gpu,
+        gpu_name=gpu.upper(),
+        changes=rng.choice(("", "sms 64; cache l2 { per 64 sms }", "hbm { bandwidth 9 TB/s; achieved 8 TB/s }")),
+        share=rng.choice((0.05, 0.25, 0.5, 1, 1, 3)),
+        link=rng.choice(("", "", "latency 100 ns", "latency 450 ns", "latency 2 us", "protocols simple, ll")),
+        port=rng.choice((0.2, 1, 4)),
+        switch=switch,
+        ranks=rng.choice((2, 4, 6, 8, 8, 16, 32)),
+    )
+
+
+def draw(seed: int, workload: str = "") -> Scenario:
+    rng = random.Random(f"above the bound {seed}")
+    text = machine(rng)
+    body = workload or rng.choice(WORKLOADS)
+    most = 8 if workload else 10 if "gemm" in body else 14
+    body = body.format(m=96 * 2 ** (3 if workload else rng.randrange(most)))
+    explore = f"explore w {{ schedules serial, hetero_fused_1d, direct, ring; chunks {2 * ranks_of(text)}; engine dma }}"
+    return compile_text(f"{text}\nworkload w on node {{\n {body}\n}}\n{explore}").scenario()
+
+
+def ranks_of(text: str) -> int:
+    return int(text.partition("gpus ")[2].partition(" ")[0])
+
+
+def times_us(advice: Advice) -> Iterator[tuple[str, float]]:
+    """Every time that an answer shows."""
+    for one in (*advice.candidates, advice.recommended, advice.serial):
+        yield one.expression, one.best_us
+        yield f"{one.expression}, estimated", one.best_us if one.predicted_us is None else one.predicted_us
+    for result in filter(None, (advice.result, advice.serial_result)):
+        yield "confirmed", result.makespan_ticks / TICKS_PER_US
+    if advice.implementations is not None:
+        yield from ((offer.name, offer.us) for offer in advice.implementations.offers)
+        if advice.implementations.library_us is not None:
+            yield advice.implementations.library, advice.implementations.library_us
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_estimate_is_below_the_bound(seed: int) -> None:
+    scenario = draw(seed)
+    advice, library = Advisor().recommend(scenario, QUICK), library_time(scenario)
+    bound_us = quick_bound_ticks(scenario) / TICKS_PER_US
+
+    assert [one for one in times_us(advice) if one[1] < bound_us * (1 - 1e-9)] == []
+    if library is not None:
+        alone = replace(scenario, workload=collective_alone(scenario.workload))
+        assert library.us >= lower_bound(alone).ticks / TICKS_PER_US
+    for name, size in ((name, 1 << power) for name in COLLECTIVES for power in (10, 20, 28)):
+        assert (collective_us(scenario.system, name, size, scenario.num_ranks) or size) > 0
+
+
+@pytest.mark.parametrize(("seed", "workload"), [(0, WORKLOADS[1]), (3, WORKLOADS[4])])
+def test_no_simulated_time_is_below_the_bound(seed: int, workload: str) -> None:
+    advice = Advisor().recommend(draw(seed, workload), SHORT)
+
+    assert advice.bound is not None and advice.gap_to_bound is not None and advice.gap_to_bound >= 0
+    bound_us = advice.bound.ticks / TICKS_PER_US
+    assert [one for one in times_us(advice) if one[1] < bound_us] == []
