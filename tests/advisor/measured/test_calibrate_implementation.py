@@ -288,11 +288,11 @@ def test_an_unknown_implementation(tmp_path: Path) -> None:
 
 
 def test_rows_that_are_left_out_are_named_beside_the_result(tmp_path: Path) -> None:
-    lines = [*library_rows(80), "H20,4,ag_gemm,512,512,512,bf16,0.1"]
+    lines = [*library_rows(80), "L20,4,ag_gemm,512,512,512,bf16,0.1"]
     found = calibrate_implementation(table(tmp_path, lines, SERIAL), "torch_nccl")
 
     (left_out,) = found.left_out
-    assert left_out.startswith("rows.csv:8: there is no profile of the GPU 'H20'")
+    assert left_out.startswith("rows.csv:8: there is no profile of the GPU 'L20'")
     assert "Not used:" in calibration_text(found)
 
 

@@ -88,7 +88,7 @@ def test_what_is_not_known_is_left_to_the_table_of_fused_kernels(tmp_path: Path)
     assert not read(
         tmp_path,
         line("another kernel", 100),
-        line("flux", 100, gpu="H20"),
+        line("flux", 100, gpu="L20"),
         line("flux", 100, semantics="whose is not said"),
     )
 
