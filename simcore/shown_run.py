@@ -29,7 +29,7 @@ from .figures.flows import DataFlow, flows_of, flows_to
 from .figures.graph_result import OpResult
 from .figures.metrics import shown_name
 from .figures.result import Interval, IntervalKind, Result
-from .lower.whole_tiles import in_whole_tiles
+from .lower.at_once import part_as_kernels
 from .simulate_layers import SHOWN_LAYER, LayersResult
 
 Span = tuple[int, int]
@@ -209,7 +209,7 @@ def run_of_graph(scenario: GraphScenario, schedule: GraphChoice | GraphPlan, res
 
     def shown(part: Part) -> ShownPart:
         here = Scenario(part.name, system, part.workload)
-        schedule = in_whole_tiles(here, part.schedule)
+        schedule = part_as_kernels(here, plan, part)
         label = labels[own_name(part.op)]
         return ShownPart("" if alone else f"{part.name}.", here, schedule, label, part)
 

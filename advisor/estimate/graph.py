@@ -19,9 +19,9 @@ from ...compiler.ir import (
 from ...simcore.kernels.dispatch import compute_shape, work_of
 from ...simcore.kernels.reduce import reduce_work
 from ...simcore.kernels.work import KernelWork
+from ...simcore.lower.at_once import as_kernels
 from ...simcore.lower.one_kernel import is_one_kernel, sum_work
 from ...simcore.lower.protocols import sent_per_byte
-from ...simcore.lower.whole_tiles import in_whole_tiles
 from .persistent import persistent_parts
 
 Size = tuple[KernelShape, bool] | tuple[int, int]
@@ -64,7 +64,7 @@ class StepGraph:
 
 def graph_of(scenario: Scenario, schedule: Schedule, num_ranks: int) -> StepGraph:
     """Return the graph of the first ``num_ranks`` ranks of a plan, which all others repeat."""
-    whole = in_whole_tiles(scenario, schedule)
+    whole = as_kernels(scenario, schedule)
     plans = [whole.steps_of(rank) for rank in range(num_ranks)]
     firsts = [0, *accumulate(map(len, plans))]
     before: list[Set[int]] = []

@@ -12,6 +12,7 @@ from itertools import groupby
 
 from ...compiler.ir import EngineKind, Kernels, Scenario, Schedule, TileGroup
 from ...simcore.kernels.work import KernelWork
+from ...simcore.lower.at_once import all_blocks_at_once
 from ...simcore.lower.plan import period_of
 from .fluid import FluidFabric, WholeFabric
 from .graph import StepGraph, graph_of
@@ -66,7 +67,7 @@ def makespans(scenario: Scenario, schedules: Iterable[Schedule]) -> Iterator[flo
 
 
 def _runs(scenario: Scenario, schedules: Iterable[Schedule]) -> Iterator[EstimateRun]:
-    for _, alike in groupby(schedules, key=_plan_of):
+    for _, alike in groupby(schedules, key=lambda schedule: _plan_of(all_blocks_at_once(scenario, schedule))):
         graph: StepGraph | None = None
         for schedule in alike:
             if graph is None:

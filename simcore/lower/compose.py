@@ -34,13 +34,13 @@ from ...compiler.ir import (
 from ..program.builder import ProgramBuilder
 from ..program.program import OpKind, Program
 from .alike import period_if_alike
+from .at_once import part_as_kernels
 from .cache_hits import Hits
 from .collective import with_library_links
 from .graph_waits import Ends, ends_of_part, foreign_of, waits_inside, with_waits
 from .machine import Idealization, Machine, build_machine, issues_commands
 from .plan import Lowered, lower_steps, period_of
 from .state import Lowering
-from .whole_tiles import in_whole_tiles
 
 MAIN_STREAM = 0
 
@@ -173,7 +173,7 @@ class _Composer:
         """Lower one part behind those before it."""
         prefix = f"{part.name}." if len(self.plan.parts) > 1 else ""
         builder = self.builder.scoped(prefix, self._priorities(part))
-        schedule = with_waits(scenario, part, in_whole_tiles(scenario, part.schedule))
+        schedule = with_waits(scenario, part, part_as_kernels(scenario, self.plan, part))
         machine = self.machines[part.name]
         state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, self.period, Hits(scenario, schedule))
         state.foreign, state.num_issued = foreign_of(part, self.ends), self.issued

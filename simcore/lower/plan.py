@@ -27,6 +27,7 @@ from ...compiler.ir import (
 from ..kernels.gemm_parts import group_shape
 from ..program.builder import ProgramBuilder
 from ..program.program import Program
+from .at_once import as_kernels
 from .cache_hits import Hits
 from .collective import begin_calls, lower_called, with_library_links
 from .commands import pairs_of
@@ -36,7 +37,6 @@ from .machine import Idealization, Machine, build_machine
 from .one_kernel import awaited, begin_kernels, end_kernel, look, lower_sum, wait_for_peers
 from .state import Lowering, StepOps, moved_bytes
 from .tile_stores import announce, lower_stores, sums_tile_by_tile, wait_tile_by_tile
-from .whole_tiles import in_whole_tiles
 
 __all__ = ["Lowered", "StepOps", "group_shape", "lower", "moved_bytes"]
 
@@ -82,7 +82,7 @@ def lower(
     """
     if unit_bytes < 1 or unit_bytes % scenario.gpu.line_bytes:
         raise ValueError(f"granularity must be a multiple of {scenario.gpu.line_bytes} B, got {unit_bytes} B")
-    schedule = in_whole_tiles(scenario, schedule)
+    schedule = as_kernels(scenario, schedule)
     period = period_of(scenario, schedule) if fold else scenario.num_ranks
     builder = ProgramBuilder(scenario.num_ranks, period=period, unit_bytes=unit_bytes)
     machine = build_machine(builder, with_library_links(scenario, schedule), schedule, unit_bytes, ideal)

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from ....compiler.ir import Progress
-from ..tables import collectives, copies, fused_rows, gemm
+from ..tables import collectives, copies, custom_all_reduce, fused_rows, gemm
 from ..tables.collective_sample import sampled, simulated_collectives
 from ..tables.collectives import collective_comparisons, shipped_points, tables_of
 from ..tables.copies import copy_comparisons, shipped_copies
 from ..tables.copy_sample import sampled_copies, simulated_copies
 from ..tables.csv_rows import MeasuredError, MissingTable
+from ..tables.custom_all_reduce import custom_comparisons
 from ..tables.fused import comparable_rows, fused_comparisons
 from ..tables.gemm import gemm_comparisons, gemm_tables
 from ..tables.gemm_sample import simulated_sample
@@ -25,6 +26,7 @@ READ = (
     gemm.PATTERNS,
     collectives.PATTERNS,
     collectives.WITHOUT_MODEL,
+    custom_all_reduce.PATTERNS,
     copies.SM_PATTERNS,
     copies.DMA_PATTERNS,
     fused_rows.PATTERNS,
@@ -50,6 +52,7 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     tables = list(kept_rows(gemm_tables(folder), left_out))
     rows = [row for table in tables for row in gemm_comparisons(table)]
     rows += chain(kept_rows(collective_comparisons(folder), left_out), kept_rows(copy_comparisons(folder), left_out))
+    rows += kept_rows(custom_comparisons(folder), left_out)
     left_out += [f"{row.gpu} {row.operation}: {row.label}: that is no time" for row in rows if not comparable(row)]
     rows = [row for row in rows if comparable(row)]
     fused = list(kept_rows(comparable_rows(folder, compared_indices), left_out))

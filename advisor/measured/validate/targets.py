@@ -83,6 +83,9 @@ NOTES = (
     "A ratio is the time of a GEMM cut into 8 equal parts along one dimension over its time in one piece, for m, n, k "
     ">= 512. Schedules closer than its error cannot be told apart.",
     "The constants of collectives and copies are fitted to the points shown here.",
+    "Custom all_reduces are kernels of vLLM, SGLang and TensorRT-LLM in a graph, simulated. Which one ran follows from "
+    "their sources, and no constant is fitted to them. On H100 the kernels of a graph follow each other sooner than by "
+    "the launch that its profile assumes.",
     "A GEMM beside copies was measured on one H100, its constants fitted to the group that says so. Held-out rows are "
     "of three other shapes. A GEMM that memory limits is too fast beside copies: its fitted form leaves a tenth of "
     "memory free, and real ones do not.",
