@@ -23,6 +23,7 @@ from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
 from magus.simcore.lower.at_once import all_blocks_at_once
 from tests.helpers.oracle.lowering import differs_from_oracle
+from tests.helpers.paths import DOCS
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.scenarios import KIB, MIB
 
@@ -107,9 +108,7 @@ def test_a_sum_behind_a_gemm_is_one_too() -> None:
     assert len([step for step in result.schedule.steps if isinstance(step, Reduction)]) == 1
 
 
-@pytest.mark.parametrize(
-    ("num_bytes", "measured_us"), [(8 * KIB, 3.6), (64 * KIB, 4.8), (128 * KIB, 6.4), (256 * KIB, 10.2)]
-)
+@pytest.mark.parametrize(("kib", "measured_us"), [(8, 3.6), (64, 4.8), (128, 6.4), (256, 10.2)])
 def test_small_ones_take_as_long_as_kernels_that_were_measured(kib: int, measured_us: float) -> None:
     """Medians of TensorRT-LLM and SGLang on 8 H100; none of the constants is fitted to them."""
     scenario = all_reduce(kib * KIB)
@@ -140,3 +139,30 @@ def test_it_loses_to_two_shot_and_to_the_switch_where_that_was_measured() -> Non
     for other in ("direct", "nvls"):
         assert times[256 * KIB, "one_shot"] < times[256 * KIB, other]
         assert times[MIB // 2, "one_shot"] > times[MIB // 2, other]
+
+
+def test_the_table_of_the_page_is_what_is_simulated() -> None:
+    """docs/simulator.md, A collective alone."""
+    rows = (DOCS / "simulator.md").read_text(encoding="utf-8").splitlines()
+    (start,) = (number for number, row in enumerate(rows) if row.startswith("| | 8 KiB | 64 KiB"))
+    sizes = [int(cell.split()[0]) * (1024 if "MiB" in cell else 1) * KIB for cell in _cells(rows[start])[1:]]
+    table = [_cells(row) for row in rows[start + 2 : start + 11]]
+    shown = {cells[0].strip("`"): cells[1:] for cells in table if cells[0].startswith("`")}
+
+    assert len(shown) == 5
+    for expression, cells in shown.items():
+        times = [_simulated_as(all_reduce(size), expression) for size in sizes]
+        assert [f"{time:.1f}" for time in times] == cells, expression
+
+
+def _cells(row: str) -> list[str]:
+    return (
+        [cell.strip() for cell in row.strip("| ").split("|")] if not row.startswith("| |") else ["", *_cells(row[3:])]
+    )
+
+
+def _simulated_as(scenario: Scenario, expression: str) -> float:
+    algorithm, _, rest = expression.partition("(")
+    sms = int(rest.partition("sm(")[2].partition(")")[0])
+    tactics = LL128 if "ll128" in rest else GETS if "transfer=get" in rest else ExecutionOptions()
+    return simulated_us(scenario, built(scenario, algorithm, engine=EngineChoice(EngineKind.SM, sms), tactics=tactics))
