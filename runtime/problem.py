@@ -8,7 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..compiler.ir import Adds, IndexRange, Pattern, Scenario, Workload, cutting_of, moved_rows, rows_of_block, tile_rows
+from ..compiler.ir import (
+    Adds,
+    IndexRange,
+    Pattern,
+    Scenario,
+    Workload,
+    cutting_of,
+    moved_rows,
+    rows_of_block,
+    tile_rows,
+)
 from .attention import Attention
 from .axes import CutAxis, Layout, attention_of
 from .memory import Array, CheckedArray, Place, RankMemory

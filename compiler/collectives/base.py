@@ -35,9 +35,10 @@ class CollectiveProblem:
     ``kind`` is the pattern of the lone collective. ``adds`` says that transfers can add at their destination, ``node``
     is the number of ranks in a node, 0 where ranks are not grouped. ``split`` holds the rows that an all_to_all sends
     from r to r + k, for k = 0, 1, ..., empty where all are equal; ``loads`` holds those [from][to] of absolute ranks
-    where these differ, also in the parts of an all_reduce; ``rank`` is then the absolute rank. Names begin with ``prefix``. ``ready`` gives the names that a block waits for at the rank that
-    has it. Where blocks are ``computed`` a kernel of each rank makes them, and no rank knows when another's are there.
-    Reductions run in ``stream``.
+    where these differ, also in uneven parts of what ranks hold in full; ``rank`` is then the absolute rank. Names begin
+    with ``prefix``. ``ready`` gives the names that a block waits for at the rank that has it. Where blocks are
+    ``computed`` a kernel of each rank makes them, and no rank knows when another's are there. Reductions run in
+    ``stream``.
     """
 
     kind: Pattern

@@ -145,9 +145,12 @@ def _multiple(model: ModelConfig, parallel: Parallelism) -> str:
 
 
 def _token_range(model: ModelConfig, parallel: Parallelism) -> str:
-    """A number of tokens and its range, in steps that divide; where experts have an odd factor, all have it."""
-    low = _unit(model, parallel)
-    while low < _FEWEST:
+    """A number of tokens and its range, in steps that divide; where experts have an odd factor, all have it.
+
+    Where ranks share no rows, a step of decode may have fewer tokens than there are ranks.
+    """
+    low = _unit(model, parallel) if parallel.sequence or model.experts else 1
+    while low < _FEWEST and low > 1:
         low *= 2
     sizes = [low]
     while sizes[-1] * 2 <= LONGEST:

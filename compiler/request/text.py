@@ -33,6 +33,7 @@ _STATEMENTS = {
     Pattern.GEMM_A2A: ("x = tensor {dtype}[{m}, {k}]", "w = tensor {dtype}[{k}, {n}]", "y = all_to_all(gemm(x, w))"),
     Pattern.GEMM: ("x = tensor {dtype}[{m}, {k}]", "w = tensor {dtype}[{k}, {n}]", "y = gemm(x, w)"),
 }
+_ANY_SIZE = (Pattern.ALL_REDUCE, Pattern.BROADCAST, Pattern.SEND_RECV)
 _SHARDED = (Pattern.ALL_GATHER, Pattern.GEMM_BESIDE_AG)
 _CALLS = {Pattern.GEMM_BESIDE_AG: "all_gather", Pattern.GEMM_BESIDE_A2A: "all_to_all"}
 
@@ -70,7 +71,10 @@ def _gemm_lines(request: Request, ranks: int) -> tuple[str, ...]:
 def _collective_lines(request: Request, ranks: int) -> tuple[str, ...]:
     if request.kind not in (*COLLECTIVE_PATTERNS, *BESIDE_PATTERNS):
         return ()
-    whole = ranks * DType(request.dtype).num_bytes
+    size = DType(request.dtype).num_bytes
+    whole = ranks * size
+    if request.kind in _ANY_SIZE and request.num_bytes % whole and request.num_bytes % size == 0:
+        return (f"v = tensor {request.dtype}[1, {request.num_bytes // size}]", f"moved = {request.pattern}(v)")
     if request.num_bytes % whole:
         near = max(1, round(request.num_bytes / whole)) * whole
         message = f"{request.num_bytes} do not divide by {ranks} ranks and {request.dtype}"

@@ -26,7 +26,9 @@ def check_plan(scenario: Scenario, schedule: Schedule) -> tuple[PlanFault, ...]:
     if found_faults:
         return tuple(found_faults)
     if (scenario.workload.pattern in _FROM_FIRST or scenario.workload.loads) and not schedule.overrides:
-        schedule = replace(schedule, by_rank=schedule.each_rank(scenario.num_ranks) or (schedule.steps,) * scenario.num_ranks)
+        schedule = replace(
+            schedule, by_rank=schedule.each_rank(scenario.num_ranks) or (schedule.steps,) * scenario.num_ranks
+        )
     cycle: tuple[PlanFault, ...] | None = None
     for rank in range(schedule.period(scenario.num_ranks)):
         plan = RankPlan.of(scenario, schedule, rank)

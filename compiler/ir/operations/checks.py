@@ -67,8 +67,7 @@ def reject_share(size: int, what: str, num_ranks: int) -> Rejection | None:
     if size % num_ranks == 0:
         return None
     less = size // num_ranks * num_ranks
-    near = f"{less} or {less + num_ranks}" if less else f"{num_ranks}"
-    hint = f"use a multiple of {num_ranks}, such as {near}"
+    hint = f"use {less + num_ranks}{f' or {less}' if less else ''}, a multiple of {num_ranks}"
     return Rejection(Code.MGS304, f"{size} {what} do not divide among {num_ranks} ranks", hint)
 
 
