@@ -23,8 +23,8 @@ from ..implementations.promise import MIN_GAIN
 from ..solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
 
 COPY_ENGINES_LEFT_OUT = (
-    "Copy engines are left out unless the file names them: the host tells them how many rows go where, and only the "
-    "GPUs know that. explore { engine dma } compares them, with the time to read it."
+    "Copy engines are left out unless the file names them: the host must tell them how many rows to copy, and only the "
+    "GPUs know. explore { engine dma } compares them, with the time to read it back."
 )
 
 # Least share of the makespan that a loss must have to be reported.

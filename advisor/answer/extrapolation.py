@@ -105,8 +105,8 @@ def counts_read(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
     ticks = counts_ticks(scenario, schedule)
     if ticks:
         yield (
-            f"{schedule.engine} copies what the host says, and how many rows go where only the GPUs know: "
-            f"{ticks_text(ticks)} to read that are in the time, as of an idle host; a busy one takes longer"
+            f"the host must tell {schedule.engine} how many rows to copy, and only the GPUs know: {ticks_text(ticks)} "
+            "to read it back are counted; a busy host takes longer"
         )
 
 

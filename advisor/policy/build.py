@@ -1,7 +1,7 @@
 """From sizes to rules: advice for each size, few schedules for all, and where one gives way to the next."""
 
-from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ...compiler.ir import Choice, Scenario
@@ -13,11 +13,14 @@ from ..candidates.advice import Advice, Confidence, is_algorithm_choice
 from ..many import Ask
 from .axis import BYTES, SizeAxis
 from .cover import TOLERANCE, AdvisedSize, Stretch, cover
-from .refine import first_of_next, multiple_of
+from .refine import first_of_next, multiple_of, time_us
 from .table import PolicyRule, PolicyTable
 
-MAX_ROUNDS, ROUND = 3, 16
-"""How often sizes beside flips are added, in multiples of so many grains."""
+MAX_ROUNDS, ROUND = 4, 16
+"""How often sizes are added, beside flips and where a rule loses more than it may, in multiples of so many grains."""
+
+CHECKS = (17 / 16, 5 / 4, 3 / 2)
+"""Where rules are checked between two sizes, times the lower one: just behind it a wave of tiles is nearly empty."""
 
 _LEAST_FIRST = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
 
@@ -39,30 +42,74 @@ def policy_table(
     simulated
         Whether flips between two sizes are found by simulations, or by estimates.
     tolerance
-        The relative loss that a rule may have at a size of ``sizes`` so that there are fewer rules.
+        The relative loss over what is recommended that a rule may have so that there are fewer rules. Rules are checked
+        between ``sizes`` too, and where one loses more there its sizes are cut once more, a few times.
     """
-    known = _points(axis, set(sizes), ask)
+    known, checked = _points(axis, set(sizes), ask), dict[int, AdvisedSize]()
     for rounds_left in reversed(range(MAX_ROUNDS)):
-        points = [known[size] for size in sorted(known)]
-        stretches = cover(points, tolerance)
-        starts = [points[0].size]
-        for left, right in pairwise(stretches):
-            starts.append(first_of_next(axis, left, right, simulated=simulated))
+        ranges = _ranges(axis, [known[size] for size in sorted(known)], tolerance, simulated=simulated)
         # Between two sizes a third schedule may be the best: what is best next to a flip is asked, not concluded.
-        beside = {size for flip in starts[1:] if (size := _before(axis, flip)) not in known and size > points[0].size}
-        if not beside or not rounds_left:
+        beside = {size for each in ranges[1:] if (size := _before(axis, each.least)) > ranges[0].least} - set(known)
+        if beside and rounds_left:
+            known |= _points(axis, beside, ask)
+            continue
+        checked |= _points(axis, _between(axis, ranges, sorted(known)) - set(checked), ask)
+        lost = {size for each in ranges for size in each.lost(checked, tolerance, simulated=simulated)}
+        if not lost or not rounds_left:
             break
-        known |= _points(axis, beside, ask)
-    ends = [*(start - 1 for start in starts[1:]), points[-1].size]
-    rules = [
-        _rule(axis, stretch, ends_at)
-        for stretch, ends_at in zip(stretches, zip(starts, ends, strict=True), strict=True)
-    ]
-    fallback = [_fallback(axis, rule, stretch) for rule, stretch in zip(rules, stretches, strict=True)]
-    advices = [point.advice for point in points]
+        known |= {size: checked.pop(size) for size in lost}
+    seen = [each.seen(checked) for each in ranges]
+    rules = [_rule(axis, each, simulated=simulated) for each in seen]
+    fallback = [_fallback(axis, rule, each, simulated=simulated) for rule, each in zip(rules, seen, strict=True)]
+    advices = [point.advice for each in seen for point in each.stretch.points]
     confidence = min((advice.confidence for advice in advices), key=_LEAST_FIRST.index)
     marks = tuple(dict.fromkeys(mark for advice in advices for mark in advice.marks))
     return PolicyTable((*rules, *_joined(filter(None, fallback))), simulated, confidence.value, marks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """The sizes from ``least`` to ``most`` that a stretch is for."""
+
+    stretch: Stretch
+    least: int
+    most: int
+
+    def lost(self, checked: Mapping[int, AdvisedSize], tolerance: float, *, simulated: bool) -> Iterator[int]:
+        """Yield the sizes of ``checked`` in this range at which its schedule loses more, or is of another kind."""
+        choice, overlaps = self.stretch.choice, self.stretch.points[0].overlaps
+        for point in self._of(checked):
+            us = time_us(point, choice, simulated=simulated)
+            loses = us is not None and us > point.advice.recommended.best_us * (1 + tolerance)
+            if loses or point.overlaps is not overlaps:
+                yield point.size
+
+    def seen(self, checked: Mapping[int, AdvisedSize]) -> "_Range":
+        """The same with the sizes of ``checked`` in this range among its points."""
+        points = sorted((*self.stretch.points, *self._of(checked)), key=lambda point: point.size)
+        return replace(self, stretch=replace(self.stretch, points=tuple(points)))
+
+    def _of(self, checked: Mapping[int, AdvisedSize]) -> Iterator[AdvisedSize]:
+        return (point for size, point in checked.items() if self.least <= size <= self.most)
+
+
+def _ranges(axis: SizeAxis, points: Sequence[AdvisedSize], tolerance: float, *, simulated: bool) -> list[_Range]:
+    """Return the stretches that cover ``points``, each with the sizes that it is for."""
+    stretches = cover(points, tolerance)
+    flips = [first_of_next(axis, left, right, simulated=simulated) for left, right in pairwise(stretches)]
+    starts, ends = [points[0].size, *flips], [*(flip - 1 for flip in flips), points[-1].size]
+    return [_Range(*each) for each in zip(stretches, starts, ends, strict=True)]
+
+
+def _between(axis: SizeAxis, ranges: Sequence[_Range], known: Sequence[int]) -> set[int]:
+    """Return sizes between those that are ``known`` at which the schedules of ``ranges`` can be cut."""
+    found = set[int]()
+    for low, high in pairwise(known):
+        for size in (round(low * share) for share in CHECKS):
+            at = next(each for each in ranges if each.least <= size <= each.most or each is ranges[-1])
+            multiple = multiple_of(axis, at.stretch.choice, low)
+            found |= {near for near in (-(-size // multiple) * multiple,) if low < near < high and near <= at.most}
+    return found
 
 
 def _points(axis: SizeAxis, sizes: Set[int], ask: Ask[Scenario, Advice]) -> dict[int, AdvisedSize]:
@@ -77,19 +124,21 @@ def _before(axis: SizeAxis, flip: int) -> int:
     return (flip - 1) // grain * grain if flip > grain else (flip - 1) // axis.grain * axis.grain
 
 
-def _rule(axis: SizeAxis, stretch: Stretch, ends: tuple[int, int]) -> PolicyRule:
-    return _rule_of(axis, stretch, ends, stretch.choice, multiple_of(axis, stretch.choice, stretch.points[0].size))
+def _rule(axis: SizeAxis, own: _Range, *, simulated: bool) -> PolicyRule:
+    multiple = multiple_of(axis, own.stretch.choice, own.stretch.points[0].size)
+    return _rule_of(axis, own, own.stretch.choice, multiple, simulated=simulated)
 
 
-def _fallback(axis: SizeAxis, rule: PolicyRule, stretch: Stretch) -> PolicyRule | None:
+def _fallback(axis: SizeAxis, rule: PolicyRule, own: _Range, *, simulated: bool) -> PolicyRule | None:
     """Return a rule for the sizes between those that ``rule`` can cut: the fastest schedule that fits all of them."""
     if rule.multiple_of <= axis.grain:
         return None
+    stretch = own.stretch
     size, tables = stretch.points[0].size, [point.times_us() for point in stretch.points]
     everywhere = (choice for choice in tables[0] if all(choice in table for table in tables))
     fits = (choice for choice in everywhere if multiple_of(axis, choice, size) <= axis.grain)
     choice = next(fits, stretch.points[0].advice.serial.choice)
-    return None if choice is None else _rule_of(axis, stretch, (rule.least, rule.most), choice, axis.grain)
+    return None if choice is None else _rule_of(axis, own, choice, axis.grain, simulated=simulated)
 
 
 def _joined(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
@@ -108,13 +157,14 @@ def _joined(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
         yield last
 
 
-def _rule_of(axis: SizeAxis, stretch: Stretch, ends: tuple[int, int], choice: Choice, multiple: int) -> PolicyRule:
+def _rule_of(axis: SizeAxis, own: _Range, choice: Choice, multiple: int, *, simulated: bool) -> PolicyRule:
+    stretch = own.stretch
     scenario = stretch.points[0].advice.scenario
     workload, gemm = scenario.workload, scenario.workload.gemm
     dtype = gemm.dtype if gemm is not None else workload.tensors[0].dtype
-    own = choice is stretch.choice
-    times = [(point.times_us().get(choice, point.advice.serial.best_us), point.advice) for point in stretch.points]
-    gains = [advice.serial.best_us / us for us, advice in times]
+    timed = [(time_us(point, choice, simulated=simulated), point) for point in stretch.points]
+    times = [(us, point) for us, point in timed if us is not None]
+    gains = [point.advice.serial.best_us / us for us, point in times]
     engine = build_schedule(scenario, choice).engine
     return PolicyRule(
         pattern=workload.pattern.value,
@@ -125,8 +175,8 @@ def _rule_of(axis: SizeAxis, stretch: Stretch, ends: tuple[int, int], choice: Ch
         n=None if gemm is None or axis.field == BYTES else gemm.n,
         k=None if gemm is None or axis.field == BYTES else gemm.k,
         axis=axis.field,
-        least=ends[0],
-        most=ends[1],
+        least=own.least,
+        most=own.most,
         multiple_of=multiple,
         verdict=_verdict(stretch, choice, by_library=engine.by_library).value,
         schedule=expression_of(choice),
@@ -137,9 +187,9 @@ def _rule_of(axis: SizeAxis, stretch: Stretch, ends: tuple[int, int], choice: Ch
         copy_engines=engine.copy_engines,
         copy_sms=engine.copy_sms,
         gain=(min(gains), max(gains)),
-        loss=max(0.0, *(us / advice.recommended.best_us - 1 for us, advice in times)),
-        sizes=tuple(point.size for point in stretch.points),
-        implementation=_implementation(stretch) if own else "",
+        loss=max(us / min(us, point.fastest_us) - 1 for us, point in times),
+        sizes=tuple(point.size for _, point in times),
+        implementation=_implementation(stretch) if choice is stretch.choice else "",
         nodes=scenario.num_ranks // (scenario.system.fabric.node_size or scenario.num_ranks),
     )
 
@@ -148,10 +198,11 @@ def _verdict(stretch: Stretch, choice: Choice, *, by_library: bool) -> Verdict:
     """The verdict on ``choice``: the least of all sizes, since a promise holds at all of them or is none."""
     if is_algorithm_choice(stretch.points[0].advice.scenario):
         return Verdict.LIBRARY if by_library else Verdict.USE
-    if choice.template == BASELINE.name and choice is not stretch.choice:
-        return Verdict.SERIAL
     verdicts = {point.advice.verdict for point in stretch.points}
-    return next(verdict for verdict in reversed(ON_OVERLAP) if verdict in verdicts)
+    least = next(verdict for verdict in reversed(ON_OVERLAP) if verdict in verdicts)
+    if choice.template == BASELINE.name:
+        return least if choice is stretch.choice else Verdict.SERIAL
+    return Verdict.WORTH_TRYING if least is Verdict.SERIAL else least
 
 
 def _implementation(stretch: Stretch) -> str:

@@ -29,6 +29,12 @@ class AdvisedSize:
         timed = [one for one in self.advice.candidates if one.choice is not None and not one.choice.parts]
         return {one.choice: one.best_us for one in sorted(timed, key=lambda one: one.best_us) if one.choice}
 
+    @property
+    def fastest_us(self) -> float:
+        """The time of the fastest schedule; simulated ones alone count where what is recommended is."""
+        candidates, recommended = self.advice.candidates, self.advice.recommended
+        return min(one.best_us for one in candidates if one.is_estimate is recommended.is_estimate)
+
     def losses(self) -> Mapping[Choice, float]:
         """Return the relative loss of each schedule of the recommended kind over the recommended one."""
         return {

@@ -12,7 +12,7 @@ from ..candidates.shortlist import shortlist_unit
 from ..implementations.promise import MIN_GAIN
 from ..workers import SimulationJob, run_job
 from .axis import SizeAxis
-from .cover import Stretch
+from .cover import AdvisedSize, Stretch
 
 PRECISION = 1 / 16
 """Share of a size to which a flip is found."""
@@ -43,6 +43,20 @@ def first_of_next(axis: SizeAxis, left: Stretch, right: Stretch, *, simulated: b
         else:
             low = middle
     return high
+
+
+def time_us(point: AdvisedSize, choice: Choice, *, simulated: bool) -> float | None:
+    """Return the time of ``choice`` at a size, None where it cannot be cut for it.
+
+    It is ``simulated`` if that is asked and the advice left it out.
+    """
+    scenario = point.advice.scenario
+    found = next((one for one in point.advice.candidates if one.choice == choice), None)
+    if found is not None and not (simulated and found.is_estimate):
+        return found.best_us
+    if reject_choice(scenario, choice) is not None:
+        return None
+    return _times_us(scenario, (choice,), simulated)[choice]
 
 
 def _gives_way(scenario: Scenario, left: Choice, right: Choice, simulated: bool) -> bool:
