@@ -20,7 +20,8 @@ class AdviceOptions:
         six fewer where they are estimated to be far behind proposals that were simulated.
     verify
         Whether to simulate at all. Without it times are predictions; where schedules can be proposed, the answer takes
-        tenths of a second, and neither the space is enumerated nor the bound computed.
+        tenths of a second, and neither the space is enumerated nor the bound computed. A layer is simulated all the
+        same, without small changes.
     bespoke
         How many plans with chunks of any size to estimate where templates overlap; 0 for none.
     workers

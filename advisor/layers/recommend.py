@@ -47,7 +47,11 @@ SEARCH, OFFERS = "the joint search", "the implementations"
 
 INTERRUPTED = "stopped early: this is the best of what was found until then"
 
-NOT_SEARCHED = "copies by SMs, and ways in which all must be simulated, were compared only where they are explored"
+NOT_SEARCHED = "copies by {} and ways in which all must be simulated were compared only where they are explored"
+
+SIMULATED_ALL_THE_SAME = (
+    "a layer is simulated without verification too, and no small changes of its schedules are tried"
+)
 
 SHORTENED = "a large graph: the search ended before small changes gained nothing any more"
 
@@ -111,7 +115,14 @@ def _recommended(
     candidates = finish.candidates([*known, *_offered(scenario, offers.found.values(), known)])
     interrupted = stages.interrupted or finish.stopped
     failed = failure_sentences(stages.failures)
-    notes = (*((INTERRUPTED,) if interrupted else ()), *failed, *_left_out(scenario, runs), *_not_searched(runs))
+    notes = (
+        *((INTERRUPTED,) if interrupted else ()),
+        *failed,
+        *_left_out(scenario, runs),
+        *_not_searched(scenario, runs),
+    )
+    if not options.verify:
+        notes = (*notes, SIMULATED_ALL_THE_SAME)
     bound = graph_bound(scenario.system, scenario.graph)
     candidates, found, below = _above_bound(Limit(bound.ticks), candidates, list(offers.found.values()))
     advice = _advice(scenario, search, candidates, bound, (*notes, *below), interrupted=interrupted)
@@ -142,10 +153,11 @@ def _left_out(scenario: GraphScenario, runs: JointRuns) -> Iterator[str]:
             yield f"{choice.name} is left out: {runs.left_out[choice]}"
 
 
-def _not_searched(runs: JointRuns) -> Iterator[str]:
+def _not_searched(scenario: GraphScenario, runs: JointRuns) -> Iterator[str]:
     """What was left out of a search that would take too long."""
     if runs.ranks.are_many:
-        yield f"{runs.system.num_ranks} GPUs that are not alike: {NOT_SEARCHED}"
+        others = "other numbers of SMs" if leaves_out_copy_engines(scenario.graph, scenario.explore) else "SMs"
+        yield f"{runs.system.num_ranks} GPUs that are not alike: {NOT_SEARCHED.format(others)}"
     if runs.is_spent:
         yield SHORTENED
 

@@ -23,9 +23,9 @@ class PolicyRule:
     ``n`` and ``k`` are None for a collective alone. The rule holds for sizes of ``axis`` (``m`` or ``num_bytes``) from
     ``least`` to ``most`` that are multiples of ``multiple_of``. ``gain`` are the lowest and the highest predicted
     speedup over the baseline at ``sizes``, all that were looked at, ``loss`` the most by which it is behind the fastest
-    schedule there. ``copy_engines`` and ``copy_sms`` are what the schedule moves data with, per GPU. ``implementation`` is one that is
-    faster than the library at all these sizes, beyond its error; empty if none is known. ``nodes`` counts the nodes of
-    the system; the JSON does not say it.
+    schedule there. ``copy_engines`` and ``copy_sms`` are what the schedule moves data with, per GPU. ``implementation``
+    is one that is faster than the library at all these sizes, beyond its error; empty if none is known. ``nodes``
+    counts the nodes of the system; the JSON does not say it.
     """
 
     pattern: str

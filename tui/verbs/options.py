@@ -53,7 +53,12 @@ BespokeOption = Annotated[
     int,
     typer.Option("--bespoke", min=0, max=100_000, metavar="N", help="Search N plans of unequal chunks; 0: none."),
 ]
-NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Predict times, simulate nothing.")]
+NoVerifyOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-verify", help="Predict times, simulate nothing; of a layer, simulate schedules, but try no small changes."
+    ),
+]
 SensitivityOption = Annotated[
     bool, typer.Option("--sensitivity", help="Find hardware numbers that change the answer if they are 10 % off.")
 ]
