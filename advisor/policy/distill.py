@@ -7,6 +7,7 @@ on one system to the losses of all its schedules, and judged on shapes that it w
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import log2
 from random import Random
 
 import numpy as np
@@ -29,10 +30,13 @@ FloatArray = npt.NDArray[np.float64]
 
 ROWS = tuple(1 << power for power in range(4, 17))
 COLUMNS = (512, 1024, 1792, 2048, 3584, 4096, 7168, 8192, 16384)
-"""Rows and columns of which shapes are drawn: tokens, and widths of layers of widely used models at one rank."""
+"""Rows and columns of which shapes are drawn: tokens, and widths of layers of widely used models at one rank.
+
+Every second width is another multiple of ``TILE``: models have those too, and most schedules cannot cut all of them.
+"""
 
 NUM_SHAPES, HELD_OUT = 1000, 0.25
-MAX_LEAVES = 16
+MAX_LEAVES = 24
 EXACT = 0.005
 """A pick within this share of the best is exact."""
 
@@ -191,8 +195,15 @@ def _shapes(ranks: int, count: int, seed: int) -> tuple[tuple[int, int, int], ..
         rows = random.choice(ROWS) * random.choice((1, 1, 1.5))
         grain = ranks * _PIECES[-1] if rows >= 8 * ranks else ranks
         m = max(ranks, round(rows / grain) * grain)
-        found[m, random.choice(COLUMNS), random.choice(COLUMNS)] = None
+        found[m, _width(random), _width(random)] = None
     return tuple(found)
+
+
+def _width(random: Random) -> int:
+    """A width that is widely used, or any multiple of ``TILE`` between the least and the most of those."""
+    if random.random() < 0.5:
+        return random.choice(COLUMNS)
+    return round(TILE * 2 ** random.uniform(log2(COLUMNS[0] / TILE), log2(COLUMNS[-1] / TILE)) / TILE) * TILE
 
 
 def _ticks(scenario: Scenario, choices: Sequence[Choice]) -> FloatArray:
