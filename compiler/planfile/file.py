@@ -38,16 +38,18 @@ def plan_in_file(scenario: Scenario, path: Path, warn: Warn = ignore_warnings) -
     CompileError
         If the file cannot be read, is not a plan, or holds one that cannot run here.
     """
-    report, text = Report(), str(path)
-    span = Span(Source("--schedule", text), 0, len(text))
-    with report.trial():
-        schedule = _built(scenario, _read(scenario, path, span, report), text, span, report)
-        for fault in check_plan(scenario, schedule):
-            report.error(fault.code, fault.message, span)
-        if not report.has_errors:
-            warn(report.diagnostics)
-            return schedule
-    raise CompileError(report.diagnostics)
+    return _schedule(scenario, str(path), lambda span, report: _document(path, span, report), warn)
+
+
+def plan_in_text(scenario: Scenario, text: str, name: str) -> Schedule:
+    """Read the schedule of the text of a plan file; errors name it ``name``.
+
+    Raises
+    ------
+    CompileError
+        As ``plan_in_file``.
+    """
+    return _schedule(scenario, name, lambda span, report: read_json(text, JsonPlace(name, span, report)))
 
 
 def graph_plan_in_file(scenario: GraphScenario, path: Path) -> GraphPlan:
@@ -69,6 +71,21 @@ def graph_plan_in_file(scenario: GraphScenario, path: Path) -> GraphPlan:
     raise CompileError(report.diagnostics)
 
 
+def _schedule(
+    scenario: Scenario, name: str, document: Callable[[Span, Report], Item], warn: Warn = ignore_warnings
+) -> Schedule:
+    report = Report()
+    span = Span(Source("--schedule", name), 0, len(name))
+    with report.trial():
+        schedule = _built(scenario, _plan(scenario, document(span, report)), name, span, report)
+        for fault in check_plan(scenario, schedule):
+            report.error(fault.code, fault.message, span)
+        if not report.has_errors:
+            warn(report.diagnostics)
+            return schedule
+    raise CompileError(report.diagnostics)
+
+
 def _built(scenario: Scenario, plan: Plan, name: str, span: Span, report: Report) -> Schedule:
     try:
         return build_schedule(scenario, plan, name)
@@ -78,7 +95,10 @@ def _built(scenario: Scenario, plan: Plan, name: str, span: Span, report: Report
 
 
 def _read(scenario: Scenario, path: Path, span: Span, report: Report) -> Plan:
-    document = _document(path, span, report)
+    return _plan(scenario, _document(path, span, report))
+
+
+def _plan(scenario: Scenario, document: Item) -> Plan:
     # Imported here: few scenarios import a plan, and every command reads scenarios.
     if "gpus" in document.members():
         from .mscclpp.read import read_mscclpp

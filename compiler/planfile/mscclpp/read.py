@@ -27,6 +27,7 @@ from .buffers import BufferSpace, space_of
 from .data import BufferState
 from .document import ChannelKind
 from .interpret import MscclppRun
+from .join import joined
 from .parse import read_execution
 from .values import Event
 
@@ -40,11 +41,13 @@ def read_mscclpp(scenario: Scenario, document: Item) -> Plan:
     _warn(run, document)
     engine = _engine(scenario, run.state)
     tactics = ExecutionOptions(protocol=CopyProtocol.LL if execution.packets else CopyProtocol.SIMPLE)
-    alike = _steps(run.state, lambda event: f"s_{event.name}")
+    state = run.state
+    state.events, state.seen = joined(state.events, state.seen, space)
+    alike = _steps(state, lambda event: f"s_{event.name}")
     if all(steps == alike[0] for steps in alike):
         return Plan(engine, alike[0], (), tactics)
     # Ranks differ, so signals of several ranks may land at one: the rank is part of the name.
-    by_rank = _steps(run.state, lambda event: f"s{event.rank}_{event.name}")
+    by_rank = _steps(state, lambda event: f"s{event.rank}_{event.name}")
     return Plan(engine, by_rank[0], (), tactics, by_rank)
 
 

@@ -35,8 +35,8 @@ class Threadblock:
 
     def sync(self, name: str, **numbers: object) -> None:
         """Add an operation that sets or awaits a flag."""
-        after_wait = bool(self.ops) and name == "wait" == self.ops[-1]["name"]
-        if self.ops and not after_wait:
+        waits_on = bool(self.ops) and name == self.ops[-1]["name"] and name in ("wait", "sem_acquire")
+        if self.ops and not waits_on:
             self.ops.append({"name": "nop"})
         self.ops.append({"name": name, **numbers})
         self._moves_data = False

@@ -1,21 +1,20 @@
 """Write a schedule of a lone collective as an execution plan of MSCCL++.
 
-Each engine of the schedule is a threadblock with a channel of its own: as many for each peer, to which the transfers to
-that peer are dealt in turn, cut where they are fewer. Where engines are fewer than peers, a threadblock serves several.
+Each engine of the schedule is a threadblock with a channel of its own: as many for each peer. As many of them share a
+transfer as their operations allow; transfers are dealt to them in turn. Where engines are fewer than peers, a
+threadblock serves several.
 What lands is awaited by the threadblock that sends the other way, and semaphores tell others of it. Operations are
 written in one order of all steps, so that no two threadblocks wait for each other.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from math import gcd
 
 from .... import __version__
 from ...ir import (
     EngineChoice,
     EngineKind,
-    IndexRange,
     JsonObject,
     Pattern,
     Reduction,
@@ -23,10 +22,11 @@ from ...ir import (
     Schedule,
     Transfer,
 )
+from ...planning.build import ScheduleError
 from ..to_json import plan_document
 from .lone_collective import COLLECTIVE_NAMES, Key, LoneCollective, beyond_mscclpp
 from .threadblocks import MAX_BLOCK_OPS, GpuUnderConstruction, Threadblock, here
-from .waits import WaitsSoFar
+from .waits import Foreseen, WaitsSoFar
 
 MAX_BLOCKS = 64
 ALIGNMENT = 16
@@ -41,7 +41,7 @@ def mscclpp_document(scenario: Scenario, schedule: Schedule) -> JsonObject:
     ScheduleError
         If there is none, with the reason.
     """
-    gpus = _Writer.of(LoneCollective.of(scenario, schedule)).written()
+    gpus = _written(LoneCollective.of(scenario, schedule))
     plan = plan_document(scenario, schedule)
     in_place = scenario.workload.pattern is Pattern.ALL_GATHER
     return {
@@ -60,42 +60,77 @@ def mscclpp_document(scenario: Scenario, schedule: Schedule) -> JsonObject:
     }
 
 
+def _written(collective: LoneCollective) -> list[JsonObject]:
+    """Return all GPUs, with as many threadblocks at each transfer as their operations allow."""
+    *shares, last = _shares(collective)
+    for share in shares:
+        with suppress(ScheduleError):
+            return _with_share(collective, share)
+    return _with_share(collective, last)
+
+
+def _with_share(collective: LoneCollective, share: int) -> list[JsonObject]:
+    """Return all GPUs, written a second time once it is known who waits for whom."""
+    first = _Writer.of(collective, share)
+    first.write()
+    second = _Writer.of(collective, share, first.waits.found)
+    second.write()
+    return second.documents()
+
+
+def _shares(collective: LoneCollective) -> list[int]:
+    """How many threadblocks may share a transfer, most first: of copy engines each does one alone."""
+    width, moved = _layout(collective)[1], collective.scenario.workload.moved
+    assert moved is not None, "a collective moves a tensor"
+    unit_bytes = collective.unit_rows * moved.cols * moved.dtype.num_bytes
+    by_sms = collective.schedule.engine.kind is EngineKind.SM
+    fit = [share for share in range(width, 1, -1) if unit_bytes % (share * ALIGNMENT) == 0]
+    return [*(fit if by_sms else ()), 1]
+
+
+def _layout(collective: LoneCollective) -> tuple[list[int], int, int]:
+    """Return the relative peers, how many threadblocks serve each, and how many there are of a GPU."""
+    engine, n = collective.schedule.engine, collective.scenario.num_ranks
+    sent_to = [
+        dict.fromkeys(step.peer for step in collective.schedule.steps_of(rank) if isinstance(step, Transfer))
+        for rank in range(n)
+    ]
+    used = dict.fromkeys(peer for each in sent_to for peer in each)
+    peers = list(dict.fromkeys((*used, *(-peer % n for peer in used))))
+    most = max(map(len, sent_to))
+    width = max(1, engine.count // most)
+    blocks = len(peers) * width if engine.count >= most else engine.count
+    _check_engines(engine, blocks, most)
+    return peers, width, blocks
+
+
 @dataclass(slots=True)
 class _Writer:
-    """The GPUs so far. Each transfer is ``cut`` into so many puts if its chunks, of ``unit`` rows, allow it.
+    """The GPUs so far. Each transfer is shared by ``share`` threadblocks of its peer; chunks have ``unit`` rows.
 
-    ``dealt`` counts the puts of a rank to a relative peer, and its sums (0). ``slots`` has the first scratch chunk of
-    what a transfer brings.
+    ``dealt`` counts the parts of transfers of a rank to a relative peer, and its sums (0). ``slots`` has the first
+    scratch chunk of what a transfer brings.
     """
 
     collective: LoneCollective
     waits: WaitsSoFar
     kind: str
-    cut: int
+    share: int
     unit: int
     dealt: Counter[tuple[int, int]] = field(default_factory=Counter)
     slots: dict[Key, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, collective: LoneCollective) -> "_Writer":
+    def of(cls, collective: LoneCollective, share: int, foreseen: Foreseen | None = None) -> "_Writer":
+        """Begin; ``share`` is the number of threadblocks of a transfer, ``foreseen`` what a first writing has found."""
         engine, n = collective.schedule.engine, collective.scenario.num_ranks
-        counts = [
-            Counter(step.peer for step in collective.schedule.steps_of(rank) if isinstance(step, Transfer))
-            for rank in range(n)
-        ]
-        sent_to = dict.fromkeys(peer for count in counts for peer in count)
-        peers = list(dict.fromkeys((*sent_to, *(-peer % n for peer in sent_to))))
-        most = max(map(len, counts))
-        width = max(1, engine.count // most)
-        blocks = len(peers) * width if engine.count >= most else engine.count
-        _check_engines(engine, blocks, most)
-        cut = -(-width // min(min(count.values()) for count in counts if count))
+        peers, width, blocks = _layout(collective)
         kind = "port" if engine.kind is EngineKind.DMA else "memory"
         gpus = [GpuUnderConstruction(rank, [Threadblock(kind) for _ in range(blocks)]) for rank in range(n)]
         for gpu in gpus:
             gpu.peers = [(gpu.rank + peer) % n for peer in peers for _ in range(width)]
-        unit = collective.unit_rows // gcd(collective.unit_rows, cut)
-        return cls(collective, WaitsSoFar(collective, peers, width, gpus), kind, cut, unit)
+        waits = WaitsSoFar(collective, peers, width, gpus, foreseen=foreseen or Foreseen())
+        return cls(collective, waits, kind, share, collective.unit_rows)
 
     @property
     def gpus(self) -> list[GpuUnderConstruction]:
@@ -112,8 +147,8 @@ class _Writer:
     def pattern(self) -> Pattern:
         return self.collective.scenario.workload.pattern
 
-    def written(self) -> list[JsonObject]:
-        """Return all GPUs."""
+    def write(self) -> None:
+        """Write the operations of all GPUs."""
         for gpu in self.gpus:
             self.waits.greet(gpu)
             if self.pattern is Pattern.ALL_TO_ALL:
@@ -125,20 +160,21 @@ class _Writer:
             elif isinstance(step, Reduction):
                 self._sum(rank, step)
         for gpu in self.gpus:
-            self._end(gpu)
+            self.waits.drain(gpu)
+            for number, block in enumerate(gpu.blocks):
+                if self.kind == "port":
+                    block.sync("flush", **block.on(self.waits.channels_of(number)))
+
+    def documents(self) -> list[JsonObject]:
+        """Return all GPUs as JSON."""
+        for number, block in ((number, block) for gpu in self.gpus for number, block in enumerate(gpu.blocks)):
+            if len(block.ops) > MAX_BLOCK_OPS:
+                message = f"threadblock {number} has {len(block.ops)} operations, at most {MAX_BLOCK_OPS} are taken"
+                raise beyond_mscclpp(message, "fewer chunks, or more engines")
         whole, block = len(self.gpus) * self.per_block, self.per_block
         inputs = block if self.pattern is Pattern.ALL_GATHER else whole
         outputs = block if self.pattern is Pattern.REDUCE_SCATTER else whole
         return [gpu.document(self.kind, inputs, outputs) for gpu in self.gpus]
-
-    def _end(self, gpu: GpuUnderConstruction) -> None:
-        self.waits.drain(gpu)
-        for number, block in enumerate(gpu.blocks):
-            if self.kind == "port":
-                block.sync("flush", **block.on(self.waits.channels_of(number)))
-            if len(block.ops) > MAX_BLOCK_OPS:
-                message = f"threadblock {number} has {len(block.ops)} operations, at most {MAX_BLOCK_OPS} are taken"
-                raise beyond_mscclpp(message, "fewer chunks, or more engines")
 
     def _put(self, rank: int, step: Transfer) -> None:
         gpu, peer = self.gpus[rank], (rank + step.peer) % len(self.gpus)
@@ -146,48 +182,48 @@ class _Writer:
         if staged:
             self.slots[rank, step.name] = self.gpus[peer].scratch
             self.gpus[peer].scratch += step.region.rows.size // self.unit
-        for rows in self._puts(step.region.rows):
-            number = (self.dealt[rank, step.peer] if step.lane is None else step.lane) % self.waits.width
-            self.dealt[rank, step.peer] += 1
+        first = self.dealt[rank, step.peer] if step.lane is None else step.lane
+        self.dealt[rank, step.peer] += self.share
+        size, index = step.region.rows.size // self.unit, self._index(rank, step)
+        buffer, target = ("s", self.slots[rank, step.name]) if staged else ("o", self._landing(rank, index))
+        source = here("i" if staged or self.pattern is Pattern.ALL_TO_ALL else "o", index, size)
+        for part in range(self.share):
+            number = (first + part) % self.waits.width
             channel = self.waits.channel(step.peer, number)
             block_number = self.waits.block_of(channel)
             block = gpu.blocks[block_number]
-            self.waits.before(rank, step, block_number)
-            size, index = rows.size // self.unit, self._index(rank, step, rows)
-            buffer, target = ("s", self._staging(rank, step, rows)) if staged else ("o", self._landing(rank, index))
-            source = here("i" if staged or self.pattern is Pattern.ALL_TO_ALL else "o", index, size)
+            self.waits.before(rank, step, block_number, part if self.share > 1 else None)
             remote = block.remote(gpu.remote_buffer(peer, buffer), target, size)
-            block.move("put", [source], [remote], **block.on([channel]))
+            block.move("put", [source], [remote], **block.on([channel]), **self._shared(part))
             self.waits.signal((rank, step.name), step.peer, number)
-
-    def _puts(self, rows: IndexRange) -> Iterator[IndexRange]:
-        size = rows.size // gcd(self.cut, rows.size // self.unit)
-        return (IndexRange(start, start + size) for start in range(rows.start, rows.stop, size))
-
-    def _staging(self, rank: int, step: Transfer, rows: IndexRange) -> int:
-        """First scratch chunk at the peer for rows of the region of a transfer."""
-        return self.slots[rank, step.name] + (rows.start - step.region.rows.start) // self.unit
 
     def _landing(self, rank: int, index: int) -> int:
         """Where chunks of the tensor from ``rank`` lie in the output of others."""
         return rank * self.per_block + index % self.per_block if self.pattern is Pattern.ALL_TO_ALL else index
 
-    def _index(self, rank: int, step: Transfer | Reduction, rows: IndexRange) -> int:
-        """First chunk of rows of the region of a step, in the whole tensor."""
-        return (rank + step.region.owner) % len(self.gpus) * self.per_block + rows.start // self.unit
+    def _index(self, rank: int, step: Transfer | Reduction) -> int:
+        """First chunk of the region of a step, in the whole tensor."""
+        return (rank + step.region.owner) % len(self.gpus) * self.per_block + step.region.rows.start // self.unit
 
     def _sum(self, rank: int, step: Reduction) -> None:
-        gpu = self.gpus[rank]
-        number = self.dealt[rank, 0] % len(gpu.blocks)
-        self.dealt[rank, 0] += 1
-        self.waits.before(rank, step, number)
-        rows = step.region.rows
-        size, index = rows.size // self.unit, self._index(rank, step, rows)
+        gpu, size, index = self.gpus[rank], step.region.rows.size // self.unit, self._index(rank, step)
+        first = self.dealt[rank, 0]
+        self.dealt[rank, 0] += self.share
         staged = self.collective.staged_for(rank, step)
         parts = [here("s", self.slots[each.issuer, each.transfer.name], size) for each in staged]
-        target = rows.start // self.unit if self.pattern is Pattern.REDUCE_SCATTER else index
-        gpu.blocks[number].move("re", [here("i", index, size), *parts], [here("o", target, size)], reduce_op="sum")
-        self.waits.finish((rank, step.name), number)
+        target = step.region.rows.start // self.unit if self.pattern is Pattern.REDUCE_SCATTER else index
+        for part in range(self.share):
+            number = (first + part) % len(gpu.blocks)
+            self.waits.before(rank, step, number, part if self.share > 1 else None)
+            sources, targets = [here("i", index, size), *parts], [here("o", target, size)]
+            gpu.blocks[number].move("re", sources, targets, reduce_op="sum", **self._shared(part))
+            self.waits.finish((rank, step.name), number)
+        if self.share > 1:
+            self.waits.shared[rank, step.name] = step.region
+
+    def _shared(self, part: int) -> JsonObject:
+        """Return the keys of an operation that a group of threadblocks shares."""
+        return {"tbg_info": {"tb_id": part, "tbg_size": self.share}} if self.share > 1 else {}
 
 
 def _check_engines(engine: EngineChoice, blocks: int, most: int) -> None:

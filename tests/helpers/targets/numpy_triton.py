@@ -63,7 +63,7 @@ class Block:
     """What ``make_block_ptr`` makes."""
 
     def __init__(self, base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any = None) -> None:
-        self.parts = dict(base=base, shape=shape, strides=strides, offsets=offsets, block_shape=block_shape)
+        self.parts = {"base": base, "shape": shape, "strides": strides, "offsets": offsets, "block_shape": block_shape}
 
     def at(self) -> tuple[Pointer, Any]:
         """Pointers, and which of them lie inside."""

@@ -3,25 +3,72 @@
 import json
 from pathlib import Path
 
+from ....advisor.candidates.shortlist import packet_bytes
+from ....compiler.codes import Code
+from ....compiler.ir import TICKS_PER_US, JsonObject, Scenario, Schedule
+from ....compiler.planfile.file import plan_in_text
 from ....compiler.planfile.mscclpp.write import mscclpp_document
 from ....compiler.resolve.schedules.from_text import resolve_schedule
+from ....compiler.text.diagnostics import CompileError, Diagnostic, Severity
+from ....compiler.text.quantities import us_text
+from ....compiler.text.source import Source, Span
+from ....simcore import RunOutcome, simulate
 from ...exit_codes import Exit
 from ...text.door import put_text
 from ..console import save, show
 from ..inputs import ScenarioInput
 from ..running import run_command
 
+SAME = 0.02
+"""Share of the time of a schedule by which its plan may differ untold."""
+
 
 def print_mscclpp(source: ScenarioInput, *, schedule: str | None, out: Path | None) -> Exit:
-    """Write the execution plan of ``schedule`` to ``out`` or stdout; None is the first that the file declares."""
+    """Write the execution plan of ``schedule`` to ``out`` or stdout; None is the first that the file declares.
+
+    The plan is read back and simulated; under ``magus`` stand both times, in us, and a difference is told on stderr.
+    """
 
     def action() -> Exit:
         scenario = source.scenario()
         chosen = resolve_schedule(scenario, schedule, show)
-        text = json.dumps(mscclpp_document(scenario, chosen), indent=1) + "\n"
+        document = mscclpp_document(scenario, chosen)
+        times, said = _read_back(scenario, chosen, json.dumps(document))
+        document["magus"] = {**document["magus"], **times}
+        show(said)
+        text = json.dumps(document, indent=1) + "\n"
         if out is not None:
             return save(out, text, f"{out}: {chosen.expression}")
         put_text(text)
         return Exit.DONE
 
     return run_command(action)
+
+
+def _read_back(scenario: Scenario, schedule: Schedule, text: str) -> tuple[JsonObject, list[Diagnostic]]:
+    """Return the times of a schedule and of its plan, None where one does not end, and what is to be said of them."""
+    try:
+        again = plan_in_text(scenario, text, "the plan")
+    except CompileError as error:
+        why = error.diagnostics[0].message
+        return {"us": _us(scenario, schedule), "read_back_us": None}, [
+            _warning(schedule, f"it is not read back: {why}")
+        ]
+    before, after = _us(scenario, schedule), _us(scenario, again)
+    times: JsonObject = {"us": before, "read_back_us": after}
+    if before is None or after is None or abs(after / before - 1) <= SAME:
+        return times, []
+    engines = "" if again.engine == schedule.engine else f", and has {again.engine} for {schedule.engine}"
+    message = f"read back, the plan takes {us_text(after)} and its schedule {us_text(before)}"
+    return times, [_warning(schedule, f"{message} ({after / before - 1:+.1%}){engines}")]
+
+
+def _us(scenario: Scenario, schedule: Schedule) -> float | None:
+    result = simulate(scenario, schedule, unit_bytes=packet_bytes(scenario))
+    return result.makespan_ticks / TICKS_PER_US if result.outcome is RunOutcome.DONE else None
+
+
+def _warning(schedule: Schedule, message: str) -> Diagnostic:
+    text = schedule.expression
+    hint = "as many engines for each peer, and chunks that they divide, keep the time"
+    return Diagnostic(Code.MGS561, message, Span(Source("--schedule", text), 0, len(text)), hint, Severity.WARNING)

@@ -2,12 +2,13 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Scenario, Schedule
+from magus.compiler.ir import Scenario, Schedule, Transfer
 from magus.compiler.planfile.mscclpp.threadblocks import MAX_BLOCK_OPS
 from magus.compiler.planfile.mscclpp.write import mscclpp_document
 from magus.compiler.planning.build import ScheduleError, build_schedule
@@ -23,20 +24,24 @@ SAME_TIME = [
     ("allgather", 8, "direct(chunks=8, engine=sm(4))", "sm(4)"),
     ("allgather", 8, "direct(engine=dma(7))", "dma(7)"),
     ("allgather", 8, "ring(chunks=16, engine=sm(4))", "sm(4)"),
-    ("alltoall", 4, "direct(chunks=16, engine=dma(3))", "dma(3)"),
-    ("reducescatter", 4, "direct(engine=sm(2))", "sm(2)"),
-]
-CUT = [
+    ("allgather", 8, "ring(chunks=8, engine=sm(16))", "sm(16)"),
+    ("allgather", 8, "double_ring(engine=sm(16))", "sm(16)"),
+    ("allgather", 8, "double_ring(chunks=16, engine=sm(8))", "sm(8)"),
     ("allgather", 4, "serial(engine=sm(12))", "sm(12)"),
     ("allgather", 8, "direct(chunks=8, engine=sm(32))", "sm(28)"),
-    ("allgather", 8, "double_ring(chunks=16, engine=sm(8))", "sm(8)"),
     ("allgather", 8, "halving_doubling(engine=sm(6))", "sm(6)"),
+    ("alltoall", 4, "direct(chunks=16, engine=dma(3))", "dma(3)"),
     ("alltoall", 8, "direct(engine=sm(16))", "sm(14)"),
     ("allreduce", 4, "direct(chunks=4, engine=sm(12))", "sm(12)"),
-    ("allreduce", 8, "direct(chunks=32, engine=sm(28))", "sm(28)"),
+    ("allreduce", 8, "direct(engine=sm(28))", "sm(28)"),
     ("allreduce", 8, "one_shot(engine=sm(14))", "sm(14)"),
     ("allreduce", 8, "direct(engine=dma(7))", "dma(7)"),
+    ("reducescatter", 4, "direct(engine=sm(2))", "sm(2)"),
     ("reducescatter", 8, "direct(chunks=16, engine=sm(14))", "sm(14)"),
+]
+OTHERS = [
+    ("allgather", 8, "double_ring(chunks=32, engine=sm(7))", "sm(6)"),
+    ("allreduce", 8, "direct(chunks=32, engine=sm(28))", "sm(28)"),
 ]
 TOP_LEVEL = {
     *("name", "collective", "protocol", "inplace", "reuse_resources", "gpus", "num_threads_per_block"),
@@ -50,7 +55,7 @@ def written(collective: str, n: int, expression: str) -> tuple[Scenario, Schedul
     return scenario, schedule, json.loads(json.dumps(mscclpp_document(scenario, schedule)))
 
 
-@pytest.mark.parametrize(("collective", "n", "expression", "engine"), [*SAME_TIME, *CUT])
+@pytest.mark.parametrize(("collective", "n", "expression", "engine"), [*SAME_TIME, *OTHERS])
 def test_read_back_it_does_the_same_by_the_same_engines(collective: str, n: int, expression: str, engine: str) -> None:
     scenario, _, document = written(collective, n, expression)
 
@@ -72,7 +77,7 @@ def test_read_back_it_takes_as_long(collective: str, n: int, expression: str, en
     assert ticks[1] == pytest.approx(ticks[0], rel=0.01)
 
 
-@pytest.mark.parametrize(("collective", "n", "expression", "engine"), [*SAME_TIME, *CUT])
+@pytest.mark.parametrize(("collective", "n", "expression", "engine"), [*SAME_TIME, *OTHERS])
 def test_the_form_is_what_the_loader_takes(collective: str, n: int, expression: str, engine: str) -> None:
     document = written(collective, n, expression)[2]
 
@@ -88,6 +93,13 @@ def test_the_form_is_what_the_loader_takes(collective: str, n: int, expression: 
                     peer = channels["connected_to"][own["channel_ids"][channel]]
                     sent[gpu["id"], peer] += op["name"] == "signal"
                     heard[peer, gpu["id"]] += op["name"] == "wait"
+    for gpu in document["gpus"]:
+        ops = [op for block in gpu["threadblocks"] for op in block["ops"]]
+        numbers = {
+            name: sorted(number for op in ops if op["name"] == name for number in op["semaphore_ids"])
+            for name in ("sem_release", "sem_acquire")
+        }
+        assert numbers["sem_release"] == numbers["sem_acquire"] == list(range(len(gpu["semaphores"])))
     assert sent == heard, "a signal that nobody waits for would end a wait of the next launch"
 
 
@@ -144,3 +156,28 @@ def test_the_command_refuses_with_a_hint() -> None:
 
     assert done.exit_code == 1
     assert "MGS550 error: no execution plan of MSCCL++ does GEMM+RS\n  help: it does a lone" in done.stderr
+
+
+def test_two_rings_wait_for_each_other_nowhere() -> None:
+    """A threadblock that sent one way and waited for what comes the other way would make them one."""
+    scenario, _, document = written("allgather", 8, "double_ring(engine=sm(16))")
+
+    steps = [step for step in read(scenario, document)[0].steps if isinstance(step, Transfer)]
+    ways = {step.signal: step.peer for step in steps}
+    assert set(ways.values()) == {1, 7}
+    assert all(ways.get(name) == step.peer for step in steps for name in step.after)
+
+
+def test_a_difference_of_time_is_told(tmp_path: Path) -> None:
+    file, out = tmp_path / "a.mgs", tmp_path / "plan.json"
+    file.write_text(text_of("allgather", 8).replace("[512, 64]", "[4096, 1024]"))
+    words = ("plan", file, "--format", "mscclpp", "-o", out, "--schedule")
+
+    same = magus(*words, "double_ring(engine=sm(16))")
+    times = json.loads(out.read_text())["magus"]
+    assert "MGS561" not in same.output and times["read_back_us"] == pytest.approx(times["us"], rel=0.02)
+
+    other = magus(*words, "double_ring(chunks=32, engine=sm(7))")
+    times = json.loads(out.read_text())["magus"]
+    assert other.exit_code == 0 and "MGS561 warning: read back, the plan takes" in other.stderr
+    assert "has sm(6) for sm(7)" in other.stderr and times["read_back_us"] > 1.02 * times["us"]

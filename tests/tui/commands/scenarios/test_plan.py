@@ -216,8 +216,8 @@ def test_what_no_triton_kernel_can_say_is_refused_with_what_to_use(file: Path) -
     ("words", "message"),
     [
         (("--rank", "4", "--format", "triton"), "magus: --rank 4: the ranks are 0 to 3"),
-        (("--kernel", "k.py", "--format", "json"), "--rank and --kernel belong to --format triton"),
-        (("--rank", "1"), "--rank and --kernel belong to --format triton"),
+        (("--kernel", "k.py", "--format", "json"), "--rank, --kernel and --config belong to --format triton"),
+        (("--rank", "1"), "--rank, --kernel and --config belong to --format triton"),
     ],
 )
 def test_options_of_triton_that_do_not_fit(file: Path, words: tuple[str, ...], message: str) -> None:
