@@ -20,9 +20,9 @@ _PREFIX = re.compile(r"\s*\[\d+,\d+\]<std\w+>:")
 _START = re.compile(r"# Collective test starting: (\w+)")
 _CONFIG = re.compile(r"# nThread +(\d{1,4}) +nGpus +(\d{1,4}) ")
 _RANK = re.compile(
-    r"# +Rank +(\d{1,6}) +Group +(\d{1,6}) +Pid +\d+ +on +(\S{1,255}) +device +\d+ +\[[^\]]{1,20}\] +(\S.*)"
+    r"# +Rank +(\d{1,6}) +Group +(\d{1,6}) +Pid +\d+ +on +(\S{1,255}) +device +\d+ +\[[^\]]{1,20}\] *(.*)"
 )
-_OLD_RANK = re.compile(r"# +Rank +(\d{1,6}) +Pid +\d+ +on +(\S{1,255}) +device +\d+ +\[[^\]]{1,20}\] +(\S.*)")
+_OLD_RANK = re.compile(r"# +Rank +(\d{1,6}) +Pid +\d+ +on +(\S{1,255}) +device +\d+ +\[[^\]]{1,20}\] *(.*)")
 _PROGRAM = re.compile(r"\b(\w+_perf)\b")
 _USUAL = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,9})?(?:e\+\d{1,2})?")

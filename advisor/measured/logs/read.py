@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ....compiler.codes import Code
 from ....compiler.machine.device_ids import device_named
-from ....compiler.text.diagnostics import Report, did_you_mean, listing
+from ....compiler.text.diagnostics import Report, Stopped, did_you_mean, listing
 from ....compiler.text.printable import printable
 from ....compiler.text.source import Source, Span
 from .nccl_json import is_nccl_json, read_nccl_json
@@ -16,6 +16,11 @@ from .run import LogRow, LogRun
 MAX_BYTES = 16 << 20
 COLUMNS = "gpu,n_gpus,op,dtype,bytes,time_us"
 HALF = "half"
+_HEAD = 4096
+_UNITS = re.compile(r"\busecs?\b|\(us\)|\bmsecs?\b|\(ms\)|latency"), re.compile(r"g[bi]+t?s?/s|busbw|algbw|bandwidth")
+"""What says in a line of titles that a table has times, and rates."""
+_ROW = re.compile(r"\s*\d[\d.,]*(?:[\s|]+\d[\d.,]*){2,}[\s|]*")
+"""A row of numbers alone."""
 _OPERATIONS = {
     "allgather": ("all_gather", False),
     "allreduce": ("all_reduce", True),
@@ -39,6 +44,21 @@ class LogRows:
 def is_log(text: str) -> bool:
     """Whether the text is a log that rows are read from."""
     return is_nccl_json(text) or is_nccl_text(text)
+
+
+def is_other_table(text: str) -> bool:
+    """Whether a text that is no such log begins with a table of times and rates, as other benchmarks print."""
+    lines = text[:_HEAD].lower().splitlines()
+    titles = (at for at, line in enumerate(lines) if all(unit.search(line) for unit in _UNITS))
+    first = next(titles, len(lines))
+    return any(_ROW.fullmatch(line) for line in lines[first + 1 : first + 4])
+
+
+def refuse_other_table(source: Source, report: Report) -> Stopped:
+    """Say that a table is none of nccl-tests, whose names of columns tell what stands in each."""
+    message = "this is a table of times, and no log of nccl-tests or rccl-tests"
+    hint = "their logs have a line '# size count type redop root time algbw busbw'"
+    return report.fail(Code.MGS620, message, Span(source, 0, len(source.text.split("\n", 1)[0])), hint)
 
 
 def read_log(source: Source, gpu: str, collective: str, report: Report) -> LogRows:
@@ -91,7 +111,7 @@ def _named(run: LogRun, source: Source, report: Report) -> tuple[str, bool]:
 
 def _gpu(run: LogRun, report: Report) -> str:
     """The name of the GPU as tables have it: that of its profile is its first word."""
-    names = list(dict.fromkeys(device.name for device in run.devices))
+    names = list(dict.fromkeys(device.name for device in run.devices if device.name))
     if len(names) != 1:
         message = (
             f"GPUs of several kinds: {listing(names[:4])}" if names else "the log does not say which GPUs these are"

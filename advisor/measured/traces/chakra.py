@@ -12,8 +12,9 @@ from itertools import islice
 
 from ....compiler.ir import DType
 from .chrome import TraceError
+from .products import DTYPES, Product, product_of
 from .records import fields, packed_numbers, records
-from .run import DTYPES, MAX_KEPT, TracedCollective, TracedGemm, TracedRun, gemm_shape
+from .run import MAX_KEPT, TracedCollective, TracedRun, Unused, told, traced
 
 MAX_LITERAL = 1 << 16
 """Characters of shapes, types or groups that are read."""
@@ -25,7 +26,7 @@ _INT64, _BOOL, _STRING = 9, 27, 29
 _VERSION = 1
 # Values of NodeType and CollectiveCommType.
 _COMPUTE, _COLLECTIVE = 4, 7
-_OPERATIONS = {0: "all_reduce", 2: "all_gather", 7: "reduce_scatter"}
+_OPERATIONS = {0: "all_reduce", 2: "all_gather", 6: "all_to_all", 7: "reduce_scatter"}
 _GROUPS = "process_group:init"
 
 
@@ -128,7 +129,8 @@ class _Node:
 class _Reader:
     def __init__(self) -> None:
         self.num_nodes, self._num_kernels, self._now_us = 0, 0, 0.0
-        self._shapes: dict[int, tuple[int, int, int, DType]] = {}
+        self._shapes: dict[int, Product | str] = {}
+        self._has_shapes, self._unused = False, Unused()
         self._spans: dict[int, tuple[float, float]] = {}
         self._collectives: list[tuple[str, int, str, DType, float, float]] = []
         self._groups: dict[str, int] = {}
@@ -144,9 +146,11 @@ class _Reader:
         if len(self._shapes) + len(self._spans) + len(self._collectives) >= MAX_KEPT:
             return
         if node.attributes.get("is_cpu_op", 1):
-            shape = gemm_shape(node.name, node.inputs(_SHAPES), node.types())
-            if shape is not None:
-                self._shapes[node.id] = shape
+            dims = node.inputs(_SHAPES)
+            self._has_shapes = self._has_shapes or (isinstance(dims, list) and any(dims))
+            product = product_of(node.name, dims, node.types())
+            if product is not None:
+                self._shapes[node.id] = product
         elif node.duration_us > 0 and node.type in (_COMPUTE, _COLLECTIVE):
             self._take_kernel(node)
 
@@ -161,10 +165,14 @@ class _Reader:
             self._spans[node.parent] = min(first, span[0]), max(last, span[1])
             return
         kind, size = node.attributes.get("comm_type", 0), node.attributes.get("comm_size")
-        dtype = next((DTYPES[each] for each in node.types() if each in DTYPES), None)
+        names = [each.removeprefix("c10::") for each in node.types()]
+        dtype = next((DTYPES[each] for each in names if each in DTYPES), None)
         if kind in _OPERATIONS and isinstance(kind, int) and isinstance(size, int) and dtype is not None and size > 0:
             group = str(node.attributes.get("pg_name", ""))
             self._collectives.append((_OPERATIONS[kind], size // dtype.num_bytes, group, dtype, *span))
+        else:
+            why = "without a type that is simulated" if kind in _OPERATIONS else "that no pair has"
+            self._unused["collective", why] += 1
 
     def _take_groups(self, node: _Node) -> None:
         """Remember how many ranks each group has: a list of objects in JSON, within the values of the node."""
@@ -187,7 +195,13 @@ class _Reader:
         unknown = sum(group not in self._groups for _, _, group, *_ in self._collectives)
         if unknown:
             notes.append(f"{unknown} collectives are of a group whose ranks the trace does not tell: left out")
-        gemms = (TracedGemm(*self._shapes[key], *span) for key, span in self._spans.items() if key in self._shapes)
+        gemms = []
+        for key, span in self._spans.items():
+            product = self._shapes.get(key)
+            if isinstance(product, Product):
+                gemms.append(traced(product, *span))
+            elif product is not None:
+                self._unused["GEMM", product] += 1
         return TracedRun(
             "Chakra",
             self._has_times,
@@ -197,6 +211,8 @@ class _Reader:
             tuple(self._sized_collectives()),
             self._num_kernels,
             tuple(notes),
+            told(self._unused),
+            self._has_shapes,
         )
 
     def _sized_collectives(self) -> Iterator[TracedCollective]:

@@ -1,16 +1,31 @@
-"""GEMMs and collectives of a trace that torch.profiler wrote on a GPU.
+"""GEMMs and collectives of a trace that torch.profiler wrote on a GPU, and what else was seen.
 
 A kernel of a GEMM and the operation that launched it share an "External id"; the operation has the shapes, so that the
-trace needs ``record_shapes=True``. A kernel of NCCL or RCCL has the name, the size and the ranks of its collective.
+trace needs ``record_shapes=True``. A kernel of NCCL or RCCL has the name, the size and the ranks of its collective; an
+all_reduce of vLLM has its ranks, and the operation that launched it its size.
 """
 
 import math
+import re
+import sys
+from collections import Counter
+from dataclasses import dataclass, replace
 
 from ....compiler.ir import DType
+from ....compiler.text.printable import printable
 from .chrome import ChromeTrace
-from .run import DTYPES, MAX_KEPT, TracedCollective, TracedGemm, TracedRun, gemm_shape
+from .products import DTYPES, MAX_SIZE, Product, is_fp8_kernel, is_product_kernel, product_of
+from .run import MAX_KEPT, TracedCollective, TracedGemm, TracedRun, Unused, told, traced
 
-_COLLECTIVES = {"allgather": "all_gather", "reducescatter": "reduce_scatter", "allreduce": "all_reduce"}
+_COLLECTIVES = {
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "allreduce": "all_reduce",
+    "alltoall": "all_to_all",
+}
+_OTHERS = ("broadcast", "sendrecv", "send", "recv", "gather", "scatter", "reduce", "barrier")
+_OWN_REDUCE = re.compile(r"cross_device_reduce_\dstage<[^,<>]{1,64},\s*(\d{1,3})")
+"""vLLM's and SGLang's all_reduce in one kernel, for so many ranks (``csrc/custom_all_reduce.cuh``)."""
 
 
 def read_run(trace: ChromeTrace) -> TracedRun:
@@ -27,7 +42,8 @@ def read_run(trace: ChromeTrace) -> TracedRun:
     notes = [trace.note] if trace.note else []
     if reader.full:
         notes.append(f"only the first {MAX_KEPT:,} kernels and operations were kept")
-    gemms = sorted(reader.gemms(), key=lambda gemm: gemm.start_us)
+    reader.finish()
+    gemms = sorted(reader.gemms, key=lambda gemm: gemm.start_us)
     collectives = sorted(reader.collectives, key=lambda each: each.start_us)
     rank = _member(trace.members.get("distributedInfo"), "rank")
     return TracedRun(
@@ -39,20 +55,43 @@ def read_run(trace: ChromeTrace) -> TracedRun:
         tuple(collectives),
         reader.num_kernels,
         tuple(notes),
+        told(reader.unused),
+        reader.has_shapes,
     )
+
+
+@dataclass(slots=True)
+class _Kernels:
+    """The kernels of one operation: from the first begin to the last end, of its GEMMs alone if it has any."""
+
+    is_product: bool
+    is_fp8: bool
+    start_us: float
+    end_us: float
+
+    def add(self, other: "_Kernels") -> None:
+        if other.is_product and not self.is_product:
+            self.is_product, self.is_fp8, self.start_us, self.end_us = True, other.is_fp8, other.start_us, other.end_us
+        elif other.is_product or not self.is_product:
+            self.start_us, self.end_us = min(self.start_us, other.start_us), max(self.end_us, other.end_us)
 
 
 class _Reader:
     def __init__(self) -> None:
-        self._shapes: dict[int, tuple[int, int, int, DType]] = {}
-        self._spans: dict[int, tuple[float, float]] = {}
+        self._products: dict[int, Product | str] = {}
+        self._names: dict[int, str] = {}
+        self._reduced: dict[int, tuple[int, DType | None]] = {}
+        self._kernels: dict[int, _Kernels] = {}
+        self._own_reduces: list[tuple[int, int, tuple[float, float]]] = []
+        self.gemms: list[TracedGemm] = []
         self.collectives: list[TracedCollective] = []
-        self.num_kernels = 0
+        self.num_kernels, self.has_shapes = 0, False
+        self.unused: Unused = Counter()
 
     @property
     def full(self) -> bool:
         """Whether nothing more is kept."""
-        return len(self._shapes) + len(self._spans) + len(self.collectives) >= MAX_KEPT
+        return len(self._products) + len(self._kernels) + len(self.collectives) + len(self._own_reduces) >= MAX_KEPT
 
     def take(self, event: dict[str, object]) -> None:
         """Take up one event."""
@@ -61,34 +100,96 @@ class _Reader:
             return
         self.num_kernels += category == "kernel"
         number = args.get("External id")
+        number = number if isinstance(number, int) else -1
         if self.full:
             return
         if category == "cpu_op":
-            shape = gemm_shape(str(event.get("name")), args.get("Input Dims"), args.get("Input type"))
-            if shape is not None and isinstance(number, int):
-                self._shapes[number] = shape
+            if number >= 0:
+                self._operation(number, str(event.get("name"))[:256], args)
             return
         span = _span(event)
-        if span is None:
-            return
-        name = str(args.get("Collective name") or event.get("name"))[:256].lower().replace("_", "")
+        if span is not None:
+            self._kernel(number, str(event.get("name"))[:512], args, span)
+
+    def _operation(self, number: int, name: str, args: dict[str, object]) -> None:
+        dims, types = args.get("Input Dims"), args.get("Input type")
+        self.has_shapes = self.has_shapes or (isinstance(dims, list) and any(dims))
+        product = product_of(name, dims, types)
+        if product is not None:
+            self._products[number] = product
+        elif "all_reduce" in name:
+            self._reduced[number] = _largest(dims, types)
+        elif len(self._names) < MAX_KEPT:
+            self._names[number] = sys.intern(name)
+
+    def _kernel(self, number: int, name: str, args: dict[str, object], span: tuple[float, float]) -> None:
+        said = str(args.get("Collective name") or name)[:256].lower().replace("_", "")
+        own = _OWN_REDUCE.search(name)
+        if "Collective name" in args or "nccl" in said:
+            self._collective(said, args, span)
+        elif own is not None:
+            self._own_reduces.append((number, int(own[1]), span))
+        elif number >= 0:
+            kernels = _Kernels(is_product_kernel(name), is_fp8_kernel(name), *span)
+            if number in self._kernels:
+                self._kernels[number].add(kernels)
+            else:
+                self._kernels[number] = kernels
+        elif is_product_kernel(name):
+            self._no_operation()
+
+    def finish(self) -> None:
+        """Join operations and their kernels, whichever came first."""
+        for number, kernels in self._kernels.items():
+            product = self._products.get(number)
+            if isinstance(product, Product):
+                is_fp8 = product.gathers and kernels.is_fp8  # TransformerEngine quantizes within the operation
+                product = replace(product, dtype=DType.FP8) if is_fp8 else product
+                self.gemms.append(traced(product, kernels.start_us, kernels.end_us))
+            elif product is not None:
+                self.unused["GEMM", product] += 1
+            elif kernels.is_product and number in self._names:
+                self.unused["GEMM", f"of {printable(self._names[number])[:64]}, which is no known product"] += 1
+            elif kernels.is_product:
+                self._no_operation()
+        for number, num_ranks, span in self._own_reduces:
+            size, dtype = self._reduced.get(number, (0, None))
+            if size:
+                self.collectives.append(TracedCollective("all_reduce", size, size, num_ranks, dtype, *span))
+            else:
+                self.unused["all_reduce", "of vLLM's own kernel without its size"] += 1
+
+    def _no_operation(self) -> None:
+        self.unused["GEMM", "whose operation the trace does not have, as in CUDA graphs"] += 1
+
+    def _collective(self, name: str, args: dict[str, object], span: tuple[float, float]) -> None:
         operation = next((value for key, value in _COLLECTIVES.items() if key in name), None)
-        if operation is not None and ("Collective name" in args or "nccl" in name):
-            self._collective(operation, args, span)
-        elif isinstance(number, int) and "nccl" not in name:
-            start, end = self._spans.get(number, span)
-            self._spans[number] = min(start, span[0]), max(end, span[1])
-
-    def gemms(self) -> list[TracedGemm]:
-        """Return the operations with kernels; those of one operation count as one."""
-        return [TracedGemm(*shape, *self._spans[key]) for key, shape in self._shapes.items() if key in self._spans]
-
-    def _collective(self, operation: str, args: dict[str, object], span: tuple[float, float]) -> None:
         sizes = [args.get(key) for key in ("In msg nelems", "Out msg nelems", "Group size")]
-        if all(isinstance(size, int) and 0 < size < 1 << 50 for size in sizes):
+        if operation is None:
+            other = next((each for each in _OTHERS if each in name), "of another kind")
+            self.unused["collective", f"that no pair has ({other})"] += 1
+        elif all(isinstance(size, int) and 0 < size < 1 << 50 for size in sizes):
             num_in, num_out, num_ranks = (int(size) for size in sizes if isinstance(size, int))
             dtype = DTYPES.get(str(args.get("dtype")))
             self.collectives.append(TracedCollective(operation, num_in, num_out, num_ranks, dtype, *span))
+        else:
+            self.unused[operation, "without its size and ranks"] += 1
+
+
+def _largest(dims: object, types: object) -> tuple[int, DType | None]:
+    """Elements of the largest tensor among the inputs, and its type; 0 without one."""
+    if not isinstance(dims, list) or not isinstance(types, list):
+        return 0, None
+    found = [
+        (_elements(sizes), DTYPES.get(str(dtype).removeprefix("c10::")))
+        for sizes, dtype in zip(dims, types, strict=False)
+    ]
+    return max(found, key=lambda one: one[0], default=(0, None))
+
+
+def _elements(sizes: object) -> int:
+    whole = isinstance(sizes, list) and sizes and all(type(size) is int and 0 < size <= MAX_SIZE for size in sizes)
+    return math.prod(sizes) if whole and isinstance(sizes, list) else 0
 
 
 def _span(event: dict[str, object]) -> tuple[float, float] | None:

@@ -2,13 +2,14 @@
 
 A trace does not say which kernel reads what. An all_gather whose output has as many elements as the first matrix of the
 next GEMM is taken to gather it, and a reduce_scatter or all_reduce with as many as the result of the GEMM before it to
-sum that. Weights that are gathered in one piece, as FSDP does, fit no matrix and are left alone.
+sum that. An all_to_all belongs to either, and alone to one of several experts. An operation that gathers has the rows
+of its rank. Weights that are gathered in one piece, as FSDP does, fit no matrix and are left alone.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from ....compiler.ir import DType
@@ -20,7 +21,10 @@ MAX_GAP_US = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class PairShape:
-    """What pairs of one kind have in common: the collective, the GEMM of one GPU, and the ranks."""
+    """What pairs of one kind have in common: the collective, the GEMM of one GPU, the ranks and the experts.
+
+    An all_to_all is ``dispatched`` where it comes first.
+    """
 
     operation: str
     m: int
@@ -28,11 +32,13 @@ class PairShape:
     k: int
     dtype: DType
     num_ranks: int
+    groups: int = 1
+    dispatched: bool = False
 
     @property
     def is_gathered(self) -> bool:
         """Whether the collective comes first."""
-        return self.operation == "all_gather"
+        return self.operation == "all_gather" or self.dispatched
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +65,7 @@ class TracedPair:
 def find_pairs(run: TracedRun) -> tuple[TracedPair, ...]:
     """Return the kinds of pairs of a run, those that take the most time first."""
     times: dict[PairShape, list[tuple[float, float, float]]] = defaultdict(list)
-    for collective, gemm in _pairs(run):
-        shape = PairShape(collective.operation, gemm.m, gemm.n, gemm.k, gemm.dtype, collective.num_ranks)
+    for shape, collective, gemm in _pairs(run):
         end, start = max(collective.end_us, gemm.end_us), min(collective.start_us, gemm.start_us)
         times[shape].append((collective.end_us - collective.start_us, gemm.end_us - gemm.start_us, end - start))
     found = []
@@ -71,29 +76,41 @@ def find_pairs(run: TracedRun) -> tuple[TracedPair, ...]:
     return tuple(pair for _, pair in sorted(found, key=lambda one: -one[0]))
 
 
-def _pairs(run: TracedRun) -> Iterator[tuple[TracedCollective, TracedGemm]]:
+def _pairs(run: TracedRun) -> Iterator[tuple[PairShape, TracedCollective, TracedGemm]]:
     """Yield each collective with its GEMM; no GEMM is in two pairs of one kind."""
     by_operand: dict[int, list[TracedGemm]] = defaultdict(list)
+    by_shard: dict[int, list[TracedGemm]] = defaultdict(list)
     by_result: dict[int, list[TracedGemm]] = defaultdict(list)
     for gemm in run.gemms:
         by_operand[gemm.m * gemm.k].append(gemm)
         by_result[gemm.m * gemm.n].append(gemm)
+        if gemm.gathers:
+            by_shard[gemm.m * gemm.k].append(gemm)
     taken: set[tuple[bool, TracedGemm]] = set()
     for collective in run.collectives:
-        if collective.num_ranks < 2:
+        operation, ranks = collective.operation, collective.num_ranks
+        if ranks < 2:
             continue
-        gathers = collective.operation == "all_gather"
-        fitting = by_operand[collective.num_out] if gathers else by_result[collective.num_in]
-        near = _next(fitting, collective) if gathers else _last(fitting, collective)
-        if near is not None and (gathers, near) not in taken and _belong(collective, near):
-            taken.add((gathers, near))
-            yield collective, near
+        near: list[tuple[bool, TracedGemm | None, int]] = []  # (it comes first, the GEMM, its rows by those it has)
+        if operation in ("all_gather", "all_to_all"):
+            near.append((True, _next(by_operand[collective.num_out], collective), 1))
+        if operation == "all_gather":
+            near.append((True, _next(by_shard[collective.num_in], collective), ranks))
+        else:
+            near.append((False, _last(by_result[collective.num_in], collective), 1))
+        for first, found, times in near:
+            if found is not None and (first, found) not in taken and _belong(collective, found, found.m * times):
+                taken.add((first, found))
+                shape = PairShape(operation, found.m * times, found.n, found.k, found.dtype, ranks, found.groups)
+                yield replace(shape, dispatched=first and operation == "all_to_all"), collective, found
+                break
 
 
-def _belong(collective: TracedCollective, gemm: TracedGemm) -> bool:
-    """Whether type, rows and time fit."""
+def _belong(collective: TracedCollective, gemm: TracedGemm, rows: int) -> bool:
+    """Whether type, rows, experts and time fit."""
     gap_us = max(collective.start_us, gemm.start_us) - min(collective.end_us, gemm.end_us)
-    return collective.dtype in (None, gemm.dtype) and gemm.m % collective.num_ranks == 0 and gap_us <= MAX_GAP_US
+    fits = collective.operation == "all_to_all" or gemm.groups == 1
+    return fits and collective.dtype in (None, gemm.dtype) and rows % collective.num_ranks == 0 and gap_us <= MAX_GAP_US
 
 
 def _next(gemms: Sequence[TracedGemm], collective: TracedCollective) -> TracedGemm | None:

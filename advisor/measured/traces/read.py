@@ -52,7 +52,7 @@ def _workloads(read: Callable[[], TracedRun], file: str, gpu: str, report: Repor
     fitting = [pair for pair in pairs if pair.shape.num_ranks <= most]
     if not fitting:
         found = f"{len(run.gemms)} GEMMs and {len(run.collectives)} collectives"
-        message = f"no pair of them in one node among {found} of the trace"
+        message = f"no pair of them in one node among {found} of the trace{_also(run)}"
         raise report.fail(Code.MGS632, message, span, "sizes must fit: see docs/machines.md")
     doubts = _doubts(run, pairs, fitting, asked)
     rank = run.rank
@@ -65,10 +65,23 @@ def _check_run(run: TracedRun, span: Span, report: Report) -> None:
         hint = "profile with ProfilerActivity.CUDA on a machine with GPUs"
         raise report.fail(Code.MGS631, "the trace has no kernels of a GPU", span, hint)
     if not run.gemms:
-        hint = "profile with record_shapes=True"
-        raise report.fail(Code.MGS631, "the trace has no GEMM whose shape it says", span, hint)
+        if not run.has_shapes:
+            message, hint = "the trace has no GEMM whose shape it says", "profile with record_shapes=True"
+        else:
+            message, hint = "the trace has no GEMM that is read", "docs/machines.md lists those that are"
+        raise report.fail(Code.MGS631, message + _not_used(run), span, hint)
     if not run.collectives:
-        raise report.fail(Code.MGS631, "the trace has no collective of NCCL or RCCL with its size", span)
+        message = f"the trace has no collective of NCCL or RCCL with its size{_not_used(run)}"
+        raise report.fail(Code.MGS631, message, span)
+
+
+def _not_used(run: TracedRun) -> str:
+    """What was seen and not used, with a colon before it."""
+    return f": {'; '.join(run.unused)}" if run.unused else ""
+
+
+def _also(run: TracedRun) -> str:
+    return f"; not used are {'; '.join(run.unused)}" if run.unused else ""
 
 
 def _model(run: TracedRun, span: Span, report: Report) -> LibraryGpu:
@@ -96,4 +109,7 @@ def _doubts(
         )
     if len(fitting) > MAX_WORKLOADS:
         doubts.append(f"{len(fitting) - MAX_WORKLOADS} further kinds of pairs that take less time were left out")
+    if any(pair.shape.operation == "all_to_all" for pair in fitting):
+        doubts.append("all ranks and experts get as many rows in an all_to_all: no trace says how many each gets")
+    doubts.extend(f"not used: {what}" for what in run.unused)
     return (*doubts, *run.notes)

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....compiler import compile_text
-from ....compiler.ir import TICKS_PER_US, Scenario
+from ....compiler.ir import TICKS_PER_US, GemmShape, GroupedGemmShape, Scenario
 from ....compiler.machine.device_ids import LibraryGpu
 from ....compiler.text.formatting.comments import comment_lines
 from ....compiler.text.formatting.fmt import format_text
 from ....compiler.text.quantities import us_text
+from ....simcore.kernels.grouped_gemm import grouped_gemm_work
 from ....simcore.lower.collective import library_collective_time
 from ..tables.gemm_times import gemm_ticks
 from .pairs import PairShape, TracedPair
 
-_WORDS = {"all_gather": "ag_gemm", "reduce_scatter": "gemm_rs", "all_reduce": "gemm_ar"}
+_WORDS = {"all_gather": "ag_gemm", "reduce_scatter": "gemm_rs", "all_reduce": "gemm_ar", "all_to_all": "gemm_a2a"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def workloads_text(pairs: Sequence[TracedPair], model: LibraryGpu, origin: Trace
     ]
     systems = [_system(model, ranks) for ranks in sorted({pair.shape.num_ranks for pair in pairs})]
     base = ["mgs 1", "", *comments, "", f'use "{model.library}"', "", *systems]
-    named = [(f"{_WORDS[pair.shape.operation]}_{number}", pair) for number, pair in enumerate(pairs, 1)]
+    named = [(f"{_word(pair.shape)}_{number}", pair) for number, pair in enumerate(pairs, 1)]
     bare = "\n".join([*base, *(_workload(name, pair.shape) for name, pair in named)])
     compiled = compile_text(bare)
     blocks = [
@@ -61,10 +62,18 @@ def _system(model: LibraryGpu, ranks: int) -> str:
     return f"system node_{ranks} {{ gpus {ranks} x {model.name}; fabric {fabric} }}\n"
 
 
+def _word(shape: PairShape) -> str:
+    word = "a2a_gemm" if shape.dispatched else _WORDS[shape.operation]
+    return word.replace("gemm", "experts") if shape.groups > 1 else word
+
+
 def _workload(name: str, shape: PairShape) -> str:
     """The tensors of all ranks: a GEMM of one rank has a part of the columns, or of the inner dimension."""
     dtype, n = shape.dtype.value, shape.num_ranks
-    if shape.is_gathered:
+    if shape.operation == "all_to_all":
+        left, right = f"[{shape.m}, {shape.k}]", f"[{shape.groups * shape.k}, {shape.n}]"
+        result = _exchanged(shape)
+    elif shape.is_gathered:
         left, right = f"[{shape.m}, {shape.k}] shard rows", f"[{shape.k}, {shape.n * n}] shard cols"
         result = "gemm(all_gather(x), w)"
     else:
@@ -75,18 +84,28 @@ def _workload(name: str, shape: PairShape) -> str:
     )
 
 
+def _exchanged(shape: PairShape) -> str:
+    """The product of what a rank gets, or sends; of several experts each has as many rows, or one more."""
+    each, more = divmod(shape.m, shape.groups)
+    rows = ", ".join(str(each + (number < more)) for number in range(shape.groups))
+    product, experts = ("grouped_gemm", f", rows=[{rows}]") if shape.groups > 1 else ("gemm", "")
+    if shape.dispatched:
+        return f"{product}(all_to_all(x), w{experts})"
+    return f"all_to_all({product}(x, w{experts}))"
+
+
 def _times(pair: TracedPair, scenario: Scenario) -> list[str]:
     """Comments: what the run took, and what the profile of the library says of both parts alone."""
     shape = pair.shape
     together = "."
     if pair.together_us is not None:
         together = f", both together {us_text(pair.together_us)}; {pair.hidden:.0%} of the {shape.operation} hidden."
+    times = "time" if pair.count == 1 else "times"
     measured = (
-        f"{pair.count} times in the trace, medians: {shape.operation} {us_text(pair.collective_us)}, GEMM"
+        f"{pair.count} {times} in the trace, medians: {shape.operation} {us_text(pair.collective_us)}, GEMM"
         f" {us_text(pair.gemm_us)}{together}"
     )
-    sizes = np.array([[shape.m, shape.n, shape.k]], dtype=np.int64)
-    gemm_us = int(gemm_ticks(scenario.gpu, sizes, shape.dtype)[0]) / TICKS_PER_US
+    gemm_us = _gemm_ticks(scenario) / TICKS_PER_US
     try:
         collective = us_text(library_collective_time(scenario).us)
     except ValueError:
@@ -95,3 +114,12 @@ def _times(pair: TracedPair, scenario: Scenario) -> list[str]:
         *comment_lines(measured),
         *comment_lines(f"Predicted, each alone: {shape.operation} {collective}, GEMM {us_text(gemm_us)}."),
     ]
+
+
+def _gemm_ticks(scenario: Scenario) -> int:
+    """Ticks of the product alone on all SMs."""
+    shape, gpu = scenario.workload.compute, scenario.gpu
+    if isinstance(shape, GroupedGemmShape):
+        return grouped_gemm_work(gpu, shape, gpu.sms).alone_ticks
+    assert isinstance(shape, GemmShape), "pairs of a trace have a GEMM, or one of several experts"
+    return int(gemm_ticks(gpu, np.array([[shape.m, shape.n, shape.k]], dtype=np.int64), shape.dtype)[0])

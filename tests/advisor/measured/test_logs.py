@@ -1,6 +1,7 @@
 """Logs of nccl-tests as rows: every form of its table, what it does not say, and damaged ones."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.measured.logs.read import COLUMNS, LogRows, is_log, read_log
+from magus.advisor.measured.logs.read import COLUMNS, LogRows, is_log, is_other_table, read_log
 from magus.advisor.measured.tables.collectives import MeasuredPoint, shipped_points
 from magus.compiler import CompileError
 from magus.compiler.text.diagnostics import Diagnostic, Report, as_json, render_text
 from magus.compiler.text.source import Source
+from tests.helpers.commands import magus
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import examples
 from tests.helpers.paths import GOLDEN
@@ -264,3 +266,32 @@ def test_a_report_with_other_numbers() -> None:
         "2 results left out: no bytes, or no time out of place",
         "1 rows left out: their results are wrong",
     ]
+
+
+def test_lines_of_ranks_without_the_name_of_their_gpu_count() -> None:
+    blank = re.sub(r"(\[[0-9a-f:.]+\]) NVIDIA.*", r"\1 ", H100)
+
+    assert blank != H100 and refused(blank) == ("MGS621", "the log does not say which GPUs these are")
+    assert rows(blank, gpu="H100")[0].startswith("H100,8,all_gather")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "size(MB)  tavg(usec)  tmin(usec)  avgbw(GB/sec)\n0.10  227.7  196.8  0.77\n",
+        "# OSU MPI-CUDA Allreduce Latency Test v7.3\n# Size   Avg Latency(us)   Bandwidth (GB/s)\n4   21.5   0.1\n",
+    ],
+)
+def test_tables_of_other_benchmarks_are_told_to_be_none(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.log"
+    path.write_text(text)
+    done = magus("import", path)
+
+    assert done.exit_code == 1 and "MGS620" in done.stderr
+    assert "a table of times, and no log of nccl-tests" in done.stderr and "dump of a machine" not in done.stderr
+
+
+def test_scenarios_and_dumps_are_no_tables() -> None:
+    files = [*(GOLDEN / "machines").iterdir(), *(GOLDEN / "models").iterdir()]
+
+    assert not any(is_other_table(file.read_text()) for file in files)

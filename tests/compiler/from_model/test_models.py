@@ -178,7 +178,9 @@ def test_heads_that_do_not_divide_say_which_ranks_do() -> None:
         layer_text(model(odd), Parallelism("h100", 8))
 
 
-@pytest.mark.parametrize("value", [None, True, -1, 0, 1, 3.5, 1 << 40, "x", "x" * 200, [], [[1]], [1, 2], {}, {"a": {}}])
+@pytest.mark.parametrize(
+    "value", [None, True, -1, 0, 1, 3.5, 1 << 40, "x", "x" * 200, [], [[1]], [1, 2], {}, {"a": {}}]
+)
 def test_values_of_every_kind(value: object) -> None:
     for case in (*KNOWN.values(), *HYBRIDS.values()):
         for key in case["config"]:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ....advisor.measured.logs.read import is_log, read_log
+from ....advisor.measured.logs.read import is_log, is_other_table, read_log, refuse_other_table
 from ....advisor.measured.traces.pieces import HEAD, byte_pieces, is_trace, text_pieces
 from ....compiler.machine.read import MAX_BYTES, read_machine
 from ....compiler.machine.write_mgs import SYSTEM, machine_text
@@ -75,6 +75,8 @@ def _deliver(text: str, content: str, options: ImportOptions, log: bool) -> Exit
 
 
 def _system(source: Source, name: str, options: ImportOptions, report: Report) -> tuple[str, str]:
+    if is_other_table(source.text):
+        raise refuse_other_table(source, report)
     machine = read_machine(source, options.gpu, report)
     text = machine_text(machine, Path(name).name, report)
     return text, f"system {SYSTEM} of {len(machine.gpus)} x {machine.model.name}"
