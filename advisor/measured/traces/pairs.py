@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from ....compiler.ir import DType
-from .run import TracedCollective, TracedGemm, TracedRun
+from .run import TracedCollective, TracedGemm, TracedRun, Unused
 
 MAX_GAP_US = 1000.0
 """A GEMM and a collective with more time than this between them are no pair."""
@@ -62,10 +62,13 @@ class TracedPair:
         return max(0.0, min(1.0, (self.collective_us + self.gemm_us - self.together_us) / self.collective_us))
 
 
-def find_pairs(run: TracedRun) -> tuple[TracedPair, ...]:
-    """Return the kinds of pairs of a run, those that take the most time first."""
+def find_pairs(run: TracedRun, unused: Unused | None = None) -> tuple[TracedPair, ...]:
+    """Return the kinds of pairs of a run, those that take the most time first.
+
+    Collectives whose size fits a GEMM that they make no pair with are counted in ``unused`` by the reason.
+    """
     times: dict[PairShape, list[tuple[float, float, float]]] = defaultdict(list)
-    for shape, collective, gemm in _pairs(run):
+    for shape, collective, gemm in _pairs(run, Unused() if unused is None else unused):
         end, start = max(collective.end_us, gemm.end_us), min(collective.start_us, gemm.start_us)
         times[shape].append((collective.end_us - collective.start_us, gemm.end_us - gemm.start_us, end - start))
     found = []
@@ -76,7 +79,7 @@ def find_pairs(run: TracedRun) -> tuple[TracedPair, ...]:
     return tuple(pair for _, pair in sorted(found, key=lambda one: -one[0]))
 
 
-def _pairs(run: TracedRun) -> Iterator[tuple[PairShape, TracedCollective, TracedGemm]]:
+def _pairs(run: TracedRun, unused: Unused) -> Iterator[tuple[PairShape, TracedCollective, TracedGemm]]:
     """Yield each collective with its GEMM; no GEMM is in two pairs of one kind."""
     by_operand: dict[int, list[TracedGemm]] = defaultdict(list)
     by_shard: dict[int, list[TracedGemm]] = defaultdict(list)
@@ -98,19 +101,34 @@ def _pairs(run: TracedRun) -> Iterator[tuple[PairShape, TracedCollective, Traced
             near.append((True, _next(by_shard[collective.num_in], collective), ranks))
         else:
             near.append((False, _last(by_result[collective.num_in], collective), 1))
+        why = ""
         for first, found, times in near:
-            if found is not None and (first, found) not in taken and _belong(collective, found, found.m * times):
+            if found is None or (first, found) in taken:
+                continue
+            reason = _why_not(collective, found, found.m * times)
+            if not reason:
                 taken.add((first, found))
                 shape = PairShape(operation, found.m * times, found.n, found.k, found.dtype, ranks, found.groups)
                 yield replace(shape, dispatched=first and operation == "all_to_all"), collective, found
                 break
+            why = why or reason
+        else:
+            if why:
+                unused[operation, why] += 1
 
 
-def _belong(collective: TracedCollective, gemm: TracedGemm, rows: int) -> bool:
-    """Whether type, rows, experts and time fit."""
-    gap_us = max(collective.start_us, gemm.start_us) - min(collective.end_us, gemm.end_us)
-    fits = collective.operation == "all_to_all" or gemm.groups == 1
-    return fits and collective.dtype in (None, gemm.dtype) and rows % collective.num_ranks == 0 and gap_us <= MAX_GAP_US
+def _why_not(collective: TracedCollective, gemm: TracedGemm, rows: int) -> str:
+    """Why both are no pair though their sizes fit; empty where they are one."""
+    if max(collective.start_us, gemm.start_us) - min(collective.end_us, gemm.end_us) > MAX_GAP_US:
+        return "more than 1 ms from the GEMM that its size fits"
+    if collective.dtype not in (None, gemm.dtype):
+        types = f"in {collective.dtype.value} beside a GEMM in {gemm.dtype.value}" if collective.dtype else ""
+        return f"{types}: a pair has one type"
+    if gemm.groups > 1 and collective.operation != "all_to_all":
+        return "beside the products of several experts: their collective is an all_to_all"
+    if rows % collective.num_ranks:
+        return f"beside a GEMM of {rows} rows, which do not divide among {collective.num_ranks} ranks"
+    return ""
 
 
 def _next(gemms: Sequence[TracedGemm], collective: TracedCollective) -> TracedGemm | None:

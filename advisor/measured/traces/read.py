@@ -1,7 +1,7 @@
 """Workloads of a trace: the pairs of GEMMs and collectives of a run, as a file of the language."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....compiler.codes import Code
 from ....compiler.machine.device_ids import LibraryGpu, device_named, library_gpu
@@ -12,7 +12,7 @@ from .chakra import read_chakra
 from .chrome import ChromeTrace, TraceError
 from .kineto import read_run
 from .pairs import TracedPair, find_pairs
-from .run import TracedRun
+from .run import TracedRun, Unused, told
 from .workloads import TraceOrigin, workloads_text
 
 MAX_WORKLOADS = 32
@@ -48,12 +48,14 @@ def _workloads(read: Callable[[], TracedRun], file: str, gpu: str, report: Repor
     _check_run(run, span, report)
     model = asked or _model(run, span, report)
     most = model.ports or _MESH
-    pairs = find_pairs(run)
+    unpaired = Unused()
+    pairs = find_pairs(run, unpaired)
+    run = replace(run, unused=(*told(unpaired), *run.unused))
     fitting = [pair for pair in pairs if pair.shape.num_ranks <= most]
     if not fitting:
-        found = f"{len(run.gemms)} GEMMs and {len(run.collectives)} collectives"
-        message = f"no pair of them in one node among {found} of the trace{_also(run)}"
-        raise report.fail(Code.MGS632, message, span, "sizes must fit: see docs/machines.md")
+        found = f"the GEMMs ({len(run.gemms)}) and collectives ({len(run.collectives)})"
+        message = f"no pair in one node among {found} of the trace{_also(run)}"
+        raise report.fail(Code.MGS632, message, span, "docs/machines.md says what is one")
     doubts = _doubts(run, pairs, fitting, asked)
     rank = run.rank
     text = workloads_text(fitting[:MAX_WORKLOADS], model, TraceOrigin(file.rpartition("/")[2], run.kind, rank, doubts))

@@ -143,8 +143,20 @@ def test_experts_before_and_behind_an_all_to_all() -> None:
     assert "get as many rows in an all_to_all" in text and "not predicted" not in text
 
 
-def test_experts_beside_other_collectives_are_no_pair() -> None:
-    assert refused(gathered(product("aten::bmm", [[4, M // 4, K], [4, K, N]])))[0] == "MGS632"
+@pytest.mark.parametrize(
+    ("name", "shapes", "types", "says"),
+    [
+        ("aten::_scaled_mm", [[M, K], [K, N]], FP8, "1 all_gather in bf16 beside a GEMM in fp8: a pair has one type"),
+        ("aten::bmm", [[4, M // 4, K], [4, K, N]], BF16, "1 all_gather beside the products of several experts"),
+        ("aten::mm", [[M * K // 100, 100], [100, N]], BF16, "beside a GEMM of 335544 rows"),
+    ],
+)
+def test_sizes_that_fit_and_are_no_pair_hear_why(name: str, shapes: Any, types: str, says: str) -> None:
+    elements = shapes[0][0] * shapes[0][1] * (shapes[0][2] if len(shapes[0]) > 2 else 1)
+    ranks = 7 if "335544" in says else 8
+    moved = collective("_allgather_base", (elements // ranks, elements), 0, 190, ranks)
+
+    assert says in refused(trace([moved, *product(name, shapes, types)]))[1]
 
 
 def test_the_all_reduce_of_vllm_has_its_ranks_in_its_name() -> None:
