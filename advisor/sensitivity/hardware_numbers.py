@@ -133,15 +133,16 @@ def with_number(scenario: Scenario, number: HardwareNumber, factor: float) -> Sc
         device = _multiplied(device, attribute, factor)
     if isinstance(device, Gpu):
         return replace(scenario, system=replace(system, gpu=device))
-    gpu, fabric, library = system.gpu, system.fabric, library_on(system)
+    gpu, fabric = system.gpu, system.fabric
+    library = None if fabric.one_switch is None else library_on(system)
     if library is not None:  # its times were measured: they stay as they are
-        library = replace(library, link_bytes_per_s=None, link_latency_ticks=None)
+        gpu = replace(gpu, collectives=replace(library, link_bytes_per_s=None, link_latency_ticks=None))
     if isinstance(device, Switch):
         fabric = replace(fabric, switch=device)
     else:
         link, layout = (_with_link(part, number.device, device) for part in (fabric.link, fabric.layout))
         fabric = replace(fabric, link=link, layout=layout)
-    return replace(scenario, system=replace(system, gpu=replace(gpu, collectives=library), fabric=fabric))
+    return replace(scenario, system=replace(system, gpu=gpu, fabric=fabric))
 
 
 def _multiplied(part: Any, attribute: str, factor: float) -> Any:

@@ -64,7 +64,9 @@ def draw(seed: int, workload: str = "") -> Scenario:
     body = workload or rng.choice(WORKLOADS)
     most = 8 if workload else 10 if "gemm" in body else 14
     body = body.format(m=96 * 2 ** (3 if workload else rng.randrange(most)))
-    explore = f"explore w {{ schedules serial, hetero_fused_1d, direct, ring; chunks {2 * ranks_of(text)}; engine dma }}"
+    explore = (
+        f"explore w {{ schedules serial, hetero_fused_1d, direct, ring; chunks {2 * ranks_of(text)}; engine dma }}"
+    )
     return compile_text(f"{text}\nworkload w on node {{\n {body}\n}}\n{explore}").scenario()
 
 
@@ -106,3 +108,81 @@ def test_no_simulated_time_is_below_the_bound(seed: int, workload: str) -> None:
     assert advice.bound is not None and advice.gap_to_bound is not None and advice.gap_to_bound >= 0
     bound_us = advice.bound.ticks / TICKS_PER_US
     assert [one for one in times_us(advice) if one[1] < bound_us] == []
+
+
+def text_of(link: str = "", switch: str = "", ranks: int = 8, share: float = 1, changes: str = "") -> str:
+    names = {"gpu": "h100", "gpu_name": "H100", "port": 1}
+    return MACHINE.format(**names, link=link, switch=switch, ranks=ranks, share=share, changes=changes)
+
+
+def all_reduce(text: str) -> Scenario:
+    work = "workload w on node {\n x = tensor bf16[16384, 4096]\n y = all_reduce(x)\n}"
+    return compile_text(f"{text}\n{work}\nexplore w {{ schedules serial, direct; chunks 8; engine dma }}").scenario()
+
+
+@pytest.mark.parametrize(
+    ("text", "protocol", "scaled"),
+    [
+        (text_of(), NcclProtocol.NVLS, ""),
+        (text_of(switch="reduces no"), NcclProtocol.SIMPLE, ""),
+        (text_of(share=0.5), NcclProtocol.NVLS, "from links of 375 GB/s to 187.5 GB/s"),
+        (text_of("latency 350 ns"), NcclProtocol.NVLS, "from a latency of 0.5 us to 0.6 us"),
+        (text_of(ranks=32), NcclProtocol.NVLS, "from 8 GPUs to 32"),
+    ],
+    ids=["as fitted", "a switch that does not sum", "half the rate", "more latency", "more GPUs"],
+)
+def test_the_library_is_scaled_to_the_links_that_there_are(text: str, protocol: NcclProtocol, scaled: str) -> None:
+    scenario = all_reduce(text)
+    library = library_time(scenario)
+
+    assert library is not None and (library.time.protocol, library.scaled) == (protocol, scaled)
+    assert library.us * TICKS_PER_US >= lower_bound(scenario).ticks
+    assert ("was not measured" in library.sentence) == bool(scaled) and library_scaling(scenario.system) == scaled
+
+
+@pytest.mark.parametrize(
+    ("link", "reason"),
+    [
+        ("protocols simple, ll", "known over links with LL128, which wire has not"),
+        ("latency 1.5 us", "known over links with 0.5 us from GPU to GPU; over wire they are 1.8 us apart"),
+    ],
+)
+def test_the_library_is_not_told_over_another_kind_of_link(link: str, reason: str) -> None:
+    scenario = all_reduce(text_of(link))
+    unfit = library_unfit(scenario)
+
+    assert unfit is not None and reason in unfit.message and library_time(scenario) is None
+    assert collective_us(scenario.system, "all_reduce", 1 << 27, 8) is None
+
+
+def test_what_is_below_the_bound_is_left_out_with_a_note() -> None:
+    """Constants that are wrong, as a user may write them: the library is faster than its links."""
+    text = text_of(changes="collectives { nvls { bandwidth 9 TB/s; start 1 us } }")
+    advice = Advisor().recommend(all_reduce(text), replace(SHORT, verify=False))
+    document = advice_document(advice)
+
+    assert document["library"] is None and not any(one.is_library for one in advice.candidates)
+    assert any("its closed form gives" in reason and "below the bound" in reason for reason in advice.reasons)
+
+    library = replace(advice.serial, simulated_ticks=100, expression="a plan of mine")
+    limit = Limit(1000)
+    assert list(limit.below([library, advice.serial])) == ["a plan of mine"]
+    assert "is left out: its time" in limit.below([library])["a plan of mine"]
+    assert limit.raised(replace(advice.serial, predicted_us=1e-9)).predicted_us == 1000 / TICKS_PER_US
+
+
+def test_no_time_of_a_layer_is_below_the_bound() -> None:
+    text = f"""{text_of(share=0.25, ranks=4)}
+workload w on node {{
+  x = tensor bf16[4096, 1024] shard rows
+  w = tensor bf16[1024, 4096] shard cols
+  v = tensor bf16[2048, 1024] shard rows
+  y = reduce_scatter(gemm(swiglu(gemm(all_gather(norm(x)), w)), v))
+}}
+"""
+    (found,) = compile_text(text).graphs
+    advice = recommend_graph(found, QUICK)
+    least = graph_bound(found.system, found.graph).ticks
+
+    assert advice.candidates and all(one.ticks >= least for one in advice.candidates)
+    assert all(offer.all_ticks >= least for offer in advice.offers)

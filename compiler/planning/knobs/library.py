@@ -90,20 +90,21 @@ def library_on(system: System) -> Collectives | None:
         return None
     share = Fraction(1) if model.link_bytes_per_s is None else Fraction(rate, model.link_bytes_per_s)
     later = 0 if model.link_latency_ticks is None else max(0, latency - model.link_latency_ticks)
-    switch, nvls, exchange = system.fabric.switch, model.nvls, model.all_to_all
+    link, switch, nvls, exchange = system.fabric.link, system.fabric.switch, model.nvls, model.all_to_all
+    peak = link.peak_bytes_per_s if switch is None else min(link.peak_bytes_per_s, switch.bytes_per_s)
     if nvls is not None:
         sums = switch is not None and switch.multicast and switch.reduces
         nvls = replace(nvls, bytes_per_s=int(share * nvls.bytes_per_s)) if sums else None
     if exchange is not None:
-        ll, ll128, simple = _scaled((exchange.ll, exchange.ll128, exchange.simple), share, later)
+        ll, ll128, simple = _scaled((exchange.ll, exchange.ll128, exchange.simple), share, peak, later)
         exchange = replace(exchange, ll=ll, ll128=ll128, simple=simple)
-    ll, ll128, simple = _scaled((model.ll, model.ll128, model.simple), share, later)
+    ll, ll128, simple = _scaled((model.ll, model.ll128, model.simple), share, peak, later)
     return replace(model, ll=ll, ll128=ll128, simple=simple, nvls=nvls, all_to_all=exchange)
 
 
-def _scaled(protocols: tuple[ProtocolModel, ...], share: Fraction, later_ticks: int) -> list[ProtocolModel]:
-    """LL, LL128 and SIMPLE over links of another rate, ``later_ticks`` later in each step."""
-    most = int(share * protocols[-1].bytes_per_s)
+def _scaled(protocols: tuple[ProtocolModel, ...], share: Fraction, peak: int, later_ticks: int) -> list[ProtocolModel]:
+    """LL, LL128 and SIMPLE over links of another rate, at most ``peak``, ``later_ticks`` later in each step."""
+    most = min(peak, int(share * protocols[-1].bytes_per_s))
     rates = (*(min(each.bytes_per_s, most) if share != 1 else each.bytes_per_s for each in protocols[:-1]), most)
     return [
         replace(each, bytes_per_s=rate, step_ticks=each.step_ticks + later_ticks)

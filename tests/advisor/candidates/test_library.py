@@ -6,6 +6,7 @@ import pytest
 
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
+from magus.advisor.bounds.lower_bound import quick_bound_ticks
 from magus.advisor.candidates.advice import Advice, baseline_of
 from magus.advisor.candidates.library import library_time
 from magus.advisor.candidates.predicted import predicted_candidates
@@ -155,12 +156,13 @@ def test_the_screen_has_the_row_in_its_place(small: Advice) -> None:
 
 
 def test_a_library_that_is_as_fast_is_the_answer() -> None:
-    """A profile whose library starts at once."""
+    """A profile whose library starts as early as the bound allows."""
     scenario = lone("all_gather", 16, gpu="B200")
     gpu = scenario.gpu
     assert gpu.collectives is not None
     step = replace(gpu.collectives.ll128, start_ticks=0, step_ticks=1)
-    quick = replace(gpu, collectives=replace(gpu.collectives, start_ticks=1, ll128=step))
+    start = quick_bound_ticks(scenario)
+    quick = replace(gpu, collectives=replace(gpu.collectives, start_ticks=start, ll128=step))
     scenario = replace(scenario, system=replace(scenario.system, gpu=quick))
     advice = Advisor.load().recommend(scenario)
 
