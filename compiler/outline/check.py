@@ -30,7 +30,7 @@ def outline_rejections(outline: Outline, problem: TemplateInput) -> Iterator[Out
         yield OutlineRejection(Code.MGS511, "nothing moves here that could be split", "serial schedules this")
         return
     if problem.loads:
-        message = "an outline is the same for every rank, and here loads differ"
+        message = "an outline is the same for every rank, and here blocks differ"
         yield OutlineRejection(
             Code.MGS515, message, "hetero_fused_1d and pipelined cut what each rank has, so may rank 0 { }"
         )

@@ -13,7 +13,7 @@ def _reject_loads(request: ScheduleRequest) -> Rejection | None:
     if not (request.template.has("parts") and request.scenario.workload.loads):
         return None
     name = request.template.name
-    message = f"{name} counts the rows of each peer, the same for every rank, and here loads differ"
+    message = f"{name} counts the rows of each peer, the same for every rank, and here they differ"
     return Rejection(Code.MGS515, message, "hetero_fused_1d and pipelined cut what each rank has")
 
 
