@@ -5,7 +5,7 @@ overlap and hand over on chip what they make. What adds up is what pieces cannot
 bytes over the links of a rank, and the traffic of inputs and results. Beside these counts the op that takes most alone.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from ...compiler.ir import (
@@ -37,6 +37,7 @@ GRAPH_ASSUMPTIONS = (
     *ASSUMPTIONS,
     "every op runs, in whatever pieces, fused with whichever others; row-wise kernels then cost nothing",
     "inputs lie in memory at the beginning, results at the end; what ops hand to each other need not pass it",
+    "tensors have the type that the file says: a kernel whose weights are of fewer bits reads less",
 )
 
 
@@ -88,13 +89,14 @@ def _memory_bytes(system: System, graph: Graph) -> Iterator[int]:
     """Bytes of inputs and results at a rank: once in each layer, but what layers hand on once in all."""
     carried = {} if graph.repeat is None else graph.repeat.carried
     tensors = {tensor.name: tensor for tensor in graph.tensors}
-    inputs: dict[str, int] = {}
+    inputs = defaultdict[str, dict[str, int]](dict)  # by tensor: what is read of each of its parts
     for op in graph.ops:
         for read in op.reads:
             if not read.made_by and read.tensor in tensors:
-                num_bytes = _read_bytes(system, tensors[read.tensor], op, read)
-                inputs[read.name] = max(num_bytes, inputs.get(read.name, 0))
-    for name, num_bytes in inputs.items():
+                parts, num_bytes = inputs[read.tensor], _read_bytes(system, tensors[read.tensor], op, read)
+                parts[read.name] = max(num_bytes, parts.get(read.name, 0))
+    for name, parts in inputs.items():
+        num_bytes = min(_rank_bytes(system, tensors[name]), sum(parts.values()))
         yield num_bytes * (1 if name in carried else graph.num_layers)
     taken = {read.made_by for op in graph.ops for read in op.reads if read.what is Made.OUTPUT}
     for op in graph.ops:

@@ -35,7 +35,7 @@ ASSUMPTIONS = (
     "an SM copies or computes; kernels that sum have pieces of at least a line for each SM where blocks are large",
     "ranks have equal shares, or those that an all_to_all says; none is faster than its profile says",
     "one engine kind copies for the whole schedule",
-    "rates are those of the profile: a measured kernel may be faster by the error that it states",
+    "rates are those of the profile, which states a mean error: a single GEMM may be faster by up to twice that",
 )
 
 

@@ -57,6 +57,7 @@ def with_library_links(scenario: Scenario, schedule: Schedule) -> Scenario:
     system, time = scenario.system, library_collective_time(scenario)
     link = system.fabric.link
     rate = max(link.achieved_bytes_per_s, -(-_sent_bytes(time) * TICKS_PER_SECOND // max(1, time.transfer_ticks)))
+    rate = min(rate, with_fastest_links(system).fabric.link.achieved_bytes_per_s)
     fabric = replace(system.fabric, link=replace(link, achieved_bytes_per_s=rate))
     return replace(scenario, system=replace(system, fabric=fabric))
 

@@ -186,3 +186,11 @@ workload w on node {{
 
     assert advice.candidates and all(one.ticks >= least for one in advice.candidates)
     assert all(offer.all_ticks >= least for offer in advice.offers)
+
+
+def test_rates_of_its_own_hold_for_the_links_of_a_gpu() -> None:
+    own = "collectives { simple_bandwidth 200 GB/s; ll128_bandwidth 150 GB/s }"
+    scenario = all_reduce(text_of(share=0.6, changes=own))
+
+    assert library_scaling(scenario.system) == ""
+    assert library_scaling(all_reduce(text_of(share=0.6)).system) == "from links of 375 GB/s to 225 GB/s"

@@ -155,6 +155,8 @@ class DeviceResolver:
         # An error measured on the parent does not hold for a GPU with other SMs or memory.
         stale = [path for path in _ACCURACY if changed & INPUTS[_block_of(path)] and path in inherited]
         inherited = {**inherited, **{path: replace(inherited[path], origin=Origin.DERIVED) for path in stale}}
+        if "collectives.simple_bandwidth" in reading.figures:  # fitted on links of its own
+            inherited = {path: each for path, each in inherited.items() if not path.startswith("collectives.link_")}
         words = {**(parent.words if parent is not None else {}), **reading.words}
         regions = {**(parent.regions if parent is not None else {}), **reading.regions}
         derived = {block for block, inputs in INPUTS.items() if changed & inputs} if parent is not None else set()

@@ -151,7 +151,7 @@ def _groups() -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     yield tuple(f"mall.{each.name}" for each in CACHE_NUMBERS), ("mall.",)
     for name, numbers in COLLECTIVES.items():
         prefix = f"collectives.{name}." if name else "collectives."
-        yield tuple(f"{prefix}{each.name}" for each in numbers), (prefix,)
+        yield tuple(f"{prefix}{each.name}" for each in numbers if not each.alone), (prefix,)
 
 
 def _protocol(figures: DeviceNumbers, path: str) -> ProtocolModel:
