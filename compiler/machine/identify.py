@@ -89,16 +89,16 @@ def _options() -> str:
 
 
 _NEAREST = (
-    f"name the nearest one: {_options()}; compute, memory and the rate of a link between GPUs are then its own, and the"
-    " file that is written says so; what joins the GPUs, and PCIe, are those of the file"
+    f"name the nearest one: {_options()}; compute, memory and the rate of a link between GPUs are then taken from it, as"
+    " the file that is written says, and what joins the GPUs, and PCIe, from this file"
 )
 
 
 def _contradictions(gpus: Sequence[MachineGpu], asked: LibraryGpu) -> tuple[str, ...]:
     others = dict.fromkeys(gpu.name for gpu in gpus if gpu.device is None or gpu.device.nearest != asked.name)
     said = (
-        f"the GPUs are taken for {asked.name} because --gpu says so; the file says {each}: compute, memory and what one"
-        f" {asked.link_word.split()[0]} link does are those of {asked.name}"
+        f"the GPUs are taken for {asked.name} because --gpu says so; the file says {each}: compute, memory and the"
+        f" rate of one {asked.link_word} are those of {asked.name}"
         for each in others
     )
     unsaid = () if gpus else (f"the GPUs are taken for {asked.name} because --gpu says so; the file does not say",)

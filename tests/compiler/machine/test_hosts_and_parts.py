@@ -127,7 +127,7 @@ def test_a_name_that_fits_two_gpus() -> None:
 def test_a_gpu_that_the_library_lacks() -> None:
     code, _, hint = refused(topo_table(topo_rows(2, lambda *_: "NV2"), name="Tesla V100-SXM2-32GB"))
 
-    assert code == "MGS604" and "--gpu with" in hint and "what joins the GPUs, and PCIe, are those of the file" in hint
+    assert code == "MGS604" and "--gpu with" in hint and "what joins the GPUs, and PCIe, from this file" in hint
 
 
 H100 = topo_table(topo_rows(2, lambda *_: "NV18"), name="NVIDIA H100 80GB HBM3")
