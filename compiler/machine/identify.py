@@ -89,8 +89,8 @@ def _options() -> str:
 
 
 _NEAREST = (
-    f"name the nearest one: {_options()}; compute, memory and the rate of a link between GPUs are then taken from it, as"
-    " the file that is written says, and what joins the GPUs, and PCIe, from this file"
+    f"name the nearest one: {_options()}; compute, memory and the rate of a link between GPUs are then taken from it,"
+    " as the file that is written says, and what joins the GPUs, and PCIe, from this file"
 )
 
 

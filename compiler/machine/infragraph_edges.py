@@ -74,11 +74,9 @@ class DeviceEdges:
                 self._pcie[pair] = PcieWire((first, second), link.cpu_way)
             else:
                 self._pcie[pair] = PcieWire((first, second), link.pcie_rate)
-        switches = dict.fromkeys(name for pair in found for name, _ in pair if "nvsw" in name.lower())
-        if link.is_pcie and switches:
-            self.doubts.append(
-                f"the file joins {', '.join(switches)[:64]} by '{link.words[:96]}': PCIe, as it is called"
-            )
+        to_gpus = dict.fromkeys(name for pair in found if self._xpu in pair[0] + pair[1] for name, _ in pair)
+        if link.is_pcie and any("nvsw" in name.lower() for name in to_gpus):
+            self.doubts.append(f"the file joins {' and '.join(to_gpus)[:64]} by '{link.words[:96]}': taken for PCIe")
         if found and not link.is_pcie and any(self._xpu in pair[0] + pair[1] for pair in found):
             said = link.said.gb_per_s is not None
             rates = "its rate is that of one direction" if said else "rates are those of the library"
