@@ -20,7 +20,7 @@ from .infragraph_edges import XPU, DeviceEdges, NamedLink, Node
 from .machine import MAX_GPUS, UNSAID, DumpedMachine, MachineGpu, Nic, SaidRate
 
 MAX_ITEMS = 10_000
-MAX_PAIRS = 1_000_000
+MAX_PAIRS = 100_000
 """Pairs of components that all edges together stand for."""
 _ORIGIN = "a description of InfraGraph"
 _NIC = "nic"
@@ -187,7 +187,7 @@ class _Reader:
             if not edges.takes(link, kinds):
                 continue
             many = "scheme" in members and members["scheme"].word((_ONE_TO_ONE, _MANY_TO_MANY)) == _MANY_TO_MANY
-            num_pairs += len(first) * len(second)
+            num_pairs += len(first) * len(second) if many else min(len(first), len(second))
             if num_pairs > MAX_PAIRS:
                 raise item.fail(f"the edges stand for more than {MAX_PAIRS:,} pairs", code=Code.MGS608)
             edges.add(link, product(first, second) if many else zip(first, second, strict=False))

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .device_ids import LibraryGpu
@@ -121,9 +121,17 @@ class DeviceEdges:
 
     def pcie(self) -> tuple[PcieWire, ...]:
         """Return PCIe between the GPUs: without what leads to no GPU, and one of bridges with the same neighbours."""
-        wires = list(self._pcie.values())
-        while (kept := list(self._between_gpus(wires))) != wires:
-            wires = kept
+        neighbours: dict[int, set[int]] = defaultdict(set)
+        for wire in self._pcie.values():
+            neighbours[wire.ends[0]].add(wire.ends[1])
+            neighbours[wire.ends[1]].add(wire.ends[0])
+        self._cut_ends(neighbours)
+        first_of: dict[frozenset[int], int] = {}
+        for node in sorted(each for each in neighbours if each >= self._num_gpus):
+            if first_of.setdefault(frozenset(neighbours[node]), node) != node:
+                _take(node, neighbours)
+        self._cut_ends(neighbours)
+        wires = [wire for wire in self._pcie.values() if wire.ends[1] in neighbours.get(wire.ends[0], ())]
         numbers = {number: number for number in range(self._num_gpus)}
         for wire in wires:
             for end in wire.ends:
@@ -131,17 +139,13 @@ class DeviceEdges:
         ends = (sorted(numbers[end] for end in wire.ends) for wire in wires)
         return tuple(PcieWire((first, second), wire.rate) for (first, second), wire in zip(ends, wires, strict=True))
 
-    def _between_gpus(self, wires: list[PcieWire]) -> Iterator[PcieWire]:
-        """Yield the wires but those to bridges with one neighbour, and to the second of two alike."""
-        neighbours: dict[int, set[int]] = defaultdict(set)
-        for wire in wires:
-            neighbours[wire.ends[0]].add(wire.ends[1])
-            neighbours[wire.ends[1]].add(wire.ends[0])
-        first_of: dict[frozenset[int], int] = {}
-        for node in sorted(node for node in neighbours if node >= self._num_gpus and len(neighbours[node]) > 1):
-            first_of.setdefault(frozenset(neighbours[node]), node)
-        kept = {*range(self._num_gpus), *first_of.values()}
-        return (wire for wire in wires if kept.issuperset(wire.ends))
+    def _cut_ends(self, neighbours: dict[int, set[int]]) -> None:
+        """Take away bridges that lead to one other node alone, one after another."""
+        todo = [node for node in neighbours if node >= self._num_gpus]
+        while todo:
+            node = todo.pop()
+            if node in neighbours and len(neighbours[node]) < 2:
+                todo += [other for other in _take(node, neighbours) if other >= self._num_gpus]
 
     def _pairs(self) -> dict[Pair, list[SaidRate]]:
         """The rates of the links between two GPUs."""
@@ -161,6 +165,14 @@ def _together(rates: list[SaidRate]) -> SaidRate:
     known = [each.gb_per_s for each in rates if each.gb_per_s is not None]
     latencies = [each.latency_ns for each in rates if each.latency_ns is not None]
     return SaidRate(sum(known) if len(known) == len(rates) else None, max(latencies, default=None))
+
+
+def _take(node: int, neighbours: dict[int, set[int]]) -> set[int]:
+    """Take a node away, and return those that were beside it."""
+    beside = neighbours.pop(node)
+    for other in beside:
+        neighbours[other].discard(node)
+    return beside
 
 
 def _rate(said: SaidRate) -> float:

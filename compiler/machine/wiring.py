@@ -178,13 +178,14 @@ def joined_parts(
     for first, second in (*pairs, *through_switches):
         neighbours[first].add(second)
         neighbours[second].add(first)
-    left = set(neighbours)
-    while left:
-        part, todo = set[int](), [min(left)]
+    seen = set[int]()
+    for first in range(num_nodes):
+        part, todo = set[int](), [first] if first not in seen else []
         while todo:
             node = todo.pop()
             if node not in part:
                 part.add(node)
                 todo += neighbours[node]
-        left -= part
-        yield tuple(sorted(part))
+        seen |= part
+        if part:
+            yield tuple(sorted(part))
