@@ -21,6 +21,7 @@ from ...compiler.ir import (
     Scenario,
     Schedule,
     Step,
+    TileGroup,
     Transfer,
 )
 from .whole_tiles import in_whole_tiles
@@ -41,15 +42,30 @@ def part_as_kernels(scenario: Scenario, plan: GraphPlan, part: Part) -> Schedule
 def all_blocks_at_once(scenario: Scenario, schedule: Schedule, apart: Collection[str] = ()) -> Schedule:
     """Return ``schedule`` with the blocks of each piece exchanged and summed in one go.
 
-    Itself where copy engines or tiles move the data, ranks differ, or other steps wait for a block or a part of it, as
-    those do that wait for what is in ``apart``.
+    Itself where copy engines or tiles move the data, ranks differ in more than the rows of blocks, or other steps wait
+    for a block or a part of it, as those do that wait for what is in ``apart``.
     """
-    engine = schedule.engine
-    if engine.kind is not EngineKind.SM or engine.by_library or engine.by_tiles or not schedule.symmetric:
+    engine, plans = schedule.engine, schedule.by_rank or (schedule.steps,)
+    by_sms = engine.kind is EngineKind.SM and not engine.by_library and not engine.by_tiles
+    if not by_sms or apart or schedule.overrides or not _pieces(scenario, plans[0]):
         return schedule
-    pieces = [] if apart else _pieces(scenario, schedule.steps)
+    if any(list(map(_but_rows, steps)) != list(map(_but_rows, plans[0])) for steps in plans[1:]):
+        return schedule
+    merged = tuple(_merged(scenario, steps) for steps in plans)
+    return replace(schedule, steps=merged[0], by_rank=merged if schedule.by_rank else ())
+
+
+def _but_rows(step: Step) -> tuple[object, ...]:
+    """All of a step of an uneven plan that is the same at all ranks."""
+    if isinstance(step, TileGroup):
+        return step.name, step.after, step.stream
+    return step.name, step.after, step.region.owner, step.region.cols, step.peer if isinstance(step, Transfer) else None
+
+
+def _merged(scenario: Scenario, steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps of a rank, those of each piece as a copy for each peer and one sum."""
     merged: dict[str, Step | None] = {}
-    for sums, copies in pieces:
+    for sums, copies in _pieces(scenario, steps):
         merged |= dict.fromkeys(step.name for step in (*sums, *copies))
         by_peer: dict[int, list[Transfer]] = {}
         for copy in copies:
@@ -59,8 +75,7 @@ def all_blocks_at_once(scenario: Scenario, schedule: Schedule, apart: Collection
             merged[blocks[0].name] = replace(blocks[0], region=_together(blocks))
         after = dict.fromkeys(signals.get(name, name) for each in sums for name in each.after)
         merged[sums[0].name] = replace(sums[0], region=_together(sums), after=tuple(after))
-    steps = (merged.get(step.name, step) for step in schedule.steps)
-    return replace(schedule, steps=tuple(step for step in steps if step is not None)) if pieces else schedule
+    return tuple(found for step in steps if (found := merged.get(step.name, step)) is not None)
 
 
 def _pieces(scenario: Scenario, steps: Sequence[Step]) -> list[tuple[list[Reduction], list[Transfer]]]:

@@ -17,6 +17,7 @@ from magus.compiler.ir import Choice, EngineMode, Pattern, Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.fold.run import RunOptions, run_folded
 from magus.simcore.lower.plan import lower
+from magus.simcore.program.program import PACKET_BYTES
 from tests.helpers.scenarios.better import BETTER
 from tests.helpers.scenarios.drawn import SYSTEMS, TEXTS, draw_choices, scenario_of
 from tests.helpers.some import some
@@ -71,7 +72,7 @@ def _compared(seed: int) -> Iterator[Comparison]:
 
 def _ticks(scenario: Scenario, choice: Choice) -> int:
     schedule = build_schedule(scenario, choice)
-    return run_folded(lower(scenario, schedule, unit_bytes=4096).program, RunOptions()).run.makespan_ticks
+    return run_folded(lower(scenario, schedule, unit_bytes=PACKET_BYTES).program, RunOptions()).run.makespan_ticks
 
 
 def check(found: tuple[Comparison, ...], most: float) -> None:
@@ -85,13 +86,13 @@ def check(found: tuple[Comparison, ...], most: float) -> None:
 @pytest.mark.usefixtures("compiled_core")
 def test_better_hardware_makes_no_run_slower() -> None:
     """Kernels that share their SMs with copies may leave them none when there are more: these alone have no limit."""
-    check(tuple(some(compared(0, 42))), 0.01)
+    check(tuple(some(compared(0, 28))), 0.01)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_core")
 def test_better_hardware_makes_no_more_than_a_few_runs_slower() -> None:
-    found = compared(42, 600)
+    found = compared(28, 400)
     slower = [each for each in found if each.slower > TOLERANCE]
 
     assert len(slower) <= 0.015 * len(found), slower

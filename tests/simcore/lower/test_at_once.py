@@ -13,10 +13,13 @@ from magus.compiler.ir import (
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    IndexRange,
     Pattern,
     Reduction,
     Scenario,
     Schedule,
+    Step,
+    TileGroup,
     Transfer,
 )
 from magus.compiler.planning.build import build_schedule
@@ -84,6 +87,35 @@ def test_engines_and_those_whom_others_wait_for_go_block_by_block() -> None:
     assert all_blocks_at_once(scenario, by_engines) is by_engines
     assert all_blocks_at_once(scenario, by_sms, {"r1"}) is by_sms
     assert all_blocks_at_once(scenario, unlike) is unlike
+
+
+def uneven(schedule: Schedule, rows: tuple[int, ...]) -> Schedule:
+    """The plan with so many rows in the block of each rank."""
+
+    def at(rank: int, step: Step) -> Step:
+        assert isinstance(step, Transfer | Reduction)
+        size = rows[(rank + step.region.owner) % len(rows)]
+        return replace(step, region=replace(step.region, rows=IndexRange(0, size)))
+
+    plans = tuple(tuple(at(rank, step) for step in schedule.steps) for rank in range(len(rows)))
+    return replace(schedule, steps=plans[0], by_rank=plans)
+
+
+def test_blocks_of_unequal_size_are_one_copy_too() -> None:
+    scenario = scenario_of(Pattern.ALL_REDUCE, SYSTEMS[0], 4, 64, 1, 1024)
+    even = built(scenario)
+    plan = uneven(even, (16, 17, 15, 16))
+    merged = all_blocks_at_once(scenario, plan)
+
+    assert [len(steps) for steps in merged.by_rank] == [4] * 4
+    assert {step.region.rows.size for steps in merged.by_rank for step in steps if not isinstance(step, TileGroup)} == {
+        64
+    }
+    assert simulated_us(scenario, plan) == pytest.approx(simulated_us(scenario, even), rel=0.001)
+    assert differs_from_oracle(scenario, plan, 4096, fold=True) == []
+    (first, *rest) = plan.by_rank[2]
+    other = replace(plan, by_rank=(*plan.by_rank[:2], (replace(first, after=("r1",)), *rest), plan.by_rank[3]))
+    assert all_blocks_at_once(scenario, other) is other
 
 
 @pytest.mark.parametrize("fold", [True, False])
