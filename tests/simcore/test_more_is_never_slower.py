@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from magus.compiler.ir import Choice, EngineMode, Pattern, Scenario
+from magus.compiler.ir import Choice, Pattern, Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.fold.run import RunOptions, run_folded
 from magus.simcore.lower.plan import lower
@@ -32,7 +32,6 @@ class Comparison(NamedTuple):
     slower: float
     better: str
     factor: float
-    shared: bool
     what: str
 
 
@@ -61,13 +60,11 @@ def _compared(seed: int) -> Iterator[Comparison]:
     rng = random.Random(f"better {seed}")
     scenario = draw(rng, PATTERNS[seed % len(PATTERNS)])
     for choice in draw_choices(rng, scenario, 1):
-        before, shared = _ticks(scenario, choice), choice.engine.mode is EngineMode.SHARED
+        before = _ticks(scenario, choice)
         for name, change in BETTER.items():
             factor = rng.choice((1.03, 1.1, 1.3, 1.6, 2, 4))
             after = _ticks(change(scenario, factor), choice)
-            yield Comparison(
-                after / before - 1, name, factor, shared, f"{scenario.system.fabric.topology.name} {choice}"
-            )
+            yield Comparison(after / before - 1, name, factor, f"{scenario.system.fabric.topology.name} {choice}")
 
 
 def _ticks(scenario: Scenario, choice: Choice) -> int:
@@ -75,25 +72,20 @@ def _ticks(scenario: Scenario, choice: Choice) -> int:
     return run_folded(lower(scenario, schedule, unit_bytes=PACKET_BYTES).program, RunOptions()).run.makespan_ticks
 
 
-def check(found: tuple[Comparison, ...], most: float) -> None:
-    slower = [each for each in found if each.slower > TOLERANCE]
-    assert len(slower) <= most * len(found), slower
-    assert all(each.slower < 0.05 for each in slower if not each.shared), slower
-    for each in slower:
-        assert each.better not in ("cache", "links"), each
-
-
 @pytest.mark.usefixtures("compiled_core")
 def test_better_hardware_makes_no_run_slower() -> None:
-    """Kernels that share their SMs with copies may leave them none when there are more: these alone have no limit."""
-    check(tuple(some(compared(0, 28))), 0.01)
+    found = some(compared(0, 28))
+
+    assert [each for each in found if each.slower > TOLERANCE] == []
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_core")
-def test_better_hardware_makes_no_more_than_a_few_runs_slower() -> None:
+def test_better_hardware_makes_few_runs_slower_by_little() -> None:
+    """Kernels take more SMs where there are more, and may leave none to what runs beside them: these have no limit."""
     found = compared(28, 400)
     slower = [each for each in found if each.slower > TOLERANCE]
 
-    assert len(slower) <= 0.015 * len(found), slower
-    assert all(each.slower < 0.05 for each in slower if not each.shared), slower
+    assert len(slower) <= 0.01 * len(found), slower
+    assert not [each for each in slower if each.better == "cache"]
+    assert all(each.slower < 0.05 for each in slower if each.better != "sms"), slower

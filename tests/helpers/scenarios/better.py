@@ -27,9 +27,10 @@ def faster_links(scenario: Scenario, factor: float) -> Scenario:
 
     def change(fabric: Fabric) -> Fabric:
         link, switch = fabric.link, fabric.switch
-        rates = {name: int(getattr(link, name) * factor) for name in ("peak_bytes_per_s", "achieved_bytes_per_s")}
+        peak, achieved = int(link.peak_bytes_per_s * factor), int(link.achieved_bytes_per_s * factor)
+        link = replace(link, peak_bytes_per_s=peak, achieved_bytes_per_s=achieved)
         faster = None if switch is None else replace(switch, bytes_per_s=int(switch.bytes_per_s * factor))
-        return replace(fabric, link=replace(link, **rates), switch=faster)
+        return replace(fabric, link=link, switch=faster)
 
     return _fabric(scenario, change)
 
@@ -48,8 +49,8 @@ def nearer_peers(scenario: Scenario, factor: float) -> Scenario:
 def faster_memory(scenario: Scenario, factor: float) -> Scenario:
     """Memory with a higher rate."""
     hbm = scenario.gpu.hbm
-    rates = {name: int(getattr(hbm, name) * factor) for name in ("peak_bytes_per_s", "achieved_bytes_per_s")}
-    return _gpu(scenario, replace(scenario.gpu, hbm=replace(hbm, **rates)))
+    peak, achieved = int(hbm.peak_bytes_per_s * factor), int(hbm.achieved_bytes_per_s * factor)
+    return _gpu(scenario, replace(scenario.gpu, hbm=replace(hbm, peak_bytes_per_s=peak, achieved_bytes_per_s=achieved)))
 
 
 def nearer_memory(scenario: Scenario, factor: float) -> Scenario:
