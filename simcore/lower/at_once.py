@@ -66,7 +66,7 @@ def _merged(scenario: Scenario, steps: Sequence[Step]) -> tuple[Step, ...]:
     """The steps of a rank, those of each piece as a copy for each peer and one sum."""
     merged: dict[str, Step | None] = {}
     for sums, copies in _pieces(scenario, steps):
-        merged |= dict.fromkeys(step.name for step in (*sums, *copies))
+        merged |= dict.fromkeys([each.name for each in sums] + [copy.name for copy in copies])
         by_peer: dict[int, list[Transfer]] = {}
         for copy in copies:
             by_peer.setdefault(copy.peer, []).append(copy)
@@ -75,7 +75,8 @@ def _merged(scenario: Scenario, steps: Sequence[Step]) -> tuple[Step, ...]:
             merged[blocks[0].name] = replace(blocks[0], region=_together(blocks))
         after = dict.fromkeys(signals.get(name, name) for each in sums for name in each.after)
         merged[sums[0].name] = replace(sums[0], region=_together(sums), after=tuple(after))
-    return tuple(found for step in steps if (found := merged.get(step.name, step)) is not None)
+    found = (merged.get(step.name, step) for step in steps)
+    return tuple(step for step in found if step is not None)
 
 
 def _pieces(scenario: Scenario, steps: Sequence[Step]) -> list[tuple[list[Reduction], list[Transfer]]]:

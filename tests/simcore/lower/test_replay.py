@@ -110,8 +110,9 @@ def test_flags_of_tiles_are_flags_in_the_profile(rows: int, ranks: int, unit: in
     writes = record_writes(scenario, schedule, unit_bytes=unit)
     replayed = simulate(replaying(scenario, writes), schedule, unit_bytes=unit)
 
-    data = sum(write.num_bytes for write in writes)
-    assert data == 2 * (ranks - 1) * scenario.workload.moved.num_bytes // ranks
+    moved = scenario.workload.moved
+    assert moved is not None
+    assert sum(write.num_bytes for write in writes) == 2 * (ranks - 1) * moved.num_bytes // ranks
     assert replayed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=0.01)
     assert sum(not write.num_bytes for write in writes) > len(writes) // 2
     crossed = simulate(replaying(scenario, writes), schedule, unit_bytes=1024 + 128 - unit)
