@@ -1,4 +1,4 @@
-"""Small changes of a joint schedule: one op carried out or placed differently, one priority, one seam."""
+"""Small changes of a joint schedule: one op carried out or placed differently, one priority; or all seams."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,8 +27,11 @@ def small_changes(
     yield from _priorities(graph, choice)
     yield from _ahead(graph, choice)
     yield from _swaps(choice)
-    other = Seams.ROWS if choice.seams is Seams.WHOLE else Seams.WHOLE
-    yield replace(choice, seams=other)
+
+
+def with_other_seams(choice: GraphChoice) -> GraphChoice:
+    """The same with ops that wait for the rows that they take, or for all that they read. Estimates know no seams."""
+    return replace(choice, seams=Seams.ROWS if choice.seams is Seams.WHOLE else Seams.WHOLE)
 
 
 def with_way(choice: GraphChoice, op: GraphOp, way: Way) -> GraphChoice:

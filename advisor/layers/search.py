@@ -13,7 +13,7 @@ from .climbing import at_its_paces, improved
 from .copiers import Copier, copiers_of
 from .joint import JointRuns
 from .modes import Ways
-from .moves import brings_ahead
+from .moves import brings_ahead, with_other_seams
 from .pacing import is_limited
 from .placement import placed_choices
 from .space import LayerSpace, space_of
@@ -64,18 +64,32 @@ class JointSearch:
             self._baselines(space)
             if self.places:
                 self._placed(space.quick(self.runs.ranks) if self.runs.ranks.are_many else space)
-        for start in self._starts() if self.climbs else ():
-            self._climbed(start)
+        for start in self._starts():
+            if self.climbs:
+                self._climbed(start)
+            else:
+                self._searched(self._at_seams(start), self.origin[start])
 
     def _climbed(self, start: GraphChoice) -> None:
-        """Change ``start`` step by step; where that is stopped, the last step counts."""
+        """Change ``start`` step by step, and in the end its seams; where that is stopped, the last step counts."""
         space = self.origin[start]
-        best = self._at_paces(start, space)
+        best = self._at_seams(self._at_paces(start, space))
         try:
-            for faster in improved(self.runs, space, best):
-                best = faster
+            while True:
+                for faster in improved(self.runs, space, best):
+                    best = faster
+                other = self._at_seams(best)
+                if other is best:
+                    break
+                best = other
         finally:
             self._searched(best, space)
+
+    def _at_seams(self, choice: GraphChoice) -> GraphChoice:
+        """``choice`` with the other seams, if that is faster."""
+        other = with_other_seams(choice)
+        ticks, before = self.runs.ticks(other), self.runs.ticks(choice)
+        return choice if ticks is None or before is None or before <= ticks else other
 
     def _at_paces(self, start: GraphChoice, space: LayerSpace) -> GraphChoice:
         """``start`` with slower collectives, if that is faster."""

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import product
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -95,11 +96,12 @@ def test_every_template_that_fits_has_a_right_plan(kind: str, rows: int, cols: i
 
 @examples(20)
 @given(st.integers(1, 40), st.integers(1, 300), st.integers(2, 7), st.sampled_from(KINDS), st.randoms())
-def test_any_number_of_rows_has_right_plans(rows: int, cols: int, ranks: int, kind: str, random) -> None:  # type: ignore[no-untyped-def]
+def test_any_number_of_rows_has_right_plans(rows: int, cols: int, ranks: int, kind: str, rng: Random) -> None:
     if max(rows, cols) < ranks:
         return
     scenario = scenario_of(kind, rows, cols, ranks)
-    for choice in random.sample(choices := legal_choices(scenario), min(3, len(choices))):
+    choices = legal_choices(scenario)
+    for choice in rng.sample(choices, min(3, len(choices))):
         assert not check_plan(scenario, build_schedule(scenario, choice))
 
 

@@ -126,7 +126,7 @@ def _why_not(collective: TracedCollective, gemm: TracedGemm, rows: int) -> str:
         return f"{types}: a pair has one type"
     if gemm.groups > 1 and collective.operation != "all_to_all":
         return "beside the products of several experts: their collective is an all_to_all"
-    if rows % collective.num_ranks:
+    if collective.operation != "all_reduce" and rows % collective.num_ranks:  # that takes any number of rows
         return f"beside a GEMM of {rows} rows, which do not divide among {collective.num_ranks} ranks"
     return ""
 

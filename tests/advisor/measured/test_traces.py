@@ -82,8 +82,9 @@ def test_medians_and_the_order_of_time() -> None:
     assert pairs[0].shape == PairShape("all_gather", 4096, 3584, 8192, DType.BF16, 8)
 
 
-def test_a_sum_of_all_ranks() -> None:
-    events = [*gemm(1, (256, 512, 128), 0, 10), collective("allreduce", (256 * 512, 256 * 512), 5, 20, 4)]
+@pytest.mark.parametrize("rows", [256, 3])
+def test_a_sum_of_all_ranks(rows: int) -> None:
+    events = [*gemm(1, (rows, 512, 128), 0, 10), collective("allreduce", (rows * 512, rows * 512), 5, 20, 4)]
     text = written(trace(events))
 
     assert "y = all_reduce(gemm(x, w))" in text and "system node_4 { gpus 4 x H100" in text
