@@ -13,7 +13,7 @@ from magus.advisor.layers.joint import JointRuns
 from magus.advisor.layers.recommend import _near_serial, recommend_graph, recommended_of
 from magus.advisor.layers.search import JointSearch
 from magus.compiler import compile_text
-from magus.compiler.ir import Cancelled, GraphChoice, GraphScenario
+from magus.compiler.ir import Cancelled, GraphChoice, GraphScenario, Seams
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.planning.graph_expression import graph_choice_text
 from magus.compiler.resolve.expect.expectation import Verdict
@@ -294,3 +294,20 @@ def test_the_mark_of_kernels_side_by_side_is_explained() -> None:
 
     assert "!  two" in text and "! kernels share the SMs" in text
     assert "! kernels share the SMs" not in graph_advice_text(advice, ("x.mgs",))
+
+
+@pytest.mark.parametrize("climbs", [True, False])
+@pytest.mark.parametrize("better", list(Seams))
+def test_each_searched_schedule_is_tried_with_the_other_seams(
+    monkeypatch: pytest.MonkeyPatch, better: Seams, climbs: bool
+) -> None:
+    def ticks(runs: JointRuns, choice: GraphChoice) -> int:
+        return 100 - (choice.seams is better) - 2 * choice.sums_first
+
+    monkeypatch.setattr(JointRuns, "ticks", ticks)
+    scenario = scenario_of(CHAIN)
+    search = JointSearch(scenario, JointRuns(scenario.system, scenario.graph), places=False, climbs=climbs)
+    search.run()
+
+    best = search.best_searched()[0]
+    assert (best.seams, best.sums_first, search.found[best]) == (better, True, 97)
