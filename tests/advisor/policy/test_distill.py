@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from magus.advisor import Request, RequestError
+from magus.advisor.candidates.predicted import predicted_candidates
 from magus.advisor.learned.learner import TreeNode, small_tree
 from magus.advisor.policy.distill import FEATURES, DistilledRule, distilled, picked
 from magus.advisor.policy.rule_text import rule_document, rule_python, summary
 from magus.compiler.planfile.file import ignore_warnings
+from magus.compiler.planning.build import reject_choice
 from magus.compiler.request.scenario import scenario_of
-from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import read_choice, resolve_schedule
 from tests.helpers.commands import magus
 
 REQUEST = Request("AG+GEMM", m=4096, n=4096, k=4096, gpu="H100", ranks=8)
@@ -29,6 +31,19 @@ def test_it_is_better_than_any_single_schedule(rule: DistilledRule) -> None:
     assert (rule.shapes, rule.tested) == (120, 40)
     assert rule.exact >= 0.6 and rule.loss < 0.05
     assert rule.loss < rule.fixed_loss / 3
+
+
+def test_it_picks_what_other_widths_can_be_cut_for(rule: DistilledRule) -> None:
+    """Widths that no list of models has."""
+    losses = []
+    for m, n, k in ((4096, 1280, 4096), (1024, 2432, 6400), (16384, 13696, 5120), (256, 640, 9216)):
+        scenario = scenario_of(replace(REQUEST, m=m, n=n, k=k))
+        choices = [read_choice(scenario, text) for text in rule.schedules]
+        legal = tuple(choice for choice in choices if reject_choice(scenario, choice) is None)
+        us = {candidate.expression: candidate.best_us for candidate in predicted_candidates(scenario, legal)}
+        losses.append(us[rule.schedule(m, n, k)] / min(us.values()) - 1)
+
+    assert max(losses) < 0.1
 
 
 @pytest.mark.slow
