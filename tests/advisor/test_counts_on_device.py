@@ -3,11 +3,12 @@
 import pytest
 
 from magus.advisor.answer.extrapolation import outside_calibration, outside_of_graph
-from magus.advisor.candidates.predicted import predicted_us, usual_serials
+from magus.advisor.candidates.predicted import usual_serials
+from magus.advisor.candidates.ranking import predicted_us
 from magus.advisor.layers.copiers import copiers_of
 from magus.advisor.solver import enumerate_space
 from magus.compiler import compile_text
-from magus.compiler.ir import EngineKind, Scenario, Schedule
+from magus.compiler.ir import EngineKind, GraphScenario, Scenario, Schedule
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.resolve.schedules.from_text import read_choice, resolve_schedule
 from magus.compiler.resolve.schedules.graph_from_text import SERIAL
@@ -37,6 +38,12 @@ LAYER = HEAD + (
 
 def asked(statements: str, explore: str = "") -> Scenario:
     return compile_text(f"{HEAD}workload w on hgx {{ {statements} }}\n{explore}").scenario()
+
+
+def layer(asking: str) -> GraphScenario:
+    found = compile_text(LAYER + asking).graph("moe")
+    assert found is not None
+    return found
 
 
 def us(scenario: Scenario, schedule: Schedule) -> float:
@@ -98,10 +105,8 @@ def test_counts_are_read_while_kernels_before_the_exchange_run(monkeypatch: pyte
 
 
 def test_a_layer_with_experts_copies_by_sms_unless_asked() -> None:
-    graph = compile_text(LAYER).graph("moe")
-    dma = compile_text(LAYER + "explore moe { engine dma(3) }\nschedule mine for moe { apart t, z by dma(3) }").graph(
-        "moe"
-    )
+    graph = layer("")
+    dma = layer("explore moe { engine dma(3) }\nschedule mine for moe { apart t, z by dma(3) }")
 
     assert [op.name for op in graph.graph.ops if op.workload.counts_on_device] == ["t", "z"]
     for few in (False, True):
