@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from .kernel_checks import carried
 from .kernel_syntax import Loop, assigned, is_pure, name_of, names_read
-from .kernel_values import Value, added, atom, constant, multiplied
+from .kernel_values import Value, added, constant, multiplied
 from .kernel_walk import Walk
 
 
@@ -71,10 +71,11 @@ def _enter(walk: Walk, loop: Loop) -> None:
         counter, (first, step) = ast.unparse(loop.target), _range(walk, loop.iter)
     else:
         counter = next((name for name in sorted(names_read([loop.test])) if name in values), "")
-        first, step = before.get(counter, atom(counter)), values.get(counter)
+        begun = before.get(counter)
+        first, step = begun if isinstance(begun, Value) else None, values.get(counter)
     walk.forget(loop, assigned([loop.target]) if isinstance(loop, ast.For) else ())
     round_ = walk.known.get(counter)
-    if not isinstance(round_, Value) or not isinstance(first, Value) or step is None:
+    if not isinstance(round_, Value) or first is None or step is None:
         return
     for name, by in values.items():
         begin = before.get(name)

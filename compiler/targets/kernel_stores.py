@@ -46,7 +46,8 @@ def check_stores(form: KernelForm, helpers: Mapping[str, ast.FunctionDef]) -> tu
 
 def _check_store(form: KernelForm, store: Access) -> None:
     """Refuse a store of other axes than the accumulator has, or with other steps along them."""
-    tile, sides = (form.block_m, form.block_n), (_axes(store.pointer), store.stored and store.stored.axes)
+    tile = form.block_m, form.block_n
+    sides = _axes(store.pointer), None if store.stored is None else store.stored.axes
     if tile[::-1] in sides:
         message = f"the accumulator is {_sizes(tile)}, and the tile is stored transposed"
         raise NotRecognised(
@@ -123,7 +124,7 @@ def _check_limits(form: KernelForm, limits: Sequence[Limit]) -> None:
     for limit in limits:
         sides = [_depends(limit.bounded, form, axis) for axis in (0, 1)]
         if sum(sides) == 1 and len(limit.by - constants) == 1:
-            found[sides.index(True)].setdefault(*(limit.by - constants), limit.node)
+            found[sides.index(True)].setdefault(min(limit.by - constants), limit.node)
     rows, cols = found
     both = rows.keys() & cols.keys()
     if both and (len(rows) > 1 or len(cols) > 1):

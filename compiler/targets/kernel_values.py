@@ -129,7 +129,7 @@ def unfollowed(value: Known, name: str) -> Known:
     """Return what is left of a value that a loop changes: its axes, and where it comes from."""
     if not isinstance(value, Value):
         return value
-    known = {((name, SCALAR),): 1} if value.is_number and not value.base else None
+    known: Sum | None = {((name, SCALAR),): 1} if value.is_number and not value.base else None
     return replace(value, terms=known, uses=value.uses | {name})
 
 

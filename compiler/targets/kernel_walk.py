@@ -158,8 +158,8 @@ class Walk:
                 return _one_of(self.plain(test), self.value(body), self.value(orelse))
             case ast.Call():
                 return self._called(node)
-        parts = [self.plain(each) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
-        return opaque(f"{type(node).__name__}({ast.unparse(node)})", *parts) if parts else opaque(ast.unparse(node))
+        values = [self.plain(each) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
+        return opaque(f"{type(node).__name__}({ast.unparse(node)})", *values)
 
     def _operation(self, node: ast.BinOp, left: Value, operator: ast.operator, right: Value) -> Value:
         match operator:
@@ -291,7 +291,7 @@ def _trans(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mappi
 
 def _block(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
     names = ("base", "shape", "strides", "offsets", "block_shape")
-    given = dict(zip(names, nodes, strict=False)) | options
+    given = {**dict(zip(names, nodes, strict=False)), **options}
     if not set(names) <= set(given):
         return _UNKNOWN
     base, (shape, strides, offsets) = (

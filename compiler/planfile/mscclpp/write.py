@@ -171,9 +171,9 @@ class _Writer:
             if len(block.ops) > MAX_BLOCK_OPS:
                 message = f"threadblock {number} has {len(block.ops)} operations, at most {MAX_BLOCK_OPS} are taken"
                 raise beyond_mscclpp(message, "fewer chunks, or more engines")
-        whole, block = len(self.gpus) * self.per_block, self.per_block
-        inputs = block if self.pattern is Pattern.ALL_GATHER else whole
-        outputs = block if self.pattern is Pattern.REDUCE_SCATTER else whole
+        whole = len(self.gpus) * self.per_block
+        inputs = self.per_block if self.pattern is Pattern.ALL_GATHER else whole
+        outputs = self.per_block if self.pattern is Pattern.REDUCE_SCATTER else whole
         return [gpu.document(self.kind, inputs, outputs) for gpu in self.gpus]
 
     def _put(self, rank: int, step: Transfer) -> None:

@@ -18,10 +18,10 @@ from .gemm_world import World
 from .rewritten import BLOCK, KERNELS
 
 
-class Tensor(np.ndarray):  # type: ignore[type-arg]
+class Tensor(np.ndarray[Any, Any]):
     """An array whose numbers have the methods of tensors too."""
 
-    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> "Tensor":
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         return np.asarray(array).view(Tensor)
 
     def to(self, kind: object) -> "Tensor":
@@ -104,7 +104,8 @@ class Language(ModuleType):
 
     def __init__(self) -> None:
         super().__init__("triton.language")
-        self.program, self.programs, self.idle = 0, 1, lambda: False
+        self.program, self.programs = 0, 1
+        self.idle: Callable[[], bool] = lambda: False
         self.constexpr = self.multiple_of = self.max_contiguous = lambda value, *more: value
         self.range, self.static_range = self._range, self._range
         self.float32 = self.float16 = self.int64 = self.int32 = None

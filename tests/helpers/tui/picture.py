@@ -41,7 +41,7 @@ def painted(svg: str) -> str:
     head, style, rest = re.split(r"</?style>", svg, maxsplit=2)
     attributes = {}
     for name, rules in re.findall(r"\.(terminal-[\w-]+) \{(.*?)\}", style, re.DOTALL):
-        said = re.findall(r"([\w-]+):\s*([^;]+?)\s*(?:;|$)", rules)
+        said = re.findall(r"([\w-]+):\s*([^;]+?)\s*(?:;|$)", rules.replace("Fira Code, ", ""))
         attributes[name] = " ".join(f'{key}="{value}"' for key, value in said if key in PRESENTED)
     return head + re.sub(r'class="(terminal-[\w-]+)"', lambda found: attributes[found[1]], rest)
 
