@@ -14,6 +14,7 @@ from .kernel_values import (
     Value,
     added,
     atom,
+    broadcast,
     combined,
     constant,
     multiplied,
@@ -337,8 +338,14 @@ def _new_axis(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Ma
 
 
 def _broadcast_to(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    value, shape = walk.plain(nodes[0]), [each for node in nodes[1:] for each in getattr(node, "elts", [node])]
-    return combined(value, Value({}, tuple(map(ast.unparse, shape))), terms=value.terms)
+    value, first = walk.plain(nodes[0]), nodes[1] if len(nodes) > 1 else options.get("shape")
+    axes: tuple[str, ...] | None = None
+    if isinstance(first, ast.Attribute) and first.attr == "shape":
+        axes = walk.plain(first.value).axes
+    elif first is not None:
+        axes = tuple(ast.unparse(each) for node in (first, *nodes[2:]) for each in getattr(node, "elts", [node]))
+    grown = None if value.axes is None or axes is None else broadcast(value.axes, axes)
+    return replace(value, axes=axes, terms=value.terms if axes is not None and grown == axes else None)
 
 
 _CALLS: Mapping[str, _Call] = {

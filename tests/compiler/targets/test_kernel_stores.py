@@ -117,6 +117,8 @@ def test_a_tile_that_is_stored_elsewhere_is_refused(name: str) -> None:
         stored("y_ptr + stride_ym * tl.expand_dims(offs_ym, 1) + stride_yn * tl.expand_dims(offs_yn, 0)"),
         stored("y_ptr + (stride_ym * offs_ym.to(tl.int64))[:, None] + offs_yn[None, :]"),
         stored(value="tl.trans(tl.trans(acc))"),
+        stored("y_ptr + tl.broadcast_to(offs_yn[None, :] + N * offs_ym[:, None], (BLOCK_M, BLOCK_N))"),
+        stored(value="acc * tl.broadcast_to(tl.load(x_ptr + tl.arange(0, 1))[:, None], (BLOCK_M, 1))"),
         GROUPED.replace("    y_ptrs = ", "    y_ptr += 0\n    y_ptrs = "),
     ],
 )
