@@ -12,10 +12,15 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import Pattern
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.targets.kernel_rewrite import rewrite_kernel
+from magus.compiler.targets.triton import triton_text
+from magus.compiler.text.source import Source
+from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
 from .gemm_world import World
-from .rewritten import BLOCK, KERNELS
+from .rewritten import BLOCK, FOLDER, KERNELS
 
 
 class Tensor(np.ndarray[Any, Any]):
@@ -111,6 +116,7 @@ class Language(ModuleType):
         self.float32 = self.float16 = self.int64 = self.int32 = None
         self.minimum, self.maximum, self.cdiv = np.minimum, np.maximum, lambda one, other: -(-one // other)
         self.where = lambda *given: tensor(np.where(*given))
+        self.expand_dims, self.broadcast_to = np.expand_dims, lambda value, shape: tensor(np.broadcast_to(value, shape))
         self.trans = lambda value, *order: value.transpose(*order)
         self.assume = self.debug_barrier = lambda *given: None
         self.make_block_ptr, self.advance = Block, Block.moved
@@ -175,8 +181,16 @@ class Language(ModuleType):
 class NumpyWorld(World):
     """A world whose kernels are those of a file, on arrays; ``kernel`` names a file of ``kernels``."""
 
-    def __init__(self, text: str, scenario: Scenario, programs: int, kernel: str) -> None:
+    def __init__(self, kernel: str, pattern: Pattern, own: str = "") -> None:
+        """Rewrite the kernel, or ``own``, a text with its name and parameters.
+
+        Columns and the inner dimension end inside a block, rows of pieces do not.
+        """
         self.kernel, self.language = kernel, Language()
+        scenario = scenario_of(pattern, SYSTEMS[1], 4, 128, 40 if pattern.produces else 104, 80)
+        made = rewrite_kernel(Source(f"{kernel}.py", own or (FOLDER / f"{kernel}.py").read_text()))
+        schedule = resolve_schedule(scenario, "hetero_fused_1d(chunks=8, engine=dma(3))")
+        text = triton_text(scenario, schedule, kernel=made)
         triton: Any = ModuleType("triton")
         triton.jit = lambda function=None, **options: (
             Kernel(function, self.language) if function is not None else lambda inner: Kernel(inner, self.language)
@@ -185,8 +199,14 @@ class NumpyWorld(World):
         plan = ModuleType("plan")
         with patch.dict(sys.modules, {"triton": triton, "triton.language": self.language}):
             exec(compile(text, "plan.py", "exec"), plan.__dict__)
-        super().__init__(plan, scenario, BLOCK, programs)
+        super().__init__(plan, scenario, BLOCK, 3)
+        self.fill()
         self.counts = [np.zeros(buffers["c"].size, np.int64) for buffers in self.buffers]
+
+    @property
+    def once(self) -> bool:
+        """Whether each number of the output was stored once."""
+        return all(bool((counts == 1).all()) for counts in self.counts)
 
     def run_kernels(self, epoch: int = 1) -> None:
         """Run the kernels of all ranks, one after the other, and then what hosts have left."""
