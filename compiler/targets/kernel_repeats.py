@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from .kernel_checks import carried
 from .kernel_syntax import Loop, assigned, is_pure, name_of, names_read
-from .kernel_values import Value, added, constant, multiplied
+from .kernel_values import KernelValue, added, constant, multiplied
 from .kernel_walk import Walk
 
 
@@ -35,7 +35,7 @@ def _drop(walk: Walk, body: list[ast.stmt], names: set[str], pure: frozenset[str
     """Walk through ``body``, drop what finds an index again, and say whether there was any."""
     found, renamed, dropped = dict[str, str](), dict[str, str](), False
     for each in list(body):
-        before = {name: value.text for name in names if isinstance(value := walk.known.get(name), Value)}
+        before = {name: value.text for name in names if isinstance(value := walk.known.get(name), KernelValue)}
         walk.run([each])
         made = assigned([each]) & names
         if made and is_pure(each, pure) and not isinstance(each, ast.AugAssign):
@@ -54,7 +54,7 @@ def _drop(walk: Walk, body: list[ast.stmt], names: set[str], pure: frozenset[str
 def _same(walk: Walk, name: str, before: Mapping[str, str]) -> str:
     """The index that has had what ``name`` has now, itself if it can be; else none."""
     value = walk.known.get(name)
-    alike = [other for other, text in before.items() if isinstance(value, Value) and text == value.text]
+    alike = [other for other, text in before.items() if isinstance(value, KernelValue) and text == value.text]
     return name if name in alike else min(alike, default="")
 
 
@@ -72,14 +72,14 @@ def _enter(walk: Walk, loop: Loop) -> None:
     else:
         counter = next((name for name in sorted(names_read([loop.test])) if name in values), "")
         begun = before.get(counter)
-        first, step = begun if isinstance(begun, Value) else None, values.get(counter)
+        first, step = begun if isinstance(begun, KernelValue) else None, values.get(counter)
     walk.forget(loop, assigned([loop.target]) if isinstance(loop, ast.For) else ())
     round_ = walk.known.get(counter)
-    if not isinstance(round_, Value) or first is None or step is None:
+    if not isinstance(round_, KernelValue) or first is None or step is None:
         return
     for name, by in values.items():
         begin = before.get(name)
-        if name == counter or not isinstance(begin, Value):
+        if name == counter or not isinstance(begin, KernelValue):
             continue
         if by.text == step.text:
             walk.known[name] = added(round_, added(begin, first, -1))
@@ -104,7 +104,7 @@ def _step(statement: ast.stmt) -> tuple[str, ast.expr]:
     return "", ast.Constant(0)
 
 
-def _range(walk: Walk, over: ast.expr) -> tuple[Value | None, Value | None]:
+def _range(walk: Walk, over: ast.expr) -> tuple[KernelValue | None, KernelValue | None]:
     """The first number of a range and its step."""
     if not isinstance(over, ast.Call) or name_of(over) not in ("range", "static_range"):
         return None, None

@@ -7,10 +7,11 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from .kernel_calls import KernelAccess, Limit
 from .kernel_form import KernelForm
 from .kernel_syntax import NotRecognised, is_constexpr
-from .kernel_values import SCALAR, BlockPointer, Known, Product, Value, atom
-from .kernel_walk import Access, Limit, Walk
+from .kernel_values import SCALAR, BlockPointer, KernelValue, Known, Product, atom
+from .kernel_walk import Walk
 
 ROW, COL = "row of the tile", "column of the tile"
 
@@ -44,7 +45,7 @@ def check_stores(form: KernelForm, helpers: Mapping[str, ast.FunctionDef]) -> tu
     return tuple(_by_row(form, walk))
 
 
-def _check_store(form: KernelForm, store: Access) -> None:
+def _check_store(form: KernelForm, store: KernelAccess) -> None:
     """Refuse a store of other axes than the accumulator has, or with other steps along them."""
     tile = form.block_m, form.block_n
     sides = _axes(store.pointer), None if store.stored is None else store.stored.axes
@@ -60,12 +61,12 @@ def _check_store(form: KernelForm, store: Access) -> None:
     if isinstance(store.pointer, BlockPointer):
         steps = _steps_of_block(form, store.pointer, store.node)
     else:
-        assert isinstance(store.pointer, Value), "what has axes is a tensor"
+        assert isinstance(store.pointer, KernelValue), "what has axes is a tensor"
         steps = _steps(form, store.pointer, store.node)
     _check_order(form, steps, store.node)
 
 
-def _steps(form: KernelForm, pointer: Value, node: ast.AST) -> tuple[Product, Product]:
+def _steps(form: KernelForm, pointer: KernelValue, node: ast.AST) -> tuple[Product, Product]:
     """Return how far rows lie apart, and columns: the same from tile to tile as within one."""
     if pointer.terms is None:
         raise NotRecognised(node, "where the tile is stored is not followed", _hint(form))
@@ -134,7 +135,7 @@ def _check_limits(form: KernelForm, limits: Sequence[Limit]) -> None:
         raise NotRecognised(node, message, "compare rows with the number of rows, and columns with that of columns")
 
 
-def _limits(store: Access) -> Iterator[Limit]:
+def _limits(store: KernelAccess) -> Iterator[Limit]:
     """The sizes of the matrix in a pointer to a block, which masks what lies outside."""
     if isinstance(store.pointer, BlockPointer):
         for place, size in zip((ROW, COL), store.pointer.shape, strict=False):
@@ -160,17 +161,23 @@ def _by_row(form: KernelForm, walk: Walk) -> Iterator[ByRow]:
             yield ByRow(name, each.node)
 
 
-def _depends(value: Value, form: KernelForm, axis: int) -> bool:
+def _depends(value: KernelValue, form: KernelForm, axis: int) -> bool:
     place, block = ((ROW, form.block_m), (COL, form.block_n))[axis]
     return bool(value.uses & {place, block, f"arange({block})"})
 
 
-def _at(pointer: Known) -> Value:
-    return pointer.base if isinstance(pointer, BlockPointer) else pointer if isinstance(pointer, Value) else Value()
+def _at(pointer: Known) -> KernelValue:
+    return (
+        pointer.base
+        if isinstance(pointer, BlockPointer)
+        else pointer
+        if isinstance(pointer, KernelValue)
+        else KernelValue()
+    )
 
 
 def _axes(pointer: Known) -> tuple[str, ...] | None:
-    return pointer.axes if isinstance(pointer, BlockPointer | Value) else None
+    return pointer.axes if isinstance(pointer, BlockPointer | KernelValue) else None
 
 
 def _name(pointer: Known, order: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ Sum = Mapping[Product, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class KernelValue:
     """A number, a pointer or a tensor.
 
     ``terms`` is what it is the sum of, None if that is not followed. ``axes`` are the sizes of its axes as the kernel
@@ -51,33 +51,33 @@ class Value:
 class BlockPointer:
     """What ``tl.make_block_ptr`` makes: a tile of ``axes`` at ``offsets`` in a matrix of ``shape`` and ``strides``."""
 
-    base: Value
-    shape: tuple[Value, ...]
-    strides: tuple[Value, ...]
-    offsets: tuple[Value, ...]
+    base: KernelValue
+    shape: tuple[KernelValue, ...]
+    strides: tuple[KernelValue, ...]
+    offsets: tuple[KernelValue, ...]
     axes: tuple[str, ...]
 
 
-Known = Value | BlockPointer | tuple["Known", ...]
+Known = KernelValue | BlockPointer | tuple["Known", ...]
 
 
-def atom(name: str, axis: int = SCALAR, axes: tuple[str, ...] = (), base: Iterable[str] = ()) -> Value:
+def atom(name: str, axis: int = SCALAR, axes: tuple[str, ...] = (), base: Iterable[str] = ()) -> KernelValue:
     """Return a number of its own name, or what counts along an axis."""
-    return Value({((name, axis),): 1}, axes, frozenset([name]), frozenset(base))
+    return KernelValue({((name, axis),): 1}, axes, frozenset([name]), frozenset(base))
 
 
-def constant(number: int) -> Value:
+def constant(number: int) -> KernelValue:
     """Return a whole number."""
-    return Value({(): number} if number else {})
+    return KernelValue({(): number} if number else {})
 
 
-def combined(*values: Value, terms: Sum | None = None) -> Value:
+def combined(*values: KernelValue, terms: Sum | None = None) -> KernelValue:
     """Return what comes of an operation on each element of ``values``, with the sum that is known of it."""
     uses, base, loads = (
         frozenset[str]().union(*parts)
         for parts in zip(*((each.uses, each.base, each.loads) for each in values), strict=True)
     )
-    return Value(terms, broadcast(*(each.axes for each in values)), uses, base, loads)
+    return KernelValue(terms, broadcast(*(each.axes for each in values)), uses, base, loads)
 
 
 def broadcast(*axes: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -94,7 +94,7 @@ def broadcast(*axes: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return tuple(found)
 
 
-def added(one: Value, other: Value, sign: int = 1) -> Value:
+def added(one: KernelValue, other: KernelValue, sign: int = 1) -> KernelValue:
     """Return ``one + sign * other``."""
     left, right = _aligned(one, other)
     if left.terms is None or right.terms is None:
@@ -105,7 +105,7 @@ def added(one: Value, other: Value, sign: int = 1) -> Value:
     return combined(left, right, terms={product: factor for product, factor in total.items() if factor})
 
 
-def multiplied(one: Value, other: Value) -> Value:
+def multiplied(one: KernelValue, other: KernelValue) -> KernelValue:
     """Return the product; it is no pointer."""
     left, right = _aligned(one, other)
     terms: dict[Product, int] | None = None
@@ -118,22 +118,22 @@ def multiplied(one: Value, other: Value) -> Value:
     return replace(combined(left, right, terms=terms), base=frozenset())
 
 
-def opaque(text: str, *parts: Value) -> Value:
+def opaque(text: str, *parts: KernelValue) -> KernelValue:
     """Return a number that is the same wherever ``text`` is, computed from ``parts``; of tensors nothing is known."""
-    made = replace(combined(*parts) if parts else Value(), base=frozenset())
+    made = replace(combined(*parts) if parts else KernelValue(), base=frozenset())
     number = made.is_number and all(part.terms is not None for part in parts)
     return replace(made, terms={((text, SCALAR),): 1}, uses=made.uses | {text}) if number else made
 
 
 def unfollowed(value: Known, name: str) -> Known:
     """Return what is left of a value that a loop changes: its axes, and where it comes from."""
-    if not isinstance(value, Value):
+    if not isinstance(value, KernelValue):
         return value
     known: Sum | None = {((name, SCALAR),): 1} if value.is_number and not value.base else None
     return replace(value, terms=known, uses=value.uses | {name})
 
 
-def with_axes(value: Value, order: tuple[int | None, ...]) -> Value:
+def with_axes(value: KernelValue, order: tuple[int | None, ...]) -> KernelValue:
     """Return a tensor with its axes in another order; None is a new axis of size 1."""
     if value.axes is None or any(each is not None and each >= len(value.axes) for each in order):
         return replace(value, axes=None, terms=None)
@@ -147,7 +147,7 @@ def with_axes(value: Value, order: tuple[int | None, ...]) -> Value:
     return replace(value, axes=axes, terms=terms)
 
 
-def _aligned(one: Value, other: Value) -> tuple[Value, Value]:
+def _aligned(one: KernelValue, other: KernelValue) -> tuple[KernelValue, KernelValue]:
     """Give the tensor with fewer axes new ones in front."""
     if one.axes is None or other.axes is None or one.is_number or other.is_number:
         return one, other

@@ -4,17 +4,16 @@ Loops are walked once, as one of their rounds: what a round changes is not follo
 """
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from .kernel_calls import CALLS, UNKNOWN, KernelAccess, Limit, one_of, plain, transposed
 from .kernel_syntax import assigned, name_of
 from .kernel_values import (
-    BlockPointer,
+    KernelValue,
     Known,
-    Value,
     added,
     atom,
-    broadcast,
     combined,
     constant,
     multiplied,
@@ -32,27 +31,8 @@ _RESHAPES = frozenset(
     ("reshape", "view", "ravel", "join", "split", "interleave", "cat", "flip", "gather", "sort", "histogram")
 )
 """Calls whose axes are not followed."""
-_UNKNOWN = Value(None, None)
 _DEPTH = 8
 """Calls of helpers inside each other that are followed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """A load or a store; ``stored`` is the tensor that is stored, None of a load."""
-
-    node: ast.Call
-    pointer: Known
-    stored: Value | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A number of ``bounded`` indices is compared with, or counted from, the parameters ``by``, at ``node``."""
-
-    node: ast.AST
-    bounded: Value
-    by: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -61,10 +41,10 @@ class Walk:
 
     helpers: Mapping[str, ast.FunctionDef]
     parameters: Sequence[str]
-    places: Mapping[str, Value] = field(default_factory=dict)
+    places: Mapping[str, KernelValue] = field(default_factory=dict)
     known: dict[str, Known] = field(default_factory=dict)
-    loads: list[Access] = field(default_factory=list)
-    stores: list[Access] = field(default_factory=list)
+    loads: list[KernelAccess] = field(default_factory=list)
+    stores: list[KernelAccess] = field(default_factory=list)
     limits: list[Limit] = field(default_factory=list)
     depth: int = 0
 
@@ -118,19 +98,19 @@ class Walk:
                 self.known[name] = unfollowed(value, f"{name}#{loop.lineno}")
 
     def _either(self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> None:
-        asked, before = _plain(self.value(test)), dict(self.known)
+        asked, before = plain(self.value(test)), dict(self.known)
         self.run(body)
         after, self.known = self.known, before
         self.run(orelse)
         for name in after.keys() | self.known.keys():
-            one, other = after.get(name, _UNKNOWN), self.known.get(name, _UNKNOWN)
-            self.known[name] = one if one == other else _one_of(asked, one, other)
+            one, other = after.get(name, UNKNOWN), self.known.get(name, UNKNOWN)
+            self.known[name] = one if one == other else one_of(asked, one, other)
 
     # Expressions.
 
-    def plain(self, node: ast.expr) -> Value:
+    def plain(self, node: ast.expr) -> KernelValue:
         """Return a value that is one number or tensor."""
-        return _plain(self.value(node))
+        return plain(self.value(node))
 
     def value(self, node: ast.expr) -> Known:
         """Return what an expression stands for."""
@@ -152,17 +132,17 @@ class Walk:
             case ast.Subscript(owner, index):
                 return self._indexed(self.value(owner), index)
             case ast.Attribute(owner, "T"):
-                return _transposed(self.plain(owner), ())
+                return transposed(self.plain(owner), ())
             case ast.Attribute():
                 return opaque(ast.unparse(node))
             case ast.IfExp(test, body, orelse):
-                return _one_of(self.plain(test), self.value(body), self.value(orelse))
+                return one_of(self.plain(test), self.value(body), self.value(orelse))
             case ast.Call():
                 return self._called(node)
         values = [self.plain(each) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
         return opaque(f"{type(node).__name__}({ast.unparse(node)})", *values)
 
-    def _operation(self, node: ast.BinOp, left: Value, operator: ast.operator, right: Value) -> Value:
+    def _operation(self, node: ast.BinOp, left: KernelValue, operator: ast.operator, right: KernelValue) -> KernelValue:
         match operator:
             case ast.Add():
                 return added(left, right)
@@ -175,7 +155,7 @@ class Walk:
                 return left  # the same row or column, of what the matrix has
         return opaque(f"({left.text} {type(operator).__name__} {right.text})", left, right)
 
-    def _compared(self, node: ast.Compare, left: Value, operator: ast.cmpop, right: Value) -> Value:
+    def _compared(self, node: ast.Compare, left: KernelValue, operator: ast.cmpop, right: KernelValue) -> KernelValue:
         if isinstance(operator, ast.Lt | ast.LtE):
             self.limits.append(Limit(node, added(left, right, -1), right.base))
         return opaque(f"({left.text} {type(operator).__name__} {right.text})", left, right)
@@ -183,7 +163,7 @@ class Walk:
     def _indexed(self, owner: Known, index: ast.expr) -> Known:
         if isinstance(owner, tuple):
             place = index.value if isinstance(index, ast.Constant) else None
-            return owner[place] if isinstance(place, int) and place < len(owner) else _UNKNOWN
+            return owner[place] if isinstance(place, int) and place < len(owner) else UNKNOWN
         order, used = list[int | None](), 0
         for each in index.elts if isinstance(index, ast.Tuple) else (index,):
             if isinstance(each, ast.Constant) and each.value is None:
@@ -191,8 +171,8 @@ class Walk:
             elif isinstance(each, ast.Slice) and each.lower is each.upper is each.step is None:
                 order, used = [*order, used], used + 1
             else:
-                return opaque(f"{_plain(owner).text}[{ast.unparse(index)}]", _plain(owner))
-        return with_axes(_plain(owner), tuple(order))
+                return opaque(f"{plain(owner).text}[{ast.unparse(index)}]", plain(owner))
+        return with_axes(plain(owner), tuple(order))
 
     # Calls.
 
@@ -202,19 +182,19 @@ class Walk:
         options = {each.arg: each.value for each in call.keywords if each.arg is not None}
         if name in self.helpers and isinstance(call.func, ast.Name):
             return self._helped(self.helpers[name], [self.value(each) for each in nodes], options)
-        known = _CALLS.get(name)
+        known = CALLS.get(name)
         if known is not None:
             return known(self, call, nodes, options)
         if name in _SAME and nodes:
             return self.value(nodes[0])
-        values = [_plain(self.value(each)) for each in (*nodes, *options.values())]
+        values = [plain(self.value(each)) for each in (*nodes, *options.values())]
         if name in _RESHAPES:
             return replace(combined(*values), axes=None)
         if name in _REDUCTIONS and not (isinstance(call.func, ast.Name) or all(each.is_number for each in values)):
             return self._reduced(nodes, options)
         return opaque(f"{name}({', '.join(each.text for each in values)})", *values)
 
-    def _reduced(self, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Value:
+    def _reduced(self, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> KernelValue:
         value, axis = self.plain(nodes[0]), options.get("axis", nodes[1] if len(nodes) > 1 else None)
         if not (isinstance(axis, ast.Constant) and isinstance(axis.value, int)) or value.axes is None:
             return replace(value, axes=() if axis is None else None, terms=None)
@@ -232,166 +212,21 @@ class Walk:
         defaults = dict(zip(names[::-1], helper.args.defaults[::-1], strict=False))
         given |= {name: self.value(node) for name, node in defaults.items() if name not in given}
         if self.depth == _DEPTH:
-            return _UNKNOWN
+            return UNKNOWN
         inner = replace(self, known=given, places={}, depth=self.depth + 1)
         returns = [each for each in ast.walk(helper) if isinstance(each, ast.Return)]
         if len(returns) != 1 or returns[0] is not helper.body[-1] or returns[0].value is None:
-            parts = [_plain(each) for each in given.values()]
+            parts = [plain(each) for each in given.values()]
             inner.run(helper.body)
-            return combined(*parts) if parts else _UNKNOWN
+            return combined(*parts) if parts else UNKNOWN
         inner.run(helper.body[:-1])
         return inner.value(returns[0].value)
 
 
-_Call = Callable[[Walk, ast.Call, Sequence[ast.expr], Mapping[str, ast.expr]], Known]
-
-
-def _arange(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    first, end = walk.plain(nodes[0]), ast.unparse(nodes[1])
-    size = end if first == constant(0) else f"{end} - {ast.unparse(nodes[0])}"
-    return added(atom(f"arange({size})", 0, (size,)), first)
-
-
-def _filled(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    shape = options.get("shape", nodes[0] if nodes else None)
-    sizes = shape.elts if isinstance(shape, ast.Tuple | ast.List) else ()
-    return Value(None, tuple(map(ast.unparse, sizes)) if sizes else None)
-
-
-def _dot(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    values = [walk.plain(each) for each in nodes]
-    left, right = (values[0], values[3]) if name_of(call) == "dot_scaled" else (values[0], values[1])
-    made = combined(*values, *(walk.plain(each) for each in options.values()))
-    sides = left.axes, right.axes
-    axes = (sides[0][0], sides[1][1]) if sides[0] and sides[1] and len(sides[0]) == len(sides[1]) == 2 else None
-    return replace(made, axes=axes, terms=None)
-
-
-def _load(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    pointer = walk.value(nodes[0])
-    for each in (*nodes[1:], *options.values()):
-        walk.value(each)
-    walk.loads.append(Access(call, pointer))
-    at = pointer.base if isinstance(pointer, BlockPointer) else _plain(pointer)
-    axes = pointer.axes if isinstance(pointer, BlockPointer) else at.axes
-    return Value(None, axes, at.uses, frozenset(), at.loads | at.base)
-
-
-def _store(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    given = [*nodes, *(options[name] for name in ("pointer", "value") if name in options)]
-    for each in (*given[2:], *options.values()):
-        walk.value(each)
-    walk.stores.append(Access(call, walk.value(given[0]), walk.plain(given[1])))
-    return _UNKNOWN
-
-
-def _trans(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    order = [each for node in nodes[1:] for each in (node.elts if isinstance(node, ast.Tuple | ast.List) else (node,))]
-    return _transposed(walk.plain(nodes[0]), order)
-
-
-def _block(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    names = ("base", "shape", "strides", "offsets", "block_shape")
-    given = {**dict(zip(names, nodes, strict=False)), **options}
-    if not set(names) <= set(given):
-        return _UNKNOWN
-    base, (shape, strides, offsets) = (
-        walk.plain(given["base"]),
-        (
-            tuple(map(_plain, part)) if isinstance(part := walk.value(given[name]), tuple) else ()
-            for name in ("shape", "strides", "offsets")
-        ),
-    )
-    sizes = given["block_shape"].elts if isinstance(given["block_shape"], ast.Tuple | ast.List) else ()
-    uses = combined(base, *offsets).uses
-    return BlockPointer(replace(base, uses=uses), shape, strides, offsets, tuple(map(ast.unparse, sizes)))
-
-
-def _advance(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    pointer, steps = walk.value(nodes[0]), walk.value(nodes[1]) if len(nodes) > 1 else ()
-    if not isinstance(pointer, BlockPointer) or not isinstance(steps, tuple) or len(steps) != len(pointer.offsets):
-        return _UNKNOWN
-    offsets = tuple(added(one, _plain(other)) for one, other in zip(pointer.offsets, steps, strict=True))
-    return replace(pointer, offsets=offsets)
-
-
-def _where(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    asked, one, other = map(walk.plain, nodes)
-    if one.terms is not None and other.is_number and other.terms is not None and not other.uses:
-        return one  # another row or column in place of one that the matrix does not have
-    return _one_of(asked, one, other)
-
-
-def _cdiv(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    size, block = map(walk.plain, nodes)
-    walk.limits.append(Limit(call, block, size.base))
-    return opaque(f"cdiv({size.text}, {block.text})", size, block)
-
-
-def _new_axis(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    value, axis = walk.plain(nodes[0]), options.get("axis", nodes[1] if len(nodes) > 1 else None)
-    place = axis.value if isinstance(axis, ast.Constant) and isinstance(axis.value, int) else None
-    if value.axes is None or place is None:
-        return replace(value, axes=None, terms=None)
-    order = [*range(len(value.axes))]
-    return with_axes(value, (*order[: place % (len(order) + 1)], None, *order[place % (len(order) + 1) :]))
-
-
-def _broadcast_to(walk: Walk, call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    value, first = walk.plain(nodes[0]), nodes[1] if len(nodes) > 1 else options.get("shape")
-    axes: tuple[str, ...] | None = None
-    if isinstance(first, ast.Attribute) and first.attr == "shape":
-        axes = walk.plain(first.value).axes
-    elif first is not None:
-        axes = tuple(ast.unparse(each) for node in (first, *nodes[2:]) for each in getattr(node, "elts", [node]))
-    grown = None if value.axes is None or axes is None else broadcast(value.axes, axes)
-    return replace(value, axes=axes, terms=value.terms if axes is not None and grown == axes else None)
-
-
-_CALLS: Mapping[str, _Call] = {
-    "arange": _arange,
-    **dict.fromkeys(("zeros", "full"), _filled),
-    **dict.fromkeys(("dot", "dot_scaled"), _dot),
-    "load": _load,
-    "store": _store,
-    **dict.fromkeys(("trans", "permute"), _trans),
-    "make_block_ptr": _block,
-    "advance": _advance,
-    "where": _where,
-    "cdiv": _cdiv,
-    "expand_dims": _new_axis,
-    "broadcast_to": _broadcast_to,
-}
-
-
-def _transposed(value: Value, order: Sequence[ast.expr]) -> Value:
-    if value.axes is None:
-        return value
-    places = [each.value for each in order if isinstance(each, ast.Constant) and isinstance(each.value, int)]
-    if len(places) < len(order):
-        return replace(value, axes=None, terms=None)
-    rank = len(value.axes)
-    return with_axes(value, tuple(place % rank for place in places) or tuple(range(rank))[::-1])
-
-
-def _one_of(asked: Value, one: Known, other: Known) -> Known:
-    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
-        return tuple(_one_of(asked, *pair) for pair in zip(one, other, strict=True))
-    if isinstance(one, Value) and isinstance(other, Value):
-        same = one.axes if one.axes == other.axes else None
-        made = opaque(f"if({asked.text}, {one.text}, {other.text})", asked, one, other)
-        return replace(made, axes=same, base=one.base | other.base)
-    return _UNKNOWN
-
-
-def _plain(value: Known) -> Value:
-    return value if isinstance(value, Value) else _UNKNOWN
-
-
 def _part(value: Known, place: int) -> Known:
     if isinstance(value, tuple):
-        return value[place] if place < len(value) else _UNKNOWN
-    return opaque(f"{value.text}[{place}]", value) if isinstance(value, Value) else _UNKNOWN
+        return value[place] if place < len(value) else UNKNOWN
+    return opaque(f"{value.text}[{place}]", value) if isinstance(value, KernelValue) else UNKNOWN
 
 
 def _of_module(owner: ast.expr) -> bool:

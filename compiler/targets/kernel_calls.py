@@ -1,0 +1,192 @@
+"""What calls of Triton's language do to the values of a kernel, and what it loads, stores and compares on its way."""
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from .kernel_syntax import name_of
+from .kernel_values import (
+    BlockPointer,
+    KernelValue,
+    Known,
+    added,
+    atom,
+    broadcast,
+    combined,
+    constant,
+    opaque,
+    with_axes,
+)
+
+if TYPE_CHECKING:
+    from .kernel_walk import Walk
+
+UNKNOWN = KernelValue(None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelAccess:
+    """A load or a store; ``stored`` is the tensor that is stored, None of a load."""
+
+    node: ast.Call
+    pointer: Known
+    stored: KernelValue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A number of ``bounded`` indices is compared with, or counted from, the parameters ``by``, at ``node``."""
+
+    node: ast.AST
+    bounded: KernelValue
+    by: frozenset[str]
+
+
+_Call = Callable[["Walk", ast.Call, Sequence[ast.expr], Mapping[str, ast.expr]], Known]
+
+
+def _arange(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
+    first, end = walk.plain(nodes[0]), ast.unparse(nodes[1])
+    size = end if first == constant(0) else f"{end} - {ast.unparse(nodes[0])}"
+    return added(atom(f"arange({size})", 0, (size,)), first)
+
+
+def _filled(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
+    shape = options.get("shape", nodes[0] if nodes else None)
+    sizes = shape.elts if isinstance(shape, ast.Tuple | ast.List) else ()
+    return KernelValue(None, tuple(map(ast.unparse, sizes)) if sizes else None)
+
+
+def _dot(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
+    values = [walk.plain(each) for each in nodes]
+    left, right = (values[0], values[3]) if name_of(call) == "dot_scaled" else (values[0], values[1])
+    made = combined(*values, *(walk.plain(each) for each in options.values()))
+    sides = left.axes, right.axes
+    axes = (sides[0][0], sides[1][1]) if sides[0] and sides[1] and len(sides[0]) == len(sides[1]) == 2 else None
+    return replace(made, axes=axes, terms=None)
+
+
+def _load(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
+    pointer = walk.value(nodes[0])
+    for each in (*nodes[1:], *options.values()):
+        walk.value(each)
+    walk.loads.append(KernelAccess(call, pointer))
+    at = pointer.base if isinstance(pointer, BlockPointer) else plain(pointer)
+    axes = pointer.axes if isinstance(pointer, BlockPointer) else at.axes
+    return KernelValue(None, axes, at.uses, frozenset(), at.loads | at.base)
+
+
+def _store(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
+    given = [*nodes, *(options[name] for name in ("pointer", "value") if name in options)]
+    for each in (*given[2:], *options.values()):
+        walk.value(each)
+    walk.stores.append(KernelAccess(call, walk.value(given[0]), walk.plain(given[1])))
+    return UNKNOWN
+
+
+def _trans(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
+    order = [each for node in nodes[1:] for each in (node.elts if isinstance(node, ast.Tuple | ast.List) else (node,))]
+    return transposed(walk.plain(nodes[0]), order)
+
+
+def _block(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
+    names = ("base", "shape", "strides", "offsets", "block_shape")
+    given = {**dict(zip(names, nodes, strict=False)), **options}
+    if not set(names) <= set(given):
+        return UNKNOWN
+    base, (shape, strides, offsets) = (
+        walk.plain(given["base"]),
+        (
+            tuple(map(plain, part)) if isinstance(part := walk.value(given[name]), tuple) else ()
+            for name in ("shape", "strides", "offsets")
+        ),
+    )
+    sizes = given["block_shape"].elts if isinstance(given["block_shape"], ast.Tuple | ast.List) else ()
+    uses = combined(base, *offsets).uses
+    return BlockPointer(replace(base, uses=uses), shape, strides, offsets, tuple(map(ast.unparse, sizes)))
+
+
+def _advance(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
+    pointer, steps = walk.value(nodes[0]), walk.value(nodes[1]) if len(nodes) > 1 else ()
+    if not isinstance(pointer, BlockPointer) or not isinstance(steps, tuple) or len(steps) != len(pointer.offsets):
+        return UNKNOWN
+    offsets = tuple(added(one, plain(other)) for one, other in zip(pointer.offsets, steps, strict=True))
+    return replace(pointer, offsets=offsets)
+
+
+def _where(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
+    asked, one, other = map(walk.plain, nodes)
+    if one.terms is not None and other.is_number and other.terms is not None and not other.uses:
+        return one  # another row or column in place of one that the matrix does not have
+    return one_of(asked, one, other)
+
+
+def _cdiv(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
+    size, block = map(walk.plain, nodes)
+    walk.limits.append(Limit(call, block, size.base))
+    return opaque(f"cdiv({size.text}, {block.text})", size, block)
+
+
+def _new_axis(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
+    value, axis = walk.plain(nodes[0]), options.get("axis", nodes[1] if len(nodes) > 1 else None)
+    place = axis.value if isinstance(axis, ast.Constant) and isinstance(axis.value, int) else None
+    if value.axes is None or place is None:
+        return replace(value, axes=None, terms=None)
+    order = [*range(len(value.axes))]
+    return with_axes(value, (*order[: place % (len(order) + 1)], None, *order[place % (len(order) + 1) :]))
+
+
+def _broadcast_to(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
+    value, first = walk.plain(nodes[0]), nodes[1] if len(nodes) > 1 else options.get("shape")
+    axes: tuple[str, ...] | None = None
+    if isinstance(first, ast.Attribute) and first.attr == "shape":
+        axes = walk.plain(first.value).axes
+    elif first is not None:
+        axes = tuple(ast.unparse(each) for node in (first, *nodes[2:]) for each in getattr(node, "elts", [node]))
+    grown = None if value.axes is None or axes is None else broadcast(value.axes, axes)
+    return replace(value, axes=axes, terms=value.terms if axes is not None and grown == axes else None)
+
+
+CALLS: Mapping[str, _Call] = {
+    "arange": _arange,
+    **dict.fromkeys(("zeros", "full"), _filled),
+    **dict.fromkeys(("dot", "dot_scaled"), _dot),
+    "load": _load,
+    "store": _store,
+    **dict.fromkeys(("trans", "permute"), _trans),
+    "make_block_ptr": _block,
+    "advance": _advance,
+    "where": _where,
+    "cdiv": _cdiv,
+    "expand_dims": _new_axis,
+    "broadcast_to": _broadcast_to,
+}
+"""By the last name of what is called."""
+
+
+def transposed(value: KernelValue, order: Sequence[ast.expr]) -> KernelValue:
+    """Return a tensor with its axes in the order that a kernel says, or turned round."""
+    if value.axes is None:
+        return value
+    places = [each.value for each in order if isinstance(each, ast.Constant) and isinstance(each.value, int)]
+    if len(places) < len(order):
+        return replace(value, axes=None, terms=None)
+    rank = len(value.axes)
+    return with_axes(value, tuple(place % rank for place in places) or tuple(range(rank))[::-1])
+
+
+def one_of(asked: KernelValue, one: Known, other: Known) -> Known:
+    """Return what is one of two values, as ``asked`` says."""
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        return tuple(one_of(asked, *pair) for pair in zip(one, other, strict=True))
+    if isinstance(one, KernelValue) and isinstance(other, KernelValue):
+        same = one.axes if one.axes == other.axes else None
+        made = opaque(f"if({asked.text}, {one.text}, {other.text})", asked, one, other)
+        return replace(made, axes=same, base=one.base | other.base)
+    return UNKNOWN
+
+
+def plain(value: Known) -> KernelValue:
+    """Return a value that is one number or tensor; of others nothing is known."""
+    return value if isinstance(value, KernelValue) else UNKNOWN
