@@ -106,21 +106,16 @@ def config_of(document: Item, path: Path) -> ModelConfig:
     """Return the sizes in a document, of a model that is called as it says, or else as its file."""
     members = _text_members(document)
     sizes = Sizes(document, members)
-    why_not = sizes.refusal()
-    if why_not:
-        message = f"no layer of '{sizes.model_type}' is written: {why_not}"
-        raise document.fail(message, _WRITTEN, Code.MGS350)
-    _check_blocks(sizes)
+    _check_class(sizes)
     hidden, heads, layers = (sizes.needed(name) for name in ("hidden", "heads", "layers"))
     experts = _experts(sizes)
     kinds = layer_kinds(sizes, layers, has_experts=bool(experts))
-    inner = _inner(sizes, hidden, needed=bool(kinds.dense))
     weights = stored_weights(sizes.item("quantization_config"), has_experts=bool(kinds.experts))
     found = ModelConfig(
         name=_name(members, path),
         dtype=_dtype(sizes),
         hidden=hidden,
-        inner=inner,
+        inner=_inner(sizes, hidden, needed=bool(kinds.dense)),
         heads=heads,
         kv_heads=_kv_heads(sizes, heads),
         head_dim=sizes.number("head_dim") or max(1, hidden // heads),
@@ -132,23 +127,34 @@ def config_of(document: Item, path: Path) -> ModelConfig:
         parallel=sizes.flag("parallel"),
         stored_fp8=weights.is_fp8 and bool(kinds.experts),
     )
-    if kinds.experts:
-        found = replace(
-            found,
-            experts=experts,
-            experts_per_token=sizes.needed("top"),
-            expert_inner=sizes.number("expert_inner") or sizes.needed("inner"),
-            groups_per_token=sizes.number("groups"),
-            shared_inner=_shared(sizes),
-        )
-    gate = ("the gate of what attention leaves, as wide as the queries",) if sizes.flag("query_gate") else ()
-    also = tuple(what for key, what in _LEFT_OUT if (item := sizes.item(key)) is not None and item.value)
+    found = _with_experts(found, experts, sizes) if kinds.experts else found
     return replace(
         found,
         parameters=_num_parameters(found, sizes),
-        left_out=(*kinds.notes, *gate, *weights.notes, *also),
+        left_out=(*kinds.notes, *weights.notes, *_left_out(sizes)),
         doubts=tuple(_doubts(sizes, found)),
     )
+
+
+def _with_experts(model: ModelConfig, experts: int, sizes: Sizes) -> ModelConfig:
+    return replace(
+        model,
+        experts=experts,
+        experts_per_token=sizes.needed("top"),
+        expert_inner=sizes.number("expert_inner") or sizes.needed("inner"),
+        groups_per_token=sizes.number("groups"),
+        shared_inner=_shared(sizes),
+    )
+
+
+def _left_out(sizes: Sizes) -> Iterator[str]:
+    """Parts beside those that all models have."""
+    if sizes.flag("query_gate"):
+        yield "the gate of what attention leaves, as wide as the queries"
+    for key, what in _LEFT_OUT:
+        item = sizes.item(key)
+        if item is not None and item.value:
+            yield what
 
 
 def _text_members(document: Item) -> dict[str, Item]:
@@ -163,8 +169,12 @@ def _text_members(document: Item) -> dict[str, Item]:
     return members
 
 
-def _check_blocks(sizes: Sizes) -> None:
-    """Refuse models whose layers are a mixer or an MLP alone, as Nemotron-H says them: ``M-M*-E``."""
+def _check_class(sizes: Sizes) -> None:
+    """Refuse classes without such layers, and those whose layers are one block each, in Nemotron-H ``M-M*-E``."""
+    why_not = sizes.refusal()
+    if why_not:
+        message = f"no layer of '{sizes.model_type or 'it'}' is written: {why_not}"
+        raise sizes.document.fail(message, _WRITTEN, Code.MGS350)
     item = sizes.item("hybrid_override_pattern")
     if item is not None:
         blocks = Counter(item.any_text())
