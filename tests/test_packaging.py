@@ -57,6 +57,7 @@ def test_the_wheel_holds_grammar_library_model_and_examples(wheel: Path) -> None
     for name in (
         "magus/grammar/mgs.lark",
         "magus/compiler/library/amd/mi300x.mgs",
+        "magus/compiler/from_model/classes.toml",
         "magus/compiler/targets/triton_kernel.py.txt",
         "magus/compiler/library/nvidia/h100.mgs",
         "magus/advisor/learned/model/proposals.model",

@@ -202,7 +202,8 @@ def _experts(sizes: Sizes) -> int:
 def _inner(sizes: Sizes, hidden: int, *, needed: bool) -> int:
     """Columns of the dense MLP; 0 where no layer has one and the file does not say it."""
     found = sizes.number("dense_inner") or sizes.number("inner")
-    factor = sizes.number("expansion_ratio") or sizes.of_class("inner_factor")
+    found = found or sizes.number("expansion_ratio") * hidden
+    factor = sizes.of_class("inner_factor")
     if not found and factor:
         found = sizes.assumed["intermediate_size"] = factor * hidden
     if not found and needed:

@@ -22,6 +22,7 @@ from magus.compiler.text.json_items import JsonPlace, read_json
 from magus.compiler.text.source import Source, Span
 from tests.helpers.commands import magus
 from tests.helpers.paths import ROOT
+from tests.helpers.some import some
 
 Config = dict[str, Any]
 
@@ -182,7 +183,7 @@ def test_heads_that_do_not_divide_say_which_ranks_do() -> None:
     "value", [None, True, -1, 0, 1, 3.5, 1 << 40, "x", "x" * 200, [], [[1]], [1, 2], {}, {"a": {}}]
 )
 def test_values_of_every_kind(value: object) -> None:
-    for case in (*KNOWN.values(), *HYBRIDS.values()):
+    for case in some([*KNOWN.values(), *HYBRIDS.values()]):
         for key in case["config"]:
             try:
                 assert model({**case["config"], key: value}).layers
