@@ -26,6 +26,10 @@ _COLLECTIVES = {
 _OTHERS = ("broadcast", "sendrecv", "send", "recv", "gather", "scatter", "reduce", "barrier")
 _OWN_REDUCE = re.compile(r"cross_device_reduce_\dstage<[^,<>]{1,64},\s*(\d{1,3})")
 """vLLM's and SGLang's all_reduce in one kernel, for so many ranks (``csrc/custom_all_reduce.cuh``)."""
+_OTHER_COLLECTIVE = re.compile(
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|userbuffers|deep_?ep|nvshmem|cross_device_reduce"
+)
+"""Collectives by kernels of symmetric memory, TransformerEngine's userbuffers, DeepEP and others."""
 
 
 def read_run(trace: ChromeTrace) -> TracedRun:
@@ -129,6 +133,10 @@ class _Reader:
             self._collective(said, args, span)
         elif own is not None:
             self._own_reduces.append((number, int(own[1]), span))
+        elif _OTHER_COLLECTIVE.search(name.lower()) is not None and not is_product_kernel(name):
+            self.unused[
+                "collective", "by a kernel that is none of NCCL, whose size and ranks the trace does not say"
+            ] += 1
         elif number >= 0:
             kernels = _Kernels(is_product_kernel(name), is_fp8_kernel(name), *span)
             if number in self._kernels:

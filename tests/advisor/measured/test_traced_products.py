@@ -182,6 +182,14 @@ def test_the_all_reduce_of_vllm_has_its_ranks_in_its_name() -> None:
     assert "y = all_reduce(gemm(x, w))" in written(trace([*events, launch]))
 
 
+@pytest.mark.parametrize("name", ["void multimem_all_reduce_kernel<bf16>", "userbuffers_fp16_sum", "deep_ep::dispatch"])
+def test_collectives_by_other_kernels_are_counted(name: str) -> None:
+    kernel = {"ph": "X", "cat": "kernel", "name": name, "ts": 600, "dur": 90, "args": {"External id": 7}}
+    message = refused(trace([*product("aten::mm", [[M, K], [K, N]]), kernel]))[1]
+
+    assert "1 collective by a kernel that is none of NCCL" in message
+
+
 def test_collectives_of_other_kinds_are_counted() -> None:
     events = [
         *product("aten::mm", [[M, K], [K, N]]),
