@@ -16,11 +16,11 @@ from heapq import heapify, heappop, heappush
 from itertools import product
 
 from ...compiler.ir import EngineKind, Scenario, ShouldStop, checkpoint, heeding
-from ...simcore.kernels.min_work import least_sm_ticks
+from ...simcore.kernels.min_work import least_bytes, least_sm_ticks
 from ...simcore.lower.collective import with_fastest_links
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from .cases import BoundCase
-from .copy_modes import copy_modes_of, divisions_of
+from .copy_modes import copy_modes_of, divisions_of, served_ticks
 from .gemm_area import REFINEMENT_ROUNDS
 from .kernels import kernel_limits
 from .least_traffic import least_traffic
@@ -78,12 +78,12 @@ def lower_bound(
 
 
 @lru_cache(maxsize=64)
-def quick_bound_ticks(scenario: Scenario) -> int:
+def quick_bound_ticks(scenario: Scenario, *, in_memory: bool = True) -> int:
     """Return a bound that needs no search over kernels, in milliseconds: at most ``lower_bound``, at least one tick."""
     if scenario.workload.then is not None:
-        return max(map(quick_bound_ticks, scenario.stages))
+        return max(quick_bound_ticks(stage, in_memory=False) for stage in scenario.stages)
     scenario = _over_fastest_links(scenario)
-    return max(1, min(map(_first_bound, _cases(scenario, tuple(EngineKind), in_memory=True))))
+    return max(1, min(map(_first_bound, _cases(scenario, tuple(EngineKind), in_memory))))
 
 
 def _over_fastest_links(scenario: Scenario) -> Scenario:
@@ -110,9 +110,9 @@ def _lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...], in_memory: b
 
 
 def _bound_of_two_kernels(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Bound:
-    """Return the bound of two kernels: that of either with the collective, or the SM time of both.
+    """Return the bound of two kernels: that of either with the collective, or the SM time or the memory of both.
 
-    What one hands to the other need not pass memory, so that of either it counts nowhere.
+    What one hands to the other need not pass memory.
     """
     sms, stages = scenario.gpu.sms, scenario.stages
     larger = max((lower_bound(stage, kinds, in_memory=False) for stage in stages), key=lambda bound: bound.ticks)
@@ -120,11 +120,19 @@ def _bound_of_two_kernels(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> 
     ticks = start + least_sm_ticks(scenario) // sms
     both = Term("work", ticks, f"the tiles of both kernels fill all {sms} SMs this long")
     known = [term for term in larger.terms if term.name == both.name]
-    work = max((both, *known), key=lambda term: term.ticks)
-    terms = (work, *(term for term in larger.terms if term not in known))
-    if both.ticks <= larger.ticks:
-        return replace(larger, terms=terms)
-    return Bound(ticks, both.name, terms)
+    work, memory = max((both, *known), key=lambda term: term.ticks), Term("hbm", *_memory_of_both(scenario))
+    terms = (work, memory, *(term for term in larger.terms if term not in known))
+    largest = max((both, memory), key=lambda term: term.ticks)
+    return replace(larger, terms=terms) if largest.ticks <= larger.ticks else Bound(largest.ticks, largest.name, terms)
+
+
+def _memory_of_both(scenario: Scenario) -> tuple[int, str]:
+    """Return the time of the inputs and the result of two kernels in memory, without what one hands to the other."""
+    gpu, (first, _), moved = scenario.gpu, scenario.workload.stages, scenario.workload.moved
+    assert first.compute is not None and moved is not None, "a kernel stands on both sides of a collective"
+    num_bytes = max(0, least_bytes(scenario) - first.compute.output_bytes - moved.num_bytes)
+    ticks = served_ticks(num_bytes, gpu.hbm.achieved_bytes_per_s, gpu.line_bytes)
+    return ticks, "inputs of the first and results of the last kernel pass the memory of a rank"
 
 
 def _cases(scenario: Scenario, kinds: tuple[EngineKind, ...], in_memory: bool) -> Iterator[BoundCase]:

@@ -113,6 +113,9 @@ def calibrate(folder: Path, request: FitRequest, progress: Progress = lambda *_:
         else:
             fitted.append(part)
             gpu = put_all(gpu, part.constants)
+            if name == "rings" and gpu.collectives is not None:  # over which links, the rows do not say
+                own = replace(gpu.collectives, link_bytes_per_s=None, link_latency_ticks=None)
+                gpu = replace(gpu, collectives=own)
     if not fitted:
         raise MeasuredError(f"{folder}: too few rows of {request.gpu}: {'; '.join(kept)}")
     return Calibration(request, base, gpu, tuple(fitted), tuple(kept), tuple(left_out))
