@@ -82,7 +82,7 @@ def _terms(system: System, graph: Graph, scenarios: dict[str, Scenario]) -> Iter
     if by_workload:
         alone = {name: lower_bound(scenarios[name], in_memory=False).ticks for name in by_workload.values()}
         longest = max(alone, key=lambda name: alone[name])
-        yield Term("op", alone[longest], f"{longest} takes this long alone, in whatever pieces")
+        yield Term("op", alone[longest], f"{longest} takes this long by itself, in whatever pieces")
 
 
 def _memory_bytes(system: System, graph: Graph) -> Iterator[int]:

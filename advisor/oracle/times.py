@@ -15,7 +15,7 @@ from ...compiler.ir import (
     Tensor,
     Workload,
 )
-from ...compiler.planning.knobs.library import library_on
+from ...compiler.planning.knobs.library import library_on, library_scaling
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.kernels.nccl import NcclCollective, collective_time
 from ..answer.extrapolation import is_fitted_gemm
@@ -69,6 +69,7 @@ def collective_sizes(machine: System) -> tuple[int, ...]:
 
 
 def _region(machine: System) -> CollectiveRegion | None:
-    """Where the collectives of the profile were fitted, all behind one switch."""
-    known = machine.fabric.one_switch is not None and library_on(machine) is not None
+    """Where the collectives of the profile were fitted, all behind one switch; None over other links than fitted on."""
+    scaled = library_on(machine) is None or library_scaling(replace(machine, num_ranks=2))
+    known = machine.fabric.one_switch is not None and not scaled
     return machine.gpu.calibrated.collectives if known else None

@@ -97,8 +97,10 @@ def test_no_estimate_is_below_the_bound(seed: int) -> None:
     if library is not None:
         alone = replace(scenario, workload=collective_alone(scenario.workload))
         assert library.us >= lower_bound(alone).ticks / TICKS_PER_US
+    n, rate = scenario.num_ranks, scenario.system.fabric.link.peak_bytes_per_s
     for name, size in ((name, 1 << power) for name in COLLECTIVES for power in (10, 20, 28)):
-        assert (collective_us(scenario.system, name, size, scenario.num_ranks) or size) > 0
+        us = collective_us(scenario.system, name, size, n)
+        assert us is None or us > size * (n - 1) / n / rate * 1e6
 
 
 @pytest.mark.parametrize(("seed", "workload"), [(0, WORKLOADS[1]), (3, WORKLOADS[4])])
@@ -138,6 +140,9 @@ def test_the_library_is_scaled_to_the_links_that_there_are(text: str, protocol: 
     assert library is not None and (library.time.protocol, library.scaled) == (protocol, scaled)
     assert library.us * TICKS_PER_US >= lower_bound(scenario).ticks
     assert ("was not measured" in library.sentence) == bool(scaled) and library_scaling(scenario.system) == scaled
+    assert (collective_us(scenario.system, "all_reduce", 1 << 27, 8) is None) == (
+        "links" in scaled or "latency" in scaled
+    )
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,7 @@ def fastest_pairs() -> tuple[tuple[Scenario, float], ...]:
     return tuple(sorted(fastest.items(), key=lambda found: found[1] * found[0].gpu.sms / min_work(found[0])))
 
 
-@pytest.mark.parametrize(
-    "pairs", [slice(6), pytest.param(slice(6, None), marks=pytest.mark.slow)], ids=["near", "far"]
-)
+@pytest.mark.parametrize("pairs", [slice(6), pytest.param(slice(6, None), marks=pytest.mark.slow)], ids=["near", "far"])
 def test_no_fused_pair_is_faster(pairs: slice) -> None:
     found = fastest_pairs()[pairs]
     for scenario, us in found:
