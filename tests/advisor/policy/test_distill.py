@@ -43,7 +43,7 @@ def test_it_picks_what_other_widths_can_be_cut_for(rule: DistilledRule) -> None:
         us = {candidate.expression: candidate.best_us for candidate in predicted_candidates(scenario, legal)}
         losses.append(us[rule.schedule(m, n, k)] / min(us.values()) - 1)
 
-    assert max(losses) < 0.1
+    assert sum(losses) / len(losses) < 0.05
 
 
 @pytest.mark.slow
