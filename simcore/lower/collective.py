@@ -10,7 +10,7 @@ are in the fitted start, and are taken out of it.
 from dataclasses import replace
 from fractions import Fraction
 
-from ...compiler.ir import TICKS_PER_SECOND, Pattern, Reduction, Scenario, Schedule, System, Transfer
+from ...compiler.ir import TICKS_PER_SECOND, Pattern, ProtocolModel, Reduction, Scenario, Schedule, System, Transfer
 from ...compiler.planning.knobs.library import library_on
 from ...compiler.templates.collective import collective_in
 from ..kernels.gemm import ticks_for
@@ -67,16 +67,18 @@ def with_fastest_links(system: System) -> System:
     library = None if system.fabric.one_switch is None else library_on(system)
     if library is None:
         return system
-    link, models = system.fabric.link, [library, *filter(None, (library.all_to_all,))]
-    rates = [rate for each in models for rate in (each.simple.bytes_per_s, _over_link(each.ll128.bytes_per_s))]
-    fastest = int(max(rates[0] / min(library.reduce_factor, 1), *rates))
+    link, exchange, summed = system.fabric.link, library.all_to_all, min(library.reduce_factor, Fraction(1))
+    rates = [library.simple.bytes_per_s / summed, _over_link(library.ll128)]
+    if exchange is not None:
+        rates += [Fraction(exchange.simple.bytes_per_s), _over_link(exchange.ll128)]
+    fastest = int(max(rates))
     link = replace(link, achieved_bytes_per_s=min(link.peak_bytes_per_s, max(link.achieved_bytes_per_s, fastest)))
     return replace(system, fabric=replace(system.fabric, link=link))
 
 
-def _over_link(bytes_per_s: int) -> Fraction:
-    """What passes a link at a rate of LL128, with its flags."""
-    return bytes_per_s * _SENT_PER_BYTE[NcclProtocol.LL128]
+def _over_link(ll128: ProtocolModel) -> Fraction:
+    """What passes a link at the rate of LL128, with its flags."""
+    return ll128.bytes_per_s * _SENT_PER_BYTE[NcclProtocol.LL128]
 
 
 def begin_calls(state: Lowering, ranks: range) -> None:
