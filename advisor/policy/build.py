@@ -113,6 +113,8 @@ def _between(axis: SizeAxis, ranges: Sequence[_Range], known: Sequence[int]) -> 
 
 
 def _points(axis: SizeAxis, sizes: Set[int], ask: Ask[Scenario, Advice]) -> dict[int, AdvisedSize]:
+    if not sizes:
+        return {}
     ordered = sorted(sizes)
     answers = ask([axis.at(size) for size in ordered])
     return {size: AdvisedSize(size, answer()) for size, answer in zip(ordered, answers, strict=True)}
