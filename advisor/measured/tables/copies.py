@@ -16,7 +16,7 @@ from pathlib import Path
 from ....compiler.ir import Gpu
 from ....simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from .collectives import Profiles, gpu_named, tables_of, whole_number
-from .csv_rows import MissingTable, TableComparison, left_out_lines, read_rows
+from .csv_rows import MissingColumns, MissingTable, TableComparison, left_out_lines, read_rows
 from .gemm import gpu_name
 
 SM_PATTERNS = ("deepep_*.csv", "deepep_*.csv.gz")
@@ -126,7 +126,11 @@ def sm_copies(path: Path, profile: Profiles, only: str = "") -> Iterator[SmCopie
 
     ``profile`` returns the profile of a GPU by name. If ``only`` names a GPU, rows of others are ignored.
     """
-    table = read_rows(path, ("gpu",), SM_NUMBERS)
+    try:
+        table = read_rows(path, ("gpu",), SM_NUMBERS)
+    except MissingColumns as error:
+        yield f"{path.name}: no combines by number of SMs in its columns: {error.names} missing"
+        return
     yield from table.skipped
     left_out: Counter[str] = Counter()
     rows = [row for row in table.rows if not only or gpu_name(row["gpu"]) == only]

@@ -33,6 +33,14 @@ class MissingTable(MeasuredError):
     """The file does not exist."""
 
 
+class MissingColumns(MeasuredError):
+    """A table that lacks columns, whose ``names`` are a text."""
+
+    def __init__(self, message: str, names: str) -> None:
+        super().__init__(message)
+        self.names = names
+
+
 @dataclass(frozen=True, slots=True)
 class TableComparison:
     """One measured time and its prediction by the models.
@@ -73,15 +81,18 @@ def read_rows(path: Path, required: Sequence[str], numeric: Sequence[str] = ()) 
     ------
     MissingTable
         If the file does not exist.
+    MissingColumns
+        If it lacks a column.
     MeasuredError
-        If it is not a file, too large, not CSV, or lacks a column.
+        If it is not a file, too large or not CSV.
     """
     text, cut = text_of(path)
     lines = text_lines(text)
     header = [name.strip() for name in _header(path, lines)]
     missing = [name for name in (*required, *numeric) if name not in header]
     if missing:
-        raise MeasuredError(f"{path}: no column {', '.join(dict.fromkeys(missing))}; columns are {', '.join(header)}")
+        names = ", ".join(dict.fromkeys(missing))
+        raise MissingColumns(f"{path}: no column {names}; columns are {', '.join(header)}", names)
     if len(set(header)) < len(header):
         raise MeasuredError(f"{path}: two columns have the same name")
     rows: list[Mapping[str, str]] = []

@@ -131,6 +131,18 @@ def test_a_table_without_a_column_is_an_error(tmp_path: Path) -> None:
         list(collective_comparisons(tmp_path))
 
 
+def test_a_table_of_dispatch_that_does_not_count_sms_is_left_out(tmp_path: Path) -> None:
+    table(tmp_path, "deepep_low_latency.csv", "gpu,n_nodes,n_gpus,combine_us", "H100-SXM,1,8,20")
+    table(tmp_path, "deepep_here.csv", DEEPEP_HEAD, "H100-SXM,8,1,7168,65536,8,8,1,4,90000")
+
+    found = list(copy_comparisons(tmp_path))
+
+    assert any(
+        "deepep_low_latency.csv: no combines by number of SMs in its columns: hidden" in str(each) for each in found
+    )
+    assert any(isinstance(each, TableComparison) for each in found)
+
+
 def test_a_combine_is_compared_by_its_remote_bytes(tmp_path: Path) -> None:
     # Top-8 of 8 experts on 8 GPUs: every token goes to all, 7 of 8 are remote; 65,536 x 7 x 7,168 x 2 B.
     found, texts = deepep(tmp_path, "H100-SXM,8,1,7168,65536,8,8,1,4,90000")

@@ -172,7 +172,7 @@ def test_stated_errors_are_those_of_the_held_out_rows(of_all_rows: list[Implemen
 @pytest.mark.slow
 @measured
 def test_held_out_rows_meet_the_targets(of_all_rows: list[ImplementationComparison]) -> None:
-    assert len(of_all_rows) == 50 and all(target.met for target in implementation_report.targets_of(of_all_rows))
+    assert len(of_all_rows) >= 50 and all(target.met for target in implementation_report.targets_of(of_all_rows))
 
 
 def test_rows_of_implementations_and_their_partners_need_no_reason(tmp_path: Path) -> None:
