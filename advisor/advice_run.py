@@ -50,8 +50,8 @@ from .learned.stage import proposed_candidates, serial_candidates
 from .options import AdviceOptions
 from .sensitivity.sensitivity import sensitivity_of
 from .sensitivity.threshold import threshold_of
-from .solver import enumerate_space
-from .stages import Stages
+from .solver import Space, enumerate_space
+from .stages import Stages, either
 from .workers import Workers
 
 # Proposals that are simulated before the space is ranked.
@@ -134,10 +134,21 @@ class AdviceRun:
     def predicted(self, late: ShouldStop | None) -> tuple[list[Candidate], int]:
         """Return the candidates ranked before it is ``late``, best first, and the number of feasible choices.
 
-        If the enumeration or the ranking fails, the candidates are the baseline and what the file declares.
+        If the enumeration or the ranking fails, or is late, the candidates are the baseline and what the file declares.
         """
         self.report("enumerate", 0, 1)
-        space = self.stages.run(ENUMERATE, lambda: enumerate_space(self.scenario, should_stop=self.should_stop), None)
+        early = self.should_stop if late is None else either(self.should_stop, late)
+
+        def enumerated() -> Space | None:
+            try:
+                with heeding(early):
+                    return enumerate_space(self.scenario, should_stop=early)
+            except Cancelled:
+                if self.should_stop():
+                    raise
+                return None  # late: the baseline is ranked all the same
+
+        space = self.stages.run(ENUMERATE, enumerated, None)
         structures = () if space is None else space.structures
         self.report("rank", 0, len(structures))
         candidates = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, structures, late), None)

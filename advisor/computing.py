@@ -15,14 +15,12 @@ from .kept_advice import KeptAdvice
 from .learned.proposal_model import ProposalModel
 from .options import AdviceOptions
 from .processes import Caller
-from .stages import Stages, either, lateness
+from .stages import PATIENCE_S, Stages, either, lateness
 from .workers import open_workers, suits_threads
 
 if TYPE_CHECKING:
     from .layers.advice import GraphAdvice
 
-PATIENCE_S = 1.0
-"""Seconds beyond the time limit that proposals may take."""
 TIME_TO_PROPOSE = 0.5
 """Share of the time for an answer after which no more is proposed than has been, if something is to be simulated."""
 

@@ -17,6 +17,9 @@ Default = TypeVar("Default")
 
 log = logging.getLogger(__name__)
 
+PATIENCE_S = 1.0
+"""Seconds beyond the time limit that the least of an answer may take."""
+
 
 def lateness(within_s: float | None) -> ShouldStop | None:
     """Return whether more than ``within_s`` have passed from now on, as a function; None without a limit."""

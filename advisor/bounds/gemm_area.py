@@ -20,7 +20,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiler.ir import TICKS_PER_US, GemmShape, Gpu
+from ...compiler.ir import TICKS_PER_US, GemmShape, Gpu, checkpoint
 from ...simcore.kernels.elementwise import BYTES_IN_FLIGHT_PER_SM
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.kernels.gemm_form import SPLITS, tiles_of
@@ -128,6 +128,7 @@ class _Search:
         """Return the ratios after ``rounds`` divisions."""
         with self._lock:
             while len(self._by_round) <= rounds:
+                checkpoint()
                 if self._by_round:
                     self._divide()
                 self._by_round.append(self._known())

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from ...compiler.ir import Choice, EngineChoice, EngineKind, Plan, Scenario, Schedule, ShouldStop
+from ...compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Plan, Scenario, Schedule, ShouldStop, heeding
 from ...compiler.planning.build import ScheduleError, build_schedule, build_schedules, declared
 from ...compiler.planning.expression import expression_of
 from ...compiler.planning.knobs.engine import usual_engine
@@ -24,15 +24,19 @@ def predicted_candidates(
     """Return a candidate for each choice of ``space`` and of the file, by predicted time; plans have no prediction.
 
     What users have today is always among them, even where the space leaves it out: see ``usual_serials``. Once it is
-    ``late`` the rest is left out, the choices with most pieces.
+    ``late`` the rest is left out, the choices with most pieces; what is being ranked then is given up.
     """
     asked = (*usual_serials(scenario), *(named.body for named in scenario.schedules if isinstance(named.body, Choice)))
     choices = sorted({expression_of(choice): choice for choice in (*space, *asked)}.values(), key=_plan_of)
     candidates: list[Candidate] = []
     for batch in (choices,) if late is None else _batches(choices, asked):
-        if late is not None and candidates and late():
+        if late is None or not candidates:
+            candidates += _ranked(scenario, batch)
+        elif late():
             break
-        candidates += _ranked(scenario, batch)
+        else:
+            with suppress(Cancelled), heeding(late):
+                candidates += list(_ranked(scenario, batch))
     plans = [declared(scenario, named) for named in scenario.schedules if isinstance(named.body, Plan)]
     candidates.extend(_candidate(scenario, None, plan) for plan in plans)
     return sorted(candidates, key=lambda candidate: (candidate.best_us, candidate.expression))

@@ -5,7 +5,17 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from ...compiler.codes import Code
-from ...compiler.ir import TICKS_PER_US, Cancelled, GraphChoice, GraphScenario, Progress, Rejection, ShouldStop
+from ...compiler.ir import (
+    TICKS_PER_US,
+    Cancelled,
+    GraphChoice,
+    GraphScenario,
+    Progress,
+    Rejection,
+    Scenario,
+    ShouldStop,
+    heeding,
+)
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_build import build_graph_plan
@@ -20,11 +30,12 @@ from ..answer.extrapolation import outside_of_graph
 from ..bounds.graph_bound import graph_bound
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import MIN_LEAD
+from ..candidates.predicted import predicted_candidates
 from ..failures import failure_sentences
 from ..implementations.promise import MIN_GAIN
 from ..options import AdviceOptions
 from ..solver.graph_memory import check_graph_memory
-from ..stages import Stages, either, lateness
+from ..stages import PATIENCE_S, Stages, either, lateness
 from .advice import GraphAdvice, GraphCandidate, OpAdvice, by_time
 from .baselines import EACH_ITS_BEST, NO_OVERLAP
 from .copiers import leaves_out_copy_engines
@@ -43,9 +54,11 @@ NEAR = 1.03
 FINE_LINE_HOPS = 120_000_000
 """Most line-hops of a run that confirms, about a second on one core."""
 
-SEARCH, OFFERS = "the joint search", "the implementations"
+SEARCH, OFFERS, BOUND = "the joint search", "the implementations", "the lower bound"
 
 INTERRUPTED = "stopped early: this is the best of what was found until then"
+
+NOT_SIMULATED = "nothing was simulated in time: the time without overlap is the sum of the estimates of all ops"
 
 NOT_SEARCHED = "copies by {} and ways in which all must be simulated were compared only where they are explored"
 
@@ -101,7 +114,14 @@ def _recommended(
     runs = JointRuns(scenario.system, scenario.graph, scenario.explore.staging_limit_bytes, early)
     runs.told = lambda choice, ticks: report("joint", runs.num_runs, 0)
     report("place", 0, 1)
-    serial = runs.begin(SERIAL, stop)
+    late_for_serial = None if options.within_s is None else lateness(options.within_s + PATIENCE_S)
+    estimate_ticks = 0 if late_for_serial is None else serial_estimate(scenario, stop)
+    try:
+        serial = runs.begin(SERIAL, stop if late_for_serial is None else either(stop, late_for_serial))
+    except Cancelled:
+        if stop():
+            raise
+        return replace(_unsimulated(scenario, estimate_ticks), seconds=perf_counter() - begun)
     if serial is None:
         message = f"{scenario.name} cannot be simulated without overlap"
         raise ScheduleError(Rejection(Code.MGS402, message, "repeat fewer layers, or use smaller tensors"))
@@ -113,6 +133,7 @@ def _recommended(
     stages.run(OFFERS, offers.run, None)
     known = _candidates(scenario, search, serial)
     candidates = finish.candidates([*known, *_offered(scenario, offers.found.values(), known)])
+    bound = stages.run(BOUND, lambda: graph_bound(scenario.system, scenario.graph), None)
     interrupted = stages.interrupted or finish.stopped
     failed = failure_sentences(stages.failures)
     notes = (
@@ -123,8 +144,8 @@ def _recommended(
     )
     if not options.verify:
         notes = (*notes, SIMULATED_ALL_THE_SAME)
-    bound = graph_bound(scenario.system, scenario.graph)
-    candidates, found, below = _above_bound(Limit(bound.ticks), candidates, list(offers.found.values()))
+    limit = Limit(0 if bound is None else bound.ticks)
+    candidates, found, below = _above_bound(limit, candidates, list(offers.found.values()))
     advice = _advice(scenario, search, candidates, bound, (*notes, *below), interrupted=interrupted)
     advice = replace(advice, offers=tuple(sorted(found, key=lambda each: each.all_ticks)))
     if advice.verdict is Verdict.SERIAL and runs.stages_too_much(serial.result):
@@ -144,6 +165,29 @@ def _above_bound(
     below |= {name: limit.sentence(name, us) for name, us in of_offers.items() if limit.is_below(us)}
     kept = tuple(one for one in candidates if one.name not in below)
     return kept, [each for each in offers if each.schedule not in below], tuple(below.values())
+
+
+def serial_estimate(scenario: GraphScenario, should_stop: ShouldStop) -> int:
+    """Return the estimated ticks of all layers without overlap: the serial schedules of all ops, one after the other.
+
+    Raises
+    ------
+    Cancelled
+        If ``should_stop`` returned true.
+    """
+    with heeding(should_stop):
+        pairs = (Scenario(op.name, scenario.system, op.workload) for op in scenario.graph.ops)
+        one_us = sum(predicted_candidates(pair, ())[0].best_us for pair in pairs)
+    return round(one_us * TICKS_PER_US * scenario.graph.num_layers)
+
+
+def _unsimulated(scenario: GraphScenario, estimate_ticks: int) -> GraphAdvice:
+    """The answer where nothing was simulated in time: no overlap, as it is estimated."""
+    serial = GraphCandidate(SERIAL, NO_OVERLAP, estimate_ticks, is_baseline=True)
+    marks, reasons = (INTERRUPTED, NOT_SIMULATED), ()
+    return GraphAdvice(
+        scenario, Verdict.SERIAL, serial, serial, (serial,), (), reasons, None, 0, "", 0, marks=marks, interrupted=True
+    )
 
 
 def _left_out(scenario: GraphScenario, runs: JointRuns) -> Iterator[str]:
@@ -265,7 +309,7 @@ def _advice(
     scenario: GraphScenario,
     search: JointSearch,
     candidates: tuple[GraphCandidate, ...],
-    bound: Bound,
+    bound: Bound | None,
     notes: tuple[str, ...],
     *,
     interrupted: bool,

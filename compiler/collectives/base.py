@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from ..codes import Code
-from ..ir import Direction, EngineKind, IndexRange, Pattern, Region, Rejection, Step, Transfer
+from ..ir import Direction, EngineKind, IndexRange, Pattern, Region, Rejection, Step, Transfer, checkpoint
 
 Names = tuple[str, ...]
 Ready = Callable[[int, int], Names]
@@ -63,7 +63,8 @@ class CollectiveProblem:
         return self.node > 1 and self.num_ranks % self.node == 0 and self.num_ranks > self.node
 
     def label(self, stem: str, *indices: int | None) -> str:
-        """A name: the stem and the indices, those left out that are None."""
+        """A name: the stem and the indices, those left out that are None. Plans of many ranks may be stopped here."""
+        checkpoint()
         return f"{self.prefix}{stem}{'_'.join(str(index) for index in indices if index is not None)}"
 
     def index_of(self, piece: int) -> int | None:

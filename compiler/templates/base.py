@@ -13,6 +13,7 @@ from ..ir import (
     Region,
     Step,
     Transfer,
+    checkpoint,
 )
 from ..text.vocabulary import CHUNKS_PER_RANK, MAX_STREAMS
 from .chained import chained
@@ -100,6 +101,7 @@ class Template:
 
     def _chained(self, problem: TemplateInput, build: Callable[[TemplateInput], Iterator[Step]]) -> tuple[Step, ...]:
         """Steps for the kernel, or for both, in streams that there are."""
+        checkpoint()
         first = tuple(build(problem))
         return in_streams(first if problem.then is None else chained(first, tuple(build(problem.then))))
 

@@ -1,0 +1,46 @@
+"""A limit of time holds for a thousand GPUs too: whatever was found by then, the baseline at least, is the answer."""
+
+import pytest
+
+from magus.advisor import AdviceOptions, Advisor, stages
+from magus.compiler import compile_text
+from tests.helpers.work import calls_of
+
+MOST_CALLS = 6_000_000
+"""Of Python functions, some seconds: without a limit these questions take minutes."""
+_SYSTEM = 'use "nvidia/h100"\nsystem s { gpus 1024 x H100; fabric full_mesh(nvlink) }\nworkload w on s { '
+PAIR = "x = tensor bf16[65536, 8192] shard rows; v = tensor bf16[8192, 65536] shard cols; y = gemm(all_gather(x), v) }"
+GATHER = "x = tensor bf16[65536, 8192] shard rows; y = all_gather(x) }"
+SUM = "x = tensor bf16[65536, 8192]; y = all_reduce(x) }"
+LAYER = "x = tensor bf16[65536, 8192] shard rows; n = norm(x); g = all_gather(n); repeat 4 n as x }"
+
+
+@pytest.fixture(autouse=True)
+def _late_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on where it is looked at, as long work does that asks whether to stop."""
+    seconds = iter(range(10**9))
+    monkeypatch.setattr(stages, "perf_counter", lambda: next(seconds) / 100)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize("workload", [PAIR, GATHER, SUM], ids=["pair", "all_gather", "all_reduce"])
+def test_a_pair_is_answered_in_time(workload: str, verify: bool) -> None:
+    scenario, found = compile_text(_SYSTEM + workload).scenario(), []
+    options = AdviceOptions(within_s=2.0, verify=verify)
+    advisor = Advisor.load()
+
+    assert calls_of(lambda: found.append(advisor.recommend(scenario, options))) < MOST_CALLS
+    (advice,) = found
+    assert advice.interrupted and advice.serial.best_us > 0
+    assert any("stopped after 2 s" in note for note in advice.notes)
+
+
+def test_a_layer_that_cannot_be_simulated_in_time_has_an_estimate() -> None:
+    (graph,) = compile_text(_SYSTEM + LAYER).graphs
+
+    advice = Advisor.load().recommend_layer(graph, AdviceOptions(within_s=0.0))
+    whole = Advisor.load().recommend_layer(graph, AdviceOptions(within_s=0.0)).serial
+
+    assert advice.interrupted and advice.recommended is advice.serial and advice.serial.is_estimate
+    assert advice.serial.us == whole.us > 0 and advice.searched == 0
+    assert advice.marks[1].startswith("nothing was simulated in time")
