@@ -48,6 +48,8 @@ class Code(Enum):
     MGS211 = "a name that is taken"
     MGS212 = "defined and never used"
     MGS213 = "a change that the text cannot hold"
+    MGS214 = "a setting that is overridden"
+    MGS215 = "an expectation that holds for any value"
     MGS301 = "a unit is missing"
     MGS302 = "unknown unit"
     MGS303 = "units that do not fit"

@@ -48,7 +48,7 @@ class Policy:
         if len(data) > MAX_BYTES:
             raise PolicyError(f"larger than {MAX_BYTES} bytes")
         try:
-            return cls(json.loads(data.decode("utf-8")))
+            return cls(json.loads(data.decode("utf-8"), object_pairs_hook=_once))
         except (ValueError, RecursionError) as error:
             raise PolicyError(f"no JSON: {error}") from None
 
@@ -76,3 +76,10 @@ def _is_rule(rule: object, said: tuple[str, ...]) -> bool:
         and all(type(rule.get(key)) is int for key in numbers)
         and rule["multiple_of"] > 0
     )
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found

@@ -14,6 +14,9 @@ from .errors import RequestError
 _VENDORS = ("amd/", "nvidia/")
 # Boards of the same name with other clocks, memory or links than the one that ships.
 _OTHER_BOARDS = frozenset({"pcie", "nvl", "cnx", "mig", "40gb", "64gb", "94gb", "96gb"})
+# What drivers say before and behind the name of a GPU.
+_MAKERS = frozenset({"nvidia", "amd", "instinct", "tesla", "graphics"})
+_OF_A_BOARD = re.compile(r"\d+(\.\d+)?gb|hbm\d*e?|sxm\d*|oam|hgx|vf|\d+g\.\d+gb")
 MAX_NAME = 200
 
 
@@ -71,9 +74,11 @@ def shipped_gpu(name: str) -> ShippedGpu:
     by_name = {
         library.split("/")[1].upper(): library for library in shipped_libraries() if library.startswith(_VENDORS)
     }
-    words = re.findall(r"[a-z0-9]+", name[:MAX_NAME].lower())
+    words = re.split(r"[ _-]+", name.lower()) if len(name) <= MAX_NAME else []
     found = [gpu for gpu in by_name if gpu.lower() in words]
-    if len(found) != 1:
+    place = words.index(found[0].lower()) if found else 0
+    board = all(each in _OTHER_BOARDS or _OF_A_BOARD.fullmatch(each) for each in words[place + 1 :])
+    if len(found) != 1 or not board or not _MAKERS.issuperset(words[:place]):
         hint = did_you_mean(name, by_name) or f"GPUs that ship: {listing(by_name)}"
         raise RequestError(Code.MGS203, "gpu", f"unknown GPU '{name[:64]}'", hint)
     if others := _OTHER_BOARDS.intersection(words):

@@ -88,12 +88,19 @@ def object_of_body(body: bytes) -> dict[str, Any]:
         If it is none.
     """
     try:
-        document = json.loads(body.decode("utf-8"))
+        document = json.loads(body.decode("utf-8"), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise RequestError(Code.MGS107, "body", f"no JSON: {error}"[:200]) from None
     if not isinstance(document, dict):
         raise RequestError(Code.MGS107, "body", "no JSON object", 'for instance {"pattern": "AG+GEMM", ...}')
     return document
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
 
 
 def _flag(document: dict[str, Any], key: str, default: bool = True) -> bool:

@@ -78,11 +78,13 @@ def seconds_of(text: str) -> float:
 
 
 def settings_of(texts: list[str] | None, word: str = "--set") -> tuple[tuple[str, str], ...]:
-    """Pairs of name and value from texts ``NAME=VALUE``; a text without ``=`` is a usage error."""
+    """Pairs of name and value from texts ``NAME=VALUE``; a text without ``=`` is a usage error, and a name twice."""
     pairs = []
     for text in texts or []:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise typer.BadParameter(f"'{text}' is not NAME=VALUE", param_hint=word)
+        if name.strip() in (known for known, _ in pairs):
+            raise typer.BadParameter(f"{name.strip()} is given twice", param_hint=word)
         pairs.append((name.strip(), value.strip()))
     return tuple(pairs)

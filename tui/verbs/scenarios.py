@@ -95,12 +95,13 @@ def test(
     settings: SetOption = None,
     json: JsonOption = False,
     workers: WorkersOption = DEFAULT_WORKERS,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 3 if a file has nothing to check.")] = False,
     no_cache: NoCacheOption = False,
 ) -> None:
     """Check every expect block of the files."""
     from ..commands.scenarios.run_tests import test_files
 
-    raise typer.Exit(test_files(files, settings_of(settings), workers, as_json=json))
+    raise typer.Exit(test_files(files, settings_of(settings), workers, as_json=json, strict=strict))
 
 
 def simulate(
@@ -226,6 +227,8 @@ def plan(
         raise typer.Exit(print_schema(source, out))
     if source is None:
         raise typer.BadParameter("name a scenario", param_hint="FILE")
+    if layers is not None and output is not PlanFormat.JSON:
+        raise typer.BadParameter("--layers belongs to --format json")
     if output is PlanFormat.TRITON:
         raise typer.Exit(print_triton(source, TritonOptions(schedule, rank, kernel, _config(config, kernel)), out))
     if (rank, kernel, config) != (None, None, ""):

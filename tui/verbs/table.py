@@ -3,6 +3,7 @@
 A new command is a function in a module of this package and a line here, with the first line of its help.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +11,7 @@ from importlib import import_module
 
 import click
 import typer
+import typer.core
 
 from ..commands.usage import Commands
 
@@ -72,10 +74,23 @@ class Verbs(Commands):
             formatter.write_dl(lines)
 
 
+class OnceCommand(typer.core.TyperCommand):
+    """A command of which an option with one value is given once: of two, one would be passed over in silence."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse an option that is given twice."""
+        if not ctx.resilient_parsing:
+            _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+            for option, count in Counter(each for each in given if isinstance(each, click.Option)).items():
+                if count > 1 and not option.multiple and not option.is_flag and not option.count:
+                    raise click.UsageError(f"{option.opts[-1]} is given {count} times", ctx)
+        return super().parse_args(ctx, args)
+
+
 @cache
 def built(name: str) -> click.Command:
     """Import the module of a command and build it, with its options."""
     module = import_module(f".{VERBS[name].module}", __package__)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    alone.command(name)(getattr(module, VERBS[name].function or name.replace("-", "_")))
+    alone.command(name, cls=OnceCommand)(getattr(module, VERBS[name].function or name.replace("-", "_")))
     return typer.main.get_command(alone)

@@ -1,7 +1,7 @@
 """Comparisons of an expectation: ``mine.makespan == 800 us +- 5 %``, ``speedup(best, serial) in 1.05..1.70``."""
 
 from ...codes import Code
-from ...ir import FigureKind, Metric, MetricOf, Term, Value
+from ...ir import FigureKind, Metric, MetricOf, Speedup, Term, Value
 from ...text import syntax as ast
 from ...text.diagnostics import listing
 from ...text.names import dotted
@@ -13,6 +13,9 @@ from .terms import TermReader
 from .units import UNITS, dimension_of, figures_of, metric_or_none
 
 EXAMPLE = "mine.makespan < 900 us"
+
+
+_TURNED = {Relation.LE: Relation.GE, Relation.LT: Relation.GT}
 
 
 class ComparisonReader:
@@ -35,11 +38,15 @@ class ComparisonReader:
             hint = f"{compare.operator} {right_side.span.text} +- 5 %"
             raise self._report.fail(Code.MGS323, "exact equality of measured-like values", compare.span, hint)
         if spread is None:
+            self._warn_of_zero(left, relation, right, compare)
             return Comparison(left, relation, right)
         if not equality:
             message = f"a tolerance belongs to == and !=, not to {compare.operator}"
             raise self._report.fail(Code.MGS116, message, spread.span)
         tolerance, relative = self._tolerance(spread, units)
+        if relative and tolerance.amount >= 1:
+            message = f"a tolerance of {spread.span.text} holds for nearly any value"
+            self._report.warn(Code.MGS215, message, spread.span, "for instance +- 5 %")
         return Comparison(left, relation, right, tolerance=tolerance, relative=relative)
 
     def verdict(self, compare: ast.Compare) -> VerdictIs:
@@ -55,6 +62,16 @@ class ComparisonReader:
                 raise self._report.fail(Code.MGS116, message, compare.right.span, hint)
             case _:
                 raise self._report.fail(Code.MGS116, "a verdict is compared with ==", compare.span, hint)
+
+    def _warn_of_zero(self, left: Term, relation: Relation, right: Term, compare: ast.Compare) -> None:
+        """Warn where a figure, which is never below zero, is said to be zero at least."""
+        if relation in (Relation.LE, Relation.LT):
+            left, relation, right = right, _TURNED[relation], left
+        least = right.amount if isinstance(right, Value) else None
+        below = least is not None and (least < 0 or (least == 0 and relation is Relation.GE))
+        if isinstance(left, MetricOf | Speedup) and relation in (Relation.GE, Relation.GT) and below:
+            message = f"{compare.span.text} holds for any value: no figure is below zero"
+            self._report.warn(Code.MGS215, message, compare.span, "compare with what is expected")
 
     def _within(self, compare: ast.Compare) -> Comparison:
         if not isinstance(compare.right, ast.Range):

@@ -10,11 +10,14 @@ from ....advisor.expect.checks import PointFigures
 from ....advisor.expect.run import CheckResult, ExpectationRunner, Standing
 from ....advisor.expect.values import FigureValue
 from ....compiler import compile_text
+from ....compiler.codes import Code
 from ....compiler.ir import JsonObject, Settings
 from ....compiler.pipeline import Compiled
+from ....compiler.text.diagnostics import Diagnostic, Severity
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
 from ...text.wrap import hanging
+from ..console import show
 from ..inputs import name_of, source_of
 from ..running import run_command
 
@@ -23,8 +26,11 @@ _INDENT = " " * 7
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
-def test_files(files: Sequence[Path], settings: Settings, workers: int, *, as_json: bool) -> Exit:
-    """Check every ``expect`` block, each with its own settings; print text, or one JSON document."""
+def test_files(files: Sequence[Path], settings: Settings, workers: int, *, as_json: bool, strict: bool = False) -> Exit:
+    """Check every ``expect`` block, each with its own settings; print text, or one JSON document.
+
+    If it is ``strict``, a file without a statement to check has no success.
+    """
     advisor = cache(Advisor.load)
     documents: list[JsonObject] = []
 
@@ -35,8 +41,10 @@ def test_files(files: Sequence[Path], settings: Settings, workers: int, *, as_js
             documents.append(file_document(file, checked))
         else:
             checked = _printed(file, results)
-        if not checked:
-            say(f"{name_of(file)}: no expect block has a statement to check")
+        show(tuple(_overridden(checked, settings)))
+        if all(result.standing is Standing.SHOWN for result in checked):
+            say(f"{name_of(file)}: nothing was checked: no expect block has a statement to check")
+            return Exit.NOT_FEASIBLE if strict else Exit.DONE
         return Exit.DONE if all(result.passed for result in checked) else Exit.INPUT
 
     exits = [run_command(partial(check, file)) for file in files]
@@ -52,6 +60,20 @@ def _results(file: Path, settings: Settings, advisor: Callable[[], Advisor], wor
         return compile_text(source.text, source.path, [*settings, *bindings])
 
     return ExpectationRunner(compiled, advisor, workers).run()
+
+
+def _overridden(results: Sequence[CheckResult], settings: Settings) -> Iterator[Diagnostic]:
+    """Warn of what was set for nothing: blocks that set it themselves."""
+    for name, text in settings:
+        said = (result for result in results if name in dict(result.bindings) or _sweeps(result, name))
+        first = next(said, None)
+        if first is not None:
+            message = f"'--set {name}={text}' has no part in this: its block sets {name} itself"
+            yield Diagnostic(Code.MGS214, message, first.check.span, severity=Severity.WARNING)
+
+
+def _sweeps(result: CheckResult, name: str) -> bool:
+    return result.sweep is not None and result.sweep.param == name
 
 
 def _printed(file: Path, results: Iterator[CheckResult]) -> list[CheckResult]:
