@@ -79,7 +79,7 @@ def seconds_of(text: str) -> float:
 
 def settings_of(texts: list[str] | None, word: str = "--set") -> tuple[tuple[str, str], ...]:
     """Pairs of name and value from texts ``NAME=VALUE``; a text without ``=`` is a usage error, and a name twice."""
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for text in texts or []:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
