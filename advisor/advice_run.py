@@ -131,10 +131,11 @@ class AdviceRun:
             return simulate()
         return self.stages.run(SHORTLIST, simulate, candidates)
 
-    def predicted(self, late: ShouldStop | None) -> tuple[list[Candidate], int]:
+    def predicted(self, late: ShouldStop | None, too_late: ShouldStop | None) -> tuple[list[Candidate], int]:
         """Return the candidates ranked before it is ``late``, best first, and the number of feasible choices.
 
-        If the enumeration or the ranking fails, or is late, the candidates are the baseline and what the file declares.
+        If the enumeration or the ranking fails, or is late, the candidates are the baseline and what the file declares,
+        estimated by one rank once it is ``too_late``.
         """
         self.report("enumerate", 0, 1)
         early = self.should_stop if late is None else either(self.should_stop, late)
@@ -151,7 +152,9 @@ class AdviceRun:
         space = self.stages.run(ENUMERATE, enumerated, None)
         structures = () if space is None else space.structures
         self.report("rank", 0, len(structures))
-        candidates = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, structures, late), None)
+        candidates = self.stages.run(
+            RANK, lambda: predicted_candidates(self.scenario, structures, late, too_late), None
+        )
         if candidates is None:
             candidates = self.stages.run(RANK, lambda: unpredicted_candidates(self.scenario), [])
         return candidates, 0 if space is None else len(space.choices)

@@ -105,6 +105,7 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
     early = stop if late is None else either(stop, late)
     # Proposals are an answer: some are made however late it is, unless that takes much longer than it should.
     patience = watcher.late(None if options.within_s is None else options.within_s + PATIENCE_S)
+    too_late = stop if patience is None else either(stop, patience)
     share = TIME_TO_PROPOSE if options.verify else 1.0  # the rest is for simulations
     enough = watcher.late(None if options.within_s is None else options.within_s * share) or never
     workers, threads = options.workers if options.verify else 1, suits_threads(run.scenario)
@@ -114,7 +115,7 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
         if searches:
             run.begin_baseline(pool)
         bound_when_asked = run.begin_bound(pool)
-        candidates = run.proposed(proposals, enough, stop if patience is None else either(stop, patience))
+        candidates = run.proposed(proposals, enough, too_late)
         proposed = bool(candidates)
         at_once = proposed and not options.verify
         # Workers simulate the first while the space is ranked, but where someone waits for an answer meanwhile.
@@ -126,7 +127,7 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
             candidates = run.simulated_first(pool, candidates)
         num_feasible: int | None = None
         if not at_once:
-            ranked, num_feasible = run.predicted(late)
+            ranked, num_feasible = run.predicted(late, too_late)
             if first and beside:
                 candidates = run.simulated_first(pool, candidates)
             # Proposals that were not simulated would take the place of templates in the shortlist.

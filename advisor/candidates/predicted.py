@@ -10,6 +10,7 @@ from ...compiler.planning.expression import expression_of
 from ...compiler.planning.knobs.engine import usual_engine
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.templates import BASELINE
+from ..estimate.makespan import MAX_STEPS
 from .advice import Candidate
 from .library import library_unfit
 from .ranking import predicted_us
@@ -19,19 +20,25 @@ BATCH = 8
 
 
 def predicted_candidates(
-    scenario: Scenario, space: Sequence[Choice], late: ShouldStop | None = None
+    scenario: Scenario,
+    space: Sequence[Choice],
+    late: ShouldStop | None = None,
+    too_late: ShouldStop | None = None,
 ) -> list[Candidate]:
     """Return a candidate for each choice of ``space`` and of the file, by predicted time; plans have no prediction.
 
     What users have today is always among them, even where the space leaves it out: see ``usual_serials``. Once it is
-    ``late`` the rest is left out, the choices with most pieces; what is being ranked then is given up.
+    ``late`` the rest is left out, the choices with most pieces; what is being ranked then is given up. Once it is
+    ``too_late`` for those who are always among them, one rank stands for all.
     """
     asked = (*usual_serials(scenario), *(named.body for named in scenario.schedules if isinstance(named.body, Choice)))
     choices = sorted({expression_of(choice): choice for choice in (*space, *asked)}.values(), key=_plan_of)
     candidates: list[Candidate] = []
     for batch in (choices,) if late is None else _batches(choices, asked):
-        if late is None or not candidates:
+        if late is None:
             candidates += _ranked(scenario, batch)
+        elif not candidates:
+            candidates += _ranked_soon(scenario, batch, too_late)
         elif late():
             break
         else:
@@ -55,9 +62,18 @@ def _batches(choices: Sequence[Choice], asked: Sequence[Choice]) -> Iterator[Seq
         yield others[first : first + BATCH]
 
 
-def _ranked(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Candidate]:
+def _ranked_soon(scenario: Scenario, choices: Sequence[Choice], too_late: ShouldStop | None) -> list[Candidate]:
+    """Rank by all ranks, or if that takes too long by one, which takes a fraction of a second."""
+    try:
+        with heeding(too_late):
+            return list(_ranked(scenario, choices))
+    except Cancelled:
+        return list(_ranked(scenario, choices, max_steps=0))
+
+
+def _ranked(scenario: Scenario, choices: Sequence[Choice], max_steps: int = MAX_STEPS) -> Iterator[Candidate]:
     schedules = list(build_schedules(scenario, choices))
-    times_us = predicted_us(scenario, choices, schedules)
+    times_us = predicted_us(scenario, choices, schedules, max_steps=max_steps)
     for choice, schedule, time_us in zip(choices, schedules, times_us, strict=True):
         yield Candidate(schedule.expression, choice, schedule, is_serial(scenario, choice), time_us)
 

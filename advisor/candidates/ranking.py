@@ -32,7 +32,7 @@ from ...compiler.templates import BY_NAME
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from ...simcore.kernels.dispatch import whole_works
 from ...simcore.lower.collective import library_collective_time
-from ..estimate.makespan import makespans
+from ..estimate.makespan import MAX_STEPS, makespans
 from .advice import Candidate, is_algorithm_choice
 
 # Patterns of the drawn scenarios in which estimates were compared with simulations.
@@ -59,8 +59,11 @@ def predicted_us(
     choices: Sequence[Choice],
     schedules: Sequence[Schedule],
     should_stop: ShouldStop | None = None,
+    max_steps: int = MAX_STEPS,
 ) -> tuple[float, ...]:
     """Return the times of ``choices``, whose ``schedules`` are given: estimates, and the closed form of the library.
+
+    ``max_steps`` is that of ``makespans``.
 
     Raises
     ------
@@ -69,7 +72,7 @@ def predicted_us(
     """
     own = [schedule for choice, schedule in zip(choices, schedules, strict=True) if not choice.engine.by_library]
     with heeding(should_stop):
-        estimated = (ticks / TICKS_PER_US for ticks in makespans(scenario, own))
+        estimated = (ticks / TICKS_PER_US for ticks in makespans(scenario, own, max_steps))
         return tuple(library_us(scenario) if choice.engine.by_library else next(estimated) for choice in choices)
 
 

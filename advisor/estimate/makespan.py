@@ -61,17 +61,20 @@ def estimates(scenario: Scenario, schedules: Iterable[Schedule]) -> Iterator[Est
     return map(_estimate_of, _runs(scenario, schedules))
 
 
-def makespans(scenario: Scenario, schedules: Iterable[Schedule]) -> Iterator[float]:
-    """Yield the ``makespan_ticks`` of ``estimates``, which are all that a search asks for."""
-    return map(_makespan_of, _runs(scenario, schedules))
+def makespans(scenario: Scenario, schedules: Iterable[Schedule], max_steps: int = MAX_STEPS) -> Iterator[float]:
+    """Yield the ``makespan_ticks`` of ``estimates``, which are all that a search asks for.
+
+    In symmetric plans that have more than ``max_steps`` steps one rank stands for all.
+    """
+    return map(_makespan_of, _runs(scenario, schedules, max_steps))
 
 
-def _runs(scenario: Scenario, schedules: Iterable[Schedule]) -> Iterator[EstimateRun]:
+def _runs(scenario: Scenario, schedules: Iterable[Schedule], max_steps: int = MAX_STEPS) -> Iterator[EstimateRun]:
     for _, alike in groupby(schedules, key=lambda schedule: _plan_of(all_blocks_at_once(scenario, schedule))):
         graph: StepGraph | None = None
         for schedule in alike:
             if graph is None:
-                graph = graph_of(scenario, schedule, _num_ranks(scenario, schedule))
+                graph = graph_of(scenario, schedule, _num_ranks(scenario, schedule, max_steps))
             else:
                 graph = graph.by_engine(scenario, schedule)
             yield _finished_run(scenario, schedule, graph)
@@ -83,10 +86,10 @@ def _plan_of(schedule: Schedule) -> tuple[object, ...]:
     return schedule.steps, schedule.by_rank, schedule.overrides, persistent and (schedule.compute_sms,)
 
 
-def _num_ranks(scenario: Scenario, schedule: Schedule) -> int:
+def _num_ranks(scenario: Scenario, schedule: Schedule, max_steps: int) -> int:
     """Return how many ranks are followed."""
     ranks = period_of(scenario, schedule)
-    return 1 if schedule.symmetric and ranks * len(schedule.steps) > MAX_STEPS else ranks
+    return 1 if schedule.symmetric and ranks * len(schedule.steps) > max_steps else ranks
 
 
 def _finished_run(scenario: Scenario, schedule: Schedule, graph: StepGraph) -> EstimateRun:

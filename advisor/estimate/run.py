@@ -71,6 +71,7 @@ class EstimateRun:
         self.events = [(self.earliest[i], _READY, i) for i, waits in enumerate(self.waits) if not waits]
 
     def _route(self, rank: int, copy: Transfer) -> Route:
+        checkpoint()
         path, memories = self.fabric.path(rank, copy), self.memories
         reads, writes = (tuple((memories[r], times) for r, times in ends) for ends in (path.reads, path.writes))
         return Route(self.costs.of_copy(rank, copy), path, self.engines[rank], reads, writes)

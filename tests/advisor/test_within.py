@@ -1,12 +1,15 @@
 """Advice within a time: the best found until then, however little that is, and kept only if it is complete."""
 
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.candidates import predicted
+from magus.advisor.candidates.advice import Candidate
 from magus.advisor.candidates.predicted import BATCH, predicted_candidates
 from magus.advisor.solver import enumerate_space
 from magus.advisor.stages import either, lateness
@@ -78,10 +81,17 @@ def test_with_enough_time_the_advice_is_the_same() -> None:
     assert timed.recommended.simulated_ticks == free.recommended.simulated_ticks is not None
 
 
-def test_what_is_ranked_before_it_is_late_are_the_shortest_plans() -> None:
+def test_what_is_ranked_before_it_is_late_are_the_shortest_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     space = enumerate_space(SCENARIO).structures
-    batches = count()
-    few = predicted_candidates(SCENARIO, space, lambda: next(batches) >= 2)
+    ranked, batches = predicted._ranked, list[int]()
+
+    def counted(*args: Any, **options: Any) -> Iterator[Candidate]:
+        yield from ranked(*args, **options)
+        batches.append(1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(predicted, "_ranked", counted)
+        few = predicted_candidates(SCENARIO, space, lambda: len(batches) >= 2)
     every = predicted_candidates(SCENARIO, space)
 
     assert len(few) < len(every) and sum(not one.is_serial for one in few) >= BATCH

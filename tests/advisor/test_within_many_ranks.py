@@ -4,6 +4,7 @@ import pytest
 
 from magus.advisor import AdviceOptions, Advisor, stages
 from magus.compiler import compile_text
+from magus.tui.text.render import verdict_sentence
 from tests.helpers.work import calls_of
 
 MOST_CALLS = 6_000_000
@@ -44,3 +45,15 @@ def test_a_layer_that_cannot_be_simulated_in_time_has_an_estimate() -> None:
     assert advice.interrupted and advice.recommended is advice.serial and advice.serial.is_estimate
     assert advice.serial.us == whole.us > 0 and advice.searched == 0
     assert advice.marks[1].startswith("nothing was simulated in time")
+
+
+def test_the_baseline_is_ranked_by_one_rank_if_all_take_too_long() -> None:
+    text = _SYSTEM.replace("full_mesh(nvlink)", "torus(nvlink, shape=[16, 16, 4])") + SUM
+    scenario, found = compile_text(text).scenario(), []
+    options = AdviceOptions(within_s=2.0, verify=False)
+    advisor = Advisor.load()
+
+    assert calls_of(lambda: found.append(advisor.recommend(scenario, options))) < MOST_CALLS
+    (advice,) = found
+    assert [one.is_serial for one in advice.candidates] == [True] and advice.serial.best_us > 0
+    assert "no other schedule was ranked in time" in verdict_sentence(advice)

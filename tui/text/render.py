@@ -180,7 +180,8 @@ def _which_algorithm(advice: Advice) -> str:
     if advice.verdict is Verdict.LIBRARY:
         return f"LIBRARY: keep its choice, {us_text(advice.serial.best_us)}{how}; no other schedule is clearly faster."
     if advice.recommended.expression == advice.serial.expression:
-        against = "; no other schedule is clearly faster"
+        others = "no other schedule was ranked in time" if len(advice.candidates) == 1 and advice.interrupted else ""
+        against = f"; {others or 'no other schedule is clearly faster'}"
     else:
         against = f", {advice.speedup:.2f}x faster than {advice.baseline}, {us_text(advice.serial.best_us)}"
     return f"Use {advice.name_of(advice.recommended.expression)}: {us_text(advice.recommended.best_us)}{how}{against}."
