@@ -21,6 +21,7 @@ _SELF = "X"
 _PCIE_WORDS = ("SYS", "NODE", "PHB", "PXB", "PIX", "PSB", "SOC")
 _LINKS = re.compile(r"NV(\d{1,3})")
 _LISTED = re.compile(r"\s*GPU (\d{1,4}): ([^(]+?)\s*(?:\(UUID.*)?")
+_MIG = re.compile(r"\s+MIG (\S+)\s+Device\s+\d+:.*")
 _SUMMARY = re.compile(r"\|\s+(\d{1,4})\s+(\S.*?)\s+(?:On|Off|N/A)\s+\|\s+[0-9A-Fa-f]{8}:.*")
 _LEGEND = re.compile(r"\s*(NIC\d{1,4}): (\S+)\s*")
 
@@ -58,7 +59,7 @@ def read_nvidia_smi(source: Source, asked: LibraryGpu | None, report: Report) ->
         direct=direct,
         nics=_nics(table, lines),
         pcie=pcie,
-        doubts=(*doubts, *unclear, *_names_that_differ(listed, table), *_without_links(source.text)),
+        doubts=(*doubts, *unclear, *_names_that_differ(listed, table), *_divided(lines), *_without_links(source.text)),
         pcie_doubts=hidden,
     )
 
@@ -162,6 +163,22 @@ def _names_that_differ(listed: dict[int, str], table: LinkTable) -> Iterator[str
         yield f"the file lists {len(listed)} GPUs by name, and its table has {table.num_gpus}"
     if any(name.endswith("...") for name in listed.values()):
         yield "the file cuts names of GPUs off, which may hide that they are PCIe cards: nvidia-smi -L has them whole"
+
+
+def _divided(lines: Sequence[Line]) -> Iterator[str]:
+    """The GPUs below which ``-L`` lists devices of MIG."""
+    gpu, divided = "", dict[str, str]()
+    for line in lines:
+        text = line.text[:MAX_NAMED]
+        if (named := _LISTED.fullmatch(text)) is not None:
+            gpu = named[1]
+        elif gpu and (device := _MIG.fullmatch(text)) is not None:
+            divided.setdefault(gpu, device[1])
+    for number, device in divided.items():
+        yield (
+            f"GPU {number} is divided (MIG, such as {device}): each device has a part of its SMs and memory, and no way"
+            " to other GPUs; here the GPU is whole"
+        )
 
 
 def _without_links(text: str) -> Iterator[str]:

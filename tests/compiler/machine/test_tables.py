@@ -139,3 +139,13 @@ def test_bad_tables(text: str, gpu: str, code: str, says: str, line: int) -> Non
 
     assert (found, at) == (code, line)
     assert says in message
+
+
+def test_a_gpu_that_is_divided() -> None:
+    names = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0)\n  MIG 3g.40gb     Device  0: (UUID: MIG-0)\n"
+    names += "  MIG 3g.40gb     Device  1: (UUID: MIG-1)\nGPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"
+    rows = [["X", "NV18"], ["NV18", "X"]]
+    machine = imported(names + topo_table(rows))[0]
+
+    (divided,) = [doubt for doubt in machine.doubts if "MIG" in doubt]
+    assert divided.startswith("GPU 0 is divided (MIG, such as 3g.40gb)")
