@@ -9,6 +9,7 @@ from ...compiler.text.quantities import rate_text, ticks_text, us_text
 from ...simcore import Result
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import (
+    MIN_LEAD,
     Candidate,
     Confidence,
     baseline_name,
@@ -26,6 +27,8 @@ COPY_ENGINES_LEFT_OUT = (
     "Copy engines are left out unless the file names them: the host must tell them how many rows to copy, and only the "
     "GPUs know. explore { engine dma } compares them, with the time to read it back."
 )
+
+CHOSEN = "chosen: the simplest"
 
 # Least share of the makespan that a loss must have to be reported.
 MIN_REPORTED_SHARE = 0.01
@@ -179,10 +182,19 @@ def price_of_simplicity(
     kept = recommended.expression == baseline.expression
     if kept and faster > resolution:
         is_library = baseline.is_library and faster > MIN_GAIN
-        why = "within the error of the library's time" if is_library else f"and {MIN_GAIN:.0%} are not worth a change"
-        yield f"{said}, {why}: {baseline_name(scenario, baseline)} stays."
+        why = (
+            "that is within the error of the library's time"
+            if is_library
+            else f"a gain below {MIN_GAIN:.0%} does not count"
+        )
+        yield f"{said}; {why}: {baseline_name(scenario, baseline)} stays."
+    elif faster > max(MIN_LEAD, resolution):  # it takes longer in the confirming simulation than in packets
+        yield (
+            f"{said}, which a last, finer simulation found slower; before it, both were within "
+            f"{max(MIN_LEAD, resolution):.0%} of each other; {CHOSEN}."
+        )
     else:
-        yield f"{said}, within what the profile can resolve ({resolution:.0%}); chosen: the simplest."
+        yield f"{said}, within what the profile can resolve ({resolution:.0%}); {CHOSEN}."
 
 
 def _about_the_baseline(scenario: Scenario, serial: Candidate) -> Iterator[str]:
