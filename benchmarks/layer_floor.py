@@ -169,7 +169,7 @@ def _all(graph: Graph, name: str, *, made: bool) -> set[str]:
 
 def _space(scenario: GraphScenario, batches: int) -> LayerSpace:
     """By copy engines, with every template that overlaps a pair in itself."""
-    copier = next(copiers_of(scenario.system, scenario.explore))
+    copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
     ways = Ways(scenario.system, copier, COARSE_BYTES, replace(scenario.explore, asked=()), paced=False)
     return space_of(ways, batches, in_batches(scenario.graph, batches))
 

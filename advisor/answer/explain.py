@@ -24,8 +24,8 @@ from ..implementations.promise import MIN_GAIN
 from ..solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
 
 COPY_ENGINES_LEFT_OUT = (
-    "Copy engines are left out unless the file names them: the host must tell them how many rows to copy, and only the "
-    "GPUs know. explore { engine dma } compares them, with the time to read it back."
+    "Copy engines are left out, but in schedules that the file declares and in their variants: the host must tell them "
+    "how many rows to copy, and only the GPUs know. explore { engine dma } compares them, with the time to read them."
 )
 
 CHOSEN = "chosen: the simplest"

@@ -148,7 +148,7 @@ def test_the_library_is_scaled_to_the_links_that_there_are(text: str, protocol: 
 @pytest.mark.parametrize(
     ("link", "reason"),
     [
-        ("protocols simple, ll", "known over links with LL128, which wire has not"),
+        ("protocols simple, ll", "measured over links that carry LL128, and wire does not"),
         ("latency 1.5 us", "known over links with 0.5 us from GPU to GPU; over wire they are 1.8 us apart"),
     ],
 )

@@ -48,7 +48,11 @@ def _rule(rule: PolicyRule) -> str:
     multiples = f", multiples of {rule.multiple_of:,}" if rule.multiple_of > 1 else ""
     low, high = rule.gain
     gain = f"{low:.2f}x" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f}x to {high:.2f}x"
-    loss = f", up to {rule.loss:.1%} behind the fastest at {len(rule.sizes)} sizes" if rule.loss >= 0.0005 else ""
+    loss = (
+        f", up to {rule.loss:.1%} behind the fastest at {len(rule.sizes)} size{'s' * (len(rule.sizes) > 1)}"
+        if rule.loss >= 0.0005
+        else ""
+    )
     use = f"; {rule.implementation} pays too" if rule.implementation else ""
     sizes = f"{rule.axis} {rule.least:,}..{rule.most:,}{multiples}"
     return f"{sizes}: {rule.schedule}, {VERDICTS[rule.verdict]}, {gain}{loss}{use}"

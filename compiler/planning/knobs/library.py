@@ -124,7 +124,7 @@ def _reject_links(system: System, model: Collectives) -> Rejection | None:
     """Why the constants do not hold for the links of ``system``, however they are scaled."""
     link, (_, latency) = system.fabric.link, _links_of(system)
     if model.link_bytes_per_s is not None and CopyProtocol.LL128 not in link.protocols:
-        return _rejection(f"the library's time is known over links with LL128, which {link.name} has not")
+        return _rejection(f"the library's times were measured over links that carry LL128, and {link.name} does not")
     fitted = model.link_latency_ticks
     if fitted is not None and latency > MOST_LATENCY * fitted:
         known = f"the library's time is known over links with {ticks_text(fitted)} from GPU to GPU"
