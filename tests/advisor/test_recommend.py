@@ -173,7 +173,7 @@ def test_a_plan_by_hand_for_a_lone_collective_is_no_overlap(advisor: Advisor) ->
 
     advice = advisor.recommend(scenario)
 
-    assert advice.verdict is Verdict.SERIAL
+    assert advice.verdict is Verdict.USE
     assert not next(c for c in advice.candidates if c.expression == "mine").is_serial
 
 
