@@ -13,6 +13,7 @@ from ....compiler.text.diagnostics import CompileError, Diagnostic, Severity
 from ....compiler.text.quantities import us_text
 from ....compiler.text.source import Source, Span
 from ....simcore import RunOutcome, simulate
+from ....simcore.lower.at_once import all_blocks_at_once
 from ...exit_codes import Exit
 from ...text.door import put_text
 from ..console import save, show
@@ -21,6 +22,11 @@ from ..running import run_command
 
 SAME = 0.02
 """Share of the time of a schedule by which its plan may differ untold."""
+
+_KEEPS = "as many engines for each peer, and chunks that they divide, keep the time"
+_BY_BLOCK = (
+    "MSCCL++ exchanges and sums block by block; a kernel written for this schedule does so with all blocks at once"
+)
 
 
 def print_mscclpp(source: ScenarioInput, *, schedule: str | None, out: Path | None) -> Exit:
@@ -51,16 +57,16 @@ def _read_back(scenario: Scenario, schedule: Schedule, text: str) -> tuple[JsonO
         again = plan_in_text(scenario, text, "the plan")
     except CompileError as error:
         why = error.diagnostics[0].message
-        return {"us": _us(scenario, schedule), "read_back_us": None}, [
-            _warning(schedule, f"it is not read back: {why}")
-        ]
+        said = _warning(schedule, f"it is not read back: {why}", _KEEPS)
+        return {"us": _us(scenario, schedule), "read_back_us": None}, [said]
     before, after = _us(scenario, schedule), _us(scenario, again)
     times: JsonObject = {"us": before, "read_back_us": after}
     if before is None or after is None or abs(after / before - 1) <= SAME:
         return times, []
     engines = "" if again.engine == schedule.engine else f", and has {again.engine} for {schedule.engine}"
     message = f"read back, the plan takes {us_text(after)} and its schedule {us_text(before)}"
-    return times, [_warning(schedule, f"{message} ({after / before - 1:+.1%}){engines}")]
+    hint = _BY_BLOCK if all_blocks_at_once(scenario, schedule) != schedule else _KEEPS
+    return times, [_warning(schedule, f"{message} ({after / before - 1:+.1%}){engines}", hint)]
 
 
 def _us(scenario: Scenario, schedule: Schedule) -> float | None:
@@ -68,7 +74,6 @@ def _us(scenario: Scenario, schedule: Schedule) -> float | None:
     return result.makespan_ticks / TICKS_PER_US if result.outcome is RunOutcome.DONE else None
 
 
-def _warning(schedule: Schedule, message: str) -> Diagnostic:
+def _warning(schedule: Schedule, message: str, hint: str) -> Diagnostic:
     text = schedule.expression
-    hint = "as many engines for each peer, and chunks that they divide, keep the time"
     return Diagnostic(Code.MGS561, message, Span(Source("--schedule", text), 0, len(text)), hint, Severity.WARNING)
