@@ -38,7 +38,7 @@ def check_memory(function: ast.FunctionDef) -> None:
             raise NotRecognised(call, message, "store each tile once")
         of_parameter = isinstance(owner, ast.Name) and owner.id in parameters and name_of(call) in ("load", "store")
         if of_parameter or name_of(call) in _DESCRIPTORS:
-            raise NotRecognised(call, "loads by descriptor are not ordered by flags", "load by pointers")
+            raise NotRecognised(call, "loads and stores by descriptor are not ordered by flags", "use pointers")
 
 
 def check_loop(function: ast.FunctionDef, loop: Loop, indices: set[str]) -> None:

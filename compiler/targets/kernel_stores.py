@@ -39,14 +39,17 @@ def check_stores(form: KernelForm, helpers: Mapping[str, ast.FunctionDef]) -> tu
     if not tiles:
         store = walk.stores[0].node if walk.stores else form.function
         raise NotRecognised(store, "no store of a tile is seen", _hint(form))
-    for each in tiles:
-        _check_store(form, each)
-    _check_limits(form, [*walk.limits, *(limit for each in tiles for limit in _limits(each))])
+    steps = [(_check_store(form, each), each.node) for each in tiles]
+    numbers_of_rows = _check_limits(form, [*walk.limits, *(limit for each in tiles for limit in _limits(each))])
+    for (rows, _), node in steps:
+        if [name for name, _ in rows] in [[name] for name in numbers_of_rows]:
+            message = f"rows of the output lie {rows[0][0]} apart, which is the number of rows"
+            raise NotRecognised(node, message, "store rows with the stride of rows, or the number of columns")
     return tuple(_by_row(form, walk))
 
 
-def _check_store(form: KernelForm, store: KernelAccess) -> None:
-    """Refuse a store of other axes than the accumulator has, or with other steps along them."""
+def _check_store(form: KernelForm, store: KernelAccess) -> tuple[Product, Product]:
+    """Return the steps along both axes; refuse other axes than the accumulator has, or other steps."""
     tile = form.block_m, form.block_n
     sides = _axes(store.pointer), None if store.stored is None else store.stored.axes
     if tile[::-1] in sides:
@@ -64,6 +67,7 @@ def _check_store(form: KernelForm, store: KernelAccess) -> None:
         assert isinstance(store.pointer, KernelValue), "what has axes is a tensor"
         steps = _steps(form, store.pointer, store.node)
     _check_order(form, steps, store.node)
+    return steps
 
 
 def _steps(form: KernelForm, pointer: KernelValue, node: ast.AST) -> tuple[Product, Product]:
@@ -118,8 +122,8 @@ def _last(name: str) -> str:
     return name.lower()[-1:]
 
 
-def _check_limits(form: KernelForm, limits: Sequence[Limit]) -> None:
-    """Refuse rows that are compared with the number of columns, or the other way round."""
+def _check_limits(form: KernelForm, limits: Sequence[Limit]) -> set[str]:
+    """Return what rows alone are compared with; refuse what both are, where it is the size of one of them."""
     found: tuple[dict[str, ast.AST], dict[str, ast.AST]] = {}, {}
     constants = {each.arg for each in form.function.args.args if is_constexpr(each)}
     for limit in limits:
@@ -133,6 +137,7 @@ def _check_limits(form: KernelForm, limits: Sequence[Limit]) -> None:
         node = max(rows[name], cols[name], key=lambda each: getattr(each, "lineno", 0))
         message = f"rows and columns are both compared with {name}, so that tiles are left out or masked wrongly"
         raise NotRecognised(node, message, "compare rows with the number of rows, and columns with that of columns")
+    return rows.keys() - cols.keys()
 
 
 def _limits(store: KernelAccess) -> Iterator[Limit]:

@@ -93,7 +93,7 @@ REFUSED = {
     "split K": (COUNTED.replace("tl.store(", "tl.atomic_add("), "the kernel counts or adds atomically"),
     "descriptors": (
         COUNTED.replace("across = ", "d = tl.make_tensor_descriptor(a, [M, K], [lda, 1], [BM, BK])\n    across = "),
-        "loads by descriptor are not ordered by flags",
+        "loads and stores by descriptor are not ordered by flags",
     ),
     "early return": (
         GROUPED.replace("    tl.assume(pid_m >= 0)", "    if pid_m > 9:\n        return"),
@@ -148,7 +148,7 @@ REFUSED = {
     ),
     "descriptors from outside": (
         COUNTED.replace("acc = tl.dot(x,", "x = a.load([0, 0])\n            acc = tl.dot(x,"),
-        "loads by descriptor are not ordered by flags",
+        "loads and stores by descriptor are not ordered by flags",
     ),
     "helpers that know the program": (
         GROUPED.replace("SLOPE * x)", "SLOPE * x * tl.program_id(0))"),

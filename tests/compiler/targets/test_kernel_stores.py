@@ -54,6 +54,10 @@ REFUSED = {
         stored("y_ptr + stride_yn * offs_ym[:, None] + stride_ym * offs_yn[None, :]"),
         "rows of the output lie stride_yn apart and columns stride_ym",
     ),
+    "a row as long as there are rows": (
+        stored("y_ptr + M * offs_ym[:, None] + offs_yn[None, :]"),
+        "rows of the output lie M apart, which is the number of rows",
+    ),
     "by columns": (
         stored("y_ptr + offs_ym[:, None] + stride_yn * offs_yn[None, :]"),
         "rows of the output lie 1 apart and columns stride_yn",
