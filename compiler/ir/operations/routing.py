@@ -69,7 +69,9 @@ def _send(call: OperationCall) -> CallResult:
 def _routing(call: OperationCall, tensor: Tensor) -> Routing:
     if tensor.shard is not Shard.ROWS:
         message = f"{call.operation.name} takes the rows of each rank, but {tensor.name} is {tensor.layout}"
-        raise mismatch(message, f"declare it with 'shard rows': {tensor.name} = tensor ... shard rows")
+        raise mismatch(
+            message, "declare it, or the tensor that it is made of, with 'shard rows': tensor ... shard rows"
+        )
     if call.operation is not SEND:
         return _known(call)
     return routing_of(call, tensor.rows // call.num_ranks)

@@ -12,11 +12,13 @@ from magus.advisor.layers.export import graph_advice_document
 from magus.advisor.layers.joint import JointRuns
 from magus.advisor.layers.recommend import _near_serial, recommend_graph, recommended_of
 from magus.advisor.layers.search import JointSearch
+from magus.advisor.layers.telling import reasons_for
 from magus.compiler import compile_text
 from magus.compiler.ir import Cancelled, GraphChoice, GraphScenario, Seams
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.planning.graph_expression import graph_choice_text
 from magus.compiler.resolve.expect.expectation import Verdict
+from magus.compiler.resolve.schedules.graph_from_text import SERIAL
 from magus.simcore.simulate_layers import simulate_layers
 from magus.tui.text.graph_advice import graph_advice_text
 
@@ -311,3 +313,10 @@ def test_each_searched_schedule_is_tried_with_the_other_seams(
 
     best = search.best_searched()[0]
     assert (best.seams, best.sums_first, search.found[best]) == (better, True, 97)
+
+
+def test_no_schedule_is_said_to_take_less_than_its_kernels() -> None:
+    serial = GraphCandidate(SERIAL, "no overlap", 100, is_baseline=True)
+
+    assert [said.rpartition(": ")[2] for said in reasons_for((), serial, None, 80)] == ["the schedule takes 25.0% more"]
+    assert list(reasons_for((), serial, None, 110)) == []
