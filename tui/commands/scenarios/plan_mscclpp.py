@@ -24,9 +24,7 @@ SAME = 0.02
 """Share of the time of a schedule by which its plan may differ untold."""
 
 _KEEPS = "as many engines for each peer, and chunks that they divide, keep the time"
-_BY_BLOCK = (
-    "MSCCL++ exchanges and sums block by block; a kernel written for this schedule does so with all blocks at once"
-)
+_BY_BLOCK = "MSCCL++ exchanges and sums block by block; a kernel written for it does so with all blocks at once"
 
 
 def print_mscclpp(source: ScenarioInput, *, schedule: str | None, out: Path | None) -> Exit:
