@@ -141,6 +141,15 @@ def test_a_broadcast_is_refused() -> None:
         mscclpp_document(scenario, resolve_schedule(scenario, "direct(engine=dma(3))", lambda warnings: None))
 
 
+def test_uneven_parts_are_no_reason_where_no_plan_exists_at_all() -> None:
+    workload = "x = tensor bf16[5, 6144] shard cols; v = tensor bf16[6144, 4096] shard rows; y = all_reduce(gemm(x, v))"
+    system = "system s { gpus 6 x H100; fabric switch(nvswitch, link=nvlink) }"
+    scenario = compile_text(f'use "nvidia/h100"\n{system}\nworkload w on s {{ {workload} }}').scenario()
+
+    with pytest.raises(ScheduleError, match=r"no execution plan of MSCCL\+\+ does GEMM\+AR"):
+        mscclpp_document(scenario, resolve_schedule(scenario, "serial(engine=sm(16))", lambda warnings: None))
+
+
 def test_the_command_writes_a_file_that_the_command_reads(tmp_path: Any) -> None:
     file, out = paths.ROOT / "examples/all_gather_h100.mgs", tmp_path / "plan.json"
 
