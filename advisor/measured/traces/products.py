@@ -74,7 +74,9 @@ _NOT_READ = {
     **dict.fromkeys(("moe_wna16_gemm", "moe_wna16_marlin_gemm", "cutlass_scaled_fp4_mm", "nvfp4_gemm"), _FOUR_BITS),
 }
 """Products that no pair is made of, and why: phrases behind their number."""
-_KERNEL = re.compile(r"gemm|nvjet|cijk|xmma|splitk|cutlass|matmul|wgmma|\bmm_|triton_mm", re.IGNORECASE)
+_KERNEL = re.compile(
+    r"gemm|nvjet|cijk|xmma|splitk|cutlass|matmul|wgmma|\bmm_|triton_mm|triton_tem_\w*mm", re.IGNORECASE
+)
 _NO_PRODUCT = re.compile(r"flash|fmha|attention|attn|nccl|gemv", re.IGNORECASE)
 _FP8_KERNEL = re.compile(r"e4m3|nvjet_qq|float8", re.IGNORECASE)
 

@@ -99,6 +99,8 @@ def test_a_product_under_an_unknown_name_is_counted_under_it() -> None:
     [
         ("nvjet_qqtst_128x192", True),
         ("Cijk_Ailk_Bljk_HHS", True),
+        ("triton_tem_fused_addmm_relu_2", True),
+        ("triton_tem_fused_flex_attention_0", False),
         ("ampere_bf16_s16816gemm_bf16", True),
         ("void cutlass::device_kernel<flash::FlashAttnFwdSm90>", False),
         ("void at::native::vectorized_elementwise_kernel", False),
