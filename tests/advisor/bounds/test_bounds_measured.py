@@ -13,7 +13,8 @@ import pytest
 
 from magus.advisor.bounds.graph_bound import graph_bound
 from magus.advisor.bounds.lower_bound import lower_bound
-from magus.advisor.measured.tables.collectives import gpu_named, tables_of, whole_number
+from magus.advisor.measured.tables.collective_sample import scenario_of
+from magus.advisor.measured.tables.collectives import MeasuredPoint, gpu_named, shipped_points, tables_of, whole_number
 from magus.advisor.measured.tables.csv_rows import read_rows
 from magus.advisor.measured.tables.fused import scenario_on
 from magus.advisor.measured.tables.fused_rows import COLUMNS, MAX_RANKS, NUMBERS, PATTERNS, parts_of
@@ -27,6 +28,8 @@ from tests.helpers.scenarios.scenarios import lone_gemm
 
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
 pytestmark = pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")
+
+MIB = 1 << 20
 
 LARGE = 512
 """The stated errors are of shapes with m, n and k of at least this size."""
@@ -109,6 +112,22 @@ def test_no_fused_layer_of_experts_is_faster() -> None:
             faster.append((sizes, row["distribution"], row["latency_us"], bound))
 
     assert compared > 350 and faster == []
+
+
+def test_no_collective_is_faster() -> None:
+    points = [one for one in shipped_points(Path(DATA)) if isinstance(one, MeasuredPoint)]
+    whole = [one for one in points if one.num_bytes >= MIB and one.num_bytes % (2 * one.ranks) == 0]
+    faster = [
+        point
+        for point in whole
+        if point.time_us < us_of(scenario_of(point.gpu, point.ranks, point.operation, point.num_bytes))
+    ]
+
+    assert len(whole) > 200 and faster == []
+
+
+def us_of(scenario: Scenario) -> float:
+    return lower_bound(scenario).ticks / TICKS_PER_US
 
 
 @pytest.mark.parametrize("table", ["a100", "b200", "h100"])
