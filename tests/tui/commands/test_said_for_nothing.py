@@ -83,6 +83,15 @@ def test_an_expectation_that_holds_for_any_value_is_warned_of(statement: str, wa
     assert [each.code.name for each in warnings] == ["MGS215"] * warned
 
 
+def test_magus_test_warns_of_such_an_expectation(tmp_path: Path) -> None:
+    file = tmp_path / "any.mgs"
+    file.write_text(TEXT + "expect w { serial.makespan >= 0 us }")
+
+    done = magus("test", file)
+
+    assert done.exit_code == 0 and done.stderr.count("MGS215 warning") == 1
+
+
 @pytest.mark.parametrize(
     "name", ["H100 }", "H100; drop", "my H100", "H100 or H200", "H100\nsystem", "xH100", "NVIDIA H100 fast", "H-100"]
 )

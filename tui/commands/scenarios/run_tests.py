@@ -57,7 +57,10 @@ def _results(file: Path, settings: Settings, advisor: Callable[[], Advisor], wor
     source = source_of(file)
 
     def compiled(bindings: Settings) -> Compiled:
-        return compile_text(source.text, source.path, [*settings, *bindings])
+        found = compile_text(source.text, source.path, [*settings, *bindings])
+        if not bindings:
+            show(found.warnings)
+        return found
 
     return ExpectationRunner(compiled, advisor, workers).run()
 
