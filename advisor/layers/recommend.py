@@ -115,7 +115,7 @@ def _recommended(
     runs.told = lambda choice, ticks: report("joint", runs.num_runs, 0)
     report("place", 0, 1)
     late_for_serial = None if options.within_s is None else lateness(options.within_s + PATIENCE_S)
-    estimate_ticks = 0 if late_for_serial is None else serial_estimate(scenario, stop)
+    estimate_ticks = 0 if late_for_serial is None else serial_estimate(scenario, stop, either(stop, late_for_serial))
     try:
         serial = runs.begin(SERIAL, stop if late_for_serial is None else either(stop, late_for_serial))
     except Cancelled:
@@ -167,8 +167,10 @@ def _above_bound(
     return kept, [each for each in offers if each.schedule not in below], tuple(below.values())
 
 
-def serial_estimate(scenario: GraphScenario, should_stop: ShouldStop) -> int:
+def serial_estimate(scenario: GraphScenario, should_stop: ShouldStop, too_late: ShouldStop) -> int:
     """Return the estimated ticks of all layers without overlap: the serial schedules of all ops, one after the other.
+
+    Once it is ``too_late``, one rank of a collective stands for all.
 
     Raises
     ------
@@ -177,7 +179,7 @@ def serial_estimate(scenario: GraphScenario, should_stop: ShouldStop) -> int:
     """
     with heeding(should_stop):
         pairs = (Scenario(op.name, scenario.system, op.workload) for op in scenario.graph.ops)
-        one_us = sum(predicted_candidates(pair, ())[0].best_us for pair in pairs)
+        one_us = sum(predicted_candidates(pair, (), never, too_late)[0].best_us for pair in pairs)
     return round(one_us * TICKS_PER_US * scenario.graph.num_layers)
 
 

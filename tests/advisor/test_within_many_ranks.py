@@ -10,9 +10,16 @@ from tests.helpers.work import calls_of
 MOST_CALLS = 6_000_000
 """Of Python functions, some seconds: without a limit these questions take minutes."""
 _SYSTEM = 'use "nvidia/h100"\nsystem s { gpus 1024 x H100; fabric full_mesh(nvlink) }\nworkload w on s { '
+_FAT_TREE = _SYSTEM.replace("full_mesh(nvlink)", "fat_tree(wide, link=nvlink, leaf=32, spines=16)").replace(
+    "system", "switch wide extends nvswitch { ports 72 }\nsystem"
+)
 PAIR = "x = tensor bf16[65536, 8192] shard rows; v = tensor bf16[8192, 65536] shard cols; y = gemm(all_gather(x), v) }"
 GATHER = "x = tensor bf16[65536, 8192] shard rows; y = all_gather(x) }"
 SUM = "x = tensor bf16[65536, 8192]; y = all_reduce(x) }"
+SUMS = (
+    "x = tensor bf16[65536, 1024]; v = tensor bf16[1024, 8192] shard cols; u = tensor bf16[8192, 1024] shard rows;"
+    "h = gemm(x, v); p = gemm(h, u); y = all_reduce(p); repeat 4 y as x }"
+)
 LAYER = "x = tensor bf16[65536, 8192] shard rows; n = norm(x); g = all_gather(n); repeat 4 n as x }"
 
 
@@ -48,8 +55,7 @@ def test_a_layer_that_cannot_be_simulated_in_time_has_an_estimate() -> None:
 
 
 def test_the_baseline_is_ranked_by_one_rank_if_all_take_too_long() -> None:
-    text = _SYSTEM.replace("full_mesh(nvlink)", "torus(nvlink, shape=[16, 16, 4])") + SUM
-    scenario, found = compile_text(text).scenario(), []
+    scenario, found = compile_text(_FAT_TREE + SUM).scenario(), []
     options = AdviceOptions(within_s=2.0, verify=False)
     advisor = Advisor.load()
 
@@ -57,3 +63,12 @@ def test_the_baseline_is_ranked_by_one_rank_if_all_take_too_long() -> None:
     (advice,) = found
     assert [one.is_serial for one in advice.candidates] == [True] and advice.serial.best_us > 0
     assert "no other schedule was ranked in time" in verdict_sentence(advice)
+
+
+def test_so_is_each_op_of_a_layer() -> None:
+    (graph,), found = compile_text(_FAT_TREE + SUMS).graphs, []
+    advisor = Advisor.load()
+
+    assert calls_of(lambda: found.append(advisor.recommend_layer(graph, AdviceOptions(within_s=2.0)))) < MOST_CALLS
+    (advice,) = found
+    assert advice.interrupted and advice.serial.is_estimate and advice.serial.us > 0
