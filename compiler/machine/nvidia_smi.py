@@ -174,9 +174,9 @@ def _divided(lines: Sequence[Line]) -> Iterator[str]:
             gpu = named[1]
         elif gpu and (device := _MIG.fullmatch(text)) is not None:
             divided.setdefault(gpu, device[1])
-    for number, device in divided.items():
+    for number, kind in divided.items():
         yield (
-            f"GPU {number} is divided (MIG, such as {device}): each device has a part of its SMs and memory, and no way"
+            f"GPU {number} is divided (MIG, such as {kind}): each device has a part of its SMs and memory, and no way"
             " to other GPUs; here the GPU is whole"
         )
 

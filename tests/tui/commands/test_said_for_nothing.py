@@ -110,7 +110,7 @@ def test_a_table_with_a_key_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "policy.json"
     path.write_text('{"schema": "magus-policy/1", "rules": [], "rules": []}')
     with pytest.raises(PolicyError, match="twice"):
-        Policy.load(path)
+        Policy.load(str(path))
 
 
 def test_a_question_with_a_key_twice_is_refused() -> None:
