@@ -137,7 +137,7 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
     candidates, (best, serial) = confirmed_times(found.candidates, finalists(scenario, found.candidates), confirmed)
     recommended = recommended_of(scenario, (best, serial))
     better = recommended is not serial
-    promise = _promise(scenario, serial, recommended)
+    promise = _promise(scenario, candidates, serial, recommended)
     if better:  # a packet time may be a hair below the confirmed one
         candidates = sorted(candidates, key=lambda candidate: candidate.expression != recommended.expression)
     result = confirmed.best if better else confirmed.serial
@@ -199,13 +199,19 @@ def _above_bound(scenario: Scenario, found: Findings) -> Findings:
     return replace(found, candidates=kept, confirmed=confirmed, implementations=offers, notes=notes)
 
 
-def _promise(scenario: Scenario, serial: Candidate, recommended: Candidate) -> Promise | None:
-    """Return what the gain of ``recommended`` promises; None for the baseline and for a lone collective."""
+def _promise(
+    scenario: Scenario, candidates: Sequence[Candidate], serial: Candidate, recommended: Candidate
+) -> Promise | None:
+    """Return what the gain of ``recommended`` promises; None for the baseline and for a lone collective.
+
+    The estimate of what nobody proposed is taken to be no better than those of proposals.
+    """
     if recommended.expression == serial.expression or is_algorithm_choice(scenario):
         return None
     speedup = serial.best_us / recommended.best_us
     estimated = recommended.simulated_ticks is None or serial.simulated_ticks is None
-    error = (recommended.gain_error or 0.0) if estimated else 0.0
+    known = [recommended.gain_error] if recommended.gain_error else [one.gain_error or 0.0 for one in candidates]
+    error = max(known) if estimated else 0.0
     return kernel_promise(speedup, recommended.best_us, resolution_of(scenario), error)
 
 

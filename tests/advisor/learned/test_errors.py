@@ -4,11 +4,22 @@ import math
 
 import pytest
 
+from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.implementations.promise import KERNEL_ERROR, MOST_ERROR, kernel_promise
 from magus.advisor.learned.errors import COVERED, EstimateErrors
 from magus.advisor.learned.table import Found
+from magus.compiler import compile_text
 from magus.compiler.resolve.expect.expectation import Verdict
 
+DECLARED = """
+use "nvidia/h100"
+system hgx { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }
+workload w on hgx {
+  h = tensor bf16[8192, 28672] shard cols
+  w = tensor bf16[28672, 8192] shard rows
+  y = reduce_scatter(gemm(h, w))
+}
+"""
 ERRORS = [1.0 + 0.01 * place for place in range(99)]
 
 
@@ -39,3 +50,11 @@ def test_what_was_estimated_promises_less() -> None:
     assert estimated.verdict is Verdict.WORTH_TRYING
     worst = kernel_promise(2.0, 500.0, 0.5, 0.65).interval
     assert worst == pytest.approx((2.0 / (1 + MOST_ERROR), 2.0 / (1 - MOST_ERROR)))
+
+
+def test_an_estimate_of_what_the_file_declares_promises_no_more_than_one_of_a_proposal() -> None:
+    declared = compile_text(f"{DECLARED}schedule shards for w = shard_p2p()").scenario()
+    advice = Advisor.load().recommend(declared, AdviceOptions(verify=False))
+
+    assert advice.recommended.gain_error is None and advice.promise is not None
+    assert advice.promise.error is not None and advice.promise.error > KERNEL_ERROR
