@@ -14,8 +14,8 @@ from ..implementations.offers import Offers
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """The bound, in ticks."""
+class BoundCheck:
+    """Compares shown times with the lower bound, in ticks."""
 
     ticks: int
 

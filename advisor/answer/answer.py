@@ -26,7 +26,7 @@ from ..failures import Failure, FailureKind
 from ..implementations.offers import Offers
 from ..implementations.promise import MIN_GAIN, Promise, kernel_promise
 from ..stages import Stages
-from .above_bound import Limit
+from .above_bound import BoundCheck
 from .explain import confidence_of, marks_of, price_of_simplicity, reasons_for
 from .extrapolation import outside_calibration
 
@@ -184,7 +184,7 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
 
 def _above_bound(scenario: Scenario, found: Findings) -> Findings:
     """Return the findings without times below the bound; where it is not known, below what is known at once."""
-    limit = Limit(quick_bound_ticks(scenario) if found.bound is None else found.bound.ticks)
+    limit = BoundCheck(quick_bound_ticks(scenario) if found.bound is None else found.bound.ticks)
     finals = finalists(scenario, found.candidates)
     timed, _ = confirmed_times(found.candidates, finals, found.confirmed)
     below, (offers, about_offers) = limit.below(timed), limit.offers(found.implementations)

@@ -24,7 +24,7 @@ from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.resolve.schedules.graph_from_text import SERIAL
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ...simcore.simulate_layers import LayersResult
-from ..answer.above_bound import Limit
+from ..answer.above_bound import BoundCheck
 from ..answer.explain import COPY_ENGINES_LEFT_OUT
 from ..answer.extrapolation import outside_of_graph
 from ..bounds.graph_bound import graph_bound
@@ -144,7 +144,7 @@ def _recommended(
     )
     if not options.verify:
         notes = (*notes, SIMULATED_ALL_THE_SAME)
-    limit = Limit(0 if bound is None else bound.ticks)
+    limit = BoundCheck(0 if bound is None else bound.ticks)
     candidates, found, below = _above_bound(limit, candidates, list(offers.found.values()))
     advice = _advice(scenario, search, candidates, bound, (*notes, *below), interrupted=interrupted)
     advice = replace(advice, offers=tuple(sorted(found, key=lambda each: each.all_ticks)))
@@ -156,7 +156,7 @@ def _recommended(
 
 
 def _above_bound(
-    limit: Limit, candidates: tuple[GraphCandidate, ...], offers: list[LayerOffer]
+    limit: BoundCheck, candidates: tuple[GraphCandidate, ...], offers: list[LayerOffer]
 ) -> tuple[tuple[GraphCandidate, ...], list[LayerOffer], tuple[str, ...]]:
     """Return candidates and implementations whose times are not below the bound, and what is said of the others."""
     below = {one.name: limit.sentence(one.name, one.us) for one in candidates if limit.is_below(one.us)}

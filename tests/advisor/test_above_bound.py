@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.answer.above_bound import Limit
+from magus.advisor.answer.above_bound import BoundCheck
 from magus.advisor.answer.export import advice_document
 from magus.advisor.bounds.graph_bound import graph_bound
 from magus.advisor.bounds.lower_bound import lower_bound, quick_bound_ticks
@@ -170,7 +170,7 @@ def test_what_is_below_the_bound_is_left_out_with_a_note() -> None:
     assert any("its closed form gives" in reason and "below the bound" in reason for reason in advice.reasons)
 
     library = replace(advice.serial, simulated_ticks=100, expression="a plan of mine")
-    limit = Limit(1000)
+    limit = BoundCheck(1000)
     assert list(limit.below([library, advice.serial])) == ["a plan of mine"]
     assert "is left out: its time" in limit.below([library])["a plan of mine"]
     assert limit.raised(replace(advice.serial, predicted_us=1e-9)).predicted_us == 1000 / TICKS_PER_US
