@@ -97,17 +97,26 @@ def lower_sum(state: Lowering, rank: int, step: Reduction) -> None:
 def sum_work(scenario: Scenario, schedule: Schedule, num_bytes: int, num_parts: int, hit_bytes: int = 0) -> KernelWork:
     """The work of a sum in the one kernel: no launch, and SMs that have no more under way than when they copy.
 
-    A copy has so many bytes under way that an SM reaches its rate over a link; what it sums has not so far to go.
+    A copy has so many bytes under way that an SM reaches its rate over a link; what it sums has not so far to go. That
+    number is the SM's own: where the profile says over which links it was measured, nearer peers do not lower it.
     """
     gpu = scenario.gpu
     work = reduce_work(gpu, num_bytes, num_parts, schedule.engine.count, hit_bytes)
     cached = gpu.l2.latency_ticks + (0 if gpu.mall is None else gpu.mall.latency_ticks)
     local = gpu.l2.latency_ticks + gpu.hbm.latency_ticks
-    peer = local + min((distance_ticks(scenario, peer) for peer in range(1, scenario.num_ranks)), default=0)
+    peer = local + _measured_distance_ticks(scenario)
     ways = ((hit_bytes, cached), (num_bytes * num_parts - hit_bytes, local))
     reads = sum(ticks_for(read, gpu.sm_copy.bytes_per_s) * way for read, way in ways)
     paced = reads // (max(1, peer) * work.num_units)
     return replace(work, start_ticks=0, unit_ticks=max(work.unit_ticks, paced))
+
+
+def _measured_distance_ticks(scenario: Scenario) -> int:
+    """Latency to a peer at which an SM copies at its rate: over the links of the profile, else to the nearest peer."""
+    known = None if scenario.gpu.collectives is None else scenario.gpu.collectives.link_latency_ticks
+    if known is not None:
+        return known
+    return min((distance_ticks(scenario, peer) for peer in range(1, scenario.num_ranks)), default=0)
 
 
 def awaited(state: Lowering, rank: int, step: Step, landed: Sequence[StepOps]) -> list[int]:

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from magus.compiler import compile_text
 from magus.compiler.ir import (
     TICKS_PER_US,
     Choice,
@@ -221,3 +222,19 @@ def test_small_all_reduces_take_as_long_as_those_of_a_library_written_for_them(k
     found = makespan(scenario, build_schedule(scenario, Choice("serial", 8, engine, tactics=tactics)), LINE)
 
     assert found / TICKS_PER_US == pytest.approx(measured_us, rel=0.15)
+
+
+@pytest.mark.parametrize("template", ["one_shot", "direct"])
+def test_nearer_peers_do_not_slow_sums(template: str) -> None:
+    """The bytes that an SM has in flight are its own, and do not shrink with the latency of links."""
+    text = """
+use "nvidia/h100"
+link near extends nvlink {{ latency {} ns }}
+system hgx {{ gpus 8 x H100; fabric switch(nvswitch, link=near) }}
+workload sum on hgx {{ x = tensor bf16[16384, 1024]; y = all_reduce(x) }}
+"""
+    scenarios = [compile_text(text.format(latency)).scenario() for latency in (1000, 250, 50)]
+    choice = Choice(template, 8, EngineChoice(EngineKind.SM, 32))
+    far, usual, near = (makespan(each, build_schedule(each, choice), unit_bytes=8192) for each in scenarios)
+
+    assert far > usual > near
