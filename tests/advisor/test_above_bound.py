@@ -128,7 +128,7 @@ def all_reduce(text: str) -> Scenario:
         (text_of(), NcclProtocol.NVLS, ""),
         (text_of(switch="reduces no"), NcclProtocol.SIMPLE, ""),
         (text_of(share=0.5), NcclProtocol.NVLS, "from links of 375 GB/s to 187.5 GB/s"),
-        (text_of("latency 350 ns"), NcclProtocol.NVLS, "from a latency of 0.5 us to 0.6 us"),
+        (text_of("latency 350 ns"), NcclProtocol.NVLS, "from a latency of 0.8 us to 0.9 us"),
         (text_of(ranks=32), NcclProtocol.NVLS, "from 8 GPUs to 32"),
     ],
     ids=["as fitted", "a switch that does not sum", "half the rate", "more latency", "more GPUs"],
@@ -149,7 +149,7 @@ def test_the_library_is_scaled_to_the_links_that_there_are(text: str, protocol: 
     ("link", "reason"),
     [
         ("protocols simple, ll", "measured over links that carry LL128, and wire does not"),
-        ("latency 1.5 us", "known over links with 0.5 us from GPU to GPU; over wire they are 1.8 us apart"),
+        ("latency 1.5 us", "known over links with 0.8 us from GPU to GPU; over wire they are 3.2 us apart"),
     ],
 )
 def test_the_library_is_not_told_over_another_kind_of_link(link: str, reason: str) -> None:

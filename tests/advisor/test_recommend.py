@@ -42,7 +42,9 @@ from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, lone_
 DMA = EngineChoice(EngineKind.DMA, 7)
 
 
-def backwards(scenario: Scenario, choices: Sequence[Choice], schedules: Sequence[Schedule]) -> tuple[float, ...]:
+def backwards(
+    scenario: Scenario, choices: Sequence[Choice], schedules: Sequence[Schedule], **options: object
+) -> tuple[float, ...]:
     """Times that like the worst best: what they say must change what is simulated, never what is true."""
     return tuple(1e6 / len(schedule.steps) for schedule in schedules)
 

@@ -117,7 +117,7 @@ def _links_of(system: System) -> tuple[int, int]:
     link, switch = system.fabric.link, system.fabric.switch
     if switch is None:
         return link.achieved_bytes_per_s, link.latency_ticks
-    return min(link.achieved_bytes_per_s, switch.bytes_per_s), link.latency_ticks + switch.latency_ticks
+    return min(link.achieved_bytes_per_s, switch.bytes_per_s), 2 * link.latency_ticks + switch.latency_ticks
 
 
 def _reject_links(system: System, model: Collectives) -> Rejection | None:
