@@ -164,7 +164,12 @@ def device_of_ids(vendor: str, device: str) -> Device | None:
     return next((each for each in DEVICES if device in each.ids and vendor == each.vendor), None)
 
 
+_NO_NAME = re.compile(r"[{}<>\[\]\"#;=\\]")
+
+
 def device_named(name: str) -> Device | None:
-    """Return the GPU that a driver calls ``name``, for instance ``NVIDIA A100-SXM4-80GB``."""
+    """Return the GPU that a driver calls ``name``, for instance ``NVIDIA A100-SXM4-80GB``; None for what is no name."""
+    if _NO_NAME.search(name):
+        return None
     words = set(re.split(r"[\s\-/_]+", name.lower()))
     return next((each for each in DEVICES if set(each.words.lower().split()) <= words), None)

@@ -83,3 +83,8 @@ def test_ids() -> None:
         device for device in DEVICES for _ in device.ids
     ]
     assert device_of_ids("0x1002", "0x2330") is None
+
+
+@pytest.mark.parametrize("name", ["H100 }", "NVIDIA H100; gpu X", 'H100 "', "NVIDIA H100 # 80GB", "H100 <b>"])
+def test_what_no_driver_calls_a_gpu_names_none(name: str) -> None:
+    assert device_named(name) is None
