@@ -23,7 +23,7 @@ def reject_graph_run(system: System, plan: GraphPlan) -> Rejection | None:
     """Why a plan of a graph is not carried out, None if it is; what lone kernels make is stood in for."""
     for part in plan.parts:
         scenario = Scenario(part.name, system, part.workload)
-        if part.workload.loads and part.workload.uneven:
+        if part.workload.uneven_by_rank:
             message = f"{part.name} has loads that differ from rank to rank, which are carried out in pairs alone"
             return Rejection(Code.MGS540, message)
         if part.workload.pattern is not Pattern.KERNEL and (unfit := reject_run(scenario, part.schedule)) is not None:

@@ -24,12 +24,12 @@ class BoundCheck:
         return us * TICKS_PER_US < self.ticks * (1 - 1e-9)
 
     def sentence(self, name: str, us: float) -> str:
-        """What is said of something whose time is below the bound."""
+        """The note on something whose time is below the bound."""
         bound = us_text(self.ticks / TICKS_PER_US)
         return f"{name} is left out: its time, {us_text(us)}, is below the bound, {bound}, so that either is wrong"
 
     def below(self, candidates: Sequence[Candidate]) -> dict[str, str]:
-        """Return what is said of each candidate whose time is below the bound, by expression; not of mere estimates."""
+        """Return a note on each candidate whose time is below the bound, by expression; estimates are raised."""
         return {
             one.expression: self.sentence(one.expression, one.best_us)
             for one in candidates

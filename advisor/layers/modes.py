@@ -178,7 +178,7 @@ class Ways:
 
     def _apart(self, op: GraphOp) -> Iterator[Way]:
         """A pair as a kernel and a collective, the usual one first; none where it cannot be."""
-        if op.workload.then is not None or (op.workload.loads and op.workload.uneven):
+        if op.workload.then is not None or op.workload.uneven_by_rank:
             return
         kernel = self._runs.times(replace(op, workload=kernel_alone(op.workload), reads=()), OpMode(_OP)).total
         serial = self._runs.times(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))

@@ -158,7 +158,7 @@ def _recommended(
 def _above_bound(
     limit: BoundCheck, candidates: tuple[GraphCandidate, ...], offers: list[LayerOffer]
 ) -> tuple[tuple[GraphCandidate, ...], list[LayerOffer], tuple[str, ...]]:
-    """Return candidates and implementations whose times are not below the bound, and what is said of the others."""
+    """Return candidates and implementations whose times reach the bound, and a note on each of the others."""
     below = {one.name: limit.sentence(one.name, one.us) for one in candidates if limit.is_below(one.us)}
     below.pop(SERIAL.name, None)  # without a baseline there is no answer
     of_offers = {each.schedule: each.all_ticks / TICKS_PER_US for each in offers}

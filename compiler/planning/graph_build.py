@@ -103,7 +103,7 @@ class _Builder:
         if not op.is_pair or op.workload.then is not None:
             message = f"{op.name} is {op.workload.label}: it has no kernel and collective to keep apart"
             raise GraphPlanError(Rejection(Code.MGS509, message, "apart is for a pair such as AG+GEMM"), op.name)
-        if op.workload.loads and op.workload.uneven:
+        if op.workload.uneven_by_rank:
             message = f"the kernel of {op.name} is as large as the rank's loads: it is not simulated apart"
             raise GraphPlanError(Rejection(Code.MGS515, message, "leave it to a template"), op.name)
         if not collective:

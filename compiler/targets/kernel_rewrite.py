@@ -43,10 +43,10 @@ if magus_count >= 0:
 
 @dataclass(frozen=True, slots=True)
 class RewrittenKernel:
-    """The text of a kernel and of what it needs of its file; ``blocks`` are the names of the sizes of a tile.
+    """A kernel that takes its tiles from tables: its text, with the helpers and constants of its file that it uses.
 
-    ``config`` is what its autotuning chose, None if it has none. ``by_row`` are warnings of what it reads by row beside
-    the matrix that a plan gathers.
+    ``blocks`` are the names of the two tile sizes. ``config`` is the configuration of its autotuning, None without one.
+    ``by_row`` are warnings: the kernel reads other tensors by row, and the plan moves only one matrix.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the names of a Triton kernel stand for: sums of products of what it is called with, and the axes of tensors.
+"""Values of names in a Triton kernel: numbers as sums of products of its parameters, and the axes of tensors.
 
 ``rows[:, None] * stride`` with ``rows = m * BM + tl.arange(0, BM)`` is the sum of ``m BM stride`` and ``i stride``,
 where i counts along axis 0, of the size ``BM``. Two numbers are the same if they are the same sum.

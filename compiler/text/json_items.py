@@ -146,7 +146,7 @@ def read_json(text: str, origin: JsonPlace) -> Item:
     """Parse a text; refuse duplicate keys, NaN and infinities, numbers that are too long, and deep nesting."""
     try:
         value = json.loads(
-            text, object_pairs_hook=_once, parse_constant=_no_constant, parse_int=_whole, parse_float=_fraction
+            text, object_pairs_hook=members_once, parse_constant=_no_constant, parse_int=_whole, parse_float=_fraction
         )
     except json.JSONDecodeError as error:
         raise origin.fail(
@@ -159,7 +159,14 @@ def read_json(text: str, origin: JsonPlace) -> Item:
     return Item(value, "", origin)
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def members_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return the members of an object, for ``json.loads``.
+
+    Raises
+    ------
+    ValueError
+        If a key stands twice.
+    """
     members: dict[str, object] = {}
     for key, value in pairs:
         if key in members:

@@ -7,6 +7,7 @@ from typing import Any
 from ...advisor import AdviceOptions, Request, RequestError
 from ...compiler.codes import Code
 from ...compiler.text.diagnostics import did_you_mean, listing
+from ...compiler.text.json_items import members_once
 
 FIELDS = tuple(field.name for field in fields(Request) if field.name not in ("system_file", "system"))
 """Fields of a ``Request`` that a body may have: files of the service's machine are not for its clients."""
@@ -88,19 +89,12 @@ def object_of_body(body: bytes) -> dict[str, Any]:
         If it is none.
     """
     try:
-        document = json.loads(body.decode("utf-8"), object_pairs_hook=_once)
+        document = json.loads(body.decode("utf-8"), object_pairs_hook=members_once)
     except (ValueError, RecursionError) as error:
         raise RequestError(Code.MGS107, "body", f"no JSON: {error}"[:200]) from None
     if not isinstance(document, dict):
         raise RequestError(Code.MGS107, "body", "no JSON object", 'for instance {"pattern": "AG+GEMM", ...}')
     return document
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found
 
 
 def _flag(document: dict[str, Any], key: str, default: bool = True) -> bool:

@@ -77,6 +77,16 @@ class Workload:
         return self.pattern.exchanges and bool(self.split or self.loads)
 
     @property
+    def uneven_by_rank(self) -> bool:
+        """Whether the blocks of an all_to_all also differ from rank to rank."""
+        return self.pattern.exchanges and bool(self.loads)
+
+    @property
+    def uneven_parts(self) -> bool:
+        """Whether a collective of what ranks hold in full cuts it in parts that differ in size."""
+        return not self.pattern.exchanges and bool(self.loads)
+
+    @property
     def counts_on_device(self) -> bool:
         """Whether a router on the GPUs decides how many rows go where: an exchange with experts, or of uneven blocks.
 

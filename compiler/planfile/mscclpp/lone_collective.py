@@ -62,7 +62,7 @@ class LoneCollective:
             If not, with the first reason.
         """
         workload = scenario.workload
-        if workload.loads and not workload.pattern.exchanges and workload.pattern in COLLECTIVE_NAMES:
+        if workload.uneven_parts and workload.pattern in COLLECTIVE_NAMES:
             n = scenario.num_ranks
             message = f"a plan of MSCCL++ has equal chunks, and parts for {n} ranks are not of one size here"
             raise beyond_mscclpp(message, f"rows or columns that are a multiple of {n}")

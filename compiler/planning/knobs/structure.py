@@ -94,7 +94,7 @@ def _reject_rows(request: ScheduleRequest) -> Rejection | None:
     # Of columns of the text; whole parts are as they are.
     step = COLUMN_STEP if workload.by_columns and workload.gemm is not None and pieces > 1 else 1
     what = "columns of a part" if workload.by_columns else "rows of a shard"
-    if not (workload.loads and not workload.pattern.exchanges):
+    if not workload.uneven_parts:
         return _reject_size(request, rows, step, what)
     if pieces * step <= rows:  # parts differ in size, and so do their pieces
         return None
@@ -130,7 +130,7 @@ def _cut_hint(grains: int, request: ScheduleRequest) -> str:
 def _shard_rows(scenario: Scenario) -> int:
     """Rows of the block of a rank, of the smallest where those of a sum differ."""
     workload = scenario.workload
-    if workload.loads and not workload.pattern.exchanges:
+    if workload.uneven_parts:
         return min(workload.loads[0])
     return 0 if workload.moved is None else workload.moved.rows // scenario.num_ranks
 
