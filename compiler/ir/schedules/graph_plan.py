@@ -67,6 +67,11 @@ class GraphPlan:
     parts: tuple[Part, ...]
     sums_priority: int = 0
 
+    @classmethod
+    def of_one(cls, name: str, workload: Workload, schedule: Schedule) -> "GraphPlan":
+        """Return the plan of one op: ``schedule`` carries out ``workload``, as the part ``name``."""
+        return cls(schedule.expression, (Part(name, name, workload, schedule),))
+
     def part(self, name: str) -> Part:
         """The part of that name.
 
