@@ -30,7 +30,7 @@ help:
 	@echo "make dist    sdist and wheel in dist/, and whether PyPI would take them"
 
 # The package is installed, not linked: types, data files and import contracts are checked as users get them.
-$(STAMP): pyproject.toml __init__.py $(SOURCES)
+$(STAMP): pyproject.toml setup.py __init__.py $(SOURCES)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
 	  || { echo "Magus needs Python 3.11 to 3.13; say for instance: make PYTHON=python3.12"; exit 1; }

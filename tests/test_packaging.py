@@ -4,7 +4,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -16,44 +15,39 @@ from tests.helpers.some import some
 
 CODE = ("grammar", "compiler", "simcore", "runtime", "advisor", "tui", "examples")
 
-
-def project() -> dict[str, object]:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())
-
-
-def listed_packages() -> set[str]:
-    return set(project()["tool"]["setuptools"]["packages"])  # type: ignore[index]
-
-
-def test_every_folder_with_code_is_listed_as_a_package() -> None:
-    found = {"magus"}
-    for top in CODE:
-        for init in (ROOT / top).rglob("__init__.py"):
-            found.add(".".join(("magus", *init.parent.relative_to(ROOT).parts)))
-
-    assert listed_packages() == found
+PROGRAMS = {ROOT / "examples" / name for name in ("clients", "runtimes")}
+"""What users run or copy, and is no package."""
 
 
 def test_every_folder_with_modules_has_an_init() -> None:
-    programs = {ROOT / "examples" / name for name in ("clients", "runtimes")}  # that users run or copy
     for top in CODE:
-        folders = {module.parent for module in (ROOT / top).rglob("*.py")} - programs
+        folders = {module.parent for module in (ROOT / top).rglob("*.py")} - PROGRAMS
 
         assert all((folder / "__init__.py").exists() for folder in some(folders))
+
+
+def copied(place: Path) -> Path:
+    """Return a copy of the tree, since what an earlier build left there is taken up, and builds write there."""
+    left_out = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "build", "dist")
+    return shutil.copytree(ROOT, place / "tree", ignore=left_out)
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(ROOT)]
+    tree = copied(out)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(tree)]
     subprocess.run(command, check=True, capture_output=True)
     (built,) = out.glob("*.whl")
     return built
 
 
-def test_the_wheel_holds_grammar_library_model_and_examples(wheel: Path) -> None:
+def test_the_wheel_holds_all_modules_of_the_product_grammar_library_model_and_examples(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
+    modules = {module for top in CODE for module in (ROOT / top).rglob("*.py") if module.parent not in PROGRAMS}
 
+    found = {name for name in names if name.endswith(".py")}
+    assert found == {f"magus/{module.relative_to(ROOT)}" for module in some(modules | {ROOT / "__init__.py"})}
     for name in (
         "magus/grammar/mgs.lark",
         "magus/compiler/library/amd/mi300x.mgs",
@@ -66,13 +60,11 @@ def test_the_wheel_holds_grammar_library_model_and_examples(wheel: Path) -> None
         "magus/py.typed",
     ):
         assert name in names
-    assert not [name for name in names if name.startswith(("magus/tests", "magus/benchmarks"))]
 
 
 @pytest.mark.slow
 def test_the_sdist_holds_what_tests_and_documents_need(tmp_path: Path) -> None:
-    # A copy, since the list of files that an earlier build left in the tree would be taken up.
-    tree = shutil.copytree(ROOT, tmp_path / "tree", ignore=shutil.ignore_patterns(".*", "*.egg-info", "__pycache__"))
+    tree = copied(tmp_path)
     command = [sys.executable, "-m", "build", "--quiet", "--sdist", "--outdir", str(tmp_path), str(tree)]
     subprocess.run(command, check=True, capture_output=True)
     (built,) = tmp_path.glob("*.tar.gz")
@@ -82,6 +74,21 @@ def test_the_sdist_holds_what_tests_and_documents_need(tmp_path: Path) -> None:
     for folder in ("tests", "docs", "benchmarks", *CODE):
         assert {str(path.relative_to(tree)) for path in (tree / folder).rglob("*") if path.is_file()} <= names
     assert {"Makefile", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "LICENSE", "pyproject.toml"} <= names
+
+
+@pytest.mark.slow
+def test_an_editable_install_is_the_checkout(tmp_path: Path) -> None:
+    tree = copied(tmp_path)
+    python = tmp_path / "venv" / "bin" / "python"
+    venv.create(tmp_path / "venv", with_pip=True)
+    command = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--editable", str(tree)]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    (tree / "examples" / "added.py").write_text("VALUE = 7\n")
+    program = "from magus.examples import added, path; print(added.VALUE, path('gemm_rs_h100'))"
+
+    done = subprocess.run([python, "-I", "-c", program], check=True, cwd=tmp_path, capture_output=True, text=True)
+
+    assert done.stdout == f"7 {tree / 'examples' / 'gemm_rs_h100.mgs'}\n"
 
 
 @pytest.mark.slow
