@@ -79,7 +79,7 @@ def test_the_sdist_holds_what_tests_and_documents_need(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_editable_install_is_the_checkout(tmp_path: Path) -> None:
     tree = copied(tmp_path)
-    python = tmp_path / "venv" / "bin" / "python"
+    python = str(tmp_path / "venv" / "bin" / "python")
     venv.create(tmp_path / "venv", with_pip=True)
     command = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--editable", str(tree)]
     subprocess.run(command, check=True, cwd=tmp_path)

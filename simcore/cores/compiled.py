@@ -22,9 +22,8 @@ begins no sooner than that unit leaves.
 The loop runs some slices at a time: in between Python looks at the watch, makes room for more units and, where ops
 poll, looks for ops that are stuck.
 
-Optional: needs numba, the extra ``fast``, and nothing else imports this module before a run asks for it. The machine
-code is kept in ``__pycache__`` beside this file, or where that is read-only in the user's cache folder;
-``NUMBA_CACHE_DIR`` says otherwise.
+Nothing imports this module, and with it numba, before a run asks for it. The machine code is kept in ``__pycache__``
+beside this file, or where that is read-only in the user's cache folder; ``NUMBA_CACHE_DIR`` says otherwise.
 """
 
 from typing import NamedTuple

@@ -244,7 +244,7 @@ def _simulate_compiled(program: Program, watch: WatchFn, observe: bool, last_pol
     except ImportError as error:
         raise EngineUnavailable(
             f"the compiled core of the simulator needs numba, which does not load here ({error}): "
-            "pip install 'magus-gpu[fast]', or choose the core windows or heap"
+            "pip install numba, or choose the core windows or heap"
         ) from error
     return compiled.simulate(program, watch, observe, last_poll_ticks)
 

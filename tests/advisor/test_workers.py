@@ -170,7 +170,6 @@ def test_threads_are_told_to_stop_when_the_block_is_left() -> None:
 def test_threads_suit_what_is_compiled_and_seen_alike(
     monkeypatch: pytest.MonkeyPatch, engine: str, compiled: bool
 ) -> None:
-    pytest.importorskip("numba")
     monkeypatch.setenv("MAGUS_ENGINE", engine)
 
     assert suits_threads(SCENARIO) is compiled
