@@ -1,135 +1,142 @@
-"""Processes for work beside the caller: how they begin, hear of a stop, and end."""
+"""Functions run side by side, in threads or in processes; and questions of asynchronous programs.
 
-import multiprocessing
-import os
-import signal
-import sys
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, wait
+Whoever asks stops what is still running by leaving the block: threads hear of it, processes are ended.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from contextvars import ContextVar
-from multiprocessing import connection
-from multiprocessing.connection import Connection
-from threading import Thread
-from typing import TypeVar
+from functools import partial
+from threading import Event
+from typing import Protocol, TypeVar
 
-from ..compiler.ir import Cancelled, ShouldStop
-from ..simcore.memo.memo import current_store, use
-from ..simcore.memo.store import Store
-
-# Seconds between two checks whether to stop; seconds that the processes have to end by themselves, and to be gone then.
-POLL_S, GRACE_S, GONE_S = 0.2, 0.5, 5.0
+from ..compiler.ir import Cancelled, Counted, ShouldStop, never
+from .processes import POLL_S, Caller, Processes, forks
 
 T = TypeVar("T")
-
-# In a worker process: readable once the caller wants no more results. A pipe, not an event: a worker that is killed
-# might keep the lock of an event.
-_stop: Connection | None = None
-
-
-def _start_worker(stop: Connection, store: Store | None) -> None:
-    """Initialize a worker: the caller handles Ctrl-C, the worker ends when the caller dies, and both use one store."""
-    global _stop
-    _stop = stop
-    use(store)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=end_with_parent, daemon=True).start()
+Argument = TypeVar("Argument")
+Question = TypeVar("Question", bound=Hashable)
+Answer = TypeVar("Answer")
+AnswerOf = Callable[[Question, ShouldStop], Answer]
+Ask = Callable[[Sequence[Question]], Sequence[Callable[[], Answer]]]
+"""Begins to answer questions; returns for each what waits for its answer, or raises its error."""
 
 
-def end_with_parent() -> None:
-    """End this process when the one that started it is gone."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
+class Submit(Protocol):
+    """Begins ``function(argument, should_stop)`` beside the caller as soon as a thread or a process is free."""
+
+    def __call__(self, function: Callable[[Argument, ShouldStop], T], argument: Argument) -> Future[T]:
+        """Return its future; of a process that ends before it answers it raises ``ProcessDied``."""
 
 
 @contextmanager
-def interrupts_blocked_in_children() -> Iterator[None]:
-    """Block Ctrl-C, which a terminal sends to all processes, in the processes that are started in the block."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def open_threads(count: int, at_end: Callable[[], None] = lambda: None) -> Iterator[Submit]:
+    """Yield what runs functions in ``count`` threads, which end with the block.
 
-
-def stopped_here() -> bool:
-    """Whether this is a worker process whose caller wants no more results."""
-    return _stop is not None and _stop.poll()
-
-
-_forks: ContextVar[bool] = ContextVar("forks", default=False)
-
-
-@contextmanager
-def forking() -> Iterator[None]:
-    """Fork the processes that this thread opens in the block, on Linux; elsewhere system libraries may not survive it.
-
-    For programs that know their threads: a fork copies locks as they are, and nobody is left who opens them.
+    When the block is left, what has not begun is left out, and the rest is asked to stop; then ``at_end`` is called.
     """
-    before = _forks.set(sys.platform == "linux")
-    try:
-        yield
-    finally:
-        _forks.reset(before)
-
-
-def forks() -> bool:
-    """Whether this thread forks the processes that it opens."""
-    return _forks.get()
+    stop = Event()
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            yield lambda function, argument: pool.submit(function, argument, stop.is_set)
+        finally:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            at_end()
 
 
 @contextmanager
-def open_pool(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Open ``count`` processes that end with the block; submit under ``interrupts_blocked_in_children``.
+def open_processes(count: int) -> Iterator[Submit]:
+    """Yield what runs functions of the top of a module in ``count`` processes, which end with the block.
 
-    A process may not react to the stop at once: while it compiles machine code, or in one long call of numpy.
+    They are forked at once if the caller is ``forking``, else spawned as they are needed.
     """
-    context = multiprocessing.get_context("fork" if forks() else "spawn")
-    stop_receiver, stop_sender = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(
-        count, mp_context=context, initializer=_start_worker, initargs=(stop_receiver, current_store())
-    )
+    processes = Processes[tuple[Callable[..., object], object], object](count, _called)
+
+    def ask(call: tuple[Callable[[Argument, ShouldStop], T], Argument], should_stop: ShouldStop) -> T:
+        return processes.ask(call, should_stop)  # type: ignore[return-value]  # what the function returns
+
     try:
-        yield pool
+        if forks():
+            processes.fork()
+        with open_threads(count, processes.kill) as submit:
+            yield lambda function, argument: submit(ask, (function, argument))
     finally:
-        stop_sender.send_bytes(b"stop")
-        # Private attributes: the public interface cannot end a running process, and forgets who waits for its end.
-        manager = pool._executor_manager_thread
-        running = {process.sentinel: process for process in (pool._processes or {}).values()}
-        pool.shutdown(wait=False, cancel_futures=True)
-        deadline = time.monotonic() + GRACE_S
-        while running and (ended := connection.wait(list(running), max(0.0, deadline - time.monotonic()))):
-            for sentinel in ended:
-                del running[sentinel]  # type: ignore[arg-type]
-        for process in running.values():
-            process.terminate()
-        if manager is not None:
-            manager.join(GONE_S)  # type: ignore[attr-defined]  # a thread, whatever the stubs say
-        stop_receiver.close()
-        stop_sender.close()
+        processes.close()
 
 
-def in_worker(function: Callable[..., T], *arguments: object, should_stop: ShouldStop) -> T:
-    """Return what ``function`` of the top of a module returns in a process of its own; it asks ``stopped_here``.
+def _called(call: tuple[Callable[..., object], object], caller: Caller) -> object:
+    """In a process."""
+    function, argument = call
+    return function(argument, caller.should_stop)
+
+
+def result_of(future: Future[T], should_stop: ShouldStop) -> T:
+    """Wait for a result.
 
     Raises
     ------
     Cancelled
         If ``should_stop`` returned true first.
-    BrokenExecutor
-        If the process died.
     """
-    with open_pool(1) as pool:
-        with interrupts_blocked_in_children():
-            future = pool.submit(function, *arguments)
-        while not should_stop():
-            done, _ = wait([future], timeout=POLL_S)
-            if done:
-                return future.result()
+    while not should_stop():
+        if wait([future], timeout=POLL_S).done:
+            return future.result()
     raise Cancelled
+
+
+@contextmanager
+def in_threads(answer: AnswerOf[Question, Answer], threads: int) -> Iterator[Ask[Question, Answer]]:
+    """Yield a function that begins to answer questions, and returns for each in order what waits for its answer.
+
+    With one thread a question is answered when its answer is asked for.
+    """
+    if threads <= 1:
+        yield lambda questions: [partial(answer, each, never) for each in questions]
+    else:
+        with open_threads(threads) as submit:
+            yield lambda questions: [submit(answer, each).result for each in questions]
+
+
+def counted(ask: Ask[Question, Answer], progress: Counted, least: int) -> Ask[Question, Answer]:
+    """Return ``ask`` that reports the number of answers so far to ``progress``, of ``least`` or more."""
+    done = 0
+
+    def counting(answer: Callable[[], Answer]) -> Answer:
+        nonlocal done
+        found = answer()
+        done += 1
+        progress(done, max(done, least))
+        return found
+
+    return lambda questions: [partial(counting, each) for each in ask(questions)]
+
+
+def answer_many(answer: AnswerOf[Question, Answer], questions: Sequence[Question], threads: int) -> list[Answer]:
+    """Return the answer to each question, in order, asking each different one once in ``threads``.
+
+    The first error is raised, and what has not begun by then is left out.
+    """
+    different = tuple(dict.fromkeys(questions))
+    with in_threads(answer, threads) as ask:
+        answers = {question: result() for question, result in zip(different, ask(different), strict=True)}
+    return [answers[question] for question in questions]
+
+
+async def in_thread(work: Callable[[ShouldStop], Answer]) -> Answer:
+    """Return the result of ``work`` in a thread; when the task is cancelled, ``should_stop`` of ``work`` is true."""
+    import asyncio  # most programs have no event loop
+
+    stop = Event()
+
+    def worked() -> Answer:
+        try:
+            return work(stop.is_set)
+        except StopIteration as error:  # no future takes it: the task would wait forever
+            raise RuntimeError("nothing was there where something is expected") from error
+
+    try:
+        return await asyncio.to_thread(worked)
+    except asyncio.CancelledError:
+        stop.set()
+        raise

@@ -1,9 +1,8 @@
 """Processes that answer questions side by side: planning in Python would have threads take turns.
 
-A process is spawned at its first question and talks with whoever asks over one pipe: a question there, what it has to
-tell and the answer back, and a stop there. It has no locks in common with others, so one that dies takes no question
-but its own with it, and the next question starts it anew. Pools of ``workers.py`` are for jobs of one answer, which
-begin and stop together.
+A process talks with whoever asks over one pipe: a question there, what it reports and the answer back, and a stop
+there. It has no locks in common with others, so one that dies takes no question but its own with it. It is spawned at
+its first question, and again at the next one after it died; or all are forked at once.
 """
 
 import math
@@ -11,13 +10,17 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
+from multiprocessing import connection
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from threading import Semaphore, Thread
 from typing import Generic, TypeVar, cast
@@ -25,16 +28,38 @@ from typing import Generic, TypeVar, cast
 from ..compiler.ir import Cancelled, ShouldStop, never
 from ..simcore.memo.memo import current_store, use
 from ..simcore.memo.store import Store
-from .pools import GRACE_S, POLL_S, end_with_parent, interrupts_blocked_in_children
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 Tell = Callable[[object], None]
 
+# Seconds between two checks whether to stop; seconds for the end of a process that was ended.
+POLL_S, GRACE_S = 0.2, 0.5
 LAST_S = 10.0
 """Seconds that a process has for the best answer so far once it is told to stop; it is ended then."""
 _STOP = None
 """Sent in place of a question to have the best answer so far; one that comes after the answer is passed over."""
+
+
+_forks: ContextVar[bool] = ContextVar("forks", default=False)
+
+
+@contextmanager
+def forking() -> Iterator[None]:
+    """Fork the processes that this thread opens in the block, on Linux; elsewhere system libraries may not survive it.
+
+    For programs that know their threads: a fork copies locks as they are, and nobody is left who opens them.
+    """
+    before = _forks.set(sys.platform == "linux")
+    try:
+        yield
+    finally:
+        _forks.reset(before)
+
+
+def forks() -> bool:
+    """Whether this thread forks the processes that it opens."""
+    return _forks.get()
 
 
 class ProcessDied(RuntimeError):
@@ -70,7 +95,7 @@ class Processes(Generic[Question, Answer]):
     def __init__(self, count: int, answer_of: AnswerOf[Question, Answer]) -> None:
         self.count = count
         self._answer_of = answer_of
-        self._pid, self._idle = 0, _Idle(0)
+        self._pid, self._idle, self._begun = 0, _Idle(0), set["_Process"]()
 
     def ask(self, question: Question, should_stop: ShouldStop = never, tell: Tell = lambda what: None) -> Answer:
         """Return the answer, as soon as one of the processes is idle.
@@ -88,11 +113,11 @@ class Processes(Generic[Question, Answer]):
         process = idle.take(should_stop)
         try:
             if process is None or not process.process.is_alive():
-                process = _Process.start(self._answer_of)
+                process = self._start("spawn")  # a fork copies the locks of a caller's threads
             kind, content = process.reply((current_store(), question, asked_at), should_stop, tell)
         except BaseException:  # what it still does is of no use
             if process is not None:
-                process.end()
+                self._end(process)
             idle.put(None)
             raise
         idle.put(process)
@@ -100,18 +125,40 @@ class Processes(Generic[Question, Answer]):
             return cast("Answer", content)
         raise content if isinstance(content, Exception) else ProcessDied("an answer that cannot be sent")
 
+    def fork(self) -> None:
+        """Begin all that are idle now, by fork: they begin at once, with what this process has in memory."""
+        idle = self._idle_here()
+        for process in list(idle.take_all()):
+            with suppress(ProcessDied):
+                process = process or self._start("fork")
+            idle.put(process)
+
+    def kill(self) -> None:
+        """Kill the processes, whoever waits for an answer: that raises ``ProcessDied``."""
+        for process in tuple(self._begun):
+            process.process.kill()
+
     def close(self) -> None:
         """End the processes that are idle; a later question starts them again."""
         idle = self._idle_here()
         for process in (all_idle := list(idle.take_all())):
             if process is not None:
-                process.end()
+                self._end(process)
         for _ in all_idle:
             idle.put(None)
 
+    def _start(self, method: str) -> "_Process":
+        process = _Process.start(self._answer_of, method)
+        self._begun.add(process)
+        return process
+
+    def _end(self, process: "_Process") -> None:
+        self._begun.discard(process)
+        process.end()
+
     def _idle_here(self) -> "_Idle":
         if self._pid != os.getpid():
-            self._pid, self._idle = os.getpid(), _Idle(self.count)
+            self._pid, self._idle, self._begun = os.getpid(), _Idle(self.count), set()
         return self._idle
 
 
@@ -151,12 +198,13 @@ class _Process:
     pipe: Connection
 
     @classmethod
-    def start(cls, answer_of: Callable[..., object]) -> "_Process":
-        context = multiprocessing.get_context("spawn")  # a fork copies the locks of a caller's threads
+    def start(cls, answer_of: Callable[..., object], method: str) -> "_Process":
+        """Begin a process by ``spawn`` or ``fork``; raise ``ProcessDied`` if the system refuses it."""
+        context = cast("SpawnContext", multiprocessing.get_context(method))
         here, there = context.Pipe()
         process = context.Process(target=_serve, args=(there, answer_of), daemon=True)
         try:
-            with interrupts_blocked_in_children():
+            with _interrupts_blocked():
                 process.start()
         except OSError as error:
             here.close()
@@ -207,15 +255,36 @@ class _Process:
         return kind, content
 
 
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C, which a terminal sends to all processes, in the processes that are started in the block."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(pipe: Connection, answer_of: AnswerOf[object, object]) -> None:
     """In a process: answer until the caller is gone. The caller handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=end_with_parent, daemon=True).start()
+    Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
         while True:
             asked: tuple[Store | None, object, float] | None = pipe.recv()
             if asked is not _STOP:
                 pipe.send(_reply_to(asked, pipe, answer_of))
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 def _reply_to(

@@ -18,9 +18,9 @@ from .candidates.advice import Advice, Source
 from .computing import Asked, Watcher, answer_there, computed_advice, place_of, told_by
 from .learned.model_file import load as load_proposals
 from .learned.proposal_model import ProposalModel
-from .many import answer_many, counted, in_thread, in_threads
 from .options import AdviceOptions
 from .policy.cover import TOLERANCE
+from .pools import answer_many, counted, in_thread, in_threads
 from .processes import ProcessDied, Processes
 from .recent import RecentAnswers
 from .stages import either

@@ -10,26 +10,18 @@ A simulation that fails stops no other: its failure is recorded, and the rest is
 import logging
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    CancelledError,
-    Executor,
-    Future,
-    ThreadPoolExecutor,
-    wait,
-)
-from contextlib import contextmanager, suppress
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from threading import Event
 from typing import TypeVar
 
 from ..compiler.codes import Code
 from ..compiler.ir import Cancelled, Scenario, Schedule, ShouldStop, StepsDone
 from ..simcore import EngineUnavailable, Result, RunOptions, RunOutcome, WhatIf, runs_compiled, simulate
 from .failures import Failure, FailureKind, failed_simulation
-from .pools import POLL_S, forks, interrupts_blocked_in_children, open_pool, stopped_here
+from .pools import Submit, open_processes, open_threads, result_of
+from .processes import POLL_S, ProcessDied, forks
 
 log = logging.getLogger(__name__)
 
@@ -74,22 +66,23 @@ class Begun:
 
 
 class Workers:
-    """Runs jobs in the ``count`` workers of a pool by ``run_there``, in this thread if there is no pool.
+    """Runs jobs in ``count`` workers by ``submit``, in this thread without it.
 
     ``failures`` are those of all jobs so far, in the order of the jobs; ``stopped`` is whether the caller asked to
-    stop, so that some jobs have no result. ``on_result`` is told each Result as soon as it is known, in any order.
+    stop, so that some jobs have no result. ``on_result`` is called with each Result as soon as it is known, in any
+    order.
     """
 
     def __init__(
         self,
         should_stop: ShouldStop | None = None,
-        pool: Executor | None = None,
+        submit: Submit | None = None,
         count: int = 1,
-        run_there: Callable[[SimulationJob], Result] = run_job,
-        forked: bool = False,
+        *,
+        computes: bool = False,
     ) -> None:
         self.count = count
-        self._pool, self._run_there, self._forked = pool, run_there, forked
+        self._submit, self._computes = submit, computes
         self.should_stop = should_stop or (lambda: False)
         self.failures: list[Failure] = []
         self.stopped = False
@@ -99,7 +92,7 @@ class Workers:
     @property
     def works_beside(self) -> bool:
         """Whether what is begun runs beside the caller."""
-        return self._pool is not None
+        return self._submit is not None
 
     def run(self, jobs: Sequence[SimulationJob], progress: StepsDone | None = None) -> list[Result | None]:
         """Begin ``jobs`` and finish them."""
@@ -110,13 +103,7 @@ class Workers:
 
         A job that is begun and never finished has no effect. One that was begun ``ahead`` is under way already.
         """
-        if self._pool is not None:
-            try:
-                with interrupts_blocked_in_children():
-                    return tuple(map(self._begun, jobs))
-            except (BrokenExecutor, OSError):  # a pool that breaks while it starts a process closes its own pipes
-                self._lose_pool()
-        return tuple(map(Begun, jobs))
+        return tuple(map(self._begun, jobs))
 
     def ahead(self, jobs: Sequence[SimulationJob]) -> None:
         """Begin ``jobs`` that may be wanted, while workers would wait; what wants an equal one begins no other."""
@@ -125,33 +112,24 @@ class Workers:
     def compute(self, function: Callable[[Argument, ShouldStop], T], argument: Argument) -> Callable[[], T]:
         """Begin ``function`` of the top of a module in a forked process; return what waits for what it returns.
 
-        Without such processes, or if they die, it is called once it is waited for. It is told when to stop.
+        Without such processes, or if they die, it is called once it is waited for.
         """
-        future: Future[T] | None = None
-        if self._forked and self._pool is not None:
-            with suppress(BrokenExecutor, OSError), interrupts_blocked_in_children():
-                future = self._pool.submit(_heeding_the_caller, function, argument)
+        future = self._submit(function, argument) if self._computes and self._submit is not None else None
 
         def found() -> T:
             try:
-                return function(argument, self.should_stop) if future is None else self._result_of(future)
-            except (BrokenExecutor, OSError):
-                self._lose_pool()
+                return function(argument, self.should_stop) if future is None else result_of(future, self.should_stop)
+            except ProcessDied:
+                self._lose_processes()
             return function(argument, self.should_stop)
 
         return found
-
-    def _result_of(self, future: Future[T]) -> T:
-        while not self.should_stop():
-            if wait([future], timeout=POLL_S).done:
-                return future.result()
-        raise Cancelled
 
     def _begun(self, job: SimulationJob) -> Begun:
         for idx, begun in enumerate(self._ahead):
             if begun.job == job:
                 return self._ahead.pop(idx)
-        return Begun(job, None if self._pool is None else self._pool.submit(self._run_there, job))
+        return Begun(job, None if self._submit is None else self._submit(run_job, job))
 
     def finish(self, begun: Sequence[Begun], progress: StepsDone | None = None) -> list[Result | None]:
         """Return results in the order of ``begun``, None for those that failed or were not begun before a stop.
@@ -177,8 +155,8 @@ class Workers:
         """Take what the workers return; run here what is left: without workers all, after processes died the rest."""
         try:
             self._take(outcomes, begun, report)
-        except (BrokenExecutor, OSError):
-            self._lose_pool()
+        except ProcessDied:
+            self._lose_processes()
         for idx, job in enumerate(one.job for one in begun):
             if outcomes[idx] is None and not self.should_stop():
                 outcomes[idx] = self._told(job, _outcome_of(job, partial(run_job, job, self.should_stop)))
@@ -200,9 +178,9 @@ class Workers:
             self.on_result(job, outcome)
         return outcome
 
-    def _lose_pool(self) -> None:
-        log.debug("the worker processes died", exc_info=True)
-        self._pool = None
+    def _lose_processes(self) -> None:
+        log.debug("a worker process died", exc_info=True)
+        self._submit = None
 
 
 def _outcome_of(job: SimulationJob, run: Callable[[], Result]) -> Result | Failure | None:
@@ -210,7 +188,7 @@ def _outcome_of(job: SimulationJob, run: Callable[[], Result]) -> Result | Failu
     name = job.schedule.expression
     try:
         result = run()
-    except (EngineUnavailable, BrokenExecutor):
+    except (EngineUnavailable, ProcessDied):
         raise
     except (Cancelled, CancelledError):
         return None
@@ -222,14 +200,6 @@ def _outcome_of(job: SimulationJob, run: Callable[[], Result]) -> Result | Failu
     if result.outcome is RunOutcome.CANCELLED:
         return None
     return result if result.outcome is RunOutcome.DONE else Failure(name, FailureKind.TOO_LARGE, result.outcome.value)
-
-
-def _run_in_process(job: SimulationJob) -> Result:
-    return run_job(job, stopped_here)
-
-
-def _heeding_the_caller(function: Callable[[Argument, ShouldStop], T], argument: Argument) -> T:
-    return function(argument, stopped_here)
 
 
 def suits_threads(scenario: Scenario) -> bool:
@@ -247,23 +217,16 @@ def open_workers(
 ) -> Iterator[Workers]:
     """Open ``count`` processes or ``threads``, or run jobs in this thread for a count of one.
 
-    A process that answers questions beside others (``processes.py``) opens none of its own.
-
-    Processes are spawned unless the caller is ``forking``; one that is ``busy`` with Python beside them then has no
-    ``threads`` either. When the block is left early, the workers are told to stop and are waited for, so that none
-    outlives its caller; processes that do not react are ended.
+    A process that answers questions beside others opens none of its own. Processes are spawned unless the caller is
+    ``forking``; one that is ``busy`` with Python beside them then has no ``threads`` either. When the block is left
+    early, threads are asked to stop and waited for, and processes are ended, so that none outlives its caller.
     """
     daemon = multiprocessing.current_process().daemon
     if count <= 1 or (not threads and daemon):
         yield Workers(should_stop)
     elif threads and (daemon or not (busy and forks())):
-        stop = Event()
-        with ThreadPoolExecutor(count) as pool:
-            try:
-                yield Workers(should_stop, pool, count, partial(run_job, should_stop=stop.is_set))
-            finally:
-                stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
+        with open_threads(count) as submit:
+            yield Workers(should_stop, submit, count)
     else:
-        with open_pool(count) as processes:
-            yield Workers(should_stop, processes, count, _run_in_process, forks())
+        with open_processes(count) as submit:
+            yield Workers(should_stop, submit, count, computes=forks())

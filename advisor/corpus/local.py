@@ -1,25 +1,23 @@
-"""A corpus on this machine: searches in processes, by joblib."""
+"""A corpus on this machine: searches in processes."""
 
 import os
-import signal
-import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import as_completed
+from contextlib import contextmanager
 from functools import partial
-from threading import Thread
 from typing import TypeVar
 
-from joblib import Parallel, delayed, parallel_config
-from joblib.externals.loky.process_executor import TerminatedWorkerError
-
-from ..pools import interrupts_blocked_in_children
+from ...compiler.ir import ShouldStop
+from ..pools import open_processes
+from ..processes import ProcessDied
 from .attempt import Attempt, Backend, Task, failed_for
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
-WATCH_S = 1.0
-"""Seconds between two looks whether the parent is alive."""
 DIED = "its process died, perhaps for want of memory"
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMBA_NUM_THREADS")
+"""How many threads the libraries of a process have, read when they are imported."""
 
 
 def on_this_machine(workers: int) -> Backend:
@@ -27,58 +25,55 @@ def on_this_machine(workers: int) -> Backend:
     return partial(_run, workers)
 
 
-def results_here(workers: int, task: Callable[[Item], Found], items: Sequence[Item]) -> Generator[Found, None, None]:
-    """Yield the results of ``task`` for all ``items`` from ``workers`` processes, in the order in which they end."""
-    yield from _together(workers, task, iter(items), ahead=4 * workers)
-
-
 def _run(workers: int, task: Task, indices: Sequence[int]) -> Generator[Attempt, None, None]:
-    """Search ``indices``; if a process dies, go on with what it did not take, then try what it took one by one."""
-    waiting, suspects = list(reversed(indices)), list[int]()
-    while waiting:
-        begun = dict[int, None]()
-        try:
-            for found in _together(workers, task, _taken(waiting, begun), ahead=2 * workers):
-                del begun[found.idx]
-                yield found
-        except TerminatedWorkerError:
-            suspects.extend(begun)
-    for idx in suspects:
-        try:
-            yield from _together(workers, task, iter((idx,)), ahead=1)
-        except TerminatedWorkerError:
-            yield Attempt(idx, failed_for(idx, DIED))
+    yield from _results(workers, task, indices, lambda idx: Attempt(idx, failed_for(idx, DIED)))
 
 
-def _taken(waiting: list[int], begun: dict[int, None]) -> Iterator[int]:
-    """Yield what is waiting, from the end on, and note what is begun."""
-    while waiting:
-        idx = waiting.pop()
-        begun[idx] = None
-        yield idx
+def results_here(workers: int, task: Callable[[Item], Found], items: Sequence[Item]) -> Generator[Found, None, None]:
+    """Yield the results of ``task`` for all ``items`` from ``workers`` processes, in the order in which they end.
+
+    Raises
+    ------
+    ProcessDied
+        If a process ends before it has a result.
+    """
+    yield from _results(workers, task, items)
 
 
-def _together(
-    workers: int, task: Callable[[Item], Found], items: Iterator[Item], ahead: int
+def _results(
+    workers: int, task: Callable[[Item], Found], items: Iterable[Item], died: Callable[[Item], Found] | None = None
 ) -> Generator[Found, None, None]:
-    """Do a task side by side, with at most ``ahead`` begun at a time; when closed, the processes are ended."""
-    config = parallel_config(
-        backend="loky", n_jobs=workers, inner_max_num_threads=1, initializer=_start_worker, initargs=(os.getpid(),)
-    )
-    with config, interrupts_blocked_in_children():
-        parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=ahead)
-        found = parallel(delayed(task)(item) for item in items)
-    yield from found
+    """Do a task for each item side by side; one whose process dies has the result ``died``. Closed, it ends all."""
+    if workers == 1:
+        yield from map(task, items)
+        return
+    with _one_thread_each(), open_processes(workers) as submit:
+        begun = {submit(partial(_done, task), item): item for item in items}
+        for future in as_completed(begun):
+            try:
+                found = future.result()
+            except ProcessDied:
+                if died is None:
+                    raise
+                found = died(begun[future])
+            yield found
 
 
-def _start_worker(parent: int) -> None:
-    """Initialize a process: the caller handles Ctrl-C, and the process ends when the caller dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(os, "fork"):  # elsewhere the number of the parent stays when it dies
-        Thread(target=_end_with, args=(parent,), daemon=True).start()
+def _done(task: Callable[[Item], Found], item: Item, _: ShouldStop) -> Found:
+    """In a process, which is ended where it is no longer wanted."""
+    return task(item)
 
 
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(WATCH_S)
-    os._exit(1)
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Have libraries of the processes that are spawned in the block use one thread each; those here have theirs."""
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,7 +1,7 @@
 """Advice on a graph as it is shown: what the file declares comes first, then what was searched for all ops together."""
 
-from concurrent.futures import BrokenExecutor
 from dataclasses import replace
+from functools import partial
 
 from ...compiler.ir import Cancelled, GraphScenario, Progress, ShouldStop
 from ...compiler.ir.stopping import never
@@ -11,7 +11,8 @@ from ..failures import failed_stage, failure_sentences
 from ..layers.advice import GraphAdvice
 from ..layers.recommend import recommend_graph
 from ..options import AdviceOptions
-from ..pools import in_worker, stopped_here
+from ..pools import open_processes, result_of
+from ..processes import ProcessDied
 from .answer import GraphAnswer, ShownSchedule, bound_sentence, sentences_of_ops
 from .schedules import Told, simulated_schedules
 
@@ -59,15 +60,16 @@ def _searched(
 ) -> GraphAdvice:
     if options.workers > 1:
         try:
-            return in_worker(_searched_there, scenario, options, should_stop=should_stop)
-        except (BrokenExecutor, OSError):
-            pass  # the process died: it is searched here
+            with open_processes(1) as submit:
+                return result_of(submit(partial(_searched_there, scenario), options), should_stop)
+        except ProcessDied:
+            pass  # it is searched here
     return recommend_graph(scenario, options, progress=progress, should_stop=should_stop)
 
 
-def _searched_there(scenario: GraphScenario, options: AdviceOptions) -> GraphAdvice:
-    """In a worker process."""
-    return recommend_graph(scenario, options, should_stop=stopped_here)
+def _searched_there(scenario: GraphScenario, options: AdviceOptions, should_stop: ShouldStop) -> GraphAdvice:
+    """In a process."""
+    return recommend_graph(scenario, options, should_stop=should_stop)
 
 
 def with_advice(declared: GraphAnswer, advice: GraphAdvice) -> GraphAnswer:

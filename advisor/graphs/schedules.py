@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from ...compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, ShouldStop
 from ...compiler.ir.stopping import never
@@ -18,7 +19,8 @@ from ..bounds.graph_bound import graph_bound
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import MIN_LEAD
 from ..failures import failed_simulation
-from ..pools import POLL_S, interrupts_blocked_in_children, open_pool, stopped_here
+from ..pools import open_processes
+from ..processes import POLL_S, ProcessDied
 from ..solver.graph_memory import check_graph_memory
 from ..solver.result import NoFeasibleSchedule
 from .answer import GraphAnswer, ShownSchedule, reasons_of
@@ -142,14 +144,13 @@ def _simulated(
     left = {choice.name: choice for choice in choices}
     if workers > 1 and len(choices) > 1:
         try:
-            with open_pool(min(workers, len(choices))) as pool:
-                with interrupts_blocked_in_children():
-                    running = [pool.submit(_simulated_there, scenario, choice) for choice in choices]
+            with open_processes(min(workers, len(choices))) as submit:
+                running = [submit(partial(simulated_candidate, scenario), choice) for choice in choices]
                 for candidate in _as_they_come(running, should_stop):
                     del left[candidate.expression]
                     yield candidate
-        except (BrokenExecutor, OSError):
-            log.debug("the worker processes died", exc_info=True)
+        except ProcessDied:
+            log.debug("a worker process died", exc_info=True)
     for choice in left.values():
         if should_stop():
             return
@@ -164,8 +165,3 @@ def _as_they_come(running: Sequence[Future[ShownSchedule]], should_stop: ShouldS
         for future in done:
             with suppress(Cancelled):
                 yield future.result()
-
-
-def _simulated_there(scenario: GraphScenario, choice: GraphChoice) -> ShownSchedule:
-    """In a worker process."""
-    return simulated_candidate(scenario, choice, stopped_here)

@@ -10,7 +10,7 @@ from ...compiler.planning.expression import expression_of
 from ...compiler.resolve.expect.expectation import ON_OVERLAP, Verdict
 from ...compiler.templates import BASELINE
 from ..candidates.advice import Advice, Confidence, is_algorithm_choice
-from ..many import Ask
+from ..pools import Ask
 from .axis import BYTES, SizeAxis
 from .cover import TOLERANCE, AdvisedSize, Stretch, cover
 from .refine import first_of_next, multiple_of, time_us

@@ -8,8 +8,8 @@ from ...compiler.ir import Cancelled, JsonObject, Scenario, Settings
 from ...compiler.planning.build import ScheduleError
 from ..candidates.advice import Advice
 from ..implementations.offers import Offer
-from ..many import Ask
 from ..options import AdviceOptions
+from ..pools import Ask
 from ..solver import NoFeasibleSchedule
 from .axis import SizeAxis, axis_of_scenario, size_of
 from .build import policy_table

@@ -15,7 +15,7 @@ import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor, Request, RequestError, Source, keep_results
 from magus.advisor.computing import Watcher
-from magus.advisor.many import answer_many
+from magus.advisor.pools import answer_many
 from magus.advisor.recent import MAX_ANSWERS, RecentAnswers
 from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, EngineMode
 from magus.compiler.planfile.json_schema import plan_schema

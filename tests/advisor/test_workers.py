@@ -7,13 +7,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from magus.advisor import enumerate_space, pools
+from magus.advisor import enumerate_space
 from magus.advisor.failures import FailureKind
-from magus.advisor.pools import forking
+from magus.advisor.pools import open_processes
+from magus.advisor.processes import forking
 from magus.advisor.workers import SimulationJob, open_workers, run_job, suits_threads
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
@@ -102,14 +106,26 @@ def test_a_caller_that_forks_has_processes_while_it_is_busy_and_none_where_it_wa
             assert workers.compute(_where, 5)() == (5, os.getpid())
 
 
-def test_processes_that_do_not_end_by_themselves_are_gone_with_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "GRACE_S", 0.0)
+@pytest.mark.parametrize("begin", [forking, nullcontext])
+def test_processes_that_do_not_end_by_themselves_are_gone_with_the_block(
+    begin: Callable[[], AbstractContextManager[None]], tmp_path: Path
+) -> None:
     before = set(multiprocessing.active_children())
-    with forking(), pools.open_pool(2) as pool:
-        pool.submit(time.sleep, 30)
+    with begin(), open_processes(2) as submit:
+        waiting = [submit(_begin_and_sleep, tmp_path / str(number)) for number in range(3)]
+        while sum(1 for _ in tmp_path.iterdir()) < 2:
+            time.sleep(0.01)
         begun = set(multiprocessing.active_children()) - before
+        since = time.monotonic()
 
-    assert begun and not begun & set(multiprocessing.active_children())
+    assert time.monotonic() - since < 5
+    assert len(begun) == 2 and not begun & set(multiprocessing.active_children())
+    assert all(future.done() for future in waiting) and waiting[-1].cancelled(), "nobody waits for ever"
+
+
+def _begin_and_sleep(path: Path, should_stop: ShouldStop) -> None:
+    path.touch()
+    time.sleep(30)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from ...advisor import ModelError, NoFeasibleSchedule
-from ...advisor.pools import forking
+from ...advisor.processes import forking
 from ...compiler import Scenario
 from ...compiler.ir import Cancelled
 from ...simcore import EngineUnavailable, RunTooLarge

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ... import __version__
 from ...advisor import AdviceOptions, Advisor, NoFeasibleSchedule, RequestError
 from ...advisor.layers.export import graph_advice_document
-from ...advisor.many import in_thread
+from ...advisor.pools import in_thread
 from ...compiler.ir import Cancelled, JsonObject
 from ...compiler.planning.build import ScheduleError
 from ...simcore import RunTooLarge

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....advisor import Advice, AdviceOptions, Advisor
-from ....advisor.many import counted, in_threads
 from ....advisor.policy.sweep import Sweep, swept
+from ....advisor.pools import counted, in_threads
 from ....advisor.stages import either
 from ....compiler import CompileError, Scenario
 from ....compiler.ir import Cancelled, GraphScenario, JsonObject, Settings, ShouldStop

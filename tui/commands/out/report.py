@@ -11,8 +11,8 @@ from ....advisor.answer.export import advice_document
 from ....advisor.candidates.shortlist import packet_bytes
 from ....advisor.graphs.advised import advised
 from ....advisor.graphs.export import graph_answer_document
-from ....advisor.many import in_threads
 from ....advisor.policy.sweep import Sweep, swept
+from ....advisor.pools import in_threads
 from ....advisor.stages import either
 from ....compiler.ir import Cancelled, GraphScenario, Progress, Scenario, Settings, ShouldStop
 from ....compiler.pipeline import Compiled, compile_text
