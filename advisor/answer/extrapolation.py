@@ -27,7 +27,7 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.knobs.library import library_rejection, library_scaling
 from ...compiler.text.quantities import exact_bytes_text, ticks_text
-from ...simcore.kernels.gemm_parts import group_shape
+from ...simcore.kernels.gemm import group_shape
 from ...simcore.lower.commands import counts_ticks
 
 # The tables of measured collectives have no rows of these.

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiler.ir import TICKS_PER_US, GemmShape, Gpu, checkpoint
-from ...simcore.kernels.elementwise import BYTES_IN_FLIGHT_PER_SM
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.kernels.gemm_form import SPLITS, tiles_of
+from ...simcore.kernels.memory_bound import BYTES_IN_FLIGHT_PER_SM
 from .boxes import Floats, GemmForm, TiledKernels
 from .kernels import gemm_start_ticks
 

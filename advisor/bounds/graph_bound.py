@@ -24,7 +24,7 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.graph_batches import batch_counts, in_batches
 from ...compiler.text.quantities import bytes_text
-from ...simcore.kernels.min_work import least_sm_ticks
+from ...simcore.kernels.dispatch import least_sm_ticks
 from ...simcore.lower.collective import with_fastest_links
 from .copy_modes import served_ticks
 from .kernels import kernel_limits

@@ -12,11 +12,10 @@ from ...compiler.ir import TICKS_PER_US, Choice, GemmShape, GemvShape, Gpu, Kern
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
-from ...simcore.kernels.dispatch import compute_work
+from ...simcore.kernels.dispatch import compute_work, least_sm_ticks
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.kernels.gemm_form import TileForm, split_k, tiles_of
-from ...simcore.kernels.gemv import gemv_work
-from ...simcore.kernels.min_work import least_sm_ticks
+from ...simcore.kernels.memory_bound import gemv_work
 from ...simcore.kernels.work import KernelWork
 
 

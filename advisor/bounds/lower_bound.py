@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush
 from itertools import product
 
 from ...compiler.ir import EngineKind, Scenario, ShouldStop, checkpoint, heeding
-from ...simcore.kernels.min_work import least_bytes, least_sm_ticks
+from ...simcore.kernels.dispatch import least_bytes, least_sm_ticks
 from ...simcore.lower.collective import with_fastest_links
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from .cases import BoundCase

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...compiler.ir import TICKS_PER_US, GemmShape, Pattern, Scenario, cutting_of, tile_rows
 from ...compiler.text.quantities import bytes_text
-from ...simcore.kernels.min_work import least_bytes, least_sm_ticks
+from ...simcore.kernels.dispatch import least_bytes, least_sm_ticks
 from .cases import BoundCase
 from .copy_modes import served_ticks
 from .kernels import lone_kernel

@@ -17,7 +17,7 @@ from ...compiler.ir import (
     num_peers,
 )
 from ...simcore.kernels.dispatch import compute_shape, work_of
-from ...simcore.kernels.reduce import reduce_work
+from ...simcore.kernels.memory_bound import reduce_work
 from ...simcore.kernels.work import KernelWork
 from ...simcore.lower.at_once import as_kernels
 from ...simcore.lower.one_kernel import is_one_kernel, sum_work

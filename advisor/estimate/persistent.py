@@ -8,7 +8,7 @@ for SMs that groups before it hold (``static_order.py``); sums are launched when
 from collections.abc import Mapping, Sequence
 
 from ...compiler.ir import Kernels, Scenario, Schedule, Step, TileGroup
-from ...simcore.kernels.persistent import stream_parts, stream_work
+from ...simcore.kernels.dispatch import stream_parts, stream_work
 from ...simcore.kernels.work import KernelWork
 
 

@@ -1,7 +1,7 @@
 """How much longer a kernel takes beside copies of other ops: both use the memory and the network on chip.
 
 A server serves in order of arrival, so copies that come at a constant rate get all they ask for and the kernel gets the
-rest (``simcore/kernels/beside.py`` has the closed form and where it is from).
+rest (``simcore/kernels/copy.py`` has the closed form and where it is from).
 """
 
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, EngineChoice, EngineKind, Scenario
 from ...compiler.planning.knobs.engine import default_engine, max_copy_sms
 from ...simcore.kernels.dispatch import whole_works
-from ...simcore.kernels.reduce import reduce_work
+from ...simcore.kernels.memory_bound import reduce_work
 from ..bespoke.costs import Costs, costs_of, kernel_ticks
 from ..estimate.fluid import FluidFabric
 

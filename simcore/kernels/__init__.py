@@ -1,1 +1,1 @@
-"""Kernel models, one a file: what a kernel costs alone, as work units on SM slots with their memory traffic."""
+"""Kernel models: what a kernel costs alone, as work units on SM slots with their memory traffic."""

@@ -1,8 +1,17 @@
-"""Which work model a kernel has, and what a group of tiles computes of it. A new one is a file, and a line here."""
+"""Which work model a kernel has, and what a group of tiles computes of it. A new one is a file, and a line here.
 
+Also the least that a kernel takes however it is cut, for lower bounds; and the persistent kernel of a stream, and how
+its units are dealt to the groups that it goes through.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import accumulate, pairwise
 from typing import Any
 
 from ...compiler.ir import (
+    GemvShape,
     Gpu,
     IndexRange,
     KernelShape,
@@ -13,16 +22,18 @@ from ...compiler.ir import (
     tile_cols,
     tile_rows,
 )
-from . import attention, attention_back, elementwise, gemm, gemv, grouped_gemm
-from .work import KernelWork, WorkModel
+from . import attention, gemm, grouped_gemm, memory_bound
+from .gemm import gemm_work, group_shape, stream_shape
+from .memory_bound import gemv_work
+from .work import KernelWork, WorkModel, hbm_bytes
 
 MODELS: tuple[WorkModel[Any], ...] = (
     gemm.MODEL,
-    gemv.MODEL,
+    memory_bound.GEMV_MODEL,
     grouped_gemm.MODEL,
-    attention_back.MODEL,  # before attention, from whose shape its own derives
+    attention.BACK_MODEL,  # before attention, from whose shape its own derives
     attention.MODEL,
-    elementwise.MODEL,
+    memory_bound.ELEMENTWISE_MODEL,
 )
 
 
@@ -73,3 +84,95 @@ def work_of(gpu: Gpu, shape: KernelShape, sms: int, accumulate: bool = False) ->
     """The kernel for ``shape``; ``accumulate`` adds to what another left of the output. Raises as ``compute_work``."""
     work = model_of(shape).work
     return work(gpu, shape, sms, accumulate) if accumulate else work(gpu, shape, sms)
+
+
+_ALL = Fraction(1)
+
+
+def least_sm_ticks(scenario: Scenario, share: Fraction = _ALL) -> int:
+    """SM-ticks (SMs times time) that kernels take, however they are cut; or ``share`` of their rows.
+
+    0 where there is no kernel before or after a collective, or a GEMM of one column, which has no tiles.
+    """
+    if scenario.workload.then is not None:
+        return sum(least_sm_ticks(stage, share) for stage in scenario.stages)
+    shape = _shape(scenario)
+    return 0 if shape is None else model_of(shape).min_sm_ticks(scenario, shape, share)
+
+
+def least_bytes(scenario: Scenario) -> int:
+    """Bytes that kernels read from memory and write, however they are cut."""
+    if scenario.workload.then is not None:
+        return sum(map(least_bytes, scenario.stages))
+    shape = _shape(scenario)
+    return 0 if shape is None else sum(hbm_bytes(shape, accumulate=False))
+
+
+def _shape(scenario: Scenario) -> KernelShape | None:
+    return whole_shape(scenario) or scenario.workload.compute
+
+
+def stream_work(scenario: Scenario, groups: Sequence[TileGroup], sms: int) -> KernelWork:
+    """The persistent kernel that goes through ``groups`` on ``sms`` SMs; for one column a matrix-vector product.
+
+    Raises
+    ------
+    ValueError
+        As the work models do.
+    """
+    shape = stream_shape(scenario, groups)
+    if shape.n == 1 and not any(group.accumulate for group in groups) and not scenario.workload.by_columns:
+        return gemv_work(scenario.gpu, GemvShape(shape.m, shape.k, shape.dtype), sms)
+    return gemm_work(scenario.gpu, shape, sms, static_order=True)
+
+
+def stream_parts(
+    scenario: Scenario, whole: KernelWork, groups: Sequence[TileGroup], sms: int, away: Mapping[str, int]
+) -> dict[str, KernelWork]:
+    """Each group's share of the kernel on ``sms`` SMs, by name.
+
+    One that accumulates reads its part of the output, and all write theirs but for the bytes stored ``away``.
+    """
+    shapes = [group_shape(scenario, group) for group in groups]
+    flops = [shape.flops for shape in shapes]
+    totals = (whole.l2_hit_bytes, whole.hbm_read_bytes, whole.mall_read_bytes, whole.missed_bytes)
+    shares = zip(*(split_by_weight(total, flops) for total in totals), strict=True)
+    parts = {}
+    for group, shape, (units, ticks), share in zip(groups, shapes, dealt_units(whole, flops), shares, strict=True):
+        hit, read, from_mall, missed = share
+        output = shape.m * shape.n * shape.dtype.num_bytes
+        parts[group.name] = replace(
+            whole,
+            num_units=units,
+            unit_ticks=ticks,
+            waves=-(-units // sms),
+            l2_hit_bytes=hit,
+            hbm_read_bytes=read + (output if group.accumulate else 0),
+            hbm_write_bytes=output - away.get(group.name, 0),
+            mall_read_bytes=from_mall,
+            missed_bytes=missed,
+        )
+    return parts
+
+
+def dealt_units(whole: KernelWork, flops: Sequence[int]) -> list[tuple[int, int]]:
+    """The units of each group of a persistent kernel, and the ticks of each.
+
+    Tiles are dealt by the operations of the groups. Units that are no tiles are work-groups, each of which has a part
+    of every group: a persistent GEMV loops over the rows of each destination (arXiv 2305.06942, section 3).
+    """
+    if whole.block_rows:
+        return [(units, whole.unit_ticks) for units in split_units(whole.num_units, flops)]
+    return [(whole.num_units, max(1, ticks)) for ticks in split_by_weight(whole.unit_ticks, flops)]
+
+
+def split_units(num_units: int, weights: Sequence[int]) -> list[int]:
+    """Units in proportion to ``weights``, at least one for each; together ``num_units``, or as many as weights."""
+    spare = split_by_weight(max(0, num_units - len(weights)), weights)
+    return [1 + units for units in spare]
+
+
+def split_by_weight(total: int, weights: Sequence[int]) -> list[int]:
+    """``total`` in proportion to ``weights``, in whole numbers that sum to it."""
+    edges = [0, *accumulate(weights)]
+    return [total * high // edges[-1] - total * low // edges[-1] for low, high in pairwise(edges)]

@@ -22,7 +22,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu
-from .norm import p_norm
+
+
+def p_norm(one: float, other: float, power: float) -> float:
+    """``(one**power + other**power) ** (1 / power)``; no power is huge, since the larger term stands outside."""
+    smaller, larger = sorted((one, other))
+    return larger * float((1 + (smaller / larger) ** power) ** (1 / power)) if larger else 0.0
+
 
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 MIN_SPLIT_K = 128

@@ -16,10 +16,12 @@ library switches at fixed sizes, not where two lines cross, and at times too ear
 
 Form and constants: fitted to medians of nccl-tests (aiconfigurator: 2, 4 and 8 GPUs, 512 B to 512 MiB, half precision);
 3 to 6 % mean error on A100, H100 and B200. Contention with other kernels and launches by the host are not in it.
+
+``early_switch`` finds sizes at which a library takes SIMPLE too early: a choice of its build, not of the GPU.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 
@@ -157,3 +159,65 @@ def _time(
 def _ticks(num_bytes: Fraction, bytes_per_s: int) -> int:
     """Time of a number of bytes, which need not be whole, at a rate; rounded half up."""
     return round_half_up(num_bytes * TICKS_PER_SECOND / bytes_per_s)
+
+
+MIN_REPORTED_LOSS = 1.05
+"""Losses below this are within the error of the fitted forms."""
+
+NEVER_BYTES = 1 << 50
+
+
+@dataclass(frozen=True, slots=True)
+class EarlySwitch:
+    """At ``from_bytes`` (as nccl-tests counts them) SIMPLE is ``taken`` and ``better`` would have taken less time.
+
+    SIMPLE pays from ``pays_from_bytes`` on, the first doubling of ``from_bytes`` where it is no slower.
+    """
+
+    from_bytes: int
+    taken: CollectiveTime
+    better: CollectiveTime
+    pays_from_bytes: int
+
+
+def early_switch(gpu: Gpu, operation: NcclCollective, ranks: int) -> EarlySwitch | None:
+    """The switch of the library on ``ranks`` GPUs, if it comes too early by more than ``MIN_REPORTED_LOSS``.
+
+    NVIDIA NCCL on B200 is an example: all_gather on 8 GPUs goes from 45 us at 8 MiB to 102 us at 16 MiB.
+
+    Raises
+    ------
+    ValueError
+        As ``collective_time``.
+    """
+    at = _switch_bytes(gpu, operation, ranks)
+    without = _without_simple(gpu)
+    taken, better = collective_time(gpu, operation, at, ranks), collective_time(without, operation, at, ranks)
+    if taken.protocol is not NcclProtocol.SIMPLE or taken.ticks <= MIN_REPORTED_LOSS * better.ticks:
+        return None
+    pays = at
+    while pays < NEVER_BYTES and _ticks_of(gpu, operation, pays, ranks) > _ticks_of(without, operation, pays, ranks):
+        pays *= 2
+    return EarlySwitch(at, taken, better, pays)
+
+
+def _switch_bytes(gpu: Gpu, operation: NcclCollective, ranks: int) -> int:
+    """The size from which on the library takes SIMPLE."""
+    model = gpu.collectives
+    if model is None:
+        raise ValueError(f"the profile of {gpu.name} has no collectives")
+    if operation is NcclCollective.ALL_TO_ALL and model.all_to_all is not None:
+        return model.all_to_all.simple_from_bytes * ranks
+    return model.simple_from_bytes * ranks
+
+
+def _without_simple(gpu: Gpu) -> Gpu:
+    """``gpu`` with a library that never takes SIMPLE."""
+    model = gpu.collectives
+    assert model is not None, "the switch was looked up before"
+    exchange = model.all_to_all and replace(model.all_to_all, simple_from_bytes=NEVER_BYTES)
+    return replace(gpu, collectives=replace(model, simple_from_bytes=NEVER_BYTES, all_to_all=exchange))
+
+
+def _ticks_of(gpu: Gpu, operation: NcclCollective, num_bytes: int, ranks: int) -> int:
+    return collective_time(gpu, operation, num_bytes, ranks).ticks

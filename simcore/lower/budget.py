@@ -23,9 +23,8 @@ from ...compiler.ir import (
     heeding,
     num_peers,
 )
-from ..kernels.dispatch import compute_work
-from ..kernels.persistent import stream_work
-from ..kernels.reduce import reduce_work
+from ..kernels.dispatch import compute_work, stream_work
+from ..kernels.memory_bound import reduce_work
 from ..kernels.work import KernelWork
 from ..program.limits import RunTooLarge
 from .copies import ends_of

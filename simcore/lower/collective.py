@@ -13,9 +13,9 @@ from fractions import Fraction
 from ...compiler.ir import TICKS_PER_SECOND, Pattern, ProtocolModel, Reduction, Scenario, Schedule, System, Transfer
 from ...compiler.planning.knobs.library import library_on
 from ...compiler.templates.collective import collective_in
+from ..kernels.dispatch import split_by_weight
 from ..kernels.gemm import ticks_for
 from ..kernels.nccl import CollectiveTime, NcclCollective, NcclProtocol, collective_time
-from ..kernels.persistent import split_by_weight
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from .machine import distance_ticks
 from .protocols import LL128_BYTES, LL128_PAYLOAD

@@ -18,11 +18,9 @@ from ...compiler.ir import (
     TileGroup,
     Wait,
 )
-from ..kernels.dispatch import compute_shape, compute_work, whole_shape, work_of
-from ..kernels.gemm import ticks_for
-from ..kernels.gemm_parts import stream_shape
-from ..kernels.persistent import stream_parts, stream_work
-from ..kernels.reduce import reduce_work
+from ..kernels.dispatch import compute_shape, compute_work, stream_parts, stream_work, whole_shape, work_of
+from ..kernels.gemm import stream_shape, ticks_for
+from ..kernels.memory_bound import reduce_work
 from ..kernels.work import KernelWork
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from . import noc

@@ -30,7 +30,7 @@ from ...compiler.ir import (
     Transfer,
 )
 from ..kernels.gemm import ticks_for
-from ..kernels.reduce import reduce_work
+from ..kernels.memory_bound import reduce_work
 from ..kernels.work import KernelWork
 from ..program.program import OpKind, OpSpec
 from .kernels import unit_stages

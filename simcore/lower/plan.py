@@ -24,7 +24,7 @@ from ...compiler.ir import (
     kernels_that_store,
     num_peers,
 )
-from ..kernels.gemm_parts import group_shape
+from ..kernels.gemm import group_shape
 from ..program.builder import ProgramBuilder
 from ..program.program import Program
 from .at_once import as_kernels

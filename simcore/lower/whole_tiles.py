@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...compiler.ir import Kernels, Scenario, Schedule, Step, TileGroup, Transfer, num_tile_blocks, tile_rows
-from ..kernels.persistent import stream_work
+from ..kernels.dispatch import stream_work
 
 Mates = Mapping[str, tuple[TileGroup, ...]]
 """The groups that share a tile with each group, itself included, in the order of the plan."""

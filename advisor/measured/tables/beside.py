@@ -1,4 +1,4 @@
-"""Measured GEMMs beside copies within the memory of one GPU against ``simcore/kernels/beside.py``.
+"""Measured GEMMs beside copies within the memory of one GPU against ``simcore/kernels/copy.py``.
 
 The table ships with Magus (``advisor/measured/rows``), and says at its top how it was measured.
 """
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ....compiler.ir import DType, GemmShape, Gpu
-from ....simcore.kernels.beside import slowdown_beside_copies
+from ....simcore.kernels.copy import slowdown_beside_copies
 from .collectives import gpu_named, whole_number
 from .csv_rows import TableComparison, comparisons_in
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from ....compiler.ir import Gpu
 from ....compiler.text.quantities import bytes_text
-from ....simcore.kernels.early_switch import NEVER_BYTES, early_switch
-from ....simcore.kernels.nccl import NcclCollective
+from ....simcore.kernels.nccl import NEVER_BYTES, NcclCollective, early_switch
 from ..tables.gemm import lone_scenario
 
 MEASURED_RANKS = (8, 4, 2)

@@ -22,8 +22,8 @@ from magus.advisor.measured.tables.implementation_rows import GPU_OF_SOURCE, sem
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import TICKS_PER_US, AttentionShape, DType, GemmShape, Scenario
 from magus.simcore.kernels.attention import least_sm_ticks
+from magus.simcore.kernels.dispatch import least_sm_ticks as min_work
 from magus.simcore.kernels.gemm_form import min_sm_ticks
-from magus.simcore.kernels.min_work import least_sm_ticks as min_work
 from tests.helpers.scenarios.scenarios import lone_gemm
 
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")

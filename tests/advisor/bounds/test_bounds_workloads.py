@@ -9,8 +9,7 @@ from magus.compiler.ir import EngineKind, TileGroup
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.expression import expression_of
 from magus.simcore import RunOutcome, simulate
-from magus.simcore.kernels.dispatch import compute_work
-from magus.simcore.kernels.min_work import least_bytes, least_sm_ticks
+from magus.simcore.kernels.dispatch import compute_work, least_bytes, least_sm_ticks
 from tests.helpers.marks import first, thinned
 from tests.helpers.scenarios.drawn import draw_choices
 from tests.helpers.scenarios.workloads import TEXTS, choices_of, workload_of

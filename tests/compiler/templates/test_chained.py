@@ -25,7 +25,7 @@ from magus.compiler.planning.staging import staging_bytes
 from magus.compiler.templates.chained import chained
 from magus.compiler.verify.check import check_plan
 from magus.simcore.kernels.dispatch import compute_shape
-from magus.simcore.kernels.gemm_parts import group_shape
+from magus.simcore.kernels.gemm import group_shape
 from tests.helpers.scenarios.workloads import TEXTS, choices_of, workload_of
 from tests.helpers.some import some
 

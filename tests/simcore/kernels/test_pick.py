@@ -23,10 +23,9 @@ from magus.compiler.ir import (
 )
 from magus.simcore.kernels.attention import attention_work
 from magus.simcore.kernels.dispatch import compute_work
-from magus.simcore.kernels.elementwise import elementwise_work
 from magus.simcore.kernels.gemm import gemm_work
-from magus.simcore.kernels.gemv import gemv_work
 from magus.simcore.kernels.grouped_gemm import grouped_gemm_work
+from magus.simcore.kernels.memory_bound import elementwise_work, gemv_work
 from tests.helpers.oracle.lowering import lowered_run, makespan, on_gpu, plan
 from tests.helpers.scenarios.scenarios import ag_gemm, lone_gemm
 

@@ -26,7 +26,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
-from magus.simcore.kernels.reduce import reduce_work
+from magus.simcore.kernels.memory_bound import reduce_work
 from magus.simcore.lower.cache_hits import NONE, Hits
 from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import TrafficClass

@@ -31,8 +31,8 @@ from magus.compiler.planning.build import build_schedule
 from magus.compiler.templates import BY_NAME
 from magus.simcore import simulate
 from magus.simcore.cores.engine import run
+from magus.simcore.kernels.dispatch import split_by_weight, split_units
 from magus.simcore.kernels.gemm import gemm_work, ticks_for
-from magus.simcore.kernels.persistent import split_by_weight, split_units
 from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import OpKind
 from tests.helpers.oracle.lowering import UNIT, differs_from_oracle, done_at, lowered_run, makespan, on_gpu, plan

@@ -12,7 +12,7 @@ from magus.compiler.ir import Choice, EngineChoice, EngineKind, Noc, Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import Result, simulate
 from magus.simcore.cores.engine import run
-from magus.simcore.kernels.beside import slowdown_beside_copies
+from magus.simcore.kernels.copy import slowdown_beside_copies
 from magus.simcore.lower.machine import NOC_PACKET_BYTES, Idealization
 from magus.simcore.lower.plan import lower
 from tests.helpers.oracle.agreement import differences

@@ -9,7 +9,7 @@ from ....compiler.ir import GraphScenario, Kernels, Reduction, Scenario, Schedul
 from ....compiler.text.quantities import bytes_text, ticks_text
 from ....simcore.figures.result import Result
 from ....simcore.kernels.dispatch import compute_shape, work_of
-from ....simcore.kernels.gemm_parts import stream_shape
+from ....simcore.kernels.gemm import stream_shape
 from ....simcore.op_spans import OpSummary, op_times
 from ....simcore.shown_run import ShownRun
 from ..session.finding import Subject
