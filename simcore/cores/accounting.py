@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..program.arrays import FloatArray, Int64Array
-from ..program.cost import drain_ticks
+from ..program.limits import drain_ticks
 from ..program.outcome import NEVER
 from ..program.program import Program, TrafficClass
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...compiler.ir import ShouldStop, StepsDone
-from ..program.cost import least_ticks
-from ..program.limits import DEFAULT_BUDGET, RunBudget, check_budget
+from ..program.limits import DEFAULT_BUDGET, RunBudget, check_budget, least_ticks
 from ..program.outcome import Run, RunOutcome
 from ..program.program import Program
 from . import batch_windows, engine, windows

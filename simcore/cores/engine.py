@@ -21,8 +21,7 @@ import numpy as np
 
 from ...compiler.ir import ShouldStop, StepsDone
 from ..program.arrays import NONE, Int64Array
-from ..program.cost import least_ticks
-from ..program.limits import DEFAULT_BUDGET, RunBudget, check_budget
+from ..program.limits import DEFAULT_BUDGET, RunBudget, check_budget, least_ticks
 from ..program.outcome import NEVER, Run, RunOutcome, Served, WatchFn
 from ..program.program import Program
 from . import heap, heap_backpressure, windows

@@ -4,7 +4,7 @@ import numpy as np
 
 from ...compiler.ir import TICKS_PER_SECOND
 from .arrays import NONE, Int64Array
-from .cost import drain_ticks
+from .limits import drain_ticks
 from .program import MAX_HORIZON_TICKS, OpKind, Program, TrafficClass
 
 _SHOWN_OPS = 6
