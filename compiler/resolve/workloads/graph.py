@@ -4,15 +4,22 @@ A graph is written as any workload. Beside tensors and calls it has transposed o
 ``repeat 80 y as x``: layers of which each takes the result of the one before.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
-from ...ir import Batch, Graph, Repeat, System, Tensor, operations
-from ...ir.operations import CollectiveOperation, KernelOperation, NoPairError, OperationError, routing, row_wise
+from ...ir import Batch, Graph, Pattern, Repeat, System, Tensor, operations
+from ...ir.operations import (
+    CollectiveOperation,
+    KernelOperation,
+    NoPairError,
+    Operation,
+    OperationError,
+    routing,
+    row_wise,
+)
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Entry, Kind
@@ -23,7 +30,7 @@ from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of
 from .arguments import ArgumentReader
-from .combinations import hint_of_combinations
+from .combinations import either, hint_of_combinations
 from .graph_batch import BatchSaid, batches_of, read_batch
 from .graph_calls import GraphCall, Laid, call_of
 from .graph_pairs import ops_of
@@ -31,6 +38,9 @@ from .graph_routing import chain_of
 from .tensors import TensorReader
 
 MAX_CALLS = 256
+
+_UNEVEN_PATTERNS = (Pattern.ALL_TO_ALL, Pattern.A2A_GEMM, Pattern.GEMM_BESIDE_A2A)
+"""Patterns in which the rows that ranks send each other may differ from rank to rank."""
 
 _PAIR = 3
 """Operations that a workload has at most that is no graph."""
@@ -52,7 +62,7 @@ class GraphResolver:
         self._views: dict[str, Laid] = {}
         self.written: dict[str, ast.Call] = {}
         """Calls as the text has them, by their results."""
-        self._inner_names: Counter[str] = Counter()
+        self._taken: set[str] = set()
         self._about = ""
         self._repeat: Repeat | None = None
         self._batch: BatchSaid | None = None
@@ -89,6 +99,7 @@ class GraphResolver:
         declaration = self._entry.declaration
         assert isinstance(declaration, ast.Workload)
         failures_before = self._report.num_failures
+        self._taken = {each.name for each in declaration.block.statements if isinstance(each, ast.Define)}
         for statement in declaration.block.statements:
             with self._report.attempt():
                 if isinstance(statement, ast.Define):
@@ -99,13 +110,16 @@ class GraphResolver:
             raise self._report.stop()
         self._check(declaration)
         if self._batch is None:
-            return self._graph(self._calls, self._known)
+            graph = self._graph(self._calls, self._known)
+            self._check_loads(graph)
+            return graph
         one, cuts = batches_of(self._calls, self._known, self._batch, self._repeat, self._system, self._report)
         batch = Batch(self._batch.names, self._batch.rows, tuple((count, self._graph(*cut)) for count, cut in cuts))
         return replace(self._graph(*one), batch=batch)
 
     def _graph(self, calls: Mapping[str, GraphCall], tensors: Mapping[str, Tensor]) -> Graph:
-        ops, results = ops_of(list(calls.values()))
+        alone = self._repeat is None and self._batch is None
+        ops, results = ops_of(list(calls.values()), tensors, alone=alone)
         viewed = {name: view.tensor.name for name, view in self._views.items()}
         made = {tensor: (op, what) for tensor, op, what in results}
         views = tuple((name, *made[tensor]) for name, tensor in viewed.items() if tensor in made)
@@ -124,6 +138,17 @@ class GraphResolver:
             collective = call is not None and call.made.moved is not None
             if collective and call is not None and self._system.num_ranks == 1:
                 self._report.error(Code.MGS307, "a collective needs at least 2 gpus", call.span)
+
+    def _check_loads(self, graph: Graph) -> None:
+        """Reject loads that differ from rank to rank beside what takes as many rows on every rank."""
+        uneven = [call for call in self.calls if call.made.exchange is not None and call.made.exchange.loads]
+        kernels = [call.operation for call in self.calls if isinstance(call.operation, KernelOperation)]
+        alone = len(graph.ops) == 1 and graph.ops[0].workload.pattern in _UNEVEN_PATTERNS
+        if uneven and not (alone and all(kernel.uneven for kernel in kernels)):
+            takers = [each.name for each in operations.OPERATIONS if isinstance(each, KernelOperation) and each.uneven]
+            message = f"loads that differ from rank to rank are simulated alone, or before a {either(takers)}"
+            hint = "rows=[...] of relative ranks, r + 0 first, goes everywhere"
+            raise self._report.fail(Code.MGS520, message, uneven[0].span, hint)
 
     def _say(self, statement: ast.Say) -> None:
         word, parts = head_of(statement), statement.phrase[0].parts
@@ -194,7 +219,7 @@ class GraphResolver:
                 case ast.Call():
                     self._call(value, name, name)
                 case ast.Member():
-                    self._views[name] = self._operand(value, name)
+                    self._views[name] = self._operand(value, name, None)
                 case _:
                     raise self._report.fail(Code.MGS116, "an operation is expected here", value.span, "y = gemm(x, w)")
         finally:
@@ -204,14 +229,15 @@ class GraphResolver:
         if name.text in self._views:
             message = f"'{name.text}' is {self._views[name.text].seen.name}, and no tensor of its own"
             raise self._report.fail(Code.MGS310, message, name.span)
-        if name.text not in self._known:
+        if name.text not in self._known or name.text not in self._spans:
             if name.text in self._spans:
                 raise self._report.stop()
-            hint = did_you_mean(name.text, self._known) or "a tensor is defined above its use"
+            hint = did_you_mean(name.text, self._spans) or "a tensor is defined above its use"
             raise self._report.fail(Code.MGS203, f"unknown tensor '{name.text[:64]}'", name.span, hint)
         return self._known[name.text]
 
-    def _operand(self, expression: ast.Expression, definition: str) -> Laid:
+    def _operand(self, expression: ast.Expression, definition: str, around: tuple[Operation, str] | None) -> Laid:
+        """An operand of a call ``around``, an operation with the name of its result, or of no call."""
         match expression:
             case ast.Name(text=text) if text in self._views:
                 return self._views[text]
@@ -220,16 +246,16 @@ class GraphResolver:
                 self._used.add(tensor.name)
                 return Laid(tensor)
             case ast.Call():
-                tensor = self._call(expression, self._inner(expression, definition), definition)
+                tensor = self._call(expression, self._inner(expression, definition, around), definition)
                 self._used.add(tensor.name)
                 return Laid(tensor)
             case ast.Member(base=base, name="t"):
                 self._says_graph = True
-                laid = self._operand(base, definition)
+                laid = self._operand(base, definition, around)
                 return replace(laid, transposed=not laid.transposed)
             case ast.Member(base=base, name=word):
                 self._says_graph = True
-                return self._part(self._operand(base, definition), word, expression.span)
+                return self._part(self._operand(base, definition, around), word, expression.span)
             case _:
                 message = "a tensor or an operation is expected here"
                 raise self._report.fail(Code.MGS116, message, expression.span, "x, x.t or gemm(x, w)")
@@ -258,7 +284,7 @@ class GraphResolver:
         operation = known[word]
         self._says_graph |= operation in (*row_wise.OPERATIONS, routing.DISPATCH, routing.COMBINE)
         values = self._arguments.tensors(operation, call)
-        operands = tuple([self._operand(value, definition) for value in values])
+        operands = tuple([self._operand(value, definition, (operation, name)) for value in values])
         arguments = self._arguments.arguments(operation, call)
         self.written[name] = call
         try:
@@ -295,17 +321,19 @@ class GraphResolver:
         self._known[name] = made.result
         return made.result
 
-    def _inner(self, value: ast.Expression, definition: str) -> str:
-        """A name for what a call inside a definition makes, which no text can say: ``y.gemm``."""
-        match value:
-            case ast.Call(function=ast.Name(text=word)):
-                name = f"{definition}.{word}"
-            case ast.Member(base=base):
-                return self._inner(base, definition)
-            case _:
-                return definition
-        self._inner_names[name] += 1
-        return f"{name}{self._inner_names[name]}" if self._inner_names[name] > 1 else name
+    def _inner(self, call: ast.Call, definition: str, around: tuple[Operation, str] | None) -> str:
+        """A name for what a call inside a definition makes: ``y_partial``, ``x_gathered`` or ``y_gemm``."""
+        word = call.function.text if isinstance(call.function, ast.Name) else ""
+        wanted, suffixes = f"{definition}_{word}", {each.name: each.result_suffix for each in operations.OPERATIONS}
+        match call.arguments:
+            case _ if around is not None and around[0].operand_suffix:
+                wanted = f"{around[1]}_{around[0].operand_suffix}"
+            case (ast.Argument(values=(ast.Name(text=tensor),)), *_) if suffixes.get(word):
+                wanted = f"{tensor}_{suffixes[word]}"
+        numbered = (f"{wanted}{number}" for number in range(2, MAX_CALLS + len(self._taken)))
+        name = next(each for each in (wanted, *numbered) if each not in self._taken)
+        self._taken.add(name)
+        return name
 
 
 def _text(tensor: Tensor) -> str:

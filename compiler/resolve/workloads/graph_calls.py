@@ -18,7 +18,7 @@ from ...ir.operations import (
     Operation,
     OperationCall,
 )
-from ...ir.operations.base import EVEN, mismatch, not_simulated
+from ...ir.operations.base import EVEN, mismatch
 from ...text.source import Span
 
 GEMM, EXPERTS, ADD, GATHER, EXCHANGE = "gemm", "grouped_gemm", "add", "all_gather", "all_to_all"
@@ -57,6 +57,7 @@ class GraphCall:
 
     ``arguments`` are those of the text, of all ranks.
     ``definition`` is the name that the text defines with it: its own, or that of a call around it.
+    ``takes`` is the position of the operand that a collective may bring in parts.
     """
 
     operation: KernelOperation | CollectiveOperation
@@ -68,6 +69,7 @@ class GraphCall:
     span: Span
     partial: bool = False
     exchange: Exchange = EVEN
+    takes: int = 0
 
     @property
     def name(self) -> str:
@@ -105,22 +107,26 @@ def call_of(
     """
     exchange = _exchange_of(operands, makers)
     partial = _all_partial(operation, operands, makers)
-    seen = tuple(Operand(each.seen) if partial else _operand(operation, each, makers) for each in operands)
+    gathered = _gathers_keys(operation, operands, makers)
+    seen = tuple(Operand(each.seen) if partial else _operand(operation, each, makers, gathered) for each in operands)
     heads = num_ranks if operation.name in ATTENTION and seen[0].tensor.shard is Shard.COLS else 1
     laid = seen[0].tensor.shard
     if operation.name == EXPERTS and seen[0].transposed:
         laid = _TURNED.get(laid, laid)  # the result has the experts of each rank, as the rows have
-    if operation.name not in (GEMM, GATHER) and not isinstance(operation, CollectiveOperation):
+    of_all_ranks = gathered or operation.name == GEMM or isinstance(operation, CollectiveOperation)
+    shared = dict(arguments)
+    if not of_all_ranks:
         seen = tuple(_on_one_rank(operation, operand, laid, num_ranks) for operand in seen)
         shared = {word: _share(word, value, heads) for word, value in arguments.items()}
-    else:
-        shared = dict(arguments)
     made = operation.infer(OperationCall(operation, name, seen, shared, num_ranks, gpu, exchange))
-    if made.exchange is not None and made.exchange.loads:
-        raise not_simulated("loads that differ from rank to rank are simulated in pairs", "rows=[...] is for all ranks")
-    result = _laid_out(operation, made.tensor, laid, num_ranks)
+    result = made.tensor if of_all_ranks else _laid_out(made.tensor, laid, num_ranks)
+    if operation.name == GATHER:
+        result = replace(result, shard=Shard.NONE)
     partial |= made.partial
-    return GraphCall(operation, operands, arguments, made, result, definition, span, partial, made.exchange or exchange)
+    exchange = made.exchange or exchange
+    return GraphCall(
+        operation, operands, arguments, made, result, definition, span, partial, exchange, takes=int(gathered)
+    )
 
 
 def _exchange_of(operands: tuple[Laid, ...], makers: Mapping[str, GraphCall]) -> Exchange:
@@ -135,14 +141,26 @@ def _all_partial(operation: Operation, operands: tuple[Laid, ...], makers: Mappi
     return operation.name == ADD and all(terms)
 
 
-def _operand(operation: Operation, operand: Laid, makers: Mapping[str, GraphCall]) -> Operand:
-    """An operand as an operation sees it: declared, but for what a sum or a block of an exchange comes from."""
+def _gathers_keys(operation: Operation, operands: tuple[Laid, ...], makers: Mapping[str, GraphCall]) -> bool:
+    """Whether queries of each rank attend to keys and values that are gathered."""
+    if operation.name != ATTENTION[0] or operands[0].seen.shard is Shard.COLS:
+        return False
+    first, *rest = (makers.get(each.tensor.name) for each in operands)
+    gathered = [call is not None and call.operation.name == GATHER for call in (first, *rest)]
+    return not gathered[0] and any(gathered)
+
+
+def _operand(operation: Operation, operand: Laid, makers: Mapping[str, GraphCall], gathered: bool) -> Operand:
+    """An operand as an operation sees it: declared, but for what a sum or a block of an exchange comes from.
+
+    So do keys and values that are ``gathered``.
+    """
     maker = makers.get(operand.tensor.name)
     if maker is None or not operand.is_plain:
         return Operand(operand.seen, transposed=operand.transposed)
     sums = operation.name in SUMS
     exchanged = maker.operation.name == EXCHANGE and not isinstance(operation, CollectiveOperation)
-    if sums or exchanged:
+    if sums or exchanged or (gathered and maker.operation.name == GATHER):
         return Operand(operand.tensor, maker.operation, maker.partial)
     if maker.partial:
         raise mismatch(f"{operand.tensor.name} is a part of a sum on each rank", "add it up: reduce_scatter(...)")
@@ -174,12 +192,8 @@ def _share(word: str, value: Any, ranks: int) -> Any:
     return value // ranks
 
 
-def _laid_out(operation: Operation, tensor: Tensor, laid: Shard, num_ranks: int) -> Tensor:
-    """The result on all ranks."""
-    if operation.name == GATHER:
-        return replace(tensor, shard=Shard.NONE)
-    if operation.name == GEMM or isinstance(operation, CollectiveOperation):
-        return tensor
+def _laid_out(tensor: Tensor, laid: Shard, num_ranks: int) -> Tensor:
+    """The result of one rank on all ranks."""
     rows = tensor.rows * num_ranks if laid is Shard.ROWS else tensor.rows
     cols = tensor.cols * num_ranks if laid is Shard.COLS else tensor.cols
     return replace(tensor, rows=rows, cols=cols, shard=laid)

@@ -1,19 +1,29 @@
-"""Calls of a graph -> its ops: a collective and the kernel beside it become a pair, an end of a gemm a part of it."""
+"""Calls -> ops: a collective and the kernel that takes or makes what it moves become one, an end of a gemm a part of it.
+
+A workload of a kernel and a collective that need nothing of each other is one op too, and so is one of two kernels with
+an all_to_all between them.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...ir import GraphOp, Made, Read, Shard
+from ...ir import GraphOp, Made, Pattern, Read, Shard, Tensor
 from ...ir.operations import CollectiveOperation, KernelOperation
-from .combinations import pattern_in_turn
+from .combinations import pattern_beside, pattern_in_turn
 from .graph_calls import GATHER, GEMM, GraphCall
 from .parts import WorkloadParts
 
 
-def ops_of(calls: Sequence[GraphCall]) -> tuple[tuple[GraphOp, ...], tuple[tuple[str, str, Made], ...]]:
-    """The ops, in the order of their last calls, and for each tensor that is made its op and what of it it is."""
+def ops_of(
+    calls: Sequence[GraphCall], tensors: Iterable[str], *, alone: bool
+) -> tuple[tuple[GraphOp, ...], tuple[tuple[str, str, Made], ...]]:
+    """The ops, in the order of their last calls, and for each tensor that is made its op and what of it it is.
+
+    ``tensors`` are the names of all tensors, in order. ``alone``: whether ``calls`` are all there is, once.
+    """
     places = {call.name: place for place, call in enumerate(calls)}
-    groups = sorted(_grouped(calls), key=lambda group: places[group.calls[-1].name])
+    one = alone and _is_one(calls)
+    groups = [_Group(list(calls))] if one else sorted(_grouped(calls), key=lambda each: places[each.calls[-1].name])
     _name(groups)
     made = {
         name: (group.name, Made.MOVED if group.gathers_first and call is group.calls[0] else Made.OUTPUT)
@@ -21,7 +31,9 @@ def ops_of(calls: Sequence[GraphCall]) -> tuple[tuple[GraphOp, ...], tuple[tuple
         for call in group.calls
         for name in (call.name, *(end.name for end in group.ends.get(call.name, ())))
     }
-    ops = tuple(group.op(made) for group in groups)
+    unnamed = {call.name for call in calls if call.name != call.definition}
+    order = {name: place for place, name in enumerate(sorted(tensors, key=unnamed.__contains__))}
+    ops = tuple(group.op(made, order) for group in groups)
     return ops, tuple((name, op, what) for name, (op, what) in made.items())
 
 
@@ -43,20 +55,32 @@ class _Group:
         """Whether a collective brings what a kernel of the same op takes."""
         return len(self.calls) == 2 and isinstance(self.calls[0].operation, CollectiveOperation)
 
-    def op(self, made: Mapping[str, tuple[str, Made]]) -> GraphOp:
-        """The op with its workload."""
+    @property
+    def pattern(self) -> Pattern:
+        """The pattern of the calls."""
+        operations = [call.operation for call in self.calls]
+        pattern = pattern_beside(operations) if self._is_beside else pattern_in_turn(operations)
+        assert pattern is not None, "calls were put together because they form a pattern"
+        return pattern
+
+    @property
+    def _is_beside(self) -> bool:
+        return len(self.calls) == 2 and not _takes(self.calls[1], self.calls[0])
+
+    def op(self, made: Mapping[str, tuple[str, Made]], order: Mapping[str, int]) -> GraphOp:
+        """The op with its workload, whose tensors are in the order of ``order``, by their names."""
         parts = WorkloadParts()
         for call in self.calls:
-            parts.calls.append(call.operation)
             parts.add(call.made)
-        pattern = pattern_in_turn(parts.calls)
-        assert pattern is not None, "calls were put together because they form a pattern"
         inner = {call.name for call in self.calls[:-1]}
-        tensors = {
-            each.seen.name: each.seen for call in self.calls for each in call.operands if each.seen.name not in inner
+        operands = {
+            each.seen.name: each for call in self.calls for each in call.operands if each.seen.name not in inner
         }
-        results = [call.result for call in self.calls]
-        workload = parts.workload(self.name, "", pattern, [*tensors.values(), *results], results)
+        found = [(order[each.tensor.name], each.seen) for each in operands.values()]
+        results = sorted((order[call.name], _result(call)) for call in self.calls)
+        tensors = [tensor for _, tensor in sorted([*found, *results], key=lambda each: each[0])]
+        made_here = tuple(tensor.name for _, tensor in results)
+        workload = parts.workload(self.name, self.pattern, tuple(tensors), made_here)
         return GraphOp(self.name, workload, tuple(self._reads(made, inner)))
 
     def _reads(self, made: Mapping[str, tuple[str, Made]], inner: set[str]) -> Iterable[Read]:
@@ -66,7 +90,7 @@ class _Group:
                 if name in inner:
                     continue
                 maker, what = made.get(name, ("", Made.OUTPUT))
-                moves = isinstance(call.operation, CollectiveOperation) and place == 0
+                moves = isinstance(call.operation, CollectiveOperation)
                 by_rows = position == 0 and not operand.transposed and self._takes_rows(place)
                 yield Read(name, maker, what, by_rows, moves, operand.transposed, part=operand.part)
 
@@ -75,6 +99,11 @@ class _Group:
         call, parts = self.calls[place], self.calls[-1].made.in_parts
         by_columns = parts is not None and parts.by_columns
         return place == 0 and call.operation.name in (GATHER, GEMM) and not by_columns
+
+
+def _result(call: GraphCall) -> Tensor:
+    """What a call makes, as the op has it: what is gathered lies in the rows that the ranks had."""
+    return call.made.tensor if call.operation.name == GATHER else call.result
 
 
 def _name(groups: Sequence[_Group]) -> None:
@@ -95,6 +124,25 @@ def _name(groups: Sequence[_Group]) -> None:
             taken.add(group.name)
 
 
+def _is_one(calls: Sequence[GraphCall]) -> bool:
+    """Whether all calls of a workload are one op that calls among others would not be."""
+    if not all(operand.is_plain for call in calls for operand in call.operands):
+        return False
+    match calls:
+        case (first, second):
+            return not _takes(second, first) and pattern_beside([first.operation, second.operation]) is not None
+        case (first, second, third):
+            in_turn = _takes(second, first) and _takes(third, second) and not _takes(third, first)
+            return in_turn and pattern_in_turn([call.operation for call in calls]) is not None
+        case _:
+            return False
+
+
+def _takes(call: GraphCall, other: GraphCall) -> bool:
+    """Whether a call takes what another makes."""
+    return other.name in {operand.tensor.name for operand in call.operands}
+
+
 def _grouped(calls: Sequence[GraphCall]) -> list[_Group]:
     """Put calls together: each collective with the first kernel that it forms a pattern with."""
     readers: dict[str, list[GraphCall]] = {}
@@ -107,7 +155,7 @@ def _grouped(calls: Sequence[GraphCall]) -> list[_Group]:
     for call in calls:
         names = {operand.tensor.name for operand in call.operands}
         behind[call.name] = names.union(*(behind.get(name, set()) for name in names))
-        before = group_of.get(call.operands[0].tensor.name)
+        before = group_of.get(call.operands[call.takes].tensor.name)
         if before is not None and _ends(before, call, readers):
             before.ends.setdefault(before.calls[-1].name, []).append(call)
             group_of[call.name] = before
@@ -122,7 +170,7 @@ def _grouped(calls: Sequence[GraphCall]) -> list[_Group]:
 
 def _needs(group: _Group, call: GraphCall, behind: Mapping[str, set[str]]) -> bool:
     """Whether another operand of a call is made from what the group makes: they would wait for each other."""
-    others = (operand.tensor.name for operand in call.operands[1:])
+    others = (operand.tensor.name for place, operand in enumerate(call.operands) if place != call.takes)
     return any(group.calls[0].name in {other, *behind.get(other, ())} for other in others)
 
 
@@ -136,7 +184,7 @@ def _ends(group: _Group, call: GraphCall, readers: Mapping[str, Sequence[GraphCa
 
 def _joins(group: _Group, call: GraphCall, readers: Mapping[str, Sequence[GraphCall]]) -> bool:
     """Whether a call makes a pair of a group of one."""
-    (first, *more), operand = group.calls, call.operands[0]
+    (first, *more), operand = group.calls, call.operands[call.takes]
     if more or group.ends or not operand.is_plain or operand.tensor.name != first.name:
         return False
     pattern = pattern_in_turn([first.operation, call.operation])

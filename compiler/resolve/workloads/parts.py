@@ -33,20 +33,20 @@ class WorkloadParts:
             self.exchange = result.exchange
 
     def workload(
-        self, name: str, about: str, pattern: Pattern, tensors: list[Tensor], results: list[Tensor]
+        self, name: str, pattern: Pattern, tensors: tuple[Tensor, ...], made: tuple[str, ...], about: str = ""
     ) -> Workload:
-        """The workload of that name, with the ``tensors`` of its text and those among them that calls make."""
+        """The workload of that name, with the ``tensors`` of its text and the names of those that calls make."""
         return Workload(
             name=name,
             about=about,
             pattern=pattern,
-            tensors=(*tensors, *self.unnamed),
+            tensors=tensors,
             moved=self.moved,
             gemm=self.kernel if isinstance(self.kernel, GemmShape) else None,
             output=self.output,
             kernel=None if isinstance(self.kernel, GemmShape) else self.kernel,
             split=self.exchange.split,
-            made=tuple(tensor.name for tensor in (*results, *self.unnamed)),
+            made=made,
             then=self.then,
             loads=self.exchange.loads if self.in_parts is None else self.in_parts.loads,
             by_columns=self.in_parts is not None and self.in_parts.by_columns,

@@ -60,7 +60,8 @@ class WorkloadResolver:
         self._check_ranks(declaration, pattern)
         tensors = [operand.tensor for operand in self._operands.values()]
         results = [operand.tensor for operand in self._operands.values() if operand.made_by is not None]
-        return self._parts.workload(declaration.name, self._about, pattern, tensors, results)
+        tensors, made = (*tensors, *self._parts.unnamed), [each.name for each in (*results, *self._parts.unnamed)]
+        return self._parts.workload(declaration.name, pattern, tensors, tuple(made), self._about)
 
     def _check_ranks(self, declaration: ast.Workload, pattern: Pattern) -> None:
         kernels = [call for call in self._parts.calls if isinstance(call, KernelOperation)]
@@ -213,7 +214,9 @@ def _inner_name(value: ast.Expression, operation: Operation, name: str, known: M
     match value:
         case ast.Call(function=ast.Name(text=inner), arguments=(ast.Argument(values=(ast.Name(text=tensor),)), *_)):
             suffix = known[inner].result_suffix if inner in known else ""
-            return f"{tensor}_{suffix}" if suffix else f"{name}_input"
+            return f"{tensor}_{suffix}" if suffix else f"{name}_{inner}"
+        case ast.Call():
+            return f"{name}_{value.function.span.text}"
         case _:
             return f"{name}_input"
 
