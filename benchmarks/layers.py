@@ -10,7 +10,7 @@ from magus.compiler.ir import Graph, GraphChoice, GraphOp, GraphScenario, Scenar
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.planning.graph_halves import kernel_alone
 from magus.compiler.planning.graph_layers import choice_of_layers, layers_of
-from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.examples import path
 from magus.simcore import RunOptions, simulate
 from magus.simcore.simulate_graph import simulate_graph

@@ -66,11 +66,10 @@ def changed_text(source: Source, changes: Changes, path: str) -> str:
     """
     wanted = compile_changed(source, changes)
     changed = _rewritten(source, changes)
-    kept = {named.name for scenario in wanted.scenarios for named in scenario.schedules}
-    kept |= {named.name for graph in wanted.graphs for named in graph.schedules}
+    kept = {named.name for scenario in wanted.workloads for named in scenario.schedules}
     text = without(changed, _unfit(_parsed(changed, Report()), kept)).text
     found = compile_text(text, path)
-    if (found.scenarios, found.graphs) != (wanted.scenarios, wanted.graphs):
+    if found.workloads != wanted.workloads:
         message = "with these values the text would be read as something else"
         raise CompileError([Diagnostic(Code.MGS213, message, Span(Source(path, text), 0, 0))])
     return text

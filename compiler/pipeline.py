@@ -2,7 +2,7 @@
 
     text -> tokens -> lark tree -> syntax tree -> names -> scenarios -> legal schedules
             text/...                                       resolve/...
-            tokens    parse        build          load     file         schedules/check_schedules
+            tokens    parse        build          load     file         schedules/check
 
 Every stage is a function from one frozen form to the next. A Report collects errors on the way; the result is either a
 value or a CompileError with all of them. A later stage goes on with the declarations that have no errors
@@ -11,6 +11,7 @@ value or a CompileError with all of them. A later stage goes on with the declara
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from .codes import Code
 from .ir import GraphScenario, Scenario, Settings
 from .resolve.expect.expectation import Expectation
 from .resolve.file import Resolved, resolve
-from .resolve.schedules.check_schedules import check_schedules
+from .resolve.schedules.check import check_schedules
 from .resolve.values.device_numbers import StatedNumber
 from .resolve.values.params import Param, bind
 from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report, Severity, did_you_mean
@@ -29,7 +30,7 @@ from .text.source import Source, Span
 MAX_CHECKED_BINDINGS = 32
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Compiled:
     """A compiled file: a scenario per workload, and the expectations about them.
 
@@ -38,12 +39,21 @@ class Compiled:
     """
 
     path: str
-    scenarios: tuple[Scenario, ...]
+    workloads: tuple[GraphScenario, ...]
     expectations: tuple[Expectation, ...]
     warnings: tuple[Diagnostic, ...]
     params: tuple[Param, ...]
     numbers: tuple[StatedNumber, ...] = ()
-    graphs: tuple[GraphScenario, ...] = ()
+
+    @cached_property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """The scenarios of those workloads that are a lone op."""
+        return tuple(scenario.pair for scenario in self.workloads if scenario.pair is not None)
+
+    @cached_property
+    def graphs(self) -> tuple[GraphScenario, ...]:
+        """The scenarios of the others."""
+        return tuple(scenario for scenario in self.workloads if scenario.pair is None)
 
     def graph(self, workload: str | None = None) -> GraphScenario | None:
         """Return the graph of that name; without a name the first, if the file has no other workload. Else None."""
@@ -112,7 +122,7 @@ def written_out(text: str, path: str = "<text>") -> str:
     CompileError
         If it has errors; what is derived follows from what the rest means.
     """
-    from .resolve.workloads.backward_text import with_derived  # for `fmt --derived` alone
+    from .resolve.workloads.backward import with_derived  # for `fmt --derived` alone
 
     report, source = Report(), Source(path, text)
     with report.trial():
@@ -152,16 +162,11 @@ def _compile(source: Source, scope: Scope, settings: Settings, report: Report, a
         report.error(Code.MGS122, "nothing is declared", Span(source, 0, 0), hint)
     as_written = as_written and not settings
     scenarios = check_schedules(scope, resolved.scenarios, report, as_written=as_written)
-    graphs = resolved.graphs
-    if graphs:  # many files have none: they do not wait for the import
-        from .resolve.schedules.graph_check import check_graph_schedules
-
-        graphs = check_graph_schedules(scope, graphs, report, as_written=as_written)
     _check_questions(scope, resolved, settings, report)
     if report.has_errors:
         raise CompileError(report.diagnostics)
     return Compiled(
-        source.path, scenarios, resolved.expectations, report.diagnostics, resolved.params, resolved.numbers, graphs
+        source.path, scenarios, resolved.expectations, report.diagnostics, resolved.params, resolved.numbers
     )
 
 

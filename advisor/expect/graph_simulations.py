@@ -6,7 +6,7 @@ from ...compiler.ir import GraphScenario, Metric, without_batch
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_layers import in_layer, own_name
 from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.resolve.schedules.graph_from_text import resolve_graph_schedule
+from ...compiler.resolve.schedules.from_text import choice_named
 from ...compiler.text.diagnostics import CompileError
 from ...simcore import Result, RunOutcome, RunTooLarge
 from ...simcore.program.program import PACKET_BYTES
@@ -118,7 +118,7 @@ class GraphRuns:
         packet = -(-PACKET_BYTES // gpu.line_bytes) * gpu.line_bytes
         unit = packet if self.packets else gpu.line_bytes
         try:
-            choice = self.advice().recommended.choice if name == BEST else resolve_graph_schedule(scenario, name)
+            choice = self.advice().recommended.choice if name == BEST else choice_named(scenario, name)
             found = simulate_layers(
                 scenario.system, scenario.graph, choice, name=scenario.name, unit_bytes=unit, seed=seed
             )

@@ -10,7 +10,7 @@ from functools import partial
 from ...compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, ShouldStop
 from ...compiler.ir.stopping import never
 from ...compiler.planning.graph_build import build_graph_plan
-from ...compiler.resolve.schedules.graph_from_text import SERIAL
+from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import RunOptions, RunOutcome
 from ...simcore.program.program import PACKET_BYTES
 from ...simcore.simulate_layers import simulate_layers

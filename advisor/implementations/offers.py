@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ...compiler.ir import TICKS_PER_US, Implementation, Rejection, Scenario, TransferPath
 from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from ...compiler.resolve.schedules.implementation import shipped_implementations
 from ...compiler.text.quantities import us_text
 from .predict import predict_us
 from .promise import Promise

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...compiler.ir import Graph, GraphChoice, OpMode, Seams
-from ...compiler.resolve.schedules.graph_from_text import SERIAL
+from ...compiler.resolve.schedules.from_text import SERIAL
 from .way import Way, fastest_alone, fastest_with_next
 
 IN_TURN, OP_BY_OP, BY_BLOCKS = "in_turn", "two_batches", "half_batches"

@@ -21,7 +21,7 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.explore import BATCHES
-from ...compiler.resolve.schedules.graph_from_text import SERIAL
+from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ...simcore.simulate_layers import LayersResult
 from ..answer.above_bound import BoundCheck

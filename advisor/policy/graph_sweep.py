@@ -11,7 +11,7 @@ from itertools import count
 from ...compiler.ir import TICKS_PER_US, Cancelled, GraphChoice, GraphScenario, JsonObject, Settings
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_expression import graph_choice_text, graph_expression_of
-from ...compiler.resolve.schedules.graph_from_text import SERIAL
+from ...compiler.resolve.schedules.from_text import SERIAL
 from ..layers.advice import GraphAdvice
 from .cover import TOLERANCE
 

@@ -9,7 +9,7 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.request.errors import RequestError
 from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.resolve.schedules.graph_from_text import SERIAL
+from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.text.diagnostics import CompileError
 from ..layers.advice import GraphAdvice
 from .cover import TOLERANCE

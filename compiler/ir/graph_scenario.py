@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 from .explore import Explore
-from .scenario import System
+from .scenario import Scenario, System
 from .schedules.graph_choice import GraphChoice
+from .schedules.schedule import NamedSchedule
 from .workloads.graph import Graph
 
 
@@ -22,3 +23,13 @@ class GraphScenario:
     def num_ranks(self) -> int:
         """Number of GPUs."""
         return self.system.num_ranks
+
+    @property
+    def pair(self) -> Scenario | None:
+        """The scenario of a lone op that says all there is, with a body for each of its schedules; else None."""
+        workload, bodies = self.graph.pair, tuple(choice.body for choice in self.schedules)
+        if workload is None or None in bodies:
+            return None
+        named = zip(self.schedules, bodies, strict=True)
+        schedules = tuple(NamedSchedule(choice.name, body) for choice, body in named if body is not None)
+        return Scenario(self.name, self.system, workload, schedules, self.explore)

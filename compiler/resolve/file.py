@@ -1,11 +1,10 @@
 """Resolve names to scenarios: each workload with its hardware, schedules, search space and expectations."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..codes import Code
-from ..ir import Choice, Explore, Graph, GraphChoice, GraphScenario, NamedSchedule, Plan, Scenario, System, Workload
-from ..planfile.imported import imported
+from ..ir import Explore, Graph, GraphChoice, GraphScenario, System
 from ..planning.knobs.engine import explored_engines
 from ..text import syntax as ast
 from ..text.diagnostics import Report
@@ -15,10 +14,9 @@ from .devices.device import DeviceResolver
 from .devices.system import SystemResolver
 from .expect.expect import ExpectReader
 from .expect.expectation import ON_ALGORITHM, ON_OVERLAP, Expectation, Verdict
-from .schedules.asked import asked_in_vain
-from .schedules.explore import ExploreReader
-from .schedules.implementation import ImplementationReader
-from .schedules.shipped_implementations import usual_systems
+from .schedules.explore import ExploreReader, asked_in_vain
+from .schedules.implementation import ImplementationReader, usual_systems
+from .schedules.schedule import ScheduleReader
 from .schedules.template import ChoiceReader
 from .values.device_numbers import StatedNumber
 from .values.evaluate import ExpressionEvaluator, Place, Reading
@@ -31,11 +29,10 @@ from .workloads.workload import resolve_workload
 class Resolved:
     """The resolved content of a file, under one setting of its parameters."""
 
-    scenarios: tuple[Scenario, ...]
+    scenarios: tuple[GraphScenario, ...]
     expectations: tuple[Expectation, ...]
     params: tuple[Param, ...]
     numbers: tuple[StatedNumber, ...] = ()
-    graphs: tuple[GraphScenario, ...] = ()
 
 
 def resolve(scope: Scope, settings: Mapping[str, Quantity], report: Report, with_questions: bool = True) -> Resolved:
@@ -49,8 +46,7 @@ class _Resolver:
         self._evaluator = ExpressionEvaluator(report, settings)
         self._devices = DeviceResolver(report, self._evaluator)
         self._systems = SystemResolver(report, self._evaluator, self._devices)
-        self._workloads: dict[Entry, tuple[System, Workload | Graph] | None] = {}
-        self._of_graphs: dict[Entry, list[GraphChoice]] = {}
+        self._workloads: dict[Entry, tuple[System, Graph] | None] = {}
 
     def run(self, with_questions: bool) -> Resolved:
         params = check_params(self._scope, self._settings, self._evaluator, self._report)
@@ -63,27 +59,11 @@ class _Resolver:
         spaces = self._spaces()
         expectations = self._expectations() if with_questions else ()
         scenarios = tuple(
-            Scenario(
-                entry.name,
-                system,
-                workload,
-                tuple(schedules[entry]),
-                explored_engines(system, workload, spaces.get(entry, Explore())),
-            )
-            for entry, (system, workload) in self._resolved()
-            if isinstance(workload, Workload)
+            GraphScenario(entry.name, *resolved, tuple(schedules[entry]), _explored(*resolved, spaces.get(entry)))
+            for entry, resolved in self._workloads.items()
+            if resolved is not None
         )
-        graphs = tuple(
-            GraphScenario(
-                entry.name, system, graph, tuple(self._of_graphs.get(entry, ())), spaces.get(entry, Explore())
-            )
-            for entry, (system, graph) in self._resolved()
-            if isinstance(graph, Graph)
-        )
-        return Resolved(scenarios, expectations, params, self._devices.stated_numbers(), graphs)
-
-    def _resolved(self) -> Iterator[tuple[Entry, tuple[System, Workload | Graph]]]:
-        return ((entry, resolved) for entry, resolved in self._workloads.items() if resolved is not None)
+        return Resolved(scenarios, expectations, params, self._devices.stated_numbers())
 
     def _check_unused(self) -> None:
         """Resolve declarations that no workload uses too, so that their errors are reported."""
@@ -116,50 +96,26 @@ class _Resolver:
         assert isinstance(declaration, ast.Workload)
         return entry, self._systems.system(entry.scope.find(declaration.system, Kind.SYSTEM, self._report))
 
-    def _workload(self, entry: Entry) -> Workload | Graph:
+    def _workload(self, entry: Entry) -> Graph:
         resolved = self._workloads[entry]
         if resolved is None:
             raise self._report.stop()
         return resolved[1]
 
-    def _schedules(self) -> dict[Entry, list[NamedSchedule]]:
-        by_workload: dict[Entry, list[NamedSchedule]] = {entry: [] for entry in self._workloads}
+    def _schedules(self) -> dict[Entry, list[GraphChoice]]:
+        by_workload: dict[Entry, list[GraphChoice]] = {entry: [] for entry in self._workloads}
         for schedule in self._scope.of_kind(Kind.SCHEDULE):
             declaration = schedule.declaration
             assert isinstance(declaration, ast.Template | ast.Plan)
             with self._report.attempt():
                 entry, system = self._system(declaration.workload)
                 resolved = self._workloads[entry]
-                if resolved is not None and isinstance(resolved[1], Graph):
-                    read = self._graph_schedule(system, resolved[1], declaration)
-                    self._of_graphs.setdefault(entry, []).append(read)
-                    continue
-                source = self._schedule(entry, system, declaration)
-                if source is not None:
-                    by_workload[entry].append(NamedSchedule(schedule.name, source))
+                graph = resolved[1] if resolved is not None else None
+                with_values = (self._place, self._evaluator, self._report)
+                reader = ScheduleReader(system, graph, *with_values, as_written=not self._settings)
+                found = reader.read(declaration)
+                by_workload[entry] += () if found is None else (found,)
         return by_workload
-
-    def _graph_schedule(self, system: System, graph: Graph, declaration: ast.Template | ast.Plan) -> GraphChoice:
-        from .schedules.graph import GraphScheduleReader  # as ``WrittenReader`` below
-
-        choices, as_written = self._choices(system), not self._settings
-        reader = GraphScheduleReader(
-            system, graph, choices, self._place, self._evaluator, self._report, as_written=as_written
-        )
-        return reader.read(declaration)
-
-    def _schedule(self, entry: Entry, system: System, declaration: ast.Template | ast.Plan) -> Choice | Plan | None:
-        """Return the choice or plan of a schedule, None for an outline that does not fit."""
-        choices = self._choices(system)
-        path = imported(declaration, self._report)
-        if path is None and isinstance(declaration, ast.Template):
-            return choices.choice(declaration)
-        workload = self._workload(entry)
-        assert isinstance(workload, Workload), "schedules of graphs are read apart"
-        from .schedules.written import WrittenReader  # few files have one: the others do not wait for its import
-
-        reader = WrittenReader(choices, self._place, self._evaluator, self._report, as_written=not self._settings)
-        return reader.read(Scenario(entry.name, system, workload), declaration, path)
 
     def _spaces(self) -> dict[Entry, Explore]:
         spaces: dict[Entry, Explore] = {}
@@ -177,11 +133,8 @@ class _Resolver:
                     self._check_asked(spaces[entry], self._workload(entry), question)
         return spaces
 
-    def _check_asked(self, explore: Explore, workload: Workload | Graph, question: ast.Explore) -> None:
-        """Report what the file asks about and its workload has not.
-
-        That are batches of a pair, and implementations that cannot be predicted.
-        """
+    def _check_asked(self, explore: Explore, workload: Graph, question: ast.Explore) -> None:
+        """Report what the file asks about and its workload has not: batches, and implementations."""
         for word, rejection in asked_in_vain(explore, workload):
             asks = (each for each in question.block.statements if isinstance(each, ast.Say))
             place = next((each.span for each in asks if each.span.text.startswith(word)), question.span)
@@ -208,7 +161,7 @@ class _Resolver:
         settable = self._report.num_failures == failures
         resolved, reading = self._workloads[entry], Reading(self._place, self._evaluator, self._report)
         work = None if resolved is None else resolved[1]
-        ops = tuple(op.name for op in work.ops) if isinstance(work, Graph) else ()
+        ops = tuple(op.name for op in work.ops) if work is not None and work.pair is None else ()
         expectation = ExpectReader(names, reading, ops, _verdicts_on(work)).read(question, entry.name)
         if not settable:
             raise self._report.stop()
@@ -245,8 +198,14 @@ class _Resolver:
         return Place(self._scope)
 
 
-def _verdicts_on(work: Workload | Graph | None) -> tuple[Verdict, ...]:
-    """Return the verdicts that there may be on ``work``: any if it is not known for its own errors."""
-    if work is None:
+def _explored(system: System, graph: Graph, explore: Explore | None) -> Explore:
+    """The space of a block, with engines that suit a lone op."""
+    space = explore or Explore()
+    return explored_engines(system, graph.ops[0].workload, space) if graph.pair is not None else space
+
+
+def _verdicts_on(graph: Graph | None) -> tuple[Verdict, ...]:
+    """Return the verdicts that there may be on a workload: any if it is not known for its own errors."""
+    if graph is None:
         return tuple(Verdict)
-    return ON_ALGORITHM if isinstance(work, Workload) and work.is_collective else ON_OVERLAP
+    return ON_ALGORITHM if len(graph.ops) == 1 and graph.ops[0].workload.is_collective else ON_OVERLAP

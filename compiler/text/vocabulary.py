@@ -174,10 +174,9 @@ SYNONYMS: Mapping[str, str] = {
 
 SYSTEM_WORDS = ("gpus", "fabric", "variability", "replay")
 VARIABILITY_WORDS = ("skew", "jitter", "straggler", "late")
-WORKLOAD_WORDS = ("about",)
 BACKWARD_WORDS = ("backward", "keep")
-GRAPH_WORDS = (*WORKLOAD_WORDS, "repeat", "batch", *BACKWARD_WORDS)
-GRAPH_SCHEDULE_WORDS = ("apart", "order", "stream", "beside", "priority", "seams", "batches", "ahead", "late", "along")
+WORKLOAD_WORDS = ("about", "repeat", "batch", *BACKWARD_WORDS)
+SCHEDULE_WORDS = ("apart", "order", "stream", "beside", "priority", "seams", "batches", "ahead", "late", "along")
 TENSOR_WORDS = ("shard",)
 OBJECTIVES = ("makespan",)
 PLAN_ACTIONS = ("put", "get", "compute", "reduce")

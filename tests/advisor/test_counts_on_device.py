@@ -10,8 +10,7 @@ from magus.advisor.solver import enumerate_space
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineKind, GraphScenario, Scenario, Schedule
 from magus.compiler.planning.graph_build import build_graph_plan
-from magus.compiler.resolve.schedules.from_text import read_choice, resolve_schedule
-from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL, read_choice, resolve_schedule
 from magus.simcore import simulate
 from tests.helpers.some import some
 

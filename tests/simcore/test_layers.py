@@ -7,7 +7,7 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import GraphPlan, GraphScenario, System
-from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.simcore import RunTooLarge
 from magus.simcore import simulate_layers as layers
 from magus.simcore.figures.graph_result import GraphResult

@@ -12,7 +12,7 @@ from ...advisor.sensitivity.resized import num_rows
 from ...compiler.ir import Implementation
 from ...compiler.planning.expression import expression_of
 from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from ...compiler.resolve.schedules.implementation import shipped_implementations
 from ...runtime.refusals import reject_run
 from .wrap import bullet, columns
 

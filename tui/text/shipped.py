@@ -6,7 +6,7 @@ from ...advisor.candidates.advice import Advice, Candidate
 from ...compiler.ir import Implementation
 from ...compiler.planning.expression import expression_of
 from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from ...compiler.resolve.schedules.implementation import shipped_implementations
 
 _WORDS = {Verdict.OVERLAP: "pays", Verdict.WORTH_TRYING: "worth trying", Verdict.SERIAL: "does not pay"}
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ....compiler.ir import GraphChoice, GraphScenario, Implementation, Pattern
-from ....compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ..baselines import BY_BLOCKS, OP_BY_OP
 from ..joint import JointRuns
 from ..search import free_names

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ....compiler import CompileError
 from ....compiler.codes import Code
 from ....compiler.ir import DType, Implementation, Pattern, Rejection
-from ....compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....compiler.text.diagnostics import Diagnostic, Report, did_you_mean, listing
 from ....compiler.text.source import Source, Span
 from ....simcore import RunOptions

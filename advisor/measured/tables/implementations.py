@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ....compiler import CompileError
 from ....compiler.ir import Rejection
 from ....compiler.resolve.expect.expectation import Verdict
-from ....compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ...implementations.predict import predict_us
 from ...implementations.promise import Promise
 from .fused import scenario_on

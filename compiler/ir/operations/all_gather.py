@@ -6,12 +6,10 @@ from math import gcd
 from ..workloads.pattern import Pattern
 from ..workloads.tensors import Shard, Tensor
 from .base import CallResult, CollectiveOperation, OperationCall, mismatch
-from .checks import check_declared
 
 
 def _infer(call: OperationCall) -> CallResult:
-    (operand,), (tensor,) = call.operands, call.tensors
-    check_declared(call, operand)
+    (tensor,) = call.tensors
     if tensor.shard is Shard.FLAT:
         return CallResult(replace(tensor, name=call.result), moved=_in_rows(tensor, call))
     if tensor.shard is not Shard.ROWS:

@@ -22,20 +22,13 @@ class OperationError(ValueError):
         self.rejection = rejection
 
 
-class NoPairError(OperationError):
-    """A call that has no place in a pair; it may have one in a graph."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(Rejection(Code.MGS520, message, hint))
-
-
 def mismatch(message: str, hint: str = "") -> OperationError:
     """Shapes, types or layouts that do not go together."""
     return OperationError(Rejection(Code.MGS310, message, hint))
 
 
-def not_simulated(message: str, hint: str = "") -> OperationError:
-    """A combination that is not simulated; without a ``hint`` the message is followed by those that are."""
+def not_simulated(message: str, hint: str) -> OperationError:
+    """A combination that is not simulated."""
     return OperationError(Rejection(Code.MGS520, message, hint))
 
 

@@ -8,7 +8,7 @@ from ..devices.hardware import Gpu
 from ..rejection import Rejection
 from ..workloads.rank_parts import RankParts, rank_parts
 from ..workloads.tensors import DType, Shard, Tensor
-from .base import NoPairError, Operand, OperationCall, OperationError, mismatch
+from .base import Operand, OperationCall, OperationError, mismatch, not_simulated
 
 
 def lone_tensors(call: OperationCall) -> tuple[Tensor, ...]:
@@ -18,16 +18,12 @@ def lone_tensors(call: OperationCall) -> tuple[Tensor, ...]:
     return call.tensors
 
 
-def check_declared(call: OperationCall, operand: Operand) -> None:
-    """Reject an operand that another operation made."""
-    if operand.made_by is not None:
-        raise NoPairError(f"{call.operation.name} of the result of {operand.origin} is not simulated")
-
-
 def check_local(call: OperationCall, operands: Sequence[Operand]) -> None:
     """Reject operands that another operation made or that are not whole on the rank."""
     for operand in operands:
-        check_declared(call, operand)
+        if operand.made_by is not None:
+            message = f"{call.operation.name} of the result of {operand.origin} is not simulated"
+            raise not_simulated(message, f"{call.operation.name} takes what is declared or what a kernel makes")
         tensor = operand.tensor
         if tensor.shard is not Shard.NONE:
             message = f"{call.operation.name} runs on one rank, but {tensor.name} is {tensor.layout}"

@@ -5,12 +5,11 @@ from dataclasses import replace
 from ..workloads.pattern import Pattern
 from ..workloads.tensors import Shard
 from .base import CallResult, CollectiveOperation, OperationCall
-from .checks import check_declared, check_whole, parts_of
+from .checks import check_whole, parts_of
 
 
 def _infer(call: OperationCall) -> CallResult:
-    (operand,), (tensor,) = call.operands, call.tensors
-    check_declared(call, operand)
+    (tensor,) = call.tensors
     check_whole(tensor, f"{call.operation.name} moves what rank 0 holds in full")
     parts = parts_of(call, tensor)
     moved = replace(parts.moved, shard=Shard.NONE)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ..workloads.pattern import Pattern
 from ..workloads.tensors import DType, Shard, Tensor
-from .base import CallResult, KernelOperation, NoPairError, Operand, OperationCall, mismatch, not_simulated
+from .base import CallResult, KernelOperation, Operand, OperationCall, mismatch, not_simulated
 from .checks import check_inner, check_peak, check_types
 from .kernel_shape import Adds, Cutting, KernelShape, matrix_cutting, product_text
 
@@ -117,7 +117,7 @@ def _check(call: OperationCall, a: Tensor, b: Tensor) -> None:
     for operand, allowed in ((left, ("", *OPERATION.after)), (right, ("",))):
         if operand.origin not in allowed:
             hint = "the first input may be gathered: gemm(all_gather(x), w), or come by an all_to_all"
-            raise NoPairError(f"a gemm of the result of {operand.origin} is not simulated", hint)
+            raise not_simulated(f"a gemm of the result of {operand.origin} is not simulated", hint)
     check_inner(a.name, a.cols, b)
     check_types([a, b])
     check_peak(call.gpu, a.dtype)

@@ -25,7 +25,6 @@ from .base import (
     CollectiveOperation,
     Exchange,
     KernelOperation,
-    NoPairError,
     OperationCall,
     OperationError,
     Routing,
@@ -99,8 +98,8 @@ def _deal(call: OperationCall, after: str) -> CallResult:
     return CallResult(output, shape)
 
 
-def _of_a_graph(call: OperationCall) -> CallResult:
-    raise NoPairError(f"{call.operation.name} is several ops of a graph")
+def _of_several_calls(call: OperationCall) -> CallResult:
+    raise AssertionError(f"{call.operation.name} is written out as the calls that it is made of")
 
 
 _TYPE = CallArgument("type", CallArgumentKind.TYPE)
@@ -113,10 +112,10 @@ _ARGUMENTS = (
 DISPATCH = KernelOperation(
     name="dispatch",
     example="dispatch(x, experts=256, top=8, type=fp8)",
-    infer=_of_a_graph,
+    infer=_of_several_calls,
     arguments=(*_ARGUMENTS, _TYPE),
 )
-COMBINE = KernelOperation(name="combine", example="combine(y)", infer=_of_a_graph, arguments=(_TYPE,))
+COMBINE = KernelOperation(name="combine", example="combine(y)", infer=_of_several_calls, arguments=(_TYPE,))
 
 SEND = CollectiveOperation(
     name="dispatch", example=DISPATCH.example, infer=_send, arguments=_ARGUMENTS, alone=Pattern.ALL_TO_ALL

@@ -51,6 +51,13 @@ class GraphChoice:
     along: tuple[str, ...] = ()
 
     @property
+    def body(self) -> Choice | Plan | None:
+        """How the one op is carried out of which a schedule says that and no more; else None."""
+        if len(self.modes) != 1 or self != GraphChoice(self.name, self.modes):
+            return None
+        return self.modes[0].body
+
+    @property
     def layers_apart(self) -> int:
         """Layers that the parts of a layer are issued ahead of their place or behind it, at most."""
         return max(self.ahead, 1 if self.late else 0)

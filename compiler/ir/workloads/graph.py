@@ -1,6 +1,6 @@
 """A graph of ops: a layer or a step, as pairs, kernels and collectives that take results of each other."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from .pattern import Pattern
@@ -135,6 +135,20 @@ class Graph:
     def num_layers(self) -> int:
         """How many layers there are, one without ``repeat``."""
         return 1 if self.repeat is None else self.repeat.count
+
+    @property
+    def pair(self) -> Workload | None:
+        """The workload of a lone op that says all there is, by the name of the graph; else None.
+
+        It says nothing of transposed operands and parts of them, of ends of its kernel, of layers and of batches.
+        """
+        if len(self.ops) != 1 or self.repeat is not None or self.batch is not None:
+            return None
+        (op,) = self.ops
+        is_plain = all(not read.transposed and read.part is None for read in op.reads)
+        if not is_plain or len(self.results) != len(op.workload.made):
+            return None
+        return replace(op.workload, name=self.name, about=self.about)
 
     def op(self, name: str) -> GraphOp:
         """The op of that name.

@@ -1,11 +1,12 @@
 """The space to search: ``explore workload { schedules all; chunks 8..128 x2; ... }``."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
-from ...ir import Explore, Implementation
+from ...ir import OF_LAYERS, Explore, Graph, Implementation, Rejection
 from ...planning import knobs
 from ...planning.knobs import Knob
 from ...planning.knobs.base import CountValues
@@ -21,11 +22,11 @@ from ..values.device_numbers import FigureReader
 from ..values.domains import read_values, whole_numbers
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, known_head
-from .implementation import ImplementationReader
+from .implementation import ImplementationReader, reject_implementation
 from .template import ChoiceReader
 
 BATCHES = "batches"
-"""The word for how many batches a graph may be computed in."""
+"""The word for how many batches a workload may be computed in."""
 
 IMPLEMENTATIONS = "implementations"
 """The word for what one can switch on today."""
@@ -159,3 +160,38 @@ def opened(explore: Explore) -> Explore:
         if knob is not TEMPLATE and not explore.values(knob.word) and knob.every():
             explore = explore.asking(knob.word, knob.every())
     return explore
+
+
+def asked_in_vain(explore: Explore, graph: Graph) -> Iterator[tuple[str, Rejection]]:
+    """The words of a block that ask about what a workload has not, and why: batches, and implementations."""
+    for count in explore.values(BATCHES):
+        rejection = _no_batches(graph, count)
+        if rejection is not None:
+            yield BATCHES, rejection
+    for implementation in explore.implementations:
+        rejection = _no_implementation(graph, implementation)
+        if rejection is not None:
+            yield IMPLEMENTATIONS, rejection
+
+
+def _no_implementation(graph: Graph, implementation: Implementation) -> Rejection | None:
+    """Why an implementation cannot be predicted for a workload, None if it can."""
+    if len(graph.ops) == 1:
+        return reject_implementation(implementation, graph.ops[0].workload)
+    if implementation.name in OF_LAYERS:
+        return None
+    message = f"{graph.name} has {len(graph.ops)} ops: what {implementation.name} does with them is not known"
+    hint = f"it is known of {listing(OF_LAYERS)}; or ask about each op as a workload of its own"
+    return Rejection(Code.MGS520, message, hint)
+
+
+def _no_batches(graph: Graph, count: int) -> Rejection | None:
+    """Why a workload cannot be computed in so many batches, None if it can."""
+    from ...planning.graph_batches import in_batches  # few files ask about them
+    from ...planning.graph_order import GraphPlanError
+
+    try:
+        in_batches(graph, count)
+    except GraphPlanError as error:
+        return error.rejection
+    return None

@@ -1,21 +1,25 @@
 """Schedules by their text: what ``--schedule`` takes is a declared name, a template expression or a plan in a file."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ...codes import Code
-from ...ir import Choice, Scenario, Schedule
-from ...planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, plan_in_file
+from ...ir import Choice, GraphChoice, GraphPlan, GraphScenario, OpMode, Scenario, Schedule, Seams, System
+from ...planfile.file import PLAN_SUFFIX, Warn, graph_plan_in_file, ignore_warnings, plan_in_file
 from ...planning.build import build_schedule, declared
 from ...planning.knobs.engine import usual_engine
 from ...templates import BASELINE
 from ...text import syntax as ast
-from ...text.diagnostics import CompileError, Diagnostic, Report
+from ...text.diagnostics import CompileError, Diagnostic, Report, did_you_mean, listing
 from ...text.names import Scope
 from ...text.parsing.parse import parse_value
-from ...text.source import Source
+from ...text.source import Source, Span
 from ..values.evaluate import ExpressionEvaluator, Place
 from .template import ChoiceReader
+
+SERIAL = GraphChoice("serial", seams=Seams.WHOLE)
+"""Every op without overlap, in the order of the file."""
 
 
 def resolve_schedule(scenario: Scenario, text: str | None, warn: Warn = ignore_warnings) -> Schedule:
@@ -49,13 +53,16 @@ def read_choice(scenario: Scenario, text: str) -> Choice:
     CompileError
         If the text is no template expression.
     """
+    return _choice(scenario.system, text, [named.name for named in scenario.schedules])
+
+
+def _choice(system: System, text: str, declared_names: Sequence[str]) -> Choice:
     report, source = Report(), Source("--schedule", text)
     with report.trial():
         values = parse_value(source, report)
-        reader = ChoiceReader(scenario.system, Place(Scope()), ExpressionEvaluator(report, {}), report)
-        template = ast.Template("schedule", ast.Path((scenario.workload.name,)), values)
-        return reader.choice(template)
-    names = ", ".join(named.name for named in scenario.schedules)
+        reader = ChoiceReader(system, Place(Scope()), ExpressionEvaluator(report, {}), report)
+        return reader.choice(ast.Template("schedule", ast.Path(("w",)), values))
+    names = ", ".join(declared_names)
     raise CompileError(_explained(found, names) for found in report.diagnostics)
 
 
@@ -66,3 +73,41 @@ def _explained(found: Diagnostic, names: str) -> Diagnostic:
     if found.code is Code.MGS107 and not found.hint:
         return replace(found, hint=f"for instance serial(engine=dma), or a plan in a file: plan{PLAN_SUFFIX}")
     return found
+
+
+def schedule_named(scenario: GraphScenario, text: str | None) -> GraphChoice | GraphPlan:
+    """The schedule that ``text`` names, as ``choice_named``, or the plan in the file that it names.
+
+    Raises
+    ------
+    CompileError
+        If there is none, or the file holds no plan that can run.
+    """
+    names = {choice.name for choice in scenario.schedules}
+    if text is not None and text.endswith(PLAN_SUFFIX) and text.strip() not in names:
+        return graph_plan_in_file(scenario, Path(text))
+    return choice_named(scenario, text)
+
+
+def choice_named(scenario: GraphScenario, text: str | None) -> GraphChoice:
+    """The schedule that ``text`` names; without a text the first that is declared, else serial.
+
+    Of one op it may be a template expression.
+
+    Raises
+    ------
+    CompileError
+        If there is none of that name.
+    """
+    known = {choice.name: choice for choice in (*scenario.schedules, SERIAL)}
+    if text is None:
+        return next(iter(known.values()))
+    if text.strip() in known:
+        return known[text.strip()]
+    if len(scenario.graph.ops) == 1:
+        choice = _choice(scenario.system, text, [named.name for named in scenario.schedules])
+        return GraphChoice(text.strip(), (OpMode(scenario.graph.ops[0].name, choice),))
+    span = Span(Source("--schedule", text), 0, len(text))
+    message = f"'{scenario.name}' has {len(scenario.graph.ops)} ops, and no schedule '{text[:64]}'"
+    hint = did_you_mean(text, known) or f"its schedules are {listing(known)}"
+    raise CompileError([Diagnostic(Code.MGS203, message, span, hint)])

@@ -11,9 +11,8 @@ from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.vocabulary import PLAN_ACTIONS
 from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import Words, head_of, known_head
-from .plan_steps import StepReader
-from .regions import RegionReader
+from ..values.sentences import Words, head_of, head_word, known_head
+from .plan_steps import RegionReader, StepReader
 from .template import ChoiceReader
 
 _WORDS = ("plan", "override", "rank")
@@ -166,9 +165,3 @@ class PlanReader:
             message = f"rank {rank} does not exist, ranks are 0 to {self._system.num_ranks - 1}"
             raise self._report.fail(Code.MGS504, message, where.span)
         return rank, statement.block
-
-
-def head_word(statement: ast.Say) -> str:
-    """The word a statement begins with, empty if it begins with none."""
-    head = head_of(statement)
-    return head.text if head is not None else ""

@@ -1,4 +1,12 @@
-"""Single steps of a plan that is written out: ``t1 = put x.shard(0) to 1 signal s1``."""
+"""Single steps of a plan that is written out: ``t1 = put x.shard(0) to 1 signal s1``.
+
+Their clauses are a peer, steps and signals that they wait for, a queue; their regions are such as
+``xg.shard(2)[0:1024, 0:8192]``, rows and columns inside the row block of rank r+2.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
 
 from ...codes import Code
 from ...ir import (
@@ -8,6 +16,7 @@ from ...ir import (
     IndexRange,
     Reach,
     Reduction,
+    Region,
     Step,
     System,
     TileGroup,
@@ -21,10 +30,194 @@ from ...ir import (
 from ...planning.reach import reject_reach
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
-from ...text.vocabulary import PLAN_ACTIONS
+from ...text.source import Span
+from ...text.units import NUMBER
+from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS, PLAN_ACTIONS, PLAN_CLAUSES, Property
+from ..values.device_numbers import FigureReader
+from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words
-from .plan_clauses import ClauseReader, Clauses
-from .regions import Extent, RegionReader
+
+_INDEX = Property("an index", NUMBER, Fraction(0), Fraction(MAX_EXTENT), whole=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A tensor as a plan sees it: one row block per rank, that of rank r + k of ``rows(k)`` by ``cols``."""
+
+    name: str
+    rows: Callable[[int], int]
+    cols: int
+
+
+class RegionReader:
+    """Reads numbers, slices and regions on a system of ``num_ranks`` ranks."""
+
+    def __init__(self, num_ranks: int, place: Place, evaluator: ExpressionEvaluator, report: Report) -> None:
+        self.num_ranks, self._place, self._report = num_ranks, place, report
+        self._evaluator = evaluator
+        self._numbers = FigureReader(report, evaluator)
+
+    def number(self, expression: ast.Expression, name: str, low: int, high: int) -> int:
+        """Evaluate a whole number between two ends."""
+        wanted = Property(name, NUMBER, Fraction(low), Fraction(high), whole=True)
+        return int(self._numbers.value(wanted, (expression,), self._place).amount)
+
+    def relative(self, expression: ast.Expression, what: str, itself: bool) -> int:
+        """Evaluate a rank relative to this one, which ``itself`` allows to be 0; negative ones count backwards."""
+        value = self._evaluator(expression, self._place).amount
+        ranks = self.num_ranks
+        if value.denominator != 1 or not -ranks < value < ranks:
+            message = f"{what} is from 0 to {ranks - 1}, counted from this rank; got {expression.span.text}"
+            raise self._report.fail(Code.MGS504, message, expression.span)
+        if value == 0 and not itself:
+            hint = "1 is the next rank, -1 the one before"
+            raise self._report.fail(Code.MGS504, f"{what} 0 is this rank itself", expression.span, hint)
+        return int(value) % ranks
+
+    def slice(self, expression: ast.Expression, what: str, size: int) -> IndexRange:
+        """Read ``start:stop`` inside ``size``."""
+        if not isinstance(expression, ast.Slice):
+            raise self._report.fail(Code.MGS116, f"{what} are a slice", expression.span, f"for instance 0:{size}")
+        start, stop = (
+            int(self._numbers.value(_INDEX, (end,), self._place).amount) for end in (expression.start, expression.stop)
+        )
+        if start >= stop:
+            raise self._report.fail(Code.MGS306, f"the slice {start}:{stop} is empty", expression.span)
+        if stop > size:
+            raise self._report.fail(
+                Code.MGS504, f"{what} {start}:{stop} do not exist, there are {size}", expression.span
+            )
+        return IndexRange(start, stop)
+
+    @staticmethod
+    def tensor_of(expression: ast.Expression) -> str:
+        """The name of the tensor that a region is of, empty where it is none."""
+        match expression.base if isinstance(expression, ast.Index) else expression:
+            case ast.Call(function=ast.Member(base=ast.Name(text=name))):
+                return name
+            case _:
+                return ""
+
+    def region(self, expression: ast.Expression, extent: Extent) -> Region:
+        """Read a region of ``extent``; what is not said is whole."""
+        base, subscripts = expression, tuple[ast.Expression, ...]()
+        if isinstance(expression, ast.Index):
+            base, subscripts = expression.base, expression.subscripts
+        match base:
+            case ast.Call(
+                function=ast.Member(base=ast.Name() as tensor, name="shard"),
+                arguments=(ast.Argument(name=None, values=(owner,)),),
+            ) if len(subscripts) <= 2:
+                pass
+            case _:
+                hint = f"for instance {extent.name}.shard(1)[0:{extent.rows(1)}, 0:{extent.cols}]"
+                raise self._report.fail(Code.MGS116, "a region of a tensor is expected here", expression.span, hint)
+        if tensor.text != extent.name:
+            message = f"this step works on {extent.name}, not on '{tensor.text[:64]}'"
+            raise self._report.fail(Code.MGS504, message, tensor.span)
+        block = self.relative(owner, "shard", itself=True)
+        rows, cols = IndexRange(0, extent.rows(block)), IndexRange(0, extent.cols)
+        if subscripts:
+            rows = self.slice(subscripts[0], "rows", extent.rows(block))
+        if len(subscripts) > 1:
+            cols = self.slice(subscripts[1], "columns", extent.cols)
+        return Region(block, rows, cols)
+
+
+@dataclass(slots=True)
+class Clauses:
+    """The clauses of one step, with the default of each."""
+
+    rank: int | None = None
+    reach: Reach = Reach.PEER
+    signal: str = ""
+    after: tuple[str, ...] = ()
+    lane: int | None = None
+    stream: int = 0
+    k: IndexRange | None = None
+    parts: int | None = None
+    flags: set[str] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
+
+
+class ClauseReader:
+    """Reads the clauses of all steps of one plan, and keeps the names that steps and signals have."""
+
+    def __init__(self, engine: EngineChoice, regions: RegionReader, report: Report) -> None:
+        self._engine, self._regions, self._report = engine, regions, report
+        self._waits: list[tuple[str, Span, dict[str, Span]]] = []
+        self._names: dict[str, Span] = {}
+        self._signals: dict[str, Span] = {}
+        self._by_rank = False
+
+    def begin_rank(self) -> None:
+        """Begin the steps of another rank: names start anew, but a signal that one rank sets lands at another."""
+        self._names, self._by_rank = {}, True
+
+    def read(self, action: str, words: Words, statement: ast.Define, override: bool, inner: int = 0) -> Clauses:
+        """Read what is left of ``statement``, a step that does ``action``; ``inner`` is the size that k cuts."""
+        said, known = Clauses(), PLAN_CLAUSES[action]
+        while word := words.take_word(*known):
+            if word in said.seen:
+                raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
+            said.seen.add(word)
+            self._clause(word, words, said, override, inner)
+        words.end(known)
+        return said
+
+    def _clause(self, word: str, words: Words, said: Clauses, override: bool, inner: int) -> None:
+        match word:
+            case "to" | "from" if words.take_word("all"):
+                said.rank, said.reach = 0, Reach.ALL
+            case "to" | "from":
+                said.rank = self._regions.relative(words.take("a rank"), "a peer", itself=False)
+            case "signal":
+                signal = words.take_name("a signal")
+                self._signals[signal.text] = signal.span
+                # Ranks may set signals of one name at each other; that no two land at one rank is checked later.
+                if not self._by_rank and (not override or signal.text not in self._names):
+                    self.name(signal.text, signal.span)
+                said.signal = signal.text
+            case "after":
+                said.after = tuple([self._wait(each) for each in words.take_list("a step or a signal")])
+            case "lane":
+                said.lane = self._lane(words.take("a number"))
+            case "stream":
+                said.stream = self._regions.number(words.take("a number"), "a stream", 0, MAX_STREAMS - 1)
+            case "k":
+                said.k = self._regions.slice(words.take("a slice"), "k", inner)
+            case "parts":
+                said.parts = self._regions.number(words.take("a number"), "parts", 2, self._regions.num_ranks)
+            case _:
+                said.flags.add(word)
+
+    def _lane(self, expression: ast.Expression) -> int:
+        lane = self._regions.number(expression, "a lane", 0, 1 << 20)
+        if lane >= self._engine.count:
+            message = f"lane {lane} does not exist: {self._engine} has lanes 0 to {self._engine.count - 1}"
+            raise self._report.fail(Code.MGS401, message, expression.span)
+        return lane
+
+    def name(self, name: str, span: Span) -> None:
+        """Note the name of a step or a signal, which is new."""
+        if name in self._names:
+            hint = f"the first is on line {self._names[name].location.line}"
+            raise self._report.fail(Code.MGS206, f"'{name}' is defined twice", span, hint)
+        self._names[name] = span
+
+    def _wait(self, expression: ast.Expression) -> str:
+        if not isinstance(expression, ast.Name):
+            raise self._report.fail(Code.MGS116, "a step or a signal is expected here", expression.span)
+        self._waits.append((expression.text, expression.span, self._names))
+        return expression.text
+
+    def check_waits(self) -> None:
+        """Report waits for what the plan does not do."""
+        for name, span, names in self._waits:
+            known = {**names, **self._signals}
+            if name not in known:
+                hint = did_you_mean(name, known) or "after names steps of this plan and their signals"
+                self._report.error(Code.MGS502, f"nobody does '{name[:64]}'", span, hint)
 
 
 class StepReader:

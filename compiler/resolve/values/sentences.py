@@ -164,3 +164,9 @@ def reject_note(group: ast.Group, report: Report) -> None:
     """Report a provenance note on anything but a number of a device."""
     if group.note is not None:
         report.error(Code.MGS116, "a note belongs to a number of a gpu, link or switch", group.note.span)
+
+
+def head_word(statement: ast.Define | ast.Say) -> str:
+    """The word that a statement begins with; empty for a definition, and where there is none."""
+    head = head_of(statement) if isinstance(statement, ast.Say) else None
+    return head.text if head is not None else ""

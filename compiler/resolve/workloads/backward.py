@@ -4,42 +4,35 @@ The statements are those that a text could hold: they are resolved as any others
 them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...codes import Code
 from ...ir.operations import OPERATIONS
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
-from ...text.names import Entry, Kind
-from ...text.source import Span
+from ...text.names import Entry, Kind, Scope
+from ...text.source import Source, Span
 from ...text.vocabulary import BACKWARD_WORDS
+from ..devices.device import DeviceResolver
 from ..devices.system import SystemResolver
 from ..values.evaluate import ExpressionEvaluator
 from ..values.sentences import Words, head_of
-from .backward_forward import Forward
-from .backward_pass import BackwardPass, Derived, NoGradientError
-from .backward_rules import COMBINE, DISPATCH, RULES, why_not
-from .backward_syntax import SyntaxWriter, is_backward
-from .graph import GraphResolver
-from .graph_batch import cut_tensors
-from .graph_calls import GraphCall, Laid
+from .backward_pass import BackwardPass, Derived, Forward, NoGradientError
+from .backward_rules import COMBINE, DISPATCH, RULES, SyntaxWriter, why_not
+from .batches import cut_tensors
+from .calls import CallOperand, WorkloadCall
+from .workload import WorkloadReader, is_backward
 
 BACKWARD, KEEP = BACKWARD_WORDS
 _EXAMPLE = "backward layer"
 
 
 class BackwardReader:
-    """Reads workloads that are derived from others; ``resolve`` resolves any workload, and fails on one with errors."""
+    """Reads workloads that are derived from others."""
 
-    def __init__(
-        self,
-        systems: SystemResolver,
-        evaluator: ExpressionEvaluator,
-        report: Report,
-        resolve: Callable[[Entry, Report], object],
-    ) -> None:
-        self._systems, self._evaluator, self._report, self._resolve = systems, evaluator, report, resolve
+    def __init__(self, systems: SystemResolver, evaluator: ExpressionEvaluator, report: Report) -> None:
+        self._systems, self._evaluator, self._report = systems, evaluator, report
 
     def written_out(self, entry: Entry) -> Entry:
         """The workload of ``entry`` with the statements that it stands for."""
@@ -98,25 +91,20 @@ class BackwardReader:
             what = "itself" if other is entry else f"'{name.text}', which is one"
             raise self._report.fail(Code.MGS520, f"a backward pass of {what}", span, "name a forward pass")
         system = self._systems.system(other.scope.find(declaration.system, Kind.SYSTEM, self._report))
-        as_itself, as_graph = self._report.beside(), self._report.beside()
-        with as_itself.trial():
-            self._resolve(other, as_itself)
-        if as_itself.num_failures:  # what is wrong with it is told at its own statements
+        report = self._report.beside()
+        reader = WorkloadReader(other, system, self._evaluator, report)
+        with report.trial():
+            reader.read()
+        if report.num_failures:  # what is wrong with it is told at its own statements
             raise self._report.stop()
-        resolver = GraphResolver(other, system, self._evaluator, as_graph)
-        with as_graph.trial():
-            resolver.resolve()
-        for error in as_graph.errors:
-            message = f"no backward pass is derived of the pair '{name.text}': {error.message}"
-            raise self._report.fail(Code.MGS520, message, span, _WRITE)
-        calls = _as_written(resolver)
+        calls = _as_written(reader)
         for call in calls:
             why = why_not(call, calls)
             if why:
                 where = f"'{call.definition}' on line {call.span.location.line}"
                 hint = f"write the backward pass out; known are those of {listing(RULES)}"
                 raise self._report.fail(Code.MGS520, f"{why}: {where} of {name.text}", span, hint)
-        return _read(resolver, calls, declaration), span
+        return _read(reader, calls, declaration), span
 
     def _kept(self, statement: ast.Say, forward: Forward) -> dict[str, SyntaxWriter]:
         words = Words(statement.phrase, self._report)
@@ -142,14 +130,14 @@ class BackwardReader:
 _WRITE = "write the backward pass out"
 
 
-def _as_written(resolver: GraphResolver) -> tuple[GraphCall, ...]:
+def _as_written(reader: WorkloadReader) -> tuple[WorkloadCall, ...]:
     """The calls as the text has them: one for all that a dispatch or a combine is made of."""
     known = {operation.name: operation for operation in OPERATIONS}
-    calls: list[GraphCall] = []
-    operands: tuple[Laid, ...] = ()
-    for call in resolver.calls:
+    calls: list[WorkloadCall] = []
+    operands: tuple[CallOperand, ...] = ()
+    for call in reader.calls:
         operands = operands or call.operands
-        written = resolver.written.get(call.name)
+        written = reader.written.get(call.name)
         if written is not None:
             operation = known[written.function.span.text]
             calls.append(replace(call, operation=operation, operands=operands))
@@ -157,9 +145,9 @@ def _as_written(resolver: GraphResolver) -> tuple[GraphCall, ...]:
     return tuple(calls)
 
 
-def _dispatch_of(calls: Sequence[GraphCall]) -> dict[str, GraphCall]:
+def _dispatch_of(calls: Sequence[WorkloadCall]) -> dict[str, WorkloadCall]:
     """The dispatch of each combine: the last one before it with the same routing."""
-    found: dict[str, GraphCall] = {}
+    found: dict[str, WorkloadCall] = {}
     for place, call in enumerate(calls):
         if call.operation.name == COMBINE:
             sent = (each for each in reversed(calls[:place]) if each.operation.name == DISPATCH)
@@ -167,25 +155,60 @@ def _dispatch_of(calls: Sequence[GraphCall]) -> dict[str, GraphCall]:
     return found
 
 
-def _read(resolver: GraphResolver, calls: tuple[GraphCall, ...], declaration: ast.Workload) -> Forward:
+def _read(reader: WorkloadReader, calls: tuple[WorkloadCall, ...], declaration: ast.Workload) -> Forward:
     """What the resolver has read, with sizes and arguments as the text has them."""
-    made = {call.name for call in resolver.calls}
+    made = {call.name for call in reader.calls}
     statements = {each.name: each for each in declaration.block.statements if isinstance(each, ast.Define)}
     inputs = {}
-    for tensor in resolver.tensors:
+    for tensor in reader.tensors:
         if tensor.name not in made:
             shape = statements[tensor.name].phrase[0].parts[1]
             assert isinstance(shape, ast.Index), "a tensor was read"
             inputs[tensor.name] = (tensor, (shape.subscripts[0], shape.subscripts[1]))
-    arguments = {name: tuple(each for each in call.arguments if each.name) for name, call in resolver.written.items()}
-    forward = Forward(inputs, calls, arguments, resolver.repeat, _dispatch_of(calls))
-    if resolver.batch is None:
+    arguments = {name: tuple(each for each in call.arguments if each.name) for name, call in reader.written.items()}
+    forward = Forward(inputs, calls, arguments, reader.repeat, _dispatch_of(calls))
+    if reader.batch is None:
         return forward
     sequence = _batch_of(declaration).phrase[-1].parts[-1]
-    return replace(forward, cut=frozenset(cut_tensors(calls, resolver.batch.names)), sequence=sequence)
+    return replace(forward, cut=frozenset(cut_tensors(calls, reader.batch.names)), sequence=sequence)
 
 
 def _batch_of(declaration: ast.Workload) -> ast.Say:
     """The statement of batches, which was read."""
     heads = ((head_of(each), each) for each in declaration.block.statements if isinstance(each, ast.Say))
     return next(each for head, each in heads if head is not None and head.text == "batch")
+
+
+def with_derived(source: Source, scope: Scope, report: Report) -> str:
+    """The canonical text of ``source``, whose ``scope`` has no errors, with what it derives in place of the request."""
+    evaluator = ExpressionEvaluator(report, {})
+    systems = SystemResolver(report, evaluator, DeviceResolver(report, evaluator))
+    reader = BackwardReader(systems, evaluator, report)
+    changes: list[tuple[int, int, str]] = []
+    for entry in scope.of_kind(Kind.WORKLOAD):
+        declaration = entry.declaration
+        assert isinstance(declaration, ast.Workload)
+        if declaration.span.source is source and is_backward(declaration):
+            lines = "\n".join(_lines(reader.derived(entry)[1]))
+            for statement in declaration.block.statements:
+                word = head_of(statement) if isinstance(statement, ast.Say) else None
+                if word is not None and word.text != "about":
+                    written = "\n" if word.text == KEEP else f"{lines}\n"
+                    changes.append((statement.span.start, statement.span.end, written))
+    from ...text.formatting.fmt import format_text  # for this alone
+
+    text = source.text
+    for start, end, written in sorted(changes, reverse=True):
+        text = text[:start] + written + text[end:]
+    return format_text(text, source.path)
+
+
+def _lines(derived: Derived) -> Iterator[str]:
+    from ...text.formatting.fmt_text import phrase
+
+    for block in (derived.tensors, derived.ops):
+        for statement in block:
+            note = derived.notes.get(statement.name, "")
+            yield f"{statement.name} = {phrase(statement.phrase)}" + (f"  # {note}" if note else "")
+        yield ""
+    yield from (phrase(statement.phrase) for statement in derived.layers)

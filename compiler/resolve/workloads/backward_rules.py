@@ -5,18 +5,87 @@ backward, and the other way round (Korthikanti et al., "Reducing Activation Reco
 2022, section 4.2.2): where a product leaves each rank with a part of the sum, that sum is what is scattered.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
-from ...ir import Shard
+from ...ir import Shard, Tensor
 from ...ir.operations import attention, attention_back, routing
 from ...text import syntax as ast
-from .backward_syntax import SyntaxWriter
-from .graph_calls import ADD, EXPERTS, GATHER, GEMM, GraphCall, Laid
+from ...text.source import Span
+from .calls import ADD, EXPERTS, GATHER, GEMM, CallOperand, WorkloadCall
 
 DISPATCH, COMBINE, TYPE = routing.DISPATCH.name, routing.COMBINE.name, "type"
 ATTENTION, ATTENTION_BACK = attention.OPERATION.name, attention_back.OPERATION.name
 _TURNED = {Shard.ROWS: Shard.COLS, Shard.COLS: Shard.ROWS, Shard.NONE: Shard.NONE}
+
+
+class SyntaxWriter:
+    """Makes syntax whose place is ``span``, where mistakes in it are reported."""
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+
+    def name(self, text: str) -> ast.Name:
+        """A name."""
+        return ast.Name(text, span=self.span)
+
+    def turned(self, expression: ast.Expression) -> ast.Expression:
+        """``x.t`` of ``x``, and ``x`` of ``x.t``."""
+        if isinstance(expression, ast.Member) and expression.name == "t":
+            return expression.base
+        return self.part(expression, "t")
+
+    def part(self, expression: ast.Expression, word: str) -> ast.Expression:
+        """``x.q``."""
+        return ast.Member(expression, word, span=self.span)
+
+    def call(
+        self, word: str, operands: Sequence[ast.Expression], arguments: Sequence[ast.Argument] = ()
+    ) -> ast.Expression:
+        """``word(operands, arguments)``."""
+        unnamed = tuple(ast.Argument(None, (each,), span=self.span) for each in operands)
+        return ast.Call(self.name(word), (*unnamed, *arguments), span=self.span)
+
+    def argument(self, word: str, value: ast.Expression) -> ast.Argument:
+        """``word=value``."""
+        return ast.Argument(word, (value,), span=self.span)
+
+    def define(self, name: str, expression: ast.Expression) -> ast.Define:
+        """``name = expression``."""
+        return ast.Define(name, (ast.Group((expression,), span=self.span),), span=self.span)
+
+    def tensor(self, name: str, tensor: Tensor, sizes: tuple[ast.Expression, ast.Expression]) -> ast.Define:
+        """``name = tensor bf16[rows, cols] shard rows``."""
+        shape = ast.Index(self.name(tensor.dtype.value), sizes, span=self.span)
+        shard = () if tensor.shard is Shard.NONE else (self.name("shard"), self.name(tensor.shard.value))
+        return ast.Define(name, (ast.Group((self.name("tensor"), shape, *shard), span=self.span),), span=self.span)
+
+    def repeat(self, count: int, result: str, as_input: str) -> ast.Say:
+        """``repeat 80 dx as dy``."""
+        number = ast.Number(str(count), span=self.span)
+        words = (self.name("repeat"), number, self.name(result), self.name("as"), self.name(as_input))
+        return ast.Say((ast.Group(words, span=self.span),), span=self.span)
+
+    def batch(self, names: Sequence[str], sequence: ast.Expression) -> ast.Say:
+        """``batch x, y by 4096``."""
+        *others, last = (self.name(each) for each in names)
+        groups = [ast.Group((each,), span=self.span) for each in others]
+        end = ast.Group((last, self.name("by"), sequence), span=self.span)
+        first, *rest = (*groups, end)
+        begun = ast.Group((self.name("batch"), *first.parts), span=self.span)
+        return ast.Say((begun, *rest), span=self.span)
+
+    def scaled(self, size: ast.Expression, factor: Fraction) -> ast.Expression:
+        """A size times ``factor``; a number is computed."""
+        if factor == 1:
+            return size
+        if isinstance(size, ast.Number) and (Fraction(size.text) * factor).denominator == 1:
+            return ast.Number(str(Fraction(size.text) * factor), span=self.span)
+        first = ast.Parens((size,), span=self.span) if isinstance(size, ast.Chain) else size
+        parts = (("*", factor.numerator), ("/", factor.denominator))
+        rest = tuple((sign, ast.Number(str(each), span=self.span)) for sign, each in parts if each != 1)
+        return ast.Chain(first, rest, span=self.span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +110,7 @@ class BackCall:
     ``arguments`` are the named ones, as they are written; ``routing`` are those of the dispatch before a combine.
     """
 
-    call: GraphCall
+    call: WorkloadCall
     names: tuple[str, ...]
     result: str
     arguments: tuple[ast.Argument, ...]
@@ -87,7 +156,7 @@ def _gemm(back: BackCall, gradient: GradientTerm) -> Terms:
         yield position, second.turned.times(first.turned) if operand.transposed else first.times(second)
 
 
-def _factor(back: BackCall, operand: Laid, name: str) -> _Factor:
+def _factor(back: BackCall, operand: CallOperand, name: str) -> _Factor:
     factor = _Factor(back.write.name(name), operand.tensor.shard, back.write, (name,))
     return factor.turned if operand.transposed else factor
 
@@ -173,7 +242,7 @@ RULES: Mapping[str, Callable[[BackCall, GradientTerm], Terms]] = {
 """By the word of the operation; others have no backward pass."""
 
 
-def why_not(call: GraphCall, calls: Iterable[GraphCall]) -> str:
+def why_not(call: WorkloadCall, calls: Iterable[WorkloadCall]) -> str:
     """Why nothing goes back through a call, one of all ``calls``; empty if it does."""
     if call.operation.name not in RULES:
         return f"no backward pass of {call.operation.name} is known"

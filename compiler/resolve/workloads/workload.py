@@ -1,53 +1,106 @@
-"""Workloads: tensors and operations, their shapes per rank, and the pattern they form.
+"""Workloads: tensors and calls of operations, followed one by one.
 
-Operations are followed one by one; each says of itself what a call makes, and what it may stand beside.
+Beside them a workload has transposed operands, ``gemm(h.t, dy)``, and ``repeat 80 y as x``: layers of which each takes
+the result of the one before.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
 
 from ...codes import Code
-from ...ir import Graph, Pattern, System, Workload, operations
-from ...ir.operations import KernelOperation, NoPairError, Operand, Operation, OperationCall, OperationError
+from ...ir import Batch, Graph, Pattern, Repeat, System, Tensor, operations
+from ...ir.operations import CollectiveOperation, KernelOperation, Operation, OperationError
 from ...text import syntax as ast
-from ...text.diagnostics import Report, Stopped, did_you_mean, listing
+from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Entry, Kind
 from ...text.source import Span
-from ...text.vocabulary import WORKLOAD_WORDS
+from ...text.units import NUMBER
+from ...text.vocabulary import BACKWARD_WORDS, MAX_LAYERS, WORKLOAD_WORDS, Property
 from ..devices.system import SystemResolver
+from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, single
-from .arguments import ArgumentReader
-from .backward_syntax import is_backward
-from .combinations import either, hint_of_combinations, pattern_beside, pattern_in_turn
-from .parts import WorkloadParts
-from .tensors import TensorReader
+from .arguments import ArgumentReader, TensorReader
+from .batches import BatchSaid, batches_of, read_batch
+from .calls import CallOperand, WorkloadCall, call_of, chain_of
+from .ops import ops_of
 
-# Patterns in which the rows that ranks send each other may differ from rank to rank.
+MAX_CALLS = 256
+
 _UNEVEN_PATTERNS = (Pattern.ALL_TO_ALL, Pattern.A2A_GEMM, Pattern.GEMM_BESIDE_A2A)
+"""Patterns in which the rows that ranks send each other may differ from rank to rank."""
 
 
-class WorkloadResolver:
-    """Resolves one workload."""
+def resolve_workload(
+    entry: Entry, systems: SystemResolver, evaluator: ExpressionEvaluator, report: Report
+) -> tuple[System, Graph]:
+    """Return the workload of an entry with its system."""
+    declaration = entry.declaration
+    assert isinstance(declaration, ast.Workload)
+    system = systems.system(entry.scope.find(declaration.system, Kind.SYSTEM, report))
+    if is_backward(declaration):
+        from .backward import BackwardReader  # few files have one: the others do not wait for its import
+
+        entry = BackwardReader(systems, evaluator, report).written_out(entry)
+    return system, WorkloadReader(entry, system, evaluator, report).read()
+
+
+def is_backward(declaration: ast.Workload) -> bool:
+    """Whether a workload says that it is derived."""
+    heads = (head_of(each) for each in declaration.block.statements if isinstance(each, ast.Say))
+    return any(head is not None and head.text in BACKWARD_WORDS for head in heads)
+
+
+class WorkloadReader:
+    """Reads one workload."""
 
     def __init__(self, entry: Entry, system: System, evaluator: ExpressionEvaluator, report: Report) -> None:
         self._entry, self._report, self._system = entry, report, system
         self._place = Place(entry.scope)
         self._tensors = TensorReader(report, evaluator, system.num_ranks)
         self._arguments = ArgumentReader(report, evaluator, self._place)
-        # By the names of the text: tensors, where each is defined, and those that another definition uses.
-        self._operands: dict[str, Operand] = {}
+        self._numbers = FigureReader(report, evaluator)
+        self._known: dict[str, Tensor] = {}
         self._spans: dict[str, Span] = {}
         self._used: set[str] = set()
+        self._calls: dict[str, WorkloadCall] = {}
+        self._views: dict[str, CallOperand] = {}
+        self.written: dict[str, ast.Call] = {}
+        """Calls as the text has them, by their results."""
+        self._taken: set[str] = set()
         self._about = ""
-        self._parts = WorkloadParts()
-        self.is_no_pair = False
-        """Whether its operations form no pair, as far as they were followed: a graph may have them."""
+        self._repeat: Repeat | None = None
+        self._batch: BatchSaid | None = None
+        self._is_too_long = False
 
-    def resolve(self) -> Workload:
-        """Return the resolved workload."""
+    @property
+    def calls(self) -> tuple[WorkloadCall, ...]:
+        """All calls that were read, in order."""
+        return tuple(self._calls.values())
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All tensors that were read, results included."""
+        return tuple(self._known.values())
+
+    @property
+    def repeat(self) -> Repeat | None:
+        """The layers."""
+        return self._repeat
+
+    @property
+    def batch(self) -> BatchSaid | None:
+        """Which tensors may be cut."""
+        return self._batch
+
+    def read(self) -> Graph:
+        """Return the workload."""
         declaration = self._entry.declaration
         assert isinstance(declaration, ast.Workload)
         failures_before = self._report.num_failures
+        self._taken = {each.name for each in declaration.block.statements if isinstance(each, ast.Define)}
         for statement in declaration.block.statements:
             with self._report.attempt():
                 if isinstance(statement, ast.Define):
@@ -56,208 +109,238 @@ class WorkloadResolver:
                     self._say(statement)
         if self._report.num_failures > failures_before:
             raise self._report.stop()
-        pattern = self._pattern(declaration)
-        self._check_ranks(declaration, pattern)
-        tensors = [operand.tensor for operand in self._operands.values()]
-        results = [operand.tensor for operand in self._operands.values() if operand.made_by is not None]
-        tensors, made = (*tensors, *self._parts.unnamed), [each.name for each in (*results, *self._parts.unnamed)]
-        return self._parts.workload(declaration.name, pattern, tensors, tuple(made), self._about)
+        self._check(declaration)
+        if self._batch is None:
+            graph = self._graph(self._calls, self._known)
+            self._check_loads(graph)
+            return graph
+        one, cuts = batches_of(self._calls, self._known, self._batch, self._repeat, self._system, self._report)
+        batch = Batch(self._batch.names, self._batch.rows, tuple((count, self._graph(*cut)) for count, cut in cuts))
+        return replace(self._graph(*one), batch=batch)
 
-    def _check_ranks(self, declaration: ast.Workload, pattern: Pattern) -> None:
-        kernels = [call for call in self._parts.calls if isinstance(call, KernelOperation)]
-        uneven = pattern in _UNEVEN_PATTERNS and all(kernel.uneven for kernel in kernels)
-        if self._parts.exchange.loads and not uneven:
-            takers = [each.name for each in operations.OPERATIONS if isinstance(each, KernelOperation) and each.uneven]
-            message = f"loads that differ from rank to rank are simulated alone, or before a {either(takers)}"
-            hint = "rows=[...] of relative ranks, r + 0 first, goes everywhere"
-            raise self._not_simulated(message, _head(declaration), hint)
-        if self._system.num_ranks == 1 and pattern not in (Pattern.GEMM, Pattern.KERNEL):
-            raise self._report.fail(Code.MGS307, "a collective needs at least 2 gpus", declaration.span)
+    def _graph(self, calls: Mapping[str, WorkloadCall], tensors: Mapping[str, Tensor]) -> Graph:
+        alone = self._repeat is None and self._batch is None
+        ops, results = ops_of(list(calls.values()), tensors, alone=alone)
+        viewed = {name: view.tensor.name for name, view in self._views.items()}
+        made = {tensor: (op, what) for tensor, op, what in results}
+        views = tuple((name, *made[tensor]) for name, tensor in viewed.items() if tensor in made)
+        return Graph(self._entry.name, self._about, ops, tuple(tensors.values()), (*results, *views), self._repeat)
 
-    def _pattern(self, declaration: ast.Workload) -> Pattern:
-        unused = [name for name in self._operands if name not in self._used]
-        results = [name for name in unused if self._operands[name].made_by is not None]
-        for name in unused:
-            if name not in results:
+    def _check(self, declaration: ast.Workload) -> None:
+        if not self._calls:
+            raise self._report.fail(Code.MGS520, "no operation is there to simulate", declaration.system.span)
+        for name, tensor in self._known.items():
+            call = self._calls.get(name)
+            if call is None and name not in self._used:
                 self._report.warn(Code.MGS212, f"'{name}' is never used", self._spans[name])
-        pattern = None
-        if len(results) == 1:
-            pattern = pattern_in_turn(self._parts.calls)
-        elif len(results) == 2:
-            pattern = pattern_beside(self._parts.calls)
-        if pattern is None:
-            raise self._not_combined(_head(declaration))
-        if pattern is Pattern.GEMM or pattern.beside:
-            self._check_complete(results)
-        return pattern
+            if call is not None and call.partial and name not in self._used:
+                message = f"{tensor.name} is a part of a sum on each rank, which nothing adds up"
+                self._report.error(Code.MGS310, message, call.span, "reduce_scatter(gemm(x, w))")
+            collective = call is not None and call.made.moved is not None
+            if collective and call is not None and self._system.num_ranks == 1:
+                self._report.error(Code.MGS307, "a collective needs at least 2 gpus", call.span)
 
-    def _check_complete(self, results: list[str]) -> None:
-        for name in results:
-            if self._operands[name].partial:
-                hint = "add the sum: reduce_scatter(gemm(x, w))"
-                raise self._not_simulated("each rank would hold a part of the sum only", self._spans[name], hint)
+    def _check_loads(self, graph: Graph) -> None:
+        """Reject loads that differ from rank to rank beside what takes as many rows on every rank."""
+        uneven = [call for call in self.calls if call.made.exchange is not None and call.made.exchange.loads]
+        kernels = [call.operation for call in self.calls if isinstance(call.operation, KernelOperation)]
+        alone = len(graph.ops) == 1 and graph.repeat is None and graph.ops[0].workload.pattern in _UNEVEN_PATTERNS
+        if uneven and not (alone and all(kernel.uneven for kernel in kernels)):
+            takers = [each.name for each in operations.OPERATIONS if isinstance(each, KernelOperation) and each.uneven]
+            message = f"loads that differ from rank to rank are simulated alone, or before a {' or '.join(takers)}"
+            hint = "rows=[...] of relative ranks, r + 0 first, goes everywhere"
+            raise self._report.fail(Code.MGS520, message, uneven[0].span, hint)
 
     def _say(self, statement: ast.Say) -> None:
-        word = head_of(statement)
-        match statement.phrase[0].parts:
+        word, parts = head_of(statement), statement.phrase[0].parts
+        match parts:
             case (ast.Name(text="about"), ast.Text(value=text)) if len(statement.phrase) == 1:
                 self._about = text
             case (ast.Name(text="about"), *_):
                 raise self._report.fail(Code.MGS116, "about says a text", statement.span, 'about "MLP up-projection"')
+            case (ast.Name(text="repeat"), *_):
+                self._read_repeat(statement)
+            case (ast.Name(text="batch"), *_):
+                self._read_batch(statement)
             case (ast.Call(), *_):
-                raise self._report.fail(
-                    Code.MGS116, "a result has a name", statement.span, f"y = {statement.span.text[:60]}"
-                )
+                hint = f"y = {statement.span.text[:60]}"
+                raise self._report.fail(Code.MGS116, "a result has a name", statement.span, hint)
             case _:
                 span = word.span if word is not None else statement.span
-                text = span.text[:40]
-                hint = (
-                    did_you_mean(text, WORKLOAD_WORDS)
-                    or "a workload has: about, and definitions such as y = gemm(x, w)"
-                )
-                raise self._report.fail(Code.MGS201, f"a workload has no property '{text}'", span, hint)
+                known = f"a workload has: {listing(WORKLOAD_WORDS)}, and definitions such as y = gemm(x, w)"
+                hint = did_you_mean(span.text[:40], WORKLOAD_WORDS) or known
+                raise self._report.fail(Code.MGS201, f"a workload has no property '{span.text[:40]}'", span, hint)
+
+    def _read_repeat(self, statement: ast.Say) -> None:
+        """Read ``repeat 80 y as x``."""
+        words = Words(statement.phrase, self._report)
+        words.take("repeat")
+        count = Property("a number of layers", NUMBER, Fraction(1), Fraction(MAX_LAYERS), whole=True)
+        layers = int(self._numbers.value(count, (words.take("a number of layers"),), self._place).amount)
+        result = words.take_name("a result")
+        if words.take_word("as") is None:
+            raise self._report.fail(Code.MGS116, "'as' and an input are missing", statement.span, "repeat 80 y as x")
+        first = words.take_name("an input")
+        words.end()
+        if self._repeat is not None:
+            raise self._report.fail(Code.MGS206, "repeat is said twice", statement.span)
+        made, taken = self._tensor(result), self._tensor(first)
+        if result.text not in self._calls:
+            raise self._report.fail(Code.MGS310, f"'{result.text}' is no result of a layer", result.span)
+        if first.text in self._calls:
+            raise self._report.fail(Code.MGS310, f"'{first.text}' is no input of a layer", first.span)
+        if (made.dtype, made.rows, made.cols, made.shard) != (taken.dtype, taken.rows, taken.cols, taken.shard):
+            message = f"{_text(made)} cannot be the next layer's {_text(taken)}"
+            raise self._report.fail(Code.MGS310, message, statement.span, "what is repeated has the form of its input")
+        self._repeat = Repeat(layers, result.text, first.text)
+
+    def _read_batch(self, statement: ast.Say) -> None:
+        said = read_batch(statement, self._numbers, self._place, self._report)
+        if self._batch is not None:
+            raise self._report.fail(Code.MGS206, "batch is said twice", statement.span)
+        for name in said.inputs:
+            self._tensor(name)
+            if name.text in self._calls:
+                raise self._report.fail(Code.MGS310, f"'{name.text}' is no input of the workload", name.span)
+        self._batch = said
 
     def _define(self, statement: ast.Define) -> None:
-        if statement.name in self._operands:
-            line = self._spans[statement.name].location.line
-            hint = f"the first is on line {line}"
-            raise self._report.fail(Code.MGS206, f"'{statement.name}' is defined twice", statement.span, hint)
+        name = statement.name
+        if name in self._spans:
+            hint = f"the first is on line {self._spans[name].location.line}"
+            raise self._report.fail(Code.MGS206, f"'{name}' is defined twice", statement.span, hint)
         try:
-            self._operands[statement.name] = self._defined(statement)
-        finally:
-            # Only now: a definition that names itself names a tensor that is unknown, not one that is wrong.
-            self._spans[statement.name] = statement.span
-
-    def _defined(self, statement: ast.Define) -> Operand:
-        if statement.name in self._entry.scope.names(Kind.LET, Kind.PARAM):
-            message = f"'{statement.name}' is a value of the file already"
-            raise self._report.fail(Code.MGS206, message, statement.span, "choose another name")
-        first = statement.phrase[0].parts[0]
-        if isinstance(first, ast.Name) and first.text == "tensor":
-            return Operand(self._tensors.tensor(statement, self._place))
-        words = Words(statement.phrase, self._report)
-        value = words.take("a value")
-        if isinstance(value, ast.Name) and isinstance(words.peek(), ast.Parens):
-            single((value, words.take("a call")), self._report)
-            raise self._report.stop()
-        words.end()
-        return self._value(value, statement.name)
-
-    def _value(self, expression: ast.Expression, name: str) -> Operand:
-        """Follow a name or a call; ``name`` is what the result of the call is called."""
-        match expression:
-            case ast.Name(text=text):
-                return self._named(text, expression.span)
-            case ast.Call(function=ast.Name(text=text)):
-                return self._call(text, expression, name)
-            case _:
-                raise self._report.fail(Code.MGS116, "a tensor or an operation is expected here", expression.span)
-
-    def _named(self, text: str, span: Span) -> Operand:
-        operand = self._operands.get(text)
-        if operand is None:
-            if text in self._spans:
+            if name in self._entry.scope.names(Kind.LET, Kind.PARAM):
+                message = f"'{name}' is a value of the file already"
+                raise self._report.fail(Code.MGS206, message, statement.span, "choose another name")
+            first = statement.phrase[0].parts[0]
+            if isinstance(first, ast.Name) and first.text == "tensor":
+                self._known[name] = self._tensors.tensor(statement, self._place)
+                return
+            words = Words(statement.phrase, self._report)
+            value = words.take("a value")
+            if isinstance(value, ast.Name) and isinstance(words.peek(), ast.Parens):
+                single((value, words.take("a call")), self._report)
                 raise self._report.stop()
-            hint = did_you_mean(text, self._operands) or "a tensor is defined above its use"
-            raise self._report.fail(Code.MGS203, f"unknown tensor '{text[:64]}'", span, hint)
-        self._used.add(text)
-        return operand
+            words.end()
+            match value:
+                case ast.Call():
+                    self._call(value, name, name)
+                case ast.Member():
+                    self._views[name] = self._operand(value, name, None)
+                case _:
+                    raise self._report.fail(Code.MGS116, "an operation is expected here", value.span, "y = gemm(x, w)")
+        finally:
+            self._spans[name] = statement.span
 
-    def _call(self, word: str, call: ast.Call, name: str) -> Operand:
+    def _tensor(self, name: ast.Name) -> Tensor:
+        if name.text in self._views:
+            message = f"'{name.text}' is {self._views[name.text].seen.name}, and no tensor of its own"
+            raise self._report.fail(Code.MGS310, message, name.span)
+        if name.text not in self._known or name.text not in self._spans:
+            if name.text in self._spans:
+                raise self._report.stop()
+            hint = did_you_mean(name.text, self._spans) or "a tensor is defined above its use"
+            raise self._report.fail(Code.MGS203, f"unknown tensor '{name.text[:64]}'", name.span, hint)
+        return self._known[name.text]
+
+    def _operand(
+        self, expression: ast.Expression, definition: str, around: tuple[Operation, str] | None
+    ) -> CallOperand:
+        """An operand of a call ``around``, an operation with the name of its result, or of no call."""
+        match expression:
+            case ast.Name(text=text) if text in self._views:
+                return self._views[text]
+            case ast.Name():
+                tensor = self._tensor(expression)
+                self._used.add(tensor.name)
+                return CallOperand(tensor)
+            case ast.Call():
+                tensor = self._call(expression, self._inner(expression, definition, around), definition)
+                self._used.add(tensor.name)
+                return CallOperand(tensor)
+            case ast.Member(base=base, name="t"):
+                operand = self._operand(base, definition, around)
+                return replace(operand, transposed=not operand.transposed)
+            case ast.Member(base=base, name=word):
+                return self._part(self._operand(base, definition, around), word, expression.span)
+            case _:
+                message = "a tensor or an operation is expected here"
+                raise self._report.fail(Code.MGS116, message, expression.span, "x, x.t or gemm(x, w)")
+
+    def _part(self, whole: CallOperand, word: str, span: Span) -> CallOperand:
+        """Columns of what a call makes, by their word."""
+        maker = self._calls.get(whole.tensor.name)
+        parts = maker.parts if maker is not None and whole.is_plain else {}
+        if word not in parts:
+            hint = did_you_mean(word, parts) or f"it has: {listing(parts)}" if parts else "x.t is x transposed"
+            raise self._report.fail(Code.MGS203, f"{whole.seen.name} has no part '{word[:40]}'", span, hint)
+        return replace(whole, part=parts[word])
+
+    def _call(self, call: ast.Call, name: str, definition: str) -> Tensor:
         known = {operation.name: operation for operation in operations.OPERATIONS}
+        word = call.function.text if isinstance(call.function, ast.Name) else call.function.span.text
         if word not in known:
             hint = did_you_mean(word, known) or f"operations are {listing(known)}"
             raise self._report.fail(Code.MGS204, f"unknown operation '{word[:64]}'", call.span, hint)
+        if self._is_too_long:
+            raise self._report.stop()
+        if len(self._calls) >= MAX_CALLS:
+            self._is_too_long = True
+            hint = "layers that follow each other are said once: repeat 80 y as x"
+            raise self._report.fail(Code.MGS305, f"a workload has at most {MAX_CALLS} operations", call.span, hint)
         operation = known[word]
         values = self._arguments.tensors(operation, call)
-        operands = tuple([self._value(value, _inner_name(value, operation, name, known)) for value in values])
-        self._parts.calls.append(operation)
-        if len(self._parts.calls) > 2 and pattern_in_turn(self._parts.calls) is None:
-            gathered_twice = [each.name for each in self._parts.calls[:2]] == ["all_gather"] * 2
-            hint = "gather keys and values as one tensor: attention(q, all_gather(kv), heads=64)"
-            raise self._not_combined(call.span, hint if gathered_twice else "")
-        for value, operand in zip(values, operands, strict=True):
-            if isinstance(value, ast.Call):
-                self._parts.unnamed.append(operand.tensor)
+        operands = tuple([self._operand(value, definition, (operation, name)) for value in values])
         arguments = self._arguments.arguments(operation, call)
-        system = self._system
-        seen = OperationCall(operation, name, operands, arguments, system.num_ranks, system.gpu, self._parts.exchange)
+        self.written[name] = call
         try:
-            result = operation.infer(seen)
+            *before, (last, said) = chain_of(operation, arguments, operands[0].tensor.dtype, self._system)
         except OperationError as error:
-            raise self._rejected(error, call.span) from None
-        self._parts.add(result)
-        return Operand(result.tensor, operation, result.partial)
+            rejection = error.rejection
+            raise self._report.fail(rejection.code, rejection.message, call.span, rejection.hint) from None
+        for one, own in before:
+            made = self._make(one, f"{name}.{one.name}", operands, own, definition, call.span)
+            self._used.add(made.name)
+            operands = (CallOperand(made),)
+        return self._make(last, name, operands, said, definition, call.span)
 
-    def _not_combined(self, span: Span, hint: str = "") -> Stopped:
-        what = " + ".join(operation.name for operation in self._parts.calls) or "no operation"
-        self.is_no_pair |= not hint
-        return self._not_simulated(f"{what} is not a combination that is simulated", span, hint)
+    def _make(
+        self,
+        operation: KernelOperation | CollectiveOperation,
+        name: str,
+        operands: tuple[CallOperand, ...],
+        arguments: Mapping[str, Any],
+        definition: str,
+        span: Span,
+    ) -> Tensor:
+        """What a call makes, which is known by that name from here on."""
+        system = self._system
+        try:
+            made = call_of(
+                operation, name, operands, arguments, self._calls, system.num_ranks, system.gpu, definition, span
+            )
+        except OperationError as error:
+            rejection = error.rejection
+            raise self._report.fail(rejection.code, rejection.message, span, rejection.hint) from None
+        self._calls[name] = made
+        self._known[name] = made.result
+        return made.result
 
-    def _not_simulated(self, message: str, span: Span, hint: str = "") -> Stopped:
-        """Report a combination that is not simulated; to be raised."""
-        return self._report.fail(Code.MGS520, message, span, hint or hint_of_combinations())
-
-    def _rejected(self, error: OperationError, span: Span) -> Stopped:
-        """Report what an operation says of a call; to be raised."""
-        rejection = error.rejection
-        self.is_no_pair |= isinstance(error, NoPairError)
-        if rejection.code is Code.MGS520:
-            return self._not_simulated(rejection.message, span, rejection.hint)
-        return self._report.fail(rejection.code, rejection.message, span, rejection.hint)
-
-
-def _inner_name(value: ast.Expression, operation: Operation, name: str, known: Mapping[str, Operation]) -> str:
-    """Name a result that has no name of its own, for instance ``x_gathered``."""
-    if operation.operand_suffix:
-        return f"{name}_{operation.operand_suffix}"
-    match value:
-        case ast.Call(function=ast.Name(text=inner), arguments=(ast.Argument(values=(ast.Name(text=tensor),)), *_)):
-            suffix = known[inner].result_suffix if inner in known else ""
-            return f"{tensor}_{suffix}" if suffix else f"{name}_{inner}"
-        case ast.Call():
-            return f"{name}_{value.function.span.text}"
-        case _:
-            return f"{name}_input"
-
-
-def resolve_workload(
-    entry: Entry, systems: SystemResolver, evaluator: ExpressionEvaluator, report: Report
-) -> tuple[System, Workload | Graph]:
-    """Return the workload of an entry with its system: a pair if its operations form one, else a graph."""
-    declaration = entry.declaration
-    assert isinstance(declaration, ast.Workload)
-    system = systems.system(entry.scope.find(declaration.system, Kind.SYSTEM, report))
-    if is_backward(declaration):
-        from .backward import BackwardReader  # as ``GraphResolver`` below
-
-        def resolve(other: Entry, beside: Report) -> object:
-            return resolve_workload(other, systems, evaluator, beside)
-
-        entry = BackwardReader(systems, evaluator, report, resolve).written_out(entry)
-    as_pair, as_graph = report.beside(), report.beside()
-    pair = WorkloadResolver(entry, system, evaluator, as_pair)
-    with as_pair.trial():
-        workload = pair.resolve()
-        report.take(as_pair)
-        return system, workload
-    if not as_pair.has_errors:  # what is wrong is not the workload's
-        raise report.stop()
-    from .graph import GraphResolver  # pairs do not wait for its import
-
-    resolver = GraphResolver(entry, system, evaluator, as_graph)
-    with as_graph.trial():
-        graph = resolver.resolve()
-        no_pair = pair.is_no_pair or all(found.code is Code.MGS520 for found in as_pair.errors)
-        if not as_graph.has_errors and (no_pair or resolver.is_meant):
-            report.take(as_graph)
-            return system, graph
-    # Of what is no pair only the graph's reader knows what is wrong.
-    is_graph = resolver.is_meant or pair.is_no_pair
-    report.take(as_graph if is_graph and as_graph.has_errors else as_pair)
-    raise report.stop()
+    def _inner(self, call: ast.Call, definition: str, around: tuple[Operation, str] | None) -> str:
+        """A name for what a call inside a definition makes: ``y_partial``, ``x_gathered`` or ``y_gemm``."""
+        word = call.function.text if isinstance(call.function, ast.Name) else ""
+        wanted, suffixes = f"{definition}_{word}", {each.name: each.result_suffix for each in operations.OPERATIONS}
+        match call.arguments:
+            case _ if around is not None and around[0].operand_suffix:
+                wanted = f"{around[1]}_{around[0].operand_suffix}"
+            case (ast.Argument(values=(ast.Name(text=tensor),)), *_) if suffixes.get(word):
+                wanted = f"{tensor}_{suffixes[word]}"
+        numbered = (f"{wanted}{number}" for number in range(2, MAX_CALLS + len(self._taken)))
+        name = next(each for each in (wanted, *numbered) if each not in self._taken)
+        self._taken.add(name)
+        return name
 
 
-def _head(declaration: ast.Workload) -> Span:
-    span = declaration.span
-    return Span(span.source, span.start, declaration.system.span.end)
+def _text(tensor: Tensor) -> str:
+    return f"{tensor.name}, {tensor.dtype.value}[{tensor.rows}, {tensor.cols}] {tensor.layout},"

@@ -19,7 +19,7 @@ from magus.advisor.implementations.promise import (
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, Scenario
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from magus.compiler.resolve.schedules.implementation import shipped_implementations
 from magus.tui.text.render import advice_text, implementation_lines
 from tests.helpers.some import some
 

@@ -11,7 +11,7 @@ from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import TICKS_PER_US, Implementation, Method, Pattern, Rejection, Scenario
 from magus.compiler.planning.build import ScheduleError
-from magus.compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from magus.compiler.resolve.schedules.implementation import shipped_implementations
 
 TEXT = """use "nvidia/{library}"
 system s {{ gpus 8 x {gpu}; fabric switch(nvswitch, link=nvlink) }}

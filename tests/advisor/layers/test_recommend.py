@@ -18,7 +18,7 @@ from magus.compiler.ir import Cancelled, GraphChoice, GraphScenario, Seams
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.planning.graph_expression import graph_choice_text
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.simcore.simulate_layers import simulate_layers
 from magus.tui.text.graph_advice import graph_advice_text
 

@@ -20,7 +20,7 @@ from magus.advisor.measured.tables.fused_rows import FusedPart
 from magus.advisor.measured.tables.own_rows import MAX_ROWS
 from magus.compiler import CompileError, compile_file, format_text
 from magus.compiler.ir import TICKS_PER_US, DType, Implementation, Method, Pattern, Rejection, Scenario
-from magus.compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from magus.compiler.resolve.schedules.implementation import shipped_implementations
 from tests.helpers.some import some
 
 HEADER = "gpu,n_gpus,op,m,n,k,dtype,serial_us,fused_us"

@@ -24,7 +24,7 @@ from magus.advisor.measured.validate.run import validate
 from magus.advisor.measured.validate.text import validation_page, validation_text
 from magus.compiler import compile_text
 from magus.compiler.ir import DType, Method, Pattern
-from magus.compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from magus.compiler.resolve.schedules.implementation import shipped_implementations
 from tests.helpers.some import some
 
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")

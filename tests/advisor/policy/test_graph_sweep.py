@@ -23,7 +23,7 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.planning.graph_expression import graph_expression_of
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from tests.helpers.scenarios.mlp_backward import backward
 
 A = GraphChoice("joint", order=("dh", "du"))

@@ -14,7 +14,7 @@ from magus.advisor.policy.reader import Policy, PolicyError
 from magus.compiler import compile_text
 from magus.compiler.ir import Cancelled, GraphChoice, GraphScenario
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from tests.helpers.paths import DOCS
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.scenarios.mlp_backward import TEXT, backward

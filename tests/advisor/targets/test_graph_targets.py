@@ -15,7 +15,7 @@ from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from tests.advisor.layers.offers.test_te_layers import graph_of
 from tests.helpers.scenarios.mlp_backward import backward
 

@@ -16,8 +16,7 @@ from magus.compiler.planfile.file import graph_plan_in_file
 from magus.compiler.planfile.graph_schema import graph_plan_schema
 from magus.compiler.planfile.graph_to_json import graph_plan_document, graph_plan_text
 from magus.compiler.planfile.to_json import document_text, plan_document
-from magus.compiler.resolve.schedules.from_text import resolve_schedule
-from magus.compiler.resolve.schedules.graph_from_text import SERIAL, graph_schedule_named
+from magus.compiler.resolve.schedules.from_text import SERIAL, resolve_schedule, schedule_named
 from magus.simcore.lower.compose import lower_graph
 from tests.helpers.marks import first
 from tests.helpers.paths import DOCS
@@ -61,7 +60,7 @@ def test_a_plan_that_is_read_back_is_the_same(scenario: GraphScenario, tmp_path:
     found = read(scenario, written(scenario, name, layers), tmp_path)
 
     assert found == replace(plan, expression=str(tmp_path / "p.json"))
-    assert graph_schedule_named(scenario, str(tmp_path / "p.json")) == found
+    assert schedule_named(scenario, str(tmp_path / "p.json")) == found
 
 
 def test_layers_share_plans(scenario: GraphScenario) -> None:

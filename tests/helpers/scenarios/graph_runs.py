@@ -4,7 +4,7 @@ from functools import cache
 
 from magus.compiler.ir import GraphScenario
 from magus.compiler.pipeline import compile_text
-from magus.compiler.resolve.schedules.graph_from_text import resolve_graph_schedule
+from magus.compiler.resolve.schedules.from_text import choice_named
 from magus.simcore import ShownRun, run_of_graph
 from magus.simcore.simulate_layers import simulate_layers
 
@@ -46,5 +46,5 @@ def small_graph(text: str = TEXT) -> GraphScenario:
 def graph_run(schedule: str, text: str = TEXT) -> ShownRun:
     """The graph under one of ``SCHEDULES``, in packets."""
     scenario = small_graph(text)
-    choice = resolve_graph_schedule(scenario, schedule)
+    choice = choice_named(scenario, schedule)
     return run_of_graph(scenario, choice, simulate_layers(scenario.system, scenario.graph, choice, name=scenario.name))

@@ -19,7 +19,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.planning.graph_order import GraphPlanError
-from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.runtime import Outcome
 from magus.runtime.graphs.operands import MODULUS, drawn
 from magus.runtime.graphs.run import GraphRun, carry_out_graph

@@ -8,7 +8,7 @@ import pytest
 
 from magus.compiler import compile_file, compile_text
 from magus.compiler.ir import GraphScenario
-from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.runtime import Outcome, RunRefused, refusals
 from magus.runtime.graphs.operands import MODULUS, drawn
 from magus.runtime.graphs.run import GraphRun, carry_out_graph

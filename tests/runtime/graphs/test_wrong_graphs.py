@@ -6,7 +6,7 @@ from graphlib import TopologicalSorter
 import pytest
 
 from magus.compiler.ir import Awaited, Graph, GraphPlan, GraphScenario, Part, PartWait, StepWait, Transfer
-from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.runtime import Outcome
 from magus.runtime.graphs.run import carry_out_graph
 from magus.runtime.graphs.tasks import tasks_of_graph

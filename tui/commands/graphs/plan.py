@@ -11,7 +11,7 @@ from ....compiler.planning.build import ScheduleError
 from ....compiler.planning.graph_build import build_graph_plan
 from ....compiler.planning.graph_expression import graph_choice_text
 from ....compiler.planning.knobs.library import reject_library_plan
-from ....compiler.resolve.schedules.graph_from_text import graph_schedule_named
+from ....compiler.resolve.schedules.from_text import schedule_named
 from ....compiler.text.printable import printable
 from ....simcore.simulate_layers import FEWEST_LAYERS
 from ...exit_codes import Exit
@@ -24,7 +24,7 @@ def print_graph_plan(
     scenario: GraphScenario, *, schedule: str | None, as_json: bool, layers: int | None, out: Path | None
 ) -> Exit:
     """Write ``schedule`` to ``out`` or stdout; as JSON so many ``layers``, None: as many as ``simulate`` runs first."""
-    chosen = graph_schedule_named(scenario, schedule)
+    chosen = schedule_named(scenario, schedule)
     if as_json:
         plan = chosen if isinstance(chosen, GraphPlan) else _written_out(scenario, chosen, layers)
         document = graph_plan_document(scenario.system, scenario.graph, plan)

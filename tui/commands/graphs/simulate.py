@@ -6,7 +6,7 @@ from ....advisor.graphs.export import graph_document, graph_schedules_document
 from ....advisor.solver.graph_memory import check_graph_memory
 from ....compiler.ir import GraphPlan, GraphScenario
 from ....compiler.planning.graph_build import build_graph_plan
-from ....compiler.resolve.schedules.graph_from_text import graph_schedule_named
+from ....compiler.resolve.schedules.from_text import schedule_named
 from ....simcore import RunOptions, RunOutcome, run_of_graph
 from ....simcore.program.program import PACKET_BYTES
 from ....simcore.simulate_layers import simulate_layers
@@ -23,7 +23,7 @@ def simulate_graph_of(scenario: GraphScenario, options: SimulateOptions) -> Exit
         say("magus: --seeds and --record-writes are for pairs: a graph is simulated once")
         return Exit.USAGE
     check_graph_memory(scenario)
-    chosen = graph_schedule_named(scenario, options.schedule)
+    chosen = schedule_named(scenario, options.schedule)
     plan = (
         chosen.first_layer()
         if isinstance(chosen, GraphPlan)

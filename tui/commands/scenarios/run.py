@@ -8,8 +8,7 @@ from ....compiler.planning.build import declared
 from ....compiler.planning.graph_batches import in_batches
 from ....compiler.planning.graph_build import build_graph_plan
 from ....compiler.planning.graph_layers import layers_of, written_out
-from ....compiler.resolve.schedules.from_text import resolve_schedule
-from ....compiler.resolve.schedules.graph_from_text import graph_schedule_named
+from ....compiler.resolve.schedules.from_text import resolve_schedule, schedule_named
 from ....runtime import RunRefused, carry_out
 from ....runtime.graphs.run import carry_out_graph
 from ....runtime.over_torch.launch import RankFailed, carry_out_over_torch
@@ -57,7 +56,7 @@ def _each(scenario: Scenario | GraphScenario, text: str | None, seeds: range, ov
     """Carry out each schedule that is meant."""
     if isinstance(scenario, GraphScenario):
         named = scenario.schedules if text is None else ()
-        for chosen in named or (graph_schedule_named(scenario, text),):
+        for chosen in named or (schedule_named(scenario, text),):
             yield _carried_graph(scenario, chosen, seeds)
         return
     for schedule in _schedules(scenario, text):

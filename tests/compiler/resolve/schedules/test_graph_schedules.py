@@ -138,7 +138,7 @@ def test_what_is_written_means_the_same(block: str) -> None:
         ("order g.all_gather", "MGS203.*g has no collective"),
         ("apart u by dma(3)\norder u, u.all_gather", "MGS503"),
         ("u { split rows 3 }", "MGS5"),
-        ("u { t = compute y.shard(0) }", "MGS116.*u is said in outline"),
+        ("u { t = compute y.shard(0) }", "MGS116.*a plan begins with its engines"),
         ("ahead 100", "MGS307"),
         ("late y", "MGS503.*y is late, and has no place in the order"),
         ("order u, y, z\nlate z", "MGS503.*needs"),

@@ -6,8 +6,7 @@ import pytest
 
 from magus.compiler import CompileError, compile_text, format_text
 from magus.compiler.ir import TICKS_PER_US, DType, EngineKind, Implementation, Origin, Pattern, System, TransferPath
-from magus.compiler.resolve.schedules.implementation import PATTERN_WORDS
-from magus.compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from magus.compiler.resolve.schedules.implementation import PATTERN_WORDS, shipped_implementations
 from tests.helpers.some import some
 
 HEAD = """use "nvidia/h100"

@@ -120,13 +120,13 @@ def test_packed_tensors_are_the_same_kernel(packed: str, apart: str) -> None:
     [
         (
             f"{Q}; {KV}; k = all_gather(kv); v = all_gather(kv); y = attention(q, k, v, heads=8, kv_heads=2)",
-            "MGS520 all_gather + all_gather + attention is not a combination that is simulated",
-            "gather keys and values as one tensor: attention(q, all_gather(kv), heads=64)",
+            "MGS520 keys and values are gathered as one tensor, and queries not at all",
+            "attention(q, all_gather(kv), heads=64, kv_heads=8)",
         ),
         (
             f"{Q}; {KV}; y = attention(all_gather(q), kv, heads=8, kv_heads=2)",
-            "MGS520 keys and values are gathered as one tensor, and queries not at all",
-            "attention(q, all_gather(kv), heads=64, kv_heads=8)",
+            "MGS310 operands of attention lie alike, but kv is sharded by rows",
+            "",
         ),
         (
             "q = tensor bf16[512, 512]; kv = tensor bf16[512, 256]; "
@@ -147,8 +147,8 @@ def test_packed_tensors_are_the_same_kernel(packed: str, apart: str) -> None:
         ),
         (
             "h = tensor bf16[512, 256] shard cols; w = tensor bf16[256, 128] shard rows; y = all_to_all(gemm(h, w))",
-            "MGS520 each rank holds a part of the sum only",
-            "an all_to_all does not add: reduce_scatter(gemm(x, w))",
+            "MGS310 y_gemm is a part of a sum on each rank",
+            "add it up: reduce_scatter(...)",
         ),
     ],
 )

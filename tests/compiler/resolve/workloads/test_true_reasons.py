@@ -1,4 +1,4 @@
-"""What is wrong with a workload is told by the reader that knows: of what is no pair that is the reader of graphs."""
+"""What is wrong with a workload is told by its true reason."""
 
 import pytest
 
@@ -40,9 +40,8 @@ def _errors(definitions: str) -> list[str]:
         ("y = gemm(gemm(all_gather(rows), cols), rows)", "y is a part of a sum on each rank, which nothing adds up"),
         ("y = gemm(cols, all_gather(rows))", "cols is sharded by cols and rows_gathered is replicated"),
         ('about "no operation"', "no operation is there to simulate"),
-        # What the reader of pairs knows better.
-        ("y = attention(q, all_gather(k), all_gather(k), heads=8, kv_heads=2)", "all_gather + all_gather + attention"),
-        ("y = gemm(cols, rows)", "each rank would hold a part of the sum only"),
+        ("y = attention(q, all_gather(k), all_gather(k), heads=8, kv_heads=2)", "keys and values are gathered as one"),
+        ("y = gemm(cols, rows)", "y is a part of a sum on each rank, which nothing adds up"),
     ],
 )
 def test_the_true_reason_is_told(definitions: str, reason: str) -> None:

@@ -12,7 +12,7 @@ from magus.advisor.layers.advice import GraphCandidate
 from magus.advisor.policy.reader import Policy
 from magus.compiler.ir import GraphScenario, ShouldStop
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.tui.commands.graphs import sweep as command
 from tests.helpers.commands import magus
 from tests.helpers.scenarios.mlp_backward import TEXT

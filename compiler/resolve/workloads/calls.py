@@ -1,14 +1,15 @@
-"""Calls of a graph one by one: the tensor that each makes, as it lies on the ranks, and the kernel of one rank.
+"""Calls of a workload one by one: the tensor that each makes, as it lies on the ranks, and the kernel of one rank.
 
 Operations say what a call on one rank makes. Here their operands lie on all ranks: a kernel that is no product takes
-the part of a rank, and its result lies as its first operand does.
+the part of a rank, and its result lies as its first operand does. ``dispatch`` and ``combine`` are calls of what they
+are made of: casts, the exchange, what deals and adds rows.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...ir import ColumnPart, Gpu, Shard, Tensor
+from ...ir import ColumnPart, DType, Gpu, Shard, System, Tensor
 from ...ir.operations import (
     CallResult,
     CollectiveOperation,
@@ -19,6 +20,8 @@ from ...ir.operations import (
     OperationCall,
 )
 from ...ir.operations.base import EVEN, mismatch
+from ...ir.operations.routing import COLLAPSE, COMBINE, DISPATCH, EXPAND, MERGE, SEND, SEND_BACK
+from ...ir.operations.row_wise import CAST
 from ...text.source import Span
 
 GEMM, EXPERTS, ADD, GATHER, EXCHANGE = "gemm", "grouped_gemm", "add", "all_gather", "all_to_all"
@@ -29,7 +32,7 @@ _TURNED = {Shard.ROWS: Shard.COLS, Shard.COLS: Shard.ROWS}
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class CallOperand:
     """An operand of a call: a tensor as it lies on the ranks, or some of its columns, transposed or not."""
 
     tensor: Tensor
@@ -52,7 +55,7 @@ class Laid:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphCall:
+class WorkloadCall:
     """A call: its ``result`` is a tensor of the graph; ``partial``: ranks hold terms of a sum.
 
     ``arguments`` are those of the text, of all ranks.
@@ -61,7 +64,7 @@ class GraphCall:
     """
 
     operation: KernelOperation | CollectiveOperation
-    operands: tuple[Laid, ...]
+    operands: tuple[CallOperand, ...]
     arguments: Mapping[str, Any]
     made: CallResult
     result: Tensor
@@ -90,14 +93,14 @@ class GraphCall:
 def call_of(
     operation: KernelOperation | CollectiveOperation,
     name: str,
-    operands: tuple[Laid, ...],
+    operands: tuple[CallOperand, ...],
     arguments: Mapping[str, Any],
-    makers: Mapping[str, GraphCall],
+    makers: Mapping[str, WorkloadCall],
     num_ranks: int,
     gpu: Gpu,
     definition: str,
     span: Span,
-) -> GraphCall:
+) -> WorkloadCall:
     """The call of ``operation`` on tensors of the graph; ``makers`` are the calls that made them, by tensor.
 
     Raises
@@ -124,24 +127,24 @@ def call_of(
         result = replace(result, shard=Shard.NONE)
     partial |= made.partial
     exchange = made.exchange or exchange
-    return GraphCall(
+    return WorkloadCall(
         operation, operands, arguments, made, result, definition, span, partial, exchange, takes=int(gathered)
     )
 
 
-def _exchange_of(operands: tuple[Laid, ...], makers: Mapping[str, GraphCall]) -> Exchange:
+def _exchange_of(operands: tuple[CallOperand, ...], makers: Mapping[str, WorkloadCall]) -> Exchange:
     """How the rows of the first operand that says it were sent."""
     made = (makers[each.tensor.name].exchange for each in operands if each.tensor.name in makers)
     return next((exchange for exchange in made if exchange != EVEN), EVEN)
 
 
-def _all_partial(operation: Operation, operands: tuple[Laid, ...], makers: Mapping[str, GraphCall]) -> bool:
+def _all_partial(operation: Operation, operands: tuple[CallOperand, ...], makers: Mapping[str, WorkloadCall]) -> bool:
     """Whether terms of two sums are added on each rank, which gives those of one sum."""
     terms = [each.tensor.name in makers and makers[each.tensor.name].partial for each in operands]
     return operation.name == ADD and all(terms)
 
 
-def _gathers_keys(operation: Operation, operands: tuple[Laid, ...], makers: Mapping[str, GraphCall]) -> bool:
+def _gathers_keys(operation: Operation, operands: tuple[CallOperand, ...], makers: Mapping[str, WorkloadCall]) -> bool:
     """Whether queries of each rank attend to keys and values that are gathered."""
     if operation.name != ATTENTION[0] or operands[0].seen.shard is Shard.COLS:
         return False
@@ -150,7 +153,7 @@ def _gathers_keys(operation: Operation, operands: tuple[Laid, ...], makers: Mapp
     return not gathered[0] and any(gathered)
 
 
-def _operand(operation: Operation, operand: Laid, makers: Mapping[str, GraphCall], gathered: bool) -> Operand:
+def _operand(operation: Operation, operand: CallOperand, makers: Mapping[str, WorkloadCall], gathered: bool) -> Operand:
     """An operand as an operation sees it: declared, but for what a sum or a block of an exchange comes from.
 
     So do keys and values that are ``gathered``.
@@ -197,3 +200,35 @@ def _laid_out(tensor: Tensor, laid: Shard, num_ranks: int) -> Tensor:
     rows = tensor.rows * num_ranks if laid is Shard.ROWS else tensor.rows
     cols = tensor.cols * num_ranks if laid is Shard.COLS else tensor.cols
     return replace(tensor, rows=rows, cols=cols, shard=laid)
+
+
+Link = tuple[KernelOperation | CollectiveOperation, Mapping[str, Any]]
+"""A call of a chain with its arguments; it takes what the one before makes."""
+
+
+def chain_of(
+    operation: KernelOperation | CollectiveOperation, arguments: Mapping[str, Any], dtype: DType, system: System
+) -> tuple[Link, ...]:
+    """The calls in turn that ``operation`` is made of, on a tensor of type ``dtype``; most are one.
+
+    Raises
+    ------
+    OperationError
+        If rows go to more nodes than the system has.
+    """
+    if operation is DISPATCH:
+        _check_nodes(arguments, system)
+        sent = {name: value for name, value in arguments.items() if name != "type"}
+        wanted = arguments.get("type", dtype)
+        cast: tuple[Link, ...] = ((CAST, {"type": wanted}),) if wanted is not dtype else ()
+        return (*cast, (SEND, sent), (EXPAND, {}))
+    if operation is COMBINE:
+        return ((COLLAPSE, arguments), (SEND_BACK, {}), (MERGE, {}))
+    return ((operation, arguments),)
+
+
+def _check_nodes(arguments: Mapping[str, Any], system: System) -> None:
+    size = system.fabric.node_size
+    nodes, known = arguments.get("nodes", 1), system.num_ranks // size if size else 1
+    if nodes > known:
+        raise mismatch(f"rows go to {nodes} nodes, and the system has {known}", "leave nodes out")

@@ -1,4 +1,4 @@
-"""Schedules of a graph: a template for each op, which collectives are apart, and who runs when and beside whom.
+"""Schedules of ops: how each is carried out, which collectives are apart, and who runs when and beside whom.
 
 schedule late for layer {
   dh = hetero_fused_1d(chunks=32, engine=dma(7))
@@ -13,27 +13,24 @@ schedule late for layer {
 }
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from ...codes import Code
-from ...ir import Graph, GraphChoice, OpMode, Scenario, Seams, System
-from ...planning.graph_batches import in_batches
+from ...ir import Graph, GraphChoice, GraphOp, OpMode, Scenario, Seams, System
+from ...planning.graph_batches import in_batches, is_summed_last, op_names
 from ...planning.graph_brought import brought_for
+from ...planning.graph_order import collective_name
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.source import Span
 from ...text.units import NUMBER
-from ...text.vocabulary import GRAPH_SCHEDULE_WORDS, MAX_AHEAD, MAX_BATCHES, MAX_STREAMS, Property
+from ...text.vocabulary import MAX_AHEAD, MAX_BATCHES, MAX_STREAMS, SCHEDULE_WORDS, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, known_head
-from .graph_names import OpNames
-from .outline_block import is_outline
 from .template import ChoiceReader
 from .written import WrittenReader
-
-_EXAMPLE = "schedule NAME for LAYER { u = hetero_fused_1d(chunks=16); apart y by dma(7); order u, y }"
 
 
 @dataclass(slots=True)
@@ -54,8 +51,8 @@ class _Said:
     seen: set[str] = field(default_factory=set)
 
 
-class GraphScheduleReader:
-    """Reads the schedules of one graph."""
+class BlockReader:
+    """Reads the schedules of one workload that are blocks of ops."""
 
     def __init__(
         self,
@@ -74,11 +71,8 @@ class GraphScheduleReader:
         self._numbers = FigureReader(report, evaluator)
         self._names = OpNames(graph, 1, self._numbers, place, report)
 
-    def read(self, declaration: ast.Template | ast.Plan) -> GraphChoice:
+    def read(self, declaration: ast.Plan) -> GraphChoice:
         """Read a schedule."""
-        if isinstance(declaration, ast.Template):
-            message = f"{self._graph.name} is a graph of {len(self._graph.ops)} ops, whose schedule is a block"
-            raise self._report.fail(Code.MGS116, message, declaration.values[0].span, _EXAMPLE)
         said, failures = _Said(), self._report.num_failures
         said.batches = self._batches(declaration.block)
         self._names = OpNames(self._graph, said.batches, self._numbers, self._place, self._report)
@@ -117,8 +111,8 @@ class GraphScheduleReader:
     def _statement(self, statement: ast.Define | ast.Say, said: _Said) -> None:
         match statement:
             case ast.Define(name=word):
-                if word in GRAPH_SCHEDULE_WORDS:
-                    known_head(statement, GRAPH_SCHEDULE_WORDS, "a schedule of a graph", self._report)
+                if word in SCHEDULE_WORDS:
+                    known_head(statement, SCHEDULE_WORDS, "a schedule of ops", self._report)
                 span = Span(statement.span.source, statement.span.start, statement.span.start + len(word))
                 self._template(ast.Name(word, span=span), statement.phrase[0].parts, said, statement.span)
             case ast.Say(phrase=(ast.Group(parts=(ast.Compare(left=op, operator="=", right=body), *rest)), *_)):
@@ -129,12 +123,9 @@ class GraphScheduleReader:
                 self._say(statement, said)
 
     def _block(self, op: ast.Expression, block: ast.Block, said: _Said, span: Span) -> None:
-        """Read ``u { ... }``: an outline of an op."""
+        """Read ``u { ... }``: an outline of an op, or its plan written out."""
         for name in self._names.planned(op):
             declaration = ast.Plan(name, ast.Path((name,), span=op.span), block, span=span)
-            if not is_outline(declaration, self._report):
-                message = f"{op.span.text} is said in outline, or by a template"
-                raise self._report.fail(Code.MGS116, message, span, "u { split rows 2048, 2048; move by dma(7) }")
             workload = in_batches(self._graph, said.batches).op(name).workload
             plan = self._written.read(Scenario(name, self._system, workload), declaration, None)
             if plan is None:
@@ -149,7 +140,7 @@ class GraphScheduleReader:
             self._mode(OpMode(name, choice), said, span)
 
     def _say(self, statement: ast.Say, said: _Said) -> None:
-        head = known_head(statement, GRAPH_SCHEDULE_WORDS, "a schedule of a graph", self._report)
+        head = known_head(statement, SCHEDULE_WORDS, "a schedule of ops", self._report)
         if head in said.seen and head not in ("apart", "stream", "beside"):
             raise self._report.fail(Code.MGS206, f"{head} is said twice", statement.span)
         said.seen.add(head)
@@ -248,3 +239,81 @@ class GraphScheduleReader:
                 said.low |= dict.fromkeys(names)
             if not words.skip_comma():
                 return
+
+
+class OpNames:
+    """The ops of ``graph`` in so many batches, by name."""
+
+    def __init__(self, graph: Graph, batches: int, numbers: FigureReader, place: Place, report: Report) -> None:
+        self._graph, self._numbers, self._place, self._report = graph, numbers, place, report
+        self._names = op_names(graph, batches)
+        self._ops = {name: op for op in graph.ops for name in self._names[op.name]}
+
+    def __getitem__(self, name: str) -> GraphOp:
+        """The op of the file behind a name."""
+        return self._ops[name]
+
+    def distinct(self, words: Words, *, parts: bool = False, planned: bool = False) -> tuple[str, ...]:
+        """Names of ops that ``words`` list, each once; with ``parts`` also of collectives of their own.
+
+        If they are to be ``planned``, those that a name stands for there.
+        """
+        return tuple(self.spans(words, parts=parts, planned=planned))
+
+    def spans(self, words: Words, *, parts: bool = False, planned: bool = False) -> dict[str, Span]:
+        """The same, with the place of each."""
+        names_of = self.planned if planned else self.of
+        found: dict[str, Span] = {}
+        for value in words.take_list("an op"):
+            collective = parts and isinstance(value, ast.Member)
+            for name in self._collectives_of(value) if collective else names_of(value):
+                if name in found:
+                    raise self._report.fail(Code.MGS206, f"{name} is listed twice", value.span)
+                found[name] = value.span
+        return found
+
+    def of(self, value: ast.Expression) -> tuple[str, ...]:
+        """The op that ``qkv[1]`` names, or that of each batch."""
+        match value:
+            case ast.Name():
+                return self._names[self._op(value)]
+            case ast.Index(base=ast.Name() as base, subscripts=(subscript,)):
+                names = self._names[self._op(base)]
+                if len(names) == 1:
+                    message = f"{base.text} is not in batches"
+                    raise self._report.fail(Code.MGS203, message, value.span, f"say {base.text}, or batches 2")
+                last = Property("a batch", NUMBER, Fraction(0), Fraction(len(names) - 1), whole=True)
+                return (names[int(self._numbers.value(last, (subscript,), self._place).amount)],)
+            case _:
+                message = "the name of an op is expected here"
+                raise self._report.fail(Code.MGS116, message, value.span, "qkv, or qkv[0] of a batch")
+
+    def planned(self, value: ast.Expression) -> tuple[str, ...]:
+        """The ops that ``value`` says how to carry out: of sums over batches and ranks the last, if none is named."""
+        names = self.of(value)
+        return names[-1:] if isinstance(value, ast.Name) and is_summed_last(self._ops[names[0]]) else names
+
+    def number_of(self, name: str) -> int:
+        """The batch of an op; -1 where it is of none."""
+        names = self._names[self._ops[name].name]
+        return names.index(name) if len(names) > 1 else -1
+
+    def _collectives_of(self, value: ast.Expression) -> tuple[str, ...]:
+        """The collectives of an op that is apart, by their names."""
+        assert isinstance(value, ast.Member), "a collective is a part of an op"
+        names = self.planned(value.base)
+        own = tuple(collective_name(replace(self._ops[name], name=name)) for name in names)
+        word = own[0].rpartition(".")[2]
+        if value.name != word or not self._ops[names[0]].is_pair:
+            hint = f"{names[0]}.{word}" if self._ops[names[0]].is_pair else "a pair has one: dh.all_gather"
+            message = f"{value.base.span.text} has no collective '{value.name[:40]}'"
+            raise self._report.fail(Code.MGS203, message, value.span, hint)
+        return own
+
+    def _op(self, name: ast.Name) -> str:
+        if name.text not in self._names:
+            part_of = {tensor: op for tensor, op, _ in self._graph.results}
+            inside = f"{name.text} is made inside {part_of[name.text]}" if name.text in part_of else ""
+            hint = inside or did_you_mean(name.text, self._names) or f"ops are {listing(self._names)}"
+            raise self._report.fail(Code.MGS203, f"unknown op '{name.text[:64]}'", name.span, hint)
+        return name.text

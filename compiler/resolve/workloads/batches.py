@@ -22,7 +22,7 @@ from ...text.vocabulary import MAX_BATCHES, MAX_EXTENT, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import Place
 from ..values.sentences import Words
-from .graph_calls import ATTENTION, EXPERTS, GEMM, GraphCall, Laid, call_of
+from .calls import ATTENTION, EXPERTS, GEMM, CallOperand, WorkloadCall, call_of
 
 _EXAMPLE = "batch x by 4096"
 _COUNTS = ("rows", "rows_to")
@@ -59,12 +59,12 @@ def read_batch(statement: ast.Say, numbers: FigureReader, place: Place, report: 
     return BatchSaid(tuple(names.values()), rows, statement.span)
 
 
-Cut = tuple[dict[str, GraphCall], dict[str, Tensor]]
+Cut = tuple[dict[str, WorkloadCall], dict[str, Tensor]]
 """The calls of a graph, and all its tensors, by name."""
 
 
 def batches_of(
-    calls: Mapping[str, GraphCall],
+    calls: Mapping[str, WorkloadCall],
     tensors: Mapping[str, Tensor],
     said: BatchSaid,
     repeat: Repeat | None,
@@ -115,10 +115,10 @@ def _sequences(rows: int, sequence: int, of: str) -> int:
 
 
 def _batch(
-    calls: Mapping[str, GraphCall], tensors: Mapping[str, Tensor], said: BatchSaid, batches: int, system: System
+    calls: Mapping[str, WorkloadCall], tensors: Mapping[str, Tensor], said: BatchSaid, batches: int, system: System
 ) -> tuple[Cut, set[str]]:
     """One of so many batches, and the tensors whose rows are cut."""
-    made: dict[str, GraphCall] = {}
+    made: dict[str, WorkloadCall] = {}
     found, cut = dict(tensors), set(said.names)
     for name in said.names:
         found[name] = replace(tensors[name], rows=tensors[name].rows // batches)
@@ -134,13 +134,13 @@ def _batch(
 
 
 def _again(
-    call: GraphCall,
-    operands: tuple[Laid, ...],
+    call: WorkloadCall,
+    operands: tuple[CallOperand, ...],
     arguments: Mapping[str, Any],
-    makers: Mapping[str, GraphCall],
+    makers: Mapping[str, WorkloadCall],
     system: System,
     batches: int,
-) -> GraphCall:
+) -> WorkloadCall:
     """The call on other operands."""
     try:
         return call_of(
@@ -160,7 +160,7 @@ def _again(
         raise
 
 
-def cut_tensors(calls: Sequence[GraphCall], inputs: Sequence[str]) -> set[str]:
+def cut_tensors(calls: Sequence[WorkloadCall], inputs: Sequence[str]) -> set[str]:
     """The tensors whose rows are cut where those of ``inputs`` are."""
     cut = set(inputs)
     for call in calls:
@@ -169,14 +169,14 @@ def cut_tensors(calls: Sequence[GraphCall], inputs: Sequence[str]) -> set[str]:
     return cut
 
 
-def _is_cut(call: GraphCall, cut: set[str]) -> bool:
+def _is_cut(call: WorkloadCall, cut: set[str]) -> bool:
     """Whether rows of what a call makes are those of a batch; a product over rows is a sum over them instead."""
     first = call.operands[0]
     return first.tensor.name in cut and not (call.operation.name in (GEMM, EXPERTS) and first.transposed)
 
 
 def _arguments(
-    call: GraphCall, operands: Sequence[Laid], sequence: int, batches: int, system: System
+    call: WorkloadCall, operands: Sequence[CallOperand], sequence: int, batches: int, system: System
 ) -> Mapping[str, Any]:
     """The arguments of a call on a batch: sequences that attention sees, and shares of counted rows."""
     arguments = dict(call.arguments)

@@ -1,21 +1,19 @@
-"""Calls -> ops: a collective and the kernel that takes or makes what it moves become one, an end of a gemm a part of it.
+"""Calls become ops: a collective and the kernel that takes or makes what it moves are one, with ends of the kernel.
 
-A workload of a kernel and a collective that need nothing of each other is one op too, and so is one of two kernels with
-an all_to_all between them.
+A workload of a kernel and a collective that need nothing of each other is one op too, and so is one of two kernels
+with an all_to_all between them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...ir import GraphOp, Made, Pattern, Read, Shard, Tensor
-from ...ir.operations import CollectiveOperation, KernelOperation
-from .combinations import pattern_beside, pattern_in_turn
-from .graph_calls import GATHER, GEMM, GraphCall
-from .parts import WorkloadParts
+from ...ir import GemmShape, GraphOp, Made, Pattern, Read, Shard, Tensor, Then, Workload
+from ...ir.operations import CollectiveOperation, Exchange, KernelOperation, Operation
+from .calls import GATHER, GEMM, WorkloadCall
 
 
 def ops_of(
-    calls: Sequence[GraphCall], tensors: Iterable[str], *, alone: bool
+    calls: Sequence[WorkloadCall], tensors: Iterable[str], *, alone: bool
 ) -> tuple[tuple[GraphOp, ...], tuple[tuple[str, str, Made], ...]]:
     """The ops, in the order of their last calls, and for each tensor that is made its op and what of it it is.
 
@@ -41,8 +39,8 @@ def ops_of(
 class _Group:
     """The calls of one op in turn; ``ends`` are row-wise calls at the end of a kernel, by its name: no own kernels."""
 
-    calls: list[GraphCall]
-    ends: dict[str, list[GraphCall]] = field(default_factory=dict)
+    calls: list[WorkloadCall]
+    ends: dict[str, list[WorkloadCall]] = field(default_factory=dict)
     name: str = ""
 
     @property
@@ -69,9 +67,6 @@ class _Group:
 
     def op(self, made: Mapping[str, tuple[str, Made]], order: Mapping[str, int]) -> GraphOp:
         """The op with its workload, whose tensors are in the order of ``order``, by their names."""
-        parts = WorkloadParts()
-        for call in self.calls:
-            parts.add(call.made)
         inner = {call.name for call in self.calls[:-1]}
         operands = {
             each.seen.name: each for call in self.calls for each in call.operands if each.seen.name not in inner
@@ -79,9 +74,34 @@ class _Group:
         found = [(order[each.tensor.name], each.seen) for each in operands.values()]
         results = sorted((order[call.name], _result(call)) for call in self.calls)
         tensors = [tensor for _, tensor in sorted([*found, *results], key=lambda each: each[0])]
-        made_here = tuple(tensor.name for _, tensor in results)
-        workload = parts.workload(self.name, self.pattern, tuple(tensors), made_here)
-        return GraphOp(self.name, workload, tuple(self._reads(made, inner)))
+        names = tuple(tensor.name for _, tensor in results)
+        return GraphOp(self.name, self._shape(tuple(tensors), names), tuple(self._reads(made, inner)))
+
+    def _shape(self, tensors: tuple[Tensor, ...], made: tuple[str, ...]) -> Workload:
+        """What the calls are together: of two kernels the first computes the output."""
+        exchange = next((call.made.exchange for call in reversed(self.calls) if call.made.exchange), Exchange())
+        moving = next((call for call in self.calls if call.made.moved is not None), None)
+        parts = moving.made.in_parts if moving is not None else None
+        first, then = (*(call for call in self.calls if call.made.kernel is not None), None, None)[:2]
+        kernel = first.made.kernel if first is not None else None
+        return Workload(
+            name=self.name,
+            about="",
+            pattern=self.pattern,
+            tensors=tensors,
+            moved=moving.made.moved if moving is not None else None,
+            gemm=kernel if isinstance(kernel, GemmShape) else None,
+            output=first.name if first is not None else self.calls[0].name,
+            kernel=None if isinstance(kernel, GemmShape) else kernel,
+            split=exchange.split,
+            made=made,
+            then=Then(then.made.kernel, then.name) if then is not None and then.made.kernel is not None else None,
+            loads=exchange.loads if parts is None else parts.loads,
+            by_columns=parts is not None and parts.by_columns,
+            experts=exchange.experts,
+            rank=exchange.busiest,
+            routed=exchange.routing is not None,
+        )
 
     def _reads(self, made: Mapping[str, tuple[str, Made]], inner: set[str]) -> Iterable[Read]:
         for place, call in enumerate(self.calls):
@@ -101,7 +121,7 @@ class _Group:
         return place == 0 and call.operation.name in (GATHER, GEMM) and not by_columns
 
 
-def _result(call: GraphCall) -> Tensor:
+def _result(call: WorkloadCall) -> Tensor:
     """What a call makes, as the op has it: what is gathered lies in the rows that the ranks had."""
     return call.made.tensor if call.operation.name == GATHER else call.result
 
@@ -124,7 +144,7 @@ def _name(groups: Sequence[_Group]) -> None:
             taken.add(group.name)
 
 
-def _is_one(calls: Sequence[GraphCall]) -> bool:
+def _is_one(calls: Sequence[WorkloadCall]) -> bool:
     """Whether all calls of a workload are one op that calls among others would not be."""
     if not all(operand.is_plain for call in calls for operand in call.operands):
         return False
@@ -138,14 +158,14 @@ def _is_one(calls: Sequence[GraphCall]) -> bool:
             return False
 
 
-def _takes(call: GraphCall, other: GraphCall) -> bool:
+def _takes(call: WorkloadCall, other: WorkloadCall) -> bool:
     """Whether a call takes what another makes."""
     return other.name in {operand.tensor.name for operand in call.operands}
 
 
-def _grouped(calls: Sequence[GraphCall]) -> list[_Group]:
+def _grouped(calls: Sequence[WorkloadCall]) -> list[_Group]:
     """Put calls together: each collective with the first kernel that it forms a pattern with."""
-    readers: dict[str, list[GraphCall]] = {}
+    readers: dict[str, list[WorkloadCall]] = {}
     for call in calls:
         for operand in call.operands:
             readers.setdefault(operand.tensor.name, []).append(call)
@@ -168,13 +188,13 @@ def _grouped(calls: Sequence[GraphCall]) -> list[_Group]:
     return groups
 
 
-def _needs(group: _Group, call: GraphCall, behind: Mapping[str, set[str]]) -> bool:
+def _needs(group: _Group, call: WorkloadCall, behind: Mapping[str, set[str]]) -> bool:
     """Whether another operand of a call is made from what the group makes: they would wait for each other."""
     others = (operand.tensor.name for place, operand in enumerate(call.operands) if place != call.takes)
     return any(group.calls[0].name in {other, *behind.get(other, ())} for other in others)
 
 
-def _ends(group: _Group, call: GraphCall, readers: Mapping[str, Sequence[GraphCall]]) -> bool:
+def _ends(group: _Group, call: WorkloadCall, readers: Mapping[str, Sequence[WorkloadCall]]) -> bool:
     """Whether a row-wise call is the end of the kernel of a group, which nobody else reads."""
     maker, operand = group.calls[-1], call.operands[0]
     if not isinstance(call.operation, KernelOperation) or len(call.operands) > 1 or not operand.is_plain:
@@ -182,7 +202,7 @@ def _ends(group: _Group, call: GraphCall, readers: Mapping[str, Sequence[GraphCa
     return maker.operation.name in call.operation.ends and len(readers[operand.tensor.name]) == 1
 
 
-def _joins(group: _Group, call: GraphCall, readers: Mapping[str, Sequence[GraphCall]]) -> bool:
+def _joins(group: _Group, call: WorkloadCall, readers: Mapping[str, Sequence[WorkloadCall]]) -> bool:
     """Whether a call makes a pair of a group of one."""
     (first, *more), operand = group.calls, call.operands[call.takes]
     if more or group.ends or not operand.is_plain or operand.tensor.name != first.name:
@@ -193,3 +213,28 @@ def _joins(group: _Group, call: GraphCall, readers: Mapping[str, Sequence[GraphC
         return False
     alone = len(readers[operand.tensor.name]) == 1
     return pattern.consumes or alone
+
+
+def pattern_in_turn(calls: Sequence[Operation]) -> Pattern | None:
+    """The pattern of calls of which each takes what the one before it makes; None where that is not simulated."""
+    match tuple(calls):
+        case (KernelOperation() | CollectiveOperation() as alone,):
+            return alone.alone
+        case (CollectiveOperation() as collective, KernelOperation() as kernel) if collective.name in kernel.after:
+            return collective.before_kernel
+        case (KernelOperation() as kernel, CollectiveOperation() as collective) if collective.name in kernel.before:
+            return collective.after_kernel
+        case (KernelOperation() as first, CollectiveOperation() as collective, KernelOperation() as second):
+            joined = collective.name in first.before and collective.name in second.after
+            return collective.between_kernels if joined and first.name in second.follows else None
+        case _:
+            return None
+
+
+def pattern_beside(calls: Sequence[Operation]) -> Pattern | None:
+    """The pattern of two calls, in any order, that need nothing of each other; None where that is not simulated."""
+    match sorted(calls, key=lambda call: isinstance(call, CollectiveOperation)):
+        case [KernelOperation() as kernel, CollectiveOperation() as collective] if collective.name in kernel.beside:
+            return collective.beside_kernel
+        case _:
+            return None
