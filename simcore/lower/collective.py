@@ -10,7 +10,7 @@ are in the fitted start, and are taken out of it.
 from dataclasses import replace
 from fractions import Fraction
 
-from ...compiler.ir import TICKS_PER_SECOND, Pattern, ProtocolModel, Reduction, Scenario, Schedule, System, Transfer
+from ...compiler.ir import TICKS_PER_SECOND, Pattern, ProtocolModel, Reduction, Scenario, System, Transfer
 from ...compiler.planning.knobs.library import library_on
 from ...compiler.templates.collective import collective_in
 from ..kernels.dispatch import split_by_weight
@@ -50,16 +50,16 @@ def library_collective_time(scenario: Scenario) -> CollectiveTime:
     return collective_time(gpu, operation, moved.num_bytes, scenario.num_ranks)
 
 
-def with_library_links(scenario: Scenario, schedule: Schedule) -> Scenario:
-    """``scenario`` with links as fast as the library was measured to send: a single copy may achieve less."""
-    if not schedule.engine.by_library:
-        return scenario
-    system, time = scenario.system, library_collective_time(scenario)
-    link = system.fabric.link
-    rate = max(link.achieved_bytes_per_s, -(-_sent_bytes(time) * TICKS_PER_SECOND // max(1, time.transfer_ticks)))
-    rate = min(rate, with_fastest_links(system).fabric.link.achieved_bytes_per_s)
-    fabric = replace(system.fabric, link=replace(link, achieved_bytes_per_s=rate))
-    return replace(scenario, system=replace(system, fabric=fabric))
+def _over_links(scenario: Scenario, time: CollectiveTime) -> Fraction:
+    """The share of the library's bytes for which the links of ``scenario`` are held.
+
+    Less than 1 where the library was measured to send faster than single copies achieve: links serve all parts at the
+    rate of copies, so fewer of its units take as long there as all of them at its own rate.
+    """
+    achieved = scenario.system.fabric.link.achieved_bytes_per_s
+    rate = -(-_sent_bytes(time) * TICKS_PER_SECOND // max(1, time.transfer_ticks))
+    rate = min(rate, with_fastest_links(scenario.system).fabric.link.achieved_bytes_per_s)
+    return Fraction(achieved, max(achieved, rate))
 
 
 def with_fastest_links(system: System) -> System:
@@ -138,13 +138,16 @@ def _transfer(state: Lowering, rank: int, time: CollectiveTime, peers: range, un
 
     Flows take turns: by ``channel``, and by peer. Together they feed a link evenly.
     """
-    memory, gap = state.machine.memory_for(TrafficClass.COMM), time.transfer_ticks // max(1, units)
+    memory, own = state.machine.memory_for(TrafficClass.COMM), _over_links(state.scenario, time)
     turns, flows = state.schedule.engine.count * len(peers), list[Flow]()
     for peer in peers:
-        way = state.machine.route(rank, rank + peer)
-        route = ((memory.hbm, rank), (memory.l2, rank), *way, (memory.hbm, rank + peer))
         place = channel * len(peers) + peer - peers.start
-        flows.append(Flow(route, units, gap, gap * (place + 1) // turns, TrafficClass.COMM))
+        crossing = -(-units * own.numerator // own.denominator)
+        begin, end = ((memory.hbm, rank), (memory.l2, rank)), ((memory.hbm, rank + peer),)
+        for way, share in ((state.machine.route(rank, rank + peer), crossing), ((), units - crossing)):
+            gap = time.transfer_ticks // max(1, share)
+            if share or way:
+                flows.append(Flow((*begin, *way, *end), share, gap, gap * (place + 1) // turns, TrafficClass.COMM))
     return Stage(time.transfer_ticks, tuple(flows))
 
 

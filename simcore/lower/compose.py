@@ -9,7 +9,8 @@ write and its read. Streams and engines are shared:
 - A lone collective begins when the part before it in its stream has ended at its rank. One that reads nothing of
   other ops also waits for the kernels that were issued before it, as libraries make it wait for the stream it is called
   from.
-- SMs that copy for any part are taken from the kernels of all, for as long as the program lasts.
+- SMs that copy for any part are taken from the kernels of all, for as long as the program lasts. The channels of a
+  library queue for the SMs of the kernels, and have them while they run.
 
 A kernel that waits for copies, or for another stream, waits for an event as it does inside a plan.
 """
@@ -20,7 +21,6 @@ from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import (
     EngineKind,
-    EngineMode,
     GraphPlan,
     Kernels,
     Part,
@@ -36,7 +36,6 @@ from ..program.program import OpKind, Program
 from .alike import period_if_alike
 from .at_once import part_as_kernels
 from .cache_hits import Hits
-from .collective import with_library_links
 from .graph_waits import Ends, ends_of_part, foreign_of, waits_inside, with_waits
 from .machine import Idealization, Machine, build_machine, issues_commands
 from .plan import Lowered, lower_steps, period_of
@@ -121,8 +120,6 @@ def _machines(
 ) -> dict[str, Machine]:
     """One machine for all parts, with the pool of engines that each has; by the name of the part."""
     moving = [part for part in plan.parts if part.workload.moved is not None] or plan.parts[:1]
-    for part in moving:
-        system = with_library_links(_scenario(system, part), part.schedule).system
     kernels = (part for part in plan.parts if not part.workload.is_collective)
     scenario = _scenario(system, next(kernels, plan.parts[0]))
     own = _have_their_own(system, moving)
@@ -152,7 +149,7 @@ def _have_their_own(system: System, parts: Sequence[Part]) -> bool:
 def _pool_key(schedule: Schedule, *, own: bool) -> object:
     """Schedules with the same key share a pool of engines: those by as many copy engines, or where none has its own."""
     engine = schedule.engine
-    if engine.mode in (EngineMode.SHARED, EngineMode.TILES):
+    if engine.on_kernels_sms:
         return "sms"
     return engine.kind, engine.count if own and engine.kind is EngineKind.DMA else 0
 
@@ -194,7 +191,7 @@ class _Composer:
     def _priorities(self, part: Part) -> dict[OpKind, int]:
         """Of what a part runs on the SMs of kernels."""
         found = {OpKind.TILE: part.priority, OpKind.REDUCE: self.plan.sums_priority or part.priority}
-        return found | ({OpKind.TRANSFER: part.priority} if part.schedule.engine.mode is EngineMode.SHARED else {})
+        return found | ({OpKind.TRANSFER: part.priority} if part.schedule.engine.on_kernels_sms else {})
 
     def _queue(self, state: Lowering, part: Part, rank: int) -> None:
         """Make a lone collective, or the kernels of a part, follow what came before in their streams."""

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 
-from ...compiler.ir import EngineKind, EngineMode, Network, Noc, Scenario, Schedule
+from ...compiler.ir import EngineKind, Network, Noc, Scenario, Schedule
 from ..kernels.gemm import ticks_for
 from ..program.builder import ProgramBuilder
 from ..program.program import TrafficClass
@@ -137,7 +137,7 @@ def _issue(builder: ProgramBuilder, scenario: Scenario, schedule: Schedule) -> i
 
 
 def _engines(builder: ProgramBuilder, schedule: Schedule, sms: int) -> int:
-    if schedule.engine.mode in (EngineMode.SHARED, EngineMode.TILES):
+    if schedule.engine.on_kernels_sms:
         return sms
     return builder.pool("dma" if schedule.engine.kind is EngineKind.DMA else "copy_sms", schedule.engine.count)
 

@@ -29,7 +29,7 @@ from ..program.builder import ProgramBuilder
 from ..program.program import Program
 from .at_once import as_kernels
 from .cache_hits import Hits
-from .collective import begin_calls, lower_called, with_library_links
+from .collective import begin_calls, lower_called
 from .commands import pairs_of
 from .copies import lower_transfer
 from .kernels import lower_group, lower_reduction, order_units
@@ -85,7 +85,7 @@ def lower(
     schedule = as_kernels(scenario, schedule)
     period = period_of(scenario, schedule) if fold else scenario.num_ranks
     builder = ProgramBuilder(scenario.num_ranks, period=period, unit_bytes=unit_bytes)
-    machine = build_machine(builder, with_library_links(scenario, schedule), schedule, unit_bytes, ideal)
+    machine = build_machine(builder, scenario, schedule, unit_bytes, ideal)
     state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, period, Hits(scenario, schedule))
     state.writes = writes or {}
     lower_steps(state)

@@ -68,8 +68,13 @@ class EngineChoice:
 
     @property
     def leaves_all_sms(self) -> bool:
-        """Whether no SM is taken from the kernels."""
-        return self.kind is EngineKind.DMA or self.mode in (EngineMode.SHARED, EngineMode.TILES)
+        """Whether no SM is taken from the kernels for as long as they run; ``on_kernels_sms`` share them in turn."""
+        return self.kind is EngineKind.DMA or self.on_kernels_sms
+
+    @property
+    def on_kernels_sms(self) -> bool:
+        """Whether what moves data queues for the SMs of the kernels: copies, the library's channels, or tiles."""
+        return self.mode in (EngineMode.SHARED, EngineMode.LIBRARY, EngineMode.TILES)
 
     def __str__(self) -> str:
         if self.by_tiles:

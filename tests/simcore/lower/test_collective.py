@@ -6,10 +6,26 @@ from typing import Any
 import pytest
 
 from magus.advisor.measured.tables.collective_sample import scenario_of
-from magus.compiler import compile_text
-from magus.compiler.ir import Late, Plan, Scenario, Schedule, System, Variability
+from magus.compiler import compile_file, compile_text
+from magus.compiler.ir import (
+    Choice,
+    EngineChoice,
+    EngineKind,
+    GraphChoice,
+    GraphPlan,
+    GraphScenario,
+    Late,
+    OpMode,
+    Plan,
+    Scenario,
+    Schedule,
+    Seams,
+    System,
+    Variability,
+)
 from magus.compiler.planning.build import ScheduleError, build_schedule
-from magus.compiler.planning.knobs.library import library_serial
+from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.knobs.library import library_rejection, library_serial
 from magus.compiler.verify.check import check_plan
 from magus.simcore import record_writes, simulate
 from magus.simcore.cores.engine import run
@@ -17,12 +33,17 @@ from magus.simcore.figures.result import IntervalKind
 from magus.simcore.kernels.dispatch import whole_works
 from magus.simcore.kernels.nccl import NcclCollective, NcclProtocol
 from magus.simcore.lower.collective import library_collective_time
+from magus.simcore.lower.compose import lower_graph
 from magus.simcore.lower.plan import lower
+from magus.simcore.program.program import OpKind
+from magus.simcore.simulate_graph import simulate_graph
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle
+from tests.helpers.paths import ROOT
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, mi300x
 
+LAYERS = ("llama70b_backward", "llama70b_domino", "llama70b_layer", "llama70b_layer_backward")
 GPUS = ("H100", "A100", "B200")
 SIZES = (512, 64 << 10, 1 << 20, 8 << 20, 64 << 20)
 
@@ -78,7 +99,7 @@ def test_it_holds_an_sm_for_each_channel_and_puts_its_bytes_on_the_links() -> No
     program = lower(scenario, schedule, unit_bytes=8192).program
     up = program.server_names.index("up")
     passed = int(program.flow_units[program.hop_flow[program.hop_server == up]].sum()) * 8192
-    held = program.op_pool == program.pool_names.index("copy_sms")
+    held = (program.op_pool == program.pool_names.index("sms")) & (program.op_kind == OpKind.TRANSFER)
 
     assert library_collective_time(scenario).protocol is NcclProtocol.SIMPLE
     assert passed == pytest.approx(size * 7 / 8, rel=0.001) and held.sum() == schedule.engine.count == 16
@@ -152,3 +173,67 @@ def test_no_plan_is_written_out_for_it() -> None:
 
     with pytest.raises(ScheduleError, match="a plan says what is moved when"):
         build_schedule(scenario, Plan(written.engine, written.steps))
+
+
+def plan_of(layer: GraphScenario, **by_copies: Choice) -> GraphPlan:
+    """One layer, each collective by the library but for those of ``by_copies``, nothing handed over in rows."""
+    graph = replace(layer.graph, repeat=None)
+    modes = tuple(
+        OpMode(op.name, by_copies.get(op.name, library_serial(Scenario(op.name, layer.system, op.workload))))
+        for op in graph.ops
+        if op.workload.moved is not None
+    )
+    return build_graph_plan(layer.system, graph, GraphChoice("library", modes, seams=Seams.WHOLE))
+
+
+@pytest.mark.parametrize("file", thinned(LAYERS, 3))
+def test_a_layer_by_the_library_takes_the_times_of_its_ops_alone(file: str) -> None:
+    """A call takes SMs from no kernel that it does not meet."""
+    for layer in compile_file(ROOT / "examples" / "layers" / f"{file}.mgs").graphs:
+        cases = (Scenario(op.name, layer.system, op.workload) for op in layer.graph.ops)
+        assert all(case.workload.moved is None or library_rejection(case) is None for case in cases)
+        plan = plan_of(layer)
+        alone = (GraphPlan(part.name, (replace(part, stream=0, waits=(), step_waits=()),)) for part in plan.parts)
+        ticks = [simulate_graph(layer.system, one, unit_bytes=65536).whole.makespan_ticks for one in alone]
+
+        whole = simulate_graph(layer.system, plan, unit_bytes=65536).whole.makespan_ticks
+        assert whole == pytest.approx(sum(ticks), rel=0.002)
+
+
+def test_a_call_takes_sms_from_the_kernel_that_it_meets_while_it_runs() -> None:
+    (layer,) = compile_text(
+        'use "nvidia/h100"\nsystem node { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }\n'
+        "workload w on node {\n x = tensor bf16[4096, 8192]\n w = tensor bf16[8192, 8192]\n"
+        " g = tensor bf16[4096, 8192] shard rows\n y = gemm(x, w)\n z = gemm(y, w)\n xg = all_gather(g)\n}"
+    ).graphs
+    plan = plan_of(layer)
+    by_name = {part.name: part for part in plan.parts}
+    together = replace(plan, parts=(replace(by_name["xg"], behind_kernels=False), by_name["y"], by_name["z"]))
+    behind = simulate_graph(layer.system, plan, unit_bytes=65536)
+    beside = simulate_graph(layer.system, together, unit_bytes=65536)
+    ticks, slower = ({op.name: op.compute_ticks for op in result.ops} for result in (behind, beside))
+
+    assert slower["y"] > 1.03 * ticks["y"] and slower["z"] == pytest.approx(ticks["z"], rel=0.01)
+    assert beside.whole.makespan_ticks < behind.whole.makespan_ticks
+
+
+def test_links_stay_those_of_copies_where_a_library_sends_faster() -> None:
+    """B200: 726 GB/s over a link by copies, 808 by the library."""
+    (layer,) = compile_text(
+        'use "nvidia/b200"\nsystem node { gpus 8 x B200; fabric switch(nvswitch, link=nvlink) }\n'
+        "workload w on node {\n x = tensor bf16[16384, 8192] shard rows\n v = tensor bf16[8192, 8192] shard cols\n"
+        " w = tensor bf16[8192, 8192] shard rows\n y = gemm(all_gather(x), v)\n z = reduce_scatter(gemm(y, w))\n}"
+    ).graphs
+    copies = Choice("serial", 8, EngineChoice(EngineKind.DMA, 7))
+    mixed, copied = plan_of(layer, y=copies), plan_of(layer, y=copies, z=copies)
+    one, other = (lower_graph(layer.system, plan, unit_bytes=65536).program for plan in (mixed, copied))
+    ops, others = (
+        {op.name: op.comm_ticks for op in simulate_graph(layer.system, plan, unit_bytes=65536).ops}
+        for plan in (mixed, copied)
+    )
+    called = library_collective_time(Scenario("z", layer.system, layer.graph.ops[1].workload))
+
+    up = [program.service_ticks[program.server_names.index("up")] for program in (one, other)]
+    assert up[0] == up[1] and ops["y"] == others["y"]
+    assert called.moved_bytes / (called.transfer_ticks / 1e14) > 1.1 * layer.system.fabric.link.achieved_bytes_per_s
+    assert ops["z"] == pytest.approx(called.ticks, rel=0.02)
