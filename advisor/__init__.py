@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from .bounds.lower_bound import lower_bound
     from .candidates.advice import Advice, Source
     from .kept_advice import keep_results
-    from .layers.advice import GraphAdvice
     from .layers.recommend import recommend_graph
     from .learned.boosted_trees import ModelError
     from .options import AdviceOptions
@@ -21,7 +20,6 @@ __all__ = [
     "Advice",
     "AdviceOptions",
     "Advisor",
-    "GraphAdvice",
     "LayerRequest",
     "ModelError",
     "NoFeasibleSchedule",
@@ -40,7 +38,6 @@ _HOMES = {
     "Advice": ".candidates.advice",
     "AdviceOptions": ".options",
     "Advisor": ".recommend",
-    "GraphAdvice": ".layers.advice",
     "LayerRequest": "..compiler.from_model.request",
     "ModelError": ".learned.boosted_trees",
     "NoFeasibleSchedule": ".solver",

@@ -29,7 +29,8 @@ from .answer.answer import (
 from .answer.partial import PartialAnswers
 from .bespoke.stage import bespoke_candidates, budget_of, is_searched
 from .bounds.lower_bound import Bound, lower_bound
-from .candidates.advice import Candidate, Threshold, baseline_of
+from .candidates.advice import Threshold
+from .candidates.candidate import Candidate, baseline_of
 from .candidates.predicted import predicted_candidates, unpredicted_candidates, usual_serials
 from .candidates.sensitivity import Sensitivity
 from .candidates.shortlist import (

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ..compiler.ir import Cancelled, GraphScenario, Progress, Scenario, ShouldStop, never
 from .advice_run import AdviceRun
@@ -17,9 +16,6 @@ from .options import AdviceOptions
 from .processes import Caller
 from .stages import PATIENCE_S, Stages, either, lateness
 from .workers import open_workers, suits_threads
-
-if TYPE_CHECKING:
-    from .layers.advice import GraphAdvice
 
 TIME_TO_PROPOSE = 0.5
 """Share of the time for an answer after which no more is proposed than has been, if something is to be simulated."""
@@ -48,7 +44,7 @@ class Asked:
     watched: bool = False
 
 
-def answer_there(proposals: ProposalModel | None, asked: Asked, caller: Caller) -> "Advice | GraphAdvice":
+def answer_there(proposals: ProposalModel | None, asked: Asked, caller: Caller) -> Advice:
     """Return the answer, in a process; a limit of time begins when it was asked for."""
     subject, options = asked.subject, asked.options
 

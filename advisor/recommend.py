@@ -26,7 +26,6 @@ from .recent import RecentAnswers
 from .stages import either
 
 if TYPE_CHECKING:
-    from .layers.advice import GraphAdvice
     from .policy.layer_table import LayerPolicy
     from .policy.table import PolicyTable
 
@@ -47,9 +46,9 @@ class Advisor:
     """
 
     proposals: ProposalModel | None = None
-    _processes: "Processes[Asked, Advice | GraphAdvice] | None" = field(default=None, compare=False, repr=False)
+    _processes: Processes[Asked, Advice] | None = field(default=None, compare=False, repr=False)
     _recent: RecentAnswers[Advice] = field(default_factory=RecentAnswers, compare=False, repr=False)
-    _layers: "RecentAnswers[GraphAdvice]" = field(default_factory=RecentAnswers, compare=False, repr=False)
+    _layers: RecentAnswers[Advice] = field(default_factory=RecentAnswers, compare=False, repr=False)
 
     @classmethod
     def load(cls, folder: Path | None = None, *, processes: int = 0) -> "Advisor":
@@ -193,7 +192,7 @@ class Advisor:
         *,
         progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
-    ) -> "GraphAdvice":
+    ) -> Advice:
         """Return which schedule to use for all ops of a layer together; parameters are those of ``recommend``.
 
         Raises
@@ -214,7 +213,7 @@ class Advisor:
             self._layers.keep(asked, advice)
         return advice
 
-    def recall_layer(self, request: LayerRequest, options: AdviceOptions = DEFAULT) -> "GraphAdvice | None":
+    def recall_layer(self, request: LayerRequest, options: AdviceOptions = DEFAULT) -> Advice | None:
         """Return the answer to ``request`` if this advisor gave it lately; else None."""
         return self._layers.recall((request, replace(options, within_s=None)))
 
@@ -224,7 +223,7 @@ class Advisor:
         options: AdviceOptions = DEFAULT,
         *,
         should_stop: ShouldStop | None = None,
-    ) -> "GraphAdvice":
+    ) -> Advice:
         """``recommend_layer`` in a thread; when the task is cancelled, the thread stops at its next step."""
         also = should_stop or never
         return await in_thread(lambda stop: self.recommend_layer(question, options, should_stop=either(stop, also)))
@@ -317,24 +316,21 @@ class Advisor:
         if kept is not None:
             return kept
         there = self._there(Asked(scenario, options, watched=watcher.answered is not None), watcher)
-        if isinstance(there, Advice):
+        if there is not None:
             return there
         return computed_advice(self.proposals, scenario, options, watcher)
 
-    def _layer_advice(
-        self, question: LayerRequest | GraphScenario, options: AdviceOptions, watcher: Watcher
-    ) -> "GraphAdvice":
-        from .layers.advice import GraphAdvice  # those who ask about pairs do not wait for it
+    def _layer_advice(self, question: LayerRequest | GraphScenario, options: AdviceOptions, watcher: Watcher) -> Advice:
         from .layers.question import graph_of
         from .layers.recommend import recommend_graph
 
         graph = graph_of(question)
         there = self._there(Asked(graph, options), watcher)
-        if isinstance(there, GraphAdvice):
+        if there is not None:
             return there
         return recommend_graph(graph, options, progress=watcher.progress, should_stop=watcher.should_stop)
 
-    def _there(self, asked: Asked, watcher: Watcher) -> "Advice | GraphAdvice | None":
+    def _there(self, asked: Asked, watcher: Watcher) -> Advice | None:
         """Return the answer of one of the processes; None if there are none, or if the one that was asked died."""
         if self._processes is None:
             return None

@@ -17,7 +17,7 @@ from unittest import mock
 
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor import workers as simulations
-from magus.advisor.candidates.advice import Candidate
+from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.candidates.shortlist import shortlist_unit
 from magus.advisor.corpus.families import draw
 from magus.compiler.ir import Scenario

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 
 from magus.advisor import Advisor
-from magus.advisor.layers.advice import GraphAdvice
+from magus.advisor.candidates.advice import Advice
 from magus.advisor.layers.recommend import recommend_graph
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US
@@ -45,8 +45,7 @@ def _of_shape(rows: int, columns: int, inner: int, then: int) -> Iterator[Figure
     name = f"{rows} x {columns} x {inner}, then x {then}"
     advice = recommend_graph(compile_text(text("z = norm(y)")).graphs[0])
     times = {
-        along: min(one.ticks for one in advice.candidates if one.choice is not None and bool(one.choice.along) is along)
-        for along in (False, True)
+        along: min(one.ticks for one in advice.candidates if bool(one.joint.along) is along) for along in (False, True)
     }
     pair = Advisor(None).recommend(compile_text(text("")).scenarios[0])
     yield Figure(f"{name}: along", times[True] / TICKS_PER_US, "us", "lower")
@@ -55,7 +54,7 @@ def _of_shape(rows: int, columns: int, inner: int, then: int) -> Iterator[Figure
     yield Figure(f"{name}: answer over that of one plan", alone / pair.recommended.best_us, "x", "lower")
 
 
-def _until_the_norm(advice: GraphAdvice) -> int:
+def _until_the_norm(advice: Advice) -> int:
     """When both GEMMs have ended in the answer."""
     begins = [op.begin_ticks for op in advice.ops]
     return max(op.end_ticks for op in advice.ops if op.name != "z") - min(begins)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ...compiler.ir import TICKS_PER_US
 from ...compiler.text.quantities import us_text
-from ..candidates.advice import Candidate
+from ..candidates.candidate import Candidate
 from ..implementations.offers import Offers
 
 

@@ -9,19 +9,10 @@ from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore import Result
 from ..bespoke.stage import sentence_of
 from ..bounds.lower_bound import Bound, quick_bound_ticks
-from ..candidates.advice import (
-    MIN_LEAD,
-    Advice,
-    Candidate,
-    Source,
-    Threshold,
-    Timing,
-    baseline_of,
-    is_algorithm_choice,
-    resolution_of,
-)
+from ..candidates.advice import Advice, Source, Threshold, Timing, is_algorithm_choice, resolution_of
+from ..candidates.candidate import MIN_LEAD, Candidate, baseline_of, by_time
 from ..candidates.sensitivity import Sensitivity
-from ..candidates.shortlist import answered_by_runs, by_time
+from ..candidates.shortlist import answered_by_runs
 from ..failures import Failure, FailureKind
 from ..implementations.offers import Offers
 from ..implementations.promise import MIN_GAIN, Promise, kernel_promise

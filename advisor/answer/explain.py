@@ -8,15 +8,8 @@ from ...compiler.templates.base import OVERLAPPED_PATTERNS
 from ...compiler.text.quantities import rate_text, ticks_text, us_text
 from ...simcore import Result
 from ..bounds.lower_bound import Bound
-from ..candidates.advice import (
-    MIN_LEAD,
-    Candidate,
-    Confidence,
-    baseline_name,
-    given_up,
-    is_algorithm_choice,
-    resolution_of,
-)
+from ..candidates.advice import Confidence, baseline_name, is_algorithm_choice, resolution_of
+from ..candidates.candidate import MIN_LEAD, Candidate, given_up
 from ..candidates.library import library_time, library_unfit
 from ..candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged
 from ..candidates.short_names import short_names

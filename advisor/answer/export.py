@@ -7,7 +7,8 @@ from ...compiler.planning.expression import expression_of
 from ...simcore import CriticalOp, Result, ServerLoad
 from ...simcore.figures.result import Waterfall
 from ..bounds.lower_bound import Bound
-from ..candidates.advice import Advice, Candidate, SearchProvenance, Threshold
+from ..candidates.advice import Advice, Threshold
+from ..candidates.candidate import Candidate, SearchProvenance
 from ..candidates.library import LibraryTime, library_time
 from ..implementations.offers import Offers
 from ..implementations.promise import Promise
@@ -128,18 +129,18 @@ def space_document(scenario: Scenario, space: Space, bound: Bound) -> JsonObject
 
 def advice_document(advice: Advice, *, how: bool = False) -> JsonObject:
     """Return the document of ``magus advise --json``; ``how`` adds how to carry the recommended schedule out."""
-    workload = advice.scenario.workload.name
+    workload = advice.case.workload.name
     steps: JsonObject | None = None
     if how:
         from ..how.document import how_document  # who does not ask how does not wait for it
         from ..how.how import how_of
 
-        steps = how_document(how_of(advice.scenario, advice.recommended.schedule))
+        steps = how_document(how_of(advice.case, advice.recommended.schedule))
     return {
         "schema": ADVICE_SCHEMA,
         "scenario": advice.scenario.name,
         "workload": workload,
-        "pattern": advice.scenario.workload.label,
+        "pattern": advice.case.workload.label,
         "recommended": advice.recommended.expression,
         "verdict": advice.verdict.value,
         "headline": headline_of(advice) or None,
@@ -147,7 +148,7 @@ def advice_document(advice: Advice, *, how: bool = False) -> JsonObject:
         **_promise_document(advice.promise),
         "serial": advice.serial.expression,
         "baseline": {"name": advice.baseline, "us": advice.serial.best_us},
-        "library": _library_document(library_time(advice.scenario)),
+        "library": _library_document(library_time(advice.case)),
         "implementations": None if advice.implementations is None else _offers_document(advice.implementations),
         "lower_bound_us": None if advice.bound is None else _us(advice.bound.ticks),
         "bound": None if advice.bound is None else bound_document(advice.bound),

@@ -13,7 +13,8 @@ def headline_of(advice: Advice) -> str:
     Gains of implementations are over the library with its call, others over the baseline. Empty where there is nothing
     to overlap.
     """
-    if is_algorithm_choice(advice.scenario) or advice.scenario.workload.moved is None:
+    cases = advice.scenario.cases
+    if len(cases) > 1 or is_algorithm_choice(advice.scenario) or cases[0].workload.moved is None:
         return ""
     return "; ".join(_levels(advice))
 

@@ -8,8 +8,8 @@ from time import perf_counter
 from ...compiler.ir import Scenario
 from ...simcore import Result
 from ..bounds.lower_bound import Bound
-from ..candidates.advice import Advice, Candidate
-from ..candidates.shortlist import by_time
+from ..candidates.advice import Advice
+from ..candidates.candidate import Candidate, by_time
 from ..stages import Stages
 from ..workers import SimulationJob
 from .answer import Confirmed, Findings, advice_of

@@ -1,39 +1,39 @@
 """Advice: the answer as data. The command line, the terminal UI and the API all show this one object."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ...compiler.ir import TICKS_PER_US, Choice, ExecutionOptions, JsonObject, Scenario, Schedule
+from ...compiler.ir import TICKS_PER_US, AnyScenario, GraphScenario, JsonObject, Scenario
 from ...compiler.planfile.to_json import plan_document
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore.figures.result import Result
 from ..bounds.lower_bound import Bound
+from ..implementations.layer_offer import LayerOffer, promised
 from ..implementations.offers import Offers
 from ..implementations.promise import Promise
+from .candidate import Candidate, given_up
 from .sensitivity import Sensitivity
 from .short_names import short_names
 
 SERIAL = "serial"
 """What the baseline is called where it is not the library's."""
 
-# Share of time by which a more complex schedule must be faster, however fine the profile resolves.
-MIN_LEAD = 0.01
 
-
-def is_algorithm_choice(scenario: Scenario) -> bool:
+def is_algorithm_choice(scenario: AnyScenario) -> bool:
     """Whether the workload is a collective alone: the question is which algorithm, not whether to overlap."""
-    return scenario.workload.is_collective
+    return len(scenario.cases) == 1 and scenario.cases[0].workload.is_collective
 
 
-def resolution_of(scenario: Scenario) -> float:
+def resolution_of(scenario: AnyScenario) -> float:
     """Return the least relative difference of two times that the hardware profile resolves.
 
     All kernels that multiply matrices have the resolution of the GEMM: experts and attention are known no better. Times
-    of a collective alone are compared as simulated: 0.
+    of collectives alone are compared as simulated: 0.
     """
-    compute = scenario.workload.compute
-    return float(scenario.gpu.gemm.resolution) if compute is not None and compute.tiled else 0.0
+    computes = (case.workload.compute for case in scenario.cases)
+    tiled = any(compute is not None and compute.tiled for compute in computes)
+    return float(scenario.gpu.gemm.resolution) if tiled else 0.0
 
 
 class Confidence(Enum):
@@ -52,95 +52,7 @@ class Source(Enum):
     SIMULATION = "simulation"
 
 
-@dataclass(frozen=True, slots=True)
-class SearchProvenance:
-    """The search that found a bespoke schedule, so that it can be repeated.
-
-    ``why`` holds (bespoke feature, share of time lost without it). ``solver`` is the version of OR-tools;
-    ``reproducible`` holds for this version.
-    """
-
-    found_by: str
-    seed: int
-    evaluations: int
-    simulations: int
-    reproducible: bool
-    solver: str
-    why: tuple[tuple[str, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One schedule in the ranking. In one that ``is_serial`` nothing overlaps.
-
-    ``choice`` and ``predicted_us`` are None for a plan written out in the file. ``simulated_ticks`` is the simulated
-    makespan, ``unit_bytes`` the granularity of the simulation; None without a simulation. ``provenance`` is None
-    unless the schedule is bespoke. ``interval_us`` is that of the prediction, and ``gain_error`` the relative
-    error of its gain over an estimated baseline; None where they are not known.
-    """
-
-    expression: str
-    choice: Choice | None
-    schedule: Schedule
-    is_serial: bool
-    predicted_us: float | None = None
-    simulated_ticks: int | None = None
-    unit_bytes: int | None = None
-    provenance: SearchProvenance | None = None
-    interval_us: tuple[float, float] | None = None
-    gain_error: float | None = None
-
-    @property
-    def is_library(self) -> bool:
-        """Whether the library's kernels and its collective run one after the other."""
-        return self.schedule.engine.by_library
-
-    @property
-    def has_usual_options(self) -> bool:
-        """Whether it is carried out in the usual way, or a plan says how."""
-        return self.choice is None or self.choice.tactics == ExecutionOptions()
-
-    @property
-    def simulated_us(self) -> float | None:
-        """Simulated makespan in us, None without a simulation."""
-        return None if self.simulated_ticks is None else self.simulated_ticks / TICKS_PER_US
-
-    @property
-    def best_us(self) -> float:
-        """Best known time: simulated, else predicted, else infinite."""
-        if self.simulated_us is not None:
-            return self.simulated_us
-        return self.predicted_us if self.predicted_us is not None else float("inf")
-
-    @property
-    def is_estimate(self) -> bool:
-        """Whether that is not simulated."""
-        return self.simulated_ticks is None
-
-
-def baseline_of(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the schedule with which others are compared: the library's if there is one, else the fastest serial one.
-
-    One with other than the usual options must lead by ``MIN_LEAD``. ``candidates`` are in the order of their times.
-    """
-    serial = [candidate for candidate in candidates if candidate.is_serial]
-    usual = next((candidate for candidate in serial if candidate.has_usual_options), serial[0])
-    leads = serial[0].best_us * (1 + MIN_LEAD) < usual.best_us
-    return next((candidate for candidate in serial if candidate.is_library), serial[0] if leads else usual)
-
-
-def given_up(candidates: Sequence[Candidate], recommended: Candidate) -> tuple[Candidate, float] | None:
-    """Return the fastest candidate, and by how much it is faster than the simpler one that is recommended.
-
-    Simulated times compete where ``recommended`` has one. None up to ``MIN_LEAD``.
-    """
-    known = [each for each in candidates if each.is_estimate is recommended.is_estimate] or candidates
-    fastest = min(known, key=lambda each: each.best_us)
-    faster = recommended.best_us / fastest.best_us - 1
-    return (fastest, faster) if faster > MIN_LEAD else None
-
-
-def baseline_name(scenario: Scenario, baseline: Candidate) -> str:
+def baseline_name(scenario: AnyScenario, baseline: Candidate) -> str:
     """Return what ``baseline`` is called."""
     if baseline.is_library:
         return "the library"
@@ -173,6 +85,28 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
+class OpAdvice:
+    """What to do with one of several ops in the recommended schedule, with times in ticks in a layer with neighbours.
+
+    ``how`` is its template, ``apart``, or empty for a kernel. ``exposed_ticks`` is how long its copies run beside no
+    kernel, ``hidden_by`` are the ops whose kernels run meanwhile with the shares of the time of the copies, the largest
+    first. ``alone`` is what is fastest for it alone, empty where that is what it does.
+    """
+
+    name: str
+    label: str
+    how: str
+    begin_ticks: int
+    end_ticks: int
+    comm_ticks: int
+    exposed_ticks: int
+    hidden_by: tuple[tuple[str, float], ...] = ()
+    alone: str = ""
+    alone_ticks: int = 0
+    whole_ticks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Advice:
     """Which schedule to use, its gain, and the evidence.
 
@@ -189,9 +123,14 @@ class Advice:
     interval of ``speedup``, None for the baseline and for a lone collective. ``threshold`` is None where it
     was not asked for, rows cannot be changed, or nothing overlaps. ``sensitivity`` is None where it was not asked for,
     or there is one schedule alone. ``source`` is no part of what advice is: the same advice may come from either.
+
+    Of several ops the results are those of the candidates. ``ops`` is what each does, ``kernels_ticks`` are all kernels
+    alone, one after the other, in all layers: no schedule with these kernels in one stream is faster. ``copier`` is who
+    copies, ``searched`` how many schedules were simulated, and ``offers`` what can be switched on today, the fastest
+    first.
     """
 
-    scenario: Scenario
+    scenario: AnyScenario
     verdict: Verdict
     recommended: Candidate
     serial: Candidate
@@ -214,11 +153,28 @@ class Advice:
     promise: Promise | None = None
     threshold: Threshold | None = None
     sensitivity: Sensitivity | None = None
+    ops: tuple[OpAdvice, ...] = ()
+    kernels_ticks: int = 0
+    copier: str = ""
+    searched: int = 0
+    offers: tuple[LayerOffer, ...] = ()
     source: Source = field(default=Source.SIMULATION, compare=False)
+
+    @property
+    def case(self) -> Scenario:
+        """The one op that there is, on its system."""
+        (case,) = self.scenario.cases
+        return case
+
+    @property
+    def layer(self) -> GraphScenario:
+        """The several ops, with what the file says of them."""
+        assert isinstance(self.scenario, GraphScenario), "there is one op"
+        return self.scenario
 
     def plan(self) -> JsonObject | None:
         """Return the recommended schedule as ``magus-plan/1``; None where it is a call of the library."""
-        return None if self.recommended.is_library else plan_document(self.scenario, self.recommended.schedule)
+        return None if self.recommended.is_library else plan_document(self.case, self.recommended.schedule)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -230,10 +186,30 @@ class Advice:
         """What simplicity costs: the fastest candidate, and by how much it is faster; None up to 1 %."""
         return given_up(self.candidates, self.recommended)
 
+    def named(self, expression: str) -> Candidate | None:
+        """The candidate with that expression, None if there is none."""
+        return next((candidate for candidate in self.candidates if candidate.expression == expression), None)
+
+    def gain_of(self, offer: LayerOffer) -> float:
+        """The gain of an implementation over no overlap, both as they are predicted."""
+        return self.serial.predicted_ticks / offer.all_ticks
+
+    def loss_of(self, offer: LayerOffer) -> float:
+        """How far an implementation is behind the recommended schedule, as a share of its time."""
+        return offer.all_ticks / self.recommended.predicted_ticks - 1
+
+    def verdict_on(self, offer: LayerOffer) -> Verdict:
+        """What the gain of an implementation promises."""
+        return promised(self.gain_of(offer), resolution_of(self.scenario), offer.unknown)
+
+    def offer(self, implementation: str) -> LayerOffer | None:
+        """What is known of an implementation for several ops, None if nothing is."""
+        return next((each for each in self.offers if each.implementation == implementation), None)
+
     @property
     def why_serial(self) -> str:
         """The reason of a serial verdict in a few words: overlap loses, or there was none to try."""
-        if self.scenario.workload.moved is None:
+        if all(case.workload.moved is None for case in self.scenario.cases):
             return "there is one kernel and nothing to move"
         if all(candidate.is_serial for candidate in self.candidates):
             return "no overlap schedule was " + ("ranked in time" if self.interrupted else "in the space")

@@ -11,7 +11,7 @@ from ...compiler.planning.knobs.engine import usual_engine
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.templates import BASELINE
 from ..estimate.makespan import MAX_STEPS
-from .advice import Candidate
+from .candidate import Candidate, Origin
 from .library import library_unfit
 from .ranking import predicted_us
 
@@ -75,7 +75,7 @@ def _ranked(scenario: Scenario, choices: Sequence[Choice], max_steps: int = MAX_
     schedules = list(build_schedules(scenario, choices))
     times_us = predicted_us(scenario, choices, schedules, max_steps=max_steps)
     for choice, schedule, time_us in zip(choices, schedules, times_us, strict=True):
-        yield Candidate(schedule.expression, choice, schedule, is_serial(scenario, choice), time_us)
+        yield Candidate(schedule.expression, choice, schedule, origin_of(scenario, choice), time_us)
 
 
 def unpredicted_candidates(scenario: Scenario) -> list[Candidate]:
@@ -90,7 +90,7 @@ def unpredicted_candidates(scenario: Scenario) -> list[Candidate]:
 
 
 def _candidate(scenario: Scenario, choice: Choice | None, schedule: Schedule) -> Candidate:
-    return Candidate(schedule.expression, choice, schedule, is_serial(scenario, choice))
+    return Candidate(schedule.expression, choice, schedule, origin_of(scenario, choice, Origin.DECLARED))
 
 
 def usual_serials(scenario: Scenario) -> tuple[Choice, ...]:
@@ -108,3 +108,10 @@ def is_serial(scenario: Scenario, choice: Choice | None) -> bool:
     if scenario.workload.moved is None:
         return True
     return choice is not None and choice.template == BASELINE.name
+
+
+def origin_of(scenario: Scenario, choice: Choice | None, else_of: Origin = Origin.TEMPLATE) -> Origin:
+    """Return where a schedule comes from: ``else_of`` unless nothing overlaps in it."""
+    if not is_serial(scenario, choice):
+        return else_of
+    return Origin.LIBRARY if choice is not None and choice.engine.by_library else Origin.SERIAL

@@ -33,7 +33,8 @@ from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from ...simcore.kernels.dispatch import whole_works
 from ...simcore.lower.collective import library_collective_time
 from ..estimate.makespan import MAX_STEPS, makespans
-from .advice import Candidate, is_algorithm_choice
+from .advice import is_algorithm_choice
+from .candidate import Candidate
 
 # Patterns of the drawn scenarios in which estimates were compared with simulations.
 JUDGED_ON = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM)

@@ -7,12 +7,13 @@ from dataclasses import replace
 from ...compiler.ir import TICKS_PER_US, Explore, Progress, Scenario, Schedule
 from ...compiler.planning.build import build_schedule, declared
 from ...compiler.planning.knobs.structure import ALGORITHM
-from ...compiler.templates import BASELINE
 from ...simcore import PACKET_BYTES, affordable_unit
 from ...simcore.lower.plan import period_of
 from ..bounds.plan_links import busiest_link_ticks
 from ..workers import SimulationJob, Workers
-from .advice import Candidate, is_algorithm_choice, resolution_of
+from .advice import is_algorithm_choice, resolution_of
+from .candidate import Candidate, Origin, by_time
+from .predicted import origin_of
 from .ranking import baselines, best_of_explored, protocol_variants, shortlisted
 from .variations import variants
 
@@ -144,7 +145,7 @@ def simulate_variants(
     variants_of = protocol_variants if alone else variants
     built = [(choice, build_schedule(scenario, choice)) for choice in variants_of(scenario, candidates)]
     varied = [
-        Candidate(schedule.expression, choice, schedule, is_serial=not alone and choice.template == BASELINE.name)
+        Candidate(schedule.expression, choice, schedule, Origin.TEMPLATE if alone else origin_of(scenario, choice))
         for choice, schedule in built
     ]
     return by_time([*candidates, *_simulated(pool, scenario, varied, report)])
@@ -201,11 +202,6 @@ def without_beaten(candidates: Sequence[Candidate]) -> list[Candidate]:
     faster = [one for one in candidates if one.provenance and one.simulated_ticks and one.best_us < min(others)]
     kept = {one.expression for one in by_time(faster)[:NUM_OFFERED]}
     return [one for one in candidates if one.provenance is None or one.expression in kept]
-
-
-def by_time(candidates: list[Candidate]) -> list[Candidate]:
-    """Sort candidates: simulated ones first, by time; then the rest by prediction."""
-    return sorted(candidates, key=lambda c: (c.simulated_ticks is None, c.best_us, c.expression))
 
 
 def shortlist_unit(scenario: Scenario, schedule: Schedule) -> int:

@@ -24,7 +24,7 @@ from ...compiler.ir import (
 from ...compiler.planning.build import build_schedule, reject_choice
 from ...compiler.planning.execution import OPTIONS
 from ..estimate.makespan import estimate_ticks
-from .advice import Candidate
+from .candidate import Candidate
 
 # Overlapping schedules that are varied, and variants that are tried of each kind: serial or overlapping.
 NUM_VARIED, NUM_TRIED = 2, 2

@@ -10,7 +10,7 @@ from ...compiler.templates import BASELINE
 from ..bespoke import Proposer, SearchOptions, SimulatedPlan, optimize
 from ..bespoke.stage import DEFAULT_EVALUATIONS, budget_of, is_searched
 from ..bounds.lower_bound import lower_bound
-from ..candidates.advice import Candidate
+from ..candidates.candidate import Candidate
 from ..candidates.predicted import predicted_candidates
 from ..candidates.shortlist import shortlist_unit, simulate_shortlist, simulate_variants
 from ..candidates.variations import forms_of

@@ -8,10 +8,11 @@ from ...compiler.planning.build import build_schedule, declared
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.templates import BASELINE
 from ...simcore import simulate
-from ..candidates.advice import Candidate, baseline_of, is_algorithm_choice
+from ..candidates.advice import is_algorithm_choice
+from ..candidates.candidate import Candidate, Origin, baseline_of, by_time
 from ..candidates.library import library_unfit
 from ..candidates.predicted import is_serial, usual_serials
-from ..candidates.shortlist import by_time, shortlist_unit
+from ..candidates.shortlist import shortlist_unit
 from ..candidates.variations import variants
 from ..solver import NoFeasibleSchedule, enumerate_space
 
@@ -50,7 +51,8 @@ def _serial_candidates(scenario: Scenario) -> list[Candidate]:
 
 
 def _candidate(choice: Choice | None, schedule: Schedule) -> Candidate:
-    return Candidate(schedule.expression, choice, schedule, is_serial=True)
+    by_library = choice is not None and choice.engine.by_library
+    return Candidate(schedule.expression, choice, schedule, Origin.LIBRARY if by_library else Origin.SERIAL)
 
 
 def _simulated(scenario: Scenario, candidates: Iterable[Candidate]) -> list[Candidate]:

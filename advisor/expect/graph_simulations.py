@@ -12,7 +12,7 @@ from ...simcore import Result, RunOutcome, RunTooLarge
 from ...simcore.program.program import PACKET_BYTES
 from ...simcore.simulate_layers import SHOWN_LAYER, LayersResult, simulate_layers
 from ..bounds.graph_bound import graph_bound
-from ..layers.advice import GraphAdvice
+from ..candidates.advice import Advice
 from ..layers.recommend import recommend_graph
 from .simulations import BEST, BOUND, ExpectationError
 
@@ -23,11 +23,11 @@ class GraphRuns:
 
     scenario: GraphScenario
     packets: bool = False
-    _advice: GraphAdvice | None = None
+    _advice: Advice | None = None
     _bound_ticks: int | None = None
     _results: dict[tuple[str, int | None], LayersResult] = field(default_factory=dict)
 
-    def advice(self) -> GraphAdvice:
+    def advice(self) -> Advice:
         """Return the advice for the graph, computed once.
 
         Raises
@@ -118,7 +118,7 @@ class GraphRuns:
         packet = -(-PACKET_BYTES // gpu.line_bytes) * gpu.line_bytes
         unit = packet if self.packets else gpu.line_bytes
         try:
-            choice = self.advice().recommended.choice if name == BEST else choice_named(scenario, name)
+            choice = self.advice().recommended.joint if name == BEST else choice_named(scenario, name)
             found = simulate_layers(
                 scenario.system, scenario.graph, choice, name=scenario.name, unit_bytes=unit, seed=seed
             )

@@ -1,7 +1,8 @@
 """From a graph to advice: ways of its ops, joint search, all layers in packets, and why."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
 from ...compiler.codes import Code
@@ -18,43 +19,43 @@ from ...compiler.ir import (
 )
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.resolve.schedules.from_text import SERIAL
+from ...simcore import RunTooLarge
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
-from ...simcore.simulate_layers import LayersResult
 from ..answer.above_bound import BoundCheck
 from ..answer.explain import COPY_ENGINES_LEFT_OUT
-from ..answer.extrapolation import outside_of_graph
+from ..answer.partial import Answered
 from ..bounds.graph_bound import graph_bound
 from ..bounds.lower_bound import Bound
-from ..candidates.advice import MIN_LEAD
+from ..candidates.advice import Advice, OpAdvice, Timing, resolution_of
+from ..candidates.candidate import MIN_LEAD, Candidate, Origin, by_time, joint_candidate
 from ..candidates.predicted import predicted_candidates
-from ..failures import failure_sentences
+from ..failures import failed_stage, failure_sentences
+from ..implementations.layer_offer import LayerOffer
 from ..implementations.promise import MIN_GAIN
 from ..options import AdviceOptions
+from ..pools import open_processes, result_of
+from ..processes import ProcessDied
 from ..solver.graph_memory import check_graph_memory
 from ..stages import PATIENCE_S, Stages, either, lateness
-from .advice import GraphAdvice, GraphCandidate, OpAdvice, by_time
 from .baselines import EACH_ITS_BEST, NO_OVERLAP
 from .copiers import leaves_out_copy_engines
-from .joint import COARSE_BYTES, JointRuns, Start, affordable_packet, simulated, too_much
+from .declared import advice_of_several, simulated_schedules
+from .finish import Finish
+from .joint import JointRuns, Start, too_much
 from .offers.find import OfferSearch
-from .offers.offer import LayerOffer
 from .search import JOINT, JointSearch, free_names
 from .telling import LEAST_GAIN, ops_of, reasons_for, slowly
 
 NUM_FINALISTS = 3
 """Searched schedules of which all layers are simulated."""
 
-NEAR = 1.03
-"""Candidates that are slower than the fastest by more than this, in coarse packets, are not simulated further."""
-
-FINE_LINE_HOPS = 120_000_000
-"""Most line-hops of a run that confirms, about a second on one core."""
-
 SEARCH, OFFERS, BOUND = "the joint search", "the implementations", "the lower bound"
+CONFIRM = "the confirmation"
+
+SEARCHED_FOR_ALL = "searched for all ops together"
 
 INTERRUPTED = "stopped early: this is the best of what was found until then"
 
@@ -79,11 +80,13 @@ def recommend_graph(
     *,
     progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
-) -> GraphAdvice:
+    answered: Answered | None = None,
+) -> Advice:
     """Return which schedule to use for all ops of a graph together; while results are kept on disk, the kept answer.
 
-    Without ``verify`` or with ``bespoke`` 0 no small changes are tried. ``top``, ``workers``, ``threshold`` and
-    ``sensitivity`` are for pairs.
+    Without ``verify`` or with ``bespoke`` 0 no small changes are tried. ``top``, ``threshold`` and ``sensitivity`` are
+    for one op. Those who watch are ``answered`` what the schedules of the file give, all of which are simulated first,
+    by ``workers``; the search is then made in another process.
 
     Raises
     ------
@@ -91,24 +94,91 @@ def recommend_graph(
         If the graph does not fit into memory, or its system replays a profile.
     RunTooLarge
         If not even the schedule without overlap can be simulated.
+    NoFeasibleSchedule
+        If someone watches, and no schedule can be simulated.
     Cancelled
         If ``should_stop`` returned true before anything was simulated.
     """
     options = options or AdviceOptions()
-    _check(scenario)
+    check_graph_memory(scenario)
+    if scenario.system.replay is not None:
+        message = f"{scenario.system.name} replays a profile, which is one of a single pair"
+        raise ScheduleError(Rejection(Code.MGS523, message))
+    report, stop = progress or _silent, should_stop or never
+    if answered is not None:
+        return _watched(scenario, options, report, stop, answered)
+    return _searched(scenario, options, report, stop)
+
+
+def _watched(
+    scenario: GraphScenario, options: AdviceOptions, progress: Progress, should_stop: ShouldStop, answered: Answered
+) -> Advice:
+    """What the schedules of the file give, told as it becomes known, then what is searched."""
+    first = replace(simulated_schedules(scenario, options.workers, progress, should_stop, answered), interrupted=True)
+    answered(first)
+    progress("joint search", 0, 0)
+    begun = perf_counter()
+    try:
+        advice = _searched_beside(scenario, options, progress, should_stop)
+    except Cancelled:
+        return first
+    except (ScheduleError, RunTooLarge) as error:
+        failed = tuple(failure_sentences([failed_stage("the search for a joint schedule", error)]))
+        kept = replace(first, interrupted=False, notes=(*first.notes, *failed), marks=(*first.marks, *failed))
+        return replace(kept, timing=replace(kept.timing, shortlist_s=perf_counter() - begun))
+    return _with_simulated(advice, first)
+
+
+def _with_simulated(advice: Advice, first: Advice) -> Advice:
+    """The advice with the runs of ``first`` for schedules that it has no run of."""
+    found = {one.expression: one for one in advice.candidates}
+    for one in first.candidates:
+        known = found.get(one.expression)
+        if known is None:
+            found[one.expression] = one
+        elif known.result is None and one.result is not None:
+            found[one.expression] = known.with_result(one.result)
+    serial = found[advice.serial.expression]
+    notes = tuple(dict.fromkeys((*first.notes, *advice.notes)))
+    return replace(
+        advice,
+        candidates=tuple(by_time(list(found.values()))),
+        serial=serial,
+        recommended=found[advice.recommended.expression],
+        speedup=serial.best_us / advice.recommended.best_us,
+        notes=notes,
+        marks=(*notes, *advice.outside_calibration),
+    )
+
+
+def _searched_beside(
+    scenario: GraphScenario, options: AdviceOptions, progress: Progress, should_stop: ShouldStop
+) -> Advice:
+    if options.workers > 1:
+        try:
+            with open_processes(1) as submit:
+                return result_of(submit(partial(_searched_there, scenario), options), should_stop)
+        except ProcessDied:
+            pass  # it is searched here
+    return _searched(scenario, options, progress, should_stop)
+
+
+def _searched_there(scenario: GraphScenario, options: AdviceOptions, should_stop: ShouldStop) -> Advice:
+    """In a process."""
+    return _searched(scenario, options, _silent, should_stop)
+
+
+def _searched(scenario: GraphScenario, options: AdviceOptions, progress: Progress, should_stop: ShouldStop) -> Advice:
     return memoized(
-        memo_of(("recommend_graph", scenario, replace(options, within_s=None)), ADVISOR),
-        GraphAdvice,
+        memo_of(("recommend_graph", scenario, replace(options, within_s=None, workers=1)), ADVISOR),
+        Advice,
         lambda: _recommended(scenario, options, progress, should_stop),
         given=(scenario,),
         lasts=lambda advice: not advice.interrupted,
     )
 
 
-def _recommended(
-    scenario: GraphScenario, options: AdviceOptions, progress: Progress | None, should_stop: ShouldStop | None
-) -> GraphAdvice:
-    begun, stop, report = perf_counter(), should_stop or never, progress or _silent
+def _recommended(scenario: GraphScenario, options: AdviceOptions, report: Progress, stop: ShouldStop) -> Advice:
     late = lateness(options.within_s)
     early = stop if late is None else either(stop, late)
     runs = JointRuns(scenario.system, scenario.graph, scenario.explore.staging_limit_bytes, early)
@@ -121,49 +191,57 @@ def _recommended(
     except Cancelled:
         if stop():
             raise
-        return replace(_unsimulated(scenario, estimate_ticks), seconds=perf_counter() - begun)
+        return _unsimulated(scenario, estimate_ticks)
     if serial is None:
         message = f"{scenario.name} cannot be simulated without overlap"
         raise ScheduleError(Rejection(Code.MGS402, message, "repeat fewer layers, or use smaller tensors"))
     search = JointSearch(scenario, runs, climbs=options.verify and options.bespoke > 0)
-    stages, finish = Stages(early), _Finish(scenario, runs, serial, early, report)
+    stages, finish = Stages(early), Finish(scenario, runs, serial, early, report)
     stages.run(SEARCH, search.run, None)
     offers = OfferSearch(scenario, runs, search.known, search.found)
     report("offers", 0, 1)
     stages.run(OFFERS, offers.run, None)
     known = _candidates(scenario, search, serial)
+    begun = perf_counter()
     candidates = finish.candidates([*known, *_offered(scenario, offers.found.values(), known)])
+    stages.seconds[CONFIRM] = perf_counter() - begun
     bound = stages.run(BOUND, lambda: graph_bound(scenario.system, scenario.graph), None)
     interrupted = stages.interrupted or finish.stopped
-    failed = failure_sentences(stages.failures)
     notes = (
         *((INTERRUPTED,) if interrupted else ()),
-        *failed,
+        *failure_sentences(stages.failures),
         *_left_out(scenario, runs),
         *_not_searched(scenario, runs),
+        *(() if options.verify else (SIMULATED_ALL_THE_SAME,)),
     )
-    if not options.verify:
-        notes = (*notes, SIMULATED_ALL_THE_SAME)
     limit = BoundCheck(0 if bound is None else bound.ticks)
     candidates, found, below = _above_bound(limit, candidates, list(offers.found.values()))
-    advice = _advice(scenario, search, candidates, bound, (*notes, *below), interrupted=interrupted)
-    advice = replace(advice, offers=tuple(sorted(found, key=lambda each: each.all_ticks)))
+    advice = _advice(scenario, candidates, bound, (*notes, *below), _timing(stages))
     if advice.verdict is Verdict.SERIAL and runs.stages_too_much(serial.result):
         staged = too_much(serial.result, runs.staging_limit_bytes or 0)
         too = f"{SERIAL.name}: {staged}, and nothing that was found stages less"
-        advice = replace(advice, marks=(*advice.marks, too))
-    return replace(advice, seconds=perf_counter() - begun)
+        advice = replace(advice, marks=(*advice.marks, too), notes=(*advice.notes, too))
+    return replace(_explained(advice, search, found), interrupted=interrupted)
+
+
+def _timing(stages: Stages) -> Timing:
+    def seconds(*names: str) -> float:
+        return sum(stages.seconds.get(name, 0.0) for name in names)
+
+    return Timing(0.0, 0.0, seconds(SEARCH, OFFERS, BOUND), seconds(CONFIRM))
 
 
 def _above_bound(
-    limit: BoundCheck, candidates: tuple[GraphCandidate, ...], offers: list[LayerOffer]
-) -> tuple[tuple[GraphCandidate, ...], list[LayerOffer], tuple[str, ...]]:
+    limit: BoundCheck, candidates: Sequence[Candidate], offers: list[LayerOffer]
+) -> tuple[list[Candidate], list[LayerOffer], tuple[str, ...]]:
     """Return candidates and implementations whose times reach the bound, and a note on each of the others."""
-    below = {one.name: limit.sentence(one.name, one.us) for one in candidates if limit.is_below(one.us)}
+    below = {
+        one.expression: limit.sentence(one.expression, one.best_us) for one in candidates if limit.is_below(one.best_us)
+    }
     below.pop(SERIAL.name, None)  # without a baseline there is no answer
     of_offers = {each.schedule: each.all_ticks / TICKS_PER_US for each in offers}
     below |= {name: limit.sentence(name, us) for name, us in of_offers.items() if limit.is_below(us)}
-    kept = tuple(one for one in candidates if one.name not in below)
+    kept = [one for one in candidates if one.expression not in below]
     return kept, [each for each in offers if each.schedule not in below], tuple(below.values())
 
 
@@ -183,13 +261,12 @@ def serial_estimate(scenario: GraphScenario, should_stop: ShouldStop, too_late: 
     return round(one_us * TICKS_PER_US * scenario.graph.num_layers)
 
 
-def _unsimulated(scenario: GraphScenario, estimate_ticks: int) -> GraphAdvice:
+def _unsimulated(scenario: GraphScenario, estimate_ticks: int) -> Advice:
     """The answer where nothing was simulated in time: no overlap, as it is estimated."""
-    serial = GraphCandidate(SERIAL, NO_OVERLAP, estimate_ticks, is_baseline=True)
-    marks, reasons = (INTERRUPTED, NOT_SIMULATED), ()
-    return GraphAdvice(
-        scenario, Verdict.SERIAL, serial, serial, (serial,), (), reasons, None, 0, "", 0, marks=marks, interrupted=True
-    )
+    serial = joint_candidate(SERIAL, Origin.SERIAL, NO_OVERLAP, estimate_ticks)
+    notes = (INTERRUPTED, NOT_SIMULATED)
+    advice = advice_of_several(scenario, serial, serial, [serial], None, notes, Timing(0.0, 0.0, 0.0, 0.0))
+    return replace(advice, interrupted=True, outside_calibration=(), marks=notes)
 
 
 def _left_out(scenario: GraphScenario, runs: JointRuns) -> Iterator[str]:
@@ -208,149 +285,75 @@ def _not_searched(scenario: GraphScenario, runs: JointRuns) -> Iterator[str]:
         yield SHORTENED
 
 
-def _check(scenario: GraphScenario) -> None:
-    check_graph_memory(scenario)
-    if scenario.system.replay is not None:
-        message = f"{scenario.system.name} replays a profile, which is one of a single pair"
-        raise ScheduleError(Rejection(Code.MGS523, message))
-
-
-def _candidates(scenario: GraphScenario, search: JointSearch, serial: Start) -> list[GraphCandidate]:
+def _candidates(scenario: GraphScenario, search: JointSearch, serial: Start) -> list[Candidate]:
     """What was found; of what was searched the fastest, each as long as no other: equal to the tick is the same."""
     known = {search.found[choice] for choice in search.known}
     by_ticks = {search.found[choice]: choice for choice in reversed(search.best_searched())}
     searched = [by_ticks[ticks] for ticks in sorted(by_ticks.keys() - known)][:NUM_FINALISTS]
     found = [
-        _candidate(replace(choice, name=name), "searched for all ops together", search.found[choice])
+        joint_candidate(replace(choice, name=name), Origin.SEARCHED, SEARCHED_FOR_ALL, search.found[choice])
         for choice, name in zip(searched, free_names(JOINT, scenario.schedules), strict=False)
     ]
-    found += [_candidate(choice, what, search.found[choice], is_baseline=True) for choice, what in search.known.items()]
-    if not any(one.choice == SERIAL for one in found):
-        found.append(_candidate(SERIAL, NO_OVERLAP, serial.result.makespan_ticks, is_baseline=True))
+    for choice, what in search.known.items():
+        found.append(joint_candidate(choice, _origin(scenario, choice), what, search.found[choice]))
+    if not any(one.joint == SERIAL for one in found):
+        found.append(joint_candidate(SERIAL, Origin.SERIAL, NO_OVERLAP, serial.result.makespan_ticks))
     return found
 
 
-def _offered(
-    scenario: GraphScenario, offers: Iterable[LayerOffer], known: Sequence[GraphCandidate]
-) -> Iterator[GraphCandidate]:
+def _origin(scenario: GraphScenario, choice: GraphChoice) -> Origin:
+    if choice == SERIAL:
+        return Origin.SERIAL
+    return Origin.DECLARED if choice in scenario.schedules else Origin.KNOWN
+
+
+def _offered(scenario: GraphScenario, offers: Iterable[LayerOffer], known: Sequence[Candidate]) -> Iterator[Candidate]:
     """The schedules of implementations that are not among the ``known``; what a file explores does not limit them."""
     limited = any(word != BATCHES for word, _ in scenario.explore.asked)
     for offer in offers:
-        if all(one.name != offer.schedule for one in known):
-            choice, what = offer.table.choice, offer.about + (", which is not explored" if limited else "")
-            yield GraphCandidate(choice, what, offer.ticks, is_baseline=True, is_outside=limited)
-
-
-def _candidate(choice: GraphChoice, what: str, ticks: int, *, is_baseline: bool = False) -> GraphCandidate:
-    return GraphCandidate(choice, what, ticks, is_baseline=is_baseline)
-
-
-@dataclass(slots=True)
-class _Finish:
-    """Simulates all layers of the candidates that may be the answer, in units as fine as time allows."""
-
-    scenario: GraphScenario
-    runs: JointRuns
-    serial: Start
-    should_stop: ShouldStop
-    report: Progress
-    stopped: bool = False
-
-    def candidates(self, found: Sequence[GraphCandidate]) -> tuple[GraphCandidate, ...]:
-        """Return all, those that may be the answer with results."""
-        best = min(one.ticks for one in found)
-        near = [one for one in found if one.ticks <= best * NEAR or one.what in (NO_OVERLAP, EACH_ITS_BEST)]
-        near.sort(key=lambda one: (one.choice != SERIAL, one.side_by_side, one.ticks))
-        unit, results = self._unit(), dict[GraphChoice, LayersResult]()
-        for done, one in enumerate(near):
-            self.report("layers", done, len(near))
-            try:
-                result = self._result(one, unit)
-            except Cancelled:
-                self.stopped = True
-                break
-            if result is not None:
-                results[one.choice] = result
-        if len(results) < min(2, len(near)):  # not even no overlap and the fastest: estimates compare better
-            results.clear()
-        finished = (
-            replace(one, result=results[one.choice], unit_bytes=unit) if one.choice in results else one for one in found
-        )
-        return _renamed(by_time(tuple(finished)), self.scenario.schedules)
-
-    def _result(self, one: GraphCandidate, unit: int) -> LayersResult | None:
-        """Of all layers, which may stage more than a few do; None if it is too much.
-
-        No overlap, of which the length of a run is known, is not simulated again where that takes too long.
-        """
-        if one.choice == SERIAL and self.serial.is_long and unit == COARSE_BYTES:
-            return self.serial.result
-        system, graph = self.scenario.system, self.scenario.graph
-        result = simulated(system, graph, one.choice, unit, self.should_stop, fine=True)
-        may_not_be = result is not None and one.choice != SERIAL and self.runs.stages_too_much(result)
-        return None if may_not_be else result
-
-    def _unit(self) -> int:
-        """The finest unit in which a run has no more line-hops than are affordable: lines, or packets."""
-        line, unit = self.scenario.system.gpu.line_bytes, affordable_packet(self.serial.line_hops, FINE_LINE_HOPS)
-        line_hops = self.serial.line_hops * COARSE_BYTES // unit
-        while unit // 2 >= line and line_hops * 2 <= FINE_LINE_HOPS:
-            unit, line_hops = unit // 2, line_hops * 2
-        return unit
-
-
-def _renamed(candidates: Sequence[GraphCandidate], declared: Sequence[GraphChoice]) -> tuple[GraphCandidate, ...]:
-    """The searched schedules with names in the order of their times."""
-    names = free_names(JOINT, declared)
-    return tuple(
-        one if one.is_baseline else replace(one, choice=replace(one.choice, name=next(names))) for one in candidates
-    )
+        if all(one.expression != offer.schedule for one in known):
+            what = offer.about + (", which is not explored" if limited else "")
+            offered = joint_candidate(offer.table.choice, Origin.KNOWN, what, offer.ticks)
+            yield replace(offered, is_outside=limited)
 
 
 def _advice(
-    scenario: GraphScenario,
-    search: JointSearch,
-    candidates: tuple[GraphCandidate, ...],
-    bound: Bound | None,
-    notes: tuple[str, ...],
-    *,
-    interrupted: bool,
-) -> GraphAdvice:
-    serial = next(one for one in candidates if one.choice == SERIAL)
-    resolution = float(scenario.system.gpu.gemm.resolution)
-    recommended = recommended_of(candidates, serial, resolution)
-    space = search.space_of(recommended.choice)
-    kernels = 0 if space is None else space.kernels_ticks * scenario.graph.num_layers
+    scenario: GraphScenario, found: Sequence[Candidate], bound: Bound | None, notes: tuple[str, ...], timing: Timing
+) -> Advice:
+    """The answer that ``found`` gives, by their times."""
+    serial = next(one for one in found if one.joint == SERIAL)
+    recommended = recommended_of(found, serial, resolution_of(scenario))
+    return advice_of_several(scenario, recommended, serial, found, bound, notes, timing)
+
+
+def _explained(advice: Advice, search: JointSearch, offers: Sequence[LayerOffer]) -> Advice:
+    """The answer with what each op does in it, and why."""
+    scenario, recommended, serial = advice.layer, advice.recommended, advice.serial
+    space = search.space_of(recommended.joint)
+    kernels = 0 if space is None else space.kernels_ticks * scenario.num_layers
     ops: tuple[OpAdvice, ...] = ()
     if recommended.result is not None and space is not None:
-        ops = ops_of(space.graph, space.ways, recommended.choice, recommended.result)
-    in_turns = (one for one in candidates if one.what.startswith(EACH_ITS_BEST))  # by each copier
+        ops = ops_of(space.graph, space.ways, recommended.joint, recommended.result)
+    in_turns = (one for one in advice.candidates if one.what.startswith(EACH_ITS_BEST))  # by each copier
     in_turn = min(in_turns, key=lambda one: one.ticks, default=None)
-    outside = outside_of_graph(scenario.system, build_graph_plan(scenario.system, scenario.graph, recommended.choice))
-    return GraphAdvice(
-        scenario,
-        Verdict.SERIAL if recommended is serial else Verdict.OVERLAP,
-        recommended,
-        serial,
-        candidates,
-        ops,
-        (
-            *_near_serial(candidates, recommended, serial, resolution),
-            *reasons_for(ops, recommended, in_turn, kernels),
-            *(slowly(space.ways, recommended.choice) if space is not None else ()),
-            *((COPY_ENGINES_LEFT_OUT,) if leaves_out_copy_engines(scenario.graph, scenario.explore) else ()),
-        ),
-        bound,
-        kernels,
-        "" if space is None else str(space.copier),
-        search.runs.num_runs,
-        marks=notes,
-        interrupted=interrupted,
-        outside_calibration=outside,
+    reasons = (
+        *_near_serial(advice.candidates, recommended, serial, resolution_of(scenario)),
+        *reasons_for(ops, recommended, in_turn, kernels),
+        *(slowly(space.ways, recommended.joint) if space is not None else ()),
+        *((COPY_ENGINES_LEFT_OUT,) if leaves_out_copy_engines(scenario.graph, scenario.explore) else ()),
+    )
+    return replace(
+        advice,
+        ops=ops,
+        reasons=reasons,
+        kernels_ticks=kernels,
+        copier="" if space is None else str(space.copier),
+        searched=search.runs.num_runs,
+        offers=tuple(sorted(offers, key=lambda each: each.all_ticks)),
     )
 
 
-def recommended_of(candidates: Sequence[GraphCandidate], serial: GraphCandidate, resolution: float) -> GraphCandidate:
+def recommended_of(candidates: Sequence[Candidate], serial: Candidate, resolution: float) -> Candidate:
     """The fastest, but what people have where it leads that by less than ``MIN_LEAD``, and no overlap where it is near.
 
     Neither kernels side by side are recommended, to which no profile is fitted, nor what the file does not explore.
@@ -358,14 +361,14 @@ def recommended_of(candidates: Sequence[GraphCandidate], serial: GraphCandidate,
     """
     usable = [one for one in candidates if not one.side_by_side and not one.is_outside]
     known = [one for one in usable if one.result is not None] or usable
-    fastest = min(known, key=lambda one: (one.ticks, not one.is_baseline))
-    usual = min((one for one in known if one.is_baseline), key=lambda one: one.ticks, default=fastest)
+    fastest = min(known, key=lambda one: (one.ticks, one.is_searched))
+    usual = min((one for one in known if not one.is_searched), key=lambda one: one.ticks, default=fastest)
     best = usual if usual.ticks < fastest.ticks * (1 + MIN_LEAD) else fastest
     return best if serial.ticks >= best.ticks * (1 + max(MIN_GAIN, resolution)) else serial
 
 
 def _near_serial(
-    candidates: Sequence[GraphCandidate], recommended: GraphCandidate, serial: GraphCandidate, resolution: float
+    candidates: Sequence[Candidate], recommended: Candidate, serial: Candidate, resolution: float
 ) -> Iterator[str]:
     """Why no overlap is recommended though something is faster."""
     usable = (one for one in candidates if not one.side_by_side and not one.is_outside)
@@ -374,4 +377,4 @@ def _near_serial(
     if recommended is serial and gain >= LEAST_GAIN:
         least = max(MIN_GAIN, resolution)
         what = "the profile resolves" if resolution > MIN_GAIN else "is worth a change"
-        yield f"{fastest.name}, the fastest, gains {gain:.2%}, less than the {least:.1%} that {what}"
+        yield f"{fastest.expression}, the fastest, gains {gain:.2%}, less than the {least:.1%} that {what}."

@@ -12,7 +12,8 @@ from ...compiler.text.quantities import us_text
 from ...simcore.figures.result import Interval, IntervalKind
 from ...simcore.figures.spans import overlap_ticks, total_ticks, union_of
 from ...simcore.simulate_layers import SHOWN_LAYER, LayersResult
-from .advice import GraphCandidate, OpAdvice
+from ..candidates.advice import OpAdvice
+from ..candidates.candidate import Candidate
 from .way import Way, fastest_alone
 
 APART = "apart"
@@ -101,28 +102,28 @@ def slowly(ways: Mapping[str, Sequence[Way]], choice: GraphChoice) -> Iterator[s
     names = [name for name, of in ways.items() if any(way.is_paced and way.mode in modes for way in of)]
     if names:
         are = "is" if len(names) == 1 else "are"
-        yield f"{listing(names)} {are} copied slowly: kernels beside such copies wait less for the network on chip"
+        yield f"{listing(names)} {are} copied slowly: kernels beside such copies wait less for the network on chip."
 
 
 def reasons_for(
-    ops: Sequence[OpAdvice], recommended: GraphCandidate, in_turn: GraphCandidate | None, kernels_ticks: int
+    ops: Sequence[OpAdvice], recommended: Candidate, in_turn: Candidate | None, kernels_ticks: int
 ) -> Iterator[str]:
     """Yield why: the pairs that are not cut, those that are cut otherwise than alone, and what remains exposed."""
     for op in ops:
         hidden = " and ".join(f"{name} ({share:.0%})" for name, share in op.hidden_by[:2])
         where = f"its copies run under {hidden}" if hidden else "its copies run beside no kernel"
         if op.how.startswith(APART):
-            yield f"{op.name} is not cut: {where}{_alone_sentence(op)}"
+            yield f"{op.name} is not cut: {where}{_alone_sentence(op)}."
         elif _alone_sentence(op):
-            yield f"{op.name} is {op.how}: {where}{_alone_sentence(op)}"
+            yield f"{op.name} is {op.how}: {where}{_alone_sentence(op)}."
         elif op.comm_ticks and not op.whole_ticks and op.hidden_by:
-            yield f"{op.name} moves under {hidden}"
+            yield f"{op.name} moves under {hidden}."
     if 0 < kernels_ticks <= recommended.ticks:  # they are simulated in packets, in which small kernels may be slower
         over = recommended.ticks / kernels_ticks - 1
-        yield f"all kernels alone take {us_text(kernels_ticks / TICKS_PER_US)}: the schedule takes {over:.1%} more"
+        yield f"all kernels alone take {us_text(kernels_ticks / TICKS_PER_US)}: the schedule takes {over:.1%} more."
     gain = 1.0 if in_turn is None else in_turn.ticks / recommended.ticks
     if in_turn is not None and abs(gain - 1) >= LEAST_GAIN:
-        yield f"each pair's own best, one after the other, takes {us_text(in_turn.us)}, {gain:.2f}x as long"
+        yield f"each pair's own best, one after the other, takes {us_text(in_turn.best_us)}, {gain:.2f}x as long."
 
 
 def _alone_sentence(op: OpAdvice) -> str:

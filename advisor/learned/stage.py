@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from ...compiler.ir import Scenario, ShouldStop
 from ...compiler.ir.stopping import never
 from ..bespoke import Proposer
-from ..candidates.advice import Candidate, SearchProvenance
-from ..candidates.predicted import is_serial
+from ..candidates.candidate import Candidate, Origin, SearchProvenance
+from ..candidates.predicted import origin_of
 from .errors import EstimateErrors
 from .polish import DEFAULT_EVALUATIONS, polished
 from .proposal_model import Proposal, ProposalModel
@@ -60,7 +60,7 @@ def _candidate(scenario: Scenario, proposal: Proposal, evaluations: int, errors:
         proposal.schedule.expression,
         choice,
         proposal.schedule,
-        is_serial(scenario, choice),
+        origin_of(scenario, choice, Origin.BESPOKE if choice.parts else Origin.PROPOSED),
         proposal.estimate_us,
         provenance=provenance if choice.parts else None,
         interval_us=(low, high),

@@ -161,7 +161,7 @@ def _joined(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
 
 def _rule_of(axis: SizeAxis, own: _Range, choice: Choice, multiple: int, *, simulated: bool) -> PolicyRule:
     stretch = own.stretch
-    scenario = stretch.points[0].advice.scenario
+    scenario = stretch.points[0].advice.case
     workload, gemm = scenario.workload, scenario.workload.gemm
     dtype = gemm.dtype if gemm is not None else workload.tensors[0].dtype
     timed = [(time_us(point, choice, simulated=simulated), point) for point in stretch.points]

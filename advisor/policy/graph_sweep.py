@@ -12,11 +12,12 @@ from ...compiler.ir import TICKS_PER_US, Cancelled, GraphChoice, GraphScenario, 
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_expression import graph_choice_text, graph_expression_of
 from ...compiler.resolve.schedules.from_text import SERIAL
-from ..layers.advice import GraphAdvice
+from ..candidates.advice import Advice
+from ..candidates.candidate import Origin
 from .cover import TOLERANCE
 
 SCHEMA = "magus-graph-sweep/1"
-Simulate = Callable[[GraphScenario, GraphChoice, GraphAdvice], int | None]
+Simulate = Callable[[GraphScenario, GraphChoice, Advice], int | None]
 """The ticks of a schedule at a point with that advice, None where it cannot be carried out."""
 
 
@@ -28,7 +29,7 @@ class GraphPoint:
     """
 
     settings: Settings
-    advice: GraphAdvice
+    advice: Advice
     schedule: str
     ticks: Mapping[str, int]
 
@@ -107,7 +108,7 @@ class GraphSweep:
 
 def graph_swept(
     points: Sequence[tuple[Settings, GraphScenario]],
-    advise: Callable[[GraphScenario], GraphAdvice],
+    advise: Callable[[GraphScenario], Advice],
     simulate: Simulate,
     *,
     tolerance: float = TOLERANCE,
@@ -119,7 +120,7 @@ def graph_swept(
     Cancelled
         If ``advise`` was stopped at the first point.
     """
-    found: list[tuple[Settings, GraphAdvice]] = []
+    found: list[tuple[Settings, Advice]] = []
     failed: list[tuple[Settings, str]] = []
     try:
         for settings, scenario in points:
@@ -140,7 +141,7 @@ def graph_swept(
     return GraphSweep(compared, tuple(named.values()), rules, failed=tuple(failed))
 
 
-def _not_simulated(scenario: GraphScenario, choice: GraphChoice, advice: GraphAdvice) -> int | None:
+def _not_simulated(scenario: GraphScenario, choice: GraphChoice, advice: Advice) -> int | None:
     """Nothing is simulated any more."""
     return None
 
@@ -161,26 +162,28 @@ def block_of(choice: GraphChoice, graph: str) -> str | None:
         return None
 
 
-def _named(advices: Sequence[GraphAdvice]) -> dict[str, GraphChoice]:
+def _named(advices: Sequence[Advice]) -> dict[str, GraphChoice]:
     """The recommended schedules by what they say; those that no file declares are numbered."""
     taken = {choice.name for advice in advices for choice in advice.scenario.schedules}
     named: dict[str, GraphChoice] = {said_of(SERIAL): SERIAL}
     for advice in advices:
-        best, said = advice.recommended, said_of(advice.recommended.choice)
+        best, said = advice.recommended, said_of(advice.recommended.joint)
         if said in named:
             continue
-        declared = best.is_baseline and best.name in taken
-        name = best.name if declared else next(n for k in count(1) if (n := f"{best.name}_{k}") not in taken)
+        declared = best.origin is Origin.DECLARED and best.expression in taken
+        name = (
+            best.expression if declared else next(n for k in count(1) if (n := f"{best.expression}_{k}") not in taken)
+        )
         taken.add(name)
-        named[said] = replace(best.choice, name=name)
+        named[said] = replace(best.joint, name=name)
     return named
 
 
-def _point(settings: Settings, advice: GraphAdvice, named: Mapping[str, GraphChoice], simulate: Simulate) -> GraphPoint:
-    best = said_of(advice.recommended.choice)
+def _point(settings: Settings, advice: Advice, named: Mapping[str, GraphChoice], simulate: Simulate) -> GraphPoint:
+    best = said_of(advice.recommended.joint)
     known = {said_of(SERIAL): advice.serial.ticks, best: advice.recommended.ticks}
     ticks = {
-        choice.name: known[said] if said in known else simulate(advice.scenario, choice, advice)
+        choice.name: known[said] if said in known else simulate(advice.layer, choice, advice)
         for said, choice in named.items()
     }
     able = {name: each for name, each in ticks.items() if each is not None}

@@ -11,7 +11,7 @@ from ...compiler.request.errors import RequestError
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.text.diagnostics import CompileError
-from ..layers.advice import GraphAdvice
+from ..candidates.advice import Advice
 from .cover import TOLERANCE
 from .graph_sweep import GraphPoint, GraphRule, GraphSweep, Simulate, graph_swept
 from .layer_table import LayerPolicy, LayerRule, steps_of
@@ -35,7 +35,7 @@ class GraphAxis:
 def layer_policy(
     axis: GraphAxis,
     sizes: Sequence[int],
-    advise: Callable[[GraphScenario], GraphAdvice],
+    advise: Callable[[GraphScenario], Advice],
     simulate: Simulate,
     *,
     tolerance: float = TOLERANCE,
@@ -77,7 +77,7 @@ def policy_of(sweep: GraphSweep, axis: GraphAxis, simulate: Simulate) -> LayerPo
         inside = {size: point for size, point in of_sizes.items() if first <= size <= last}
         found.append(_rule(rule, axis, choices[rule.schedule], (least, most), inside))
     advices = [point.advice for point in sweep.points]
-    marks = dict.fromkeys(mark for advice in advices for mark in (*advice.marks, *advice.outside_calibration))
+    marks = dict.fromkeys(mark for advice in advices for mark in advice.marks)
     return LayerPolicy(tuple(found), tuple(marks))
 
 
@@ -88,7 +88,7 @@ def _ends(rule: GraphRule, axis: GraphAxis) -> tuple[int, int]:
 def _rule(
     rule: GraphRule, axis: GraphAxis, choice: GraphChoice, ends: tuple[int, int], points: dict[int, GraphPoint]
 ) -> LayerRule:
-    scenario = next(iter(points.values())).advice.scenario
+    scenario = next(iter(points.values())).advice.layer
     return LayerRule(
         workload=scenario.name,
         model=axis.model,
@@ -156,7 +156,7 @@ def _flip(
     return high
 
 
-def _ticks(axis: GraphAxis, size: int, choice: GraphChoice, advice: GraphAdvice, simulate: Simulate) -> int | None:
+def _ticks(axis: GraphAxis, size: int, choice: GraphChoice, advice: Advice, simulate: Simulate) -> int | None:
     try:
         return simulate(axis.at(size), choice, advice)
     except (CompileError, RequestError):

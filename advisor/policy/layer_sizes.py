@@ -9,7 +9,7 @@ from ...compiler.ir import Cancelled, GraphChoice, GraphScenario, ShouldStop
 from ...compiler.ir.stopping import never
 from ...compiler.request.errors import RequestError
 from ...simcore.program.program import PACKET_BYTES
-from ..layers.advice import GraphAdvice
+from ..candidates.advice import Advice
 from ..layers.joint import simulated
 from ..options import AdviceOptions
 from .cover import TOLERANCE
@@ -21,7 +21,7 @@ from .layer_table import LayerPolicy
 def across(should_stop: ShouldStop) -> Simulate:
     """Return how a schedule of one size is simulated at another: all layers, as finely as the advice there."""
 
-    def ticks(scenario: GraphScenario, choice: GraphChoice, advice: GraphAdvice) -> int | None:
+    def ticks(scenario: GraphScenario, choice: GraphChoice, advice: Advice) -> int | None:
         unit = advice.recommended.unit_bytes or PACKET_BYTES
         result = simulated(scenario.system, scenario.graph, choice, unit, should_stop, fine=True)
         return None if result is None else result.makespan_ticks
@@ -33,7 +33,7 @@ def layer_table(
     request: LayerRequest,
     sizes: Sequence[int],
     options: AdviceOptions,
-    advise: Callable[[GraphScenario, AdviceOptions], GraphAdvice],
+    advise: Callable[[GraphScenario, AdviceOptions], Advice],
     *,
     tolerance: float = TOLERANCE,
     told: Callable[[int, int], None] = lambda done, total: None,
@@ -53,7 +53,7 @@ def layer_table(
     asked = sorted({replace(request, tokens=size).tokens for size in sizes})  # each is checked
     done = 0
 
-    def advised(scenario: GraphScenario) -> GraphAdvice:
+    def advised(scenario: GraphScenario) -> Advice:
         nonlocal done
         advice = advise(scenario, replace(options, within_s=None))
         if advice.interrupted:

@@ -50,7 +50,7 @@ def time_us(point: AdvisedSize, choice: Choice, *, simulated: bool) -> float | N
 
     It is ``simulated`` if that is asked and the advice left it out.
     """
-    scenario = point.advice.scenario
+    scenario = point.advice.case
     found = next((one for one in point.advice.candidates if one.choice == choice), None)
     if found is not None and not (simulated and found.is_estimate):
         return found.best_us

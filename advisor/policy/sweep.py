@@ -129,13 +129,13 @@ def _rules(
 
 def _by_size(advices: Sequence[Advice]) -> tuple[SizeAxis, Mapping[int, Advice]] | None:
     """Return the axis of the first scenario and the advice by size; None if scenarios differ in anything else."""
-    axis = axis_of_scenario(advices[0].scenario)
+    axis = axis_of_scenario(advices[0].case)
     if axis is None:
         return None
-    known = {_size(advice.scenario, axis): advice for advice in advices}
+    known = {_size(advice.case, axis): advice for advice in advices}
     alike = all(
-        axis.at(size).workload.compute == advice.scenario.workload.compute
-        and axis.at(size).workload.moved == advice.scenario.workload.moved
+        axis.at(size).workload.compute == advice.case.workload.compute
+        and axis.at(size).workload.moved == advice.case.workload.moved
         and advice.scenario.system == advices[0].scenario.system
         for size, advice in known.items()
     )

@@ -11,10 +11,11 @@ from itertools import accumulate
 
 from ...compiler.ir import TICKS_PER_US, Cancelled, Scenario
 from ..answer.answer import Finalists, finalists, overlap_pays
-from ..candidates.advice import Candidate, baseline_of, is_algorithm_choice
+from ..candidates.advice import is_algorithm_choice
+from ..candidates.candidate import Candidate, baseline_of, by_time
 from ..candidates.ranking import library_us
 from ..candidates.sensitivity import MAX_LOSS, ChangedNumber, Sensitivity
-from ..candidates.shortlist import by_time, simulated_ranks
+from ..candidates.shortlist import simulated_ranks
 from ..estimate.makespan import makespans
 from ..workers import SimulationJob, Workers
 from .hardware_numbers import HardwareNumber, hardware_numbers, with_number

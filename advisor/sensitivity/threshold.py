@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import Cancelled, Choice, Scenario
 from ..answer.answer import finalists, overlap_pays
-from ..candidates.advice import Candidate, Threshold
+from ..candidates.advice import Threshold
+from ..candidates.candidate import Candidate
 from ..candidates.predicted import predicted_candidates
 from ..candidates.shortlist import simulate_shortlist, simulate_variants
 from ..workers import Workers

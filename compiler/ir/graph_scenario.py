@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from .devices.hardware import Gpu
 from .explore import Explore
 from .scenario import Scenario, System
 from .schedules.graph_choice import GraphChoice
@@ -33,3 +34,27 @@ class GraphScenario:
         named = zip(self.schedules, bodies, strict=True)
         schedules = tuple(NamedSchedule(choice.name, body) for choice, body in named if body is not None)
         return Scenario(self.name, self.system, workload, schedules, self.explore)
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU, the same on every rank."""
+        return self.system.gpu
+
+    @property
+    def title(self) -> str:
+        """The name of the workload."""
+        return self.graph.name
+
+    @property
+    def cases(self) -> tuple[Scenario, ...]:
+        """Each op on this system, by itself."""
+        return tuple(Scenario(op.name, self.system, op.workload) for op in self.graph.ops)
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers there are."""
+        return self.graph.num_layers
+
+
+AnyScenario = Scenario | GraphScenario
+"""A workload of one op, or of several."""

@@ -55,6 +55,21 @@ class Scenario:
         return self.system.gpu
 
     @property
+    def title(self) -> str:
+        """The name of the workload."""
+        return self.workload.name
+
+    @property
+    def cases(self) -> tuple["Scenario", ...]:
+        """Each op on this system: the one that there is."""
+        return (self,)
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers there are."""
+        return 1
+
+    @property
     def network(self) -> Network:
         """The graph of the fabric."""
         return network_of(self.system.fabric, self.num_ranks)

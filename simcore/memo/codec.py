@@ -134,8 +134,11 @@ def _plain_reader(*kinds: type) -> Reader:
 
 def _union_reader(kinds: Sequence[Any]) -> Reader:
     readers = [(kind, _reader(kind)) for kind in kinds]
+    classes = tuple(kind for kind in kinds if isinstance(kind, type))
 
     def read(value: Any, given: Given) -> Any:
+        if isinstance(value, dict) and isinstance(given[value[GIVEN]], classes):
+            return given[value[GIVEN]]
         reader = next((reader for kind, reader in readers if _may_be(value, kind)), None)
         if reader is None:
             raise MalformedError(f"{type(value).__name__} in place of any of {kinds}")

@@ -1,4 +1,4 @@
-"""Limits of time and memory of a run: estimated before it begins, watched while it goes on. Estimates are from below."""
+"""Limits of time and memory of a run, estimated before it begins and watched while it goes on."""
 
 from dataclasses import dataclass, fields
 

@@ -83,7 +83,7 @@ def test_the_plan_can_be_written(advisor: Advisor) -> None:
     plan = advice.plan()
 
     assert plan is not None and is_valid(json.loads(json.dumps(plan)), plan_schema())
-    by_library = replace(advice.recommended, schedule=replace(advice.recommended.schedule, engine=LIBRARY))
+    by_library = replace(advice.recommended, plan=replace(advice.recommended.schedule, engine=LIBRARY))
     assert replace(advice, recommended=by_library).plan() is None
 
 

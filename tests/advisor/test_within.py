@@ -9,7 +9,7 @@ import pytest
 
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.candidates import predicted
-from magus.advisor.candidates.advice import Candidate
+from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.candidates.predicted import BATCH, predicted_candidates
 from magus.advisor.solver import enumerate_space
 from magus.advisor.stages import either, lateness

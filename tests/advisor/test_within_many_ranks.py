@@ -50,7 +50,7 @@ def test_a_layer_that_cannot_be_simulated_in_time_has_an_estimate() -> None:
     whole = Advisor.load().recommend_layer(graph, AdviceOptions(within_s=0.0)).serial
 
     assert advice.interrupted and advice.recommended is advice.serial and advice.serial.is_estimate
-    assert advice.serial.us == whole.us > 0 and advice.searched == 0
+    assert advice.serial.best_us == whole.best_us > 0 and advice.searched == 0
     assert advice.marks[1].startswith("nothing was simulated in time")
 
 
@@ -71,4 +71,4 @@ def test_so_is_each_op_of_a_layer() -> None:
 
     assert calls_of(lambda: found.append(advisor.recommend_layer(graph, AdviceOptions(within_s=2.0)))) < MOST_CALLS
     (advice,) = found
-    assert advice.interrupted and advice.serial.is_estimate and advice.serial.us > 0
+    assert advice.interrupted and advice.serial.is_estimate and advice.serial.best_us > 0

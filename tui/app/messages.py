@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 if TYPE_CHECKING:  # the first frame waits for no import but those of its own
+    from ...advisor.candidates.advice import Advice
     from ...compiler.changed import Changes
-    from .session.finding import Finding
     from .session.sweep import Point
 
 
@@ -35,7 +35,7 @@ class Answered(Message):
     """What would be answered now for the job ``job_id``; sent from a thread."""
 
     job_id: int
-    advice: Finding
+    advice: Advice
 
 
 @dataclass

@@ -21,7 +21,7 @@ from .widgets.name import NameScreen
 if TYPE_CHECKING:
     from textual.app import App
 
-    from .session.finding import Finding
+    from ...advisor.candidates.advice import Advice
     from .session.job import Job
     from .session.session import Session
     from .workbench import Workbench
@@ -108,7 +108,7 @@ class Work:
         def progress(stage: str, done: int, total: int) -> None:
             self._app.post_message(Progressed(id(job), stage, done, total))
 
-        def answered(advice: Finding) -> None:
+        def answered(advice: Advice) -> None:
             self._app.post_message(Answered(id(job), advice))
 
         self._bench.say("looking for schedules ...")

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from ...advisor.candidates.advice import Advice, Candidate, is_algorithm_choice, resolution_of
+from ...advisor.candidates.advice import Advice, is_algorithm_choice, resolution_of
+from ...advisor.candidates.candidate import Candidate
 from ...advisor.implementations.offers import Offer, Offers
 from ...compiler.ir import TICKS_PER_US
 from ...compiler.resolve.expect.expectation import Verdict

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...advisor.graphs.answer import GraphAnswer, ShownSchedule
+from ...advisor.answer.runs import run_of
+from ...advisor.candidates.advice import Advice
+from ...advisor.candidates.candidate import Candidate
 from ...compiler.ir import TICKS_PER_US, JsonObject, Settings
 from ...compiler.resolve.values.device_numbers import StatedNumber
 from ...compiler.text.quantities import bytes_text, ticks_text, us_text
@@ -19,7 +21,7 @@ from .shell import footer, header, page_html, section, timelines
 class GraphReport:
     """What a report on a graph is made of; fields are those of ``Report``."""
 
-    answer: GraphAnswer
+    answer: Advice
     data: JsonObject
     file: str
     settings: Settings = ()
@@ -32,12 +34,12 @@ def graph_report_html(report: GraphReport) -> str:
 
 
 def _sections(report: GraphReport) -> Iterator[Markup]:
-    answer, scenario = report.answer, report.answer.scenario
+    answer, scenario = report.answer, report.answer.layer
     yield header(graph_line(scenario), scenario.graph.about, report.file, report.settings)
     yield _headline(answer)
     yield _levels(answer)
     others = [answer.serial] if answer.serial is not answer.recommended else []
-    runs = [each.run for each in (answer.recommended, *others) if each.run is not None]
+    runs = [run for each in (answer.recommended, *others) if (run := run_of(scenario, each)) is not None]
     yield section("Timeline", *timelines(runs, answer.baseline))
     yield section("Schedules", *_schedules(answer))
     yield section("What each op does", *_ops(answer))
@@ -46,13 +48,13 @@ def _sections(report: GraphReport) -> Iterator[Markup]:
     yield footer(runs[0].result)
 
 
-def _headline(answer: GraphAnswer) -> Markup:
+def _headline(answer: Advice) -> Markup:
     confidence = f"Confidence {answer.confidence.value}: {answer.confidence_reason}."
     said = [tag("p", graph_verdict(answer), kind="verdict"), tag("p", confidence), bullets(answer.marks)]
     return tag("section", *said, kind=answer.verdict.value)
 
 
-def _levels(answer: GraphAnswer) -> Markup:
+def _levels(answer: Advice) -> Markup:
     """The gain of the recommended schedule, and what none can beat."""
     best, bound, gap = answer.recommended, answer.bound, answer.gap_to_bound
     against = f"over {answer.baseline}, {us_text(answer.serial.best_us)}"
@@ -69,13 +71,13 @@ def _level(title: str, gain: float, *lines: str) -> Markup:
     return tag("div", tag("h3", title), tag("div", f"{gain:.2f}x", kind="gain"), *parts, kind="level")
 
 
-def _schedules(answer: GraphAnswer) -> Iterator[Markup]:
+def _schedules(answer: Advice) -> Iterator[Markup]:
     """Yield the table of schedules, what those of a search are, and why those without a time have none."""
     timed = [each for each in answer.candidates if not each.problem]
     chosen = [place for place, each in enumerate(timed) if each is answer.recommended]
     head = ("", "schedule", "us", "of which a layer", "gain", "exposed us", "staging", "above the bound")
     yield table(head, [_schedule(answer, each) for each in timed], words=2, marked=chosen)
-    run = answer.recommended.run
+    run = answer.recommended.result
     of = f"; exposed is that of {run.num_simulated} layers" if run is not None and run.num_simulated > 1 else ""
     searched = f"; {answer.searched} schedules were simulated in the search" if answer.searched else ""
     estimated = "; ~ estimated" if any(each.is_estimate for each in timed) else ""
@@ -84,7 +86,7 @@ def _schedules(answer: GraphAnswer) -> Iterator[Markup]:
     yield bullets(f"{each.expression}: {each.problem}" for each in answer.candidates if each.problem)
 
 
-def _schedule(answer: GraphAnswer, candidate: ShownSchedule) -> tuple[str, ...]:
+def _schedule(answer: Advice, candidate: Candidate) -> tuple[str, ...]:
     result, bound = candidate.result, answer.bound
     known = (
         "*" if candidate is answer.recommended else "",
@@ -105,20 +107,20 @@ def _schedule(answer: GraphAnswer, candidate: ShownSchedule) -> tuple[str, ...]:
     )
 
 
-def _ops(answer: GraphAnswer) -> Iterator[Markup]:
+def _ops(answer: Advice) -> Iterator[Markup]:
     """Yield the ops under each schedule, those under the recommended one first and open."""
-    simulated = [each for each in answer.candidates if each.run is not None]
+    simulated = [each for each in answer.candidates if each.result is not None]
     for candidate in sorted(simulated, key=lambda each: each is not answer.recommended):
         is_chosen = candidate is answer.recommended
-        parts = [_op_table(candidate), tag("pre", schedule_text(candidate))]
+        parts = [_op_table(answer, candidate), tag("pre", schedule_text(answer.layer, candidate))]
         summary = tag("summary", f"{candidate.expression}, {us_text(candidate.best_us)}")
         yield tag("details", summary, *parts, open="open" if is_chosen else "")
-    if answer.recommended.run is not None and answer.recommended.run.num_simulated > 1:
+    if answer.recommended.result is not None and answer.recommended.result.num_simulated > 1:
         yield tag("p", "Times are of one layer within, from the begin of the first.", kind="faint")
 
 
-def _op_table(candidate: ShownSchedule) -> Markup:
-    run = candidate.run
+def _op_table(answer: Advice, candidate: Candidate) -> Markup:
+    run = run_of(answer.layer, candidate)
     assert run is not None, "asked of what was simulated"
     head = ("op", "what", "carried out", "its copies run beside", "from us", "to us", "kernels", "copies", "exposed")
     return table(head, [_op(op) for op in op_times(run)], words=4)

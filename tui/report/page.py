@@ -41,12 +41,12 @@ class ReportData:
 
 def report_html(report: ReportData) -> str:
     """Return the whole page."""
-    return page_html(report.advice.scenario.workload.name, _sections(report), report.data)
+    return page_html(report.advice.case.workload.name, _sections(report), report.data)
 
 
 def _sections(report: ReportData) -> Iterator[Markup]:
     advice = report.advice
-    scenario = report.advice.scenario
+    scenario = report.advice.case
     yield header(scenario_line(scenario), scenario.workload.about, report.file, report.settings)
     yield headline(advice)
     yield levels(advice)
@@ -79,7 +79,7 @@ def _next_step(step: NextStep) -> Markup:
 def _timelines(report: ReportData) -> Iterator[Markup]:
     """The run, and below it that of the baseline, to the same scale."""
     advice, serial = report.advice, report.advice.serial_result
-    runs = [run_of_pair(advice.scenario, report.result)]
+    runs = [run_of_pair(advice.case, report.result)]
     if serial is not None and serial.schedule.expression != report.result.schedule.expression:
-        runs.append(run_of_pair(advice.scenario, serial))
+        runs.append(run_of_pair(advice.case, serial))
     return timelines(runs, advice.baseline)

@@ -3,9 +3,10 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
-from ...advisor.layers.advice import GraphAdvice, GraphCandidate
+from ...advisor.candidates.advice import Advice
+from ...advisor.candidates.candidate import Candidate
+from ...advisor.implementations.layer_offer import LayerOffer
 from ...advisor.layers.baselines import NO_OVERLAP
-from ...advisor.layers.offers.offer import LayerOffer
 from ...advisor.layers.offers.transformer_engine import NAME as TE
 from ...compiler.ir import TICKS_PER_US
 from ...compiler.planning.graph_expression import graph_choice_text
@@ -18,39 +19,41 @@ from .wrap import bullet, hanging, wrapped
 MARKS = {Verdict.OVERLAP: "+", Verdict.WORTH_TRYING: "?", Verdict.SERIAL: "-"}
 
 
-def graph_advice_text(advice: GraphAdvice, source: Sequence[str]) -> str:
+def graph_advice_text(advice: Advice, source: Sequence[str]) -> str:
     """Return the whole answer; ``source`` are the words that name the graph on the command line."""
     return "\n".join(_lines(advice, source))
 
 
-def graph_verdict_sentence(advice: GraphAdvice) -> str:
+def graph_verdict_sentence(advice: Advice) -> str:
     """Return the answer in a sentence."""
     best, serial = advice.recommended, advice.serial
     if advice.verdict is Verdict.SERIAL:
         found = (
             "nothing that was found until the stop gains" if advice.interrupted else "no schedule that was found gains"
         )
-        return f"Do not overlap: {serial.name} takes {us_text(serial.us)}, and {found} enough."
+        return f"Do not overlap: {serial.expression} takes {us_text(serial.best_us)}, and {found} enough."
     return (
-        f"Overlap: {best.name} takes {us_text(best.us)}, {advice.speedup:.2f}x faster than {NO_OVERLAP} "
-        f"({us_text(serial.us)})."
+        f"Overlap: {best.expression} takes {us_text(best.best_us)}, {advice.speedup:.2f}x faster than {NO_OVERLAP} "
+        f"({us_text(serial.best_us)})."
     )
 
 
-def _lines(advice: GraphAdvice, source: Sequence[str]) -> Iterator[str]:
-    yield from wrapped(graph_line(advice.scenario))
-    if advice.scenario.graph.about:
-        yield from wrapped(advice.scenario.graph.about)
+def _lines(advice: Advice, source: Sequence[str]) -> Iterator[str]:
+    yield from wrapped(graph_line(advice.layer))
+    if advice.layer.graph.about:
+        yield from wrapped(advice.layer.graph.about)
     yield ""
     yield from wrapped(graph_verdict_sentence(advice))
     yield from wrapped(_searched_sentence(advice))
-    for mark in (*advice.marks, *advice.outside_calibration):
+    for mark in advice.marks:
         yield from bullet("!", mark)
     yield ""
     yield from _candidates(advice)
     if advice.bound is not None:
         gap = (
-            "" if advice.gap_to_bound is None else f"; {advice.recommended.name} is {advice.gap_to_bound:.1%} above it"
+            ""
+            if advice.gap_to_bound is None
+            else f"; {advice.recommended.expression} is {advice.gap_to_bound:.1%} above it"
         )
         bound = f"lower bound {us_text(advice.bound.ticks / TICKS_PER_US)}, bound by {advice.bound.binding}{gap}"
         yield from wrapped(bound)
@@ -64,22 +67,22 @@ def _lines(advice: GraphAdvice, source: Sequence[str]) -> Iterator[str]:
     yield from _schedule(advice, source)
 
 
-def _searched_sentence(advice: GraphAdvice) -> str:
+def _searched_sentence(advice: Advice) -> str:
     best = advice.recommended
     searched = f"{advice.searched} schedules were simulated"
     if best.result is None or best.unit_bytes is None:
         return f"{searched}, a few layers each."
     whole = best.result.simulated.whole
-    layers = f", all {advice.layers} layers" if advice.layers > 1 else ""
+    layers = f", all {advice.scenario.num_layers} layers" if advice.scenario.num_layers > 1 else ""
     return f"{searched}; those without ~ at {whole.granularity} granularity ({best.unit_bytes} B){layers}."
 
 
-def _candidates(advice: GraphAdvice) -> Iterator[str]:
+def _candidates(advice: Advice) -> Iterator[str]:
     """A row for each schedule: the recommended one is marked, estimates have a tilde."""
     rows: list[tuple[Sequence[str], str]] = [(("", "schedule", "us", "gain"), "what it is")]
     for each in advice.candidates:
-        mark = ">" if each.name == advice.recommended.name else "!" if each.side_by_side else ""
-        rows.append(((mark, each.name, _time(each), f"{advice.serial.ticks / each.ticks:.2f}x"), each.what))
+        mark = ">" if each.expression == advice.recommended.expression else "!" if each.side_by_side else ""
+        rows.append(((mark, each.expression, _time(each), f"{advice.serial.ticks / each.ticks:.2f}x"), each.what))
     yield from table_lines(rows, words=(0, 1))
     if any(each.result is not None and each.is_estimate for each in advice.candidates):
         yield from wrapped(f"~ of all layers from those that were simulated and show no period: {OTHER_LAYERS}")
@@ -87,13 +90,13 @@ def _candidates(advice: GraphAdvice) -> Iterator[str]:
         yield from wrapped("! kernels share the SMs, to which no profile is fitted: never recommended")
 
 
-def _time(candidate: GraphCandidate) -> str:
-    return f"{'~' if candidate.is_estimate else ''}{candidate.us:.1f}"
+def _time(candidate: Candidate) -> str:
+    return f"{'~' if candidate.is_estimate else ''}{candidate.best_us:.1f}"
 
 
-def _ops(advice: GraphAdvice) -> Iterator[str]:
+def _ops(advice: Advice) -> Iterator[str]:
     """A row for each op, by the time at which it begins."""
-    yield from wrapped("A layer with neighbours, in us:" if advice.layers > 1 else "Op by op, in us:")
+    yield from wrapped("A layer with neighbours, in us:" if advice.scenario.num_layers > 1 else "Op by op, in us:")
     first = min(op.begin_ticks for op in advice.ops)
     rows: list[tuple[Sequence[str], str]] = [(("op", "from", "to", "copies", "exposed"), "how")]
     for op in advice.ops:
@@ -106,12 +109,14 @@ def _ops(advice: GraphAdvice) -> Iterator[str]:
     yield from table_lines(rows, words=(0,))
 
 
-def _offers(advice: GraphAdvice) -> Iterator[str]:
+def _offers(advice: Advice) -> Iterator[str]:
     """What can be switched on today: + if it pays, ? if that is within the error, - if not."""
     if not advice.offers:
         return
     yield ""
-    yield from wrapped(f"What can be switched on today, over {NO_OVERLAP}, and against {advice.recommended.name}:")
+    yield from wrapped(
+        f"What can be switched on today, over {NO_OVERLAP}, and against {advice.recommended.expression}:"
+    )
     rows: list[tuple[Sequence[str], str]] = [(("", "implementation", "gain", "against"), "what is on")]
     for offer in advice.offers:
         cells = (
@@ -139,18 +144,18 @@ def _settings(offer: LayerOffer) -> str:
     return "; ".join(said) or offer.about
 
 
-def _schedule(advice: GraphAdvice, source: Sequence[str]) -> Iterator[str]:
+def _schedule(advice: Advice, source: Sequence[str]) -> Iterator[str]:
     """The schedule as a block to paste, unless the file has it, and what to do with it."""
     best = advice.recommended
-    declared = best.choice in advice.scenario.schedules or advice.verdict is Verdict.SERIAL
+    declared = best.joint in advice.layer.schedules or advice.verdict is Verdict.SERIAL
     if not declared:
         yield from ("", "As a block for the file:", "")
-        for line in graph_choice_text(best.choice, advice.scenario.name).splitlines():
+        for line in graph_choice_text(best.joint, advice.scenario.name).splitlines():
             yield from hanging(line.strip(), 6, line[: len(line) - len(line.lstrip())])
     yield from ("", "Next:")
     at_line = best.unit_bytes == advice.scenario.system.gpu.line_bytes
     granularity = () if at_line else ("--granularity", "packet")
-    simulate = shlex.join(["magus", "simulate", *source, "--schedule", best.name, *granularity])
+    simulate = shlex.join(["magus", "simulate", *source, "--schedule", best.expression, *granularity])
     first = "" if declared else "with the block in the file, "
     yield from bullet("-", f"{first}see what runs when: {simulate}")
     offer = advice.offer(TE)

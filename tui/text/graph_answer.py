@@ -4,17 +4,19 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...advisor.graphs.answer import GraphAnswer, ShownSchedule
-from ...compiler.ir import Settings
+from ...advisor.candidates.advice import Advice
+from ...advisor.candidates.candidate import Candidate
+from ...compiler.ir import GraphScenario, Settings
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_expression import graph_choice_text
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.quantities import us_text
 from ...simcore.op_spans import op_times
+from ...simcore.shown_run import ShownRun
 from .wrap import bullet, wrapped
 
 
-def graph_verdict(answer: GraphAnswer) -> str:
+def graph_verdict(answer: Advice) -> str:
     """Return whether overlap pays, and with which schedule."""
     best = answer.recommended
     if answer.verdict is Verdict.OVERLAP:
@@ -26,10 +28,10 @@ def graph_verdict(answer: GraphAnswer) -> str:
     return f"SERIAL: {answer.why_serial}; use {best.expression}, {us_text(best.best_us)}."
 
 
-def schedule_text(candidate: ShownSchedule) -> str:
+def schedule_text(scenario: GraphScenario, candidate: Candidate) -> str:
     """Return the block that declares a schedule; serial is always there, and so is its block."""
     try:
-        return graph_choice_text(candidate.choice, candidate.scenario.graph.name)
+        return graph_choice_text(candidate.joint, scenario.graph.name)
     except ScheduleError as error:
         return f"{error.rejection.message}.\n"
 
@@ -40,19 +42,21 @@ def scenario_words(path: Path, settings: Settings, workload: str) -> tuple[str, 
     return str(path), "--workload", workload, *given
 
 
-def graph_how_lines(candidate: ShownSchedule, words: tuple[str, ...]) -> Iterator[str]:
+def graph_how_lines(
+    scenario: GraphScenario, candidate: Candidate, run: ShownRun | None, words: tuple[str, ...]
+) -> Iterator[str]:
     """Yield how a schedule is carried out: its block, what each op does, and commands; ``words`` name the workload."""
     yield "y copies the name, m the block."
     yield ""
-    yield from schedule_text(candidate).rstrip().splitlines()
+    yield from schedule_text(scenario, candidate).rstrip().splitlines()
     yield ""
-    for op in op_times(candidate.run) if candidate.run is not None else ():
+    for op in op_times(run) if run is not None else ():
         how = op.span.schedule or "as usual"
         beside = f"; its copies run beside {op.beside_text}" if op.beside_text else ""
         yield from bullet("-", f"{op.name}, {op.span.label}: {how}{beside}")
     yield ""
     name = ("--schedule", candidate.expression)
-    if not candidate.is_serial and candidate.choice not in candidate.scenario.schedules:
+    if not candidate.is_serial and candidate.joint not in scenario.schedules:
         yield "With the block in the file:"
     for what, command in (
         ("Simulate it, line by line", ("simulate", *words, *name)),

@@ -50,7 +50,7 @@ def _written_out(text: Callable[[Scenario, Schedule], str]) -> Callable[[Advice,
     def write(advice: Advice, schedule: Schedule, given: Options) -> str:
         if schedule.engine.by_library:
             raise ScheduleError(reject_library_plan(schedule.engine))
-        return text(advice.scenario, schedule)
+        return text(advice.case, schedule)
 
     return write
 
@@ -64,7 +64,7 @@ def _mscclpp(scenario: Scenario, schedule: Schedule) -> str:
 
 
 def _steps(advice: Advice, schedule: Schedule, given: Options) -> str:
-    return how_text(how_of(advice.scenario, schedule)) + "\n"
+    return how_text(how_of(advice.case, schedule)) + "\n"
 
 
 def _drawn(text: Callable[[ShownRun], str]) -> Callable[[Advice, Schedule, Options], str]:
@@ -73,16 +73,16 @@ def _drawn(text: Callable[[ShownRun], str]) -> Callable[[Advice, Schedule, Optio
     def write(advice: Advice, schedule: Schedule, given: Options) -> str:
         runs = (advice.result, advice.serial_result)
         known = next((run for run in runs if run is not None and run.schedule.expression == schedule.expression), None)
-        unit_bytes = packet_bytes(advice.scenario)
-        result = known or simulate(advice.scenario, schedule, unit_bytes=unit_bytes)
-        return text(run_of_pair(advice.scenario, result))
+        unit_bytes = packet_bytes(advice.case)
+        result = known or simulate(advice.case, schedule, unit_bytes=unit_bytes)
+        return text(run_of_pair(advice.case, result))
 
     return write
 
 
 def _rules(target: Target[Any], advice: Advice, schedule: Schedule, given: Options) -> str:
     """The rule for the size of the scenario: the recommended schedule."""
-    scenario = advice.scenario
+    scenario = advice.case
     axis = axis_of_scenario(scenario)
     size = None if axis is None else size_of(scenario.workload, axis.field)
     if axis is None or size is None:

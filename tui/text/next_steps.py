@@ -47,7 +47,7 @@ def next_steps(advice: Advice, source: Sequence[str], *, how: bool) -> tuple[Nex
 
 
 def _steps(advice: Advice, source: tuple[str, ...], how: bool) -> Iterator[NextStep]:
-    scenario, chosen = advice.scenario, advice.recommended
+    scenario, chosen = advice.case, advice.recommended
     offer = None if advice.implementations is None else _nearest(advice.implementations.offers)
     if offer is not None and advice.implementations is not None:
         yield _switch_on(advice, offer, advice.implementations.library, source)
@@ -81,7 +81,7 @@ def _nearest(offers: Sequence[Offer]) -> Offer | None:
 
 def _switch_on(advice: Advice, offer: Offer, library: str, source: tuple[str, ...]) -> NextStep:
     """Return an implementation with the schedule that it carries out."""
-    method = _named(advice, offer.name).method(advice.scenario.workload.pattern)
+    method = _named(advice, offer.name).method(advice.case.workload.pattern)
     assert method is not None, "an offer has a predicted time"
     schedule = expression_of(method.choice)
     word = "switch on" if offer.promise.verdict is Verdict.OVERLAP else "try"

@@ -5,7 +5,8 @@ from itertools import groupby
 
 from ...advisor.answer.headline import headline_of
 from ...advisor.bounds.lower_bound import Bound
-from ...advisor.candidates.advice import Advice, Candidate, Threshold, is_algorithm_choice, resolution_of
+from ...advisor.candidates.advice import Advice, Threshold, is_algorithm_choice, resolution_of
+from ...advisor.candidates.candidate import Candidate
 from ...advisor.implementations.offers import Offers
 from ...advisor.implementations.promise import Promise
 from ...compiler.ir import TICKS_PER_US, Scenario, Workload
@@ -64,9 +65,9 @@ def advice_text(advice: Advice, top: int, *, how: bool = False, todo: Sequence[N
 
 def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str]) -> Iterator[str]:
     """Yield the lines of ``advice_text``; expressions that are ``spelled`` elsewhere are not said again."""
-    yield from wrapped(scenario_line(advice.scenario))
-    if advice.scenario.workload.about:
-        yield from wrapped(advice.scenario.workload.about)
+    yield from wrapped(scenario_line(advice.case))
+    if advice.case.workload.about:
+        yield from wrapped(advice.case.workload.about)
     yield ""
     yield from wrapped(verdict_sentence(advice))
     if headline_of(advice):
@@ -80,7 +81,7 @@ def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str])
         from .how import how_lines
 
         yield from how_lines(
-            how_of(advice.scenario, advice.recommended.schedule), advice.name_of(advice.recommended.expression)
+            how_of(advice.case, advice.recommended.schedule), advice.name_of(advice.recommended.expression)
         )
         yield ""
     yield from candidate_table(advice, top)

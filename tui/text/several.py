@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from ...advisor import Advice
 from ...advisor.answer.export import advice_document
-from ...advisor.candidates.advice import Candidate
+from ...advisor.candidates.candidate import Candidate
 from ...advisor.candidates.short_names import short_names
-from ...advisor.layers.advice import GraphAdvice, GraphCandidate
 from ...advisor.layers.export import graph_advice_document
-from ...compiler.ir import GraphScenario, JsonObject, Scenario
+from ...compiler.ir import AnyScenario, JsonObject
 from ..exit_codes import Exit
 from .table import VERDICTS, table_lines
 from .wrap import hanging, wrapped
@@ -23,15 +22,10 @@ _HEAD = ("workload", "verdict", "us", "baseline", "gain")
 class WorkloadAnswer:
     """The advice for one workload, or ``reason``, why there is none, with the exit code of that."""
 
-    scenario: Scenario | GraphScenario
-    advice: Advice | GraphAdvice | None
+    scenario: AnyScenario
+    advice: Advice | None
     reason: str = ""
     exit_code: Exit = Exit.DONE
-
-
-def name_of_workload(scenario: Scenario | GraphScenario) -> str:
-    """Return the name of a workload in its file."""
-    return scenario.name if isinstance(scenario, GraphScenario) else scenario.workload.name
 
 
 def several_text(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> str:
@@ -45,34 +39,29 @@ def several_document(answers: Sequence[WorkloadAnswer]) -> JsonObject:
     return {
         "schema": SCHEMA,
         "workloads": [_document(answer.advice) for answer in answers if answer.advice is not None],
-        "without_advice": {name_of_workload(each.scenario): each.reason for each in answers if each.advice is None},
+        "without_advice": {each.scenario.title: each.reason for each in answers if each.advice is None},
         "total": {"us": us, "baseline_us": baseline_us, "gain": baseline_us / us if us else None},
     }
 
 
-def _document(advice: Advice | GraphAdvice) -> JsonObject:
-    return graph_advice_document(advice) if isinstance(advice, GraphAdvice) else advice_document(advice)
+def _document(advice: Advice) -> JsonObject:
+    return graph_advice_document(advice) if len(advice.scenario.cases) > 1 else advice_document(advice)
 
 
 def _sums(answers: Sequence[WorkloadAnswer]) -> tuple[float, float]:
     """Return the times of all workloads one after the other, recommended and by the baseline."""
     known = [answer.advice for answer in answers if answer.advice is not None]
-    return sum(_us(one.recommended) for one in known), sum(_us(one.serial) for one in known)
+    return sum(one.recommended.best_us for one in known), sum(one.serial.best_us for one in known)
 
 
-def _us(candidate: Candidate | GraphCandidate) -> float:
-    return candidate.us if isinstance(candidate, GraphCandidate) else candidate.best_us
-
-
-def _time(candidate: Candidate | GraphCandidate) -> str:
-    estimated = isinstance(candidate, GraphCandidate) and candidate.is_estimate
-    return f"{'~' if estimated else ''}{_us(candidate):.1f}"
+def _time(candidate: Candidate) -> str:
+    estimated = candidate.several is not None and candidate.is_estimate
+    return f"{'~' if estimated else ''}{candidate.best_us:.1f}"
 
 
 def _lines(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> Iterator[str]:
     known = [(answer.scenario, answer.advice) for answer in answers if answer.advice is not None]
-    of_pairs = [advice.recommended for _, advice in known if isinstance(advice, Advice)]
-    names = short_names((one.expression, one.choice) for one in of_pairs)
+    names = short_names((advice.recommended.expression, advice.recommended.choice) for _, advice in known)
     rows = [_row(scenario, advice, names) for scenario, advice in known]
     us, baseline_us = _sums(answers)
     if len(rows) > 1:
@@ -80,10 +69,10 @@ def _lines(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> Iterator
     yield from table_lines([(_HEAD, "schedule"), *rows], words=(0, 1))
     for answer in answers:
         if answer.advice is None:
-            yield from hanging(f"- {name_of_workload(answer.scenario)}: {answer.reason}", 2)
+            yield from hanging(f"- {answer.scenario.title}: {answer.reason}", 2)
     yield ""
     first = next((answer for answer in answers if answer.advice is not None), answers[0])
-    more = shlex.join(["magus", "advise", *source, "--workload", name_of_workload(first.scenario)])
+    more = shlex.join(["magus", "advise", *source, "--workload", first.scenario.title])
     estimated = ", ~ estimated" if any("~" in cell for cells, _ in rows for cell in cells) else ""
     yield from wrapped(
         f"Each workload alone, in us{estimated}. --workload says more: the schedule in full, why, and what it rests on."
@@ -91,17 +80,14 @@ def _lines(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> Iterator
     yield f"  {more}"
 
 
-def _row(
-    scenario: Scenario | GraphScenario, advice: Advice | GraphAdvice, names: Mapping[str, str]
-) -> tuple[tuple[str, ...], str]:
+def _row(scenario: AnyScenario, advice: Advice, names: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
     best, serial = advice.recommended, advice.serial
     marks = " (stopped early)" if advice.interrupted else ""
     cells = (
-        name_of_workload(scenario),
+        scenario.title,
         VERDICTS[advice.verdict.value],
         _time(best),
         _time(serial),
         f"{advice.speedup:.2f}x",
     )
-    name = best.name if isinstance(best, GraphCandidate) else names.get(best.expression, best.expression)
-    return cells, name + marks
+    return cells, names.get(best.expression, best.expression) + marks

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from ...advisor.candidates.advice import Advice, Candidate
+from ...advisor.candidates.advice import Advice
+from ...advisor.candidates.candidate import Candidate
 from ...compiler.ir import Implementation
 from ...compiler.planning.expression import expression_of
 from ...compiler.resolve.expect.expectation import Verdict
@@ -20,7 +21,7 @@ def shipped_lines(advice: Advice, candidate: Candidate) -> Iterator[str]:
     methods = {implementation.name: implementation for implementation in _known(advice)}
     told = []
     for place, offer in enumerate(offers.offers):
-        method = methods[offer.name].method(advice.scenario.workload.pattern)
+        method = methods[offer.name].method(advice.case.workload.pattern)
         assert method is not None, "an offer has a predicted time"
         alike = candidate.choice is not None and candidate.choice.template == method.choice.template
         gain = f"{_WORDS[offer.promise.verdict]}, {offer.promise.speedup:.2f}x over {offers.library}"

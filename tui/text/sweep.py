@@ -15,7 +15,7 @@ def sweep_text(sweep: Sweep, varied: tuple[str, ...]) -> str:
 
 
 def _lines(sweep: Sweep, varied: tuple[str, ...]) -> Iterator[str]:
-    yield from wrapped(f"Sizes of the first: {scenario_line(sweep.points[0].advice.scenario)}")
+    yield from wrapped(f"Sizes of the first: {scenario_line(sweep.points[0].advice.case)}")
     yield ""
     head = (*varied, "verdict", "us", "gain")
     rows = [_row(point, varied) for point in sweep.points]

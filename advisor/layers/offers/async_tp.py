@@ -22,8 +22,8 @@ from ....compiler.ir import (
 )
 from ....compiler.planning.build import ScheduleError
 from ....simcore import RunTooLarge
+from ...implementations.layer_offer import LayerTable, OpSetting
 from ...implementations.predict import predict_us, simulated_us
-from .offer import LayerTable, OpSetting
 
 NAME = "torch_async_tp"
 FUSED = {"AG+GEMM": "fused_all_gather_matmul", "GEMM+RS": "fused_matmul_reduce_scatter"}

@@ -8,7 +8,7 @@ from ..base import comments
 def heading(sweep: GraphSweep, target: str) -> str:
     """Return comment lines: who wrote the file, for which layer on which system, and how far to trust it."""
     scenario = sweep.points[0].advice.scenario
-    marks = (mark for point in sweep.points for mark in (*point.advice.marks, *point.advice.outside_calibration))
+    marks = (mark for point in sweep.points for mark in point.advice.marks)
     return comments(
         f"Magus {__version__}, magus export --to {target}",
         f"{scenario.name} on {scenario.num_ranks} x {scenario.system.gpu.name}; times simulated, confidence medium",

@@ -6,7 +6,7 @@ error at a key that it does not know.
 """
 
 from ....compiler.resolve.expect.expectation import Verdict
-from ...layers.offers.offer import LayerOffer, OpSetting
+from ...implementations.layer_offer import LayerOffer, OpSetting
 from ...layers.offers.transformer_engine import NAME, RING
 from ...policy.graph_sweep import GraphPoint, GraphSweep
 from ..base import Option, Options, Target, comments, refused

@@ -7,7 +7,8 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer.explain import confidence_of, marks_of, price_of_simplicity
 from magus.advisor.answer.export import advice_document
-from magus.advisor.candidates.advice import Advice, Candidate, Confidence
+from magus.advisor.candidates.advice import Advice, Confidence
+from magus.advisor.candidates.candidate import Candidate
 from magus.compiler import Scenario, compile_text
 from tests.helpers.scenarios import scenarios
 from tests.helpers.tui import fakes

@@ -10,7 +10,8 @@ from magus.advisor.answer.export import advice_document
 from magus.advisor.bespoke import SearchBudget, SearchOptions, optimize
 from magus.advisor.bespoke.stage import is_searched, sentence_of
 from magus.advisor.bounds.lower_bound import lower_bound
-from magus.advisor.candidates.advice import Advice, Candidate, SearchProvenance, resolution_of
+from magus.advisor.candidates.advice import Advice, resolution_of
+from magus.advisor.candidates.candidate import Candidate, Origin, SearchProvenance
 from magus.compiler import compile_text
 from magus.compiler.ir import (
     TICKS_PER_US,
@@ -43,7 +44,9 @@ def advice() -> Advice:
 
 def candidate(us: float, provenance: SearchProvenance | None) -> Candidate:
     schedule = build_schedule(SCENARIO, DMA_CHOICE)
-    return Candidate(f"{us} {provenance}", DMA_CHOICE, schedule, False, us, round(us * TICKS_PER_US), 1024, provenance)
+    return Candidate(
+        f"{us} {provenance}", DMA_CHOICE, schedule, Origin.TEMPLATE, us, round(us * TICKS_PER_US), 1024, provenance
+    )
 
 
 def test_winners_are_offered_with_their_simulated_times(advice: Advice) -> None:
@@ -75,7 +78,7 @@ def test_none_are_searched_where_none_are_wanted() -> None:
 
 def test_a_tie_goes_to_the_simpler_one() -> None:
     resolution = resolution_of(SCENARIO)
-    serial = replace(candidate(200.0, None), is_serial=True)
+    serial = replace(candidate(200.0, None), origin=Origin.SERIAL)
     simple, odd = candidate(100.0, None), candidate(99.0, None)
     odd = replace(odd, choice=replace(DMA_CHOICE, tactics=ExecutionOptions(kernel=Kernels.PERSISTENT)))
     close, clear = candidate(98.0 / (1 + resolution / 2), PROVENANCE), candidate(98.0 / (1 + resolution), PROVENANCE)
@@ -88,7 +91,7 @@ def test_a_tie_goes_to_the_simpler_one() -> None:
 
 def test_what_the_profile_cannot_tell_from_serial_is_not_worth_it() -> None:
     resolution = resolution_of(SCENARIO)
-    serial = replace(candidate(100.0, None), is_serial=True)
+    serial = replace(candidate(100.0, None), origin=Origin.SERIAL)
     near, clear = candidate(100.0 / (1 + 0.9 * resolution), PROVENANCE), candidate(99.0 / (1 + resolution), PROVENANCE)
 
     assert not is_worth_it(SCENARIO, serial, near)
@@ -98,7 +101,7 @@ def test_what_the_profile_cannot_tell_from_serial_is_not_worth_it() -> None:
 
 
 def test_serial_schedules_that_were_simulated_before_a_stop_keep_no_proposal_from_the_answer() -> None:
-    serial, other = (replace(candidate(us, None), is_serial=True) for us in (200.0, 190.0))
+    serial, other = (replace(candidate(us, None), origin=Origin.SERIAL) for us in (200.0, 190.0))
     proposed = replace(candidate(100.0, PROVENANCE), simulated_ticks=None)
     slower = candidate(150.0, None)
 

@@ -7,7 +7,8 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
 from magus.advisor.bounds.lower_bound import quick_bound_ticks
-from magus.advisor.candidates.advice import Advice, baseline_of
+from magus.advisor.candidates.advice import Advice
+from magus.advisor.candidates.candidate import baseline_of
 from magus.advisor.candidates.library import library_time
 from magus.advisor.candidates.predicted import predicted_candidates
 from magus.advisor.expect.baseline import serial_baseline

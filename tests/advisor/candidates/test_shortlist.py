@@ -5,13 +5,12 @@ from fractions import Fraction
 
 import pytest
 
-from magus.advisor.candidates.advice import Candidate
+from magus.advisor.candidates.candidate import Candidate, Origin, by_time
 from magus.advisor.candidates.shortlist import (
     BEHIND,
     FAR_BEHIND,
     NUM_COMPARED,
     SHORTLIST_LINE_HOPS,
-    by_time,
     packet_bytes,
     shortlist_unit,
     simulate_shortlist,
@@ -30,7 +29,15 @@ DMA = EngineChoice(EngineKind.DMA, 3)
 
 def candidate(scenario: Scenario, choice: Choice, predicted_us: float) -> Candidate:
     schedule = build_schedule(scenario, choice)
-    return Candidate(schedule.expression, choice, schedule, choice.template == "serial", predicted_us, None, None)
+    return Candidate(
+        schedule.expression,
+        choice,
+        schedule,
+        Origin.SERIAL if choice.template == "serial" else Origin.TEMPLATE,
+        predicted_us,
+        None,
+        None,
+    )
 
 
 def test_small_pieces_are_simulated_in_lines_and_large_problems_coarser_than_packets() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.candidates.advice import Candidate
+from magus.advisor.candidates.candidate import Candidate, Origin
 from magus.advisor.candidates.variations import NUM_TRIED, forms_of, may_deadlock, variants
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import (
@@ -39,7 +39,15 @@ def candidates(scenario: Scenario, choices: list[Choice]) -> list[Candidate]:
     """Simulated in the order given."""
     built = [(choice, build_schedule(scenario, choice)) for choice in choices]
     return [
-        Candidate(schedule.expression, choice, schedule, choice.template == "serial", float(at), at + 1, 128)
+        Candidate(
+            schedule.expression,
+            choice,
+            schedule,
+            Origin.SERIAL if choice.template == "serial" else Origin.TEMPLATE,
+            float(at),
+            at + 1,
+            128,
+        )
         for at, (choice, schedule) in enumerate(built)
     ]
 

@@ -87,12 +87,12 @@ def test_the_answer_is_cut_along_and_as_fast_as_that_of_a_pair() -> None:
     in_turn, best = advice.named(IN_TURN), advice.recommended
     norm = space().kernels["z"]
 
-    assert in_turn is not None and best.choice is not None
-    assert best.choice.along == ("y_gemm",)
+    assert in_turn is not None and best.several is not None
+    assert best.joint.along == ("y_gemm",)
     assert best.ticks * 1.05 < in_turn.ticks
     assert (best.ticks - norm) / TICKS_PER_US <= pair.recommended.best_us * 1.04
     assert next(op.how for op in advice.ops if op.name == "y_gemm") == "along y"
-    again = compile_text(TEXT.replace("REST", "  z = norm(y)\n") + graph_choice_text(best.choice, "chain")).graphs[0]
+    again = compile_text(TEXT.replace("REST", "  z = norm(y)\n") + graph_choice_text(best.joint, "chain")).graphs[0]
     assert again.schedules[0].along == ("y_gemm",)
     assert "along y_gemm" in str(graph_advice_document(advice))
 

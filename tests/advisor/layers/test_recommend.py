@@ -6,7 +6,8 @@ from functools import cache
 import pytest
 
 from magus.advisor import AdviceOptions
-from magus.advisor.layers.advice import GraphAdvice, GraphCandidate
+from magus.advisor.candidates.advice import Advice
+from magus.advisor.candidates.candidate import Candidate, Origin, joint_candidate
 from magus.advisor.layers.baselines import IN_TURN, NO_OVERLAP
 from magus.advisor.layers.export import graph_advice_document
 from magus.advisor.layers.joint import JointRuns
@@ -77,7 +78,7 @@ def scenario_of(text: str) -> GraphScenario:
 
 
 @cache
-def advice_on(text: str) -> GraphAdvice:
+def advice_on(text: str) -> Advice:
     return recommend_graph(scenario_of(text))
 
 
@@ -87,9 +88,9 @@ IN_BATCHES = pytest.param(BATCHES, marks=pytest.mark.slow, id="batches")
 @pytest.mark.parametrize("text", [pytest.param(CHAIN, id="chain"), pytest.param(BACKWARD, id="backward"), IN_BATCHES])
 def test_the_answer_is_no_slower_than_what_people_have(text: str) -> None:
     advice = advice_on(text)
-    known = [one for one in advice.candidates if one.is_baseline and not one.is_outside and one.result is not None]
+    known = [one for one in advice.candidates if not one.is_searched and not one.is_outside and one.result is not None]
 
-    assert {"serial", IN_TURN} <= {one.name for one in known}
+    assert {"serial", IN_TURN} <= {one.expression for one in known}
     if advice.verdict is Verdict.OVERLAP:
         assert advice.recommended.ticks == min(advice.recommended.ticks, *(one.ticks for one in known))
     assert advice.bound is not None and advice.recommended.ticks >= advice.bound.ticks
@@ -98,7 +99,7 @@ def test_the_answer_is_no_slower_than_what_people_have(text: str) -> None:
 def test_a_chain_is_answered_by_the_best_of_its_pairs() -> None:
     advice = advice_on(CHAIN)
 
-    assert advice.recommended.name == IN_TURN
+    assert advice.recommended.expression == IN_TURN
     joint = advice.named("joint")
     assert joint is None or joint.ticks * 1.01 > advice.recommended.ticks
 
@@ -108,7 +109,7 @@ def test_independent_work_is_used() -> None:
     in_turn, table = advice.named(IN_TURN), advice.named("transformer_engine")
 
     assert in_turn is not None and table is not None
-    assert advice.recommended.name == "joint"
+    assert advice.recommended.expression == "joint"
     assert advice.recommended.ticks * 1.05 < min(in_turn.ticks, table.ticks)
     hidden = {op.name: op.hidden_by for op in advice.ops if op.comm_ticks}
     assert hidden and any(name.startswith("d_w") for each in hidden.values() for name, _ in each)
@@ -119,7 +120,7 @@ def test_independent_work_is_used() -> None:
 def test_batches_are_tried() -> None:
     advice = advice_on(BATCHES)
 
-    assert {one.choice.batches for one in advice.candidates} == {1, 2}
+    assert {one.joint.batches for one in advice.candidates} == {1, 2}
     assert advice.named("half_batches") is not None
 
 
@@ -127,10 +128,10 @@ def test_batches_are_tried() -> None:
 def test_the_block_that_is_printed_is_what_was_simulated(text: str) -> None:
     advice = advice_on(text)
     best = advice.recommended
-    block = graph_choice_text(best.choice, advice.scenario.name)
+    block = graph_choice_text(best.joint, advice.scenario.name)
     again = compile_text(HEAD + text + block).graphs[0]
 
-    assert again.schedules == (best.choice,)
+    assert again.schedules == (best.joint,)
     assert best.unit_bytes is not None
     result = simulate_layers(again.system, again.graph, again.schedules[0], unit_bytes=best.unit_bytes)
     assert result.makespan_ticks == best.ticks
@@ -140,7 +141,7 @@ def test_the_same_again() -> None:
     scenario = scenario_of(CHAIN)
     first, second = advice_on(CHAIN), recommend_graph(scenario)
 
-    assert graph_advice_document(first) | {"seconds": 0} == graph_advice_document(second) | {"seconds": 0}
+    assert graph_advice_document(first) | {"timing": 0} == graph_advice_document(second) | {"timing": 0}
 
 
 @pytest.mark.slow
@@ -151,7 +152,7 @@ def test_what_stages_too_much_is_not_recommended() -> None:
     most = limit.simulated.whole.schedule.staging_bytes - 1
     advice = recommend_graph(replace(scenario, explore=replace(scenario.explore, staging_limit_bytes=most)))
 
-    simulated = [one.result for one in advice.candidates if one.result is not None and one.name != "serial"]
+    simulated = [one.result for one in advice.candidates if one.result is not None and one.expression != "serial"]
     assert all(result.simulated.whole.schedule.staging_bytes <= most for result in simulated)
     assert advice.recommended.ticks >= advice_on(BACKWARD).recommended.ticks
 
@@ -192,19 +193,19 @@ def test_a_schedule_of_the_file_with_the_name_of_a_searched_one_keeps_its_own_ti
     scenario = scenario_of(CHAIN + declared)
     advice = recommend_graph(scenario, AdviceOptions(bespoke=0))
 
-    names = [one.name for one in advice.candidates]
+    names = [one.expression for one in advice.candidates]
     assert len(names) == len(set(names)) and {"joint", "in_turn", "in_turn_2"} <= set(names)
     for one in advice.candidates:
-        assert (one.what == "declared in the file") is (one.choice in scenario.schedules)
-        assert one.ticks == pytest.approx(one.estimated_ticks, rel=0.02)  # all layers are one: of the same schedule
+        assert (one.what == "declared in the file") is (one.joint in scenario.schedules)
+        assert one.ticks == pytest.approx(one.predicted_ticks, rel=0.02)  # all layers are one: of the same schedule
 
 
 def test_estimates_answer_where_a_stop_left_no_time_for_more() -> None:
     advice = advice_on(BACKWARD)
-    estimated = tuple(replace(one, result=None) for one in advice.candidates)
+    estimated = tuple(replace(one, result=None, simulated_ticks=None) for one in advice.candidates)
     serial = next(one for one in estimated if one.what == NO_OVERLAP)
 
-    assert recommended_of(estimated, serial, 0.01).name == advice.recommended.name
+    assert recommended_of(estimated, serial, 0.01).expression == advice.recommended.expression
 
 
 def test_times_of_layers_that_show_no_period_are_marked() -> None:
@@ -213,14 +214,14 @@ def test_times_of_layers_that_show_no_period_are_marked() -> None:
     assert not any(each.is_estimate for each in advice.candidates if each.result is not None)
     assert "show no period" not in exact
 
-    def guessed(one: GraphCandidate) -> GraphCandidate:
+    def guessed(one: Candidate) -> Candidate:
         return one if one.result is None else replace(one, result=replace(one.result, estimated=True))
 
     candidates = tuple(map(guessed, advice.candidates))
     marked = replace(advice, recommended=guessed(advice.recommended), candidates=candidates)
     text, document = graph_advice_text(marked, ("x.mgs",)), graph_advice_document(marked)
-    assert text.count("show no period") == 1 and f"~{advice.recommended.us:.1f}" in text
-    assert f"~{advice.recommended.us:.1f}" not in exact
+    assert text.count("show no period") == 1 and f"~{advice.recommended.best_us:.1f}" in text
+    assert f"~{advice.recommended.best_us:.1f}" not in exact
     assert [each["estimated"] for each in document["candidates"]] == [True] * len(candidates)
     assert [each["estimated"] for each in graph_advice_document(advice)["candidates"]] == [
         each.result is None for each in advice.candidates
@@ -239,7 +240,7 @@ def test_an_answer_that_was_kept_is_shown_as_a_new_one() -> None:
     advice = advice_on(CHAIN)
     kept = replace(advice, recommended=replace(advice.recommended))  # equal, and another object
 
-    assert f">  {advice.recommended.name}" in graph_advice_text(kept, ("x.mgs",))
+    assert f">  {advice.recommended.expression}" in graph_advice_text(kept, ("x.mgs",))
     assert graph_advice_text(kept, ("x.mgs",)) == graph_advice_text(advice, ("x.mgs",))
 
 
@@ -256,11 +257,13 @@ def test_a_limit_that_nothing_meets_is_said() -> None:
 
 def test_what_is_faster_by_too_little_is_said() -> None:
     advice = advice_on(CHAIN)
-    fastest, slow = advice.recommended, replace(advice.serial, result=None, estimated_ticks=advice.serial.ticks)
+    fastest, slow = advice.recommended, replace(advice.serial, result=None)
     reasons = list(_near_serial((fastest, slow), slow, slow, 0.5))
 
     gain = slow.ticks / fastest.ticks - 1
-    assert reasons == [f"{fastest.name}, the fastest, gains {gain:.2%}, less than the 50.0% that the profile resolves"]
+    assert reasons == [
+        f"{fastest.expression}, the fastest, gains {gain:.2%}, less than the 50.0% that the profile resolves."
+    ]
     assert not list(_near_serial((fastest, slow), fastest, slow, 0.5))
 
 
@@ -286,12 +289,12 @@ def test_without_pairs_there_is_nothing_to_compare_with_but_no_overlap() -> None
     kernels = "workload two on hgx { x = tensor bf16[1024, 2048] shard rows\n y = all_gather(x)\n z = norm(x) }"
     advice = recommend_graph(scenario_of(kernels + "\nexplore two { engine dma(3) }"))
 
-    assert [one.name for one in advice.candidates if one.is_baseline] == ["serial"]
+    assert [one.expression for one in advice.candidates if not one.is_searched] == ["serial"]
 
 
 def test_the_mark_of_kernels_side_by_side_is_explained() -> None:
     advice = advice_on(CHAIN)
-    beside = replace(advice.serial, choice=GraphChoice("two", streams=(("u", 1),)))
+    beside = joint_candidate(GraphChoice("two", streams=(("u", 1),)), Origin.KNOWN, "by hand", 100)
     text = graph_advice_text(replace(advice, candidates=(*advice.candidates, beside)), ("x.mgs",))
 
     assert "!  two" in text and "! kernels share the SMs" in text
@@ -316,7 +319,9 @@ def test_each_searched_schedule_is_tried_with_the_other_seams(
 
 
 def test_no_schedule_is_said_to_take_less_than_its_kernels() -> None:
-    serial = GraphCandidate(SERIAL, "no overlap", 100, is_baseline=True)
+    serial = joint_candidate(SERIAL, Origin.SERIAL, "no overlap", 100)
 
-    assert [said.rpartition(": ")[2] for said in reasons_for((), serial, None, 80)] == ["the schedule takes 25.0% more"]
+    assert [said.rpartition(": ")[2] for said in reasons_for((), serial, None, 80)] == [
+        "the schedule takes 25.0% more."
+    ]
     assert list(reasons_for((), serial, None, 110)) == []

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.layers.advice import GraphAdvice, GraphCandidate
+from magus.advisor.candidates.advice import Advice
+from magus.advisor.candidates.candidate import Origin, joint_candidate
 from magus.advisor.policy.graph_sweep import GraphSweep, block_of, graph_swept, said_of
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
@@ -22,8 +23,8 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.planning.graph_expression import graph_expression_of
-from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
+from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.scenarios.mlp_backward import backward
 
 A = GraphChoice("joint", order=("dh", "du"))
@@ -52,17 +53,14 @@ def rows_of(scenario: GraphScenario) -> int:
     return next(tensor.rows for tensor in scenario.graph.tensors if tensor.name == "dy")
 
 
-def advise(scenario: GraphScenario) -> GraphAdvice:
+def advise(scenario: GraphScenario) -> Advice:
     m = rows_of(scenario)
     best = BEST[m]
-    serial = GraphCandidate(SERIAL, "no overlap", TIMES[m]["serial"] or 0, is_baseline=True)
-    found = serial if best == SERIAL else GraphCandidate(best, "searched", TIMES[m][word(best)] or 0)
-    verdict = Verdict.SERIAL if best == SERIAL else Verdict.OVERLAP
-    return GraphAdvice(scenario, verdict, found, serial, (found, serial), (), (), None, 0, "", 2)
+    return advice_by_hand(scenario, best, TIMES[m][word(best)] or 0, TIMES[m]["serial"] or 0)
 
 
-def simulate(scenario: GraphScenario, choice: GraphChoice, advice: GraphAdvice) -> int | None:
-    assert word(choice) not in ("serial", word(advice.recommended.choice)), "what is known is not simulated again"
+def simulate(scenario: GraphScenario, choice: GraphChoice, advice: Advice) -> int | None:
+    assert word(choice) not in ("serial", word(advice.recommended.joint)), "what is known is not simulated again"
     return TIMES[rows_of(scenario)][word(choice)]
 
 
@@ -120,9 +118,9 @@ def test_names_of_the_file_are_kept_and_not_taken(scenarios: Mapping[int, GraphS
     one = scenarios[1024]
     declared = replace(one, schedules=(replace(B, name="mine"), replace(B, name="joint_1", seams=Seams.WHOLE)))
 
-    def by_file(scenario: GraphScenario) -> GraphAdvice:
+    def by_file(scenario: GraphScenario) -> Advice:
         advice = advise(scenario)
-        own = replace(advice.recommended, choice=replace(B, name="mine"), is_baseline=True)
+        own = joint_candidate(replace(B, name="mine"), Origin.DECLARED, ticks=advice.recommended.ticks)
         return replace(advice, recommended=own) if scenario is declared else advice
 
     sweep = graph_swept(
@@ -140,7 +138,7 @@ def test_a_schedule_in_outline_is_known_by_its_name() -> None:
 
 
 def test_what_fails_leaves_the_others_without_rules(scenarios: Mapping[int, GraphScenario]) -> None:
-    def fails(scenario: GraphScenario) -> GraphAdvice:
+    def fails(scenario: GraphScenario) -> Advice:
         if rows_of(scenario) == 2048:
             raise ScheduleError(Rejection(Code.MGS402, "too large"))
         return advise(scenario)
@@ -153,7 +151,7 @@ def test_what_fails_leaves_the_others_without_rules(scenarios: Mapping[int, Grap
 
 
 def test_a_sweep_that_is_stopped_has_what_was_found(scenarios: Mapping[int, GraphScenario]) -> None:
-    def stopped(scenario: GraphScenario) -> GraphAdvice:
+    def stopped(scenario: GraphScenario) -> Advice:
         if rows_of(scenario) > 1024:
             raise Cancelled
         return advise(scenario)

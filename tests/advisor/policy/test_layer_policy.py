@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.layers.advice import GraphAdvice, GraphCandidate
+from magus.advisor.candidates.advice import Advice
 from magus.advisor.policy.layer_rules import GraphAxis, layer_policy
 from magus.advisor.policy.layer_schema import layer_policy_schema
 from magus.advisor.policy.layer_table import SCHEMA, LayerPolicy, steps_of
 from magus.advisor.policy.reader import Policy, PolicyError
 from magus.compiler import compile_text
 from magus.compiler.ir import Cancelled, GraphChoice, GraphScenario
-from magus.compiler.resolve.expect.expectation import Verdict
-from magus.compiler.resolve.schedules.from_text import SERIAL
+from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.paths import DOCS
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.scenarios.mlp_backward import TEXT, backward
@@ -32,16 +31,13 @@ def rows_of(scenario: GraphScenario) -> int:
     return next(tensor.rows for tensor in scenario.graph.tensors if tensor.name == "dy")
 
 
-def advise(scenario: GraphScenario) -> GraphAdvice:
+def advise(scenario: GraphScenario) -> Advice:
     found = times(rows_of(scenario))
     best = min(scenario.schedules[:2], key=lambda each: found[each.name])
-    fast = GraphCandidate(best, "declared in the file", found[best.name], is_baseline=True)
-    serial = GraphCandidate(SERIAL, "no overlap", found["serial"], is_baseline=True)
-    none = (fast, serial)
-    return GraphAdvice(scenario, Verdict.OVERLAP, fast, serial, none, (), (), None, 0, "", 2, marks=("a warning",))
+    return replace(advice_by_hand(scenario, best, found[best.name], found["serial"]), marks=("a warning",))
 
 
-def simulate(scenario: GraphScenario, choice: GraphChoice, advice: GraphAdvice) -> int | None:
+def simulate(scenario: GraphScenario, choice: GraphChoice, advice: Advice) -> int | None:
     return times(rows_of(scenario))[choice.name]
 
 
@@ -133,7 +129,7 @@ def test_an_altered_table_is_refused(policy: LayerPolicy) -> None:
 
 
 def test_sizes_at_which_a_schedule_cannot_be_are_left_to_the_other() -> None:
-    def only_pairs(scenario: GraphScenario, choice: GraphChoice, advice: GraphAdvice) -> int | None:
+    def only_pairs(scenario: GraphScenario, choice: GraphChoice, advice: Advice) -> int | None:
         between = rows_of(scenario) not in SIZES
         return None if between and choice.name == "late" else simulate(scenario, choice, advice)
 
@@ -145,7 +141,7 @@ def test_sizes_at_which_a_schedule_cannot_be_are_left_to_the_other() -> None:
 def test_a_table_with_gaps_is_none() -> None:
     calls: Iterator[int] = iter(range(3))
 
-    def stopped(scenario: GraphScenario) -> GraphAdvice:
+    def stopped(scenario: GraphScenario) -> Advice:
         if next(calls, None) == 2:
             raise Cancelled
         return advise(scenario)

@@ -8,7 +8,7 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor, advice_run
 from magus.advisor.answer.export import advice_document
 from magus.advisor.answer.export_sensitivity import sensitivity_document
-from magus.advisor.candidates.advice import Candidate
+from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.candidates.predicted import predicted_candidates
 from magus.advisor.candidates.sensitivity import ChangedNumber, Sensitivity
 from magus.advisor.candidates.shortlist import simulate_shortlist

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.layers.advice import GraphAdvice, GraphCandidate
-from magus.advisor.layers.offers.offer import LayerOffer, LayerTable, OpSetting
+from magus.advisor.implementations.layer_offer import LayerOffer, LayerTable, OpSetting
 from magus.advisor.layers.offers.transformer_engine import TeMethods, TeSearch
 from magus.advisor.policy.graph_sweep import GraphPoint, GraphSweep
 from magus.advisor.targets import TARGETS, Refused
@@ -14,9 +13,9 @@ from magus.advisor.targets.graphs import GRAPH_TARGETS
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode
-from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from tests.advisor.layers.offers.test_te_layers import graph_of
+from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.scenarios.mlp_backward import backward
 
 SM16 = EngineChoice(EngineKind.SM, 16)
@@ -33,13 +32,9 @@ def sweep_of(
     """A sweep whose points recommend ``choice``; ``ticks`` are those of the offer by tokens, 1000 without overlap."""
     points = []
     for tokens in ticks or {1024: 0}:
-        serial = GraphCandidate(SERIAL, "no overlap", 1000, is_baseline=True)
-        best = serial if choice == SERIAL else GraphCandidate(choice, "searched", 700)
         mine = () if offer is None else (replace(offer, ticks=ticks[tokens] if ticks else offer.ticks),)
-        advice = GraphAdvice(
-            scenario, Verdict.OVERLAP, best, serial, (best, serial), (), (), None, 0, "", 2, offers=mine
-        )
-        named = {SERIAL.name: 1000, choice.name: best.ticks}
+        advice = replace(advice_by_hand(scenario, choice, 700, 1000), offers=mine)
+        named = {SERIAL.name: 1000, choice.name: advice.recommended.ticks}
         points.append(GraphPoint((("M", str(tokens)),), advice, choice.name, named))
     return GraphSweep(tuple(points), tuple(dict.fromkeys((SERIAL, choice))))
 

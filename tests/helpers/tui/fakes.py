@@ -7,7 +7,8 @@ from pathlib import Path
 from threading import Event
 
 from magus.advisor.bounds.lower_bound import Bound
-from magus.advisor.candidates.advice import Advice, Candidate, Confidence, Timing
+from magus.advisor.candidates.advice import Advice, Confidence, Timing
+from magus.advisor.candidates.candidate import Candidate, Origin
 from magus.compiler.ir import (
     TICKS_PER_US,
     Cancelled,
@@ -96,8 +97,8 @@ def result(scenario: Scenario, expression: str, makespan_us: float, *, line: boo
 def candidate(expression: str, predicted_us: float | None, simulated_us: float | None, unit: int | None) -> Candidate:
     """A candidate; serial by its name."""
     simulated = None if simulated_us is None else ticks(simulated_us)
-    serial = expression.startswith("serial")
-    return Candidate(expression, None, schedule(expression), serial, predicted_us, simulated, unit)
+    origin = Origin.SERIAL if expression.startswith("serial") else Origin.TEMPLATE
+    return Candidate(expression, None, schedule(expression), origin, predicted_us, simulated, unit)
 
 
 def advice(scenario: Scenario, verdict: Verdict = Verdict.OVERLAP) -> Advice:

@@ -5,12 +5,21 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from magus.advisor.graphs.answer import GraphAnswer, ShownSchedule
-from magus.advisor.graphs.schedules import simulated_candidate, simulated_schedules
-from magus.compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, Scenario, Settings, ShouldStop
+from magus.advisor.candidates.advice import Advice
+from magus.advisor.candidates.candidate import Candidate
+from magus.advisor.layers.declared import simulated_candidate, simulated_schedules
+from magus.compiler.ir import (
+    AnyScenario,
+    Cancelled,
+    GraphScenario,
+    Progress,
+    Scenario,
+    Settings,
+    ShouldStop,
+)
 from magus.compiler.pipeline import Compiled
+from magus.compiler.resolve.expect.expectation import Verdict
 from magus.tui.app.session.backend import Backend
-from magus.tui.app.session.finding import Finding, Subject
 from tests.helpers.scenarios.graph_runs import TEXT, small_graph
 from tests.helpers.tui import fakes
 
@@ -26,24 +35,38 @@ def layer() -> GraphScenario:
 
 
 @cache
-def answer() -> GraphAnswer:
+def answer() -> Advice:
     """All of its schedules, simulated."""
     return simulated_schedules(layer())
 
 
-def early() -> GraphAnswer:
+def early() -> Advice:
     """What would be answered when only serial is simulated."""
     done, serial = answer(), answer().serial
-    others = tuple(replace(each, result=None) for each in done.candidates if each is not serial)
-    return replace(done, candidates=(serial, *others), recommended=serial, reasons=(), interrupted=True)
+    others = tuple(_unsimulated(each) for each in done.candidates if each is not serial)
+    return replace(
+        done,
+        candidates=(serial, *others),
+        recommended=serial,
+        speedup=1.0,
+        verdict=Verdict.SERIAL,
+        ties=(),
+        reasons=(),
+        interrupted=True,
+    )
 
 
-def with_a_tie() -> GraphAnswer:
+def _unsimulated(candidate: Candidate) -> Candidate:
+    return replace(candidate, result=None, simulated_ticks=None)
+
+
+def with_a_tie() -> Advice:
     """An answer that recommends what is a little slower."""
-    return replace(answer(), recommended=answer().serial)
+    done = answer()
+    return replace(done, recommended=done.serial, speedup=1.0, verdict=Verdict.SERIAL, ties=(BEST,))
 
 
-def with_an_estimate() -> GraphAnswer:
+def with_an_estimate() -> Advice:
     """An answer in which the layers of one schedule show no period."""
     done = answer()
     found = tuple(
@@ -55,11 +78,11 @@ def with_an_estimate() -> GraphAnswer:
     return replace(done, candidates=found)
 
 
-def with_problem() -> GraphAnswer:
+def with_problem() -> Advice:
     """An answer in which one schedule cannot be simulated."""
     done = answer()
     wrong = [
-        replace(each, result=None, problem="not carried out: MGS503: a circle") if each.expression == WHOLE else each
+        replace(_unsimulated(each), problem="not carried out: MGS503: a circle") if each.expression == WHOLE else each
         for each in done.candidates
     ]
     return replace(done, candidates=tuple(wrong))
@@ -70,8 +93,8 @@ class GraphStages:
     """Stages of a file with the layer, behind ``pairs`` if there are any."""
 
     pairs: tuple[Scenario, ...] = ()
-    partial: tuple[GraphAnswer, ...] = ()
-    final: Callable[[], GraphAnswer] = answer
+    partial: tuple[Advice, ...] = ()
+    final: Callable[[], Advice] = answer
     stops: bool = False
 
     def backend(self) -> Backend:
@@ -91,8 +114,8 @@ class GraphStages:
         return Compiled(str(path), self.pairs, (), (), (), graphs=(layer(),))
 
     def recommend_graph(
-        self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, told: Callable[[GraphAnswer], None]
-    ) -> GraphAnswer:
+        self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, told: Callable[[Advice], None]
+    ) -> Advice:
         """What was simulated, after the answers of ``partial``; until it is stopped, if it ``stops``."""
         for each in self.partial:
             told(each)
@@ -101,10 +124,10 @@ class GraphStages:
                 raise Cancelled
         return self.final()
 
-    def simulate_graph(self, scenario: GraphScenario, choice: GraphChoice, should_stop: ShouldStop) -> ShownSchedule:
+    def simulate_graph(self, scenario: GraphScenario, candidate: Candidate, should_stop: ShouldStop) -> Candidate:
         """One schedule, really."""
-        return simulated_candidate(scenario, choice, should_stop)
+        return simulated_candidate(scenario, candidate, should_stop)
 
-    def sweep(self, scenario: Subject, simulated: bool, should_stop: ShouldStop) -> Finding:
+    def sweep(self, scenario: AnyScenario, simulated: bool, should_stop: ShouldStop) -> Advice:
         """The same at each value."""
         return answer()

@@ -46,7 +46,7 @@ class HostileStages(fakes.FakeStages):
     ) -> Advice:
         """Hostile names of schedules, reasons and marks."""
         advice = super().recommend(scenario, progress, should_stop, answered)
-        evil = replace(advice.recommended, expression=EVERYTHING, schedule=fakes.schedule(EVERYTHING))
+        evil = replace(advice.recommended, expression=EVERYTHING, plan=fakes.schedule(EVERYTHING))
         assert advice.result is not None
         assert advice.bound is not None
         return replace(

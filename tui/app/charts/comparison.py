@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ....compiler.ir import AnyScenario
 from ....compiler.planning.graph_layers import own_name
 from ....simcore.figures.result import Interval, IntervalKind
 from ....simcore.figures.spans import union_of
-from ..session.finding import Subject
 from .differences import Compared, Difference, differences_of
 from .parting import Parting, parting_of
 from .rows import TimelineRow, lanes_of_run, op_lane
@@ -28,7 +28,7 @@ class Band:
 class ComparisonModel:
     """The marked schedules of a scenario; those without a Result have no rows yet."""
 
-    def __init__(self, scenario: Subject, marked: Sequence[Compared], bound_ticks: int | None) -> None:
+    def __init__(self, scenario: AnyScenario, marked: Sequence[Compared], bound_ticks: int | None) -> None:
         self.marked = tuple(marked)
         self.in_lanes = False
         self.differences: tuple[Difference, ...] = differences_of(scenario, self.marked, bound_ticks)

@@ -5,14 +5,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ....compiler.ir import GraphScenario, Kernels, Reduction, Scenario, Schedule, Step, TileGroup, Transfer
+from ....compiler.ir import (
+    AnyScenario,
+    Kernels,
+    Reduction,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+)
 from ....compiler.text.quantities import bytes_text, ticks_text
 from ....simcore.figures.result import Result
 from ....simcore.kernels.dispatch import compute_shape, work_of
 from ....simcore.kernels.gemm import stream_shape
 from ....simcore.op_spans import OpSummary, op_times
 from ....simcore.shown_run import ShownRun
-from ..session.finding import Subject
 
 UNKNOWN = "-"
 
@@ -59,18 +67,22 @@ class _Figure:
     less_is_better: bool = True
 
 
-def differences_of(scenario: Subject, marked: Sequence[Compared], bound_ticks: int | None) -> tuple[Difference, ...]:
+def differences_of(
+    scenario: AnyScenario, marked: Sequence[Compared], bound_ticks: int | None
+) -> tuple[Difference, ...]:
     """Return the table: one row a figure, one value a schedule; what is not known yet is a dash.
 
     Of a graph the figures of each op follow.
     """
     figures: tuple[_Figure, ...] = _FIGURES
-    if isinstance(scenario, GraphScenario):
+    if len(scenario.cases) > 1:
         figures = (*_GRAPH_FIGURES, *_op_figures(marked))
     return tuple(_difference(figure, scenario, marked, bound_ticks) for figure in figures)
 
 
-def _difference(figure: _Figure, scenario: Subject, marked: Sequence[Compared], bound_ticks: int | None) -> Difference:
+def _difference(
+    figure: _Figure, scenario: AnyScenario, marked: Sequence[Compared], bound_ticks: int | None
+) -> Difference:
     values = [figure.value(scenario, one, bound_ticks) for one in marked]
     texts = tuple(UNKNOWN if value is None else figure.text(value) for value in values)
     numbers = [value for value in values if isinstance(value, int | float)]
@@ -128,7 +140,7 @@ def _of_result(read: Callable[[Result], int | float | str | None]) -> Callable[.
     return lambda scenario, one, bound_ticks: None if one.result is None else read(one.result)
 
 
-def _gap(scenario: Subject, one: Compared, bound_ticks: int | None) -> float | None:
+def _gap(scenario: AnyScenario, one: Compared, bound_ticks: int | None) -> float | None:
     if one.run is None or not bound_ticks:
         return None
     return one.run.makespan_ticks / bound_ticks - 1

@@ -6,13 +6,12 @@ from typing import Protocol, cast
 from textual import work
 from textual.app import ComposeResult
 
-from ....advisor.candidates.advice import Candidate
+from ....advisor.candidates.candidate import Candidate
 from ....compiler.ir import Schedule, ShouldStop
 from ....simcore.shown_run import ShownRun
 from ..background import in_thread
 from ..charts.comparison import ComparisonModel
 from ..charts.differences import Compared
-from ..session.finding import Ranked
 from ..session.job import CANCELLED, MOST_MARKED, Job, JobProblem
 from ..session.session import Session
 from ..widgets.comparison import ComparisonView
@@ -82,9 +81,9 @@ class ComparePane(JobPane):
             self.show(job)
 
 
-def _plan(candidate: Ranked) -> Schedule | None:
+def _plan(candidate: Candidate) -> Schedule | None:
     """The plan of a pair."""
-    return candidate.schedule if isinstance(candidate, Candidate) else None
+    return candidate.plan
 
 
 def _simulated(session: Session, job: Job, expression: str, should_stop: ShouldStop) -> ShownRun | JobProblem:

@@ -9,8 +9,8 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from ....advisor.candidates.advice import Advice, Candidate
-from ....advisor.graphs.answer import ShownSchedule
+from ....advisor.candidates.advice import Advice
+from ....advisor.candidates.candidate import Candidate
 from ....advisor.how.how import How, how_of
 from ....advisor.targets import Refused
 from ....compiler.ir import Rejection
@@ -57,7 +57,8 @@ class HowPane(JobPane):
         self._advice: Advice | None = None
         self._candidate: Candidate | None = None
         self._how: How | Rejection | None = None
-        self._graph: ShownSchedule | None = None
+        self._graph: Candidate | None = None
+        self._job: Job | None = None
         self._words_of: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -74,8 +75,8 @@ class HowPane(JobPane):
         """Tell how the picked candidate is carried out; that takes a moment where the plan is large."""
         candidate = job.candidate(job.picked or "")
         self.border_title = Content(f"{TITLE}: {printable(job.picked or '')}")  # no markup
-        self._graph = candidate if isinstance(candidate, ShownSchedule) else None
-        if not isinstance(candidate, Candidate) or job.advice is None:
+        self._graph, self._job = (candidate if job.is_graph else None), job
+        if candidate is None or job.advice is None:
             self._candidate = self._advice = self._how = None
             self._words_of = (
                 () if job.picked is None else scenario_words(job.path, job.what_if.changes.params, job.name)
@@ -99,9 +100,11 @@ class HowPane(JobPane):
             self._draw()
 
     def _draw(self) -> None:
-        if self._graph is not None:
+        if self._graph is not None and self._job is not None and self._job.found is not None:
+            run = self._job.runs.get(self._graph.expression)
             with wrapped_to(max(20, self._words.size.width - 3)):
-                self._text.update(printable("\n".join(graph_how_lines(self._graph, self._words_of)), block=True))
+                lines = list(graph_how_lines(self._job.found.layer, self._graph, run, self._words_of))
+            self._text.update(printable("\n".join(lines), block=True))
             return
         if self._advice is None or self._candidate is None:
             self._text.update("")
@@ -136,8 +139,8 @@ class HowPane(JobPane):
 
     def action_copy_mgs(self) -> None:
         """Copy the plan in the language; of a graph the block that declares the schedule."""
-        if self._graph is not None:
-            self._copy(schedule_text(self._graph), "the block of the schedule")
+        if self._graph is not None and self._job is not None and self._job.found is not None:
+            self._copy(schedule_text(self._job.found.layer, self._graph), "the block of the schedule")
             return
         self._copy_plan(PLAN_MGS)
 
@@ -193,7 +196,7 @@ class HowPane(JobPane):
 
 def _told(advice: Advice, candidate: Candidate) -> How | Rejection:
     try:
-        return how_of(advice.scenario, candidate.schedule)
+        return how_of(advice.case, candidate.schedule)
     except ScheduleError as error:
         return error.rejection
 

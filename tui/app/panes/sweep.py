@@ -11,13 +11,13 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
+from ....advisor.candidates.advice import Advice
 from ....compiler.changed import compile_changed_file
-from ....compiler.ir import Cancelled, Scenario, ShouldStop
+from ....compiler.ir import AnyScenario, Cancelled, ShouldStop
 from ....compiler.text.diagnostics import CompileError
 from ....compiler.text.printable import printable
 from ..background import in_thread
 from ..messages import SweepProgressed
-from ..session.finding import Finding, Subject
 from ..session.job import Job
 from ..session.sweep import CHUNKS, Point, SweepFigure, SweepPlan, over_chunks, run, words_of
 from ..session.what_if import ValueRow
@@ -109,7 +109,7 @@ class SweepPane(JobPane):
             plan = SweepPlan.of(row)
             self._sweeps[self._axis] = _Sweep(plan.figure(), plan)
         sweep = self._sweeps.get(self._axis)
-        predicts = isinstance(job.scenario, Scenario)  # graphs are simulated: not unasked
+        predicts = not job.is_graph  # graphs are simulated: not unasked
         if sweep is not None and sweep.plan is not None and not sweep.begun and job.is_answered and predicts:
             sweep.begun = True  # after the answer: the sweep would only slow it down
             self._visit(job, self._axis, sweep.plan, False)
@@ -130,7 +130,7 @@ class SweepPane(JobPane):
         """What stands where there is no point yet."""
         if not self._axes:
             return NOTHING
-        graph = self._job is not None and not isinstance(self._job.scenario, Scenario)
+        graph = self._job is not None and self._job.is_graph
         return ASK_FOR_GRAPH if graph and not self._doing else WAITING
 
     def _words(self, sweep: _Sweep) -> Iterator[str]:
@@ -162,7 +162,7 @@ class SweepPane(JobPane):
         self._draw()
 
         def visit(should_stop: ShouldStop) -> None:
-            def scenario_at(text: str) -> Subject:
+            def scenario_at(text: str) -> AnyScenario:
                 changes = plan.changes(job.what_if.changes, text)
                 compiled = compile_changed_file(job.path, changes)
                 return compiled.graph(job.scenario.name) or compiled.scenario(job.scenario.name)
@@ -173,7 +173,7 @@ class SweepPane(JobPane):
             def failed(text: str, error: Exception) -> None:
                 self.post_message(SweepProgressed(id(job), axis, f"{axis} = {text}: {_reason(error)}"))
 
-            def advise(scenario: Subject) -> Finding:
+            def advise(scenario: AnyScenario) -> Advice:
                 return job.sweep_advice(scenario, simulate, should_stop)
 
             with suppress(Cancelled):

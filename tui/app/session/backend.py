@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....advisor.candidates.advice import Advice
-from ....advisor.graphs.answer import GraphAnswer, ShownSchedule
+from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes, compile_changed_file
 from ....compiler.ir import (
+    AnyScenario,
     Cancelled,
-    GraphChoice,
     GraphScenario,
     Progress,
     Scenario,
@@ -24,19 +24,18 @@ from ....compiler.ir import (
 )
 from ....compiler.pipeline import Compiled, compile_file
 from ....simcore.figures.result import Result
-from .finding import Finding, Subject
 
 if TYPE_CHECKING:
     from ....advisor.recommend import Advisor
 
-SweepAdvice = Callable[[Subject, bool, ShouldStop], Finding]
+SweepAdvice = Callable[[AnyScenario, bool, ShouldStop], Advice]
 SWEEP_TOP, SWEEP_WORKERS = 4, 2
 
 
-def short_advice(scenario: Subject, simulated: bool, should_stop: ShouldStop) -> Finding:
+def short_advice(scenario: AnyScenario, simulated: bool, should_stop: ShouldStop) -> Advice:
     """Return short advice: templates alone, of which few are simulated; of a graph all declared schedules are."""
     if isinstance(scenario, GraphScenario):
-        from ....advisor.graphs.schedules import simulated_schedules
+        from ....advisor.layers.declared import simulated_schedules
 
         answer = simulated_schedules(scenario, workers=SWEEP_WORKERS, should_stop=should_stop)
         if answer.interrupted:
@@ -56,25 +55,25 @@ def _advised(
     scenario: GraphScenario,
     progress: Progress,
     should_stop: ShouldStop,
-    answered: Callable[[GraphAnswer], None],
+    answered: Callable[[Advice], None],
     workers: int = 1,
-) -> GraphAnswer:
+) -> Advice:
     """Return the advice on a graph: what its file declares, and what is searched."""
-    from ....advisor.graphs.advised import advised
+    from ....advisor.layers.recommend import recommend_graph
     from ....advisor.options import AdviceOptions
 
     options = AdviceOptions(workers=workers)
-    return advised(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
+    return recommend_graph(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
 
 
-def _simulated_schedule(scenario: GraphScenario, choice: GraphChoice, should_stop: ShouldStop) -> ShownSchedule:
+def _simulated_schedule(scenario: GraphScenario, candidate: Candidate, should_stop: ShouldStop) -> Candidate:
     """Return one schedule of a graph, simulated."""
-    from ....advisor.graphs.schedules import simulated_candidate
+    from ....advisor.layers.declared import simulated_candidate
 
-    return simulated_candidate(scenario, choice, should_stop)
+    return simulated_candidate(scenario, candidate, should_stop)
 
 
-GraphStage = Callable[[GraphScenario, Progress, ShouldStop, Callable[[GraphAnswer], None]], GraphAnswer]
+GraphStage = Callable[[GraphScenario, Progress, ShouldStop, Callable[[Advice], None]], Advice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class Backend:
     change: Callable[[Path, Changes], Compiled] = compile_changed_file
     sweep: SweepAdvice = short_advice
     recommend_graph: GraphStage = _advised
-    simulate_graph: Callable[[GraphScenario, GraphChoice, ShouldStop], ShownSchedule] = _simulated_schedule
+    simulate_graph: Callable[[GraphScenario, Candidate, ShouldStop], Candidate] = _simulated_schedule
 
 
 @cache

@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from ....advisor.answer.runs import new_runs_of
 from ....advisor.candidates.advice import Advice
-from ....advisor.graphs.answer import ShownSchedule
-from ....compiler.ir import GraphScenario, Scenario
+from ....advisor.candidates.candidate import Candidate
+from ....compiler.ir import AnyScenario
 from ....compiler.text.diagnostics import Diagnostic
 from ....simcore.figures.result import Result
 from ....simcore.shown_run import ShownRun
 from .backend import SweepAdvice, short_advice
-from .finding import Finding, Ranked, Subject, has_waterfall, runs_in
 from .what_if import ValuesOfFile
 
 
@@ -50,8 +50,8 @@ class Job:
     expression. ``what_if`` are the values of the file at ``path`` from which the scenario was made.
     """
 
-    scenario: Subject
-    answer: Finding | JobProblem | None = None
+    scenario: AnyScenario
+    answer: Advice | JobProblem | None = None
     picked: str | None = None
     marked: tuple[str, ...] = ()
     simulating: bool = False
@@ -67,41 +67,42 @@ class Job:
     @property
     def name(self) -> str:
         """The name of the workload."""
-        return self.scenario.workload.name if isinstance(self.scenario, Scenario) else self.scenario.graph.name
+        return self.scenario.title
 
     @property
     def is_graph(self) -> bool:
         """Whether the workload is a graph."""
-        return isinstance(self.scenario, GraphScenario)
+        return len(self.scenario.cases) > 1
 
     @property
-    def found(self) -> Finding | None:
+    def found(self) -> Advice | None:
         """What was found, once there is anything."""
         return None if isinstance(self.answer, JobProblem) else self.answer
 
     @property
     def advice(self) -> Advice | None:
         """The advice on a pair, once there is one."""
-        return self.answer if isinstance(self.answer, Advice) else None
+        return None if self.is_graph else self.found
 
     @property
     def is_answered(self) -> bool:
         """Whether there is nothing more to find: an answer that was not cut short, a problem, or the user's stop."""
         return self.stopped or (self.answer is not None and not (self.found is not None and self.found.interrupted))
 
-    def take(self, answer: Finding) -> None:
+    def take(self, answer: Advice) -> None:
         """Take an answer with its runs; the recommended schedule stays picked unless the user has picked another."""
         before = self.found
         if self.picked is None or (before is not None and self.picked == before.recommended.expression):
             self.picked = answer.recommended.expression
-        for expression, run in runs_in(answer).items():
-            known = self.runs.get(expression)
-            if known is None or known.result is not run.result:  # what is shown of a run is kept with it
-                self.runs[expression] = run
+        self.take_runs(answer)
         for each in answer.candidates:
-            if isinstance(each, ShownSchedule) and each.problem:
+            if each.problem:
                 self.problems[each.expression] = JobProblem(ProblemKind.OUTCOME, each.problem)
         self.answer = answer
+
+    def take_runs(self, answer: Advice) -> None:
+        """Take the runs that an answer brings, which takes a moment where there are several ops."""
+        self.runs |= new_runs_of(answer, self.runs)  # what is shown of a run is kept with it
 
     @property
     def run(self) -> ShownRun | None:
@@ -120,7 +121,7 @@ class Job:
 
     def explains(self, run: ShownRun | None) -> bool:
         """Whether a run has its losses explained, where that can be."""
-        return run is not None and (run.result.waterfall is not None or not has_waterfall(self.scenario))
+        return run is not None and (run.result.waterfall is not None or self.is_graph)
 
     @property
     def problem(self) -> JobProblem | None:
@@ -149,7 +150,7 @@ class Job:
         else:
             self.marked = (*self.marked, expression)[-MOST_MARKED:]
 
-    def candidate(self, expression: str) -> Ranked | None:
+    def candidate(self, expression: str) -> Candidate | None:
         """The candidate with this expression."""
         candidates = self.found.candidates if self.found is not None else ()
         return next((candidate for candidate in candidates if candidate.expression == expression), None)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from ....advisor.answer.export import advice_document
 from ....advisor.candidates.advice import Advice
-from ....advisor.graphs.answer import GraphAnswer
-from ....advisor.graphs.export import graph_answer_document
+from ....advisor.layers.export import graph_advice_document
 from ....compiler.changed import Changes
 from ...report import GraphReport, ReportData, graph_report_html, report_html
 from ...text.graph_answer import scenario_words
@@ -26,13 +25,13 @@ def report_of(job: Job) -> str | None:
     """Return the page about what was found, None if the recommended schedule is not simulated yet."""
     found, changes, numbers = job.found, job.what_if.changes, job.what_if.numbers
     run = None if found is None else job.runs.get(found.recommended.expression)
-    if run is None:
+    if found is None or run is None:
         return None
     settings = (*changes.params, *changes.numbers)
-    if isinstance(found, GraphAnswer):
-        return graph_report_html(GraphReport(found, graph_answer_document(found), job.path.name, settings, numbers))
-    if not isinstance(found, Advice):
-        return None
+    if job.is_graph:
+        return graph_report_html(
+            GraphReport(found, graph_advice_document(found, results=True), job.path.name, settings, numbers)
+        )
     report = ReportData(
         advice=replace(found, result=run.result),
         result=run.result,

@@ -7,16 +7,16 @@ the file again makes new ``Job`` objects, so a run in progress can only write to
 from collections.abc import Callable
 from pathlib import Path
 
-from ....advisor.candidates.advice import Candidate
-from ....advisor.graphs.answer import ShownSchedule
+from ....advisor.answer.runs import run_of
+from ....advisor.candidates.advice import Advice
+from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes
-from ....compiler.ir import Cancelled, GraphScenario, Progress, Scenario, Settings, ShouldStop
+from ....compiler.ir import AnyScenario, Cancelled, GraphScenario, Progress, Settings, ShouldStop
 from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, render_text
 from ....simcore.program.outcome import RunOutcome
 from ....simcore.shown_run import ShownRun, run_of_pair
 from .backend import Backend
-from .finding import Finding, Subject, runs_in
 from .job import CANCELLED, Job, JobProblem, ProblemKind
 from .what_if import ValuesOfFile, changed_words
 
@@ -55,7 +55,7 @@ class Session:
             return JobProblem(ProblemKind.FILE, text)
         sweep = self._backend.sweep
         what_if = ValuesOfFile(compiled.params, compiled.numbers, before.numbers, changes)
-        subjects: tuple[Subject, ...] = (*compiled.scenarios, *compiled.graphs)
+        subjects: tuple[AnyScenario, ...] = (*compiled.scenarios, *compiled.graphs)
         return tuple(
             Job(scenario, warnings=compiled.warnings, path=path, what_if=what_if, sweep_advice=sweep)
             for scenario in subjects
@@ -88,15 +88,15 @@ class Session:
         return f"{self.path}{f' with {changes}' if changes else ''}{warned}"
 
     def advise(
-        self, job: Job, progress: Progress, should_stop: ShouldStop, answered: Callable[[Finding], None]
-    ) -> Finding | JobProblem:
+        self, job: Job, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+    ) -> Advice | JobProblem:
         """Ask for advice and keep it with its runs; a run told to stop leaves the job as it is.
 
         ``answered`` is told in this thread what would be answered now.
         """
 
-        def told(answer: Finding) -> None:
-            runs_in(answer)  # here and not on screen: of a graph this takes a moment
+        def told(answer: Advice) -> None:
+            job.take_runs(answer)  # here and not on screen
             answered(answer)
 
         try:
@@ -113,8 +113,8 @@ class Session:
         return answer
 
     def _recommended(
-        self, scenario: Subject, progress: Progress, should_stop: ShouldStop, told: Callable[[Finding], None]
-    ) -> Finding:
+        self, scenario: AnyScenario, progress: Progress, should_stop: ShouldStop, told: Callable[[Advice], None]
+    ) -> Advice:
         if isinstance(scenario, GraphScenario):
             return self._backend.recommend_graph(scenario, progress, should_stop, told)
         return self._backend.recommend(scenario, progress, should_stop, told)
@@ -135,25 +135,27 @@ class Session:
     def _simulated(self, job: Job, expression: str, should_stop: ShouldStop, *, explain: bool) -> ShownRun | JobProblem:
         candidate, found = job.candidate(expression), job.found
         try:
-            if isinstance(candidate, ShownSchedule):
-                return self._simulated_graph(candidate, should_stop)
-            if not isinstance(candidate, Candidate) or not isinstance(job.scenario, Scenario) or found is None:
+            if candidate is None or found is None:
                 return JobProblem(ProblemKind.FAULT, f"{expression} is not among the candidates")
+            if candidate.several is not None:
+                return self._simulated_graph(found.layer, candidate, should_stop)
             bound_ticks = found.bound.ticks if explain and found.bound is not None else None
-            result = self._backend.simulate(job.scenario, candidate.schedule, bound_ticks, should_stop)
+            result = self._backend.simulate(found.case, candidate.schedule, bound_ticks, should_stop)
         except Exception as error:
             return _as_problem(error)
         if result.outcome is RunOutcome.CANCELLED:
             return CANCELLED
         if result.outcome is not RunOutcome.DONE:
             return JobProblem(ProblemKind.OUTCOME, f"{expression}: {result.outcome.value}.")
-        return run_of_pair(job.scenario, result)
+        return run_of_pair(found.case, result)
 
-    def _simulated_graph(self, candidate: ShownSchedule, should_stop: ShouldStop) -> ShownRun | JobProblem:
+    def _simulated_graph(
+        self, scenario: GraphScenario, candidate: Candidate, should_stop: ShouldStop
+    ) -> ShownRun | JobProblem:
         if candidate.problem:
             return JobProblem(ProblemKind.OUTCOME, candidate.problem)
-        done = self._backend.simulate_graph(candidate.scenario, candidate.choice, should_stop)
-        return done.run or JobProblem(ProblemKind.OUTCOME, done.problem)
+        done = self._backend.simulate_graph(scenario, candidate, should_stop)
+        return run_of(scenario, done) or JobProblem(ProblemKind.OUTCOME, done.problem)
 
 
 def _as_problem(error: Exception) -> JobProblem:

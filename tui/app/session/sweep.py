@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 
-from ....advisor.candidates.advice import SERIAL, Advice, Candidate
+from ....advisor.candidates.advice import SERIAL, Advice
+from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes
-from ....compiler.ir import Cancelled
+from ....compiler.ir import AnyScenario, Cancelled
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.quantities import read_text
 from ....compiler.text.units import NUMBER, Quantity
-from .finding import Finding, Ranked, Subject
 from .what_if import ValueRow, with_value
 
 CHUNKS = "chunks"
@@ -180,12 +180,12 @@ def _coarse_first(count: int) -> list[int]:
     return order
 
 
-def kind_of(candidate: Ranked) -> str:
+def kind_of(candidate: Candidate) -> str:
     """Return what a candidate has in common with others of its curve: template and engine, or that it is bespoke.
 
     Schedules of a graph have a curve each.
     """
-    if not isinstance(candidate, Candidate):
+    if candidate.several is not None:
         return candidate.expression
     if candidate.provenance is not None or (candidate.choice is not None and candidate.choice.parts):
         return "bespoke"
@@ -195,7 +195,7 @@ def kind_of(candidate: Ranked) -> str:
     return f"{name} {candidate.schedule.engine.kind.value}"
 
 
-def point_of(x: float, text: str, advice: Finding) -> Point:
+def point_of(x: float, text: str, advice: Advice) -> Point:
     """Return the point of an answer: the best time of each kind of schedule."""
     us: dict[str, float] = {}
     simulated: set[str] = set()
@@ -222,8 +222,8 @@ def over_chunks(advice: Advice) -> SweepFigure:
 
 def run(
     plan: SweepPlan,
-    scenario_at: Callable[[str], Subject],
-    advise: Callable[[Subject], Finding],
+    scenario_at: Callable[[str], AnyScenario],
+    advise: Callable[[AnyScenario], Advice],
     told: Callable[[Point], None],
     failed: Callable[[str, Exception], None],
 ) -> None:

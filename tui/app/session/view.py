@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from ....compiler.ir import TICKS_PER_US, Fabric, GraphScenario
+from ....advisor.candidates.advice import Advice, is_algorithm_choice
+from ....advisor.candidates.candidate import Candidate
+from ....compiler.ir import TICKS_PER_US, AnyScenario, Fabric, GraphScenario
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.quantities import ticks_text, us_text
 from ....simcore.shown_run import ShownRun
 from ...text.progress import WORDS
 from ...text.render import shape_text
-from .finding import Finding, Ranked, Subject, is_choice_of_algorithm
 
 # Characters kept of the front of an expression that does not fit; the parameters at its end tell candidates apart.
 KEPT_FRONT = 9
@@ -66,7 +67,7 @@ def us(ticks: int) -> str:
     return f"{ticks / TICKS_PER_US:.1f}"
 
 
-def title_of(scenario: Subject, job_idx: int, num_jobs: int) -> str:
+def title_of(scenario: AnyScenario, job_idx: int, num_jobs: int) -> str:
     """Scenario, workload, pattern, GPUs, fabric and shape in one line; of a graph its ops and layers."""
     if isinstance(scenario, GraphScenario):
         return " · ".join(_title_of_graph(scenario, job_idx, num_jobs))
@@ -102,12 +103,12 @@ def fabric_text(fabric: Fabric) -> str:
     return f"{fabric.topology.name}({', '.join(names)})"
 
 
-def verdict_of(advice: Finding, width: int) -> str:
+def verdict_of(advice: Advice, width: int) -> str:
     """Return the verdict with the schedule to use, on two lines if one is too short."""
     name = advice.name_of(advice.recommended.expression)
     same = advice.recommended.expression == advice.serial.expression
     sentence = f"SERIAL: {advice.why_serial}; use"
-    if is_choice_of_algorithm(advice):
+    if is_algorithm_choice(advice.scenario):
         faster = f"{advice.speedup:.2f}x faster than {advice.baseline}:"
         sentence = f"{advice.verdict.name}: {'no other schedule is clearly faster:' if same else faster}"
     elif advice.verdict is Verdict.OVERLAP:
@@ -119,7 +120,7 @@ def verdict_of(advice: Finding, width: int) -> str:
     return sentence + (" " if len(sentence) + len(name) < width else "\n") + name
 
 
-def figures_of(advice: Finding) -> str:
+def figures_of(advice: Advice) -> str:
     """Return the times behind the verdict."""
     best, serial = advice.recommended, advice.serial
     same = best.expression == serial.expression
@@ -128,7 +129,7 @@ def figures_of(advice: Finding) -> str:
     return f"{us_text(best.best_us)}{how}{against} · {bound_of(advice)}"
 
 
-def bound_of(advice: Finding) -> str:
+def bound_of(advice: Advice) -> str:
     """The lower bound and how far the answer is above it."""
     bound, gap = advice.bound, advice.gap_to_bound
     if bound is None or gap is None:
@@ -155,7 +156,7 @@ class Finality(Enum):
         return self.value[1]
 
 
-def standing_of(advice: Finding, *, advising: bool) -> Finality:
+def standing_of(advice: Advice, *, advising: bool) -> Finality:
     """Return how final an answer is."""
     if not advice.interrupted:
         return Finality.FINAL
@@ -165,12 +166,12 @@ def standing_of(advice: Finding, *, advising: bool) -> Finality:
     return Finality.SIMULATED if simulated else Finality.PREDICTED
 
 
-def confidence_of(advice: Finding) -> str:
+def confidence_of(advice: Advice) -> str:
     """Confidence and its reason."""
     return f"Confidence {advice.confidence.value}: {advice.confidence_reason}"
 
 
-def rows_of(advice: Finding, runs: Mapping[str, ShownRun], key: SortKey) -> tuple[CandidateRow, ...]:
+def rows_of(advice: Advice, runs: Mapping[str, ShownRun], key: SortKey) -> tuple[CandidateRow, ...]:
     """Return all candidates sorted by ``key``; runs simulated on demand fill gaps of the advice."""
     names = advice.short_names
     rows = [
@@ -180,7 +181,7 @@ def rows_of(advice: Finding, runs: Mapping[str, ShownRun], key: SortKey) -> tupl
     return tuple(sorted(rows, key=lambda row: (_order(row, key), row.rank)))
 
 
-def row_of(advice: Finding, runs: Mapping[str, ShownRun], expression: str | None) -> CandidateRow | None:
+def row_of(advice: Advice, runs: Mapping[str, ShownRun], expression: str | None) -> CandidateRow | None:
     """Return the row of one candidate."""
     for rank, one in enumerate(advice.candidates, 1):
         if one.expression == expression:
@@ -204,7 +205,7 @@ def _order(row: CandidateRow, key: SortKey) -> float | str:
             return row.best_us
 
 
-def _row(rank: int, name: str, candidate: Ranked, advice: Finding, run: ShownRun | None) -> CandidateRow:
+def _row(rank: int, name: str, candidate: Candidate, advice: Advice, run: ShownRun | None) -> CandidateRow:
     simulated, best, grain = candidate.simulated_us, candidate.best_us, ""
     is_estimate = candidate.is_estimate
     if simulated is not None:

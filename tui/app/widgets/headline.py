@@ -9,7 +9,6 @@ from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.printable import printable
 from ...text.render import threshold_sentence
 from ..session import view
-from ..session.finding import Finding
 
 
 class Headline(Vertical):
@@ -17,7 +16,7 @@ class Headline(Vertical):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._advice: Finding | None = None
+        self._advice: Advice | None = None
         self._standing = view.Finality.FINAL
 
     def compose(self) -> ComposeResult:
@@ -34,7 +33,7 @@ class Headline(Vertical):
         for name in ("figures", "threshold", "confidence", "marks"):
             self._say(name, "")
 
-    def answer(self, advice: Finding, *, advising: bool = False) -> None:
+    def answer(self, advice: Advice, *, advising: bool = False) -> None:
         """Show the answer, and while the app is ``advising`` that it is not final."""
         self._advice, self._standing = advice, view.standing_of(advice, advising=advising)
         self._say_verdict(advice)
@@ -54,7 +53,7 @@ class Headline(Vertical):
         if self._advice is not None:
             self._say_verdict(self._advice)
 
-    def _say_verdict(self, advice: Finding) -> None:
+    def _say_verdict(self, advice: Advice) -> None:
         word = self._standing.word
         self._say("verdict", word + view.verdict_of(advice, self.content_region.width - len(word)))
 
@@ -64,6 +63,6 @@ class Headline(Vertical):
         line.set_class(not text, "empty")
 
 
-def _threshold(advice: Finding) -> str:
+def _threshold(advice: Advice) -> str:
     """Where the answer flips, as far as it is known."""
-    return threshold_sentence(advice.threshold) if isinstance(advice, Advice) and advice.threshold is not None else ""
+    return threshold_sentence(advice.threshold) if advice.threshold is not None else ""

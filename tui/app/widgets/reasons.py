@@ -11,14 +11,12 @@ from textual.widgets import Static
 
 from ....advisor.answer.headline import headline_of
 from ....advisor.candidates.advice import Advice, resolution_of
-from ....advisor.graphs.answer import GraphAnswer
 from ....compiler.text.diagnostics import Diagnostic
 from ....compiler.text.printable import printable
 from ....compiler.text.quantities import ticks_text
 from ....simcore.op_spans import op_times
 from ....simcore.shown_run import ShownRun
 from ..charts.waterfall import Bar, bars_of, drawn_bars
-from ..session.finding import Finding
 from ..session.view import confidence_of, shortened, us
 
 LABEL_COLUMNS = 15
@@ -33,7 +31,7 @@ class ReasonsPane(VerticalScroll):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._advice: Finding | None = None
+        self._advice: Advice | None = None
         self._shown: ShownRun | None = None
         self._note = ""
         self._warnings: tuple[Diagnostic, ...] = ()
@@ -45,7 +43,7 @@ class ReasonsPane(VerticalScroll):
         yield Static(id="backing", classes="words")
 
     def show(
-        self, advice: Finding | None, run: ShownRun | None, note: str = "", warnings: tuple[Diagnostic, ...] = ()
+        self, advice: Advice | None, run: ShownRun | None, note: str = "", warnings: tuple[Diagnostic, ...] = ()
     ) -> None:
         """Show the reasons, the losses of ``run`` or the times of its ops, else ``note``, and warnings."""
         self._advice, self._shown, self._warnings = advice, run, warnings
@@ -69,7 +67,7 @@ class ReasonsPane(VerticalScroll):
         if run is not None and run.ops:
             return _ops(run)
         head = Content.styled("Loss waterfall", "bold")
-        if isinstance(self._advice, GraphAnswer):
+        if self._advice is not None and len(self._advice.scenario.cases) > 1:
             return Content(self._note)
         if run is None or run.result.waterfall is None:
             return head + Content(f"\n{self._note}")
@@ -108,15 +106,15 @@ def _line(bar: Bar, labels: int, drawn: str) -> Content:
     return Content.assemble(f"{bar.label[:labels]:<{labels}}{figure:>{FIGURE_COLUMNS}} ", (drawn.rstrip(), colour))
 
 
-def _why(advice: Finding) -> Iterator[tuple[str, str, str]]:
+def _why(advice: Advice) -> Iterator[tuple[str, str, str]]:
     """(lead, text, style) of each paragraph above the waterfall."""
-    if isinstance(advice, Advice) and headline_of(advice):
+    if headline_of(advice):
         yield BULLET, f"Over {advice.baseline}: {headline_of(advice)}.", ""
     for reason in advice.reasons:
         yield BULLET, reason, ""
 
 
-def _backing(advice: Finding, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple[str, str, str]]:
+def _backing(advice: Advice, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple[str, str, str]]:
     bound, gap = advice.bound, advice.gap_to_bound
     yield "", "Lower bound", "bold"
     if bound is None or gap is None:
@@ -136,8 +134,8 @@ def _backing(advice: Finding, warnings: tuple[Diagnostic, ...]) -> Iterator[tupl
         yield "! ", f"{found.span.source.path}:{at.line}:{at.column}: {found.message}. {found.hint}".strip(), "$warning"
 
 
-def _ties(advice: Finding) -> str:
-    if isinstance(advice, Advice):
+def _ties(advice: Advice) -> str:
+    if len(advice.scenario.cases) == 1:
         return f"Ties: within {resolution_of(advice.scenario):.0%}, more than the profile can tell apart"
     return f"Faster than {advice.recommended.expression}, but by too little to change for"
 

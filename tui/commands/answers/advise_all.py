@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....advisor import Advice, AdviceOptions, Advisor, NoFeasibleSchedule
-from ....advisor.layers.advice import GraphAdvice
 from ....advisor.layers.recommend import recommend_graph
-from ....compiler.ir import Cancelled, GraphScenario, Progress, Scenario, ShouldStop
+from ....compiler.ir import AnyScenario, Cancelled, GraphScenario, Progress, ShouldStop
 from ....compiler.planning.build import ScheduleError
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
 from ...text.progress import progress_line
-from ...text.several import WorkloadAnswer, name_of_workload, several_document, several_text
+from ...text.several import WorkloadAnswer, several_document, several_text
 from ..inputs import ScenarioInput
 from ..interrupts import interruptible
 from ..running import exit_code_if_strict
@@ -20,10 +19,10 @@ if TYPE_CHECKING:
     from .advise import AdviseOptions
 
 
-def advise_all(source: ScenarioInput, scenarios: Sequence[Scenario | GraphScenario], options: "AdviseOptions") -> Exit:
+def advise_all(source: ScenarioInput, scenarios: Sequence[AnyScenario], options: "AdviseOptions") -> Exit:
     """Advise on one workload after the other: each has the whole time, and what fails leaves the others."""
     if options.about_one:
-        names = ", ".join(map(name_of_workload, scenarios))
+        names = ", ".join(each.title for each in scenarios)
         say(f"magus: {options.about_one} is about one workload; --workload says which: {names}")
         return Exit.USAGE
     advisor = Advisor.load()
@@ -50,15 +49,15 @@ def advise_all(source: ScenarioInput, scenarios: Sequence[Scenario | GraphScenar
 
 
 def _strict_code(answer: WorkloadAnswer, strict: bool) -> Exit:
-    if answer.advice is None or isinstance(answer.scenario, GraphScenario):
+    if answer.advice is None or len(answer.scenario.cases) > 1:
         outside = strict and answer.advice is not None and answer.advice.outside_calibration
         return Exit.NOT_FEASIBLE if outside else Exit.DONE
-    return exit_code_if_strict(answer.scenario, strict, answer.advice.outside_calibration)
+    return exit_code_if_strict(answer.advice.case, strict, answer.advice.outside_calibration)
 
 
 def _answer(
     advisor: Advisor,
-    scenario: Scenario | GraphScenario,
+    scenario: AnyScenario,
     options: "AdviseOptions",
     progress: Progress,
     stopped: ShouldStop,
@@ -77,8 +76,8 @@ def _answer(
 
 
 def _advice(
-    advisor: Advisor, scenario: Scenario | GraphScenario, options: AdviceOptions, progress: Progress, stop: ShouldStop
-) -> Advice | GraphAdvice:
+    advisor: Advisor, scenario: AnyScenario, options: AdviceOptions, progress: Progress, stop: ShouldStop
+) -> Advice:
     if isinstance(scenario, GraphScenario):
         return recommend_graph(scenario, options, progress=progress, should_stop=stop)
     return advisor.recommend(scenario, options, progress=progress, should_stop=stop)

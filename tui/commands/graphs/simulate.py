@@ -2,7 +2,7 @@
 
 from ....advisor.answer.extrapolation import outside_of_graph
 from ....advisor.bounds.graph_bound import graph_bound
-from ....advisor.graphs.export import graph_document, graph_schedules_document
+from ....advisor.layers.export import graph_document, graph_schedules_document
 from ....advisor.solver.graph_memory import check_graph_memory
 from ....compiler.ir import GraphPlan, GraphScenario
 from ....compiler.planning.graph_build import build_graph_plan

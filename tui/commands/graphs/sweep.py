@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import count
 
-from ....advisor import AdviceOptions, GraphAdvice, recommend_graph
+from ....advisor import Advice, AdviceOptions, recommend_graph
 from ....advisor.policy.graph_sweep import GraphSweep, Simulate, graph_swept
 from ....advisor.policy.layer_sizes import across
 from ....compiler import Scenario
@@ -42,7 +42,7 @@ def swept(
     with progress_line() as progress:
         simulate = counted(across(stopped), progress)
 
-        def advise(scenario: GraphScenario) -> GraphAdvice:
+        def advise(scenario: GraphScenario) -> Advice:
             nonlocal done
             progress("sweep", done, len(points))
             advice = recommend_graph(scenario, options, should_stop=stopped)
@@ -58,7 +58,7 @@ def counted(simulate: Simulate, progress: Progress) -> Simulate:
     """Return ``simulate``, which tells how often it was called."""
     calls = count()
 
-    def told(scenario: GraphScenario, choice: GraphChoice, advice: GraphAdvice) -> int | None:
+    def told(scenario: GraphScenario, choice: GraphChoice, advice: Advice) -> int | None:
         progress("across", next(calls), 0)
         return simulate(scenario, choice, advice)
 

@@ -59,7 +59,7 @@ class Pictures:
         """Write the files of the run of the recommended schedule, which is simulated in packets if it was not."""
         if not self.wanted:
             return Exit.DONE
-        scenario = advice.scenario
+        scenario = advice.case
         result = advice.result or simulate(scenario, advice.recommended.schedule, unit_bytes=packet_bytes(scenario))
         if result.outcome is not RunOutcome.DONE:
             return Exit.INPUT

@@ -9,8 +9,8 @@ from pathlib import Path
 from ....advisor import Advice, AdviceOptions, Advisor
 from ....advisor.answer.export import advice_document
 from ....advisor.candidates.shortlist import packet_bytes
-from ....advisor.graphs.advised import advised
-from ....advisor.graphs.export import graph_answer_document
+from ....advisor.layers.export import graph_advice_document
+from ....advisor.layers.recommend import recommend_graph
 from ....advisor.policy.sweep import Sweep, swept
 from ....advisor.pools import in_threads
 from ....advisor.stages import either
@@ -81,7 +81,7 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
             swept=param.name if param is not None else "",
             sweep_note=note,
         )
-        done = save(options.out, report_html(report), f"{options.out}: {advice.scenario.workload.name}, one page")
+        done = save(options.out, report_html(report), f"{options.out}: {advice.case.workload.name}, one page")
         return Exit.INTERRUPTED if advice.interrupted and stopped() else done
 
     return run_command(action)
@@ -90,8 +90,10 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
 def _report_graph(scenario: GraphScenario, compiled: Compiled, source: ScenarioInput, options: ReportOptions) -> Exit:
     """Advise on a graph, and write the page."""
     with progress_line() as progress, interruptible() as stopped:
-        answer = advised(scenario, options.advice, progress=progress, should_stop=stopped)
-    data = graph_answer_document(answer)
+        answer = recommend_graph(  # with the runs of all declared schedules, which the page shows
+            scenario, options.advice, progress=progress, should_stop=stopped, answered=lambda advice: None
+        )
+    data = graph_advice_document(answer, results=True)
     report = GraphReport(answer, data, name_of(source.file), source.settings, compiled.numbers)
     done = save(options.out, graph_report_html(report), f"{options.out}: {scenario.graph.name}, one page")
     return Exit.INTERRUPTED if answer.interrupted else done
@@ -101,8 +103,8 @@ def _drawn(advice: Advice, should_stop: ShouldStop) -> Result | None:
     """The run of the recommended schedule, in packets if it was not simulated; None if it did not end."""
     if advice.result is not None:
         return advice.result
-    schedule, unit = advice.recommended.schedule, packet_bytes(advice.scenario)
-    result = simulate(advice.scenario, schedule, unit_bytes=unit)
+    schedule, unit = advice.recommended.schedule, packet_bytes(advice.case)
+    result = simulate(advice.case, schedule, unit_bytes=unit)
     return result if result.outcome is RunOutcome.DONE else None
 
 

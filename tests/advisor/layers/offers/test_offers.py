@@ -4,10 +4,10 @@ from functools import cache
 
 import pytest
 
-from magus.advisor import AdviceOptions, GraphAdvice, recommend_graph
+from magus.advisor import Advice, AdviceOptions, recommend_graph
+from magus.advisor.implementations.layer_offer import promised
 from magus.advisor.layers.export import graph_advice_document
 from magus.advisor.layers.offers.find import DOMINO
-from magus.advisor.layers.offers.offer import promised
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import OF_LAYERS
 from magus.compiler.resolve.expect.expectation import Verdict
@@ -36,7 +36,7 @@ explore two { engine dma(3) }
 
 
 @cache
-def advice_on(text: str) -> GraphAdvice:
+def advice_on(text: str) -> Advice:
     return recommend_graph(compile_text(text).graphs[0], QUICK)
 
 
@@ -44,12 +44,12 @@ def test_each_implementation_has_its_best_table_with_gain_and_loss() -> None:
     advice = advice_on(BACK + AT_ENGINES)
 
     assert {offer.implementation for offer in advice.offers} == set(OF_LAYERS)
-    best = advice.recommended.estimated_ticks
+    best = advice.recommended.predicted_ticks
     for offer in advice.offers:
         candidate = advice.named(offer.schedule)
-        assert candidate is not None and candidate.estimated_ticks == offer.ticks <= offer.all_ticks
+        assert candidate is not None and candidate.predicted_ticks == offer.ticks <= offer.all_ticks
         assert advice.loss_of(offer) == pytest.approx(offer.all_ticks / best - 1)
-        assert advice.gain_of(offer) == pytest.approx(advice.serial.estimated_ticks / offer.all_ticks)
+        assert advice.gain_of(offer) == pytest.approx(advice.serial.predicted_ticks / offer.all_ticks)
     assert [each.all_ticks for each in advice.offers] == sorted(each.all_ticks for each in advice.offers)
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from ....compiler.ir import GraphChoice
-from ....compiler.resolve.expect.expectation import Verdict
-from ...implementations.promise import MIN_GAIN
+from ...compiler.ir import GraphChoice
+from ...compiler.resolve.expect.expectation import Verdict
+from .promise import MIN_GAIN
 
 
 @dataclass(frozen=True, slots=True)

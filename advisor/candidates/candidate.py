@@ -1,0 +1,180 @@
+"""A candidate: one schedule in the ranking, where it comes from, and what is known of its time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ...compiler.ir import TICKS_PER_US, Choice, ExecutionOptions, GraphChoice, Schedule
+from ...simcore.simulate_layers import LayersResult
+
+# Share of time by which a more complex schedule must be faster, however fine the profile resolves.
+MIN_LEAD = 0.01
+
+
+class Origin(Enum):
+    """Where a schedule comes from: the library's, serial, of a template, declared, in use today, or found."""
+
+    LIBRARY = "library"
+    SERIAL = "serial"
+    TEMPLATE = "template"
+    DECLARED = "declared"
+    KNOWN = "known"
+    PROPOSED = "proposed"
+    SEARCHED = "searched"
+    BESPOKE = "bespoke"
+
+
+NO_OVERLAP = frozenset({Origin.LIBRARY, Origin.SERIAL})
+
+
+@dataclass(frozen=True, slots=True)
+class SearchProvenance:
+    """The search that found a bespoke schedule, so that it can be repeated.
+
+    ``why`` holds (bespoke feature, share of time lost without it). ``solver`` is the version of OR-tools;
+    ``reproducible`` holds for this version.
+    """
+
+    found_by: str
+    seed: int
+    evaluations: int
+    simulations: int
+    reproducible: bool
+    solver: str
+    why: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One schedule in the ranking; ``expression`` is its identity, of several ops the name.
+
+    Of one op ``choice`` says what to do, None for a plan written out in the file, and ``plan`` has the steps. Of
+    several ops ``several`` says what each does; their plans are made when they are simulated. ``what`` says in words
+    what a schedule is that the file does not declare.
+
+    ``predicted_us`` is None for a plan written out in the file; of several ops it is that of all layers, from a few
+    that were simulated in coarse packets. ``simulated_ticks`` is the simulated makespan, ``unit_bytes`` the granularity
+    of the simulation; None without a simulation. ``result`` is that of several ops, ``problem`` why there is none.
+    ``provenance`` is None unless the schedule is bespoke. ``interval_us`` is that of the prediction, and ``gain_error``
+    the relative error of its gain over an estimated baseline; None where they are not known. One that ``is_outside``
+    what the file explores is compared, and never recommended.
+    """
+
+    expression: str
+    choice: Choice | None
+    plan: Schedule | None
+    origin: Origin
+    predicted_us: float | None = None
+    simulated_ticks: int | None = None
+    unit_bytes: int | None = None
+    provenance: SearchProvenance | None = None
+    interval_us: tuple[float, float] | None = None
+    gain_error: float | None = None
+    several: GraphChoice | None = None
+    what: str = ""
+    result: LayersResult | None = None
+    problem: str = ""
+    is_outside: bool = False
+
+    @property
+    def schedule(self) -> Schedule:
+        """The steps of the one op that there is."""
+        assert self.plan is not None, "of several ops each has a plan"
+        return self.plan
+
+    @property
+    def joint(self) -> GraphChoice:
+        """What each of several ops does."""
+        assert self.several is not None, "there is one op"
+        return self.several
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether nothing overlaps."""
+        return self.origin in NO_OVERLAP
+
+    @property
+    def is_library(self) -> bool:
+        """Whether the library's kernels and its collectives run one after the other."""
+        return self.origin is Origin.LIBRARY if self.plan is None else self.plan.engine.by_library
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether it is what a search has found for all ops together, and neither known nor declared."""
+        return self.origin is Origin.SEARCHED
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether kernels share the SMs, to which no profile is fitted."""
+        return self.several is not None and self.several.side_by_side
+
+    @property
+    def has_usual_options(self) -> bool:
+        """Whether it is carried out in the usual way, or a plan says how."""
+        return self.choice is None or self.choice.tactics == ExecutionOptions()
+
+    @property
+    def simulated_us(self) -> float | None:
+        """Simulated makespan in us, None without a simulation."""
+        return None if self.simulated_ticks is None else self.simulated_ticks / TICKS_PER_US
+
+    @property
+    def best_us(self) -> float:
+        """Best known time: simulated, else predicted, else infinite."""
+        if self.simulated_us is not None:
+            return self.simulated_us
+        return self.predicted_us if self.predicted_us is not None else float("inf")
+
+    @property
+    def predicted_ticks(self) -> int:
+        """The predicted time in ticks, of one that is predicted."""
+        assert self.predicted_us is not None, "it is not predicted"
+        return round(self.predicted_us * TICKS_PER_US)
+
+    @property
+    def ticks(self) -> int:
+        """The best known time in ticks, of one that has any."""
+        return self.predicted_ticks if self.simulated_ticks is None else self.simulated_ticks
+
+    @property
+    def is_estimate(self) -> bool:
+        """Whether that is not simulated, of all layers or of so many that the others repeat them."""
+        return self.simulated_ticks is None or (self.result is not None and self.result.estimated)
+
+    def with_result(self, result: LayersResult) -> "Candidate":
+        """Return the candidate with the simulation of its several ops."""
+        unit = result.simulated.whole.unit_bytes
+        return replace(self, result=result, simulated_ticks=result.makespan_ticks, unit_bytes=unit)
+
+
+def joint_candidate(schedule: GraphChoice, origin: Origin, what: str = "", ticks: int | None = None) -> Candidate:
+    """Return the candidate of a schedule of several ops, with the predicted ``ticks`` of all layers."""
+    us = None if ticks is None else ticks / TICKS_PER_US
+    return Candidate(schedule.name, None, None, origin, predicted_us=us, several=schedule, what=what)
+
+
+def by_time(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Sort candidates: simulated ones first, by time; then the rest by prediction."""
+    return sorted(candidates, key=lambda c: (c.simulated_ticks is None, c.best_us, c.expression))
+
+
+def baseline_of(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the schedule with which others are compared: the library's if there is one, else the fastest serial one.
+
+    One with other than the usual options must lead by ``MIN_LEAD``. ``candidates`` are in the order of their times.
+    """
+    serial = [candidate for candidate in candidates if candidate.is_serial]
+    usual = next((candidate for candidate in serial if candidate.has_usual_options), serial[0])
+    leads = serial[0].best_us * (1 + MIN_LEAD) < usual.best_us
+    return next((candidate for candidate in serial if candidate.is_library), serial[0] if leads else usual)
+
+
+def given_up(candidates: Sequence[Candidate], recommended: Candidate) -> tuple[Candidate, float] | None:
+    """Return the fastest candidate, and by how much it is faster than the simpler one that is recommended.
+
+    Simulated times compete where ``recommended`` has one. None up to ``MIN_LEAD``.
+    """
+    known = [each for each in candidates if each.is_estimate is recommended.is_estimate] or candidates
+    fastest = min(known, key=lambda each: each.best_us)
+    faster = recommended.best_us / fastest.best_us - 1
+    return (fastest, faster) if faster > MIN_LEAD else None

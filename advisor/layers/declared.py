@@ -1,0 +1,225 @@
+"""The schedules of a graph that its file declares, and ``serial``: simulated side by side, and compared."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ...compiler.ir import TICKS_PER_US, Cancelled, GraphChoice, GraphScenario, Progress, ShouldStop
+from ...compiler.ir.stopping import never
+from ...compiler.planning.graph_batches import in_batches
+from ...compiler.planning.graph_build import build_graph_plan
+from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.resolve.schedules.from_text import SERIAL
+from ...compiler.text.quantities import ticks_text, us_text
+from ...simcore import RunOptions, RunOutcome
+from ...simcore.program.program import PACKET_BYTES
+from ...simcore.simulate_layers import simulate_layers
+from ..answer.extrapolation import outside_of_graph
+from ..answer.partial import Answered
+from ..bounds.graph_bound import graph_bound
+from ..bounds.lower_bound import Bound
+from ..candidates.advice import Advice, Confidence, Timing
+from ..candidates.candidate import MIN_LEAD, Candidate, Origin, by_time, joint_candidate
+from ..failures import failed_simulation
+from ..pools import open_processes
+from ..processes import POLL_S, ProcessDied
+from ..solver.graph_memory import check_graph_memory
+from ..solver.result import NoFeasibleSchedule
+from .telling import ops_of, reasons_for
+
+log = logging.getLogger(__name__)
+
+NOT_VALIDATED = "a whole layer, simulated; measurements of layers were not compared"
+
+
+def simulated_schedules(
+    scenario: GraphScenario,
+    workers: int = 1,
+    progress: Progress = lambda stage, done, total: None,
+    should_stop: ShouldStop = never,
+    answered: Answered = lambda advice: None,
+) -> Advice:
+    """Return the advice that the declared schedules and ``serial`` give, simulated in packets in so many ``workers``.
+
+    ``answered`` is told what would be answered now as soon as the baseline is known, and again with each result. An
+    answer that was stopped is ``interrupted``.
+
+    Raises
+    ------
+    ScheduleError
+        If the tensors of the graph do not fit into the memory of a GPU.
+    NoFeasibleSchedule
+        If no schedule can be simulated.
+    Cancelled
+        If it was stopped before there was anything to answer.
+    """
+    check_graph_memory(scenario)
+    schedules = tuple({schedule.name: schedule for schedule in (SERIAL, *scenario.schedules)}.values())
+    waiting = [_declared(each) for each in schedules]
+    known = {each.expression: each for each in waiting}
+    comparison = _Comparison(scenario, graph_bound(scenario.system, scenario.graph, should_stop), known)
+    progress("simulate", 0, len(waiting))
+    for done, candidate in enumerate(_simulated(scenario, waiting, workers, should_stop), 1):
+        comparison.known[candidate.expression] = candidate
+        progress("simulate", done, len(waiting))
+        if done < len(waiting) and comparison.has_baseline:
+            answered(comparison.answer(interrupted=True))
+    return comparison.answer(interrupted=should_stop())
+
+
+def _declared(schedule: GraphChoice) -> Candidate:
+    return joint_candidate(schedule, Origin.SERIAL if schedule == SERIAL else Origin.DECLARED)
+
+
+def simulated_candidate(scenario: GraphScenario, candidate: Candidate, should_stop: ShouldStop) -> Candidate:
+    """Return ``candidate`` simulated in packets, or with the problem why it cannot be.
+
+    Raises
+    ------
+    Cancelled
+        If it was stopped.
+    """
+    line = scenario.gpu.line_bytes
+    try:
+        result = simulate_layers(
+            scenario.system,
+            scenario.graph,
+            candidate.joint,
+            name=scenario.name,
+            unit_bytes=-(-PACKET_BYTES // line) * line,
+            options=RunOptions(observe=True, should_stop=should_stop),
+        )
+        check_graph_memory(scenario, result.simulated.whole.schedule.staging_bytes)
+    except Cancelled:
+        raise
+    except Exception as error:
+        failure = failed_simulation(candidate.expression, error)
+        return replace(candidate, problem=f"{failure.kind.value}: {failure.reason}")
+    outcome, circle = result.simulated.whole.outcome, result.simulated.whole.deadlock
+    if outcome is RunOutcome.CANCELLED:
+        raise Cancelled
+    if outcome is not RunOutcome.DONE:
+        return replace(candidate, problem="; ".join((outcome.value, *circle[:2])))
+    return candidate.with_result(result)
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """What is ``known`` so far of each schedule, by its name."""
+
+    scenario: GraphScenario
+    bound: Bound
+    known: dict[str, Candidate]
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether serial is simulated."""
+        return self.known[SERIAL.name].result is not None
+
+    def answer(self, *, interrupted: bool) -> Advice:
+        """What is to be said of what is known."""
+        ranked = by_time(list(self.known.values()))
+        simulated = [each for each in ranked if each.result is not None]
+        problems = tuple(f"{each.expression}: {each.problem}" for each in ranked if each.problem)
+        if not simulated:
+            if interrupted:
+                raise Cancelled
+            raise NoFeasibleSchedule(problems)
+        serial = next((each for each in simulated if each.is_serial), simulated[-1])
+        leads = simulated[0].best_us * (1 + MIN_LEAD) <= serial.best_us
+        best, timing = simulated[0] if leads else serial, Timing(0.0, 0.0, 0.0, 0.0)
+        advice = advice_of_several(self.scenario, best, serial, ranked, self.bound, problems, timing)
+        assert best.result is not None
+        written_out = in_batches(self.scenario.graph, best.joint.batches)
+        ops = ops_of(written_out, {}, best.joint, best.result)
+        reasons = (*_reasons(advice, simulated), *reasons_for(ops, best, None, 0))
+        return replace(advice, ops=ops, reasons=reasons, interrupted=interrupted)
+
+
+def advice_of_several(
+    scenario: GraphScenario,
+    recommended: Candidate,
+    serial: Candidate,
+    candidates: Sequence[Candidate],
+    bound: Bound | None,
+    notes: tuple[str, ...],
+    timing: Timing,
+) -> Advice:
+    """Return the answer about several ops that recommends one of ``candidates``."""
+    plan = build_graph_plan(scenario.system, scenario.graph, recommended.joint)
+    outside = outside_of_graph(scenario.system, plan)
+    simulated = (each for each in candidates if each.result is not None)
+    return Advice(
+        scenario=scenario,
+        verdict=Verdict.SERIAL if recommended is serial else Verdict.OVERLAP,
+        recommended=recommended,
+        serial=serial,
+        speedup=serial.best_us / recommended.best_us,
+        candidates=tuple(candidates),
+        num_feasible=None,
+        bound=bound,
+        result=None,
+        serial_result=None,
+        ties=tuple(each.expression for each in simulated if each.best_us < recommended.best_us),
+        confidence=Confidence.MEDIUM,
+        confidence_reason=NOT_VALIDATED,
+        reasons=(),
+        marks=(*notes, *outside),
+        timing=timing,
+        outside_calibration=outside,
+        notes=notes,
+    )
+
+
+def _reasons(advice: Advice, ranked: Sequence[Candidate]) -> Iterator[str]:
+    """Yield how the simulated schedules ``ranked`` compare, and what no schedule can beat."""
+    best, serial, bound = advice.recommended, advice.serial, advice.bound
+    name, time = best.expression, us_text(best.best_us)
+    if len(ranked) == 1:
+        yield f"{name} takes {time}; there is no other schedule to compare it with."
+    elif best is not ranked[0]:
+        lead = serial.best_us / ranked[0].best_us - 1
+        yield f"The fastest of {len(ranked)}, {ranked[0].expression}, is only {lead:.1%} faster than {name}, {time}."
+    else:
+        others = [serial, *(each for each in ranked[1:] if each is not serial)] if best is not serial else ranked[1:]
+        gains = ", ".join(f"{each.best_us / best.best_us:.2f}x over {each.expression}" for each in others)
+        yield f"Of {len(ranked)} schedules {name} is the fastest, {time}: {gains}."
+    if bound is not None:
+        limit = serial.best_us * TICKS_PER_US / bound.ticks
+        yield (
+            f"No schedule takes less than {ticks_text(bound.ticks)} ({bound.binding}): at most {limit:.2f}x over "
+            f"{serial.expression}."
+        )
+
+
+def _simulated(
+    scenario: GraphScenario, waiting: Sequence[Candidate], workers: int, should_stop: ShouldStop
+) -> Iterator[Candidate]:
+    """Yield ``waiting`` simulated, each as soon as it is; those that were not begun before a stop are left out."""
+    left = {each.expression: each for each in waiting}
+    if workers > 1 and len(waiting) > 1:
+        try:
+            with open_processes(min(workers, len(waiting))) as submit:
+                running = [submit(partial(simulated_candidate, scenario), each) for each in waiting]
+                for candidate in _as_they_come(running, should_stop):
+                    del left[candidate.expression]
+                    yield candidate
+        except ProcessDied:
+            log.debug("a worker process died", exc_info=True)
+    for candidate in left.values():
+        if should_stop():
+            return
+        with suppress(Cancelled):
+            yield simulated_candidate(scenario, candidate, should_stop)
+
+
+def _as_they_come(running: Sequence[Future[Candidate]], should_stop: ShouldStop) -> Iterator[Candidate]:
+    left = set(running)
+    while left and not should_stop():
+        done, left = wait(left, timeout=POLL_S, return_when=FIRST_COMPLETED)
+        for future in done:
+            with suppress(Cancelled):
+                yield future.result()

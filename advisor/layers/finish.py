@@ -1,0 +1,80 @@
+"""The last simulations of a workload of several ops: all layers of the schedules that may be the answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, ShouldStop
+from ...compiler.resolve.schedules.from_text import SERIAL
+from ...simcore.simulate_layers import LayersResult
+from ..candidates.candidate import Candidate, by_time
+from .baselines import EACH_ITS_BEST, NO_OVERLAP
+from .joint import COARSE_BYTES, JointRuns, Start, affordable_packet, simulated
+from .search import JOINT, free_names
+
+NEAR = 1.03
+"""Candidates that are slower than the fastest by more than this, in coarse packets, are not simulated further."""
+
+FINE_LINE_HOPS = 120_000_000
+"""Most line-hops of a run that confirms, about a second on one core."""
+
+
+@dataclass(slots=True)
+class Finish:
+    """Simulates all layers of the candidates that may be the answer, in units as fine as time allows."""
+
+    scenario: GraphScenario
+    runs: JointRuns
+    serial: Start
+    should_stop: ShouldStop
+    report: Progress
+    stopped: bool = False
+
+    def candidates(self, found: Sequence[Candidate]) -> list[Candidate]:
+        """Return all, those that may be the answer with results."""
+        best = min(one.ticks for one in found)
+        near = [one for one in found if one.ticks <= best * NEAR or one.what in (NO_OVERLAP, EACH_ITS_BEST)]
+        near.sort(key=lambda one: (one.joint != SERIAL, one.side_by_side, one.ticks))
+        unit, results = self._unit(), dict[str, LayersResult]()
+        for done, one in enumerate(near):
+            self.report("layers", done, len(near))
+            try:
+                result = self._result(one, unit)
+            except Cancelled:
+                self.stopped = True
+                break
+            if result is not None:
+                results[one.expression] = result
+        if len(results) < min(2, len(near)):  # not even no overlap and the fastest: estimates compare better
+            results.clear()
+        finished = [one.with_result(results[one.expression]) if one.expression in results else one for one in found]
+        return _renamed(by_time(finished), self.scenario.schedules)
+
+    def _result(self, one: Candidate, unit: int) -> LayersResult | None:
+        """Of all layers, which may stage more than a few do; None if it is too much.
+
+        No overlap, of which the length of a run is known, is not simulated again where that takes too long.
+        """
+        if one.joint == SERIAL and self.serial.is_long and unit == COARSE_BYTES:
+            return self.serial.result
+        system, graph = self.scenario.system, self.scenario.graph
+        result = simulated(system, graph, one.joint, unit, self.should_stop, fine=True)
+        may_not_be = result is not None and one.joint != SERIAL and self.runs.stages_too_much(result)
+        return None if may_not_be else result
+
+    def _unit(self) -> int:
+        """The finest unit in which a run has no more line-hops than are affordable: lines, or packets."""
+        line, unit = self.scenario.system.gpu.line_bytes, affordable_packet(self.serial.line_hops, FINE_LINE_HOPS)
+        line_hops = self.serial.line_hops * COARSE_BYTES // unit
+        while unit // 2 >= line and line_hops * 2 <= FINE_LINE_HOPS:
+            unit, line_hops = unit // 2, line_hops * 2
+        return unit
+
+
+def _renamed(candidates: Sequence[Candidate], declared: Sequence[GraphChoice]) -> list[Candidate]:
+    """The searched schedules with names in the order of their times."""
+    names = free_names(JOINT, declared)
+    return [_named(one, next(names)) if one.is_searched else one for one in candidates]
+
+
+def _named(candidate: Candidate, name: str) -> Candidate:
+    return replace(candidate, expression=name, several=replace(candidate.joint, name=name))

@@ -1,0 +1,66 @@
+"""Advice on a layer for those who watch: what the file declares, then what is searched, with the runs of both."""
+
+from dataclasses import replace
+
+import pytest
+
+from magus.advisor.candidates.advice import Advice
+from magus.advisor.candidates.candidate import Origin, by_time, joint_candidate
+from magus.advisor.layers import recommend
+from magus.advisor.layers.recommend import recommend_graph
+from magus.advisor.options import AdviceOptions
+from magus.compiler.ir import Cancelled
+from magus.simcore import RunTooLarge
+from tests.helpers.tui import graphs
+from tests.helpers.tui.graphs import BEST, SERIAL, WHOLE
+
+pytestmark = pytest.mark.usefixtures("compiled_core")
+HERE = AdviceOptions(workers=1)
+
+
+def searched(*_: object) -> Advice:
+    """Advice that was made by hand: a schedule of its own, which is best, and one that was only estimated."""
+    done = graphs.answer()
+    best, serial = (next(each for each in done.candidates if each.expression == name) for name in (BEST, SERIAL))
+    assert best.result is not None
+    joint = joint_candidate(replace(best.joint, name="joint"), Origin.SEARCHED, "searched", 10).with_result(best.result)
+    guess = joint_candidate(replace(best.joint, name="guess"), Origin.KNOWN, "known", serial.ticks)
+    found = by_time([joint, serial, guess])
+    return replace(done, recommended=joint, candidates=tuple(found), reasons=("u is not cut.",), searched=7)
+
+
+def test_declared_and_searched_schedules_stand_in_one_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recommend, "_searched", searched)
+    told: list[Advice] = []
+    advice = recommend_graph(graphs.layer(), HERE, answered=told.append)
+
+    assert [each.expression for each in advice.candidates] == ["joint", BEST, SERIAL, WHOLE, "guess"]
+    assert advice.recommended.expression == "joint" and advice.searched == 7 and not advice.interrupted
+    guess = advice.named("guess")
+    assert guess is not None and guess.result is None and guess.best_us == guess.predicted_us == advice.serial.best_us
+    assert advice.reasons == ("u is not cut.",)
+    assert told and all(each.interrupted for each in told)
+
+
+def test_a_search_that_fails_leaves_what_the_file_declares(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Advice:
+        raise RunTooLarge("too many ops")
+
+    monkeypatch.setattr(recommend, "_searched", fail)
+    advice = recommend_graph(graphs.layer(), HERE, answered=lambda advice: None)
+
+    assert advice.recommended.expression == BEST and not advice.interrupted
+    assert any("the search for a joint schedule" in mark and "too many ops" in mark for mark in advice.marks)
+
+
+def test_a_search_that_is_stopped_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> Advice:
+        raise Cancelled
+
+    monkeypatch.setattr(recommend, "_searched", stopped)
+    told: list[Advice] = []
+    advice = recommend_graph(graphs.layer(), HERE, answered=told.append)
+
+    assert advice.interrupted and advice.recommended.expression == BEST
+    assert [each.interrupted for each in told] == [True] * len(told) and len(told) >= 2
+    assert "u" in {op.name for op in advice.ops} and "y moves under" in " ".join(advice.reasons)
