@@ -10,8 +10,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from unittest.mock import patch
 
 from magus.compiler.ir import Choice, EngineChoice, EngineKind
@@ -31,7 +29,6 @@ from tests.helpers.oracle.mutants import (
     half_as_long_again,
     with_larger_buffers,
     with_later_credits,
-    with_other_times,
     with_slower_polls,
     with_ties_backwards,
     with_wider_windows,
@@ -49,8 +46,6 @@ Case = tuple[str, Program]
 FEATURES = (PLAIN, *Feature, ALL)
 OP_LEVEL = {"outcome", "stuck", "ready", "start", "done", "makespan"}
 """What a fold has to get right in a deadlock too: how far the rest got depends on when it was noticed."""
-
-LANES = "magus.simcore.cores.batch"
 
 ONE_TOO_MANY = {
     "windows one unit wider": with_wider_windows,
@@ -100,8 +95,6 @@ def measure(cases: int, seed: int) -> Iterator[Figure]:
     yield from every_core("attention and experts, 4 KiB", other_kernels())
     yield from one_for_all(cases // 4, seed)
     yield from folds(cases, seed)
-    if find_spec(LANES):
-        yield from lanes(cases // 10, seed)
     yield from wrong_on_purpose(min(cases, 200), seed)
     yield from wrong_folds(min(cases, 300), seed)
 
@@ -218,18 +211,6 @@ def count_fold(tally: Tally, case: str, program: Program) -> None:
         folded = quotient(program, classes)
         expected = Oracle(program).run()
         tally.count(case, fold_differences(program, expand(folded, run(folded.program)), expected), expected)
-
-
-def lanes(count: int, seed: int) -> Iterator[Figure]:
-    """Programs of one shape with other times, simulated side by side, against the oracle of each."""
-    tally = Tally()
-    for number in range(seed, seed + count):
-        base = random_program(number, num_ranks=1 + number % 3, features=FEATURES[number % len(FEATURES)])
-        programs = [with_other_times(base, factor) for factor in range(1, 9)]
-        for program, found in zip(programs, import_module(LANES).run_lanes(programs), strict=True):
-            expected = Oracle(program).run()
-            tally.count(f"lanes, seed {number}", differences(program, found, expected), expected)
-    yield from tally.figures("random programs in lanes of eight")
 
 
 def fold_differences(program: Program, found: Run, expected: OracleRun) -> list[str]:

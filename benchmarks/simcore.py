@@ -18,7 +18,7 @@ from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import Program
 from tests.helpers.oracle.oracle import Oracle
 
-from . import lanes, scale
+from . import scale
 from .compiled import compile_figures
 from .harness import simpy_machine
 from .harness.checkouts import trees
@@ -60,7 +60,6 @@ def measure() -> Iterator[Figure]:
         load = f"overlapped gemm, folded, {name}, {program.num_line_hops:.1e} line-hops"
         yield Figure(f"{load}, {result.core}", program.num_line_hops / seconds, "line-hops/s", "higher", target)
         yield Figure(f"{load}, one run", seconds, "s", "lower", 1.2 if name == "packet" else None)
-    yield from lanes.figures()
     yield from _demo_figures()
     yield from _packet_error_figures()
     yield from scale.figures()

@@ -1,11 +1,11 @@
-"""The same schedule under many seeds: the program is lowered once, and the seeds run side by side where that pays."""
+"""The same schedule under many seeds: the program is lowered once, and varied and run for each seed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
 from ..compiler.ir import Scenario, Schedule, ShouldStop, StepsDone, heeding
-from .cores.batch import run_lanes
+from .cores.engine import run
 from .figures.result import Result
 from .fold.run import Finished, RunOptions
 from .lower.plan import Lowered
@@ -17,7 +17,7 @@ from .simulate import result_of, simulate, simulated_part
 from .simulation_case import Case
 
 BATCH = 64
-"""Seeds whose programs are in memory at one time, and whose results are one entry on disk."""
+"""Seeds whose results are one entry on disk."""
 
 
 def simulate_seeds(
@@ -65,12 +65,18 @@ def simulate_seeds(
 
 
 def _simulate_batch(cases: Sequence[Case], plain: Callable[[], Lowered], options: RunOptions) -> tuple[Result, ...]:
-    lowered_cases = [case.varied(plain()) for case in cases]
-    programs = [lowered.program for lowered in lowered_cases]
-    runs = run_lanes(programs, should_stop=options.should_stop, progress=options.progress)
-    results = []
-    for case, lowered, run in zip(cases, lowered_cases, runs, strict=True):
-        alone = Finished(run, case.scenario.num_ranks, run.line_hops, run.line_hops, None)
+    results: list[Result] = []
+    line_hops = 0  # of the seeds before
+
+    def progress(of_this: int) -> None:
+        if options.progress is not None:
+            options.progress(line_hops + of_this)
+
+    for case in cases:
+        lowered = case.varied(plain())
+        found = run(lowered.program, should_stop=options.should_stop, progress=progress)
+        line_hops += found.line_hops
+        alone = Finished(found, case.scenario.num_ranks, found.line_hops, found.line_hops, None)
         results.append(result_of(lowered, case.finished(alone)))
     return tuple(results)
 

@@ -54,12 +54,6 @@ class Trains:
         self._next_taken = min(self._next_taken, int(part[0].min(initial=IDLE)))
         return keys
 
-    def units_left(self) -> tuple[Int64Array, Int64Array]:
-        """Flow-hop fields and units yet to be injected, by train."""
-        self._append_new()
-        _, low, units, _ = self._columns[:, : self._count]
-        return low, units
-
     def _append_new(self) -> None:
         count = self._count + len(self.new)
         while count > self._columns.shape[1]:

@@ -12,7 +12,7 @@ class Gates:
     def __init__(self, program: Program) -> None:
         self.window = program.flow_window_units  # [F]
         self._units, self._gap = program.flow_units, program.flow_gap_ticks
-        self.to_inject = np.zeros(program.num_flows, np.int64)  # [F] units that wait for others to be delivered
+        self._to_inject = np.zeros(program.num_flows, np.int64)  # [F] units that wait for others to be delivered
         self._to_deliver = np.zeros(program.num_flows, np.int64)  # [F]
         self._latest = np.zeros(program.num_flows, np.int64)  # [F] injection
 
@@ -20,7 +20,7 @@ class Gates:
         """A flow begins at ``time``; returns how many units it injects without waiting, one a gap."""
         units = int(self._units[flow])
         at_once = min(units, int(self.window[flow]))
-        self._to_deliver[flow], self.to_inject[flow] = units, units - at_once
+        self._to_deliver[flow], self._to_inject[flow] = units, units - at_once
         self._latest[flow] = time + (at_once - 1) * int(self._gap[flow])
         return at_once
 
@@ -36,8 +36,8 @@ class Gates:
         self._to_deliver[flow] -= counts
         whole = self._to_deliver[flow] == 0
         done, done_times = flow[whole], times[pointers[1:][whole] - 1]
-        enter = np.minimum(counts, self.to_inject[flow])
-        self.to_inject[flow] -= enter
+        enter = np.minimum(counts, self._to_inject[flow])
+        self._to_inject[flow] -= enter
         some = enter > 0
         entering, when = self._enter(flow[some], enter[some], first[some], times)
         return done, done_times, entering, when

@@ -9,7 +9,6 @@ those set at that very time.
 
 import heapq
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
@@ -32,28 +31,6 @@ _WATCH_EVERY_SETTLES = 4096
 
 InjectFn = Callable[[int, int], None]
 """Called as ``inject(flow, time)`` when a flow that has units begins: its first unit enters at ``time``."""
-
-
-class Ops(Protocol):
-    """The op level as the windowed core sees it: a ``Control``, or many of them side by side."""
-
-    @property
-    def next_time(self) -> int:
-        """Time of the next event, or IDLE."""
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether nothing but polls in vain can happen."""
-
-    @property
-    def stopped(self) -> bool:
-        """Whether it was stopped in the middle of ``advance``."""
-
-    def advance(self, end: int) -> None:
-        """Settle every time before ``end``."""
-
-    def delivered(self, flow: int, time: int) -> None:
-        """Take note that the last unit of ``flow`` arrives at ``time``."""
 
 
 class Control:

@@ -2,8 +2,6 @@
 
 import heapq
 
-import numpy as np
-
 from ..program.arrays import Int64Array
 
 
@@ -42,10 +40,3 @@ class Pending:
     def subtract(self, ticks: int) -> None:
         """Subtract ``ticks``, shifted to the time field of a key, from all keys."""
         self._blocks = [(first - ticks, number, block - ticks) for first, number, block in self._blocks]
-
-    def fields(self, mask: int, count: int) -> Int64Array:
-        """[count] number of keys with each value of the field under ``mask``, without its last bit."""
-        totals = np.zeros(count, np.int64)
-        for _, _, block in self._blocks:
-            totals += np.bincount((block & mask) >> 1, minlength=count)
-        return totals

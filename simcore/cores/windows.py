@@ -27,7 +27,7 @@ from .clock_skew import set_clocks, unit_effects
 from .constant_rate import Trains
 from .flow_windows import Gates
 from .locked import locked_servers, stuck_ops
-from .op_scheduler import IDLE, Control, Ops
+from .op_scheduler import IDLE, Control
 from .pending import Pending
 from .sort_keys import SIGN, Keys, KeyWidthError
 
@@ -110,11 +110,7 @@ class Windows:
         else:
             self._bursts.append((time, low, units))
 
-    def advance_servers(self, servers: slice, ticks: int) -> None:
-        """Let the clocks of ``servers`` jump by ``ticks`` while no unit is on the way to them."""
-        self._free[servers] -= ticks
-
-    def run(self, ops: Ops, watch: WatchFn) -> Served:
+    def run(self, ops: Control, watch: WatchFn) -> Served:
         """Run window after window, until nothing is left to come."""
         self._ops, cancelled = ops, False
         watch_at_window, watch_at_line_hops = 0, 0
@@ -168,15 +164,6 @@ class Windows:
         locked = locked_servers(self.program, self._blocked())
         hops = (self._held & self._keys.low_mask) >> 1
         return stuck_ops(self.program, hops[locked[self.program.hop_server[hops]]], flows_left)
-
-    def units_waiting(self) -> Int64Array:
-        """[H] units that have yet to be served there, of those injected or about to be."""
-        low, units = self._trains.units_left()
-        waiting = self._pending.fields(self._keys.low_mask, self.program.num_hops)
-        np.add.at(waiting, low >> 1, units)
-        if self._gates is not None:
-            waiting[self.program.flow_first_hop] += self._gates.to_inject
-        return waiting
 
     def _next_unit(self) -> int:
         """Earliest arrival not yet served, or IDLE."""

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from magus.compiler.ir import CopyProtocol, EngineKind, Pattern, Scenario, Schedule
-from magus.simcore.cores.batch import run_lanes
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.figures.traffic import traffic_at, traffic_of
 from magus.simcore.fold.quotient import expand, quotient
@@ -41,7 +40,7 @@ def line_hops(program: Program) -> int:
 
 @pytest.mark.parametrize("pattern", thinned(Pattern, 2), ids=lambda pattern: pattern.name)
 def test_all_cores_agree_with_the_oracle(pattern: Pattern) -> None:
-    programs, expected = [], []
+    compared = 0
     for rng, scenario, schedule in drawn(pattern, 6):
         if rng.random() < 0.3:
             variability = draw_variability(rng, scenario.num_ranks)
@@ -57,13 +56,9 @@ def test_all_cores_agree_with_the_oracle(pattern: Pattern) -> None:
         if isinstance(classes, Classes):
             folded = quotient(program, classes)
             assert differences(program, expand(folded, run(folded.program)), oracle) == [], schedule.expression
-        programs.append(program)
-        expected.append(oracle)
+        compared += 1
 
-    assert len(programs) >= 4
-    side_by_side = run_lanes(programs, core=Core.WINDOWS)
-    for program, found, oracle in zip(programs, side_by_side, expected, strict=True):
-        assert differences(program, found, oracle) == []
+    assert compared >= 4
 
 
 @pytest.mark.parametrize("pattern", thinned(Pattern, 2), ids=lambda pattern: pattern.name)

@@ -54,11 +54,3 @@ def with_slower_polls(program: Program) -> Program:
 def with_no_priorities(program: Program) -> Program:
     """Whoever was ready first is served first."""
     return replace(program, op_priority=np.zeros_like(program.op_priority))
-
-
-def with_other_times(program: Program, factor: int) -> Program:
-    """The same program on servers that are slower, and slower to answer, by a factor that depends on the server."""
-    factors = 1 + np.arange(program.num_servers) % factor
-    return replace(
-        program, service_ticks=program.service_ticks * factors, latency_ticks=program.latency_ticks * factors[::-1]
-    )
