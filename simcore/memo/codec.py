@@ -1,7 +1,10 @@
 """Values as JSON and back: dataclasses, enums, fractions and tuples of plain values, by the types of their fields.
 
 What is read is data: nothing is built but what the expected type says, and each value is checked against its type. A
-dataclass and an enum are a list that begins with the name of the class.
+dataclass and an enum are a list that begins with the name of the class, as files have it (``stored_name``).
+
+msgspec does not serve: it takes one dataclass in a union, where a step of a plan is one of three, and can leave no part
+of a value out.
 """
 
 import json
@@ -14,6 +17,8 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from ...compiler.ir import Choice, Scenario, Workload
+
 T = TypeVar("T")
 Given = Sequence[object]
 Reader = Callable[[Any, Given], Any]
@@ -22,9 +27,20 @@ PLAIN = (int, str, bool, NoneType)
 GIVEN = "given"
 """Key of the place of a value in ``given``, in the one kind of JSON object that is written."""
 
+STORED_NAMES: dict[type, str] = {Choice: "Choice", Scenario: "Scenario", Workload: "Workload"}
+"""Names of classes in files: the shipped model has them, and keys of a corpus are made of them.
+
+A class that is not here has its own name, and so comes here when it is renamed.
+"""
+
 
 class MalformedError(ValueError):
     """The data is no value of the expected type."""
+
+
+def stored_name(kind: type) -> str:
+    """Return the name of a class in files."""
+    return STORED_NAMES.get(kind, kind.__name__)
 
 
 def plain_parts(value: Any) -> object:
@@ -35,7 +51,7 @@ def plain_parts(value: Any) -> object:
     TypeError
         If it is of another kind than those above.
     """
-    name = type(value).__name__
+    name = stored_name(type(value))
     if is_dataclass(value):
         values: tuple[object, ...] = _values_of(cast("Any", type(value)))(value)
         return name, *values
@@ -150,7 +166,7 @@ def _union_reader(kinds: Sequence[Any]) -> Reader:
 def _may_be(value: Any, kind: Any) -> bool:
     """Whether ``value`` begins as a value of type ``kind`` does, as JSON."""
     if isinstance(value, list) and isinstance(kind, type):
-        return value[:1] == [kind.__name__]
+        return value[:1] == [stored_name(kind)]
     if isinstance(value, list | dict):
         return kind not in PLAIN and kind is not float
     return type(value) is kind or (kind is float and type(value) is int)
@@ -198,7 +214,7 @@ def _enum_reader(kind: type[Enum]) -> Reader:
         number = _plain_reader(int)
         return lambda value, given: kind(number(value, given))
 
-    named, members = kind.__name__, kind.__members__
+    named, members = stored_name(kind), kind.__members__
 
     def read(value: Any, given: Given) -> Enum:
         name, member = _listed(value)
@@ -220,8 +236,8 @@ def _read_each(readers: Sequence[Reader], parts: Sequence[Any], given: Given) ->
 def _parts(value: Any, kind: type) -> list[Any]:
     """Return what follows the name of ``kind``."""
     name, *parts = _listed(value)
-    if name != kind.__name__:
-        raise MalformedError(f"{name!r} in place of {kind.__name__}")
+    if name != stored_name(kind):
+        raise MalformedError(f"{name!r} in place of {stored_name(kind)}")
     return parts
 
 

@@ -5,17 +5,22 @@ Off unless a caller says ``memoizing``: a library writes nothing to the user's f
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, partial
 from hashlib import sha256
+from pathlib import Path
 from types import FunctionType
 from typing import TypeVar
 
+import numpy as np
+
 from ..cores.engine import ENVIRONMENT_VARIABLE, has_numba
 from .codec import Given, MalformedError, decode, encode, plain_parts
-from .sources import UnknownSourcesError, sources_digest
 from .store import Store
 
 T = TypeVar("T")
@@ -26,6 +31,10 @@ ADVISOR = ("grammar", *SIMULATOR, "advisor")
 
 PACKAGE = __name__.removesuffix("simcore.memo.memo")
 """Begin of the names of all modules of Magus."""
+
+ROOT = Path(__file__).parents[2]
+StoredFunctions = Mapping[Callable[..., object], tuple[str, str]]
+"""Module and name that stand in keys for functions that have others now."""
 
 log = logging.getLogger(__name__)
 _store: Store | None = None
@@ -103,15 +112,17 @@ def memo_of(question: tuple[object, ...], packages: tuple[str, ...] = SIMULATOR)
         return None
 
 
-def content_hash(parts: tuple[object, ...]) -> str:
+def content_hash(parts: tuple[object, ...], functions: StoredFunctions | None = None) -> str:
     """Return the hash of all that ``parts`` consist of, in hexadecimal.
+
+    Classes and ``functions`` stand there under their stored names, so that the hash outlives a change of names.
 
     Raises
     ------
     TypeError
         If a part is not of Magus and no plain data.
     """
-    return sha256(encode(parts, parts_of=_key_parts)).hexdigest()
+    return sha256(encode(parts, parts_of=partial(_key_parts, functions=functions or {}))).hexdigest()
 
 
 def memoized(
@@ -134,7 +145,7 @@ def memoized(
     return answer
 
 
-def _key_parts(value: object) -> object:
+def _key_parts(value: object, functions: StoredFunctions) -> object:
     """Return what stands for a part of a question; functions and classes are known by their names.
 
     Raises
@@ -146,7 +157,54 @@ def _key_parts(value: object) -> object:
         return [type(value).__name__, *sorted(value)]
     if isinstance(value, Fraction):
         return plain_parts(value)
+    if isinstance(value, FunctionType) and value in functions:
+        return functions[value]
     named = value if isinstance(value, FunctionType | type) else type(value)
     if not named.__module__.startswith(PACKAGE) or "<" in named.__qualname__:
         raise TypeError(f"{named.__module__}.{named.__qualname__} has no name in Magus")
     return [named.__module__, named.__qualname__] if named is value else plain_parts(value)
+
+
+class UnknownSourcesError(RuntimeError):
+    """The files of a package cannot be read."""
+
+
+@cache
+def sources_digest(packages: tuple[str, ...], root: Path = ROOT) -> str:
+    """Return a hash of all files of ``packages`` of Magus, of the versions of Python and numpy, and of the machine.
+
+    The content of the files is hashed, some 10 ms for all packages. Their times and sizes say less: where an installer
+    sets the times, two versions of a file may share both.
+
+    Raises
+    ------
+    UnknownSourcesError
+        If the files of a package are not on disk, as in an archive, or cannot be read.
+    """
+    digest = sha256(f"{sys.version} {np.__version__} {sys.platform} {platform.machine()}".encode())
+    for package in packages:
+        files = _files(os.path.join(root, package))
+        if not files:
+            raise UnknownSourcesError(f"no files of {package} in {root}")
+        for file in files:
+            content = _content(file)
+            digest.update(f"\n{file.removeprefix(str(root))} {len(content)}\n".encode())
+            digest.update(content)
+    return digest.hexdigest()
+
+
+def _files(folder: str) -> list[str]:
+    """Return the files in ``folder`` and below it in order, without bytecode and machine code."""
+    found = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        found += [os.path.join(place, name) for name in names]
+    return sorted(found)
+
+
+def _content(file: str) -> bytes:
+    try:
+        with open(file, "rb", buffering=0) as opened:
+            return opened.read()
+    except OSError as error:
+        raise UnknownSourcesError(f"{file}: {error.strerror}") from error

@@ -29,7 +29,6 @@ from magus.compiler.planning.graph_build import build_graph_plan
 from magus.examples import path as example
 from magus.simcore import RunOptions, RunOutcome, WhatIf, simulate, simulate_seeds
 from magus.simcore.memo import memo as memo_module
-from magus.simcore.memo import sources
 from magus.simcore.memo.codec import _tuple_reader
 from magus.simcore.memo.memo import current_store, memo_of, memoized, memoizing
 from magus.simcore.memo.store import Store
@@ -275,14 +274,14 @@ def test_parts_of_a_question_are_told_apart(store: Store) -> None:
 def test_another_version_is_another_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "magus"
     for package in memo_module.SIMULATOR:
-        shutil.copytree(sources.ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(memo_module.ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
 
     def digest() -> str:
-        sources.sources_digest.cache_clear()
-        return sources.sources_digest(memo_module.SIMULATOR, root)
+        memo_module.sources_digest.cache_clear()
+        return memo_module.sources_digest(memo_module.SIMULATOR, root)
 
     sound, changed = digest(), root / "simcore" / "kernels" / "gemm.py"
-    assert sound == sources.sources_digest(memo_module.SIMULATOR)
+    assert sound == memo_module.sources_digest(memo_module.SIMULATOR)
     text = changed.read_text()
     changed.write_text(text.replace("a", "b", 1))
     assert digest() != sound
@@ -297,9 +296,9 @@ def test_another_version_is_another_question(tmp_path: Path, monkeypatch: pytest
 def test_without_sources_on_disk_nothing_is_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert memo_of((1,), ("nothing",)) is None
 
-    monkeypatch.setattr(sources, "_files", lambda folder: [f"{folder}/gone.py"])
-    sources.sources_digest.cache_clear()
+    monkeypatch.setattr(memo_module, "_files", lambda folder: [f"{folder}/gone.py"])
+    memo_module.sources_digest.cache_clear()
     try:
         assert memo_of((1,)) is None
     finally:
-        sources.sources_digest.cache_clear()
+        memo_module.sources_digest.cache_clear()
