@@ -49,18 +49,25 @@ def open_threads(count: int, at_end: Callable[[], None] = lambda: None) -> Itera
 def open_processes(count: int) -> Iterator[Submit]:
     """Yield what runs functions of the top of a module in ``count`` processes, which end with the block.
 
-    They are forked at once if the caller is ``forking``, else spawned as they are needed.
+    If the caller is ``forking`` all are forked with the first function, else they are spawned as they are needed.
     """
     processes = Processes[tuple[Callable[..., object], object], object](count, _called)
+    to_fork = forks()
 
     def ask(call: tuple[Callable[[Argument, ShouldStop], T], Argument], should_stop: ShouldStop) -> T:
         return processes.ask(call, should_stop)  # type: ignore[return-value]  # what the function returns
 
     try:
-        if forks():
-            processes.fork()
-        with open_threads(count, processes.kill) as submit:
-            yield lambda function, argument: submit(ask, (function, argument))
+        with open_threads(count, processes.kill) as begin:
+
+            def submit(function: Callable[[Argument, ShouldStop], T], argument: Argument) -> Future[T]:
+                nonlocal to_fork
+                if to_fork:  # not before: what the caller loads until then is loaded once
+                    processes.fork()
+                    to_fork = False
+                return begin(ask, (function, argument))
+
+            yield submit
     finally:
         processes.close()
 
