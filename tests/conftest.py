@@ -51,11 +51,10 @@ def compiled_core() -> Iterator[None]:
 
     For tests of what simulated times are used for; that all cores give the same is shown by ``test_exactness.py``.
     """
-    from magus.simcore.cores import batch, engine
+    from magus.simcore.cores import engine
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (engine, batch):
-            patch.setattr(module, "MIN_LINE_HOPS_COMPILED", engine.MIN_LINE_HOPS)
+        patch.setattr(engine, "MIN_LINE_HOPS_COMPILED", engine.MIN_LINE_HOPS)
         yield
 
 
