@@ -1,7 +1,7 @@
-"""Plans carried out with real data on this machine: from a Scenario and a Schedule to a RunReport.
+"""Plans carried out with real data on this machine: from a Graph and a GraphPlan to a RunReport.
 
 Every rank has a memory of its own and a thread for each of its queues; ``carry_out`` compares what they leave with the
-serial computation. It needs the compiler's data and numpy.
+serial computation. It needs the compiler's data and numpy. Start at ``run.py``.
 """
 
 from .report import Outcome as Outcome

@@ -11,7 +11,6 @@ from ..compiler.ir import (
     AttentionShape,
     IndexRange,
     Region,
-    Scenario,
     Step,
     TileGroup,
     Workload,
@@ -107,21 +106,21 @@ class Layout:
     @classmethod
     def of(
         cls,
-        scenario: Scenario,
+        workload: Workload,
         steps: Sequence[Sequence[Step]],
         detail: int | None,
         more: Mapping[Axis, Collection[int]] = NOTHING,
     ) -> "Layout":
-        """Return the axes that the steps of all ranks cut, with ``more`` cuts; ``detail`` as for ``CutAxis.of``."""
+        """Return the axes that the ``steps`` of each rank cut, with ``more`` cuts; ``detail`` as for ``CutAxis.of``."""
         every = tuple(dict.fromkeys(chain(*steps)))  # ranks that are alike have the same steps
-        more = _with_heads(scenario, every, more)
-        moved = scenario.workload.moved
-        regions = [region for step in every for region in _moved_regions(scenario, step)]
-        row_cuts, col_cuts = set(_block_sizes(scenario)) | _row_edges(regions), {0} | _col_edges(regions)
+        more = _with_heads(workload, every, more)
+        moved, num_ranks = workload.moved, len(steps)
+        regions = [region for step in every for region in _moved_regions(workload, step)]
+        row_cuts, col_cuts = set(_block_sizes(workload, num_ranks)) | _row_edges(regions), {0} | _col_edges(regions)
         if moved is not None:
             col_cuts.add(moved.cols)
         for group in _groups(every):
-            stage = scenario.workload.stage(group.kernel)
+            stage = workload.stage(group.kernel)
             if stage.pattern.overlaps:
                 row_cuts |= _row_edges(group.regions)
             if stage.pattern.consumes:
@@ -130,8 +129,8 @@ class Layout:
                 col_cuts |= _col_edges(group.regions)
         rows = CutAxis.of(_with(row_cuts, more, (MOVED, "rows")), detail)
         cols = CutAxis.of(_with(col_cuts, more, (MOVED, "cols")), detail)
-        kernels = range(scenario.workload.num_kernels)
-        axes = (_kernel_axes(scenario, kernel, every, (rows, cols), detail, more) for kernel in kernels)
+        kernels = range(workload.num_kernels)
+        axes = (_kernel_axes(workload, num_ranks, kernel, every, (rows, cols), detail, more) for kernel in kernels)
         return cls(rows, cols, tuple(axes))
 
 
@@ -142,7 +141,8 @@ def _with(cuts: set[int], more: Mapping[Axis, Collection[int]], axis: Axis) -> s
 
 
 def _kernel_axes(
-    scenario: Scenario,
+    workload: Workload,
+    num_ranks: int,
     kernel: int,
     steps: Iterable[Step],
     moved: tuple[CutAxis, CutAxis],
@@ -150,10 +150,10 @@ def _kernel_axes(
     more: Mapping[Axis, Collection[int]],
 ) -> KernelAxes:
     """Return the axes of one kernel; those that it shares with the moved tensor are ``moved``."""
-    stage = scenario.workload.stage(kernel)
+    stage = workload.stage(kernel)
     groups = [group for group in _groups(steps) if group.kernel == kernel]
     regions = [region for group in groups for region in group.regions]
-    whole = {0, tile_rows(stage, scenario.num_ranks)} if num_tile_blocks(stage, scenario.num_ranks) == 1 else {0}
+    whole = {0, tile_rows(stage, num_ranks)} if num_tile_blocks(stage, num_ranks) == 1 else {0}
     inner = {0, inner_size(stage)} | {edge for group in groups for edge in (group.k.start, group.k.stop)}
     own = {"rows": whole | _row_edges(regions), "cols": {0, tile_cols(stage)} | _col_edges(regions), "inner": inner}
     shape = attention_of(stage)
@@ -174,21 +174,21 @@ def attention_of(stage: Workload) -> AttentionShape | None:
 
 
 def _with_heads(
-    scenario: Scenario, steps: Iterable[Step], more: Mapping[Axis, Collection[int]]
+    workload: Workload, steps: Iterable[Step], more: Mapping[Axis, Collection[int]]
 ) -> Mapping[Axis, Collection[int]]:
     """Return ``more`` with cuts at all heads of attention, and in each of them where any is cut.
 
     So as many columns of each are there for products of queries and keys.
     """
     found = {axis: set(cuts) for axis, cuts in more.items()}
-    for kernel, stage in enumerate(scenario.workload.stages):
+    for kernel, stage in enumerate(workload.stages):
         shape, moved = attention_of(stage), stage.moved
         if shape is None or moved is None:
             continue
         mine = axis_of(stage, kernel, "cols")
-        cuts = _col_edges(region for step in steps for region in _moved_regions(scenario, step))
+        cuts = _col_edges(region for step in steps for region in _moved_regions(workload, step))
         for group in _groups(steps):
-            consumes = scenario.workload.stage(group.kernel).pattern.consumes
+            consumes = workload.stage(group.kernel).pattern.consumes
             cuts |= {group.k.start, group.k.stop} if consumes else _col_edges(group.regions)
         inside = {
             cut % shape.head_dim for cut in cuts.union(*(found.get(axis, ()) for axis in (mine, (MOVED, "cols"))))
@@ -203,16 +203,15 @@ def _groups(steps: Iterable[Step]) -> Iterator[TileGroup]:
     return (step for step in steps if isinstance(step, TileGroup))
 
 
-def _moved_regions(scenario: Scenario, step: Step) -> tuple[Region, ...]:
-    return () if isinstance(step, TileGroup) or scenario.workload.moved is None else (step.region,)
+def _moved_regions(workload: Workload, step: Step) -> tuple[Region, ...]:
+    return () if isinstance(step, TileGroup) or workload.moved is None else (step.region,)
 
 
-def _block_sizes(scenario: Scenario) -> Iterator[int]:
+def _block_sizes(workload: Workload, num_ranks: int) -> Iterator[int]:
     """Yield the rows of every block of the moved tensor at every rank, and 0."""
-    n = scenario.num_ranks
     yield 0
-    for rank in range(n if scenario.workload.uneven else 1):
-        yield from (moved_rows(scenario.at(rank).workload, n, owner) for owner in range(n))
+    for rank in range(num_ranks if workload.uneven else 1):
+        yield from (moved_rows(workload.at(rank), num_ranks, owner) for owner in range(num_ranks))
 
 
 def _row_edges(regions: Iterable[Region]) -> set[int]:

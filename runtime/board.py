@@ -1,16 +1,47 @@
-"""Which task of a queue may go next, who is held up, and when all stand still.
+"""Which task of a queue may go next, who is held up, when all stand still, and the threads of the queues.
 
 A thread takes the tasks of its queue as their waits end. Between the parts of a task it may be held up until nothing
 else can go on; so a run that never ends on its own is known without a clock: everything waits, and nothing is held up.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from random import Random
-from threading import Condition, Lock
+from threading import Condition, Lock, Thread
 
+from ..compiler.ir import Transfer
 from .tasks import Mark, Queue, Task, marks_of
+
+
+class Moment(Enum):
+    """When a task may be held up: before it reads, or before it writes."""
+
+    BEGIN = "begin"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class HoldPolicy:
+    """Who is held up in the run with that seed.
+
+    With seed 0 copies land as late as waits allow, with seed 1 kernels begin as late, and from seed 2 on each task is
+    held up or not by chance.
+    """
+
+    seed: int
+
+    def holds(self, task: Task, moment: Moment) -> bool:
+        """Whether to hold ``task`` up at ``moment``: the same in every run with this seed."""
+        moves = isinstance(task.step, Transfer)
+        match self.seed:
+            case 0:
+                return moves and moment is Moment.END
+            case 1:
+                return not moves and moment is Moment.BEGIN
+            case seed:
+                return Random(f"{seed} {task} {moment.value}").random() < 0.5
 
 
 class RunOver(Exception):
@@ -38,7 +69,7 @@ class Board:
     Tasks of queues without threads here are carried out elsewhere; what they reach is still waited for.
     """
 
-    def __init__(self, tasks: Iterable[Task], num_ranks: int, threads: dict[Queue, int], seed: int) -> None:
+    def __init__(self, tasks: Iterable[Task], num_ranks: int, threads: Mapping[Queue, int], seed: int) -> None:
         self._rng = Random(seed)
         self._lock = Lock()
         self.over = Condition(self._lock)
@@ -173,3 +204,37 @@ class Board:
         self.stopped = True
         for changed in (*(line.changed for line in self._lines.values()), *(each for _, each in self._held), self.over):
             changed.notify_all()
+
+
+def work_through(board: Board, carry_out: Callable[[Task], None], threads: Mapping[Queue, int]) -> None:
+    """Carry out the tasks of ``board``, with so many ``threads`` for each queue, until the run is over.
+
+    Ctrl-C ends them. What fails in a thread ends the run and is ``board.error``.
+    """
+
+    def work(queue: Queue) -> None:
+        try:
+            while True:
+                task = board.take(queue)
+                carry_out(task)
+                board.finish(task)
+        except RunOver:
+            return
+        except BaseException as error:
+            board.stop(error)
+
+    crew = [Thread(target=work, args=(queue,), daemon=True) for queue, n in threads.items() for _ in range(n)]
+    try:
+        for thread in crew:
+            thread.start()
+        board.start()
+        with board.over:
+            while not board.stopped:
+                board.over.wait()
+    except BaseException as error:
+        board.stop(error)
+        raise
+    finally:
+        for thread in crew:
+            if thread.ident is not None:
+                thread.join()

@@ -5,17 +5,16 @@ from functools import partial
 
 import numpy as np
 
-from ..compiler.ir import Direction, Reach, Reduction, Region, TileGroup, Transfer
+from ..compiler.ir import Direction, Pattern, Reach, Reduction, Region, TileGroup, Transfer
 from .attention import Attention
-from .board import Board
-from .hold_policy import HoldPolicy, Moment
+from .board import Board, HoldPolicy, Moment
 from .memory import Array, Fault, Mask, PartialSum, Place, common
 from .problem import FROM_FIRST, GATHERS, Problem
 from .tasks import Task, landing_ranks, source_ranks
 
 
 class Executor:
-    """Carries out tasks on the memories of ``problem``, and tells ``board`` what has happened.
+    """Carries out the tasks of one part on the memories of ``problem``, and tells ``board`` what has happened.
 
     All memories are here. ``fetch`` and ``deliver`` are what a subclass does otherwise, where a rank has its own.
     """
@@ -179,6 +178,8 @@ class Executor:
 
     def _tile_place(self, rank: int, step: TileGroup, region: Region) -> Place:
         axes, stage = self._problem.layout.kernels[step.kernel], self._problem.workload.stage(step.kernel)
+        if self._pattern is Pattern.KERNEL:
+            return 0, slice(0, axes.rows.size), slice(0, axes.cols.size)
         attention = self._problem.attentions[step.kernel]
         if attention is not None:
             return attention.place(attention.heads_of(step), self._rows(rank, region))
@@ -188,7 +189,10 @@ class Executor:
 
     def _compute(self, task: Task, step: TileGroup) -> None:
         memory, attention = self._problem.memories[task.rank], self._problem.attentions[step.kernel]
-        made = self._products(task, step) if attention is None else self._attended(task, step, attention)
+        if self._pattern is Pattern.KERNEL:
+            made = [self._mixed(task, step)]
+        else:
+            made = self._products(task, step) if attention is None else self._attended(task, step, attention)
         self._pause(task, Moment.END)
         buffer = memory.outputs[step.kernel] or memory.data
         for place, values in made:
@@ -215,13 +219,18 @@ class Executor:
         return [(products[0][0], np.sum([values for _, values in products], axis=0))]
 
     def _product(self, task: Task, step: TileGroup, region: Region, inner: slice) -> tuple[Place, Array]:
-        operands, place = self._problem.operands[task.rank][step.kernel], self._tile_place(task.rank, step, region)
-        block, side = (task.rank + region.owner) % self._n, operands.w.shape[0] > 1
-        if operands.x is not None:
+        slots, place = self._problem.slots, self._tile_place(task.rank, step, region)
+        block, side = (task.rank + region.owner) % self._n, slots[step.kernel, 1].num_blocks > 1
+        if (step.kernel, 0) in slots:
             x = self.operand(task, step.kernel, 0, (place[0], place[1], inner))
         else:
             x = self.arrived_at(task, (block, place[1], inner))
         return place, self.multiply(x, self.operand(task, step.kernel, 1, (block if side else 0, inner, place[2])))
+
+    def _mixed(self, task: Task, step: TileGroup) -> tuple[Place, Array]:
+        slots = self._problem.slots.values()
+        taken = [slot.take(task.rank, (0, slice(0, slot.rows.size), slice(0, slot.cols.size)), task) for slot in slots]
+        return self._tile_place(task.rank, step, step.regions[0]), self._problem.mixed(taken)
 
     def arrived_at(self, task: Task, place: Place) -> Array:
         """Return what a kernel takes of what a collective brings, its rank's own block included."""
@@ -229,8 +238,8 @@ class Executor:
         return (memory.data if place[0] == task.rank else memory.result).read(place, task)
 
     def operand(self, task: Task, kernel: int, number: int, place: Place) -> Array:
-        """Return what a kernel takes of an operand that no collective brings."""
-        return self._problem.operands[task.rank][kernel][number][place]
+        """Return what a kernel takes of an operand that no collective of its part brings."""
+        return self._problem.slots[kernel, number].take(task.rank, place, task)
 
     def multiply(self, x: Array, w: Array) -> Array:
         """Return the product of two matrices."""

@@ -1,57 +1,45 @@
 """What is wrong after a run, in sentences: steps that wait, and what differs from the serial computation."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 import numpy as np
 
 from ..compiler.ir import Transfer
-from .board import Board
 from .execute import Executor
-from .memory import Fault
 from .problem import Expected, Problem
-from .report import MAX_NAMED, Outcome
-from .tasks import Mark, Task
+from .report import MAX_NAMED
+from .tasks import MEMORY, Mark, Task, marks_of
+
+Stuck = tuple[Task, tuple[Mark, ...]]
+"""A task that waits, and what for."""
 
 
-def found(
-    board: Board, executor: Executor, problem: Problem, tasks: Sequence[Task], ranks: Sequence[int]
-) -> tuple[Outcome, list[str]]:
-    """Return what became of a run at ``ranks``, with a sentence for each thing that is wrong there, at most a few more
-    than are shown.
-
-    An error that says nothing of the plan is raised.
-    """
-    outcome, sentences = how_it_ended(board, tasks)
-    if outcome is not Outcome.EXACT:
-        return outcome, sentences
-    sentences = list(islice(differences(executor, problem, tasks, ranks), MAX_NAMED + 1))
-    return Outcome.WRONG if sentences else Outcome.EXACT, sentences
-
-
-def how_it_ended(board: Board, tasks: Sequence[Task]) -> tuple[Outcome, list[str]]:
-    """Return FAULT, DEADLOCK or, whatever the numbers are, EXACT.
-
-    An error that says nothing of the plan is raised.
-    """
-    if isinstance(board.error, Fault):
-        return Outcome.FAULT, [str(board.error)]
-    if board.error is not None:
-        raise board.error
-    if board.stuck:
-        return Outcome.DEADLOCK, list(waiting_sentences(board.stuck, tasks))
-    return Outcome.EXACT, []
-
-
-def waiting_sentences(stuck: Iterable[tuple[Task, tuple[Mark, ...]]], tasks: Sequence[Task]) -> Iterator[str]:
-    """Name the steps that wait and what for."""
+def stuck_sentences(stuck: Iterable[Stuck], tasks: Sequence[Task], num_ranks: int) -> list[str]:
+    """Name the steps that wait for each other in turn, else all that wait, and what for; ``tasks`` are those of all."""
     setters: dict[str, list[Task]] = {}
     names = {(task.rank, task.step.name) for task in tasks}
     for task in tasks:
         if isinstance(task.step, Transfer):
             setters.setdefault(task.step.signal, []).append(task)
-    for task, marks in stuck:
-        yield f"{task} waits for {' and '.join(_mark_text(task, mark, names, setters) for mark in marks)}"
+    circle = circle_in([one for one in stuck if one[0].queue[1] != MEMORY], num_ranks)  # what frees only follows
+    return [
+        f"{task} waits for {' and '.join(_mark_text(task, mark, names, setters) for mark in marks)}"
+        for task, marks in circle
+    ]
+
+
+def circle_in(stuck: Sequence[Stuck], num_ranks: int) -> Sequence[Stuck]:
+    """Return tasks that wait for each other in turn, each with what it waits for in the next; else all of ``stuck``."""
+    waiting = {mark: one for one in stuck for mark in marks_of(one[0], num_ranks)}
+    path: list[Stuck] = []
+    task, marks = stuck[0]
+    while all(task is not before for before, _ in path):
+        mark = next((mark for mark in marks if mark in waiting), None)
+        if mark is None:
+            return stuck
+        path.append((task, (mark,)))
+        task, marks = waiting[mark]
+    return path[next(place for place, (before, _) in enumerate(path) if before is task) :]
 
 
 def _mark_text(task: Task, mark: Mark, names: set[Mark], setters: dict[str, list[Task]]) -> str:
@@ -72,8 +60,8 @@ def differences(executor: Executor, problem: Problem, tasks: Sequence[Task], ran
 
 
 def _differences(executor: Executor, problem: Problem, tasks: Sequence[Task], ranks: Sequence[int]) -> Iterator[str]:
-    for expected in problem.expected(ranks):
-        differs = expected.found != expected.wanted
+    for expected in (each for rank in ranks for each in problem.expected(rank)):
+        differs = expected.find() != expected.wanted
         if differs.any():
             yield _difference(executor, expected, np.argwhere(differs)[0], tasks)
 
@@ -89,7 +77,7 @@ def _never_summed(problem: Problem, ranks: Sequence[int]) -> Iterator[str]:
 def _difference(executor: Executor, expected: Expected, where: np.ndarray, tasks: Sequence[Task]) -> str:
     row, col = (int(index) for index in where)
     rows, cols = expected.buffer.interval(row, col)
-    found, wanted, name = expected.found[row, col], expected.wanted[row, col], expected.buffer.name
+    found, wanted, name = expected.find()[row, col], expected.wanted[row, col], expected.buffer.name
     writers = [
         str(task) if task.rank != expected.rank else task.step.name
         for task in tasks

@@ -83,6 +83,11 @@ class CheckedArray:
         if self._freed is not None:
             self.values, self._freed = self._freed, None
 
+    def look(self, place: Place) -> Array:
+        """Return what is at ``place``, whoever wrote it: for a look at the end."""
+        found: Array = self.values[place]
+        return found
+
     def demand_order(self, place: Place, task: Task, verb: str) -> None:
         """Check that everything at ``place`` was written by steps that are certain to come before ``task``.
 
@@ -177,10 +182,10 @@ class RankMemory:
             self.result.write(place, values, task, mask)
             self.added[place][np.ones(values.shape, dtype=np.bool_) if mask is None else mask] = 0
 
-    def final(self, block: int) -> Array:
-        """Return what a block holds in the end."""
-        made, data = self.result.values[block], self.data.values[block]
-        total: Array = np.where(np.isnan(made), data, made) + self.added[block]
+    def final(self, block: int, rows: slice = slice(None)) -> Array:
+        """Return what ``rows`` of a block hold in the end."""
+        made, data = self.result.values[block, rows], self.data.values[block, rows]
+        total: Array = np.where(np.isnan(made), data, made) + self.added[block, rows]
         return total
 
     def _demand_added(self, place: Place, task: Task, verb: str) -> None:

@@ -1,18 +1,20 @@
-"""Numbers for a scenario: what every rank has at first, and what it must have in the end, by plain numpy.
+"""Numbers for one part of a plan: what every rank has at first, and what it must have in the end, by plain numpy.
 
 All numbers are small integers in float64, so that sums in any order are exact and equal means equal.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ..compiler.ir import (
     Adds,
     IndexRange,
+    Made,
+    Part,
     Pattern,
-    Scenario,
     Workload,
     cutting_of,
     moved_rows,
@@ -20,82 +22,86 @@ from ..compiler.ir import (
     tile_rows,
 )
 from .attention import Attention
-from .axes import CutAxis, Layout, attention_of
+from .axes import Layout, attention_of
 from .memory import Array, CheckedArray, Place, RankMemory
+from .operands import MOVED_IN, Blocks, Key, Sheet, Slot, drawn, positions
 from .tasks import Task
 
-LARGEST = 4
 GATHERS = (Pattern.ALL_GATHER, Pattern.AG_GEMM, Pattern.GEMM_BESIDE_AG)
 FROM_FIRST = (Pattern.BROADCAST, Pattern.SEND_RECV)
-
-
-@dataclass(frozen=True, slots=True)
-class Operands:
-    """Inputs of one kernel at one rank, each by block; None where blocks of the moved tensor take its place."""
-
-    arrays: tuple[Array | None, ...]
-
-    def __getitem__(self, number: int) -> Array:
-        """Return an operand that is there."""
-        found = self.arrays[number]
-        assert found is not None, "what arrives is not asked for here"
-        return found
-
-    @property
-    def x(self) -> Array | None:
-        """The first one, if it is there."""
-        return self.arrays[0]
-
-    @property
-    def w(self) -> Array:
-        """The second one."""
-        return self[1]
+ALL = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What ``found`` must be: a block of ``buffer`` at a rank."""
+    """What there must be in a block of ``buffer`` at a rank; ``find`` looks up what is there."""
 
     rank: int
     buffer: CheckedArray
     block: int
-    found: Array
     wanted: Array
+    find: Callable[[], Array]
+
+
+class TakenArray(CheckedArray):
+    """What a collective moves, at a rank: read where other parts make it."""
+
+    def __init__(self, slot: Slot, rank: int, blocks: int, tasks: Sequence[Task]) -> None:
+        super().__init__(slot.tensor, blocks, (slot.rows, slot.cols), tasks)
+        self._slot, self._rank = slot, rank
+        self.values[:] = slot.wanted(rank)
+
+    def read(self, place: Place, task: Task) -> Array:
+        """Return what is at ``place``; see ``Slot.take``."""
+        return self._slot.take(self._rank, place, task)
 
 
 class Problem:
-    """Memories and operands of all ranks, filled with numbers drawn from ``seed``."""
+    """Memories of all ranks for one part, whose operands are ``slots``; ``tasks`` are those of all parts.
 
-    def __init__(self, scenario: Scenario, layout: Layout, tasks: Sequence[Task], seed: int) -> None:
-        self.scenario, self.workload, self.layout = scenario, scenario.workload, layout
-        self.num_ranks, self._rng = scenario.num_ranks, np.random.default_rng(seed)
-        ranks = range(self.num_ranks)
-        kernels = range(self.workload.num_kernels)
-        self.attentions = tuple(map(self._attention, kernels))
-        self.memories = tuple(self._memory(tasks, rank) for rank in ranks)
-        self.operands = tuple(tuple(self._operands(kernel, rank) for kernel in kernels) for rank in ranks)
-        self.inputs = tuple(self._inputs(rank) for rank in ranks)
-        for rank in ranks:
-            self.memories[rank].data.values[:] = self.inputs[rank]
+    Numbers that nobody makes are drawn from ``seed``.
+    """
+
+    def __init__(
+        self, part: Part, layout: Layout, slots: Mapping[Key, Slot], tasks: Sequence[Task], num_ranks: int, seed: int
+    ) -> None:
+        self.part, self.workload, self.layout, self.slots = part, part.workload, layout, slots
+        self.num_ranks, self._seed = num_ranks, seed
+        self.attentions = tuple(map(self._attention, range(self.workload.num_kernels)))
+        self.memories = tuple(self._memory(tasks, rank) for rank in range(num_ranks))
+        self._first: dict[int, Array] = {}
+        self._expected: dict[int, tuple[Expected, ...]] = {}
 
     def side_by_side(self, stage: Workload) -> bool:
         """Whether blocks that arrive are parts of the inner dimension."""
         return cutting_of(stage).adds is Adds.BLOCKS
 
-    def num_operands(self, kernel: int) -> int:
-        """How many operands a kernel of attention has that no collective brings; apart where it may have them so."""
-        pattern = self.workload.stage(kernel).pattern
-        return 3 if pattern.produces else int(pattern.gathers)
+    def give(self, rank: int, key: Key, values: Array) -> None:
+        """Let ``values`` [block, row, column] be an operand of ``rank``, in place of numbers that are drawn."""
+        self.slots[key].give(rank, values)
+        if key == MOVED_IN:
+            self.memories[rank].data.values[:] = values
 
-    def expected(self, ranks: Iterable[int]) -> Iterator[Expected]:
-        """Yield what ``ranks`` must have in the end, beside what is there; to be asked after the run."""
-        held = tuple(self._held_first(rank) for rank in range(self.num_ranks))
-        for rank in ranks:
-            for kernel, buffer in enumerate(self.memories[rank].outputs):
-                if buffer is not None:
-                    yield from self._outputs(held, rank, kernel, buffer)
-            if not self.workload.pattern.consumes and self.workload.moved is not None:
-                yield from self._brought(held, rank)
+    def expected(self, rank: int) -> tuple[Expected, ...]:
+        """Return what ``rank`` must have in the end."""
+        if rank not in self._expected:
+            self._expected[rank] = tuple(self._expected_at(rank))
+        return self._expected[rank]
+
+    def mixed(self, taken: Sequence[Array]) -> Array:
+        """Return what a kernel that is no product makes of its operands: a sum of them, each times a number of its own.
+
+        A row-wise kernel sums the numbers of a row, another one all numbers.
+        """
+        axes = self.layout.kernels[0]
+        rows, cols = positions(axes.rows), positions(axes.cols)
+        total: Array = np.zeros((len(rows), len(cols)))
+        for number, values in enumerate(taken):
+            name = f"{self.part.op} takes {number}"
+            if self.slots[0, number].rows is not axes.rows:
+                values = drawn(self._seed, f"{name} by rows", rows, np.arange(values.shape[0])) @ values
+            total += values @ drawn(self._seed, name, np.arange(values.shape[1]), cols)
+        return total
 
     # What there is at first.
 
@@ -103,119 +109,183 @@ class Problem:
         stage = self.workload.stage(kernel)
         if attention_of(stage) is None:
             return None
-        return Attention(stage, self.layout, self.layout.kernels[kernel], self.num_ranks, self.num_operands(kernel))
+        num_operands = sum(of == kernel for of, _ in self.slots)
+        return Attention(stage, self.layout, self.layout.kernels[kernel], self.num_ranks, num_operands)
 
     def _memory(self, tasks: Sequence[Task], rank: int) -> RankMemory:
-        layout, blocks = self.layout, self.num_ranks if self.workload.moved is not None else 0
-        name = self.workload.moved.name if self.workload.moved is not None else ""
-        data, result = (CheckedArray(name, blocks, (layout.rows, layout.cols), tasks) for _ in range(2))
-        outputs: list[CheckedArray | None] = []
-        for kernel, axes in enumerate(layout.kernels):
-            stage = self.workload.stage(kernel)
-            count = self.num_ranks if stage.pattern.consumes and not cutting_of(stage).adds_ranks else 1
-            made = CheckedArray(stage.output, count, (axes.rows, axes.cols), tasks)
-            outputs.append(None if stage.pattern.produces else made)
-        return RankMemory(data, result, np.zeros_like(data.values), tuple(outputs))
+        moved, axes = self.workload.moved, (self.layout.rows, self.layout.cols)
+        name, blocks = ("", 0) if moved is None else (moved.name, self.num_ranks)
+        result, slot = CheckedArray(name, blocks, axes, tasks), self.slots.get(MOVED_IN)
+        data = CheckedArray(name, blocks, axes, tasks) if slot is None else TakenArray(slot, rank, blocks, tasks)
+        outputs = tuple(self._output_array(kernel, tasks) for kernel in range(self.workload.num_kernels))
+        return RankMemory(data, result, np.zeros_like(data.values), outputs)
 
-    def _operands(self, kernel: int, rank: int) -> Operands:
-        axes, stage, attention = self.layout.kernels[kernel], self.workload.stage(kernel), self.attentions[kernel]
-        if attention is not None:
-            operands = map(attention.operand_axes, range(attention.num_operands))
-            return Operands(tuple(self._draw(*each) for each in operands))
-        w = self._draw(self.num_ranks if self.side_by_side(stage) else 1, axes.inner, axes.cols)
-        if stage.pattern.consumes:
-            return Operands((None, w))
-        return Operands((self._draw(self.num_ranks if stage.pattern.produces else 1, axes.rows, axes.inner), w))
-
-    def _inputs(self, rank: int) -> Array:
-        """Draw what a rank has of the moved tensor; NaN for what it has not, or computes."""
-        pattern = self.workload.pattern
-        data = self._draw(self.memories[rank].data.values.shape[0], self.layout.rows, self.layout.cols)
-        if pattern.produces or (pattern in FROM_FIRST and rank != 0):
-            data[:] = np.nan
-        elif pattern in GATHERS:
-            data[[block for block in range(self.num_ranks) if block != rank]] = np.nan
-        return data
-
-    def _draw(self, blocks: int, rows: CutAxis, cols: CutAxis) -> Array:
-        drawn = self._rng.integers(-LARGEST, LARGEST, (blocks, rows.size, cols.size), endpoint=True)
-        return drawn.astype(np.float64)
+    def _output_array(self, kernel: int, tasks: Sequence[Task]) -> CheckedArray | None:
+        stage, axes = self.workload.stage(kernel), self.layout.kernels[kernel]
+        if stage.pattern.produces:
+            return None
+        count = self.num_ranks if stage.pattern.consumes and not cutting_of(stage).adds_ranks else 1
+        return CheckedArray(stage.output, count, (axes.rows, axes.cols), tasks)
 
     # What there must be in the end.
 
+    def _expected_at(self, rank: int) -> Iterator[Expected]:
+        for kernel, buffer in enumerate(self.memories[rank].outputs):
+            if buffer is not None:
+                yield from self._outputs(rank, kernel, buffer)
+        if not self.workload.pattern.consumes and self.workload.moved is not None:
+            yield from self._brought(rank)
+
     def _held_first(self, rank: int) -> Array:
         """Return the blocks of a rank before anything moves, computed if a kernel makes them."""
-        if not self.workload.pattern.produces:
-            return self.inputs[rank]
-        operands = self.operands[rank][0]
-        if self.attentions[0] is not None:
-            made = np.full_like(self.memories[rank].data.values, np.nan)
-            for place, values in self._attended(self.attentions[0], rank, 0, ()):
-                made[place] = values
-            return made
-        assert operands.x is not None, "what is computed has inputs of its own"
-        return np.asarray(operands.x @ operands.w[0])
+        if rank not in self._first:
+            self._first[rank] = self._computed_first(rank)
+        return self._first[rank]
 
-    def _outputs(self, held: tuple[Array, ...], rank: int, kernel: int, buffer: CheckedArray) -> Iterator[Expected]:
-        operands, stage = self.operands[rank][kernel], self.workload.at(rank).stage(kernel)
-        attention = self.attentions[kernel]
-        if attention is None and operands.x is not None:
-            yield self._expect(
-                rank, buffer, 0, operands.x[0] @ operands.w[0], self._rows_of(kernel, tile_rows(stage, 1))
-            )
+    def _computed_first(self, rank: int) -> Array:
+        if not self.workload.pattern.produces:
+            return self._operand(rank, *MOVED_IN)
+        if self.attentions[0] is None:
+            return np.asarray(self._operand(rank, 0, 0) @ self._operand(rank, 0, 1)[0])
+        made = np.full_like(self.memories[rank].data.values, np.nan)
+        for place, values in self._attended(self.attentions[0], rank, 0, ()):
+            made[place] = values
+        return made
+
+    def _operand(self, rank: int, kernel: int, number: int) -> Array:
+        """Return [block, row, column] of an operand at a rank."""
+        return self.slots[kernel, number].wanted(rank)
+
+    def _outputs(self, rank: int, kernel: int, buffer: CheckedArray) -> Iterator[Expected]:
+        if self.workload.pattern is Pattern.KERNEL:
+            taken = [slot.wanted(rank)[0] for slot in self.slots.values()]
+            yield self._expect(rank, buffer, 0, self.mixed(taken), ALL)
             return
-        exchanges = stage.pattern.exchanges
-        blocks = [held[source][rank if exchanges else source] for source in range(self.num_ranks)]
+        stage, attention = self.workload.at(rank).stage(kernel), self.attentions[kernel]
+        if attention is None and (kernel, 0) in self.slots:
+            product = self._operand(rank, kernel, 0)[0] @ self._operand(rank, kernel, 1)[0]
+            yield self._expect(rank, buffer, 0, product, self._rows_of(kernel, tile_rows(stage, 1)))
+            return
+        exchanges, n = stage.pattern.exchanges, self.num_ranks
+        blocks = [self._held_first(source)[rank if exchanges else source] for source in range(n)]
         if attention is not None:
             for place, values in self._attended(attention, rank, kernel, blocks):
-                yield Expected(rank, buffer, place[0], buffer.values[place], values)
+                yield Expected(rank, buffer, place[0], values, partial(buffer.look, place))
             return
+        w = self._operand(rank, kernel, 1)
         if self.side_by_side(stage):
-            total = sum(block @ w for block, w in zip(blocks, operands.w, strict=True))
-            yield self._expect(
-                rank, buffer, 0, np.asarray(total), self._rows_of(kernel, tile_rows(stage, self.num_ranks))
-            )
+            total = sum(block @ part for block, part in zip(blocks, w, strict=True))
+            yield self._expect(rank, buffer, 0, np.asarray(total), self._rows_of(kernel, tile_rows(stage, n)))
             return
         for source, block in enumerate(blocks):
-            rows = tile_rows(stage, self.num_ranks, source - rank)
-            yield self._expect(rank, buffer, source, block @ operands.w[0], self._rows_of(kernel, rows))
+            rows = self._rows_of(kernel, tile_rows(stage, n, source - rank))
+            yield self._expect(rank, buffer, source, block @ w[0], rows)
 
     def _attended(
         self, attention: Attention, rank: int, kernel: int, blocks: Sequence[Array]
     ) -> Iterator[tuple[Place, Array]]:
         """Yield what all heads make of ``blocks`` that are brought, or of what is there, and where it lies."""
-        operands, every = self.operands[rank][kernel], range(attention.shape.kv_heads)
-        rows = list(attention.blocks(rank))
+        every, rows = range(attention.shape.kv_heads), list(attention.blocks(rank))
         made = attention.computed(
-            rank, every, rows, lambda place: blocks[place[0]][place[1:]], lambda number, place: operands[number][place]
+            rank,
+            every,
+            rows,
+            lambda place: blocks[place[0]][place[1:]],
+            lambda number, place: self._operand(rank, kernel, number)[place],
         )
         yield from zip((attention.place(every, each) for each in rows), made, strict=False)
 
     def _rows_of(self, kernel: int, rows: int) -> slice:
         return self.layout.kernels[kernel].rows.at(IndexRange(0, rows))
 
-    def _brought(self, held: tuple[Array, ...], rank: int) -> Iterator[Expected]:
+    def _brought(self, rank: int) -> Iterator[Expected]:
         """Yield the blocks that a collective leaves at a rank."""
-        pattern, memory, n = self.workload.pattern, self.memories[rank], self.num_ranks
-        for block in range(n):
-            if (pattern.reduces and block != rank) or (pattern is Pattern.SEND_RECV and rank != 1):
-                continue
-            if pattern.exchanges:
-                rows = moved_rows(self.workload.at(block), n, rank - block)
-                own = self.memories[rank].data if block == rank else memory.result
-                found, wanted = own.values[block], held[block][rank]
-            else:
-                rows = rows_of_block(self.workload, n, block)
-                found, wanted = memory.final(block), self._whole(held, block)
+        memory, exchanges = self.memories[rank], self.workload.pattern.exchanges
+        for block, rows in sorted(self._brought_blocks(rank)):
             kept = self.layout.rows.at(IndexRange(0, rows))
-            yield Expected(rank, memory.result, block, found[kept], wanted[kept])
+            if exchanges:
+                own, wanted = memory.data if block == rank else memory.result, self._held_first(block)[rank]
+                find = partial(own.look, (block, kept, ALL))
+            else:
+                wanted, find = self._whole(block), partial(memory.final, block, kept)
+            yield Expected(rank, memory.result, block, wanted[kept], find)
 
-    def _whole(self, held: tuple[Array, ...], block: int) -> Array:
+    def _whole(self, block: int) -> Array:
         if self.workload.pattern.sums:
-            total: Array = np.sum([each[block] for each in held], axis=0)
+            total: Array = np.sum([self._held_first(rank)[block] for rank in range(self.num_ranks)], axis=0)
             return total
-        return np.asarray(held[block if self.workload.pattern in GATHERS else 0][block])
+        return np.asarray(self._held_first(block if self.workload.pattern in GATHERS else 0)[block])
 
     @staticmethod
     def _expect(rank: int, buffer: CheckedArray, block: int, wanted: Array, rows: slice) -> Expected:
-        return Expected(rank, buffer, block, buffer.values[block][rows], wanted[rows])
+        return Expected(rank, buffer, block, wanted[rows], partial(buffer.look, (block, rows, ALL)))
+
+    # What others take.
+
+    def sheets(self) -> Iterator[tuple[Made, Sheet]]:
+        """Yield what the part leaves for others."""
+        pattern, moved, output = self.workload.pattern, self.layout, self.workload.output
+        brought = partial(Sheet, rows=moved.rows, cols=moved.cols, blocks=self._brought_blocks, read=self._read_brought)
+        if pattern.consumes:
+            yield Made.MOVED, brought(f"what {self.part.name} brings", wanted=self._moved_wanted)
+        if self.workload.is_collective or (pattern.produces and not pattern.consumes):
+            yield Made.OUTPUT, brought(output, wanted=self._brought_wanted)
+        else:
+            axes = moved.kernels[-1]
+            yield (
+                Made.OUTPUT,
+                Sheet(output, axes.rows, axes.cols, self._output_blocks, self._output_wanted, self._read_output),
+            )
+
+    def held(self, rank: int, whole: Workload) -> tuple[CheckedArray, ...]:
+        """Return what is no input and no output of an op with the workload ``whole``, and is freed behind it."""
+        memory, own = self.memories[rank], self.workload
+        if own.moved is not None and whole.pattern.consumes:
+            return (memory.result,)
+        apart = own != whole and whole.pattern.produces and not own.is_collective
+        return tuple(output for output in memory.outputs if output is not None) if apart else ()
+
+    def _brought_blocks(self, rank: int) -> Blocks:
+        pattern, n = self.workload.pattern, self.num_ranks
+        if pattern.reduces:
+            return ((rank, rows_of_block(self.workload, n, rank)),)
+        if pattern.exchanges:
+            blocks = ((rank + k) % n for k in range(n))  # the own one first, as kernels that are cut along it count
+            return tuple((block, moved_rows(self.workload.at(block), n, rank - block)) for block in blocks)
+        here = range(n) if pattern is not Pattern.SEND_RECV or rank == 1 else ()
+        return tuple((block, rows_of_block(self.workload, n, block)) for block in here)
+
+    def _brought_wanted(self, rank: int, block: int) -> Array:
+        return self._must(rank, self.memories[rank].result, block)
+
+    def _moved_wanted(self, rank: int, block: int) -> Array:
+        return np.asarray(self._held_first(block)[rank if self.workload.pattern.exchanges else block])
+
+    def _read_brought(self, rank: int, place: Place, task: Task) -> Array:
+        memory, pattern = self.memories[rank], self.workload.pattern
+        if pattern.sums:
+            memory.result.demand_order(place, task, "reads")
+            return memory.read_sum(place, task)
+        own = rank == 0 if pattern in FROM_FIRST else place[0] == rank
+        return (memory.data if own else memory.result).read(place, task)
+
+    def _output(self, rank: int) -> CheckedArray:
+        output = self.memories[rank].outputs[-1]
+        assert output is not None, "the kernel of such a part does not compute what is moved"
+        return output
+
+    def _output_blocks(self, rank: int) -> Blocks:
+        count, last = self._output(rank).values.shape[0], self.workload.num_kernels - 1
+        if count == 1:
+            return ((0, self.layout.kernels[last].rows.cuts[-1]),)
+        stage = self.workload.at(rank).stage(last)
+        return tuple((source, tile_rows(stage, self.num_ranks, source - rank)) for source in range(count))
+
+    def _output_wanted(self, rank: int, block: int) -> Array:
+        return self._must(rank, self._output(rank), block)
+
+    def _must(self, rank: int, buffer: CheckedArray, block: int) -> Array:
+        return next(each.wanted for each in self.expected(rank) if each.buffer is buffer and each.block == block)
+
+    def _read_output(self, rank: int, place: Place, task: Task) -> Array:
+        return self._output(rank).read(place, task)

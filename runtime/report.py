@@ -1,13 +1,30 @@
-"""What became of a schedule that was carried out."""
+"""What became of a plan that was carried out, and which plans are not."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
-from ..compiler.ir import GraphPlan, Reduction, Rejection, Scenario, Schedule, System, TileGroup, Transfer
+from ..compiler.codes import Code
+from ..compiler.ir import (
+    AttentionShape,
+    GemmShape,
+    GraphPlan,
+    GroupedGemmShape,
+    Part,
+    Pattern,
+    Reduction,
+    Rejection,
+    System,
+    TileGroup,
+    Transfer,
+)
 
 MAX_NAMED = 8
 """Most sentences about one run."""
+CARRIED = (GemmShape, GroupedGemmShape, AttentionShape)
+"""Kernels of whole numbers; one matrix stands for those of all experts, powers of two for softmax. None derived."""
+MAX_STEPS = 1 << 15
+"""Most steps of all ranks together: each remembers which of the others came before it."""
 
 
 class Outcome(Enum):
@@ -39,9 +56,9 @@ class SeedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A schedule carried out: steps of all ranks together, and a run for each seed up to the first that fails.
+    """A plan carried out: steps of all ranks together, and a run for each seed up to the first that fails.
 
-    ``layers`` is how many of a graph were.
+    ``schedule`` is the expression of the plan, ``layers`` how many of them it has written out.
     """
 
     schedule: str
@@ -53,27 +70,18 @@ class RunReport:
     layers: int = 1
 
     @classmethod
-    def of(cls, scenario: Scenario, schedule: Schedule, runs: Iterable[SeedRun]) -> "RunReport":
+    def of(cls, system: System, plan: GraphPlan, runs: Iterable[SeedRun]) -> "RunReport":
         """Take ``runs`` until one fails, and count the steps."""
-        return cls._of(schedule.expression, scenario.num_ranks, (schedule,), runs)
-
-    @classmethod
-    def of_graph(cls, system: System, plan: GraphPlan, runs: Iterable[SeedRun]) -> "RunReport":
-        """The same of all parts of a plan."""
-        schedules = [part.schedule for part in plan.parts]
-        return replace(cls._of(plan.expression, system.num_ranks, schedules, runs), layers=plan.num_layers)
-
-    @classmethod
-    def _of(cls, name: str, ranks: int, schedules: Sequence[Schedule], runs: Iterable[SeedRun]) -> "RunReport":
         done: list[SeedRun] = []
         for run in runs:
             done.append(run)
             if run.outcome is not Outcome.EXACT:
                 break
-        steps = [step for schedule in schedules for rank in range(ranks) for step in schedule.steps_of(rank)]
+        ranks = range(system.num_ranks)
+        steps = [step for part in plan.parts for rank in ranks for step in part.schedule.steps_of(rank)]
         kinds = (Transfer, TileGroup, Reduction)
         copies, kernels, sums = (sum(isinstance(step, kind) for step in steps) for kind in kinds)
-        return cls(name, ranks, copies, kernels, sums, tuple(done))
+        return cls(plan.expression, system.num_ranks, copies, kernels, sums, tuple(done), plan.num_layers)
 
     @property
     def exact(self) -> bool:
@@ -82,8 +90,43 @@ class RunReport:
 
 
 class RunRefused(ValueError):
-    """A schedule that is not carried out here, and why."""
+    """A plan that is not carried out here, and why."""
 
     def __init__(self, rejection: Rejection) -> None:
         super().__init__(rejection)
         self.rejection = rejection
+
+
+def reject_run(system: System, plan: GraphPlan) -> Rejection | None:
+    """Why ``plan`` is not carried out, None if it is.
+
+    What a lone kernel that is no GEMM makes is stood in for, where another part takes it.
+    """
+    alone = len(plan.parts) == 1
+    for part in plan.parts:
+        if not alone and part.workload.uneven_by_rank:
+            message = f"{part.name} has loads that differ from rank to rank, which are carried out by themselves alone"
+            return Rejection(Code.MGS540, message)
+        if (unfit := _reject_kernels(part, alone)) is not None:
+            return unfit
+    steps = sum(len(part.schedule.steps_of(rank)) for part in plan.parts for rank in range(system.num_ranks))
+    if steps > MAX_STEPS:
+        message = f"the plan has {steps} steps over all ranks, {MAX_STEPS} at most are carried out"
+        hint = "choose fewer chunks, or fewer ranks" if alone else "choose fewer chunks, fewer layers or fewer ranks"
+        return Rejection(Code.MGS540, message, hint)
+    return None
+
+
+def _reject_kernels(part: Part, alone: bool) -> Rejection | None:
+    workload = part.workload
+    is_kernel = workload.pattern is Pattern.KERNEL
+    if is_kernel and not alone:
+        return None
+    for stage in workload.stages:
+        if is_kernel or type(stage.compute) not in CARRIED:
+            kind = "kernel" if stage.compute is None else stage.compute.operation
+            where = f"{kind} alone" if is_kernel else kind
+            message = f"{workload.name} computes {where}, which is not carried out with real data"
+            hint = "gemm is, alone too, and grouped_gemm and attention before and after a collective"
+            return Rejection(Code.MGS540, message, hint)
+    return None

@@ -1,14 +1,20 @@
-"""Steps of all ranks as tasks: what each waits for, by name, and the queue that takes it."""
+"""Steps of all parts of a plan, at all ranks, as tasks: what each waits for, by name, and the queue that takes it."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from ..compiler.ir import (
+    Awaited,
     Direction,
+    EngineKind,
+    GraphPlan,
+    IndexRange,
     Kernels,
+    Part,
+    PartWait,
     Reach,
-    Scenario,
+    Region,
     Schedule,
     Step,
     TileGroup,
@@ -25,6 +31,9 @@ Queue = tuple[int, str]
 """A queue of a rank, by a name for people."""
 ENGINE_THREADS = 4
 """Most threads for the transfers of a rank that are in no lane."""
+ENGINES, MEMORY = "engines", "memory"
+"""The queue of these transfers, and the one that frees memory."""
+_NOWHERE = Region(0, IndexRange(0, 0), IndexRange(0, 0))
 
 
 @dataclass(slots=True, eq=False)
@@ -52,10 +61,10 @@ class Task:
         return f"rank {self.rank}: {self.step.name}"
 
 
-def tasks_of(scenario: Scenario, schedule: Schedule) -> tuple[Task, ...]:
-    """Return the tasks of all ranks, each rank's in issue order."""
+def tasks_of_steps(schedule: Schedule, num_ranks: int) -> tuple[Task, ...]:
+    """Return the tasks of one schedule, each rank's in issue order."""
     persistent = schedule.tactics.kernel is Kernels.PERSISTENT
-    steps = [schedule.steps_of(rank) for rank in range(scenario.num_ranks)]
+    steps = [schedule.steps_of(rank) for rank in range(num_ranks)]
     tasks: list[Task] = []
     for rank, mine in enumerate(steps):
         behind = _behind(mine, persistent)
@@ -116,5 +125,203 @@ def _flags(steps: list[tuple[Step, ...]], rank: int) -> dict[str, list[Mark]]:
 
 def _queue_of(step: Step, persistent: bool) -> str:
     if isinstance(step, Transfer):
-        return "engines" if step.lane is None else f"lane {step.lane}"
+        return ENGINES if step.lane is None else f"lane {step.lane}"
     return "persistent kernel" if persistent and isinstance(step, TileGroup) else f"stream {step.stream}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTasks:
+    """``all`` tasks in the order of their numbers, those ``of_part`` by its name, and those that free memory.
+
+    ``frees`` has for the number of such a task the op whose memory at the rank of the task it frees.
+    """
+
+    all: tuple[Task, ...]
+    of_part: dict[str, tuple[Task, ...]]
+    frees: dict[int, str]
+
+    def threads(self, plan: GraphPlan) -> dict[Queue, int]:
+        """Return the number of threads of each queue: several where transfers are in no lane."""
+        threads = {task.queue: 1 for task in self.all}
+        for part in plan.parts:
+            engines = max(1, min(part.schedule.engine.count, ENGINE_THREADS))
+            for task in self.of_part[part.name]:
+                if task.queue[1].endswith(ENGINES):
+                    threads[task.queue] = max(threads[task.queue], engines)
+        return threads
+
+
+def tasks_of(plan: GraphPlan, num_ranks: int) -> PlanTasks:
+    """Return the tasks of ``plan`` on all ranks.
+
+    Names of steps and signals begin with that of their part. A stream of the plan, and a lane or the engines of a rank,
+    are one queue for all parts. A part that is alone keeps the names of its steps and queues, and nobody else needs its
+    memory.
+    """
+    composer = _Composer(num_ranks, is_alone=len(plan.parts) == 1)
+    for part in plan.parts:
+        composer.add(part)
+    for part in plan.parts:
+        composer.wait(part)
+    frees = {} if composer.is_alone else composer.free(plan)
+    return PlanTasks(tuple(composer.tasks), composer.of_part, frees)
+
+
+def _named_in(part: str, schedule: Schedule) -> Schedule:
+    """``schedule`` with the name of its part before those of steps and signals."""
+
+    def named(step: Step) -> Step:
+        after = tuple(f"{part}.{name}" for name in step.after)
+        step = replace(step, name=f"{part}.{step.name}", after=after)
+        return replace(step, signal=f"{part}.{step.signal}") if isinstance(step, Transfer) else step
+
+    return replace(
+        schedule,
+        steps=tuple(map(named, schedule.steps)),
+        by_rank=tuple(tuple(map(named, steps)) for steps in schedule.by_rank),
+        overrides=tuple(replace(each, step=named(each.step)) for each in schedule.overrides),
+    )
+
+
+@dataclass(slots=True)
+class _Composer:
+    """Adds the tasks of all parts, and then what they wait for, part by part."""
+
+    num_ranks: int
+    is_alone: bool
+    tasks: list[Task] = field(default_factory=list)
+    parts: dict[str, Part] = field(default_factory=dict)
+    of_part: dict[str, tuple[Task, ...]] = field(default_factory=dict)
+    landed: dict[tuple[str, int], list[Mark]] = field(default_factory=dict)  # by part and rank
+    begins: dict[tuple[str, int], tuple[Mark, ...]] = field(default_factory=dict)  # what the first kernel waits for
+    last: dict[tuple[int, int, int], list[Mark]] = field(default_factory=dict)  # by rank, stream and stream of the plan
+
+    def add(self, part: Part) -> None:
+        """Add the tasks of a part."""
+        n, schedule = self.num_ranks, part.schedule
+        own = tasks_of_steps(schedule if self.is_alone else _named_in(part.name, schedule), n)
+        for task in own:
+            task.number += len(self.tasks)
+            if not self.is_alone:
+                task.queue = _shared_queue(part, task)
+            if isinstance(task.step, Transfer):
+                for rank in landing_ranks(task.step, task.rank, n):
+                    self.landed.setdefault((part.name, rank), []).append((rank, task.step.signal))
+        self.tasks += own
+        self.parts[part.name], self.of_part[part.name] = part, own
+
+    def wait(self, part: Part) -> None:
+        """Let the tasks of a part wait for others, and for those of parts before it in its streams."""
+        by_rank: list[list[Task]] = [[] for _ in range(self.num_ranks)]
+        for task in self.of_part[part.name]:
+            by_rank[task.rank].append(task)
+        for rank, mine in enumerate(by_rank):
+            self._wait(part, rank, mine)
+        for rank, mine in enumerate(by_rank):
+            kernels = (task for task in mine if isinstance(task.step, TileGroup))
+            first = next(kernels, mine[0] if mine else None)
+            self.begins[part.name, rank] = () if first is None else first.waits
+            self._queue_up(part, rank, mine)
+
+    def _wait(self, part: Part, rank: int, mine: Sequence[Task]) -> None:
+        """Let steps wait for other parts, and for what is before them in their streams."""
+        by_step: dict[str, list[Mark]] = {}
+        for wait in part.step_waits:
+            by_step.setdefault(f"{part.name}.{wait.step}", []).append((rank, f"{wait.on}.{wait.of}"))
+        streams = set[int]()
+        for task in mine:
+            marks = by_step.get(task.step.name, [])
+            if part.workload.is_collective:
+                marks += self._of_collective(part, task)
+            elif isinstance(task.step, Transfer):
+                marks += [] if task.step.after else self._whole(part, rank, copies=True)
+            elif task.step.stream not in streams:
+                streams.add(task.step.stream)
+                marks += [*self._whole(part, rank), *self._before(part, rank, task.step.stream)]
+            task.waits = tuple(dict.fromkeys((*task.waits, *marks)))
+
+    def _of_collective(self, part: Part, task: Task) -> Iterator[Mark]:
+        """What a step of a lone collective waits for.
+
+        One kernel or call begins as a whole. A get waits for its peers to say that they have begun, and a call of the
+        library for all ranks.
+        """
+        n, engine, step = self.num_ranks, part.schedule.engine, task.step
+        copies = isinstance(step, Transfer) and engine.kind is not EngineKind.SM
+        ranks = set() if copies and step.after else {task.rank}
+        if engine.by_library:
+            ranks = set(range(n))
+        if isinstance(step, Transfer):
+            ranks |= {source for source in source_ranks(step, task.rank, n) if source != task.rank}
+        for rank in sorted(ranks):
+            yield from self._whole(part, rank)
+            yield from self._before(part, rank, 0)
+
+    def _whole(self, part: Part, rank: int, copies: bool = False) -> list[Mark]:
+        """What a part waits for in others at ``rank``, or its ``copies`` do."""
+        waits = (wait for wait in part.waits if not (copies and wait.kernels_only))
+        return [mark for wait in waits for mark in self._marks(wait, rank)]
+
+    def _marks(self, wait: PartWait, rank: int) -> Iterable[Mark]:
+        """What a wait for another part waits for at ``rank``."""
+        match wait.what:
+            case Awaited.END:
+                return self._end(wait.on, rank)
+            case Awaited.LANDED:
+                return self.landed.get((wait.on, rank), ())
+            case Awaited.BEGUN:
+                return self.begins.get((wait.on, rank), ())
+
+    def _end(self, part: str, rank: int) -> list[Mark]:
+        """Everything of a part at a rank: its steps there, and what lands; what it waits for where there is nothing."""
+        own = [(rank, task.step.name) for task in self.of_part[part] if task.rank == rank]
+        return [*own, *self.landed.get((part, rank), ())] or self._whole(self.parts[part], rank)
+
+    def _before(self, part: Part, rank: int, stream: int) -> Iterator[Mark]:
+        """What a stream of a plan begins behind: what was there before, and in the stream of its part."""
+        for each in dict.fromkeys((stream, 0)):
+            yield from self.last.get((rank, part.stream, each), ())
+        if part.behind_kernels:
+            yield from self.last.get((rank, 0, 0), ())
+
+    def _queue_up(self, part: Part, rank: int, mine: Sequence[Task]) -> None:
+        if part.workload.is_collective:
+            self.last[rank, part.stream, 0] = [(rank, task.step.name) for task in mine]
+            return
+        kernels: dict[int, list[Mark]] = {}
+        for task in mine:
+            if not isinstance(task.step, Transfer):
+                kernels.setdefault(task.step.stream, []).append((rank, task.step.name))
+        self.last |= {(rank, part.stream, stream): marks for stream, marks in kernels.items()}
+
+    def free(self, plan: GraphPlan) -> dict[int, str]:
+        """Add tasks for each op that holds memory: it is freed when the op, and all that hold it, have ended.
+
+        Rank 0 waits for all of them at all ranks, and the other ranks for rank 0.
+        """
+        parts: dict[str, list[str]] = {}
+        for part in plan.parts:
+            parts.setdefault(part.op, []).append(part.name)
+        needs = {part.op for part in plan.parts if part.schedule.staging_bytes}
+        frees: dict[int, str] = {}
+        for op, holders in plan.holders().items():
+            if op not in needs:
+                continue
+            names = [name for each in (op, *holders) for name in parts[each]]
+            ends = dict.fromkeys(
+                mark for name in names for rank in range(self.num_ranks) for mark in self._end(name, rank)
+            )
+            step = TileGroup(f"{op}: free", (_NOWHERE,), IndexRange(0, 0))
+            for rank in range(self.num_ranks):
+                waits: tuple[Mark, ...] = ((0, step.name),) if rank else tuple(ends)
+                frees[len(self.tasks)] = op
+                self.tasks.append(Task(len(self.tasks), rank, step, (rank, MEMORY), waits))
+        return frees
+
+
+def _shared_queue(part: Part, task: Task) -> Queue:
+    """The queue of a task, which tasks of other parts share."""
+    if isinstance(task.step, Transfer):
+        return task.rank, f"{part.schedule.engine.kind.value} {task.queue[1]}"
+    stream = "collectives" if part.stream < 0 else f"stream {part.stream}"
+    return task.rank, stream if not task.step.stream else f"{stream}.{task.step.stream}"

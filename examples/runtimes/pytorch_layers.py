@@ -12,21 +12,23 @@ import torch
 import torch.distributed as dist
 
 from magus.advisor import AdviceOptions, Advisor, Request
+from magus.compiler.ir import GraphPlan
 from magus.runtime.over_torch.tensors import linear
 
 GPU = "H100"
 TOKENS, HIDDEN, INNER = 256, 128, 512
 
 
-def schedule_for(advisor, pattern, rows, x, w):
-    """Return the scenario of a layer, from the shapes of its tensors here, and the schedule to use."""
+def plan_for(advisor, pattern, rows, x, w):
+    """Return the system of a layer, from the shapes of its tensors here, and the plan to carry out."""
     request = Request(pattern, m=rows, n=w.shape[1], k=x.shape[1], dtype="bf16", gpu=GPU, ranks=dist.get_world_size())
     advice = advisor.recommend(request, AdviceOptions(verify=False))
     best = (advice.recommended, *advice.candidates)
     written = next(each for each in best if not each.is_library)  # a call of the library has no steps
     if dist.get_rank() == 0:
         print(f"{pattern}: {advice.verdict.value}, {advice.recommended.expression}; carried out: {written.expression}")
-    return advice.scenario, written.schedule
+    scenario = advice.scenario
+    return scenario.system, GraphPlan.of_one(scenario.name, scenario.workload, written.schedule)
 
 
 def main():
@@ -39,9 +41,9 @@ def main():
     up, down = torch.randn(HIDDEN, INNER // ranks), torch.randn(INNER // ranks, HIDDEN)  # its part of the weights
 
     advisor = Advisor.load()
-    up_plan = schedule_for(advisor, "AG+GEMM", TOKENS, x, up)
+    up_plan = plan_for(advisor, "AG+GEMM", TOKENS, x, up)
     hidden = torch.relu(linear(*up_plan, x, up))
-    down_plan = schedule_for(advisor, "GEMM+RS", TOKENS, hidden, down)
+    down_plan = plan_for(advisor, "GEMM+RS", TOKENS, hidden, down)
     y = linear(*down_plan, hidden, down)
 
     gathered = [torch.empty_like(x) for _ in range(ranks)]

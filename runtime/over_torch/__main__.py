@@ -1,26 +1,31 @@
 """One rank of a plan that torchrun starts: torchrun --nproc-per-node 4 -m magus.runtime.over_torch PLAN.json.
 
-The exit code is 0 if all ranks end with what they should, 1 if not, 2 for another number of processes.
+The exit code is 0 if all ranks end with what they should, 1 if not, 2 for another number of processes. ``launch.py``
+starts it too, with the plans in a folder.
 """
 
 import argparse
 import os
+import pickle
+import signal
 import sys
 from pathlib import Path
+from threading import Thread
 from typing import TextIO
 
+import torch
 import torch.distributed as dist
 
 from ...compiler.planning.build import ScheduleError
 from ...compiler.request.errors import RequestError
 from ...compiler.text.diagnostics import CompileError, render_text
 from ...compiler.text.printable import printable
+from ..job import read_job
 from ..report import RunRefused
-from ..run import DETAIL
-from .job import read_job
+from ..run import Job
+from .launch import JOBS, LOST, REPORTS, STORE, WORKER, loopback
 from .messages import RankLost
-from .rank_run import carry_out_here
-from .rendezvous import LOST, loopback
+from .rank import carry_out_here
 
 
 def main() -> int:
@@ -31,16 +36,16 @@ def main() -> int:
         return 2
     first, num_processes = os.environ["RANK"] == "0", int(os.environ["WORLD_SIZE"])
     try:
-        scenario, schedule = read_job(arguments.file, arguments.schedule)
-        if scenario.num_ranks != num_processes:
-            ranks = scenario.num_ranks
+        system, graph, plan = read_job(arguments.file, arguments.schedule)
+        if system.num_ranks != num_processes:
+            ranks = system.num_ranks
             text = f"the plan is for {ranks} ranks, and {num_processes} processes are here"
             _say(f"magus: {text}; say --nproc-per-node {ranks} on one machine", sys.stderr)
             return 2
         if os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]:
             os.environ.update(loopback())
         dist.init_process_group("gloo")
-        report = carry_out_here(scenario, schedule, range(arguments.seeds), DETAIL)
+        report = carry_out_here(system, graph, plan, range(arguments.seeds))
     except (CompileError, ScheduleError, RequestError, RunRefused) as error:
         _say(_refusal(error), sys.stderr)  # by each: torchrun ends all with the first
         return 1
@@ -79,8 +84,35 @@ def _refusal(error: CompileError | ScheduleError | RequestError | RunRefused) ->
     return f"{unfit.code.name} error: {unfit.message}" + (f"\n  help: {unfit.hint}" if unfit.hint else "")
 
 
+def work(folder: Path, rank: int, num_ranks: int) -> int:
+    """Carry out what the folder of ``launch.py`` says; rank 0 writes the reports. Return the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this process ends it
+    Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=(folder / STORE).as_uri(), rank=rank, world_size=num_ranks)
+    jobs: tuple[Job, ...]
+    jobs, seeds, detail = pickle.loads((folder / JOBS).read_bytes())
+    try:
+        reports = tuple(carry_out_here(*job, seeds, detail) for job in jobs)
+    except RankLost as error:
+        print(error, file=sys.stderr)
+        return LOST
+    if rank == 0:
+        (folder / REPORTS).write_bytes(pickle.dumps(reports))
+    dist.barrier()
+    dist.destroy_process_group()
+    return 0
+
+
+def _end_with_parent() -> None:
+    """End this process at once when the other end of stdin closes."""
+    sys.stdin.buffer.read()
+    os._exit(LOST)
+
+
 if __name__ == "__main__":
-    code = main()
+    launched = sys.argv[1:2] == [WORKER]
+    code = work(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])) if launched else main()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # a thread may still wait in gloo

@@ -11,17 +11,25 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ...compiler.ir import Scenario, Schedule
-from ..refusals import reject_run
-from ..report import RunRefused, RunReport
-from ..run import DETAIL
-from .rendezvous import JOB, LOST, REPORTS, loopback
+from ..report import RunRefused, RunReport, reject_run
+from ..run import DETAIL, Job
 
-Job = tuple[Scenario, Schedule]
+WORKER = "--worker"
+"""The first word of a process that is started here: WORKER FOLDER RANK NUM_RANKS."""
+JOBS, REPORTS, STORE = "jobs", "reports", "store"
+"""Files in the folder of a run: what to do, what became of it, and where ranks find each other."""
+LOST = 3
+"""Exit code of a process that lost another one."""
+INTERFACE = "GLOO_SOCKET_IFNAME"
 LOOK_S = 0.02
 """How often to look at the processes."""
 PATIENCE_S = 5
 """How long a process has to end once it is told to."""
+
+
+def loopback() -> dict[str, str]:
+    """Return the environment in which gloo stays on this machine, unless it already says which interface to take."""
+    return {} if INTERFACE in os.environ else {INTERFACE: "lo0" if sys.platform == "darwin" else "lo"}
 
 
 class RankFailed(RuntimeError):
@@ -46,14 +54,14 @@ def carry_out_over_torch(
     """
     if find_spec("torch") is None:
         raise ModuleNotFoundError("torch is not installed", name="torch")
-    for scenario, schedule in jobs:
-        unfit = reject_run(scenario, schedule)
+    for system, _, plan in jobs:
+        unfit = reject_run(system, plan)
         if unfit is not None:
             raise RunRefused(unfit)
-    (num_ranks,) = {scenario.num_ranks for scenario, _ in jobs}
+    (num_ranks,) = {system.num_ranks for system, _, _ in jobs}
     with TemporaryDirectory(prefix="magus-") as name:
         folder = Path(name)
-        (folder / JOB).write_bytes(pickle.dumps((tuple(jobs), tuple(seeds), detail)))
+        (folder / JOBS).write_bytes(pickle.dumps((tuple(jobs), tuple(seeds), detail)))
         with _processes(folder, num_ranks) as processes:
             _wait_for(processes, folder)
         reports: tuple[RunReport, ...] = pickle.loads((folder / REPORTS).read_bytes())
@@ -68,7 +76,7 @@ def _processes(folder: Path, num_ranks: int) -> Iterator[list[subprocess.Popen[b
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for rank in range(num_ranks):
-            words = [sys.executable, "-m", "magus.runtime.over_torch.worker", str(folder), str(rank), str(num_ranks)]
+            words = [sys.executable, "-m", "magus.runtime.over_torch", WORKER, str(folder), str(rank), str(num_ranks)]
             with (folder / f"rank{rank}.err").open("wb") as errors:
                 process = subprocess.Popen(
                     words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors

@@ -22,8 +22,9 @@ class RankLost(ConnectionError):
 class MessageKind(IntEnum):
     """What a message is about.
 
-    PUT brings values and sets a signal, FLAG says that a step is done, ASK wants the values of a get, which ANSWER
-    brings. STILL has what its sender has sent and received, END is the last message of a run.
+    PUT brings values and sets a signal, FLAG says that a step is done, LANDED that a signal is set at its sender. ASK
+    wants the values of a get, which ANSWER brings. STILL has what its sender has sent and received, END is the last
+    message of a run.
     """
 
     PUT = 0
@@ -32,6 +33,7 @@ class MessageKind(IntEnum):
     ANSWER = 3
     STILL = 4
     END = 5
+    LANDED = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ it has sent to and received from each other. Once every message in these reports
 and no rank can have gone on since its report: to do so it would have needed a message that is in none of them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Lock
@@ -25,7 +25,7 @@ class Standstill:
 class RankBoard(Board):
     """The tasks of one rank; each time that it stands still it says so in ``standstills``, and waits for messages."""
 
-    def __init__(self, tasks: Iterable[Task], num_ranks: int, threads: dict[Queue, int], seed: int) -> None:
+    def __init__(self, tasks: Iterable[Task], num_ranks: int, threads: Mapping[Queue, int], seed: int) -> None:
         super().__init__(tasks, num_ranks, threads, seed)
         self._sent, self._received = [0] * num_ranks, [0] * num_ranks
         self.standstills: SimpleQueue[Standstill | None] = SimpleQueue()

@@ -4,11 +4,11 @@ import numpy as np
 import torch
 
 from ...compiler.codes import Code
-from ...compiler.ir import Pattern, Rejection, Scenario, Schedule
-from ..axes import Layout
+from ...compiler.ir import Graph, GraphPlan, Pattern, Rejection, System
+from ..operands import MOVED_IN
 from ..problem import Problem
 from ..report import Outcome, RunRefused
-from .rank_run import RankRun
+from .rank import RankRun
 
 LAYERS = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 
@@ -17,8 +17,8 @@ class PlanFailed(RuntimeError):
     """A plan did not end as it should on the tensors of a job."""
 
 
-def linear(scenario: Scenario, schedule: Schedule, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    """Return this rank's part of the product of ``x`` and ``w`` with its collective, carried out as ``schedule`` says.
+def linear(system: System, plan: GraphPlan, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """Return this rank's part of the product of ``x`` and ``w`` with its collective, carried out as ``plan`` says.
 
     Every rank of the default process group calls this. AG+GEMM takes the rows of ``x`` of this rank [m / ranks, k] and
     its columns of the weight [k, n], and returns [m, n]. GEMM+RS and GEMM+AR take [m, k] and [k, n] with this rank's
@@ -27,31 +27,34 @@ def linear(scenario: Scenario, schedule: Schedule, x: torch.Tensor, w: torch.Ten
     Raises
     ------
     RunRefused
-        If the pattern is another one.
+        If the plan has another op, or several.
     PlanFailed
         If a step is wrong, or waits for ever.
     """
-    pattern = scenario.workload.pattern
-    if pattern not in LAYERS:
+    part, *others = plan.parts
+    pattern = part.workload.pattern
+    if others or pattern not in LAYERS:
+        what = f"a plan of {len(plan.parts)} parts" if others else pattern.value
         names = ", ".join(each.value for each in LAYERS)
-        raise RunRefused(Rejection(Code.MGS540, f"{pattern.value} is no linear layer", f"these are: {names}"))
-    layout = Layout.of(scenario, [schedule.steps_of(rank) for rank in range(scenario.num_ranks)], detail=None)
-    run = RankRun(scenario, schedule, layout, seed=0)
-    _fill(run.problem, run.rank, x.detach().double().numpy(), w.detach().double().numpy())
+        raise RunRefused(Rejection(Code.MGS540, f"{what} is no linear layer", f"these are: {names}"))
+    run = RankRun(system, Graph.of_one(part.op, part.workload), plan, seed=0, detail=None)
+    problem = run.problems[part.name]
+    _fill(problem, run.rank, x.detach().double().numpy(), w.detach().double().numpy())
     run.work()
     outcome, sentences = run.ended()
     if outcome is not Outcome.EXACT:
         raise PlanFailed("; ".join(sentences))
-    return torch.from_numpy(_result(run.problem, run.rank)).to(x.dtype)
+    return torch.from_numpy(_result(problem, run.rank)).to(x.dtype)
 
 
 def _fill(problem: Problem, rank: int, x: np.ndarray, w: np.ndarray) -> None:
-    operands, memory = problem.operands[rank][0], problem.memories[rank]
-    operands.w[0] = w
-    if operands.x is None:
-        memory.data.values[rank] = x
+    problem.give(rank, (0, 1), w[np.newaxis])
+    if MOVED_IN in problem.slots:
+        own = np.full_like(problem.memories[rank].data.values, np.nan)
+        own[rank] = x
+        problem.give(rank, MOVED_IN, own)
     else:
-        operands.x[:] = x.reshape(operands.x.shape)
+        problem.give(rank, (0, 0), x.reshape(problem.num_ranks, -1, x.shape[-1]))
 
 
 def _result(problem: Problem, rank: int) -> np.ndarray:

@@ -28,11 +28,12 @@ from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.runtime import Outcome, RunRefused, carry_out
 from magus.runtime.attention import attend
-from magus.runtime.axes import Layout
 from magus.runtime.memory import Array
+from magus.runtime.operands import MOVED_IN
 from magus.runtime.problem import Problem
 from magus.runtime.report import SeedRun
-from magus.runtime.tasks import tasks_of
+from magus.runtime.run import PlanRun
+from tests.helpers.plans.alone import alone
 from tests.helpers.plans.wrong_plans import changed
 from tests.helpers.scenarios.workloads import TEXTS, workload_of
 from tests.helpers.some import some
@@ -58,7 +59,7 @@ def written(scenario: Scenario) -> Iterator[Schedule]:
 
 
 def last_run(scenario: Scenario, schedule: Schedule) -> SeedRun:
-    return carry_out(scenario, schedule).runs[-1]
+    return carry_out(*alone(scenario, schedule)).runs[-1]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -198,10 +199,10 @@ def problem_of(name: str) -> tuple[Problem, AttentionShape]:
     """Every row and column of a small scenario: 2 ranks, 4 rows each, 8 heads of 4 columns and 4 of keys."""
     scenario = workload_of(name, 2, 8, 4, uneven=False)
     schedule = resolve_schedule(scenario, "serial(engine=dma(1))")
-    layout = Layout.of(scenario, [schedule.steps_of(rank) for rank in range(2)], detail=None)
     shape = scenario.workload.stage(0).compute
     assert isinstance(shape, AttentionShape)
-    return Problem(scenario, layout, tasks_of(scenario, schedule), 3), shape
+    (problem,) = PlanRun(*alone(scenario, schedule), seed=3, detail=None).problems.values()
+    return problem, shape
 
 
 def unpacked(x: Array, size: int, queries: int) -> tuple[Array, Array, Array]:
@@ -215,17 +216,17 @@ def unpacked(x: Array, size: int, queries: int) -> tuple[Array, Array, Array]:
 
 def test_gathered_keys_are_those_of_plain_numpy() -> None:
     problem, shape = problem_of("AG+attention")
-    every = np.vstack([problem.inputs[rank][rank] for rank in range(2)])
+    every = np.vstack([problem.slots[MOVED_IN].wanted(rank)[rank] for rank in range(2)])
     _, k, v = unpacked(every, shape.head_dim, 0)
-    for expected in some(problem.expected(range(2))):
-        q = problem.operands[expected.rank][0][0][0]
+    for expected in some([*problem.expected(0), *problem.expected(1)]):
+        q = problem.slots[0, 0].wanted(expected.rank)[0]
         assert np.array_equal(expected.wanted, plainly(q, k, v, 2, shape.head_dim))
 
 
 def test_heads_that_an_all_to_all_brings_are_those_of_plain_numpy() -> None:
     problem, shape = problem_of("A2A+attention")
-    for expected in some(problem.expected(range(2))):
-        packed = [problem.inputs[source][expected.rank] for source in range(2)]
+    for expected in some([*problem.expected(0), *problem.expected(1)]):
+        packed = [problem.slots[MOVED_IN].wanted(source)[expected.rank] for source in range(2)]
         q, k, v = unpacked(np.vstack(packed), shape.head_dim, 2)
         wanted = plainly(q, k, v, 2, shape.head_dim)
         assert np.array_equal(expected.wanted, wanted[4 * expected.block : 4 * expected.block + 4])
@@ -235,11 +236,9 @@ def test_heads_that_an_all_to_all_brings_are_those_of_plain_numpy() -> None:
 def test_what_an_all_to_all_takes_is_that_of_plain_numpy(name: str) -> None:
     problem, shape = problem_of(name)
     for rank in range(2):
-        q, k, v = problem.operands[rank][0].arrays
-        assert q is not None and k is not None and v is not None
-        made = problem._held_first(rank)
-        for block in range(2):
-            assert np.array_equal(made[block], plainly(q[block], k[0], v[0], 2, shape.head_dim))
+        packed = np.vstack(list(problem.slots[0, 0].wanted(rank)))
+        wanted = plainly(*unpacked(packed, shape.head_dim, 2), 2, shape.head_dim)
+        assert np.array_equal(np.vstack(list(problem._held_first(rank))), wanted)
 
 
 def test_each_key_counts_once_in_every_number() -> None:
@@ -261,7 +260,7 @@ def test_each_key_counts_once_in_every_number() -> None:
 def test_all_rows_and_columns_where_they_are_few(name: str) -> None:
     scenario, schedule = scheduled(name, "hetero_fused_1d(chunks=4, engine=dma(3))")
 
-    assert carry_out(scenario, schedule, detail=None).exact
+    assert carry_out(*alone(scenario, schedule), detail=None).exact
 
 
 def test_attention_alone_and_its_backward_pass_are_refused() -> None:
@@ -270,11 +269,11 @@ def test_attention_alone_and_its_backward_pass_are_refused() -> None:
     assert isinstance(workload.compute, AttentionShape)
     shape = workload.compute
     words = {field.name: getattr(shape, field.name) for field in fields(shape)}
-    alone = replace(workload, pattern=Pattern.KERNEL, moved=None)
+    lone = replace(workload, pattern=Pattern.KERNEL, moved=None)
     back = replace(workload, kernel=AttentionBackShape(**words))
-    for refused, name in ((alone, "attention alone"), (back, "attention_back")):
+    for refused, name in ((lone, "attention alone"), (back, "attention_back")):
         with pytest.raises(RunRefused) as caught:
-            carry_out(replace(scenario, workload=refused), schedule)
+            carry_out(*alone(replace(scenario, workload=refused), schedule))
         rejection = caught.value.rejection
         assert rejection.code is Code.MGS540
         assert rejection.message == f"one computes {name}, which is not carried out with real data"

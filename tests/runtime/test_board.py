@@ -5,8 +5,7 @@ from threading import Thread
 import pytest
 
 from magus.compiler.ir import Direction, IndexRange, Region, Step, TileGroup, Transfer
-from magus.runtime.board import Board, RunOver
-from magus.runtime.hold_policy import HoldPolicy, Moment
+from magus.runtime.board import Board, HoldPolicy, Moment, RunOver
 from magus.runtime.tasks import Queue, Task
 
 REGION = Region(0, IndexRange(0, 1), IndexRange(0, 1))

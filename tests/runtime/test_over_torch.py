@@ -9,17 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from magus.compiler.ir import Pattern, Scenario, Schedule
+from magus.compiler.ir import PartWait, Pattern, Scenario, Schedule
 from magus.compiler.planfile.to_json import document_text, plan_document
-from magus.compiler.resolve.schedules.from_text import resolve_schedule
-from magus.runtime import Outcome, RunRefused
+from magus.compiler.resolve.schedules.from_text import SERIAL, resolve_schedule
+from magus.runtime import Outcome, RunRefused, carry_out
 from magus.runtime.over_torch import launch
 from magus.runtime.over_torch.launch import RankFailed, carry_out_over_torch
+from magus.runtime.run import Job
 from tests.helpers.paths import DOCS, ROOT
+from tests.helpers.plans.alone import alone
 from tests.helpers.plans.wrong_plans import changed
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
+from tests.helpers.scenarios.mlp_backward import backward, plan_of_layers
+from tests.helpers.scenarios.ulysses import ulysses
 from tests.helpers.scenarios.workloads import workload_of
 from tests.helpers.some import some
+from tests.runtime.test_wrong_layers import changed as changed_part
+from tests.runtime.test_wrong_layers import dropped, side_by_side
 from tests.runtime.test_wrong_plans import harms
 
 pytest.importorskip("torch", reason="the extra torch is not installed")
@@ -65,8 +71,8 @@ def of_attention(name: str, ranks: int, expression: str) -> tuple[Scenario, Sche
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_every_rank_has_what_the_serial_computation_gives(ranks: int) -> None:
-    jobs = [scheduled(pattern, ranks, expression) for pattern, expression in PLANS]
-    jobs += [of_attention(name, ranks, expression) for name, expression in ATTENTION]
+    jobs = [alone(*scheduled(pattern, ranks, expression)) for pattern, expression in PLANS]
+    jobs += [alone(*of_attention(name, ranks, expression)) for name, expression in ATTENTION]
     reports = carry_out_over_torch(jobs, range(2))
 
     assert [(report.schedule, report.runs[-1]) for report in reports if not report.exact] == []
@@ -83,7 +89,7 @@ def test_every_harmful_change_is_found_and_no_other() -> None:
         )
         for what, other in changed(schedule, 2)
     ]
-    reports = carry_out_over_torch([(scenario, other) for scenario, other, _ in wrong])
+    reports = carry_out_over_torch([alone(scenario, other) for scenario, other, _ in wrong])
     found = [
         (what, harms(scenario, other), report.runs[-1])
         for (scenario, other, what), report in zip(wrong, reports, strict=True)
@@ -97,11 +103,60 @@ def test_a_deadlock_and_a_missing_wait_are_named_over_torch() -> None:
     scenario, schedule = scheduled(Pattern.AG_GEMM, 2, "shard_p2p(engine=dma(1))")
     lost = changed_step(schedule, "g1", ("nowhere",))
     early = changed_step(schedule, "g1", ())
-    stuck, unordered = (report.runs[-1] for report in carry_out_over_torch([(scenario, lost), (scenario, early)]))
+    stuck, unordered = (
+        report.runs[-1] for report in carry_out_over_torch([alone(scenario, lost), alone(scenario, early)])
+    )
 
     assert (stuck.outcome, unordered.outcome) == (Outcome.DEADLOCK, Outcome.FAULT)
     assert stuck.sentences == tuple(f"rank {rank}: g1 waits for nowhere, which nothing sets" for rank in range(2))
     assert unordered.sentences[0].partition(": ")[2].startswith("g1 reads rows 0:64, columns 0:256 of block ")
+
+
+def layers(ranks: int) -> list[Job]:
+    """Layers with kernels and collectives in parts of their own, waits for rows, sums, and memory that is freed."""
+    back, attention = backward(m=128 * ranks, ranks=ranks), ulysses(ranks=ranks)
+    choices = [(back, choice) for choice in (*back.schedules, SERIAL)]
+    choices += [(attention, choice) for choice in attention.schedules]
+    return [(scenario.system, *plan_of_layers(scenario, choice, 2)) for scenario, choice in choices]
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_plans_of_several_parts_are_exact(ranks: int) -> None:
+    jobs = layers(ranks)
+    reports = carry_out_over_torch(jobs, range(2))
+
+    assert [(report.schedule, report.runs[-1]) for report in reports if not report.exact] == []
+    assert [report.layers for report in reports] == [2] * len(jobs)
+
+
+def test_waits_for_other_parts_that_are_wrong_are_found() -> None:
+    back = backward(m=256, ranks=2)
+    graph, serial = plan_of_layers(back, SERIAL, 1)
+    circle = changed_part(serial, "dh", waits=(PartWait("du"),))
+    early = changed_part(side_by_side(serial), "du", waits=())
+    order = [serial.part(name) for name in ("dh", "du", "d_wdn", "dx", "xg", "d_wup")]
+    freed = changed_part(replace(serial, parts=tuple(order)), "d_wdn", waits=(PartWait("du"),))
+    jobs = [(back.system, graph, plan) for plan in (circle, early, freed)]
+    stuck, unmade, free = (report.runs[-1] for report in carry_out_over_torch(jobs, range(1)))
+
+    assert stuck == carry_out(*jobs[0], range(1)).runs[-1]
+    assert stuck.outcome is Outcome.DEADLOCK and len(stuck.sentences) == 2
+    assert unmade.outcome is Outcome.FAULT and ": du.g0 reads rows " in unmade.sentences[0]
+    assert free.outcome is Outcome.FAULT and "free again by then" in free.sentences[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pairs", "late"])
+def test_a_wait_for_another_part_that_is_left_out_is_found(name: str) -> None:
+    back = backward(m=256, ranks=2)
+    choice = {each.name: each for each in back.schedules}[name]
+    graph, plan = plan_of_layers(back, choice, 2)
+    cases = dropped(side_by_side(plan))
+    jobs = [(back.system, graph, without) for _, _, without in cases]
+    reports = carry_out_over_torch(jobs, range(1))
+
+    assert len(cases) > 6
+    assert [report.exact for report in reports] == [carry_out(*job).exact for job in jobs]
 
 
 def changed_step(schedule: Schedule, name: str, after: tuple[str, ...]) -> Schedule:
@@ -120,7 +175,7 @@ def test_a_process_that_is_killed_ends_all(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(launch, "_wait_for", kill_one)
     with pytest.raises(RankFailed, match="rank 1 ended with -9"):
-        carry_out_over_torch([scheduled(*SMALL)])
+        carry_out_over_torch([alone(*scheduled(*SMALL))])
 
     assert all(process.returncode is not None for process in some(started))
 
@@ -134,7 +189,7 @@ def test_ctrl_c_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(launch, "_wait_for", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        carry_out_over_torch([scheduled(*SMALL)])
+        carry_out_over_torch([alone(*scheduled(*SMALL))])
 
     assert all(process.returncode is not None for process in some(started))
 
@@ -143,7 +198,7 @@ def test_what_is_refused_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delattr(subprocess, "Popen")
     scenario = scenario_of(Pattern.KERNEL, SYSTEMS[0], 2, 128, 128, 128)
     with pytest.raises(RunRefused) as refused:
-        carry_out_over_torch([(scenario, resolve_schedule(scenario, None))])
+        carry_out_over_torch([alone(scenario, resolve_schedule(scenario, None))])
 
     assert refused.value.rejection.code.name == "MGS540"
 

@@ -9,8 +9,8 @@ from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.runtime import Outcome, carry_out
-from magus.runtime.graphs.run import carry_out_graph
 from tests.helpers.marks import examples
+from tests.helpers.plans.alone import alone
 from tests.helpers.scenarios.mlp_backward import plan_of_layers
 from tests.helpers.scenarios.rank_parts import KINDS, scenario_of
 from tests.helpers.some import some
@@ -33,7 +33,7 @@ schedule added for layer { apart y by sm(8); seams rows }
 
 
 def outcomes(scenario: Scenario, choice: Choice) -> set[Outcome]:
-    report = carry_out(scenario, build_schedule(scenario, choice), seeds=range(1))
+    report = carry_out(*alone(scenario, build_schedule(scenario, choice)), seeds=range(1))
     return {run.outcome for run in report.runs}
 
 
@@ -69,6 +69,6 @@ def test_any_number_of_rows_is_exact(rows: int, cols: int, ranks: int, kind: str
 def test_layers_are_exact(rows: int, ranks: int, index: int) -> None:
     found = compile_text(LAYER.replace("ROWS", str(rows)).replace("RANKS", str(ranks))).graph()
     assert found is not None
-    report = carry_out_graph(found.system, *plan_of_layers(found, found.schedules[index], 2), seeds=range(1))
+    report = carry_out(found.system, *plan_of_layers(found, found.schedules[index], 2), seeds=range(1))
 
     assert {run.outcome for run in report.runs} == {Outcome.EXACT}

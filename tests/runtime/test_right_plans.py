@@ -18,6 +18,7 @@ from magus.runtime import RunRefused, carry_out
 from tests.helpers.marks import thinned
 from tests.helpers.mscclpp.reading import PROGRAMS, schedule_of
 from tests.helpers.paths import DOCS
+from tests.helpers.plans.alone import alone
 from tests.helpers.plans.plans import BODIES, all_schedules
 from tests.helpers.plans.plans import scenario_of as scenario_of_body
 from tests.helpers.scenarios.drawn import SYSTEMS, TEXTS, draw_choices, draw_scenario
@@ -33,7 +34,7 @@ CARRIED = [body for body in BODIES if body != "kernel"]
 
 
 def check(scenario: Scenario, schedule: Schedule, seeds: int = 2) -> None:
-    report = carry_out(scenario, schedule, range(seeds))
+    report = carry_out(*alone(scenario, schedule), range(seeds))
 
     assert report.exact, (schedule.expression, report.runs[-1])
     assert len(report.runs) == seeds
@@ -157,7 +158,7 @@ def test_schedules_of_the_examples(name: str) -> None:
         every = [declared(scenario, named) for named in scenario.schedules]
         for schedule in some(every or [resolve_schedule(scenario, None)]):
             try:
-                report = carry_out(scenario, schedule, range(1))
+                report = carry_out(*alone(scenario, schedule), range(1))
             except RunRefused as error:
                 assert error.rejection.code.name == "MGS540"
                 assert scenario.workload.pattern is Pattern.KERNEL or "steps over all ranks" in error.rejection.message
@@ -169,4 +170,4 @@ def test_all_rows_and_columns_where_they_are_few() -> None:
     scenario = scenario_of_pattern(Pattern.AG_GEMM, SYSTEMS[1], 2, 8, 16, 64)
     schedule = resolve_schedule(scenario, "uniform_fused_1d(chunks=4, engine=dma(1))")
 
-    assert carry_out(scenario, schedule, range(2), detail=None).exact
+    assert carry_out(*alone(scenario, schedule), range(2), detail=None).exact

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from magus.compiler.ir import IndexRange, Pattern, Scenario, Schedule
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.runtime import Outcome, carry_out
-from magus.runtime.axes import CutAxis, Layout
+from magus.runtime.axes import CutAxis
 from magus.runtime.execute import Executor
 from magus.runtime.problem import Problem
-from magus.runtime.tasks import Task, tasks_of
+from magus.runtime.run import PlanRun
+from magus.runtime.tasks import Task
+from tests.helpers.plans.alone import alone
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
 
@@ -34,7 +36,7 @@ def no_thread_left() -> Iterator[None]:
 
 def test_steps_of_all_ranks_are_counted_and_each_seed_runs() -> None:
     with no_thread_left():
-        report = carry_out(*scheduled(), seeds=(5, 0, 9))
+        report = carry_out(*alone(*scheduled()), seeds=(5, 0, 9))
 
     assert (report.num_ranks, report.copies, report.kernels, report.sums) == (2, 4, 6, 0)
     assert [(run.seed, run.outcome) for run in report.runs] == [(seed, Outcome.EXACT) for seed in (5, 0, 9)]
@@ -46,7 +48,7 @@ def test_an_error_in_a_thread_is_raised_once_and_ends_all(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Executor, "carry_out", fail)
     with no_thread_left(), pytest.raises(MemoryError):
-        carry_out(*scheduled())
+        carry_out(*alone(*scheduled()))
 
 
 def test_ctrl_c_ends_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,22 +71,23 @@ def test_ctrl_c_ends_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda self, timeout=None: (interrupt if threading.current_thread() is main else original)(self, timeout),
     )
     with pytest.raises(KeyboardInterrupt):
-        carry_out(*scheduled())
+        carry_out(*alone(*scheduled()))
+
+
+def problem_of(seed: int) -> Problem:
+    (problem,) = PlanRun(*alone(*scheduled()), seed, detail=2).problems.values()
+    return problem
 
 
 def test_huge_tensors_are_carried_out_on_the_cuts_of_the_plan() -> None:
-    scenario, schedule = scheduled()
-    layout = Layout.of(scenario, [schedule.steps_of(rank) for rank in range(2)], detail=2)
+    layout = problem_of(0).layout
 
     assert (layout.rows.cuts, layout.cols.cuts) == ((0, 2048, 4096), (0, 8192))
     assert layout.kernels[0].cols.size == 2
 
 
 def test_numbers_depend_on_the_seed_alone() -> None:
-    scenario, schedule = scheduled()
-    layout = Layout.of(scenario, [schedule.steps_of(rank) for rank in range(2)], detail=2)
-    tasks = tasks_of(scenario, schedule)
-    one, again, other = (Problem(scenario, layout, tasks, seed).inputs[0] for seed in (1, 1, 2))
+    one, again, other = (problem_of(seed).memories[0].data.values for seed in (1, 1, 2))
 
     assert np.array_equal(one, again, equal_nan=True)
     assert not np.array_equal(one, other, equal_nan=True)

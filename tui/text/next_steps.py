@@ -9,11 +9,11 @@ from typing import Any
 from ...advisor.candidates.advice import Advice
 from ...advisor.implementations.offers import Offer
 from ...advisor.sensitivity.resized import num_rows
-from ...compiler.ir import Implementation
+from ...compiler.ir import GraphPlan, Implementation
 from ...compiler.planning.expression import expression_of
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.implementation import shipped_implementations
-from ...runtime.refusals import reject_run
+from ...runtime.report import reject_run
 from .wrap import bullet, columns
 
 PLAN = "plan.json"
@@ -57,7 +57,8 @@ def _steps(advice: Advice, source: tuple[str, ...], how: bool) -> Iterator[NextS
             "write the plan", _magus("plan", *source, "--schedule", schedule, "--format", "json", "-o", PLAN)
         )
         schedule = PLAN
-    if reject_run(scenario, chosen.schedule) is None:
+    plan = GraphPlan.of_one(scenario.name, scenario.workload, chosen.schedule)
+    if reject_run(scenario.system, plan) is None:
         yield NextStep("check it with real data", _magus("run", *source, "--schedule", schedule))
     if not how:
         yield NextStep("tell it step by step", _magus("advise", *source, "--how"))

@@ -131,6 +131,11 @@ class Graph:
     repeat: Repeat | None = None
     batch: Batch | None = None
 
+    @classmethod
+    def of_one(cls, name: str, workload: Workload) -> "Graph":
+        """Return the graph of one op, ``name``, which reads nothing that has a name."""
+        return cls(name, workload.about, (GraphOp(name, workload),))
+
     @property
     def num_layers(self) -> int:
         """How many layers there are, one without ``repeat``."""

@@ -89,7 +89,6 @@ def test_run(file: Path, tmp_path: Path) -> None:
     [
         (["run", "--schedule", "absent"], 1, "has no schedule 'absent'"),
         (["run", "--schedule", "absent.json"], 1, "MGS120"),
-        (["run", "--on", "torch"], 2, "--on torch is for pairs"),
         (["plan", "--schedule", "absent.json", "--format", "json"], 1, "MGS120"),
         (["plan", "--format", "triton"], 1, "MGS520"),
         (["plan", "--format", "steps"], 1, "MGS520"),

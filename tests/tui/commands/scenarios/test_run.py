@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.compiler.ir import Scenario, Schedule
+from magus.compiler.ir import Graph, GraphPlan, System
 from magus.runtime import Outcome, RunReport, SeedRun, carry_out
 from magus.tui.commands.scenarios import run
 from tests.helpers.commands import document, magus
@@ -101,10 +101,13 @@ def test_the_document_is_the_same_each_time(file: Path) -> None:
 def test_what_is_wrong_is_said_and_the_rest_is_carried_out(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans of a file are checked before; a plan that the check lets pass and that is wrong is found here."""
 
-    def without_waits(scenario: Scenario, schedule: Schedule, seeds: range) -> RunReport:
-        if schedule.expression == "by_hand":
-            return carry_out(scenario, schedule, seeds)
-        return carry_out(scenario, replace(schedule, steps=tuple(replace(s, after=()) for s in schedule.steps)), seeds)
+    def without_waits(system: System, graph: Graph, plan: GraphPlan, seeds: range) -> RunReport:
+        if plan.expression == "by_hand":
+            return carry_out(system, graph, plan, seeds)
+        (part,) = plan.parts
+        steps = tuple(replace(step, after=()) for step in part.schedule.steps)
+        parts = (replace(part, schedule=replace(part.schedule, steps=steps)),)
+        return carry_out(system, graph, replace(plan, parts=parts), seeds)
 
     monkeypatch.setattr(run, "carry_out", without_waits)
     done = magus("run", file)
@@ -196,9 +199,10 @@ def test_nothing_heavy_is_imported() -> None:
     assert time.monotonic() - started < 30
 
 
-def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["explicit_plan.mgs", "layers/fsdp_h100.mgs"])
+def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("magus.runtime.over_torch.launch.find_spec", lambda name: None)
-    done = magus("run", ROOT / "examples" / "explicit_plan.mgs", "--on", "torch")
+    done = magus("run", ROOT / "examples" / name, "--on", "torch")
 
     assert done.exit_code == 2
     assert done.stderr == "MGS432 error: torch is not installed\n  help: pip install 'magus-gpu[torch]'\n"

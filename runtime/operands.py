@@ -14,17 +14,22 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiler.ir import ColumnPart
-from ..axes import CutAxis
-from ..memory import Array, Fault, Place
-from ..problem import LARGEST
-from ..tasks import Task
+from ..compiler.ir import ColumnPart
+from .axes import CutAxis
+from .memory import Array, Fault, Place
+from .tasks import Task
 
+LARGEST = 4
+"""Numbers that are drawn lie between this and its negative."""
 MODULUS = 8191
 """What a part takes from others is taken modulo this prime, so that numbers stay exact over any number of layers."""
 Blocks = tuple[tuple[int, int], ...]
 """(index of a block, its rows in the tensor), one below the other."""
 Indices = NDArray[np.int64]
+Key = tuple[int, int]
+"""An operand of a kernel by the numbers of the kernel and of the operand, or MOVED_IN."""
+MOVED_IN: Key = (-1, 0)
+"""The operand that a collective moves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +112,10 @@ class Slot:
                 )
             self._wanted[rank] = values
         return self._wanted[rank]
+
+    def give(self, rank: int, values: Array) -> None:
+        """Let ``values`` [block, row, column] be what ``rank`` has, in place of numbers that are drawn."""
+        self._wanted[rank] = values
 
     def take(self, rank: int, place: Place, task: Task) -> Array:
         """Read ``place`` for ``task`` where it is made.

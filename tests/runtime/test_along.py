@@ -3,12 +3,10 @@
 import pytest
 
 from magus.compiler.ir import Choice, GraphChoice, GraphScenario, OpMode
-from magus.runtime import Outcome
-from magus.runtime.graphs.run import carry_out_graph
+from magus.runtime import Outcome, carry_out
 from tests.helpers.scenarios.exchange import CASES, DMA, along, exchange, named
 from tests.helpers.scenarios.mlp_backward import plan_of_layers
-
-from .test_wrong_graphs import dropped, follows_anyhow, last_run, side_by_side
+from tests.runtime.test_wrong_layers import dropped, follows_anyhow, last_run, side_by_side
 
 
 def layers_of(scenario: GraphScenario) -> int:
@@ -20,7 +18,7 @@ def test_all_cuts_are_exact(kind: str, choice: Choice) -> None:
     scenario = exchange(kind)
     graph, plan = plan_of_layers(scenario, along(choice), layers_of(scenario))
 
-    report = carry_out_graph(scenario.system, graph, plan, seeds=(0, 1))
+    report = carry_out(scenario.system, graph, plan, seeds=(0, 1))
 
     assert report.exact, report.runs[-1].sentences
 
@@ -32,7 +30,7 @@ def test_whole_it_takes_all_that_lands(kind: str) -> None:
     whole = GraphChoice("whole", (OpMode("y", Choice("uniform_fused_1d", 16, DMA)),))
     graph, plan = plan_of_layers(scenario, whole, 1)
 
-    assert carry_out_graph(scenario.system, graph, plan).exact
+    assert carry_out(scenario.system, graph, plan).exact
 
 
 @pytest.mark.parametrize("kind", ["below", "beside"])

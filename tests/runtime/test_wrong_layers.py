@@ -7,11 +7,9 @@ import pytest
 
 from magus.compiler.ir import Awaited, Graph, GraphPlan, GraphScenario, Part, PartWait, StepWait, Transfer
 from magus.compiler.resolve.schedules.from_text import SERIAL
-from magus.runtime import Outcome
-from magus.runtime.graphs.run import carry_out_graph
-from magus.runtime.graphs.tasks import tasks_of_graph
+from magus.runtime import Outcome, carry_out
 from magus.runtime.report import SeedRun
-from magus.runtime.tasks import Mark, Task, landing_ranks, marks_of
+from magus.runtime.tasks import Mark, Task, landing_ranks, marks_of, tasks_of
 from tests.helpers.marks import first
 from tests.helpers.scenarios.mlp_backward import backward, plan_of_layers
 
@@ -22,7 +20,7 @@ def back() -> GraphScenario:
 
 
 def last_run(scenario: GraphScenario, graph: Graph, plan: GraphPlan) -> SeedRun:
-    return carry_out_graph(scenario.system, graph, plan).runs[-1]
+    return carry_out(scenario.system, graph, plan).runs[-1]
 
 
 def changed(plan: GraphPlan, name: str, **changes: object) -> GraphPlan:
@@ -73,7 +71,7 @@ def test_a_wait_that_is_left_out_is_found(back: GraphScenario, name: str) -> Non
 
 def follows_anyhow(scenario: GraphScenario, plan: GraphPlan, without: GraphPlan) -> bool:
     """Whether what steps no longer wait for is certain to come before them by other waits."""
-    tasks, lost = (tasks_of_graph(scenario.system, each).all for each in (plan, without))
+    tasks, lost = (tasks_of(each, scenario.num_ranks).all for each in (plan, without))
     n = scenario.num_ranks
     reached: dict[Mark, list[Task]] = {}
     for task in lost:
@@ -120,7 +118,7 @@ def test_memory_that_is_free_too_early_is_found(back: GraphScenario) -> None:
     order = [parts[name] for name in ("dh", "du", "d_wdn", "dx", "xg", "d_wup")]
     behind = changed(replace(plan, parts=tuple(order)), "d_wdn", waits=(PartWait("du"),))
 
-    runs = [carry_out_graph(back.system, graph, behind, seeds=(seed,)).runs[-1] for seed in range(4)]
+    runs = [carry_out(back.system, graph, behind, seeds=(seed,)).runs[-1] for seed in range(4)]
 
     assert behind.holders()["dh"] == ()
     assert {run.outcome for run in runs} == {Outcome.FAULT}

@@ -20,10 +20,10 @@ from magus.compiler.ir import (
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.planning.graph_order import GraphPlanError
 from magus.compiler.resolve.schedules.from_text import SERIAL
-from magus.runtime import Outcome
-from magus.runtime.graphs.operands import MODULUS, drawn
-from magus.runtime.graphs.run import GraphRun, carry_out_graph
+from magus.runtime import Outcome, carry_out
 from magus.runtime.memory import Array
+from magus.runtime.operands import MODULUS, drawn
+from magus.runtime.run import PlanRun
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.drawn_graphs import draw_whole
 from tests.helpers.oracle.drawn_programs import draw_choice
@@ -31,8 +31,8 @@ from tests.helpers.scenarios.mlp_backward import plan_of_layers
 from tests.helpers.scenarios.ulysses import OPERANDS, ulysses
 from tests.helpers.scenarios.workloads import TEXTS, workload_of
 from tests.helpers.some import some
-from tests.runtime.graphs.test_wrong_graphs import changed, dropped, follows_anyhow, last_run, side_by_side
 from tests.runtime.test_attention import plainly, unpacked
+from tests.runtime.test_wrong_layers import changed, dropped, follows_anyhow, last_run, side_by_side
 
 PAIRS = [name for name in TEXTS if "attention" in name]
 
@@ -43,7 +43,7 @@ def test_every_schedule_and_form_of_operands(name: str, operands: str) -> None:
     scenario = ulysses(operands)
     choice = {each.name: each for each in (*scenario.schedules, SERIAL)}[name]
 
-    report = carry_out_graph(scenario.system, *plan_of_layers(scenario, choice, 2))
+    report = carry_out(scenario.system, *plan_of_layers(scenario, choice, 2))
 
     assert [run.outcome for run in report.runs] == [Outcome.EXACT] * 3, report.runs[-1].sentences
 
@@ -52,7 +52,7 @@ def test_every_schedule_and_form_of_operands(name: str, operands: str) -> None:
 def test_a_layer_is_that_of_plain_numpy(operands: str) -> None:
     """Every row and column is there, and every op is computed on whole tensors."""
     scenario, seed, n = ulysses(operands, m=8, inner=64, ranks=2), 5, 2
-    run = GraphRun(scenario.system, *plan_of_layers(scenario, SERIAL, 1), seed, detail=None)
+    run = PlanRun(scenario.system, *plan_of_layers(scenario, SERIAL, 1), seed, detail=None)
 
     assert run.report().outcome is Outcome.EXACT
 
@@ -118,7 +118,7 @@ def draw_plan(rng: random.Random) -> tuple[System, Graph, GraphPlan]:
 @pytest.mark.parametrize("seed", thinned(range(60), 6))
 def test_drawn_graphs_of_attention(seed: int) -> None:
     """Every pattern with attention, ring attention and chains too, reading of each other whatever they leave."""
-    report = carry_out_graph(*draw_plan(random.Random(seed)))
+    report = carry_out(*draw_plan(random.Random(seed)))
 
     assert report.exact, report.runs[-1].sentences
 

@@ -9,10 +9,10 @@ import pytest
 from magus.compiler import compile_file, compile_text
 from magus.compiler.ir import GraphScenario
 from magus.compiler.resolve.schedules.from_text import SERIAL
-from magus.runtime import Outcome, RunRefused, refusals
-from magus.runtime.graphs.operands import MODULUS, drawn
-from magus.runtime.graphs.run import GraphRun, carry_out_graph
+from magus.runtime import Outcome, RunRefused, carry_out, report
 from magus.runtime.memory import Array
+from magus.runtime.operands import MODULUS, drawn
+from magus.runtime.run import PlanRun
 from magus.simcore.cores.engine import run
 from magus.simcore.lower.compose import lower_graph
 from tests.helpers.marks import thinned
@@ -84,7 +84,7 @@ def test_every_schedule_of_a_backward_pass(back: GraphScenario, name: str) -> No
     choice = {each.name: each for each in (*back.schedules, SERIAL)}[name]
     graph, plan = plan_of_layers(back, choice, 3)
 
-    report = carry_out_graph(back.system, graph, plan)
+    report = carry_out(back.system, graph, plan)
 
     assert [run.outcome for run in report.runs] == [Outcome.EXACT] * 3, report.runs[-1].sentences
     assert (report.layers, report.num_ranks, report.schedule) == (3, 4, name)
@@ -94,8 +94,7 @@ def test_every_schedule_of_a_backward_pass(back: GraphScenario, name: str) -> No
 def test_batches() -> None:
     scenario = two_batches()
     reports = [
-        carry_out_graph(scenario.system, *plan_of_layers(scenario, choice, 2), seeds=(0, 1))
-        for choice in scenario.schedules
+        carry_out(scenario.system, *plan_of_layers(scenario, choice, 2), seeds=(0, 1)) for choice in scenario.schedules
     ]
 
     assert [report.exact for report in reports] == [True, True]
@@ -107,7 +106,7 @@ def test_a_rank_from_which_others_get_what_it_has_waits_for_that(way: str) -> No
     (scenario,) = compile_text(ROOT_ALONE.format(way=way)).graphs
     graph, plan = plan_of_layers(scenario, scenario.schedules[0], 1)
 
-    assert carry_out_graph(scenario.system, graph, plan).exact
+    assert carry_out(scenario.system, graph, plan).exact
     lowered = lower_graph(scenario.system, plan, unit_bytes=8192, fold=False)
     result = run(lowered.program)
     made, taken = (lowered.ops[[part.name for part in plan.parts].index(name)] for name in ("b_all_reduce", "y"))
@@ -120,7 +119,7 @@ def test_a_rank_from_which_others_get_what_it_has_waits_for_that(way: str) -> No
 def test_drawn_graphs(seed: int) -> None:
     system, graph, plan = draw_graph_plan(random.Random(f"run {seed}"))
 
-    report = carry_out_graph(system, graph, plan, seeds=(seed % 3,))
+    report = carry_out(system, graph, plan, seeds=(seed % 3,))
 
     assert report.exact, report.runs[-1].sentences
 
@@ -129,7 +128,7 @@ def test_drawn_graphs(seed: int) -> None:
 @pytest.mark.parametrize("path", LAYERS, ids=lambda path: path.stem)
 def test_every_schedule_of_the_examples(path: object) -> None:
     found = [
-        carry_out_graph(one.system, *plan_of_layers(one, choice, 2))
+        carry_out(one.system, *plan_of_layers(one, choice, 2))
         for one in compile_file(str(path)).graphs
         for choice in (*one.schedules, SERIAL)
     ]
@@ -142,7 +141,7 @@ def test_two_layers_are_those_of_plain_numpy() -> None:
     """Every row and column is there, and every op is computed on whole tensors of all ranks together."""
     scenario, seed = backward(m=64, width=64), 3
     graph, plan = plan_of_layers(scenario, scenario.schedules[1], 2)
-    run = GraphRun(scenario.system, graph, plan, seed, detail=None)
+    run = PlanRun(scenario.system, graph, plan, seed, detail=None)
 
     assert run.report().outcome is Outcome.EXACT
 
@@ -178,7 +177,7 @@ def test_parts_of_a_result_are_its_columns(q: int, shard: str, detail: int | Non
     """Queries, keys and values side by side at each rank, wherever they are taken."""
     (scenario,) = compile_text(PARTS.format(q=q, shard=shard)).graphs
     graph, plan = plan_of_layers(scenario, SERIAL, 1)
-    run = GraphRun(scenario.system, graph, plan, 0, detail)
+    run = PlanRun(scenario.system, graph, plan, 0, detail)
 
     assert run.report().outcome is Outcome.EXACT
     for rank in range(4):
@@ -193,7 +192,7 @@ def test_parts_of_a_result_are_its_columns(q: int, shard: str, detail: int | Non
 
 def test_numbers_stay_small_over_many_layers(back: GraphScenario) -> None:
     graph, plan = plan_of_layers(back, SERIAL, 6)
-    run = GraphRun(back.system, graph, plan, 0, detail=1)
+    run = PlanRun(back.system, graph, plan, 0, detail=1)
 
     assert run.report().outcome is Outcome.EXACT
     output = run.problems["d_wup@6"].memories[0].outputs[0]
@@ -201,9 +200,9 @@ def test_numbers_stay_small_over_many_layers(back: GraphScenario) -> None:
 
 
 def test_ranks_with_loads_and_too_many_steps_are_refused(back: GraphScenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "MAX_STEPS", 10)
+    monkeypatch.setattr(report, "MAX_STEPS", 10)
     with pytest.raises(RunRefused) as caught:
-        carry_out_graph(back.system, *plan_of_layers(back, SERIAL, 1))
+        carry_out(back.system, *plan_of_layers(back, SERIAL, 1))
     assert "10 at most are carried out" in caught.value.rejection.message
 
 
@@ -212,14 +211,14 @@ def test_kernels_beside_collectives_that_are_no_products_are_refused(back: Graph
     dh, du = plan.part("dh"), plan.part("du")
     odd = replace(dh, workload=replace(dh.workload, gemm=None, kernel=du.workload.kernel))
     with pytest.raises(RunRefused, match="not carried out with real data"):
-        carry_out_graph(back.system, graph, replace(plan, parts=(odd, *plan.parts[1:])))
+        carry_out(back.system, graph, replace(plan, parts=(odd, *plan.parts[1:])))
 
 
 def test_experts_behind_a_dispatch_that_is_apart() -> None:
     (scenario,) = compile_text(EXPERTS).graphs
     for choice in some(scenario.schedules):
         graph, plan = plan_of_layers(scenario, choice, 1)
-        run = GraphRun(scenario.system, graph, plan, 0, detail=2)
+        run = PlanRun(scenario.system, graph, plan, 0, detail=2)
 
         assert run.report().outcome is Outcome.EXACT
         if choice.name == "apart_":
@@ -233,6 +232,6 @@ def test_sums_over_batches_that_ranks_add_up_once(said: str) -> None:
     (found,) = compile_text(SUMS.format(said=said)).graphs
     graph, plan = plan_of_layers(found, found.schedules[0], 1)
 
-    report = carry_out_graph(found.system, graph, plan)
+    report = carry_out(found.system, graph, plan)
 
     assert [run.outcome for run in report.runs] == [Outcome.EXACT] * 3, report.runs[-1].sentences

@@ -1,0 +1,318 @@
+"""Which operands a part has, which results of other parts each of them takes, and where its memories are cut."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ..compiler.ir import (
+    Adds,
+    ElementwiseShape,
+    Graph,
+    GraphOp,
+    GraphPlan,
+    Made,
+    Part,
+    Pattern,
+    Read,
+    Shard,
+    Step,
+    Tensor,
+    Workload,
+    cutting_of,
+    inner_size,
+    moved_rows,
+    rows_of_block,
+    tile_rows,
+)
+from .attention import Attention
+from .axes import MOVED, Axis, CutAxis, KernelAxes, Layout, attention_of, axis_of
+from .operands import MOVED_IN, Blocks, Key, Sheet, SheetLink, Slot, cuts_of, in_blocks
+from .problem import FROM_FIRST, GATHERS, Problem
+from .tasks import PlanTasks
+
+_BY_ROWS = (Pattern.GEMM_RS, Pattern.GEMM_AR)
+_ONE = CutAxis((0, 1), (0, 1))
+
+
+def problems_of(
+    graph: Graph, plan: GraphPlan, tasks: PlanTasks, num_ranks: int, detail: int | None, seed: int
+) -> dict[str, Problem]:
+    """Return the memories of each part, by its name, with the operands that parts before it make."""
+    problems: dict[str, Problem] = {}
+    sheets: dict[tuple[str, Made], Sheet] = {}
+    for part in plan.parts:
+        wires = wires_of(graph, plan, part, sheets)
+        if part.workload.pattern is Pattern.KERNEL:
+            layout, slots = _of_kernel(graph, part, num_ranks, wires, detail, seed)
+        else:
+            layout, slots = _of_steps(part, tasks, num_ranks, wires, detail, seed)
+        problem = Problem(part, layout, slots, tasks.all, num_ranks, seed)
+        problems[part.name] = problem
+        sheets |= {(part.name, what): sheet for what, sheet in problem.sheets()}
+    return problems
+
+
+@dataclass(frozen=True, slots=True)
+class OperandWire:
+    """An operand of a part: the tensor that the text names, and the Sheets that it takes.
+
+    ``alike``: all ranks have the same numbers. What a collective moves never is, so that it shows whose numbers came.
+    """
+
+    key: Key
+    tensor: str
+    links: tuple[SheetLink, ...] = ()
+    alike: bool = False
+    transposed: bool = False
+
+
+def maker_of(plan: GraphPlan, read: Read) -> Part:
+    """The part after which what is read is there."""
+    halves = [part for part in plan.parts if part.op == read.made_by]
+    collective = next((part for part in halves if part.workload.is_collective), halves[0])
+    kernel = next((part for part in halves if not part.workload.is_collective), halves[0])
+    if len(halves) == 1:
+        return halves[0]
+    produces = plan.parts.index(kernel) < plan.parts.index(collective)
+    return collective if read.what is Made.MOVED or produces else kernel
+
+
+def wires_of(
+    graph: Graph, plan: GraphPlan, part: Part, sheets: Mapping[tuple[str, Made], Sheet]
+) -> tuple[OperandWire, ...]:
+    """Return the operands of ``part``; ``sheets`` are what parts before it leave."""
+    op = graph.op(part.op)
+    shards = {tensor.name: tensor.shard for tensor in graph.tensors}
+    found: dict[Key, list[tuple[Read | None, SheetLink | None]]] = {key: [] for key in keys_of(op, part)}
+    half, named = _other_half(plan, part), list(found)
+    if half is not None:
+        brought = MOVED_IN if part.workload.is_collective else _brought(op, part.workload)
+        turned = part.workload.by_columns is not half.workload.by_columns
+        found[brought].append((None, SheetLink(sheets[half.name, Made.OUTPUT], turned)))
+        named = [key for key in found if MOVED_IN in (key, brought) or key != brought]
+    for key, read in _placed(op, part, named):
+        maker = maker_of(plan, read) if read.made_by else None
+        link = None
+        if maker is not None:
+            whole = read.what if maker.workload.pattern.consumes else Made.OUTPUT
+            sheet = sheets[maker.name, whole]
+            turned = read.transposed ^ maker.workload.by_columns ^ part.workload.by_columns
+            link = SheetLink(sheet, turned, read.part, beside=_beside(maker, part, sheet))
+        found[key].append((read, link))
+    return tuple(_wire(part, key, reads, shards) for key, reads in found.items())
+
+
+def _beside(maker: Part, part: Part, sheet: Sheet) -> bool:
+    """Whether the blocks that an all_to_all brings lie side by side in the input of a GEMM."""
+    gemm = part.workload.gemm
+    if gemm is None or part.workload.pattern is not Pattern.GEMM or not maker.workload.pattern.exchanges:
+        return False
+    count, rows, cols = len(sheet.blocks(0)), sheet.rows.cuts[-1], sheet.cols.cuts[-1]
+    return count > 1 and (gemm.m, gemm.k) == (rows, count * cols)
+
+
+def _wire(
+    part: Part, key: Key, reads: Sequence[tuple[Read | None, SheetLink | None]], shards: Mapping[str, Shard]
+) -> OperandWire:
+    links = tuple(link for _, link in reads if link is not None)
+    read = next((read for read, _ in reads if read is not None), None)
+    if read is None:
+        moved = part.workload.moved
+        name = moved.name if key == MOVED_IN and moved is not None else f"operand {key[1]} of {part.name}"
+        return OperandWire(key, name, links)
+    alike = shards.get(read.tensor) is Shard.NONE and key != MOVED_IN
+    return OperandWire(key, read.tensor, links, alike, read.transposed ^ part.workload.by_columns)
+
+
+def part_edges(graph: Graph, op: GraphOp, num_cols: int) -> set[int]:
+    """Columns at a rank, of ``num_cols`` that ``op`` makes there, where parts of them begin that others take."""
+    reads = (read for each in graph.ops for read in each.reads if read.made_by == op.name)
+    return {read.part.first_of(num_cols) for read in reads if read.part is not None}
+
+
+def keys_of(op: GraphOp, part: Part) -> tuple[Key, ...]:
+    """The operands of a part."""
+    workload, pattern = part.workload, part.workload.pattern
+    if pattern is Pattern.KERNEL:
+        return tuple((0, index) for index in range(len(kernel_operands(op, workload))))
+    moved = () if workload.moved is None or pattern.produces else (MOVED_IN,)
+    return (*moved, *((k, i) for k in range(workload.num_kernels) for i in _numbers(op, workload, workload.stage(k))))
+
+
+def _numbers(op: GraphOp, workload: Workload, stage: Workload) -> Iterable[int]:
+    """The operands of one kernel that no collective brings; attention before one has those that the text names."""
+    if attention_of(stage) is None:
+        return (1,) if stage.pattern.consumes else (0, 1)
+    if stage.pattern.consumes:
+        return (0,) if stage.pattern.gathers else ()
+    return range(len(kernel_operands(op, workload)) - (workload.then is not None))
+
+
+def kernel_operands(op: GraphOp, workload: Workload) -> tuple[Tensor, ...]:
+    """The operands of a lone kernel as it sees them, one for each that the text names.
+
+    Of a pair in two halves what its collective brings is there too, all rows of it.
+    """
+    by_name = {tensor.name: tensor for tensor in workload.tensors if tensor.name not in workload.made}
+    behind = op.workload.pattern.consumes and workload.pattern is Pattern.KERNEL
+    operands = [read for read in op.reads if not read.adds and (behind or not read.moves)]
+    if operands and all(read.seen in by_name for read in operands):
+        named = ((by_name[read.seen], read.moves) for read in operands)
+        return tuple(replace(tensor, shard=Shard.NONE) if moves else tensor for tensor, moves in named)
+    return tuple(by_name.values())
+
+
+def _brought(op: GraphOp, workload: Workload) -> Key:
+    """The operand of a kernel that the other half of its pair brings."""
+    moved = {read.seen for read in op.reads if read.moves}
+    operands = kernel_operands(op, workload) if workload.pattern is Pattern.KERNEL else ()
+    return 0, next((number for number, tensor in enumerate(operands) if tensor.name in moved), 0)
+
+
+def _placed(op: GraphOp, part: Part, keys: Sequence[Key]) -> Iterator[tuple[Key, Read]]:
+    """Yield each read of a part with its operand, one of ``keys``, those of kernels in turn."""
+    whole = part.workload == op.workload
+    operands = (read for read in op.reads if not read.adds)
+    reads = [read for read in operands if whole or read.moves == part.workload.is_collective]
+    of_kernels = [key for key in keys if key != MOVED_IN]
+    if part.workload.by_columns:  # the transpose of a product: the second operand, transposed, comes first
+        of_kernels.reverse()
+    place = 0
+    for read in reads:
+        if MOVED_IN in keys and (read.moves or not of_kernels):
+            yield MOVED_IN, read
+        elif read.by_rows and read.made_by and part.workload.pattern in _BY_ROWS:
+            yield (0, 0), read
+            place = max(place, 1)
+        else:
+            yield of_kernels[place % len(of_kernels)], read
+            place += 1
+
+
+def _other_half(plan: GraphPlan, part: Part) -> Part | None:
+    """The part of the same op that comes before this one."""
+    halves = [each for each in plan.parts if each.op == part.op]
+    return halves[0] if len(halves) == 2 and halves[1] is part else None
+
+
+# Where memories are cut.
+
+
+def _of_steps(
+    part: Part, tasks: PlanTasks, num_ranks: int, wires: Sequence[OperandWire], detail: int | None, seed: int
+) -> tuple[Layout, dict[Key, Slot]]:
+    """The axes of a part that its steps and what it takes cut, and its operands."""
+    workload, more = part.workload, dict[Axis, set[int]]()
+    for wire in wires:
+        for axis, cuts in _cuts(workload, num_ranks, wire):
+            more.setdefault(axis, set()).update(cuts)
+    steps: list[list[Step]] = [[] for _ in range(num_ranks)]
+    for task in tasks.of_part[part.name]:
+        steps[task.rank].append(task.step)
+    layout = Layout.of(workload, steps, detail, more)
+    return layout, {wire.key: _slot(workload, num_ranks, layout, wire, wires, seed) for wire in wires}
+
+
+def _cuts(workload: Workload, num_ranks: int, wire: OperandWire) -> Iterator[tuple[Axis, set[int]]]:
+    """Yield the axes of an operand, and the cuts that it has of what it takes."""
+    rows, cols = cuts_of(wire.links)
+    if wire.key == MOVED_IN:
+        yield (MOVED, "rows"), in_blocks(rows, _heights(workload, num_ranks))
+        yield (MOVED, "cols"), cols
+        return
+    kernel, operand = wire.key
+    stage = workload.stage(kernel)
+    attention, in_turn = attention_of(stage), axis_of(stage, kernel, "rows")
+    if operand == 0:
+        yield in_turn, in_blocks(rows, _heights(stage, num_ranks)) if in_turn[0] == MOVED else rows
+    elif attention is None:
+        yield axis_of(stage, kernel, "inner"), in_blocks(rows, (inner_size(stage),))
+    else:
+        yield axis_of(stage, kernel, "inner"), rows
+    if attention is not None:
+        yield axis_of(stage, kernel, "cols"), {cut % attention.head_dim for cut in cols}
+    else:
+        yield axis_of(stage, kernel, "cols" if operand else "inner"), cols
+
+
+def _slot(
+    workload: Workload, n: int, layout: Layout, wire: OperandWire, wires: Sequence[OperandWire], seed: int
+) -> Slot:
+    slot = partial(Slot, wire.tensor, wire.links, seed=seed, alike=wire.alike, transposed=wire.transposed)
+    if wire.key == MOVED_IN:
+        return slot(n, partial(_moved_blocks, workload, n), layout.rows, layout.cols)
+    kernel, operand = wire.key
+    axes, stage = layout.kernels[kernel], workload.stage(kernel)
+    if attention_of(stage) is not None:
+        count = sum(each.key[0] == kernel for each in wires)
+        num_blocks, rows, cols = Attention(stage, layout, axes, n, count).operand_axes(operand)
+        one = partial(_one_block, rows.cuts[-1])
+        return slot(num_blocks, partial(_computed_blocks, stage, n) if num_blocks > 1 else one, rows, cols)
+    if operand == 1:
+        count = n if cutting_of(stage).adds is Adds.BLOCKS else 1
+        blocks = tuple((block, axes.inner.cuts[-1]) for block in range(count))
+        return slot(count, lambda rank: blocks, axes.inner, axes.cols)
+    if workload.pattern.produces:
+        return slot(n, partial(_computed_blocks, stage, n), axes.rows, axes.inner)
+    return slot(1, lambda rank: ((0, axes.rows.cuts[-1]),), axes.rows, axes.inner)
+
+
+def _moved_blocks(workload: Workload, num_ranks: int, rank: int) -> Blocks:
+    """The blocks that a rank has before anything moves."""
+    pattern = workload.pattern
+    if pattern.exchanges:
+        own = workload.at(rank)
+        return tuple((block, moved_rows(own, num_ranks, block - rank)) for block in range(num_ranks))
+    heights = _heights(workload, num_ranks)
+    if pattern in GATHERS:
+        return ((rank, heights[rank]),)
+    return tuple(enumerate(heights)) if pattern not in FROM_FIRST or rank == 0 else ()
+
+
+def _heights(workload: Workload, num_ranks: int) -> tuple[int, ...]:
+    """Rows of the block of each rank, one below the other in what moves; of an exchange those of the own one."""
+    if workload.pattern.exchanges:
+        return (moved_rows(workload, num_ranks),) * num_ranks
+    return tuple(rows_of_block(workload, num_ranks, block) for block in range(num_ranks))
+
+
+def _computed_blocks(stage: Workload, num_ranks: int, rank: int) -> Blocks:
+    own = stage.at(rank)
+    return tuple((block, tile_rows(own, num_ranks, block - rank)) for block in range(num_ranks))
+
+
+def _of_kernel(
+    graph: Graph, part: Part, num_ranks: int, wires: Sequence[OperandWire], detail: int | None, seed: int
+) -> tuple[Layout, dict[Key, Slot]]:
+    """A lone kernel that is no GEMM: its operands and its output are tensors of the text, and it is one tile."""
+    workload, op = part.workload, graph.op(part.op)
+    operands = kernel_operands(op, workload)
+    output = next((tensor for tensor in workload.tensors if tensor.name == workload.output), operands[0])
+    sizes, (rows, cols) = [_local(tensor, num_ranks) for tensor in operands], _local(output, num_ranks)
+    cuts = [cuts_of(wire.links) for wire in wires]
+    by_rows = isinstance(workload.compute, ElementwiseShape) and all(size[0] == rows for size in sizes)
+    shared = CutAxis.of(
+        {0, rows}.union(*(_below(of_rows, rows) for of_rows, _ in cuts)) if by_rows else {0, rows}, detail
+    )
+    slots = {}
+    for wire, size, (of_rows, of_cols) in zip(wires, sizes, cuts, strict=True):
+        own = shared if by_rows else CutAxis.of({0, size[0]} | _below(of_rows, size[0]), detail)
+        columns = CutAxis.of({0, size[1]} | _below(of_cols, size[1]), detail)
+        blocks = partial(_one_block, size[0])
+        slots[wire.key] = Slot(wire.tensor, wire.links, 1, blocks, own, columns, seed, wire.alike, wire.transposed)
+    axes = KernelAxes(shared, CutAxis.of({0, cols} | part_edges(graph, op, cols), detail), _ONE)
+    return Layout(_ONE, _ONE, (axes,)), slots
+
+
+def _one_block(rows: int, rank: int) -> Blocks:
+    return ((0, rows),)
+
+
+def _below(cuts: Iterable[int], end: int) -> set[int]:
+    return {cut for cut in cuts if cut < end}
+
+
+def _local(tensor: Tensor, num_ranks: int) -> tuple[int, int]:
+    """Rows and columns of a tensor that a rank has."""
+    rows = tensor.rows // num_ranks if tensor.shard is Shard.ROWS else tensor.rows
+    return rows, tensor.cols // num_ranks if tensor.shard is Shard.COLS else tensor.cols
