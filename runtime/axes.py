@@ -4,7 +4,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
-from types import MappingProxyType
 
 from ..compiler.ir import (
     Adds,
@@ -21,8 +20,6 @@ from ..compiler.ir import (
     tile_cols,
     tile_rows,
 )
-
-NOTHING: Mapping[tuple[int, str], Collection[int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +106,7 @@ class Layout:
         workload: Workload,
         steps: Sequence[Sequence[Step]],
         detail: int | None,
-        more: Mapping[Axis, Collection[int]] = NOTHING,
+        more: Mapping[Axis, Collection[int]],
     ) -> "Layout":
         """Return the axes that the ``steps`` of each rank cut, with ``more`` cuts; ``detail`` as for ``CutAxis.of``."""
         every = tuple(dict.fromkeys(chain(*steps)))  # ranks that are alike have the same steps

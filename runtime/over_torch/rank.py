@@ -13,7 +13,7 @@ import numpy as np
 import torch.distributed as dist
 
 from ...compiler.ir import Graph, GraphPlan, System, Transfer
-from ..board import HoldPolicy, RunOver
+from ..board import Census, HoldPolicy, RankBoard, RunOver, Standstill
 from ..execute import Executor
 from ..findings import Stuck, stuck_sentences
 from ..memory import Array
@@ -22,7 +22,6 @@ from ..report import Outcome, RunRefused, RunReport, SeedRun, reject_run
 from ..run import DETAIL, PlanRun
 from ..tasks import Mark, Queue, Task
 from .messages import Head, MessageKind, Messenger, RankLost, multiply
-from .rank_board import Census, RankBoard, Standstill
 
 FIRST_OF = (Outcome.FAULT, Outcome.DEADLOCK, Outcome.WRONG, Outcome.EXACT)
 """What a run is called where its ranks end differently: after a fault others wait, or have what is wrong."""

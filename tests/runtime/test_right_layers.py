@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from magus.compiler import compile_file, compile_text
-from magus.compiler.ir import GraphScenario
+from magus.compiler.ir import Choice, GraphChoice, GraphScenario, OpMode
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.runtime import Outcome, RunRefused, carry_out, report
 from magus.runtime.memory import Array
@@ -18,6 +18,7 @@ from magus.simcore.lower.compose import lower_graph
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.drawn_graphs import draw_graph_plan
 from tests.helpers.paths import ROOT
+from tests.helpers.scenarios.exchange import CASES, DMA, along, exchange, named
 from tests.helpers.scenarios.mlp_backward import backward, plan_of_layers
 from tests.helpers.scenarios.two_batches import two_batches
 from tests.helpers.some import some
@@ -70,6 +71,21 @@ workload sent on hgx {{
   z = norm(y)
 }}
 schedule mine for sent {{ b = direct(chunks=8, engine=sm(4), transfer={way}) }}
+"""
+UNEVEN = """mgs 1
+use "nvidia/h100"
+system node { gpus RANKS x H100; fabric switch(nvswitch, link=nvlink) }
+workload layer on node {
+  x   = tensor bf16[ROWS, 1024]
+  wup = tensor bf16[1024, 64 * RANKS] shard cols
+  wdn = tensor bf16[64 * RANKS, 1024] shard rows
+  u   = gemm(norm(x), wup)
+  y   = add(x, all_reduce(gemm(gelu(u), wdn)))
+  repeat 2 y as x
+}
+schedule cut for layer { y = pipelined(chunks=2 * RANKS, engine=sm(8)) }
+schedule halves for layer { apart y by sm(8) }
+schedule added for layer { apart y by sm(8); seams rows }
 """
 LAYERS = [*sorted((ROOT / "examples" / "layers").glob("*.mgs")), ROOT / "examples" / "papers" / "layers.mgs"]
 
@@ -235,3 +251,33 @@ def test_sums_over_batches_that_ranks_add_up_once(said: str) -> None:
     report = carry_out(found.system, graph, plan)
 
     assert [run.outcome for run in report.runs] == [Outcome.EXACT] * 3, report.runs[-1].sentences
+
+
+@pytest.mark.parametrize(("rows", "ranks"), [(1, 4), (6, 4), (5, 3), (12, 6)])
+@pytest.mark.parametrize("index", range(3))
+def test_rows_that_do_not_divide_among_the_ranks(rows: int, ranks: int, index: int) -> None:
+    found = compile_text(UNEVEN.replace("ROWS", str(rows)).replace("RANKS", str(ranks))).graph()
+    assert found is not None
+    report = carry_out(found.system, *plan_of_layers(found, found.schedules[index], 2), seeds=range(1))
+
+    assert {run.outcome for run in report.runs} == {Outcome.EXACT}
+
+
+@pytest.mark.parametrize(("kind", "choice"), CASES, ids=named)
+def test_a_gemm_cut_as_the_exchange_before_it(kind: str, choice: Choice) -> None:
+    scenario = exchange(kind)
+    graph, plan = plan_of_layers(scenario, along(choice), min(2, scenario.graph.num_layers))
+
+    report = carry_out(scenario.system, graph, plan, seeds=(0, 1))
+
+    assert report.exact, report.runs[-1].sentences
+
+
+@pytest.mark.parametrize("kind", ["below", "beside"])
+def test_a_gemm_takes_all_that_an_exchange_brings(kind: str) -> None:
+    """Also what lies side by side: without the wait for copies, they are missed."""
+    scenario = exchange(kind)
+    whole = GraphChoice("whole", (OpMode("y", Choice("uniform_fused_1d", 16, DMA)),))
+    graph, plan = plan_of_layers(scenario, whole, 1)
+
+    assert carry_out(scenario.system, graph, plan).exact

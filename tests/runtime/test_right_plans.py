@@ -4,18 +4,17 @@ import random
 from itertools import islice
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from magus.compiler import compile_file, compile_text
-from magus.compiler.ir import (
-    Pattern,
-    Scenario,
-    Schedule,
-)
-from magus.compiler.planning.build import build_schedule, declared
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario, Schedule
+from magus.compiler.planning.build import build_schedule, declared, reject_choice
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.templates import ALL_TEMPLATES
 from magus.examples import NAMES, PAPERS, TEMPLATES, path
 from magus.runtime import RunRefused, carry_out
-from tests.helpers.marks import thinned
+from tests.helpers.marks import examples, thinned
 from tests.helpers.mscclpp.reading import PROGRAMS, schedule_of
 from tests.helpers.paths import DOCS
 from tests.helpers.plans.alone import alone
@@ -26,6 +25,8 @@ from tests.helpers.scenarios.drawn import scenario_of as scenario_of_pattern
 from tests.helpers.scenarios.drawn_plans import draw_bespoke, draw_uneven
 from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices
 from tests.helpers.scenarios.loads import scenario_of as scenario_of_loads
+from tests.helpers.scenarios.rank_parts import KINDS as PARTS
+from tests.helpers.scenarios.rank_parts import scenario_of as scenario_of_parts
 from tests.helpers.scenarios.workloads import choices_of, workload_of
 from tests.helpers.some import some
 
@@ -171,3 +172,30 @@ def test_all_rows_and_columns_where_they_are_few() -> None:
     schedule = resolve_schedule(scenario, "uniform_fused_1d(chunks=4, engine=dma(1))")
 
     assert carry_out(*alone(scenario, schedule), range(2), detail=None).exact
+
+
+def choices_of_parts(scenario: Scenario) -> list[Choice]:
+    n, engines = scenario.num_ranks, (EngineChoice(EngineKind.DMA, 2), EngineChoice(EngineKind.SM, 4))
+    choices = (
+        Choice(template.name, n * (2 if template.cuts_shards else 1), engine, template.default_streams)
+        for template in ALL_TEMPLATES
+        for engine in engines
+    )
+    return [choice for choice in choices if reject_choice(scenario, choice) is None]
+
+
+@pytest.mark.parametrize("kind", PARTS)
+@pytest.mark.parametrize(("rows", "cols", "ranks"), [(3, 512, 4), (4, 50, 3)])
+def test_rows_that_do_not_divide_among_the_ranks(kind: str, rows: int, cols: int, ranks: int) -> None:
+    scenario = scenario_of_parts(kind, rows, cols, ranks)
+
+    for choice in some(choices_of_parts(scenario)):
+        check(scenario, build_schedule(scenario, choice), 1)
+
+
+@examples(20)
+@given(st.integers(1, 30), st.integers(7, 200), st.integers(2, 7), st.sampled_from(PARTS))
+def test_any_number_of_rows(rows: int, cols: int, ranks: int, kind: str) -> None:
+    scenario = scenario_of_parts(kind, rows, cols, ranks)
+
+    check(scenario, build_schedule(scenario, Choice("serial", ranks, EngineChoice(EngineKind.SM, 4))), 1)

@@ -5,12 +5,13 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from magus.compiler.ir import Awaited, Graph, GraphPlan, GraphScenario, Part, PartWait, StepWait, Transfer
+from magus.compiler.ir import Awaited, Choice, Graph, GraphPlan, GraphScenario, Part, PartWait, StepWait, Transfer
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.runtime import Outcome, carry_out
 from magus.runtime.report import SeedRun
 from magus.runtime.tasks import Mark, Task, landing_ranks, marks_of, tasks_of
 from tests.helpers.marks import first
+from tests.helpers.scenarios.exchange import DMA, along, exchange
 from tests.helpers.scenarios.mlp_backward import backward, plan_of_layers
 
 
@@ -150,3 +151,18 @@ def test_a_step_that_computes_less_is_a_wrong_result(back: GraphScenario) -> Non
 
     assert run.outcome is Outcome.WRONG
     assert "has nothing in rows" in run.sentences[0] and "of dh" in run.sentences[0]
+
+
+@pytest.mark.parametrize("kind", ["below", "beside"])
+def test_a_wait_for_an_exchange_that_is_left_out_is_found(kind: str) -> None:
+    scenario = exchange(kind)
+    graph, plan = plan_of_layers(scenario, along(Choice("hetero_fused_1d", 8, DMA)), min(2, scenario.graph.num_layers))
+    plan = side_by_side(plan)
+    assert last_run(scenario, graph, plan).outcome is Outcome.EXACT
+
+    cases = [case for case in dropped(plan) if case[0].op.startswith("y_gemm")]
+    runs = [last_run(scenario, graph, without) for _, _, without in cases]
+    implied = [follows_anyhow(scenario, plan, without) for _, _, without in cases]
+
+    assert implied.count(False) >= 6 > implied.count(True)
+    assert [run.outcome is Outcome.EXACT for run in runs] == implied
