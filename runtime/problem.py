@@ -5,7 +5,7 @@ All numbers are small integers in float64, so that sums in any order are exact a
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -225,7 +225,9 @@ class Problem:
     def sheets(self) -> Iterator[tuple[Made, Sheet]]:
         """Yield what the part leaves for others."""
         pattern, moved, output = self.workload.pattern, self.layout, self.workload.output
-        brought = partial(Sheet, rows=moved.rows, cols=moved.cols, blocks=self._brought_blocks, read=self._read_brought)
+        brought = partial(
+            Sheet, rows=moved.rows, cols=moved.cols, blocks=cache(self._brought_blocks), read=self._read_brought
+        )
         if pattern.consumes:
             yield Made.MOVED, brought(f"what {self.part.name} brings", wanted=self._moved_wanted)
         if self.workload.is_collective or (pattern.produces and not pattern.consumes):
@@ -234,7 +236,7 @@ class Problem:
             axes = moved.kernels[-1]
             yield (
                 Made.OUTPUT,
-                Sheet(output, axes.rows, axes.cols, self._output_blocks, self._output_wanted, self._read_output),
+                Sheet(output, axes.rows, axes.cols, cache(self._output_blocks), self._output_wanted, self._read_output),
             )
 
     def held(self, rank: int, whole: Workload) -> tuple[CheckedArray, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from ..compiler.ir import (
     Adds,
@@ -240,21 +240,22 @@ def _slot(
 ) -> Slot:
     slot = partial(Slot, wire.tensor, wire.links, seed=seed, alike=wire.alike, transposed=wire.transposed)
     if wire.key == MOVED_IN:
-        return slot(n, partial(_moved_blocks, workload, n), layout.rows, layout.cols)
+        return slot(n, cache(partial(_moved_blocks, workload, n)), layout.rows, layout.cols)
     kernel, operand = wire.key
     axes, stage = layout.kernels[kernel], workload.stage(kernel)
+    computed = cache(partial(_computed_blocks, stage, n))
     if attention_of(stage) is not None:
         count = sum(each.key[0] == kernel for each in wires)
         num_blocks, rows, cols = Attention(stage, layout, axes, n, count).operand_axes(operand)
         one = partial(_one_block, rows.cuts[-1])
-        return slot(num_blocks, partial(_computed_blocks, stage, n) if num_blocks > 1 else one, rows, cols)
+        return slot(num_blocks, computed if num_blocks > 1 else one, rows, cols)
     if operand == 1:
         count = n if cutting_of(stage).adds is Adds.BLOCKS else 1
         blocks = tuple((block, axes.inner.cuts[-1]) for block in range(count))
         return slot(count, lambda rank: blocks, axes.inner, axes.cols)
     if workload.pattern.produces:
-        return slot(n, partial(_computed_blocks, stage, n), axes.rows, axes.inner)
-    return slot(1, lambda rank: ((0, axes.rows.cuts[-1]),), axes.rows, axes.inner)
+        return slot(n, computed, axes.rows, axes.inner)
+    return slot(1, partial(_one_block, axes.rows.cuts[-1]), axes.rows, axes.inner)
 
 
 def _moved_blocks(workload: Workload, num_ranks: int, rank: int) -> Blocks:
