@@ -20,7 +20,7 @@ from ...compiler.ir import (
     Term,
     Value,
 )
-from ...compiler.resolve.expect.units import dimension_of
+from ...compiler.resolve.expect.terms import dimension_of
 from ...compiler.text.quantities import bytes_text, rate_text, us_text
 from ...compiler.text.units import fits
 from ...simcore import Result

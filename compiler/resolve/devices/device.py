@@ -12,8 +12,7 @@ from ...text.source import Span
 from ...text.vocabulary import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, LINK_NUMBERS, SWITCH_CHOICES, SWITCH_NUMBERS
 from ..values.device_numbers import DeviceNumbers, FigureReader, NumberWithOrigin, StatedNumber
 from ..values.evaluate import ExpressionEvaluator, Place, clock_of
-from .calibrated_region import INPUTS, FittedRegion, calibrated_of
-from .device_blocks import BlockReader, Tiles
+from .device_blocks import INPUTS, BlockReader, FittedRegion, Tiles, calibrated_of
 from .optional_blocks import (
     check_parts,
     collectives_of,

@@ -1,22 +1,189 @@
-"""Resolve systems: the GPU, the number of GPUs, and the fabric."""
+"""Systems: the GPU, the number of GPUs, and the fabric, a topology with its links and sizes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from typing import Any
 
 from ...codes import Code
-from ...ir import Fabric, Gpu, Replay, System, Variability
+from ...ir import (
+    ArgumentKind,
+    Fabric,
+    Gpu,
+    Link,
+    Replay,
+    Switch,
+    System,
+    Topology,
+    TopologyArgument,
+    Variability,
+    Wire,
+    topologies,
+)
 from ...text import syntax as ast
-from ...text.diagnostics import Report
+from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Entry, Kind, Scope
 from ...text.units import NUMBER
 from ...text.vocabulary import MAX_RANKS, SYSTEM_WORDS, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import Words, known_head
+from ..values.sentences import Words, known_head, single
 from .device import DeviceResolver
-from .fabric import FabricResolver
 from .replay_file import read_replay
 from .variability import VariabilityReader
+
+_MAX_WIRES = 1 << 16
+# Fields of a fabric; other arguments belong to the layout of the topology.
+_OF_FABRIC = ("link", "switch", "both_ways")
+
+
+class FabricResolver:
+    """Reads ``fabric topology(...)`` of one system; sizes are checked if ``num_ranks`` is known."""
+
+    def __init__(
+        self,
+        report: Report,
+        evaluator: ExpressionEvaluator,
+        devices: DeviceResolver,
+        scope: Scope,
+        num_ranks: int | None,
+    ) -> None:
+        self._report, self._devices, self._scope, self._num_ranks = report, devices, scope, num_ranks
+        self._reader = FigureReader(report, evaluator)
+        self._readers: Mapping[ArgumentKind, Callable[[TopologyArgument, ast.Expression], Any]] = {
+            ArgumentKind.LINK: lambda _, name: self._link(name),
+            ArgumentKind.SWITCH: lambda _, name: self._switch(name),
+            ArgumentKind.TRUTH: lambda _, said: self._truth(said),
+            ArgumentKind.COUNT: self._count,
+            ArgumentKind.COUNTS: self._counts,
+        }
+
+    def fabric(self, statement: ast.Say) -> Fabric:
+        """Return the fabric; report sizes that do not fit the number of GPUs."""
+        topology, call = self._call(statement)
+        given = self._arguments(call, topology)
+        self._check_complete(topology, given, call)
+        values = self._values(topology, given)
+        if topology.takes_links:
+            values[topologies.WIRES] = self._wires(topology, given, values, call)
+        link = values["link"] if "link" in values else values[topologies.WIRES][0].link
+        others = {name: value for name, value in values.items() if name not in _OF_FABRIC}
+        layout = None if topology.layout is None else topology.layout(**others)
+        fabric = Fabric(topology, link, values.get("switch"), values.get("both_ways", True), layout)
+        rejection = None if self._num_ranks is None else topology.reject(fabric, self._num_ranks)
+        if rejection is not None:
+            raise self._report.fail(rejection.code, rejection.message, call.span, rejection.hint)
+        return fabric
+
+    def _call(self, statement: ast.Say) -> tuple[Topology, ast.Call]:
+        words = Words(statement.phrase, self._report)
+        words.take("fabric")
+        call = words.take("a topology")
+        words.end()
+        known = {topology.name: topology for topology in topologies.TOPOLOGIES}
+        if not isinstance(call, ast.Call) or not isinstance(call.function, ast.Name):
+            hint = f"for instance: fabric {topologies.TOPOLOGIES[0].example}; topologies are {listing(known)}"
+            raise self._report.fail(Code.MGS116, "fabric says a topology and its link", call.span, hint)
+        topology = known.get(call.function.text)
+        if topology is None:
+            hint = did_you_mean(call.function.text, known) or f"topologies are {listing(known)}"
+            message = f"unknown topology '{call.function.text[:64]}'"
+            raise self._report.fail(Code.MGS204, message, call.function.span, hint)
+        return topology, call
+
+    def _arguments(self, call: ast.Call, topology: Topology) -> dict[str, ast.Expression]:
+        known = [argument.name for argument in topology.arguments]
+        given: dict[str, ast.Expression] = {}
+        for idx, argument in enumerate(call.arguments):
+            name = argument.name or (known[0] if idx == 0 and not topology.takes_links else None)
+            if name is None or (name not in known and not topology.takes_links):
+                hint = did_you_mean(name, known) if name else ""
+                needs = "every argument has a name" if topology.takes_links else "only the first argument has no name"
+                message = f"{topology.name} has no argument '{name[:64]}'" if name else needs
+                raise self._report.fail(Code.MGS201, message, argument.span, hint or f"write: {topology.example}")
+            if name in given:
+                raise self._report.fail(Code.MGS206, f"{name} is said twice", argument.span)
+            given[name] = single(argument.values, self._report, in_call=True)
+        return given
+
+    def _check_complete(self, topology: Topology, given: Mapping[str, ast.Expression], call: ast.Call) -> None:
+        missing = [
+            argument.name for argument in topology.arguments if argument.name not in given and not argument.optional
+        ]
+        if topology.takes_links and not set(given) - {argument.name for argument in topology.arguments}:
+            missing.append("links")
+        if missing:
+            message = f"{topology.name} does not say its {missing[0]}"
+            raise self._report.fail(Code.MGS209, message, call.span, topology.example)
+
+    def _values(self, topology: Topology, given: Mapping[str, ast.Expression]) -> dict[str, Any]:
+        """Return the values of the named arguments; errors in those of every fabric are reported first."""
+        by_name = {argument.name: argument for argument in topology.arguments if argument.name in given}
+        names = [name for name in _OF_FABRIC if name in by_name]
+        names += [name for name in by_name if name not in _OF_FABRIC]
+        return {name: self._readers[by_name[name].kind](by_name[name], given[name]) for name in names}
+
+    def _wires(
+        self, topology: Topology, given: Mapping[str, ast.Expression], values: Mapping[str, Any], call: ast.Call
+    ) -> tuple[Wire, ...]:
+        """Read links one by one: each argument that the topology does not define is a link with pairs of nodes."""
+        last = (MAX_RANKS if self._num_ranks is None else self._num_ranks) + values.get("switches", 0) - 1
+        wires: list[Wire] = []
+        joined: set[frozenset[int]] = set()
+        for name, pairs in given.items():
+            if name in values:
+                continue
+            link = self._link(ast.Name(name, span=pairs.span))
+            for pair in self._list(pairs, name, "[[0, 1], [1, 2]]"):
+                ends = self._pair(pair, last)
+                if frozenset(ends) in joined:
+                    message = f"{ends[0]} and {ends[1]} are joined twice"
+                    raise self._report.fail(Code.MGS206, message, pair.span, "a wider link is a link of its own")
+                joined.add(frozenset(ends))
+                wires.append(Wire(ends, link))
+        if not 1 <= len(wires) <= _MAX_WIRES:
+            message = f"{topology.name} has 1 to {_MAX_WIRES:,} links, got {len(wires)}"
+            raise self._report.fail(Code.MGS305, message, call.span)
+        return tuple(wires)
+
+    def _pair(self, pair: ast.Expression, last: int) -> tuple[int, int]:
+        ends = self._list(pair, "a link", "[0, 1]")
+        if len(ends) != 2:
+            raise self._report.fail(Code.MGS116, "a link has two ends", pair.span, "for instance [0, 1]")
+        first, second = (self._whole("a node", end, 0, last) for end in ends)
+        if first == second:
+            raise self._report.fail(Code.MGS307, f"{first} is joined to itself", pair.span)
+        return first, second
+
+    def _count(self, argument: TopologyArgument, expression: ast.Expression) -> int:
+        return self._whole(argument.label or argument.name, expression, argument.minimum)
+
+    def _counts(self, argument: TopologyArgument, expression: ast.Expression) -> tuple[int, ...]:
+        items = self._list(expression, argument.name, argument.example)
+        if not 1 <= len(items) <= argument.max_items:
+            message = f"{argument.too_many.format(argument.max_items)}, got {len(items)}"
+            raise self._report.fail(Code.MGS307, message, expression.span)
+        return tuple(self._count(argument, item) for item in items)
+
+    def _whole(self, name: str, expression: ast.Expression, low: int = 1, high: int = MAX_RANKS) -> int:
+        wanted = Property(name, NUMBER, Fraction(low), Fraction(high), whole=True)
+        return int(self._reader.value(wanted, (expression,), Place(self._scope)).amount)
+
+    def _list(self, expression: ast.Expression, name: str, example: str) -> tuple[ast.Expression, ...]:
+        if not isinstance(expression, ast.Listed):
+            raise self._report.fail(Code.MGS116, f"{name} is a list", expression.span, f"for instance {example}")
+        return expression.items
+
+    def _switch(self, name: ast.Expression) -> Switch:
+        return self._devices.switch(self._scope.find(name, Kind.SWITCH, self._report))
+
+    def _link(self, name: ast.Expression) -> Link:
+        return self._devices.link(self._scope.find(name, Kind.LINK, self._report))
+
+    def _truth(self, expression: ast.Expression) -> bool:
+        if isinstance(expression, ast.Name) and expression.text in ("true", "false"):
+            return expression.text == "true"
+        raise self._report.fail(Code.MGS116, "true or false is expected here", expression.span)
+
 
 _COUNT = Property("the number of gpus", NUMBER, Fraction(1), Fraction(MAX_RANKS), whole=True)
 

@@ -7,7 +7,6 @@ from ...text import syntax as ast
 from ...text.units import NUMBER
 from ..values.evaluate import Reading
 from ..values.sentences import reject_note, side_by_side, single
-from .comparisons import EXAMPLE, ComparisonReader
 from .expectation import (
     ON_OVERLAP,
     Bindings,
@@ -19,7 +18,7 @@ from .expectation import (
     Somewhere,
     Verdict,
 )
-from .sweep import SHAPES, ShapeReader, read_domain
+from .statements import EXAMPLE, SHAPES, ComparisonReader, ShapeReader, read_domain
 from .terms import TermReader
 
 MAX_SEEDS = 4096

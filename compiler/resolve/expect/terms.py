@@ -1,6 +1,6 @@
 """Terms of an expectation: ``(serial.makespan - mine.makespan) / max(serial.compute_time, serial.comm_time)``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from ...codes import Code
@@ -10,6 +10,7 @@ from ...ir import (
     Chain,
     End,
     Extreme,
+    FigureKind,
     Metric,
     MetricOf,
     Negation,
@@ -23,11 +24,69 @@ from ...ir import (
 from ...text import syntax as ast
 from ...text.diagnostics import did_you_mean, listing
 from ...text.source import Span
-from ...text.units import NUMBER, Quantity
+from ...text.units import BYTES, NUMBER, RATE, TIME, Quantity
+from ...text.units import Dimension as Units
 from ...text.vocabulary import ALWAYS_THERE, MAX_BATCHES
 from ..values.evaluate import Reading
 from ..values.sentences import single
-from .units import DIMENSIONS, UNITS, dimension_of, figures_of, joined_units, metric_or_none
+
+UNITS: Mapping[FigureKind, Units] = {
+    FigureKind.TIME: TIME,
+    FigureKind.BYTES: BYTES,
+    FigureKind.RATIO: NUMBER,
+    FigureKind.RATE: RATE,
+}
+DIMENSIONS = {units: dimension for dimension, units in UNITS.items()}
+
+
+def dimension_of(term: Term) -> FigureKind:
+    """Return the kind of a term."""
+    match term:
+        case MetricOf(metric=metric):
+            return metric.kind
+        case Speedup():
+            return FigureKind.RATIO
+        case Value(dimension=dimension) | Chain(dimension=dimension):
+            return dimension
+        case Negation(operand=inner) | OverSeeds(term=inner):
+            return dimension_of(inner)
+        case Extreme(terms=terms):
+            return dimension_of(terms[0])
+
+
+def figures_of(term: Term) -> Iterator[MetricOf | Speedup]:
+    """Return every figure of a schedule in a term."""
+    match term:
+        case MetricOf() | Speedup():
+            yield term
+        case Value():
+            return
+        case Negation(operand=inner) | OverSeeds(term=inner):
+            yield from figures_of(inner)
+        case Chain(first=first, rest=rest):
+            for each in (first, *(operand for _, operand in rest)):
+                yield from figures_of(each)
+        case Extreme(terms=terms):
+            for each in terms:
+                yield from figures_of(each)
+
+
+def metric_or_none(word: str) -> Metric | None:
+    """Return the metric of that name, if there is one."""
+    return next((metric for metric in Metric if metric.value == word), None)
+
+
+def joined_units(operator: Operator, left: Units, right: Units) -> Units | None:
+    """Return the units of ``left operator right``, or None where it has none that a figure can have."""
+    match operator:
+        case Operator.ADD | Operator.SUBTRACT:
+            return left if left == right else None
+        case Operator.MULTIPLY:
+            joined = left + right
+        case Operator.DIVIDE:
+            joined = left - right
+    return joined if joined in DIMENSIONS else None
+
 
 # By nearest rank, percentile 0 is the smallest of the sorted values and 100 the largest.
 REDUCTIONS: Mapping[str, Fraction | None] = {

@@ -19,8 +19,8 @@ from ...text.source import Span
 from ...text.units import BYTES
 from ...text.vocabulary import MAX_BATCHES, OBJECTIVES, Property
 from ..values.device_numbers import FigureReader
-from ..values.domains import read_values, whole_numbers
 from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.params import read_values, whole_numbers
 from ..values.sentences import Words, known_head
 from .implementation import ImplementationReader, reject_implementation
 from .template import ChoiceReader

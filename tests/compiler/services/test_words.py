@@ -9,7 +9,7 @@ from magus.compiler.ir.topologies import TOPOLOGIES
 from magus.compiler.outline import outline
 from magus.compiler.planning.execution import OPTIONS
 from magus.compiler.planning.knobs import KNOBS
-from magus.compiler.resolve.expect.sweep import SHAPES
+from magus.compiler.resolve.expect.statements import SHAPES
 from magus.compiler.resolve.expect.terms import ABOUT_SCHEDULES, OF_SWEEPS
 from magus.compiler.resolve.schedules.implementation import PATTERN_WORDS
 from magus.compiler.services.properties import property_of

@@ -11,7 +11,7 @@ from ....advisor.stages import either
 from ....compiler import CompileError, Scenario
 from ....compiler.ir import Cancelled, GraphScenario, JsonObject, Settings, ShouldStop
 from ....compiler.pipeline import compile_text
-from ....compiler.resolve.values.swept import is_swept, points_of
+from ....compiler.resolve.values.params import is_swept, points_of
 from ...exit_codes import Exit
 from ...text.progress import progress_line
 from ...text.sweep import sweep_text

@@ -6,7 +6,7 @@ import pytest
 
 from magus.compiler import compile_text, format_text
 from magus.compiler.ir import Calibrated, CollectiveRegion, DType, GemmRegion, Gpu
-from magus.compiler.resolve.devices.calibrated_region import EXAMPLES
+from magus.compiler.resolve.devices.device_blocks import EXAMPLES
 
 TEXT = """
 use "nvidia/{library}" as library

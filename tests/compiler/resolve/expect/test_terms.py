@@ -20,7 +20,7 @@ from magus.compiler.ir import (
     Value,
 )
 from magus.compiler.resolve.expect.expectation import Comparison, Shown
-from magus.compiler.resolve.expect.units import dimension_of, figures_of
+from magus.compiler.resolve.expect.terms import dimension_of, figures_of
 
 HEAD = """
 use "amd/mi300x"
