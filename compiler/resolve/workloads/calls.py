@@ -162,7 +162,8 @@ def _operand(operation: Operation, operand: CallOperand, makers: Mapping[str, Wo
     if maker is None or not operand.is_plain:
         return Operand(operand.seen, transposed=operand.transposed)
     sums = operation.name in SUMS
-    exchanged = maker.operation.name == EXCHANGE and not isinstance(operation, CollectiveOperation)
+    takes_blocks = isinstance(operation, KernelOperation) and EXCHANGE in operation.after
+    exchanged = takes_blocks and maker.operation.name == EXCHANGE
     if sums or exchanged or (gathered and maker.operation.name == GATHER):
         return Operand(operand.tensor, maker.operation, maker.partial)
     if maker.partial:

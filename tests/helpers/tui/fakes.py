@@ -156,7 +156,7 @@ class FakeStages:
     def compile(self, path: Path, settings: Settings) -> Compiled:
         """The scenarios, whatever the file says."""
         self.compiled.append(tuple(settings))
-        return Compiled(str(path), self.scenarios, (), (), ())
+        return Compiled(str(path), tuple(map(scenarios.of_one_op, self.scenarios)), (), (), ())
 
     def recommend(
         self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]

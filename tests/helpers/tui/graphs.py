@@ -21,6 +21,7 @@ from magus.compiler.pipeline import Compiled
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.tui.app.session.backend import Backend
 from tests.helpers.scenarios.graph_runs import TEXT, small_graph
+from tests.helpers.scenarios.scenarios import of_one_op
 from tests.helpers.tui import fakes
 
 LARGE_TEXT = TEXT.replace("param M = 1024", "param M = 4096")
@@ -111,7 +112,7 @@ class GraphStages:
 
     def compile(self, path: Path, settings: Settings) -> Compiled:
         """The scenarios, whatever the file says."""
-        return Compiled(str(path), self.pairs, (), (), (), graphs=(layer(),))
+        return Compiled(str(path), (*map(of_one_op, self.pairs), layer()), (), (), ())
 
     def recommend_graph(
         self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, told: Callable[[Advice], None]

@@ -54,7 +54,7 @@ class RealStages:
 
     def compile(self, path: Path, settings: Settings) -> Compiled:
         """The scenario, whatever the file says."""
-        return Compiled(str(path), (self.scenario,), (), (), ())
+        return Compiled(str(path), (scenarios.of_one_op(self.scenario),), (), (), ())
 
     def recommend(
         self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, found: Callable[[Advice], None]

@@ -19,6 +19,7 @@ from magus.simcore.figures.result import Result
 from magus.tui.app.app import MagusApp
 from tests.helpers.hostile_text import ESCAPES, EVERYTHING, is_safe
 from tests.helpers.marks import thinned
+from tests.helpers.scenarios.scenarios import of_one_op
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, press, screen_text, settled
 
@@ -34,7 +35,7 @@ class HostileStages(fakes.FakeStages):
         evil = [self._hostile(each) for each in self.scenarios]
         span = Span(Source(EVERYTHING, EVERYTHING), 0, 1)
         warning = Diagnostic(Code.MGS120, EVERYTHING, span, EVERYTHING, Severity.WARNING)
-        return Compiled(str(path), tuple(evil), (), (warning,), ())
+        return Compiled(str(path), tuple(map(of_one_op, evil)), (), (warning,), ())
 
     def _hostile(self, scenario: Scenario) -> Scenario:
         gpu = replace(scenario.system.gpu, name=MARKUP)
