@@ -11,6 +11,7 @@ from ..compiler.codes import Code
 from ..compiler.ir import DType, Graph, GraphChoice, GraphPlan, GraphScenario, Scenario, Schedule
 from ..compiler.pipeline import compile_file
 from ..compiler.planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, plan_in_file
+from ..compiler.planfile.forms import MAX_PARTS
 from ..compiler.planning.build import declared
 from ..compiler.planning.graph_batches import in_batches
 from ..compiler.planning.graph_build import build_graph_plan
@@ -56,7 +57,7 @@ def jobs_of(scenario: Scenario | GraphScenario, schedule: str | None, warn: Warn
 
 def _job_of_pair(scenario: Scenario, schedule: Schedule) -> Job:
     name, workload = scenario.name, scenario.workload
-    return scenario.system, Graph.of_one(name, workload), GraphPlan.of_one(name, workload, schedule)
+    return scenario.system, Graph.of_one(workload, name), GraphPlan.of_one(name, workload, schedule)
 
 
 def _job_of_graph(scenario: GraphScenario, chosen: GraphChoice | GraphPlan) -> Job:
@@ -98,12 +99,22 @@ def _scenarios(file: Path) -> tuple[Scenario, ...]:
         members = document.members()
         if "scenario" not in members:
             raise document.fail("this is no plan that says what it is for", HINT)
-        said = members["scenario"].members()
+        said = _one_op(members["scenario"])
         if not said.keys() <= {"ranks", "pattern", "moved", "gemm"} or not {"ranks", "pattern", "moved"} <= said.keys():
             raise members["scenario"].fail("its kernels and loads need their scenario", HINT, Code.MGS540)
         said["pattern"].word(tuple(pattern.value for pattern in requests.PATTERNS))
         return tuple(_scenario(gpu, said) for gpu in GPUS)
     raise CompileError(report.diagnostics)
+
+
+def _one_op(scenario: Item) -> dict[str, Item]:
+    """What a plan says of its one op, and its ``ranks``."""
+    members = scenario.entries(("ranks", "ops"), ("batches", "layers"))
+    if len(ops := members["ops"].items(MAX_PARTS, 1)) > 1 or len(members) > 2:
+        raise members["ops"].fail("several ops need their scenario", HINT, Code.MGS540)
+    op = ops[0].members()
+    op.pop("name", None)
+    return {"ranks": members["ranks"], **op}
 
 
 def _scenario(gpu: str, said: dict[str, Item]) -> Scenario:

@@ -173,7 +173,7 @@ class Advice:
         return self.scenario
 
     def plan(self) -> JsonObject | None:
-        """Return the recommended schedule as ``magus-plan/1``; None where it is a call of the library."""
+        """Return the recommended schedule as ``magus-plan/2``; None where it is a call of the library."""
         return None if self.recommended.is_library else plan_document(self.case, self.recommended.schedule)
 
     @property

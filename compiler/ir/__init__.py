@@ -75,6 +75,7 @@ from .schedules.exact_cover import uncovered as uncovered
 from .schedules.graph_choice import GraphChoice as GraphChoice
 from .schedules.graph_choice import OpMode as OpMode
 from .schedules.graph_choice import Seams as Seams
+from .schedules.graph_plan import COLLECTIVES_STREAM as COLLECTIVES_STREAM
 from .schedules.graph_plan import Awaited as Awaited
 from .schedules.graph_plan import GraphPlan as GraphPlan
 from .schedules.graph_plan import Part as Part

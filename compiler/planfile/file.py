@@ -1,29 +1,37 @@
 """Plans in files of their own: ``schedule mine for w = import "plan.json"``, and ``--schedule plan.json``.
 
 A file holds a plan of Magus (``from_json.py``) or an execution plan of MSCCL++ (``mscclpp/read.py``); the key ``gpus``
-tells them apart. Plans of graphs (``graph_from_json.py``) are read for ``--schedule`` alone.
+tells them apart. Only plans of one part are imported: a schedule in the language says how one op is carried out.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from ..ir import GraphPlan, GraphScenario, Plan, Scenario, Schedule
-from ..planning.build import ScheduleError, build_schedule
+from ..codes import Code
+from ..ir import Graph, GraphPlan, GraphScenario, Part, Plan, Scenario, Schedule, System
 from ..text import syntax as ast
-from ..text.diagnostics import CompileError, Diagnostic, Report
+from ..text.diagnostics import CompileError, Diagnostic, Report, listing
 from ..text.json_items import MAX_FILE_BYTES, Item, JsonPlace, read_json
 from ..text.load import path_beside, read_source
 from ..text.source import Source, Span
-from ..verify.check import check_plan
 
 PLAN_SUFFIX = ".json"
 Warn = Callable[[Sequence[Diagnostic]], None]
 
 
 def import_plan(scenario: Scenario, text: ast.Text, report: Report) -> Plan:
-    """Read the plan at the path ``text``, in the folder of the file that names it or below."""
-    return _read(scenario, path_beside(text, "plan", report), text.span, report)
+    """Read the plan at the path ``text``, in the folder of the file that names it or below.
+
+    Raises
+    ------
+    Stopped
+        If it cannot be read or cannot run here; ``report`` says why.
+    """
+    from .to_json import plan_of
+
+    document = _document(path_beside(text, "plan", report), text.span, report)
+    part = _only_part(_built(scenario.system, Graph.of_one(scenario.workload), document, ""), document)
+    return plan_of(scenario, part.schedule)
 
 
 def ignore_warnings(warnings: Sequence[Diagnostic]) -> None:
@@ -53,60 +61,71 @@ def plan_in_text(scenario: Scenario, text: str, name: str) -> Schedule:
 
 
 def graph_plan_in_file(scenario: GraphScenario, path: Path) -> GraphPlan:
-    """Read the plan of a graph from a file at any path, which becomes its name.
+    """Read the plan of several ops from a file at any path, which becomes its name.
 
     Raises
     ------
     CompileError
         As ``plan_in_file``.
     """
-    from .graph_from_json import read_graph_plan  # few commands read one
-
-    report, text = Report(), str(path)
-    span = Span(Source("--schedule", text), 0, len(text))
+    name, report = str(path), Report()
     with report.trial():
-        plan = read_graph_plan(scenario, _document(path, span, report))
-        if not report.has_errors:
-            return replace(plan, expression=text)
+        document = _document(path, _span(name), report)
+        return _built(scenario.system, scenario.graph, document, name)
     raise CompileError(report.diagnostics)
 
 
 def _schedule(
-    scenario: Scenario, name: str, document: Callable[[Span, Report], Item], warn: Warn = ignore_warnings
+    scenario: Scenario, name: str, read: Callable[[Span, Report], Item], warn: Warn = ignore_warnings
 ) -> Schedule:
     report = Report()
-    span = Span(Source("--schedule", name), 0, len(name))
     with report.trial():
-        schedule = _built(scenario, _plan(scenario, document(span, report)), name, span, report)
-        for fault in check_plan(scenario, schedule):
-            report.error(fault.code, fault.message, span)
-        if not report.has_errors:
-            warn(report.diagnostics)
-            return schedule
+        document = read(_span(name), report)
+        part = _only_part(_built(scenario.system, Graph.of_one(scenario.workload), document, name), document)
+        warn(report.diagnostics)
+        return part.schedule
     raise CompileError(report.diagnostics)
 
 
-def _built(scenario: Scenario, plan: Plan, name: str, span: Span, report: Report) -> Schedule:
-    try:
-        return build_schedule(scenario, plan, name)
-    except ScheduleError as error:
-        unfit = error.rejection
-        raise report.fail(unfit.code, unfit.message, span, unfit.hint) from None
+def _span(name: str) -> Span:
+    return Span(Source("--schedule", name), 0, len(name))
 
 
-def _read(scenario: Scenario, path: Path, span: Span, report: Report) -> Plan:
-    return _plan(scenario, _document(path, span, report))
-
-
-def _plan(scenario: Scenario, document: Item) -> Plan:
+def _built(system: System, graph: Graph, document: Item, name: str) -> GraphPlan:
+    """The plan of a file, called ``name``, with nothing wrong in it."""
     # Imported here: few scenarios import a plan, and every command reads scenarios.
     if "gpus" in document.members():
-        from .mscclpp.read import read_mscclpp
-
-        return read_mscclpp(scenario, document)
+        return _built_mscclpp(system, graph, document, name)
     from .from_json import read_plan
 
-    return read_plan(scenario, document)
+    return read_plan(system, graph, document).build(name)
+
+
+def _built_mscclpp(system: System, graph: Graph, document: Item, name: str) -> GraphPlan:
+    from ..planning.build import ScheduleError, build_schedule
+    from .from_json import check
+    from .mscclpp.read import read_mscclpp
+
+    if len(graph.ops) > 1:
+        message = f"this is the plan of one collective, {graph.name} has {len(graph.ops)} ops"
+        raise document.fail(message, code=Code.MGS524)
+    (op,) = graph.ops
+    case = Scenario(op.name, system, op.workload)
+    try:
+        schedule = build_schedule(case, read_mscclpp(case, document), name)
+    except ScheduleError as error:
+        unfit = error.rejection
+        raise document.fail(unfit.message, unfit.hint, unfit.code) from None
+    plan = GraphPlan.of_one(op.name, op.workload, schedule)
+    check(system, graph, plan, document, {})
+    return plan
+
+
+def _only_part(plan: GraphPlan, document: Item) -> Part:
+    if len(plan.parts) > 1:
+        names = listing(part.name for part in plan.parts)
+        raise document.fail(f"the plan has {len(plan.parts)} parts, {names}; here one is expected", code=Code.MGS524)
+    return plan.parts[0]
 
 
 def _document(path: Path, span: Span, report: Report) -> Item:

@@ -1,215 +1,298 @@
-"""Read plans from JSON, ``magus-plan/1``; the input is not trusted.
+"""Read plans from JSON, ``magus-plan/2``; the input is not trusted.
 
-This module checks the form, the scenario that the plan is for, and the hash. ``verify/check.py`` checks, as for any
-plan, that every byte moves and that waits end.
+``forms.py`` has the form. This module checks that the file is for the workload, and the hash; ``verify/parts.py``
+checks, as for any plan, that every byte moves, that waits end and that what is read is waited for.
 """
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ..codes import Code
 from ..ir import (
-    PLAN_MODES,
-    Direction,
-    EngineChoice,
-    EngineKind,
-    EngineMode,
-    ExecutionOptions,
-    IndexRange,
-    Override,
+    COLLECTIVES_STREAM,
+    Choice,
+    Graph,
+    GraphOp,
+    GraphPlan,
+    Part,
     Plan,
-    Reach,
-    Reduction,
-    Region,
     Scenario,
-    Step,
-    TileGroup,
-    Transfer,
+    Schedule,
+    System,
+    Workload,
 )
-from ..planning.execution import OPTIONS, options_from
-from ..planning.knobs import words_of
+from ..planning.build import ScheduleError, build_schedule
+from ..planning.graph_batches import batch_counts, in_batches
+from ..planning.graph_halves import collective_alone, kernel_alone
+from ..planning.graph_layers import layers_of
+from ..planning.graph_order import collective_name
+from ..templates import BASELINE
+from ..text.diagnostics import did_you_mean, listing
 from ..text.json_items import Item
-from ..text.vocabulary import MAX_EXTENT, MAX_RANKS, MAX_STREAMS
-from .fingerprint import fingerprint
-from .to_json import GRAPH_SCHEMA, SCHEMA, plan_hash
+from ..verify.parts import check_parts
+from .forms import (
+    ENGINE,
+    FILE,
+    OLD_SCHEMAS,
+    PART,
+    SCENARIO,
+    Limits,
+    PartInFile,
+    ScenarioInFile,
+    plan_form,
+)
+from .to_json import SCHEMA, SHOWN_LAYERS, base_name, fingerprint, graph_plan_document, renamed
 
-MAX_STEPS = 4096
-"""Steps of one rank."""
-MAX_STEPS_OF_ALL = 1 << 15
-"""Steps of all ranks together."""
-MAX_ENGINES = 1 << 20
-MAX_KERNELS = 2
-"""Kernels of a workload."""
-TRANSFER_KINDS = tuple(direction.value for direction in Direction)
-STEP_KINDS = (*TRANSFER_KINDS, "tiles", "reduction")
-SCENARIO_KEYS = ("ranks", "pattern", "moved", "gemm", "kernel", "then", "split", "loads", "experts")
+MAX_SHOWN_FAULTS = 20
+_FIT = "a plan fits the workload and the number of GPUs it was made for"
 
 
-def read_plan(scenario: Scenario, document: Item) -> Plan:
-    """Read a plan for ``scenario``; ``build_schedule`` makes a Schedule of it.
+@dataclass(frozen=True, slots=True)
+class ReadPart:
+    """A part of a file: what it says, where, and the op, or half of one, whose plan it has."""
+
+    said: PartInFile
+    item: Item
+    op: GraphOp
+    workload: Workload
+    plan: Plan
+    expression: str | None
+    """Of its plan, None where that is the expression of the whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """A plan as a file has it, before it is built: ``document``, and the items of its ``plans``.
+
+    ``graph`` is one layer of what it is for.
+    """
+
+    document: Item
+    system: System
+    graph: Graph
+    batches: int
+    layers: int
+    plans: tuple[Item, ...]
+    parts: tuple[ReadPart, ...]
+    sums_priority: int
+
+    def build(self, name: str) -> GraphPlan:
+        """The plan called ``name``.
+
+        Raises
+        ------
+        Stopped
+            If it cannot run, or was changed; the report of the document has diagnostics.
+        """
+        schedules: dict[tuple[int, Workload], Schedule] = {}
+        parts = []
+        for read in self.parts:
+            key = read.said.plan, read.workload  # layers that are alike share what is built
+            if key not in schedules:
+                schedules[key] = self._schedule(read, name)
+            parts.append(_part(read, schedules[key]))
+        plan = GraphPlan(name, tuple(parts), self.sums_priority)
+        self._check_hash(plan)
+        places = {read.said.name: self.plans[read.said.plan] for read in self.parts}
+        graph = layers_of(in_batches(self.graph, self.batches), self.layers)
+        check(self.system, graph, plan, self.document, places)
+        self._check_staging(plan)
+        return plan
+
+    def _schedule(self, read: ReadPart, name: str) -> Schedule:
+        scenario = Scenario(read.said.name, self.system, read.workload)
+        try:
+            schedule = build_schedule(scenario, read.plan, name if read.expression is None else read.expression)
+            if read.workload is read.op.workload or not read.workload.is_collective:
+                return schedule
+            # What the collective of a pair brings is what the pair holds.
+            whole = Choice(BASELINE.name, self.system.num_ranks, read.plan.engine)
+            pair = build_schedule(replace(scenario, workload=read.op.workload), whole)
+            return replace(schedule, staging_bytes=pair.staging_bytes)
+        except ScheduleError as error:
+            unfit, message = error.rejection, f"{read.said.name}: {error.rejection.message}"
+            raise self.plans[read.said.plan].fail(message, unfit.hint, unfit.code) from None
+
+    def _check_hash(self, plan: GraphPlan) -> None:
+        said = self.document.members().get("hash")
+        if said is not None and said.value != graph_plan_document(self.system, self.graph, plan)["hash"]:
+            hint = "leave the key 'hash' out, or write the plan anew: magus plan --format json"
+            raise said.fail("this is not the hash of this plan, which was changed", hint, Code.MGS525)
+
+    def _check_staging(self, plan: GraphPlan) -> None:
+        """Refuse memory that is said to be less, or free earlier, than the plan needs."""
+        holders = plan.holders()
+        for part, read in zip(plan.parts, self.parts, strict=True):
+            if read.said.staging is None:
+                continue
+            num_bytes, until = read.said.staging
+            items = read.item.members()["staging"].members()
+            if num_bytes != part.schedule.staging_bytes:
+                raise items["bytes"].fail(f"{part.name} needs {part.schedule.staging_bytes} bytes")
+            needed = (part.op, *holders[part.op])
+            if until != needed:
+                raise items["until"].fail(f"what {part.name} holds is needed until {listing(needed)} have ended")
+
+
+def check(system: System, graph: Graph, plan: GraphPlan, document: Item, places: Mapping[str, Item]) -> None:
+    """Report what is wrong with a plan: with the steps of a part at its place, else with the ``document``.
 
     Raises
     ------
     Stopped
-        If the document has another form or is for another scenario; its report has a diagnostic for each wrong step.
+        If anything is.
     """
-    if document.members().get("schema", document).value == GRAPH_SCHEMA:
-        raise document.fail(f"this is a plan of a graph, {scenario.workload.name} is none", "", Code.MGS524)
-    entries = document.entries(
-        ("schema", "scenario", "engine"), ("expression", "hash", "tactics", "overlaps", "steps", "overrides", "ranks")
+    faults = check_parts(system, graph, plan)
+    for fault in faults[:MAX_SHOWN_FAULTS]:
+        places.get(fault.part, document).fail(fault.message, fault.hint, fault.code)
+    if faults:
+        raise document.origin.report.stop()
+
+
+def read_plan(system: System, graph: Graph, document: Item) -> ReadPlan:
+    """Read a plan for ``graph`` on ``system``, in as many batches and layers as it has.
+
+    Raises
+    ------
+    Stopped
+        If the document has another form, or is for another workload; its report has diagnostics.
+    """
+    _check_schema(document)
+    file = FILE.read(document)
+    scenario = SCENARIO.read(file["scenario"])
+    names = _names(graph, file["scenario"], scenario)
+    members = {key: item.value for key, item in document.members().items()}
+    named = FILE.read(replace(document, value=renamed(members, names)))
+    fitting = _graph_that_fits(system, graph, scenario, named["scenario"])
+    parts = _read_parts(system, fitting, file["plans"], named["parts"])
+    unused = set(range(len(file["plans"]))) - {part.said.plan for part in parts}
+    if unused:
+        raise file["plans"][min(unused)].fail("no part has this plan")
+    counts = scenario.batches, scenario.layers
+    return ReadPlan(document, system, graph, *counts, file["plans"], parts, file.get("sums_priority", 0))
+
+
+def _check_schema(document: Item) -> None:
+    """Refuse another schema before its keys are looked at."""
+    found = document.members().get("schema")
+    if found is not None and found.value in OLD_SCHEMAS:
+        message = f"{found.value} is an older form of plans, this release reads {SCHEMA}"
+        raise found.fail(message, "write the plan anew: magus plan FILE --schedule NAME --format json")
+    if found is not None and found.value != SCHEMA:
+        raise found.fail(f"this release reads {SCHEMA}", f'"schema": "{SCHEMA}"')
+
+
+def _names(graph: Graph, item: Item, scenario: ScenarioInFile) -> dict[str, str]:
+    """What ops of the file are called here: names are no part of what a plan fits, the order of ops is."""
+    _check_counts(graph, item, scenario)
+    ours, theirs = layers_of(in_batches(graph, scenario.batches), min(scenario.layers, SHOWN_LAYERS)).ops, scenario.ops
+    if len(ours) != len(theirs):
+        message = f"the plan is for {len(theirs)} ops, {graph.name} has {len(ours)}"
+        raise item.members()["ops"].fail(message, _FIT, Code.MGS524)
+    names = [op["name"] for op in theirs]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise item.members()["ops"].fail(f"two ops have the name '{name[:64]}'")
+    return {base_name(name): base_name(op.name) for name, op in zip(reversed(names), reversed(ours), strict=True)}
+
+
+def _check_counts(graph: Graph, item: Item, scenario: ScenarioInFile) -> None:
+    """Refuse batches and layers that the graph cannot have."""
+    counts = batch_counts(graph)
+    if scenario.batches not in counts:
+        possible = f"numbers of batches that are possible: {listing(map(str, counts))}"
+        message = f"{graph.name} cannot be cut into {scenario.batches} batches"
+        raise item.members()["batches"].fail(message, possible, Code.MGS524)
+    if scenario.layers > graph.num_layers:
+        message = f"the plan has {scenario.layers} layers, {graph.name} has {graph.num_layers}"
+        raise item.members()["layers"].fail(message, _FIT, Code.MGS524)
+
+
+def _graph_that_fits(system: System, graph: Graph, scenario: ScenarioInFile, item: Item) -> Graph:
+    """The graph in the batches and layers of the plan, if all else is that of the scenario."""
+    batches, layers = scenario.batches, scenario.layers
+    ours, theirs = fingerprint(system, graph, batches, layers), item.members()
+    _compare(item, "ranks", theirs["ranks"].value, ours["ranks"], graph.name)
+    our_ops = ours["ops"]
+    assert isinstance(our_ops, list), "a fingerprint lists ops"
+    for our, their in zip(our_ops, theirs["ops"].items(len(our_ops)), strict=True):
+        assert isinstance(our, dict), "an op is an object"
+        members = their.members()
+        for key in dict.fromkeys((*our, *members)):
+            _compare(their, key, members[key].value if key in members else None, our.get(key), graph.name)
+    return layers_of(in_batches(graph, batches), layers)
+
+
+def _compare(item: Item, key: str, theirs: object, ours: object, name: str) -> None:
+    found, wanted = (json.dumps(value, sort_keys=True) for value in (theirs, ours))
+    if found != wanted:  # as texts: true is no 1
+        raise item.fail(f"{key}: the plan is for {found[:80]}, {name} has {wanted[:80]}", _FIT, Code.MGS524)
+
+
+def _read_parts(system: System, graph: Graph, plans: Sequence[Item], items: Sequence[Item]) -> tuple[ReadPart, ...]:
+    """Read all parts, and report each that is wrong."""
+    report = items[0].origin.report
+    known = _known_parts(graph, {str(item.members()["name"].value) for item in items if "name" in item.members()})
+    read: dict[tuple[int, int], tuple[Plan, str | None]] = {}
+    parts = list[ReadPart]()
+    for item in items:
+        with report.attempt():
+            said = PART.read(item)
+            op, workload = _op_of(item, said, known)
+            item.members()["plan"].number(0, len(plans) - 1)
+            key = said.plan, workload.num_kernels
+            if key not in read:
+                read[key] = _read_steps(plans[said.plan], system.num_ranks, workload.num_kernels)
+            parts.append(ReadPart(said, item, op, workload, *read[key]))
+    if len(parts) < len(items):
+        raise report.stop()
+    return tuple(parts)
+
+
+def _read_steps(item: Item, ranks: int, kernels: int) -> tuple[Plan, str | None]:
+    members = item.members()
+    engines = ENGINE.read(members["engine"]).count if "engine" in members else 1
+    plan = plan_form(Limits(ranks, engines, kernels)).read(item)
+    return plan, members["expression"].any_text() if "expression" in members else None
+
+
+def _known_parts(graph: Graph, named: set[str]) -> dict[str, tuple[GraphOp, Workload]]:
+    """The parts that there can be; an op of which the collective is named has its kernel as the other part."""
+    known: dict[str, tuple[GraphOp, Workload]] = {}
+    for op in graph.ops:
+        collective = collective_name(op)
+        whole = not (op.is_pair and op.workload.then is None and collective in named)
+        known[op.name] = op, op.workload if whole else kernel_alone(op.workload)
+        if not whole:
+            known[collective] = op, collective_alone(op.workload)
+    return known
+
+
+def _op_of(item: Item, said: PartInFile, known: dict[str, tuple[GraphOp, Workload]]) -> tuple[GraphOp, Workload]:
+    members = item.members()
+    if said.name not in known:
+        hint = did_you_mean(said.name, known) or f"parts are {listing(known)}"
+        raise members["name"].fail(f"unknown part '{said.name[:64]}'", hint, Code.MGS203)
+    op, workload = known[said.name]
+    if said.op != op.name:
+        raise members["op"].fail(f"{said.name} is a part of {op.name}")
+    if said.layer != op.layer:
+        raise members.get("layer", item).fail(f"{said.name} is in layer {op.layer}")
+    return op, workload
+
+
+def _part(read: ReadPart, schedule: Schedule) -> Part:
+    said, usual = read.said, COLLECTIVES_STREAM if read.workload.is_collective else 0
+    return Part(
+        said.name,
+        read.op.name,
+        read.workload,
+        schedule,
+        usual if said.stream is None else said.stream,
+        said.priority,
+        tuple(dict.fromkeys(said.waits)),
+        tuple(dict.fromkeys(said.step_waits)),
+        read.op.layer,
+        said.behind_kernels,
     )
-    if entries["schema"].value != SCHEMA:
-        raise entries["schema"].fail(f"this release reads {SCHEMA}", f'"schema": "{SCHEMA}"')
-    plan = read_body(scenario, document, entries)
-    if "hash" in entries and entries["hash"].text() != plan_hash(scenario, plan):
-        hint = "leave the key 'hash' out, or write the plan anew: magus plan --format json"
-        raise entries["hash"].fail("this is not the hash of this plan, which was changed", hint, Code.MGS525)
-    return plan
-
-
-def read_body(scenario: Scenario, document: Item, entries: dict[str, Item]) -> Plan:
-    """Read what ``plan_body`` writes, the ``entries`` of ``document``; errors are those of ``read_plan``."""
-    if "expression" in entries:
-        entries["expression"].any_text()
-    _check_fit(scenario, entries["scenario"])
-    return _Reader(scenario, _engine(entries["engine"])).plan(document, entries)
-
-
-def _check_fit(scenario: Scenario, item: Item) -> None:
-    ours_by_key, theirs_by_key = fingerprint(scenario), item.entries(("ranks", "pattern"), SCENARIO_KEYS[2:])
-    for key in SCENARIO_KEYS:
-        ours = json.dumps(ours_by_key.get(key), sort_keys=True)
-        theirs = json.dumps(theirs_by_key[key].value if key in theirs_by_key else None, sort_keys=True)
-        if ours != theirs:
-            message = f"{key}: the plan is for {theirs[:80]}, {scenario.workload.name} has {ours[:80]}"
-            raise item.fail(message, "a plan fits the workload and the number of GPUs it was made for", Code.MGS524)
-
-
-def _engine(item: Item) -> EngineChoice:
-    entries = item.entries(("kind", "count"), ("mode",))
-    modes = tuple(mode.name.lower() for mode in PLAN_MODES)
-    kind = EngineKind(entries["kind"].word(words_of(EngineKind)))
-    mode = EngineMode[entries["mode"].word(modes).upper()] if "mode" in entries else EngineMode.OWN
-    return EngineChoice(kind, entries["count"].number(1, MAX_ENGINES), mode)
-
-
-def _tactics(item: Item) -> ExecutionOptions:
-    entries = item.entries((), tuple(OPTIONS))
-    return options_from({word: value.word(OPTIONS[word].words) for word, value in entries.items()})
-
-
-class _Reader:
-    """Reads the steps of one plan."""
-
-    def __init__(self, scenario: Scenario, engine: EngineChoice) -> None:
-        self._n, self._kernels, self._engine = scenario.num_ranks, scenario.workload.num_kernels, engine
-
-    def plan(self, document: Item, entries: dict[str, Item]) -> Plan:
-        if ("steps" in entries) is ("ranks" in entries):
-            hint = "steps of rank r, the same for every rank, or a list of steps for each"
-            raise document.fail("a plan has either 'steps' or 'ranks'", hint)
-        if "ranks" in entries and "overrides" in entries:
-            raise entries["overrides"].fail("where each rank has its own steps nothing is overridden")
-        overlaps = entries["overlaps"].flag() if "overlaps" in entries else True
-        tactics = _tactics(entries["tactics"]) if "tactics" in entries else ExecutionOptions()
-        report, failures = document.origin.report, document.origin.report.num_failures
-        overrides: tuple[Override, ...] = ()
-        by_rank: tuple[tuple[Step, ...], ...] = ()
-        if "ranks" in entries:
-            by_rank = self._ranks(entries["ranks"])
-            steps = by_rank[0]
-        else:
-            steps = self._steps(entries["steps"])
-            overrides = self._overrides(entries["overrides"]) if "overrides" in entries else ()
-        if report.num_failures > failures:
-            raise report.stop()
-        return Plan(self._engine, steps, overrides, tactics, by_rank, overlaps)
-
-    def _ranks(self, item: Item) -> tuple[tuple[Step, ...], ...]:
-        ranks = item.items(MAX_RANKS)
-        if len(ranks) != self._n:
-            message = f"steps of {len(ranks)} ranks are here, there are {self._n}"
-            raise item.fail(message, code=Code.MGS524)
-        total = sum(len(steps.items(MAX_STEPS)) for steps in ranks)
-        if total > MAX_STEPS_OF_ALL:
-            raise item.fail(f"at most {MAX_STEPS_OF_ALL} steps are read, got {total}")
-        return tuple(self._steps(steps) for steps in ranks)
-
-    def _steps(self, item: Item) -> tuple[Step, ...]:
-        """Read the steps of a rank; report each one that is wrong."""
-        steps: list[Step] = []
-        for step in item.items(MAX_STEPS):
-            with item.origin.report.attempt():
-                steps.append(self._step(step))
-        return tuple(steps)
-
-    def _overrides(self, item: Item) -> tuple[Override, ...]:
-        overrides: list[Override] = []
-        for override in item.items(MAX_STEPS):
-            with item.origin.report.attempt():
-                entries = override.entries(("rank", "step"))
-                overrides.append(Override(entries["rank"].number(0, self._n - 1), self._step(entries["step"])))
-        return tuple(overrides)
-
-    def _step(self, item: Item) -> Step:
-        members = item.members()
-        if "kind" not in members:
-            raise item.fail("'kind' is missing", f"a step is one of {', '.join(STEP_KINDS)}")
-        match members["kind"].word(STEP_KINDS):
-            case "tiles":
-                return self._tiles(item)
-            case "reduction":
-                return self._reduction(item)
-            case word:
-                return self._transfer(item, Direction(word))
-
-    def _transfer(self, item: Item, direction: Direction) -> Transfer:
-        entries = item.entries(("kind", "name", "region", "peer", "signal"), ("after", "lane", "reduce"))
-        everyone = entries["peer"].value == "all"
-        lane = entries["lane"].number(0, self._engine.count - 1) if "lane" in entries else None
-        return Transfer(
-            entries["name"].name(),
-            direction,
-            self._region(entries["region"]),
-            0 if everyone else entries["peer"].number(1, self._n - 1),
-            entries["signal"].name(),
-            _names(entries),
-            lane,
-            "reduce" in entries and entries["reduce"].flag(),
-            Reach.ALL if everyone else Reach.PEER,
-        )
-
-    def _tiles(self, item: Item) -> TileGroup:
-        entries = item.entries(("kind", "name", "regions", "k"), ("after", "stream", "accumulate", "kernel"))
-        regions = tuple(self._region(region) for region in entries["regions"].items(MAX_STEPS, least=1))
-        accumulate = "accumulate" in entries and entries["accumulate"].flag()
-        kernel = entries["kernel"].number(0, max(0, self._kernels - 1)) if "kernel" in entries else 0
-        return TileGroup(
-            entries["name"].name(), regions, _span(entries["k"]), _names(entries), _stream(entries), accumulate, kernel
-        )
-
-    def _reduction(self, item: Item) -> Reduction:
-        entries = item.entries(("kind", "name", "region", "parts"), ("after", "stream"))
-        parts = entries["parts"].number(2, self._n)
-        return Reduction(
-            entries["name"].name(), self._region(entries["region"]), parts, _names(entries), _stream(entries)
-        )
-
-    def _region(self, item: Item) -> Region:
-        entries = item.entries(("owner", "rows", "cols"))
-        return Region(entries["owner"].number(0, self._n - 1), _span(entries["rows"]), _span(entries["cols"]))
-
-
-def _span(item: Item) -> IndexRange:
-    ends = item.items(2, least=2)
-    start, stop = (end.number(0, MAX_EXTENT) for end in ends)
-    if start >= stop:
-        raise item.fail(f"{start}:{stop} is empty", code=Code.MGS306)
-    return IndexRange(start, stop)
-
-
-def _names(entries: dict[str, Item]) -> tuple[str, ...]:
-    return tuple(name.name() for name in entries["after"].items(MAX_STEPS)) if "after" in entries else ()
-
-
-def _stream(entries: dict[str, Item]) -> int:
-    return entries["stream"].number(0, MAX_STREAMS - 1) if "stream" in entries else 0

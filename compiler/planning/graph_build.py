@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from ..codes import Code
 from ..ir import (
+    COLLECTIVES_STREAM,
     Awaited,
     Choice,
     Direction,
@@ -37,9 +38,6 @@ from .graph_layers import written_out
 from .graph_order import GraphPlanError, collective_name, issue_order
 from .graph_seams import row_waits
 from .knobs.engine import default_engine, usual_engine
-
-COLLECTIVES_STREAM = -1
-"""The stream of collectives that stand alone or apart: they run one after the other."""
 
 LOW, FIRST = 1, -1
 """Priorities of kernels that are served last, and of sums that are served first."""

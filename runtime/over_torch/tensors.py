@@ -37,7 +37,7 @@ def linear(system: System, plan: GraphPlan, x: torch.Tensor, w: torch.Tensor) ->
         what = f"a plan of {len(plan.parts)} parts" if others else pattern.value
         names = ", ".join(each.value for each in LAYERS)
         raise RunRefused(Rejection(Code.MGS540, f"{what} is no linear layer", f"these are: {names}"))
-    run = RankRun(system, Graph.of_one(part.op, part.workload), plan, seed=0, detail=None)
+    run = RankRun(system, Graph.of_one(part.workload, part.op), plan, seed=0, detail=None)
     problem = run.problems[part.name]
     _fill(problem, run.rank, x.detach().double().numpy(), w.detach().double().numpy())
     run.work()

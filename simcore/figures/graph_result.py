@@ -3,8 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from ...compiler.ir import GraphPlan, Part, Schedule
-from ...compiler.planning.graph_build import COLLECTIVES_STREAM
+from ...compiler.ir import COLLECTIVES_STREAM, GraphPlan, Part, Schedule
 from ..fold.run import Finished
 from ..lower.compose import LoweredGraph
 from .critical_path import critical_path

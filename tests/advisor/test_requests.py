@@ -18,7 +18,7 @@ from magus.advisor.computing import Watcher
 from magus.advisor.pools import answer_many
 from magus.advisor.recent import MAX_ANSWERS, RecentAnswers
 from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, EngineMode
-from magus.compiler.planfile.json_schema import plan_schema
+from magus.compiler.planfile.forms import plan_schema
 from magus.compiler.request.scenario import scenario_of
 from magus.simcore.memo.memo import memoizing
 from tests.helpers.plans.json_schema import is_valid

@@ -80,7 +80,7 @@ def _question() -> JsonObject:
         "simulate": {"type": "boolean", "description": "false answers at once, from the model; default true"},
         "within_s": {"type": "number", "minimum": 0, "description": "the best found by then"},
         "bespoke": whole_number(0, MOST_BESPOKE),
-        "plan": {"type": "boolean", "description": "also the plan, magus-plan/1"},
+        "plan": {"type": "boolean", "description": "also the plan, magus-plan/2"},
         "advice": {"type": "boolean", "description": "also all of the advice, magus-advice/1"},
     }
     return object_of(properties, ("pattern", "gpu", "ranks"))

@@ -211,9 +211,7 @@ def plan(
         int | None,
         typer.Option("--layers", min=1, max=64, metavar="N", help="With json: write out N of the layers that repeat."),
     ] = None,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of plans, with FILE that of its plans.")
-    ] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plans.")] = False,
 ) -> None:
     """Write a schedule as a plan, in steps, or for another program.
 
@@ -222,9 +220,9 @@ def plan(
     from ..commands.inputs import ScenarioInput
     from ..commands.scenarios.plan import TritonOptions, print_plan, print_schema, print_steps, print_triton
 
-    source = None if file is None else ScenarioInput(file, settings_of(settings), workload)
     if schema:
-        raise typer.Exit(print_schema(source, out))
+        raise typer.Exit(print_schema(out))
+    source = None if file is None else ScenarioInput(file, settings_of(settings), workload)
     if source is None:
         raise typer.BadParameter("name a scenario", param_hint="FILE")
     if layers is not None and output is not PlanFormat.JSON:

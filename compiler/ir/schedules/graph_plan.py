@@ -7,6 +7,9 @@ from ..workloads.graph import batch_of
 from ..workloads.workload import Workload
 from .schedule import Schedule
 
+COLLECTIVES_STREAM = -1
+"""The stream of collectives that stand alone, or apart from their kernel: they run one after the other."""
+
 
 class Awaited(Enum):
     """What of a part another one waits for."""
@@ -70,7 +73,9 @@ class GraphPlan:
     @classmethod
     def of_one(cls, name: str, workload: Workload, schedule: Schedule) -> "GraphPlan":
         """Return the plan of one op: ``schedule`` carries out ``workload``, as the part ``name``."""
-        return cls(schedule.expression, (Part(name, name, workload, schedule),))
+        alone = workload.is_collective
+        stream = COLLECTIVES_STREAM if alone else 0
+        return cls(schedule.expression, (Part(name, name, workload, schedule, stream, behind_kernels=alone),))
 
     def part(self, name: str) -> Part:
         """The part of that name.

@@ -11,12 +11,16 @@ from .schedule import Direction, Kernels, Reach, Reduction, Region, Schedule, St
 
 @dataclass(frozen=True, slots=True)
 class PlanFault:
-    """One fault of a plan: diagnostic code, the step at fault (empty if none), a sentence, and a hint."""
+    """One fault of a plan: diagnostic code, the step at fault (empty if none), a sentence, and a hint.
+
+    ``part`` is the part whose steps are at fault, empty where it is what holds between parts, or there is one plan.
+    """
 
     code: Code
     step: str
     message: str
     hint: str = field(default="", compare=False)
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)

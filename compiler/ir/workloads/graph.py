@@ -132,9 +132,10 @@ class Graph:
     batch: Batch | None = None
 
     @classmethod
-    def of_one(cls, name: str, workload: Workload) -> "Graph":
-        """Return the graph of one op, ``name``, which reads nothing that has a name."""
-        return cls(name, workload.about, (GraphOp(name, workload),))
+    def of_one(cls, workload: Workload, name: str = "") -> "Graph":
+        """Return the graph whose one op is ``workload``, called ``name``, else as what it makes."""
+        op = GraphOp(name or workload.output, workload)
+        return cls(name or workload.name, workload.about, (op,), workload.tensors)
 
     @property
     def num_layers(self) -> int:

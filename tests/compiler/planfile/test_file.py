@@ -69,7 +69,7 @@ def test_a_link_does_not_lead_outside(tmp_path: Path) -> None:
 def test_what_is_wrong_names_the_file_and_stands_where_it_is_imported(tmp_path: Path) -> None:
     file = written(tmp_path)
     document = json.loads((tmp_path / "p.json").read_text())
-    document["steps"][1]["peer"] = 77
+    document["plans"][0]["steps"][1]["peer"] = 77
     (tmp_path / "p.json").write_text(json.dumps(document))
 
     with pytest.raises(CompileError) as caught:
@@ -77,14 +77,14 @@ def test_what_is_wrong_names_the_file_and_stands_where_it_is_imported(tmp_path: 
 
     (found,) = caught.value.diagnostics
     assert found.code is Code.MGS307
-    assert found.message == "p.json: steps[1].peer: a number from 1 to 3 is expected here, got 77"
+    assert found.message == "p.json: plans[0].steps[1].peer: a number from 1 to 3 is expected here, got 77"
     assert (found.span.source.path, found.span.text) == (str(file), '"p.json"')
 
 
 def test_a_plan_that_cannot_run_is_told_with_its_step(tmp_path: Path) -> None:
     file = written(tmp_path)
     document = json.loads((tmp_path / "p.json").read_text())
-    del document["hash"], document["steps"][0]
+    del document["hash"], document["plans"][0]["steps"][0]
     (tmp_path / "p.json").write_text(json.dumps(document))
 
     assert any(code == "MGS502" and "g0 waits for" in message for code, message in errors(file))
@@ -94,7 +94,7 @@ def test_engines_that_the_gpu_has_not(tmp_path: Path) -> None:
     file = written(tmp_path)
     document = json.loads((tmp_path / "p.json").read_text())
     del document["hash"]
-    document["engine"]["count"] = 400
+    document["plans"][0]["engine"]["count"] = 400
     (tmp_path / "p.json").write_text(json.dumps(document))
 
     assert [code for code, _ in errors(file)] == ["MGS401"]

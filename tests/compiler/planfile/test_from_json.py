@@ -10,17 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.codes import Code
-from magus.compiler.ir import Plan, Scenario
-from magus.compiler.planfile.from_json import MAX_STEPS, read_plan
-from magus.compiler.planfile.json_schema import plan_schema
+from magus.compiler.ir import Graph, GraphPlan, Scenario
+from magus.compiler.planfile.forms import MAX_STEPS, plan_schema
 from magus.compiler.planfile.to_json import document_text, plan_document
-from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.compiler.text.diagnostics import CompileError, Report
 from magus.compiler.text.json_items import JsonPlace, read_json
 from magus.compiler.text.source import Source, Span
-from magus.compiler.verify.check import check_plan
+from magus.compiler.verify.parts import check_parts
 from tests.helpers.marks import examples
-from tests.helpers.plans.documents import plan_from_document
+from tests.helpers.plans.documents import built_from_document, plan_from_document, read_from_document
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.plans.plans import all_schedules, scenario_of
 
@@ -32,11 +30,12 @@ def document_of(body: str, at: int = 0) -> Json:
     return json.loads(document_text(plan_document(scenario_of(body), schedule)))  # type: ignore[no-any-return]
 
 
-def read_text(scenario: Scenario, text: str) -> Plan:
+def read_text(scenario: Scenario, text: str) -> GraphPlan:
     """Read a plan as from a file, whatever the text."""
     report = Report()
     with report.attempt():
-        return read_plan(scenario, read_json(text, JsonPlace("p.json", Span(Source("a.mgs", ""), 0, 0), report)))
+        item = read_json(text, JsonPlace("p.json", Span(Source("a.mgs", ""), 0, 0), report))
+        return read_from_document(scenario, item).build("read")
     raise CompileError(report.diagnostics)
 
 
@@ -61,43 +60,86 @@ def put(*path: str | int, value: object) -> Callable[[Json], None]:
     return change
 
 
-STEP = ("steps", 0)
-TILES = ("steps", -1)
+PLAN = ("plans", 0)
+STEP = (*PLAN, "steps", 0)
+TILES = (*PLAN, "steps", -1)
+OP = ("scenario", "ops", 0)
+P = "plans[0]"
 CASES = [
-    (put("schema", value="magus-plan/9"), Code.MGS137, "schema: this release reads magus-plan/1"),
+    (put("schema", value="magus-plan/9"), Code.MGS137, "schema: this release reads magus-plan/2"),
     (put("more", value=1), Code.MGS137, "there is no key 'more' here"),
-    (put("engine", value=None), Code.MGS137, "engine: an object is expected here, got nothing"),
-    (put("engine", "count", value=0), Code.MGS307, "engine.count: a number from 1 to 1048576 is expected here, got 0"),
-    (put("engine", "count", value=True), Code.MGS137, "engine.count: a whole number is expected here, got true"),
-    (put("engine", "count", value=2.5), Code.MGS137, "engine.count: a whole number is expected here, got a number"),
-    (put("engine", "mode", value="fast"), Code.MGS137, "engine.mode: unknown word 'fast'"),
-    (put("tactics", "wait", value="sleep"), Code.MGS137, "tactics.wait: unknown word 'sleep'"),
+    (put(*PLAN, "engine", value=None), Code.MGS137, f"{P}.engine: an object is expected here, got nothing"),
+    (
+        put(*PLAN, "engine", "count", value=0),
+        Code.MGS307,
+        f"{P}.engine.count: a number from 1 to 1048576 is expected here, got 0",
+    ),
+    (
+        put(*PLAN, "engine", "count", value=True),
+        Code.MGS137,
+        f"{P}.engine.count: a whole number is expected here, got true",
+    ),
+    (
+        put(*PLAN, "engine", "count", value=2.5),
+        Code.MGS137,
+        f"{P}.engine.count: a whole number is expected here, got a number",
+    ),
+    (put(*PLAN, "engine", "mode", value="fast"), Code.MGS137, f"{P}.engine.mode: unknown word 'fast'"),
+    (put(*PLAN, "tactics", "wait", value="sleep"), Code.MGS137, f"{P}.tactics.wait: unknown word 'sleep'"),
     (put("expression", value=None), Code.MGS137, "expression: a text is expected here, got nothing"),
-    (put("overlaps", value=1), Code.MGS137, "overlaps: true or false is expected here, got a whole number"),
+    (
+        put(*PLAN, "overlaps", value=1),
+        Code.MGS137,
+        f"{P}.overlaps: true or false is expected here, got a whole number",
+    ),
     (put("scenario", "ranks", value=8), Code.MGS524, "scenario: ranks: the plan is for 8, w has 4"),
-    (put("scenario", "pattern", value="GEMM"), Code.MGS524, 'scenario: pattern: the plan is for "GEMM", w has'),
-    (put("scenario", "moved", "rows", value=64), Code.MGS524, "scenario: moved: the plan is for"),
-    (put("scenario", "gemm", "k", value=True), Code.MGS524, "scenario: gemm: the plan is for"),
-    (put("scenario", "split", value=[1, 2, 3, 4]), Code.MGS524, "scenario: split: the plan is for [1, 2, 3, 4]"),
-    (put("ranks", value=[]), Code.MGS137, "a plan has either 'steps' or 'ranks'"),
-    (put("steps", value={}), Code.MGS137, "steps: a list is expected here, got an object"),
-    (put("steps", value=[{}] * (MAX_STEPS + 1)), Code.MGS137, "steps: a list of at most 4096 is expected here"),
-    (put(*STEP, value=3), Code.MGS137, "steps[0]: an object is expected here, got a whole number"),
-    (put(*STEP, "kind", value="push"), Code.MGS137, "steps[0].kind: unknown word 'push'"),
-    (put(*STEP, "name", value="1a"), Code.MGS137, "steps[0].name: '1a' is not a name"),
-    (put(*STEP, "name", value="a" * 129), Code.MGS137, "steps[0].name: a text of at most 128 characters"),
-    (put(*STEP, "name", value="a\n"), Code.MGS137, "steps[0].name: 'a\n' is not a name"),
-    (put(*STEP, "peer", value=4), Code.MGS307, "steps[0].peer: a number from 1 to 3 is expected here, got 4"),
-    (put(*STEP, "peer", value="some"), Code.MGS137, "steps[0].peer: a whole number is expected here, got a text"),
-    (put(*STEP, "lane", value=3), Code.MGS307, "steps[0].lane: a number from 0 to 2 is expected here, got 3"),
-    (put(*STEP, "after", value=["a", 3]), Code.MGS137, "steps[0].after[1]: a text is expected here"),
-    (put(*STEP, "region", "owner", value=-1), Code.MGS307, "steps[0].region.owner: a number from 0 to 3"),
-    (put(*STEP, "region", "rows", value=[1]), Code.MGS137, "steps[0].region.rows: a list of 2 is expected here, got 1"),
-    (put(*STEP, "region", "rows", value=[8, 8]), Code.MGS306, "steps[0].region.rows: 8:8 is empty"),
-    (put(*STEP, "region", "rows", value=[0, 1 << 40]), Code.MGS307, "steps[0].region.rows[1]: a number from 0 to"),
-    (put(*TILES, "regions", value=[]), Code.MGS137, "steps[3].regions: a list of at least 1 is expected here, got 0"),
-    (put(*TILES, "stream", value=64), Code.MGS307, "steps[3].stream: a number from 0 to 63"),
-    (put("overrides", value=[{"rank": 9, "step": {}}]), Code.MGS307, "overrides[0].rank: a number from 0 to 3"),
+    (put(*OP, "pattern", value="GEMM"), Code.MGS524, 'scenario.ops[0]: pattern: the plan is for "GEMM", w has'),
+    (put(*OP, "moved", "rows", value=64), Code.MGS524, "scenario.ops[0]: moved: the plan is for"),
+    (put(*OP, "gemm", "k", value=True), Code.MGS524, "scenario.ops[0]: gemm: the plan is for"),
+    (put(*OP, "split", value=[1, 2, 3, 4]), Code.MGS524, "scenario.ops[0]: split: the plan is for [1, 2, 3, 4]"),
+    (put(*PLAN, "ranks", value=[]), Code.MGS137, f"{P}: a plan has either 'steps' or 'ranks'"),
+    (put(*PLAN, "steps", value={}), Code.MGS137, f"{P}.steps: a list is expected here, got an object"),
+    (
+        put(*PLAN, "steps", value=[{}] * (MAX_STEPS + 1)),
+        Code.MGS137,
+        f"{P}.steps: a list of at most 4096 is expected here",
+    ),
+    (put(*STEP, value=3), Code.MGS137, f"{P}.steps[0]: an object is expected here, got a whole number"),
+    (put(*STEP, "kind", value="push"), Code.MGS137, f"{P}.steps[0].kind: unknown word 'push'"),
+    (put(*STEP, "name", value="1a"), Code.MGS137, f"{P}.steps[0].name: '1a' is not a name"),
+    (put(*STEP, "name", value="a" * 129), Code.MGS137, f"{P}.steps[0].name: a text of at most 128 characters"),
+    (put(*STEP, "name", value="a\n"), Code.MGS137, f"{P}.steps[0].name: 'a\n' is not a name"),
+    (put(*STEP, "peer", value=4), Code.MGS307, f"{P}.steps[0].peer: a number from 1 to 3 is expected here, got 4"),
+    (
+        put(*STEP, "peer", value="some"),
+        Code.MGS137,
+        f"{P}.steps[0].peer: a whole number is expected here, got a text",
+    ),
+    (put(*STEP, "lane", value=3), Code.MGS307, f"{P}.steps[0].lane: a number from 0 to 2 is expected here, got 3"),
+    (put(*STEP, "after", value=["a", 3]), Code.MGS137, f"{P}.steps[0].after[1]: a text is expected here"),
+    (put(*STEP, "region", "owner", value=-1), Code.MGS307, f"{P}.steps[0].region.owner: a number from 0 to 3"),
+    (
+        put(*STEP, "region", "rows", value=[1]),
+        Code.MGS137,
+        f"{P}.steps[0].region.rows: a list of 2 is expected here, got 1",
+    ),
+    (put(*STEP, "region", "rows", value=[8, 8]), Code.MGS306, f"{P}.steps[0].region.rows: 8:8 is empty"),
+    (
+        put(*STEP, "region", "rows", value=[0, 1 << 40]),
+        Code.MGS307,
+        f"{P}.steps[0].region.rows[1]: a number from 0 to",
+    ),
+    (
+        put(*TILES, "regions", value=[]),
+        Code.MGS137,
+        f"{P}.steps[3].regions: a list of at least 1 is expected here, got 0",
+    ),
+    (put(*TILES, "stream", value=64), Code.MGS307, f"{P}.steps[3].stream: a number from 0 to 63"),
+    (
+        put(*PLAN, "overrides", value=[{"rank": 9, "step": {}}]),
+        Code.MGS307,
+        f"{P}.overrides[0].rank: a number from 0 to 3",
+    ),
 ]
 
 
@@ -105,37 +147,38 @@ CASES = [
 def test_what_is_wrong_is_told_with_its_path(change: Callable[[Json], object], code: Code, message: str) -> None:
     (found,) = wrong(change)
 
-    path = message.replace("steps[3]", f"steps[{len(document_of('AG+GEMM')['steps']) - 1}]")
+    last = len(document_of("AG+GEMM")["plans"][0]["steps"]) - 1
+    path = message.replace("steps[3]", f"steps[{last}]")
     assert found[0] is code
     assert found[1].startswith(f"plan: {path}"), found[1]
 
 
 def test_every_wrong_step_is_told() -> None:
     def change(document: Json) -> None:
-        del document["steps"][0]["signal"]
-        document["steps"][2]["region"]["shard"] = 0
+        del document["plans"][0]["steps"][0]["signal"]
+        document["plans"][0]["steps"][2]["region"]["shard"] = 0
 
     assert wrong(change) == [
-        (Code.MGS137, "plan: steps[0]: 'signal' is missing"),
-        (Code.MGS137, "plan: steps[2].region: there is no key 'shard' here"),
+        (Code.MGS137, "plan: plans[0].steps[0]: 'signal' is missing"),
+        (Code.MGS137, "plan: plans[0].steps[2].region: there is no key 'shard' here"),
     ]
 
 
 def test_steps_of_ranks_are_as_many_as_ranks() -> None:
-    assert wrong(lambda document: document["ranks"].pop(), "send_recv") == [
-        (Code.MGS524, "plan: ranks: steps of 3 ranks are here, there are 4")
+    assert wrong(lambda document: document["plans"][0]["ranks"].pop(), "send_recv") == [
+        (Code.MGS524, "plan: plans[0].ranks: steps of 3 ranks are here, there are 4")
     ]
-    assert wrong(put("overrides", value=[]), "send_recv")[0][1].endswith("nothing is overridden")
+    assert wrong(put(*PLAN, "overrides", value=[]), "send_recv")[0][1].endswith("nothing is overridden")
 
 
 def test_a_plan_that_was_changed_has_another_hash() -> None:
     document = document_of("AG+GEMM")
     document["expression"] = "a name is no part of it"
-    plan_from_document(scenario_of("AG+GEMM"), document)
-    document["steps"].append(document["steps"].pop(0))
+    built_from_document(scenario_of("AG+GEMM"), document, "again")
+    document["plans"][0]["steps"].append(document["plans"][0]["steps"].pop(0))
 
     with pytest.raises(CompileError) as caught:
-        plan_from_document(scenario_of("AG+GEMM"), document)
+        built_from_document(scenario_of("AG+GEMM"), document, "again")
 
     assert [found.code for found in caught.value.diagnostics] == [Code.MGS525]
 
@@ -143,11 +186,15 @@ def test_a_plan_that_was_changed_has_another_hash() -> None:
 def test_what_is_usual_may_be_left_out_or_said() -> None:
     scenario, document = scenario_of("AG+GEMM"), document_of("AG+GEMM")
     longer = copy.deepcopy(document)
-    longer["steps"][0] |= {"after": [], "reduce": False}
-    shorter = {key: document[key] for key in ("schema", "scenario", "engine", "steps")}
+    longer["plans"][0]["steps"][0] |= {"after": [], "reduce": False}
+    longer["scenario"] |= {"batches": 1, "layers": 1}
+    longer["parts"][0] |= {"layer": 1, "stream": 0, "priority": 0, "waits": []}
+    shorter = {key: document[key] for key in ("schema", "scenario", "plans", "parts")}
+    shorter["plans"] = [{key: document["plans"][0][key] for key in ("engine", "steps")}]
 
-    assert plan_from_document(scenario, longer) == plan_from_document(scenario, document)
-    assert plan_from_document(scenario, shorter) == plan_from_document(scenario, document)
+    whole = built_from_document(scenario, document, "whole")
+    assert built_from_document(scenario, longer, "whole") == whole
+    assert built_from_document(scenario, shorter, "whole") == whole
 
 
 @pytest.mark.parametrize(
@@ -240,15 +287,9 @@ def test_a_text_changed_anywhere_is_read_or_refused(body: str, data: st.DataObje
 def used(scenario: Scenario, document: object) -> None:
     """A plan that is read fits the published schema, and is built and checked without other exceptions."""
     try:
-        plan = plan_from_document(scenario, document)
+        plan = built_from_document(scenario, document, "changed")
     except CompileError as error:
         assert error.diagnostics and all(str(found.message) for found in error.diagnostics)
         return
     assert is_valid(document, plan_schema())
-    try:
-        schedule = build_schedule(scenario, plan, "changed")
-    except ScheduleError as error:
-        assert error.rejection.code.name.startswith("MGS")
-        return
-    for fault in check_plan(scenario, schedule):
-        assert fault.message
+    assert check_parts(scenario.system, Graph.of_one(scenario.workload), plan) == ()

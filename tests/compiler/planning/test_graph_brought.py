@@ -26,7 +26,7 @@ from magus.compiler.planning.graph_brought import Brought, brought_for, followin
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.planning.graph_order import GraphPlanError
 from magus.compiler.verify.check import check_plan
-from magus.compiler.verify.graph_check import check_graph_plan
+from magus.compiler.verify.parts import check_parts
 from tests.helpers.scenarios.exchange import (
     ADDED_BESIDE,
     CASES,
@@ -97,7 +97,7 @@ def test_a_plan_is_right(kind: str, choice: Choice) -> None:
     scenario, plan = exchange(kind), plan_of(kind, along(choice))
     part = plan.part("y_gemm")
 
-    assert check_graph_plan(scenario.system, scenario.graph, plan) == ()
+    assert check_parts(scenario.system, scenario.graph, plan) == ()
     assert check_plan(Scenario("y_gemm", scenario.system, part.workload), part.schedule) == ()
     assert part.waits == ()
     assert part.schedule.expression == f"along {plan.part('y').schedule.expression}"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from magus.compiler.ir import Awaited, GraphChoice, GraphPlan, GraphScenario, PartWait, StepWait
-from magus.compiler.planning.graph_build import COLLECTIVES_STREAM, build_graph_plan
+from magus.compiler.ir import COLLECTIVES_STREAM, Awaited, GraphChoice, GraphPlan, GraphScenario, PartWait, StepWait
+from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.planning.graph_layers import choice_of_layers, layers_of
 from magus.compiler.planning.graph_order import GraphPlanError
 from tests.helpers.scenarios.mlp_backward import plain_backward

@@ -1,21 +1,39 @@
 """Plans as JSON documents: read without a file, and the hash of a schedule."""
 
-from magus.compiler.ir import Plan, Scenario, Schedule
-from magus.compiler.planfile.from_json import read_plan
-from magus.compiler.planfile.to_json import plan_hash, plan_of
+from magus.compiler.ir import Graph, GraphPlan, Plan, Scenario, Schedule
+from magus.compiler.planfile.from_json import ReadPlan, read_plan
+from magus.compiler.planfile.to_json import plan_document
 from magus.compiler.text.diagnostics import CompileError, Report
 from magus.compiler.text.json_items import Item, JsonPlace
 from magus.compiler.text.source import Source, Span
 
 
+def item_of(document: object, report: Report) -> Item:
+    """A document as it is read from a file."""
+    return Item(document, "", JsonPlace("plan", Span(Source("<document>", ""), 0, 0), report))
+
+
+def read_from_document(scenario: Scenario, item: Item) -> ReadPlan:
+    """Read a plan for the one op of ``scenario``."""
+    return read_plan(scenario.system, Graph.of_one(scenario.workload), item)
+
+
 def plan_from_document(scenario: Scenario, document: object) -> Plan:
-    """Read a plan for ``scenario``; what is wrong is in the diagnostics of the CompileError."""
+    """Read the steps of a plan for ``scenario``; what is wrong is in the diagnostics of the CompileError."""
     report = Report()
     with report.attempt():
-        return read_plan(scenario, Item(document, "", JsonPlace("plan", Span(Source("<document>", ""), 0, 0), report)))
+        return read_from_document(scenario, item_of(document, report)).parts[0].plan
+    raise CompileError(report.diagnostics)
+
+
+def built_from_document(scenario: Scenario, document: object, name: str) -> GraphPlan:
+    """Read, build and check a plan; what is wrong is in the diagnostics of the CompileError."""
+    report = Report()
+    with report.attempt():
+        return read_from_document(scenario, item_of(document, report)).build(name)
     raise CompileError(report.diagnostics)
 
 
 def schedule_hash(scenario: Scenario, schedule: Schedule) -> str:
     """The hash of the plan of ``schedule``."""
-    return plan_hash(scenario, plan_of(scenario, schedule))
+    return str(plan_document(scenario, schedule)["hash"])

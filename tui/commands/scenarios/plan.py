@@ -1,23 +1,25 @@
 """``magus plan``: a schedule as a plan, in the language, as JSON or as a Triton kernel; the JSON Schema of plans."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ....compiler.ir import GraphScenario, Scenario, Schedule
-from ....compiler.planfile.json_schema import plan_schema
-from ....compiler.planfile.to_json import document_text, plan_document
+from ....compiler.ir import EngineChoice, GraphChoice, GraphPlan, GraphScenario, Scenario, Schedule
+from ....compiler.planfile.to_json import document_text, graph_plan_document, plan_document
 from ....compiler.planning.build import ScheduleError
+from ....compiler.planning.graph_build import build_graph_plan
+from ....compiler.planning.graph_expression import graph_choice_text
 from ....compiler.planning.knobs.library import reject_library_plan
-from ....compiler.resolve.schedules.from_text import resolve_schedule
+from ....compiler.resolve.schedules.from_text import resolve_schedule, schedule_named
 from ....compiler.targets.kernel_rewrite import rewrite_kernel
 from ....compiler.targets.kernel_tuning import Config
 from ....compiler.targets.triton import triton_text
+from ....compiler.text.printable import printable
+from ....simcore.simulate_layers import FEWEST_LAYERS
 from ...exit_codes import Exit
 from ...text.door import say
-from ...text.plan_block import is_too_long, plan_block
+from ...text.plan_block import free_name, is_too_long, plan_block
 from ..console import deliver, show
-from ..graphs.plan import print_graph_plan, print_graph_schema
 from ..inputs import ScenarioInput, source_of
 from ..running import run_command
 
@@ -53,7 +55,8 @@ def print_plan(
 ) -> Exit:
     """Write the plan of ``schedule`` to ``out`` or stdout; None is the first that the file declares, else serial.
 
-    Of layers that repeat ``layers`` are written out as JSON; see ``print_graph_plan``.
+    Of layers that repeat ``layers`` are written out as JSON; None: as many as ``simulate`` runs first. Without
+    ``as_json`` the schedule of several ops is written as the block that declares it.
     """
 
     from ....advisor.answer.extrapolation import counts_read
@@ -61,7 +64,10 @@ def print_plan(
     def action() -> Exit:
         scenario = source.subject()
         if isinstance(scenario, GraphScenario):
-            return print_graph_plan(scenario, schedule=schedule, as_json=as_json, layers=layers, out=out)
+            chosen_of_all = schedule_named(scenario, schedule)
+            if as_json:
+                return _deliver_plan(scenario, chosen_of_all, layers, out)
+            return _deliver_block(scenario, chosen_of_all, out)
         chosen = _written_out(scenario, schedule)
         for note in counts_read(scenario, chosen):
             say(f"magus: {note}")
@@ -91,20 +97,41 @@ def print_triton(source: ScenarioInput, options: TritonOptions, out: Path | None
     return run_command(action)
 
 
-def print_schema(source: ScenarioInput | None, out: Path | None) -> Exit:
-    """Write the JSON Schema of plans, or of those of ``source`` if that is a graph, to ``out`` or stdout."""
+def print_schema(out: Path | None) -> Exit:
+    """Write the JSON Schema of plans to ``out`` or stdout."""
+    from ....compiler.planfile.forms import plan_schema
 
-    def action() -> Exit:
-        if source is not None and isinstance(source.subject(), GraphScenario):
-            return print_graph_schema(out)
-        return deliver(json.dumps(plan_schema(), indent=2) + "\n", out, "the schema of plans")
+    return run_command(lambda: deliver(json.dumps(plan_schema(), indent=2) + "\n", out, "the schema of plans"))
 
-    return run_command(action)
+
+def _deliver_plan(
+    scenario: GraphScenario, chosen: GraphChoice | GraphPlan, layers: int | None, out: Path | None
+) -> Exit:
+    count = min(layers or FEWEST_LAYERS, scenario.graph.num_layers)
+    plan = chosen if isinstance(chosen, GraphPlan) else build_graph_plan(scenario.system, scenario.graph, chosen, count)
+    for part in plan.parts:
+        _check_written_out(part.schedule.engine)
+    text = document_text(graph_plan_document(scenario.system, scenario.graph, plan))
+    return deliver(text, out, plan.expression)
+
+
+def _deliver_block(scenario: GraphScenario, chosen: GraphChoice | GraphPlan, out: Path | None) -> Exit:
+    if isinstance(chosen, GraphPlan):
+        say("magus: a plan written out is no schedule of the language; use --format json")
+        return Exit.USAGE
+    named = replace(chosen, name=free_name(choice.name for choice in scenario.schedules))
+    text = f"# {printable(chosen.name)}\n{graph_choice_text(named, scenario.name)}"
+    return deliver(text, out, chosen.name)
 
 
 def _written_out(scenario: Scenario, text: str | None) -> Schedule:
     """The schedule that is meant, by default the first that the file declares, else serial."""
     chosen = resolve_schedule(scenario, text, show)
-    if chosen.engine.by_library:
-        raise ScheduleError(reject_library_plan(chosen.engine))
+    _check_written_out(chosen.engine)
     return chosen
+
+
+def _check_written_out(engine: EngineChoice) -> None:
+    """Refuse what the library moves in one call: it has no steps."""
+    if engine.by_library:
+        raise ScheduleError(reject_library_plan(engine))

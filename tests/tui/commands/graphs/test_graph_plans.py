@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.commands import document, magus
-from tests.helpers.paths import DOCS
 from tests.helpers.scenarios.mlp_backward import TEXT
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
@@ -65,10 +64,6 @@ def test_a_plan_that_is_read_is_written_again(file: Path, tmp_path: Path) -> Non
 
     assert second["hash"] == first["hash"]
     assert magus("plan", file, "--schedule", one).exit_code == 2
-
-
-def test_the_schema(file: Path) -> None:
-    assert magus("plan", file, "--schema").stdout == (DOCS / "graph_plan.schema.json").read_text(encoding="utf-8")
 
 
 def test_run(file: Path, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_without_a_schedule_it_is_the_first_that_the_file_declares(file: Path) -
 def test_settings_reach_the_plan(file: Path) -> None:
     document = json.loads(done("plan", file, "--format", "json", "--set", "M=512"))
 
-    assert document["scenario"]["moved"]["rows"] == 512
+    assert document["scenario"]["ops"][0]["moved"]["rows"] == 512
 
 
 def test_the_schema_is_that_of_the_documents(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_plan_for_another_workload_is_refused(file: Path) -> None:
     found = magus("simulate", file, "--workload", "sum", "--schedule", out)
 
     assert found.exit_code == 1
-    assert "MGS524 error: p.json: scenario: pattern: the plan is for" in found.stderr
+    assert "MGS524 error: p.json: scenario.ops[0]: pattern: the plan is for" in found.stderr
 
 
 def test_what_an_execution_plan_leaves_out_is_told(file: Path) -> None:
@@ -141,6 +141,17 @@ def test_what_an_execution_plan_leaves_out_is_told(file: Path) -> None:
     assert found.exit_code == 0
     assert "MGS527 warning: m.json: 4 waits that bring no data take no time here" in found.stderr
     assert "  rank 3 {" in found.stdout
+
+
+def test_a_plan_of_an_older_form_says_what_to_write_instead(file: Path) -> None:
+    out = file.with_name("p.json")
+    out.write_text('{"schema": "magus-plan/1", "scenario": {"ranks": 4}, "engine": {}, "steps": []}')
+
+    found = magus("simulate", file, "--workload", "up", "--schedule", out)
+
+    assert found.exit_code == 1
+    assert "MGS137 error: p.json: schema: magus-plan/1 is an older form of plans, this release reads" in found.stderr
+    assert "help: write the plan anew: magus plan FILE --schedule NAME --format json" in found.stderr
 
 
 @pytest.mark.parametrize("name", ["none/p.json", "."])
@@ -159,9 +170,10 @@ def test_what_cannot_be_written_is_named(file: Path, name: str) -> None:
         ("", "MGS137"),
         ("[]", "MGS137"),
         ("{}", "MGS137"),
+        ('{"schema": "magus-plan/1", "scenario": {}, "engine": {}, "steps": []}', "MGS137"),
         ('{"gpus": 3}', "MGS137"),
         ('{"gpus": [{"id": 0}]}', "MGS137"),
-        ('{"schema": "magus-plan/1", "scenario": {"ranks": 9}, "engine": NaN}', "MGS137"),
+        ('{"schema": "magus-plan/2", "scenario": {"ranks": 9}, "plans": NaN}', "MGS137"),
         ('{"a": ' + "[" * 50_000, "MGS132"),
         ('{"a": ' + "1" * 9999 + "}", "MGS133"),
         ('{"a": "\\ud800\x1b[31m", "a": 1}', "MGS137"),

@@ -1,23 +1,37 @@
-"""Check a plan of a graph of any origin: all ops are there, all waits can end, and what is read is waited for.
+"""Check a whole plan of any origin: each part by itself, then what holds between them.
 
-The plans of its parts are checked one by one, by ``check_plan``.
+All ops are there, all waits can end, and what is read is waited for.
 """
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from ..codes import Code
-from ..ir import Awaited, Graph, GraphPlan, Part, PartWait, PlanFault, Step, System, Transfer
+from ..ir import Awaited, Graph, GraphPlan, Part, PartWait, PlanFault, Scenario, Step, System, Transfer
 from ..planning.graph_build import Need, needs_of
 from ..planning.graph_order import GraphPlanError
+from .check import check_plan
 from .happens_before import cycle_in
 
 
-def check_graph_plan(system: System, graph: Graph, plan: GraphPlan) -> tuple[PlanFault, ...]:
-    """Return everything wrong with ``plan``, whose parts are of ops of ``graph``; nothing if it can run."""
-    faults = [*_part_faults(graph, plan), *_wait_faults(plan)]
+def check_parts(system: System, graph: Graph, plan: GraphPlan) -> tuple[PlanFault, ...]:
+    """Return everything wrong with ``plan``, whose parts are of ops of ``graph``; nothing if it can run.
+
+    ``graph`` has as many batches and layers as ``plan``. Parts with the same steps, as those of layers that repeat,
+    are checked once.
+    """
+    faults = [*_step_faults(system, plan)] or [*_part_faults(graph, plan), *_wait_faults(plan)]
     if not faults:
         faults = [*_order_faults(plan)] or [*_read_faults(system, graph, plan)]
     return tuple(faults)
+
+
+def _step_faults(system: System, plan: GraphPlan) -> Iterator[PlanFault]:
+    """The faults of each part by itself."""
+    checked = {(part.workload, id(part.schedule)): part for part in reversed(plan.parts)}
+    for part in reversed(checked.values()):
+        for fault in check_plan(Scenario(part.name, system, part.workload), part.schedule):
+            yield replace(fault, message=f"{part.name}: {fault.message}", part=part.name)
 
 
 def _part_faults(graph: Graph, plan: GraphPlan) -> Iterator[PlanFault]:

@@ -3,7 +3,7 @@
 import copy
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,11 @@ import pytest
 from magus.compiler import CompileError
 from magus.compiler.ir import GraphPlan, GraphScenario
 from magus.compiler.planfile.file import graph_plan_in_file
-from magus.compiler.planfile.graph_schema import graph_plan_schema
-from magus.compiler.planfile.graph_to_json import graph_plan_document, graph_plan_text
-from magus.compiler.planfile.to_json import document_text, plan_document
+from magus.compiler.planfile.forms import plan_schema
+from magus.compiler.planfile.to_json import document_text, graph_plan_document, plan_document
 from magus.compiler.resolve.schedules.from_text import SERIAL, resolve_schedule, schedule_named
 from magus.simcore.lower.compose import lower_graph
 from tests.helpers.marks import first
-from tests.helpers.paths import DOCS
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.plans.plans import all_schedules, scenario_of
 from tests.helpers.scenarios.mlp_backward import backward, plan_of_layers
@@ -35,7 +33,7 @@ def scenario() -> GraphScenario:
 def written(scenario: GraphScenario, name: str = "late", layers: int = 2) -> Document:
     choice = {each.name: each for each in (*scenario.schedules, SERIAL)}[name]
     plan = plan_of_layers(scenario, choice, layers)[1]
-    document: Document = json.loads(graph_plan_text(graph_plan_document(scenario.system, scenario.graph, plan)))
+    document: Document = json.loads(document_text(graph_plan_document(scenario.system, scenario.graph, plan)))
     return document
 
 
@@ -71,10 +69,9 @@ def test_layers_share_plans(scenario: GraphScenario) -> None:
     assert any(wait["on"].endswith("@2") for part in three["parts"] for wait in part.get("waits", ()))
 
 
-def test_the_documents_hold_the_schema_and_what_is_written_satisfies_it(scenario: GraphScenario) -> None:
-    schema = graph_plan_schema()
+def test_what_is_written_satisfies_the_schema(scenario: GraphScenario) -> None:
+    schema = plan_schema()
 
-    assert json.loads((DOCS / "graph_plan.schema.json").read_text(encoding="utf-8")) == schema
     assert all(is_valid(written(scenario, name), schema) for name in ("pairs", "late", "ring", "serial"))
     assert not is_valid(written(scenario) | {"comment": "no"}, schema)
     assert not is_valid(written(scenario) | {"parts": []}, schema)
@@ -134,7 +131,7 @@ WRONG: dict[str, tuple[Callable[[Document], object], str, str]] = {
     ),
     "an order": (_swap("du", "dh"), "MGS503", "du is issued before dh, which it waits for"),
     "a part is missing": (_without("d_wup@2"), "MGS507", "d_wup@2 is not computed: no part has this name"),
-    "half an op is missing": (_without("dx.reduce_scatter"), "MGS524", 'pattern: the plan is for "GEMM", dx has'),
+    "half an op is missing": (_without("dx.reduce_scatter"), "MGS509", "plans[2]: dx: "),
     "a part twice": (lambda d: d["parts"].append(_part(d, "d_wup")), "MGS206", "there are two parts d_wup"),
     "an unknown op": (_set("du", name="dv"), "MGS203", "parts[1].name: unknown part 'dv'"),
     "the other op": (_set("du", op="dh"), "MGS137", "du is a part of du"),
@@ -142,7 +139,7 @@ WRONG: dict[str, tuple[Callable[[Document], object], str, str]] = {
     "a stream of others": (_set("xg", stream=0), "MGS509", "xg is all_gather, and stands in stream 0"),
     "kernels behind kernels": (_set("du", behind_kernels=True), "MGS509", "du has kernels"),
     "no such plan": (_set("du", plan=99), "MGS307", "parts[1].plan: a number from 0 to"),
-    "the plan of another": (_set("du", plan=0), "MGS524", "pattern: the plan is for"),
+    "the plan of another": (_set("du", plan=0), "MGS509", "du: "),
     "less memory": (
         lambda d: _part(d, "dh")["staging"].update(bytes=1),
         "MGS137",
@@ -153,15 +150,19 @@ WRONG: dict[str, tuple[Callable[[Document], object], str, str]] = {
         "MGS137",
         "what dh holds is needed until dh, d_wdn have ended",
     ),
-    "other ranks": (lambda d: d["scenario"].update(ranks=8), "MGS524", "the plan is for 8 GPUs, back has 4"),
-    "more layers": (lambda d: d["scenario"].update(layers=9), "MGS307", "a number from 1 to 8"),
+    "other ranks": (lambda d: d["scenario"].update(ranks=8), "MGS524", "ranks: the plan is for 8, back has 4"),
+    "more layers": (lambda d: d["scenario"].update(layers=9), "MGS524", "the plan has 9 layers, back has 8"),
     "fewer ops": (lambda d: d["scenario"]["ops"].pop(), "MGS524", "the plan is for 11 ops, back has 12"),
     "another read": (
         lambda d: d["scenario"]["ops"][2]["reads"].pop(),
         "MGS524",
-        "scenario.ops[2]: reads of du: the plan is for",
+        "scenario.ops[2]: reads: the plan is for",
     ),
-    "another shape": (lambda d: d["scenario"]["ops"][0]["gemm"].update(n=1), "MGS524", "gemm of dh: the plan is for"),
+    "another shape": (
+        lambda d: d["scenario"]["ops"][0]["gemm"].update(n=1),
+        "MGS524",
+        "scenario.ops[0]: gemm: the plan is for",
+    ),
     "a plan that cannot run": (
         lambda d: d["plans"][0]["steps"].pop(0),
         "MGS507",
@@ -170,7 +171,8 @@ WRONG: dict[str, tuple[Callable[[Document], object], str, str]] = {
     "an engine beyond the GPU": (lambda d: d["plans"][0]["engine"].update(count=400), "MGS401", "plans[0]: dh: "),
     "no list": (lambda d: d.update(parts={}), "MGS137", "parts: a list is expected"),
     "no key": (lambda d: d.update(part=[]), "MGS137", "there is no key 'part' here"),
-    "another schema": (lambda d: d.update(schema="magus-plan/1"), "MGS137", "of graphs this release reads"),
+    "an old schema": (lambda d: d.update(schema="magus-graph-plan/1"), "MGS137", "is an older form of plans"),
+    "a plan of no part": (lambda d: d["plans"].append(d["plans"][0]), "MGS137", "no part has this plan"),
     "a priority": (_set("du", priority=1 << 40), "MGS307", "parts[1].priority"),
 }
 
@@ -218,7 +220,7 @@ def test_no_wait_can_be_left_out(scenario: GraphScenario, tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{", '{"schema": 1}', '{"schema": "magus-graph-plan/1", "schema": 2}', "[" * 5000, "nan"]
+    "text", ["", "[]", "{", '{"schema": 1}', '{"schema": "magus-plan/2", "schema": 2}', "[" * 5000, "nan"]
 )
 def test_what_is_no_plan_at_all(scenario: GraphScenario, tmp_path: Path, text: str) -> None:
     assert errors(scenario, text, tmp_path)
@@ -253,12 +255,13 @@ STRANGE: tuple[object, ...] = (
 )
 
 
-def places(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The path of every value inside a document."""
-    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in members:
-        yield (*path, key)
-        yield from places(inner, (*path, key))
+def drawn_place(rng: random.Random, value: Any) -> tuple[Any, str | int]:
+    """A place inside a document, as what holds it and its key there: near the root as often as far from it."""
+    while True:
+        key = rng.choice(list(value) if isinstance(value, dict) else range(len(value)))
+        if not value[key] or not isinstance(value[key], dict | list) or rng.random() < 0.3:
+            return value, key
+        value = value[key]
 
 
 @pytest.mark.parametrize("seed", first(range(12), 2))
@@ -269,10 +272,7 @@ def test_whatever_stands_there_it_is_read_or_refused(scenario: GraphScenario, tm
     read_or_not = []
     for _ in range(60):
         document = copy.deepcopy(whole)
-        *path, last = rng.choice(list(places(document)))
-        around: Any = document
-        for key in path:
-            around = around[key]
+        around, last = drawn_place(rng, document)
         if rng.random() < 0.3:
             del around[last]
         else:
@@ -287,11 +287,14 @@ def test_whatever_stands_there_it_is_read_or_refused(scenario: GraphScenario, tm
     assert set(read_or_not) == {False, True}
 
 
-def test_plans_of_graphs_and_of_pairs_are_told_apart(scenario: GraphScenario, tmp_path: Path) -> None:
+def test_a_plan_for_other_ops_is_refused(scenario: GraphScenario, tmp_path: Path) -> None:
     pair, schedule = scenario_of("AG+GEMM"), all_schedules("AG+GEMM")[0]
     path = tmp_path / "graph.json"
     path.write_text(json.dumps(written(scenario)))
 
-    with pytest.raises(CompileError, match="this is a plan of a graph"):
+    with pytest.raises(CompileError, match="MGS524"):
         resolve_schedule(pair, str(path))
-    assert errors(scenario, document_text(plan_document(pair, schedule)), tmp_path)
+    document = document_text(plan_document(pair, schedule))
+    assert errors(scenario, document, tmp_path) == [
+        ("MGS524", "p.json: scenario.ops: the plan is for 1 ops, back has 6")
+    ]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from magus.compiler.planfile.json_schema import plan_schema
+from magus.compiler.planfile.forms import plan_schema
 from magus.compiler.planfile.to_json import document_text, plan_document
 from magus.compiler.text.diagnostics import CompileError
 from magus.compiler.text.schema_parts import DIALECT
@@ -28,7 +28,7 @@ def test_every_plan_that_is_written_satisfies_it(body: str) -> None:
         assert is_valid(document, plan_schema())
 
 
-@pytest.mark.parametrize("key", ["schema", "scenario", "engine", "steps"])
+@pytest.mark.parametrize("key", ["schema", "scenario", "plans", "parts"])
 def test_a_plan_without_what_it_needs_does_not(key: str) -> None:
     document = json.loads(document_text(plan_document(scenario_of("AG+GEMM"), all_schedules("AG+GEMM")[0])))
     assert document.pop(key)
@@ -41,14 +41,17 @@ def test_a_plan_without_what_it_needs_does_not(key: str) -> None:
 def test_steps_for_all_and_for_each_do_not_stand_together() -> None:
     document = json.loads(document_text(plan_document(scenario_of("send_recv"), all_schedules("send_recv")[0])))
 
+    (plan,) = document["plans"]
     assert is_valid(document, plan_schema())
-    assert not is_valid(document | {"steps": []}, plan_schema())
-    assert not is_valid(document | {"overrides": []}, plan_schema())
+    for more in ("steps", "overrides"):
+        assert not is_valid(document | {"plans": [plan | {more: []}]}, plan_schema())
 
 
 def test_keys_that_nobody_knows_are_forbidden_everywhere() -> None:
     document = json.loads(document_text(plan_document(scenario_of("AG+GEMM"), all_schedules("AG+GEMM")[0])))
-    for inner in (document, document["engine"], document["steps"][0], document["steps"][0]["region"]):
+    (plan,), (part,) = document["plans"], document["parts"]
+    of_plan = (plan, plan["engine"], plan["steps"][0], plan["steps"][0]["region"])
+    for inner in (document, document["scenario"], document["scenario"]["ops"][0], part, *of_plan):
         inner["comment"] = "no"
         assert not is_valid(document, plan_schema())
         del inner["comment"]
