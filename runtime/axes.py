@@ -124,30 +124,25 @@ class Layout:
                 col_cuts |= {group.k.start, group.k.stop}
             elif stage.pattern.produces:
                 col_cuts |= _col_edges(group.regions)
-        rows = CutAxis.of(_with(row_cuts, more, (MOVED, "rows")), detail)
-        cols = CutAxis.of(_with(col_cuts, more, (MOVED, "cols")), detail)
-        kernels = range(workload.num_kernels)
-        axes = (_kernel_axes(workload, num_ranks, kernel, every, (rows, cols), detail, more) for kernel in kernels)
-        return cls(rows, cols, tuple(axes))
+        found: dict[Axis, CutAxis] = {}
+
+        def axis(name: Axis, cuts: set[int]) -> CutAxis:
+            """Return the axis with ``cuts`` and ``more`` of them that lie between, the same for all that share it."""
+            if name not in found:
+                end = max(cuts, default=0)
+                found[name] = CutAxis.of(cuts | {cut for cut in more.get(name, ()) if cut < end}, detail)
+            return found[name]
+
+        rows, cols = axis((MOVED, "rows"), row_cuts), axis((MOVED, "cols"), col_cuts)
+        kernels = []
+        for kernel, stage in enumerate(workload.stages):
+            own = _kernel_cuts(stage, kernel, num_ranks, every)
+            kernels.append(KernelAxes(*(axis(axis_of(stage, kernel, word), cuts) for word, cuts in own.items())))
+        return cls(rows, cols, tuple(kernels))
 
 
-def _with(cuts: set[int], more: Mapping[Axis, Collection[int]], axis: Axis) -> set[int]:
-    """Return ``cuts`` and those of ``more`` that lie between them."""
-    end = max(cuts, default=0)
-    return cuts | {cut for cut in more.get(axis, ()) if cut < end}
-
-
-def _kernel_axes(
-    workload: Workload,
-    num_ranks: int,
-    kernel: int,
-    steps: Iterable[Step],
-    moved: tuple[CutAxis, CutAxis],
-    detail: int | None,
-    more: Mapping[Axis, Collection[int]],
-) -> KernelAxes:
-    """Return the axes of one kernel; those that it shares with the moved tensor are ``moved``."""
-    stage = workload.stage(kernel)
+def _kernel_cuts(stage: Workload, kernel: int, num_ranks: int, steps: Iterable[Step]) -> dict[str, set[int]]:
+    """Return where steps cut the rows, columns and inner dimension of one kernel."""
     groups = [group for group in _groups(steps) if group.kernel == kernel]
     regions = [region for group in groups for region in group.regions]
     whole = {0, tile_rows(stage, num_ranks)} if num_tile_blocks(stage, num_ranks) == 1 else {0}
@@ -156,12 +151,7 @@ def _kernel_axes(
     shape = attention_of(stage)
     if shape is not None:  # no plan cuts queries of its rank, or keys that are there from the start
         own |= {"rows": {0, shape.batch * shape.q_len}, "inner": {0, shape.batch * shape.kv_len}}
-    axes = []
-    for word, cuts in own.items():
-        axis = axis_of(stage, kernel, word)
-        shared = moved[0 if axis[1] == "rows" else 1]
-        axes.append(shared if axis[0] == MOVED else CutAxis.of(_with(cuts, more, axis), detail))
-    return KernelAxes(*axes)
+    return own
 
 
 def attention_of(stage: Workload) -> AttentionShape | None:
