@@ -1,4 +1,5 @@
 """Schedules as a file says them.
 
-In: template calls, plans, outlines and explore blocks. Out: ``Choice``, ``Plan``, ``Outline`` and ``Explore``.
+In: template calls, plans, outlines, blocks of ops, explore blocks. Out: ``GraphChoice`` with the mode of each op, and
+``Explore``.
 """

@@ -1,1 +1,1 @@
-"""Workloads. In: the statements of a workload. Out: ``Workload``: tensors, one collective, the kernels beside it."""
+"""Workloads. In: the statements of a workload. Out: ``Graph``: its tensors, and ops that take results of each other."""
