@@ -1,7 +1,7 @@
 """Speed of the simulator, in line-hops per second: a unit of traffic passing one server.
 
 Ratios compare within this run: all cores and the event-driven oracle of the tests give the same integers on the same
-loads, which is asserted, and simpy about the same makespan. "Pure" is the faster of the two cores without numba.
+loads, which is asserted, and simpy about the same makespan.
 """
 
 import math
@@ -13,7 +13,7 @@ from magus.advisor import enumerate_space
 from magus.compiler.ir import Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
-from magus.simcore.cores.engine import Core, pure_core, run
+from magus.simcore.cores.engine import Core, run
 from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import Program
 from tests.helpers.oracle.oracle import Oracle
@@ -85,7 +85,7 @@ def _all_gather_figures(program: Program) -> Iterator[Figure]:
         seconds, expected = timed(Oracle(program).run)
         done.append(expected.done)
         yield Figure(f"{load}, oracle", line_hops / seconds, "line-hops/s", "higher", ORACLE_RATE)
-        speedup = rates[pure_core(program)] * seconds / line_hops
+        speedup = rates[Core.WINDOWS] * seconds / line_hops
         target = LARGE_SPEEDUP if large else SMALL_SPEEDUP if line_hops >= SMALL_LINE_HOPS else None
         yield Figure(f"{load}, pure over oracle", speedup, "x", "higher", target)
     assert all(times == done[0] for times in done), "what is compared must give the same results"
@@ -96,7 +96,7 @@ def _simpy_figures(program: Program) -> Iterator[Figure]:
     load = f"all_gather, 8 GPUs unfolded, {line_hops:.1e} line-hops"
     seconds, ticks = timed(partial(simpy_machine.makespan, program))
     yield Figure(f"{load}, simpy", line_hops / seconds, "line-hops/s", "higher")
-    for core in (pure_core(program), Core.COMPILED):
+    for core in (Core.WINDOWS, Core.COMPILED):
         own, result = timed(partial(run, program, core=core), repeats=3)
         assert math.isclose(result.makespan_ticks, ticks, rel_tol=0.01), "simpy must simulate the same machine"
         yield Figure(f"{load}, {core.value} over simpy", seconds / own, "x", "higher", 50)
@@ -109,8 +109,7 @@ def _folded_figures() -> Iterator[Figure]:
     for name, program in (*gathers, *rings):
         line_hops = program.num_line_hops
         load = f"{name}, folded, {line_hops:.1e} line-hops"
-        pure = pure_core(program)
-        for core, target in ((pure, 1.5e6), (Core.COMPILED, 15e6 if line_hops >= 1e5 else None)):
+        for core, target in ((Core.WINDOWS, None), (Core.COMPILED, 15e6 if line_hops >= 1e5 else None)):
             seconds, _ = timed(partial(run, program, core=core), repeats=5)
             yield Figure(f"{load}, {core.value}", line_hops / seconds, "line-hops/s", "higher", target)
 

@@ -85,7 +85,7 @@ def _memo(
     options: RunOptions,
 ) -> Memo | None:
     """Where the result is kept."""
-    how = options.fold, options.observe, options.many, options.loads
+    how = options.fold, options.observe, options.loads
     return memo_of(("simulate", simulated_part(scenario), schedule, unit_bytes, seed, what_if, how))
 
 

@@ -43,7 +43,7 @@ def simulate_graph(
     if system.replay is not None:
         message = f"{system.name} replays a profile, which is one of a single pair"
         raise ScheduleError(Rejection(Code.MGS523, message))
-    how = options.fold, options.observe, options.many, options.loads
+    how = options.fold, options.observe, options.loads
     return memoized(
         memo_of(("simulate_graph", system, plan, name, unit_bytes, seed, alike, how)),
         GraphResult,

@@ -47,7 +47,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module")
 def compiled_core() -> Iterator[None]:
-    """Runs of some thousand line-hops are compiled too: loaded once, that core takes a fraction of the time.
+    """All runs are compiled: loaded once, that core takes a fraction of the time.
 
     For tests of what simulated times are used for; that all cores give the same is shown by ``test_exactness.py``.
     """

@@ -82,7 +82,7 @@ class AlikeRanks:
 
     def _compared(self, part: Part) -> bool:
         alone = replace(part, name="op", op="op", waits=(), step_waits=(), layer=1)
-        options = RunOptions(many=True, loads=False, should_stop=self.should_stop)
+        options = RunOptions(loads=False, should_stop=self.should_stop)
         times = []
         for alike in (True, False):
             plan = GraphPlan("op", (alone,))

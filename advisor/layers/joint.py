@@ -207,7 +207,7 @@ def simulated(
     Cancelled
         If the caller is asked to stop.
     """
-    options = RunOptions(many=not fine, observe=fine, loads=fine, should_stop=should_stop)
+    options = RunOptions(observe=fine, loads=fine, should_stop=should_stop)
     try:
         result = simulate_layers(
             system,

@@ -10,7 +10,7 @@ from ...simcore.figures.result import IntervalKind, Result
 from ...simcore.simulate_graph import simulate_graph
 from .copiers import Copier
 
-_QUICK = RunOptions(many=True, loads=False)
+_QUICK = RunOptions(loads=False)
 _OP = "op"
 
 

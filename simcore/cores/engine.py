@@ -1,10 +1,9 @@
 """Run a Program: pick the core that suits it and put its results into a ``Run``.
 
-All cores give the same integers, so the choice is one of speed alone. The windowed core works on arrays and pays some
-fifty microseconds per window, however thin; the heap core pays well under a microsecond per unit. The compiled
-core is faster than either, but needs numba, and loading numba and its code takes about as long as some million
-line-hops on the others: once a process, which seldom runs one program alone. The choice depends on the program and on
-what is installed, never on what ran before.
+Both cores give the same integers, so the choice is one of speed alone. The windowed core works on arrays and pays some
+fifty microseconds per window, however thin. The compiled core is many times as fast, but loading numba and its code
+takes some tenths of a second, once a process. The choice depends on the program and on what is installed, never on what
+ran before.
 """
 
 import os
@@ -21,37 +20,29 @@ import numpy as np
 
 from ...compiler.ir import ShouldStop, StepsDone
 from ..program.arrays import NONE, Int64Array
-from ..program.limits import DEFAULT_BUDGET, RunBudget, check_budget, least_ticks
+from ..program.limits import DEFAULT_BUDGET, RunBudget, check_budget
 from ..program.outcome import NEVER, Run, RunOutcome, Served, WatchFn
 from ..program.program import Program
-from . import heap, heap_backpressure, windows
+from . import windows
 from .accounting import busy_ticks
 from .locked import locked_servers
 from .op_scheduler import IDLE
 from .sort_keys import KeyWidthError
 from .vain_polls import at_rest, polls_in_vain
 
-__all__ = ["Core", "EngineUnavailable", "RunOutcome", "Run", "pure_core", "run", "suitable_core"]
+__all__ = ["Core", "EngineUnavailable", "RunOutcome", "Run", "run", "suitable_core"]
 
 ENVIRONMENT_VARIABLE = "MAGUS_ENGINE"
 """Name of the core for all runs that are not given one; worker processes inherit it."""
 
-MIN_LINE_HOPS = 3_000
-"""Below this many line-hops in all, setting up arrays is not worth it."""
-
-MIN_LINE_HOPS_PER_WINDOW = 70
-"""Below this many line-hops in a window, the fixed cost of one is higher than that of the heap for the same units."""
-
-
-MIN_LINE_HOPS_COMPILED = 20_000
-"""Below this many line-hops, even dozens of runs on the compiled core save less time than loading numba takes."""
+MIN_LINE_HOPS_COMPILED = 2_000
+"""Below this many line-hops, a dozen runs in windows take less time than loading numba."""
 
 
 class Core(Enum):
     """A way to simulate units."""
 
     WINDOWS = "windows"
-    HEAP = "heap"
     COMPILED = "compiled"
 
 
@@ -110,7 +101,7 @@ def run(
     EngineUnavailable
         If ``core``, or the one named by the environment variable MAGUS_ENGINE, cannot be used here.
     RunTooLarge
-        If it is known before that the run would take more than ``budget``.
+        If it is known before that the run would take more than ``budget``, or does not fit the keys of the only core.
     """
     if core is not None and not isinstance(core, Core):
         raise EngineUnavailable(
@@ -118,38 +109,32 @@ def run(
         )
     demanded = core or core_from_environment()
     core = demanded or suitable_core(program)
-    check_budget(program, _rated(program, core), budget)
+    check_budget(program, core.value, budget)
     watch = Watch(budget, should_stop, progress)
     try:
         return _simulate(program, core, watch, observe)
-    except (EngineUnavailable, KeyWidthError) as error:
-        if demanded and isinstance(error, EngineUnavailable):
+    except EngineUnavailable:
+        if demanded is not None:
             raise
-        # The heap's integers have no width.
-        core = pure_core(program) if isinstance(error, EngineUnavailable) else Core.HEAP
-        check_budget(program, _rated(program, core), budget)
-        return _simulate(program, core, watch, observe)
+        core = Core.WINDOWS
+    except KeyWidthError:
+        if demanded is not None or not has_numba():
+            raise
+        core = Core.COMPILED
+    check_budget(program, core.value, budget)
+    return _simulate(program, core, watch, observe)
 
 
 def _simulate(program: Program, core: Core, watch: "Watch", observe: bool) -> Run:
     """Run ``program``, again if ops go on polling for ever."""
+    simulate: SimulateFn = _simulate_compiled if core is Core.COMPILED else windows.simulate
 
     def until(last_poll_ticks: int) -> Run:
-        ops, served = _core_of(program, core)(program, watch, observe, last_poll_ticks)
+        ops, served = simulate(program, watch, observe, last_poll_ticks)
         return finished_run(program, core.value, ops, served, watch.verdict)
 
     result = until(IDLE)
     return at_rest(result, until) if polls_in_vain(program, result) else result
-
-
-def _core_of(program: Program, core: Core) -> SimulateFn:
-    match core:
-        case Core.COMPILED:
-            return _simulate_compiled
-        case Core.WINDOWS:
-            return windows.simulate
-        case Core.HEAP:
-            return heap_backpressure.simulate if program.throttled else heap.simulate
 
 
 class Watch:
@@ -172,25 +157,9 @@ class Watch:
         return self.verdict is not RunOutcome.DONE
 
 
-def _rated(program: Program, core: Core) -> str:
-    """The name under which the speed of ``core`` is known."""
-    return "throttled" if core is Core.HEAP and program.throttled else core.value
-
-
-def suitable_core(program: Program, *, many: bool = False) -> Core:
-    """The core that should simulate ``program`` fastest, of those that are installed; one of ``many`` loads none."""
-    if program.num_line_hops >= (MIN_LINE_HOPS if many else MIN_LINE_HOPS_COMPILED) and has_numba():
-        return Core.COMPILED
-    return pure_core(program)
-
-
-def pure_core(program: Program) -> Core:
-    """The core that should simulate ``program`` fastest, of those that are always there."""
-    line_hops = program.num_line_hops
-    if line_hops < MIN_LINE_HOPS:
-        return Core.HEAP
-    line_hops_per_window = line_hops * windows.window_ticks(program) / least_ticks(program)
-    return Core.HEAP if line_hops_per_window < MIN_LINE_HOPS_PER_WINDOW else Core.WINDOWS
+def suitable_core(program: Program) -> Core:
+    """The core that should simulate ``program`` fastest, of those that are installed."""
+    return Core.COMPILED if program.num_line_hops >= MIN_LINE_HOPS_COMPILED and has_numba() else Core.WINDOWS
 
 
 def core_from_environment() -> Core | None:
@@ -243,7 +212,7 @@ def _simulate_compiled(program: Program, watch: WatchFn, observe: bool, last_pol
     except ImportError as error:
         raise EngineUnavailable(
             f"the compiled core of the simulator needs numba, which does not load here ({error}): "
-            "pip install numba, or choose the core windows or heap"
+            "pip install numba, or choose the core windows"
         ) from error
     return compiled.simulate(program, watch, observe, last_poll_ticks)
 

@@ -7,6 +7,7 @@ window every unit has that mark, since all their deliveries matter). The sign ma
 import numpy as np
 
 from ..program.arrays import NONE, Int64Array
+from ..program.limits import RunTooLarge
 from ..program.program import Program
 
 KEY_BITS = 63
@@ -16,18 +17,17 @@ SIGN = -(1 << 63)
 """Marks deliveries; such keys sort before all others."""
 
 
-class KeyWidthError(OverflowError):
+class KeyWidthError(RunTooLarge):
     """Server, time and flow-hop do not fit into one int64."""
 
-
-def time_bits(num_servers: int, num_hops: int) -> int:
-    """Bits of a key that are left for the time."""
-    return KEY_BITS - _time_shift(num_hops) - num_servers.bit_length()
-
-
-def _time_shift(num_hops: int) -> int:
-    """Bits of the flow-hop and the last-flag."""
-    return max(num_hops, 1).bit_length() + 1
+    @classmethod
+    def of(cls, program: Program) -> "KeyWidthError":
+        """The error for ``program``, with what it has too much of."""
+        return cls(
+            f"the core windows sorts units by keys of {KEY_BITS} bits, which do not hold {program.num_servers} "
+            f"servers, {program.num_hops:.1e} flow-hops and the ticks for which units queue: simulate in packets, "
+            "fold symmetric ranks, or use the core compiled"
+        )
 
 
 class Keys:
@@ -35,10 +35,10 @@ class Keys:
 
     def __init__(self, program: Program, offsets: Int64Array) -> None:
         """Arrivals at a server are in the time of the ops less its ``offsets`` [S], deliveries in that of the ops."""
-        shift = _time_shift(program.num_hops)
-        width = time_bits(program.num_servers, program.num_hops)
+        shift = max(program.num_hops, 1).bit_length() + 1  # of the flow-hop and the last-flag
+        width = KEY_BITS - shift - program.num_servers.bit_length()
         if width < 1:
-            raise KeyWidthError
+            raise KeyWidthError.of(program)
         self.time_shift, self.low_mask, self.time_limit = shift, (1 << shift) - 1, 1 << width
         self.server_field: Int64Array = np.arange(program.num_servers) << width  # [S] above a time
         self.server_edges = np.arange(program.num_servers + 1) << (width + shift)  # [S + 1] in a key

@@ -123,7 +123,7 @@ class Windows:
             if self._num_windows >= watch_at_window or self.line_hops >= watch_at_line_hops:
                 watch_at_window = self._num_windows + _WATCH_EVERY_WINDOWS
                 watch_at_line_hops = self.line_hops + _WATCH_EVERY_LINE_HOPS
-                if watch(self.line_hops, BYTES_PER_UNIT["windows"] * (len(self._held) + len(self._pending))):
+                if watch(self.line_hops, BYTES_PER_UNIT * (len(self._held) + len(self._pending))):
                     cancelled = True
                     break
             self.start, self._end = start, start + self._window_ticks
@@ -148,9 +148,7 @@ class Windows:
             return False
         units = sum(units for _, _, units in self._bursts)
         under_way = len(self._held) + len(self._pending)
-        return units > _WATCH_EVERY_LINE_HOPS and watch(
-            self.line_hops, BYTES_PER_UNIT["windows"] * (3 * units + under_way)
-        )
+        return units > _WATCH_EVERY_LINE_HOPS and watch(self.line_hops, BYTES_PER_UNIT * (3 * units + under_way))
 
     def _blocked(self) -> Int64Array:
         """[S] hop of the first unit held at each server, NONE where none is."""
@@ -325,5 +323,5 @@ class Windows:
             self._held = self._held - ticks
         self._pending.subtract(ticks)
         if not self._has_room(time, queue_ticks):
-            raise KeyWidthError
+            raise KeyWidthError.of(self.program)
         return moved

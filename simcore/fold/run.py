@@ -2,10 +2,9 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 from ...compiler.ir import ShouldStop, StepsDone
-from ..cores.engine import EngineUnavailable, core_from_environment, run, suitable_core
+from ..cores.engine import run
 from ..program.outcome import Run
 from ..program.program import Program
 from .asymmetry import asymmetry
@@ -33,15 +32,14 @@ class RunOptions:
 
     ``fold``: simulate one rank for all that are alike. ``observe``: record where units queued, for ``servers`` and
     ``critical_path``, which takes some more time. ``should_stop`` is called at least once a second. ``progress`` is
-    called now and then with the line-hops simulated, those of what-if runs left out. ``many``: others like it follow,
-    so that loading the compiled core pays for a small one too. ``loads``: tell those of links and memories over time.
+    called now and then with the line-hops simulated, those of what-if runs left out. ``loads``: tell those of links and
+    memories over time.
     """
 
     fold: bool = True
     observe: bool = False
     should_stop: ShouldStop | None = None
     progress: StepsDone | None = None
-    many: bool = False
     loads: bool = True
 
 
@@ -60,11 +58,7 @@ def run_folded(program: Program, options: RunOptions = DEFAULT_OPTIONS) -> Finis
     """
 
     def finish(part: Program) -> Run:
-        how = partial(run, part, observe=options.observe, should_stop=options.should_stop, progress=options.progress)
-        if options.many and core_from_environment() is None:
-            with suppress(EngineUnavailable):
-                return how(core=suitable_core(part, many=True))
-        return how()
+        return run(part, observe=options.observe, should_stop=options.should_stop, progress=options.progress)
 
     ranks, represented = program.ranks_simulated, program.num_ranks // program.ranks_simulated
     if not options.fold or ranks == 1:

@@ -5,35 +5,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from ...compiler.text.quantities import bytes_text
-from .arrays import NONE, FloatArray, Int64Array
+from .arrays import NONE, Int64Array
 from .program import MAX_HORIZON_TICKS, Program
-
-
-def least_ticks(program: Program) -> float:
-    """The busiest server, the fullest pool or the longest chain of ops, each as if it were alone; at least 1."""
-    alone = op_ticks_alone(program)
-    service = (program.flow_units[program.hop_flow] * program.service_ticks[program.hop_server]).astype(np.float64)
-    busy = np.bincount(program.hop_server, service, minlength=program.num_servers)
-    pooled = program.op_pool != NONE
-    held = np.bincount(program.op_pool[pooled], alone[pooled], minlength=len(program.pool_slots))
-    fullest = (held / program.pool_slots).max(initial=0)
-    return max(1.0, float(busy.max(initial=0)), float(fullest), _longest_chain(program, alone))
-
-
-def op_ticks_alone(program: Program) -> FloatArray:
-    """[O] from start to done if nothing else ran, no flow of the op disturbed another and no unit queued twice."""
-    service = program.service_ticks[program.hop_server]
-    slowest = program.flow_gap_ticks.copy()  # [F] between two units at the narrowest place
-    np.maximum.at(slowest, program.hop_flow, service)
-    passing = (service + program.latency_ticks[program.hop_server]).astype(np.float64)
-    one_unit = np.bincount(program.hop_flow, passing, minlength=program.num_flows)
-    flow_ticks = program.flow_offset_ticks + (program.flow_units - 1) * slowest.astype(np.float64) + one_unit
-    stage_ticks = program.stage_hold_ticks.astype(np.float64)
-    has_units = program.flow_units > 0
-    np.maximum.at(stage_ticks, program.flow_stage[has_units], flow_ticks[has_units])
-    op_ticks = program.op_setup_ticks.astype(np.float64)
-    np.add.at(op_ticks, program.stage_op, stage_ticks)
-    return op_ticks
 
 
 def drain_ticks(program: Program) -> Int64Array:
@@ -58,30 +31,12 @@ def drain_ticks(program: Program) -> Int64Array:
     return whole
 
 
-def _longest_chain(program: Program, alone: FloatArray) -> float:
-    """Time by which the last op that can run is done, were there slots for all."""
-    ticks, ready, waits = alone.tolist(), program.op_release_ticks.tolist(), program.op_num_waits.tolist()
-    pointers, followers = program.op_next_ptr.tolist(), program.op_next.tolist()
-    todo = [op for op, count in enumerate(waits) if not count]
-    longest = 0.0
-    while todo:
-        op = todo.pop()
-        done = ready[op] + ticks[op]
-        longest = max(longest, done)
-        for follower in followers[pointers[op] : pointers[op + 1]]:
-            ready[follower] = max(ready[follower], done)
-            waits[follower] -= 1
-            if not waits[follower]:
-                todo.append(follower)
-    return longest
-
-
 GIB = 1 << 30
 
-SECONDS_PER_LINE_HOP = {"windows": 1 / 15e6, "heap": 1 / 2e6, "throttled": 1 / 6e5, "compiled": 1 / 30e6}
+SECONDS_PER_LINE_HOP = {"windows": 1 / 15e6, "compiled": 1 / 30e6}
 """Measured with ``benchmarks.simcore`` on one core of a server CPU, on the slow side: wide machines do better."""
 
-BYTES_PER_UNIT = {"windows": 24, "heap": 40, "throttled": 60, "compiled": 24}
+BYTES_PER_UNIT = 24
 """Measured: peak memory over units under way at that time, of flows that inject far faster than is served."""
 
 _COPIES = 4
@@ -118,8 +73,8 @@ def estimated_seconds(program: Program, core: str) -> float:
     return program.num_line_hops * SECONDS_PER_LINE_HOP[core]
 
 
-def least_bytes(program: Program, core: str) -> int:
-    """Least memory needed on ``core``: its tables, buffers, and units that are injected all at once.
+def least_bytes(program: Program) -> int:
+    """Least memory needed by a core: its tables, buffers, and units that are injected all at once.
 
     Those are the units of the largest stage, or of all ops with which the program begins.
     """
@@ -131,7 +86,7 @@ def least_bytes(program: Program, core: str) -> int:
     by_stage = np.bincount(program.flow_stage, at_once, minlength=program.num_stages)  # float, so that no sum wraps
     begins = (program.op_num_waits == 0) & (program.op_pool == NONE) & (np.diff(program.op_stage_ptr) > 0)
     burst = max(by_stage.max(initial=0), by_stage[program.op_stage_ptr[:-1][begins]].sum())
-    return int(_COPIES * num_bytes + BYTES_PER_UNIT[core] * (burst + program.buffer_units.sum()))
+    return int(_COPIES * num_bytes + BYTES_PER_UNIT * (burst + program.buffer_units.sum()))
 
 
 def check_budget(program: Program, core: str, budget: RunBudget) -> None:
@@ -142,7 +97,7 @@ def check_budget(program: Program, core: str, budget: RunBudget) -> None:
     RunTooLarge
         With the estimate and what lowers it.
     """
-    seconds, num_bytes = estimated_seconds(program, core), least_bytes(program, core)
+    seconds, num_bytes = estimated_seconds(program, core), least_bytes(program)
     if seconds > budget.seconds:
         raise RunTooLarge(
             f"about {program.num_line_hops:.1e} line-hops would take about {seconds:.3g} s on the core {core}, the "

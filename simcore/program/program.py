@@ -187,11 +187,6 @@ class Program:
         return len(self.hop_server)
 
     @property
-    def throttled(self) -> bool:
-        """Whether anything but the gap holds units back: a window or a buffer."""
-        return bool(self.flow_window_units.any() or len(self.buffer_units))
-
-    @property
     def num_line_hops(self) -> int:
         """Units times servers they pass: the work of simulating every unit, each poll made once."""
         return int((self.flow_units * self.flow_num_hops).sum())

@@ -182,7 +182,7 @@ def test_threads_are_told_to_stop_when_the_block_is_left() -> None:
     assert threading.active_count() < running
 
 
-@pytest.mark.parametrize(("engine", "compiled"), [("", True), ("compiled", True), ("windows", False), ("heap", False)])
+@pytest.mark.parametrize(("engine", "compiled"), [("", True), ("compiled", True), ("windows", False)])
 def test_threads_suit_what_is_compiled_and_seen_alike(
     monkeypatch: pytest.MonkeyPatch, engine: str, compiled: bool
 ) -> None:

@@ -35,14 +35,18 @@ def stretched(program: Program, factor: int) -> Program:
 @pytest.mark.parametrize("core", Core)
 @pytest.mark.parametrize("bits", [pytest.param(20, marks=pytest.mark.slow), 34])
 def test_times_of_any_length_are_exact(core: Core, bits: int) -> None:
-    compared = 0
+    compared, refused = 0, 0
     for seed in range(40):
         program = random_program(seed, num_ranks=2, features=ALL)
         try:
             longer = stretched(program, 1 << bits)
+            short, long = run(program, core=core, observe=True), run(longer, core=core, observe=True)
         except HorizonError:
             continue
-        short, long = run(program, core=core, observe=True), run(longer, core=core, observe=True)
+        except RunTooLarge as error:
+            assert core is Core.WINDOWS and bits == 34, error
+            refused += 1
+            continue
 
         assert short.outcome is long.outcome
         for times in ("op_ready", "op_start", "op_done"):
@@ -52,7 +56,8 @@ def test_times_of_any_length_are_exact(core: Core, bits: int) -> None:
             assert short.hop_wait_ticks is not None and long.hop_wait_ticks is not None
             np.testing.assert_allclose(long.hop_wait_ticks, short.hop_wait_ticks * 2.0**bits, rtol=1e-6)
         compared += 1
-    assert compared > 30
+    assert compared + refused > 30
+    assert compared > refused
 
 
 @pytest.mark.parametrize("core", Core)
@@ -78,7 +83,7 @@ def test_a_program_may_begin_late(core: Core) -> None:
 def test_sums_of_waits_do_not_wrap(core: Core) -> None:
     b = builder()
     s = b.server("s", 1_200_000, 1)
-    b.op(0, OpSpec(OpKind.TILE, "x", [Stage(0, (Flow(((s, 0),), 4_000_000 if core is not Core.HEAP else 40_000),))]))
+    b.op(0, OpSpec(OpKind.TILE, "x", [Stage(0, (Flow(((s, 0),), 4_000_000),))]))
     program = b.build()
     units = int(program.flow_units[0])
 
@@ -177,8 +182,8 @@ def test_flows_are_made_of_whole_numbers(flow: Flow) -> None:
 def test_a_core_is_a_core_and_a_budget_is_positive() -> None:
     program = builder().build()
 
-    with pytest.raises(EngineUnavailable, match="'heap' is no core"):
-        run(program, core="heap")  # type: ignore[arg-type]
+    with pytest.raises(EngineUnavailable, match="'windows' is no core"):
+        run(program, core="windows")  # type: ignore[arg-type]
     for seconds, num_bytes in ((0.0, 1), (float("nan"), 1), (1.0, 0)):
         with pytest.raises(ValueError, match="a budget is positive"):
             RunBudget(seconds, num_bytes)

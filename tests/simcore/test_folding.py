@@ -15,7 +15,7 @@ def test_folded_equals_every_rank(shape: str, num_ranks: int) -> None:
     for seed in range(6):
         folded = symmetric_program(seed, shape, num_ranks, folded=True)
         unfolded = symmetric_program(seed, shape, num_ranks, folded=False)
-        one = run(folded, core=Core.HEAP)
+        one = run(folded, core=Core.COMPILED)
         every = run(unfolded, core=Core.WINDOWS)
 
         assert folded.folded and not unfolded.folded
@@ -34,7 +34,7 @@ def test_folded_equals_every_rank(shape: str, num_ranks: int) -> None:
 def test_both_cores_agree_on_the_folded_program() -> None:
     program = symmetric_program(3, "mesh", 8, folded=True)
 
-    by_heap, by_windows = run(program, core=Core.HEAP), run(program, core=Core.WINDOWS)
+    compiled, by_windows = run(program, core=Core.COMPILED), run(program, core=Core.WINDOWS)
 
-    np.testing.assert_array_equal(by_heap.op_done, by_windows.op_done)
-    np.testing.assert_array_equal(by_heap.flow_last, by_windows.flow_last)
+    np.testing.assert_array_equal(compiled.op_done, by_windows.op_done)
+    np.testing.assert_array_equal(compiled.flow_last, by_windows.flow_last)

@@ -20,7 +20,7 @@ SHARED_STREAMS = ("uniform_fused_1d", "uniform_fused_2d")
 
 def ticks(scenario: Scenario, graph: Graph, choice: GraphChoice) -> int:
     plan = build_graph_plan(scenario.system, graph, choice)
-    options = RunOptions(many=True, loads=False)
+    options = RunOptions(loads=False)
     return simulate_graph(scenario.system, plan, unit_bytes=UNIT, options=options).whole.makespan_ticks
 
 

@@ -17,7 +17,6 @@ from itertools import product
 import numpy as np
 
 from ....compiler.ir import TICKS_PER_US, Choice, Implementation, Method, Rejection, Scenario, TransferPath
-from ....simcore import RunOptions
 from ...implementations.predict import predict_us
 from ..tables.own_rows import OwnRow
 from .constants import Constant, ConstantUnit
@@ -48,7 +47,7 @@ class OwnPoint:
     def us(self, method: Method) -> float:
         """Return the time of an implementation with this method."""
         own = replace(method, choice=self.choice)
-        us = predict_us(self.scenario, Implementation("one", (), (), (own,)), RunOptions(many=True))
+        us = predict_us(self.scenario, Implementation("one", (), (), (own,)))
         assert not isinstance(us, Rejection), us
         return us
 

@@ -8,7 +8,6 @@ from ....compiler.ir import DType, Implementation, Pattern, Rejection
 from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....compiler.text.diagnostics import Diagnostic, Report, did_you_mean, listing
 from ....compiler.text.source import Source, Span
-from ....simcore import RunOptions
 from ...implementations.predict import predict_us
 from ..tables.fused import scenario_on
 from ..tables.fused_rows import FusedPart
@@ -62,7 +61,7 @@ def _point(row: OwnRow, name: str) -> OwnPoint | Rejection:
     method = shipped[name].method(measured.part.pattern)
     if rejection is not None or method is None:
         return rejection or Rejection(Code.MGS530, f"{name} does not do this")
-    us = predict_us(scenario, Implementation("one", (), (), (start_of(method),)), RunOptions(many=True))
+    us = predict_us(scenario, Implementation("one", (), (), (start_of(method),)))
     if isinstance(us, Rejection):
         return us
     library_us, target_us = predict_us(scenario, shipped[LIBRARY]), measured.fused_us

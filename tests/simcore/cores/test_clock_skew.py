@@ -1,6 +1,7 @@
 """Clocks with offsets make windows longer and change nothing else, tick for tick."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from itertools import count, islice
@@ -14,6 +15,7 @@ from magus.simcore.cores.engine import Core, run
 from magus.simcore.cores.windows import window_ticks
 from magus.simcore.program.arrays import NONE
 from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.limits import RunTooLarge
 from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
 from tests.helpers.marks import first, thinned
 from tests.helpers.oracle.agreement import differences
@@ -91,11 +93,14 @@ def test_retimed_programs_equal_the_oracle(features: Feature) -> None:
 def test_offsets_fit_narrow_keys(monkeypatch: pytest.MonkeyPatch, key_bits: int) -> None:
     programs = retimed(40)
     monkeypatch.setattr(sort_keys, "KEY_BITS", key_bits)
-    results = [run(program, core=Core.WINDOWS) for program in programs]
+    compared = 0
+    for program in programs:
+        with suppress(RunTooLarge):
+            result = run(program, core=Core.WINDOWS)
+            assert differences(program, result, Oracle(program).run()) == []
+            compared += 1
 
-    for program, result in zip(programs, results, strict=True):
-        assert differences(program, result, Oracle(program).run()) == []
-    assert sum(result.core == "windows" for result in results) > 10  # the rest went to the heap for lack of bits
+    assert compared > 10
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from magus.simcore.cores import engine, sort_keys
-from magus.simcore.cores.engine import Core, EngineUnavailable, pure_core, run, suitable_core
+from magus.simcore.cores.engine import Core, EngineUnavailable, run, suitable_core
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.limits import RunBudget, RunTooLarge
 from magus.simcore.program.outcome import NEVER, RunOutcome
@@ -27,20 +27,40 @@ def transfers(num_units: int, *, latency: int = 100_000, count: int = 8) -> Prog
     return b.build()
 
 
-def test_few_units_and_thin_windows_go_to_the_heap() -> None:
-    assert suitable_core(transfers(10)) is Core.HEAP
-    assert suitable_core(transfers(400)) is Core.WINDOWS
-    assert suitable_core(transfers(400, latency=0)) is Core.HEAP
-    assert run(transfers(400)).core == "windows"
-
-
 def test_large_runs_go_to_the_compiled_core_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    large = transfers(1_000)
+    small, large = transfers(10), transfers(1_000)
 
+    assert (run(small).core, run(large).core) == ("windows", "compiled")
     assert suitable_core(large) is Core.COMPILED
-    assert pure_core(large) is Core.WINDOWS
     monkeypatch.setattr(engine, "has_numba", lambda: False)
     assert suitable_core(large) is Core.WINDOWS
+
+
+@pytest.mark.parametrize("core", Core)
+def test_two_flows_share_a_server(core: Core) -> None:
+    b = ProgramBuilder(1, unit_bytes=128)
+    near, far = b.server("near", 2, 5), b.server("far", 3, 1)
+    b.op(0, OpSpec(OpKind.TRANSFER, "a", [Stage(0, (Flow(((near, 0), (far, 0)), 2, 4),))]))
+    b.op(0, OpSpec(OpKind.TRANSFER, "b", [Stage(0, (Flow(((near, 0),), 2, 0, 1),))]))
+
+    result = run(b.build(), core=core)
+
+    # near: a at 0 leaves at 2; both of b arrive at 1, leave at 4 and 6; a at 4 leaves at 8. far: a at 7 and 13.
+    assert result.server_free.tolist() == [8, 16]
+    assert result.flow_last.tolist() == result.op_done.tolist() == [17, 11]
+    assert result.line_hops == 6
+
+
+@pytest.mark.parametrize("core", Core)
+def test_long_times_do_not_limit_the_clock(core: Core) -> None:
+    b = ProgramBuilder(1, unit_bytes=128)
+    s = b.server("s", 1 << 40, 1 << 50)
+    b.op(0, OpSpec(OpKind.TRANSFER, "a", [Stage(1 << 59, (Flow(((s, 0),), 100),))]), count=2)
+
+    result = run(b.build(), core=core)
+
+    assert result.server_free.tolist() == [200 << 40]
+    assert result.op_done.tolist() == [1 << 59] * 2
 
 
 @pytest.mark.parametrize("core", Core)
@@ -54,7 +74,7 @@ def test_the_environment_names_a_core(monkeypatch: pytest.MonkeyPatch, core: Cor
 def test_an_unknown_core_is_told_with_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAGUS_ENGINE", "turbo")
 
-    with pytest.raises(EngineUnavailable, match=r"'turbo'.*windows, heap, compiled"):
+    with pytest.raises(EngineUnavailable, match=r"'turbo'.*windows, compiled"):
         run(transfers(10))
 
 
@@ -118,14 +138,23 @@ def slow(_: int) -> None:
 
 
 @pytest.mark.parametrize("key_bits", [4, 12])  # no bit for the time, and too few
-def test_keys_too_narrow_fall_back_to_the_heap(key_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = run(transfers(100), core=Core.WINDOWS)
+def test_keys_too_narrow_are_left_to_the_compiled_core_or_refused(
+    key_bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = transfers(60)
+    expected = run(program)
     monkeypatch.setattr(sort_keys, "KEY_BITS", key_bits)
 
-    result = run(transfers(100), core=Core.WINDOWS)
+    result = run(program)
 
-    assert (expected.core, result.core) == ("windows", "heap")
+    assert (expected.core, result.core) == ("windows", "compiled")
     np.testing.assert_array_equal(result.op_done, expected.op_done)
+    message = rf"keys of {key_bits} bits, which do not hold 2 servers, 2.4e\+01 flow-hops .*: simulate in packets"
+    with pytest.raises(RunTooLarge, match=message):
+        run(program, core=Core.WINDOWS)
+    monkeypatch.setattr(engine, "has_numba", lambda: False)
+    with pytest.raises(RunTooLarge, match=message):
+        run(program)
 
 
 def test_a_run_is_the_same_every_time() -> None:

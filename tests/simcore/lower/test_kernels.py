@@ -245,7 +245,7 @@ def test_what_sms_have_under_way_is_dealt_to_their_reads_and_writes() -> None:
     assert windows.min() >= 1
     assert 32 <= windows.sum() < 32 + len(windows)
     far = replace(gpu, hbm=replace(gpu.hbm, look_ahead_bytes=1 << 40))
-    assert not lower(on_gpu(scenario, far), schedule, unit_bytes=UNIT).program.throttled
+    assert not lower(on_gpu(scenario, far), schedule, unit_bytes=UNIT).program.flow_window_units.any()
 
 
 def test_a_limit_that_is_not_reached_changes_nothing() -> None:

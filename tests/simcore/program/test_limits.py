@@ -42,7 +42,6 @@ MIB = 1 << 20
         (Core.WINDOWS, 6_000_000, "MEMORY"),
         (Core.WINDOWS, 50_000, "DONE"),
         pytest.param(Core.COMPILED, 6_000_000, "MEMORY", marks=pytest.mark.slow),
-        pytest.param(Core.HEAP, 1_500_000, "MEMORY", marks=pytest.mark.slow),
     ],
 )
 def test_memory_is_not_exceeded_by_more_than_a_tenth(core: Core, units: int, outcome: str) -> None:

@@ -53,7 +53,7 @@ def test_a_core_that_does_not_exist_is_a_mistake_of_usage(
     done = magus(words[0], file, *words[1:])
 
     assert (done.exit_code, done.stdout) == (Exit.USAGE, "")
-    assert "'turbo'" in done.stderr and "windows, heap, compiled" in done.stderr
+    assert "'turbo'" in done.stderr and "windows, compiled" in done.stderr
 
 
 def test_a_damaged_model_is_told_and_only_advice_needs_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
