@@ -24,11 +24,9 @@ from ..program.limits import DEFAULT_BUDGET, RunBudget, check_budget
 from ..program.outcome import NEVER, Run, RunOutcome, Served, WatchFn
 from ..program.program import Program
 from . import windows
-from .accounting import busy_ticks
-from .locked import locked_servers
+from .endings import at_rest, busy_ticks, locked_servers, polls_in_vain
+from .keys import KeyWidthError
 from .op_scheduler import IDLE
-from .sort_keys import KeyWidthError
-from .vain_polls import at_rest, polls_in_vain
 
 __all__ = ["Core", "EngineUnavailable", "RunOutcome", "Run", "run", "suitable_core"]
 

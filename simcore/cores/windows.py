@@ -6,12 +6,12 @@ window can be served as a whole. For one server, with arrivals ``a_i`` in order 
 
     d_i = max(a_i, d_{i-1}) + s = s * (i + 1) + max_{j <= i} (a_j - s * j)
 
-which is one running maximum. A unit is one integer (``sort_keys``); sorting puts units in the order in which they are
+which is one running maximum. A unit is one integer (``keys``); sorting puts units in the order in which they are
 served. The server field doubles as an offset that keeps the running maximum of one server out of the next. What is
 sorted consists of few ascending runs, which numpy's stable sort merges far faster than its default sorts.
 
 Between windows units lie in blocks sorted by time, without the server field: a window takes the front of each. Units
-for which there is no room where they go (``buffers``) are held until the next window, with all behind them. Every
+for which there is no room where they go (``held_back``) are held until the next window, with all behind them. Every
 server has a clock of its own, and those may be set so that windows are longer (``clock_skew``).
 """
 
@@ -21,15 +21,11 @@ from ..program.arrays import NONE, Int64Array, starts
 from ..program.limits import BYTES_PER_UNIT
 from ..program.outcome import NEVER, Served, WatchFn
 from ..program.program import Program
-from .accounting import wait_shift, wait_ticks
-from .buffers import Room
 from .clock_skew import set_clocks, unit_effects
-from .constant_rate import Trains
-from .flow_windows import Gates
-from .locked import locked_servers, stuck_ops
+from .endings import locked_servers, stuck_ops, wait_shift, wait_ticks
+from .held_back import Gates, Room
+from .keys import SIGN, Keys, KeyWidthError, Pending, Trains
 from .op_scheduler import IDLE, Control
-from .pending import Pending
-from .sort_keys import SIGN, Keys, KeyWidthError
 
 _WATCH_EVERY_WINDOWS, _WATCH_EVERY_LINE_HOPS = 512, 1 << 16
 """Windows, or line-hops if those come first, between two calls of the watch."""

@@ -10,7 +10,7 @@ from enum import Enum
 
 import numpy as np
 
-from ..cores.accounting import units_delivered
+from ..cores.endings import units_delivered
 from ..program.arrays import NONE, Int64Array, starts
 from ..program.outcome import NEVER, Run
 from ..program.program import OpKind, Program

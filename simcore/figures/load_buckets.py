@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cores.accounting import units_delivered
+from ..cores.endings import units_delivered
 from ..lower.plan import Lowered
 from ..program.arrays import NONE, FloatArray, Int64Array
 from ..program.outcome import NEVER, Run

@@ -7,7 +7,7 @@ from itertools import groupby
 import numpy as np
 
 from ...compiler.ir import EngineKind, EngineMode, Reduction, Scenario, Schedule, Step, TileGroup, Transfer
-from ..cores.accounting import units_delivered
+from ..cores.endings import units_delivered
 from ..kernels.dispatch import whole_works
 from ..lower.collective import library_operation
 from ..lower.plan import Lowered

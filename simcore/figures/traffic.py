@@ -7,7 +7,7 @@ from functools import reduce
 import numpy as np
 
 from ...compiler.ir import EngineKind, Reach, Transfer
-from ..cores.accounting import units_delivered
+from ..cores.endings import units_delivered
 from ..lower.copies import ends_of
 from ..lower.plan import Lowered
 from ..lower.protocols import sent_per_byte

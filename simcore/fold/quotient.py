@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..cores.accounting import units_delivered
+from ..cores.endings import units_delivered
 from ..program.arrays import NONE, Int64Array, dependencies, take_rows
 from ..program.outcome import NEVER, Run, RunOutcome
 from ..program.program import Program

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.simcore.cores import engine, sort_keys, windows
+from magus.simcore.cores import engine, keys, windows
+from magus.simcore.cores.endings import at_rest
 from magus.simcore.cores.engine import Core, run
-from magus.simcore.cores.vain_polls import at_rest
 from magus.simcore.program.assembly import _Assembly
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.limits import RunTooLarge
@@ -178,7 +178,7 @@ def test_polls_go_on_while_they_hold_room_for_what_is_stuck(
 
 @pytest.mark.parametrize("key_bits", first([16, 20, 26], 1))
 def test_narrow_keys_are_exact_too(monkeypatch: pytest.MonkeyPatch, key_bits: int) -> None:
-    monkeypatch.setattr(sort_keys, "KEY_BITS", key_bits)
+    monkeypatch.setattr(keys, "KEY_BITS", key_bits)
     refused = 0
     for seed in range(150):
         program = random_program(seed, num_ranks=1 + seed % 2)

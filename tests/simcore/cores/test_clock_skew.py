@@ -9,7 +9,7 @@ from itertools import count, islice
 import numpy as np
 import pytest
 
-from magus.simcore.cores import clock_skew, sort_keys, windows
+from magus.simcore.cores import clock_skew, keys, windows
 from magus.simcore.cores.clock_skew import Clocks, set_clocks
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.cores.windows import window_ticks
@@ -92,7 +92,7 @@ def test_retimed_programs_equal_the_oracle(features: Feature) -> None:
 @pytest.mark.parametrize("key_bits", first([20, 24, 28], 1))
 def test_offsets_fit_narrow_keys(monkeypatch: pytest.MonkeyPatch, key_bits: int) -> None:
     programs = retimed(40)
-    monkeypatch.setattr(sort_keys, "KEY_BITS", key_bits)
+    monkeypatch.setattr(keys, "KEY_BITS", key_bits)
     compared = 0
     for program in programs:
         with suppress(RunTooLarge):

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from magus.simcore.cores import engine, sort_keys
+from magus.simcore.cores import engine, keys
 from magus.simcore.cores.engine import Core, EngineUnavailable, run, suitable_core
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.limits import RunBudget, RunTooLarge
@@ -143,7 +143,7 @@ def test_keys_too_narrow_are_left_to_the_compiled_core_or_refused(
 ) -> None:
     program = transfers(60)
     expected = run(program)
-    monkeypatch.setattr(sort_keys, "KEY_BITS", key_bits)
+    monkeypatch.setattr(keys, "KEY_BITS", key_bits)
 
     result = run(program)
 
