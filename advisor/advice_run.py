@@ -19,14 +19,11 @@ from .answer.answer import (
     SHORTLIST,
     THRESHOLD,
     Confirmed,
-    Finalists,
     confirmed_times,
-    finalists,
-    overlap_pays,
-    recommended_of,
     without_endless,
 )
 from .answer.partial import PartialAnswers
+from .answer.rule import Finalists, finalists, overlap_pays, recommended_of
 from .bespoke.stage import bespoke_candidates, budget_of, is_searched
 from .bounds.lower_bound import Bound, lower_bound
 from .candidates.advice import Threshold

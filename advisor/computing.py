@@ -2,13 +2,17 @@
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from time import perf_counter
 
-from ..compiler.ir import Cancelled, GraphScenario, Progress, Scenario, ShouldStop, never
+from ..compiler.ir import AnyScenario, Cancelled, GraphScenario, Progress, Scenario, ShouldStop, never
+from ..compiler.planning.knobs.engine import explored_engines
 from .advice_run import AdviceRun
 from .answer.answer import Confirmed, Findings, advice_of
 from .answer.partial import Answered, PartialAnswers
 from .candidates.advice import Advice
+from .candidates.candidate import Candidate
 from .candidates.shortlist import answered_by_runs, merged
 from .kept_advice import KeptAdvice
 from .learned.proposal_model import ProposalModel
@@ -39,7 +43,7 @@ class Watcher:
 class Asked:
     """A question to another process, and whether those who wait for the answer are told what would be answered now."""
 
-    subject: Scenario | GraphScenario
+    subject: AnyScenario
     options: AdviceOptions
     watched: bool = False
 
@@ -51,15 +55,10 @@ def answer_there(proposals: ProposalModel | None, asked: Asked, caller: Caller) 
     def progress(stage: str, done: int, total: int) -> None:
         caller.tell((stage, done, total))
 
-    if isinstance(subject, GraphScenario):
-        from .layers.recommend import recommend_graph  # those who ask about pairs do not wait for it
-
-        left_s = None if options.within_s is None else max(0.0, options.within_s - caller.waited_s)
-        options = replace(options, within_s=left_s)
-        return recommend_graph(subject, options, progress=progress, should_stop=caller.should_stop)
     answered = caller.tell if asked.watched else None
-    watcher = Watcher(progress, caller.should_stop, answered, caller.waited_s)
-    return computed_advice(proposals, subject, options, watcher)
+    return computed_advice(
+        proposals, subject, options, Watcher(progress, caller.should_stop, answered, caller.waited_s)
+    )
 
 
 def told_by(watcher: Watcher) -> Callable[[object], None]:
@@ -81,18 +80,47 @@ def place_of(proposals: ProposalModel | None, scenario: Scenario, options: Advic
 
 
 def computed_advice(
-    proposals: ProposalModel | None, scenario: Scenario, options: AdviceOptions, watcher: Watcher
+    proposals: ProposalModel | None, scenario: AnyScenario, options: AdviceOptions, watcher: Watcher
 ) -> Advice:
     """Return the advice on ``scenario``, by all stages; it is kept on disk if another run would give it too.
 
+    Of several ops that with a collective has the stages of one, where it alone has a choice.
+
     Raises as ``Advisor.recommend`` does.
     """
+    if isinstance(scenario, GraphScenario):
+        return _of_several(proposals, scenario, options, watcher)
     stop, answers = watcher.should_stop or never, PartialAnswers(scenario, watcher.answered)
     report = watcher.progress or (lambda stage, done, total: None)
     run = AdviceRun(scenario, options, stop, Stages(stop), report, answers)
     advice = advice_of(scenario, _findings(run, proposals, watcher))
     place_of(proposals, scenario, options).keep(advice)
     return advice
+
+
+def _of_several(
+    proposals: ProposalModel | None, scenario: GraphScenario, options: AdviceOptions, watcher: Watcher
+) -> Advice:
+    from .layers.recommend import recommend_graph  # those who ask about one op do not wait for it
+
+    within_s = None if options.within_s is None else max(0.0, options.within_s - watcher.waited_s)
+    begun, of_sole = perf_counter(), tuple[Candidate, ...]()
+    sole = scenario.sole
+    if sole is not None and within_s != 0:
+        sole = replace(sole, explore=explored_engines(sole.system, sole.workload, sole.explore))
+        half = replace(options, within_s=within_s and within_s / 2, threshold=False, sensitivity=False)
+        with suppress(Cancelled):
+            stages = Watcher(watcher.progress, watcher.should_stop)
+            of_sole = computed_advice(proposals, sole, half, stages).candidates
+    left_s = None if within_s is None else max(0.0, within_s - (perf_counter() - begun))
+    return recommend_graph(
+        scenario,
+        replace(options, within_s=left_s),
+        progress=watcher.progress,
+        should_stop=watcher.should_stop,
+        answered=watcher.answered,
+        of_sole=of_sole,
+    )
 
 
 def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher) -> Findings:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from ..compiler.codes import Code
-from ..compiler.from_model.request import LayerRequest
-from ..compiler.ir import Cancelled, Counted, GraphScenario, Progress, Rejection, Scenario, ShouldStop, never
+from ..compiler.from_model.request import LayerRequest, layer_scenario
+from ..compiler.ir import AnyScenario, Cancelled, Counted, Progress, Rejection, Scenario, ShouldStop, never
 from ..compiler.planning.build import ScheduleError
 from ..compiler.request.request import Request
 from ..compiler.request.scenario import Stamp, scenario_of, stamp
@@ -28,6 +28,9 @@ from .stages import either
 if TYPE_CHECKING:
     from .policy.layer_table import LayerPolicy
     from .policy.table import PolicyTable
+
+Question = Request | LayerRequest | AnyScenario
+"""A scenario of the compiler, or what makes one: sizes and names, or a layer of a model."""
 
 DEFAULT = AdviceOptions()
 TABLES = AdviceOptions(bespoke=0)
@@ -48,7 +51,6 @@ class Advisor:
     proposals: ProposalModel | None = None
     _processes: Processes[Asked, Advice] | None = field(default=None, compare=False, repr=False)
     _recent: RecentAnswers[Advice] = field(default_factory=RecentAnswers, compare=False, repr=False)
-    _layers: RecentAnswers[Advice] = field(default_factory=RecentAnswers, compare=False, repr=False)
 
     @classmethod
     def load(cls, folder: Path | None = None, *, processes: int = 0) -> "Advisor":
@@ -91,7 +93,7 @@ class Advisor:
 
     def recommend(
         self,
-        question: Request | Scenario,
+        question: Question,
         options: AdviceOptions = DEFAULT,
         *,
         progress: Progress | None = None,
@@ -105,7 +107,7 @@ class Advisor:
         Parameters
         ----------
         question
-            Sizes and names, or a scenario of the compiler.
+            Sizes and names, a layer of a model, or a scenario of the compiler.
         options
             How much to simulate and to search.
         progress
@@ -128,22 +130,23 @@ class Advisor:
             If ``should_stop`` returned true before anything was ranked.
         """
         watcher = Watcher(progress, should_stop, answered)
-        if isinstance(question, Scenario):
+        if isinstance(question, AnyScenario):
             return self._advice(question, options, watcher)
-        if not isinstance(question, Request):
-            raise TypeError(f"a question is a Request or a Scenario, not {type(question).__name__}")
-        read_at = stamp(question)  # before the file is read: what changes meanwhile is asked for anew
+        if not isinstance(question, Request | LayerRequest):
+            name = type(question).__name__
+            raise TypeError(f"a question is a Request, a LayerRequest or a scenario, not {name}")
+        read_at = _read_at(question)  # before the file is read: what changes meanwhile is asked for anew
         asked = _asked(question, options, read_at)
         advice = self._recent.recall(asked)
         if advice is None:
-            advice = self._advice(scenario_of(question, read_at), options, watcher)
+            advice = self._advice(_scenario(question, read_at), options, watcher)
             if not advice.interrupted and not advice.notes:  # another run would give it too
                 self._recent.keep(asked, replace(advice, source=Source.CACHE))
         return advice
 
-    def recall(self, request: Request, options: AdviceOptions = DEFAULT) -> Advice | None:
+    def recall(self, request: Request | LayerRequest, options: AdviceOptions = DEFAULT) -> Advice | None:
         """Return the answer to ``request`` if this advisor gave it lately, in microseconds; else None."""
-        return self._recent.recall(_asked(request, options, stamp(request)))
+        return self._recent.recall(_asked(request, options, _read_at(request)))
 
     def num_unknown(self, scenarios: Iterable[Scenario], options: AdviceOptions = DEFAULT) -> int:
         """Return of how many scenarios the advice is not kept on disk."""
@@ -151,7 +154,7 @@ class Advisor:
 
     def recommend_many(
         self,
-        questions: Sequence[Request | Scenario],
+        questions: Sequence[Question],
         options: AdviceOptions = DEFAULT,
         *,
         threads: int = 1,
@@ -163,70 +166,27 @@ class Advisor:
         are checked before anything is simulated.
         """
         for each in questions:
-            if isinstance(each, Request):
-                scenario_of(each)
+            if isinstance(each, Request | LayerRequest):
+                _scenario(each, _read_at(each))
         also = should_stop or never
 
-        def answer(each: Request | Scenario, stop: ShouldStop) -> Advice:
+        def answer(each: Question, stop: ShouldStop) -> Advice:
             return self.recommend(each, options, should_stop=either(stop, also))
 
         return answer_many(answer, questions, max(threads, self.at_once))
 
     async def recommend_async(
-        self, question: Request | Scenario, options: AdviceOptions = DEFAULT, *, should_stop: ShouldStop | None = None
+        self, question: Question, options: AdviceOptions = DEFAULT, *, should_stop: ShouldStop | None = None
     ) -> Advice:
         """``recommend`` in a thread; when the task is cancelled, the thread stops at its next step."""
         also = should_stop or never
         return await in_thread(lambda stop: self.recommend(question, options, should_stop=either(stop, also)))
 
     async def recommend_many_async(
-        self, questions: Sequence[Request | Scenario], options: AdviceOptions = DEFAULT, *, threads: int = 1
+        self, questions: Sequence[Question], options: AdviceOptions = DEFAULT, *, threads: int = 1
     ) -> list[Advice]:
         """``recommend_many`` in threads; when the task is cancelled, they stop at their next step."""
         return await in_thread(lambda stop: self.recommend_many(questions, options, threads=threads, should_stop=stop))
-
-    def recommend_layer(
-        self,
-        question: LayerRequest | GraphScenario,
-        options: AdviceOptions = DEFAULT,
-        *,
-        progress: Progress | None = None,
-        should_stop: ShouldStop | None = None,
-    ) -> Advice:
-        """Return which schedule to use for all ops of a layer together; parameters are those of ``recommend``.
-
-        Raises
-        ------
-        RequestError
-            If the request does not fit together, or names what does not exist.
-        ScheduleError, RunTooLarge
-            If the layer does not fit into memory, or cannot be simulated.
-        Cancelled
-            If ``should_stop`` returned true before anything was simulated.
-        """
-        asked = question, replace(options, within_s=None)
-        known = self._layers.recall(asked) if isinstance(question, LayerRequest) else None
-        if known is not None:
-            return known
-        advice = self._layer_advice(question, options, Watcher(progress, should_stop))
-        if isinstance(question, LayerRequest) and not advice.interrupted:
-            self._layers.keep(asked, advice)
-        return advice
-
-    def recall_layer(self, request: LayerRequest, options: AdviceOptions = DEFAULT) -> Advice | None:
-        """Return the answer to ``request`` if this advisor gave it lately; else None."""
-        return self._layers.recall((request, replace(options, within_s=None)))
-
-    async def recommend_layer_async(
-        self,
-        question: LayerRequest | GraphScenario,
-        options: AdviceOptions = DEFAULT,
-        *,
-        should_stop: ShouldStop | None = None,
-    ) -> Advice:
-        """``recommend_layer`` in a thread; when the task is cancelled, the thread stops at its next step."""
-        also = should_stop or never
-        return await in_thread(lambda stop: self.recommend_layer(question, options, should_stop=either(stop, also)))
 
     @overload
     def policy_table(
@@ -288,7 +248,7 @@ class Advisor:
             from .policy.layer_sizes import layer_table
 
             told, stop = progress or (lambda done, total: None), should_stop or never
-            advise_layer = partial(self.recommend_layer, should_stop=should_stop)
+            advise_layer = partial(self.recommend, should_stop=should_stop)
             return layer_table(question, sizes, options, advise_layer, tolerance=tolerance, told=told, should_stop=stop)
         from .policy.axis import axis_of, check_sizes
         from .policy.build import policy_table
@@ -307,28 +267,19 @@ class Advisor:
             counting = ask if progress is None else counted(ask, progress, len(set(sizes)))
             return policy_table(axis, sizes, counting, simulated=options.verify, tolerance=tolerance)
 
-    def _advice(self, scenario: Scenario, options: AdviceOptions, watcher: Watcher) -> Advice:
+    def _advice(self, scenario: AnyScenario, options: AdviceOptions, watcher: Watcher) -> Advice:
         if scenario.system.replay is not None:
             message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
             hint = "simulate that schedule, or drop 'replay' from the system"
             raise ScheduleError(Rejection(Code.MGS523, message, hint))
-        kept = place_of(self.proposals, scenario, options).recall()
-        if kept is not None:
-            return kept
+        if isinstance(scenario, Scenario):
+            kept = place_of(self.proposals, scenario, options).recall()
+            if kept is not None:
+                return kept
         there = self._there(Asked(scenario, options, watched=watcher.answered is not None), watcher)
         if there is not None:
             return there
         return computed_advice(self.proposals, scenario, options, watcher)
-
-    def _layer_advice(self, question: LayerRequest | GraphScenario, options: AdviceOptions, watcher: Watcher) -> Advice:
-        from .layers.question import graph_of
-        from .layers.recommend import recommend_graph
-
-        graph = graph_of(question)
-        there = self._there(Asked(graph, options), watcher)
-        if there is not None:
-            return there
-        return recommend_graph(graph, options, progress=watcher.progress, should_stop=watcher.should_stop)
 
     def _there(self, asked: Asked, watcher: Watcher) -> Advice | None:
         """Return the answer of one of the processes; None if there are none, or if the one that was asked died."""
@@ -341,6 +292,14 @@ class Advisor:
             return None
 
 
-def _asked(request: Request, options: AdviceOptions, read_at: Stamp) -> Hashable:
+def _read_at(request: Request | LayerRequest) -> Stamp | None:
+    return stamp(request) if isinstance(request, Request) else None
+
+
+def _scenario(request: Request | LayerRequest, read_at: Stamp | None) -> AnyScenario:
+    return layer_scenario(request) if isinstance(request, LayerRequest) else scenario_of(request, read_at)
+
+
+def _asked(request: Request | LayerRequest, options: AdviceOptions, read_at: Stamp | None) -> Hashable:
     """What decides the answer: not the time for it, but the state of the system file."""
     return request, read_at, replace(options, within_s=None)

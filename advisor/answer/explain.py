@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ...compiler.ir import TICKS_PER_US, Gpu, Link, Origin, Pattern, Scenario
+from ...compiler.ir import TICKS_PER_US, AnyScenario, Gpu, Link, Origin, Pattern, Scenario
 from ...compiler.planning.knobs.engine import copying_sms
 from ...compiler.templates.base import OVERLAPPED_PATTERNS
 from ...compiler.text.quantities import rate_text, ticks_text, us_text
@@ -46,6 +46,21 @@ def confidence_of(
     return level, reason
 
 
+def confidence_of_ops(
+    scenario: AnyScenario, overlap: bool, gain: float, *, verified: bool, outside: bool, promised: bool
+) -> tuple[Confidence, str]:
+    """Return the least confidence of the ops with a collective, and its reason; of several at most medium."""
+    moving = [case for case in scenario.cases if case.workload.moved is not None] or scenario.cases[:1]
+    each = [
+        confidence_of(case, overlap, gain, verified=verified, outside=outside, promised=promised) for case in moving
+    ]
+    order = [Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH]
+    level, reason = min(each, key=lambda one: order.index(one[0]))
+    if len(moving) > 1 and level is Confidence.HIGH:
+        return Confidence.MEDIUM, f"{reason}; but whole layers were not measured"
+    return level, reason
+
+
 def _confidence_inside(scenario: Scenario, overlap: bool, gain: float, verified: bool) -> tuple[Confidence, str]:
     gemm, gpu, workload = scenario.gpu.gemm, scenario.gpu.name, scenario.workload
     if not verified:
@@ -77,17 +92,19 @@ def _confidence_inside(scenario: Scenario, overlap: bool, gain: float, verified:
     return level, f"the GEMM profile of {gpu} is not validated (+-{float(gemm.error):.0%}); {size}"
 
 
-def marks_of(scenario: Scenario) -> tuple[str, ...]:
+def marks_of(scenario: AnyScenario) -> tuple[str, ...]:
     """Return warnings about the hardware profile: what is not validated, capped or assumed."""
     gpu, fabric, marks = scenario.gpu, scenario.system.fabric, []
-    if scenario.workload.gemm is not None and not gpu.gemm.validated:
-        dtype = scenario.workload.gemm.dtype.value
+    gemms = [case.workload.gemm for case in scenario.cases if case.workload.gemm is not None]
+    if gemms and not gpu.gemm.validated:
+        dtype = gemms[0].dtype.value
         sibling = _inherited(gpu, "gemm.error")
         whose = f" is {sibling}'s" if sibling else ""
         error = f"+-{float(gpu.gemm.error):.0%}{whose}"
         marks.append(f"{gpu.name} {dtype} GEMM is not validated against measurements: {error}")
     marks.extend(_capped(gpu, fabric.links))
-    if not fabric.direct and not passing_on_pays(scenario) and scenario.workload.pattern in OVERLAPPED_PATTERNS:
+    cut = any(case.workload.pattern in OVERLAPPED_PATTERNS for case in scenario.cases)
+    if not fabric.direct and cut and not passing_on_pays(scenario.cases[0]):
         marks.append(
             f"where more than {MOST_RANKS_SIMULATED} ranks see different fabrics, algorithms that pass blocks on are "
             "compared only if the file names them: explore { schedules serial, pipelined; algorithm direct, ring }"
@@ -154,16 +171,30 @@ def reasons_for(
     if scenario.workload.counts_on_device and scenario.explore.values("engine") == copying_sms(scenario.gpu):
         reasons.append(COPY_ENGINES_LEFT_OUT)
     if bound is not None:
-        limit = serial.best_us * TICKS_PER_US / bound.ticks
-        reasons.append(
-            f"No schedule in the reach of Magus takes less than {ticks_text(bound.ticks)} ({bound.binding}): "
-            f"at most {limit:.2f}x over {baseline_name(scenario, serial)}."
-        )
+        reasons.append(_limit(scenario, serial, bound))
     return tuple(reasons)
 
 
+def reasons_of_several(scenario: AnyScenario, serial: Candidate, bound: Bound | None) -> Iterator[str]:
+    """Yield what the baseline of several ops is where it is not the library, and what no schedule can beat."""
+    moving = [case for case in scenario.cases if case.workload.moved is not None]
+    unfit = next(filter(None, map(library_unfit, moving)), None)
+    if not serial.is_library and unfit is not None:
+        yield f"The baseline is {baseline_name(scenario, serial)}, not the library: {unfit.message}."
+    if bound is not None:
+        yield _limit(scenario, serial, bound)
+
+
+def _limit(scenario: AnyScenario, serial: Candidate, bound: Bound) -> str:
+    limit = serial.best_us * TICKS_PER_US / bound.ticks
+    return (
+        f"No schedule in the reach of Magus takes less than {ticks_text(bound.ticks)} ({bound.binding}): "
+        f"at most {limit:.2f}x over {baseline_name(scenario, serial)}."
+    )
+
+
 def price_of_simplicity(
-    scenario: Scenario, candidates: Sequence[Candidate], recommended: Candidate, baseline: Candidate
+    scenario: AnyScenario, candidates: Sequence[Candidate], recommended: Candidate, baseline: Candidate
 ) -> Iterator[str]:
     """Yield which schedule is faster than the simpler one that is recommended, by how much, and why that is chosen."""
     found = given_up(candidates, recommended)

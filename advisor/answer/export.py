@@ -145,7 +145,7 @@ def advice_document(advice: Advice, *, how: bool = False) -> JsonObject:
         "verdict": advice.verdict.value,
         "headline": headline_of(advice) or None,
         "speedup_vs_serial": advice.speedup,
-        **_promise_document(advice.promise),
+        **promise_document(advice.promise),
         "serial": advice.serial.expression,
         "baseline": {"name": advice.baseline, "us": advice.serial.best_us},
         "library": _library_document(library_time(advice.case)),
@@ -182,7 +182,7 @@ def _threshold_document(threshold: Threshold) -> JsonObject:
     }
 
 
-def _promise_document(promise: Promise | None) -> JsonObject:
+def promise_document(promise: Promise | None) -> JsonObject:
     """The interval of a predicted speedup; all None without one."""
     if promise is None:
         return {"error": None, "interval": None, "outside": None}
@@ -198,7 +198,7 @@ def _offers_document(found: Offers) -> JsonObject:
                 "name": offer.name,
                 "us": offer.us,
                 "speedup_vs_library": offer.promise.speedup,
-                **_promise_document(offer.promise),
+                **promise_document(offer.promise),
                 "verdict": offer.promise.verdict.value,
                 "asked": offer.asked,
             }

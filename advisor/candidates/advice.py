@@ -12,7 +12,7 @@ from ..bounds.lower_bound import Bound
 from ..implementations.layer_offer import LayerOffer, promised
 from ..implementations.offers import Offers
 from ..implementations.promise import Promise
-from .candidate import Candidate, given_up
+from .candidate import Candidate, Origin, given_up
 from .sensitivity import Sensitivity
 from .short_names import short_names
 
@@ -21,8 +21,8 @@ SERIAL = "serial"
 
 
 def is_algorithm_choice(scenario: AnyScenario) -> bool:
-    """Whether the workload is a collective alone: the question is which algorithm, not whether to overlap."""
-    return len(scenario.cases) == 1 and scenario.cases[0].workload.is_collective
+    """Whether a collective alone is all that has a choice: the question is which algorithm, not whether to overlap."""
+    return scenario.sole is not None and scenario.sole.workload.is_collective
 
 
 def resolution_of(scenario: AnyScenario) -> float:
@@ -190,13 +190,24 @@ class Advice:
         """The candidate with that expression, None if there is none."""
         return next((candidate for candidate in self.candidates if candidate.expression == expression), None)
 
+    @property
+    def no_overlap(self) -> Candidate:
+        """The serial schedule by what the system copies with as a rule; the baseline where there is no other."""
+        serial = (candidate for candidate in self.candidates if candidate.origin is Origin.SERIAL)
+        return next(serial, self.serial)
+
+    def us_of(self, offer: LayerOffer) -> float:
+        """The time of an implementation for several ops: of its schedule, and of what that leaves out."""
+        candidate = self.named(offer.schedule)
+        return (offer.ticks if candidate is None else candidate.ticks) / TICKS_PER_US + offer.extra_ticks / TICKS_PER_US
+
     def gain_of(self, offer: LayerOffer) -> float:
-        """The gain of an implementation over no overlap, both as they are predicted."""
-        return self.serial.predicted_ticks / offer.all_ticks
+        """The gain of an implementation over the baseline."""
+        return self.serial.best_us / self.us_of(offer)
 
     def loss_of(self, offer: LayerOffer) -> float:
         """How far an implementation is behind the recommended schedule, as a share of its time."""
-        return offer.all_ticks / self.recommended.predicted_ticks - 1
+        return self.us_of(offer) / self.recommended.best_us - 1
 
     def verdict_on(self, offer: LayerOffer) -> Verdict:
         """What the gain of an implementation promises."""

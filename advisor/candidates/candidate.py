@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ...compiler.ir import TICKS_PER_US, Choice, ExecutionOptions, GraphChoice, Schedule
+from ...compiler.ir import TICKS_PER_US, Choice, ExecutionOptions, GraphChoice, Schedule, Seams
 from ...simcore.simulate_layers import LayersResult
 
 # Share of time by which a more complex schedule must be faster, however fine the profile resolves.
@@ -25,6 +25,9 @@ class Origin(Enum):
 
 
 NO_OVERLAP = frozenset({Origin.LIBRARY, Origin.SERIAL})
+
+_COMPLEXITY = {Origin.LIBRARY: 0, Origin.SERIAL: 0, Origin.SEARCHED: 2, Origin.BESPOKE: 3}
+"""Of all others 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +107,31 @@ class Candidate:
         return self.origin is Origin.SEARCHED
 
     @property
+    def is_in_turn(self) -> bool:
+        """Whether ops run one after the other, each whole and by itself, as measured kernels do."""
+        schedule = self.several
+        if schedule is None:
+            return True
+        whole = GraphChoice(schedule.name, schedule.modes, schedule.order, seams=Seams.WHOLE)
+        return schedule == whole and all(mode.apart is None for mode in schedule.modes)
+
+    @property
     def side_by_side(self) -> bool:
         """Whether kernels share the SMs, to which no profile is fitted."""
         return self.several is not None and self.several.side_by_side
 
     @property
+    def complexity(self) -> tuple[int, bool]:
+        """How much it asks of who carries it out: nothing overlaps, a template, searched, bespoke; unusual options."""
+        rank = _COMPLEXITY.get(self.origin, 1)
+        return rank, self.origin is not Origin.BESPOKE and not self.has_usual_options
+
+    @property
     def has_usual_options(self) -> bool:
         """Whether it is carried out in the usual way, or a plan says how."""
-        return self.choice is None or self.choice.tactics == ExecutionOptions()
+        of_ops = () if self.several is None else (mode.body or mode.apart for mode in self.several.modes)
+        choices = [choice for choice in (self.choice, *of_ops) if isinstance(choice, Choice)]
+        return all(choice.tactics == ExecutionOptions() for choice in choices)
 
     @property
     def simulated_us(self) -> float | None:
@@ -154,8 +174,8 @@ def joint_candidate(schedule: GraphChoice, origin: Origin, what: str = "", ticks
 
 
 def by_time(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Sort candidates: simulated ones first, by time; then the rest by prediction."""
-    return sorted(candidates, key=lambda c: (c.simulated_ticks is None, c.best_us, c.expression))
+    """Sort candidates: simulated ones first, by time; then the rest by their estimates."""
+    return sorted(candidates, key=lambda c: (c.is_estimate, c.best_us, c.expression))
 
 
 def baseline_of(candidates: Sequence[Candidate]) -> Candidate:

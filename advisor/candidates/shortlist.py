@@ -186,7 +186,7 @@ def merged(candidates: Sequence[Candidate], others: Sequence[Candidate]) -> list
 
 def answered_by_runs(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the simulated candidates; none if the baseline alone was simulated: that is no answer yet."""
-    simulated = [candidate for candidate in candidates if candidate.simulated_ticks is not None]
+    simulated = [candidate for candidate in candidates if not candidate.is_estimate]
     return simulated if any(not candidate.is_serial for candidate in simulated) else []
 
 

@@ -1,5 +1,6 @@
 """The simulations that the expectations of a graph need, each run once."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import GraphScenario, Metric, without_batch
@@ -13,7 +14,7 @@ from ...simcore.program.program import PACKET_BYTES
 from ...simcore.simulate_layers import SHOWN_LAYER, LayersResult, simulate_layers
 from ..bounds.graph_bound import graph_bound
 from ..candidates.advice import Advice
-from ..layers.recommend import recommend_graph
+from ..recommend import Advisor
 from .simulations import BEST, BOUND, ExpectationError
 
 
@@ -22,6 +23,7 @@ class GraphRuns:
     """Results of the schedules of a graph by name: declared ones, ``best`` and ``serial``."""
 
     scenario: GraphScenario
+    advisor: Callable[[], Advisor]
     packets: bool = False
     _advice: Advice | None = None
     _bound_ticks: int | None = None
@@ -37,7 +39,7 @@ class GraphRuns:
         """
         if self._advice is None:
             try:
-                self._advice = recommend_graph(self.scenario)
+                self._advice = self.advisor().recommend(self.scenario)
             except (RunTooLarge, ScheduleError) as error:
                 raise ExpectationError(str(error)) from error
         return self._advice

@@ -118,7 +118,7 @@ class ExpectationRunner:
             compiled = self._file(settings)
             graph = compiled.graph(block.workload)
             if graph is not None:
-                self._runs[key] = GraphRuns(graph, block.packets)
+                self._runs[key] = GraphRuns(graph, self.advisor, block.packets)
             else:
                 scenario = compiled.scenario(block.workload)
                 self._runs[key] = Runs(scenario, self.advisor, self.workers, block.packets)

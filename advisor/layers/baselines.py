@@ -6,14 +6,23 @@ Domino, and in the two-batch overlap of SGLang and vLLM. Tables of implementatio
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
-from ...compiler.ir import Graph, GraphChoice, OpMode, Seams
+from ...compiler.ir import Graph, GraphChoice, GraphScenario, OpMode, Seams
+from ...compiler.planning.expression import expression_of
+from ...compiler.planning.graph_build import build_graph_plan
+from ...compiler.planning.knobs.library import library_serial
 from ...compiler.resolve.schedules.from_text import SERIAL
+from ..candidates.candidate import Candidate, Origin
+from ..candidates.library import library_unfit
 from .way import Way, fastest_alone, fastest_with_next
 
 IN_TURN, OP_BY_OP, BY_BLOCKS = "in_turn", "two_batches", "half_batches"
 
 NO_OVERLAP = "no overlap"
+
+LIBRARY = "library"
+BY_LIBRARY = "the library, one op after the other"
 
 EACH_ITS_BEST = "each pair's own best, one after the other"
 
@@ -35,6 +44,49 @@ def baselines_of(graph: Graph, ways: Mapping[str, Sequence[Way]]) -> Iterator[Kn
     lone = tuple(way.mode for of in ways.values() for way in of if len(of) == 1 and way.mode.body is not None)
     in_turn = (*(mode for mode in best if mode.body is not None), *lone)
     yield Known(GraphChoice(IN_TURN, in_turn, seams=Seams.WHOLE), EACH_ITS_BEST)
+
+
+def by_library(scenario: GraphScenario) -> tuple[Known | None, tuple[str, ...]]:
+    """Return the schedule with all collectives by the library, and why some are not, as sentences.
+
+    Those whose time by the library is not known go by the direct exchange; None where it is known of none.
+    """
+    modes, unknown = [], list[str]()
+    for case in scenario.cases:
+        unfit = None if case.workload.moved is None else library_unfit(case)
+        if unfit is not None:
+            unknown.append(f"{case.name} goes by the direct exchange in the baseline: {unfit.message}")
+        elif case.workload.moved is not None:
+            modes.append(OpMode(case.name, library_serial(case)))
+    if not modes:
+        return None, ()
+    name = next(free_names(LIBRARY, scenario.schedules))
+    return Known(GraphChoice(name, tuple(modes), seams=Seams.WHOLE), BY_LIBRARY), tuple(unknown)
+
+
+def in_turn_of(scenario: GraphScenario, options: Sequence[Candidate]) -> Iterator[tuple[Known, Origin]]:
+    """Yield a schedule for each of the ``options`` of the op that alone has a choice, and where that comes from.
+
+    The library's and that of ``SERIAL`` are compared in any case.
+    """
+    assert scenario.sole is not None, "there is such an op"
+    op, names = scenario.sole.name, free_names(IN_TURN, scenario.schedules)
+    usual = {part.schedule.expression for part in build_graph_plan(scenario.system, scenario.graph, SERIAL, 1).parts}
+    for option in options:
+        if option.choice is None or option.is_library or option.is_estimate or option.expression in usual:
+            continue
+        origin = option.origin if option.is_serial or option.origin is Origin.BESPOKE else Origin.KNOWN
+        what = f"{op}: {expression_of(option.choice)}"
+        yield Known(GraphChoice(next(names), (OpMode(op, option.choice),), seams=Seams.WHOLE), what), origin
+
+
+def free_names(name: str, declared: Sequence[GraphChoice]) -> Iterator[str]:
+    """Yield ``name``, ``name_2`` and so on, without those of the schedules that the file declares."""
+    taken = {choice.name for choice in declared}
+    for number in count(1):
+        each = name if number == 1 else f"{name}_{number}"
+        if each not in taken:
+            yield each
 
 
 def in_batches_of(graph: Graph, ways: Mapping[str, Sequence[Way]], batches: int) -> Iterator[Known]:

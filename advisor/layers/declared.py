@@ -7,27 +7,26 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ...compiler.ir import TICKS_PER_US, Cancelled, GraphChoice, GraphScenario, Progress, ShouldStop
+from ...compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, ShouldStop
 from ...compiler.ir.stopping import never
 from ...compiler.planning.graph_batches import in_batches
-from ...compiler.planning.graph_build import build_graph_plan
-from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.from_text import SERIAL
-from ...compiler.text.quantities import ticks_text, us_text
 from ...simcore import RunOptions, RunOutcome
 from ...simcore.program.program import PACKET_BYTES
 from ...simcore.simulate_layers import simulate_layers
-from ..answer.extrapolation import outside_of_graph
+from ..answer.answer import Confirmed, Findings, advice_of
 from ..answer.partial import Answered
 from ..bounds.graph_bound import graph_bound
 from ..bounds.lower_bound import Bound
-from ..candidates.advice import Advice, Confidence, Timing
-from ..candidates.candidate import MIN_LEAD, Candidate, Origin, by_time, joint_candidate
+from ..candidates.advice import Advice
+from ..candidates.candidate import Candidate, Origin, by_time, joint_candidate
 from ..failures import failed_simulation
 from ..pools import open_processes
 from ..processes import POLL_S, ProcessDied
 from ..solver.graph_memory import check_graph_memory
 from ..solver.result import NoFeasibleSchedule
+from ..stages import Stages
+from .baselines import by_library
 from .telling import ops_of, reasons_for
 
 log = logging.getLogger(__name__)
@@ -57,8 +56,10 @@ def simulated_schedules(
         If it was stopped before there was anything to answer.
     """
     check_graph_memory(scenario)
-    schedules = tuple({schedule.name: schedule for schedule in (SERIAL, *scenario.schedules)}.values())
-    waiting = [_declared(each) for each in schedules]
+    schedules = {schedule.name: schedule for schedule in (SERIAL, *scenario.schedules)}
+    library, _ = by_library(scenario)
+    waiting = [joint_candidate(library.choice, Origin.LIBRARY, library.what)] if library is not None else []
+    waiting += [_declared(each) for each in schedules.values()]
     known = {each.expression: each for each in waiting}
     comparison = _Comparison(scenario, graph_bound(scenario.system, scenario.graph, should_stop), known)
     progress("simulate", 0, len(waiting))
@@ -122,77 +123,21 @@ class _Comparison:
     def answer(self, *, interrupted: bool) -> Advice:
         """What is to be said of what is known."""
         ranked = by_time(list(self.known.values()))
-        simulated = [each for each in ranked if each.result is not None]
         problems = tuple(f"{each.expression}: {each.problem}" for each in ranked if each.problem)
+        simulated = [each for each in ranked if each.result is not None]
         if not simulated:
             if interrupted:
                 raise Cancelled
             raise NoFeasibleSchedule(problems)
-        serial = next((each for each in simulated if each.is_serial), simulated[-1])
-        leads = simulated[0].best_us * (1 + MIN_LEAD) <= serial.best_us
-        best, timing = simulated[0] if leads else serial, Timing(0.0, 0.0, 0.0, 0.0)
-        advice = advice_of_several(self.scenario, best, serial, ranked, self.bound, problems, timing)
-        assert best.result is not None
+        if not any(each.is_serial for each in simulated):  # the slowest stands for the baseline
+            ranked = [replace(each, origin=Origin.SERIAL) if each is simulated[-1] else each for each in simulated]
+        stages = Stages(interrupted=interrupted)
+        advice = advice_of(self.scenario, Findings(tuple(ranked), None, self.bound, Confirmed(), stages, problems))
+        best = advice.recommended
+        assert best.result is not None, "the baseline is simulated"
         written_out = in_batches(self.scenario.graph, best.joint.batches)
         ops = ops_of(written_out, {}, best.joint, best.result)
-        reasons = (*_reasons(advice, simulated), *reasons_for(ops, best, None, 0))
-        return replace(advice, ops=ops, reasons=reasons, interrupted=interrupted)
-
-
-def advice_of_several(
-    scenario: GraphScenario,
-    recommended: Candidate,
-    serial: Candidate,
-    candidates: Sequence[Candidate],
-    bound: Bound | None,
-    notes: tuple[str, ...],
-    timing: Timing,
-) -> Advice:
-    """Return the answer about several ops that recommends one of ``candidates``."""
-    plan = build_graph_plan(scenario.system, scenario.graph, recommended.joint)
-    outside = outside_of_graph(scenario.system, plan)
-    simulated = (each for each in candidates if each.result is not None)
-    return Advice(
-        scenario=scenario,
-        verdict=Verdict.SERIAL if recommended is serial else Verdict.OVERLAP,
-        recommended=recommended,
-        serial=serial,
-        speedup=serial.best_us / recommended.best_us,
-        candidates=tuple(candidates),
-        num_feasible=None,
-        bound=bound,
-        result=None,
-        serial_result=None,
-        ties=tuple(each.expression for each in simulated if each.best_us < recommended.best_us),
-        confidence=Confidence.MEDIUM,
-        confidence_reason=NOT_VALIDATED,
-        reasons=(),
-        marks=(*notes, *outside),
-        timing=timing,
-        outside_calibration=outside,
-        notes=notes,
-    )
-
-
-def _reasons(advice: Advice, ranked: Sequence[Candidate]) -> Iterator[str]:
-    """Yield how the simulated schedules ``ranked`` compare, and what no schedule can beat."""
-    best, serial, bound = advice.recommended, advice.serial, advice.bound
-    name, time = best.expression, us_text(best.best_us)
-    if len(ranked) == 1:
-        yield f"{name} takes {time}; there is no other schedule to compare it with."
-    elif best is not ranked[0]:
-        lead = serial.best_us / ranked[0].best_us - 1
-        yield f"The fastest of {len(ranked)}, {ranked[0].expression}, is only {lead:.1%} faster than {name}, {time}."
-    else:
-        others = [serial, *(each for each in ranked[1:] if each is not serial)] if best is not serial else ranked[1:]
-        gains = ", ".join(f"{each.best_us / best.best_us:.2f}x over {each.expression}" for each in others)
-        yield f"Of {len(ranked)} schedules {name} is the fastest, {time}: {gains}."
-    if bound is not None:
-        limit = serial.best_us * TICKS_PER_US / bound.ticks
-        yield (
-            f"No schedule takes less than {ticks_text(bound.ticks)} ({bound.binding}): at most {limit:.2f}x over "
-            f"{serial.expression}."
-        )
+        return replace(advice, ops=ops, reasons=(*reasons_for(ops, best, None, 0), *advice.reasons))
 
 
 def _simulated(

@@ -10,13 +10,13 @@ from ...compiler.planning.graph_expression import graph_choice_text, graph_expre
 from ...compiler.planning.graph_layers import own_name
 from ...simcore.figures.graph_result import OpResult
 from ...simcore.simulate_layers import LayersResult
-from ..answer.export import bound_document, result_document
+from ..answer.export import bound_document, promise_document, result_document
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import Advice, OpAdvice
 from ..candidates.candidate import Candidate
 from ..implementations.layer_offer import LayerOffer
 
-SCHEMA = "magus-graph-advice/1"
+SCHEMA = "magus-graph-advice/2"
 GRAPH_SCHEDULES_SCHEMA = "magus-graph-schedules/1"
 
 
@@ -30,6 +30,11 @@ def graph_advice_document(advice: Advice, *, results: bool = False) -> JsonObjec
         "verdict": advice.verdict.value,
         "layers": advice.scenario.num_layers,
         "speedup": advice.speedup,
+        **promise_document(advice.promise),
+        "baseline": {"name": advice.baseline, "us": advice.serial.best_us},
+        "confidence": advice.confidence.value,
+        "confidence_reason": advice.confidence_reason,
+        "ties": list(advice.ties),
         "recommended": _candidate(advice.recommended, serial) | {"block": _block(advice)},
         "serial": _candidate(serial, serial),
         "candidates": [

@@ -7,9 +7,9 @@ from ...compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, Shou
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore.simulate_layers import LayersResult
 from ..candidates.candidate import Candidate, by_time
-from .baselines import EACH_ITS_BEST, NO_OVERLAP
+from .baselines import EACH_ITS_BEST, free_names
 from .joint import COARSE_BYTES, JointRuns, Start, affordable_packet, simulated
-from .search import JOINT, free_names
+from .search import JOINT
 
 NEAR = 1.03
 """Candidates that are slower than the fastest by more than this, in coarse packets, are not simulated further."""
@@ -32,7 +32,7 @@ class Finish:
     def candidates(self, found: Sequence[Candidate]) -> list[Candidate]:
         """Return all, those that may be the answer with results."""
         best = min(one.ticks for one in found)
-        near = [one for one in found if one.ticks <= best * NEAR or one.what in (NO_OVERLAP, EACH_ITS_BEST)]
+        near = [one for one in found if one.ticks <= best * NEAR or one.is_serial or one.what == EACH_ITS_BEST]
         near.sort(key=lambda one: (one.joint != SERIAL, one.side_by_side, one.ticks))
         unit, results = self._unit(), dict[str, LayersResult]()
         for done, one in enumerate(near):
@@ -49,15 +49,24 @@ class Finish:
         finished = [one.with_result(results[one.expression]) if one.expression in results else one for one in found]
         return _renamed(by_time(finished), self.scenario.schedules)
 
-    def _result(self, one: Candidate, unit: int) -> LayersResult | None:
+    def whole(self, one: Candidate) -> Candidate:
+        """Return a candidate whose layers show no period with all of them simulated, if that can be; as it was else."""
+        try:
+            result = self._result(one, one.unit_bytes or self._unit(), whole=True)
+        except Cancelled:
+            self.stopped = True
+            return one
+        return one if result is None or result.estimated else one.with_result(result)
+
+    def _result(self, one: Candidate, unit: int, *, whole: bool = False) -> LayersResult | None:
         """Of all layers, which may stage more than a few do; None if it is too much.
 
         No overlap, of which the length of a run is known, is not simulated again where that takes too long.
         """
-        if one.joint == SERIAL and self.serial.is_long and unit == COARSE_BYTES:
+        if one.joint == SERIAL and self.serial.is_long and unit == COARSE_BYTES and not whole:
             return self.serial.result
         system, graph = self.scenario.system, self.scenario.graph
-        result = simulated(system, graph, one.joint, unit, self.should_stop, fine=True)
+        result = simulated(system, graph, one.joint, unit, self.should_stop, fine=True, whole=whole)
         may_not_be = result is not None and one.joint != SERIAL and self.runs.stages_too_much(result)
         return None if may_not_be else result
 

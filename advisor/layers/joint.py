@@ -197,10 +197,12 @@ def simulated(
     *,
     fine: bool = False,
     alike: bool = False,
+    whole: bool = False,
 ) -> LayersResult | None:
     """Return the result of one schedule; None where it cannot be carried out, or does not finish.
 
-    A ``fine`` one tells where units queue, and the loads of links over time. Ranks may be taken for ``alike``.
+    A ``fine`` one tells where units queue, and the loads of links over time. Ranks may be taken for ``alike``. Where no
+    period shows, of a ``whole`` one all layers are simulated.
 
     Raises
     ------
@@ -216,7 +218,7 @@ def simulated(
             name=graph.name,
             unit_bytes=unit_bytes,
             alike=alike,
-            most_effort=MOST_EFFORT,
+            most_effort=None if whole else MOST_EFFORT,
             options=options,
         )
     except (ScheduleError, RunTooLarge) as error:

@@ -19,41 +19,41 @@ from ...compiler.ir import (
 )
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
-from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import RunTooLarge
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ..answer.above_bound import BoundCheck
+from ..answer.answer import Confirmed, Findings, advice_of
 from ..answer.explain import COPY_ENGINES_LEFT_OUT
 from ..answer.partial import Answered
+from ..answer.rule import finalists, recommended_of
 from ..bounds.graph_bound import graph_bound
-from ..bounds.lower_bound import Bound
-from ..candidates.advice import Advice, OpAdvice, Timing, resolution_of
-from ..candidates.candidate import MIN_LEAD, Candidate, Origin, by_time, joint_candidate
+from ..candidates.advice import Advice, OpAdvice
+from ..candidates.candidate import Candidate, Origin, by_time, joint_candidate
 from ..candidates.predicted import predicted_candidates
 from ..failures import failed_stage, failure_sentences
 from ..implementations.layer_offer import LayerOffer
-from ..implementations.promise import MIN_GAIN
 from ..options import AdviceOptions
 from ..pools import open_processes, result_of
 from ..processes import ProcessDied
 from ..solver.graph_memory import check_graph_memory
 from ..stages import PATIENCE_S, Stages, either, lateness
-from .baselines import EACH_ITS_BEST, NO_OVERLAP
+from .baselines import BY_LIBRARY, EACH_ITS_BEST, NO_OVERLAP, by_library, free_names, in_turn_of
 from .copiers import leaves_out_copy_engines
-from .declared import advice_of_several, simulated_schedules
+from .declared import simulated_schedules
 from .finish import Finish
 from .joint import JointRuns, Start, too_much
 from .offers.find import OfferSearch
-from .search import JOINT, JointSearch, free_names
-from .telling import LEAST_GAIN, ops_of, reasons_for, slowly
+from .search import JOINT, JointSearch
+from .telling import ops_of, reasons_for, slowly
 
 NUM_FINALISTS = 3
 """Searched schedules of which all layers are simulated."""
 
 SEARCH, OFFERS, BOUND = "the joint search", "the implementations", "the lower bound"
 CONFIRM = "the confirmation"
+DECLARED = "declared in the file"
 
 SEARCHED_FOR_ALL = "searched for all ops together"
 
@@ -81,12 +81,14 @@ def recommend_graph(
     progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
     answered: Answered | None = None,
+    of_sole: Sequence[Candidate] = (),
 ) -> Advice:
     """Return which schedule to use for all ops of a graph together; while results are kept on disk, the kept answer.
 
     Without ``verify`` or with ``bespoke`` 0 no small changes are tried. ``top``, ``threshold`` and ``sensitivity`` are
     for one op. Those who watch are ``answered`` what the schedules of the file give, all of which are simulated first,
-    by ``workers``; the search is then made in another process.
+    by ``workers``; the search is then made in another process. ``of_sole`` are the options of the op that alone has a
+    choice, if there is one: then they are compared, and nothing is searched.
 
     Raises
     ------
@@ -106,12 +108,17 @@ def recommend_graph(
         raise ScheduleError(Rejection(Code.MGS523, message))
     report, stop = progress or _silent, should_stop or never
     if answered is not None:
-        return _watched(scenario, options, report, stop, answered)
-    return _searched(scenario, options, report, stop)
+        return _watched(scenario, options, report, stop, answered, tuple(of_sole))
+    return _searched(scenario, options, report, stop, tuple(of_sole))
 
 
 def _watched(
-    scenario: GraphScenario, options: AdviceOptions, progress: Progress, should_stop: ShouldStop, answered: Answered
+    scenario: GraphScenario,
+    options: AdviceOptions,
+    progress: Progress,
+    should_stop: ShouldStop,
+    answered: Answered,
+    of_sole: tuple[Candidate, ...],
 ) -> Advice:
     """What the schedules of the file give, told as it becomes known, then what is searched."""
     first = replace(simulated_schedules(scenario, options.workers, progress, should_stop, answered), interrupted=True)
@@ -119,7 +126,7 @@ def _watched(
     progress("joint search", 0, 0)
     begun = perf_counter()
     try:
-        advice = _searched_beside(scenario, options, progress, should_stop)
+        advice = _searched_beside(scenario, options, progress, should_stop, of_sole)
     except Cancelled:
         return first
     except (ScheduleError, RunTooLarge) as error:
@@ -152,33 +159,54 @@ def _with_simulated(advice: Advice, first: Advice) -> Advice:
 
 
 def _searched_beside(
-    scenario: GraphScenario, options: AdviceOptions, progress: Progress, should_stop: ShouldStop
+    scenario: GraphScenario,
+    options: AdviceOptions,
+    progress: Progress,
+    should_stop: ShouldStop,
+    of_sole: tuple[Candidate, ...],
 ) -> Advice:
     if options.workers > 1:
         try:
             with open_processes(1) as submit:
-                return result_of(submit(partial(_searched_there, scenario), options), should_stop)
+                searched = submit(partial(_searched_there, scenario, of_sole=of_sole), options)
+                return result_of(searched, should_stop)
         except ProcessDied:
             pass  # it is searched here
-    return _searched(scenario, options, progress, should_stop)
+    return _searched(scenario, options, progress, should_stop, of_sole)
 
 
-def _searched_there(scenario: GraphScenario, options: AdviceOptions, should_stop: ShouldStop) -> Advice:
+def _searched_there(
+    scenario: GraphScenario, options: AdviceOptions, should_stop: ShouldStop, *, of_sole: tuple[Candidate, ...]
+) -> Advice:
     """In a process."""
-    return _searched(scenario, options, _silent, should_stop)
+    return _searched(scenario, options, _silent, should_stop, of_sole)
 
 
-def _searched(scenario: GraphScenario, options: AdviceOptions, progress: Progress, should_stop: ShouldStop) -> Advice:
+def _searched(
+    scenario: GraphScenario,
+    options: AdviceOptions,
+    progress: Progress,
+    should_stop: ShouldStop,
+    of_sole: tuple[Candidate, ...],
+) -> Advice:
+    asked = replace(options, within_s=None, workers=1)
+    compared = tuple(one.expression for one in of_sole)
     return memoized(
-        memo_of(("recommend_graph", scenario, replace(options, within_s=None, workers=1)), ADVISOR),
+        memo_of(("recommend_graph", scenario, asked, compared), ADVISOR),
         Advice,
-        lambda: _recommended(scenario, options, progress, should_stop),
+        lambda: _recommended(scenario, options, progress, should_stop, of_sole),
         given=(scenario,),
         lasts=lambda advice: not advice.interrupted,
     )
 
 
-def _recommended(scenario: GraphScenario, options: AdviceOptions, report: Progress, stop: ShouldStop) -> Advice:
+def _recommended(
+    scenario: GraphScenario,
+    options: AdviceOptions,
+    report: Progress,
+    stop: ShouldStop,
+    of_sole: Sequence[Candidate],
+) -> Advice:
     late = lateness(options.within_s)
     early = stop if late is None else either(stop, late)
     runs = JointRuns(scenario.system, scenario.graph, scenario.explore.staging_limit_bytes, early)
@@ -197,52 +225,76 @@ def _recommended(scenario: GraphScenario, options: AdviceOptions, report: Progre
         raise ScheduleError(Rejection(Code.MGS402, message, "repeat fewer layers, or use smaller tensors"))
     search = JointSearch(scenario, runs, climbs=options.verify and options.bespoke > 0)
     stages, finish = Stages(early), Finish(scenario, runs, serial, early, report)
-    stages.run(SEARCH, search.run, None)
+    library, by_others = by_library(scenario)
+    if library is not None:
+        stages.run(SEARCH, lambda: search.take(library.choice, library.what), None)
+    origins = _take_options(scenario, search, of_sole, stages)
+    if not origins:
+        stages.run(SEARCH, search.run, None)
     offers = OfferSearch(scenario, runs, search.known, search.found)
     report("offers", 0, 1)
     stages.run(OFFERS, offers.run, None)
-    known = _candidates(scenario, search, serial)
+    known = [replace(one, origin=origins.get(one.joint, one.origin)) for one in _candidates(scenario, search, serial)]
     begun = perf_counter()
     candidates = finish.candidates([*known, *_offered(scenario, offers.found.values(), known)])
-    stages.seconds[CONFIRM] = perf_counter() - begun
     bound = stages.run(BOUND, lambda: graph_bound(scenario.system, scenario.graph), None)
-    interrupted = stages.interrupted or finish.stopped
+    candidates = _with_whole_winner(scenario, finish, candidates)
+    stages.seconds[CONFIRM] = perf_counter() - begun
+    stages.interrupted |= finish.stopped
     notes = (
-        *((INTERRUPTED,) if interrupted else ()),
+        *((INTERRUPTED,) if stages.interrupted else ()),
         *failure_sentences(stages.failures),
         *_left_out(scenario, runs),
         *_not_searched(scenario, runs),
+        *(by_others if any(one.is_library for one in candidates) else ()),
         *(() if options.verify else (SIMULATED_ALL_THE_SAME,)),
     )
-    limit = BoundCheck(0 if bound is None else bound.ticks)
-    candidates, found, below = _above_bound(limit, candidates, list(offers.found.values()))
-    advice = _advice(scenario, candidates, bound, (*notes, *below), _timing(stages))
-    if advice.verdict is Verdict.SERIAL and runs.stages_too_much(serial.result):
+    if all(one.is_serial for one in candidates) and runs.stages_too_much(serial.result):
         staged = too_much(serial.result, runs.staging_limit_bytes or 0)
-        too = f"{SERIAL.name}: {staged}, and nothing that was found stages less"
-        advice = replace(advice, marks=(*advice.marks, too), notes=(*advice.notes, too))
-    return replace(_explained(advice, search, found), interrupted=interrupted)
+        notes = (*notes, f"{SERIAL.name}: {staged}, and nothing that was found stages less")
+    limit = BoundCheck(0 if bound is None else bound.ticks)
+    found, below = _offers_above_bound(limit, list(offers.found.values()))
+    advice = advice_of(scenario, Findings(tuple(candidates), None, bound, Confirmed(), stages, (*notes, *below)))
+    return _explained(advice, search, found)
 
 
-def _timing(stages: Stages) -> Timing:
-    def seconds(*names: str) -> float:
-        return sum(stages.seconds.get(name, 0.0) for name in names)
+def _take_options(
+    scenario: GraphScenario, search: JointSearch, options: Sequence[Candidate], stages: Stages
+) -> dict[GraphChoice, Origin]:
+    """Simulate the declared schedules and one for each of ``options``; return where the latter come from."""
+    origins: dict[GraphChoice, Origin] = {}
+    if scenario.sole is None or not options:
+        return origins
 
-    return Timing(0.0, 0.0, seconds(SEARCH, OFFERS, BOUND), seconds(CONFIRM))
+    def take() -> None:
+        search.take(SERIAL, NO_OVERLAP)
+        for choice in scenario.schedules:
+            search.take(choice, DECLARED)
+        for known, origin in in_turn_of(scenario, options):
+            search.take(known.choice, known.what)
+            origins[known.choice] = origin
+
+    stages.run(SEARCH, take, None)
+    return origins
 
 
-def _above_bound(
-    limit: BoundCheck, candidates: Sequence[Candidate], offers: list[LayerOffer]
-) -> tuple[list[Candidate], list[LayerOffer], tuple[str, ...]]:
-    """Return candidates and implementations whose times reach the bound, and a note on each of the others."""
-    below = {
-        one.expression: limit.sentence(one.expression, one.best_us) for one in candidates if limit.is_below(one.best_us)
-    }
-    below.pop(SERIAL.name, None)  # without a baseline there is no answer
-    of_offers = {each.schedule: each.all_ticks / TICKS_PER_US for each in offers}
-    below |= {name: limit.sentence(name, us) for name, us in of_offers.items() if limit.is_below(us)}
-    kept = [one for one in candidates if one.expression not in below]
-    return kept, [each for each in offers if each.schedule not in below], tuple(below.values())
+def _with_whole_winner(scenario: GraphScenario, finish: Finish, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates, all layers of the one that wins simulated: what a few of them promise may not be so."""
+    seen: set[str] = set()
+    while True:
+        best = recommended_of(scenario, finalists(scenario, candidates))
+        if best.result is None or not best.is_estimate or best.expression in seen:
+            return list(candidates)
+        seen.add(best.expression)
+        whole = finish.whole(best)
+        candidates = by_time([whole if one is best else one for one in candidates])
+
+
+def _offers_above_bound(limit: BoundCheck, offers: list[LayerOffer]) -> tuple[list[LayerOffer], tuple[str, ...]]:
+    """Return the implementations whose times reach the bound, and a note on each of the others."""
+    us = {each.schedule: each.all_ticks / TICKS_PER_US for each in offers}
+    below = {name: limit.sentence(name, time) for name, time in us.items() if limit.is_below(time)}
+    return [each for each in offers if each.schedule not in below], tuple(below.values())
 
 
 def serial_estimate(scenario: GraphScenario, should_stop: ShouldStop, too_late: ShouldStop) -> int:
@@ -264,9 +316,8 @@ def serial_estimate(scenario: GraphScenario, should_stop: ShouldStop, too_late: 
 def _unsimulated(scenario: GraphScenario, estimate_ticks: int) -> Advice:
     """The answer where nothing was simulated in time: no overlap, as it is estimated."""
     serial = joint_candidate(SERIAL, Origin.SERIAL, NO_OVERLAP, estimate_ticks)
-    notes = (INTERRUPTED, NOT_SIMULATED)
-    advice = advice_of_several(scenario, serial, serial, [serial], None, notes, Timing(0.0, 0.0, 0.0, 0.0))
-    return replace(advice, interrupted=True, outside_calibration=(), marks=notes)
+    stages, notes = Stages(interrupted=True), (INTERRUPTED, NOT_SIMULATED)
+    return advice_of(scenario, Findings((serial,), None, None, Confirmed(), stages, notes))
 
 
 def _left_out(scenario: GraphScenario, runs: JointRuns) -> Iterator[str]:
@@ -295,15 +346,17 @@ def _candidates(scenario: GraphScenario, search: JointSearch, serial: Start) -> 
         for choice, name in zip(searched, free_names(JOINT, scenario.schedules), strict=False)
     ]
     for choice, what in search.known.items():
-        found.append(joint_candidate(choice, _origin(scenario, choice), what, search.found[choice]))
+        found.append(joint_candidate(choice, _origin(scenario, choice, what), what, search.found[choice]))
     if not any(one.joint == SERIAL for one in found):
         found.append(joint_candidate(SERIAL, Origin.SERIAL, NO_OVERLAP, serial.result.makespan_ticks))
     return found
 
 
-def _origin(scenario: GraphScenario, choice: GraphChoice) -> Origin:
+def _origin(scenario: GraphScenario, choice: GraphChoice, what: str) -> Origin:
     if choice == SERIAL:
         return Origin.SERIAL
+    if what == BY_LIBRARY:
+        return Origin.LIBRARY
     return Origin.DECLARED if choice in scenario.schedules else Origin.KNOWN
 
 
@@ -317,18 +370,9 @@ def _offered(scenario: GraphScenario, offers: Iterable[LayerOffer], known: Seque
             yield replace(offered, is_outside=limited)
 
 
-def _advice(
-    scenario: GraphScenario, found: Sequence[Candidate], bound: Bound | None, notes: tuple[str, ...], timing: Timing
-) -> Advice:
-    """The answer that ``found`` gives, by their times."""
-    serial = next(one for one in found if one.joint == SERIAL)
-    recommended = recommended_of(found, serial, resolution_of(scenario))
-    return advice_of_several(scenario, recommended, serial, found, bound, notes, timing)
-
-
 def _explained(advice: Advice, search: JointSearch, offers: Sequence[LayerOffer]) -> Advice:
     """The answer with what each op does in it, and why."""
-    scenario, recommended, serial = advice.layer, advice.recommended, advice.serial
+    scenario, recommended = advice.layer, advice.recommended
     space = search.space_of(recommended.joint)
     kernels = 0 if space is None else space.kernels_ticks * scenario.num_layers
     ops: tuple[OpAdvice, ...] = ()
@@ -337,10 +381,10 @@ def _explained(advice: Advice, search: JointSearch, offers: Sequence[LayerOffer]
     in_turns = (one for one in advice.candidates if one.what.startswith(EACH_ITS_BEST))  # by each copier
     in_turn = min(in_turns, key=lambda one: one.ticks, default=None)
     reasons = (
-        *_near_serial(advice.candidates, recommended, serial, resolution_of(scenario)),
         *reasons_for(ops, recommended, in_turn, kernels),
         *(slowly(space.ways, recommended.joint) if space is not None else ()),
         *((COPY_ENGINES_LEFT_OUT,) if leaves_out_copy_engines(scenario.graph, scenario.explore) else ()),
+        *advice.reasons,
     )
     return replace(
         advice,
@@ -351,30 +395,3 @@ def _explained(advice: Advice, search: JointSearch, offers: Sequence[LayerOffer]
         searched=search.runs.num_runs,
         offers=tuple(sorted(offers, key=lambda each: each.all_ticks)),
     )
-
-
-def recommended_of(candidates: Sequence[Candidate], serial: Candidate, resolution: float) -> Candidate:
-    """The fastest, but what people have where it leads that by less than ``MIN_LEAD``, and no overlap where it is near.
-
-    Neither kernels side by side are recommended, to which no profile is fitted, nor what the file does not explore.
-    Estimates count where nothing was simulated whole, since the search was stopped.
-    """
-    usable = [one for one in candidates if not one.side_by_side and not one.is_outside]
-    known = [one for one in usable if one.result is not None] or usable
-    fastest = min(known, key=lambda one: (one.ticks, one.is_searched))
-    usual = min((one for one in known if not one.is_searched), key=lambda one: one.ticks, default=fastest)
-    best = usual if usual.ticks < fastest.ticks * (1 + MIN_LEAD) else fastest
-    return best if serial.ticks >= best.ticks * (1 + max(MIN_GAIN, resolution)) else serial
-
-
-def _near_serial(
-    candidates: Sequence[Candidate], recommended: Candidate, serial: Candidate, resolution: float
-) -> Iterator[str]:
-    """Why no overlap is recommended though something is faster."""
-    usable = (one for one in candidates if not one.side_by_side and not one.is_outside)
-    fastest = min(usable, key=lambda one: one.ticks, default=serial)
-    gain = serial.ticks / fastest.ticks - 1
-    if recommended is serial and gain >= LEAST_GAIN:
-        least = max(MIN_GAIN, resolution)
-        what = "the profile resolves" if resolution > MIN_GAIN else "is worth a change"
-        yield f"{fastest.expression}, the fastest, gains {gain:.2%}, less than the {least:.1%} that {what}."

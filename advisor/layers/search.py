@@ -1,14 +1,13 @@
 """The search for a joint schedule: place the ops, simulate what is found, change the best step by step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import count
 from math import inf
 
 from ...compiler.ir import Explore, GraphChoice, GraphScenario
 from ...compiler.planning.graph_batches import batch_counts, in_batches
 from ...compiler.resolve.schedules.explore import BATCHES
-from .baselines import IN_TURN, baselines_of, cut_along, in_batches_of, in_one_program
+from .baselines import IN_TURN, baselines_of, cut_along, free_names, in_batches_of, in_one_program
 from .climbing import at_its_paces, improved
 from .copiers import Copier, copiers_of
 from .joint import JointRuns
@@ -58,7 +57,7 @@ class JointSearch:
             If the caller is asked to stop; what was found is there.
         """
         for choice in self.scenario.schedules:
-            self._take(choice, "declared in the file")
+            self.take(choice, "declared in the file")
         for space in self._spaces():
             self.spaces.append(space)
             self._baselines(space)
@@ -127,10 +126,10 @@ class JointSearch:
             return
         if space.batches > 1:
             for each in in_batches_of(space.graph, space.ways, space.batches):
-                self._take(each.choice, each.what, space)
+                self.take(each.choice, each.what, space)
             return
         for each in baselines_of(space.graph, space.ways):
-            self._take(each.choice, each.what, space)
+            self.take(each.choice, each.what, space)
             if each.choice.name == IN_TURN:
                 start = in_one_program(each.choice, JOINT)
                 self._searched(start, space)
@@ -151,7 +150,7 @@ class JointSearch:
             if brings_ahead(space.graph):
                 self._searched(replace(choice, ahead=1, beside=()), space)
 
-    def _take(self, choice: GraphChoice, what: str, space: LayerSpace | None = None) -> None:
+    def take(self, choice: GraphChoice, what: str, space: LayerSpace | None = None) -> None:
         """Simulate what people have; by another copier than the first it has another name."""
         first = self.spaces[0].copier if self.spaces else None
         if space is not None and space.copier != first:
@@ -183,15 +182,6 @@ class JointSearch:
         """Return the ops that a schedule is about with their ways; None before there are any."""
         same = (self.origin[other] for other in self.origin if _same(choice, other))
         return next(same, next((each for each in self.spaces if each.batches == choice.batches), None))
-
-
-def free_names(name: str, declared: Sequence[GraphChoice]) -> Iterator[str]:
-    """Yield ``name``, ``name_2`` and so on, without those of the schedules that the file declares."""
-    taken = {choice.name for choice in declared}
-    for number in count(1):
-        each = name if number == 1 else f"{name}_{number}"
-        if each not in taken:
-            yield each
 
 
 def _of_ops(explore: Explore, copier: Copier) -> Explore:

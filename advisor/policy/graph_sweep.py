@@ -167,7 +167,7 @@ def _named(advices: Sequence[Advice]) -> dict[str, GraphChoice]:
     taken = {choice.name for advice in advices for choice in advice.scenario.schedules}
     named: dict[str, GraphChoice] = {said_of(SERIAL): SERIAL}
     for advice in advices:
-        best, said = advice.recommended, said_of(advice.recommended.joint)
+        best, said = advice.recommended, said_of(_recommended(advice))
         if said in named:
             continue
         declared = best.origin is Origin.DECLARED and best.expression in taken
@@ -179,9 +179,14 @@ def _named(advices: Sequence[Advice]) -> dict[str, GraphChoice]:
     return named
 
 
+def _recommended(advice: Advice) -> GraphChoice:
+    """The recommended schedule; no overlap for any in which nothing overlaps."""
+    return SERIAL if advice.recommended.is_serial else advice.recommended.joint
+
+
 def _point(settings: Settings, advice: Advice, named: Mapping[str, GraphChoice], simulate: Simulate) -> GraphPoint:
-    best = said_of(advice.recommended.joint)
-    known = {said_of(SERIAL): advice.serial.ticks, best: advice.recommended.ticks}
+    best = said_of(_recommended(advice))
+    known = {best: advice.recommended.ticks, said_of(SERIAL): advice.no_overlap.ticks}
     ticks = {
         choice.name: known[said] if said in known else simulate(advice.layer, choice, advice)
         for said, choice in named.items()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from ...compiler.ir import TICKS_PER_US, Cancelled, Scenario
-from ..answer.answer import Finalists, finalists, overlap_pays
+from ..answer.rule import Finalists, finalists, overlap_pays
 from ..candidates.advice import is_algorithm_choice
 from ..candidates.candidate import Candidate, baseline_of, by_time
 from ..candidates.ranking import library_us

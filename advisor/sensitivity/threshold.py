@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import Cancelled, Choice, Scenario
-from ..answer.answer import finalists, overlap_pays
+from ..answer.rule import finalists, overlap_pays
 from ..candidates.advice import Threshold
 from ..candidates.candidate import Candidate
 from ..candidates.predicted import predicted_candidates

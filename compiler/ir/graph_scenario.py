@@ -51,6 +51,25 @@ class GraphScenario:
         return tuple(Scenario(op.name, self.system, op.workload) for op in self.graph.ops)
 
     @property
+    def sole(self) -> Scenario | None:
+        """The op that alone has a choice: the others are kernels without tiles that cannot run beside it; None if more.
+
+        Such kernels read what it makes, or make what it reads.
+        """
+        graph = self.graph
+        moving = [op for op in graph.ops if op.workload.moved is not None]
+        if len(moving) != 1 or (graph.batch is not None and graph.batch.cuts):
+            return None
+        others = [op for op in graph.ops if op is not moving[0]]
+        if any(op.workload.compute is None or op.workload.compute.tiled for op in others):
+            return None
+        before = graph.made_from(moving[0].name)
+        behind = {op.name for op in others if moving[0].name in graph.made_from(op.name)}
+        if any(op.name not in before | behind for op in others):
+            return None
+        return Scenario(moving[0].name, self.system, moving[0].workload, explore=self.explore)
+
+    @property
     def num_layers(self) -> int:
         """How many layers there are."""
         return self.graph.num_layers

@@ -65,6 +65,11 @@ class Scenario:
         return (self,)
 
     @property
+    def sole(self) -> "Scenario":
+        """The one op, which alone has a choice."""
+        return self
+
+    @property
     def num_layers(self) -> int:
         """How many layers there are."""
         return 1

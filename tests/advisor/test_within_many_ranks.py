@@ -46,8 +46,8 @@ def test_a_pair_is_answered_in_time(workload: str, verify: bool) -> None:
 def test_a_layer_that_cannot_be_simulated_in_time_has_an_estimate() -> None:
     (graph,) = compile_text(_SYSTEM + LAYER).graphs
 
-    advice = Advisor.load().recommend_layer(graph, AdviceOptions(within_s=0.0))
-    whole = Advisor.load().recommend_layer(graph, AdviceOptions(within_s=0.0)).serial
+    advice = Advisor.load().recommend(graph, AdviceOptions(within_s=0.0))
+    whole = Advisor.load().recommend(graph, AdviceOptions(within_s=0.0)).serial
 
     assert advice.interrupted and advice.recommended is advice.serial and advice.serial.is_estimate
     assert advice.serial.best_us == whole.best_us > 0 and advice.searched == 0
@@ -69,6 +69,6 @@ def test_so_is_each_op_of_a_layer() -> None:
     (graph,), found = compile_text(_FAT_TREE + SUMS).graphs, []
     advisor = Advisor.load()
 
-    assert calls_of(lambda: found.append(advisor.recommend_layer(graph, AdviceOptions(within_s=2.0)))) < MOST_CALLS
+    assert calls_of(lambda: found.append(advisor.recommend(graph, AdviceOptions(within_s=2.0)))) < MOST_CALLS
     (advice,) = found
     assert advice.interrupted and advice.serial.is_estimate and advice.serial.best_us > 0

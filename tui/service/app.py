@@ -106,14 +106,14 @@ class Service:
 
     async def _layer(self, body: bytes) -> Response:
         question = layer_question_of(body, self._limits.answer_s)
-        known = None if question.request is None else self._advisor.recall_layer(question.request, question.options)
+        known = None if question.request is None else self._advisor.recall(question.request, question.options)
         if known is not None:
             return _Json(graph_advice_document(known))
 
         async def advised(left_s: float) -> JsonObject:
             subject = await in_thread(lambda _: question.subject())
             options = _within(question.options, left_s)
-            advice = await self._advisor.recommend_layer_async(subject, options, should_stop=lambda: self._stopped)
+            advice = await self._advisor.recommend_async(subject, options, should_stop=lambda: self._stopped)
             return await in_thread(lambda _: graph_advice_document(advice))
 
         return await self._in_turn(advised)

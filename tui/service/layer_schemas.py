@@ -1,8 +1,9 @@
-"""Schemas of questions about whole layers and of their answers, ``magus-graph-advice/1``."""
+"""Schemas of questions about whole layers and of their answers, ``magus-graph-advice/2``."""
 
+from ...advisor.candidates.advice import Confidence
 from ...advisor.layers.export import SCHEMA
 from ...compiler.ir import OF_LAYERS, JsonObject
-from ...compiler.resolve.expect.expectation import ON_OVERLAP
+from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.schema_parts import list_of, object_of, one_of, whole_number
 from ...compiler.text.vocabulary import MAX_EXTENT
 from .questions import MOST_BESPOKE, MOST_RANKS
@@ -47,9 +48,16 @@ def layer_answer_schema() -> JsonObject:
         "schema": {"const": SCHEMA},
         "scenario": _WORD,
         "workload": _WORD,
-        "verdict": one_of([each.value for each in ON_OVERLAP]),
+        "verdict": one_of([each.value for each in Verdict]),
         "layers": _COUNT,
         "speedup": _NUMBER,
+        "error": {"type": ["number", "null"]},
+        "interval": {"type": ["array", "null"], "items": _NUMBER},
+        "outside": _OR_NULL,
+        "baseline": {"type": "object"},
+        "confidence": one_of([each.value for each in Confidence]),
+        "confidence_reason": _WORD,
+        "ties": words,
         "recommended": candidate,
         "serial": candidate,
         "candidates": {"type": "array", "items": candidate},
@@ -60,7 +68,7 @@ def layer_answer_schema() -> JsonObject:
         "kernels_us": _NUMBER,
         "copier": _WORD,
         "searched": _COUNT,
-        "seconds": _NUMBER,
+        "timing": {"type": "object"},
         "marks": words,
         "interrupted": {"type": "boolean"},
         "outside_calibration": words,
@@ -82,7 +90,7 @@ def _implementation() -> JsonObject:
         "name": _WORD,
         "about": _WORD,
         "schedule": _WORD,
-        "verdict": one_of([each.value for each in ON_OVERLAP]),
+        "verdict": one_of([each.value for each in Verdict]),
         "us": _NUMBER,
         "extra_us": _NUMBER,
         "gain": _NUMBER,

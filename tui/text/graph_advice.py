@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from ...advisor.candidates.advice import Advice
 from ...advisor.candidates.candidate import Candidate
 from ...advisor.implementations.layer_offer import LayerOffer
-from ...advisor.layers.baselines import NO_OVERLAP
 from ...advisor.layers.offers.transformer_engine import NAME as TE
-from ...compiler.ir import TICKS_PER_US
+from ...compiler.ir import OF_LAYERS, TICKS_PER_US
 from ...compiler.planning.graph_expression import graph_choice_text
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.quantities import us_text
@@ -27,14 +26,19 @@ def graph_advice_text(advice: Advice, source: Sequence[str]) -> str:
 def graph_verdict_sentence(advice: Advice) -> str:
     """Return the answer in a sentence."""
     best, serial = advice.recommended, advice.serial
-    if advice.verdict is Verdict.SERIAL:
+    against = f"{us_text(serial.best_us)} {advice.against}"
+    if best.expression == serial.expression:
         found = (
             "nothing that was found until the stop gains" if advice.interrupted else "no schedule that was found gains"
         )
-        return f"Do not overlap: {serial.expression} takes {us_text(serial.best_us)}, and {found} enough."
+        return f"Do not overlap: {best.expression} takes {us_text(best.best_us)}, and {found} enough."
+    words = {Verdict.OVERLAP: "Overlap", Verdict.WORTH_TRYING: "Worth trying", Verdict.SERIAL: "Do not overlap"}
+    word = words.get(advice.verdict, "Use another algorithm")
+    low_high = "" if advice.interval is None else f" ({advice.interval[0]:.2f}x to {advice.interval[1]:.2f}x)"
+    outside = f"; {advice.promise.outside}" if advice.promise is not None and advice.promise.outside else ""
     return (
-        f"Overlap: {best.expression} takes {us_text(best.best_us)}, {advice.speedup:.2f}x faster than {NO_OVERLAP} "
-        f"({us_text(serial.best_us)})."
+        f"{word}: {best.expression} takes {us_text(best.best_us)} against {against}, "
+        f"{advice.speedup:.2f}x faster{low_high}{outside}."
     )
 
 
@@ -44,6 +48,7 @@ def _lines(advice: Advice, source: Sequence[str]) -> Iterator[str]:
         yield from wrapped(advice.layer.graph.about)
     yield ""
     yield from wrapped(graph_verdict_sentence(advice))
+    yield from wrapped(f"Confidence {advice.confidence.value}: {advice.confidence_reason}.")
     yield from wrapped(_searched_sentence(advice))
     for mark in advice.marks:
         yield from bullet("!", mark)
@@ -80,12 +85,17 @@ def _searched_sentence(advice: Advice) -> str:
 def _candidates(advice: Advice) -> Iterator[str]:
     """A row for each schedule: the recommended one is marked, estimates have a tilde."""
     rows: list[tuple[Sequence[str], str]] = [(("", "schedule", "us", "gain"), "what it is")]
+    offered = {offer.schedule for offer in advice.offers}  # their times, with what calls cost, are told below
     for each in advice.candidates:
-        mark = ">" if each.expression == advice.recommended.expression else "!" if each.side_by_side else ""
+        best = each.expression == advice.recommended.expression
+        if each.expression in offered and each.expression in OF_LAYERS and not best:
+            continue
+        mark = ">" if best else "!" if each.side_by_side else "=" if each.expression in advice.ties else ""
         rows.append(((mark, each.expression, _time(each), f"{advice.serial.ticks / each.ticks:.2f}x"), each.what))
     yield from table_lines(rows, words=(0, 1))
     if any(each.result is not None and each.is_estimate for each in advice.candidates):
         yield from wrapped(f"~ of all layers from those that were simulated and show no period: {OTHER_LAYERS}")
+    yield from wrapped(f"> recommended, = tie; gain over {advice.baseline}")
     if any(each.side_by_side for each in advice.candidates):
         yield from wrapped("! kernels share the SMs, to which no profile is fitted: never recommended")
 
@@ -115,7 +125,7 @@ def _offers(advice: Advice) -> Iterator[str]:
         return
     yield ""
     yield from wrapped(
-        f"What can be switched on today, over {NO_OVERLAP}, and against {advice.recommended.expression}:"
+        f"What can be switched on today, over {advice.baseline}, and against {advice.recommended.expression}:"
     )
     rows: list[tuple[Sequence[str], str]] = [(("", "implementation", "gain", "against"), "what is on")]
     for offer in advice.offers:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from ....compiler.ir import GraphChoice, GraphScenario, Implementation, Pattern
 from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ...implementations.layer_offer import LayerOffer, LayerTable
-from ..baselines import BY_BLOCKS, OP_BY_OP
+from ..baselines import BY_BLOCKS, OP_BY_OP, free_names
 from ..joint import JointRuns
-from ..search import free_names
 from . import async_tp
 from .transformer_engine import NAME as TE
 from .transformer_engine import TeSearch, taken_ticks

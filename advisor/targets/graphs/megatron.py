@@ -27,8 +27,8 @@ def _write(sweep: GraphSweep, options: Options) -> str:
             "ring_exchange is simulated by copy engines, which Transformer Engine 1 does not use", "--with te=2"
         )
     said = [
-        f"{settings_text(point)}: {point.advice.gain_of(offer):.2f}x over no overlap; the recommended schedule "
-        f"{point.advice.speedup:.2f}x"
+        f"{settings_text(point)}: {point.advice.gain_of(offer):.2f}x over {point.advice.baseline}; "
+        f"the recommended schedule {point.advice.speedup:.2f}x"
         for point, offer in offers
     ]
     why = (

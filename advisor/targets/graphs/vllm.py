@@ -61,8 +61,8 @@ def _why(point: GraphPoint) -> str:
     offer = point.advice.offer(NAME)
     assert offer is not None, "a point without one was refused"
     return (
-        f"{settings_text(point)}: {point.advice.gain_of(offer):.2f}x over no overlap; the recommended schedule "
-        f"{point.advice.speedup:.2f}x"
+        f"{settings_text(point)}: {point.advice.gain_of(offer):.2f}x over {point.advice.baseline}; "
+        f"the recommended schedule {point.advice.speedup:.2f}x"
     )
 
 

@@ -156,6 +156,11 @@ class Graph:
             return None
         return replace(op.workload, name=self.name, about=self.about)
 
+    def made_from(self, name: str) -> frozenset[str]:
+        """The ops whose results an op takes, directly or through others."""
+        makers = {read.made_by for read in self.op(name).reads if read.made_by}
+        return frozenset(makers).union(*(self.made_from(maker) for maker in makers))
+
     def op(self, name: str) -> GraphOp:
         """The op of that name.
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
-from magus.advisor.answer.answer import finalists, is_worth_it
 from magus.advisor.answer.export import advice_document
+from magus.advisor.answer.rule import finalists, is_worth_it
 from magus.advisor.bespoke import SearchBudget, SearchOptions, optimize
 from magus.advisor.bespoke.stage import is_searched, sentence_of
 from magus.advisor.bounds.lower_bound import lower_bound
@@ -45,7 +45,14 @@ def advice() -> Advice:
 def candidate(us: float, provenance: SearchProvenance | None) -> Candidate:
     schedule = build_schedule(SCENARIO, DMA_CHOICE)
     return Candidate(
-        f"{us} {provenance}", DMA_CHOICE, schedule, Origin.TEMPLATE, us, round(us * TICKS_PER_US), 1024, provenance
+        f"{us} {provenance}",
+        DMA_CHOICE,
+        schedule,
+        Origin.BESPOKE if provenance else Origin.TEMPLATE,
+        us,
+        round(us * TICKS_PER_US),
+        1024,
+        provenance,
     )
 
 
@@ -97,7 +104,10 @@ def test_what_the_profile_cannot_tell_from_serial_is_not_worth_it() -> None:
     assert not is_worth_it(SCENARIO, serial, near)
     assert is_worth_it(SCENARIO, serial, clear)
     # What is not worth it does not stand in the way of what is.
-    assert finalists(SCENARIO, [clear, replace(near, provenance=None), serial]) == (clear, serial)
+    assert finalists(SCENARIO, [clear, replace(near, provenance=None, origin=Origin.TEMPLATE), serial]) == (
+        clear,
+        serial,
+    )
 
 
 def test_serial_schedules_that_were_simulated_before_a_stop_keep_no_proposal_from_the_answer() -> None:

@@ -34,7 +34,14 @@ def test_declared_and_searched_schedules_stand_in_one_ranking(monkeypatch: pytes
     told: list[Advice] = []
     advice = recommend_graph(graphs.layer(), HERE, answered=told.append)
 
-    assert [each.expression for each in advice.candidates] == ["joint", BEST, SERIAL, WHOLE, "guess"]
+    assert [each.expression for each in advice.candidates] == [
+        "joint",
+        BEST,
+        SERIAL,
+        WHOLE,
+        "library",
+        "guess",
+    ]
     assert advice.recommended.expression == "joint" and advice.searched == 7 and not advice.interrupted
     guess = advice.named("guess")
     assert guess is not None and guess.result is None and guess.best_us == guess.predicted_us == advice.serial.best_us

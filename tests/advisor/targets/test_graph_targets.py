@@ -77,7 +77,7 @@ def test_a_backward_pass_is_a_table_of_transformer_engine() -> None:
         "qkv_dgrad": bulk,
         "qkv_wgrad": bulk,
     }
-    assert "# M = 1024: 1.25x over no overlap; the recommended schedule 1.00x" in text
+    assert "# M = 1024: 1.25x over serial; the recommended schedule 1.00x" in text
     assert "# flags: --tp-comm-overlap --tp-comm-overlap-cfg FILE" in text
     assert all(len(line) <= 120 for line in text.splitlines())
 

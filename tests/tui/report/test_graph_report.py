@@ -38,7 +38,7 @@ def test_figures_are_those_of_simulate(page: Path) -> None:
     data, text = data_of(page), page.read_text()
     by_name = {each["name"]: each["result"] for each in data["candidates"] if each["result"] is not None}
 
-    assert data["schema"] == "magus-graph-advice/1"
+    assert data["schema"] == "magus-graph-advice/2"
     assert {"serial", "pairs", "whole"} <= set(by_name)
     for name in ("serial", "pairs", "whole"):
         found, unit = by_name[name], {128: "line", 1024: "packet"}[by_name[name]["unit_bytes"]]

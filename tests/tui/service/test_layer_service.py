@@ -52,18 +52,18 @@ def ask(advisor: Advisor, question: object, limits: Limits | None = None) -> tup
 
 def timeless(document: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(json.dumps(document))
-    found.pop("seconds")
+    found.pop("timing")
     return found
 
 
 def test_the_answer_about_a_model_is_that_of_the_api(advisor: Advisor) -> None:
     status, answer = ask(advisor, QUESTION)
     request = LayerRequest(model_of(MODEL, "small"), gpu="H100", tp=4, tokens=1024, engines=("dma(3)",))
-    advice = Advisor(advisor.proposals).recommend_layer(request, AdviceOptions(verify=False))
+    advice = Advisor(advisor.proposals).recommend(request, AdviceOptions(verify=False))
 
-    assert status == 200 and answer["schema"] == "magus-graph-advice/1" and answer["layers"] == 4
+    assert status == 200 and answer["schema"] == "magus-graph-advice/2" and answer["layers"] == 4
     assert timeless(answer) == timeless(graph_advice_document(advice))
-    assert ask(advisor, QUESTION)[1] == answer  # from memory, the seconds as well
+    assert ask(advisor, QUESTION)[1] == answer  # from memory, the times of its stages as well
 
 
 def test_the_answer_about_a_text_is_that_of_the_api(advisor: Advisor) -> None:
@@ -71,9 +71,7 @@ def test_the_answer_about_a_text_is_that_of_the_api(advisor: Advisor) -> None:
     (graph,) = compile_text(str(TEXT_QUESTION["text"]), "back.mgs", (("M", "512"),)).graphs
 
     assert status == 200
-    assert timeless(answer) == timeless(
-        graph_advice_document(advisor.recommend_layer(graph, AdviceOptions(verify=False)))
-    )
+    assert timeless(answer) == timeless(graph_advice_document(advisor.recommend(graph, AdviceOptions(verify=False))))
 
 
 def test_questions_and_answers_are_as_described(advisor: Advisor) -> None:
@@ -162,7 +160,7 @@ def test_what_cannot_be_simulated_in_time_has_no_answer(advisor: Advisor, monkey
     async def refusing(self: Advisor, *_: object, **__: object) -> Any:
         raise Cancelled
 
-    monkeypatch.setattr(Advisor, "recommend_layer_async", refusing)
+    monkeypatch.setattr(Advisor, "recommend_async", refusing)
     status, document = ask(Advisor(advisor.proposals), QUESTION)
 
     assert status == 422 and "the time was over" in document["error"]["message"]

@@ -59,11 +59,10 @@ def _advised(
     workers: int = 1,
 ) -> Advice:
     """Return the advice on a graph: what its file declares, and what is searched."""
-    from ....advisor.layers.recommend import recommend_graph
     from ....advisor.options import AdviceOptions
 
     options = AdviceOptions(workers=workers)
-    return recommend_graph(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
+    return _advisor().recommend(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
 
 
 def _simulated_schedule(scenario: GraphScenario, candidate: Candidate, should_stop: ShouldStop) -> Candidate:

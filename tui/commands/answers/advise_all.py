@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ....advisor import Advice, AdviceOptions, Advisor, NoFeasibleSchedule
-from ....advisor.layers.recommend import recommend_graph
-from ....compiler.ir import AnyScenario, Cancelled, GraphScenario, Progress, ShouldStop
+from ....advisor import Advisor, NoFeasibleSchedule
+from ....compiler.ir import AnyScenario, Cancelled, Progress, ShouldStop
 from ....compiler.planning.build import ScheduleError
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
@@ -66,18 +65,12 @@ def _answer(
     if scenario.system.replay is not None:
         return WorkloadAnswer(scenario, None, "its system replays the profile of one schedule")
     try:
-        return WorkloadAnswer(scenario, _advice(advisor, scenario, options.advice, progress, stopped))
+        return WorkloadAnswer(
+            scenario, advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
+        )
     except NoFeasibleSchedule as error:
         return WorkloadAnswer(scenario, None, f"no schedule is feasible: {'; '.join(error.reasons)}", Exit.NOT_FEASIBLE)
     except ScheduleError as error:
         return WorkloadAnswer(scenario, None, error.rejection.message, Exit.INPUT)
     except Cancelled:
         return None
-
-
-def _advice(
-    advisor: Advisor, scenario: AnyScenario, options: AdviceOptions, progress: Progress, stop: ShouldStop
-) -> Advice:
-    if isinstance(scenario, GraphScenario):
-        return recommend_graph(scenario, options, progress=progress, should_stop=stop)
-    return advisor.recommend(scenario, options, progress=progress, should_stop=stop)

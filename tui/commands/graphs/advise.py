@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from ....advisor import AdviceOptions
+from ....advisor import AdviceOptions, Advisor
 from ....advisor.layers.export import graph_advice_document
-from ....advisor.layers.recommend import recommend_graph
 from ....compiler.ir import GraphScenario
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
@@ -27,7 +26,7 @@ def advise_graph(
         say(f"magus: {of_pairs} is for pairs: {scenario.name} is a graph of {len(scenario.graph.ops)} ops")
         return Exit.USAGE
     with progress_line() as progress, interruptible() as stopped:
-        advice = recommend_graph(scenario, options, progress=progress, should_stop=stopped)
+        advice = Advisor.load().recommend(scenario, options, progress=progress, should_stop=stopped)
     if as_json:
         print_json(graph_advice_document(advice))
     else:

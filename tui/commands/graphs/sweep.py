@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import count
 
-from ....advisor import Advice, AdviceOptions, recommend_graph
+from ....advisor import Advice, AdviceOptions, Advisor
 from ....advisor.policy.graph_sweep import GraphSweep, Simulate, graph_swept
 from ....advisor.policy.layer_sizes import across
 from ....compiler import Scenario
@@ -38,14 +38,14 @@ def swept(
     options: AdviceOptions, tolerance: float, points: Sequence[tuple[Settings, GraphScenario]], stopped: ShouldStop
 ) -> GraphSweep:
     """Return the sweep, with progress; once ``stopped`` says so it ends with what was found."""
-    done = 0
+    advisor, done = Advisor.load(), 0
     with progress_line() as progress:
         simulate = counted(across(stopped), progress)
 
         def advise(scenario: GraphScenario) -> Advice:
             nonlocal done
             progress("sweep", done, len(points))
-            advice = recommend_graph(scenario, options, should_stop=stopped)
+            advice = advisor.recommend(scenario, options, should_stop=stopped)
             if stopped():
                 raise Cancelled
             done += 1

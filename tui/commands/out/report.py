@@ -10,7 +10,6 @@ from ....advisor import Advice, AdviceOptions, Advisor
 from ....advisor.answer.export import advice_document
 from ....advisor.candidates.shortlist import packet_bytes
 from ....advisor.layers.export import graph_advice_document
-from ....advisor.layers.recommend import recommend_graph
 from ....advisor.policy.sweep import Sweep, swept
 from ....advisor.pools import in_threads
 from ....advisor.stages import either
@@ -90,7 +89,7 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
 def _report_graph(scenario: GraphScenario, compiled: Compiled, source: ScenarioInput, options: ReportOptions) -> Exit:
     """Advise on a graph, and write the page."""
     with progress_line() as progress, interruptible() as stopped:
-        answer = recommend_graph(  # with the runs of all declared schedules, which the page shows
+        answer = Advisor.load().recommend(  # with the runs of all declared schedules, which the page shows
             scenario, options.advice, progress=progress, should_stop=stopped, answered=lambda advice: None
         )
     data = graph_advice_document(answer, results=True)
