@@ -1,0 +1,116 @@
+"""A workload and the same with a cheap kernel behind it have one answer: shipped pairs, and each with a norm."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+
+from magus.advisor import Advice, AdviceOptions, Advisor
+from magus.compiler import compile_text
+from magus.compiler.ir import GraphScenario, Scenario
+from tests.helpers.paths import ROOT
+
+pytestmark = pytest.mark.usefixtures("compiled_core")
+
+QUICK = AdviceOptions(top=3, bespoke=0)
+NORM = "behind_it"
+
+FILES = (
+    "all_gather_h100",
+    "all_reduce_h100",
+    "declarative_plan",
+    "decode_small_batch",
+    "explicit_plan",
+    "gemm_rs_h100",
+    "llama70b_tp8_mi300x",
+    "templates/all_gather_gemm",
+    "templates/collectives",
+    "templates/gemm_all_reduce",
+    "templates/gemm_reduce_scatter",
+)
+"""All but those whose results no norm takes, and those that are two ops once another one reads a result."""
+
+BY_SMS = ("all_to_all_mi300x", "templates/two_nodes")
+"""Serial schedules that copy by SMs: among several parts these are taken from all kernels, in a pair from none."""
+
+FEW = ("gemm_rs_h100", "decode_small_batch", "templates/all_gather_gemm")
+"""Those that are not slow."""
+
+
+@dataclass(frozen=True)
+class Both:
+    """The answer to a workload, and to the same with a norm behind it."""
+
+    alone: Advice
+    followed: Advice
+
+    @property
+    def norm_us(self) -> float:
+        """The time of the norm, by the baseline: of the library, or of the serial schedule of the same options."""
+        result = self.followed.serial.result
+        assert result is not None
+        return result.simulated.op(NORM).makespan_ticks / 1e8
+
+
+def blocks_of(text: str) -> Iterator[str]:
+    """The blocks and lines at the top of a file."""
+    depth, lines = 0, list[str]()
+    for line in text.splitlines():
+        code = line.partition("#")[0]
+        lines.append(line)
+        depth += code.count("{") - code.count("}")
+        if depth == 0:
+            yield "\n".join(lines)
+            lines = []
+
+
+def with_norm(block: str) -> str:
+    """A block, with a norm of the last result if it is a workload."""
+    if not block.lstrip().startswith("workload"):
+        return block
+    last = re.findall(r"^\s*(\w+)\s*=\s*(?!tensor)", block, re.MULTILINE)[-1]
+    return f"{block[: block.rindex('}')].rstrip()}\n  {NORM} = norm({last})\n}}"
+
+
+def pairs_of(file: str) -> list[tuple[Scenario, GraphScenario]]:
+    text = (ROOT / "examples" / f"{file}.mgs").read_text()
+    kept = [block for block in blocks_of(text) if not re.match(r"\s*(schedule|expect|plan)\b", block)]
+    alone, followed = (compile_text("\n".join(each)) for each in (kept, map(with_norm, kept)))
+    graphs = {graph.name: graph for graph in followed.graphs}
+    return [(scenario, graphs[scenario.workload.name]) for scenario in alone.scenarios]
+
+
+@cache
+def answers(file: str) -> tuple[Both, ...]:
+    advisor = Advisor(None)
+    found = pairs_of(file)
+    assert found
+    return tuple(Both(*(advisor.recommend(each, QUICK) for each in both)) for both in found)
+
+
+def option_of(advice: Advice) -> object:
+    """What is recommended for the op: its choice, or by whom nothing overlaps."""
+    best = advice.recommended
+    modes = [mode.body for mode in best.joint.modes] if best.several is not None else [best.choice]
+    return "the usual one" if not modes or best.expression in ("serial", "library") else modes[0]
+
+
+SLOW = [each if each in FEW else pytest.param(each, marks=pytest.mark.slow) for each in FILES]
+TAKEN = pytest.mark.xfail(strict=True, reason="the baseline takes SMs of kernels that run when nothing is copied")
+
+
+@pytest.mark.parametrize("file", [*SLOW, *(pytest.param(each, marks=(pytest.mark.slow, TAKEN)) for each in BY_SMS)])
+def test_a_norm_behind_a_workload_changes_nothing_but_the_times(file: str) -> None:
+    for both in answers(file):
+        alone, followed = both.alone, both.followed
+
+        assert followed.verdict is alone.verdict
+        assert followed.baseline == alone.baseline
+        assert followed.confidence is alone.confidence
+        if not (alone.recommended.is_serial and followed.recommended.expression in ("serial", "library")):
+            assert option_of(followed) == alone.recommended.choice
+        norm = both.norm_us
+        gain = (alone.serial.best_us + norm) / (alone.recommended.best_us + norm)
+        assert followed.speedup == pytest.approx(gain, rel=0.01)
