@@ -41,7 +41,7 @@ def test_ranks_add_up_behind_the_last_batch(sum: str) -> None:
     assert last.workload.pattern is (Pattern.GEMM_AR if sum == "all_reduce" else Pattern.GEMM_RS)
     assert {op.workload.gemm for op in before} == {last.workload.gemm}
     assert [read for read in last.reads if read.adds] == [
-        Read(f"d_w.gemm[{k}]", f"d_w[{k}]", adds=True) for k in range(3)
+        Read(f"d_w_partial[{k}]", f"d_w[{k}]", adds=True) for k in range(3)
     ]
     assert labels_of(scenario().graph, 2) == {
         "d_w[0]": "GEMM",
