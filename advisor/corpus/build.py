@@ -9,12 +9,11 @@ from time import perf_counter
 
 from ...compiler.ir import Progress
 from ..failures import Failure, FailureKind
-from .attempt import OTHER_VERSION, Attempt, Backend, Make, attempt, failed_for, scenario_name
 from .families import Drawn, draw
 from .keys import key_of
 from .record import Record, record_of
-from .rows import UnsoundError
-from .store import CorpusStore
+from .searches import OTHER_VERSION, Attempt, Backend, Make, attempt, failed_for, scenario_name
+from .store import CorpusStore, UnsoundError
 
 
 @dataclass(frozen=True, slots=True)

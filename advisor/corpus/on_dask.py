@@ -13,8 +13,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...compiler.codes import Code
-from .attempt import OTHER_VERSION, Attempt, Backend, Task, failed_for
-from .errors import BackendError
+from .searches import OTHER_VERSION, Attempt, Backend, Task, failed_for
+from .store import BackendError
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -9,10 +9,10 @@ from time import perf_counter
 from ...compiler.ir import Counted
 from ...compiler.text.writing import check_writable
 from ...simcore.memo.codec import encode
-from ..corpus import fingerprint as engine
+from ..corpus import keys
 from ..corpus.families import draw
-from ..corpus.local import results_here
 from ..corpus.record import Record
+from ..corpus.searches import results_here
 from .boosted_trees import ModelError
 from .fitting import fit_model
 from .labelling import Labeller, labeller_like, labeller_of
@@ -74,12 +74,12 @@ def _labelled(labeller: Labeller, wanted: Sequence[int], workers: int, progress:
         labels += batch
         report(len(labels), len(wanted))
     labels.sort(key=lambda each: each.idx)
-    return LabelTable(engine.fingerprint(), labeller.seed, labeller.winners, tuple(labels))
+    return LabelTable(keys.fingerprint(), labeller.seed, labeller.winners, tuple(labels))
 
 
 def check_engine(table: LabelTable) -> None:
     """Raise ``ModelError`` if ``table`` is of another simulator or estimate."""
-    if table.fingerprint != engine.fingerprint():
+    if table.fingerprint != keys.fingerprint():
         raise ModelError("the table is of another simulator or estimate: make it anew of a store, by --store")
 
 
@@ -140,4 +140,4 @@ def proposal_text(report: ProposalReport) -> str:
 
 def fingerprint(names: tuple[str, ...]) -> str:
     """Return the hash of what a model depends on: simulator, estimate and the names of situations and features."""
-    return sha256(encode((engine.fingerprint(), names, names_of_features(names)))).hexdigest()
+    return sha256(encode((keys.fingerprint(), names, names_of_features(names)))).hexdigest()

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from ....compiler.ir import Counted
-from ...corpus.local import results_here
+from ...corpus.searches import results_here
 from ..table import LabelTable
 from .answers import answers_in
 from .four import FourScore, four_scores

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ....compiler.ir import Pattern
 from ...corpus.families import draw
-from ...corpus.local import results_here
+from ...corpus.searches import results_here
 from ..table import Labels, LabelTable
 from .answers import simulated_ticks
 from .baselines import predicted_ticks

@@ -14,15 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.corpus import attempt as attempts
-from magus.advisor.corpus.attempt import OTHER_VERSION, Attempt, Backend, Task
+from magus.advisor.corpus import searches as attempts
 from magus.advisor.corpus.build import BuildReport, build_corpus, records_of
-from magus.advisor.corpus.errors import StoreError
 from magus.advisor.corpus.families import Drawn, draw
 from magus.advisor.corpus.keys import engine_version, key_of
-from magus.advisor.corpus.local import DIED, on_this_machine
 from magus.advisor.corpus.record import Record
-from magus.advisor.corpus.store import CorpusStore, open_store
+from magus.advisor.corpus.searches import DIED, OTHER_VERSION, Attempt, Backend, Task, on_this_machine
+from magus.advisor.corpus.store import CorpusStore, StoreError, open_store
 from tests.helpers.corpus import DIES, FAILS, deadly_record, failing_record, quick_record
 from tests.helpers.paths import ROOT
 from tests.helpers.some import some
@@ -196,7 +194,7 @@ from pathlib import Path
 sys.path.insert(0, {root!r})
 from magus.advisor.corpus.build import build_corpus
 from magus.advisor.corpus.keys import engine_version
-from magus.advisor.corpus.local import on_this_machine
+from magus.advisor.corpus.searches import on_this_machine
 from magus.advisor.corpus.store import open_store
 from tests.helpers.corpus import slow_record
 if __name__ == "__main__":

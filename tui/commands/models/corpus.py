@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ....advisor.corpus.attempt import Backend
 from ....advisor.corpus.build import BuildReport, build_corpus
-from ....advisor.corpus.errors import CorpusError
 from ....advisor.corpus.keys import engine_version
-from ....advisor.corpus.store import open_store
+from ....advisor.corpus.searches import Backend
+from ....advisor.corpus.store import CorpusError, open_store
 from ....advisor.failures import failure_sentences
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
@@ -34,7 +33,7 @@ class CorpusRequest:
             from ....advisor.corpus.on_dask import on_dask
 
             return on_dask(self.scheduler)
-        from ....advisor.corpus.local import on_this_machine
+        from ....advisor.corpus.searches import on_this_machine
 
         return on_this_machine(self.workers)
 

@@ -5,10 +5,9 @@ from functools import partial
 from pathlib import Path
 
 from ....advisor.corpus.build import records_of
-from ....advisor.corpus.errors import CorpusError
 from ....advisor.corpus.keys import engine_version
 from ....advisor.corpus.record import Record
-from ....advisor.corpus.store import open_store
+from ....advisor.corpus.store import CorpusError, open_store
 from ....advisor.learned.boosted_trees import ModelError
 from ....advisor.learned.table import LabelTable, load_table, save_table
 from ....advisor.learned.train import (

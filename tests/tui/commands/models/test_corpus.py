@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.corpus.attempt import Attempt, Task
 from magus.advisor.corpus.build import build_corpus
 from magus.advisor.corpus.families import draw
+from magus.advisor.corpus.searches import Attempt, Task
 from magus.tui.commands.models import corpus
 from magus.tui.exit_codes import Exit
 from tests.helpers.commands import document, magus

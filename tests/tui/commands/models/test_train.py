@@ -90,7 +90,7 @@ def test_what_is_of_no_use_is_told(tmp_path: Path, words: tuple[str, ...], why: 
 def test_a_table_of_other_code_is_refused(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "table.npz"
     magus("train", table, "--store", store, "--out", tmp_path / "a", "--workers", "1")
-    monkeypatch.setattr("magus.advisor.learned.train.engine.fingerprint", lambda: "other")
+    monkeypatch.setattr("magus.advisor.learned.train.keys.fingerprint", lambda: "other")
 
     done = magus("train", table, "--out", tmp_path / "b")
 
