@@ -54,7 +54,7 @@ def compiled_core() -> Iterator[None]:
     from magus.simcore.cores import engine
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "MIN_LINE_HOPS_COMPILED", engine.MIN_LINE_HOPS)
+        patch.setattr(engine, "MIN_LINE_HOPS_COMPILED", 0)
         yield
 
 
