@@ -70,11 +70,7 @@ def advice_of(scenario: AnyScenario, found: Findings) -> Advice:
         candidates = sorted(candidates, key=lambda candidate: candidate.expression != recommended.expression)
     result = confirmed.best if better else confirmed.serial
     outside = _outside(scenario, (recommended, serial))
-    if recommended.several is None:
-        finals = recommended, serial, best
-        reasons = reasons_for(scenario.cases[0], candidates, finals, bound, (result, confirmed.serial))
-    else:
-        reasons = tuple(reasons_of_several(scenario, serial, bound))
+    reasons = _reasons(scenario, candidates, (recommended, serial, best), bound, (result, confirmed.serial))
     verified = not recommended.is_estimate and not serial.is_estimate
     gain = ratio_of(scenario, serial, best)
     verdict = verdict_of(scenario, recommended, promise)
@@ -96,11 +92,7 @@ def advice_of(scenario: AnyScenario, found: Findings) -> Advice:
         ties=ties_of(scenario, candidates, recommended),
         confidence=confidence,
         confidence_reason=confidence_reason,
-        reasons=(
-            *price_of_simplicity(scenario, candidates, recommended, serial),
-            *reasons,
-            *filter(None, (sentence_of(recommended),)),
-        ),
+        reasons=reasons,
         marks=(*found.notes, *outside, *marks_of(scenario)),
         timing=_timing(found.stages),
         outside_calibration=outside,
@@ -112,6 +104,23 @@ def advice_of(scenario: AnyScenario, found: Findings) -> Advice:
         sensitivity=found.sensitivity,
         source=Source.MODEL if recommended.simulated_ticks is None else Source.SIMULATION,
     )
+
+
+def _reasons(
+    scenario: AnyScenario,
+    candidates: Sequence[Candidate],
+    finals: tuple[Candidate, Candidate, Candidate],
+    bound: Bound | None,
+    results: tuple[Result | None, Result | None],
+) -> tuple[str, ...]:
+    """Why the first of ``finals`` (recommended, baseline, best other) is recommended, in sentences."""
+    recommended, serial, _ = finals
+    if recommended.several is None:
+        reasons = reasons_for(scenario.cases[0], candidates, finals, bound, results)
+    else:
+        reasons = tuple(reasons_of_several(scenario, serial, bound))
+    price = price_of_simplicity(scenario, candidates, recommended, serial)
+    return *price, *reasons, *filter(None, (sentence_of(recommended),))
 
 
 def _outside(scenario: AnyScenario, candidates: Sequence[Candidate]) -> tuple[str, ...]:

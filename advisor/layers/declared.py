@@ -168,3 +168,25 @@ def _as_they_come(running: Sequence[Future[Candidate]], should_stop: ShouldStop)
         for future in done:
             with suppress(Cancelled):
                 yield future.result()
+
+
+def with_simulated(advice: Advice, first: Advice) -> Advice:
+    """Return ``advice`` with the runs of ``first`` for schedules that it has no run of."""
+    found = {one.expression: one for one in advice.candidates}
+    for one in first.candidates:
+        known = found.get(one.expression)
+        if known is None:
+            found[one.expression] = one
+        elif known.result is None and one.result is not None:
+            found[one.expression] = known.with_result(one.result)
+    serial = found[advice.serial.expression]
+    notes = tuple(dict.fromkeys((*first.notes, *advice.notes)))
+    return replace(
+        advice,
+        candidates=tuple(by_time(list(found.values()))),
+        serial=serial,
+        recommended=found[advice.recommended.expression],
+        speedup=serial.best_us / advice.recommended.best_us,
+        notes=notes,
+        marks=(*notes, *advice.outside_calibration),
+    )

@@ -1,6 +1,6 @@
 """From a graph to advice: ways of its ops, joint search, all layers in packets, and why."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -19,7 +19,6 @@ from ...compiler.ir import (
 )
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
-from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import RunTooLarge
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
@@ -41,7 +40,7 @@ from ..solver.graph_memory import check_graph_memory
 from ..stages import PATIENCE_S, Stages, either, lateness
 from .baselines import BY_LIBRARY, EACH_ITS_BEST, NO_OVERLAP, by_library, free_names, in_turn_of
 from .copiers import leaves_out_copy_engines
-from .declared import simulated_schedules
+from .declared import simulated_schedules, with_simulated
 from .finish import Finish
 from .joint import JointRuns, Start, too_much
 from .offers.find import OfferSearch
@@ -133,29 +132,7 @@ def _watched(
         failed = tuple(failure_sentences([failed_stage("the search for a joint schedule", error)]))
         kept = replace(first, interrupted=False, notes=(*first.notes, *failed), marks=(*first.marks, *failed))
         return replace(kept, timing=replace(kept.timing, shortlist_s=perf_counter() - begun))
-    return _with_simulated(advice, first)
-
-
-def _with_simulated(advice: Advice, first: Advice) -> Advice:
-    """The advice with the runs of ``first`` for schedules that it has no run of."""
-    found = {one.expression: one for one in advice.candidates}
-    for one in first.candidates:
-        known = found.get(one.expression)
-        if known is None:
-            found[one.expression] = one
-        elif known.result is None and one.result is not None:
-            found[one.expression] = known.with_result(one.result)
-    serial = found[advice.serial.expression]
-    notes = tuple(dict.fromkeys((*first.notes, *advice.notes)))
-    return replace(
-        advice,
-        candidates=tuple(by_time(list(found.values()))),
-        serial=serial,
-        recommended=found[advice.recommended.expression],
-        speedup=serial.best_us / advice.recommended.best_us,
-        notes=notes,
-        marks=(*notes, *advice.outside_calibration),
-    )
+    return with_simulated(advice, first)
 
 
 def _searched_beside(
@@ -212,17 +189,9 @@ def _recommended(
     runs = JointRuns(scenario.system, scenario.graph, scenario.explore.staging_limit_bytes, early)
     runs.told = lambda choice, ticks: report("joint", runs.num_runs, 0)
     report("place", 0, 1)
-    late_for_serial = None if options.within_s is None else lateness(options.within_s + PATIENCE_S)
-    estimate_ticks = 0 if late_for_serial is None else serial_estimate(scenario, stop, either(stop, late_for_serial))
-    try:
-        serial = runs.begin(SERIAL, stop if late_for_serial is None else either(stop, late_for_serial))
-    except Cancelled:
-        if stop():
-            raise
-        return _unsimulated(scenario, estimate_ticks)
-    if serial is None:
-        message = f"{scenario.name} cannot be simulated without overlap"
-        raise ScheduleError(Rejection(Code.MGS402, message, "repeat fewer layers, or use smaller tensors"))
+    serial = _begun(scenario, options, runs, stop)
+    if isinstance(serial, Advice):
+        return serial
     search = JointSearch(scenario, runs, climbs=options.verify and options.bespoke > 0)
     stages, finish = Stages(early), Finish(scenario, runs, serial, early, report)
     library, by_others = by_library(scenario)
@@ -236,26 +205,63 @@ def _recommended(
     stages.run(OFFERS, offers.run, None)
     known = [replace(one, origin=origins.get(one.joint, one.origin)) for one in _candidates(scenario, search, serial)]
     begun = perf_counter()
-    candidates = finish.candidates([*known, *_offered(scenario, offers.found.values(), known)])
+    candidates = finish.candidates([*known, *offers.candidates(known)])
     bound = stages.run(BOUND, lambda: graph_bound(scenario.system, scenario.graph), None)
     candidates = _with_whole_winner(scenario, finish, candidates)
     stages.seconds[CONFIRM] = perf_counter() - begun
     stages.interrupted |= finish.stopped
+    found, below = offers.above(BoundCheck(0 if bound is None else bound.ticks))
     notes = (
-        *((INTERRUPTED,) if stages.interrupted else ()),
-        *failure_sentences(stages.failures),
-        *_left_out(scenario, runs),
-        *_not_searched(scenario, runs),
+        *_notes(scenario, runs, stages, verify=options.verify),
         *(by_others if any(one.is_library for one in candidates) else ()),
-        *(() if options.verify else (SIMULATED_ALL_THE_SAME,)),
+        *_staged(runs, serial, candidates),
+        *below,
     )
+    advice = advice_of(scenario, Findings(tuple(candidates), None, bound, Confirmed(), stages, notes))
+    return _explained(advice, search, found)
+
+
+def _begun(scenario: GraphScenario, options: AdviceOptions, runs: JointRuns, stop: ShouldStop) -> Start | Advice:
+    """Simulate all ops without overlap; return the answer by estimates where that takes more than patience.
+
+    Raises
+    ------
+    ScheduleError
+        If it cannot be simulated.
+    Cancelled
+        If ``stop`` returned true.
+    """
+    late = None if options.within_s is None else lateness(options.within_s + PATIENCE_S)
+    patience = stop if late is None else either(stop, late)
+    estimate_ticks = 0 if late is None else serial_estimate(scenario, stop, patience)
+    try:
+        serial = runs.begin(SERIAL, patience)
+    except Cancelled:
+        if stop():
+            raise
+        return _unsimulated(scenario, estimate_ticks)
+    if serial is None:
+        message = f"{scenario.name} cannot be simulated without overlap"
+        raise ScheduleError(Rejection(Code.MGS402, message, "repeat fewer layers, or use smaller tensors"))
+    return serial
+
+
+def _notes(scenario: GraphScenario, runs: JointRuns, stages: Stages, *, verify: bool) -> Iterator[str]:
+    """What failed, what was left out, and an early stop."""
+    if stages.interrupted:
+        yield INTERRUPTED
+    yield from failure_sentences(stages.failures)
+    yield from _left_out(scenario, runs)
+    yield from _not_searched(scenario, runs)
+    if not verify:
+        yield SIMULATED_ALL_THE_SAME
+
+
+def _staged(runs: JointRuns, serial: Start, candidates: Sequence[Candidate]) -> Iterator[str]:
+    """Whether all that was found stages more than is allowed."""
     if all(one.is_serial for one in candidates) and runs.stages_too_much(serial.result):
         staged = too_much(serial.result, runs.staging_limit_bytes or 0)
-        notes = (*notes, f"{SERIAL.name}: {staged}, and nothing that was found stages less")
-    limit = BoundCheck(0 if bound is None else bound.ticks)
-    found, below = _offers_above_bound(limit, list(offers.found.values()))
-    advice = advice_of(scenario, Findings(tuple(candidates), None, bound, Confirmed(), stages, (*notes, *below)))
-    return _explained(advice, search, found)
+        yield f"{SERIAL.name}: {staged}, and nothing that was found stages less"
 
 
 def _take_options(
@@ -288,13 +294,6 @@ def _with_whole_winner(scenario: GraphScenario, finish: Finish, candidates: Sequ
         seen.add(best.expression)
         whole = finish.whole(best)
         candidates = by_time([whole if one is best else one for one in candidates])
-
-
-def _offers_above_bound(limit: BoundCheck, offers: list[LayerOffer]) -> tuple[list[LayerOffer], tuple[str, ...]]:
-    """Return the implementations whose times reach the bound, and a note on each of the others."""
-    us = {each.schedule: each.all_ticks / TICKS_PER_US for each in offers}
-    below = {name: limit.sentence(name, time) for name, time in us.items() if limit.is_below(time)}
-    return [each for each in offers if each.schedule not in below], tuple(below.values())
 
 
 def serial_estimate(scenario: GraphScenario, should_stop: ShouldStop, too_late: ShouldStop) -> int:
@@ -358,16 +357,6 @@ def _origin(scenario: GraphScenario, choice: GraphChoice, what: str) -> Origin:
     if what == BY_LIBRARY:
         return Origin.LIBRARY
     return Origin.DECLARED if choice in scenario.schedules else Origin.KNOWN
-
-
-def _offered(scenario: GraphScenario, offers: Iterable[LayerOffer], known: Sequence[Candidate]) -> Iterator[Candidate]:
-    """The schedules of implementations that are not among the ``known``; what a file explores does not limit them."""
-    limited = any(word != BATCHES for word, _ in scenario.explore.asked)
-    for offer in offers:
-        if all(one.expression != offer.schedule for one in known):
-            what = offer.about + (", which is not explored" if limited else "")
-            offered = joint_candidate(offer.table.choice, Origin.KNOWN, what, offer.ticks)
-            yield replace(offered, is_outside=limited)
 
 
 def _explained(advice: Advice, search: JointSearch, offers: Sequence[LayerOffer]) -> Advice:

@@ -1,10 +1,13 @@
 """The best tables of the implementations that are known for a graph, simulated as other schedules of it are."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ....compiler.ir import GraphChoice, GraphScenario, Implementation, Pattern
+from ....compiler.ir import TICKS_PER_US, GraphChoice, GraphScenario, Implementation, Pattern
+from ....compiler.resolve.schedules.explore import BATCHES
 from ....compiler.resolve.schedules.implementation import shipped_implementations
+from ...answer.above_bound import BoundCheck
+from ...candidates.candidate import Candidate, Origin, joint_candidate
 from ...implementations.layer_offer import LayerOffer, LayerTable
 from ..baselines import BY_BLOCKS, OP_BY_OP, free_names
 from ..joint import JointRuns
@@ -42,6 +45,21 @@ class OfferSearch:
         for search in (self._transformer_engine, self._async_tp, self._in_batches):
             for offer in search():
                 self.found[offer.implementation] = offer
+
+    def candidates(self, known: Sequence[Candidate]) -> Iterator[Candidate]:
+        """The schedules of implementations that are not among the ``known``; what a file explores limits none."""
+        limited = any(word != BATCHES for word, _ in self.scenario.explore.asked)
+        for offer in self.found.values():
+            if all(one.expression != offer.schedule for one in known):
+                what = offer.about + (", which is not explored" if limited else "")
+                offered = joint_candidate(offer.table.choice, Origin.KNOWN, what, offer.ticks)
+                yield replace(offered, is_outside=limited)
+
+    def above(self, limit: BoundCheck) -> tuple[list[LayerOffer], tuple[str, ...]]:
+        """Return the implementations whose times reach the bound, and a note on each of the others."""
+        us = {each.schedule: each.all_ticks / TICKS_PER_US for each in self.found.values()}
+        below = {name: limit.sentence(name, time) for name, time in us.items() if limit.is_below(time)}
+        return [each for each in self.found.values() if each.schedule not in below], tuple(below.values())
 
     def _shipped(self, name: str) -> Implementation | None:
         """An implementation for this system and that the file asks about, if it asks; None without."""
