@@ -3,10 +3,9 @@
 from typing import TypeVar
 
 from ...compiler.ir import Choice, ExecutionOptions, Explore
-from ...compiler.planning.execution import OPTIONS, options_of
+from ...compiler.planning.expression import OPTIONS, options_of
 from ...compiler.planning.knobs import KNOBS
-from ...compiler.planning.knobs.serving import DEPTH, ORDER
-from ...compiler.planning.knobs.structure import ALGORITHM, TEMPLATE
+from ...compiler.planning.knobs.structure import ALGORITHM, DEPTH, ORDER, TEMPLATE
 from ...compiler.templates import BY_NAME
 
 Value = TypeVar("Value")

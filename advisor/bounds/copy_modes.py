@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from ...compiler.ir import TICKS_PER_SECOND, CopyProtocol, EngineKind, Gpu, Scenario
 from ...compiler.planning.knobs.engine import max_copy_sms
-from ...compiler.planning.reach import reject_reach
+from ...compiler.planning.template_input import reject_reach
 from ...simcore.lower.protocols import LL128_BYTES, LL128_PAYLOAD
 
 # Reserved SMs are bounded in ranges that end at 1 / s of all SMs, for each s.

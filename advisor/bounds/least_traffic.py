@@ -18,7 +18,7 @@ and 2 (n - 1). A schedule may do either for each part, so that the mean in one d
 from dataclasses import dataclass
 
 from ...compiler.ir import Pattern, Scenario
-from ...compiler.planning.reach import reject_reach
+from ...compiler.planning.template_input import reject_reach
 from ...compiler.templates.collective import collective_in
 
 

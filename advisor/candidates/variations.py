@@ -22,7 +22,7 @@ from ...compiler.ir import (
     Wait,
 )
 from ...compiler.planning.build import build_schedule, reject_choice
-from ...compiler.planning.execution import OPTIONS
+from ...compiler.planning.expression import OPTIONS
 from ..estimate.makespan import estimate_ticks
 from .candidate import Candidate
 

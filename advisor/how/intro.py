@@ -16,7 +16,7 @@ from ...compiler.ir import (
     moved_rows,
     rows_of_block,
 )
-from ...compiler.planning.execution import non_default_options
+from ...compiler.planning.expression import non_default_options
 from .frames import Frame, Naming
 from .how import How
 

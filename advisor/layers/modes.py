@@ -13,8 +13,8 @@ from itertools import product
 from ...compiler.collectives import ALGORITHMS
 from ...compiler.ir import Choice, Explore, Graph, GraphOp, OpMode, Pattern, Scenario, System, Then, Workload
 from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.graph_brought import following
 from ...compiler.planning.graph_halves import collective_alone, kernel_alone
+from ...compiler.planning.handoff import following
 from ...simcore import RunTooLarge
 from ..candidates.predicted import predicted_candidates
 from ..candidates.ranking import shortlisted

@@ -9,8 +9,7 @@ from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.base import CountValues
 from ...compiler.planning.knobs.engine import ENGINE, copying_sms, default_engine, reject_engine
 from ...compiler.planning.knobs.execution import KERNEL, USUAL_WAIT, WAIT
-from ...compiler.planning.knobs.serving import DEPTH
-from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, STREAMS, TEMPLATE
+from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, DEPTH, STREAMS, TEMPLATE
 from ...compiler.templates import ALL_TEMPLATES, BASELINE, BY_NAME, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from .knobs import Knobs, searched

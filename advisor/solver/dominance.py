@@ -14,7 +14,7 @@ from ...compiler.ir import Direction, EngineKind, PeerOrder, Scenario, WaitPer
 from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.engine import ENGINE
 from ...compiler.planning.knobs.execution import PER, TRANSFER
-from ...compiler.planning.knobs.serving import DEPTH, ORDER
+from ...compiler.planning.knobs.structure import DEPTH, ORDER
 from .domains import Domains
 from .knobs import At, Codes, Knobs
 

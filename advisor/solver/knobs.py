@@ -12,8 +12,7 @@ import numpy.typing as npt
 from ...compiler.ir import Choice, ExecutionOptions
 from ...compiler.planning import knobs as known
 from ...compiler.planning.knobs import Knob
-from ...compiler.planning.knobs.serving import DEPTH
-from ...compiler.planning.knobs.structure import TEMPLATE
+from ...compiler.planning.knobs.structure import DEPTH, TEMPLATE
 
 At = Mapping[Knob, Iterable[int]]
 """Digits of some knobs; those of the others are open."""

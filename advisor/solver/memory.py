@@ -11,8 +11,7 @@ from ...compiler.planning.build import ScheduleError, build_schedule, reject_cho
 from ...compiler.planning.knobs import Knob, Rule, ScheduleRequest, with_values
 from ...compiler.planning.knobs.engine import ENGINE, default_engine
 from ...compiler.planning.knobs.execution import TRANSFER
-from ...compiler.planning.knobs.serving import DEPTH, GATHERS
-from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, TEMPLATE
+from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, DEPTH, GATHERS, TEMPLATE
 from ...compiler.planning.staging import slices_inner, staging_bytes
 from ...compiler.planning.template_input import pieces_of
 from ...compiler.templates import BY_NAME, Template

@@ -18,8 +18,7 @@ from ...compiler.planning.knobs import Knob, Rule, ScheduleRequest
 from ...compiler.planning.knobs.base import CountValues
 from ...compiler.planning.knobs.engine import ENGINE, default_engine
 from ...compiler.planning.knobs.execution import KERNEL, LAUNCH, persistent_rejection
-from ...compiler.planning.knobs.serving import DEPTH, ORDER
-from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, TEMPLATE
+from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, DEPTH, ORDER, TEMPLATE
 from ...compiler.planning.template_input import template_input
 from ...compiler.templates import BY_NAME
 from ...compiler.templates.collective import DEFAULT_ALGORITHM

@@ -16,7 +16,19 @@ from ..text.load import path_beside, read_source
 from ..text.source import Source, Span
 
 PLAN_SUFFIX = ".json"
+IMPORT = "import"
 Warn = Callable[[Sequence[Diagnostic]], None]
+
+
+def imported(declaration: ast.Template | ast.Plan, report: Report) -> ast.Text | None:
+    """Return the path of ``schedule mine for w = import "plan.json"``, None for any other schedule."""
+    match declaration:
+        case ast.Template(values=(ast.Name(text=word), ast.Text() as path)) if word == IMPORT:
+            return path
+        case ast.Template(values=(ast.Name(text=word) as name, *_)) if word == IMPORT:
+            raise report.fail(Code.MGS116, "import names a file", name.span, 'import "plan.json"')
+        case _:
+            return None
 
 
 def import_plan(scenario: Scenario, text: ast.Text, report: Report) -> Plan:

@@ -31,7 +31,7 @@ from ..ir import (
     TileGroup,
     Transfer,
 )
-from ..planning.execution import OPTIONS, options_from
+from ..planning.expression import OPTIONS, options_from
 from ..text.json_forms import (
     FLAG,
     NAME,

@@ -1,6 +1,6 @@
 """Read plans from JSON, ``magus-plan/2``; the input is not trusted.
 
-``forms.py`` has the form. This module checks that the file is for the workload, and the hash; ``verify/parts.py``
+``forms.py`` has the form. This module checks that the file is for the workload, and the hash; ``verify/check.py``
 checks, as for any plan, that every byte moves, that waits end and that what is read is waited for.
 """
 
@@ -30,7 +30,7 @@ from ..planning.graph_order import collective_name
 from ..templates import BASELINE
 from ..text.diagnostics import did_you_mean, listing
 from ..text.json_items import Item
-from ..verify.parts import check_parts
+from ..verify.check import check_parts
 from .forms import (
     ENGINE,
     FILE,

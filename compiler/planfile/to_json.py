@@ -38,7 +38,7 @@ from ..ir import (
     Workload,
 )
 from ..planning.build import compute_sms
-from ..planning.execution import values_of
+from ..planning.expression import values_of
 from ..planning.graph_batches import in_batches
 from ..planning.graph_layers import layers_of
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ..ir import Direction, Reach, Reduction, Region, Scenario, Schedule, Step, TileGroup, Transfer
 from ..planning.build import compute_sms
-from ..planning.execution import non_default_options
+from ..planning.expression import non_default_options
 
 
 def plan_text(scenario: Scenario, schedule: Schedule, name: str) -> str:

@@ -22,8 +22,7 @@ from ..ir import (
 )
 from ..templates import BASELINE, BY_NAME, Template, TemplateInput
 from . import knobs
-from .execution import OPTIONS
-from .expression import expression_of
+from .expression import OPTIONS, expression_of
 from .knobs import Knob, Rule, ScheduleRequest
 from .knobs.engine import ENGINE
 from .knobs.library import reject_library_plan

@@ -32,11 +32,10 @@ from ..ir import (
 )
 from ..templates import BASELINE
 from .build import ScheduleError, build_schedule
-from .graph_brought import brought_for, reject_along
 from .graph_halves import collective_alone, kernel_alone
 from .graph_layers import written_out
 from .graph_order import GraphPlanError, collective_name, issue_order
-from .graph_seams import row_waits
+from .handoff import brought_for, reject_along, row_waits
 from .knobs.engine import default_engine, usual_engine
 
 LOW, FIRST = 1, -1

@@ -1,11 +1,24 @@
-"""The workload as a template sees it."""
+"""The workload as a template sees it, with the copies and sums that the switch of a system can make."""
 
 from dataclasses import replace
 
-from ..ir import Choice, Pattern, Scenario, cutting_of, inner_size, tile_cols
+from ..codes import Code
+from ..ir import Choice, Pattern, Rejection, Scenario, System, cutting_of, inner_size, tile_cols
 from ..templates import BY_NAME, Cut, Template
 from ..templates.base import TemplateInput
-from .reach import reject_reach
+
+
+def reject_reach(system: System, *, sums: bool) -> Rejection | None:
+    """Why the fabric cannot copy to all ranks, or sum what all ranks hold; None if it can."""
+    switch, word = system.fabric.one_switch, "reduces" if sums else "multicast"
+    what = "sums what all ranks hold" if sums else "copies to all ranks at once"
+    if switch is None:
+        return Rejection(Code.MGS409, f"no switch of {system.name} {what}", "this needs fabric switch(...)")
+    if not (switch.reduces if sums else switch.multicast):
+        return Rejection(
+            Code.MGS409, f"switch {switch.name} is not one that {what}", f"its profile says so: {word} yes"
+        )
+    return None
 
 
 def template_input(scenario: Scenario, choice: Choice) -> TemplateInput:

@@ -7,7 +7,7 @@ from enum import Enum
 from ...grammar import load_words
 from ..ir.operations import OPERATIONS
 from ..ir.topologies import TOPOLOGIES
-from ..planning.execution import OPTIONS
+from ..planning.expression import OPTIONS
 from ..planning.knobs import KNOBS
 from ..templates import BY_NAME
 from ..text.load import shipped_libraries

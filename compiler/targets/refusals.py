@@ -19,7 +19,7 @@ from ..ir import (
     Wait,
     cutting_of,
 )
-from ..verify.sm_deadlock import deadlock_faults
+from ..verify.happens_before import deadlock_faults
 
 PATTERNS = (Pattern.AG_GEMM, Pattern.A2A_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.GEMM_A2A)
 _ELSE = "magus plan --format json writes any plan"

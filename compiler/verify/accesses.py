@@ -1,12 +1,16 @@
 """Reads and writes of each cell of the moved tensor at each rank, and which of them have no order.
 
+Cells are the largest rectangles that each step of a plan takes whole or not at all.
+
 Data and result are two tensors: kernels write the data, additions and copies write the result, which begins as the
 data. A transfer reads the result where a step that it waits for has written it, else the data.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import product
 
 from ..codes import Code
 from ..ir import (
@@ -19,12 +23,48 @@ from ..ir import (
     Region,
     Scenario,
     Schedule,
+    Step,
     TileGroup,
     Transfer,
     rows_of_block,
 )
-from .grid import Cell, Grid, regions_of
 from .happens_before import Event, HappensBefore, Waits
+
+Cell = tuple[int, int]
+"""(row, column) in the grid."""
+
+
+def regions_of(step: Step) -> tuple[Region, ...]:
+    """Return the regions that a step names."""
+    return step.regions if isinstance(step, TileGroup) else (step.region,)
+
+
+class Grid:
+    """Cells of a row block, the same for all blocks, of which some may end before ``rows``; ``regions`` lie inside."""
+
+    def __init__(self, rows: int, cols: int, regions: Iterable[Region]) -> None:
+        row_edges, col_edges = {0, rows}, {0, cols}
+        for region in regions:
+            row_edges |= {region.rows.start, region.rows.stop}
+            col_edges |= {region.cols.start, region.cols.stop}
+        self._rows, self._cols = sorted(row_edges), sorted(col_edges)
+
+    def cells(self, region: Region) -> Iterator[Cell]:
+        """Return the cells of ``region``."""
+        rows, cols = region.rows, region.cols
+        top, bottom = bisect_left(self._rows, rows.start), bisect_left(self._rows, rows.stop)
+        left, right = bisect_left(self._cols, cols.start), bisect_left(self._cols, cols.stop)
+        return product(range(top, bottom), range(left, right))
+
+    def all_cells(self) -> Iterator[Cell]:
+        """Return the cells of a whole block."""
+        return product(range(len(self._rows) - 1), range(len(self._cols) - 1))
+
+    def rect(self, cell: Cell) -> Rect:
+        """Return the rectangle of ``cell`` in its block."""
+        row, col = cell
+        return Rect(self._rows[row], self._rows[row + 1], self._cols[col], self._cols[col + 1])
+
 
 Place = tuple[int, int, Cell]
 """A cell of a block at a rank: (rank, block relative to the rank, cell)."""

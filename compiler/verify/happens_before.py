@@ -1,24 +1,40 @@
-"""The happens-before order of steps over all ranks: a step starts after all steps that it waits for are done.
+"""The happens-before order of steps over all ranks, and what is wrong in it: deadlocks, and kernels beside copies.
 
-Of a plan that ranks repeat after a period only the first are kept; steps of other ranks are theirs, shifted.
+A step starts after all steps that it waits for are done. Of a plan that ranks repeat after a period only the first are
+kept; steps of other ranks are theirs, shifted.
+
+A deadlock is a cycle of waits, including waits for SMs that another kernel holds. The persistent kernel of a stream
+holds its SMs until its last group is done. Kernels of several streams get them one after the other, in the order of
+their first groups. Sums come after all of them, and a sum that polls holds its SMs until its data has arrived. Every
+kernel is assumed to fill all SMs, so a plan may be refused although its kernels are small enough to run side by side.
+
+Only where kernels and copies never overlap may kernels use the SMs that copy.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain, groupby, pairwise
 from typing import TypeVar
 
+from ..codes import Code
 from ..ir import (
     Kernels,
+    PlanFault,
+    RankPlan,
+    Reduction,
     Scenario,
     Schedule,
     Step,
+    TileGroup,
     Transfer,
+    Wait,
     arrivals_at,
     kernels_of,
     queued_behind,
     seen_from,
     sums_of_all,
 )
+from ..planning.build import compute_sms
 
 _Node = TypeVar("_Node")
 Event = tuple[int, str]
@@ -129,3 +145,98 @@ def _setters(scenario: Scenario, schedule: Schedule, rank: int) -> dict[str, set
         event = ((arrival.issuer - rank) % scenario.num_ranks, arrival.transfer.name)
         setters.setdefault(arrival.transfer.signal, set()).add(event)
     return setters
+
+
+_Start = tuple[Event, bool]
+"""A step that is done, or with True a sum whose data has all arrived."""
+
+
+def deadlock_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
+    """Return a fault for steps that wait for each other, directly or because one holds the SMs of another."""
+    waits = Waits(scenario, schedule)
+    cycle, why = waits.cycle(), ""
+    if not cycle and schedule.tactics.kernel is Kernels.PERSISTENT:
+        nodes = cycle_in(_graph(waits, polls=_polls(scenario, schedule)))
+        cycle = tuple(name for name, _ in groupby(name for (_, name), _ in nodes))
+        why = ", and a kernel that waits holds its SMs"
+    if cycle:
+        yield PlanFault(Code.MGS503, cycle[0], f"these wait for each other: {' -> '.join(cycle)}{why}")
+
+
+def _polls(scenario: Scenario, schedule: Schedule) -> bool:
+    """Whether a waiting kernel may hold its SMs; one that waits for a monitor does so when all monitors are taken."""
+    wait = schedule.tactics.wait
+    return wait is Wait.POLL or (wait is Wait.MONITOR and scenario.gpu.sync.monitor_entries is not None)
+
+
+def _graph(waits: Waits, *, polls: bool) -> dict[_Start, set[_Start]]:
+    """Return the nodes that each node waits for; the steps alone have no cycle."""
+    graph: dict[_Start, set[_Start]] = {
+        (event, False): {(other, False) for other in waits.of(event)} for event in waits.direct
+    }
+    for rank in waits.steps:
+        for earlier, group in pairwise(_groups(waits, rank)):
+            graph[group, False].add((earlier, False))
+    for blocked, looking, awaited in _blocked(waits) if polls else ():
+        graph[blocked, False].add((looking, True))
+        graph[looking, True] = {(copy, False) for copy in awaited}
+    return graph
+
+
+def _groups(waits: Waits, rank: int) -> Iterator[Event]:
+    """Return the groups of a rank in the order in which they get SMs: stream by stream."""
+    streams: dict[int, list[Event]] = {}
+    for step in waits.steps[rank]:
+        if isinstance(step, TileGroup):
+            streams.setdefault(step.stream, []).append((rank, step.name))
+    return chain.from_iterable(streams.values())
+
+
+def _blocked(waits: Waits) -> Iterator[tuple[Event, Event, set[Event]]]:
+    """Return (sum, another sum of the rank that may hold its SMs, copies that the other one polls for)."""
+    copies = {(rank, step.name) for rank, steps in waits.steps.items() for step in steps if isinstance(step, Transfer)}
+    sums = {rank: [step for step in steps if isinstance(step, Reduction)] for rank, steps in waits.steps.items()}
+    if all(len({step.stream for step in own_sums}) < 2 for own_sums in sums.values()):
+        return  # sums of one stream run one after the other
+    order = HappensBefore(waits)
+    for rank, own_sums in sums.items():
+        events = [(rank, step.name) for step in own_sums]
+        for looking in events:
+            awaited, launched_after = waits.of(looking) & copies, waits.of(looking) & set(events)
+            for blocked in events if awaited else ():
+                before = any(other == blocked or order.happened(blocked, other) for other in launched_after)
+                if blocked != looking and not before:
+                    yield blocked, looking, awaited
+
+
+def overlap_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
+    """Return faults for kernels that may overlap with copies although the plan says ``apart``.
+
+    A kernel must come after all arrivals at its rank or before all its transfers. The plan must have no cycle of waits.
+    """
+    if schedule.compute_sms == compute_sms(scenario, schedule.engine, overlaps=True):
+        return
+    plans = [RankPlan.of(scenario, schedule, rank) for rank in _ranks(scenario, schedule)]
+    beside = [(plan, kernels) for plan in plans if (kernels := _not_last(plan))]
+    if not beside:
+        return
+    # The waits may lead through other ranks: data of a peer may depend on the own kernel.
+    order = HappensBefore(Waits(scenario, schedule))
+    for plan, kernels in beside:
+        for kernel in kernels:
+            sent = (step.name for step in plan.steps.values() if isinstance(step, Transfer))
+            early = next((name for name in sent if not order.happened((plan.rank, kernel), (plan.rank, name))), None)
+            if early is not None:
+                message = f"{kernel} may run beside {early}: apart means that copies come all before it or all after it"
+                yield PlanFault(Code.MGS513, kernel, message)
+
+
+def _ranks(scenario: Scenario, schedule: Schedule) -> range:
+    return range(schedule.period(scenario.num_ranks))
+
+
+def _not_last(plan: RankPlan) -> list[str]:
+    """Return the kernels that do not come after all arrivals at the rank."""
+    before, landed = plan.before(), plan.signals
+    kernels = (step.name for step in plan.steps.values() if isinstance(step, TileGroup))
+    return [kernel for kernel in kernels if not landed <= before[kernel]]

@@ -25,8 +25,8 @@ from ..ir import (
     tile_cols,
     tile_rows,
 )
-from ..planning.reach import reject_reach
-from .grid import regions_of
+from ..planning.template_input import reject_reach
+from .accesses import regions_of
 
 
 def shape_faults(plan: RankPlan) -> Iterator[PlanFault]:

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from ...codes import Code
 from ...collectives import ALGORITHM_BY_NAME
-from ...ir import COLUMN_STEP, Adds, Rejection, Scenario, cutting_of
+from ...ir import COLUMN_STEP, Adds, Kernels, Pattern, PeerOrder, Rejection, Scenario, cutting_of
 from ...templates import ALL_TEMPLATES, Cut, Template
 from ...templates.base import TemplateInput
 from ...templates.collective import reject_algorithm
 from ...text.vocabulary import MAX_STREAMS
-from .base import CountValues, Knob, NameValues, Rule, ScheduleRequest
+from .base import CountValues, Knob, NameValues, Rule, ScheduleRequest, WordValues
 
 _MOST_HINTS, _MOST_PIECES = 4, 64
 
@@ -208,3 +208,71 @@ ALGORITHM = Knob(
 
 def _rejection(message: str, hint: str) -> Rejection:
     return Rejection(Code.MGS511, message, hint)
+
+
+# Patterns whose kernels read what was gathered, and free it.
+GATHERS = (Pattern.AG_GEMM, Pattern.A2A_GEMM)
+
+
+def _reject_order(request: ScheduleRequest) -> Rejection | None:
+    order = request.choice.order
+    if order is PeerOrder.ROTATED or request.template.has("order"):
+        return None
+    return _unserved(f"{request.template.name} serves its peers in one order", "leave order out")
+
+
+def _reject_sizes(request: ScheduleRequest) -> Rejection | None:
+    order = request.choice.order
+    if not order.by_size or request.problem.uneven:
+        return None
+    hint = f"order={order.value} is for an all_to_all with rows=[...]"
+    return _unserved(f"order {order.value} goes by sizes, and all transfers are alike", hint)
+
+
+ORDER = Knob(
+    "order",
+    "order",
+    WordValues(PeerOrder),
+    PeerOrder.ROTATED,
+    rules=(Rule(("schedules", "order"), _reject_order), Rule(("order",), _reject_sizes)),
+    optional=True,
+    of_transfers=True,
+)
+
+
+def _reject_depth(request: ScheduleRequest) -> Rejection | None:
+    """Only a get can wait for the kernel that frees its buffer.
+
+    All waits are local to a rank, and a put is issued by another.
+    """
+    choice, problem = request.choice, request.problem
+    if not choice.depth:
+        return None
+    if problem.pattern not in GATHERS:
+        return _unserved(f"{problem.pattern.value} holds nothing that is gathered for a kernel", "leave depth out")
+    if not request.template.has("depth"):
+        return _unserved(f"{choice.template} holds all that it gathers", "leave depth out")
+    if not problem.gets:
+        return _unserved("a put cannot wait until the buffer at its destination is free", "say transfer=get")
+    if choice.tactics.kernel is Kernels.PERSISTENT and choice.streams > 1:
+        why = "persistent kernels of several streams run one after the other, and the first waits for all"
+        return _unserved(why, "streams=1")
+    if problem.uneven:
+        why = "pieces of an uneven all_to_all differ in size, and none fits where another was"
+        return _unserved(why, "leave depth out")
+    return None
+
+
+DEPTH = Knob(
+    "depth",
+    "depth",
+    CountValues(opened=(1, 2, 4)),
+    0,
+    rules=(Rule(("schedules", "streams", "transfer", "kernel", "depth"), _reject_depth),),
+    optional=True,
+    of_transfers=True,
+)
+
+
+def _unserved(message: str, hint: str) -> Rejection:
+    return Rejection(Code.MGS513, message, hint)

@@ -19,8 +19,8 @@ from fractions import Fraction
 from ...codes import Code
 from ...ir import Graph, GraphChoice, GraphOp, OpMode, Scenario, Seams, System
 from ...planning.graph_batches import in_batches, is_summed_last, op_names
-from ...planning.graph_brought import brought_for
 from ...planning.graph_order import collective_name
+from ...planning.handoff import brought_for
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.source import Span

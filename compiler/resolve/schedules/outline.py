@@ -23,7 +23,7 @@ from ...outline.outline import (
     Sums,
     Turn,
 )
-from ...planning.execution import options_from
+from ...planning.expression import options_from
 from ...planning.knobs import words_of
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean

@@ -6,7 +6,7 @@ end, is checked where plans are lowered.
 
 from ...codes import Code
 from ...ir import EngineChoice, ExecutionOptions, Override, Plan, Step, System, Workload
-from ...planning.execution import OPTIONS, options_from
+from ...planning.expression import OPTIONS, options_from
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.vocabulary import PLAN_ACTIONS

@@ -27,7 +27,7 @@ from ...ir import (
     tile_cols,
     tile_rows,
 )
-from ...planning.reach import reject_reach
+from ...planning.template_input import reject_reach
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.source import Span

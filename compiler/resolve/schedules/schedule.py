@@ -2,7 +2,7 @@
 
 from ...codes import Code
 from ...ir import Graph, GraphChoice, OpMode, Plan, Scenario, System
-from ...planfile.imported import imported
+from ...planfile.file import imported
 from ...text import syntax as ast
 from ...text.diagnostics import Report
 from ...text.vocabulary import SCHEDULE_WORDS

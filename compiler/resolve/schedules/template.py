@@ -6,12 +6,11 @@ from typing import Any
 from ...codes import Code
 from ...ir import Choice, EngineChoice, EngineKind, EngineMode, System
 from ...planning import knobs
-from ...planning.execution import options_of
+from ...planning.expression import options_of
 from ...planning.knobs import Knob
 from ...planning.knobs.base import MAX_COUNT, CountValues, EngineValues, Lists, NameValues, SizeValues, WordValues
-from ...planning.knobs.engine import ENGINE, MODES, default_engine, reject_engine
+from ...planning.knobs.engine import ENGINE, MODES, default_engine, reject_engine, tiles_engine
 from ...planning.knobs.structure import CHUNKS, STREAMS, TEMPLATE
-from ...planning.knobs.tile_stores import tiles_engine
 from ...templates import BASELINE, BY_NAME, Template
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing

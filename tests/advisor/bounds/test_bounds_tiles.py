@@ -23,7 +23,7 @@ from magus.compiler.ir import (
     WaitPer,
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
-from magus.compiler.planning.knobs.tile_stores import tiles_engine
+from magus.compiler.planning.knobs.engine import tiles_engine
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate

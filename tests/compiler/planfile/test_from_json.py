@@ -16,7 +16,7 @@ from magus.compiler.planfile.to_json import document_text, plan_document
 from magus.compiler.text.diagnostics import CompileError, Report
 from magus.compiler.text.json_items import JsonPlace, read_json
 from magus.compiler.text.source import Source, Span
-from magus.compiler.verify.parts import check_parts
+from magus.compiler.verify.check import check_parts
 from tests.helpers.marks import examples
 from tests.helpers.plans.documents import built_from_document, plan_from_document, read_from_document
 from tests.helpers.plans.json_schema import is_valid

@@ -7,7 +7,7 @@ from magus.compiler.ir import DType, EngineKind, EngineMode, Metric, Origin, Pee
 from magus.compiler.ir.operations import OPERATIONS
 from magus.compiler.ir.topologies import TOPOLOGIES
 from magus.compiler.outline import outline
-from magus.compiler.planning.execution import OPTIONS
+from magus.compiler.planning.expression import OPTIONS
 from magus.compiler.planning.knobs import KNOBS
 from magus.compiler.resolve.expect.statements import SHAPES
 from magus.compiler.resolve.expect.terms import ABOUT_SCHEDULES, OF_SWEEPS

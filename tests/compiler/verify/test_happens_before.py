@@ -1,15 +1,21 @@
-"""What surely happens before what is the same whether one rank stands for all or every rank is looked at."""
+"""What surely happens before what is the same whether one rank stands for all or every rank is looked at.
+
+A plan whose kernels and copies keep apart lends its copying SMs to kernels; one that only says so is refused.
+"""
 
 from dataclasses import replace
 
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Schedule
+from magus.compiler.codes import Code
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Schedule
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.verify.check import check_plan
 from magus.compiler.verify.happens_before import HappensBefore, Waits
+from tests.helpers.plans.plans import BODIES, all_schedules, scenario_of
+from tests.helpers.some import some
 
 TEXT = """use "nvidia/h100"
 system s { gpus 5 x H100; fabric ring(nvlink) }
@@ -68,3 +74,32 @@ def test_faults_are_found_either_way(name: str) -> None:
     found, all_ranks = (check_plan(SCENARIO, each) for each in (less, apart(less)))
 
     assert found and {fault.code for fault in found} == {fault.code for fault in all_ranks}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_of_the_templates_those_that_do_not_overlap_keep_apart(body: str) -> None:
+    scenario = scenario_of(body)
+    for schedule in some(all_schedules(body)):
+        all_sms = replace(schedule, compute_sms=scenario.gpu.sms)
+
+        faults = {fault.code for fault in check_plan(scenario, all_sms)}
+
+        if schedule.compute_sms == scenario.gpu.sms:
+            assert not faults
+        else:
+            assert faults <= {Code.MGS513}
+
+
+def test_what_overlaps_is_refused_where_its_sms_are_its_own() -> None:
+    scenario = scenario_of("AG+GEMM")
+    found = [
+        replace(schedule, compute_sms=scenario.gpu.sms)
+        for schedule in all_schedules("AG+GEMM")
+        if schedule.engine.kind is EngineKind.SM and schedule.expression.startswith("uniform")
+    ]
+
+    assert found
+    for schedule in found:
+        assert {fault.code for fault in check_plan(scenario, schedule)} == {Code.MGS513}
+        shared = replace(schedule, engine=replace(schedule.engine, mode=EngineMode.SHARED))
+        assert not check_plan(scenario, shared)

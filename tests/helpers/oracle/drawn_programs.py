@@ -32,8 +32,7 @@ from magus.compiler.ir import (
     WaitPer,
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
-from magus.compiler.planning.knobs.engine import MODES
-from magus.compiler.planning.knobs.tile_stores import tiles_engine
+from magus.compiler.planning.knobs.engine import MODES, tiles_engine
 from magus.compiler.templates import ALL_TEMPLATES
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.scenarios import KIB, MIB, TICKS_PER_NS, T

@@ -31,7 +31,7 @@ from magus.compiler.ir import (
     Write,
 )
 from magus.compiler.planning.build import ScheduleError, build_schedule
-from magus.compiler.planning.knobs.tile_stores import tiles_engine
+from magus.compiler.planning.knobs.engine import tiles_engine
 from magus.simcore import Result, RunOutcome, record_writes, simulate
 from magus.simcore.cores.engine import run
 from magus.simcore.lower.replay import lower_replayed

@@ -21,8 +21,8 @@ from magus.compiler.ir import (
     Wait,
 )
 from magus.compiler.planfile.to_mgs import plan_text
-from magus.compiler.planning.buffers import elements_reused
 from magus.compiler.planning.build import ScheduleError, build_schedule, declared
+from magus.compiler.planning.staging import elements_reused
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.verify.check import check_plan
 from magus.simcore import RunOutcome, simulate

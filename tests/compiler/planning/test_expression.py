@@ -21,8 +21,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planfile.to_mgs import plan_text
 from magus.compiler.planning.build import ScheduleError, build_schedule, declared
-from magus.compiler.planning.execution import non_default_options, options_from
-from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.expression import expression_of, non_default_options, options_from
 from magus.compiler.resolve.schedules.from_text import read_choice
 from tests.helpers.marks import examples
 
