@@ -189,7 +189,9 @@ def plan_of(layer: GraphScenario, **by_copies: Choice) -> GraphPlan:
 @pytest.mark.parametrize("file", thinned(LAYERS, 3))
 def test_a_layer_by_the_library_takes_the_times_of_its_ops_alone(file: str) -> None:
     """A call takes SMs from no kernel that it does not meet."""
-    for layer in compile_file(ROOT / "examples" / "layers" / f"{file}.mgs").graphs:
+    layers = compile_file(ROOT / "examples" / "layers" / f"{file}.mgs").graphs
+    assert layers
+    for layer in layers:
         cases = (Scenario(op.name, layer.system, op.workload) for op in layer.graph.ops)
         assert all(case.workload.moved is None or library_rejection(case) is None for case in cases)
         plan = plan_of(layer)
