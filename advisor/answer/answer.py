@@ -56,6 +56,8 @@ class Findings:
     implementations: Offers | None = None
     threshold: Threshold | None = None
     sensitivity: Sensitivity | None = None
+    warnings: tuple[str, ...] = ()
+    """What the reader must know besides: nothing of it failed, and another run would say it too."""
 
 
 def advice_of(scenario: AnyScenario, found: Findings) -> Advice:
@@ -93,7 +95,7 @@ def advice_of(scenario: AnyScenario, found: Findings) -> Advice:
         confidence=confidence,
         confidence_reason=confidence_reason,
         reasons=reasons,
-        marks=(*found.notes, *outside, *marks_of(scenario)),
+        marks=(*found.notes, *found.warnings, *outside, *marks_of(scenario)),
         timing=_timing(found.stages),
         outside_calibration=outside,
         interrupted=found.stages.interrupted,

@@ -110,7 +110,7 @@ class Candidate:
     def is_in_turn(self) -> bool:
         """Whether ops run one after the other, each whole and by itself, as measured kernels do."""
         schedule = self.several
-        if schedule is None:
+        if schedule is None or self.is_serial:
             return True
         whole = GraphChoice(schedule.name, schedule.modes, schedule.order, seams=Seams.WHOLE)
         return schedule == whole and all(mode.apart is None for mode in schedule.modes)

@@ -188,5 +188,5 @@ def with_simulated(advice: Advice, first: Advice) -> Advice:
         recommended=found[advice.recommended.expression],
         speedup=serial.best_us / advice.recommended.best_us,
         notes=notes,
-        marks=(*notes, *advice.outside_calibration),
+        marks=tuple(dict.fromkeys((*first.notes, *advice.marks))),
     )

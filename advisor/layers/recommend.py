@@ -211,14 +211,15 @@ def _recommended(
     stages.seconds[CONFIRM] = perf_counter() - begun
     stages.interrupted |= finish.stopped
     found, below = offers.above(BoundCheck(0 if bound is None else bound.ticks))
-    notes = (
-        *_notes(scenario, runs, stages, verify=options.verify),
+    notes = (*((INTERRUPTED,) if stages.interrupted else ()), *failure_sentences(stages.failures))
+    warnings = (
+        *_warnings(scenario, runs, verify=options.verify),
         *(by_others if any(one.is_library for one in candidates) else ()),
         *_staged(runs, serial, candidates),
         *below,
     )
-    advice = advice_of(scenario, Findings(tuple(candidates), None, bound, Confirmed(), stages, notes))
-    return _explained(advice, search, found)
+    findings = Findings(tuple(candidates), None, bound, Confirmed(), stages, notes, warnings=warnings)
+    return _explained(advice_of(scenario, findings), search, found)
 
 
 def _begun(scenario: GraphScenario, options: AdviceOptions, runs: JointRuns, stop: ShouldStop) -> Start | Advice:
@@ -246,11 +247,8 @@ def _begun(scenario: GraphScenario, options: AdviceOptions, runs: JointRuns, sto
     return serial
 
 
-def _notes(scenario: GraphScenario, runs: JointRuns, stages: Stages, *, verify: bool) -> Iterator[str]:
-    """What failed, what was left out, and an early stop."""
-    if stages.interrupted:
-        yield INTERRUPTED
-    yield from failure_sentences(stages.failures)
+def _warnings(scenario: GraphScenario, runs: JointRuns, *, verify: bool) -> Iterator[str]:
+    """What was left out, of the file and of the search."""
     yield from _left_out(scenario, runs)
     yield from _not_searched(scenario, runs)
     if not verify:

@@ -50,6 +50,6 @@ def test_what_no_op_has(statement: str, message: str) -> None:
 
 
 def test_the_best_is_searched() -> None:
-    found = verdicts("best.makespan <= pairs.makespan; verdict == overlap; best.u.makespan < best.makespan")
+    found = verdicts("best.makespan <= pairs.makespan; verdict == worth_trying; best.u.makespan < best.makespan")
 
     assert [passed for passed, _ in found] == [True, True, True], found

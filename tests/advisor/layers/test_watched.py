@@ -39,7 +39,6 @@ def test_declared_and_searched_schedules_stand_in_one_ranking(monkeypatch: pytes
         BEST,
         SERIAL,
         WHOLE,
-        "library",
         "guess",
     ]
     assert advice.recommended.expression == "joint" and advice.searched == 7 and not advice.interrupted

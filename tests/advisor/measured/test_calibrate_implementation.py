@@ -140,7 +140,7 @@ def test_constants_that_change_no_row_are_left_out_one_by_one(
 ) -> None:
     """Copies hide behind kernels: rows speak of the call alone, or of nothing where that is within the noise."""
 
-    def hidden(kernel_us: float, implementation: Implementation, _: object) -> float:
+    def hidden(kernel_us: float, implementation: Implementation) -> float:
         return kernel_us + float(implementation.methods[0].call_ticks) / TICKS_PER_US
 
     monkeypatch.setattr(implementation_fit, "predict_us", hidden)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
@@ -31,8 +32,11 @@ BEST, SERIAL, WHOLE = "pairs", "serial", "whole"
 
 
 def layer() -> GraphScenario:
-    """The graph."""
-    return small_graph(LARGE_TEXT)
+    """The graph, on GPUs whose library is not known, so that the baseline is serial, by a profile that resolves 1 %."""
+    scenario = small_graph(LARGE_TEXT)
+    gpu = scenario.gpu
+    gpu = replace(gpu, collectives=None, gemm=replace(gpu.gemm, resolution=Fraction(1, 100)))
+    return replace(scenario, system=replace(scenario.system, gpu=gpu))
 
 
 @cache

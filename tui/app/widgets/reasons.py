@@ -135,9 +135,7 @@ def _backing(advice: Advice, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple
 
 
 def _ties(advice: Advice) -> str:
-    if len(advice.scenario.cases) == 1:
-        return f"Ties: within {resolution_of(advice.scenario):.0%}, more than the profile can tell apart"
-    return f"Faster than {advice.recommended.expression}, but by too little to change for"
+    return f"Ties: within {resolution_of(advice.scenario):.0%}, more than the profile can tell apart"
 
 
 def _hanging(paragraphs: Iterator[tuple[str, str, str]], width: int) -> Content:

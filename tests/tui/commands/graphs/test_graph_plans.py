@@ -82,7 +82,7 @@ def test_run(file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["run", "--schedule", "absent"], 1, "has no schedule 'absent'"),
+        (["run", "--schedule", "absent"], 1, "no schedule 'absent'"),
         (["run", "--schedule", "absent.json"], 1, "MGS120"),
         (["plan", "--schedule", "absent.json", "--format", "json"], 1, "MGS120"),
         (["plan", "--format", "triton"], 1, "MGS520"),

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor import Advice, AdviceOptions
+from magus.advisor import Advice, AdviceOptions, Advisor
 from magus.advisor.policy.reader import Policy
 from magus.compiler.ir import GraphScenario, ShouldStop
-from magus.tui.commands.graphs import sweep as command
 from tests.helpers.commands import magus
 from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.scenarios.mlp_backward import TEXT
@@ -24,13 +23,13 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "back.mgs"
     path.write_text("param M = 256 in 64..4096 x2\n" + TEXT.format(m="M", **sizes))
 
-    def given(scenario: GraphScenario, options: AdviceOptions, *, should_stop: ShouldStop) -> Advice:
+    def given(advisor: Advisor, scenario: GraphScenario, options: AdviceOptions, *, should_stop: ShouldStop) -> Advice:
         """``pairs`` for few rows, ``late`` for more, by times that are those of nobody."""
         pairs, late = scenario.schedules[:2]
         rows = scenario.graph.tensors[0].rows
         return advice_by_hand(scenario, pairs if rows < 512 else late, 10**9, 2 * 10**9)
 
-    monkeypatch.setattr(command, "recommend_graph", given)
+    monkeypatch.setattr(Advisor, "recommend", given)
     return path
 
 

@@ -71,7 +71,7 @@ def test_advise(file: Path) -> None:
     found = document("advise", file)
     best, serial = found["recommended"], found["serial"]
     assert isinstance(best, dict) and isinstance(serial, dict)
-    assert found["schema"] == "magus-graph-advice/2" and found["verdict"] in ("overlap", "worth trying")
+    assert found["schema"] == "magus-graph-advice/2" and found["verdict"] in ("overlap", "worth_trying")
     assert best["us"] < serial["us"]
     with_block = file.read_text() + str(best["block"])
     file.write_text(with_block)
