@@ -12,7 +12,7 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import build_schedule
 from ...compiler.templates.bespoke import PATTERNS
-from ..candidates.candidate import Candidate, Origin, SearchProvenance
+from ..candidates.candidate import Candidate, ScheduleOrigin, SearchProvenance
 from ..candidates.shortlist import NUM_OFFERED, shortlist_unit
 from ..estimate.makespan import estimate_ticks
 from ..failures import Failure
@@ -129,7 +129,7 @@ def _candidate(scenario: Scenario, result: SearchResult, plan: SimulatedPlan) ->
         plan.schedule.expression,
         plan.choice,
         plan.schedule,
-        Origin.BESPOKE,
+        ScheduleOrigin.BESPOKE,
         predicted_us=ticks_of(plan.choice) / TICKS_PER_US,
         simulated_ticks=plan.ticks,
         unit_bytes=plan.unit_bytes,

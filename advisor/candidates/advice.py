@@ -12,7 +12,7 @@ from ..bounds.lower_bound import Bound
 from ..implementations.layer_offer import LayerOffer, promised
 from ..implementations.offers import Offers
 from ..implementations.promise import Promise
-from .candidate import Candidate, Origin, given_up
+from .candidate import Candidate, ScheduleOrigin, given_up
 from .sensitivity import Sensitivity
 from .short_names import short_names
 
@@ -193,7 +193,7 @@ class Advice:
     @property
     def no_overlap(self) -> Candidate:
         """The serial schedule by what the system copies with as a rule; the baseline where there is no other."""
-        serial = (candidate for candidate in self.candidates if candidate.origin is Origin.SERIAL)
+        serial = (candidate for candidate in self.candidates if candidate.origin is ScheduleOrigin.SERIAL)
         return next(serial, self.serial)
 
     def us_of(self, offer: LayerOffer) -> float:

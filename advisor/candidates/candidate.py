@@ -11,7 +11,7 @@ from ...simcore.simulate_layers import LayersResult
 MIN_LEAD = 0.01
 
 
-class Origin(Enum):
+class ScheduleOrigin(Enum):
     """Where a schedule comes from: the library's, serial, of a template, declared, in use today, or found."""
 
     LIBRARY = "library"
@@ -24,9 +24,14 @@ class Origin(Enum):
     BESPOKE = "bespoke"
 
 
-NO_OVERLAP = frozenset({Origin.LIBRARY, Origin.SERIAL})
+NO_OVERLAP = frozenset({ScheduleOrigin.LIBRARY, ScheduleOrigin.SERIAL})
 
-_COMPLEXITY = {Origin.LIBRARY: 0, Origin.SERIAL: 0, Origin.SEARCHED: 2, Origin.BESPOKE: 3}
+_COMPLEXITY = {
+    ScheduleOrigin.LIBRARY: 0,
+    ScheduleOrigin.SERIAL: 0,
+    ScheduleOrigin.SEARCHED: 2,
+    ScheduleOrigin.BESPOKE: 3,
+}
 """Of all others 1."""
 
 
@@ -66,7 +71,7 @@ class Candidate:
     expression: str
     choice: Choice | None
     plan: Schedule | None
-    origin: Origin
+    origin: ScheduleOrigin
     predicted_us: float | None = None
     simulated_ticks: int | None = None
     unit_bytes: int | None = None
@@ -99,12 +104,12 @@ class Candidate:
     @property
     def is_library(self) -> bool:
         """Whether the library's kernels and its collectives run one after the other."""
-        return self.origin is Origin.LIBRARY if self.plan is None else self.plan.engine.by_library
+        return self.origin is ScheduleOrigin.LIBRARY if self.plan is None else self.plan.engine.by_library
 
     @property
     def is_searched(self) -> bool:
         """Whether it is what a search has found for all ops together, and neither known nor declared."""
-        return self.origin is Origin.SEARCHED
+        return self.origin is ScheduleOrigin.SEARCHED
 
     @property
     def is_in_turn(self) -> bool:
@@ -124,7 +129,7 @@ class Candidate:
     def complexity(self) -> tuple[int, bool]:
         """How much it asks of who carries it out: nothing overlaps, a template, searched, bespoke; unusual options."""
         rank = _COMPLEXITY.get(self.origin, 1)
-        return rank, self.origin is not Origin.BESPOKE and not self.has_usual_options
+        return rank, self.origin is not ScheduleOrigin.BESPOKE and not self.has_usual_options
 
     @property
     def has_usual_options(self) -> bool:
@@ -167,7 +172,9 @@ class Candidate:
         return replace(self, result=result, simulated_ticks=result.makespan_ticks, unit_bytes=unit)
 
 
-def joint_candidate(schedule: GraphChoice, origin: Origin, what: str = "", ticks: int | None = None) -> Candidate:
+def joint_candidate(
+    schedule: GraphChoice, origin: ScheduleOrigin, what: str = "", ticks: int | None = None
+) -> Candidate:
     """Return the candidate of a schedule of several ops, with the predicted ``ticks`` of all layers."""
     us = None if ticks is None else ticks / TICKS_PER_US
     return Candidate(schedule.name, None, None, origin, predicted_us=us, several=schedule, what=what)

@@ -11,7 +11,7 @@ from ...compiler.planning.knobs.engine import usual_engine
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.templates import BASELINE
 from ..estimate.makespan import MAX_STEPS
-from .candidate import Candidate, Origin
+from .candidate import Candidate, ScheduleOrigin
 from .library import library_unfit
 from .ranking import predicted_us
 
@@ -90,7 +90,7 @@ def unpredicted_candidates(scenario: Scenario) -> list[Candidate]:
 
 
 def _candidate(scenario: Scenario, choice: Choice | None, schedule: Schedule) -> Candidate:
-    return Candidate(schedule.expression, choice, schedule, origin_of(scenario, choice, Origin.DECLARED))
+    return Candidate(schedule.expression, choice, schedule, origin_of(scenario, choice, ScheduleOrigin.DECLARED))
 
 
 def usual_serials(scenario: Scenario) -> tuple[Choice, ...]:
@@ -110,8 +110,10 @@ def is_serial(scenario: Scenario, choice: Choice | None) -> bool:
     return choice is not None and choice.template == BASELINE.name
 
 
-def origin_of(scenario: Scenario, choice: Choice | None, else_of: Origin = Origin.TEMPLATE) -> Origin:
+def origin_of(
+    scenario: Scenario, choice: Choice | None, else_of: ScheduleOrigin = ScheduleOrigin.TEMPLATE
+) -> ScheduleOrigin:
     """Return where a schedule comes from: ``else_of`` unless nothing overlaps in it."""
     if not is_serial(scenario, choice):
         return else_of
-    return Origin.LIBRARY if choice is not None and choice.engine.by_library else Origin.SERIAL
+    return ScheduleOrigin.LIBRARY if choice is not None and choice.engine.by_library else ScheduleOrigin.SERIAL

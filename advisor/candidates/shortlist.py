@@ -12,7 +12,7 @@ from ...simcore.lower.plan import period_of
 from ..bounds.plan_links import busiest_link_ticks
 from ..workers import SimulationJob, Workers
 from .advice import is_algorithm_choice, resolution_of
-from .candidate import Candidate, Origin, by_time
+from .candidate import Candidate, ScheduleOrigin, by_time
 from .predicted import origin_of
 from .ranking import baselines, best_of_explored, protocol_variants, shortlisted
 from .variations import variants
@@ -145,7 +145,9 @@ def simulate_variants(
     variants_of = protocol_variants if alone else variants
     built = [(choice, build_schedule(scenario, choice)) for choice in variants_of(scenario, candidates)]
     varied = [
-        Candidate(schedule.expression, choice, schedule, Origin.TEMPLATE if alone else origin_of(scenario, choice))
+        Candidate(
+            schedule.expression, choice, schedule, ScheduleOrigin.TEMPLATE if alone else origin_of(scenario, choice)
+        )
         for choice, schedule in built
     ]
     return by_time([*candidates, *_simulated(pool, scenario, varied, report)])

@@ -9,7 +9,7 @@ from ...compiler.planning.knobs.library import library_serial
 from ...compiler.templates import BASELINE
 from ...simcore import simulate
 from ..candidates.advice import is_algorithm_choice
-from ..candidates.candidate import Candidate, Origin, baseline_of, by_time
+from ..candidates.candidate import Candidate, ScheduleOrigin, baseline_of, by_time
 from ..candidates.library import library_unfit
 from ..candidates.predicted import is_serial, usual_serials
 from ..candidates.shortlist import shortlist_unit
@@ -52,7 +52,9 @@ def _serial_candidates(scenario: Scenario) -> list[Candidate]:
 
 def _candidate(choice: Choice | None, schedule: Schedule) -> Candidate:
     by_library = choice is not None and choice.engine.by_library
-    return Candidate(schedule.expression, choice, schedule, Origin.LIBRARY if by_library else Origin.SERIAL)
+    return Candidate(
+        schedule.expression, choice, schedule, ScheduleOrigin.LIBRARY if by_library else ScheduleOrigin.SERIAL
+    )
 
 
 def _simulated(scenario: Scenario, candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -13,7 +13,7 @@ from ...compiler.planning.expression import expression_of
 from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.resolve.schedules.from_text import SERIAL
-from ..candidates.candidate import Candidate, Origin
+from ..candidates.candidate import Candidate, ScheduleOrigin
 from ..candidates.library import library_unfit
 from .way import Way, fastest_alone, fastest_with_next
 
@@ -64,7 +64,7 @@ def by_library(scenario: GraphScenario) -> tuple[Known | None, tuple[str, ...]]:
     return Known(GraphChoice(name, tuple(modes), seams=Seams.WHOLE), BY_LIBRARY), tuple(unknown)
 
 
-def in_turn_of(scenario: GraphScenario, options: Sequence[Candidate]) -> Iterator[tuple[Known, Origin]]:
+def in_turn_of(scenario: GraphScenario, options: Sequence[Candidate]) -> Iterator[tuple[Known, ScheduleOrigin]]:
     """Yield a schedule for each of the ``options`` of the op that alone has a choice, and where that comes from.
 
     The library's and that of ``SERIAL`` are compared in any case.
@@ -75,7 +75,7 @@ def in_turn_of(scenario: GraphScenario, options: Sequence[Candidate]) -> Iterato
     for option in options:
         if option.choice is None or option.is_library or option.is_estimate or option.expression in usual:
             continue
-        origin = option.origin if option.is_serial or option.origin is Origin.BESPOKE else Origin.KNOWN
+        origin = option.origin if option.is_serial or option.origin is ScheduleOrigin.BESPOKE else ScheduleOrigin.KNOWN
         what = f"{op}: {expression_of(option.choice)}"
         yield Known(GraphChoice(next(names), (OpMode(op, option.choice),), seams=Seams.WHOLE), what), origin
 

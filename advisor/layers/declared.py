@@ -19,7 +19,7 @@ from ..answer.partial import Answered
 from ..bounds.graph_bound import graph_bound
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import Advice
-from ..candidates.candidate import Candidate, Origin, by_time, joint_candidate
+from ..candidates.candidate import Candidate, ScheduleOrigin, by_time, joint_candidate
 from ..failures import failed_simulation
 from ..pools import open_processes
 from ..processes import POLL_S, ProcessDied
@@ -58,7 +58,7 @@ def simulated_schedules(
     check_graph_memory(scenario)
     schedules = {schedule.name: schedule for schedule in (SERIAL, *scenario.schedules)}
     library, _ = by_library(scenario)
-    waiting = [joint_candidate(library.choice, Origin.LIBRARY, library.what)] if library is not None else []
+    waiting = [joint_candidate(library.choice, ScheduleOrigin.LIBRARY, library.what)] if library is not None else []
     waiting += [_declared(each) for each in schedules.values()]
     known = {each.expression: each for each in waiting}
     comparison = _Comparison(scenario, graph_bound(scenario.system, scenario.graph, should_stop), known)
@@ -72,7 +72,7 @@ def simulated_schedules(
 
 
 def _declared(schedule: GraphChoice) -> Candidate:
-    return joint_candidate(schedule, Origin.SERIAL if schedule == SERIAL else Origin.DECLARED)
+    return joint_candidate(schedule, ScheduleOrigin.SERIAL if schedule == SERIAL else ScheduleOrigin.DECLARED)
 
 
 def simulated_candidate(scenario: GraphScenario, candidate: Candidate, should_stop: ShouldStop) -> Candidate:
@@ -130,7 +130,9 @@ class _Comparison:
                 raise Cancelled
             raise NoFeasibleSchedule(problems)
         if not any(each.is_serial for each in simulated):  # the slowest stands for the baseline
-            ranked = [replace(each, origin=Origin.SERIAL) if each is simulated[-1] else each for each in simulated]
+            ranked = [
+                replace(each, origin=ScheduleOrigin.SERIAL) if each is simulated[-1] else each for each in simulated
+            ]
         stages = Stages(interrupted=interrupted)
         advice = advice_of(self.scenario, Findings(tuple(ranked), None, self.bound, Confirmed(), stages, problems))
         best = advice.recommended

@@ -29,7 +29,7 @@ from ..answer.partial import Answered
 from ..answer.rule import finalists, recommended_of
 from ..bounds.graph_bound import graph_bound
 from ..candidates.advice import Advice, OpAdvice
-from ..candidates.candidate import Candidate, Origin, by_time, joint_candidate
+from ..candidates.candidate import Candidate, ScheduleOrigin, by_time, joint_candidate
 from ..candidates.predicted import predicted_candidates
 from ..failures import failed_stage, failure_sentences
 from ..implementations.layer_offer import LayerOffer
@@ -264,9 +264,9 @@ def _staged(runs: JointRuns, serial: Start, candidates: Sequence[Candidate]) -> 
 
 def _take_options(
     scenario: GraphScenario, search: JointSearch, options: Sequence[Candidate], stages: Stages
-) -> dict[GraphChoice, Origin]:
+) -> dict[GraphChoice, ScheduleOrigin]:
     """Simulate the declared schedules and one for each of ``options``; return where the latter come from."""
-    origins: dict[GraphChoice, Origin] = {}
+    origins: dict[GraphChoice, ScheduleOrigin] = {}
     if scenario.sole is None or not options:
         return origins
 
@@ -312,7 +312,7 @@ def serial_estimate(scenario: GraphScenario, should_stop: ShouldStop, too_late: 
 
 def _unsimulated(scenario: GraphScenario, estimate_ticks: int) -> Advice:
     """The answer where nothing was simulated in time: no overlap, as it is estimated."""
-    serial = joint_candidate(SERIAL, Origin.SERIAL, NO_OVERLAP, estimate_ticks)
+    serial = joint_candidate(SERIAL, ScheduleOrigin.SERIAL, NO_OVERLAP, estimate_ticks)
     stages, notes = Stages(interrupted=True), (INTERRUPTED, NOT_SIMULATED)
     return advice_of(scenario, Findings((serial,), None, None, Confirmed(), stages, notes))
 
@@ -339,22 +339,22 @@ def _candidates(scenario: GraphScenario, search: JointSearch, serial: Start) -> 
     by_ticks = {search.found[choice]: choice for choice in reversed(search.best_searched())}
     searched = [by_ticks[ticks] for ticks in sorted(by_ticks.keys() - known)][:NUM_FINALISTS]
     found = [
-        joint_candidate(replace(choice, name=name), Origin.SEARCHED, SEARCHED_FOR_ALL, search.found[choice])
+        joint_candidate(replace(choice, name=name), ScheduleOrigin.SEARCHED, SEARCHED_FOR_ALL, search.found[choice])
         for choice, name in zip(searched, free_names(JOINT, scenario.schedules), strict=False)
     ]
     for choice, what in search.known.items():
         found.append(joint_candidate(choice, _origin(scenario, choice, what), what, search.found[choice]))
     if not any(one.joint == SERIAL for one in found):
-        found.append(joint_candidate(SERIAL, Origin.SERIAL, NO_OVERLAP, serial.result.makespan_ticks))
+        found.append(joint_candidate(SERIAL, ScheduleOrigin.SERIAL, NO_OVERLAP, serial.result.makespan_ticks))
     return found
 
 
-def _origin(scenario: GraphScenario, choice: GraphChoice, what: str) -> Origin:
+def _origin(scenario: GraphScenario, choice: GraphChoice, what: str) -> ScheduleOrigin:
     if choice == SERIAL:
-        return Origin.SERIAL
+        return ScheduleOrigin.SERIAL
     if what == BY_LIBRARY:
-        return Origin.LIBRARY
-    return Origin.DECLARED if choice in scenario.schedules else Origin.KNOWN
+        return ScheduleOrigin.LIBRARY
+    return ScheduleOrigin.DECLARED if choice in scenario.schedules else ScheduleOrigin.KNOWN
 
 
 def _explained(advice: Advice, search: JointSearch, offers: Sequence[LayerOffer]) -> Advice:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ...compiler.ir import Scenario, ShouldStop
 from ...compiler.ir.stopping import never
 from ..bespoke import Proposer
-from ..candidates.candidate import Candidate, Origin, SearchProvenance
+from ..candidates.candidate import Candidate, ScheduleOrigin, SearchProvenance
 from ..candidates.predicted import origin_of
 from .errors import EstimateErrors
 from .polish import DEFAULT_EVALUATIONS, polished
@@ -60,7 +60,7 @@ def _candidate(scenario: Scenario, proposal: Proposal, evaluations: int, errors:
         proposal.schedule.expression,
         choice,
         proposal.schedule,
-        origin_of(scenario, choice, Origin.BESPOKE if choice.parts else Origin.PROPOSED),
+        origin_of(scenario, choice, ScheduleOrigin.BESPOKE if choice.parts else ScheduleOrigin.PROPOSED),
         proposal.estimate_us,
         provenance=provenance if choice.parts else None,
         interval_us=(low, high),

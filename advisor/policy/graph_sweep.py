@@ -13,7 +13,7 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_expression import graph_choice_text, graph_expression_of
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ..candidates.advice import Advice
-from ..candidates.candidate import Origin
+from ..candidates.candidate import ScheduleOrigin
 from .cover import TOLERANCE
 
 SCHEMA = "magus-graph-sweep/1"
@@ -170,7 +170,7 @@ def _named(advices: Sequence[Advice]) -> dict[str, GraphChoice]:
         best, said = advice.recommended, said_of(_recommended(advice))
         if said in named:
             continue
-        declared = best.origin is Origin.DECLARED and best.expression in taken
+        declared = best.origin is ScheduleOrigin.DECLARED and best.expression in taken
         name = (
             best.expression if declared else next(n for k in count(1) if (n := f"{best.expression}_{k}") not in taken)
         )

@@ -69,7 +69,7 @@ MAX_WAITS = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StepLimits:
     """What steps may name on the system and the op that they are for: ranks, engines and kernels."""
 
     ranks: int = MAX_RANKS
@@ -192,7 +192,7 @@ def _peer(ranks: int) -> Form[int]:
     return Form(lambda item: 0 if item.value == "all" else one.read(item), {"oneOf": [{"const": "all"}, one.schema]})
 
 
-def _step(limits: Limits) -> Form[Step]:
+def _step(limits: StepLimits) -> Form[Step]:
     owner = whole(0, limits.ranks - 1)
     region = named("region", record(Region, {"owner": owner, "rows": _SPAN, "cols": _SPAN}))
     queue: dict[str, Form[Any]] = {"after": _NAMES, "stream": _STREAM}
@@ -235,7 +235,7 @@ def _plan(
     return Plan(engine, ranks[0] if ranks else steps, overrides, tactics, ranks, overlaps)
 
 
-def plan_form(limits: Limits) -> Form[Plan]:
+def plan_form(limits: StepLimits) -> Form[Plan]:
     """A plan of one part: its engine, and steps of all ranks or of each."""
 
     def check(item: Item) -> None:
@@ -307,7 +307,7 @@ FILE: Form[JsonObject] = record(
     {
         "schema": Form(Item.any_text, {"const": SCHEMA}),
         "scenario": unread(SCENARIO),
-        "plans": list_form(unread(plan_form(Limits())), MAX_PARTS, 1),
+        "plans": list_form(unread(plan_form(StepLimits())), MAX_PARTS, 1),
         "parts": list_form(unread(PART), MAX_PARTS, 1),
     },
     {"expression": TEXT, "hash": _HASH, "sums_priority": _PRIORITY},

@@ -37,9 +37,9 @@ from .forms import (
     OLD_SCHEMAS,
     PART,
     SCENARIO,
-    Limits,
     PartInFile,
     ScenarioInFile,
+    StepLimits,
     plan_form,
 )
 from .to_json import SCHEMA, SHOWN_LAYERS, base_name, fingerprint, graph_plan_document, renamed
@@ -253,7 +253,7 @@ def _read_parts(system: System, graph: Graph, plans: Sequence[Item], items: Sequ
 def _read_steps(item: Item, ranks: int, kernels: int) -> tuple[Plan, str | None]:
     members = item.members()
     engines = ENGINE.read(members["engine"]).count if "engine" in members else 1
-    plan = plan_form(Limits(ranks, engines, kernels)).read(item)
+    plan = plan_form(StepLimits(ranks, engines, kernels)).read(item)
     return plan, members["expression"].any_text() if "expression" in members else None
 
 

@@ -1,7 +1,7 @@
 """Answers about several ops that are made by hand, with the times of nobody."""
 
 from magus.advisor.candidates.advice import Advice, Confidence, Timing
-from magus.advisor.candidates.candidate import Candidate, Origin, joint_candidate
+from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
 from magus.compiler.ir import GraphChoice, GraphScenario
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
@@ -9,13 +9,13 @@ from magus.compiler.resolve.schedules.from_text import SERIAL
 
 def serial_candidate(ticks: int) -> Candidate:
     """No overlap."""
-    return joint_candidate(SERIAL, Origin.SERIAL, "no overlap", ticks)
+    return joint_candidate(SERIAL, ScheduleOrigin.SERIAL, "no overlap", ticks)
 
 
 def advice_by_hand(scenario: GraphScenario, schedule: GraphChoice, ticks: int, serial_ticks: int) -> Advice:
     """The answer that recommends ``schedule``, which is declared if the file has it."""
     serial = serial_candidate(serial_ticks)
-    origin = Origin.DECLARED if schedule in scenario.schedules else Origin.SEARCHED
+    origin = ScheduleOrigin.DECLARED if schedule in scenario.schedules else ScheduleOrigin.SEARCHED
     best = serial if schedule == SERIAL else joint_candidate(schedule, origin, "by hand", ticks)
     return Advice(
         scenario=scenario,

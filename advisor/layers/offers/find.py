@@ -7,7 +7,7 @@ from ....compiler.ir import TICKS_PER_US, GraphChoice, GraphScenario, Implementa
 from ....compiler.resolve.schedules.explore import BATCHES
 from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ...answer.above_bound import BoundCheck
-from ...candidates.candidate import Candidate, Origin, joint_candidate
+from ...candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
 from ...implementations.layer_offer import LayerOffer, LayerTable
 from ..baselines import BY_BLOCKS, OP_BY_OP, free_names
 from ..joint import JointRuns
@@ -52,7 +52,7 @@ class OfferSearch:
         for offer in self.found.values():
             if all(one.expression != offer.schedule for one in known):
                 what = offer.about + (", which is not explored" if limited else "")
-                offered = joint_candidate(offer.table.choice, Origin.KNOWN, what, offer.ticks)
+                offered = joint_candidate(offer.table.choice, ScheduleOrigin.KNOWN, what, offer.ticks)
                 yield replace(offered, is_outside=limited)
 
     def above(self, limit: BoundCheck) -> tuple[list[LayerOffer], tuple[str, ...]]:

@@ -51,7 +51,7 @@ class _Said:
     seen: set[str] = field(default_factory=set)
 
 
-class BlockReader:
+class ScheduleBlockReader:
     """Reads the schedules of one workload that are blocks of ops."""
 
     def __init__(

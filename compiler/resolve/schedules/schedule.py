@@ -50,10 +50,12 @@ class ScheduleReader:
         if graph is None:
             raise self._report.stop()
         if isinstance(declaration, ast.Plan) and self._is_of_ops(graph, declaration.block):
-            from .block import BlockReader  # few files have one: the others do not wait for its import
+            from .block import ScheduleBlockReader  # few files have one: the others do not wait for its import
 
             with_choices = (self._choices, self._place, self._evaluator, self._report)
-            return BlockReader(self._system, graph, *with_choices, as_written=self._as_written).read(declaration)
+            return ScheduleBlockReader(self._system, graph, *with_choices, as_written=self._as_written).read(
+                declaration
+            )
         plan = self._plan(graph, declaration, path)
         return None if plan is None else GraphChoice(declaration.name, (OpMode(graph.ops[0].name, plan),))
 
@@ -64,7 +66,7 @@ class ScheduleReader:
             assert isinstance(declaration, ast.Template), "a block of a workload that is no lone op is of ops"
             message = f"{graph.name} has {len(graph.ops)} ops: its schedule is a block"
             raise self._report.fail(Code.MGS116, message, declaration.values[0].span, _EXAMPLE)
-        from .written import WrittenReader  # as ``BlockReader``
+        from .written import WrittenReader  # as ``ScheduleBlockReader``
 
         with_choices = (self._choices, self._place, self._evaluator, self._report)
         reader = WrittenReader(*with_choices, as_written=self._as_written)

@@ -11,7 +11,7 @@ from magus.advisor.bespoke import SearchBudget, SearchOptions, optimize
 from magus.advisor.bespoke.stage import is_searched, sentence_of
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.candidates.advice import Advice, resolution_of
-from magus.advisor.candidates.candidate import Candidate, Origin, SearchProvenance
+from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, SearchProvenance
 from magus.compiler import compile_text
 from magus.compiler.ir import (
     TICKS_PER_US,
@@ -48,7 +48,7 @@ def candidate(us: float, provenance: SearchProvenance | None) -> Candidate:
         f"{us} {provenance}",
         DMA_CHOICE,
         schedule,
-        Origin.BESPOKE if provenance else Origin.TEMPLATE,
+        ScheduleOrigin.BESPOKE if provenance else ScheduleOrigin.TEMPLATE,
         us,
         round(us * TICKS_PER_US),
         1024,
@@ -85,7 +85,7 @@ def test_none_are_searched_where_none_are_wanted() -> None:
 
 def test_a_tie_goes_to_the_simpler_one() -> None:
     resolution = resolution_of(SCENARIO)
-    serial = replace(candidate(200.0, None), origin=Origin.SERIAL)
+    serial = replace(candidate(200.0, None), origin=ScheduleOrigin.SERIAL)
     simple, odd = candidate(100.0, None), candidate(99.0, None)
     odd = replace(odd, choice=replace(DMA_CHOICE, tactics=ExecutionOptions(kernel=Kernels.PERSISTENT)))
     close, clear = candidate(98.0 / (1 + resolution / 2), PROVENANCE), candidate(98.0 / (1 + resolution), PROVENANCE)
@@ -98,20 +98,20 @@ def test_a_tie_goes_to_the_simpler_one() -> None:
 
 def test_what_the_profile_cannot_tell_from_serial_is_not_worth_it() -> None:
     resolution = resolution_of(SCENARIO)
-    serial = replace(candidate(100.0, None), origin=Origin.SERIAL)
+    serial = replace(candidate(100.0, None), origin=ScheduleOrigin.SERIAL)
     near, clear = candidate(100.0 / (1 + 0.9 * resolution), PROVENANCE), candidate(99.0 / (1 + resolution), PROVENANCE)
 
     assert not is_worth_it(SCENARIO, serial, near)
     assert is_worth_it(SCENARIO, serial, clear)
     # What is not worth it does not stand in the way of what is.
-    assert finalists(SCENARIO, [clear, replace(near, provenance=None, origin=Origin.TEMPLATE), serial]) == (
+    assert finalists(SCENARIO, [clear, replace(near, provenance=None, origin=ScheduleOrigin.TEMPLATE), serial]) == (
         clear,
         serial,
     )
 
 
 def test_serial_schedules_that_were_simulated_before_a_stop_keep_no_proposal_from_the_answer() -> None:
-    serial, other = (replace(candidate(us, None), origin=Origin.SERIAL) for us in (200.0, 190.0))
+    serial, other = (replace(candidate(us, None), origin=ScheduleOrigin.SERIAL) for us in (200.0, 190.0))
     proposed = replace(candidate(100.0, PROVENANCE), simulated_ticks=None)
     slower = candidate(150.0, None)
 

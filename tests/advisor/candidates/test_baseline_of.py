@@ -1,6 +1,6 @@
 """Which schedule is the baseline: one with unusual options must lead clearly."""
 
-from magus.advisor.candidates.candidate import MIN_LEAD, Candidate, Origin, baseline_of, by_time
+from magus.advisor.candidates.candidate import MIN_LEAD, Candidate, ScheduleOrigin, baseline_of, by_time
 from magus.compiler.ir import Choice, CopyProtocol, EngineChoice, EngineKind, ExecutionOptions, Pattern
 from magus.compiler.planning.build import build_schedule
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -12,7 +12,9 @@ FLAGGED = Choice("serial", 4, USUAL.engine, tactics=ExecutionOptions(protocol=Co
 
 def timed(choice: Choice, ticks: int) -> Candidate:
     schedule = build_schedule(GEMM, choice)
-    return Candidate(schedule.expression, choice, schedule, Origin.SERIAL, simulated_ticks=ticks, unit_bytes=128)
+    return Candidate(
+        schedule.expression, choice, schedule, ScheduleOrigin.SERIAL, simulated_ticks=ticks, unit_bytes=128
+    )
 
 
 def test_one_with_unusual_options_leads_clearly_or_is_not_the_baseline() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.candidates.candidate import Candidate, Origin
+from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
 from magus.advisor.candidates.ranking import (
     JUDGED_ON,
     MAX_NAMED_VALUES,
@@ -38,7 +38,7 @@ def candidates(scenario: Scenario, choices: list[Choice]) -> list[Candidate]:
     """Simulated in the order given."""
     built = [(choice, build_schedule(scenario, choice)) for choice in choices]
     return [
-        Candidate(schedule.expression, choice, schedule, Origin.TEMPLATE, float(at), at + 1, 128)
+        Candidate(schedule.expression, choice, schedule, ScheduleOrigin.TEMPLATE, float(at), at + 1, 128)
         for at, (choice, schedule) in enumerate(built)
     ]
 
@@ -90,7 +90,7 @@ def beside(choices: list[Choice], explore: Explore | None = None) -> tuple[Scena
     scenario = replace(scenario_of(Pattern.GEMM_RS, SYSTEMS[1], 4, 256, 256, 256), explore=explore or Explore())
     found = candidates(scenario, choices)
     return scenario, [
-        replace(each, origin=Origin.SERIAL) if each.choice and each.choice.template == "serial" else each
+        replace(each, origin=ScheduleOrigin.SERIAL) if each.choice and each.choice.template == "serial" else each
         for each in found
     ]
 
@@ -117,7 +117,7 @@ def test_of_serial_schedules_by_other_algorithms_the_best_of_each_is_a_baseline(
     _, found = beside([Choice("serial", 4, (SM, DMA)[at % 2], algorithm=name) for at, name in enumerate(names)])
     again = replace(found[4], expression="by other engines")
 
-    assert baselines([*found[:4], again, replace(found[0], origin=Origin.TEMPLATE)]) == [
+    assert baselines([*found[:4], again, replace(found[0], origin=ScheduleOrigin.TEMPLATE)]) == [
         found[0],
         found[1],
         found[3],

@@ -7,7 +7,7 @@ import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
-from magus.advisor.candidates.candidate import Candidate, Origin
+from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
 from magus.advisor.candidates.short_names import LONGEST, short_names
 from magus.compiler import compile_file
 from magus.compiler.ir import Scenario
@@ -37,7 +37,9 @@ def advice(scenario: Scenario) -> Advice:
     for number, text in enumerate(TEXTS):
         choice = read_choice(scenario, text)
         found.append(
-            Candidate(text, choice, build_schedule(scenario, choice), Origin.TEMPLATE, predicted_us=100.0 + number)
+            Candidate(
+                text, choice, build_schedule(scenario, choice), ScheduleOrigin.TEMPLATE, predicted_us=100.0 + number
+            )
         )
     return replace(plain, recommended=found[0], candidates=(*found, *plain.candidates), ties=(TEXTS[1],))
 

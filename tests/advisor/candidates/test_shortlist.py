@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from magus.advisor.candidates.candidate import Candidate, Origin, by_time
+from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, by_time
 from magus.advisor.candidates.shortlist import (
     BEHIND,
     FAR_BEHIND,
@@ -33,7 +33,7 @@ def candidate(scenario: Scenario, choice: Choice, predicted_us: float) -> Candid
         schedule.expression,
         choice,
         schedule,
-        Origin.SERIAL if choice.template == "serial" else Origin.TEMPLATE,
+        ScheduleOrigin.SERIAL if choice.template == "serial" else ScheduleOrigin.TEMPLATE,
         predicted_us,
         None,
         None,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.candidates.candidate import Candidate, Origin
+from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
 from magus.advisor.candidates.variations import NUM_TRIED, forms_of, may_deadlock, variants
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import (
@@ -43,7 +43,7 @@ def candidates(scenario: Scenario, choices: list[Choice]) -> list[Candidate]:
             schedule.expression,
             choice,
             schedule,
-            Origin.SERIAL if choice.template == "serial" else Origin.TEMPLATE,
+            ScheduleOrigin.SERIAL if choice.template == "serial" else ScheduleOrigin.TEMPLATE,
             float(at),
             at + 1,
             128,

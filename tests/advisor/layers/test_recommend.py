@@ -8,7 +8,7 @@ import pytest
 from magus.advisor import AdviceOptions
 from magus.advisor.answer.rule import finalists, recommended_of
 from magus.advisor.candidates.advice import Advice, resolution_of
-from magus.advisor.candidates.candidate import Candidate, Origin, joint_candidate
+from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
 from magus.advisor.layers.baselines import IN_TURN
 from magus.advisor.layers.export import graph_advice_document
 from magus.advisor.layers.joint import JointRuns
@@ -283,7 +283,7 @@ def test_without_pairs_there_is_nothing_to_compare_with_but_no_overlap() -> None
 
 def test_the_mark_of_kernels_side_by_side_is_explained() -> None:
     advice = advice_on(CHAIN)
-    beside = joint_candidate(GraphChoice("two", streams=(("u", 1),)), Origin.KNOWN, "by hand", 100)
+    beside = joint_candidate(GraphChoice("two", streams=(("u", 1),)), ScheduleOrigin.KNOWN, "by hand", 100)
     text = graph_advice_text(replace(advice, candidates=(*advice.candidates, beside)), ("x.mgs",))
 
     assert "!  two" in text and "! kernels share the SMs" in text
@@ -308,7 +308,7 @@ def test_each_searched_schedule_is_tried_with_the_other_seams(
 
 
 def test_no_schedule_is_said_to_take_less_than_its_kernels() -> None:
-    serial = joint_candidate(SERIAL, Origin.SERIAL, "no overlap", 100)
+    serial = joint_candidate(SERIAL, ScheduleOrigin.SERIAL, "no overlap", 100)
 
     assert [said.rpartition(": ")[2] for said in reasons_for((), serial, None, 80)] == [
         "the schedule takes 25.0% more."

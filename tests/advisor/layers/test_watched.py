@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.candidates.advice import Advice
-from magus.advisor.candidates.candidate import Origin, by_time, joint_candidate
+from magus.advisor.candidates.candidate import ScheduleOrigin, by_time, joint_candidate
 from magus.advisor.layers import recommend
 from magus.advisor.layers.recommend import recommend_graph
 from magus.advisor.options import AdviceOptions
@@ -23,8 +23,10 @@ def searched(*_: object) -> Advice:
     done = graphs.answer()
     best, serial = (next(each for each in done.candidates if each.expression == name) for name in (BEST, SERIAL))
     assert best.result is not None
-    joint = joint_candidate(replace(best.joint, name="joint"), Origin.SEARCHED, "searched", 10).with_result(best.result)
-    guess = joint_candidate(replace(best.joint, name="guess"), Origin.KNOWN, "known", serial.ticks)
+    joint = joint_candidate(replace(best.joint, name="joint"), ScheduleOrigin.SEARCHED, "searched", 10).with_result(
+        best.result
+    )
+    guess = joint_candidate(replace(best.joint, name="guess"), ScheduleOrigin.KNOWN, "known", serial.ticks)
     found = by_time([joint, serial, guess])
     return replace(done, recommended=joint, candidates=tuple(found), reasons=("u is not cut.",), searched=7)
 

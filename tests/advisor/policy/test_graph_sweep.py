@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.candidates.advice import Advice
-from magus.advisor.candidates.candidate import Origin, joint_candidate
+from magus.advisor.candidates.candidate import ScheduleOrigin, joint_candidate
 from magus.advisor.policy.graph_sweep import GraphSweep, block_of, graph_swept, said_of
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
@@ -120,7 +120,7 @@ def test_names_of_the_file_are_kept_and_not_taken(scenarios: Mapping[int, GraphS
 
     def by_file(scenario: GraphScenario) -> Advice:
         advice = advise(scenario)
-        own = joint_candidate(replace(B, name="mine"), Origin.DECLARED, ticks=advice.recommended.ticks)
+        own = joint_candidate(replace(B, name="mine"), ScheduleOrigin.DECLARED, ticks=advice.recommended.ticks)
         return replace(advice, recommended=own) if scenario is declared else advice
 
     sweep = graph_swept(

@@ -8,7 +8,7 @@ from threading import Event
 
 from magus.advisor.bounds.lower_bound import Bound
 from magus.advisor.candidates.advice import Advice, Confidence, Timing
-from magus.advisor.candidates.candidate import Candidate, Origin
+from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
 from magus.compiler.ir import (
     TICKS_PER_US,
     Cancelled,
@@ -97,7 +97,7 @@ def result(scenario: Scenario, expression: str, makespan_us: float, *, line: boo
 def candidate(expression: str, predicted_us: float | None, simulated_us: float | None, unit: int | None) -> Candidate:
     """A candidate; serial by its name."""
     simulated = None if simulated_us is None else ticks(simulated_us)
-    origin = Origin.SERIAL if expression.startswith("serial") else Origin.TEMPLATE
+    origin = ScheduleOrigin.SERIAL if expression.startswith("serial") else ScheduleOrigin.TEMPLATE
     return Candidate(expression, None, schedule(expression), origin, predicted_us, simulated, unit)
 
 

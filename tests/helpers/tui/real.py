@@ -7,7 +7,7 @@ from pathlib import Path
 
 from magus.advisor.bounds.lower_bound import Bound
 from magus.advisor.candidates.advice import Advice
-from magus.advisor.candidates.candidate import Candidate, Origin
+from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
 from magus.compiler.ir import Progress, Scenario, Schedule, Settings, ShouldStop
 from magus.compiler.pipeline import Compiled
 from magus.compiler.planning.build import build_schedule
@@ -78,7 +78,7 @@ class RealStages:
         choice = read_choice(self.scenario, expression)
         schedule = build_schedule(self.scenario, choice)
         known = result_of(self.scenario, expression).makespan_ticks if place < self.num_known else None
-        origin = Origin.SERIAL if expression.startswith("serial") else Origin.TEMPLATE
+        origin = ScheduleOrigin.SERIAL if expression.startswith("serial") else ScheduleOrigin.TEMPLATE
         return Candidate(expression, choice, schedule, origin, 50.0 + place, known, None if known is None else UNIT)
 
     def simulate(self, scenario: Scenario, plan: Schedule, bound: int | None, should_stop: ShouldStop) -> Result:
