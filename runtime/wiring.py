@@ -214,7 +214,7 @@ def _of_steps(
 
 
 def _cuts(workload: Workload, num_ranks: int, wire: OperandWire) -> Iterator[tuple[Axis, set[int]]]:
-    """Yield the axes of an operand, and the cuts that it has of what it takes."""
+    """Yield each axis of an operand with its cuts: those of the results that the operand consists of."""
     rows, cols = cuts_of(wire.links)
     if wire.key == MOVED_IN:
         yield (MOVED, "rows"), in_blocks(rows, _heights(workload, num_ranks))

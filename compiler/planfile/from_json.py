@@ -65,7 +65,7 @@ class ReadPart:
 class ReadPlan:
     """A plan as a file has it, before it is built: ``document``, and the items of its ``plans``.
 
-    ``graph`` is one layer of what it is for.
+    The plan is for ``layers`` layers, of which ``graph`` is one.
     """
 
     document: Item

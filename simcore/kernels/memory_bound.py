@@ -101,8 +101,9 @@ GEMV_MODEL = WorkModel(GemvShape, gemv_work)
 def reduce_work(gpu: Gpu, num_bytes: int, num_parts: int, sms: int, hit_bytes: int = 0) -> KernelWork:
     """A kernel over ``num_bytes`` of result and ``num_parts`` operands of that size, on ``sms`` SMs.
 
-    Of what it reads, ``hit_bytes`` are in the last cache in front of memory. Alone it takes as long as its traffic
-    takes at the achieved HBM rate, or the hits at that of the cache. One unit per SM, but no unit below one line.
+    It reads ``hit_bytes`` from the last cache in front of memory, the rest from memory. Alone it takes as long as its
+    traffic takes at the achieved HBM rate, or the hits at that of the cache. One unit per SM, but no unit below one
+    line.
     """
     cache, traffic = gpu.last_cache, num_bytes * (num_parts + 1) - hit_bytes
     cached = 0 if cache is None else ticks_for(hit_bytes, cache.bytes_per_s)

@@ -15,7 +15,7 @@ from .calls import GATHER, GEMM, WorkloadCall
 def ops_of(
     calls: Sequence[WorkloadCall], tensors: Iterable[str], *, alone: bool
 ) -> tuple[tuple[GraphOp, ...], tuple[tuple[str, str, Made], ...]]:
-    """The ops, in the order of their last calls, and for each tensor that is made its op and what of it it is.
+    """Return the ops, in the order of their last calls, and for each result its op and whether that gathers it.
 
     ``tensors`` are the names of all tensors, in order. ``alone``: whether ``calls`` are all there is, once.
     """
@@ -115,7 +115,7 @@ class _Group:
                 yield Read(name, maker, what, by_rows, moves, operand.transposed, part=operand.part)
 
     def _takes_rows(self, place: int) -> bool:
-        """Whether rows of the first operand of a call are rows of what its op moves."""
+        """Whether the op may begin with some rows of the first operand of a call, before the others are there."""
         call, parts = self.calls[place], self.calls[-1].made.in_parts
         by_columns = parts is not None and parts.by_columns
         return place == 0 and call.operation.name in (GATHER, GEMM) and not by_columns
