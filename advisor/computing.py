@@ -108,10 +108,12 @@ def _of_several(
     sole = scenario.sole
     if sole is not None and within_s != 0:
         sole = replace(sole, explore=explored_engines(sole.system, sole.workload, sole.explore))
-        half = replace(options, within_s=within_s and within_s / 2, threshold=False, sensitivity=False)
+        half_s = None if within_s is None else within_s / 2  # the rest is for all ops together
+        of_one = replace(options, within_s=half_s, threshold=False, sensitivity=False)
         with suppress(Cancelled):
-            stages = Watcher(watcher.progress, watcher.should_stop)
-            of_sole = computed_advice(proposals, sole, half, stages).candidates
+            of_sole = computed_advice(
+                proposals, sole, of_one, Watcher(watcher.progress, watcher.should_stop)
+            ).candidates
     left_s = None if within_s is None else max(0.0, within_s - (perf_counter() - begun))
     return recommend_graph(
         scenario,

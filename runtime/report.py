@@ -71,7 +71,16 @@ class RunReport:
 
     @classmethod
     def of(cls, system: System, plan: GraphPlan, runs: Iterable[SeedRun]) -> "RunReport":
-        """Take ``runs`` until one fails, and count the steps."""
+        """Take ``runs`` until one fails, and count the steps.
+
+        Raises
+        ------
+        RunRefused
+            If the plan cannot be carried out; then no run is begun.
+        """
+        unfit = reject_run(system, plan)
+        if unfit is not None:
+            raise RunRefused(unfit)
         done: list[SeedRun] = []
         for run in runs:
             done.append(run)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Container, Sequence
 from dataclasses import replace
 
-from ...compiler.ir import TICKS_PER_US, Explore, Progress, Scenario, Schedule
+from ...compiler.ir import TICKS_PER_US, AnyScenario, Explore, Progress, Scenario, Schedule
 from ...compiler.planning.build import build_schedule, declared
 from ...compiler.planning.knobs.structure import ALGORITHM
 from ...simcore import PACKET_BYTES, affordable_unit
@@ -220,7 +220,7 @@ def simulated_ranks(scenario: Scenario, schedule: Schedule) -> int:
     return period_of(scenario, schedule)
 
 
-def packet_bytes(scenario: Scenario) -> int:
+def packet_bytes(scenario: AnyScenario) -> int:
     """The coarser granularity: 1 KiB, or the next multiple of the line."""
     line = scenario.gpu.line_bytes
     return -(-PACKET_BYTES // line) * line

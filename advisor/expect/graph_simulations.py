@@ -10,10 +10,10 @@ from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.from_text import choice_named
 from ...compiler.text.diagnostics import CompileError
 from ...simcore import Result, RunOutcome, RunTooLarge
-from ...simcore.program.program import PACKET_BYTES
 from ...simcore.simulate_layers import SHOWN_LAYER, LayersResult, simulate_layers
 from ..bounds.graph_bound import graph_bound
 from ..candidates.advice import Advice
+from ..candidates.shortlist import packet_bytes
 from ..recommend import Advisor
 from .simulations import BEST, BOUND, ExpectationError
 
@@ -116,9 +116,8 @@ class GraphRuns:
         return self._results[name, seed]
 
     def _simulate(self, name: str, seed: int | None) -> LayersResult:
-        scenario, gpu = self.scenario, self.scenario.system.gpu
-        packet = -(-PACKET_BYTES // gpu.line_bytes) * gpu.line_bytes
-        unit = packet if self.packets else gpu.line_bytes
+        scenario = self.scenario
+        unit = packet_bytes(scenario) if self.packets else scenario.gpu.line_bytes
         try:
             choice = self.advice().recommended.joint if name == BEST else choice_named(scenario, name)
             found = simulate_layers(

@@ -12,7 +12,6 @@ from ...compiler.ir.stopping import never
 from ...compiler.planning.graph_batches import in_batches
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import RunOptions, RunOutcome
-from ...simcore.program.program import PACKET_BYTES
 from ...simcore.simulate_layers import simulate_layers
 from ..answer.answer import Confirmed, Findings, advice_of
 from ..answer.partial import Answered
@@ -20,6 +19,7 @@ from ..bounds.graph_bound import graph_bound
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import Advice
 from ..candidates.candidate import Candidate, ScheduleOrigin, by_time, joint_candidate
+from ..candidates.shortlist import packet_bytes
 from ..failures import failed_simulation
 from ..pools import open_processes
 from ..processes import POLL_S, ProcessDied
@@ -30,8 +30,6 @@ from .baselines import by_library
 from .telling import ops_of, reasons_for
 
 log = logging.getLogger(__name__)
-
-NOT_VALIDATED = "a whole layer, simulated; measurements of layers were not compared"
 
 
 def simulated_schedules(
@@ -83,14 +81,13 @@ def simulated_candidate(scenario: GraphScenario, candidate: Candidate, should_st
     Cancelled
         If it was stopped.
     """
-    line = scenario.gpu.line_bytes
     try:
         result = simulate_layers(
             scenario.system,
             scenario.graph,
             candidate.joint,
             name=scenario.name,
-            unit_bytes=-(-PACKET_BYTES // line) * line,
+            unit_bytes=packet_bytes(scenario),
             options=RunOptions(observe=True, should_stop=should_stop),
         )
         check_graph_memory(scenario, result.simulated.whole.schedule.staging_bytes)

@@ -18,7 +18,7 @@ from ..execute import Executor
 from ..findings import Stuck, stuck_sentences
 from ..memory import Array
 from ..problem import Problem
-from ..report import Outcome, RunRefused, RunReport, SeedRun, reject_run
+from ..report import Outcome, RunReport, SeedRun
 from ..run import DETAIL, PlanRun
 from ..tasks import Mark, Queue, Task
 from .messages import Head, MessageKind, Messenger, RankLost, multiply
@@ -41,9 +41,6 @@ def carry_out_here(
     RankLost
         If the process of another rank ends.
     """
-    unfit = reject_run(system, plan)
-    if unfit is not None:
-        raise RunRefused(unfit)
     return RunReport.of(system, plan, (RankRun(system, graph, plan, seed, detail).report() for seed in seeds))
 
 

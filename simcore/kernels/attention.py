@@ -102,22 +102,32 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
         written = shape.accumulator_bytes
     if accumulate:
         read += shape.accumulator_bytes
+    label = f"attention {_q_rows(shape)}x{KV_ROWS}" + (" causal" if shape.causal else "")
+    return _equal_units(gpu, [(each.count, each.us) for each in units], sms, (l2_bytes, read, written), label)
+
+
+def _equal_units(
+    gpu: Gpu, units: Sequence[tuple[int, float]], sms: int, traffic: tuple[int, int, int], label: str
+) -> KernelWork:
+    """The work of ``units`` (number, time in us) as equal ones that end when those would, or when their traffic does.
+
+    ``traffic`` are bytes that hit L2, that are read from memory and that are written there.
+    """
+    l2_bytes, read, written = traffic
     memory_us = (read + written) / gpu.hbm.achieved_bytes_per_s * 1e6
     l2_us = (l2_bytes + read + written) / l2_bytes_per_s(gpu) * 1e6
-    body_us = max(makespan_us([(each.count, each.us) for each in units], sms), memory_us, l2_us)
-    total = sum(each.count for each in units)
+    body_us = max(makespan_us(units, sms), memory_us, l2_us)
+    total = sum(count for count, _ in units)
     waves = -(-total // sms)
-    num_units = total if waves == 1 else waves * sms
-    unit_ticks = max(ROUNDING_TICKS, rounded_ticks(body_us / waves))
     return KernelWork(
-        num_units=num_units,
-        unit_ticks=unit_ticks,
+        num_units=total if waves == 1 else waves * sms,
+        unit_ticks=max(ROUNDING_TICKS, rounded_ticks(body_us / waves)),
         start_ticks=gpu.gemm.start_ticks,
         waves=waves,
         l2_hit_bytes=l2_bytes,
         hbm_read_bytes=read,
         hbm_write_bytes=written,
-        label=f"attention {_q_rows(shape)}x{KV_ROWS}" + (" causal" if shape.causal else ""),
+        label=label,
     )
 
 
@@ -258,21 +268,8 @@ def attention_back_work(gpu: Gpu, shape: AttentionBackShape, sms: int) -> Kernel
     # Queries and gradients of the result are read, and gradients of queries added to, for each block of keys.
     walked = sum(count * rows for count, rows, _ in units) * shape.head_dim * (2 * shape.dtype.num_bytes + 4)
     l2_bytes = max(0, walked - read)
-    memory_us = (read + written) / gpu.hbm.achieved_bytes_per_s * 1e6
-    l2_us = (l2_bytes + read + written) / l2_bytes_per_s(gpu) * 1e6
-    body_us = max(makespan_us([(count, us) for count, _, us in units], sms), memory_us, l2_us)
-    total = sum(count for count, _, _ in units)
-    waves = -(-total // sms)
-    return KernelWork(
-        num_units=total if waves == 1 else waves * sms,
-        unit_ticks=max(ROUNDING_TICKS, rounded_ticks(body_us / waves)),
-        start_ticks=gpu.gemm.start_ticks,
-        waves=waves,
-        l2_hit_bytes=l2_bytes,
-        hbm_read_bytes=read,
-        hbm_write_bytes=written,
-        label=f"attention_back {Q_ROWS}x{KV_ROWS}" + (" causal" if shape.causal else ""),
-    )
+    label = f"attention_back {Q_ROWS}x{KV_ROWS}" + (" causal" if shape.causal else "")
+    return _equal_units(gpu, [(count, us) for count, _, us in units], sms, (l2_bytes, read, written), label)
 
 
 def _units_of_keys(gpu: Gpu, shape: AttentionBackShape) -> Sequence[tuple[int, int, float]]:

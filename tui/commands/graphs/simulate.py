@@ -2,13 +2,13 @@
 
 from ....advisor.answer.extrapolation import outside_of_graph
 from ....advisor.bounds.graph_bound import graph_bound
+from ....advisor.candidates.shortlist import packet_bytes
 from ....advisor.layers.export import graph_document, graph_schedules_document
 from ....advisor.solver.graph_memory import check_graph_memory
 from ....compiler.ir import GraphPlan, GraphScenario
 from ....compiler.planning.graph_build import build_graph_plan
 from ....compiler.resolve.schedules.from_text import schedule_named
 from ....simcore import RunOptions, RunOutcome, run_of_graph
-from ....simcore.program.program import PACKET_BYTES
 from ....simcore.simulate_layers import simulate_layers
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
@@ -30,14 +30,13 @@ def simulate_graph_of(scenario: GraphScenario, options: SimulateOptions) -> Exit
         else build_graph_plan(scenario.system, scenario.graph, chosen)
     )
     bound = graph_bound(scenario.system, scenario.graph)
-    line = scenario.system.gpu.line_bytes
     with stoppable() as pressed, progress_line() as progress:
         result = simulate_layers(
             scenario.system,
             scenario.graph,
             chosen,
             name=scenario.name,
-            unit_bytes=line if options.at_line else -(-PACKET_BYTES // line) * line,
+            unit_bytes=scenario.gpu.line_bytes if options.at_line else packet_bytes(scenario),
             seed=options.seed,
             options=RunOptions(options.fold, True, pressed, lambda line_hops: progress("run", line_hops, 0)),
         )
