@@ -3,7 +3,7 @@
 ``freeze FILE`` writes them, ``check FILE`` prints where this tree answers otherwise, and exits with 1 if it does. Both
 take the parts to look at: ``pairs`` (advice on workloads of one op), ``layers`` (advice on the others), ``results``
 (a hash of each simulation), ``plans`` and ``exits`` (codes of wrong commands). Every answer is computed: no results are
-on disk. Wall times are no part of an answer. Of layers the times are compared: ``check`` allows a recommendation that
+on disk. Wall times are no part of an answer. Of layers the time of each workload is compared: ``check`` allows one that
 is faster, or slower by no more than 0.5 %.
 """
 
@@ -164,15 +164,19 @@ def _places(before: object, now: object, place: str = "") -> Iterator[str]:
 
 def _slower(frozen: Answers, found: Answers) -> Iterator[str]:
     for command in sorted(frozen.keys() | found.keys()):
-        before, now = _best_us(frozen.get(command)), _best_us(found.get(command))
-        if before is None or now is None or now > before * (1 + MOST_SLOWER):
-            yield f"{command}: {before} us before, {now} us now"
+        old, new = _best_us(frozen.get(command)), _best_us(found.get(command))
+        for name in sorted(old.keys() | new.keys()) or [""]:
+            before, now = old.get(name), new.get(name)
+            if before is None or now is None or now > before * (1 + MOST_SLOWER):
+                yield f"{command} {name}: {before} us before, {now} us now"
 
 
-def _best_us(advice: object) -> float | None:
-    """The time of the recommended schedule in an advice on a layer; None if there is no answer."""
-    recommended = advice.get("recommended") if isinstance(advice, dict) else None
-    return float(recommended["us"]) if isinstance(recommended, dict) else None
+def _best_us(answer: object) -> dict[str, float]:
+    """By workload the time of the schedule that is recommended; empty if there is no answer."""
+    if not isinstance(answer, dict):
+        return {}
+    advices = answer.get("workloads", [answer])
+    return {each["scenario"]: float(each["recommended"]["us"]) for each in advices if "recommended" in each}
 
 
 PARTS: dict[str, Callable[[_Magus], Answers]] = {
