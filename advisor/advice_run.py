@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ..compiler.ir import Cancelled, Progress, Scenario, ShouldStop, heeding
+from ..compiler.ir import Cancelled, GraphScenario, Progress, Scenario, ShouldStop, heeding
 from ..compiler.planning.build import build_schedule
 from ..simcore import Result, line_hops, load_core
 from .answer.answer import (
@@ -58,8 +58,9 @@ NUM_FIRST = 2
 
 @dataclass(frozen=True, slots=True)
 class AdviceRun:
-    """One scenario on its way through the stages."""
+    """One op on its way through the stages: ``scenario`` is its place in the ``question``."""
 
+    question: GraphScenario
     scenario: Scenario
     options: AdviceOptions
     should_stop: ShouldStop
@@ -180,15 +181,15 @@ class AdviceRun:
             candidates = without_beaten(self._with_bespoke(pool, candidates, bound))
         candidates = without_endless(candidates, pool.failures)
         self.answers.ranked(candidates)
-        return candidates, self._confirmed(confirming, finalists(self.scenario, candidates))
+        return candidates, self._confirmed(confirming, finalists(self.question, candidates))
 
     def threshold(self, pool: Workers, candidates: Sequence[Candidate], confirmed: Confirmed) -> Threshold | None:
         """The rows at which the answer flips; None if that was not found. A run that fails here is no mark."""
 
         def find() -> Threshold | None:
-            scenario = self.scenario
-            timed, finals = confirmed_times(candidates, finalists(scenario, candidates), confirmed)
-            return threshold_of(scenario, timed, overlap_pays(scenario, finals), pool if self.options.verify else None)
+            question, workers = self.question, pool if self.options.verify else None
+            timed, finals = confirmed_times(candidates, finalists(question, candidates), confirmed)
+            return threshold_of(self.scenario, timed, overlap_pays(question, finals), workers)
 
         return self.stages.run(THRESHOLD, find, None)
 
@@ -197,9 +198,10 @@ class AdviceRun:
 
         def find() -> Sensitivity | None:
             self.report("sensitivity", 0, 1)
-            scenario, workers = self.scenario, pool if self.options.verify else None
-            timed, finals = confirmed_times(candidates, finalists(scenario, candidates), confirmed)
-            return sensitivity_of(scenario, candidates, timed, recommended_of(scenario, finals).expression, workers)
+            question, workers = self.question, pool if self.options.verify else None
+            timed, finals = confirmed_times(candidates, finalists(question, candidates), confirmed)
+            chosen = recommended_of(question, finals).expression
+            return sensitivity_of(self.scenario, candidates, timed, chosen, workers)
 
         return self.stages.run(SENSITIVITY, find, None)
 

@@ -1,4 +1,4 @@
-"""An answer computed: advice on a pair or a layer, kept on disk; in this process, or in one beside others."""
+"""An answer computed: of one op by its stages, of several jointly; in this process, or in one beside others."""
 
 import math
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from ..compiler.ir import AnyScenario, Cancelled, GraphScenario, Progress, Scenario, ShouldStop, never
+from ..compiler.ir import Cancelled, GraphScenario, Progress, ShouldStop, never
 from ..compiler.planning.knobs.engine import explored_engines
 from .advice_run import AdviceRun
 from .answer.answer import Confirmed, Findings, advice_of
@@ -43,7 +43,7 @@ class Watcher:
 class Asked:
     """A question to another process, and whether those who wait for the answer are told what would be answered now."""
 
-    subject: AnyScenario
+    subject: GraphScenario
     options: AdviceOptions
     watched: bool = False
 
@@ -74,13 +74,13 @@ def told_by(watcher: Watcher) -> Callable[[object], None]:
     return tell
 
 
-def place_of(proposals: ProposalModel | None, scenario: Scenario, options: AdviceOptions) -> KeptAdvice:
-    """Return where the advice on ``scenario`` is kept on disk."""
+def place_of(proposals: ProposalModel | None, scenario: GraphScenario, options: AdviceOptions) -> KeptAdvice:
+    """Return where the advice on ``scenario``, of one op, is kept on disk."""
     return KeptAdvice.of(proposals.digest if proposals else "", scenario, replace(options, within_s=None))
 
 
 def computed_advice(
-    proposals: ProposalModel | None, scenario: AnyScenario, options: AdviceOptions, watcher: Watcher
+    proposals: ProposalModel | None, scenario: GraphScenario, options: AdviceOptions, watcher: Watcher
 ) -> Advice:
     """Return the advice on ``scenario``, by all stages; it is kept on disk if another run would give it too.
 
@@ -88,11 +88,12 @@ def computed_advice(
 
     Raises as ``Advisor.recommend`` does.
     """
-    if isinstance(scenario, GraphScenario):
+    case = scenario.pair
+    if case is None:
         return _of_several(proposals, scenario, options, watcher)
-    stop, answers = watcher.should_stop or never, PartialAnswers(scenario, watcher.answered)
+    stop, answers = watcher.should_stop or never, PartialAnswers(scenario, case, watcher.answered)
     report = watcher.progress or (lambda stage, done, total: None)
-    run = AdviceRun(scenario, options, stop, Stages(stop), report, answers)
+    run = AdviceRun(scenario, case, options, stop, Stages(stop), report, answers)
     advice = advice_of(scenario, _findings(run, proposals, watcher))
     place_of(proposals, scenario, options).keep(advice)
     return advice
@@ -112,7 +113,7 @@ def _of_several(
         of_one = replace(options, within_s=half_s, threshold=False, sensitivity=False)
         with suppress(Cancelled):
             of_sole = computed_advice(
-                proposals, sole, of_one, Watcher(watcher.progress, watcher.should_stop)
+                proposals, GraphScenario.of_one(sole), of_one, Watcher(watcher.progress, watcher.should_stop)
             ).candidates
     left_s = None if within_s is None else max(0.0, within_s - (perf_counter() - begun))
     return recommend_graph(

@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..compiler.ir import Choice, Scenario
+from ..compiler.ir import Choice, GraphScenario, Scenario
 from ..compiler.planning.build import ScheduleError, build_schedule
 from ..simcore.memo.codec import MalformedError, decode, encode
 from ..simcore.memo.memo import ADVISOR, Memo, current_store, memo_of, use
@@ -28,18 +28,20 @@ def keep_results(folder: Path | None = None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KeptAdvice:
-    """The place of the advice for ``scenario``: a line with choices, and one with the rest."""
+    """The place of the advice for ``scenario`` of one op, the ``case``: a line with choices, and one with the rest."""
 
-    scenario: Scenario
+    scenario: GraphScenario
+    case: Scenario
     memo: Memo | None
 
     @classmethod
-    def of(cls, proposals: str, scenario: Scenario, options: object) -> "KeptAdvice":
+    def of(cls, proposals: str, scenario: GraphScenario, options: object) -> "KeptAdvice":
         """Return the place of advice with the model of the digest ``proposals`` under ``options``."""
+        case = scenario.case
         if current_store() is None:
-            return cls(scenario, None)
-        asked = ("advise", scenario, options, proposals, _solver_version())
-        return cls(scenario, memo_of(asked, ADVISOR))
+            return cls(scenario, case, None)
+        asked = ("advise", case, options, proposals, _solver_version())
+        return cls(scenario, case, memo_of(asked, ADVISOR))
 
     @property
     def is_filled(self) -> bool:
@@ -53,7 +55,7 @@ class KeptAdvice:
             return None
         choices, _, rest = data.partition(b"\n")
         try:
-            schedules = [build_schedule(self.scenario, choice) for choice in decode(choices, tuple[Choice, ...])]
+            schedules = [build_schedule(self.case, choice) for choice in decode(choices, tuple[Choice, ...])]
             return replace(decode(rest, Advice, (self.scenario, *schedules)), source=Source.CACHE)
         except (MalformedError, ScheduleError):
             log.debug("the advice on disk is malformed", exc_info=True)

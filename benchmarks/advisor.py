@@ -20,7 +20,7 @@ from magus.advisor import workers as simulations
 from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.candidates.shortlist import shortlist_unit
 from magus.advisor.corpus.families import draw
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import GraphScenario, Scenario
 from magus.simcore import simulate
 
 from .harness.report import Figure, document, render
@@ -51,7 +51,7 @@ def answer(advisor: Advisor, scenario: Scenario, options: AdviceOptions) -> Answ
     original = simulations.run_job
     with mock.patch.object(simulations, "run_job", run_job):
         since = time.process_time()
-        advice = advisor.recommend(scenario, options)
+        advice = advisor.recommend(GraphScenario.of_one(scenario), options)
         seconds = time.process_time() - since
     fastest = min(advice.candidates, key=lambda candidate: candidate.best_us)
     return Answer(_ticks(scenario, fastest), _ticks(scenario, advice.recommended), len(counted), seconds)

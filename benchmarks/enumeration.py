@@ -44,7 +44,7 @@ LARGE = (
 
 def scenario_of(explore: str) -> Scenario:
     """The machine and its workload, with what to explore."""
-    return compile_text(f"{MACHINE}{explore}\n").scenario("up")
+    return compile_text(f"{MACHINE}{explore}\n").scenario("up").case
 
 
 def figures() -> Iterator[Figure]:

@@ -56,14 +56,12 @@ def measure() -> Iterator[Figure]:
 
 def _backward(ranks: int, m: int, width: int, repeat: str = "") -> GraphScenario:
     text = BACKWARD.format(ranks=ranks, m=m, width=width, inner=width * 7 // 2, repeat=repeat)
-    return compile_text(text).graphs[0]
+    return compile_text(text).scenario()
 
 
 def _example(name: str, workload: str, **settings: int) -> GraphScenario:
     compiled = compile_file(path(name), tuple((param, str(value)) for param, value in settings.items()))
-    found = compiled.graph(workload)
-    assert found is not None, "the example has that graph"
-    return found
+    return compiled.scenario(workload)
 
 
 def _best_known(advice: Advice) -> int:

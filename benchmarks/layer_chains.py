@@ -43,11 +43,11 @@ def _of_shape(rows: int, columns: int, inner: int, then: int) -> Iterator[Figure
         return TEXT.format(rows=rows, columns=columns, inner=inner, then=then, more=more)
 
     name = f"{rows} x {columns} x {inner}, then x {then}"
-    advice = recommend_graph(compile_text(text("z = norm(y)")).graphs[0])
+    advice = recommend_graph(compile_text(text("z = norm(y)")).scenario())
     times = {
         along: min(one.ticks for one in advice.candidates if bool(one.joint.along) is along) for along in (False, True)
     }
-    pair = Advisor(None).recommend(compile_text(text("")).scenarios[0])
+    pair = Advisor(None).recommend(compile_text(text("")).scenario())
     yield Figure(f"{name}: along", times[True] / TICKS_PER_US, "us", "lower")
     yield Figure(f"{name}: whole over along", times[False] / times[True], "x", "higher")
     alone = _until_the_norm(advice) / TICKS_PER_US

@@ -182,7 +182,7 @@ def measure() -> Iterator[Figure]:
         ("layers/llama70b_layer_backward", "back", 1),
         ("layers/llama70b_domino", "layer", 2),
     ):
-        scenario = next(one for one in compile_file(path(file)).graphs if one.name == workload)
+        scenario = compile_file(path(file)).scenario(workload)
         space, repeats = _space(scenario, batches), scenario.graph.repeat is not None
         floor = floor_ticks(space, carried=repeats, event_ticks=scenario.system.gpu.launch.event_ticks)
         name = f"{file}, {workload}, {batches} batches"

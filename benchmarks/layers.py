@@ -23,8 +23,8 @@ LATE = "late"
 
 def measure() -> Iterator[Figure]:
     """Yield all figures."""
-    back = compile_file(path("layers/llama70b_backward")).graphs[0]
-    forward = compile_file(path("layers/llama70b_layer")).graphs[0]
+    back = compile_file(path("layers/llama70b_backward")).scenario()
+    forward = compile_file(path("layers/llama70b_layer")).scenario()
     yield from _exact(back)
     yield from _gains(back)
     yield from _speed(back, forward)

@@ -11,12 +11,11 @@ value or a CompileError with all of them. A later stage goes on with the declara
 
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
 from .codes import Code
-from .ir import GraphScenario, Scenario, Settings
+from .ir import GraphScenario, Settings
 from .resolve.expect.expectation import Expectation
 from .resolve.file import Resolved, resolve
 from .resolve.schedules.check import check_schedules
@@ -32,7 +31,7 @@ MAX_CHECKED_BINDINGS = 32
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled file: a scenario per workload, and the expectations about them.
+    """A compiled file: a scenario per workload, in the order of the file, and the expectations about them.
 
     ``params`` and ``numbers`` are what the scenarios depend on: values that the file leaves open, and numbers of its
     devices.
@@ -45,23 +44,7 @@ class Compiled:
     params: tuple[Param, ...]
     numbers: tuple[StatedNumber, ...] = ()
 
-    @cached_property
-    def scenarios(self) -> tuple[Scenario, ...]:
-        """The scenarios of those workloads that are a lone op."""
-        return tuple(scenario.pair for scenario in self.workloads if scenario.pair is not None)
-
-    @cached_property
-    def graphs(self) -> tuple[GraphScenario, ...]:
-        """The scenarios of the others."""
-        return tuple(scenario for scenario in self.workloads if scenario.pair is None)
-
-    def graph(self, workload: str | None = None) -> GraphScenario | None:
-        """Return the graph of that name; without a name the first, if the file has no other workload. Else None."""
-        if workload is None and not self.scenarios and self.graphs:
-            return self.graphs[0]
-        return next((graph for graph in self.graphs if graph.name == workload), None)
-
-    def scenario(self, workload: str | None = None) -> Scenario:
+    def scenario(self, workload: str | None = None) -> GraphScenario:
         """Return the scenario of a workload, by default of the first one.
 
         Raises
@@ -69,21 +52,15 @@ class Compiled:
         CompileError
             If there is no workload, or none of that name.
         """
-        by_name = {scenario.name: scenario for scenario in self.scenarios}
-        if workload is None and self.scenarios:
-            return self.scenarios[0]
+        by_name = {scenario.name: scenario for scenario in self.workloads}
+        if workload is None and self.workloads:
+            return self.workloads[0]
         if workload in by_name:
             return by_name[workload]
         span = Span(Source(self.path, ""), 0, 0)
-        graph = self.graph(workload)
-        if graph is not None:
-            message = f"'{graph.name}' is a graph of {len(graph.graph.ops)} ops, and this is for pairs"
-            hint = "graphs are for check, schedules, simulate, advise, sweep, plan, run, test, report and tui"
-            raise CompileError([Diagnostic(Code.MGS520, message, span, hint)])
         if workload is None:
             raise CompileError([Diagnostic(Code.MGS122, "the file declares no workload", span)])
-        names = (*by_name, *(graph.name for graph in self.graphs))
-        hint = did_you_mean(workload, names) or f"workloads are: {', '.join(names) or 'none'}"
+        hint = did_you_mean(workload, by_name) or f"workloads are: {', '.join(by_name) or 'none'}"
         raise CompileError([Diagnostic(Code.MGS203, f"unknown workload '{workload}'", span, hint)])
 
 

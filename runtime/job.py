@@ -33,7 +33,7 @@ GPUS = ("H100", "MI300X")
 HINT = "give its scenario: FILE.mgs --schedule PLAN.json"
 
 
-def jobs_of(scenario: Scenario | GraphScenario, schedule: str | None, warn: Warn = ignore_warnings) -> tuple[Job, ...]:
+def jobs_of(scenario: GraphScenario, schedule: str | None, warn: Warn = ignore_warnings) -> tuple[Job, ...]:
     """Return what ``schedule`` means, None: each schedule that the file declares, else the serial one.
 
     Of layers that repeat LAYERS are carried out, or as many as a plan file has written out. ``warn`` is told what a
@@ -46,13 +46,14 @@ def jobs_of(scenario: Scenario | GraphScenario, schedule: str | None, warn: Warn
     ScheduleError
         If it cannot run on the scenario.
     """
-    if isinstance(scenario, GraphScenario):
+    case = scenario.pair
+    if case is None:
         graph_choices = scenario.schedules if schedule is None else ()
         chosen = graph_choices or (schedule_named(scenario, schedule),)
         return tuple(_job_of_graph(scenario, each) for each in chosen)
-    if schedule is None and scenario.schedules:
-        return tuple(_job_of_pair(scenario, declared(scenario, named)) for named in scenario.schedules)
-    return (_job_of_pair(scenario, resolve_schedule(scenario, schedule, warn)),)
+    if schedule is None and case.schedules:
+        return tuple(_job_of_pair(case, declared(case, named)) for named in case.schedules)
+    return (_job_of_pair(case, resolve_schedule(case, schedule, warn)),)
 
 
 def _job_of_pair(scenario: Scenario, schedule: Schedule) -> Job:
@@ -81,9 +82,7 @@ def read_job(file: Path, schedule: str | None) -> Job:
         If the sizes of a plan do not fit its number of ranks.
     """
     if file.suffix != PLAN_SUFFIX:
-        found = compile_file(file)
-        scenario = found.graph() or found.scenario()
-        return jobs_of(scenario, schedule)[0]
+        return jobs_of(compile_file(file).scenario(), schedule)[0]
     switched, other = _scenarios(file)
     with suppress(CompileError):
         return _job_of_pair(switched, plan_in_file(switched, file))
@@ -127,7 +126,7 @@ def _scenario(gpu: str, said: dict[str, Item]) -> Scenario:
     moves_apart = not gemm or pattern in {each.value for each in requests.BESIDE_PATTERNS}
     num_bytes = rows * cols * dtype.num_bytes if moves_apart else 0
     request = requests.Request(pattern, m, n, k, num_bytes, dtype.value, gpu, ranks)
-    scenario = scenario_of(request)
+    scenario = scenario_of(request).case
     assert scenario.workload.moved is not None, "a plan that moves nothing has no key 'moved'"
     tensor = replace(scenario.workload.moved, rows=rows, cols=cols)
     return replace(scenario, workload=replace(scenario.workload, moved=tensor))

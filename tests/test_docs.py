@@ -84,8 +84,8 @@ def test_the_scenarios_of_the_readme_compile() -> None:
     pair, layer = blocks("mgs")
     (schedule,) = (text for text in blocks("text") if text.startswith("schedule joint"))
 
-    assert compile_text(pair).scenario().workload.name == "mlp_up"
-    assert [choice.name for choice in compile_text(layer + schedule).graphs[0].schedules] == ["joint"]
+    assert compile_text(pair).scenario().case.workload.name == "mlp_up"
+    assert [choice.name for choice in compile_text(layer + schedule).workloads[0].schedules] == ["joint"]
 
 
 @pytest.mark.parametrize("name", ["language.md", "schedules.md", "plans.md"])
@@ -111,7 +111,7 @@ def test_the_commands_on_plans_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_the_plans_of_the_document_are_what_it_says() -> None:
     page = (ROOT / "docs" / "plans.md").read_text()
     (text,), (shown,) = ([body for found, body in BLOCK.findall(page) if found == kind] for kind in ("mgs", "json"))
-    scenario = compile_text(text, path=str(ROOT / "docs" / "plans.md")).scenario()
+    scenario = compile_text(text, path=str(ROOT / "docs" / "plans.md")).scenario().case
     own, saved, theirs = (declared(scenario, named) for named in scenario.schedules)
 
     assert shown == (ROOT / "docs" / "plans" / "direct.json").read_text()

@@ -11,6 +11,7 @@ from magus.examples import LAYERS, NAMES, PAPERS, TEMPLATES, path
 from magus.tui.cli import app
 from tests.helpers.marks import thinned
 from tests.helpers.paths import GOLDEN
+from tests.helpers.scenarios.compiled import cases_in, several_in
 
 pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
 ADVISED = ("llama70b_tp8_mi300x", "gemm_rs_h100", "decode_small_batch")
@@ -56,8 +57,12 @@ def test_the_answer_is_never_worse_than_serial(name: str) -> None:
 def test_every_workload_of_every_example_gets_an_answer(name: str) -> None:
     """With the defaults of ``magus advise``: tests that leave stages out do not see what these stages break."""
     advisor, compiled = Advisor.load(), compile_file(path(name))
-    answers = [advisor.recommend(scenario) for scenario in compiled.scenarios if scenario.system.replay is None]
-    of_graphs = [recommend_graph(scenario) for scenario in compiled.graphs]
+    answers = [
+        advisor.recommend(scenario)
+        for scenario in compiled.workloads
+        if scenario.pair is not None and scenario.system.replay is None
+    ]
+    of_graphs = [recommend_graph(scenario) for scenario in several_in(compiled)]
 
     assert answers or of_graphs
     for graph in of_graphs:
@@ -87,4 +92,4 @@ def test_every_template_and_every_algorithm_with_a_golden_plan_has_an_example() 
 
 
 def _declared(name: str) -> tuple[NamedSchedule, ...]:
-    return tuple(named for scenario in compile_file(path(name)).scenarios for named in scenario.schedules)
+    return tuple(named for scenario in cases_in(compile_file(path(name))) for named in scenario.schedules)

@@ -173,7 +173,7 @@ def test_every_command_takes_a_new_operation(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", BESIDE_A_COLLECTIVE)
 def test_its_groups_are_the_whole_kernel_under_every_schedule(name: str, tmp_path: Path) -> None:
-    scenario = compile_file(file_with(tmp_path, *WORKLOADS[name])).scenario()
+    scenario = compile_file(file_with(tmp_path, *WORKLOADS[name])).scenario().case
     whole = dispatch.whole_shape(scenario)
     assert whole == NormShape(1024, 512, 1, DType.BF16)
 
@@ -186,7 +186,9 @@ def test_its_groups_are_the_whole_kernel_under_every_schedule(name: str, tmp_pat
 
 
 def test_it_runs_as_its_work_model_says(tmp_path: Path) -> None:
-    scenarios = {name: compile_file(file_with(tmp_path, *WORKLOADS[name])).scenario() for name in ("scale", "norm")}
+    scenarios = {
+        name: compile_file(file_with(tmp_path, *WORKLOADS[name])).scenario().case for name in ("scale", "norm")
+    }
     shapes = {name: scenario.workload.compute for name, scenario in scenarios.items()}
     assert shapes == {"scale": ScaleShape(1 << 19, 1, DType.BF16), "norm": NormShape(1024, 512, 8, DType.BF16)}
     gpu = scenarios["scale"].gpu

@@ -103,7 +103,7 @@ def test_a_new_topology_is_simulated_and_advised_on_as_the_same_links_one_by_one
 
 
 def test_times_are_estimated_on_a_new_topology(chain: Path) -> None:
-    scenario = compile_file(chain).scenario()
+    scenario = compile_file(chain).scenario().case
     choice = Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
     schedule = build_schedule(scenario, choice)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...compiler.ir import AnyScenario, GraphScenario
+from ...compiler.ir import GraphScenario
 from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore import Result
@@ -60,7 +60,7 @@ class Findings:
     """What the reader must know besides: nothing of it failed, and another run would say it too."""
 
 
-def advice_of(scenario: AnyScenario, found: Findings) -> Advice:
+def advice_of(scenario: GraphScenario, found: Findings) -> Advice:
     """Return the answer that the findings give."""
     found = _above_bound(scenario, found)
     bound, confirmed = found.bound, found.confirmed
@@ -109,7 +109,7 @@ def advice_of(scenario: AnyScenario, found: Findings) -> Advice:
 
 
 def _reasons(
-    scenario: AnyScenario,
+    scenario: GraphScenario,
     candidates: Sequence[Candidate],
     finals: tuple[Candidate, Candidate, Candidate],
     bound: Bound | None,
@@ -125,15 +125,16 @@ def _reasons(
     return *price, *reasons, *filter(None, (sentence_of(recommended),))
 
 
-def _outside(scenario: AnyScenario, candidates: Sequence[Candidate]) -> tuple[str, ...]:
+def _outside(scenario: GraphScenario, candidates: Sequence[Candidate]) -> tuple[str, ...]:
     """Why results of ``candidates`` lie outside what the profile is fitted to, each reason once."""
-    if isinstance(scenario, GraphScenario):
+    case = scenario.pair
+    if case is None:
         plans = (build_graph_plan(scenario.system, scenario.graph, one.joint, 1) for one in candidates)
         return tuple(dict.fromkeys(said for plan in plans for said in outside_of_graph(scenario.system, plan)))
-    return outside_calibration(scenario, (one.schedule for one in candidates))
+    return outside_calibration(case, (one.schedule for one in candidates))
 
 
-def _above_bound(scenario: AnyScenario, found: Findings) -> Findings:
+def _above_bound(scenario: GraphScenario, found: Findings) -> Findings:
     """Return the findings without times below the bound; where it is not known, below what is known at once."""
     limit = BoundCheck(_quick_bound_ticks(scenario) if found.bound is None else found.bound.ticks)
     finals = finalists(scenario, found.candidates)
@@ -150,7 +151,7 @@ def _above_bound(scenario: AnyScenario, found: Findings) -> Findings:
     return replace(found, candidates=kept, confirmed=confirmed, implementations=offers, notes=notes)
 
 
-def _quick_bound_ticks(scenario: AnyScenario) -> int:
+def _quick_bound_ticks(scenario: GraphScenario) -> int:
     return quick_bound_ticks(scenario.cases[0]) if len(scenario.cases) == 1 else 0
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from ...compiler.ir import TICKS_PER_US, AnyScenario, Gpu, Link, Origin, Pattern, Scenario
+from ...compiler.ir import TICKS_PER_US, Gpu, GraphScenario, Link, Origin, Pattern, Scenario
 from ...compiler.planning.knobs.engine import copying_sms
 from ...compiler.templates.base import OVERLAPPED_PATTERNS
 from ...compiler.text.quantities import rate_text, ticks_text, us_text
 from ...simcore import Result
 from ..bounds.lower_bound import Bound
-from ..candidates.advice import Confidence, baseline_name, is_algorithm_choice, resolution_of
+from ..candidates.advice import Confidence, baseline_name
 from ..candidates.candidate import MIN_LEAD, Candidate, given_up
 from ..candidates.library import library_time, library_unfit
 from ..candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged
@@ -47,7 +47,7 @@ def confidence_of(
 
 
 def confidence_of_ops(
-    scenario: AnyScenario, overlap: bool, gain: float, *, verified: bool, outside: bool, promised: bool
+    scenario: GraphScenario, overlap: bool, gain: float, *, verified: bool, outside: bool, promised: bool
 ) -> tuple[Confidence, str]:
     """Return the least confidence of the ops with a collective, and its reason; of several at most medium."""
     moving = [case for case in scenario.cases if case.workload.moved is not None] or scenario.cases[:1]
@@ -92,7 +92,7 @@ def _confidence_inside(scenario: Scenario, overlap: bool, gain: float, verified:
     return level, f"the GEMM profile of {gpu} is not validated (+-{float(gemm.error):.0%}); {size}"
 
 
-def marks_of(scenario: AnyScenario) -> tuple[str, ...]:
+def marks_of(scenario: GraphScenario) -> tuple[str, ...]:
     """Return warnings about the hardware profile: what is not validated, capped or assumed."""
     gpu, fabric, marks = scenario.gpu, scenario.system.fabric, []
     gemms = [case.workload.gemm for case in scenario.cases if case.workload.gemm is not None]
@@ -156,7 +156,7 @@ def reasons_for(
     (recommended, serial, best), (result, serial_result) = finalists, results
     reasons: list[str] = []
     if result is not None and serial_result is not None:
-        if is_algorithm_choice(scenario):
+        if scenario.is_algorithm_choice:
             reasons.extend(_algorithms(candidates, result))
         elif scenario.workload.moved is None:
             reasons.append("There is nothing to move, and so nothing to overlap in this workload.")
@@ -171,36 +171,37 @@ def reasons_for(
     if scenario.workload.counts_on_device and scenario.explore.values("engine") == copying_sms(scenario.gpu):
         reasons.append(COPY_ENGINES_LEFT_OUT)
     if bound is not None:
-        reasons.append(_limit(scenario, serial, bound))
+        reasons.append(_limit(baseline_name(scenario.is_algorithm_choice, serial), serial, bound))
     return tuple(reasons)
 
 
-def reasons_of_several(scenario: AnyScenario, serial: Candidate, bound: Bound | None) -> Iterator[str]:
+def reasons_of_several(scenario: GraphScenario, serial: Candidate, bound: Bound | None) -> Iterator[str]:
     """Yield what the baseline of several ops is where it is not the library, and what no schedule can beat."""
+    baseline = baseline_name(scenario.is_algorithm_choice, serial)
     moving = [case for case in scenario.cases if case.workload.moved is not None]
     unfit = next(filter(None, map(library_unfit, moving)), None)
     if not serial.is_library and unfit is not None:
-        yield f"The baseline is {baseline_name(scenario, serial)}, not the library: {unfit.message}."
+        yield f"The baseline is {baseline}, not the library: {unfit.message}."
     if bound is not None:
-        yield _limit(scenario, serial, bound)
+        yield _limit(baseline, serial, bound)
 
 
-def _limit(scenario: AnyScenario, serial: Candidate, bound: Bound) -> str:
+def _limit(baseline: str, serial: Candidate, bound: Bound) -> str:
     limit = serial.best_us * TICKS_PER_US / bound.ticks
     return (
         f"No schedule in the reach of Magus takes less than {ticks_text(bound.ticks)} ({bound.binding}): "
-        f"at most {limit:.2f}x over {baseline_name(scenario, serial)}."
+        f"at most {limit:.2f}x over {baseline}."
     )
 
 
 def price_of_simplicity(
-    scenario: AnyScenario, candidates: Sequence[Candidate], recommended: Candidate, baseline: Candidate
+    scenario: GraphScenario, candidates: Sequence[Candidate], recommended: Candidate, baseline: Candidate
 ) -> Iterator[str]:
     """Yield which schedule is faster than the simpler one that is recommended, by how much, and why that is chosen."""
     found = given_up(candidates, recommended)
     if found is None:
         return
-    (fastest, faster), resolution = found, resolution_of(scenario)
+    (fastest, faster), resolution = found, scenario.resolution
     names = short_names((candidate.expression, candidate.choice) for candidate in candidates)
     said = f"{names.get(fastest.expression, fastest.expression)} is {faster:.1%} faster than what is recommended"
     kept = recommended.expression == baseline.expression
@@ -211,7 +212,7 @@ def price_of_simplicity(
             if is_library
             else f"a gain below {MIN_GAIN:.0%} does not count"
         )
-        yield f"{said}; {why}: {baseline_name(scenario, baseline)} stays."
+        yield f"{said}; {why}: {baseline_name(scenario.is_algorithm_choice, baseline)} stays."
     elif faster > max(MIN_LEAD, resolution):  # it takes longer in the confirming simulation than in packets
         yield (
             f"{said}, which a last, finer simulation found slower; before it, both were within "
@@ -227,7 +228,8 @@ def _about_the_baseline(scenario: Scenario, serial: Candidate) -> Iterator[str]:
     if library is not None:
         yield library.sentence
     elif unfit is not None and scenario.workload.moved is not None:
-        yield f"The baseline is {baseline_name(scenario, serial)}, not the library: {unfit.message}."
+        baseline = baseline_name(scenario.is_algorithm_choice, serial)
+        yield f"The baseline is {baseline}, not the library: {unfit.message}."
 
 
 def _algorithms(candidates: Sequence[Candidate], result: Result) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ...compiler.ir import TICKS_PER_US
 from ...compiler.resolve.expect.expectation import Verdict
-from ..candidates.advice import Advice, is_algorithm_choice
+from ..candidates.advice import Advice
 
 
 def headline_of(advice: Advice) -> str:
@@ -13,8 +13,8 @@ def headline_of(advice: Advice) -> str:
     Gains of implementations are over the library with its call, others over the baseline. Empty where there is nothing
     to overlap.
     """
-    cases = advice.scenario.cases
-    if len(cases) > 1 or is_algorithm_choice(advice.scenario) or cases[0].workload.moved is None:
+    case = advice.scenario.pair
+    if case is None or case.is_algorithm_choice or case.workload.moved is None:
         return ""
     return "; ".join(_levels(advice))
 

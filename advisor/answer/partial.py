@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from time import perf_counter
 
-from ...compiler.ir import Scenario
+from ...compiler.ir import GraphScenario, Scenario
 from ...simcore import Result
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import Advice
@@ -22,9 +22,10 @@ INTERVAL_S = 0.1
 
 @dataclass(slots=True)
 class PartialAnswers:
-    """Tells ``answered`` the answer so far, on one scenario; without it nothing is computed."""
+    """Tells ``answered`` the answer so far, on one op, the ``case``; without it nothing is computed."""
 
-    scenario: Scenario
+    scenario: GraphScenario
+    case: Scenario
     answered: Answered | None = None
     _known: dict[str, Candidate] = field(default_factory=dict)
     _told_at: float = 0.0
@@ -38,7 +39,7 @@ class PartialAnswers:
     def simulated(self, job: SimulationJob, result: Result) -> None:
         """Take the time of a candidate that had none, and tell the answer unless one was told a moment ago."""
         before = self._known.get(job.schedule.expression)
-        if before is None or before.simulated_ticks is not None or job.scenario is not self.scenario:
+        if before is None or before.simulated_ticks is not None or job.scenario is not self.case:
             return
         timed = replace(before, simulated_ticks=result.makespan_ticks, unit_bytes=result.unit_bytes)
         self._known[before.expression] = timed

@@ -4,11 +4,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ...compiler.ir import TICKS_PER_US, AnyScenario, OpMode
+from ...compiler.ir import TICKS_PER_US, GraphScenario, OpMode
 from ...compiler.planning.graph_layers import in_layer
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore.simulate_layers import SHOWN_LAYER
-from ..candidates.advice import is_algorithm_choice, resolution_of
 from ..candidates.candidate import MIN_LEAD, Candidate, baseline_of
 from ..candidates.shortlist import answered_by_runs
 from ..implementations.promise import MIN_GAIN, Promise, kernel_promise
@@ -18,7 +17,7 @@ Finalists = tuple[Candidate, Candidate]  # the best other one, the baseline
 NOT_MEASURED = "whole layers were not measured"
 
 
-def finalists(scenario: AnyScenario, candidates: Sequence[Candidate]) -> Finalists:
+def finalists(scenario: GraphScenario, candidates: Sequence[Candidate]) -> Finalists:
     """Return (the simplest of the fastest others, the baseline); the baseline twice if there is nothing else.
 
     Only schedules that beat the baseline by more than the profile resolves compete by simplicity. If there are none,
@@ -33,7 +32,7 @@ def finalists(scenario: AnyScenario, candidates: Sequence[Candidate]) -> Finalis
     worth = [candidate for candidate in known if is_worth_it(scenario, serial, candidate)]
     if worth:
         return _simplest(scenario, worth), serial
-    alone = is_algorithm_choice(scenario)
+    alone = scenario.is_algorithm_choice
     return next((candidate for candidate in timed if alone or not candidate.is_serial), serial), serial
 
 
@@ -44,20 +43,20 @@ def _timed(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
     return answered_by_runs(candidates) or candidates
 
 
-def _simplest(scenario: AnyScenario, candidates: Sequence[Candidate]) -> Candidate:
+def _simplest(scenario: GraphScenario, candidates: Sequence[Candidate]) -> Candidate:
     """The simplest of those that the profile cannot tell from the fastest; of equally simple ones the fastest."""
-    fastest, resolution = min(candidates, key=lambda each: each.best_us), max(MIN_LEAD, resolution_of(scenario))
+    fastest, resolution = min(candidates, key=lambda each: each.best_us), max(MIN_LEAD, scenario.resolution)
     near = [each for each in candidates if ratio_of(scenario, each, fastest) < 1 + resolution]
     return min(near, key=lambda each: (each.complexity, each.best_us, each.expression))
 
 
-def ratio_of(scenario: AnyScenario, one: Candidate, other: Candidate) -> float:
+def ratio_of(scenario: GraphScenario, one: Candidate, other: Candidate) -> float:
     """Return the time of ``one`` over that of ``other``, both without what they do alike."""
     alike = alike_us(scenario, one, other)
     return (one.best_us - alike) / (other.best_us - alike)
 
 
-def alike_us(scenario: AnyScenario, one: Candidate, other: Candidate) -> float:
+def alike_us(scenario: GraphScenario, one: Candidate, other: Candidate) -> float:
     """Return the time in us, of all layers, of what two schedules of several ops do alike; 0 where it is not known.
 
     These are kernels without a collective, cut as the others are, and ops that are carried out in the same way where in
@@ -87,45 +86,45 @@ def alike_us(scenario: AnyScenario, one: Candidate, other: Candidate) -> float:
     return us if us < least else 0.0  # kernels beside copies take longer than alone: not the time of both
 
 
-def is_worth_it(scenario: AnyScenario, serial: Candidate, candidate: Candidate) -> bool:
+def is_worth_it(scenario: GraphScenario, serial: Candidate, candidate: Candidate) -> bool:
     """Whether ``candidate`` gains over ``serial`` at least ``MIN_GAIN``, and more than the profile resolves.
 
     Of the library it resolves no less than the error of its collectives. The resolution is that of what changes.
     """
     library = scenario.gpu.collectives if serial.is_library else None
     error = 0.0 if library is None else float(library.error)
-    clear = ratio_of(scenario, serial, candidate) >= 1 + max(MIN_GAIN, resolution_of(scenario), error)
+    clear = ratio_of(scenario, serial, candidate) >= 1 + max(MIN_GAIN, scenario.resolution, error)
     return clear and serial.best_us >= candidate.best_us * (1 + MIN_GAIN)
 
 
-def recommended_of(scenario: AnyScenario, finals: Finalists) -> Candidate:
+def recommended_of(scenario: GraphScenario, finals: Finalists) -> Candidate:
     """Return the best other schedule if it is worth it, else the baseline."""
     best, serial = finals
     return best if best is not serial and is_worth_it(scenario, serial, best) else serial
 
 
-def overlap_pays(scenario: AnyScenario, finals: Finalists) -> bool:
+def overlap_pays(scenario: GraphScenario, finals: Finalists) -> bool:
     """Whether the best other schedule overlaps and is worth it."""
     best, serial = finals
     return not best.is_serial and is_worth_it(scenario, serial, best)
 
 
 def promise_of(
-    scenario: AnyScenario, candidates: Sequence[Candidate], serial: Candidate, recommended: Candidate
+    scenario: GraphScenario, candidates: Sequence[Candidate], serial: Candidate, recommended: Candidate
 ) -> Promise | None:
     """Return what the gain of ``recommended`` promises; None for the baseline and for a lone collective.
 
     The estimate of what nobody proposed is taken to be no better than those of proposals. Of several ops one after the
     other the error is that of the ops that change; others were not measured.
     """
-    if recommended.expression == serial.expression or is_algorithm_choice(scenario):
+    if recommended.expression == serial.expression or scenario.is_algorithm_choice:
         return None
     speedup = serial.best_us / recommended.best_us
     estimated = recommended.is_estimate or serial.is_estimate
     known = [recommended.gain_error] if recommended.gain_error else [one.gain_error or 0.0 for one in candidates]
     error = max(known) if estimated else 0.0
     shortest_us = min(_times_us(scenario, recommended), default=recommended.best_us)
-    promise = kernel_promise(speedup, shortest_us, resolution_of(scenario), error)
+    promise = kernel_promise(speedup, shortest_us, scenario.resolution, error)
     if recommended.several is None:
         return promise
     if not recommended.is_in_turn:
@@ -134,7 +133,7 @@ def promise_of(
     return replace(promise, error=None if promise.error is None else promise.error * share)
 
 
-def _times_us(scenario: AnyScenario, candidate: Candidate) -> Iterator[float]:
+def _times_us(scenario: GraphScenario, candidate: Candidate) -> Iterator[float]:
     """The times of ops with a collective, where they are known."""
     if candidate.several is None or candidate.result is None:
         return
@@ -144,21 +143,21 @@ def _times_us(scenario: AnyScenario, candidate: Candidate) -> Iterator[float]:
     yield from (op.makespan_ticks / TICKS_PER_US for op in result.simulated.ops if op.name in names)
 
 
-def verdict_of(scenario: AnyScenario, recommended: Candidate, promise: Promise | None) -> Verdict:
+def verdict_of(scenario: GraphScenario, recommended: Candidate, promise: Promise | None) -> Verdict:
     """Return the verdict: a gain beyond the error pays by overlap, or by another schedule in which nothing overlaps.
 
     Of a collective alone it is whether to keep what the library chooses.
     """
-    if is_algorithm_choice(scenario):
+    if scenario.is_algorithm_choice:
         return Verdict.LIBRARY if recommended.is_library else Verdict.USE
     if promise is None or promise.verdict is Verdict.OVERLAP:
         return Verdict.SERIAL if promise is None or recommended.is_serial else Verdict.OVERLAP
     return promise.verdict
 
 
-def ties_of(scenario: AnyScenario, candidates: Sequence[Candidate], recommended: Candidate) -> tuple[str, ...]:
+def ties_of(scenario: GraphScenario, candidates: Sequence[Candidate], recommended: Candidate) -> tuple[str, ...]:
     """Return the simulated schedules that the hardware profile cannot tell from the recommended one."""
-    resolution = resolution_of(scenario)
+    resolution = scenario.resolution
     return tuple(
         candidate.expression
         for candidate in candidates

@@ -23,5 +23,5 @@ def new_runs_of(advice: Advice, known: Mapping[str, ShownRun]) -> dict[str, Show
     new = {name: run_of_pair(advice.case, result) for name, result in results.items() if is_new(name, result)}
     for one in advice.candidates:
         if one.result is not None and is_new(one.expression, one.result.simulated.whole):
-            new[one.expression] = run_of_graph(advice.layer, one.joint, one.result)
+            new[one.expression] = run_of_graph(advice.scenario, one.joint, one.result)
     return new

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ...compiler.ir import TICKS_PER_US, AnyScenario, GraphScenario, JsonObject, Scenario
+from ...compiler.ir import TICKS_PER_US, GraphScenario, JsonObject, Scenario
 from ...compiler.planfile.to_json import plan_document
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore.figures.result import Result
@@ -18,22 +18,6 @@ from .short_names import short_names
 
 SERIAL = "serial"
 """What the baseline is called where it is not the library's."""
-
-
-def is_algorithm_choice(scenario: AnyScenario) -> bool:
-    """Whether a collective alone is all that has a choice: the question is which algorithm, not whether to overlap."""
-    return scenario.sole is not None and scenario.sole.workload.is_collective
-
-
-def resolution_of(scenario: AnyScenario) -> float:
-    """Return the least relative difference of two times that the hardware profile resolves.
-
-    All kernels that multiply matrices have the resolution of the GEMM: experts and attention are known no better. Times
-    of collectives alone are compared as simulated: 0.
-    """
-    computes = (case.workload.compute for case in scenario.cases)
-    tiled = any(compute is not None and compute.tiled for compute in computes)
-    return float(scenario.gpu.gemm.resolution) if tiled else 0.0
 
 
 class Confidence(Enum):
@@ -52,11 +36,11 @@ class Source(Enum):
     SIMULATION = "simulation"
 
 
-def baseline_name(scenario: AnyScenario, baseline: Candidate) -> str:
-    """Return what ``baseline`` is called."""
+def baseline_name(is_algorithm_choice: bool, baseline: Candidate) -> str:
+    """Return what ``baseline`` is called; ``is_algorithm_choice``: the question is which algorithm."""
     if baseline.is_library:
         return "the library"
-    return "the direct exchange" if is_algorithm_choice(scenario) else SERIAL
+    return "the direct exchange" if is_algorithm_choice else SERIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +114,7 @@ class Advice:
     first.
     """
 
-    scenario: AnyScenario
+    scenario: GraphScenario
     verdict: Verdict
     recommended: Candidate
     serial: Candidate
@@ -163,14 +147,7 @@ class Advice:
     @property
     def case(self) -> Scenario:
         """The one op that there is, on its system."""
-        (case,) = self.scenario.cases
-        return case
-
-    @property
-    def layer(self) -> GraphScenario:
-        """The several ops, with what the file says of them."""
-        assert isinstance(self.scenario, GraphScenario), "there is one op"
-        return self.scenario
+        return self.scenario.case
 
     def plan(self) -> JsonObject | None:
         """Return the recommended schedule as ``magus-plan/2``; None where it is a call of the library."""
@@ -211,7 +188,7 @@ class Advice:
 
     def verdict_on(self, offer: LayerOffer) -> Verdict:
         """What the gain of an implementation promises."""
-        return promised(self.gain_of(offer), resolution_of(self.scenario), offer.unknown)
+        return promised(self.gain_of(offer), self.scenario.resolution, offer.unknown)
 
     def offer(self, implementation: str) -> LayerOffer | None:
         """What is known of an implementation for several ops, None if nothing is."""
@@ -227,7 +204,7 @@ class Advice:
         overlapping = (candidate for candidate in self.candidates if not candidate.is_serial)
         times_us = (one.best_us for one in overlapping if one.simulated_ticks is not None)
         gain = self.recommended.best_us / min(times_us, default=float("inf"))
-        resolution = resolution_of(self.scenario)
+        resolution = self.scenario.resolution
         if 1 < gain < 1 + resolution:
             return f"{gain:.2f}x by overlap is less than the profile can tell apart ({resolution:.0%})"
         return "overlap does not pay here"
@@ -244,7 +221,7 @@ class Advice:
     @property
     def baseline(self) -> str:
         """The baseline in words."""
-        return baseline_name(self.scenario, self.serial)
+        return baseline_name(self.scenario.is_algorithm_choice, self.serial)
 
     @property
     def against(self) -> str:

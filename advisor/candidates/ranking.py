@@ -33,7 +33,6 @@ from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from ...simcore.kernels.dispatch import whole_works
 from ...simcore.lower.collective import library_collective_time
 from ..estimate.makespan import MAX_STEPS, makespans
-from .advice import is_algorithm_choice
 from .candidate import Candidate
 
 # Patterns of the drawn scenarios in which estimates were compared with simulations.
@@ -117,7 +116,7 @@ def best_of_explored(scenario: Scenario, candidates: Sequence[Candidate]) -> lis
 
     ``candidates`` are in the order of their predictions. Knobs with more than ``MAX_NAMED_VALUES`` values do not count.
     """
-    explore, alone, best = scenario.explore, is_algorithm_choice(scenario), dict[tuple[str, object], Candidate]()
+    explore, alone, best = scenario.explore, scenario.is_algorithm_choice, dict[tuple[str, object], Candidate]()
     few = [knob for knob in _NAMED if 0 < len(explore.values(knob.word)) <= MAX_NAMED_VALUES]
     for candidate in candidates:
         choice = candidate.choice

@@ -4,14 +4,13 @@ import math
 from collections.abc import Container, Sequence
 from dataclasses import replace
 
-from ...compiler.ir import TICKS_PER_US, AnyScenario, Explore, Progress, Scenario, Schedule
+from ...compiler.ir import TICKS_PER_US, Explore, Gpu, Progress, Scenario, Schedule
 from ...compiler.planning.build import build_schedule, declared
 from ...compiler.planning.knobs.structure import ALGORITHM
 from ...simcore import PACKET_BYTES, affordable_unit
 from ...simcore.lower.plan import period_of
 from ..bounds.plan_links import busiest_link_ticks
 from ..workers import SimulationJob, Workers
-from .advice import is_algorithm_choice, resolution_of
 from .candidate import Candidate, ScheduleOrigin, by_time
 from .predicted import origin_of
 from .ranking import baselines, best_of_explored, protocol_variants, shortlisted
@@ -44,7 +43,7 @@ def simulate_shortlist(
     cannot be the answer: see ``_worth_a_run``.
     """
     asked = {declared(scenario, named).expression for named in scenario.schedules}
-    alone = is_algorithm_choice(scenario)
+    alone = scenario.is_algorithm_choice
     wanted = {
         candidate.expression for candidate in (candidates if alone else baselines(candidates)) if candidate.is_serial
     }
@@ -71,7 +70,7 @@ def simulate_shortlist(
 def _close(scenario: Scenario, others: Sequence[Candidate], favourites: Sequence[Candidate]) -> list[Candidate]:
     """Return the ``favourites``, best first, without the last that are ``BEHIND`` the fastest run of ``others``."""
     fastest = min((other.best_us for other in others if other.simulated_ticks is not None), default=math.inf)
-    limit = fastest * max(BEHIND, ERROR * (1 + resolution_of(scenario)))
+    limit = fastest * max(BEHIND, ERROR * (1 + scenario.resolution))
     kept = max(NUM_COMPARED, len(favourites) - MOST_LEFT_OUT)
     return [one for place, one in enumerate(favourites) if place < kept or one.best_us <= limit]
 
@@ -141,7 +140,7 @@ def simulate_variants(
     """
     if scenario.workload.moved is None:
         return candidates
-    alone = is_algorithm_choice(scenario)
+    alone = scenario.is_algorithm_choice
     variants_of = protocol_variants if alone else variants
     built = [(choice, build_schedule(scenario, choice)) for choice in variants_of(scenario, candidates)]
     varied = [
@@ -208,11 +207,11 @@ def without_beaten(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def shortlist_unit(scenario: Scenario, schedule: Schedule) -> int:
     """Return the granularity: packets, coarser for large problems; lines for small ones, where packets are inexact."""
-    line, divisor = scenario.gpu.line_bytes, COLLECTIVE_DIVISOR if is_algorithm_choice(scenario) else 1
+    line, divisor = scenario.gpu.line_bytes, COLLECTIVE_DIVISOR if scenario.is_algorithm_choice else 1
     divisor *= simulated_ranks(scenario, schedule)
     if affordable_unit(scenario, schedule, line, FINE_LINE_HOPS // divisor) == line:
         return line
-    return affordable_unit(scenario, schedule, packet_bytes(scenario), SHORTLIST_LINE_HOPS // divisor)
+    return affordable_unit(scenario, schedule, packet_bytes(scenario.gpu), SHORTLIST_LINE_HOPS // divisor)
 
 
 def simulated_ranks(scenario: Scenario, schedule: Schedule) -> int:
@@ -220,7 +219,7 @@ def simulated_ranks(scenario: Scenario, schedule: Schedule) -> int:
     return period_of(scenario, schedule)
 
 
-def packet_bytes(scenario: AnyScenario) -> int:
+def packet_bytes(gpu: Gpu) -> int:
     """The coarser granularity: 1 KiB, or the next multiple of the line."""
-    line = scenario.gpu.line_bytes
+    line = gpu.line_bytes
     return -(-PACKET_BYTES // line) * line

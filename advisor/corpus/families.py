@@ -154,10 +154,14 @@ def _too_large(rows: int, before: int, after: int, ranks: int) -> bool:
 
 @cache
 def _compiled(vendor: str, gpu: str, fabric: str, ranks: int, text: str) -> Scenario:
-    return compile_text(
-        f'use "{vendor}/{gpu.lower()}"\nsystem node {{ gpus {ranks} x {gpu}; fabric {fabric} }}\n'
-        f"workload drawn on node {{ {text} }}\n"
-    ).scenario()
+    return (
+        compile_text(
+            f'use "{vendor}/{gpu.lower()}"\nsystem node {{ gpus {ranks} x {gpu}; fabric {fabric} }}\n'
+            f"workload drawn on node {{ {text} }}\n"
+        )
+        .scenario()
+        .case
+    )
 
 
 def moved_system(random: Random, system: System) -> System:

@@ -132,7 +132,11 @@ def fingerprint() -> str:
 
 
 def _scenario(gpu: str, fabric: str, workload: str) -> Scenario:
-    return compile_text(
-        f'use "amd/mi300x"\nuse "nvidia/h100"\nsystem node {{ gpus {NUM_RANKS} x {gpu}; fabric {fabric} }}\n'
-        f"workload random on node {{ {workload} }}\n"
-    ).scenario()
+    return (
+        compile_text(
+            f'use "amd/mi300x"\nuse "nvidia/h100"\nsystem node {{ gpus {NUM_RANKS} x {gpu}; fabric {fabric} }}\n'
+            f"workload random on node {{ {workload} }}\n"
+        )
+        .scenario()
+        .case
+    )

@@ -8,7 +8,6 @@ from ...compiler.planning.build import build_schedule, declared
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.templates import BASELINE
 from ...simcore import simulate
-from ..candidates.advice import is_algorithm_choice
 from ..candidates.candidate import Candidate, ScheduleOrigin, baseline_of, by_time
 from ..candidates.library import library_unfit
 from ..candidates.predicted import is_serial, usual_serials
@@ -29,7 +28,7 @@ def serial_baseline(scenario: Scenario) -> Schedule:
     if len(candidates) == 1 and scenario.workload.moved is None:
         return candidates[0].schedule
     candidates = _simulated(scenario, candidates)
-    if scenario.workload.moved is not None and not is_algorithm_choice(scenario):
+    if scenario.workload.moved is not None and not scenario.is_algorithm_choice:
         varied = (_candidate(choice, build_schedule(scenario, choice)) for choice in variants(scenario, candidates))
         candidates = by_time([*candidates, *_simulated(scenario, varied)])
     return baseline_of(candidates).schedule

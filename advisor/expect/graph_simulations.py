@@ -117,7 +117,7 @@ class GraphRuns:
 
     def _simulate(self, name: str, seed: int | None) -> LayersResult:
         scenario = self.scenario
-        unit = packet_bytes(scenario) if self.packets else scenario.gpu.line_bytes
+        unit = packet_bytes(scenario.gpu) if self.packets else scenario.gpu.line_bytes
         try:
             choice = self.advice().recommended.joint if name == BEST else choice_named(scenario, name)
             found = simulate_layers(

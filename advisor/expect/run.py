@@ -115,13 +115,11 @@ class ExpectationRunner:
     def _figures(self, block: Expectation, settings: Bindings, seeds: int) -> RunFigures:
         key = (block.workload, settings, block.packets)
         if key not in self._runs:
-            compiled = self._file(settings)
-            graph = compiled.graph(block.workload)
-            if graph is not None:
-                self._runs[key] = GraphRuns(graph, self.advisor, block.packets)
+            scenario = self._file(settings).scenario(block.workload)
+            if scenario.pair is None:
+                self._runs[key] = GraphRuns(scenario, self.advisor, block.packets)
             else:
-                scenario = compiled.scenario(block.workload)
-                self._runs[key] = Runs(scenario, self.advisor, self.workers, block.packets)
+                self._runs[key] = Runs(scenario.pair, self.advisor, self.workers, block.packets)
         return RunFigures(self._runs[key], seeds)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ...compiler.ir import Metric, Scenario, Schedule
+from ...compiler.ir import GraphScenario, Metric, Scenario, Schedule
 from ...compiler.planning.build import ScheduleError, declared
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore import Result, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate
@@ -68,7 +68,9 @@ class Runs:
         """
         if self._advice is None:
             try:
-                self._advice = self.advisor().recommend(self.scenario, AdviceOptions(workers=self.workers))
+                self._advice = self.advisor().recommend(
+                    GraphScenario.of_one(self.scenario), AdviceOptions(workers=self.workers)
+                )
             except (NoFeasibleSchedule, ScheduleError) as error:
                 raise ExpectationError(str(error)) from error
         return self._advice
@@ -133,7 +135,7 @@ class Runs:
 
     def _simulate(self, name: str, explained: bool) -> Result:
         schedule = self._schedule(name)
-        what_if = WhatIf(packet_bytes(self.scenario)) if explained else None
+        what_if = WhatIf(packet_bytes(self.scenario.gpu)) if explained else None
         unit = self._unit(name, schedule)
         try:
             result = simulate(self.scenario, schedule, unit_bytes=unit, what_if=what_if)
@@ -158,7 +160,7 @@ class Runs:
 
     def _unit(self, name: str, schedule: Schedule) -> int:
         """Return the granularity: lines or packets; coarser for the baseline of a large problem, as in advice."""
-        line = packet_bytes(self.scenario) if self.packets else self.scenario.gpu.line_bytes
+        line = packet_bytes(self.scenario.gpu) if self.packets else self.scenario.gpu.line_bytes
         return affordable_unit(self.scenario, schedule, line, CONFIRM_LINE_HOPS) if name == SERIAL else line
 
 

@@ -87,7 +87,7 @@ def simulated_candidate(scenario: GraphScenario, candidate: Candidate, should_st
             scenario.graph,
             candidate.joint,
             name=scenario.name,
-            unit_bytes=packet_bytes(scenario),
+            unit_bytes=packet_bytes(scenario.gpu),
             options=RunOptions(observe=True, should_stop=should_stop),
         )
         check_graph_memory(scenario, result.simulated.whole.schedule.staging_bytes)

@@ -77,7 +77,7 @@ def _candidate(candidate: Candidate, serial: Candidate) -> JsonObject:
 
 def _result(advice: Advice, candidate: Candidate) -> JsonObject:
     """What ``magus simulate --json`` says of a schedule, or why it was not simulated."""
-    scenario, result, bound = advice.layer, candidate.result, advice.bound
+    scenario, result, bound = advice.scenario, candidate.result, advice.bound
     if result is None or bound is None:
         return {"result": None, "problem": candidate.problem or None}
     plan = build_graph_plan(scenario.system, scenario.graph, candidate.joint)

@@ -359,7 +359,7 @@ def _origin(scenario: GraphScenario, choice: GraphChoice, what: str) -> Schedule
 
 def _explained(advice: Advice, search: JointSearch, offers: Sequence[LayerOffer]) -> Advice:
     """The answer with what each op does in it, and why."""
-    scenario, recommended = advice.layer, advice.recommended
+    scenario, recommended = advice.scenario, advice.recommended
     space = search.space_of(recommended.joint)
     kernels = 0 if space is None else space.kernels_ticks * scenario.num_layers
     ops: tuple[OpAdvice, ...] = ()

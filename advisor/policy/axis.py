@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ...compiler.codes import Code
-from ...compiler.ir import Pattern, Scenario, Workload
+from ...compiler.ir import GraphScenario, Pattern, Scenario, Workload
 from ...compiler.request.errors import RequestError
 from ...compiler.request.request import BESIDE_PATTERNS, COLLECTIVE_PATTERNS, Request
 from ...compiler.request.scenario import scenario_of
-from ..candidates.advice import is_algorithm_choice
 from ..sensitivity.resized import num_rows, with_moved_rows, with_rows
 
 ROWS, BYTES = "m", "num_bytes"
@@ -27,7 +26,7 @@ class SizeAxis:
     at: Callable[[int], Scenario]
 
 
-def axis_of(question: Request | Scenario) -> SizeAxis:
+def axis_of(question: Request | GraphScenario) -> SizeAxis:
     """Return the axis of a request or a scenario.
 
     Raises
@@ -37,9 +36,10 @@ def axis_of(question: Request | Scenario) -> SizeAxis:
     """
     if isinstance(question, Request):
         return axis_of_request(question)
-    axis = axis_of_scenario(question)
+    axis = None if question.pair is None else axis_of_scenario(question.case)
     if axis is None:
-        raise RequestError(Code.MGS520, "pattern", f"{question.workload.label} has no size that varies alone", _HINT)
+        label = question.title if question.pair is None else question.case.workload.label
+        raise RequestError(Code.MGS520, "pattern", f"{label} has no size that varies alone", _HINT)
     return axis
 
 
@@ -71,12 +71,12 @@ def axis_of_request(request: Request) -> SizeAxis:
         raise RequestError(Code.MGS520, "pattern", f"{request.pattern} has no size that varies alone", _HINT)
     ranks = scenario_of(request).num_ranks
     if request.kind in COLLECTIVE_PATTERNS:
-        moved = scenario_of(request).workload.moved
+        moved = scenario_of(request).case.workload.moved
         assert moved is not None, "a collective moves a tensor"
         return SizeAxis(
-            BYTES, ranks * moved.dtype.num_bytes, lambda size: scenario_of(replace(request, num_bytes=size))
+            BYTES, ranks * moved.dtype.num_bytes, lambda size: scenario_of(replace(request, num_bytes=size)).case
         )
-    return SizeAxis(ROWS, ranks, lambda size: scenario_of(replace(request, m=size)))
+    return SizeAxis(ROWS, ranks, lambda size: scenario_of(replace(request, m=size)).case)
 
 
 def axis_of_scenario(scenario: Scenario) -> SizeAxis | None:
@@ -84,7 +84,7 @@ def axis_of_scenario(scenario: Scenario) -> SizeAxis | None:
     if num_rows(scenario.workload) is not None:
         return SizeAxis(ROWS, scenario.num_ranks, lambda size: with_rows(scenario, size))
     moved = scenario.workload.moved
-    if not is_algorithm_choice(scenario) or moved is None or scenario.workload.uneven:
+    if not scenario.is_algorithm_choice or moved is None or scenario.workload.uneven:
         return None
     row_bytes = moved.cols * moved.dtype.num_bytes
     return SizeAxis(BYTES, scenario.num_ranks * row_bytes, lambda size: with_moved_rows(scenario, size // row_bytes))

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from ...compiler.ir import Choice, Scenario
+from ...compiler.ir import Choice, GraphScenario
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.expression import expression_of
 from ...compiler.resolve.expect.expectation import ON_OVERLAP, Verdict
 from ...compiler.templates import BASELINE
-from ..candidates.advice import Advice, Confidence, is_algorithm_choice
+from ..candidates.advice import Advice, Confidence
 from ..pools import Ask
 from .axis import BYTES, SizeAxis
 from .cover import TOLERANCE, AdvisedSize, Stretch, cover
@@ -28,7 +28,7 @@ _LEAST_FIRST = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
 def policy_table(
     axis: SizeAxis,
     sizes: Sequence[int],
-    ask: Ask[Scenario, Advice],
+    ask: Ask[GraphScenario, Advice],
     *,
     simulated: bool,
     tolerance: float = TOLERANCE,
@@ -112,11 +112,11 @@ def _between(axis: SizeAxis, ranges: Sequence[_Range], known: Sequence[int]) -> 
     return found
 
 
-def _points(axis: SizeAxis, sizes: Set[int], ask: Ask[Scenario, Advice]) -> dict[int, AdvisedSize]:
+def _points(axis: SizeAxis, sizes: Set[int], ask: Ask[GraphScenario, Advice]) -> dict[int, AdvisedSize]:
     if not sizes:
         return {}
     ordered = sorted(sizes)
-    answers = ask([axis.at(size) for size in ordered])
+    answers = ask([GraphScenario.of_one(axis.at(size)) for size in ordered])
     return {size: AdvisedSize(size, answer()) for size, answer in zip(ordered, answers, strict=True)}
 
 
@@ -183,7 +183,7 @@ def _rule_of(axis: SizeAxis, own: _Range, choice: Choice, multiple: int, *, simu
         verdict=_verdict(stretch, choice, by_library=engine.by_library).value,
         schedule=expression_of(choice),
         template=choice.template,
-        algorithm=choice.algorithm or (choice.template if is_algorithm_choice(scenario) else ""),
+        algorithm=choice.algorithm or (choice.template if scenario.is_algorithm_choice else ""),
         protocol=choice.tactics.protocol.value,
         chunks=choice.chunks,
         copy_engines=engine.copy_engines,
@@ -198,7 +198,7 @@ def _rule_of(axis: SizeAxis, own: _Range, choice: Choice, multiple: int, *, simu
 
 def _verdict(stretch: Stretch, choice: Choice, *, by_library: bool) -> Verdict:
     """The verdict on ``choice``: the least of all sizes, since a promise holds at all of them or is none."""
-    if is_algorithm_choice(stretch.points[0].advice.scenario):
+    if stretch.points[0].advice.scenario.is_algorithm_choice:
         return Verdict.LIBRARY if by_library else Verdict.USE
     verdicts = {point.advice.verdict for point in stretch.points}
     least = next(verdict for verdict in reversed(ON_OVERLAP) if verdict in verdicts)

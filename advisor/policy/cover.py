@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...compiler.ir import Choice
 from ...compiler.templates import BASELINE
-from ..candidates.advice import Advice, is_algorithm_choice
+from ..candidates.advice import Advice
 
 TOLERANCE = 0.02
 """Loss that a schedule may have at a size so that fewer schedules do for all."""
@@ -22,7 +22,7 @@ class AdvisedSize:
     @property
     def overlaps(self) -> bool:
         """Whether another schedule than a serial one is recommended; for a lone collective always."""
-        return is_algorithm_choice(self.advice.scenario) or not self.advice.recommended.is_serial
+        return self.advice.scenario.is_algorithm_choice or not self.advice.recommended.is_serial
 
     def times_us(self) -> Mapping[Choice, float]:
         """Return the times of schedules that other sizes may have too, the fastest first."""
@@ -40,7 +40,7 @@ class AdvisedSize:
         return {
             choice: us / self.advice.recommended.best_us - 1
             for choice, us in self.times_us().items()
-            if is_algorithm_choice(self.advice.scenario) or (choice.template == BASELINE.name) is not self.overlaps
+            if self.advice.scenario.is_algorithm_choice or (choice.template == BASELINE.name) is not self.overlaps
         }
 
 

@@ -120,7 +120,7 @@ def distilled(
     RequestError
         If the pattern has no GEMM beside a collective.
     """
-    first = scenario_of(request)
+    first = scenario_of(request).case
     if first.workload.gemm is None or first.workload.moved is None or first.workload.pattern.beside:
         raise RequestError(Code.MGS520, "pattern", f"{request.pattern} is no GEMM that waits for a collective")
     choices = _choices(first)
@@ -128,7 +128,7 @@ def distilled(
     rows: list[FloatArray] = []
     for idx, (m, n, k) in enumerate(shapes):
         progress(idx, len(shapes))
-        rows.append(_ticks(scenario_of(replace(request, m=m, n=n, k=k)), choices))
+        rows.append(_ticks(scenario_of(replace(request, m=m, n=n, k=k)).case, choices))
     machine = _machine(request, first)
     return _fitted(request, machine, choices, shapes, np.array(rows), max_leaves, seed)
 
@@ -216,7 +216,7 @@ def _ticks(scenario: Scenario, choices: Sequence[Choice]) -> FloatArray:
 def _machine(request: Request, scenario: Scenario) -> MachineRates:
     gemm, moved = scenario.workload.gemm, scenario.workload.moved
     assert gemm is not None and moved is not None, "distilled checks this"
-    large = scenario_of(replace(request, m=8192 * scenario.num_ranks, n=4096, k=4096))
+    large = scenario_of(replace(request, m=8192 * scenario.num_ranks, n=4096, k=4096)).case
     whole = large.workload.moved
     assert whole is not None, "the pattern is the same"
     ticks = costs_of(large, default_engine(large.system)).moved[-1]

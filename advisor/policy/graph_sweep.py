@@ -188,7 +188,7 @@ def _point(settings: Settings, advice: Advice, named: Mapping[str, GraphChoice],
     best = said_of(_recommended(advice))
     known = {best: advice.recommended.ticks, said_of(SERIAL): advice.no_overlap.ticks}
     ticks = {
-        choice.name: known[said] if said in known else simulate(advice.layer, choice, advice)
+        choice.name: known[said] if said in known else simulate(advice.scenario, choice, advice)
         for said, choice in named.items()
     }
     able = {name: each for name, each in ticks.items() if each is not None}

@@ -88,7 +88,7 @@ def _ends(rule: GraphRule, axis: GraphAxis) -> tuple[int, int]:
 def _rule(
     rule: GraphRule, axis: GraphAxis, choice: GraphChoice, ends: tuple[int, int], points: dict[int, GraphPoint]
 ) -> LayerRule:
-    scenario = next(iter(points.values())).advice.layer
+    scenario = next(iter(points.values())).advice.scenario
     return LayerRule(
         workload=scenario.name,
         model=axis.model,

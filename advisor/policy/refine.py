@@ -6,7 +6,6 @@ from math import lcm
 from ...compiler.ir import TICKS_PER_US, Choice, Scenario
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates import BASELINE
-from ..candidates.advice import resolution_of
 from ..candidates.predicted import predicted_candidates
 from ..candidates.shortlist import shortlist_unit
 from ..implementations.promise import MIN_GAIN
@@ -61,7 +60,7 @@ def time_us(point: AdvisedSize, choice: Choice, *, simulated: bool) -> float | N
 
 def _gives_way(scenario: Scenario, left: Choice, right: Choice, simulated: bool) -> bool:
     times_us = _times_us(scenario, (left, right), simulated)
-    lead = 1 + max(MIN_GAIN, resolution_of(scenario))
+    lead = 1 + max(MIN_GAIN, scenario.resolution)
     of_left, of_right = (lead if choice.template == BASELINE.name else 1.0 for choice in (left, right))
     return times_us[right] * of_left < times_us[left] * of_right
 

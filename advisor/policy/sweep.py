@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...compiler.ir import Cancelled, JsonObject, Scenario, Settings
+from ...compiler.ir import Cancelled, GraphScenario, JsonObject, Scenario, Settings
 from ...compiler.planning.build import ScheduleError
 from ..candidates.advice import Advice
 from ..implementations.offers import Offer
@@ -76,8 +76,8 @@ class Sweep:
 
 
 def swept(
-    points: Sequence[tuple[Settings, Scenario]],
-    ask: Ask[Scenario, Advice],
+    points: Sequence[tuple[Settings, GraphScenario]],
+    ask: Ask[GraphScenario, Advice],
     *,
     options: AdviceOptions,
     tolerance: float = TOLERANCE,
@@ -110,16 +110,16 @@ def swept(
 
 
 def _rules(
-    found: Sequence[SweepPoint], ask: Ask[Scenario, Advice], simulated: bool, tolerance: float
+    found: Sequence[SweepPoint], ask: Ask[GraphScenario, Advice], simulated: bool, tolerance: float
 ) -> PolicyTable | None:
     by_size = _by_size([point.advice for point in found])
     if by_size is None:
         return None
     axis, known = by_size
     sizes = tuple(known)
-    advice_of = {axis.at(size): advice for size, advice in known.items()}
+    advice_of = {GraphScenario.of_one(axis.at(size)): advice for size, advice in known.items()}
 
-    def recall(scenarios: Sequence[Scenario]) -> list[Callable[[], Advice]]:
+    def recall(scenarios: Sequence[GraphScenario]) -> list[Callable[[], Advice]]:
         new = [scenario for scenario in scenarios if scenario not in advice_of]
         answers = dict(zip(new, ask(new), strict=True))
         return [answers.get(scenario) or partial(advice_of.__getitem__, scenario) for scenario in scenarios]

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from ...compiler.ir import TICKS_PER_US, Cancelled, Scenario
+from ...compiler.ir import TICKS_PER_US, Cancelled, GraphScenario, Scenario
 from ..answer.rule import Finalists, finalists, overlap_pays
-from ..candidates.advice import is_algorithm_choice
 from ..candidates.candidate import Candidate, baseline_of, by_time
 from ..candidates.ranking import library_us
 from ..candidates.sensitivity import MAX_LOSS, ChangedNumber, Sensitivity
@@ -171,7 +170,9 @@ class _Trials:
 
     def _pays(self, scenario: Scenario, us: Sequence[float]) -> bool:
         """Whether overlap pays with these times; in a lone collective there is nothing to overlap."""
-        return not is_algorithm_choice(scenario) and overlap_pays(scenario, self._finalists(scenario, us))
+        return not scenario.is_algorithm_choice and overlap_pays(
+            GraphScenario.of_one(scenario), self._finalists(scenario, us)
+        )
 
     def _finalists(self, scenario: Scenario, us: Sequence[float]) -> Finalists:
         """Return the best other schedule and the baseline with these times."""
@@ -179,7 +180,7 @@ class _Trials:
             replace(one, simulated_ticks=round(each * TICKS_PER_US))
             for one, each in zip(self.compared, us, strict=True)
         )
-        return finalists(scenario, by_time(list(timed)))
+        return finalists(GraphScenario.of_one(scenario), by_time(list(timed)))
 
     def _unsettled(self, found: Sensitivity) -> list[Cell]:
         """Return the cells to simulate next: those on which a claim rests, as many as the number of runs allows."""

@@ -7,7 +7,7 @@ their variants are simulated. There is no search for bespoke schedules.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...compiler.ir import Cancelled, Choice, Scenario
+from ...compiler.ir import Cancelled, Choice, GraphScenario, Scenario
 from ..answer.rule import finalists, overlap_pays
 from ..candidates.advice import Threshold
 from ..candidates.candidate import Candidate
@@ -100,7 +100,8 @@ class _Search:
     def _pays_at(self, rows: int) -> bool:
         if rows not in self.verdicts:
             scenario = with_rows(self.scenario, rows)
-            self.verdicts[rows] = overlap_pays(scenario, finalists(scenario, self._candidates(scenario)))
+            question = GraphScenario.of_one(scenario)
+            self.verdicts[rows] = overlap_pays(question, finalists(question, self._candidates(scenario)))
         return self.verdicts[rows]
 
     def _candidates(self, resized: Scenario) -> list[Candidate]:

@@ -60,7 +60,7 @@ def draw(seed: int) -> Drawn:
     source = (
         f'use "{library}"\nsystem node {{ gpus {ranks} x {gpu}; fabric {where} }}\nworkload drawn on node {{ {text} }}'
     )
-    return Drawn(seed, pattern, fabric, gpu, compile_text(f"{source}\n").scenario())
+    return Drawn(seed, pattern, fabric, gpu, compile_text(f"{source}\n").scenario().case)
 
 
 def _log_uniform(random: Random, low: int, high: int) -> int:

@@ -17,7 +17,7 @@ DEMO, DOWN = "llama70b_tp8_mi300x", "gemm_rs_h100"
 @cache
 def shipped(name: str, *settings: tuple[str, str]) -> Scenario:
     """A shipped example, compiled."""
-    return compile_file(example(name), settings).scenario()
+    return compile_file(example(name), settings).scenario().case
 
 
 def program_of(scenario: Scenario, schedule: str | None, unit_bytes: int, *, fold: bool = True) -> Program:

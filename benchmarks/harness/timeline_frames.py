@@ -67,7 +67,7 @@ def _timed(view: TimelineView, action: Callable[[int], None], frame: int) -> flo
 
 def _large(num_intervals: int) -> tuple[Scenario, Result]:
     """The Result of a real run, with a timeline of so many short intervals in place of its own."""
-    scenario = compile_file(Path(path("gemm_rs_h100")), ()).scenarios[0]
+    scenario = compile_file(Path(path("gemm_rs_h100")), ()).scenario().case
     schedule = build_schedule(scenario, read_choice(scenario, "shard_p2p(engine=dma(7))"))
     result = simulate(scenario, schedule, unit_bytes=4096)
     per_lane = max(1, num_intervals // (NUM_RANKS * len(LANES)))

@@ -147,9 +147,7 @@ def layer_scenario(request: LayerRequest) -> GraphScenario:
     text = unchecked_layer_text(request.model, parallel, str(request.tokens))
     uses = "".join(f'use "implementations/{name}"\n' for name in request.implementations)
     text = text.replace("\nuse ", f"\n{uses}use ", 1) + _explore(request)
-    found = compiled(text, "<request>").graph(request.workload)
-    assert found is not None, "a whole layer is a graph"
-    return found
+    return compiled(text, "<request>").scenario(request.workload)
 
 
 _PAIRS = "ask about its pairs: magus from-model config.json --pairs"

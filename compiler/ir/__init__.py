@@ -40,7 +40,6 @@ from .devices.variability import Shape as Shape
 from .devices.variability import Straggler as Straggler
 from .devices.variability import Variability as Variability
 from .explore import Explore as Explore
-from .graph_scenario import AnyScenario as AnyScenario
 from .graph_scenario import GraphScenario as GraphScenario
 from .implementation import OF_LAYERS as OF_LAYERS
 from .implementation import Implementation as Implementation

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from .devices.hardware import Gpu
 from .explore import Explore
 from .scenario import Scenario, System
-from .schedules.graph_choice import GraphChoice
+from .schedules.graph_choice import GraphChoice, OpMode
 from .schedules.schedule import NamedSchedule
 from .workloads.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
 class GraphScenario:
-    """One graph on one system, with the schedules that its file declares and the space to search."""
+    """A question: one workload on one system, with the schedules that its file declares and the space to search."""
 
     name: str
     system: System
@@ -20,10 +20,32 @@ class GraphScenario:
     schedules: tuple[GraphChoice, ...] = field(default=(), hash=False)
     explore: Explore = field(default_factory=Explore, hash=False)
 
+    @classmethod
+    def of_one(cls, case: Scenario) -> "GraphScenario":
+        """The question about one op alone."""
+        graph = Graph.of_one(case.workload)
+        (op,) = graph.ops
+        schedules = tuple(GraphChoice(each.name, (OpMode(op.name, each.body),)) for each in case.schedules)
+        return cls(case.name, case.system, graph, schedules, case.explore)
+
     @property
     def num_ranks(self) -> int:
         """Number of GPUs."""
         return self.system.num_ranks
+
+    @property
+    def case(self) -> Scenario:
+        """The one op that there is, where ``pair`` says so.
+
+        Raises
+        ------
+        ValueError
+            If there are several, or more is said of the one.
+        """
+        case = self.pair
+        if case is None:
+            raise ValueError(f"{self.name} is no op by itself")
+        return case
 
     @property
     def pair(self) -> Scenario | None:
@@ -48,6 +70,9 @@ class GraphScenario:
     @property
     def cases(self) -> tuple[Scenario, ...]:
         """Each op on this system, by itself."""
+        pair = self.pair
+        if pair is not None:
+            return (pair,)
         return tuple(Scenario(op.name, self.system, op.workload) for op in self.graph.ops)
 
     @property
@@ -56,7 +81,9 @@ class GraphScenario:
 
         Such kernels read what it makes, or make what it reads.
         """
-        graph = self.graph
+        graph, pair = self.graph, self.pair
+        if pair is not None:
+            return pair
         moving = [op for op in graph.ops if op.workload.moved is not None]
         if len(moving) != 1 or (graph.batch is not None and graph.batch.cuts):
             return None
@@ -74,6 +101,12 @@ class GraphScenario:
         """How many layers there are."""
         return self.graph.num_layers
 
+    @property
+    def is_algorithm_choice(self) -> bool:
+        """Whether a collective is all that has a choice: the question is which algorithm, not whether to overlap."""
+        return self.sole is not None and self.sole.is_algorithm_choice
 
-AnyScenario = Scenario | GraphScenario
-"""A workload of one op, or of several."""
+    @property
+    def resolution(self) -> float:
+        """The least relative difference of two times that the hardware profile resolves."""
+        return max((case.resolution for case in self.cases), default=0.0)

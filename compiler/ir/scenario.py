@@ -36,7 +36,7 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One workload on one system, with the schedules its file declares and the space to explore."""
+    """The place of one op: its workload on a system, with the schedules its file declares and the space to explore."""
 
     name: str
     system: System
@@ -55,24 +55,19 @@ class Scenario:
         return self.system.gpu
 
     @property
-    def title(self) -> str:
-        """The name of the workload."""
-        return self.workload.name
+    def is_algorithm_choice(self) -> bool:
+        """Whether it is a collective alone: the question is which algorithm, not whether to overlap."""
+        return self.workload.is_collective
 
     @property
-    def cases(self) -> tuple["Scenario", ...]:
-        """Each op on this system: the one that there is."""
-        return (self,)
+    def resolution(self) -> float:
+        """The least relative difference of two times that the hardware profile resolves.
 
-    @property
-    def sole(self) -> "Scenario":
-        """The one op, which alone has a choice."""
-        return self
-
-    @property
-    def num_layers(self) -> int:
-        """How many layers there are."""
-        return 1
+        All kernels that multiply matrices have the resolution of the GEMM: experts and attention are known no better.
+        Times of collectives alone are compared as simulated: 0.
+        """
+        compute = self.workload.compute
+        return float(self.gpu.gemm.resolution) if compute is not None and compute.tiled else 0.0
 
     @property
     def network(self) -> Network:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from ..ir import Scenario
+from ..ir import GraphScenario
 from ..pipeline import Examined, examine_text
 from ..resolve.devices.device import DeviceResolver
 from ..resolve.values.device_numbers import DeviceNumbers
@@ -49,9 +49,9 @@ class Document:
         return next(trees, None)
 
     @property
-    def scenarios(self) -> tuple[Scenario, ...]:
+    def scenarios(self) -> tuple[GraphScenario, ...]:
         """The scenarios of the text, none while it has errors."""
-        return self.examined.compiled.scenarios if self.examined.compiled is not None else ()
+        return self.examined.compiled.workloads if self.examined.compiled is not None else ()
 
     def entry(self, names: tuple[str, ...]) -> Entry | None:
         """Return what ``name`` or ``library.name`` stands for."""

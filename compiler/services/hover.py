@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 
 from ...grammar import load_words
+from ..ir import GraphScenario
 from ..resolve.values.device_numbers import NumberWithOrigin
 from ..text import syntax as ast
 from ..text.load import shipped_libraries
@@ -74,6 +75,11 @@ def _name(document: Document, cursor: Cursor, offset: int, span: Span) -> Hover 
     return Hover(span, _head(entry), tuple(_about(document, entry))) if entry is not None else None
 
 
+def _ops_text(scenario: GraphScenario) -> str:
+    (first, *others) = scenario.cases
+    return f"{len(others) + 1} ops" if others else first.workload.pattern.value
+
+
 def _head(entry: Entry) -> str:
     """The first line of a declaration."""
     return entry.declaration.span.text.partition("\n")[0][:_MAX_CODE].rstrip(" {")
@@ -89,7 +95,7 @@ def _about(document: Document, entry: Entry) -> Iterator[str]:
             yield f"`{path}` {_with_origin(number, entry.name)}"
     if entry.kind is Kind.WORKLOAD:
         scenarios = (each for each in document.scenarios if each.name == entry.name)
-        yield from (f"{each.workload.pattern.value} on {each.system.num_ranks} GPUs" for each in scenarios)
+        yield from (f"{_ops_text(each)} on {each.num_ranks} GPUs" for each in scenarios)
     home = entry.declaration.span
     if home.source.path != document.source.path:
         yield f"declared in {home.source.path}:{home.location.line}"

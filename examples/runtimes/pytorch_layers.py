@@ -27,8 +27,8 @@ def plan_for(advisor, pattern, rows, x, w):
     written = next(each for each in best if not each.is_library)  # a call of the library has no steps
     if dist.get_rank() == 0:
         print(f"{pattern}: {advice.verdict.value}, {advice.recommended.expression}; carried out: {written.expression}")
-    scenario = advice.scenario
-    return scenario.system, GraphPlan.of_one(scenario.name, scenario.workload, written.schedule)
+    case = advice.case
+    return case.system, GraphPlan.of_one(case.name, case.workload, written.schedule)
 
 
 def main():

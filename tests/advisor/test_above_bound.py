@@ -17,7 +17,7 @@ from magus.advisor.options import AdviceOptions
 from magus.advisor.oracle.times import COLLECTIVES, collective_us
 from magus.advisor.recommend import Advisor
 from magus.compiler import compile_text
-from magus.compiler.ir import TICKS_PER_US, Scenario
+from magus.compiler.ir import TICKS_PER_US, GraphScenario, Scenario
 from magus.compiler.planning.graph_halves import collective_alone
 from magus.compiler.planning.knobs.library import library_scaling
 from magus.simcore.kernels.nccl import NcclProtocol
@@ -67,7 +67,7 @@ def draw(seed: int, workload: str = "") -> Scenario:
     explore = (
         f"explore w {{ schedules serial, hetero_fused_1d, direct, ring; chunks {2 * ranks_of(text)}; engine dma }}"
     )
-    return compile_text(f"{text}\nworkload w on node {{\n {body}\n}}\n{explore}").scenario()
+    return compile_text(f"{text}\nworkload w on node {{\n {body}\n}}\n{explore}").scenario().case
 
 
 def ranks_of(text: str) -> int:
@@ -90,7 +90,7 @@ def times_us(advice: Advice) -> Iterator[tuple[str, float]]:
 @pytest.mark.parametrize("seed", range(24))
 def test_no_estimate_is_below_the_bound(seed: int) -> None:
     scenario = draw(seed)
-    advice, library = Advisor().recommend(scenario, QUICK), library_time(scenario)
+    advice, library = Advisor().recommend(GraphScenario.of_one(scenario), QUICK), library_time(scenario)
     bound_us = quick_bound_ticks(scenario) / TICKS_PER_US
 
     assert [one for one in times_us(advice) if one[1] < bound_us * (1 - 1e-9)] == []
@@ -105,7 +105,7 @@ def test_no_estimate_is_below_the_bound(seed: int) -> None:
 
 @pytest.mark.parametrize(("seed", "workload"), [(0, WORKLOADS[1]), (3, WORKLOADS[4])])
 def test_no_simulated_time_is_below_the_bound(seed: int, workload: str) -> None:
-    advice = Advisor().recommend(draw(seed, workload), SHORT)
+    advice = Advisor().recommend(GraphScenario.of_one(draw(seed, workload)), SHORT)
 
     assert advice.bound is not None and advice.gap_to_bound is not None and advice.gap_to_bound >= 0
     bound_us = advice.bound.ticks / TICKS_PER_US
@@ -119,7 +119,9 @@ def text_of(link: str = "", switch: str = "", ranks: int = 8, share: float = 1, 
 
 def all_reduce(text: str) -> Scenario:
     work = "workload w on node {\n x = tensor bf16[16384, 4096]\n y = all_reduce(x)\n}"
-    return compile_text(f"{text}\n{work}\nexplore w {{ schedules serial, direct; chunks 8; engine dma }}").scenario()
+    return (
+        compile_text(f"{text}\n{work}\nexplore w {{ schedules serial, direct; chunks 8; engine dma }}").scenario().case
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +165,7 @@ def test_the_library_is_not_told_over_another_kind_of_link(link: str, reason: st
 def test_what_is_below_the_bound_is_left_out_with_a_note() -> None:
     """Constants that are wrong, as a user may write them: the library is faster than its links."""
     text = text_of(changes="collectives { nvls { bandwidth 9 TB/s; start 1 us } }")
-    advice = Advisor().recommend(all_reduce(text), replace(SHORT, verify=False))
+    advice = Advisor().recommend(GraphScenario.of_one(all_reduce(text)), replace(SHORT, verify=False))
     document = advice_document(advice)
 
     assert document["library"] is None and not any(one.is_library for one in advice.candidates)
@@ -185,7 +187,7 @@ workload w on node {{
   y = reduce_scatter(gemm(swiglu(gemm(all_gather(norm(x)), w)), v))
 }}
 """
-    (found,) = compile_text(text).graphs
+    (found,) = compile_text(text).workloads
     advice = recommend_graph(found, QUICK)
     least = graph_bound(found.system, found.graph).ticks
 

@@ -36,11 +36,11 @@ LAYER = HEAD + (
 
 
 def asked(statements: str, explore: str = "") -> Scenario:
-    return compile_text(f"{HEAD}workload w on hgx {{ {statements} }}\n{explore}").scenario()
+    return compile_text(f"{HEAD}workload w on hgx {{ {statements} }}\n{explore}").scenario().case
 
 
 def layer(asking: str) -> GraphScenario:
-    found = compile_text(LAYER + asking).graph("moe")
+    found = compile_text(LAYER + asking).scenario("moe")
     assert found is not None
     return found
 

@@ -14,7 +14,7 @@ from magus.advisor import AdviceOptions, Advisor, Source, computing, recommend
 from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Advice
 from magus.compiler import compile_text
-from magus.compiler.ir import EngineChoice, EngineKind, Explore, Scenario
+from magus.compiler.ir import EngineChoice, EngineKind, Explore, GraphScenario, Scenario
 from magus.simcore.memo.memo import memoizing
 from magus.simcore.memo.store import Store
 from magus.tui.text.render import advice_text
@@ -61,7 +61,7 @@ def computed(advisor: Advisor, tmp_path_factory: pytest.TempPathFactory) -> Call
     def of(scenario: Scenario) -> tuple[Advice, Path]:
         folder = tmp_path_factory.mktemp("kept")
         with memoizing(Store(folder)):
-            return advisor.recommend(scenario, OPTIONS), folder
+            return advisor.recommend(GraphScenario.of_one(scenario), OPTIONS), folder
 
     return of
 
@@ -87,7 +87,7 @@ def kept(advisor: Advisor, scenario: Scenario, options: AdviceOptions = OPTIONS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recommend, "computed_advice", computing_nothing)
         try:
-            return advisor.recommend(scenario, options)
+            return advisor.recommend(GraphScenario.of_one(scenario), options)
         except Computed:
             return None
 
@@ -97,7 +97,7 @@ def kept(advisor: Advisor, scenario: Scenario, options: AdviceOptions = OPTIONS)
     first(
         [
             SCENARIO,
-            compile_text(PLAN).scenario(),
+            compile_text(PLAN).scenario().case,
             gemm_rs(512, 1024, 2048, ranks=2),
             lone_gather(1024, 1024, ranks=4),
         ],
@@ -123,7 +123,7 @@ def test_what_is_kept_is_what_was_computed(
 def test_a_file_that_says_the_same_has_the_same_answer(advisor: Advisor, store: Store) -> None:
     advisor.recommend(compile_text(PLAN).scenario(), OPTIONS)
 
-    assert kept(advisor, compile_text(f"# a comment\n{PLAN}").scenario()) is not None
+    assert kept(advisor, compile_text(f"# a comment\n{PLAN}").scenario().case) is not None
 
 
 def test_another_question_is_not_answered(advisor: Advisor, advise: Callable[[Scenario], Advice]) -> None:
@@ -148,11 +148,11 @@ def test_advice_that_was_cut_short_or_failed_in_part_is_not_kept(
     advisor: Advisor, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with memoizing(None):
-        advice = advisor.recommend(SCENARIO, OPTIONS)
+        advice = advisor.recommend(GraphScenario.of_one(SCENARIO), OPTIONS)
     for partial_advice in (replace(advice, interrupted=True), replace(advice, notes=("a stage failed",))):
         with monkeypatch.context() as patch:
             patch.setattr(computing, "advice_of", lambda *_, given=partial_advice: given)
-            assert advisor.recommend(SCENARIO, OPTIONS) is partial_advice
+            assert advisor.recommend(GraphScenario.of_one(SCENARIO), OPTIONS) is partial_advice
         assert kept(advisor, SCENARIO) is None
 
 
@@ -180,7 +180,7 @@ def test_what_lies_there_malformed_is_computed_again(
     ):
         store.write(key, changed)
         assert kept(advisor, SCENARIO) is None
-    assert advisor.recommend(SCENARIO, OPTIONS).recommended == advice.recommended
+    assert advisor.recommend(GraphScenario.of_one(SCENARIO), OPTIONS).recommended == advice.recommended
 
 
 @pytest.mark.slow
@@ -188,11 +188,11 @@ def test_what_lies_there_malformed_is_computed_again(
 def test_workers_keep_what_they_simulate(threads: bool, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     advisor, options = Advisor(), replace(OPTIONS, workers=2, bespoke=0)
     monkeypatch.setattr(computing, "suits_threads", lambda _: threads)
-    computed = advisor.recommend(SCENARIO, options)
+    computed = advisor.recommend(GraphScenario.of_one(SCENARIO), options)
 
     # Another question with the same simulations, none of which is run.
     monkeypatch.setattr(import_module("magus.simcore.simulate"), "_simulate", partial(pytest.fail, "simulated"))
-    again = advisor.recommend(SCENARIO, replace(options, workers=1))
+    again = advisor.recommend(GraphScenario.of_one(SCENARIO), replace(options, workers=1))
 
     assert again.notes == ()
     assert again.candidates == computed.candidates

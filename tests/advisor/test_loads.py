@@ -8,7 +8,7 @@ from magus.advisor import AdviceOptions, Advisor, lower_bound
 from magus.advisor.bounds.least_traffic import least_traffic
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler import compile_text
-from magus.compiler.ir import Direction
+from magus.compiler.ir import Direction, GraphScenario
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
 from magus.tui.text.render import scenario_line
@@ -25,7 +25,7 @@ def test_no_schedule_beats_the_bound(kind: str, fabric: str) -> None:
     for seed in range(2):
         table = drawn(random.Random(seed), ranks=4, rows=1024)
         text = text_of(kind, table).replace(FABRICS[0], fabric)
-        scenario = compile_text(text).scenario()
+        scenario = compile_text(text).scenario().case
         bound = lower_bound(scenario).ticks
         for choice in some(legal_choices(scenario)):
             found = simulate(scenario, build_schedule(scenario, choice), unit_bytes=1024).makespan_ticks
@@ -58,7 +58,7 @@ def test_traffic_is_counted_by_rank() -> None:
 def test_a_hot_rank_is_advised_on() -> None:
     scenario = scenario_of("GEMM", ((128, 128, 128, 640),) * 4)
 
-    advice = Advisor.load().recommend(scenario, AdviceOptions(top=3, workers=1))
+    advice = Advisor.load().recommend(GraphScenario.of_one(scenario), AdviceOptions(top=3, workers=1))
 
     assert advice.recommended.simulated_ticks is not None
     assert advice.bound is not None and advice.bound.ticks <= advice.recommended.simulated_ticks

@@ -9,7 +9,7 @@ import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor
 from magus.compiler import compile_text
-from magus.compiler.ir import GraphScenario, Scenario
+from magus.compiler.ir import GraphScenario
 from tests.helpers.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
@@ -74,12 +74,12 @@ def with_norm(block: str) -> str:
     return f"{block[: block.rindex('}')].rstrip()}\n  {NORM} = norm({last})\n}}"
 
 
-def pairs_of(file: str) -> list[tuple[Scenario, GraphScenario]]:
+def pairs_of(file: str) -> list[tuple[GraphScenario, GraphScenario]]:
     text = (ROOT / "examples" / f"{file}.mgs").read_text()
     kept = [block for block in blocks_of(text) if not re.match(r"\s*(schedule|expect|plan)\b", block)]
     alone, followed = (compile_text("\n".join(each)) for each in (kept, map(with_norm, kept)))
-    graphs = {graph.name: graph for graph in followed.graphs}
-    return [(scenario, graphs[scenario.workload.name]) for scenario in alone.scenarios]
+    graphs = {graph.name: graph for graph in followed.workloads}
+    return [(scenario, graphs[scenario.name]) for scenario in alone.workloads if scenario.pair is not None]
 
 
 @cache

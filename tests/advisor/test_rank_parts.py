@@ -7,11 +7,12 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor, lower_bound
 from magus.advisor.sensitivity.resized import num_rows, with_rows
 from magus.compiler import compile_text
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, ExecutionOptions, Kernels, Scenario, Wait
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, ExecutionOptions, GraphScenario, Kernels, Scenario, Wait
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.planning.knobs.library import library_serial
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.simcore import simulate
+from tests.helpers.scenarios.compiled import cases_in
 from tests.helpers.scenarios.rank_parts import KINDS, scenario_of, text_of
 from tests.helpers.some import some
 
@@ -62,7 +63,9 @@ def test_the_library_does_not_mind_rows() -> None:
 
 @pytest.mark.parametrize(("rows", "ranks"), [(4, 8), (5, 3)])
 def test_a_step_of_decode_is_advised_on(rows: int, ranks: int) -> None:
-    advice = Advisor().recommend(scenario_of("GEMM+AR", rows, 2048, ranks, inner=128), AdviceOptions(workers=1))
+    advice = Advisor().recommend(
+        GraphScenario.of_one(scenario_of("GEMM+AR", rows, 2048, ranks, inner=128)), AdviceOptions(workers=1)
+    )
     simulated = [each.simulated_ticks for each in advice.candidates if each.simulated_ticks is not None]
 
     assert advice.recommended.simulated_ticks is not None
@@ -87,4 +90,4 @@ def test_an_expectation_may_set_any_number_of_rows() -> None:
     )
     found = compile_text(text + "expect w with M = 3 { serial.makespan < 1 ms }\n")
 
-    assert [each.workload.moved.rows for each in found.scenarios if each.workload.moved is not None] == [4096]
+    assert [each.workload.moved.rows for each in cases_in(found) if each.workload.moved is not None] == [4096]

@@ -21,6 +21,7 @@ from magus.compiler.ir import (
     EngineChoice,
     EngineKind,
     Explore,
+    GraphScenario,
     NamedSchedule,
     Pattern,
     Plan,
@@ -57,7 +58,7 @@ def advisor() -> Advisor:
 @pytest.fixture(scope="module")
 def advice(advisor: Advisor) -> Advice:
     scenario = exploring(ag_gemm(4096, 8192, 16384), Explore.of(chunks=(8, 16, 32), engine=(DMA,)))
-    return advisor.recommend(scenario, AdviceOptions(bespoke=50))
+    return advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(bespoke=50))
 
 
 def test_each_schedule_is_looked_at_and_built_once(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +138,7 @@ def test_the_waterfall_of_the_answer_sums_exactly(advice: Advice) -> None:
 
 
 def test_serial_is_said_where_overlap_does_not_pay(advisor: Advisor) -> None:
-    advice = advisor.recommend(ag_gemm(16, 8192, 28672))
+    advice = advisor.recommend(GraphScenario.of_one(ag_gemm(16, 8192, 28672)))
 
     assert advice.verdict is Verdict.SERIAL
     assert advice.recommended.is_serial
@@ -148,9 +149,9 @@ def test_serial_is_said_where_overlap_does_not_pay(advisor: Advisor) -> None:
 def test_bad_estimates_cost_speed_but_never_truth(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = exploring(gemm_rs(2048, 8192, 4096), Explore.of(chunks=(8, 16)))
 
-    good = advisor.recommend(scenario, AdviceOptions(top=2, bespoke=0))
+    good = advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(top=2, bespoke=0))
     monkeypatch.setattr(predicted, "predicted_us", backwards)
-    bad = advisor.recommend(scenario, AdviceOptions(top=2, bespoke=0))
+    bad = advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(top=2, bespoke=0))
 
     assert (bad.serial.expression, bad.serial.simulated_ticks) == (good.serial.expression, good.serial.simulated_ticks)
     assert bad.recommended.best_us <= bad.serial.best_us
@@ -159,11 +160,13 @@ def test_bad_estimates_cost_speed_but_never_truth(advisor: Advisor, monkeypatch:
 def test_the_baseline_does_not_follow_the_engines_explored(advisor: Advisor) -> None:
     scenario = exploring(ag_gemm(2048, 8192, 4096), Explore.of(chunks=(16,), engine=(EngineChoice(EngineKind.SM, 8),)))
 
-    assert advisor.recommend(scenario, AdviceOptions(bespoke=0)).serial.schedule.engine == DMA
+    assert advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(bespoke=0)).serial.schedule.engine == DMA
 
 
 def test_a_space_without_overlap_is_not_a_workload_without_it(advisor: Advisor) -> None:
-    advice = advisor.recommend(exploring(ag_gemm(1024, 1024, 4096), Explore.of(schedules=("serial",))))
+    advice = advisor.recommend(
+        GraphScenario.of_one(exploring(ag_gemm(1024, 1024, 4096), Explore.of(schedules=("serial",))))
+    )
 
     assert "No overlap schedule is in the space that the file explores." in advice.reasons
 
@@ -173,7 +176,7 @@ def test_a_plan_by_hand_for_a_lone_collective_is_no_overlap(advisor: Advisor) ->
     steps = build_schedule(scenario, Choice("serial", 8, DMA)).steps
     scenario = replace(scenario, schedules=(NamedSchedule("mine", Plan(EngineChoice(EngineKind.SM, 32), steps)),))
 
-    advice = advisor.recommend(scenario)
+    advice = advisor.recommend(GraphScenario.of_one(scenario))
 
     assert advice.verdict is Verdict.USE
     assert not next(c for c in advice.candidates if c.expression == "mine").is_serial
@@ -186,7 +189,7 @@ def test_declared_schedules_are_always_simulated(advisor: Advisor) -> None:
         schedules=(NamedSchedule("mine", choice),),
     )
 
-    advice = advisor.recommend(scenario, AdviceOptions(top=1))
+    advice = advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(top=1))
 
     (mine,) = [c for c in advice.candidates if c.expression == "shard_p2p(engine=dma(7))"]
     assert mine.simulated_ticks is not None
@@ -197,7 +200,7 @@ def test_plans_written_out_take_part(advisor: Advisor) -> None:
     steps = build_schedule(scenario, Choice("hetero_fused_1d", 16, DMA)).steps
     scenario = replace(scenario, schedules=(NamedSchedule("by_hand", Plan(DMA, steps)),))
 
-    advice = advisor.recommend(scenario, AdviceOptions(top=1))
+    advice = advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(top=1))
 
     (by_hand,) = [c for c in advice.candidates if c.expression == "by_hand"]
     assert by_hand.predicted_us is None
@@ -206,7 +209,7 @@ def test_plans_written_out_take_part(advisor: Advisor) -> None:
 
 @pytest.mark.parametrize("pattern", [Pattern.GEMM, Pattern.KERNEL])
 def test_a_lone_kernel_has_nothing_to_overlap(advisor: Advisor, pattern: Pattern) -> None:
-    advice = advisor.recommend(scenario_of(pattern, SYSTEMS[0], 2, 256, 256, 256))
+    advice = advisor.recommend(GraphScenario.of_one(scenario_of(pattern, SYSTEMS[0], 2, 256, 256, 256)))
 
     assert advice.verdict is Verdict.SERIAL
     assert len(advice.candidates) == 1
@@ -223,7 +226,7 @@ def test_of_a_lone_collective_the_algorithms_are_compared(advisor: Advisor, case
     system, pattern = case
     scenario = scenario_of(pattern, system, 4, 256, 256, 256)
 
-    advice = advisor.recommend(scenario)
+    advice = advisor.recommend(GraphScenario.of_one(scenario))
 
     simulated = [c for c in advice.candidates if c.simulated_ticks is not None]
     tried = {chosen_algorithm(c.choice) for c in simulated if c.choice is not None}
@@ -242,7 +245,7 @@ def test_of_a_lone_collective_the_algorithms_are_compared(advisor: Advisor, case
 
 @pytest.mark.parametrize("pattern", [Pattern.GEMM_BESIDE_AG, Pattern.GEMM_BESIDE_A2A])
 def test_what_runs_beside_is_an_overlap(advisor: Advisor, pattern: Pattern) -> None:
-    advice = advisor.recommend(scenario_of(pattern, SYSTEMS[1], 4, 1024, 1024, 1024))
+    advice = advisor.recommend(GraphScenario.of_one(scenario_of(pattern, SYSTEMS[1], 4, 1024, 1024, 1024)))
 
     assert advice.verdict is not Verdict.SERIAL
     assert advice.recommended.expression.startswith("bulk(")
@@ -252,14 +255,16 @@ def test_what_runs_beside_is_an_overlap(advisor: Advisor, pattern: Pattern) -> N
 
 @pytest.mark.parametrize("pattern", [Pattern.GEMM_A2A, Pattern.GEMM_BESIDE_AG, Pattern.ALL_GATHER])
 def test_where_estimates_were_not_judged_is_said(advisor: Advisor, pattern: Pattern) -> None:
-    advice = advisor.recommend(scenario_of(pattern, SYSTEMS[0], 2, 128, 128, 128), AdviceOptions(top=2))
+    advice = advisor.recommend(
+        GraphScenario.of_one(scenario_of(pattern, SYSTEMS[0], 2, 128, 128, 128)), AdviceOptions(top=2)
+    )
 
     assert "were not compared with simulations of such scenarios" in advice.confidence_reason
     assert advice.confidence is not Confidence.HIGH
 
 
 def test_without_verification_nothing_is_simulated(advisor: Advisor) -> None:
-    advice = advisor.recommend(ag_gemm(4096, 8192, 16384), AdviceOptions(verify=False))
+    advice = advisor.recommend(GraphScenario.of_one(ag_gemm(4096, 8192, 16384)), AdviceOptions(verify=False))
 
     assert advice.result is None
     assert all(c.simulated_ticks is None for c in advice.candidates)
@@ -271,7 +276,9 @@ def test_the_number_of_processes_changes_nothing(advisor: Advisor, monkeypatch: 
     monkeypatch.setenv("MAGUS_ENGINE", Core.COMPILED.value)  # in all of them
     scenario = exploring(ag_gemm(512, 1024, 4096), Explore.of(chunks=(8, 16), engine=(DMA,)))
 
-    alone, together = (advisor.recommend(scenario, AdviceOptions(workers=workers)) for workers in (1, 2))
+    alone, together = (
+        advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(workers=workers)) for workers in (1, 2)
+    )
 
     assert replace(alone, timing=together.timing) == together
 
@@ -293,21 +300,25 @@ def test_why_serial_wins_is_said(advice: Advice) -> None:
 
 def test_a_stop_is_heard(advisor: Advisor) -> None:
     with pytest.raises(Cancelled):
-        advisor.recommend(ag_gemm(4096, 8192, 16384), should_stop=lambda: True)
+        advisor.recommend(GraphScenario.of_one(ag_gemm(4096, 8192, 16384)), should_stop=lambda: True)
 
 
 def test_progress_is_told(advisor: Advisor) -> None:
     heard: list[tuple[str, int, int]] = []
     scenario = exploring(ag_gemm(256, 512, 1024), Explore.of(chunks=(8,), engine=(DMA,)))
 
-    advisor.recommend(scenario, progress=lambda stage, done, total: heard.append((stage, done, total)))
+    advisor.recommend(
+        GraphScenario.of_one(scenario), progress=lambda stage, done, total: heard.append((stage, done, total))
+    )
 
     assert {stage for stage, _, _ in heard} == {"propose", "enumerate", "rank", "simulate", "bespoke", "confirm"}
 
 
 def test_nothing_feasible_names_the_constraints(advisor: Advisor) -> None:
     with pytest.raises(NoFeasibleSchedule) as caught:
-        advisor.recommend(exploring(ag_gemm(4096, 8192, 16384), Explore.of(staging_limit_bytes=1024)))
+        advisor.recommend(
+            GraphScenario.of_one(exploring(ag_gemm(4096, 8192, 16384), Explore.of(staging_limit_bytes=1024)))
+        )
 
     assert any("staging" in reason for reason in caught.value.reasons)
 
@@ -317,7 +328,7 @@ def test_a_gain_by_options_alone_does_not_look_like_overlap(advisor: Advisor, le
     """The proposed serial schedule is persistent already; its estimate must not price other protocols out."""
     used = advisor if learned else Advisor()
 
-    found = used.recommend(gemm_rs(16, 4096, 2048, ranks=2))
+    found = used.recommend(GraphScenario.of_one(gemm_rs(16, 4096, 2048, ranks=2)))
 
     assert found.verdict is Verdict.SERIAL and found.recommended.is_serial
     assert found.recommended.choice is not None and found.recommended.choice.tactics.protocol is CopyProtocol.LL

@@ -4,10 +4,11 @@ import pytest
 
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
-from magus.advisor.candidates.advice import Confidence, is_algorithm_choice
+from magus.advisor.candidates.advice import Confidence
 from magus.advisor.candidates.ranking import is_judged
 from magus.advisor.solver import enumerate_space
 from magus.advisor.solver.memory import check_memory, resident_bytes
+from magus.compiler.ir import GraphScenario
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.compiler.verify.check import check_plan
 from magus.tui.text.render import advice_text, scenario_line
@@ -40,9 +41,9 @@ def test_the_space_holds_what_is_legal_and_nothing_else(name: str) -> None:
 )
 def test_an_answer(name: str) -> None:
     scenario = workload_of(name)
-    assert not is_judged(scenario) and not is_algorithm_choice(scenario)
+    assert not is_judged(scenario) and not scenario.is_algorithm_choice
 
-    advice = Advisor.load().recommend(scenario, AdviceOptions(top=3))
+    advice = Advisor.load().recommend(GraphScenario.of_one(scenario), AdviceOptions(top=3))
 
     assert advice.recommended.best_us <= advice.serial.best_us and advice.serial.choice is not None
     assert advice.gap_to_bound is not None and advice.gap_to_bound >= 0 and advice.confidence is not Confidence.HIGH

@@ -15,6 +15,7 @@ from magus.compiler.ir import (
     EngineChoice,
     EngineKind,
     Explore,
+    GraphScenario,
     NamedSchedule,
     Plan,
     Rejection,
@@ -100,7 +101,7 @@ def fail(*args: object, **options: object) -> None:
 def advised_without(stage: str, monkeypatch: pytest.MonkeyPatch, bespoke: int, scenario: Scenario = SCENARIO) -> Advice:
     """Advice of which one stage fails; the notes name it."""
     monkeypatch.setattr(confirming if stage == "affordable_unit" else advice_run, stage, fail)
-    advice = Advisor.load().recommend(scenario, AdviceOptions(bespoke=bespoke))
+    advice = Advisor.load().recommend(GraphScenario.of_one(scenario), AdviceOptions(bespoke=bespoke))
 
     assert any("on purpose" in note and "a fault of Magus" in note for note in advice.notes)
     assert set(advice.notes) <= set(advice.marks)
@@ -149,7 +150,9 @@ def test_ctrl_c_keeps_what_was_found(stage: str) -> None:
             pressed = True
             raise KeyboardInterrupt
 
-    advice = Advisor.load().recommend(SCENARIO, AdviceOptions(bespoke=40), progress=press, should_stop=lambda: pressed)
+    advice = Advisor.load().recommend(
+        GraphScenario.of_one(SCENARIO), AdviceOptions(bespoke=40), progress=press, should_stop=lambda: pressed
+    )
 
     assert advice.interrupted and advice.notes[0].startswith("stopped early")
     assert advice.serial.simulated_ticks is not None
@@ -162,9 +165,9 @@ def test_before_anything_is_ranked_there_is_nothing_to_keep() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Advisor.load().recommend(SCENARIO, progress=press)
+        Advisor.load().recommend(GraphScenario.of_one(SCENARIO), progress=press)
     with pytest.raises(Cancelled):
-        Advisor.load().recommend(SCENARIO, should_stop=lambda: True)
+        Advisor.load().recommend(GraphScenario.of_one(SCENARIO), should_stop=lambda: True)
 
 
 def test_failed_simulations_are_told_once_for_each_kind() -> None:

@@ -8,7 +8,7 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor, workers
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.workers import SimulationJob, run_job
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, ExecutionOptions, Explore, ShouldStop
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, ExecutionOptions, Explore, GraphScenario, ShouldStop
 from magus.simcore import Result, RunTooLarge
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring
@@ -53,7 +53,7 @@ def advised(
         return run_job(job, should_stop)
 
     monkeypatch.setattr(workers, "run_job", run)
-    return Advisor.load().recommend(SCENARIO, OPTIONS), refused
+    return Advisor.load().recommend(GraphScenario.of_one(SCENARIO), OPTIONS), refused
 
 
 STAGES = (of_shortlist, of_variants, of_search, of_confirmation, of_baseline)

@@ -4,6 +4,7 @@ import pytest
 
 from magus.advisor import AdviceOptions, Advisor, stages
 from magus.compiler import compile_text
+from magus.compiler.ir import GraphScenario
 from magus.tui.text.render import verdict_sentence
 from tests.helpers.work import calls_of
 
@@ -33,18 +34,18 @@ def _late_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("verify", [True, False])
 @pytest.mark.parametrize("workload", [PAIR, GATHER, SUM], ids=["pair", "all_gather", "all_reduce"])
 def test_a_pair_is_answered_in_time(workload: str, verify: bool) -> None:
-    scenario, found = compile_text(_SYSTEM + workload).scenario(), []
+    scenario, found = compile_text(_SYSTEM + workload).scenario().case, []
     options = AdviceOptions(within_s=2.0, verify=verify)
     advisor = Advisor.load()
 
-    assert calls_of(lambda: found.append(advisor.recommend(scenario, options))) < MOST_CALLS
+    assert calls_of(lambda: found.append(advisor.recommend(GraphScenario.of_one(scenario), options))) < MOST_CALLS
     (advice,) = found
     assert advice.interrupted and advice.serial.best_us > 0
     assert any("stopped after 2 s" in note for note in advice.notes)
 
 
 def test_a_layer_that_cannot_be_simulated_in_time_has_an_estimate() -> None:
-    (graph,) = compile_text(_SYSTEM + LAYER).graphs
+    (graph,) = compile_text(_SYSTEM + LAYER).workloads
 
     advice = Advisor.load().recommend(graph, AdviceOptions(within_s=0.0))
     whole = Advisor.load().recommend(graph, AdviceOptions(within_s=0.0)).serial
@@ -55,18 +56,18 @@ def test_a_layer_that_cannot_be_simulated_in_time_has_an_estimate() -> None:
 
 
 def test_the_baseline_is_ranked_by_one_rank_if_all_take_too_long() -> None:
-    scenario, found = compile_text(_FAT_TREE + SUM).scenario(), []
+    scenario, found = compile_text(_FAT_TREE + SUM).scenario().case, []
     options = AdviceOptions(within_s=2.0, verify=False)
     advisor = Advisor.load()
 
-    assert calls_of(lambda: found.append(advisor.recommend(scenario, options))) < MOST_CALLS
+    assert calls_of(lambda: found.append(advisor.recommend(GraphScenario.of_one(scenario), options))) < MOST_CALLS
     (advice,) = found
     assert [one.is_serial for one in advice.candidates] == [True] and advice.serial.best_us > 0
     assert "no other schedule was ranked in time" in verdict_sentence(advice)
 
 
 def test_so_is_each_op_of_a_layer() -> None:
-    (graph,), found = compile_text(_FAT_TREE + SUMS).graphs, []
+    (graph,), found = compile_text(_FAT_TREE + SUMS).workloads, []
     advisor = Advisor.load()
 
     assert calls_of(lambda: found.append(advisor.recommend(graph, AdviceOptions(within_s=2.0)))) < MOST_CALLS

@@ -64,7 +64,7 @@ def test_the_text_compiles_to_the_changed_scenarios(data: st.DataObject) -> None
 
     text = changed_text(source, changes, "new.mgs")
 
-    assert compile_text(text, "new.mgs").scenarios == compile_changed(source, changes).scenarios
+    assert compile_text(text, "new.mgs").workloads == compile_changed(source, changes).workloads
 
 
 def test_nothing_changed_is_the_text_itself() -> None:
@@ -95,7 +95,7 @@ def test_a_schedule_that_does_not_fit_any_more_is_left_out_with_what_is_expected
     compiled = compile_changed(OWN_SOURCE, changes)
     text = changed_text(OWN_SOURCE, changes, OWN_SOURCE.path)
 
-    assert compiled.scenarios[0].schedules == ()
+    assert compiled.workloads[0].case.schedules == ()
     assert "# schedule mine for down" in text
     assert "# expect down { mine.makespan" in text
     assert "\nexpect down with M = 1024" in text

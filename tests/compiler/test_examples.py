@@ -14,12 +14,12 @@ def test_all_examples_are_listed() -> None:
 @pytest.mark.parametrize("name", [*NAMES, *TEMPLATES])
 def test_examples_compile_without_a_warning(name: str) -> None:
     compiled = compile_file(path(name))
-    assert compiled.scenarios and not compiled.warnings
-    assert compiled.scenario().workload.about
+    assert compiled.workloads and not compiled.warnings
+    assert compiled.scenario().case.workload.about
 
 
 def test_the_main_example() -> None:
-    scenario = compile_file(path("llama70b_tp8_mi300x")).scenario("mlp_up")
+    scenario = compile_file(path("llama70b_tp8_mi300x")).scenario("mlp_up").case
     gemm = scenario.workload.gemm
     assert gemm is not None and (gemm.m, gemm.n, gemm.k) == (8192, 3584, 8192)
     assert scenario.workload.pattern is Pattern.AG_GEMM
@@ -27,7 +27,7 @@ def test_the_main_example() -> None:
 
 
 def test_all_gather_moves_8_mib_per_rank() -> None:
-    moved = compile_file(path("all_gather_h100")).scenario().workload.moved
+    moved = compile_file(path("all_gather_h100")).scenario().case.workload.moved
     assert moved is not None and moved.num_bytes == 8 * (8 << 20)
 
 

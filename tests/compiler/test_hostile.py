@@ -63,7 +63,7 @@ def test_hostile_text(text: str, code: str) -> None:
 def test_long_chains_of_definitions() -> None:
     forwards = "let a0 = 1\n" + "".join(f"let a{n} = a{n - 1} + 1\n" for n in range(1, 2000))
     backwards = "".join(f"let a{n} = a{n + 1} + 1\n" for n in range(2000)) + "let a2000 = 1\n"
-    assert compile_text(forwards).scenarios == ()
+    assert compile_text(forwards).workloads == ()
     assert "MGS132" in codes_of(backwards)
 
 
@@ -71,7 +71,7 @@ def test_deepest_legal_nesting_of_every_kind() -> None:
     expression = "1"
     for _ in range(32):
         expression = f"-(1 + 2 * min({expression}, 3) / 4)"
-    assert compile_text(f"let a = {expression}\n").scenarios == ()
+    assert compile_text(f"let a = {expression}\n").workloads == ()
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_a_matrix_of_ranks_that_send_alike_is_what_each_sends_in_turn() -> None:
     text = text_of("GEMM", turned)
     again = text.replace(text[text.index("rows=") : text.index("]]") + 2], "rows=[8, 16, 40]")
 
-    assert compile_text(text).scenario().workload == compile_text(again).scenario().workload
+    assert compile_text(text).scenario().case.workload == compile_text(again).scenario().case.workload
 
 
 def test_rows_to_is_a_matrix_of_one_list() -> None:
@@ -54,7 +54,7 @@ def test_rows_to_is_a_matrix_of_one_list() -> None:
     text = text_of("alone", table)
     short = text[: text.index("rows=")] + "rows_to=[8, 16, 40])\n}\n"
 
-    assert compile_text(short).scenario().workload == compile_text(text).scenario().workload
+    assert compile_text(short).scenario().case.workload == compile_text(text).scenario().case.workload
     assert format_text(format_text(short)) == format_text(short)
 
 
@@ -73,7 +73,7 @@ def test_every_template_moves_every_row_once(kind: str, seed: int) -> None:
 def test_a_plan_written_out_is_the_same_plan(kind: str) -> None:
     for scenario, schedule in some(schedules(kind, 1)):
         text = text_of(kind, scenario.workload.loads) + plan_text(scenario, schedule, "written")
-        again = compile_text(text).scenario()
+        again = compile_text(text).scenario().case
         assert replace(declared(again, again.schedules[0]), expression=schedule.expression) == schedule
         plan = plan_from_document(scenario, plan_document(scenario, schedule))
         assert plan.by_rank == schedule.by_rank

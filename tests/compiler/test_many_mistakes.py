@@ -61,7 +61,7 @@ def test_errors_are_told_however_many_there_are(text: Callable[[int], str], coun
 @pytest.mark.parametrize("workload", [_PAIR, _LAYER], ids=["pair", "layer"])
 def test_a_file_with_many_warnings_is_valid(workload: str, count: int) -> None:
     compiled = compile_text(_HEAD + _workload("w", workload, *_unused(count)))
-    assert len(compiled.scenarios) + len(compiled.graphs) == 1
+    assert len(compiled.workloads) == 1
     assert len(compiled.warnings) == count
     assert render_text(compiled.warnings).endswith(f"and {count - MAX_SHOWN} more")
 
@@ -82,6 +82,6 @@ def test_that_a_graph_has_too_many_operations_is_told_once() -> None:
 
 
 def test_a_schedule_on_the_command_line_with_many_mistakes() -> None:
-    scenario: Scenario = compile_text(_HEAD + _workload("w", _PAIR)).scenario()
+    scenario: Scenario = compile_text(_HEAD + _workload("w", _PAIR)).scenario().case
     with pytest.raises(CompileError):
         resolve_schedule(scenario, "$" * (MAX_ERRORS + 1))

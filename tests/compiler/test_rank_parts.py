@@ -129,7 +129,7 @@ def test_plans_are_written_and_read_back(rows: int, cols: int, ranks: int, templ
     schedule = build_schedule(scenario, Choice(template, ranks, ENGINES[1]))
     again = plan_from_document(scenario, plan_document(scenario, schedule))
     text = text_of("GEMM+AR", rows, cols, ranks) + plan_text(scenario, schedule, "plan_1")
-    body = compile_text(text).scenario().schedules[0].body
+    body = compile_text(text).scenario().case.schedules[0].body
 
     assert (again.steps, again.by_rank) == (schedule.steps, schedule.by_rank)
     assert build_schedule(scenario, body, "plan_1").steps == schedule.steps
@@ -184,7 +184,7 @@ def test_rows_of_a_layer_that_are_columns_of_a_sum_are_no_seam() -> None:
         "workload w on s {\n  x = tensor bf16[4, 512]\n  w = tensor bf16[4096, 512] shard rows\n"
         "  v = tensor bf16[512, 4096] shard cols\n  y = add(x, all_reduce(gemm(gelu(gemm(norm(x), v)), w)))\n}\n"
     )
-    graph = compile_text(text).graph()
+    graph = compile_text(text).scenario()
 
     assert isinstance(graph, GraphScenario)
     op = next(op for op in graph.graph.ops if op.workload.moved is not None)

@@ -18,6 +18,7 @@ from magus.simcore.lower.compose import lower_graph
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.drawn_graphs import draw_graph_plan
 from tests.helpers.paths import ROOT
+from tests.helpers.scenarios.compiled import several_in
 from tests.helpers.scenarios.exchange import CASES, DMA, along, exchange, named
 from tests.helpers.scenarios.mlp_backward import backward, plan_of_layers
 from tests.helpers.scenarios.two_batches import two_batches
@@ -119,7 +120,7 @@ def test_batches() -> None:
 @pytest.mark.parametrize("way", ["get", "put"])
 def test_a_rank_from_which_others_get_what_it_has_waits_for_that(way: str) -> None:
     """It copies nothing itself; who takes the result there waits for what the collective waits for."""
-    (scenario,) = compile_text(ROOT_ALONE.format(way=way)).graphs
+    (scenario,) = compile_text(ROOT_ALONE.format(way=way)).workloads
     graph, plan = plan_of_layers(scenario, scenario.schedules[0], 1)
 
     assert carry_out(scenario.system, graph, plan).exact
@@ -145,7 +146,7 @@ def test_drawn_graphs(seed: int) -> None:
 def test_every_schedule_of_the_examples(path: object) -> None:
     found = [
         carry_out(one.system, *plan_of_layers(one, choice, 2))
-        for one in compile_file(str(path)).graphs
+        for one in several_in(compile_file(str(path)))
         for choice in (*one.schedules, SERIAL)
     ]
 
@@ -191,7 +192,7 @@ def test_two_layers_are_those_of_plain_numpy() -> None:
 @pytest.mark.parametrize("detail", [None, 2])
 def test_parts_of_a_result_are_its_columns(q: int, shard: str, detail: int | None) -> None:
     """Queries, keys and values side by side at each rank, wherever they are taken."""
-    (scenario,) = compile_text(PARTS.format(q=q, shard=shard)).graphs
+    (scenario,) = compile_text(PARTS.format(q=q, shard=shard)).workloads
     graph, plan = plan_of_layers(scenario, SERIAL, 1)
     run = PlanRun(scenario.system, graph, plan, 0, detail)
 
@@ -231,7 +232,7 @@ def test_kernels_beside_collectives_that_are_no_products_are_refused(back: Graph
 
 
 def test_experts_behind_a_dispatch_that_is_apart() -> None:
-    (scenario,) = compile_text(EXPERTS).graphs
+    (scenario,) = compile_text(EXPERTS).workloads
     for choice in some(scenario.schedules):
         graph, plan = plan_of_layers(scenario, choice, 1)
         run = PlanRun(scenario.system, graph, plan, 0, detail=2)
@@ -245,7 +246,7 @@ def test_experts_behind_a_dispatch_that_is_apart() -> None:
 
 @pytest.mark.parametrize("said", ["", "apart d_w by dma(3)", "d_w = pipelined(chunks=4, engine=dma(3))"])
 def test_sums_over_batches_that_ranks_add_up_once(said: str) -> None:
-    (found,) = compile_text(SUMS.format(said=said)).graphs
+    (found,) = compile_text(SUMS.format(said=said)).workloads
     graph, plan = plan_of_layers(found, found.schedules[0], 1)
 
     report = carry_out(found.system, graph, plan)
@@ -256,7 +257,7 @@ def test_sums_over_batches_that_ranks_add_up_once(said: str) -> None:
 @pytest.mark.parametrize(("rows", "ranks"), [(1, 4), (6, 4), (5, 3), (12, 6)])
 @pytest.mark.parametrize("index", range(3))
 def test_rows_that_do_not_divide_among_the_ranks(rows: int, ranks: int, index: int) -> None:
-    found = compile_text(UNEVEN.replace("ROWS", str(rows)).replace("RANKS", str(ranks))).graph()
+    found = compile_text(UNEVEN.replace("ROWS", str(rows)).replace("RANKS", str(ranks))).scenario()
     assert found is not None
     report = carry_out(found.system, *plan_of_layers(found, found.schedules[index], 2), seeds=range(1))
 

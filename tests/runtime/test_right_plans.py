@@ -20,6 +20,7 @@ from tests.helpers.paths import DOCS
 from tests.helpers.plans.alone import alone
 from tests.helpers.plans.plans import BODIES, all_schedules
 from tests.helpers.plans.plans import scenario_of as scenario_of_body
+from tests.helpers.scenarios.compiled import cases_in
 from tests.helpers.scenarios.drawn import SYSTEMS, TEXTS, draw_choices, draw_scenario
 from tests.helpers.scenarios.drawn import scenario_of as scenario_of_pattern
 from tests.helpers.scenarios.drawn_plans import draw_bespoke, draw_uneven
@@ -137,7 +138,7 @@ def test_tiles_that_add_where_their_sums_land() -> None:
       t2 = put p.shard(2) to 2 signal s2 after theirs reduce
     }
     """
-    scenario = compile_text(text).scenario()
+    scenario = compile_text(text).scenario().case
 
     check(scenario, declared(scenario, scenario.schedules[0]), 4)
 
@@ -145,7 +146,7 @@ def test_tiles_that_add_where_their_sums_land() -> None:
 def test_plans_of_the_documentation() -> None:
     head = 'use "nvidia/h100"\nsystem quad { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }\n'
     body = "workload g on quad { x = tensor bf16[4096, 4096] shard rows; xg = all_gather(x) }\n"
-    scenario = compile_text(head + body).scenario()
+    scenario = compile_text(head + body).scenario().case
     for name in ("direct", "mscclpp"):
         check(scenario, resolve_schedule(scenario, str(DOCS / "plans" / f"{name}.json")))
 
@@ -155,7 +156,7 @@ PAIRS = [name for name in (*NAMES, *TEMPLATES, *PAPERS) if name != "papers/layer
 
 @pytest.mark.parametrize("name", thinned(PAIRS, 4))
 def test_schedules_of_the_examples(name: str) -> None:
-    for scenario in some(compile_file(path(name)).scenarios):
+    for scenario in some(cases_in(compile_file(path(name)))):
         every = [declared(scenario, named) for named in scenario.schedules]
         for schedule in some(every or [resolve_schedule(scenario, None)]):
             try:

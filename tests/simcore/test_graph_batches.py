@@ -46,12 +46,12 @@ schedule mixed for mlp {
 
 
 def scenario(rows: int = 2048) -> tuple[Graph, dict[str, GraphChoice]]:
-    (found,) = compile_text(TEXT.replace("ROWS", str(rows)), as_written=False).graphs
+    (found,) = compile_text(TEXT.replace("ROWS", str(rows)), as_written=False).workloads
     return found.graph, {choice.name: choice for choice in found.schedules}
 
 
 def makespan(graph: Graph, choice: GraphChoice) -> int:
-    (found,) = compile_text(TEXT.replace("ROWS", "2048")).graphs
+    (found,) = compile_text(TEXT.replace("ROWS", "2048")).workloads
     options = RunOptions(observe=True)
     return simulate_layers(found.system, graph, choice, unit_bytes=4096, options=options).makespan_ticks
 

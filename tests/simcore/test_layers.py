@@ -64,7 +64,7 @@ workload layer on hgx {
 workload derived on hgx { backward layer; keep h }
 """
     written = plain_text(1024, "repeat 12 dx as dy")
-    graphs = {each.name: each for each in compile_text(written + forward).graphs}
+    graphs = {each.name: each for each in compile_text(written + forward).workloads}
     ticks = {
         name: simulate_layers(graphs[name].system, graphs[name].graph, SERIAL, unit_bytes=4096).makespan_ticks
         for name in ("derived", "back")

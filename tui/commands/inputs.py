@@ -4,9 +4,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...compiler import CompileError, Scenario
-from ...compiler.ir import GraphScenario, Settings
+from ...compiler import CompileError
+from ...compiler.codes import Code
+from ...compiler.ir import GraphScenario, Rejection, Scenario, Settings
 from ...compiler.pipeline import Compiled, compile_text
+from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import Report
 from ...compiler.text.load import read_source, read_stream
 from ...compiler.text.parsing.parse import MAX_BYTES
@@ -63,8 +65,8 @@ class ScenarioInput:
         settings = (word for name, value in self.settings for word in ("--set", f"{name}={value}"))
         return str(self.file), *workload, *settings
 
-    def scenario(self) -> Scenario:
-        """Compile the file and return the scenario; warnings are shown.
+    def scenario(self) -> GraphScenario:
+        """Compile the file and return the scenario of the workload; warnings are shown.
 
         Raises
         ------
@@ -75,24 +77,24 @@ class ScenarioInput:
         show(found.warnings)
         return found.scenario(self.workload)
 
-    def subject(self) -> Scenario | GraphScenario:
-        """Compile the file and return the scenario of the workload, a pair or a graph; warnings are shown.
+    def case(self, what: str) -> Scenario:
+        """Return the one op of the workload; ``what`` is made of it, in words.
 
         Raises
         ------
         CompileError
-            If the file has an error, or no such workload.
+            As ``scenario``.
+        ScheduleError
+            If the workload is more than one op.
         """
-        found = compiled(self.file, self.settings)
-        show(found.warnings)
-        graph = found.graph(self.workload)
-        return found.scenario(self.workload) if graph is None else graph
+        scenario = self.scenario()
+        if scenario.pair is None:
+            raise ScheduleError(reject_several(scenario, what))
+        return scenario.pair
 
-    def subjects(self) -> tuple[Scenario | GraphScenario, ...]:
+    def scenarios(self) -> tuple[GraphScenario, ...]:
         """Compile the file and return the scenario of the workload, without one those of all; warnings are shown.
 
-        Graphs come behind pairs.
-
         Raises
         ------
         CompileError
@@ -100,9 +102,12 @@ class ScenarioInput:
         """
         found = compiled(self.file, self.settings)
         show(found.warnings)
-        graph = found.graph(self.workload)
-        if graph is None and self.workload is not None:
-            return (found.scenario(self.workload),)
-        if graph is not None and self.workload is not None:
-            return (graph,)
-        return (*found.scenarios, *found.graphs) or (found.scenario(),)
+        named = found.scenario(self.workload)  # which says where there is none
+        return found.workloads if self.workload is None else (named,)
+
+
+def reject_several(scenario: GraphScenario, what: str) -> Rejection:
+    """Return why ``what`` is not made of a workload of several ops."""
+    count = len(scenario.graph.ops)
+    has = f"has {count} ops" if count > 1 else "says more than its op alone"
+    return Rejection(Code.MGS520, f"{scenario.name} {has}, and {what} is of one op", "--workload names another")

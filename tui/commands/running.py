@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 
 from ...advisor import ModelError, NoFeasibleSchedule
 from ...advisor.processes import forking
-from ...compiler import Scenario
-from ...compiler.ir import Cancelled
+from ...compiler.ir import Cancelled, GraphScenario
 from ...simcore import EngineUnavailable, RunTooLarge
 from ..exit_codes import Exit
 from ..text.door import say
@@ -39,12 +38,12 @@ def run_command(action: Callable[[], Exit]) -> Exit:
         return Exit.NOT_FEASIBLE
 
 
-def exit_code_if_strict(scenario: Scenario, strict: bool, outside: Sequence[str] = ()) -> Exit:
+def exit_code_if_strict(scenario: GraphScenario, strict: bool, outside: Sequence[str] = ()) -> Exit:
     """NOT_FEASIBLE under ``--strict`` if the GEMM profile is not validated or the question is ``outside`` its fit."""
     if not strict:
         return Exit.DONE
     reasons = [f"outside what was fitted: {sentence}" for sentence in outside]
-    if scenario.workload.gemm is not None and not scenario.gpu.gemm.validated:
+    if any(case.workload.gemm for case in scenario.cases) and not scenario.gpu.gemm.validated:
         reasons.append(f"the GEMM profile of {scenario.gpu.name} is not validated against measurements")
     for reason in reasons:
         say(f"magus: --strict: {reason}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...advisor.candidates.advice import Advice, is_algorithm_choice, resolution_of
+from ...advisor.candidates.advice import Advice
 from ...advisor.candidates.candidate import Candidate
 from ...advisor.implementations.offers import Offer, Offers
 from ...compiler.ir import TICKS_PER_US
@@ -39,7 +39,7 @@ def _what_you_have(advice: Advice) -> Markup:
     if offers is None or best is None:
         time = f"{advice.baseline[:1].upper()}{advice.baseline[1:]}, {us_text(advice.serial.best_us)}"
         nothing = "no implementation with known costs overlaps this on this GPU"
-        return _level(title, "1.00x", time, "" if is_algorithm_choice(advice.scenario) else nothing)
+        return _level(title, "1.00x", time, "" if advice.scenario.is_algorithm_choice else nothing)
     word = VERDICT_WORDS[best.promise.verdict]
     against = f"over {offers.library}" + ("" if offers.library_us is None else f", {us_text(offers.library_us)}")
     said = f"{best.name}, {us_text(best.us)}: {word}"
@@ -57,7 +57,7 @@ def _written_for_the_plan(advice: Advice) -> Markup:
     said = f"{advice.name_of(chosen.expression)}, {us_text(chosen.best_us)} {how}"
     between = "" if interval is None else "between {:.2f}x and {:.2f}x with the error of such kernels".format(*interval)
     against = f"over {advice.baseline}, {us_text(advice.serial.best_us)}"
-    title = "The best algorithm" if is_algorithm_choice(advice.scenario) else "A kernel written for the plan"
+    title = "The best algorithm" if advice.scenario.is_algorithm_choice else "A kernel written for the plan"
     return _level(title, f"{advice.speedup:.2f}x", said, against, between, kind=advice.verdict.value)
 
 
@@ -85,7 +85,7 @@ def candidates(advice: Advice, top: int) -> Iterator[Markup]:
         yield tag("ul", *long)
     if advice.ties:
         ties = ", ".join(advice.name_of(tie) for tie in advice.ties)
-        yield tag("p", f"The profile cannot tell these apart (within {resolution_of(advice.scenario):.0%}): {ties}.")
+        yield tag("p", f"The profile cannot tell these apart (within {advice.scenario.resolution:.0%}): {ties}.")
 
 
 def _candidate(advice: Advice, candidate: Candidate) -> tuple[str, ...]:

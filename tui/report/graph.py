@@ -34,7 +34,7 @@ def graph_report_html(report: GraphReport) -> str:
 
 
 def _sections(report: GraphReport) -> Iterator[Markup]:
-    answer, scenario = report.answer, report.answer.layer
+    answer, scenario = report.answer, report.answer.scenario
     yield header(graph_line(scenario), scenario.graph.about, report.file, report.settings)
     yield _headline(answer)
     yield _levels(answer)
@@ -112,7 +112,7 @@ def _ops(answer: Advice) -> Iterator[Markup]:
     simulated = [each for each in answer.candidates if each.result is not None]
     for candidate in sorted(simulated, key=lambda each: each is not answer.recommended):
         is_chosen = candidate is answer.recommended
-        parts = [_op_table(answer, candidate), tag("pre", schedule_text(answer.layer, candidate))]
+        parts = [_op_table(answer, candidate), tag("pre", schedule_text(answer.scenario, candidate))]
         summary = tag("summary", f"{candidate.expression}, {us_text(candidate.best_us)}")
         yield tag("details", summary, *parts, open="open" if is_chosen else "")
     if answer.recommended.result is not None and answer.recommended.result.num_simulated > 1:
@@ -120,7 +120,7 @@ def _ops(answer: Advice) -> Iterator[Markup]:
 
 
 def _op_table(answer: Advice, candidate: Candidate) -> Markup:
-    run = run_of(answer.layer, candidate)
+    run = run_of(answer.scenario, candidate)
     assert run is not None, "asked of what was simulated"
     head = ("op", "what", "carried out", "its copies run beside", "from us", "to us", "kernels", "copies", "exposed")
     return table(head, [_op(op) for op in op_times(run)], words=4)

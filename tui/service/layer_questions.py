@@ -56,10 +56,7 @@ class LayerQuestion:
 
 def _compiled(question: LayerQuestion) -> GraphScenario:
     try:
-        compiled = compile_text(question.text, _NOWHERE, question.settings)
-        graph = compiled.graph(question.workload)
-        if graph is None:
-            compiled.scenario(question.workload)  # says what is wrong with the name, if that is what it is
+        scenario = compile_text(question.text, _NOWHERE, question.settings).scenario(question.workload)
     except CompileError as error:
         first = error.first
         if first.code is Code.MGS120:
@@ -67,13 +64,13 @@ def _compiled(question: LayerQuestion) -> GraphScenario:
             raise RequestError(first.code, "text", "it asks for a file", hint) from None
         line = first.span.location.line
         raise RequestError(first.code, "text", f"line {line}: {first.message}"[:400], first.hint[:400]) from None
-    if graph is None:
+    if scenario.pair is not None:
         hint = "say workload, or ask /v1/recommend about pairs"
         raise RequestError(Code.MGS520, "text", "the workload is no graph", hint)
-    if graph.num_ranks > MOST_RANKS:
-        message = f"{graph.num_ranks} GPUs are more than {MOST_RANKS}, which this service answers"
+    if scenario.num_ranks > MOST_RANKS:
+        message = f"{scenario.num_ranks} GPUs are more than {MOST_RANKS}, which this service answers"
         raise RequestError(Code.MGS307, "text", message)
-    return graph
+    return scenario
 
 
 def layer_question_of(body: bytes, most_s: float) -> LayerQuestion:

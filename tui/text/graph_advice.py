@@ -43,9 +43,9 @@ def graph_verdict_sentence(advice: Advice) -> str:
 
 
 def _lines(advice: Advice, source: Sequence[str]) -> Iterator[str]:
-    yield from wrapped(graph_line(advice.layer))
-    if advice.layer.graph.about:
-        yield from wrapped(advice.layer.graph.about)
+    yield from wrapped(graph_line(advice.scenario))
+    if advice.scenario.graph.about:
+        yield from wrapped(advice.scenario.graph.about)
     yield ""
     yield from wrapped(graph_verdict_sentence(advice))
     yield from wrapped(f"Confidence {advice.confidence.value}: {advice.confidence_reason}.")
@@ -157,7 +157,7 @@ def _settings(offer: LayerOffer) -> str:
 def _schedule(advice: Advice, source: Sequence[str]) -> Iterator[str]:
     """The schedule as a block to paste, unless the file has it, and what to do with it."""
     best = advice.recommended
-    declared = best.joint in advice.layer.schedules or advice.verdict is Verdict.SERIAL
+    declared = best.joint in advice.scenario.schedules or advice.verdict is Verdict.SERIAL
     if not declared:
         yield from ("", "As a block for the file:", "")
         for line in graph_choice_text(best.joint, advice.scenario.name).splitlines():

@@ -15,7 +15,7 @@ def graph_sweep_text(sweep: GraphSweep, varied: tuple[str, ...]) -> str:
 
 
 def _lines(sweep: GraphSweep, varied: tuple[str, ...]) -> Iterator[str]:
-    graph = sweep.points[0].advice.layer
+    graph = sweep.points[0].advice.scenario
     yield from wrapped(graph_line(graph))
     yield ""
     head = (*varied, "verdict", "us", "gain")

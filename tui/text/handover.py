@@ -73,7 +73,7 @@ def _drawn(text: Callable[[ShownRun], str]) -> Callable[[Advice, Schedule, Optio
     def write(advice: Advice, schedule: Schedule, given: Options) -> str:
         runs = (advice.result, advice.serial_result)
         known = next((run for run in runs if run is not None and run.schedule.expression == schedule.expression), None)
-        unit_bytes = packet_bytes(advice.case)
+        unit_bytes = packet_bytes(advice.case.gpu)
         result = known or simulate(advice.case, schedule, unit_bytes=unit_bytes)
         return text(run_of_pair(advice.case, result))
 
@@ -93,7 +93,7 @@ def _rules(target: Target[Any], advice: Advice, schedule: Schedule, given: Optio
 
 
 def _times(target: Target[Any], advice: Advice, schedule: Schedule, given: Options) -> str:
-    return target.text([advice.scenario], given)
+    return target.text([advice.case], given)
 
 
 PLAN_JSON = Handover("json", "the plan as JSON", "plan.json", _written_out(_json))

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from ...advisor.answer.headline import headline_of
 from ...advisor.bounds.lower_bound import Bound
-from ...advisor.candidates.advice import Advice, Threshold, is_algorithm_choice, resolution_of
+from ...advisor.candidates.advice import Advice, Threshold
 from ...advisor.candidates.candidate import Candidate
 from ...advisor.implementations.offers import Offers
 from ...advisor.implementations.promise import Promise
@@ -92,7 +92,7 @@ def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str])
         yield ""
     yield from wrapped(bound_sentence(advice))
     if advice.ties:
-        resolution = resolution_of(advice.scenario)
+        resolution = advice.scenario.resolution
         yield from wrapped(f"Ties (within {resolution:.0%}, more than the profile can tell apart):")
         for tie in advice.ties:
             yield from bullet("=", advice.name_of(tie))
@@ -111,7 +111,7 @@ def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str])
 
 def verdict_sentence(advice: Advice) -> str:
     """Return the verdict; for a collective alone, the algorithm to use."""
-    if is_algorithm_choice(advice.scenario):
+    if advice.scenario.is_algorithm_choice:
         return _which_algorithm(advice)
     name = advice.name_of(advice.recommended.expression)
     serial, best = us_text(advice.serial.best_us), us_text(advice.recommended.best_us)

@@ -9,7 +9,7 @@ from ...advisor.answer.export import advice_document
 from ...advisor.candidates.candidate import Candidate
 from ...advisor.candidates.short_names import short_names
 from ...advisor.layers.export import graph_advice_document
-from ...compiler.ir import AnyScenario, JsonObject
+from ...compiler.ir import GraphScenario, JsonObject
 from ..exit_codes import Exit
 from .table import VERDICTS, table_lines
 from .wrap import hanging, wrapped
@@ -22,7 +22,7 @@ _HEAD = ("workload", "verdict", "us", "baseline", "gain")
 class WorkloadAnswer:
     """The advice for one workload, or ``reason``, why there is none, with the exit code of that."""
 
-    scenario: AnyScenario
+    scenario: GraphScenario
     advice: Advice | None
     reason: str = ""
     exit_code: Exit = Exit.DONE
@@ -45,7 +45,7 @@ def several_document(answers: Sequence[WorkloadAnswer]) -> JsonObject:
 
 
 def _document(advice: Advice) -> JsonObject:
-    return graph_advice_document(advice) if len(advice.scenario.cases) > 1 else advice_document(advice)
+    return graph_advice_document(advice) if advice.scenario.pair is None else advice_document(advice)
 
 
 def _sums(answers: Sequence[WorkloadAnswer]) -> tuple[float, float]:
@@ -80,7 +80,7 @@ def _lines(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> Iterator
     yield f"  {more}"
 
 
-def _row(scenario: AnyScenario, advice: Advice, names: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
+def _row(scenario: GraphScenario, advice: Advice, names: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
     best, serial = advice.recommended, advice.serial
     marks = " (stopped early)" if advice.interrupted else ""
     cells = (

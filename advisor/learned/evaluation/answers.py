@@ -8,7 +8,6 @@ from ....compiler.ir import Choice, Scenario
 from ....compiler.planning.build import build_schedule
 from ....compiler.templates import BASELINE
 from ....simcore import RunOutcome, simulate
-from ...candidates.advice import resolution_of
 from ...candidates.predicted import is_serial, usual_serials
 from ...candidates.shortlist import shortlist_unit
 from ...candidates.variations import forms_of
@@ -53,7 +52,7 @@ def answers_in(models: Models, seed: int, idx: int) -> Answers:
     scenario, known = draw(seed, idx).scenario, dict[Choice, int]()
     models.whole.propose(scenario)  # what a running advisor has cached
     serial_ticks = least_serial_ticks(scenario)
-    told_ticks = serial_ticks / (1 + max(MIN_GAIN, resolution_of(scenario)))
+    told_ticks = serial_ticks / (1 + max(MIN_GAIN, scenario.resolution))
     by_way = {name: _answer(way, models, scenario, told_ticks, known) for name, way in WAYS.items()}
     return Answers(idx, by_way, serial_ticks)
 

@@ -38,7 +38,7 @@ def scenario_of(
     cols = num_bytes // (ranks * DType.BF16.num_bytes)
     shard = " shard rows" if operation is NcclCollective.ALL_GATHER else ""
     text = NODE.format(library=library, gpu=gpu, ranks=ranks, cols=cols, shard=shard, operation=operation.value)
-    return compile_text(text).scenario()
+    return compile_text(text).scenario().case
 
 
 def sampled(points: Sequence[MeasuredPoint], count: int, seed: int) -> Iterator[list[MeasuredPoint]]:

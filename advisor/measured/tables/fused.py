@@ -128,4 +128,4 @@ def scenario_on(gpu: str, ranks: int, dtype: DType, part: FusedPart) -> Scenario
         all_k=part.k * ranks,
         collective=(collective_in(part.pattern) or Pattern.ALL_GATHER).value,
     )
-    return compile_text(text).scenario()
+    return compile_text(text).scenario().case

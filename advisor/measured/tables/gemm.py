@@ -57,7 +57,7 @@ def lone_scenario(gpu: str) -> Scenario | None:
     libraries = {name.partition("/")[2]: name for name in shipped_libraries()}
     if gpu.lower() not in libraries:
         return None
-    return compile_text(SCENARIO.format(library=libraries[gpu.lower()], gpu=gpu)).scenario()
+    return compile_text(SCENARIO.format(library=libraries[gpu.lower()], gpu=gpu)).scenario().case
 
 
 def gpu_name(text: str) -> str:

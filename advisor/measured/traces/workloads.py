@@ -52,7 +52,8 @@ def workloads_text(pairs: Sequence[TracedPair], model: LibraryGpu, origin: Trace
     bare = "\n".join([*base, *(_workload(name, pair.shape) for name, pair in named)])
     compiled = compile_text(bare)
     blocks = [
-        "\n".join(["", *_times(pair, compiled.scenario(name)), _workload(name, pair.shape)]) for name, pair in named
+        "\n".join(["", *_times(pair, compiled.scenario(name).case), _workload(name, pair.shape)])
+        for name, pair in named
     ]
     return format_text("\n".join([*base, *blocks]) + "\n")
 

@@ -49,7 +49,7 @@ def _rows(sweep: GraphSweep, point: GraphPoint, dialect: Dialect) -> Iterator[Tu
     if choice == SERIAL:
         return
     modes = {mode.op: mode for mode in choice.modes}
-    for op in point.advice.layer.graph.ops:
+    for op in point.advice.scenario.graph.ops:
         for number in range(choice.batches):
             name = op.name if choice.batches == 1 else f"{op.name}[{number}]"
             row = _row(sweep, point, choice, op, modes.get(name), dialect)

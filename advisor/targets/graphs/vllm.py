@@ -16,7 +16,7 @@ from .heading import heading, settings_text
 
 
 def _write(sweep: GraphSweep, options: Options) -> str:
-    graph = sweep.points[0].advice.layer.graph
+    graph = sweep.points[0].advice.scenario.graph
     if any(layer.backward for layer in te_layers(graph)):
         raise refused(f"{graph.name} is a backward pass, which vLLM has not", "export the forward pass: --workload W")
     points = sorted(sweep.points, key=_tokens)
@@ -42,7 +42,7 @@ def _tokens(point: GraphPoint) -> int:
     Refused
         If the layer gathers nothing.
     """
-    ops = point.advice.layer.graph.ops
+    ops = point.advice.scenario.graph.ops
     rows = [op.workload.gemm.m for op in ops if op.workload.pattern is Pattern.AG_GEMM and op.workload.gemm is not None]
     if not rows:
         raise refused(f"{point.advice.scenario.name} has no AG+GEMM, and vLLM fuses no other layer", "use rows by rank")

@@ -135,7 +135,10 @@ class Graph:
     def of_one(cls, workload: Workload, name: str = "") -> "Graph":
         """Return the graph whose one op is ``workload``, called ``name``, else as what it makes."""
         op = GraphOp(name or workload.output, workload)
-        return cls(name or workload.name, workload.about, (op,), workload.tensors)
+        gathered = set(workload.made) - {workload.output} if workload.pattern is Pattern.AG_GEMM else set()
+        what = {each: Made.MOVED if each in gathered else Made.OUTPUT for each in workload.made}
+        results = tuple((each, op.name, what[each]) for each in workload.made)
+        return cls(name or workload.name, workload.about, (op,), workload.tensors, results)
 
     @property
     def num_layers(self) -> int:

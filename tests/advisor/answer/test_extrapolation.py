@@ -26,7 +26,7 @@ def scenario(
 ) -> Scenario:
     vendor = "amd" if gpu.startswith("mi") else "nvidia"
     text = TEXT.format(vendor=vendor, gpu=gpu, name=gpu.upper(), ranks=ranks, fabric=fabric, dtype=dtype, m=m, n=n)
-    return compile_text(text).scenario()
+    return compile_text(text).scenario().case
 
 
 def said(of: Scenario, schedule: str = "serial") -> tuple[str, ...]:
@@ -87,10 +87,14 @@ def test_a_profile_that_does_not_say_where_it_was_fitted_has_no_outside() -> Non
 
 
 def test_kernels_that_are_no_gemm_are_named() -> None:
-    lone = compile_text(
-        f'use "nvidia/h100"\nsystem s {{ gpus 8 x H100; fabric {NVIDIA} }}\n'
-        "workload w on s { a = tensor bf16[512, 512]; b = tensor bf16[512, 512]; y = add(a, b) }"
-    ).scenario()
+    lone = (
+        compile_text(
+            f'use "nvidia/h100"\nsystem s {{ gpus 8 x H100; fabric {NVIDIA} }}\n'
+            "workload w on s { a = tensor bf16[512, 512]; b = tensor bf16[512, 512]; y = add(a, b) }"
+        )
+        .scenario()
+        .case
+    )
 
     assert said(lone) == ("the constants of H100 were fitted to GEMMs, not to other kernels",)
 

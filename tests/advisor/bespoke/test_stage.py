@@ -10,7 +10,7 @@ from magus.advisor.answer.rule import finalists, is_worth_it
 from magus.advisor.bespoke import SearchBudget, SearchOptions, optimize
 from magus.advisor.bespoke.stage import is_searched, sentence_of
 from magus.advisor.bounds.lower_bound import lower_bound
-from magus.advisor.candidates.advice import Advice, resolution_of
+from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, SearchProvenance
 from magus.compiler import compile_text
 from magus.compiler.ir import (
@@ -20,6 +20,7 @@ from magus.compiler.ir import (
     EngineKind,
     ExecutionOptions,
     Explore,
+    GraphScenario,
     Kernels,
     Pattern,
 )
@@ -39,7 +40,7 @@ PROVENANCE = SearchProvenance("local search", 0, 10, 2, True, "9.15", (("own sha
 
 @pytest.fixture(scope="module")
 def advice() -> Advice:
-    return Advisor.load().recommend(SCENARIO, AdviceOptions(top=3, bespoke=EVALUATIONS))
+    return Advisor.load().recommend(GraphScenario.of_one(SCENARIO), AdviceOptions(top=3, bespoke=EVALUATIONS))
 
 
 def candidate(us: float, provenance: SearchProvenance | None) -> Candidate:
@@ -78,33 +79,35 @@ def test_the_document_says_where_it_comes_from(advice: Advice) -> None:
 
 
 def test_none_are_searched_where_none_are_wanted() -> None:
-    advice = Advisor.load().recommend(SCENARIO, AdviceOptions(bespoke=0))
+    advice = Advisor.load().recommend(GraphScenario.of_one(SCENARIO), AdviceOptions(bespoke=0))
 
     assert all(each.provenance is None for each in some(advice.candidates))
 
 
 def test_a_tie_goes_to_the_simpler_one() -> None:
-    resolution = resolution_of(SCENARIO)
+    resolution = SCENARIO.resolution
     serial = replace(candidate(200.0, None), origin=ScheduleOrigin.SERIAL)
     simple, odd = candidate(100.0, None), candidate(99.0, None)
     odd = replace(odd, choice=replace(DMA_CHOICE, tactics=ExecutionOptions(kernel=Kernels.PERSISTENT)))
     close, clear = candidate(98.0 / (1 + resolution / 2), PROVENANCE), candidate(98.0 / (1 + resolution), PROVENANCE)
 
     assert resolution > 0.01
-    assert finalists(SCENARIO, [close, odd, simple, serial]) == (simple, serial)
-    assert finalists(SCENARIO, [clear, odd, simple, serial]) == (clear, serial)
-    assert finalists(SCENARIO, [serial]) == (serial, serial)
+    assert finalists(GraphScenario.of_one(SCENARIO), [close, odd, simple, serial]) == (simple, serial)
+    assert finalists(GraphScenario.of_one(SCENARIO), [clear, odd, simple, serial]) == (clear, serial)
+    assert finalists(GraphScenario.of_one(SCENARIO), [serial]) == (serial, serial)
 
 
 def test_what_the_profile_cannot_tell_from_serial_is_not_worth_it() -> None:
-    resolution = resolution_of(SCENARIO)
+    resolution = SCENARIO.resolution
     serial = replace(candidate(100.0, None), origin=ScheduleOrigin.SERIAL)
     near, clear = candidate(100.0 / (1 + 0.9 * resolution), PROVENANCE), candidate(99.0 / (1 + resolution), PROVENANCE)
 
-    assert not is_worth_it(SCENARIO, serial, near)
-    assert is_worth_it(SCENARIO, serial, clear)
+    assert not is_worth_it(GraphScenario.of_one(SCENARIO), serial, near)
+    assert is_worth_it(GraphScenario.of_one(SCENARIO), serial, clear)
     # What is not worth it does not stand in the way of what is.
-    assert finalists(SCENARIO, [clear, replace(near, provenance=None, origin=ScheduleOrigin.TEMPLATE), serial]) == (
+    assert finalists(
+        GraphScenario.of_one(SCENARIO), [clear, replace(near, provenance=None, origin=ScheduleOrigin.TEMPLATE), serial]
+    ) == (
         clear,
         serial,
     )
@@ -115,8 +118,11 @@ def test_serial_schedules_that_were_simulated_before_a_stop_keep_no_proposal_fro
     proposed = replace(candidate(100.0, PROVENANCE), simulated_ticks=None)
     slower = candidate(150.0, None)
 
-    assert finalists(SCENARIO, [proposed, other, serial]) == (proposed, other)
-    assert finalists(SCENARIO, [proposed, slower, other, serial]) == (slower, other)  # simulated, and it overlaps
+    assert finalists(GraphScenario.of_one(SCENARIO), [proposed, other, serial]) == (proposed, other)
+    assert finalists(GraphScenario.of_one(SCENARIO), [proposed, slower, other, serial]) == (
+        slower,
+        other,
+    )  # simulated, and it overlaps
 
 
 def test_the_sentence_names_the_freedoms() -> None:
@@ -147,7 +153,7 @@ def test_of_other_kernels_only_grouped_gemms_are_searched(workload: str, searche
 system node {{ gpus 4 x MI300X; fabric full_mesh(xgmi) }}
 workload some on node {{ x = tensor bf16[512, 512]; {workload} }}
 """
-    scenario = compile_text(source).scenario()
+    scenario = compile_text(source).scenario().case
 
     assert is_searched(scenario) is searched
     if searched:

@@ -29,9 +29,11 @@ def draw(rng: random.Random) -> Scenario:
     library, system = rng.choice(SYSTEMS)
     m, n, k = (ranks * 64 * max(1, round(math.exp(rng.uniform(0, math.log(most))))) for most in (24, 12, 16))
     text = TEXTS[pattern].format(m=m, n=n, k=k)
-    return compile_text(
-        f'use "{library}"\nsystem s {{ gpus {ranks} x {system} }}\nworkload one on s {{ {text} }}\n'
-    ).scenario()
+    return (
+        compile_text(f'use "{library}"\nsystem s {{ gpus {ranks} x {system} }}\nworkload one on s {{ {text} }}\n')
+        .scenario()
+        .case
+    )
 
 
 @pytest.mark.parametrize("seed", first(range(40), 4))

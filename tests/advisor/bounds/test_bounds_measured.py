@@ -91,7 +91,7 @@ def test_no_fused_pair_is_faster(pairs: slice) -> None:
 def moe_terms(**sizes: str) -> Mapping[str, float] | None:
     """The terms of the bound of a layer in us, None where Magus has no even share of so few tokens."""
     try:
-        (found,) = compile_text(MOE.format(**sizes)).graphs
+        (found,) = compile_text(MOE.format(**sizes)).workloads
     except CompileError:
         return None
     return {term.name: term.ticks / TICKS_PER_US for term in graph_bound(found.system, found.graph).terms}

@@ -88,7 +88,7 @@ def test_no_plan_of_a_campaign_beats_the_bound(seed: int) -> None:
 def test_blocks_that_are_nearly_all_or_nothing_are_bounded(rows: tuple[int, int]) -> None:
     text = f"x = tensor bf16[4096, 1024]; w = tensor bf16[1024, 1024]; y = gemm(all_to_all(x, rows={list(rows)}), w)"
     system = 'use "amd/mi300x"\nsystem s { gpus 2 x MI300X; fabric full_mesh(xgmi) }'
-    scenario = compile_text(f"{system}\nworkload one on s {{ {text} }}\n").scenario()
+    scenario = compile_text(f"{system}\nworkload one on s {{ {text} }}\n").scenario().case
     schedule = build_schedule(scenario, Choice("serial", 2, EngineChoice(EngineKind.DMA, 2)))
 
     assert 0 < lower_bound(scenario).ticks <= simulate(scenario, schedule, unit_bytes=16384).makespan_ticks

@@ -23,7 +23,7 @@ def shipped(library: str, name: str) -> Gpu:
     """A GPU of the library; those of Blackwell have tiles that two SMs compute."""
     system = f'use "{library}"\nsystem s {{ gpus 1 x {name}; fabric switch(nvswitch, link=nvlink) }}\n'
     text = "x = tensor bf16[64, 64]; w = tensor bf16[64, 64]; y = gemm(x, w)"
-    return compile_text(f"{system}workload one on s {{ {text} }}\n").scenario().gpu
+    return compile_text(f"{system}workload one on s {{ {text} }}\n").scenario().case.gpu
 
 
 GPUS = {"MI300X": mi300x(), "H100": h100(), "B200": shipped("nvidia/b200", "B200")}

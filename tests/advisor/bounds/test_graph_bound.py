@@ -54,7 +54,7 @@ workload w on hgx {
 
 def test_ops_that_can_be_cut_do_not_add_up_along_a_path() -> None:
     """Experts, rows and tiles of a layer may be fused: exchanges, products and row-wise kernels then overlap."""
-    (found,) = compile_text(CHAIN).graphs
+    (found,) = compile_text(CHAIN).workloads
     bound = graph_bound(found.system, found.graph)
     alone = [lower_bound(Scenario(op.name, found.system, op.workload)).ticks for op in found.graph.ops]
 
@@ -63,7 +63,7 @@ def test_ops_that_can_be_cut_do_not_add_up_along_a_path() -> None:
 
 
 def test_what_ops_hand_to_each_other_need_not_pass_memory() -> None:
-    (found,) = compile_text(CHAIN).graphs
+    (found,) = compile_text(CHAIN).workloads
     tensors = {tensor.name: tensor.num_bytes // 4 for tensor in found.graph.tensors}
     inputs_and_result = tensors["x"] + tensors["w1"] + tensors["w2"] + tensors["x"]
     gpu = found.system.gpu
@@ -82,7 +82,7 @@ workload w on one {
   y = norm(grouped_gemm(x, w, rows=[128, 0, 0, 128]))
 }
 """
-    (found,) = compile_text(text).graphs
+    (found,) = compile_text(text).workloads
     gpu, num_bytes = found.system.gpu, 2 * (256 * 1024 + 2 * 1024 * 4096 + 256 * 4096)
 
     bound = graph_bound(found.system, found.graph)

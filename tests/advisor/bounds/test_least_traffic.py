@@ -80,7 +80,7 @@ def test_uneven_blocks_load_the_link_of_the_largest() -> None:
     text = "x = tensor bf16[1024, 256]; y = all_to_all(x, rows=[512, 64, 384, 64])"
     uneven = compile_text(f'use "amd/mi300x"\nsystem s {{ {MESH.format(ranks=4)} }}\nworkload one on s {{ {text} }}\n')
 
-    assert loads(uneven.scenario())["from one rank to another"].num_bytes == 384 * 256 * 2
+    assert loads(uneven.scenario().case)["from one rank to another"].num_bytes == 384 * 256 * 2
 
 
 @pytest.mark.parametrize(

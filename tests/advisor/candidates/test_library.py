@@ -13,7 +13,7 @@ from magus.advisor.candidates.library import library_time
 from magus.advisor.candidates.predicted import predicted_candidates
 from magus.advisor.expect.baseline import serial_baseline
 from magus.compiler import compile_text
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import GraphScenario, Scenario
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.planning.knobs.library import library_serial
 from magus.compiler.resolve.expect.expectation import Verdict
@@ -37,9 +37,11 @@ def lone(operation: str, rows: int, gpu: str = "H100", gpus: int = 8) -> Scenari
         + SPACE
     )
     use = gpu.lower()
-    return compile_text(
-        text.format(use=use, gpu=gpu, gpus=gpus, rows=rows, shard=shard, operation=operation)
-    ).scenario()
+    return (
+        compile_text(text.format(use=use, gpu=gpu, gpus=gpus, rows=rows, shard=shard, operation=operation))
+        .scenario()
+        .case
+    )
 
 
 def gathered(rows: int) -> Scenario:
@@ -48,7 +50,11 @@ def gathered(rows: int) -> Scenario:
         f"workload w on node {{\n x = tensor bf16[{rows}, 4096] shard rows\n w = tensor bf16[4096, 8192] shard cols\n"
         " xg = all_gather(x)\n y = gemm(xg, w)\n}\nexplore w { schedules serial, shard_p2p; engine dma(7) }\n"
     )
-    return compile_text(SWITCH.format(use="nvidia/h100".removeprefix("nvidia/"), gpu="H100", gpus=8) + body).scenario()
+    return (
+        compile_text(SWITCH.format(use="nvidia/h100".removeprefix("nvidia/"), gpu="H100", gpus=8) + body)
+        .scenario()
+        .case
+    )
 
 
 @pytest.mark.parametrize("operation", NcclCollective)
@@ -94,7 +100,7 @@ def test_without_it_the_fastest_serial_schedule_is_the_baseline() -> None:
 
 
 def test_the_direct_exchange_is_a_schedule_of_its_own() -> None:
-    advice = Advisor.load().recommend(gathered(512), AdviceOptions(bespoke=0))
+    advice = Advisor.load().recommend(GraphScenario.of_one(gathered(512)), AdviceOptions(bespoke=0))
     rows = {candidate.expression: candidate for candidate in advice.candidates}
     direct = rows["serial(engine=dma(7))"]
     persistent = rows["serial(engine=dma(7), kernel=persistent)"]
@@ -115,7 +121,7 @@ def test_the_direct_exchange_is_a_schedule_of_its_own() -> None:
 @pytest.fixture(scope="module")
 def small() -> Advice:
     """All_reduce of 32 KiB on 8 B200: libraries written for small messages take a fraction of the usual one's time."""
-    return Advisor.load().recommend(lone("all_reduce", 16, gpu="B200"))
+    return Advisor.load().recommend(GraphScenario.of_one(lone("all_reduce", 16, gpu="B200")))
 
 
 def test_a_small_all_reduce_is_compared_with_the_library(small: Advice) -> None:
@@ -165,7 +171,7 @@ def test_a_library_that_is_as_fast_is_the_answer() -> None:
     start = quick_bound_ticks(scenario)
     quick = replace(gpu, collectives=replace(gpu.collectives, start_ticks=start, ll128=step))
     scenario = replace(scenario, system=replace(scenario.system, gpu=quick))
-    advice = Advisor.load().recommend(scenario)
+    advice = Advisor.load().recommend(GraphScenario.of_one(scenario))
 
     assert advice.recommended.expression == LIBRARY and advice.speedup == 1
     assert advice.verdict is Verdict.LIBRARY

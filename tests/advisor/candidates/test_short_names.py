@@ -10,7 +10,7 @@ from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
 from magus.advisor.candidates.short_names import LONGEST, short_names
 from magus.compiler import compile_file
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import GraphScenario, Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.resolve.schedules.from_text import read_choice
@@ -26,13 +26,13 @@ TEXTS = [f"bespoke(parts={parts}, engine=dma(7), streams=2)" for parts in PARTS[
 
 @pytest.fixture(scope="module")
 def scenario() -> Scenario:
-    return compile_file(path("llama70b_tp8_mi300x")).scenario()
+    return compile_file(path("llama70b_tp8_mi300x")).scenario().case
 
 
 @pytest.fixture(scope="module")
 def advice(scenario: Scenario) -> Advice:
     """Advice that recommends a bespoke schedule, beside two others of the same parts."""
-    plain = Advisor().recommend(scenario, AdviceOptions(verify=False, bespoke=0))
+    plain = Advisor().recommend(GraphScenario.of_one(scenario), AdviceOptions(verify=False, bespoke=0))
     found = []
     for number, text in enumerate(TEXTS):
         choice = read_choice(scenario, text)

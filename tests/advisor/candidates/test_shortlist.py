@@ -46,7 +46,7 @@ def test_small_pieces_are_simulated_in_lines_and_large_problems_coarser_than_pac
 
     units = [shortlist_unit(scenario, build_schedule(scenario, choice)) for scenario in (small, large, vast)]
 
-    assert units[:2] == [128, packet_bytes(large)] == [128, 1024]
+    assert units[:2] == [128, packet_bytes(large.gpu)] == [128, 1024]
     assert units[2] > 1024
 
 

@@ -44,7 +44,7 @@ def losses() -> Iterator[str]:
 
 
 def sweeps() -> Iterator[str]:
-    scenario = compile_text(PAIR).scenario()
+    scenario = compile_text(PAIR).scenario().case
     answers = [fakes.advice(scenario, verdict) for verdict in (Verdict.SERIAL, Verdict.OVERLAP)]
     yield sweep_svg([SweepPoint((("M", str(rows)),), advice) for rows, advice in enumerate(answers, 1)], "M")
 

@@ -45,7 +45,9 @@ DMA, SM = EngineChoice(EngineKind.DMA, 7), EngineChoice(EngineKind.SM, 16)
 
 
 def scenario_of(system: str, body: str) -> Scenario:
-    return compile_text(f"{HEAD}system s {{ gpus {SYSTEMS[system]} }}\nworkload w on s {{\n  {body}\n}}\n").scenario()
+    return (
+        compile_text(f"{HEAD}system s {{ gpus {SYSTEMS[system]} }}\nworkload w on s {{\n  {body}\n}}\n").scenario().case
+    )
 
 
 def legal(scenario: Scenario, choices: list[Choice]) -> list[Choice]:

@@ -6,7 +6,7 @@ from magus.advisor import Advisor
 from magus.advisor.expect.baseline import serial_baseline
 from magus.advisor.solver import NoFeasibleSchedule, enumerate_space
 from magus.compiler import compile_text
-from magus.compiler.ir import ExecutionOptions
+from magus.compiler.ir import ExecutionOptions, GraphScenario
 from magus.compiler.planning.knobs.engine import default_engine
 from tests.helpers.marks import thinned
 
@@ -46,19 +46,22 @@ workload up on quad {
     ),
 )
 def test_it_is_the_baseline_of_the_advice(text: str) -> None:
-    scenario = compile_text(text).scenario()
+    scenario = compile_text(text).scenario().case
 
-    assert serial_baseline(scenario).expression == Advisor.load().recommend(scenario).serial.expression
+    assert (
+        serial_baseline(scenario).expression
+        == Advisor.load().recommend(GraphScenario.of_one(scenario)).serial.expression
+    )
 
 
 def test_it_has_the_options_that_pay() -> None:
-    found = serial_baseline(compile_text(DECODE).scenario())
+    found = serial_baseline(compile_text(DECODE).scenario().case)
 
     assert found.tactics != ExecutionOptions()
 
 
 def test_where_the_space_leaves_nothing_it_is_the_usual_one() -> None:
-    scenario = compile_text(OVERLAPPING + "explore up { staging <= 1 KiB }\n").scenario()
+    scenario = compile_text(OVERLAPPING + "explore up { staging <= 1 KiB }\n").scenario().case
     with pytest.raises(NoFeasibleSchedule):
         enumerate_space(scenario)
 

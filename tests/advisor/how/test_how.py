@@ -43,6 +43,7 @@ from magus.examples import path
 from tests.helpers.marks import thinned
 from tests.helpers.paths import ROOT
 from tests.helpers.plans.plans import BODIES, all_schedules, scenario_of, text_of
+from tests.helpers.scenarios.compiled import cases_in
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.mgs")) + sorted((ROOT / "examples" / "templates").glob("*.mgs"))
 LLAMA = [
@@ -85,16 +86,16 @@ def drawn() -> Iterator[tuple[str, Scenario, Schedule]]:
 
 
 def shipped(file: Path) -> Iterator[tuple[str, Scenario, Schedule]]:
-    for scenario in compile_file(file).scenarios:
+    for scenario in cases_in(compile_file(file)):
         for named in scenario.schedules:
             yield named.name, scenario, declared(scenario, named)
 
 
 def asked() -> Iterator[tuple[str, Scenario, Schedule]]:
     for name, texts in (("llama70b_tp8_mi300x", LLAMA), ("gemm_rs_h100", RS)):
-        scenario = compile_file(path(name)).scenario()
+        scenario = compile_file(path(name)).scenario().case
         yield from ((text, scenario, resolve_schedule(scenario, text)) for text in texts)
-    overridden = compile_text(OVERRIDDEN).scenario()
+    overridden = compile_text(OVERRIDDEN).scenario().case
     yield "overridden", overridden, declared(overridden, overridden.schedules[0])
 
 
@@ -281,7 +282,7 @@ def test_every_rank_has_a_name_of_its_own(naming: Naming) -> None:
 
 
 def test_a_plan_of_64_chunks_takes_a_screen() -> None:
-    scenario = compile_file(path("llama70b_tp8_mi300x")).scenario()
+    scenario = compile_file(path("llama70b_tp8_mi300x")).scenario().case
     for template in ("uniform_fused_1d", "hetero_fused_1d", "hetero_unfused_1d", "pipelined", "uniform_fused_2d"):
         chunks = 64 if template != "uniform_fused_2d" else 128
         how = how_of(scenario, resolve_schedule(scenario, f"{template}(chunks={chunks}, engine=dma(7))"))
@@ -299,7 +300,7 @@ def test_a_plan_of_64_chunks_takes_a_screen() -> None:
     ],
 )
 def test_ranks_that_do_the_same_are_told_once(example: str, name: str, naming: Naming, groups: int) -> None:
-    scenario = compile_file(path(example)).scenario()
+    scenario = compile_file(path(example)).scenario().case
     how = how_of(scenario, resolve_schedule(scenario, name))
 
     assert (how.groups[0].frame.naming, len(how.groups)) == (naming, groups)
@@ -324,7 +325,7 @@ def test_ranks_that_do_the_same_are_told_once(example: str, name: str, naming: N
 )
 def test_the_library_is_called_before_what_needs_it_and_behind_what_it_needs(body: str, told: list[str]) -> None:
     text = text_of(body).replace("amd/mi300x", "nvidia/h100").replace("MI300X", "H100")
-    scenario = compile_text(text.replace("full_mesh(xgmi)", "switch(nvswitch, link=nvlink)")).scenario()
+    scenario = compile_text(text.replace("full_mesh(xgmi)", "switch(nvswitch, link=nvlink)")).scenario().case
     how = how_of(scenario, resolve_schedule(scenario, "serial(engine=sm(16, library))"))
     lines = [line.text for line in told_steps(how)]
 
@@ -334,7 +335,7 @@ def test_the_library_is_called_before_what_needs_it_and_behind_what_it_needs(bod
 
 
 def test_a_call_of_the_library_is_one_step() -> None:
-    scenario = compile_file(path("gemm_rs_h100")).scenario()
+    scenario = compile_file(path("gemm_rs_h100")).scenario().case
     how = how_of(scenario, resolve_schedule(scenario, "serial(engine=sm(16, library))"))
 
     assert [line.text for line in told_steps(how)] == [

@@ -17,7 +17,7 @@ from magus.advisor.implementations.promise import (
     kernel_promise,
 )
 from magus.compiler import compile_text
-from magus.compiler.ir import TICKS_PER_US, Scenario
+from magus.compiler.ir import TICKS_PER_US, GraphScenario, Scenario
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
 from magus.tui.text.render import advice_text, implementation_lines
@@ -37,12 +37,12 @@ workload w on s {{
 
 
 def gather(gpu: str = "H100", m: int = 4096, dtype: str = "bf16", explore: str = "") -> Scenario:
-    return compile_text(TEXT.format(library=gpu.lower(), gpu=gpu, m=m, dtype=dtype, explore=explore)).scenario("w")
+    return compile_text(TEXT.format(library=gpu.lower(), gpu=gpu, m=m, dtype=dtype, explore=explore)).scenario("w").case
 
 
 @pytest.fixture(scope="module")
 def advice() -> Advice:
-    return Advisor.load().recommend(gather(), AdviceOptions(top=1, bespoke=0))
+    return Advisor.load().recommend(GraphScenario.of_one(gather()), AdviceOptions(top=1, bespoke=0))
 
 
 def found_for(scenario: Scenario) -> Offers:
@@ -175,6 +175,6 @@ def test_what_a_kernel_promises(speedup: float, us: float, resolution: float, ve
 
 
 def test_without_simulations_nothing_is_offered() -> None:
-    advice = Advisor.load().recommend(gather(), AdviceOptions(top=1, bespoke=0, verify=False))
+    advice = Advisor.load().recommend(GraphScenario.of_one(gather()), AdviceOptions(top=1, bespoke=0, verify=False))
 
     assert advice.implementations is None and advice_document(advice)["implementations"] is None

@@ -24,7 +24,7 @@ workload w on s {{
 
 
 def gather(m: int = 2048, gpu: str = "H100") -> Scenario:
-    return compile_text(TEXT.format(library=gpu.lower(), gpu=gpu, m=m)).scenario("w")
+    return compile_text(TEXT.format(library=gpu.lower(), gpu=gpu, m=m)).scenario("w").case
 
 
 def shipped(scenario: Scenario, name: str) -> tuple[Implementation, Method]:

@@ -35,7 +35,7 @@ explore chain { engine dma(3) }
 
 
 def scenario_of(rest: str = "  z = norm(y)\n") -> GraphScenario:
-    return compile_text(TEXT.replace("REST", rest)).graphs[0]
+    return compile_text(TEXT.replace("REST", rest)).workloads[0]
 
 
 @cache
@@ -83,7 +83,7 @@ def test_small_changes_cut_along_or_not_and_only_what_is_cut() -> None:
 def test_the_answer_is_cut_along_and_as_fast_as_that_of_a_pair() -> None:
     """Which one plan of both gives, norm aside."""
     advice = recommend_graph(scenario_of())
-    pair = Advisor(None).recommend(compile_text(TEXT.replace("REST", "")).scenarios[0], AdviceOptions(top=2))
+    pair = Advisor(None).recommend(compile_text(TEXT.replace("REST", "")).workloads[0], AdviceOptions(top=2))
     in_turn, best = advice.named(IN_TURN), advice.recommended
     norm = space().kernels["z"]
 
@@ -92,7 +92,7 @@ def test_the_answer_is_cut_along_and_as_fast_as_that_of_a_pair() -> None:
     assert best.ticks * 1.05 < in_turn.ticks
     assert (best.ticks - norm) / TICKS_PER_US <= pair.recommended.best_us * 1.04
     assert next(op.how for op in advice.ops if op.name == "y_gemm") == "along y"
-    again = compile_text(TEXT.replace("REST", "  z = norm(y)\n") + graph_choice_text(best.joint, "chain")).graphs[0]
+    again = compile_text(TEXT.replace("REST", "  z = norm(y)\n") + graph_choice_text(best.joint, "chain")).workloads[0]
     assert again.schedules[0].along == ("y_gemm",)
     assert "along y_gemm" in str(graph_advice_document(advice))
 

@@ -74,7 +74,7 @@ def test_what_is_paced_is_pasted() -> None:
     paced = at_its_paces(space, whole)
     text = BACKWARD.replace("explore back { engine dma(3) }", "").replace("2048", "4096")
 
-    (found,) = compile_text(HEAD + text + graph_choice_text(paced, "back")).graphs
+    (found,) = compile_text(HEAD + text + graph_choice_text(paced, "back")).workloads
     assert set(found.schedules[0].modes) == set(paced.modes) and found.schedules[0].order == paced.order
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from magus.advisor import AdviceOptions
 from magus.advisor.answer.rule import finalists, recommended_of
-from magus.advisor.candidates.advice import Advice, resolution_of
+from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
 from magus.advisor.layers.baselines import IN_TURN
 from magus.advisor.layers.export import graph_advice_document
@@ -75,7 +75,7 @@ explore two { engine dma(3); batches 1, 2 }
 
 
 def scenario_of(text: str) -> GraphScenario:
-    return compile_text(HEAD + text).graphs[0]
+    return compile_text(HEAD + text).workloads[0]
 
 
 @cache
@@ -93,7 +93,7 @@ def test_the_answer_is_no_slower_than_what_people_have(text: str) -> None:
 
     assert {"serial", IN_TURN} <= {one.expression for one in known}
     fastest = min(known, key=lambda one: one.ticks)
-    assert advice.recommended.ticks <= fastest.ticks * (1 + resolution_of(advice.scenario))
+    assert advice.recommended.ticks <= fastest.ticks * (1 + advice.scenario.resolution)
     assert advice.bound is not None and advice.recommended.ticks >= advice.bound.ticks
 
 
@@ -130,7 +130,7 @@ def test_the_block_that_is_printed_is_what_was_simulated(text: str) -> None:
     advice = advice_on(text)
     best = advice.recommended
     block = graph_choice_text(best.joint, advice.scenario.name)
-    again = compile_text(HEAD + text + block).graphs[0]
+    again = compile_text(HEAD + text + block).workloads[0]
 
     assert again.schedules == (best.joint,)
     assert best.unit_bytes is not None

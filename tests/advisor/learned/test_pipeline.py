@@ -24,7 +24,7 @@ BANDS = replace(WHOLE, columns=(0.25,) * 4)
 
 
 def gemm_ar(m: int, n: int, k: int) -> Scenario:
-    return scenario_of(Request("GEMM+AR", m=m, n=n, k=k // 8, gpu="MI300X", ranks=8))
+    return scenario_of(Request("GEMM+AR", m=m, n=n, k=k // 8, gpu="MI300X", ranks=8)).case
 
 
 def bespoke(*batches: BatchShape, streams: int = 1, options: ExecutionOptions | None = None) -> Structure:

@@ -8,7 +8,7 @@ from magus.advisor.learned.screen import Screen
 from magus.advisor.learned.serials import serial_proposals
 from magus.advisor.options import AdviceOptions
 from magus.advisor.recommend import Advisor
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, GraphScenario
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, ring
 
@@ -31,7 +31,7 @@ def test_no_usual_serial_schedule_is_faster(idx: int) -> None:
 
 
 def test_without_simulation_gains_are_over_the_best_serial_schedule() -> None:
-    advice = Advisor.load().recommend(ag_gemm(8192, 8192, 8192, fabric=ring()), AT_ONCE)
+    advice = Advisor.load().recommend(GraphScenario.of_one(ag_gemm(8192, 8192, 8192, fabric=ring())), AT_ONCE)
 
     assert advice.serial.choice is not None and advice.serial.choice.algorithm == "double_ring"
     assert 1 <= advice.speedup < 1.5

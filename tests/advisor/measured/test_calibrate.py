@@ -75,7 +75,7 @@ def largest_error(found: Calibration, part: str) -> float:
 
 def compiled(found: Calibration) -> Gpu:
     """The GPU of the file that is written."""
-    return compile_text(profile_text(found) + SYSTEM.format(gpu=found.request.gpu)).scenario().gpu
+    return compile_text(profile_text(found) + SYSTEM.format(gpu=found.request.gpu)).scenario().case.gpu
 
 
 def test_gemm_constants_are_recovered(tmp_path: Path) -> None:

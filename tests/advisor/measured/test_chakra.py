@@ -17,6 +17,7 @@ from tests.helpers.chakra import ALL_GATHER, LAYERS, collective, gemm, groups, l
 from tests.helpers.commands import magus
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import examples
+from tests.helpers.scenarios.compiled import cases_in
 
 
 def pieces(data: bytes, size: int = 1 << 12) -> Iterator[bytes]:
@@ -56,7 +57,7 @@ def test_the_command_writes_workloads(tmp_path: Path) -> None:
     done = magus("import", path, "--gpu", "H100")
     compiled = compile_text(done.stdout)
 
-    assert {each.workload.pattern for each in compiled.scenarios} == {Pattern.AG_GEMM, Pattern.GEMM_RS}
+    assert {each.workload.pattern for each in cases_in(compiled)} == {Pattern.AG_GEMM, Pattern.GEMM_RS}
     assert "a trace of Chakra" in done.stdout
     assert "3 times in the trace, medians: all_gather 190.0 us, GEMM 370.0 us.\n" in done.stdout
     assert "MGS604" in magus("import", path).stderr, "it does not name its GPU"
@@ -111,7 +112,7 @@ def test_names_stay_in_their_comments(tmp_path: Path) -> None:
     path.write_bytes(LAYERS)
     done = magus("import", path, "--gpu", "H100")
 
-    assert is_safe(done.stdout) and compile_text(done.stdout).scenarios
+    assert is_safe(done.stdout) and compile_text(done.stdout).workloads
 
 
 @st.composite

@@ -56,7 +56,7 @@ def compared(
 def shipped_methods() -> list[tuple[str, Method]]:
     text = 'use "nvidia/h100"\nsystem s { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }\n'
     text += "workload w on s { a = tensor bf16[8, 8]; y = gemm(a, a) }"
-    shipped = shipped_implementations(compile_text(text).scenario("w").system)
+    shipped = shipped_implementations(compile_text(text).scenario("w").case.system)
     return [(each.name, method) for each in shipped for method in each.methods]
 
 

@@ -135,7 +135,7 @@ def test_experts_before_and_behind_an_all_to_all() -> None:
     ]
     events[4]["ts"] = 580.0
     text = written(trace(events))
-    first, second = (compile_text(text).scenario(name) for name in ("a2a_experts_1", "experts_a2a_2"))
+    first, second = (compile_text(text).scenario(name).case for name in ("a2a_experts_1", "experts_a2a_2"))
 
     assert (first.workload.pattern, second.workload.pattern) == (Pattern.A2A_GEMM, Pattern.GEMM_A2A)
     shapes = [each.workload.compute for each in (first, second)]

@@ -59,7 +59,7 @@ def refused(text: str, gpu: str = "") -> tuple[str, str]:
 def test_workloads_of_layers() -> None:
     text = written(LAYERS)
     compiled = compile_text(text)
-    first, second = compiled.scenario("ag_gemm_1"), compiled.scenario("gemm_rs_2")
+    first, second = compiled.scenario("ag_gemm_1").case, compiled.scenario("gemm_rs_2").case
 
     assert text == format_text(text)
     assert (first.workload.pattern, second.workload.pattern) == (Pattern.AG_GEMM, Pattern.GEMM_RS)
@@ -203,7 +203,7 @@ def test_names_stay_in_their_comments() -> None:
     text = written(trace(layer(0, 0.0), gpu=f"{EVERYTHING} H100"), "H100", name=f"/tmp/\n{EVERYTHING}.json")
 
     assert is_safe(text)
-    assert compile_text(text).scenarios
+    assert compile_text(text).workloads
 
 
 def test_what_a_trace_begins_with() -> None:
@@ -230,7 +230,7 @@ def test_damaged_traces(text: str) -> None:
     except CompileError as error:
         assert error.diagnostics and is_safe(render_text(error.diagnostics))
         return
-    assert is_safe(found) and compile_text(found).scenarios
+    assert is_safe(found) and compile_text(found).workloads
 
 
 @pytest.mark.parametrize("value", [None, True, -1, 0, 1e400, "8", [], {}, [[True, 1], [1, 1]], 10**30])

@@ -37,7 +37,7 @@ def test_it_picks_what_other_widths_can_be_cut_for(rule: DistilledRule) -> None:
     """Widths that no list of models has."""
     losses = []
     for m, n, k in ((4096, 1280, 4096), (1024, 2432, 6400), (16384, 13696, 5120), (256, 640, 9216)):
-        scenario = scenario_of(replace(REQUEST, m=m, n=n, k=k))
+        scenario = scenario_of(replace(REQUEST, m=m, n=n, k=k)).case
         choices = [read_choice(scenario, text) for text in rule.schedules]
         legal = tuple(choice for choice in choices if reject_choice(scenario, choice) is None)
         us = {candidate.expression: candidate.best_us for candidate in predicted_candidates(scenario, legal)}
@@ -74,7 +74,7 @@ def test_its_schedules_are_schedules(rule: DistilledRule) -> None:
     for shape in SHAPES:
         m, n, k = shape
         schedule = resolve_schedule(
-            scenario_of(replace(REQUEST, m=m, n=n, k=k)), rule.schedule(*shape), ignore_warnings
+            scenario_of(replace(REQUEST, m=m, n=n, k=k)).case, rule.schedule(*shape), ignore_warnings
         )
         assert schedule.expression == rule.schedule(*shape)
     assert SHAPES

@@ -155,7 +155,7 @@ def test_sizes_may_be_of_a_file() -> None:
     text = "param M = 1024 in 64..8192 x2\n" + TEXT.format(m="M", **sizes)
 
     def at(size: int) -> GraphScenario:
-        graph = compile_text(text, "back.mgs", (("M", str(size)),)).graph()
+        graph = compile_text(text, "back.mgs", (("M", str(size)),)).scenario()
         assert graph is not None
         return graph
 

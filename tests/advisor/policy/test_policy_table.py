@@ -85,7 +85,7 @@ def test_every_size_between_the_ends_has_a_schedule_that_can_be_built(made: tupl
         size = round(2 ** random.uniform(sizes[0].bit_length(), sizes[-1].bit_length() - 1)) // grain * grain
         rule = policy.rule(**asked(request, size))
         assert rule is not None and rule["min"] <= size <= rule["max"]
-        schedule = resolve_schedule(scenario_of(at(request, size)), rule["schedule"], ignore_warnings)
+        schedule = resolve_schedule(scenario_of(at(request, size)).case, rule["schedule"], ignore_warnings)
         assert schedule.expression == rule["schedule"]
 
 
@@ -179,7 +179,7 @@ def test_a_file_can_be_asked_too(advisor: Advisor) -> None:
         (SUM, [1001], "multiples of 16"),
         (replace(LAYER, pattern="GEMM"), [64], "varies alone"),
         (replace(LAYER, pattern="GEMM || all_gather", num_bytes=1 << 20), [64], "varies alone"),
-        (compile_text(path("moe_dispatch_mi300x").read_text()).scenario(), [64], "varies alone"),
+        (compile_text(path("moe_dispatch_mi300x").read_text()).scenario().case, [64], "varies alone"),
     ],
 )
 def test_what_makes_no_table_is_said(advisor: Advisor, question: Any, sizes: Any, message: str) -> None:
@@ -202,6 +202,6 @@ def test_a_rule_names_what_can_be_built_for_other_sizes_too(advisor: Advisor) ->
 
     assert rule.multiple_of > 8
     with pytest.raises(ScheduleError):
-        resolve_schedule(scenario_of(replace(LAYER, m=4096 + 8)), rule.schedule, ignore_warnings)
+        resolve_schedule(scenario_of(replace(LAYER, m=4096 + 8)).case, rule.schedule, ignore_warnings)
     fallback = Policy(table.document()).rule(**asked(LAYER, 4096 + 8))
     assert fallback is not None and fallback["multiple_of"] == 8 and fallback["loss"] >= rule.loss

@@ -27,7 +27,7 @@ FULL = (  # with all numbers that a profile may leave out
 
 
 def scenario(gpus: str, fabric: str) -> Scenario:
-    return compile_text(f"{USES}{NIC}{FULL}system s {{ gpus {gpus}; fabric {fabric} }}\n{WORKLOAD}").scenario()
+    return compile_text(f"{USES}{NIC}{FULL}system s {{ gpus {gpus}; fabric {fabric} }}\n{WORKLOAD}").scenario().case
 
 
 MESH = scenario("4 x MI300X", "full_mesh(xgmi)")

@@ -16,7 +16,7 @@ from magus.advisor.sensitivity import sensitivity
 from magus.advisor.sensitivity.hardware_numbers import hardware_numbers, with_number
 from magus.advisor.sensitivity.sensitivity import sensitivity_of
 from magus.advisor.workers import Workers, open_workers
-from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Explore, LaunchCost, Scenario
+from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Explore, GraphScenario, LaunchCost, Scenario
 from magus.simcore import simulate
 from magus.tui.text.render import advice_text
 from magus.tui.text.sensitivity import sensitivity_lines
@@ -161,7 +161,7 @@ def test_a_stop_leaves_none() -> None:
 
 def test_one_schedule_alone_has_no_sensitivity() -> None:
     scenario = lone_gemm(512, 512, 512)
-    assert Advisor.load().recommend(scenario, AdviceOptions(sensitivity=True)).sensitivity is None
+    assert Advisor.load().recommend(GraphScenario.of_one(scenario), AdviceOptions(sensitivity=True)).sensitivity is None
 
 
 # -- what follows from a table ----------------------------------------------------------------------------------------
@@ -239,7 +239,10 @@ OPTIONS = AdviceOptions(top=3, bespoke=0)
 
 def test_it_is_part_of_advice_and_does_not_change_the_answer() -> None:
     advisor = Advisor.load()
-    without, advice = (advisor.recommend(SCENARIO, replace(OPTIONS, sensitivity=asked)) for asked in (False, True))
+    without, advice = (
+        advisor.recommend(GraphScenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=asked))
+        for asked in (False, True)
+    )
 
     assert without.sensitivity is None and advice.sensitivity is not None
     assert replace(advice, sensitivity=None, timing=without.timing) == without
@@ -252,7 +255,7 @@ def test_it_is_part_of_advice_and_does_not_change_the_answer() -> None:
 
 
 def test_the_document_has_all_times() -> None:
-    advice = Advisor.load().recommend(SCENARIO, replace(OPTIONS, sensitivity=True))
+    advice = Advisor.load().recommend(GraphScenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=True))
     document, table = advice_document(advice)["sensitivity"], advice.sensitivity
 
     assert table is not None and isinstance(document, dict)
@@ -269,7 +272,7 @@ def test_the_document_has_all_times() -> None:
 @pytest.mark.parametrize("verify", [True, False])
 def test_collectives_alone_have_one_and_no_verdict_flips(verify: bool) -> None:
     options = AdviceOptions(top=3, bespoke=0, verify=verify, sensitivity=True)
-    table = Advisor.load().recommend(lone_gather(1024, 1024, ranks=4), options).sensitivity
+    table = Advisor.load().recommend(GraphScenario.of_one(lone_gather(1024, 1024, ranks=4)), options).sensitivity
 
     assert table is not None and table.simulated is verify and table.flips == ()
 
@@ -279,9 +282,9 @@ def test_a_failure_leaves_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ValueError("on purpose")
 
     advisor = Advisor.load()
-    before = advisor.recommend(SCENARIO, OPTIONS)
+    before = advisor.recommend(GraphScenario.of_one(SCENARIO), OPTIONS)
     monkeypatch.setattr(advice_run, "sensitivity_of", fail)
-    advice = advisor.recommend(SCENARIO, replace(OPTIONS, sensitivity=True))
+    advice = advisor.recommend(GraphScenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=True))
 
     assert advice.sensitivity is None and not advice.interrupted
     assert advice.notes == (
@@ -299,9 +302,11 @@ def test_a_stop_in_the_stage_leaves_the_answer_and_is_told(monkeypatch: pytest.M
         raise Cancelled
 
     advisor = Advisor.load()
-    before = advisor.recommend(SCENARIO, OPTIONS)
+    before = advisor.recommend(GraphScenario.of_one(SCENARIO), OPTIONS)
     monkeypatch.setattr(advice_run, "sensitivity_of", pressed)
-    advice = advisor.recommend(SCENARIO, replace(OPTIONS, sensitivity=True), should_stop=lambda: stop)
+    advice = advisor.recommend(
+        GraphScenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=True), should_stop=lambda: stop
+    )
 
     assert advice.interrupted and advice.sensitivity is None
     assert advice.notes == ("stopped early: this is the best of what was found until then",)
@@ -309,7 +314,7 @@ def test_a_stop_in_the_stage_leaves_the_answer_and_is_told(monkeypatch: pytest.M
 
 
 def test_with_no_time_there_is_an_answer_without_it() -> None:
-    advice = Advisor.load().recommend(SCENARIO, AdviceOptions(within_s=1e-9, sensitivity=True))
+    advice = Advisor.load().recommend(GraphScenario.of_one(SCENARIO), AdviceOptions(within_s=1e-9, sensitivity=True))
 
     assert advice.interrupted and advice.sensitivity is None
 

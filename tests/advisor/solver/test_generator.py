@@ -56,7 +56,7 @@ ENGINES = (
 
 def scenario_of(system: str, workload: str) -> Scenario:
     text = UNEVEN if workload == "uneven" else WORKLOADS[workload]
-    return compile_text(f"{HEAD}workload w on {system} {{ {text} }}\n").scenario("w")
+    return compile_text(f"{HEAD}workload w on {system} {{ {text} }}\n").scenario("w").case
 
 
 SCENARIOS = {

@@ -325,7 +325,7 @@ HALF, MOST = "x = tensor bf16[8192, 4096]", "v = tensor bf16[4096, 4096]"  # 64 
 def test_memory_of_every_pattern_that_a_file_can_ask_for(workload: str, resident: int, staging: int) -> None:
     """Inputs, results, and what is in between, each once."""
     system = 'use "nvidia/h100"\nsystem s { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }'
-    scenario = compile_text(f"{system}\nworkload w on s {{ {workload} }}").scenario("w")
+    scenario = compile_text(f"{system}\nworkload w on s {{ {workload} }}").scenario("w").case
     schedule = build_schedule(scenario, Choice("serial", 8, EngineChoice(EngineKind.SM, 32)))
 
     assert (resident_bytes(scenario), schedule.staging_bytes) == (resident * MIB, staging * MIB)

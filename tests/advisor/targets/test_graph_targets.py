@@ -154,7 +154,7 @@ def with_tokens(tokens: int) -> GraphScenario:
       y = add(x, reduce_scatter(gemm(gelu(gemm(all_gather(x), wu)), wd)))
     }}
     """
-    (scenario,) = compile_text(text).graphs
+    (scenario,) = compile_text(text).workloads
     return scenario
 
 

@@ -24,7 +24,7 @@ def scenarios(ranks: int = 4) -> Sequence[Scenario]:
         f'use "nvidia/h100"\nsystem hgx {{ gpus {ranks} x H100; fabric switch(nvswitch, link=nvlink) }}\n'
         "workload w on hgx { x = tensor bf16[4096, 4096] shard rows; y = all_gather(x) }\n"
     )
-    return [compile_text(text).scenario()]
+    return [compile_text(text).scenario().case]
 
 
 def costs(text: str) -> dict[str, float]:

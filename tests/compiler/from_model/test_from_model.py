@@ -17,6 +17,7 @@ from magus.compiler.request.errors import RequestError
 from magus.compiler.text.formatting.fmt import format_text
 from tests.helpers.commands import magus
 from tests.helpers.paths import ROOT
+from tests.helpers.scenarios.compiled import cases_in, several_in
 
 GOLDEN = ROOT / "tests" / "golden" / "models"
 H100 = Parallelism("h100", 8)
@@ -49,12 +50,12 @@ def test_the_golden_files(name: str, options: tuple[str, ...], golden: str) -> N
     assert written.stdout == (GOLDEN / f"{golden}.mgs").read_text()
     assert format_text(written.stdout) == written.stdout
     compiled = compile_text(written.stdout)
-    assert bool(compiled.graphs) is golden.endswith("_layer") is not bool(compiled.scenarios)
+    assert bool(several_in(compiled)) is golden.endswith("_layer") is not bool(cases_in(compiled))
 
 
 def test_a_layer_has_the_shapes_of_one_rank() -> None:
     text = layer_text(LLAMA_70B, H100, whole=False)
-    shapes = {each.name: each.workload for each in compile_text(text).scenarios}
+    shapes = {each.name: each.workload for each in cases_in(compile_text(text))}
 
     assert {name: (one.pattern, one.gemm and (one.gemm.n, one.gemm.k)) for name, one in shapes.items()} == {
         "qkv": (Pattern.AG_GEMM, (1280, 8192)),
@@ -65,7 +66,7 @@ def test_a_layer_has_the_shapes_of_one_rank() -> None:
 
 
 def test_a_dense_layer_is_there_as_a_whole() -> None:
-    graphs = {each.name: each.graph for each in compile_text(layer_text(LLAMA_70B, H100)).graphs}
+    graphs = {each.name: each.graph for each in compile_text(layer_text(LLAMA_70B, H100)).workloads}
     forward, back = graphs["layer"], graphs["layer_back"]
 
     assert {op.name: op.label for op in forward.ops if op.is_pair} == {
@@ -81,14 +82,14 @@ def test_a_dense_layer_is_there_as_a_whole() -> None:
 
 def test_the_pairs_of_a_layer_are_those_of_the_whole() -> None:
     whole, pairs = (compile_text(layer_text(LLAMA_70B, H100, whole=whole)) for whole in (True, False))
-    in_graph = [op.workload.gemm for op in whole.graphs[0].graph.ops if op.is_pair]
+    in_graph = [op.workload.gemm for op in whole.workloads[0].graph.ops if op.is_pair]
 
-    assert [each.workload.gemm for each in pairs.scenarios] == in_graph
+    assert [each.workload.gemm for each in cases_in(pairs)] == in_graph
 
 
 def test_a_layer_with_experts_is_there_with_its_backward_pass() -> None:
     model = read_config(GOLDEN / "qwen3_moe.json")
-    layer, back = compile_text(layer_text(model, H100)).graphs
+    layer, back = compile_text(layer_text(model, H100)).workloads
 
     kernel = layer.graph.op("u").workload.kernel
     assert kernel is not None and len(kernel.rows) == 16 and sum(kernel.rows) == 8192  # type: ignore[attr-defined]
@@ -103,7 +104,7 @@ def test_a_layer_with_experts_is_there_with_its_backward_pass() -> None:
 def test_compressed_attention_is_that_of_each_rank() -> None:
     """DeepSeek-V2, section 2.1: queries by 1536 columns, keys and values by 512; heads of 128 + 64 and of 128."""
     model = read_config(GOLDEN / "deepseek_v3.json")
-    layer, back, dense, _ = compile_text(layer_text(model, H100)).graphs
+    layer, back, dense, _ = compile_text(layer_text(model, H100)).workloads
     shapes = {op.name: op.workload.kernel or op.workload.gemm for op in layer.graph.ops}
 
     assert shapes["a"] == AttentionShape(1, 128, 128, 1024, 1024, 160, DType.BF16, causal=True)
@@ -127,7 +128,7 @@ def test_gpus_of_several_nodes_are_on_rails(tmp_path: Path) -> None:
     path.write_text(json.dumps({**json.loads((GOLDEN / "deepseek_v3.json").read_text()), "topk_group": 4}))
     texts = [layer_text(read_config(path), Parallelism("h100", ranks)) for ranks in (8, 16, 64)]
     routing = [re.findall(r"top=8(, nodes=\d)?", text)[0] for text in texts]
-    fabrics = [compile_text(text).graphs[0].system.fabric for text in texts]
+    fabrics = [compile_text(text).workloads[0].system.fabric for text in texts]
 
     assert routing == ["", ", nodes=2", ", nodes=4"]
     assert [fabric.topology.name for fabric in fabrics] == ["switch", "rails", "rails"]
@@ -137,7 +138,7 @@ def test_gpus_of_several_nodes_are_on_rails(tmp_path: Path) -> None:
 
 def test_compressed_attention_without_experts_and_with_whole_queries(tmp_path: Path) -> None:
     model = read(tmp_path / "config.json", kv_lora_rank=256, q_lora_rank=None, v_head_dim=64)
-    layer, back = compile_text(layer_text(model, H100)).graphs
+    layer, back = compile_text(layer_text(model, H100)).workloads
 
     assert back.graph.op("d_q_norm").workload.gemm == GemmShape(1024, 8192, 64 * 128, DType.BF16)
     assert layer.graph.op("q").workload.gemm == GemmShape(1024, 64 * 128, 8192, DType.BF16)
@@ -153,7 +154,9 @@ def test_what_no_graph_says_is_written_pair_by_pair() -> None:
 
 def test_a_whole_layer_without_gate_and_with_whole_activations(tmp_path: Path) -> None:
     model = read(tmp_path / "config.json", model_type="gpt_neox", num_key_value_heads=4)
-    graphs = {each.name: each.graph for each in compile_text(layer_text(model, Parallelism("h100", 8, False))).graphs}
+    graphs = {
+        each.name: each.graph for each in compile_text(layer_text(model, Parallelism("h100", 8, False))).workloads
+    }
 
     assert [op.label for op in graphs["layer"].ops if op.is_pair] == ["GEMM+AR", "GEMM+AR"]
     assert graphs["layer_back"].op("d_qkv").label == "attention_back"
@@ -161,7 +164,7 @@ def test_a_whole_layer_without_gate_and_with_whole_activations(tmp_path: Path) -
 
 def test_without_sequence_parallelism_results_are_summed_for_all() -> None:
     text = layer_text(LLAMA_70B, Parallelism("mi300x", 4, sequence=False), whole=False)
-    scenarios = compile_text(text).scenarios
+    scenarios = cases_in(compile_text(text))
 
     assert [each.name for each in scenarios] == ["attention_out", "mlp_down"]
     assert {each.workload.pattern for each in scenarios} == {Pattern.GEMM_AR}
@@ -169,7 +172,7 @@ def test_without_sequence_parallelism_results_are_summed_for_all() -> None:
 
 def test_experts_are_dealt_to_the_ranks() -> None:
     text = layer_text(read_config(GOLDEN / "qwen3_moe.json"), H100, whole=False)
-    by_name = {each.name: each.workload for each in compile_text(text).scenarios}
+    by_name = {each.name: each.workload for each in cases_in(compile_text(text))}
     kernel = by_name["dispatch"].compute
 
     assert by_name["dispatch"].label == "A2A+grouped_gemm" and by_name["combine"].label == "grouped_gemm+A2A"
@@ -178,7 +181,7 @@ def test_experts_are_dealt_to_the_ranks() -> None:
 
 def test_heads_of_keys_are_held_by_several_ranks_where_they_are_few(tmp_path: Path) -> None:
     model = read(tmp_path / "config.json", num_key_value_heads=4)
-    qkv = compile_text(layer_text(model, H100, whole=False)).scenario("qkv").workload.gemm
+    qkv = compile_text(layer_text(model, H100, whole=False)).scenario("qkv").case.workload.gemm
     assert qkv is not None and qkv.n == (64 // 8 + 2) * 128
 
 
@@ -198,7 +201,7 @@ def test_names_and_types(tmp_path: Path) -> None:
 def test_a_name_cannot_leave_its_comment(tmp_path: Path) -> None:
     model = read(tmp_path / "config.json", _name_or_path="x\nsystem bad { }\x1b[31m")
     text = layer_text(model, H100)
-    assert "\x1b" not in text and compile_text(text).graphs
+    assert "\x1b" not in text and compile_text(text).workloads
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_layers_without_attention_are_said_to_be_left_out(name: str) -> None:
     assert case["left_out"][0] in found.left_out[0]
     text = layer_text(found, Parallelism("h100", 4))
     assert f"without those of {found.layers - written} layers that are left out" in text.replace("\n# ", " ")
-    (layer, _) = compile_text(text).graphs
+    (layer, _) = compile_text(text).workloads
     assert layer.graph.num_layers == written
 
 
@@ -84,14 +84,14 @@ def test_what_is_written_checks_at_both_ends_of_its_tokens(name: str) -> None:
     divided = found.heads, found.experts, max(found.kv_heads, 8)
     ranks = next(each for each in (8, 4, 2, 5) if not any(number % each for number in divided))
     text = layer_text(found, Parallelism("h200", ranks))
-    graphs = compile_text(text).graphs
+    graphs = compile_text(text).workloads
 
     assert [each.graph.num_layers for each in graphs[::2]] == [
         count for count in (found.expert_layers, found.dense_layers) if count
     ]
     usual, low, high = (int(number) for number in re.findall(r"param M = (\d+) in (\d+)\.\.(\d+) x2", text)[0])
     for tokens in (low, high):
-        assert compile_text(text.replace(f"param M = {usual} in", f"param M = {tokens} in")).graphs
+        assert compile_text(text.replace(f"param M = {usual} in", f"param M = {tokens} in")).workloads
 
 
 @pytest.mark.parametrize(("name", "tokens"), [("GLM-4.5", "10240 in 40..40960"), ("Kimi-K2", "6144 in 48..49152")])
@@ -100,24 +100,24 @@ def test_tokens_divide_among_experts_with_an_odd_factor(name: str, tokens: str) 
     text = layer_text(model(KNOWN[name]["config"]), Parallelism("h200", 8))
 
     assert f"param M = {tokens} x2" in text and f"a multiple of {tokens.split()[2].split('.')[0]}" in text
-    assert compile_text(layer_text(model(KNOWN[name]["config"]), Parallelism("h200", 8), whole=False)).scenarios
+    assert compile_text(layer_text(model(KNOWN[name]["config"]), Parallelism("h200", 8), whole=False)).workloads
 
 
 def test_layers_of_two_kinds_are_two_workloads() -> None:
     text = layer_text(model(MAVERICK), Parallelism("h200", 8))
-    layer, _, dense, _ = compile_text(text).graphs
+    layer, _, dense, _ = compile_text(text).workloads
 
     assert (layer.name, dense.name) == ("layer", "dense")
     assert layer.graph.op("s").workload.gemm == GemmShape(1024, 5120, 8192, DType.BF16)  # the shared expert
     assert dense.graph.op("u").workload.gemm == GemmShape(8192, 4096, 5120, DType.BF16)
     pairs = compile_text(layer_text(model(MAVERICK), Parallelism("h200", 8), whole=False))
-    assert [each.name for each in pairs.scenarios][-4:] == ["mlp_up", "mlp_down", "dispatch", "combine"]
+    assert [each.name for each in pairs.workloads][-4:] == ["mlp_up", "mlp_down", "dispatch", "combine"]
 
 
 def test_experts_that_are_fp8_in_the_file_fit_where_they_are_deployed() -> None:
     """DeepSeek-V3 runs on 8 x H200 with 141 GB each; its experts as bf16 would take twice as much."""
     scenarios = [
-        compile_text(layer_text(model({**DEEPSEEK_V3, **more}), Parallelism("h200", 8))).graph("layer")
+        compile_text(layer_text(model({**DEEPSEEK_V3, **more}), Parallelism("h200", 8))).scenario("layer")
         for more in ({}, {"quantization_config": None})
     ]
     fp8, bf16 = (held_bytes(each.graph, 8) for each in scenarios if each is not None)

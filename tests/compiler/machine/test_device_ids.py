@@ -31,7 +31,7 @@ def test_a_gpu_is_as_the_library_says(gpu: LibraryGpu) -> None:
 system node {{ gpus 2 x {gpu.name}; fabric {fabric} }}
 workload w on node {{ x = tensor bf16[2, 8] shard rows; y = all_gather(x) }}"""
 
-    scenario = compile_text(text).scenario()
+    scenario = compile_text(text).scenario().case
 
     switch = scenario.system.fabric.switch
     assert scenario.gpu.sms == gpu.sms

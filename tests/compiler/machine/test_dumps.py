@@ -44,7 +44,7 @@ def test_a_system_is_simulated(dump: Path) -> None:
     ranks = len(machine.gpus)
     workload = WORKLOAD.replace("ROWS", str(64 * ranks)).replace("CHUNKS", str(ranks))
 
-    scenario = compile_text(text + workload).scenario()
+    scenario = compile_text(text + workload).scenario().case
     result = simulate(scenario, declared(scenario, scenario.schedules[0]), unit_bytes=1024)
 
     assert scenario.num_ranks == ranks

@@ -30,7 +30,7 @@ def check(data: bytes, name: str) -> None:
     render_text(warnings)
     assert is_safe(written)
     num_gpus = len(machine.gpus)
-    assert len(compile_text(written + (WORKLOAD.replace("GPUS", str(num_gpus)) if num_gpus > 1 else "")).scenarios) < 2
+    assert len(compile_text(written + (WORKLOAD.replace("GPUS", str(num_gpus)) if num_gpus > 1 else "")).workloads) < 2
 
 
 @st.composite

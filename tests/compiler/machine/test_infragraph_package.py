@@ -34,14 +34,14 @@ def test_a_mesh(device: Device) -> None:
     machine, text, _ = imported(described(device), "MI300X")
 
     assert len(machine.gpus) == 8 and len(machine.direct) == 28
-    assert "fabric full_mesh(xgmi" in text and compile_text(workload_on(text)).scenario().num_ranks == 8
+    assert "fabric full_mesh(xgmi" in text and compile_text(workload_on(text)).scenario().case.num_ranks == 8
 
 
 def test_a_node_with_switches() -> None:
     machine, text, _ = imported(described(NvidiaDGX("dgx_h100")), "H100")
 
     assert len(machine.gpus) == 8 and machine.switched[0].links == (18,) * 8
-    assert compile_text(workload_on(text)).scenario().gpu.name == "H100"
+    assert compile_text(workload_on(text)).scenario().case.gpu.name == "H100"
 
 
 def workload_on(system: str) -> str:

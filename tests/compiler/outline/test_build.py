@@ -87,7 +87,7 @@ SAME = [
 
 def both(body: str, template: str, outline: str) -> tuple[Scenario, Schedule, Schedule]:
     more = f"schedule template for w = {template}\nschedule outline for w {{ {outline} }}\n"
-    scenario = compile_text(f"{HARDWARE}workload w on node {{ {body} }}\n{more}").scenario()
+    scenario = compile_text(f"{HARDWARE}workload w on node {{ {body} }}\n{more}").scenario().case
     first, second = (declared(scenario, named) for named in scenario.schedules)
     return scenario, first, second
 
@@ -152,12 +152,12 @@ def test_a_pipeline_with_sums_takes_as_long_in_outline(template: str, outline: s
 )
 def test_an_outline_written_out_is_the_same_plan(name: str, outline: str) -> None:
     workload = f"workload w on node {{ {BODIES[name]} }}\n"
-    scenario = compile_text(f"{HARDWARE}{workload}schedule s for w {{ {outline} }}").scenario()
+    scenario = compile_text(f"{HARDWARE}{workload}schedule s for w {{ {outline} }}").scenario().case
     schedule = declared(scenario, scenario.schedules[0])
 
     text = plan_text(scenario, schedule, "s")
 
-    again = compile_text(f"{HARDWARE}{workload}{text}").scenario()
+    again = compile_text(f"{HARDWARE}{workload}{text}").scenario().case
     assert again.schedules == scenario.schedules and declared(again, again.schedules[0]) == schedule
 
 
@@ -273,7 +273,7 @@ workload w on s {{ x = tensor bf16[512, 512] shard {how}; w = tensor bf16[512, 5
 ON_H100_BODIES = (("rows", "cols", "y = gemm(all_gather(x), w)"), ("cols", "rows", "y = reduce_scatter(gemm(x, w))"))
 # What algorithms of nodes, and of switches that copy and sum, need.
 LARGER = tuple(
-    compile_text(ON_H100.format(fabric=fabric, how=how, other=other, body=body)).scenario()
+    compile_text(ON_H100.format(fabric=fabric, how=how, other=other, body=body)).scenario().case
     for fabric in ("rails(nvswitch, link=nvlink, node=2, nic=nic)", "switch(nvswitch, link=nvlink)")
     for how, other, body in ON_H100_BODIES
 )

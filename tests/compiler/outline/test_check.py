@@ -130,7 +130,7 @@ workload w on quad {
   y = attention(all_to_all(qkv), heads=4, kv_heads=4)
 }
 """
-    heads = compile_text(f"{text}schedule s for w {{ split cols into 4; group own together }}").scenario()
+    heads = compile_text(f"{text}schedule s for w {{ split cols into 4; group own together }}").scenario().case
     assert heads.workload.pattern is Pattern.A2A_GEMM and heads.schedules
     with pytest.raises(CompileError) as caught:
         compile_text(f"{text}schedule s for w {{ split rows into 4; group own together }}")

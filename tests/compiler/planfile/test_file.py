@@ -36,7 +36,7 @@ def errors(file: Path) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("body", ["AG+GEMM", "GEMM+RS", "all_reduce", "broadcast"])
 def test_an_imported_plan_is_the_schedule_it_was_made_from(tmp_path: Path, body: str) -> None:
     for at, schedule in some(enumerate(all_schedules(body)[:6])):
-        scenario = compile_file(written(tmp_path, body, at)).scenario()
+        scenario = compile_file(written(tmp_path, body, at)).scenario().case
 
         found = declared(scenario, scenario.schedules[0])
 
@@ -120,7 +120,7 @@ def test_a_plan_that_is_not_for_other_sizes_is_told_under_them(tmp_path: Path) -
     text = file.read_text().replace("512,", "m,").replace("workload w", "param m = 512\nworkload w")
     file.write_text(text)
 
-    assert compile_file(file).scenario().schedules
+    assert compile_file(file).scenario().case.schedules
     with pytest.raises(CompileError, match="MGS524"):
         compile_file(file, [("m", "1024")])
 
@@ -132,7 +132,7 @@ def test_an_execution_plan_is_known_by_its_keys(tmp_path: Path) -> None:
     compiled = compile_file(file)
 
     assert [found.code for found in compiled.warnings] == [Code.MGS527]
-    assert declared(compiled.scenario(), compiled.scenario().schedules[0]).engine.count == 3
+    assert declared(compiled.scenario().case, compiled.scenario().case.schedules[0]).engine.count == 3
 
 
 def test_a_schedule_of_a_file_by_its_path(tmp_path: Path) -> None:

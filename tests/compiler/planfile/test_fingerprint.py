@@ -48,4 +48,4 @@ def test_only_what_the_plan_depends_on_counts(old: str, new: str, same: bool) ->
     if "mi325x" in new:
         text = text.replace("MI300X", "MI325X")
 
-    assert (fits(compile_text(text).scenario()) == fits(scenario_of("AG+GEMM"))) is same
+    assert (fits(compile_text(text).scenario().case) == fits(scenario_of("AG+GEMM"))) is same

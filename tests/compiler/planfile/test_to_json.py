@@ -112,7 +112,7 @@ def test_templates_of_all_kinds_are_among_them() -> None:
 def test_a_hash_is_of_what_is_done_and_not_of_names() -> None:
     scenario, schedule = scenario_of("AG+GEMM"), all_schedules("AG+GEMM")[0]
     renamed = compile_text(text_of("AG+GEMM").replace("workload w", "workload v").replace("x =", "q =")
-                           .replace("(x)", "(q)")).scenario()  # fmt: skip
+                           .replace("(x)", "(q)")).scenario().case  # fmt: skip
 
     same = schedule_hash(scenario, schedule)
 
@@ -169,5 +169,5 @@ def test_text_and_json_are_the_same_plan() -> None:
 
     for body in ("AG+GEMM", "all_reduce", "broadcast"):
         for schedule in some(all_schedules(body)):
-            again = compile_text(text_of(body) + plan_text(scenario_of(body), schedule, "written")).scenario()
+            again = compile_text(text_of(body) + plan_text(scenario_of(body), schedule, "written")).scenario().case
             assert replace(declared(again, again.schedules[0]), expression=schedule.expression) == schedule

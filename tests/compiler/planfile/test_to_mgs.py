@@ -54,7 +54,7 @@ OTHERS = {
 @pytest.mark.parametrize("workload", [AG, RS], ids=["AG+GEMM", "GEMM+RS"])
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda template: template.name)
 def test_a_template_written_out_is_the_same_plan(workload: str, template) -> None:  # type: ignore[no-untyped-def]
-    scenario = compile_text(HEAD + workload).scenario()
+    scenario = compile_text(HEAD + workload).scenario().case
     for chunks in (4, 8, 16):
         choice = Choice(template.name, chunks, default_engine(scenario.system), template.default_streams)
         if reject_choice(scenario, choice) is not None:
@@ -62,7 +62,7 @@ def test_a_template_written_out_is_the_same_plan(workload: str, template) -> Non
         schedule = build_schedule(scenario, choice)
 
         text = HEAD + workload + plan_text(scenario, schedule, "written")
-        again = compile_text(text).scenario()
+        again = compile_text(text).scenario().case
         written = declared(again, again.schedules[0])
 
         assert written.steps == schedule.steps
@@ -74,7 +74,7 @@ def test_a_template_written_out_is_the_same_plan(workload: str, template) -> Non
 @pytest.mark.parametrize("engine", first([EngineChoice(EngineKind.SM, 8), EngineChoice(EngineKind.DMA, 3)], 1), ids=str)
 def test_so_is_every_template_of_the_other_patterns(body: str, engine: EngineChoice) -> None:
     head = HEAD + f"workload w on quad {{ {body} }}\n"
-    scenario, written = compile_text(head).scenario(), 0
+    scenario, written = compile_text(head).scenario().case, 0
     for template in ALL_TEMPLATES:
         for chunks, direction in product((4, 8, 16), Direction):
             choice = Choice(template.name, chunks, engine, template.default_streams, ExecutionOptions(direction))
@@ -83,7 +83,7 @@ def test_so_is_every_template_of_the_other_patterns(body: str, engine: EngineCho
             schedule = build_schedule(scenario, choice)
             if schedule.by_rank:
                 continue
-            again = compile_text(head + plan_text(scenario, schedule, "written")).scenario()
+            again = compile_text(head + plan_text(scenario, schedule, "written")).scenario().case
             assert declared(again, again.schedules[0]).steps == schedule.steps
             written += 1
     assert written
@@ -96,7 +96,7 @@ def test_ranks_with_different_parts_have_a_block_each(body: str) -> None:
     scenario, written = scenario_of(body), 0
     for schedule in all_schedules(body):
         text = text_of(body) + plan_text(scenario, schedule, "written")
-        again = compile_text(text).scenario()
+        again = compile_text(text).scenario().case
         assert replace(declared(again, again.schedules[0]), expression=schedule.expression) == schedule
         assert format_text(format_text(text)) == format_text(text)
         written += bool(schedule.by_rank)
@@ -117,7 +117,7 @@ def test_every_algorithm_whose_ranks_differ_is_written() -> None:
     for body, choice in some(pair for pair in pairs if reject_choice(scenario_of(pair[0]), pair[1]) is None):
         scenario = scenario_of(body)
         schedule = build_schedule(scenario, choice)
-        again = compile_text(text_of(body) + plan_text(scenario, schedule, "written")).scenario()
+        again = compile_text(text_of(body) + plan_text(scenario, schedule, "written")).scenario().case
 
         assert schedule.by_rank
         assert replace(declared(again, again.schedules[0]), expression=schedule.expression) == schedule

@@ -55,12 +55,12 @@ tactics = st.builds(
 
 @pytest.fixture(scope="module")
 def waker() -> Scenario:
-    return compile_text(TEXT).scenario("w")
+    return compile_text(TEXT).scenario("w").case
 
 
 @pytest.fixture(scope="module")
 def plain() -> Scenario:
-    return compile_text(TEXT).scenario("v")
+    return compile_text(TEXT).scenario("v").case
 
 
 @given(engine=engines, tactics=tactics, algorithm=st.sampled_from(["", "ring", "nvls"]))
@@ -83,7 +83,7 @@ def test_a_plan_is_read_as_what_was_printed(waker: Scenario, engine: EngineChoic
         return
     text = TEXT + plan_text(waker, schedule, "written")
 
-    again = compile_text(text).scenario("w")
+    again = compile_text(text).scenario("w").case
     written = declared(again, again.schedules[0])
 
     assert (written.engine, written.tactics, written.steps) == (schedule.engine, schedule.tactics, schedule.steps)

@@ -24,7 +24,7 @@ schedule mine for back {{ batches 2; {said} }}
 
 
 def scenario(said: str = "", *, sum: str = "all_reduce") -> GraphScenario:
-    (found,) = compile_text(TEXT.format(said=said, sum=sum)).graphs
+    (found,) = compile_text(TEXT.format(said=said, sum=sum)).workloads
     return found
 
 

@@ -58,7 +58,7 @@ def test_what_is_written_compiles_to_the_same_schedule(back: GraphScenario) -> N
     drawn = tuple(draw(rng, back, f"s{number}") for number in range(60))
 
     schedules = "".join(graph_choice_text(choice, "back") for choice in drawn)
-    (read,) = compile_text(plain_text(4096, MORE, schedules)).graphs
+    (read,) = compile_text(plain_text(4096, MORE, schedules)).workloads
 
     assert read.schedules == drawn
 

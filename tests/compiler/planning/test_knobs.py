@@ -16,6 +16,7 @@ from magus.compiler.planning.knobs.structure import CHUNKS, TEMPLATE
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.templates import BY_NAME
 from tests.helpers.marks import examples
+from tests.helpers.scenarios.compiled import cases_in
 from tests.helpers.some import some
 
 TEXT = """use "nvidia/h100"
@@ -36,7 +37,7 @@ workload uneven on s {
 }
 workload alone on s { x = tensor bf16[1024, 1024]; w = tensor bf16[1024, 2048] shard cols; y = gemm(x, w) }
 """
-SCENARIOS = compile_text(TEXT).scenarios
+SCENARIOS = cases_in(compile_text(TEXT))
 # Engines and parts are drawn as texts; all other knobs as their words and small counts.
 ENGINES = ("dma(1)", "dma(2)", "dma(3, prelaunched)", "sm(8)", "sm(16, shared)")
 

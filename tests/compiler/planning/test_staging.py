@@ -74,10 +74,10 @@ def test_a_plan_written_out_needs_as_much_as_the_template_it_came_from(scenario:
         "{ x = tensor bf16[1024, 2048] shard rows; w = tensor bf16[2048, 2048] shard cols; y = gemm(all_gather(x), w) }"
     )
     text = f"{head}workload w on s {work}\n"
-    here = compile_text(text).scenario("w")
+    here = compile_text(text).scenario("w").case
     schedule = held(here, "hetero_fused_1d", 2)
 
-    again = compile_text(text + plan_text(here, schedule, "written")).scenario("w")
+    again = compile_text(text + plan_text(here, schedule, "written")).scenario("w").case
 
     assert declared(again, again.schedules[0]).staging_bytes == schedule.staging_bytes
     assert schedule.staging_bytes * 4 == held(here, "hetero_fused_1d", 0).staging_bytes

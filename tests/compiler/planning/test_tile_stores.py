@@ -26,7 +26,7 @@ AG = """workload w on h8 {
 
 
 def declared(schedule: str, workload: str = RS) -> Choice:
-    (named,) = compile_text(f"{HEAD}{workload}schedule s for w = {schedule}\n").scenario().schedules
+    (named,) = compile_text(f"{HEAD}{workload}schedule s for w = {schedule}\n").scenario().case.schedules
     assert isinstance(named.body, Choice)
     return named.body
 
@@ -77,7 +77,7 @@ def puts(after: str, more: str = "") -> str:
 
 
 def test_tiles_of_a_plan_may_add_where_their_sums_land() -> None:
-    (named,) = compile_text(plan(puts("g1", " reduce"))).scenario().schedules
+    (named,) = compile_text(plan(puts("g1", " reduce"))).scenario().case.schedules
 
     assert named.name == "s"
 

@@ -23,7 +23,7 @@ AG: dict[str, Any] = {"pattern": "AG+GEMM", "m": 4096, "n": 3584, "k": 8192, "gp
 def test_m_n_k_are_the_gemm_of_one_rank(pattern: Any, gpu: str, ranks: int) -> None:
     moved = 1 << 20 if pattern in BESIDE_PATTERNS else 0
     request = Request(pattern.value, m=512, n=768, k=256, num_bytes=moved, dtype="fp8", gpu=gpu, ranks=ranks)
-    workload = scenario_of(request).workload
+    workload = scenario_of(request).case.workload
 
     assert workload.pattern is pattern
     assert workload.gemm == GemmShape(512, 768, 256, DType.FP8)
@@ -32,7 +32,7 @@ def test_m_n_k_are_the_gemm_of_one_rank(pattern: Any, gpu: str, ranks: int) -> N
 @given(st.sampled_from(COLLECTIVE_PATTERNS), st.integers(1, 1 << 20), st.sampled_from([2, 4, 8]))
 def test_bytes_are_the_whole_tensor(pattern: Any, units: int, ranks: int) -> None:
     request = Request(pattern.value, num_bytes=units * ranks * 2, gpu="MI300X", ranks=ranks)
-    workload = scenario_of(request).workload
+    workload = scenario_of(request).case.workload
 
     assert workload.pattern is pattern
     assert workload.moved is not None and workload.moved.num_bytes == request.num_bytes
@@ -40,7 +40,7 @@ def test_bytes_are_the_whole_tensor(pattern: Any, units: int, ranks: int) -> Non
 
 def test_limits_are_said_to_the_search() -> None:
     limits: dict[str, Any] = {"schedules": ["shard_p2p"], "engines": ["dma(7)", "sm(16)"], "staging_bytes": 1 << 20}
-    explore = scenario_of(Request(**AG, **limits, implementations=("flux",))).explore
+    explore = scenario_of(Request(**AG, **limits, implementations=("flux",))).case.explore
 
     assert explore.values("schedules") == ("shard_p2p",)
     assert [engine.kind for engine in explore.values("engine")] == [EngineKind.DMA, EngineKind.SM]
@@ -137,7 +137,7 @@ def test_what_is_wrong_is_said(changed: dict[str, Any], code: Code, field: str, 
 )
 def test_anything_is_a_request_or_an_error_of_its_own(given_values: dict[str, Any]) -> None:
     try:
-        scenario = scenario_of(Request(**{**AG, **given_values}))
+        scenario = scenario_of(Request(**{**AG, **given_values})).case
     except RequestError as error:
         assert error.field in (*Request.__dataclass_fields__, "request")
     else:
@@ -157,8 +157,8 @@ def test_a_system_comes_from_a_file(tmp_path: Any) -> None:
     file.write_text(MACHINE)
     sizes: dict[str, Any] = {"m": 512, "n": 768, "k": 256, "system_file": str(file)}
 
-    assert scenario_of(Request("AG+GEMM", **sizes)).num_ranks == 4
-    small = scenario_of(Request("AG+GEMM", **sizes, system="small"))
+    assert scenario_of(Request("AG+GEMM", **sizes)).case.num_ranks == 4
+    small = scenario_of(Request("AG+GEMM", **sizes, system="small")).case
     assert small.num_ranks == 2
     assert small.workload.gemm == GemmShape(512, 768, 256, DType.BF16)
 
@@ -169,9 +169,9 @@ def test_a_file_that_the_system_file_includes_is_looked_at_too(tmp_path: Any) ->
     file.write_text(MACHINE.replace("let tp = 4", 'include "size.mgs"'))
     request = Request("GEMM", m=64, n=64, k=64, system_file=str(file))
     before = stamp(request)
-    assert scenario_of(request).num_ranks == 4 and stamp(request) == before, "the first answer can be found again"
+    assert scenario_of(request).case.num_ranks == 4 and stamp(request) == before, "the first answer can be found again"
     (tmp_path / "size.mgs").write_text("let tp = 8  # more\n")
-    assert scenario_of(request).num_ranks == 8
+    assert scenario_of(request).case.num_ranks == 8
 
 
 def test_a_path_is_that_of_the_folder_at_the_time(tmp_path: Any, monkeypatch: Any) -> None:
@@ -180,16 +180,16 @@ def test_a_path_is_that_of_the_folder_at_the_time(tmp_path: Any, monkeypatch: An
         folder.mkdir()
         (folder / "machine.mgs").write_text(MACHINE.replace("tp = 4", f"tp = {ranks}"))
         monkeypatch.chdir(folder)
-        assert scenario_of(Request("GEMM", m=64, n=64, k=64, system_file="machine.mgs")).num_ranks == ranks
+        assert scenario_of(Request("GEMM", m=64, n=64, k=64, system_file="machine.mgs")).case.num_ranks == ranks
 
 
 def test_a_system_file_that_changed_is_read_again(tmp_path: Any) -> None:
     file = tmp_path / "machine.mgs"
     request = Request("GEMM", m=64, n=64, k=64, system_file=str(file))
     file.write_text(MACHINE)
-    assert scenario_of(request).num_ranks == 4
+    assert scenario_of(request).case.num_ranks == 4
     file.write_text(MACHINE.replace("tp = 4", "tp = 8 "))
-    assert scenario_of(request).num_ranks == 8
+    assert scenario_of(request).case.num_ranks == 8
 
 
 @pytest.mark.parametrize(

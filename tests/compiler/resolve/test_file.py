@@ -47,7 +47,7 @@ def compiled(body: str, more: str = "", before: str = "") -> Compiled:
 
 
 def scenario(body: str, more: str = "") -> Scenario:
-    return compiled(body, more).scenario()
+    return compiled(body, more).scenario().case
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ r = reduce y_partial.shard(0) parts 2 after s stream 1""",
 
 def test_scenarios_are_found_by_name() -> None:
     found = compiled(GATHER)
-    assert found.scenario("w") is found.scenario()
+    assert found.scenario("w").case is found.scenario().case
     with pytest.raises(CompileError, match=r"(?s)MGS203.*unknown workload 'v'"):
         found.scenario("v")
     with pytest.raises(CompileError, match="MGS122"):

@@ -72,7 +72,7 @@ def test_a_group_waits_for_what_its_queue_brings_it() -> None:
       own = compute y.shard(0)
     }
     """
-    made = compile_text(text).scenario()
+    made = compile_text(text).scenario().case
     groups: tuple[Group, ...] = plan_of(triton_text(made, resolve_schedule(made, None))).GROUPS[0]
 
     assert {group.name: group.waits for group in groups} == {"above": (0,), "below": (0,), "own": ()}
@@ -116,7 +116,7 @@ def refused(made: Scenario, expression: str | None) -> str:
 
 @pytest.mark.parametrize("body", some(WORKLOADS))
 def test_workloads_that_are_no_gemm_beside_one_collective(body: str) -> None:
-    assert refused(compile_text(HEAD % body).scenario(), "serial(engine=dma(1))") == WORKLOADS[body]
+    assert refused(compile_text(HEAD % body).scenario().case, "serial(engine=dma(1))") == WORKLOADS[body]
 
 
 @pytest.mark.parametrize(
@@ -144,6 +144,6 @@ def test_kernels_of_two_streams_that_wait_for_each_other() -> None:
       t = put xg.shard(0) to 1 signal landed after own
     }
     """
-    made = compile_text(text).scenario()
+    made = compile_text(text).scenario().case
 
     assert "the kernels cannot be one kernel: these wait for each other" in refused(made, None)

@@ -53,7 +53,7 @@ def test_nearest_first_last_first_or_all_the_same_first(scenario: Scenario, temp
 
 @pytest.mark.parametrize("template", TEMPLATES[:4])
 def test_by_the_rows_of_an_uneven_all_to_all(template: str) -> None:
-    scenario = compile_text(UNEVEN).scenario("w")
+    scenario = compile_text(UNEVEN).scenario("w").case
 
     assert peers(scenario, template, PeerOrder.SMALL_FIRST) == [2, 3, 1]
     assert peers(scenario, template, PeerOrder.LARGE_FIRST) == [1, 3, 2]

@@ -23,7 +23,7 @@ def test_included_names_belong_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "parts" / "more.mgs").write_text("mgs 1\nlet size = 128\n", encoding="utf-8")
     main = tmp_path / "main.mgs"
     main.write_text(f'{BODY}include "parts/sizes.mgs"\ninclude "parts/more.mgs"\n', encoding="utf-8")
-    gemm = compile_file(main).scenario().workload.gemm
+    gemm = compile_file(main).scenario().case.workload.gemm
     assert gemm is not None and gemm.m == 128
 
 
@@ -130,4 +130,4 @@ def test_the_same_library_twice(tmp_path: Path) -> None:
     (tmp_path / "part.mgs").write_text('use "amd/mi300x"\nlet size = 64\n', encoding="utf-8")
     main = tmp_path / "main.mgs"
     main.write_text(f'include "part.mgs"\nuse "amd/mi300x" as amd\n{BODY}', encoding="utf-8")
-    assert compile_file(main).scenario().gpu.name == "MI300X"
+    assert compile_file(main).scenario().case.gpu.name == "MI300X"

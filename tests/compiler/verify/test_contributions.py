@@ -54,7 +54,7 @@ def text_of(body: str, plan: str = "", ranks: int = 4, fabric: str = "switch(sum
 
 
 def scenario(body: str, ranks: int = 4, fabric: str = "switch(summing, link=nvlink)") -> Scenario:
-    return compile_text(text_of(body, ranks=ranks, fabric=fabric)).scenario()
+    return compile_text(text_of(body, ranks=ranks, fabric=fabric)).scenario().case
 
 
 def found(plan: str, body: str = ALL_REDUCE) -> list[tuple[str, str]]:
@@ -73,7 +73,7 @@ def edited(pattern: str, instead: str) -> str:
 
 
 def test_a_ring_written_by_hand_is_an_all_reduce() -> None:
-    again = compile_text(text_of(ALL_REDUCE, RING)).scenario()
+    again = compile_text(text_of(ALL_REDUCE, RING)).scenario().case
     schedule = declared(again, again.schedules[0])
 
     assert check_plan(again, schedule) == ()

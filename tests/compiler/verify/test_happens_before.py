@@ -21,7 +21,7 @@ TEXT = """use "nvidia/h100"
 system s { gpus 5 x H100; fabric ring(nvlink) }
 workload w on s { x = tensor bf16[160, 64]; y = all_reduce(x) }
 """
-SCENARIO = compile_text(TEXT).scenario()
+SCENARIO = compile_text(TEXT).scenario().case
 
 
 def ring(chunks: int = 10, engine: EngineChoice | None = None) -> Schedule:

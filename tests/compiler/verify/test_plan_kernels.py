@@ -188,7 +188,7 @@ def test_a_plan_written_out_is_the_same_plan(name: str) -> None:
     scenario, head = workload_of(name), text_of(name)
     for choice in some(choices_of(scenario, (2,))):
         schedule = build_schedule(scenario, choice)
-        again = compile_text(head + plan_text(scenario, schedule, "written")).scenario()
+        again = compile_text(head + plan_text(scenario, schedule, "written")).scenario().case
         found = declared(again, again.schedules[0])
         assert found.steps == schedule.steps and found.staging_bytes == schedule.staging_bytes
 
@@ -199,7 +199,7 @@ def test_a_plan_written_out_is_the_same_plan(name: str) -> None:
 def test_blocks_of_any_size(name: str, sent: list[int]) -> None:
     """Own rows or those of a peer may be none: there is no step for them then."""
     text = text_of(name, sent=sent)
-    scenario = compile_text(text).scenario()
+    scenario = compile_text(text).scenario().case
     for choice in some(choices_of(scenario)):
         schedule = build_schedule(scenario, choice)
         assert check_plan(scenario, schedule) == (), choice

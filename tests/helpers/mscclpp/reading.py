@@ -44,7 +44,7 @@ def text_of(collective: str, n: int) -> str:
 
 
 def scenario_of(collective: str, n: int) -> Scenario:
-    return compile_text(text_of(collective, n)).scenario()
+    return compile_text(text_of(collective, n)).scenario().case
 
 
 def read(scenario: Scenario, document: object) -> tuple[Plan, Report]:

@@ -61,7 +61,7 @@ def text_of(body: str) -> str:
 @cache
 def scenario_of(body: str) -> Scenario:
     """Its scenario."""
-    return compile_text(text_of(body)).scenario()
+    return compile_text(text_of(body)).scenario().case
 
 
 def schedules_of(body: str) -> Iterator[Schedule]:

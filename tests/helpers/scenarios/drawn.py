@@ -85,7 +85,7 @@ def scenario_of(pattern: Pattern, system: str, ranks: int, m: int, n: int, k: in
     where = system.format(ranks=ranks, half=ranks // 2)
     text = TEXTS[pattern].format(m=m, n=n, k=k)
     uses = 'use "amd/mi300x"\nuse "nvidia/h100"\n'
-    return compile_text(f"{uses}system s {{ {where} }}\nworkload one on s {{ {text} }}\n").scenario()
+    return compile_text(f"{uses}system s {{ {where} }}\nworkload one on s {{ {text} }}\n").scenario().case
 
 
 def draw_scenario(rng: random.Random, pattern: Pattern) -> Scenario:

@@ -56,12 +56,12 @@ def named(value: object) -> str:
 @cache
 def exchange(kind: str) -> GraphScenario:
     """The graph: ``y`` is the pair, ``y_gemm`` the GEMM behind it, and ``z`` is made of its rows."""
-    return compile_text(f"{SYSTEM}{TENSORS[kind]}{PAIR[kind]}{REST[kind]}}}\n").graphs[0]
+    return compile_text(f"{SYSTEM}{TENSORS[kind]}{PAIR[kind]}{REST[kind]}}}\n").workloads[0]
 
 
 def as_pair(kind: str) -> Scenario:
     """Both kernels and the all_to_all between them as one workload."""
-    return compile_text(f"{SYSTEM}{TENSORS[kind]}{PAIR[kind]}}}\n").scenarios[0]
+    return compile_text(f"{SYSTEM}{TENSORS[kind]}{PAIR[kind]}}}\n").workloads[0].case
 
 
 def both(kind: str) -> Graph:

@@ -39,7 +39,7 @@ SCHEDULES = ("serial", "pairs", "whole")
 
 @cache
 def small_graph(text: str = TEXT) -> GraphScenario:
-    return compile_text(text, "mlp.mgs").graphs[0]
+    return compile_text(text, "mlp.mgs").workloads[0]
 
 
 @cache

@@ -34,7 +34,7 @@ def text_of(kind: str, table: Table) -> str:
 
 def scenario_of(kind: str, table: Table) -> Scenario:
     """The scenario of ``text_of``."""
-    return compile_text(text_of(kind, table)).scenario()
+    return compile_text(text_of(kind, table)).scenario().case
 
 
 def drawn(rng: random.Random, ranks: int = 3, rows: int = 96) -> Table:

@@ -70,14 +70,14 @@ def plain_text(m: int, more: str, schedules: str = "") -> str:
 
 def plain_backward(m: int, more: str, schedules: str = "") -> GraphScenario:
     """The scenario of ``plain_text``."""
-    return compile_text(plain_text(m, more, schedules)).graphs[0]
+    return compile_text(plain_text(m, more, schedules)).workloads[0]
 
 
 def backward(m: int = 1024, ranks: int = 4, layers: int = 8, width: int = 256) -> GraphScenario:
     """The scenario, with schedules ``pairs``, ``late`` and ``ring``."""
     (scenario,) = compile_text(
         TEXT.format(m=m, ranks=ranks, layers=layers, width=width, inner=4 * width, both=8 * width)
-    ).graphs
+    ).workloads
     return scenario
 
 

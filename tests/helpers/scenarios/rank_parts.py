@@ -24,4 +24,4 @@ system s {{ gpus {ranks} x H100; fabric switch(nvswitch, link=nvlink) }}
 
 def scenario_of(kind: str, rows: int, cols: int, ranks: int, inner: int = 64) -> Scenario:
     """The scenario of ``text_of``."""
-    return compile_text(text_of(kind, rows, cols, ranks, inner)).scenario()
+    return compile_text(text_of(kind, rows, cols, ranks, inner)).scenario().case

@@ -18,15 +18,9 @@ from magus.compiler.ir import (
     GemmModel,
     GemmShape,
     Gpu,
-    Graph,
-    GraphChoice,
-    GraphOp,
-    GraphScenario,
     Hbm,
     LaunchCost,
     Link,
-    Made,
-    OpMode,
     Pattern,
     Scenario,
     Shard,
@@ -192,13 +186,3 @@ def _scenario(workload: Workload, ranks: int, gpu: Gpu | None, fabric: Fabric | 
     chosen = gpu or mi300x()
     joined = fabric or (full_mesh() if chosen.name == "MI300X" else switch())
     return Scenario(workload.name, System("node", ranks, chosen, joined), workload)
-
-
-def of_one_op(scenario: Scenario) -> GraphScenario:
-    """The scenario whose ``pair`` is ``scenario``."""
-    workload = scenario.workload
-    op = GraphOp(workload.output, workload)
-    results = tuple((name, op.name, Made.OUTPUT) for name in workload.made)
-    graph = Graph(workload.name, workload.about, (op,), workload.tensors, results)
-    schedules = tuple(GraphChoice(named.name, (OpMode(op.name, named.body),)) for named in scenario.schedules)
-    return GraphScenario(scenario.name, scenario.system, graph, schedules, scenario.explore)

@@ -30,5 +30,5 @@ schedule mixed for mlp {
 
 def two_batches() -> GraphScenario:
     """The scenario, with schedules ``domino`` and ``mixed``."""
-    (scenario,) = compile_text(TEXT).graphs
+    (scenario,) = compile_text(TEXT).workloads
     return scenario

@@ -41,5 +41,5 @@ def ulysses(operands: str = "q, kv", m: int = 256, inner: int = 256, ranks: int 
     unused = {"qkv", "q", "kv", "k", "v"} - set(operands.split(", "))
     text = TEXT.format(operands=operands, m=m, inner=inner, ranks=ranks, fine=2 * ranks)
     lines = (line for line in text.splitlines() if line.split("=")[0].strip() not in unused)
-    (scenario,) = compile_text("\n".join(lines)).graphs
+    (scenario,) = compile_text("\n".join(lines)).workloads
     return scenario

@@ -56,7 +56,7 @@ def workload_of(
     """A scenario of ``TEXTS`` as a user's file would give it; an all_to_all sends ``uneven`` blocks where it may."""
     block = m // ranks
     sent = [block + block // 2, block // 2, *[block] * (ranks - 2)] if uneven else [block] * ranks
-    return compile_text(text_of(name, d, system, sent)).scenario()
+    return compile_text(text_of(name, d, system, sent)).scenario().case
 
 
 def text_of(name: str, d: int = 64, system: int = 0, sent: Sequence[int] = (384, 128, 256, 256)) -> str:

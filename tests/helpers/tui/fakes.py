@@ -14,6 +14,7 @@ from magus.compiler.ir import (
     Cancelled,
     EngineChoice,
     EngineKind,
+    GraphScenario,
     Progress,
     Scenario,
     Schedule,
@@ -108,7 +109,7 @@ def advice(scenario: Scenario, verdict: Verdict = Verdict.OVERLAP) -> Advice:
     recommended = best if overlap else serial
     others = (candidate(TIE, 103.0, 102.0, 1024), candidate(LONG, None, 110.0, 1024), serial)
     return Advice(
-        scenario=scenario,
+        scenario=GraphScenario.of_one(scenario),
         verdict=verdict,
         recommended=recommended,
         serial=serial,
@@ -156,10 +157,10 @@ class FakeStages:
     def compile(self, path: Path, settings: Settings) -> Compiled:
         """The scenarios, whatever the file says."""
         self.compiled.append(tuple(settings))
-        return Compiled(str(path), tuple(map(scenarios.of_one_op, self.scenarios)), (), (), ())
+        return Compiled(str(path), tuple(map(GraphScenario.of_one, self.scenarios)), (), (), ())
 
     def recommend(
-        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+        self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
     ) -> Advice:
         """The advice made by hand, after those of ``partial``."""
         if self.failure is not None:
@@ -169,7 +170,7 @@ class FakeStages:
         progress("simulate", 3, 10)
         if self._waits(self.advice_gate, should_stop):
             raise Cancelled
-        return advice(scenario, self.verdict)
+        return advice(scenario.case, self.verdict)
 
     def simulate(self, scenario: Scenario, plan: Schedule, bound: int | None, should_stop: ShouldStop) -> Result:
         """A result of 105 us."""

@@ -10,7 +10,6 @@ from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.layers.declared import simulated_candidate, simulated_schedules
 from magus.compiler.ir import (
-    AnyScenario,
     Cancelled,
     GraphScenario,
     Progress,
@@ -22,7 +21,6 @@ from magus.compiler.pipeline import Compiled
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.tui.app.session.backend import Backend
 from tests.helpers.scenarios.graph_runs import TEXT, small_graph
-from tests.helpers.scenarios.scenarios import of_one_op
 from tests.helpers.tui import fakes
 
 LARGE_TEXT = TEXT.replace("param M = 1024", "param M = 4096")
@@ -116,7 +114,7 @@ class GraphStages:
 
     def compile(self, path: Path, settings: Settings) -> Compiled:
         """The scenarios, whatever the file says."""
-        return Compiled(str(path), (*map(of_one_op, self.pairs), layer()), (), (), ())
+        return Compiled(str(path), (*map(GraphScenario.of_one, self.pairs), layer()), (), (), ())
 
     def recommend_graph(
         self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, told: Callable[[Advice], None]
@@ -133,6 +131,6 @@ class GraphStages:
         """One schedule, really."""
         return simulated_candidate(scenario, candidate, should_stop)
 
-    def sweep(self, scenario: AnyScenario, simulated: bool, should_stop: ShouldStop) -> Advice:
+    def sweep(self, scenario: GraphScenario, simulated: bool, should_stop: ShouldStop) -> Advice:
         """The same at each value."""
         return answer()

@@ -8,7 +8,7 @@ from pathlib import Path
 from magus.advisor.bounds.lower_bound import Bound
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
-from magus.compiler.ir import Progress, Scenario, Schedule, Settings, ShouldStop
+from magus.compiler.ir import GraphScenario, Progress, Scenario, Schedule, Settings, ShouldStop
 from magus.compiler.pipeline import Compiled
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.from_text import read_choice
@@ -54,13 +54,13 @@ class RealStages:
 
     def compile(self, path: Path, settings: Settings) -> Compiled:
         """The scenario, whatever the file says."""
-        return Compiled(str(path), (scenarios.of_one_op(self.scenario),), (), (), ())
+        return Compiled(str(path), (GraphScenario.of_one(self.scenario),), (), (), ())
 
     def recommend(
-        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, found: Callable[[Advice], None]
+        self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, found: Callable[[Advice], None]
     ) -> Advice:
         """Advice about the real schedules; its words are made by hand."""
-        made = fakes.advice(scenario)
+        made = fakes.advice(scenario.case)
         candidates = tuple(self._candidate(place, each) for place, each in enumerate(self.expressions))
         best, serial = candidates[0], candidates[-1]
         return replace(
@@ -70,7 +70,7 @@ class RealStages:
             candidates=candidates,
             ties=(),
             bound=Bound(fakes.ticks(20), "links", ()),
-            result=result_of(scenario, best.expression),
+            result=result_of(scenario.case, best.expression),
             serial_result=None,
         )
 

@@ -51,7 +51,7 @@ workload w on s { x = tensor bf16[4096, 1024] shard rows; b = tensor bf16[1024, 
 
 
 def test_a_call_of_the_library_is_one_transfer_of_each_peer() -> None:
-    scenario = compile_text(H100).scenario()
+    scenario = compile_text(H100).scenario().case
     engine = EngineChoice(EngineKind.SM, 16, EngineMode.LIBRARY)
     result = simulate(scenario, build_schedule(scenario, Choice("serial", 8, engine)))
 

@@ -46,7 +46,7 @@ LIBRARY_GPUS = ("A100", "H100", "B200")
 @cache
 def shipped(name: str) -> Gpu:
     text = f'use "nvidia/{name.lower()}"\nsystem s {{ gpus 8 x {name}; fabric switch(nvswitch, link=nvlink) }}'
-    return compile_text(f"{text}\nworkload w on s {{ a = tensor bf16[8, 8]; y = gemm(a, a) }}").scenario().gpu
+    return compile_text(f"{text}\nworkload w on s {{ a = tensor bf16[8, 8]; y = gemm(a, a) }}").scenario().case.gpu
 
 
 def terms(gpu: Gpu, operation: NcclCollective, num_bytes: int, ranks: int) -> tuple[NcclProtocol, list[float]]:

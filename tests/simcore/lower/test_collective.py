@@ -41,6 +41,7 @@ from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.paths import ROOT
+from tests.helpers.scenarios.compiled import several_in
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, mi300x
 
 LAYERS = ("llama70b_backward", "llama70b_domino", "llama70b_layer", "llama70b_layer_backward")
@@ -57,11 +58,15 @@ def with_gemm(collective: str, rows: int = 4096) -> Scenario:
     gathers = collective == "all_gather"
     x, w = ("rows", "cols") if gathers else ("cols", "rows")
     steps = "xg = all_gather(x)\n y = gemm(xg, w)" if gathers else f"p = gemm(x, w)\n y = {collective}(p)"
-    return compile_text(
-        'use "nvidia/h100"\nsystem node { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }\n'
-        f"workload w on node {{\n x = tensor bf16[{rows}, 8192] shard {x}\n w = tensor bf16[8192, 8192] shard {w}\n"
-        f" {steps}\n}}"
-    ).scenario()
+    return (
+        compile_text(
+            'use "nvidia/h100"\nsystem node { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }\n'
+            f"workload w on node {{\n x = tensor bf16[{rows}, 8192] shard {x}\n w = tensor bf16[8192, 8192] shard {w}\n"
+            f" {steps}\n}}"
+        )
+        .scenario()
+        .case
+    )
 
 
 @pytest.mark.parametrize("gpu", thinned(GPUS, 3))
@@ -189,7 +194,7 @@ def plan_of(layer: GraphScenario, **by_copies: Choice) -> GraphPlan:
 @pytest.mark.parametrize("file", thinned(LAYERS, 3))
 def test_a_layer_by_the_library_takes_the_times_of_its_ops_alone(file: str) -> None:
     """A call takes SMs from no kernel that it does not meet."""
-    layers = compile_file(ROOT / "examples" / "layers" / f"{file}.mgs").graphs
+    layers = several_in(compile_file(ROOT / "examples" / "layers" / f"{file}.mgs"))
     assert layers
     for layer in layers:
         cases = (Scenario(op.name, layer.system, op.workload) for op in layer.graph.ops)
@@ -207,7 +212,7 @@ def test_a_call_takes_sms_from_the_kernel_that_it_meets_while_it_runs() -> None:
         'use "nvidia/h100"\nsystem node { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }\n'
         "workload w on node {\n x = tensor bf16[4096, 8192]\n w = tensor bf16[8192, 8192]\n"
         " g = tensor bf16[4096, 8192] shard rows\n y = gemm(x, w)\n z = gemm(y, w)\n xg = all_gather(g)\n}"
-    ).graphs
+    ).workloads
     plan = plan_of(layer)
     by_name = {part.name: part for part in plan.parts}
     together = replace(plan, parts=(replace(by_name["xg"], behind_kernels=False), by_name["y"], by_name["z"]))
@@ -225,7 +230,7 @@ def test_links_stay_those_of_copies_where_a_library_sends_faster() -> None:
         'use "nvidia/b200"\nsystem node { gpus 8 x B200; fabric switch(nvswitch, link=nvlink) }\n'
         "workload w on node {\n x = tensor bf16[16384, 8192] shard rows\n v = tensor bf16[8192, 8192] shard cols\n"
         " w = tensor bf16[8192, 8192] shard rows\n y = gemm(all_gather(x), v)\n z = reduce_scatter(gemm(y, w))\n}"
-    ).graphs
+    ).workloads
     copies = Choice("serial", 8, EngineChoice(EngineKind.DMA, 7))
     mixed, copied = plan_of(layer, y=copies), plan_of(layer, y=copies, z=copies)
     one, other = (lower_graph(layer.system, plan, unit_bytes=65536).program for plan in (mixed, copied))

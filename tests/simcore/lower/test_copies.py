@@ -303,7 +303,7 @@ workload w on s {{
 
 @pytest.mark.parametrize("library", ["a100", "b200"])
 def test_copies_that_wait_at_their_source_leave_memory_to_a_gemm(library: str) -> None:
-    scenario = compile_text(BESIDE.format(library=library, gpu=library.upper())).scenario()
+    scenario = compile_text(BESIDE.format(library=library, gpu=library.upper())).scenario().case
     without_limit = with_dma(scenario, replace(scenario.gpu.dma, outstanding_bytes=None))
 
     def times(one: Scenario, template: str = "bulk") -> tuple[int, int]:

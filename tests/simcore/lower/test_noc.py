@@ -83,7 +83,7 @@ def test_the_share_of_contention_in_the_loss_contains_it() -> None:
 
 @pytest.mark.parametrize("m", [4096, 8192])
 def test_a_gemm_beside_long_copies_is_as_slow_as_the_closed_form_says(m: int) -> None:
-    scenario = compile_text(BESIDE.format(m=m)).scenario()
+    scenario = compile_text(BESIDE.format(m=m)).scenario().case
     schedule = build_schedule(scenario, Choice("bulk", 8, EngineChoice(EngineKind.DMA, 7)))
     beside, alone = (simulate(each, schedule, unit_bytes=UNIT) for each in (scenario, with_noc(scenario, None)))
     assert beside.comm_ticks > beside.compute_ticks  # copies all the while

@@ -233,7 +233,7 @@ link near extends nvlink {{ latency {} ns }}
 system hgx {{ gpus 8 x H100; fabric switch(nvswitch, link=near) }}
 workload sum on hgx {{ x = tensor bf16[16384, 1024]; y = all_reduce(x) }}
 """
-    scenarios = [compile_text(text.format(latency)).scenario() for latency in (1000, 250, 50)]
+    scenarios = [compile_text(text.format(latency)).scenario().case for latency in (1000, 250, 50)]
     choice = Choice(template, 8, EngineChoice(EngineKind.SM, 32))
     far, usual, near = (makespan(each, build_schedule(each, choice), unit_bytes=8192) for each in scenarios)
 

@@ -69,7 +69,7 @@ def summing(operation: str) -> Scenario:
     """A workload of few SMs on a switch that sums."""
     head = 'use "nvidia/h100"\nsystem s { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }\n'
     tensors = "x = tensor bf16[512, 512] shard cols; w = tensor bf16[512, 256] shard rows"
-    found = compile_text(f"{head}workload one on s {{ {tensors}; y = {operation}(gemm(x, w)) }}\n").scenario()
+    found = compile_text(f"{head}workload one on s {{ {tensors}; y = {operation}(gemm(x, w)) }}\n").scenario().case
     return replace(found, system=replace(found.system, gpu=replace(found.gpu, sms=4)))
 
 

@@ -34,6 +34,7 @@ from magus.simcore.memo.memo import current_store, memo_of, memoized, memoizing
 from magus.simcore.memo.store import Store
 from magus.simcore.simulate_graph import simulate_graph
 from tests.helpers.marks import thinned
+from tests.helpers.scenarios.compiled import cases_in
 from tests.helpers.scenarios.fabrics import torus
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gather
 from tests.helpers.some import some
@@ -79,7 +80,7 @@ def is_known(scenario: Scenario, choice: Choice = CHOICE, **options: Any) -> boo
 @pytest.mark.usefixtures("compiled_core")
 @pytest.mark.parametrize("file", thinned(EXAMPLES, 5), ids=lambda file: file.stem)
 def test_what_is_kept_of_an_example_is_what_was_computed(file: Path, store: Store) -> None:
-    for scenario in some(compile_file(file).scenarios[:2]):
+    for scenario in some(cases_in(compile_file(file))[:2]):
         schedules = [declared(scenario, named) for named in scenario.schedules]
         schedules.append(build_schedule(scenario, Choice("serial", scenario.num_ranks, DMA)))
         for schedule in some(schedules[:2]):
@@ -93,7 +94,7 @@ def test_what_is_kept_of_an_example_is_what_was_computed(file: Path, store: Stor
 
 @pytest.mark.usefixtures("compiled_core")
 def test_what_is_kept_of_a_graph_is_what_was_computed(store: Store) -> None:
-    graph = compile_file(example("layers/llama70b_backward"), (("M", "1024"),)).graphs[0]
+    graph = compile_file(example("layers/llama70b_backward"), (("M", "1024"),)).workloads[0]
     plan = build_graph_plan(graph.system, graph.graph, graph.schedules[0])
     computed = simulate_graph(graph.system, plan, unit_bytes=1 << 16)
     with pytest.MonkeyPatch.context() as patch:

@@ -10,7 +10,7 @@ import pytest
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.codes import Code
-from magus.compiler.ir import Progress, Rejection, Scenario, Schedule, Settings, ShouldStop
+from magus.compiler.ir import GraphScenario, Progress, Rejection, Scenario, Schedule, Settings, ShouldStop
 from magus.compiler.pipeline import Compiled
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.text.diagnostics import CompileError, Diagnostic, Severity
@@ -19,7 +19,6 @@ from magus.simcore.figures.result import Result
 from magus.tui.app.app import MagusApp
 from tests.helpers.hostile_text import ESCAPES, EVERYTHING, is_safe
 from tests.helpers.marks import thinned
-from tests.helpers.scenarios.scenarios import of_one_op
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, press, screen_text, settled
 
@@ -35,7 +34,7 @@ class HostileStages(fakes.FakeStages):
         evil = [self._hostile(each) for each in self.scenarios]
         span = Span(Source(EVERYTHING, EVERYTHING), 0, 1)
         warning = Diagnostic(Code.MGS120, EVERYTHING, span, EVERYTHING, Severity.WARNING)
-        return Compiled(str(path), tuple(map(of_one_op, evil)), (), (warning,), ())
+        return Compiled(str(path), tuple(map(GraphScenario.of_one, evil)), (), (warning,), ())
 
     def _hostile(self, scenario: Scenario) -> Scenario:
         gpu = replace(scenario.system.gpu, name=MARKUP)
@@ -43,7 +42,7 @@ class HostileStages(fakes.FakeStages):
         return replace(scenario, name=EVERYTHING, system=replace(scenario.system, gpu=gpu), workload=workload)
 
     def recommend(
-        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+        self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
     ) -> Advice:
         """Hostile names of schedules, reasons and marks."""
         advice = super().recommend(scenario, progress, should_stop, answered)

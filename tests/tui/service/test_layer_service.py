@@ -68,7 +68,7 @@ def test_the_answer_about_a_model_is_that_of_the_api(advisor: Advisor) -> None:
 
 def test_the_answer_about_a_text_is_that_of_the_api(advisor: Advisor) -> None:
     status, answer = ask(advisor, TEXT_QUESTION)
-    (graph,) = compile_text(str(TEXT_QUESTION["text"]), "back.mgs", (("M", "512"),)).graphs
+    (graph,) = compile_text(str(TEXT_QUESTION["text"]), "back.mgs", (("M", "512"),)).workloads
 
     assert status == 200
     assert timeless(answer) == timeless(graph_advice_document(advisor.recommend(graph, AdviceOptions(verify=False))))

@@ -7,7 +7,7 @@ import pytest
 
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.targets import SCENARIO_TARGETS, TARGETS, Refused
-from magus.compiler.ir import EngineKind, EngineMode, Schedule
+from magus.compiler.ir import EngineKind, EngineMode, GraphScenario, Schedule
 from magus.compiler.planning.build import ScheduleError
 from magus.tui.text.handover import HANDOVERS, PLAN_JSON, PLAN_MGS
 from magus.tui.text.shipped import shipped_lines
@@ -20,7 +20,9 @@ BY_NAME = {each.name: each for each in HANDOVERS}
 @pytest.fixture(scope="module")
 def advice() -> Advice:
     scenario = real.gather()
-    return real.RealStages(scenario).recommend(scenario, lambda *_: None, lambda: False, lambda _: None)
+    return real.RealStages(scenario).recommend(
+        GraphScenario.of_one(scenario), lambda *_: None, lambda: False, lambda _: None
+    )
 
 
 @pytest.fixture(scope="module")

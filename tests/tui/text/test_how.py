@@ -52,7 +52,7 @@ def eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def text_of(example: str, schedule: str, workload: str | None = None) -> str:
-    scenario = compile_file(path(example)).scenario(workload)
+    scenario = compile_file(path(example)).scenario(workload).case
     return how_text(how_of(scenario, resolve_schedule(scenario, schedule)))
 
 
@@ -82,7 +82,7 @@ def test_what_is_special_is_told(example: str, schedule: str, sentence: str) -> 
 
 
 def test_two_kernels_are_told_apart() -> None:
-    scenario = compile_file(path("ulysses_h100")).scenario("projected")
+    scenario = compile_file(path("ulysses_h100")).scenario("projected").case
     text = " ".join(how_text(how_of(scenario, resolve_schedule(scenario, "one_by_one"))).split())
 
     assert "attention for all rows for every rank" in text and "GEMM for all rows from every rank" in text
@@ -108,7 +108,9 @@ def test_ranks_that_differ_have_steps_of_their_own(monkeypatch: pytest.MonkeyPat
 
 def test_a_kernel_alone_is_one_step() -> None:
     text = 'use "amd/mi300x"\nsystem one { gpus 1 x MI300X; fabric full_mesh(xgmi) }\nworkload w on one { '
-    scenario = compile_text(text + "x = tensor bf16[512, 512]; v = tensor bf16[512, 512]; y = gemm(x, v) }").scenario()
+    scenario = (
+        compile_text(text + "x = tensor bf16[512, 512]; v = tensor bf16[512, 512]; y = gemm(x, v) }").scenario().case
+    )
 
     assert "1. stream 0: GEMM for all rows\n" in how_text(how_of(scenario, resolve_schedule(scenario, None)))
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ....compiler.ir import AnyScenario
+from ....compiler.ir import GraphScenario
 from ....compiler.planning.graph_layers import own_name
 from ....simcore.figures.result import Interval, IntervalKind
 from ....simcore.figures.spans import union_of
@@ -28,7 +28,7 @@ class Band:
 class ComparisonModel:
     """The marked schedules of a scenario; those without a Result have no rows yet."""
 
-    def __init__(self, scenario: AnyScenario, marked: Sequence[Compared], bound_ticks: int | None) -> None:
+    def __init__(self, scenario: GraphScenario, marked: Sequence[Compared], bound_ticks: int | None) -> None:
         self.marked = tuple(marked)
         self.in_lanes = False
         self.differences: tuple[Difference, ...] = differences_of(scenario, self.marked, bound_ticks)

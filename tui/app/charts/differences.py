@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from ....compiler.ir import (
-    AnyScenario,
+    GraphScenario,
     Kernels,
     Reduction,
     Scenario,
@@ -68,20 +68,20 @@ class _Figure:
 
 
 def differences_of(
-    scenario: AnyScenario, marked: Sequence[Compared], bound_ticks: int | None
+    scenario: GraphScenario, marked: Sequence[Compared], bound_ticks: int | None
 ) -> tuple[Difference, ...]:
     """Return the table: one row a figure, one value a schedule; what is not known yet is a dash.
 
     Of a graph the figures of each op follow.
     """
     figures: tuple[_Figure, ...] = _FIGURES
-    if len(scenario.cases) > 1:
+    if scenario.pair is None:
         figures = (*_GRAPH_FIGURES, *_op_figures(marked))
     return tuple(_difference(figure, scenario, marked, bound_ticks) for figure in figures)
 
 
 def _difference(
-    figure: _Figure, scenario: AnyScenario, marked: Sequence[Compared], bound_ticks: int | None
+    figure: _Figure, scenario: GraphScenario, marked: Sequence[Compared], bound_ticks: int | None
 ) -> Difference:
     values = [figure.value(scenario, one, bound_ticks) for one in marked]
     texts = tuple(UNKNOWN if value is None else figure.text(value) for value in values)
@@ -133,14 +133,14 @@ def _of_run(read: Callable[[ShownRun], int | float | str | None]) -> Callable[..
 
 
 def _of_schedule(read: Callable[..., int]) -> Callable[..., int | None]:
-    return lambda scenario, one, bound_ticks: None if one.schedule is None else read(scenario, one.schedule)
+    return lambda scenario, one, bound_ticks: None if one.schedule is None else read(scenario.case, one.schedule)
 
 
 def _of_result(read: Callable[[Result], int | float | str | None]) -> Callable[..., int | float | str | None]:
     return lambda scenario, one, bound_ticks: None if one.result is None else read(one.result)
 
 
-def _gap(scenario: AnyScenario, one: Compared, bound_ticks: int | None) -> float | None:
+def _gap(scenario: GraphScenario, one: Compared, bound_ticks: int | None) -> float | None:
     if one.run is None or not bound_ticks:
         return None
     return one.run.makespan_ticks / bound_ticks - 1
@@ -149,7 +149,7 @@ def _gap(scenario: AnyScenario, one: Compared, bound_ticks: int | None) -> float
 def _num(kind: type[Step]) -> Callable[..., int | None]:
     """The number of steps of a kind; a call of the library does not say how many it makes."""
 
-    def count(scenario: Scenario, one: Compared, bound_ticks: int | None) -> int | None:
+    def count(scenario: GraphScenario, one: Compared, bound_ticks: int | None) -> int | None:
         if one.schedule is None:
             return None
         steps = one.schedule.steps_of(0)

@@ -103,7 +103,7 @@ class HowPane(JobPane):
         if self._graph is not None and self._job is not None and self._job.found is not None:
             run = self._job.runs.get(self._graph.expression)
             with wrapped_to(max(20, self._words.size.width - 3)):
-                lines = list(graph_how_lines(self._job.found.layer, self._graph, run, self._words_of))
+                lines = list(graph_how_lines(self._job.found.scenario, self._graph, run, self._words_of))
             self._text.update(printable("\n".join(lines), block=True))
             return
         if self._advice is None or self._candidate is None:
@@ -140,7 +140,7 @@ class HowPane(JobPane):
     def action_copy_mgs(self) -> None:
         """Copy the plan in the language; of a graph the block that declares the schedule."""
         if self._graph is not None and self._job is not None and self._job.found is not None:
-            self._copy(schedule_text(self._job.found.layer, self._graph), "the block of the schedule")
+            self._copy(schedule_text(self._job.found.scenario, self._graph), "the block of the schedule")
             return
         self._copy_plan(PLAN_MGS)
 

@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from ....advisor.candidates.advice import Advice
 from ....compiler.changed import compile_changed_file
-from ....compiler.ir import AnyScenario, Cancelled, ShouldStop
+from ....compiler.ir import Cancelled, GraphScenario, ShouldStop
 from ....compiler.text.diagnostics import CompileError
 from ....compiler.text.printable import printable
 from ..background import in_thread
@@ -162,10 +162,9 @@ class SweepPane(JobPane):
         self._draw()
 
         def visit(should_stop: ShouldStop) -> None:
-            def scenario_at(text: str) -> AnyScenario:
+            def scenario_at(text: str) -> GraphScenario:
                 changes = plan.changes(job.what_if.changes, text)
-                compiled = compile_changed_file(job.path, changes)
-                return compiled.graph(job.scenario.name) or compiled.scenario(job.scenario.name)
+                return compile_changed_file(job.path, changes).scenario(job.scenario.name)
 
             def told(point: Point) -> None:
                 self.post_message(SweepProgressed(id(job), axis, point))
@@ -173,7 +172,7 @@ class SweepPane(JobPane):
             def failed(text: str, error: Exception) -> None:
                 self.post_message(SweepProgressed(id(job), axis, f"{axis} = {text}: {_reason(error)}"))
 
-            def advise(scenario: AnyScenario) -> Advice:
+            def advise(scenario: GraphScenario) -> Advice:
                 return job.sweep_advice(scenario, simulate, should_stop)
 
             with suppress(Cancelled):

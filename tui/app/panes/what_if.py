@@ -218,9 +218,7 @@ class WhatIfPane(JobPane):
 
 
 def _check(job: Job, changes: Changes, _: object) -> None:
-    compiled = compile_changed_file(job.path, changes)
-    if compiled.graph(job.name) is None:
-        compiled.scenario(job.name)  # which says why there is none
+    compile_changed_file(job.path, changes).scenario(job.name)  # which says why there is none
 
 
 def _write(path: Path, changes: Changes, target: Path, _: object) -> None:

@@ -13,7 +13,6 @@ from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes, compile_changed_file
 from ....compiler.ir import (
-    AnyScenario,
     Cancelled,
     GraphScenario,
     Progress,
@@ -28,13 +27,13 @@ from ....simcore.figures.result import Result
 if TYPE_CHECKING:
     from ....advisor.recommend import Advisor
 
-SweepAdvice = Callable[[AnyScenario, bool, ShouldStop], Advice]
+SweepAdvice = Callable[[GraphScenario, bool, ShouldStop], Advice]
 SWEEP_TOP, SWEEP_WORKERS = 4, 2
 
 
-def short_advice(scenario: AnyScenario, simulated: bool, should_stop: ShouldStop) -> Advice:
+def short_advice(scenario: GraphScenario, simulated: bool, should_stop: ShouldStop) -> Advice:
     """Return short advice: templates alone, of which few are simulated; of a graph all declared schedules are."""
-    if isinstance(scenario, GraphScenario):
+    if scenario.pair is None:
         from ....advisor.layers.declared import simulated_schedules
 
         answer = simulated_schedules(scenario, workers=SWEEP_WORKERS, should_stop=should_stop)
@@ -86,7 +85,7 @@ class Backend:
     """
 
     compile: Callable[[Path, Settings], Compiled]
-    recommend: Callable[[Scenario, Progress, ShouldStop, Callable[[Advice], None]], Advice]
+    recommend: Callable[[GraphScenario, Progress, ShouldStop, Callable[[Advice], None]], Advice]
     simulate: Callable[[Scenario, Schedule, int | None, ShouldStop], Result]
     change: Callable[[Path, Changes], Compiled] = compile_changed_file
     sweep: SweepAdvice = short_advice
@@ -106,7 +105,7 @@ def default_backend(workers: int) -> Backend:
     """Return the real stages; simulations of the advice run in ``workers`` processes, those on demand in this one."""
 
     def recommend(
-        scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+        scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
     ) -> Advice:
         from ....advisor.options import AdviceOptions
 
@@ -119,7 +118,7 @@ def default_backend(workers: int) -> Backend:
         from ....advisor.candidates.shortlist import packet_bytes
         from ....simcore import RunOptions, WhatIf, simulate
 
-        unit = packet_bytes(scenario)
+        unit = packet_bytes(scenario.gpu)
         what_if = None if bound_ticks is None else WhatIf(unit, bound_ticks)
         return simulate(
             scenario,

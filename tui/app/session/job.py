@@ -7,7 +7,7 @@ from pathlib import Path
 from ....advisor.answer.runs import new_runs_of
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
-from ....compiler.ir import AnyScenario
+from ....compiler.ir import GraphScenario
 from ....compiler.text.diagnostics import Diagnostic
 from ....simcore.figures.result import Result
 from ....simcore.shown_run import ShownRun
@@ -50,7 +50,7 @@ class Job:
     expression. ``what_if`` are the values of the file at ``path`` from which the scenario was made.
     """
 
-    scenario: AnyScenario
+    scenario: GraphScenario
     answer: Advice | JobProblem | None = None
     picked: str | None = None
     marked: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Job:
     @property
     def is_graph(self) -> bool:
         """Whether the workload is a graph."""
-        return len(self.scenario.cases) > 1
+        return self.scenario.pair is None
 
     @property
     def found(self) -> Advice | None:

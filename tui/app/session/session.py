@@ -11,7 +11,7 @@ from ....advisor.answer.runs import run_of
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes
-from ....compiler.ir import AnyScenario, Cancelled, GraphScenario, Progress, Settings, ShouldStop
+from ....compiler.ir import Cancelled, GraphScenario, Progress, Settings, ShouldStop
 from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, render_text
 from ....simcore.program.outcome import RunOutcome
@@ -50,15 +50,14 @@ class Session:
             compiled = self._backend.change(path, changes) if changes.numbers else before
         except Exception as error:
             return _as_problem(error)
-        if not compiled.scenarios and not compiled.graphs:
+        if not compiled.workloads:
             text = f"{path} declares no workload, so there is nothing to advise on."
             return JobProblem(ProblemKind.FILE, text)
         sweep = self._backend.sweep
         what_if = ValuesOfFile(compiled.params, compiled.numbers, before.numbers, changes)
-        subjects: tuple[AnyScenario, ...] = (*compiled.scenarios, *compiled.graphs)
         return tuple(
             Job(scenario, warnings=compiled.warnings, path=path, what_if=what_if, sweep_advice=sweep)
-            for scenario in subjects
+            for scenario in compiled.workloads
         )
 
     def show(self, outcome: tuple[Job, ...] | JobProblem) -> None:
@@ -113,9 +112,9 @@ class Session:
         return answer
 
     def _recommended(
-        self, scenario: AnyScenario, progress: Progress, should_stop: ShouldStop, told: Callable[[Advice], None]
+        self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, told: Callable[[Advice], None]
     ) -> Advice:
-        if isinstance(scenario, GraphScenario):
+        if scenario.pair is None:
             return self._backend.recommend_graph(scenario, progress, should_stop, told)
         return self._backend.recommend(scenario, progress, should_stop, told)
 
@@ -138,7 +137,7 @@ class Session:
             if candidate is None or found is None:
                 return JobProblem(ProblemKind.FAULT, f"{expression} is not among the candidates")
             if candidate.several is not None:
-                return self._simulated_graph(found.layer, candidate, should_stop)
+                return self._simulated_graph(found.scenario, candidate, should_stop)
             bound_ticks = found.bound.ticks if explain and found.bound is not None else None
             result = self._backend.simulate(found.case, candidate.schedule, bound_ticks, should_stop)
         except Exception as error:

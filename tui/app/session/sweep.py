@@ -12,7 +12,7 @@ from itertools import pairwise
 from ....advisor.candidates.advice import SERIAL, Advice
 from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes
-from ....compiler.ir import AnyScenario, Cancelled
+from ....compiler.ir import Cancelled, GraphScenario
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.quantities import read_text
 from ....compiler.text.units import NUMBER, Quantity
@@ -222,8 +222,8 @@ def over_chunks(advice: Advice) -> SweepFigure:
 
 def run(
     plan: SweepPlan,
-    scenario_at: Callable[[str], AnyScenario],
-    advise: Callable[[AnyScenario], Advice],
+    scenario_at: Callable[[str], GraphScenario],
+    advise: Callable[[GraphScenario], Advice],
     told: Callable[[Point], None],
     failed: Callable[[str, Exception], None],
 ) -> None:

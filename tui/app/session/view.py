@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from ....advisor.candidates.advice import Advice, is_algorithm_choice
+from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
-from ....compiler.ir import TICKS_PER_US, AnyScenario, Fabric, GraphScenario
+from ....compiler.ir import TICKS_PER_US, Fabric, GraphScenario
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.quantities import ticks_text, us_text
 from ....simcore.shown_run import ShownRun
@@ -67,11 +67,12 @@ def us(ticks: int) -> str:
     return f"{ticks / TICKS_PER_US:.1f}"
 
 
-def title_of(scenario: AnyScenario, job_idx: int, num_jobs: int) -> str:
+def title_of(scenario: GraphScenario, job_idx: int, num_jobs: int) -> str:
     """Scenario, workload, pattern, GPUs, fabric and shape in one line; of a graph its ops and layers."""
-    if isinstance(scenario, GraphScenario):
+    case, system = scenario.pair, scenario.system
+    if case is None:
         return " · ".join(_title_of_graph(scenario, job_idx, num_jobs))
-    workload, system = scenario.workload, scenario.system
+    workload = case.workload
     parts = [] if scenario.name == workload.name else [scenario.name]
     parts.append(workload.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else ""))
     parts.append(workload.label)
@@ -108,7 +109,7 @@ def verdict_of(advice: Advice, width: int) -> str:
     name = advice.name_of(advice.recommended.expression)
     same = advice.recommended.expression == advice.serial.expression
     sentence = f"SERIAL: {advice.why_serial}; use"
-    if is_algorithm_choice(advice.scenario):
+    if advice.scenario.is_algorithm_choice:
         faster = f"{advice.speedup:.2f}x faster than {advice.baseline}:"
         sentence = f"{advice.verdict.name}: {'no other schedule is clearly faster:' if same else faster}"
     elif advice.verdict is Verdict.OVERLAP:

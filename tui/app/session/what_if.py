@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from ....compiler.changed import Changes
-from ....compiler.ir import GraphScenario, Scenario, Settings
+from ....compiler.ir import GraphScenario, Settings
 from ....compiler.resolve.values.device_numbers import StatedNumber
 from ....compiler.resolve.values.params import Param
 from ....compiler.text.quantities import read_text
@@ -80,11 +80,11 @@ class ValuesOfFile:
     before: tuple[StatedNumber, ...] = ()
     changes: Changes = field(default_factory=Changes)
 
-    def rows(self, scenario: Scenario | GraphScenario) -> tuple[ValueRow, ...]:
+    def rows(self, scenario: GraphScenario) -> tuple[ValueRow, ...]:
         """Return what can be changed of ``scenario``: params, then numbers of links and switches, then of the GPU."""
         return (*map(self._of_param, self.params), *map(self._of_number, self._used(scenario)))
 
-    def _used(self, scenario: Scenario | GraphScenario) -> Iterator[StatedNumber]:
+    def _used(self, scenario: GraphScenario) -> Iterator[StatedNumber]:
         fabric, gpu = scenario.system.fabric, scenario.system.gpu
         switches = [] if fabric.switch is None else [fabric.switch.name]
         for name in dict.fromkeys([*(link.name for link in fabric.links), *switches, gpu.name]):

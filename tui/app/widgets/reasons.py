@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from ....advisor.answer.headline import headline_of
-from ....advisor.candidates.advice import Advice, resolution_of
+from ....advisor.candidates.advice import Advice
 from ....compiler.text.diagnostics import Diagnostic
 from ....compiler.text.printable import printable
 from ....compiler.text.quantities import ticks_text
@@ -67,7 +67,7 @@ class ReasonsPane(VerticalScroll):
         if run is not None and run.ops:
             return _ops(run)
         head = Content.styled("Loss waterfall", "bold")
-        if self._advice is not None and len(self._advice.scenario.cases) > 1:
+        if self._advice is not None and self._advice.scenario.pair is None:
             return Content(self._note)
         if run is None or run.result.waterfall is None:
             return head + Content(f"\n{self._note}")
@@ -135,7 +135,7 @@ def _backing(advice: Advice, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple
 
 
 def _ties(advice: Advice) -> str:
-    return f"Ties: within {resolution_of(advice.scenario):.0%}, more than the profile can tell apart"
+    return f"Ties: within {advice.scenario.resolution:.0%}, more than the profile can tell apart"
 
 
 def _hanging(paragraphs: Iterator[tuple[str, str, str]], width: int) -> Content:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ....advisor import AdviceOptions, Advisor
 from ....advisor.answer.export import advice_document
-from ....compiler.ir import GraphScenario, Scenario
+from ....compiler.ir import GraphScenario
 from ...exit_codes import Exit
 from ...text.door import print_json, put
 from ...text.next_steps import next_steps
@@ -38,7 +38,7 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
 
     def action() -> Exit:
         options.pictures.check()
-        subjects = source.subjects()
+        subjects = source.scenarios()
         if len(subjects) == 1:
             return _advise_one(source, subjects[0], options)
         from .advise_all import advise_all  # which knows of graphs too: who asks about one pair does not wait for it
@@ -48,8 +48,8 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
     return run_command(action)
 
 
-def _advise_one(source: ScenarioInput, scenario: Scenario | GraphScenario, options: AdviseOptions) -> Exit:
-    if isinstance(scenario, GraphScenario):
+def _advise_one(source: ScenarioInput, scenario: GraphScenario, options: AdviseOptions) -> Exit:
+    if scenario.pair is None:
         from ..graphs.advise import advise_graph  # likewise
 
         of_pairs, as_json, strict = options.about_one, options.as_json, options.strict

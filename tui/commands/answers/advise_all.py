@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....advisor import Advisor, NoFeasibleSchedule
-from ....compiler.ir import AnyScenario, Cancelled, Progress, ShouldStop
+from ....compiler.ir import Cancelled, GraphScenario, Progress, ShouldStop
 from ....compiler.planning.build import ScheduleError
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .advise import AdviseOptions
 
 
-def advise_all(source: ScenarioInput, scenarios: Sequence[AnyScenario], options: "AdviseOptions") -> Exit:
+def advise_all(source: ScenarioInput, scenarios: Sequence[GraphScenario], options: "AdviseOptions") -> Exit:
     """Advise on one workload after the other: each has the whole time, and what fails leaves the others."""
     if options.about_one:
         names = ", ".join(each.title for each in scenarios)
@@ -48,15 +48,14 @@ def advise_all(source: ScenarioInput, scenarios: Sequence[AnyScenario], options:
 
 
 def _strict_code(answer: WorkloadAnswer, strict: bool) -> Exit:
-    if answer.advice is None or len(answer.scenario.cases) > 1:
-        outside = strict and answer.advice is not None and answer.advice.outside_calibration
-        return Exit.NOT_FEASIBLE if outside else Exit.DONE
-    return exit_code_if_strict(answer.advice.case, strict, answer.advice.outside_calibration)
+    if answer.advice is None:
+        return Exit.DONE
+    return exit_code_if_strict(answer.scenario, strict, answer.advice.outside_calibration)
 
 
 def _answer(
     advisor: Advisor,
-    scenario: AnyScenario,
+    scenario: GraphScenario,
     options: "AdviseOptions",
     progress: Progress,
     stopped: ShouldStop,

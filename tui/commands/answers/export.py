@@ -6,7 +6,7 @@ from typing import Any
 
 from ....advisor.targets import SCENARIO_TARGETS, TARGETS, Refused, Target
 from ....compiler.codes import Code
-from ....compiler.ir import GraphScenario, Rejection, Scenario, Settings
+from ....compiler.ir import GraphScenario, Rejection, Settings
 from ....compiler.pipeline import compile_text
 from ...exit_codes import Exit
 from ...text.door import put_text, say
@@ -14,7 +14,7 @@ from ..console import save, say_rejection
 from ..graphs.export import graph_file
 from ..inputs import source_of
 from ..running import run_command
-from .sweep import SweepRequest, pairs_among, subjects_of, sweep_of
+from .sweep import SweepRequest, subjects_of, sweep_of
 
 _ALL: tuple[Target[Any], ...] = (*TARGETS, *SCENARIO_TARGETS)
 NAMES = tuple(target.name for target in _ALL)
@@ -27,12 +27,11 @@ def export_file(request: SweepRequest, target_name: str, options: Mapping[str, s
     def action() -> Exit:
         try:
             subjects, failed = subjects_of(request)
-            graphs = [(settings, one) for settings, one in subjects if isinstance(one, GraphScenario)]
-            if graphs:
-                text = graph_file(target_name, options, graphs, request.advice, request.tolerance, _at(request))
+            if subjects[0][1].pair is None:
+                text = graph_file(target_name, options, subjects, request.advice, request.tolerance, _at(request))
             else:
                 target.settled(options)  # before anything is simulated
-                text = _text(request, pairs_among(subjects), target_name, options)
+                text = _text(request, subjects, target_name, options)
         except Refused as error:
             say_rejection(error.rejection)
             return Exit.INPUT
@@ -53,20 +52,18 @@ def _at(request: SweepRequest) -> Callable[[Settings], GraphScenario]:
     source = source_of(request.file)
 
     def graph(settings: Settings) -> GraphScenario:
-        found = compile_text(source.text, source.path, settings).graph(request.workload)
-        assert found is not None, "it is a graph with other values"
-        return found
+        return compile_text(source.text, source.path, settings).scenario(request.workload)
 
     return graph
 
 
 def _text(
-    request: SweepRequest, points: Sequence[tuple[Settings, Scenario]], name: str, options: Mapping[str, str]
+    request: SweepRequest, points: Sequence[tuple[Settings, GraphScenario]], name: str, options: Mapping[str, str]
 ) -> str | None:
     """Return the file; None if the sweep for it was stopped."""
     for of_scenarios in SCENARIO_TARGETS:
         if of_scenarios.name == name:
-            return of_scenarios.text([scenario for _, scenario in points], options)
+            return of_scenarios.text([scenario.case for _, scenario in points], options)
     target = next(each for each in TARGETS if each.name == name)
     sweep = sweep_of(request, points)
     if sweep.interrupted:

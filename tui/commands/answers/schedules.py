@@ -2,7 +2,6 @@
 
 from ....advisor import enumerate_space, lower_bound
 from ....advisor.answer.export import space_document
-from ....compiler.ir import GraphScenario
 from ...exit_codes import Exit
 from ...text.door import print_json, put
 from ...text.space import space_text
@@ -16,9 +15,10 @@ def list_schedules(source: ScenarioInput, *, limit: int | None, as_json: bool) -
     """Print at most ``limit`` feasible schedules and the bound on all of them."""
 
     def action() -> Exit:
-        scenario = source.subject()
-        if isinstance(scenario, GraphScenario):
-            return list_graph_schedules(scenario, as_json=as_json)
+        question = source.scenario()
+        scenario = question.pair
+        if scenario is None:
+            return list_graph_schedules(question, as_json=as_json)
         with interruptible() as stopped:
             space = enumerate_space(scenario, limit=limit, should_stop=stopped)
             cut_short = stopped()

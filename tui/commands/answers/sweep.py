@@ -8,7 +8,7 @@ from ....advisor import Advice, AdviceOptions, Advisor
 from ....advisor.policy.sweep import Sweep, swept
 from ....advisor.pools import counted, in_threads
 from ....advisor.stages import either
-from ....compiler import CompileError, Scenario
+from ....compiler import CompileError
 from ....compiler.ir import Cancelled, GraphScenario, JsonObject, Settings, ShouldStop
 from ....compiler.pipeline import compile_text
 from ....compiler.resolve.values.params import is_swept, points_of
@@ -21,8 +21,6 @@ from ..inputs import source_of
 from ..interrupts import interruptible
 from ..running import run_command
 from ..swept import SweepForm, put_sweep
-
-Subject = Scenario | GraphScenario
 
 LEAST_SIMULATED, LEAST_ESTIMATED = 4, 16
 """Points from which processes pay: one takes 1.5 s to begin, a simulated point 2 s, another 0.4 s."""
@@ -50,25 +48,24 @@ def sweep_file(request: SweepRequest, *, as_json: bool, as_csv: bool) -> Exit:
     def action() -> Exit:
         subjects, failed = subjects_of(request)
         form = SweepForm(as_json, as_csv)
-        if isinstance(subjects[0][1], GraphScenario):
+        if subjects[0][1].pair is None:
             return sweep_graph(request.advice, request.tolerance, subjects, request.varied, form, some_failed=failed)
-        points = pairs_among(subjects)
-        sweep = sweep_of(request, points)
+        sweep = sweep_of(request, subjects)
         params = request.varied or tuple(name for name, _ in request.settings)
         return put_sweep(
-            sweep, len(points), form, lambda: sweep_text(sweep, params), lambda: _rows(sweep), some_failed=failed
+            sweep, len(subjects), form, lambda: sweep_text(sweep, params), lambda: _rows(sweep), some_failed=failed
         )
 
     return run_command(action)
 
 
-def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, Scenario]]) -> Sweep:
+def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, GraphScenario]]) -> Sweep:
     """Return the advice for ``points``, with progress; Ctrl-C ends it with what was found."""
     options, advisor = request.advice, Advisor.load()
     count = _processes_for(advisor.num_unknown([scenario for _, scenario in points], options), options)
     with advisor.in_processes(count) as several, progress_line() as progress, interruptible() as stopped:
 
-        def advise(scenario: Scenario, stop: ShouldStop) -> Advice:
+        def advise(scenario: GraphScenario, stop: ShouldStop) -> Advice:
             advice = several.recommend(scenario, options, should_stop=either(stop, stopped))
             if stopped():
                 raise Cancelled
@@ -88,13 +85,8 @@ def _processes_for(num_points: int, options: AdviceOptions) -> int:
     return options.workers if options.workers > 1 and num_points >= least else 0
 
 
-def pairs_among(subjects: Sequence[tuple[Settings, Subject]]) -> list[tuple[Settings, Scenario]]:
-    """Return those that are pairs."""
-    return [(settings, one) for settings, one in subjects if isinstance(one, Scenario)]
-
-
-def subjects_of(request: SweepRequest) -> tuple[list[tuple[Settings, Subject]], bool]:
-    """Return each point with its scenario, of a pair or a graph, and whether some have errors.
+def subjects_of(request: SweepRequest) -> tuple[list[tuple[Settings, GraphScenario]], bool]:
+    """Return each point with its scenario, and whether some have errors.
 
     Raises
     ------
@@ -105,13 +97,11 @@ def subjects_of(request: SweepRequest) -> tuple[list[tuple[Settings, Subject]], 
     plain = tuple((name, text) for name, text in request.settings if not is_swept(text))
     compiled = compile_text(source.text, source.path, plain)
     show(compiled.warnings)
-    points: list[tuple[Settings, Subject]] = []
+    points: list[tuple[Settings, GraphScenario]] = []
     errors: list[CompileError] = []
     for settings in points_of(request.settings, compiled.params):
         try:
-            found = compile_text(source.text, source.path, settings)
-            graph = found.graph(request.workload)
-            points.append((settings, found.scenario(request.workload) if graph is None else graph))
+            points.append((settings, compile_text(source.text, source.path, settings).scenario(request.workload)))
         except CompileError as error:
             errors.append(error)
     if not points:

@@ -36,7 +36,7 @@ def simulate_graph_of(scenario: GraphScenario, options: SimulateOptions) -> Exit
             scenario.graph,
             chosen,
             name=scenario.name,
-            unit_bytes=scenario.gpu.line_bytes if options.at_line else packet_bytes(scenario),
+            unit_bytes=scenario.gpu.line_bytes if options.at_line else packet_bytes(scenario.gpu),
             seed=options.seed,
             options=RunOptions(options.fold, True, pressed, lambda line_hops: progress("run", line_hops, 0)),
         )

@@ -6,7 +6,6 @@ from itertools import count
 from ....advisor import Advice, AdviceOptions, Advisor
 from ....advisor.policy.graph_sweep import GraphSweep, Simulate, graph_swept
 from ....advisor.policy.layer_sizes import across
-from ....compiler import Scenario
 from ....compiler.ir import Cancelled, GraphChoice, GraphScenario, JsonObject, Progress, Settings, ShouldStop
 from ...exit_codes import Exit
 from ...text.graph_sweep import graph_sweep_text
@@ -18,14 +17,13 @@ from ..swept import SweepForm, put_sweep
 def sweep_graph(
     advice: AdviceOptions,
     tolerance: float,
-    subjects: Sequence[tuple[Settings, Scenario | GraphScenario]],
+    points: Sequence[tuple[Settings, GraphScenario]],
     varied: tuple[str, ...],
     form: SweepForm,
     *,
     some_failed: bool,
 ) -> Exit:
     """Print the advice for every point of a grid."""
-    points = [(settings, one) for settings, one in subjects if isinstance(one, GraphScenario)]
     with interruptible() as stopped:
         sweep = swept(advice, tolerance, points, stopped)
     params = varied or tuple(name for name, _ in points[0][0])

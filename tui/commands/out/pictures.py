@@ -60,7 +60,7 @@ class Pictures:
         if not self.wanted:
             return Exit.DONE
         scenario = advice.case
-        result = advice.result or simulate(scenario, advice.recommended.schedule, unit_bytes=packet_bytes(scenario))
+        result = advice.result or simulate(scenario, advice.recommended.schedule, unit_bytes=packet_bytes(scenario.gpu))
         if result.outcome is not RunOutcome.DONE:
             return Exit.INPUT
         return self.save(run_of_pair(scenario, result))

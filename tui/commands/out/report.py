@@ -13,7 +13,7 @@ from ....advisor.layers.export import graph_advice_document
 from ....advisor.policy.sweep import Sweep, swept
 from ....advisor.pools import in_threads
 from ....advisor.stages import either
-from ....compiler.ir import Cancelled, GraphScenario, Progress, Scenario, Settings, ShouldStop
+from ....compiler.ir import Cancelled, GraphScenario, Progress, Settings, ShouldStop
 from ....compiler.pipeline import Compiled, compile_text
 from ....compiler.resolve.values.params import Param
 from ....compiler.text.diagnostics import CompileError
@@ -53,10 +53,9 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
         text = source_of(source.file)
         compiled = compile_text(text.text, text.path, source.settings)
         show(compiled.warnings)
-        graph = compiled.graph(source.workload)
-        if graph is not None:
-            return _report_graph(graph, compiled, source, options)
         scenario, advisor = compiled.scenario(source.workload), Advisor.load()
+        if scenario.pair is None:
+            return _report_graph(scenario, compiled, source, options)
         with progress_line() as progress, interruptible() as stopped:
             advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
             result = _drawn(advice, stopped)
@@ -102,7 +101,7 @@ def _drawn(advice: Advice, should_stop: ShouldStop) -> Result | None:
     """The run of the recommended schedule, in packets if it was not simulated; None if it did not end."""
     if advice.result is not None:
         return advice.result
-    schedule, unit = advice.recommended.schedule, packet_bytes(advice.case)
+    schedule, unit = advice.recommended.schedule, packet_bytes(advice.case.gpu)
     result = simulate(advice.case, schedule, unit_bytes=unit)
     return result if result.outcome is RunOutcome.DONE else None
 
@@ -137,7 +136,7 @@ def _sweep(
     def late() -> bool:
         return stopped() or time.monotonic() > deadline
 
-    def advise(scenario: Scenario, stop: ShouldStop) -> Advice:
+    def advise(scenario: GraphScenario, stop: ShouldStop) -> Advice:
         nonlocal done
         progress("sweep", min(done, len(points)), len(points))
         advice = advisor.recommend(scenario, given, should_stop=either(late, stop))
@@ -158,9 +157,9 @@ def _sweep(
 
 def _points(
     text: Source, source: ScenarioInput, param: Param, values: Sequence[str]
-) -> list[tuple[Settings, Scenario]]:
+) -> list[tuple[Settings, GraphScenario]]:
     """Return the scenario at each of ``values``; those with which the file has errors are left out."""
-    points: list[tuple[Settings, Scenario]] = []
+    points: list[tuple[Settings, GraphScenario]] = []
     for value in values:
         with suppress(CompileError):
             found = compile_text(text.text, text.path, (*source.settings, (param.name, value)))

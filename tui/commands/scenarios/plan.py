@@ -43,7 +43,7 @@ def print_steps(source: ScenarioInput, *, schedule: str | None, out: Path | None
     from ...text.how import how_text
 
     def action() -> Exit:
-        scenario = source.scenario()
+        scenario = source.case("a list of steps")
         chosen = resolve_schedule(scenario, schedule, show)
         return deliver(how_text(how_of(scenario, chosen)) + "\n", out, f"the steps of {chosen.expression}")
 
@@ -62,12 +62,13 @@ def print_plan(
     from ....advisor.answer.extrapolation import counts_read
 
     def action() -> Exit:
-        scenario = source.subject()
-        if isinstance(scenario, GraphScenario):
-            chosen_of_all = schedule_named(scenario, schedule)
+        question = source.scenario()
+        scenario = question.pair
+        if scenario is None:
+            chosen_of_all = schedule_named(question, schedule)
             if as_json:
-                return _deliver_plan(scenario, chosen_of_all, layers, out)
-            return _deliver_block(scenario, chosen_of_all, out)
+                return _deliver_plan(question, chosen_of_all, layers, out)
+            return _deliver_block(question, chosen_of_all, out)
         chosen = _written_out(scenario, schedule)
         for note in counts_read(scenario, chosen):
             say(f"magus: {note}")
@@ -83,7 +84,7 @@ def print_triton(source: ScenarioInput, options: TritonOptions, out: Path | None
     """Write a Triton kernel that follows the plan of a schedule, with its tables and copies, to ``out`` or stdout."""
 
     def action() -> Exit:
-        scenario = source.scenario()
+        scenario = source.case("a Triton kernel")
         if options.rank is not None and options.rank >= scenario.num_ranks:
             say(f"magus: --rank {options.rank}: the ranks are 0 to {scenario.num_ranks - 1}")
             return Exit.USAGE

@@ -34,7 +34,7 @@ def print_mscclpp(source: ScenarioInput, *, schedule: str | None, out: Path | No
     """
 
     def action() -> Exit:
-        scenario = source.scenario()
+        scenario = source.case("a plan of MSCCL++")
         chosen = resolve_schedule(scenario, schedule, show)
         document = mscclpp_document(scenario, chosen)
         times, said = _read_back(scenario, chosen, json.dumps(document))
@@ -68,7 +68,7 @@ def _read_back(scenario: Scenario, schedule: Schedule, text: str) -> tuple[JsonO
 
 
 def _us(scenario: Scenario, schedule: Schedule) -> float | None:
-    result = simulate(scenario, schedule, unit_bytes=packet_bytes(scenario))
+    result = simulate(scenario, schedule, unit_bytes=packet_bytes(scenario.gpu))
     return result.makespan_ticks / TICKS_PER_US if result.outcome is RunOutcome.DONE else None
 
 

@@ -17,7 +17,7 @@ def run_file(source: ScenarioInput, *, schedule: str | None, seeds: range, over_
     """Carry out ``schedule``, by default every one that the file declares, and print what became of it."""
 
     def action() -> Exit:
-        scenario = source.subject()
+        scenario = source.scenario()
         carried: list[Carried] = []
         for job in jobs_of(scenario, schedule, show):
             carried.append(_carried(job, seeds, over_torch))

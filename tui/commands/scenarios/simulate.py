@@ -5,7 +5,7 @@ from ....advisor.answer.export import result_document
 from ....advisor.answer.extrapolation import outside_calibration
 from ....advisor.candidates.shortlist import packet_bytes, simulated_ranks
 from ....advisor.solver.memory import check_memory
-from ....compiler.ir import GraphScenario, Scenario, Schedule
+from ....compiler.ir import Scenario, Schedule
 from ....compiler.resolve.devices.replay_file import write_profile
 from ....compiler.resolve.schedules.from_text import resolve_schedule
 from ....compiler.text.writing import check_writable
@@ -45,9 +45,10 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
         if options.record is not None:
             check_writable(options.record)
         options.pictures.check()
-        scenario = source.subject()
-        if isinstance(scenario, GraphScenario):
-            return simulate_graph_of(scenario, options)
+        question = source.scenario()
+        scenario = question.pair
+        if scenario is None:
+            return simulate_graph_of(question, options)
         schedule = resolve_schedule(scenario, options.schedule, show)
         check_memory(scenario, schedule)
         bound, outside = lower_bound(scenario), outside_calibration(scenario, (schedule,))
@@ -65,13 +66,13 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
                 put(seeds_text(options.seeds, by_seed))
         if not done:
             return explain_outcome(result)
-        return max(recorded, drawn, exit_code_if_strict(scenario, options.strict, outside))
+        return max(recorded, drawn, exit_code_if_strict(question, options.strict, outside))
 
     return run_command(action)
 
 
 def _simulated(scenario: Scenario, schedule: Schedule, options: SimulateOptions, bound_ticks: int) -> Result:
-    packet, ranks = packet_bytes(scenario), simulated_ranks(scenario, schedule)
+    packet, ranks = packet_bytes(scenario.gpu), simulated_ranks(scenario, schedule)
     coarse = affordable_unit(scenario, schedule, packet, EXPLAINED_LINE_HOPS // ranks)
     # The bound is of all ranks, a replay simulates one.
     what_if = WhatIf(coarse, bound_ticks) if scenario.system.replay is None else None
@@ -92,7 +93,7 @@ def _simulated(scenario: Scenario, schedule: Schedule, options: SimulateOptions,
 def _by_seed(scenario: Scenario, schedule: Schedule, seeds: range) -> tuple[Result, ...]:
     """One result for each seed, in packets that are as small as the budget of line-hops allows."""
     budget = max(1, SEEDED_LINE_HOPS // (scenario.num_ranks * len(seeds)))
-    unit = affordable_unit(scenario, schedule, packet_bytes(scenario), budget)
+    unit = affordable_unit(scenario, schedule, packet_bytes(scenario.gpu), budget)
     with progress_line() as progress:
         return simulate_seeds(
             scenario, schedule, seeds, unit_bytes=unit, progress=lambda line_hops: progress("run", line_hops, 0)

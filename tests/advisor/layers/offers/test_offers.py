@@ -37,7 +37,7 @@ explore two { engine dma(3) }
 
 @cache
 def advice_on(text: str) -> Advice:
-    return recommend_graph(compile_text(text).graphs[0], QUICK)
+    return recommend_graph(compile_text(text).workloads[0], QUICK)
 
 
 def test_each_implementation_has_its_best_table_with_gain_and_loss() -> None:
@@ -95,7 +95,7 @@ def test_an_implementation_of_pairs_alone_is_refused() -> None:
     text = 'use "implementations/flux"\n' + BACK + "explore back { implementations flux }"
 
     with pytest.raises(CompileError, match="what flux does with them is not known"):
-        compile_text(text).graphs[0]
+        compile_text(text).workloads[0]
 
 
 def test_gpus_that_it_is_not_known_for_have_no_offer() -> None:

@@ -35,7 +35,7 @@ ALL = (("qkv_dgrad", RING, 0), ("fc1_dgrad", PIPELINE, 4))
 
 
 def graph_of(name: str) -> GraphScenario:
-    graph = compile_text(LAYER).graph(name)
+    graph = compile_text(LAYER).scenario(name)
     assert graph is not None
     return graph
 
@@ -67,7 +67,7 @@ def test_what_is_no_product_has_no_name() -> None:
     text = LAYER.partition("workload")[0] + (
         "workload w on hgx { x = tensor bf16[1024, 1024] shard rows; g = all_gather(x); h = norm(g); k = norm(h) }"
     )
-    (scenario,) = compile_text(text).graphs
+    (scenario,) = compile_text(text).workloads
 
     assert te_layers(scenario.graph) == ()
 

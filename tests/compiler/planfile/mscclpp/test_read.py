@@ -35,7 +35,7 @@ def test_a_program_becomes_a_plan_that_does_the_collective(name: str, n: int) ->
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_in_any_order_its_waits_allow_it_does_the_collective(name: str, seed: int) -> None:
     program = PROGRAMS[name](4)
-    scenario = compile_text(text_of(program.collective, 4).replace("[512, 64]", "[16, 4]")).scenario()
+    scenario = compile_text(text_of(program.collective, 4).replace("[512, 64]", "[16, 4]")).scenario().case
     plan, _ = read(scenario, program.document())
 
     ranks = Ranks(scenario.workload.pattern, plan.by_rank or (plan.steps,) * 4, rows=4, cols=4)
@@ -48,7 +48,7 @@ def test_written_as_text_it_is_the_same_plan(name: str) -> None:
     program = PROGRAMS[name](4)
     scenario, schedule = schedule_of(program)
 
-    again = compile_text(text_of(program.collective, 4) + plan_text(scenario, schedule, "written")).scenario()
+    again = compile_text(text_of(program.collective, 4) + plan_text(scenario, schedule, "written")).scenario().case
 
     assert replace(build_schedule(again, again.schedules[0].body), expression="imported") == schedule
 

@@ -51,7 +51,7 @@ TOP_LEVEL = {
 
 
 def written(collective: str, n: int, expression: str) -> tuple[Scenario, Schedule, dict[str, Any]]:
-    scenario = compile_text(text_of(collective, n).replace("[512, 64]", "[4096, 1024]")).scenario()
+    scenario = compile_text(text_of(collective, n).replace("[512, 64]", "[4096, 1024]")).scenario().case
     schedule = resolve_schedule(scenario, expression, lambda warnings: None)
     return scenario, schedule, json.loads(json.dumps(mscclpp_document(scenario, schedule)))
 
@@ -135,7 +135,7 @@ def test_what_no_execution_plan_does_is_refused(collective: str, expression: str
 
 def test_a_broadcast_is_refused() -> None:
     text = text_of("allreduce", 4).replace("all_reduce(x)", "broadcast(x)")
-    scenario = compile_text(text).scenario()
+    scenario = compile_text(text).scenario().case
 
     with pytest.raises(ScheduleError, match="no execution plan of MSCCL"):
         mscclpp_document(scenario, resolve_schedule(scenario, "direct(engine=dma(3))", lambda warnings: None))
@@ -144,7 +144,7 @@ def test_a_broadcast_is_refused() -> None:
 def test_uneven_parts_are_no_reason_where_no_plan_exists_at_all() -> None:
     workload = "x = tensor bf16[5, 6144] shard cols; v = tensor bf16[6144, 4096] shard rows; y = all_reduce(gemm(x, v))"
     system = "system s { gpus 6 x H100; fabric switch(nvswitch, link=nvlink) }"
-    scenario = compile_text(f'use "nvidia/h100"\n{system}\nworkload w on s {{ {workload} }}').scenario()
+    scenario = compile_text(f'use "nvidia/h100"\n{system}\nworkload w on s {{ {workload} }}').scenario().case
 
     with pytest.raises(ScheduleError, match=r"no execution plan of MSCCL\+\+ does GEMM\+AR"):
         mscclpp_document(scenario, resolve_schedule(scenario, "serial(engine=sm(16))", lambda warnings: None))

@@ -18,12 +18,12 @@ workload g on s {{ a = tensor bf16[8, 8]; y = gemm(a, a) }}
 
 def child(blocks: str) -> Gpu:
     gpu = f"gpu G extends library.H100 {{ {blocks} }}"
-    return compile_text(TEXT.format(library="h100", gpu=gpu, name="G")).scenario().gpu
+    return compile_text(TEXT.format(library="h100", gpu=gpu, name="G")).scenario().case.gpu
 
 
 def shipped(library: str) -> Gpu:
     name = f"library.{library.upper()}"
-    return compile_text(TEXT.format(library=library, gpu="", name=name)).scenario().gpu
+    return compile_text(TEXT.format(library=library, gpu="", name=name)).scenario().case.gpu
 
 
 def test_each_block_says_its_region() -> None:

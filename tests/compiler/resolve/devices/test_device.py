@@ -11,7 +11,7 @@ GPUS = [name for name in shipped_libraries() if not name.startswith("implementat
 
 def system(text: str, name: str = "s") -> System:
     body = "a = tensor bf16[8, 8]; y = gemm(a, a)"
-    return compile_text(f"{text}\nworkload g on {name} {{ {body} }}").scenario("g").system
+    return compile_text(f"{text}\nworkload g on {name} {{ {body} }}").scenario("g").case.system
 
 
 def gpu(text: str) -> Gpu:

@@ -24,7 +24,7 @@ WORKLOAD = "workload g on s { a = tensor bf16[8, 8]; y = gemm(a, a) }"
 
 def system(gpus: int, said: str, library: str = "amd/mi300x", gpu: str = "MI300X") -> System:
     text = f'use "{library}"\nparam D = 20 us in 0 us..50 us\nlet side = 4\n'
-    return compile_text(f"{text}system s {{ gpus {gpus} x {gpu}; {said} }}\n{WORKLOAD}").scenario("g").system
+    return compile_text(f"{text}system s {{ gpus {gpus} x {gpu}; {said} }}\n{WORKLOAD}").scenario("g").case.system
 
 
 def codes(gpus: int, said: str) -> list[Code]:
@@ -61,7 +61,7 @@ def test_a_fabric_knows_every_kind_of_its_links() -> None:
     text = (
         f'use "amd/mi300x"\n{slow}\nsystem s {{ gpus 3 x MI300X; fabric edges(xgmi=[[0, 1]], slow=[[1, 2], [0, 2]]) }}'
     )
-    fabric = compile_text(f"{text}\n{WORKLOAD}").scenario("g").system.fabric
+    fabric = compile_text(f"{text}\n{WORKLOAD}").scenario("g").case.system.fabric
 
     assert [link.name for link in fabric.links] == ["xgmi", "slow"]
     assert [link.name for link in system(4, "fabric ring(xgmi)").fabric.links] == ["xgmi"]

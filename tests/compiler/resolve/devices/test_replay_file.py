@@ -25,7 +25,7 @@ def replayed(folder: Path, profile: str) -> Replay:
     (folder / "p.csv").write_text(profile, encoding="utf-8")
     file = folder / "a.mgs"
     file.write_text(SYSTEM)
-    found = compile_file(file).scenario().system.replay
+    found = compile_file(file).scenario().case.system.replay
     assert found is not None
     return found
 

@@ -18,7 +18,7 @@ workload w on s {
 
 
 def explored(block: str) -> Explore:
-    return compile_text(f"{HEAD}explore w {{ {block} }}\n").scenario("w").explore
+    return compile_text(f"{HEAD}explore w {{ {block} }}\n").scenario("w").case.explore
 
 
 def test_every_knob_has_a_word() -> None:
@@ -63,7 +63,7 @@ def test_a_block_is_printed_as_it_is_meant() -> None:
     text = f"{HEAD}explore w {{\n  everything\n  transfer put, get\n  dominance off\n}}\n"
 
     assert format_text(format_text(text)) == format_text(text)
-    assert compile_text(format_text(text)).scenario("w").explore == compile_text(text).scenario("w").explore
+    assert compile_text(format_text(text)).scenario("w").case.explore == compile_text(text).scenario("w").case.explore
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,12 @@ workload mlp on hgx {
 
 
 def choice(block: str) -> GraphChoice:
-    (found,) = compile_text(f"{HEAD}schedule s for mlp {{\n{block}\n}}\n").graphs
+    (found,) = compile_text(f"{HEAD}schedule s for mlp {{\n{block}\n}}\n").workloads
     return found.schedules[0]
 
 
 def issued(block: str, layers: int = 1) -> list[str]:
-    (found,) = compile_text(f"{HEAD}schedule s for mlp {{\n{block}\n}}\n").graphs
+    (found,) = compile_text(f"{HEAD}schedule s for mlp {{\n{block}\n}}\n").workloads
     return [part.name for part in build_graph_plan(found.system, found.graph, found.schedules[0], layers).parts]
 
 
@@ -120,7 +120,7 @@ def test_outlines_of_ops() -> None:
 def test_what_is_written_means_the_same(block: str) -> None:
     found = choice(block)
 
-    assert compile_text(HEAD + graph_choice_text(found, "mlp")).graphs[0].schedules == (found,)
+    assert compile_text(HEAD + graph_choice_text(found, "mlp")).workloads[0].schedules == (found,)
 
 
 @pytest.mark.parametrize(

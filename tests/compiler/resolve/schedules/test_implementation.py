@@ -47,13 +47,13 @@ explore w { implementations mine }
 
 
 def asked(block: str = BLOCK) -> Implementation:
-    (found,) = compile_text(HEAD + block).scenario("w").explore.implementations
+    (found,) = compile_text(HEAD + block).scenario("w").case.explore.implementations
     return found
 
 
 def system(ranks: int = 8, gpu: str = "H100") -> System:
     text = HEAD.replace("4 x H100", f"{ranks} x {gpu}").replace("nvidia/h100", f"nvidia/{gpu.lower()}")
-    return compile_text(text).scenario("w").system
+    return compile_text(text).scenario("w").case.system
 
 
 def test_a_block_says_schedule_path_and_costs() -> None:

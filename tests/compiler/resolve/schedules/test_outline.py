@@ -95,14 +95,14 @@ def test_what_is_said(text: str, outline: Outline) -> None:
 
 
 def test_an_outline_is_a_plan_with_the_name_of_its_schedule() -> None:
-    (named,) = compiled("split rows into 4; move by dma(2)").scenario().schedules
+    (named,) = compiled("split rows into 4; move by dma(2)").scenario().case.schedules
 
     assert named.name == "mine" and isinstance(named.body, Plan)
     assert named.body.engine == EngineChoice(EngineKind.DMA, 2) and len(named.body.steps) == 1 + 4 * (3 + 1)
 
 
 def test_sizes_are_those_of_parameters() -> None:
-    (named,) = compiled("split rows into M / 128").scenario().schedules
+    (named,) = compiled("split rows into M / 128").scenario().case.schedules
 
     assert isinstance(named.body, Plan) and len(named.body.steps) == 1 + 8 * (3 + 1)
 
@@ -110,7 +110,7 @@ def test_sizes_are_those_of_parameters() -> None:
 def test_an_outline_that_does_not_fit_sizes_set_from_outside_is_left_out() -> None:
     found = compiled("split rows 100, 156", settings=(("M", "2048"),))
 
-    assert found.scenario().schedules == ()
+    assert found.scenario().case.schedules == ()
     (warning,) = found.warnings
     assert warning.code.name == "MGS512"
     assert warning.message == "mine is left out: the pieces have 256 rows of a shard, and there are 512"
@@ -120,7 +120,7 @@ def test_a_plan_written_out_may_have_steps_with_such_names() -> None:
     body = """plan by dma(3)
 order = put xg.shard(0) to 1 signal s3; move = put xg.shard(0) to 2 signal s2; split = put xg.shard(0) to 3 signal s1
 group = compute y.shard(0); sync = compute y.shard(1), y.shard(2), y.shard(3) after s1, s2, s3"""
-    (named,) = compiled(body).scenario().schedules
+    (named,) = compiled(body).scenario().case.schedules
 
     assert isinstance(named.body, Plan) and [step.name for step in named.body.steps][:2] == ["order", "move"]
 

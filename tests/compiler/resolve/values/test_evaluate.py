@@ -10,7 +10,7 @@ HARDWARE = 'use "amd/mi300x"\nsystem node { gpus 8 x MI300X; fabric full_mesh(xg
 def rows(value: str, before: str = "", settings: tuple[tuple[str, str], ...] = ()) -> int:
     tensors = f"a = tensor bf16[{value}, 64]; b = tensor bf16[64, 64]"
     text = f"{before}\n{HARDWARE}workload g on node {{ {tensors}; y = gemm(a, b) }}"
-    gemm = compile_text(text, settings=settings).scenario().workload.gemm
+    gemm = compile_text(text, settings=settings).scenario().case.workload.gemm
     assert gemm is not None
     return gemm.m
 
@@ -54,7 +54,7 @@ def test_order_of_declarations_does_not_matter() -> None:
         "expect g { s.makespan <= serial.makespan }",
     ]
     forwards, backwards = compile_text("\n".join(lines)), compile_text("\n".join(reversed(lines)))
-    assert forwards.scenarios == backwards.scenarios
+    assert forwards.workloads == backwards.workloads
     assert forwards.params == backwards.params
 
 
@@ -120,4 +120,4 @@ def test_values_are_exact() -> None:
     text = f"""{HARDWARE}gpu G extends MI300X {{ gemm {{ mma 1 / 3 }} }}
 system s {{ gpus 1 x G; fabric full_mesh(xgmi) }}
 workload g on s {{ a = tensor bf16[8, 8]; y = gemm(a, a) }}"""
-    assert compile_text(text).scenario().gpu.gemm.mma_fraction == Fraction(1, 3)
+    assert compile_text(text).scenario().case.gpu.gemm.mma_fraction == Fraction(1, 3)

@@ -31,7 +31,7 @@ ATTENTION = """
 
 
 def graph(text: str, name: str = "back") -> Graph:
-    found = compile_text(text).graph(name)
+    found = compile_text(text).scenario(name)
     assert found is not None
     return found.graph
 
@@ -44,7 +44,7 @@ def made(forward: str, keep: str = "") -> dict[str, str]:
 
 
 def test_that_of_an_mlp_is_the_written_one_op_by_op() -> None:
-    written = compile_file(path("layers/llama70b_backward")).graphs[0].graph
+    written = compile_file(path("layers/llama70b_backward")).workloads[0].graph
     derived = graph(text_of(MLP, "u, h"))
     names = {op.name: other.name for op, other in zip(derived.ops, written.ops, strict=True)}
 

@@ -4,6 +4,7 @@ import pytest
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import AttentionShape, ColumnPart, DType, Graph, GraphScenario, Made, Pattern, Shard
+from tests.helpers.scenarios.compiled import cases_in, several_in
 
 HEAD = 'use "nvidia/h100"\nsystem hgx { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }\n'
 BACKWARD = """
@@ -32,7 +33,7 @@ FORWARD = """
 
 
 def compiled(body: str, rest: str = "") -> GraphScenario:
-    (found,) = compile_text(f"{HEAD}workload w on hgx {{\n{body}\n}}\n{rest}").graphs
+    (found,) = compile_text(f"{HEAD}workload w on hgx {{\n{body}\n}}\n{rest}").workloads
     return found
 
 
@@ -66,7 +67,7 @@ def test_a_pair_in_a_graph_is_the_pair_alone() -> None:
   w = tensor bf16[1024, 8192] shard cols
   y = gemm(all_gather(x), w)
 """
-    (scenario,) = compile_text(f"{HEAD}workload w on hgx {{\n{alone}\n}}\n").scenarios
+    (scenario,) = cases_in(compile_text(f"{HEAD}workload w on hgx {{\n{alone}\n}}\n"))
     (op, _) = graph(alone + "  z = norm(y)").ops
 
     assert op.workload.pattern is scenario.workload.pattern
@@ -193,8 +194,8 @@ def test_what_is_a_pair_stays_one() -> None:
     text = f"{HEAD}workload w on hgx {{ x = tensor bf16[512, 512]; w = tensor bf16[512, 512]; y = gemm(x, w) }}\n"
     found = compile_text(text)
 
-    assert [scenario.name for scenario in found.scenarios] == ["w"]
-    assert found.graphs == ()
+    assert [scenario.name for scenario in cases_in(found)] == ["w"]
+    assert several_in(found) == ()
 
 
 @pytest.mark.parametrize("layers", [0, 5000])
@@ -207,6 +208,5 @@ def test_a_file_may_hold_both() -> None:
     pair = "x = tensor bf16[512, 512]; w = tensor bf16[512, 512]; y = gemm(x, w)"
     found = compile_text(f"{HEAD}workload w on hgx {{\n{BACKWARD}\n}}\nworkload p on hgx {{ {pair} }}\n")
 
-    assert ([one.name for one in found.scenarios], [one.name for one in found.graphs]) == (["p"], ["w"])
-    assert found.graph() is None and found.graph("w") is found.graphs[0]
-    assert found.scenario() is found.scenarios[0]
+    assert ([one.name for one in cases_in(found)], [one.name for one in several_in(found)]) == (["p"], ["w"])
+    assert found.scenario() is found.workloads[0] and found.scenario("p") is found.workloads[1]

@@ -27,7 +27,7 @@ workload w on hgx {{
 
 
 def graph(batch: str = "batch x by 1024", rows: int = 4096, attention: str = "") -> Graph:
-    (found,) = compile_text(TEXT.format(rows=rows, batch=batch, attention=attention)).graphs
+    (found,) = compile_text(TEXT.format(rows=rows, batch=batch, attention=attention)).workloads
     return found.graph
 
 
@@ -66,7 +66,7 @@ def test_each_batch_goes_on_with_its_own_rows() -> None:
 
 def test_what_is_made_of_weights_alone_is_shared() -> None:
     text = TEXT.format(rows=4096, batch="batch x by 1024", attention="").replace("gemm(a, wo)", "gemm(a, wn)")
-    (found,) = compile_text(text.replace("  qkv = gemm", "  wn  = norm(wo)\n  qkv = gemm")).graphs
+    (found,) = compile_text(text.replace("  qkv = gemm", "  wn  = norm(wo)\n  qkv = gemm")).workloads
     names = [op.name for op in in_batches(found.graph, 2).ops]
 
     assert "wn" in names and "wn[0]" not in names

@@ -26,7 +26,7 @@ workload moe on pod {{
 def graph(said: str = ", type=fp8", *, experts: int = 32, top: int = 4, rows: int = 4096, back: str = "") -> Graph:
     dtype = "fp8" if "fp8" in said else "bf16"
     text = TEXT.format(said=said, experts=experts, top=top, rows=rows, back=back or ", type=bf16", dtype=dtype)
-    (found,) = compile_text(text).graphs
+    (found,) = compile_text(text).workloads
     return found.graph
 
 
@@ -76,7 +76,7 @@ def test_gradients_of_experts() -> None:
     """512 rows of each of the 4 experts of a rank, whose weights w2 are [512, 1024]."""
     head = TEXT.format(rows=4096, dtype="bf16", experts=32, top=4, said="", back="").split("  t = ")[0]
     body = f"  h = tensor bf16[4 * 4096, 512] shard rows\n{BACK}"
-    found = compile_text(f"{head}{body}}}").graphs[0].graph
+    found = compile_text(f"{head}{body}}}").workloads[0].graph
     tensors = {tensor.name: tensor for tensor in found.tensors}
 
     assert found.op("dh").workload.kernel == GroupedGemmShape((512,) * 4, 512, 1024, DType.BF16)

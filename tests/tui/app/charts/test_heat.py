@@ -40,7 +40,7 @@ workload up on node {{
   y = gemm(xg, w)
 }}
 """
-    return compile_text(text, "t.mgs", ()).scenarios[0]
+    return compile_text(text, "t.mgs", ()).workloads[0].case
 
 
 def model_of(scenario: Scenario, expression: str = real.SERIAL) -> HeatModel:

@@ -42,7 +42,7 @@ def rows(tmp_path: Path, text: str = FILE) -> dict[str, object]:
     path = tmp_path / "a.mgs"
     path.write_text(text, encoding="utf-8")
     compiled = compile_file(path)
-    return {row.name: row for row in ValuesOfFile(compiled.params, compiled.numbers).rows(compiled.scenarios[0])}
+    return {row.name: row for row in ValuesOfFile(compiled.params, compiled.numbers).rows(compiled.workloads[0])}
 
 
 @pytest.mark.parametrize(

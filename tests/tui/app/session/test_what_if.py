@@ -11,7 +11,7 @@ from textual.widgets import Input
 from magus.advisor.candidates.advice import Advice, Source
 from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.changed import Changes, compile_changed_file
-from magus.compiler.ir import Progress, Scenario, ShouldStop
+from magus.compiler.ir import GraphScenario, Progress, ShouldStop
 from magus.compiler.pipeline import compile_file
 from magus.examples import path
 from magus.tui.app.app import MagusApp
@@ -54,7 +54,7 @@ def rows(file: Path, changes: Changes | None = None) -> dict[str, ValueRow]:
     before = compile_file(file)
     now = compile_changed_file(file, changes or Changes())
     what_if = ValuesOfFile(now.params, now.numbers, before.numbers, changes or Changes())
-    return {row.name: row for row in what_if.rows(now.scenarios[0])}
+    return {row.name: row for row in what_if.rows(now.workloads[0])}
 
 
 def test_params_come_first_and_then_the_numbers_of_links_and_of_the_gpu(file: Path) -> None:
@@ -99,9 +99,9 @@ async def test_a_step_asks_the_question_with_the_other_value(file: Path) -> None
         await press(pilot, KEY, "right", "right")
         text = screen_text(app)
 
-        assert app.session.job is not None and isinstance(app.session.job.scenario, Scenario)
-        assert app.session.job.scenario.workload.gemm is not None
-        assert app.session.job.scenario.workload.gemm.m == 8192
+        assert app.session.job is not None
+        gemm = app.session.job.scenario.case.workload.gemm
+        assert gemm is not None and gemm.m == 8192
         assert "● M" in text and "8192" in text
         assert "small.mgs with M = 8192" in text
         await press(pilot, "r")
@@ -148,14 +148,14 @@ async def test_it_is_saved_as_a_file_that_says_the_same(file: Path) -> None:
 
         assert f"written: {target}" in screen_text(app)
         assert app.session.job is not None
-        assert compile_file(target).scenarios == (app.session.job.scenario,)
+        assert compile_file(target).workloads == (app.session.job.scenario,)
         await press(pilot, "S", "enter")
         assert "exists. Enter overwrites it" in screen_text(app)
         target.write_text("mine", encoding="utf-8")
         await press(pilot, "escape")
         assert target.read_text(encoding="utf-8") == "mine"
         await press(pilot, "S", "enter", "enter")
-        assert compile_file(target).scenarios == (app.session.job.scenario,)
+        assert compile_file(target).workloads == (app.session.job.scenario,)
 
 
 async def test_what_is_saved_over_the_file_differs_from_it_no_more(file: Path) -> None:
@@ -187,7 +187,7 @@ async def test_a_file_that_cannot_be_written_is_said(file: Path, name: str) -> N
 
 
 async def test_an_answer_that_is_not_confirmed_says_so(file: Path) -> None:
-    scenario = compile_file(file).scenarios[0]
+    scenario = compile_file(file).workloads[0].case
     whole = fakes.advice(scenario)
     first = replace(
         whole,
@@ -214,10 +214,11 @@ class Picky(FakeStages):
     """Stages that find nothing feasible at 4096 rows."""
 
     def recommend(
-        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+        self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
     ) -> Advice:
         """The advice made by hand, or none."""
-        if scenario.workload.gemm is not None and scenario.workload.gemm.m == 4096:
+        gemm = scenario.case.workload.gemm
+        if gemm is not None and gemm.m == 4096:
             raise NoFeasibleSchedule(("staging <= 1 KiB is too little",))
         return super().recommend(scenario, progress, should_stop, answered)
 
@@ -273,5 +274,5 @@ async def test_values_of_a_graph_are_changed_and_saved_with_its_schedules(
         assert app.session.job is not None
 
         saved = compile_file("layer_what_if.mgs")
-        assert saved.graphs == (app.session.job.scenario,)
-        assert len(saved.graphs[0].schedules) == 2 and saved.params[0].value == "4096"
+        assert saved.workloads == (app.session.job.scenario,)
+        assert len(saved.workloads[0].schedules) == 2 and saved.params[0].value == "4096"
