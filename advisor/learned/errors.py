@@ -7,13 +7,27 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 
-from .table import Found
-
 # Share of errors that an interval covers.
 COVERED = 0.9
 
 Interval = tuple[float, float]
 """Lower and upper logarithm of a simulated over an estimated figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Times that a search found; infinite without a search.
+
+    ``estimate_ticks`` is the least estimate, ``picked_ticks`` the simulated time of the plan that has it. Simulated are
+    ``best_ticks``, of the fastest plan, and ``serial_ticks``, of the baseline, whose estimate is
+    ``serial_estimate_ticks``.
+    """
+
+    estimate_ticks: float = math.inf
+    picked_ticks: float = math.inf
+    best_ticks: float = math.inf
+    serial_ticks: float = math.inf
+    serial_estimate_ticks: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

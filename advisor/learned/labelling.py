@@ -21,12 +21,13 @@ from ..corpus.families import draw
 from ..corpus.record import Record
 from ..estimate.makespan import estimate_ticks
 from .catalogue import catalogue
+from .errors import Found
 from .pairs import FeatureScale
 from .pipeline import pipeline_times
 from .proposal_model import Library
 from .situation import Situation
 from .structure import Structure, fitted, structure_of
-from .table import ANYWHERE, Found, Labels, LabelTable, Winner
+from .table import ANYWHERE, Labels, LabelTable, Winner
 
 FloatArray = npt.NDArray[np.float64]
 

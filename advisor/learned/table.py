@@ -1,7 +1,6 @@
 """The table that proposals are learned from: winners of searches, and their estimated times in many scenarios."""
 
 import io
-import math
 import zipfile
 import zlib
 from dataclasses import astuple, dataclass, replace
@@ -17,6 +16,7 @@ from ...compiler.text.writing import write_whole
 from ...simcore.memo.codec import decode, encode
 from ..corpus.families import ScenarioFamily
 from .boosted_trees import ModelError
+from .errors import Found
 from .situation import Situation
 from .structure import Structure, is_sound
 
@@ -36,22 +36,6 @@ class Winner:
     structure: Structure
     idx: int
     consumes: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Times that a search found; infinite without a search.
-
-    ``estimate_ticks`` is the least estimate, ``picked_ticks`` the simulated time of the plan that has it. Simulated are
-    ``best_ticks``, of the fastest plan, and ``serial_ticks``, of the baseline, whose estimate is
-    ``serial_estimate_ticks``.
-    """
-
-    estimate_ticks: float = math.inf
-    picked_ticks: float = math.inf
-    best_ticks: float = math.inf
-    serial_ticks: float = math.inf
-    serial_estimate_ticks: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

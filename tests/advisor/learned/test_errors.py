@@ -6,8 +6,7 @@ import pytest
 
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.implementations.promise import KERNEL_ERROR, MOST_ERROR, kernel_promise
-from magus.advisor.learned.errors import COVERED, EstimateErrors
-from magus.advisor.learned.table import Found
+from magus.advisor.learned.errors import COVERED, EstimateErrors, Found
 from magus.compiler import compile_text
 from magus.compiler.ir import GraphScenario
 from magus.compiler.resolve.expect.expectation import Verdict

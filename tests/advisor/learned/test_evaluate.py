@@ -7,6 +7,7 @@ import pytest
 from magus.advisor.corpus.families import draw
 from magus.advisor.corpus.record import Record
 from magus.advisor.learned.boosted_trees import ModelError
+from magus.advisor.learned.errors import Found
 from magus.advisor.learned.evaluation import baselines, ficco, four
 from magus.advisor.learned.evaluation import evaluate as module
 from magus.advisor.learned.evaluation.evaluate import evaluate
@@ -15,7 +16,7 @@ from magus.advisor.learned.evaluation.text import evaluation_text
 from magus.advisor.learned.evaluation.ways import MODEL, WAYS
 from magus.advisor.learned.labelling import found_by, winners_of, with_catalogue
 from magus.advisor.learned.model_file import load
-from magus.advisor.learned.table import ANYWHERE, Found, Labels, LabelTable
+from magus.advisor.learned.table import ANYWHERE, Labels, LabelTable
 from magus.advisor.learned.train import fingerprint, make_table
 from tests.helpers.corpus import serial_record
 

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from magus.advisor.learned.errors import Found
 from magus.advisor.learned.evaluation.answers import Answers, TimedAnswer
 from magus.advisor.learned.evaluation.evaluate import Evaluation, evaluation_document
 from magus.advisor.learned.evaluation.four import ALL_SPLITS, FourScore
 from magus.advisor.learned.evaluation.scores import SplitScore, interval_score, mean_of, split_scores
 from magus.advisor.learned.evaluation.text import evaluation_text
 from magus.advisor.learned.evaluation.ways import MODEL, WAYS
-from magus.advisor.learned.table import Found, LabelTable
+from magus.advisor.learned.table import LabelTable
 
 FAST = TimedAnswer(1000, is_serial=False, is_told=True, error=0.0, simulations=0, seconds=0.01)
 
