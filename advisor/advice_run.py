@@ -163,9 +163,9 @@ class AdviceRun:
         begun = pool.compute(_lower_bound, self.scenario)
         return lambda: self.stages.run(BOUND, begun, None)
 
-    def implementations(self) -> Offers | None:
+    def offers(self) -> Offers | None:
         """What can be switched on today; None if nothing is known of it."""
-        return self.stages.run(IMPLEMENTATIONS, lambda: offers_of(self.scenario), None)
+        return self.stages.run(IMPLEMENTATIONS, lambda: offers_of(GraphScenario.of_one(self.scenario)), None)
 
     def verified(
         self, pool: Workers, candidates: list[Candidate], bound: Bound | None

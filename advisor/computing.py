@@ -170,10 +170,10 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
             answers.confirmed(candidates, bound, confirmed)
         threshold = run.threshold(pool, candidates, confirmed) if options.threshold else None
         sensitivity = run.sensitivity(pool, candidates, confirmed) if options.sensitivity else None
-    implementations = run.implementations() if options.verify else None
+    offers = run.offers() if options.verify else None
     notes = run.notes(failures)
     if confirmed.serial is None and all(math.isinf(candidate.best_us) for candidate in candidates):
         raise Cancelled if run.stages.interrupted else RuntimeError("; ".join(notes))
     return Findings(
-        tuple(candidates), num_feasible, bound, confirmed, run.stages, notes, implementations, threshold, sensitivity
+        tuple(candidates), num_feasible, bound, confirmed, run.stages, notes, offers, threshold, sensitivity
     )

@@ -53,7 +53,7 @@ class Findings:
     confirmed: Confirmed
     stages: Stages
     notes: tuple[str, ...]
-    implementations: Offers | None = None
+    offers: Offers | None = None
     threshold: Threshold | None = None
     sensitivity: Sensitivity | None = None
     warnings: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ def advice_of(scenario: GraphScenario, found: Findings) -> Advice:
         outside_calibration=outside,
         interrupted=found.stages.interrupted,
         notes=found.notes,
-        implementations=found.implementations,
+        offers=found.offers,
         promise=promise,
         threshold=found.threshold,
         sensitivity=found.sensitivity,
@@ -139,7 +139,7 @@ def _above_bound(scenario: GraphScenario, found: Findings) -> Findings:
     limit = BoundCheck(_quick_bound_ticks(scenario) if found.bound is None else found.bound.ticks)
     finals = finalists(scenario, found.candidates)
     timed, _ = confirmed_times(found.candidates, finals, found.confirmed)
-    below, (offers, about_offers) = limit.below(timed), limit.offers(found.implementations)
+    below, (offers, about_offers) = limit.below(timed), limit.offers(found.offers)
     kept = tuple(limit.raised(one) for one in found.candidates if one.expression not in below)
     confirmed = found.confirmed
     if below and any(one.is_serial for one in kept):
@@ -148,7 +148,7 @@ def _above_bound(scenario: GraphScenario, found: Findings) -> Findings:
     elif below:  # without a baseline there is no answer
         kept = found.candidates
     notes = (*found.notes, *below.values(), *about_offers)
-    return replace(found, candidates=kept, confirmed=confirmed, implementations=offers, notes=notes)
+    return replace(found, candidates=kept, confirmed=confirmed, offers=offers, notes=notes)
 
 
 def _quick_bound_ticks(scenario: GraphScenario) -> int:

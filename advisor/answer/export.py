@@ -10,7 +10,8 @@ from ..bounds.lower_bound import Bound
 from ..candidates.advice import Advice, Threshold
 from ..candidates.candidate import Candidate, SearchProvenance
 from ..candidates.library import LibraryTime, library_time
-from ..implementations.offers import Offers
+from ..implementations.offers import Offer
+from ..implementations.order import OpSetting
 from ..implementations.promise import Promise
 from ..solver import Space
 from .export_sensitivity import sensitivity_document
@@ -149,7 +150,7 @@ def advice_document(advice: Advice, *, how: bool = False) -> JsonObject:
         "serial": advice.serial.expression,
         "baseline": {"name": advice.baseline, "us": advice.serial.best_us},
         "library": _library_document(library_time(advice.case)),
-        "implementations": None if advice.implementations is None else _offers_document(advice.implementations),
+        "implementations": offers_document(advice),
         "lower_bound_us": None if advice.bound is None else _us(advice.bound.ticks),
         "bound": None if advice.bound is None else bound_document(advice.bound),
         "gap_to_bound": advice.gap_to_bound,
@@ -189,7 +190,11 @@ def promise_document(promise: Promise | None) -> JsonObject:
     return {"error": promise.error, "interval": promise.interval, "outside": promise.outside or None}
 
 
-def _offers_document(found: Offers) -> JsonObject:
+def offers_document(advice: Advice) -> JsonObject | None:
+    """Return what can be switched on today; of several ops with what is switched on, None if nothing is known."""
+    found = advice.offers
+    if found is None:
+        return None
     return {
         "library": found.library,
         "library_us": found.library_us,
@@ -201,10 +206,35 @@ def _offers_document(found: Offers) -> JsonObject:
                 **promise_document(offer.promise),
                 "verdict": offer.promise.verdict.value,
                 "asked": offer.asked,
+                **(_switched_on(advice, offer) if len(advice.scenario.cases) > 1 else {}),
             }
             for offer in found.offers
         ],
         "unknown": [asdict(unknown) for unknown in found.unknown],
+    }
+
+
+def _switched_on(advice: Advice, offer: Offer) -> JsonObject:
+    """What an implementation does with several ops, and how far it is behind the recommended schedule."""
+    order = offer.order
+    return {
+        "ops": list(offer.ops),
+        "loss": offer.us / advice.recommended.best_us - 1,
+        "about": None if order is None else order.about,
+        "schedule": None if order is None else order.schedule,
+        "flags": [] if order is None else list(order.table.flags),
+        "settings": [] if order is None else [_setting(each) for each in order.table.settings],
+    }
+
+
+def _setting(setting: OpSetting) -> JsonObject:
+    return {
+        "layer": setting.layer,
+        "op": setting.op,
+        "method": setting.method,
+        "num_sm": setting.num_sm or None,
+        "num_splits": setting.num_splits or None,
+        "copy_engine": setting.copy_engine,
     }
 
 

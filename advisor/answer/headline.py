@@ -20,8 +20,8 @@ def headline_of(advice: Advice) -> str:
 
 
 def _levels(advice: Advice) -> Iterator[str]:
-    if advice.implementations is not None:
-        for offer in advice.implementations.offers:
+    if advice.offers is not None:
+        for offer in advice.offers.offers:
             promise = offer.promise
             word = {Verdict.SERIAL: "no, ", Verdict.WORTH_TRYING: "worth trying, "}.get(promise.verdict, "")
             yield f"{offer.name}{':' if word else ''} {word}{promise.speedup:.2f}x"

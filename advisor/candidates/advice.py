@@ -9,8 +9,7 @@ from ...compiler.planfile.to_json import plan_document
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore.figures.result import Result
 from ..bounds.lower_bound import Bound
-from ..implementations.layer_offer import LayerOffer, promised
-from ..implementations.offers import Offers
+from ..implementations.offers import Offer, Offers
 from ..implementations.promise import Promise
 from .candidate import Candidate, ScheduleOrigin, given_up
 from .sensitivity import Sensitivity
@@ -103,15 +102,14 @@ class Advice:
     and whether the advice was ``interrupted``), ``outside_calibration`` (sizes outside those that the profile was
     fitted to), and what is not validated. ``bound`` is None if it could not be computed.
     ``num_feasible`` is None if the space was not enumerated.
-    ``implementations`` are what can be switched on today, None if nothing is known of them here. ``promise`` is the
+    ``offers`` are what can be switched on today, None if nothing is known of implementations here. ``promise`` is the
     interval of ``speedup``, None for the baseline and for a lone collective. ``threshold`` is None where it
     was not asked for, rows cannot be changed, or nothing overlaps. ``sensitivity`` is None where it was not asked for,
     or there is one schedule alone. ``source`` is no part of what advice is: the same advice may come from either.
 
     Of several ops the results are those of the candidates. ``ops`` is what each does, ``kernels_ticks`` are all kernels
     alone, one after the other, in all layers: no schedule with these kernels in one stream is faster. ``copier`` is who
-    copies, ``searched`` how many schedules were simulated, and ``offers`` what can be switched on today, the fastest
-    first.
+    copies, and ``searched`` how many schedules were simulated.
     """
 
     scenario: GraphScenario
@@ -133,7 +131,7 @@ class Advice:
     outside_calibration: tuple[str, ...] = ()
     interrupted: bool = False
     notes: tuple[str, ...] = ()
-    implementations: Offers | None = None
+    offers: Offers | None = None
     promise: Promise | None = None
     threshold: Threshold | None = None
     sensitivity: Sensitivity | None = None
@@ -141,7 +139,6 @@ class Advice:
     kernels_ticks: int = 0
     copier: str = ""
     searched: int = 0
-    offers: tuple[LayerOffer, ...] = ()
     source: Source = field(default=Source.SIMULATION, compare=False)
 
     @property
@@ -173,26 +170,9 @@ class Advice:
         serial = (candidate for candidate in self.candidates if candidate.origin is ScheduleOrigin.SERIAL)
         return next(serial, self.serial)
 
-    def us_of(self, offer: LayerOffer) -> float:
-        """The time of an implementation for several ops: of its schedule, and of what that leaves out."""
-        candidate = self.named(offer.schedule)
-        return (offer.ticks if candidate is None else candidate.ticks) / TICKS_PER_US + offer.extra_ticks / TICKS_PER_US
-
-    def gain_of(self, offer: LayerOffer) -> float:
-        """The gain of an implementation over the baseline."""
-        return self.serial.best_us / self.us_of(offer)
-
-    def loss_of(self, offer: LayerOffer) -> float:
-        """How far an implementation is behind the recommended schedule, as a share of its time."""
-        return self.us_of(offer) / self.recommended.best_us - 1
-
-    def verdict_on(self, offer: LayerOffer) -> Verdict:
-        """What the gain of an implementation promises."""
-        return promised(self.gain_of(offer), self.scenario.resolution, offer.unknown)
-
-    def offer(self, implementation: str) -> LayerOffer | None:
-        """What is known of an implementation for several ops, None if nothing is."""
-        return next((each for each in self.offers if each.implementation == implementation), None)
+    def offer(self, implementation: str) -> Offer | None:
+        """What is known of an implementation, None if nothing is."""
+        return None if self.offers is None else self.offers.named(implementation)
 
     @property
     def why_serial(self) -> str:

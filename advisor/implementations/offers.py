@@ -1,26 +1,51 @@
-"""What a user can switch on today: the implementations known for a scenario, each with its gain over the library."""
+"""What a user can switch on today: the implementations known for a scenario, each with its gain over the library.
 
-from dataclasses import dataclass
+Of several ops one after the other the times add up: those that an implementation does by it, all others by the library.
+Implementations with an order of their own for whole layers are simulated as schedules are.
+"""
 
-from ...compiler.ir import TICKS_PER_US, Implementation, Rejection, Scenario, TransferPath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ...compiler.ir import (
+    TICKS_PER_US,
+    Choice,
+    GraphScenario,
+    Implementation,
+    Rejection,
+    Scenario,
+    TransferPath,
+    Workload,
+)
+from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.knobs.engine import usual_engine
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.implementation import shipped_implementations
+from ...compiler.templates import BASELINE
 from ...compiler.text.quantities import us_text
-from .predict import predict_us
+from ...simcore import RunTooLarge
+from .order import Order
+from .predict import library_us, predict_us, simulated_us
 from .promise import Promise
+
+DIRECT = "the direct exchange"
+"""What orders of whole layers are compared with where the library is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One implementation on a scenario: its predicted time, and what its gain over the library promises.
+    """One implementation on a scenario: its time for all layers, and what its gain over the library promises.
 
-    ``asked`` is whether the file names it.
+    ``asked`` is whether the file names it. ``ops`` are those that it carries out, the library all others; ``order`` is
+    that of the whole layer, where it has one.
     """
 
     name: str
     us: float
     promise: Promise
     asked: bool = False
+    ops: tuple[str, ...] = ()
+    order: Order | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,38 +70,120 @@ class Offers:
         """The implementations that are faster than the library beyond their error, the fastest first."""
         return tuple(offer for offer in self.offers if offer.promise.verdict is Verdict.OVERLAP)
 
+    def named(self, name: str) -> Offer | None:
+        """What is known of an implementation, None if nothing is."""
+        return next((offer for offer in self.offers if offer.name == name), None)
 
-def offers_of(scenario: Scenario) -> Offers | None:
+
+def offers_of(scenario: GraphScenario, orders: Sequence[Order] = ()) -> Offers | None:
     """Return what is known of implementations here, None if that is nothing.
 
-    The file's are taken where it names some, else those that ship for this GPU, this type and this pattern. Without a
-    time of the library there is nothing to compare them with.
+    The file's are taken where it names some, else those that ship for this GPU, and the type and pattern of an op.
+    Without a time of the library there is nothing to compare them with but the direct exchange, which ``orders`` of
+    whole layers are.
     """
     shipped = shipped_implementations(scenario.system)
-    library = next(each for each in shipped if _is_library(each))
-    library_us = predict_us(scenario, library)
-    asked = scenario.explore.implementations
-    if isinstance(library_us, Rejection):
-        why = tuple(Unknown(each.name, library_us.message) for each in asked)
-        return Offers(library.name, None, (), why) if asked else None
-    offers: list[Offer] = []
+    library = _Library(next(each for each in shipped if _is_library(each)))
+    named = {each.implementation for each in orders}
+    asked = [each for each in scenario.explore.implementations if each.name not in named]
+    moving = [case for case in scenario.cases if case.workload.moved is not None]
+    unfit = [why for case in moving if isinstance(why := library.predicted(case), Rejection)]
+    if len(unfit) == len(moving) and not orders:
+        left_out = tuple(Unknown(each.name, unfit[0].message) for each in asked) if unfit else ()
+        return Offers(library.name, None, (), left_out) if left_out else None
+    base_us = sum(library.us(case) for case in scenario.cases) * scenario.num_layers
+    offers = [_of_order(each, base_us, bool(scenario.explore.implementations)) for each in orders]
     unknown: list[Unknown] = []
-    for implementation in asked or (each for each in shipped if _is_offered(each, scenario)):
-        us = predict_us(scenario, implementation)
-        if not isinstance(us, Rejection):
-            offers.append(_offer(scenario, implementation, us, library_us))
-        elif asked:
-            unknown.append(Unknown(implementation.name, us.message))
+    for implementation in (asked or shipped) if len(unfit) < len(moving) else ():
+        found = _offer(scenario, implementation, library, base_us)
+        if isinstance(found, Offer):
+            offers.append(found)
+        elif found is not None and asked:
+            unknown.append(Unknown(implementation.name, found.message))
     if not offers and not unknown:
         return None
-    return Offers(library.name, library_us, tuple(sorted(offers, key=lambda each: each.us)), tuple(unknown))
+    name = library.name if len(unfit) < len(moving) else DIRECT
+    return Offers(name, base_us, tuple(sorted(offers, key=lambda each: each.us)), tuple(unknown))
 
 
-def _offer(scenario: Scenario, implementation: Implementation, us: float, library_us: float) -> Offer:
-    method = implementation.method(scenario.workload.pattern)
-    error = None if method is None or method.error is None else float(method.error)
-    promise = Promise(library_us / us, error, _outside(scenario, implementation, us))
-    return Offer(implementation.name, us, promise, bool(scenario.explore.implementations))
+@dataclass(slots=True)
+class _Library:
+    """The times of ops by the library, each kind of op once."""
+
+    implementation: Implementation
+    _predicted: dict[Workload, float | Rejection] = field(default_factory=dict)
+    _us: dict[Workload, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.implementation.name
+
+    def predicted(self, case: Scenario) -> float | Rejection:
+        """The predicted time of an op with its call, or why there is none."""
+        if case.workload not in self._predicted:
+            self._predicted[case.workload] = predict_us(case, self.implementation)
+        return self._predicted[case.workload]
+
+    def us(self, case: Scenario) -> float:
+        """The time of any op: what no call is known of goes without one, else by the direct exchange."""
+        if case.workload not in self._us:
+            known = None if case.workload.moved is None else self.predicted(case)
+            self._us[case.workload] = known if isinstance(known, float) else _without_call_us(case)
+        return self._us[case.workload]
+
+
+def _without_call_us(case: Scenario) -> float:
+    try:
+        return library_us(case)
+    except (ScheduleError, RunTooLarge):
+        engine = usual_engine(case.system, case.workload)
+        return simulated_us(case, Choice(BASELINE.name, case.num_ranks, engine))
+
+
+def _of_order(order: Order, base_us: float, asked: bool) -> Offer:
+    us = order.all_ticks / TICKS_PER_US
+    outside = f"{order.unknown} are left out" if order.unknown else ""
+    ops = tuple(dict.fromkeys(each.op for each in order.table.settings))
+    return Offer(order.implementation, us, Promise(base_us / us, None, outside), asked, ops, order)
+
+
+def _offer(
+    scenario: GraphScenario, implementation: Implementation, library: _Library, base_us: float
+) -> Offer | Rejection | None:
+    """What an implementation gains; None where it is not offered, a rejection where it cannot be predicted."""
+    asked, done, times = bool(scenario.explore.implementations), dict[str, float](), dict[Workload, float | Rejection]()
+    rejection: Rejection | None = None
+    for case in scenario.cases:
+        if not (asked and case.workload.moved is not None) and not _is_offered(implementation, case):
+            continue
+        if case.workload not in times:
+            times[case.workload] = predict_us(case, implementation)
+        us = times[case.workload]
+        if isinstance(us, Rejection):
+            rejection = rejection or us
+        else:
+            done[case.name] = us
+    if not done:
+        return rejection
+    one_us = sum(done.get(case.name) or library.us(case) for case in scenario.cases)
+    told = list(_told(scenario, implementation, done))
+    errors = [None if error is None else error * done[name] / one_us for name, error, _ in told]
+    error = None if None in errors else sum(each for each in errors if each is not None)
+    outside = "; ".join(dict.fromkeys(text for _, _, text in told if text))
+    us = one_us * scenario.num_layers
+    return Offer(implementation.name, us, Promise(base_us / us, error, outside), asked, tuple(done))
+
+
+def _told(
+    scenario: GraphScenario, implementation: Implementation, done: dict[str, float]
+) -> Iterator[tuple[str, float | None, str]]:
+    """The name of each op that is done, the error of its time, and why that was not measured for the like of it."""
+    for case in scenario.cases:
+        if case.name in done:
+            method = implementation.method(case.workload.pattern)
+            error = None if method is None or method.error is None else float(method.error)
+            yield case.name, error, _outside(case, implementation, done[case.name])
 
 
 def _outside(scenario: Scenario, implementation: Implementation, us: float) -> str:

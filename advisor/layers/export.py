@@ -10,11 +10,10 @@ from ...compiler.planning.graph_expression import graph_choice_text, graph_expre
 from ...compiler.planning.graph_layers import own_name
 from ...simcore.figures.graph_result import OpResult
 from ...simcore.simulate_layers import LayersResult
-from ..answer.export import bound_document, promise_document, result_document
+from ..answer.export import bound_document, offers_document, promise_document, result_document
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import Advice, OpAdvice
 from ..candidates.candidate import Candidate
-from ..implementations.layer_offer import LayerOffer
 
 SCHEMA = "magus-graph-advice/2"
 GRAPH_SCHEDULES_SCHEMA = "magus-graph-schedules/1"
@@ -51,7 +50,7 @@ def graph_advice_document(advice: Advice, *, results: bool = False) -> JsonObjec
         "marks": list(advice.marks),
         "interrupted": advice.interrupted,
         "outside_calibration": list(advice.outside_calibration),
-        "implementations": [_offer(advice, offer) for offer in advice.offers],
+        "implementations": offers_document(advice),
     }
 
 
@@ -82,33 +81,6 @@ def _result(advice: Advice, candidate: Candidate) -> JsonObject:
         return {"result": None, "problem": candidate.problem or None}
     plan = build_graph_plan(scenario.system, scenario.graph, candidate.joint)
     return {"result": graph_document(scenario, plan, result, bound), "problem": None}
-
-
-def _offer(advice: Advice, offer: LayerOffer) -> JsonObject:
-    """What can be switched on today: its settings, and how far it is behind the recommended schedule."""
-    return {
-        "name": offer.implementation,
-        "about": offer.about,
-        "schedule": offer.schedule,
-        "verdict": advice.verdict_on(offer).value,
-        "us": offer.all_ticks / TICKS_PER_US,
-        "extra_us": offer.extra_ticks / TICKS_PER_US,
-        "gain": advice.gain_of(offer),
-        "loss": advice.loss_of(offer),
-        "unknown": offer.unknown or None,
-        "flags": list(offer.table.flags),
-        "settings": [
-            {
-                "layer": each.layer,
-                "op": each.op,
-                "method": each.method,
-                "num_sm": each.num_sm or None,
-                "num_splits": each.num_splits or None,
-                "copy_engine": each.copy_engine,
-            }
-            for each in offer.table.settings
-        ],
-    }
 
 
 def _expression(candidate: Candidate) -> str | None:

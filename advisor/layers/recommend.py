@@ -22,8 +22,7 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import RunTooLarge
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
-from ..answer.above_bound import BoundCheck
-from ..answer.answer import Confirmed, Findings, advice_of
+from ..answer.answer import IMPLEMENTATIONS, Confirmed, Findings, advice_of
 from ..answer.explain import COPY_ENGINES_LEFT_OUT
 from ..answer.partial import Answered
 from ..answer.rule import finalists, recommended_of
@@ -32,7 +31,7 @@ from ..candidates.advice import Advice, OpAdvice
 from ..candidates.candidate import Candidate, ScheduleOrigin, by_time, joint_candidate
 from ..candidates.predicted import predicted_candidates
 from ..failures import failed_stage, failure_sentences
-from ..implementations.layer_offer import LayerOffer
+from ..implementations.offers import offers_of
 from ..options import AdviceOptions
 from ..pools import open_processes, result_of
 from ..processes import ProcessDied
@@ -50,7 +49,7 @@ from .telling import ops_of, reasons_for, slowly
 NUM_FINALISTS = 3
 """Searched schedules of which all layers are simulated."""
 
-SEARCH, OFFERS, BOUND = "the joint search", "the implementations", "the lower bound"
+SEARCH, ORDERS, BOUND = "the joint search", "orders of whole layers", "the lower bound"
 CONFIRM = "the confirmation"
 DECLARED = "declared in the file"
 
@@ -200,26 +199,25 @@ def _recommended(
     origins = _take_options(scenario, search, of_sole, stages)
     if not origins:
         stages.run(SEARCH, search.run, None)
-    offers = OfferSearch(scenario, runs, search.known, search.found)
+    orders = OfferSearch(scenario, runs, search.known, search.found)
     report("offers", 0, 1)
-    stages.run(OFFERS, offers.run, None)
+    stages.run(ORDERS, orders.run, None)
     known = [replace(one, origin=origins.get(one.joint, one.origin)) for one in _candidates(scenario, search, serial)]
     begun = perf_counter()
-    candidates = finish.candidates([*known, *offers.candidates(known)])
+    candidates = finish.candidates([*known, *orders.candidates(known)])
     bound = stages.run(BOUND, lambda: graph_bound(scenario.system, scenario.graph), None)
     candidates = _with_whole_winner(scenario, finish, candidates)
+    offers = stages.run(IMPLEMENTATIONS, lambda: offers_of(scenario, orders.timed(candidates)), None)
     stages.seconds[CONFIRM] = perf_counter() - begun
     stages.interrupted |= finish.stopped
-    found, below = offers.above(BoundCheck(0 if bound is None else bound.ticks))
     notes = (*((INTERRUPTED,) if stages.interrupted else ()), *failure_sentences(stages.failures))
     warnings = (
         *_warnings(scenario, runs, verify=options.verify),
         *(by_others if any(one.is_library for one in candidates) else ()),
         *_staged(runs, serial, candidates),
-        *below,
     )
-    findings = Findings(tuple(candidates), None, bound, Confirmed(), stages, notes, warnings=warnings)
-    return _explained(advice_of(scenario, findings), search, found)
+    findings = Findings(tuple(candidates), None, bound, Confirmed(), stages, notes, offers, warnings=warnings)
+    return _explained(advice_of(scenario, findings), search)
 
 
 def _begun(scenario: GraphScenario, options: AdviceOptions, runs: JointRuns, stop: ShouldStop) -> Start | Advice:
@@ -357,7 +355,7 @@ def _origin(scenario: GraphScenario, choice: GraphChoice, what: str) -> Schedule
     return ScheduleOrigin.DECLARED if choice in scenario.schedules else ScheduleOrigin.KNOWN
 
 
-def _explained(advice: Advice, search: JointSearch, offers: Sequence[LayerOffer]) -> Advice:
+def _explained(advice: Advice, search: JointSearch) -> Advice:
     """The answer with what each op does in it, and why."""
     scenario, recommended = advice.scenario, advice.recommended
     space = search.space_of(recommended.joint)
@@ -380,5 +378,4 @@ def _explained(advice: Advice, search: JointSearch, offers: Sequence[LayerOffer]
         kernels_ticks=kernels,
         copier="" if space is None else str(space.copier),
         searched=search.runs.num_runs,
-        offers=tuple(sorted(offers, key=lambda each: each.all_ticks)),
     )

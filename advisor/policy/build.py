@@ -211,7 +211,7 @@ def _implementation(stretch: Stretch) -> str:
     """The implementation that pays at all sizes, the one with the least sum of times; empty if there is none."""
     times: dict[str, list[float]] = {}
     for point in stretch.points:
-        offers = point.advice.implementations
+        offers = point.advice.offers
         for offer in () if offers is None else offers.paying:
             times.setdefault(offer.name, []).append(offer.us)
     everywhere = {name: sum(each) for name, each in times.items() if len(each) == len(stretch.points)}

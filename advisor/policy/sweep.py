@@ -29,7 +29,7 @@ class SweepPoint:
     @property
     def offer(self) -> Offer | None:
         """The fastest implementation that pays, None if none is known to."""
-        offers = self.advice.implementations
+        offers = self.advice.offers
         return next(iter(() if offers is None else offers.paying), None)
 
     def document(self) -> JsonObject:

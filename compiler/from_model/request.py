@@ -50,7 +50,7 @@ class LayerRequest:
     staging_bytes
         Limit of the extra memory of a rank; None is no limit.
     implementations
-        Those to compare with, of ``OF_LAYERS``; none are all that are known for the GPU.
+        Those to compare with; none are all that are known for the GPU.
 
     Raises
     ------

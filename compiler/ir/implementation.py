@@ -12,7 +12,7 @@ from .schedules.schedule import Choice, EngineKind
 from .workloads.pattern import Pattern
 from .workloads.tensors import DType
 
-OF_LAYERS = ("transformer_engine", "torch_async_tp")
+OF_LAYERS = ("transformer_engine",)
 """Implementations of which it is known what they switch on for a whole layer, by their names in the library."""
 
 

@@ -34,7 +34,7 @@ def _level(title: str, gain: str, *lines: str, kind: str = "") -> Markup:
 
 
 def _what_you_have(advice: Advice) -> Markup:
-    title, offers = "What you have", advice.implementations
+    title, offers = "What you have", advice.offers
     best = None if offers is None else next(iter(offers.paying), None) or next(iter(offers.offers), None)
     if offers is None or best is None:
         time = f"{advice.baseline[:1].upper()}{advice.baseline[1:]}, {us_text(advice.serial.best_us)}"

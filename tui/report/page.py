@@ -54,8 +54,8 @@ def _sections(report: ReportData) -> Iterator[Markup]:
         yield section("What to do next", *map(_next_step, report.todo))
     yield section("Timeline", *_timelines(report))
     yield section("Schedules", *candidates(advice, report.top))
-    if advice.implementations is not None:
-        yield section("What you can switch on today", *implementations(advice.implementations))
+    if advice.offers is not None:
+        yield section("What you can switch on today", *implementations(advice.offers))
     if report.result.waterfall is not None:
         waterfall = report.result.waterfall
         about = f"What lies between the lower bound and the run, simulated in units of {waterfall.unit_bytes} B."

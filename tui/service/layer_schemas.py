@@ -2,7 +2,7 @@
 
 from ...advisor.candidates.advice import Confidence
 from ...advisor.layers.export import SCHEMA
-from ...compiler.ir import OF_LAYERS, JsonObject
+from ...compiler.ir import JsonObject
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.schema_parts import list_of, object_of, one_of, whole_number
 from ...compiler.text.vocabulary import MAX_EXTENT
@@ -25,7 +25,7 @@ def layer_question_schema() -> JsonObject:
         "node": {**whole_number(1, MOST_RANKS), "description": "GPUs of one node; default 8"},
         "engines": list_of(_WORD, 64),
         "staging_bytes": {"type": ["integer", "null"], "minimum": 0},
-        "implementations": list_of(one_of(OF_LAYERS), 64),
+        "implementations": list_of(_WORD, 64),
         "text": {**_WORD, "description": "instead of a model: a .mgs file without other files"},
         "workload": {**_OR_NULL, "description": "of the text; default: the first"},
         "settings": {"type": "object", "description": "of the text: values of its parameters by name"},
@@ -72,7 +72,7 @@ def layer_answer_schema() -> JsonObject:
         "marks": words,
         "interrupted": {"type": "boolean"},
         "outside_calibration": words,
-        "implementations": {"type": "array", "items": _implementation()},
+        "implementations": {"type": ["object", "null"]},
     }
     return object_of(properties, tuple(properties))
 
@@ -82,21 +82,4 @@ def _op() -> JsonObject:
     times = dict.fromkeys(("begin_us", "end_us", "comm_us", "exposed_us", "alone_us", "whole_us"), us)
     hidden = {"type": "array", "items": {"type": "object"}}
     properties = {"name": _WORD, "pattern": _WORD, "how": _OR_NULL, "alone": _OR_NULL, "hidden_by": hidden, **times}
-    return object_of(properties, tuple(properties))
-
-
-def _implementation() -> JsonObject:
-    properties = {
-        "name": _WORD,
-        "about": _WORD,
-        "schedule": _WORD,
-        "verdict": one_of([each.value for each in Verdict]),
-        "us": _NUMBER,
-        "extra_us": _NUMBER,
-        "gain": _NUMBER,
-        "loss": _NUMBER,
-        "unknown": _OR_NULL,
-        "flags": {"type": "array", "items": _WORD},
-        "settings": {"type": "array", "items": {"type": "object"}},
-    }
     return object_of(properties, tuple(properties))

@@ -5,17 +5,15 @@ from collections.abc import Iterator, Sequence
 
 from ...advisor.candidates.advice import Advice
 from ...advisor.candidates.candidate import Candidate
-from ...advisor.implementations.layer_offer import LayerOffer
 from ...advisor.layers.offers.transformer_engine import NAME as TE
 from ...compiler.ir import OF_LAYERS, TICKS_PER_US
 from ...compiler.planning.graph_expression import graph_choice_text
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.quantities import us_text
 from .graph import OTHER_LAYERS, graph_line
+from .render import implementation_lines
 from .table import table_lines
 from .wrap import bullet, hanging, wrapped
-
-MARKS = {Verdict.OVERLAP: "+", Verdict.WORTH_TRYING: "?", Verdict.SERIAL: "-"}
 
 
 def graph_advice_text(advice: Advice, source: Sequence[str]) -> str:
@@ -65,7 +63,9 @@ def _lines(advice: Advice, source: Sequence[str]) -> Iterator[str]:
     if advice.ops:
         yield ""
         yield from _ops(advice)
-    yield from _offers(advice)
+    if advice.offers is not None:
+        yield ""
+        yield from implementation_lines(advice.offers)
     yield from ("", "Why:") if advice.reasons else ()
     for reason in advice.reasons:
         yield from bullet("-", reason)
@@ -85,10 +85,11 @@ def _searched_sentence(advice: Advice) -> str:
 def _candidates(advice: Advice) -> Iterator[str]:
     """A row for each schedule: the recommended one is marked, estimates have a tilde."""
     rows: list[tuple[Sequence[str], str]] = [(("", "schedule", "us", "gain"), "what it is")]
-    offered = {offer.schedule for offer in advice.offers}  # their times, with what calls cost, are told below
+    offered = () if advice.offers is None else advice.offers.offers  # their times, with other costs, are told below
+    tables = {offer.order.schedule for offer in offered if offer.name in OF_LAYERS and offer.order is not None}
     for each in advice.candidates:
         best = each.expression == advice.recommended.expression
-        if each.expression in offered and each.expression in OF_LAYERS and not best:
+        if each.expression in tables and not best:
             continue
         mark = ">" if best else "!" if each.side_by_side else "=" if each.expression in advice.ties else ""
         rows.append(((mark, each.expression, _time(each), f"{advice.serial.ticks / each.ticks:.2f}x"), each.what))
@@ -119,41 +120,6 @@ def _ops(advice: Advice) -> Iterator[str]:
     yield from table_lines(rows, words=(0,))
 
 
-def _offers(advice: Advice) -> Iterator[str]:
-    """What can be switched on today: + if it pays, ? if that is within the error, - if not."""
-    if not advice.offers:
-        return
-    yield ""
-    yield from wrapped(
-        f"What can be switched on today, over {advice.baseline}, and against {advice.recommended.expression}:"
-    )
-    rows: list[tuple[Sequence[str], str]] = [(("", "implementation", "gain", "against"), "what is on")]
-    for offer in advice.offers:
-        cells = (
-            MARKS[advice.verdict_on(offer)],
-            offer.implementation,
-            f"{advice.gain_of(offer):.2f}x",
-            f"{advice.loss_of(offer):+.1%}",
-        )
-        rows.append((cells, _settings(offer)))
-    yield from table_lines(rows, words=(0, 1))
-    for offer in advice.offers:
-        if offer.unknown:
-            yield from bullet("!", f"{offer.implementation}: not known, and left out: {offer.unknown}")
-
-
-def _settings(offer: LayerOffer) -> str:
-    """The settings by method, and the flags beside them."""
-    of_methods: dict[str, list[str]] = {}
-    for each in offer.table.settings:
-        splits = f"({each.num_splits})" if each.num_splits else ""
-        name = each.layer if offer.table.flags else each.op
-        of_methods.setdefault(f"{each.method}{splits}", []).append(name)
-    said = [f"{method} {', '.join(dict.fromkeys(names))}" for method, names in of_methods.items()]
-    said += [flag for flag in offer.table.flags if flag.startswith("--disable")]
-    return "; ".join(said) or offer.about
-
-
 def _schedule(advice: Advice, source: Sequence[str]) -> Iterator[str]:
     """The schedule as a block to paste, unless the file has it, and what to do with it."""
     best = advice.recommended
@@ -169,6 +135,6 @@ def _schedule(advice: Advice, source: Sequence[str]) -> Iterator[str]:
     first = "" if declared else "with the block in the file, "
     yield from bullet("-", f"{first}see what runs when: {simulate}")
     offer = advice.offer(TE)
-    if offer is not None and advice.verdict_on(offer) is not Verdict.SERIAL:
+    if offer is not None and offer.promise.verdict is not Verdict.SERIAL:
         export = shlex.join(["magus", "export", *source, "--to", "megatron", "-o", "overlap.yaml"])
         yield from bullet("-", f"write the table for Transformer Engine: {export}")

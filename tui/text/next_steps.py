@@ -48,9 +48,9 @@ def next_steps(advice: Advice, source: Sequence[str], *, how: bool) -> tuple[Nex
 
 def _steps(advice: Advice, source: tuple[str, ...], how: bool) -> Iterator[NextStep]:
     scenario, chosen = advice.case, advice.recommended
-    offer = None if advice.implementations is None else _nearest(advice.implementations.offers)
-    if offer is not None and advice.implementations is not None:
-        yield _switch_on(advice, offer, advice.implementations.library, source)
+    offer = None if advice.offers is None else _nearest(advice.offers.offers)
+    if offer is not None and advice.offers is not None:
+        yield _switch_on(advice, offer, advice.offers.library, source)
     schedule = chosen.expression
     if not chosen.is_library:
         yield NextStep(

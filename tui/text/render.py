@@ -8,6 +8,7 @@ from ...advisor.bounds.lower_bound import Bound
 from ...advisor.candidates.advice import Advice, Threshold
 from ...advisor.candidates.candidate import Candidate
 from ...advisor.implementations.offers import Offers
+from ...advisor.implementations.order import Order
 from ...advisor.implementations.promise import Promise
 from ...compiler.ir import TICKS_PER_US, Scenario, Workload
 from ...compiler.resolve.expect.expectation import Verdict
@@ -87,8 +88,8 @@ def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str])
     yield from candidate_table(advice, top)
     yield from _spelled_names(advice, top, spelled)
     yield ""
-    if advice.implementations is not None:
-        yield from implementation_lines(advice.implementations)
+    if advice.offers is not None:
+        yield from implementation_lines(advice.offers)
         yield ""
     yield from wrapped(bound_sentence(advice))
     if advice.ties:
@@ -147,10 +148,22 @@ def implementation_lines(found: Offers) -> Iterator[str]:
         mark, word = _OFFER_VERDICTS[promise.verdict]
         error = "error not measured" if promise.error is None else f"+-{promise.error:.0%}"
         outside = f", {promise.outside}" if promise.outside else ""
-        text = f"{offer.name} {promise.speedup:.2f}x ({error}{outside}), {us_text(offer.us)}: {word}"
+        on = "" if offer.order is None else f"; {settings_text(offer.order)}"
+        text = f"{offer.name} {promise.speedup:.2f}x ({error}{outside}), {us_text(offer.us)}: {word}{on}"
         yield from bullet(mark, text)
     for unknown in found.unknown:
         yield from bullet("!", f"{unknown.name}: {unknown.reason}")
+
+
+def settings_text(order: Order) -> str:
+    """Return what is switched on for a whole layer: ops by method, and the flags beside them."""
+    of_methods: dict[str, list[str]] = {}
+    for each in order.table.settings:
+        splits = f"({each.num_splits})" if each.num_splits else ""
+        of_methods.setdefault(f"{each.method}{splits}", []).append(each.layer)
+    said = [f"{method} {', '.join(dict.fromkeys(names))}" for method, names in of_methods.items()]
+    said += [flag for flag in order.table.flags if flag.startswith("--disable")]
+    return "; ".join(said) or order.about
 
 
 def bound_sentence(advice: Advice) -> str:

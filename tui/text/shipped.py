@@ -14,7 +14,7 @@ _WORDS = {Verdict.OVERLAP: "pays", Verdict.WORTH_TRYING: "worth trying", Verdict
 
 def shipped_lines(advice: Advice, candidate: Candidate) -> Iterator[str]:
     """Yield a sentence for each known implementation, those with the candidate's template first, then the fastest."""
-    offers = advice.implementations
+    offers = advice.offers
     if offers is None or not offers.offers:
         yield "No shipped implementation is known for this GPU, this type and this pattern."
         return

@@ -1,1 +1,1 @@
-"""What can be switched on today for a graph. In: the graph and its simulations. Out: the best table of each runtime."""
+"""Orders of runtimes for whole layers. In: the graph and its simulations. Out: the best of each runtime."""

@@ -28,7 +28,7 @@ from ....compiler.ir import (
 from ....compiler.planning.graph_halves import collective_alone
 from ....compiler.planning.knobs.engine import default_engine
 from ....compiler.templates import BASELINE
-from ...implementations.layer_offer import LayerTable, OpSetting
+from ...implementations.order import LayerTable, OpSetting
 from ...implementations.predict import simulated_us
 from ..placement import is_free
 from .te_layers import TeLayer, te_layers

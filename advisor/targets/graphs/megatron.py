@@ -6,7 +6,8 @@ error at a key that it does not know.
 """
 
 from ....compiler.resolve.expect.expectation import Verdict
-from ...implementations.layer_offer import LayerOffer, OpSetting
+from ...implementations.offers import Offer
+from ...implementations.order import OpSetting, Order
 from ...layers.offers.transformer_engine import NAME, RING
 from ...policy.graph_sweep import GraphPoint, GraphSweep
 from ..base import Option, Options, Target, comments, refused
@@ -16,23 +17,18 @@ OFF = "leave out --tp-comm-overlap"
 
 
 def _write(sweep: GraphSweep, options: Options) -> str:
-    offers = [(point, _offer(point)) for point in sweep.points]
-    first = offers[0][1]
-    for point, offer in offers:
-        if offer.table.settings != first.table.settings or offer.table.flags != first.table.flags:
+    offers = [(point, *_offer(point)) for point in sweep.points]
+    first = offers[0][2]
+    for point, _, order in offers:
+        if order.table.settings != first.table.settings or order.table.flags != first.table.flags:
             both = f"{settings_text(point)} wants another than {settings_text(offers[0][0])}"
             raise refused(f"a layer has one table, and {both}", "sweep the rows of this run alone")
     if options["te"] == "1" and any(setting.method == RING for setting in first.table.settings):
         raise refused(
             "ring_exchange is simulated by copy engines, which Transformer Engine 1 does not use", "--with te=2"
         )
-    said = [
-        f"{settings_text(point)}: {point.advice.gain_of(offer):.2f}x over {point.advice.baseline}; "
-        f"the recommended schedule {point.advice.speedup:.2f}x"
-        for point, offer in offers
-    ]
     why = (
-        *said,
+        *(_why(point, offer) for point, offer, _ in offers),
         f"not known, and left out: {first.unknown}",
         f"flags: {' '.join(first.table.flags)} --tp-comm-overlap-cfg FILE",
     )
@@ -40,7 +36,13 @@ def _write(sweep: GraphSweep, options: Options) -> str:
     return f"{heading(sweep, 'megatron')}{comments(*why)}{''.join(blocks.values())}"
 
 
-def _offer(point: GraphPoint) -> LayerOffer:
+def _why(point: GraphPoint, offer: Offer) -> str:
+    gain, offers = offer.promise.speedup, point.advice.offers
+    library = "" if offers is None else f" over {offers.library}"
+    return f"{settings_text(point)}: {gain:.2f}x{library}; the recommended schedule {point.advice.speedup:.2f}x"
+
+
+def _offer(point: GraphPoint) -> tuple[Offer, Order]:
     """The table for one point.
 
     Raises
@@ -50,12 +52,12 @@ def _offer(point: GraphPoint) -> LayerOffer:
     """
     advice, offer = point.advice, point.advice.offer(NAME)
     where = settings_text(point)
-    if offer is None:
+    if offer is None or offer.order is None:
         message = f"{where}: no table of Transformer Engine is known for {advice.scenario.name}"
         raise refused(message, "it overlaps AG+GEMM and GEMM+RS on one node of H100, H200 or B200")
-    if advice.verdict_on(offer) is Verdict.SERIAL or not offer.table.settings:
+    if offer.promise.verdict is Verdict.SERIAL or not offer.order.table.settings:
         raise refused(f"{where}: no overlap of Transformer Engine pays", OFF)
-    return offer
+    return offer, offer.order
 
 
 def _block(setting: OpSetting) -> str:

@@ -1,18 +1,19 @@
 """From how many tokens on vLLM shards activations and fuses the pairs of a layer: a file for ``--config``.
 
-Its passes fuse all pairs as async-TP of PyTorch does (``layers/offers/async_tp.py``). ``sp_min_token_num`` is the
-number of rows from which that pays.
+Its passes fuse all pairs as async-TP of PyTorch does. ``sp_min_token_num`` is the number of rows from which that pays.
 """
 
 import json
 
 from ....compiler.ir import Pattern
-from ....compiler.resolve.expect.expectation import Verdict
-from ...layers.offers.async_tp import NAME
+from ...implementations.offers import Offer
+from ...implementations.promise import MIN_GAIN
 from ...layers.offers.te_layers import te_layers
 from ...policy.graph_sweep import GraphPoint, GraphSweep
 from ..base import Options, Target, comments, refused
 from .heading import heading, settings_text
+
+NAME = "torch_async_tp"
 
 
 def _write(sweep: GraphSweep, options: Options) -> str:
@@ -50,20 +51,24 @@ def _tokens(point: GraphPoint) -> int:
 
 
 def _pays(point: GraphPoint) -> bool:
+    """Whether fusion gains beyond its error; where that was not measured, beyond what the profile resolves."""
+    offer = _offer(point)
+    error, resolution = offer.promise.error, point.advice.scenario.resolution
+    return offer.promise.speedup > 1 + max(MIN_GAIN, resolution if error is None else error)
+
+
+def _offer(point: GraphPoint) -> Offer:
     offer = point.advice.offer(NAME)
     if offer is None:
         message = f"what async-TP of PyTorch takes is not known for {point.advice.scenario.system.gpu.name} here"
-        raise refused(message, "it is known for one node of H100, H200, H800, B200 or B300")
-    return point.advice.verdict_on(offer) is Verdict.OVERLAP
+        raise refused(message, "it is known for H100, H200, B200 and B300")
+    return offer
 
 
 def _why(point: GraphPoint) -> str:
-    offer = point.advice.offer(NAME)
-    assert offer is not None, "a point without one was refused"
-    return (
-        f"{settings_text(point)}: {point.advice.gain_of(offer):.2f}x over {point.advice.baseline}; "
-        f"the recommended schedule {point.advice.speedup:.2f}x"
-    )
+    gain, offers = _offer(point).promise.speedup, point.advice.offers
+    library = "" if offers is None else f" over {offers.library}"
+    return f"{settings_text(point)}: {gain:.2f}x{library}; the recommended schedule {point.advice.speedup:.2f}x"
 
 
 VLLM = Target("vllm", "the passes of vLLM, for vllm serve --config", _write)

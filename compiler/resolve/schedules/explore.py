@@ -178,11 +178,12 @@ def _no_implementation(graph: Graph, implementation: Implementation) -> Rejectio
     """Why an implementation cannot be predicted for a workload, None if it can."""
     if len(graph.ops) == 1:
         return reject_implementation(implementation, graph.ops[0].workload)
-    if implementation.name in OF_LAYERS:
+    rejected = [reject_implementation(implementation, op.workload) for op in graph.ops if op.workload.moved is not None]
+    if implementation.name in OF_LAYERS or None in rejected:
         return None
-    message = f"{graph.name} has {len(graph.ops)} ops: what {implementation.name} does with them is not known"
-    hint = f"it is known of {listing(OF_LAYERS)}; or ask about each op as a workload of its own"
-    return Rejection(Code.MGS520, message, hint)
+    why = "; ".join(dict.fromkeys(each.message for each in rejected if each is not None))
+    message = f"{implementation.name} carries out none of the {len(graph.ops)} ops of {graph.name}"
+    return Rejection(Code.MGS520, f"{message}: {why}" if why else message, "name one that does a pair of them")
 
 
 def _no_batches(graph: Graph, count: int) -> Rejection | None:

@@ -46,7 +46,7 @@ def advice() -> Advice:
 
 
 def found_for(scenario: Scenario) -> Offers:
-    found = offers_of(scenario)
+    found = offers_of(GraphScenario.of_one(scenario))
     assert found is not None
     return found
 
@@ -94,7 +94,7 @@ def test_without_a_library_there_is_nothing_to_compare_with() -> None:
     )
     found, why = found_for(asked), "the profile of H100 has no collectives"
 
-    assert offers_of(scenario) is None
+    assert offers_of(GraphScenario.of_one(scenario)) is None
     assert (found.library_us, found.offers, found.unknown) == (None, (), (Unknown("flux", why),))
     lines = list(implementation_lines(found))
     assert lines == ["What you can switch on today:", f"  ! flux: {why}"]
@@ -177,4 +177,4 @@ def test_what_a_kernel_promises(speedup: float, us: float, resolution: float, ve
 def test_without_simulations_nothing_is_offered() -> None:
     advice = Advisor.load().recommend(GraphScenario.of_one(gather()), AdviceOptions(top=1, bespoke=0, verify=False))
 
-    assert advice.implementations is None and advice_document(advice)["implementations"] is None
+    assert advice.offers is None and advice_document(advice)["implementations"] is None

@@ -103,7 +103,7 @@ def test_the_file_is_an_implementation_to_ask_about(slower: ImplementationCalibr
         "  y = gemm(all_gather(x), w)\n}\nexplore w { implementations kraken_calibrated, shipped.kraken }\n"
     )
 
-    scenario = compile_file(tmp_path / "main.mgs").scenario("w").case
+    scenario = compile_file(tmp_path / "main.mgs").scenario("w")
     found = offers_of(scenario)
 
     assert found is not None

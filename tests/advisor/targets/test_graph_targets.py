@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.implementations.layer_offer import LayerOffer, LayerTable, OpSetting
+from magus.advisor.implementations.offers import Offer, Offers
+from magus.advisor.implementations.order import Order
+from magus.advisor.implementations.promise import Promise
 from magus.advisor.layers.offers.transformer_engine import TeMethods, TeSearch
 from magus.advisor.policy.graph_sweep import GraphPoint, GraphSweep
 from magus.advisor.targets import TARGETS, Refused
@@ -26,27 +28,36 @@ TOKENS = (1024, 2048, 4096)
 def sweep_of(
     scenario: GraphScenario,
     choice: GraphChoice = SERIAL,
-    offer: LayerOffer | None = None,
+    offer: Order | Offer | None = None,
     ticks: dict[int, int] | None = None,
 ) -> GraphSweep:
     """A sweep whose points recommend ``choice``; ``ticks`` are those of the offer by tokens, 1000 without overlap."""
     points = []
     for tokens in ticks or {1024: 0}:
-        mine = () if offer is None else (replace(offer, ticks=ticks[tokens] if ticks else offer.ticks),)
-        advice = replace(advice_by_hand(scenario, choice, 700, 1000), offers=mine)
+        known = () if offer is None else (offered(offer, ticks[tokens] if ticks else None),)
+        advice = replace(advice_by_hand(scenario, choice, 700, 1000), offers=Offers("torch_nccl", 1000.0, known))
         named = {SERIAL.name: 1000, choice.name: advice.recommended.ticks}
         points.append(GraphPoint((("M", str(tokens)),), advice, choice.name, named))
     return GraphSweep(tuple(points), tuple(dict.fromkeys((SERIAL, choice))))
+
+
+def offered(offer: Order | Offer, ticks: int | None) -> Offer:
+    """What takes so many ticks, of 1000 by the library."""
+    if isinstance(offer, Order):
+        took = offer.all_ticks if ticks is None else ticks
+        return Offer(offer.implementation, took, Promise(1000 / took, None, offer.unknown), order=offer)
+    took = round(offer.us) if ticks is None else ticks
+    return replace(offer, us=took, promise=replace(offer.promise, speedup=1000 / took))
 
 
 def text_of(name: str, sweep: GraphSweep, **options: str) -> str:
     return next(each for each in GRAPH_TARGETS if each.name == name).text(sweep, options)
 
 
-def te_offer(scenario: GraphScenario, methods: TeMethods | None = None) -> LayerOffer:
+def te_offer(scenario: GraphScenario, methods: TeMethods | None = None) -> Order:
     search = TeSearch(scenario.system, scenario.graph)
     table = search.table(methods or search.defaults())
-    return LayerOffer("transformer_engine", "the table", table, 800, unknown="the costs of its calls")
+    return Order("transformer_engine", "the table", table, 800, unknown="the costs of its calls")
 
 
 def blocks(text: str) -> dict[str, dict[str, str]]:
@@ -77,7 +88,7 @@ def test_a_backward_pass_is_a_table_of_transformer_engine() -> None:
         "qkv_dgrad": bulk,
         "qkv_wgrad": bulk,
     }
-    assert "# M = 1024: 1.25x over serial; the recommended schedule 1.00x" in text
+    assert "# M = 1024: 1.25x over torch_nccl; the recommended schedule 1.00x" in text
     assert "# flags: --tp-comm-overlap --tp-comm-overlap-cfg FILE" in text
     assert all(len(line) <= 120 for line in text.splitlines())
 
@@ -124,15 +135,15 @@ def test_version_1_has_no_copy_engines() -> None:
     assert set(blocks(text_of("megatron", sweep_of(scenario, offer=bulk), te="1"))) == {"fc1_dgrad", "fc1_wgrad"}
 
 
-def fused(scenario: GraphScenario) -> LayerOffer:
-    setting = OpSetting("fused_all_gather_matmul", "u", "torch_async_tp", copy_engine=True)
-    return LayerOffer("torch_async_tp", "fused", LayerTable(GraphChoice("torch_async_tp"), (setting,)), 800)
+def fused(error: float | None = 0.12) -> Offer:
+    return Offer("torch_async_tp", 800.0, Promise(1.25, error), ops=("u",))
 
 
-def test_vllm_has_the_tokens_from_which_fusion_pays() -> None:
+@pytest.mark.parametrize("error", [0.12, None])
+def test_vllm_has_the_tokens_from_which_fusion_pays(error: float | None) -> None:
     scenario = graph_of("layer")
     rows = {tokens: with_tokens(tokens) for tokens in TOKENS}
-    sweep = sweep_of(scenario, offer=fused(scenario), ticks={1024: 1100, 2048: 850, 4096: 800})
+    sweep = sweep_of(scenario, offer=fused(error), ticks={1024: 1100, 2048: 850, 4096: 800})
     points = tuple(
         replace(point, advice=replace(point.advice, scenario=rows[int(dict(point.settings)["M"])]))
         for point in sweep.points
@@ -160,7 +171,7 @@ def with_tokens(tokens: int) -> GraphScenario:
 
 def test_where_fusion_pays_nowhere_vllm_is_told_so() -> None:
     scenario = graph_of("layer")
-    text = text_of("vllm", sweep_of(scenario, offer=replace(fused(scenario), ticks=1100)))
+    text = text_of("vllm", sweep_of(scenario, offer=fused(), ticks={1024: 1100}))
 
     assert '"fuse_gemm_comms": false' in text and "sp_min_token_num" not in text
 
@@ -170,7 +181,7 @@ def test_vllm_runs_no_backward_pass_and_has_one_threshold() -> None:
         text_of("vllm", sweep_of(backward()))
     scenario = graph_of("layer")
     with pytest.raises(Refused, match="no longer at M = 2048"):
-        text_of("vllm", sweep_of(scenario, offer=fused(scenario), ticks={1024: 800, 2048: 1100}))
+        text_of("vllm", sweep_of(scenario, offer=fused(), ticks={1024: 800, 2048: 1100}))
     with pytest.raises(Refused, match="is not known"):
         text_of("vllm", sweep_of(scenario))
 

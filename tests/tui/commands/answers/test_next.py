@@ -120,7 +120,7 @@ def test_what_can_be_switched_on_comes_first(speedups: dict[str, float], wanted:
     file = path("gemm_rs_h100")
     advice = Advisor().recommend(compile_file(file).scenario(), AdviceOptions(verify=False, bespoke=0))
     offers = tuple(Offer(name, 500 / gain, Promise(gain, 0.18)) for name, gain in speedups.items())
-    found = next_steps(replace(advice, implementations=Offers("torch_nccl", 500.0, offers)), [str(file)], how=False)
+    found = next_steps(replace(advice, offers=Offers("torch_nccl", 500.0, offers)), [str(file)], how=False)
 
     assert found[0].what.startswith(wanted)
     run([{"command": found[0].command}])

@@ -1,10 +1,8 @@
-"""Tables of an implementation as data: what it does with each of its layers, and the schedule of the graph that is."""
+"""Orders of whole layers as data: what an implementation does with each op, and the schedule that follows."""
 
 from dataclasses import dataclass
 
 from ...compiler.ir import GraphChoice
-from ...compiler.resolve.expect.expectation import Verdict
-from .promise import MIN_GAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +31,11 @@ class LayerTable:
 
 
 @dataclass(frozen=True, slots=True)
-class LayerOffer:
-    """The best table of one implementation.
+class Order:
+    """The best table of an implementation that carries out a whole layer in an order of its own.
 
-    ``ticks`` are of all layers, estimated as those of other candidates in the search. ``extra_ticks`` are what it costs
-    beside the schedule, in all layers: calls, as they were measured of pairs, and SMs that copies take from kernels.
-    ``unknown`` says of which costs nothing is known, empty if of none.
+    ``ticks`` are of all layers, by the best known simulation. ``extra_ticks`` are what it costs beside the schedule, in
+    all layers: SMs that copies take from kernels. ``unknown`` says of which costs nothing is known, empty if of none.
     """
 
     implementation: str
@@ -57,10 +54,3 @@ class LayerOffer:
     def schedule(self) -> str:
         """The name of its schedule among the candidates."""
         return self.table.choice.name
-
-
-def promised(gain: float, resolution: float, unknown: str) -> Verdict:
-    """Return what a ``gain`` promises: OVERLAP beyond what the profile resolves if all costs are known."""
-    if gain <= 1 + MIN_GAIN:
-        return Verdict.SERIAL
-    return Verdict.WORTH_TRYING if unknown or gain <= 1 + resolution else Verdict.OVERLAP
