@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..compiler.codes import Code
-from ..compiler.ir import DType, Graph, GraphChoice, GraphPlan, GraphScenario, Scenario, Schedule
+from ..compiler.ir import DType, Graph, GraphPlan, GraphScenario, Scenario, Schedule
 from ..compiler.pipeline import compile_file
 from ..compiler.planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, plan_in_file
 from ..compiler.planfile.forms import MAX_PARTS
 from ..compiler.planning.build import declared
 from ..compiler.planning.graph_batches import in_batches
 from ..compiler.planning.graph_build import build_graph_plan
-from ..compiler.planning.graph_layers import layers_of, written_out
+from ..compiler.planning.graph_layers import layers_of
 from ..compiler.request import request as requests
 from ..compiler.request.scenario import scenario_of
-from ..compiler.resolve.schedules.from_text import resolve_schedule, schedule_named
+from ..compiler.resolve.schedules.from_text import plan_named, resolve_schedule
 from ..compiler.text.diagnostics import CompileError, Report
 from ..compiler.text.json_items import MAX_FILE_BYTES, Item, JsonPlace, read_json
 from ..compiler.text.load import read_source
@@ -48,9 +48,12 @@ def jobs_of(scenario: GraphScenario, schedule: str | None, warn: Warn = ignore_w
     """
     case = scenario.pair
     if case is None:
-        graph_choices = scenario.schedules if schedule is None else ()
-        chosen = graph_choices or (schedule_named(scenario, schedule),)
-        return tuple(_job_of_graph(scenario, each) for each in chosen)
+        layers = min(LAYERS, scenario.num_layers)
+        if schedule is None and scenario.schedules:
+            plans = [build_graph_plan(scenario.system, scenario.graph, each, layers) for each in scenario.schedules]
+        else:
+            plans = [plan_named(scenario, schedule, layers)]
+        return tuple(_job_of_plan(scenario, each) for each in plans)
     if schedule is None and case.schedules:
         return tuple(_job_of_pair(case, declared(case, named)) for named in case.schedules)
     return (_job_of_pair(case, resolve_schedule(case, schedule, warn)),)
@@ -61,12 +64,9 @@ def _job_of_pair(scenario: Scenario, schedule: Schedule) -> Job:
     return scenario.system, Graph.of_one(workload, name), GraphPlan.of_one(name, workload, schedule)
 
 
-def _job_of_graph(scenario: GraphScenario, chosen: GraphChoice | GraphPlan) -> Job:
-    graph, system = scenario.graph, scenario.system
-    if isinstance(chosen, GraphPlan):
-        return system, layers_of(in_batches(graph, chosen.num_batches), chosen.num_layers), chosen
-    layers = 1 if graph.repeat is None else min(LAYERS, graph.repeat.count)
-    return system, written_out(graph, chosen, layers)[0], build_graph_plan(system, graph, chosen, layers)
+def _job_of_plan(scenario: GraphScenario, plan: GraphPlan) -> Job:
+    graph = layers_of(in_batches(scenario.graph, plan.num_batches), plan.num_layers)
+    return scenario.system, graph, plan
 
 
 def read_job(file: Path, schedule: str | None) -> Job:

@@ -2,10 +2,11 @@
 
 from dataclasses import asdict
 
-from ...compiler.ir import TICKS_PER_US, JsonObject, Scenario
+from ...compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject, Scenario
 from ...compiler.planning.expression import expression_of
 from ...simcore import CriticalOp, Result, ServerLoad
 from ...simcore.figures.result import Waterfall
+from ...simcore.simulate_layers import LayersResult
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import Advice, Threshold
 from ..candidates.candidate import Candidate, SearchProvenance
@@ -15,6 +16,7 @@ from ..implementations.order import OpSetting
 from ..implementations.promise import Promise
 from ..solver import Space
 from .export_sensitivity import sensitivity_document
+from .export_several import candidate_members, ops_members, result_members, several_members
 from .headline import headline_of
 
 RESULT_SCHEMA = "magus-result/1"
@@ -112,8 +114,20 @@ def bound_document(bound: Bound) -> JsonObject:
     }
 
 
+def schedules_document(scenario: GraphScenario, bound: Bound) -> JsonObject:
+    """Return the document of ``magus schedules --json`` where a search and no enumeration finds schedules."""
+    return {
+        "schema": SPACE_SCHEMA,
+        "scenario": scenario.name,
+        "workload": scenario.title,
+        **ops_members(scenario),
+        "bound": bound_document(bound),
+        "schedules": [choice.name for choice in scenario.schedules],
+    }
+
+
 def space_document(scenario: Scenario, space: Space, bound: Bound) -> JsonObject:
-    """Return the document of ``magus schedules --json``."""
+    """Return the document of ``magus schedules --json`` on one op."""
     return {
         "schema": SPACE_SCHEMA,
         "scenario": scenario.name,
@@ -128,28 +142,31 @@ def space_document(scenario: Scenario, space: Space, bound: Bound) -> JsonObject
     }
 
 
-def advice_document(advice: Advice, *, how: bool = False) -> JsonObject:
-    """Return the document of ``magus advise --json``; ``how`` adds how to carry the recommended schedule out."""
-    workload = advice.case.workload.name
+def advice_document(advice: Advice, *, how: bool = False, results: bool = False) -> JsonObject:
+    """Return the document of ``magus advise --json``; ``how`` adds how to carry the recommended schedule out.
+
+    Of several ops ``results`` adds the run of every candidate.
+    """
+    case, recommended = advice.scenario.pair, advice.recommended
     steps: JsonObject | None = None
     if how:
-        from ..how.document import how_document  # who does not ask how does not wait for it
-        from ..how.how import how_of
+        from ..how.parts import how_of_plan, parts_document  # who does not ask how does not wait for it
 
-        steps = how_document(how_of(advice.case, advice.recommended.schedule))
-    return {
+        plan = advice.plan_of(recommended)
+        steps = parts_document(recommended.expression, how_of_plan(advice.scenario.system, plan))
+    document = {
         "schema": ADVICE_SCHEMA,
         "scenario": advice.scenario.name,
-        "workload": workload,
-        "pattern": advice.case.workload.label,
-        "recommended": advice.recommended.expression,
+        "workload": advice.scenario.title,
+        "pattern": None if case is None else case.workload.label,
+        "recommended": recommended.expression,
         "verdict": advice.verdict.value,
         "headline": headline_of(advice) or None,
         "speedup_vs_serial": advice.speedup,
         **promise_document(advice.promise),
         "serial": advice.serial.expression,
         "baseline": {"name": advice.baseline, "us": advice.serial.best_us},
-        "library": _library_document(library_time(advice.case)),
+        "library": None if case is None else _library_document(library_time(case)),
         "implementations": offers_document(advice),
         "lower_bound_us": None if advice.bound is None else _us(advice.bound.ticks),
         "bound": None if advice.bound is None else bound_document(advice.bound),
@@ -167,11 +184,25 @@ def advice_document(advice: Advice, *, how: bool = False) -> JsonObject:
         "interrupted": advice.interrupted,
         "notes": list(advice.notes),
         "num_feasible": advice.num_feasible,
-        "candidates": [_candidate_document(advice, candidate) for candidate in advice.candidates],
-        "result": None if advice.result is None else result_document(advice.result, workload),
-        "serial_result": None if advice.serial_result is None else result_document(advice.serial_result, workload),
+        "candidates": [_candidate_document(advice, candidate, results) for candidate in advice.candidates],
+        "result": _run_document(advice, advice.result, recommended),
+        "serial_result": _run_document(advice, advice.serial_result, advice.serial),
         "timing": asdict(advice.timing),
     }
+    return document if case is not None else document | several_members(advice)
+
+
+def _run_document(advice: Advice, result: Result | None, candidate: Candidate) -> JsonObject | None:
+    """The run of the one op, or of the several ops of ``candidate``."""
+    scenario, several = advice.scenario, candidate.result
+    if several is not None:
+        return several_result_document(scenario, advice.plan_of(candidate), several)
+    return None if result is None else result_document(result, scenario.title)
+
+
+def several_result_document(scenario: GraphScenario, plan: GraphPlan, result: LayersResult) -> JsonObject:
+    """Return the document of ``magus simulate --json`` on several ops: that of one, with layers and ops."""
+    return result_document(result.simulated.whole, scenario.title) | result_members(scenario, plan, result)
 
 
 def _threshold_document(threshold: Threshold) -> JsonObject:
@@ -238,12 +269,12 @@ def _setting(setting: OpSetting) -> JsonObject:
     }
 
 
-def _candidate_document(advice: Advice, candidate: Candidate) -> JsonObject:
+def _candidate_document(advice: Advice, candidate: Candidate, results: bool) -> JsonObject:
     simulated = candidate.simulated_us
     granularity = None
     if candidate.unit_bytes is not None:
         granularity = "line" if candidate.unit_bytes == advice.scenario.gpu.line_bytes else "packet"
-    return {
+    document = {
         "schedule": candidate.expression,
         "name": advice.name_of(candidate.expression),
         "predicted_us": candidate.predicted_us,
@@ -251,10 +282,14 @@ def _candidate_document(advice: Advice, candidate: Candidate) -> JsonObject:
         "simulated_us": simulated,
         "granularity": granularity,
         "speedup_vs_serial": None if simulated is None else advice.serial.best_us / simulated,
-        "staging_bytes": candidate.schedule.staging_bytes,
+        "staging_bytes": candidate.staging_bytes,
         "is_serial": candidate.is_serial,
         "provenance": None if candidate.provenance is None else _provenance_document(candidate.provenance),
     }
+    if candidate.several is None:
+        return document
+    runs = {"result": _run_document(advice, None, candidate)} if results else {}
+    return document | candidate_members(candidate) | runs
 
 
 def _given_up_document(advice: Advice) -> JsonObject | None:

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ...compiler.ir import TICKS_PER_US, GraphScenario, JsonObject, Scenario
-from ...compiler.planfile.to_json import plan_document
+from ...compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject, Scenario
+from ...compiler.planfile.to_json import graph_plan_document, plan_document
+from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore.figures.result import Result
 from ..bounds.lower_bound import Bound
@@ -147,8 +148,21 @@ class Advice:
         return self.scenario.case
 
     def plan(self) -> JsonObject | None:
-        """Return the recommended schedule as ``magus-plan/2``; None where it is a call of the library."""
-        return None if self.recommended.is_library else plan_document(self.case, self.recommended.schedule)
+        """Return the recommended schedule as ``magus-plan/2``; None where it is a call of the library.
+
+        Of layers that repeat it is that of the first.
+        """
+        if self.recommended.is_library:
+            return None
+        if self.recommended.several is None:
+            return plan_document(self.case, self.recommended.schedule)
+        return graph_plan_document(self.scenario.system, self.scenario.graph, self.plan_of(self.recommended))
+
+    def plan_of(self, candidate: Candidate) -> GraphPlan:
+        """Return the plan of a schedule, of layers that repeat that of the first."""
+        if candidate.several is not None:
+            return build_graph_plan(self.scenario.system, self.scenario.graph, candidate.several)
+        return GraphPlan.of_one(self.case.workload.output, self.case.workload, candidate.schedule)
 
     @property
     def interval(self) -> tuple[float, float] | None:

@@ -97,6 +97,13 @@ class Candidate:
         return self.several
 
     @property
+    def staging_bytes(self) -> int | None:
+        """Memory of a rank at one time for what is neither input nor output; of several ops known once they ran."""
+        if self.plan is not None:
+            return self.plan.staging_bytes
+        return None if self.result is None else self.result.simulated.whole.schedule.staging_bytes
+
+    @property
     def is_serial(self) -> bool:
         """Whether nothing overlaps."""
         return self.origin in NO_OVERLAP

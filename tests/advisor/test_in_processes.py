@@ -16,7 +16,6 @@ import pytest
 from magus.advisor import Advice, AdviceOptions, Advisor, NoFeasibleSchedule, Request, RequestError, model_of
 from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Source
-from magus.advisor.layers.export import graph_advice_document
 from magus.compiler.from_model.request import LayerRequest
 from magus.compiler.ir import Cancelled, GraphScenario
 from magus.compiler.request.scenario import scenario_of
@@ -58,7 +57,7 @@ def test_answers_are_those_of_this_process(several: Advisor, here: Advisor, opti
 
 
 def test_layers_are_answered_too(several: Advisor, here: Advisor) -> None:
-    there, alone = (graph_advice_document(each.recommend(LAYER, AT_ONCE)) for each in (several, here))
+    there, alone = (advice_document(each.recommend(LAYER, AT_ONCE)) for each in (several, here))
     assert there | {"timing": None} == alone | {"timing": None}
 
 

@@ -11,7 +11,7 @@ from magus.compiler import compile_text
 from magus.compiler.ir import Direction, GraphScenario
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
-from magus.tui.text.render import scenario_line
+from magus.tui.text.question import scenario_line
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_of, text_of
 from tests.helpers.some import some

@@ -11,7 +11,8 @@ from magus.advisor.solver.memory import check_memory, resident_bytes
 from magus.compiler.ir import GraphScenario
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.compiler.verify.check import check_plan
-from magus.tui.text.render import advice_text, scenario_line
+from magus.tui.text.question import scenario_line
+from magus.tui.text.render import advice_text
 from tests.helpers.marks import first, thinned
 from tests.helpers.scenarios.workloads import TEXTS, choices_of, workload_of
 from tests.helpers.some import some

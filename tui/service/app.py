@@ -18,16 +18,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ... import __version__
 from ...advisor import AdviceOptions, Advisor, NoFeasibleSchedule, RequestError
-from ...advisor.layers.export import graph_advice_document
+from ...advisor.answer.export import advice_document
 from ...advisor.pools import in_thread
 from ...compiler.ir import Cancelled, JsonObject
 from ...compiler.planning.build import ScheduleError
 from ...simcore import RunTooLarge
 from .answers import answer_document, error_document, request_error_document
 from .hosts import OwnHosts
-from .layer_questions import layer_question_of
 from .openapi import LAYER_PATH, PATH, openapi_document
-from .questions import question_of
+from .questions import layer_question_of, question_of
 
 MAX_BODY = 1 << 16
 BODY_S = 10.0
@@ -108,13 +107,13 @@ class Service:
         question = layer_question_of(body, self._limits.answer_s)
         known = None if question.request is None else self._advisor.recall(question.request, question.options)
         if known is not None:
-            return _Json(graph_advice_document(known))
+            return _Json(advice_document(known))
 
         async def advised(left_s: float) -> JsonObject:
             subject = await in_thread(lambda _: question.subject())
             options = _within(question.options, left_s)
             advice = await self._advisor.recommend_async(subject, options, should_stop=lambda: self._stopped)
-            return await in_thread(lambda _: graph_advice_document(advice))
+            return await in_thread(lambda _: advice_document(advice))
 
         return await self._in_turn(advised)
 

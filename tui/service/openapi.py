@@ -6,8 +6,8 @@ from ...compiler.request.request import MAX_BYTES, PATTERNS, TOPOLOGIES
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.schema_parts import list_of, object_of, one_of, whole_number
 from ...compiler.text.vocabulary import MAX_EXTENT
-from .layer_schemas import layer_answer_schema, layer_question_schema
 from .questions import MOST_BESPOKE, MOST_RANKS
+from .schemas import advice_schema, layer_question_schema
 
 PATH, LAYER_PATH = "/v1/recommend", "/v1/recommend_layer"
 _ERRORS = {
@@ -34,7 +34,7 @@ def openapi_document() -> JsonObject:
         "requestBody": body,
         "responses": {"200": answer, **failed},
     }
-    layer_answer = {**answer, "content": {"application/json": {"schema": {"$ref": _ref("LayerAnswer")}}}}
+    layer_answer = {**answer, "content": {"application/json": {"schema": {"$ref": _ref("Advice")}}}}
     recommend_layer = {
         "operationId": "recommendLayer",
         "summary": "Which schedule to use for all ops of a layer together",
@@ -45,7 +45,7 @@ def openapi_document() -> JsonObject:
         "Question": _question(),
         "Answer": _answer(),
         "LayerQuestion": layer_question_schema(),
-        "LayerAnswer": layer_answer_schema(),
+        "Advice": advice_schema(),
         "Error": _error(),
     }
     health = {"operationId": "health", "responses": {"200": {"description": "the service answers"}}}
@@ -110,7 +110,7 @@ def _answer() -> JsonObject:
         "reasons": words,
         "marks": words,
         "plan": {"type": ["object", "null"]},
-        "advice": {"type": "object"},
+        "advice": {"$ref": _ref("Advice")},
     }
     return object_of(properties, [key for key in properties if key not in ("plan", "advice")])
 

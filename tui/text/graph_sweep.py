@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ...advisor.policy.graph_sweep import GraphPoint, GraphRule, GraphSweep, block_of
 from ...compiler.ir import TICKS_PER_US
-from .graph import graph_line
+from .question import question_line
 from .table import VERDICTS, table_lines
 from .wrap import bullet, wrapped
 
@@ -16,7 +16,7 @@ def graph_sweep_text(sweep: GraphSweep, varied: tuple[str, ...]) -> str:
 
 def _lines(sweep: GraphSweep, varied: tuple[str, ...]) -> Iterator[str]:
     graph = sweep.points[0].advice.scenario
-    yield from wrapped(graph_line(graph))
+    yield from wrapped(question_line(graph))
     yield ""
     head = (*varied, "verdict", "us", "gain")
     yield from table_lines([(head, "schedule"), *(_row(point, varied) for point in sweep.points)], words=(len(varied),))

@@ -10,13 +10,13 @@ from ...advisor.candidates.advice import Advice
 from ...advisor.candidates.shortlist import packet_bytes
 from ...advisor.drawing.chrome_trace import chrome_trace
 from ...advisor.drawing.timeline_svg import timeline_svg
-from ...advisor.how.how import how_of
+from ...advisor.how.parts import how_of_plan
 from ...advisor.policy.axis import axis_of_scenario, size_of
 from ...advisor.policy.build import policy_table
 from ...advisor.targets import SCENARIO_TARGETS, TARGETS, Refused, Target
 from ...advisor.targets.base import Option, Options
 from ...compiler.codes import Code
-from ...compiler.ir import Rejection, Scenario, Schedule
+from ...compiler.ir import GraphPlan, Rejection, Scenario, Schedule
 from ...compiler.planfile.mscclpp.write import mscclpp_document
 from ...compiler.planfile.to_json import document_text, plan_document
 from ...compiler.planning.build import ScheduleError
@@ -64,7 +64,8 @@ def _mscclpp(scenario: Scenario, schedule: Schedule) -> str:
 
 
 def _steps(advice: Advice, schedule: Schedule, given: Options) -> str:
-    return how_text(how_of(advice.case, schedule)) + "\n"
+    plan = GraphPlan.of_one(advice.case.workload.output, advice.case.workload, schedule)
+    return how_text(how_of_plan(advice.scenario.system, plan), schedule.expression) + "\n"
 
 
 def _drawn(text: Callable[[ShownRun], str]) -> Callable[[Advice, Schedule, Options], str]:

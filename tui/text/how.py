@@ -6,6 +6,7 @@ from itertools import groupby
 from ...advisor.how.code import code_lines
 from ...advisor.how.how import How, RankSteps
 from ...advisor.how.intro import intro_lines
+from ...advisor.how.parts import PartHow
 from ...advisor.how.words import Told, told_steps
 from .wrap import bullet, columns, hanging, wrapped
 
@@ -15,13 +16,26 @@ MOST_LINES = 60
 """Most lines that are shown of one group, and of the pseudo-code."""
 
 
-def how_text(how: How) -> str:
-    """Return what is taken for granted, numbered steps, and pseudo-code."""
-    return "\n".join(how_lines(how, how.schedule.expression))
+def how_text(parts: tuple[PartHow, ...], name: str) -> str:
+    """Return what is taken for granted, numbered steps, and pseudo-code, of each part of a plan."""
+    return "\n".join(plan_lines(parts, name))
+
+
+def plan_lines(parts: tuple[PartHow, ...], name: str) -> Iterator[str]:
+    """Yield the lines of ``how_text``, with the ``name`` of the schedule."""
+    if len(parts) == 1:
+        yield from how_lines(parts[0].how, name)
+        return
+    yield from wrapped(f"How to carry out {name}: {len(parts)} parts, issued in this order.")
+    for number, told in enumerate(parts, 1):
+        yield ""
+        waits = f"; it waits for {', and for '.join(told.waits)}" if told.waits else ""
+        yield from wrapped(f"Part {number}, {told.part.name}, {told.part.workload.label}, {told.stream}{waits}.")
+        yield from how_lines(told.how, told.part.schedule.expression)
 
 
 def how_lines(how: How, name: str) -> Iterator[str]:
-    """Yield the lines of ``how_text``, with the ``name`` of the schedule."""
+    """Yield how one part is carried out, under the ``name`` of its schedule."""
     yield from wrapped(f"How to carry out {name}:")
     for sentence in intro_lines(how):
         yield from bullet("-", sentence)

@@ -8,12 +8,14 @@ from typing import Any
 
 from ...advisor.candidates.advice import Advice
 from ...advisor.implementations.offers import Offer
+from ...advisor.layers.offers.transformer_engine import NAME as TE
 from ...advisor.sensitivity.resized import num_rows
 from ...compiler.ir import GraphPlan, Implementation
 from ...compiler.planning.expression import expression_of
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.implementation import shipped_implementations
 from ...runtime.report import reject_run
+from .ops import block_of_schedule
 from .wrap import bullet, columns
 
 PLAN = "plan.json"
@@ -47,6 +49,9 @@ def next_steps(advice: Advice, source: Sequence[str], *, how: bool) -> tuple[Nex
 
 
 def _steps(advice: Advice, source: tuple[str, ...], how: bool) -> Iterator[NextStep]:
+    if advice.recommended.several is not None:
+        yield from _steps_of_several(advice, source, how)
+        return
     scenario, chosen = advice.case, advice.recommended
     offer = None if advice.offers is None else _nearest(advice.offers.offers)
     if offer is not None and advice.offers is not None:
@@ -65,6 +70,20 @@ def _steps(advice: Advice, source: tuple[str, ...], how: bool) -> Iterator[NextS
     overlaps = not all(candidate.is_serial for candidate in advice.candidates)
     if advice.verdict is Verdict.SERIAL and advice.threshold is None and overlaps and num_rows(scenario.workload):
         yield NextStep("find the M from which overlap pays", _magus("advise", *source, "--threshold"))
+
+
+def _steps_of_several(advice: Advice, source: tuple[str, ...], how: bool) -> Iterator[NextStep]:
+    best = advice.recommended
+    granularity = () if best.unit_bytes == advice.scenario.gpu.line_bytes else ("--granularity", "packet")
+    first = "with the block in the file, " if block_of_schedule(advice) else ""
+    simulate = _magus("simulate", *source, "--schedule", best.expression, *granularity)
+    yield NextStep(f"{first}see what runs when", simulate)
+    offer = advice.offer(TE)
+    if offer is not None and offer.promise.verdict is not Verdict.SERIAL:
+        export = _magus("export", *source, "--to", "megatron", "-o", "overlap.yaml")
+        yield NextStep("write the table for Transformer Engine", export)
+    if not how:
+        yield NextStep("tell it step by step", _magus("advise", *source, "--how"))
 
 
 def _magus(*words: str) -> tuple[str, ...]:

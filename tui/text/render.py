@@ -1,29 +1,29 @@
 """Advice and results as plain text for terminals of 40 columns or more."""
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import groupby
 
 from ...advisor.answer.headline import headline_of
-from ...advisor.bounds.lower_bound import Bound
 from ...advisor.candidates.advice import Advice, Threshold
 from ...advisor.candidates.candidate import Candidate
 from ...advisor.implementations.offers import Offers
 from ...advisor.implementations.order import Order
 from ...advisor.implementations.promise import Promise
-from ...compiler.ir import TICKS_PER_US, Scenario, Workload
+from ...compiler.ir import OF_LAYERS
 from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.text.printable import printable
-from ...compiler.text.quantities import bytes_text, ticks_text, us_text
-from ...simcore import Cause, CriticalOp, Result, RunOutcome
-from ...simcore.figures.result import Waterfall
+from ...compiler.text.quantities import ticks_text, us_text
 from .next_steps import NextStep, next_lines
+from .ops import (
+    OTHER_LAYERS,
+    block_lines,
+    block_of_schedule,
+    op_advice_lines,
+    searched_sentence,
+)
+from .question import question_line
+from .result import waterfall_lines
 from .sensitivity import sensitivity_lines
-from .wrap import bullet, columns, hanging, wrapped
-
-BAR_COLUMNS = 24
-
-PATH_ENDS = 4
-"""Number of steps shown at each end of a long critical path."""
+from .table import table
+from .wrap import bullet, hanging, wrapped
 
 _OFFER_VERDICTS = {
     Verdict.OVERLAP: ("+", "yes"),
@@ -31,28 +31,6 @@ _OFFER_VERDICTS = {
     Verdict.SERIAL: ("-", "no"),
 }
 """The mark and the words for each verdict on an implementation."""
-
-_WAITED_COLUMN = 30
-"""Column of the cause of waiting in a line of the critical path."""
-
-
-def scenario_line(scenario: Scenario) -> str:
-    """Return the question in one line: workload, pattern, shape, system."""
-    workload, system, shape = scenario.workload, scenario.system, shape_text(scenario.workload)
-    fabric = system.fabric.topology.name.replace("_", " ")
-    if workload.loads and workload.pattern.consumes:
-        shape = shape.replace("per rank", f"at rank {workload.rank}, which gets most,")
-    what = f"{workload.label} {shape}" if shape else workload.label
-    return f"{workload.name}: {what} on {system.num_ranks} x {system.gpu.name}, {fabric}"
-
-
-def shape_text(workload: Workload) -> str:
-    """Return the shape of a rank's computation; empty for a kernel alone other than a GEMM, and without a kernel."""
-    if workload.then is not None:
-        first, then = (shape_text(workload.stage(kernel)).removesuffix(" per rank") for kernel in range(2))
-        return f"{first}, then {then.partition(' ')[2]} per rank"
-    compute, alone = workload.compute, workload.moved is None and workload.gemm is None
-    return "" if compute is None or alone or not compute.text else f"{compute.text} per rank"
 
 
 def advice_text(advice: Advice, top: int, *, how: bool = False, todo: Sequence[NextStep] = ()) -> str:
@@ -66,24 +44,25 @@ def advice_text(advice: Advice, top: int, *, how: bool = False, todo: Sequence[N
 
 def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str]) -> Iterator[str]:
     """Yield the lines of ``advice_text``; expressions that are ``spelled`` elsewhere are not said again."""
-    yield from wrapped(scenario_line(advice.case))
-    if advice.case.workload.about:
-        yield from wrapped(advice.case.workload.about)
+    yield from wrapped(question_line(advice.scenario))
+    if advice.scenario.graph.about:
+        yield from wrapped(advice.scenario.graph.about)
     yield ""
     yield from wrapped(verdict_sentence(advice))
     if headline_of(advice):
         yield from wrapped(f"Over {advice.baseline}: {headline_of(advice)}.")
     yield from wrapped(f"Confidence {advice.confidence.value}: {advice.confidence_reason}.")
+    if advice.searched:
+        yield from wrapped(searched_sentence(advice))
     for mark in advice.marks:
         yield from bullet("!", mark)
     yield ""
     if how:
-        from ...advisor.how.how import how_of  # who does not ask how does not wait for it
-        from .how import how_lines
+        from ...advisor.how.parts import how_of_plan  # who does not ask how does not wait for it
+        from .how import plan_lines
 
-        yield from how_lines(
-            how_of(advice.case, advice.recommended.schedule), advice.name_of(advice.recommended.expression)
-        )
+        name, plan = advice.name_of(advice.recommended.expression), advice.plan_of(advice.recommended)
+        yield from plan_lines(how_of_plan(advice.scenario.system, plan), name)
         yield ""
     yield from candidate_table(advice, top)
     yield from _spelled_names(advice, top, spelled)
@@ -101,6 +80,9 @@ def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str])
         yield from wrapped(threshold_sentence(advice.threshold))
     if advice.sensitivity is not None:
         yield from sensitivity_lines(advice.sensitivity, advice.short_names)
+    if advice.ops:
+        yield ""
+        yield from op_advice_lines(advice)
     yield ""
     yield "Why:"
     for reason in advice.reasons:
@@ -108,6 +90,10 @@ def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str])
     if advice.result is not None and advice.result.waterfall is not None:
         yield ""
         yield from waterfall_lines(advice.result.waterfall)
+    block = block_of_schedule(advice)
+    if block:
+        yield ""
+        yield from block_lines(block)
 
 
 def verdict_sentence(advice: Advice) -> str:
@@ -203,7 +189,13 @@ def _which_algorithm(advice: Advice) -> str:
 
 def shown_candidates(advice: Advice, top: int) -> Sequence[Candidate]:
     """Return the simulated candidates, or without simulation the ``top`` best predicted and the baseline."""
-    shown = [candidate for candidate in advice.candidates if candidate.simulated_ticks is not None]
+    offers = () if advice.offers is None else advice.offers.offers  # their times are told with what calls cost
+    offered = {each.order.schedule for each in offers if each.name in OF_LAYERS and each.order is not None}
+    shown = [
+        each
+        for each in advice.candidates
+        if each.simulated_ticks is not None and (each.expression not in offered or each is advice.recommended)
+    ]
     favourites = advice.candidates[:top]
     return shown or [*favourites, *([] if advice.serial in favourites else [advice.serial])]
 
@@ -224,6 +216,8 @@ def _spelled_names(advice: Advice, top: int, spelled: Collection[str]) -> Iterat
         name = advice.name_of(candidate.expression)
         if name != candidate.expression and candidate.expression not in spelled:
             yield from hanging(f"{name.partition(' (')[0]} is {candidate.expression}", 2)
+        if candidate.what:
+            yield from hanging(f"{name}: {candidate.what}", 2)
 
 
 def candidate_table(advice: Advice, top: int) -> Iterator[str]:
@@ -233,7 +227,7 @@ def candidate_table(advice: Advice, top: int) -> Iterator[str]:
     shown = shown_candidates(advice, top)
     for candidate in shown:
         simulated = candidate.simulated_us
-        coarse = "" if candidate.unit_bytes == line_bytes else "~"
+        coarse = "" if candidate.unit_bytes == line_bytes and not candidate.is_estimate else "~"
         rows.append(
             (
                 _mark(advice, candidate),
@@ -245,125 +239,16 @@ def candidate_table(advice: Advice, top: int) -> Iterator[str]:
         )
     yield from table(rows)
     yield from wrapped(legend(advice, shown))
+    estimated = [each.expression for each in shown if each.is_estimate and each.result is not None]
+    if estimated:
+        yield from wrapped(f"Not all layers of {', '.join(estimated)} were simulated: {OTHER_LAYERS}.")
+    if any(each.side_by_side for each in shown):
+        yield from wrapped("! kernels share the SMs, to which no profile is fitted: never recommended")
 
 
 def _mark(advice: Advice, candidate: Candidate) -> str:
     if candidate.expression == advice.recommended.expression:
         return "*"
+    if candidate.side_by_side:
+        return "!"
     return "=" if candidate.expression in advice.ties else " "
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Align columns, the first two to the left, numbers to the right.
-
-    A name that leaves no room for its numbers gets a line of its own above them.
-    """
-    rows = [tuple(map(printable, row)) for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    widths[1] = min(widths[1], columns() - sum(widths) + widths[1] - len(widths) + 1)
-
-    def line(row: Sequence[str]) -> str:
-        cells = [text.ljust(width) for text, width in zip(row[:2], widths[:2], strict=True)]
-        cells += [text.rjust(width) for text, width in zip(row[2:], widths[2:], strict=True)]
-        return " ".join(cells).rstrip()
-
-    lines = []
-    for mark, name, *numbers in rows:
-        if len(name) > widths[1]:
-            lines += [*hanging(name, widths[0] + 3, f"{mark.ljust(widths[0])} "), line(("", "", *numbers))]
-        else:
-            lines.append(line((mark, name, *numbers)))
-    return lines
-
-
-def waterfall_lines(waterfall: Waterfall) -> Iterator[str]:
-    """Yield the losses from the lower bound up to the makespan, as bars."""
-    figure_columns = min(10, columns() - 31)
-    bar_columns = max(0, min(BAR_COLUMNS, columns() - 33 - figure_columns))
-    yield from wrapped(f"Loss waterfall, us (simulated at {waterfall.unit_bytes} B):")
-    for name, ticks in waterfall.rows:
-        bar = "#" * round(bar_columns * abs(ticks) / max(1, waterfall.makespan_ticks))
-        yield f"  {name:<29}{ticks / TICKS_PER_US:>{figure_columns}.1f}  {bar}".rstrip()
-
-
-def result_text(result: Result, scenario: Scenario, bound: Bound, outside: Sequence[str] = ()) -> str:
-    """Return one simulated schedule in words and numbers; ``outside`` names what the profile is not fitted to."""
-    hidden, traffic, used = result.overlap_efficiency, result.traffic, result.utilization
-    binding = f"binding: {bound.binding}" if scenario.system.replay is None else "with all ranks simulated"
-    rows = [
-        ("makespan", us_text(result.makespan_us), f"{result.makespan_cycles:,} cycles"),
-        ("compute", ticks_text(result.compute_ticks), "busy time of kernels"),
-        ("communication", ticks_text(result.comm_ticks), "busy time of transfers"),
-        ("exposed", ticks_text(result.exposed_ticks), "makespan without compute"),
-        ("overlap efficiency", "-" if hidden is None else f"{hidden:.1%}", "share of communication hidden"),
-        ("DIL", _ratio(result.dil), "parts alone over the whole kernel"),
-        ("CIL", _ratio(result.cil), "kernels overlapped over alone"),
-        ("lower bound", ticks_text(bound.ticks), binding),
-        (
-            "HBM read, written",
-            f"{bytes_text(traffic.hbm_read_bytes)}, {bytes_text(traffic.hbm_write_bytes)}",
-            f"{used.hbm:.0%} busy",
-        ),
-        ("L2", bytes_text(traffic.l2_bytes), f"{used.l2:.0%} busy"),
-        *([("network on chip", f"{used.noc:.0%}", "busy with GEMMs and copies")] if used.noc else []),
-        ("links", bytes_text(traffic.link_bytes), f"{used.links:.0%} busy"),
-        ("SMs, engines", f"{used.sms:.0%}, {used.engines:.0%}", "busy"),
-    ]
-    name_width, value_width = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
-    lines = [
-        *wrapped(scenario_line(scenario)),
-        *wrapped(f"{result.schedule.expression} at {result.granularity} granularity ({result.unit_bytes} B)"),
-        *wrapped(folding_sentence(result)),
-        *([] if result.outcome is RunOutcome.DONE else wrapped(f"PARTIAL: {result.outcome.value}")),
-        *(line for sentence in outside for line in bullet("!", sentence)),
-        "",
-    ]
-    for name, value, note in rows:
-        lines += hanging(f"{name:<{name_width}}  {value:>{value_width}}  {note}".rstrip(), name_width + 2)
-    if result.waterfall is not None:
-        lines += ["", *waterfall_lines(result.waterfall)]
-    if result.critical_path:
-        lines += ["", *critical_lines(result.critical_path)]
-    return "\n".join(lines)
-
-
-def folding_sentence(result: Result) -> str:
-    """Return how much was simulated, how much it represents, and why not less was simulated."""
-    simulated, ranks = f"{result.line_hops:,} line-hops", result.num_ranks
-    if result.line_hops < result.line_hops_represented:
-        simulated += f", which stand for {result.line_hops_represented:,}"
-    if result.not_alike is None:
-        return simulated + (f": one rank simulated for all {ranks}" if ranks > 1 else "")
-    how_many = "all" if result.ranks_simulated == ranks else str(result.ranks_simulated)
-    return f"{simulated}: {how_many} of {ranks} ranks simulated, since {result.not_alike}"
-
-
-def critical_lines(path: Sequence[CriticalOp]) -> Iterator[str]:
-    """Yield the critical path, a line for each step of the plan; of a long path the first and the last steps."""
-    steps = [list(ops) for _, ops in groupby(path, key=lambda op: (op.label, op.rank))]
-    before = ["", *(ops[-1].label for ops in steps)]
-    shown = [critical_line(ops, label) for ops, label in zip(steps, before, strict=False)]
-    if len(shown) > 2 * PATH_ENDS + 1:
-        left_out = len(shown) - 2 * PATH_ENDS
-        shown = [*shown[:PATH_ENDS], f"  {'...':>8}{'':>11}{left_out} more steps", *shown[-PATH_ENDS:]]
-    yield from wrapped("Critical path, us (from, to, step, what it waited for):")
-    for line in shown:
-        yield from hanging(line, min(_WAITED_COLUMN, columns() - _WAITED_COLUMN))
-
-
-def critical_line(ops: Sequence[CriticalOp], before: str) -> str:
-    """Return one step: its time on the path, what it waited for, and the server at which its units queued."""
-    first, last = ops[0], ops[-1]
-    waited = first.resource or (before if first.cause is Cause.OP else first.cause.value)
-    waves = sum(op.cause is Cause.SLOT for op in ops[1:])
-    if waves:
-        waited += f", then {ops[-1].resource} {waves}x"
-    worst = max(ops, key=lambda op: op.queued_ticks)
-    if worst.queued_ticks >= TICKS_PER_US // 10:
-        waited += f"; units queued {ticks_text(worst.queued_ticks)} at {worst.queued_at}"
-    since, done = first.since_ticks / TICKS_PER_US, last.done_ticks / TICKS_PER_US
-    return f"  {since:>8.1f} {done:>8.1f}  {first.label:<8} {waited}"
-
-
-def _ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

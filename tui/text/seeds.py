@@ -29,9 +29,10 @@ def percentile(values: Sequence[int], percent: int) -> int:
     return sorted(values)[-(-percent * len(values) // 100) - 1]
 
 
-def seeds_document(seeds: range, results: Sequence[Result]) -> dict[str, Any]:
-    """Return the part of ``magus simulate --json`` that ``--seeds`` adds, times in us."""
+def seeds_document(seeds: range, results: Sequence[Result], layers: int = 1) -> dict[str, Any]:
+    """Return the part of ``magus simulate --json`` that ``--seeds`` adds, times in us; of so many ``layers``."""
     return {
+        **({"layers": layers} if layers > 1 else {}),
         "first": seeds.start,
         "count": len(seeds),
         "unit_bytes": results[0].unit_bytes,
@@ -39,10 +40,10 @@ def seeds_document(seeds: range, results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def seeds_text(seeds: range, results: Sequence[Result]) -> str:
-    """Return the percentiles as a table."""
-    spreads = _spreads(results)
-    lines = ["", *wrapped(f"Seeds {seeds.start} to {seeds[-1]}, us (simulated at {results[0].unit_bytes} B):")]
+def seeds_text(seeds: range, results: Sequence[Result], layers: int = 1) -> str:
+    """Return the percentiles as a table; of several layers they are of so many ``layers`` in all."""
+    spreads, of = _spreads(results), f", of {layers} layers" if layers > 1 else ""
+    lines = ["", *wrapped(f"Seeds {seeds.start} to {seeds[-1]}, us{of} (simulated at {results[0].unit_bytes} B):")]
     if columns() < 11 + _WIDTH * len(next(iter(spreads.values()))):  # too wide: swap rows and columns
         spreads = {of: {name: each[of] for name, each in spreads.items()} for of in next(iter(spreads.values()))}
     name_width = max(map(len, spreads)) + 1

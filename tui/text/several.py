@@ -8,7 +8,6 @@ from ...advisor import Advice
 from ...advisor.answer.export import advice_document
 from ...advisor.candidates.candidate import Candidate
 from ...advisor.candidates.short_names import short_names
-from ...advisor.layers.export import graph_advice_document
 from ...compiler.ir import GraphScenario, JsonObject
 from ..exit_codes import Exit
 from .table import VERDICTS, table_lines
@@ -38,14 +37,10 @@ def several_document(answers: Sequence[WorkloadAnswer]) -> JsonObject:
     us, baseline_us = _sums(answers)
     return {
         "schema": SCHEMA,
-        "workloads": [_document(answer.advice) for answer in answers if answer.advice is not None],
+        "workloads": [advice_document(answer.advice) for answer in answers if answer.advice is not None],
         "without_advice": {each.scenario.title: each.reason for each in answers if each.advice is None},
         "total": {"us": us, "baseline_us": baseline_us, "gain": baseline_us / us if us else None},
     }
-
-
-def _document(advice: Advice) -> JsonObject:
-    return graph_advice_document(advice) if advice.scenario.pair is None else advice_document(advice)
 
 
 def _sums(answers: Sequence[WorkloadAnswer]) -> tuple[float, float]:

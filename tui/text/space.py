@@ -4,22 +4,36 @@ from collections.abc import Iterator
 
 from ...advisor.bounds.lower_bound import Bound
 from ...advisor.solver import Space
-from ...compiler.ir import Scenario
+from ...compiler.ir import GraphScenario
 from ...compiler.planning.expression import expression_of
 from ...compiler.text.quantities import ticks_text
-from .render import scenario_line
+from .ops import ops_lines
+from .question import question_line
 from .wrap import bullet, hanging, wrapped
 
 
-def space_text(scenario: Scenario, space: Space, bound: Bound) -> str:
-    """Return the feasible schedules, one per line, their number, and the lower bound with its terms."""
+def space_text(scenario: GraphScenario, space: Space | None, bound: Bound) -> str:
+    """Return the feasible schedules, one per line, their number, and the lower bound with its terms.
+
+    Without a ``space`` a search finds schedules: then the ops are told, and the schedules that the file declares.
+    """
     return "\n".join(_lines(scenario, space, bound))
 
 
-def _lines(scenario: Scenario, space: Space, bound: Bound) -> Iterator[str]:
-    shown = space.shown()
-    yield from wrapped(scenario_line(scenario))
+def _lines(scenario: GraphScenario, space: Space | None, bound: Bound) -> Iterator[str]:
+    yield from wrapped(question_line(scenario))
     yield ""
+    yield from ops_lines(scenario) if space is None else _schedules(space)
+    yield from wrapped(f"Lower bound {ticks_text(bound.ticks)}, bound by {bound.binding}:")
+    for name, ticks, text in bound.terms:
+        yield from bullet("*" if name == bound.binding else "-", f"{name} {ticks_text(ticks)}: {text}")
+    yield "Assumptions of the bound:"
+    for text in bound.assumptions:
+        yield from bullet("-", text)
+
+
+def _schedules(space: Space) -> Iterator[str]:
+    shown = space.shown()
     for choice in shown:
         yield from hanging(f"  {expression_of(choice)}", 6)
     yield ""
@@ -27,12 +41,6 @@ def _lines(scenario: Scenario, space: Space, bound: Bound) -> Iterator[str]:
     for word, values in space.knobs.items():
         yield from bullet("-", f"{word} {', '.join(map(str, values))}")
     yield from _shaped(space)
-    yield from wrapped(f"Lower bound {ticks_text(bound.ticks)}, bound by {bound.binding}:")
-    for name, ticks, text in bound.terms:
-        yield from bullet("*" if name == bound.binding else "-", f"{name} {ticks_text(ticks)}: {text}")
-    yield "Assumptions of the bound:"
-    for text in bound.assumptions:
-        yield from bullet("-", text)
 
 
 def _count(space: Space, num_shown: int) -> str:

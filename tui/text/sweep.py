@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ...advisor.policy.sweep import Sweep, SweepPoint
 from ...advisor.policy.table import PolicyRule, PolicyTable
-from .render import scenario_line
+from .question import scenario_line
 from .table import VERDICTS, table_lines
 from .wrap import bullet, wrapped
 

@@ -8,6 +8,7 @@ from ...codes import Code
 from ...ir import Choice, GraphChoice, GraphPlan, GraphScenario, OpMode, Scenario, Schedule, Seams, System
 from ...planfile.file import PLAN_SUFFIX, Warn, graph_plan_in_file, ignore_warnings, plan_in_file
 from ...planning.build import build_schedule, declared
+from ...planning.graph_build import build_graph_plan
 from ...planning.knobs.engine import usual_engine
 from ...templates import BASELINE
 from ...text import syntax as ast
@@ -83,10 +84,33 @@ def schedule_named(scenario: GraphScenario, text: str | None) -> GraphChoice | G
     CompileError
         If there is none, or the file holds no plan that can run.
     """
-    names = {choice.name for choice in scenario.schedules}
-    if text is not None and text.endswith(PLAN_SUFFIX) and text.strip() not in names:
-        return graph_plan_in_file(scenario, Path(text))
-    return choice_named(scenario, text)
+    return (
+        choice_named(scenario, text) if text is None or not is_plan_file(scenario, text) else _in_file(scenario, text)
+    )
+
+
+def plan_named(scenario: GraphScenario, text: str | None, layers: int = 1) -> GraphPlan:
+    """The plan of what ``text`` names, of so many layers; that in a file has those that are written out.
+
+    Raises
+    ------
+    CompileError
+        As ``schedule_named``.
+    ScheduleError
+        If the schedule cannot run on this scenario.
+    """
+    if text is not None and is_plan_file(scenario, text):
+        return _in_file(scenario, text)
+    return build_graph_plan(scenario.system, scenario.graph, choice_named(scenario, text), layers)
+
+
+def is_plan_file(scenario: GraphScenario, text: str) -> bool:
+    """Whether ``text`` names a file with a plan, and no schedule that is declared."""
+    return text.endswith(PLAN_SUFFIX) and text.strip() not in {choice.name for choice in scenario.schedules}
+
+
+def _in_file(scenario: GraphScenario, text: str) -> GraphPlan:
+    return graph_plan_in_file(scenario, Path(text))
 
 
 def choice_named(scenario: GraphScenario, text: str | None) -> GraphChoice:

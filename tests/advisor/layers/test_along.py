@@ -5,9 +5,9 @@ from functools import cache
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.answer.export import advice_document
 from magus.advisor.layers.baselines import IN_TURN, cut_along
 from magus.advisor.layers.copiers import copiers_of
-from magus.advisor.layers.export import graph_advice_document
 from magus.advisor.layers.joint import COARSE_BYTES, JointRuns
 from magus.advisor.layers.modes import Ways
 from magus.advisor.layers.moves import small_changes
@@ -94,7 +94,7 @@ def test_the_answer_is_cut_along_and_as_fast_as_that_of_a_pair() -> None:
     assert next(op.how for op in advice.ops if op.name == "y_gemm") == "along y"
     again = compile_text(TEXT.replace("REST", "  z = norm(y)\n") + graph_choice_text(best.joint, "chain")).workloads[0]
     assert again.schedules[0].along == ("y_gemm",)
-    assert "along y_gemm" in str(graph_advice_document(advice))
+    assert "along y_gemm" in str(advice_document(advice))
 
 
 SEVERAL = """  n = norm(y)

@@ -6,11 +6,11 @@ from functools import cache
 import pytest
 
 from magus.advisor import AdviceOptions
+from magus.advisor.answer.export import advice_document
 from magus.advisor.answer.rule import finalists, recommended_of
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
 from magus.advisor.layers.baselines import IN_TURN
-from magus.advisor.layers.export import graph_advice_document
 from magus.advisor.layers.joint import JointRuns
 from magus.advisor.layers.recommend import recommend_graph
 from magus.advisor.layers.search import JointSearch
@@ -22,7 +22,7 @@ from magus.compiler.planning.graph_expression import graph_choice_text
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.simcore.simulate_layers import simulate_layers
-from magus.tui.text.graph_advice import graph_advice_text
+from magus.tui.text.render import advice_text
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
 
@@ -142,7 +142,7 @@ def test_the_same_again() -> None:
     scenario = scenario_of(CHAIN)
     first, second = advice_on(CHAIN), recommend_graph(scenario)
 
-    assert graph_advice_document(first) | {"timing": 0} == graph_advice_document(second) | {"timing": 0}
+    assert advice_document(first) | {"timing": 0} == advice_document(second) | {"timing": 0}
 
 
 @pytest.mark.slow
@@ -211,7 +211,7 @@ def test_estimates_answer_where_a_stop_left_no_time_for_more() -> None:
 
 def test_times_of_layers_that_show_no_period_are_marked() -> None:
     advice = advice_on(BACKWARD)
-    exact = graph_advice_text(advice, ("x.mgs",))
+    exact = advice_text(advice, 8)
     assert not any(each.is_estimate for each in advice.candidates if each.result is not None)
     assert "show no period" not in exact
 
@@ -220,11 +220,11 @@ def test_times_of_layers_that_show_no_period_are_marked() -> None:
 
     candidates = tuple(map(guessed, advice.candidates))
     marked = replace(advice, recommended=guessed(advice.recommended), candidates=candidates)
-    text, document = graph_advice_text(marked, ("x.mgs",)), graph_advice_document(marked)
+    text, document = advice_text(marked, 8), advice_document(marked)
     assert text.count("show no period") == 1 and f"~{advice.recommended.best_us:.1f}" in text
     assert f"~{advice.recommended.best_us:.1f}" not in exact
     assert [each["estimated"] for each in document["candidates"]] == [True] * len(candidates)
-    assert [each["estimated"] for each in graph_advice_document(advice)["candidates"]] == [
+    assert [each["estimated"] for each in advice_document(advice)["candidates"]] == [
         each.result is None for each in advice.candidates
     ]
 
@@ -241,8 +241,8 @@ def test_an_answer_that_was_kept_is_shown_as_a_new_one() -> None:
     advice = advice_on(CHAIN)
     kept = replace(advice, recommended=replace(advice.recommended))  # equal, and another object
 
-    assert f">  {advice.recommended.expression}" in graph_advice_text(kept, ("x.mgs",))
-    assert graph_advice_text(kept, ("x.mgs",)) == graph_advice_text(advice, ("x.mgs",))
+    assert f">  {advice.recommended.expression}" in advice_text(kept, 8)
+    assert advice_text(kept, 8) == advice_text(advice, 8)
 
 
 def test_a_limit_that_nothing_meets_is_said() -> None:
@@ -284,10 +284,10 @@ def test_without_pairs_there_is_nothing_to_compare_with_but_no_overlap() -> None
 def test_the_mark_of_kernels_side_by_side_is_explained() -> None:
     advice = advice_on(CHAIN)
     beside = joint_candidate(GraphChoice("two", streams=(("u", 1),)), ScheduleOrigin.KNOWN, "by hand", 100)
-    text = graph_advice_text(replace(advice, candidates=(*advice.candidates, beside)), ("x.mgs",))
+    text = advice_text(replace(advice, candidates=(*advice.candidates, beside)), 8)
 
     assert "!  two" in text and "! kernels share the SMs" in text
-    assert "! kernels share the SMs" not in graph_advice_text(advice, ("x.mgs",))
+    assert "! kernels share the SMs" not in advice_text(advice, 8)
 
 
 @pytest.mark.parametrize("climbs", [True, False])

@@ -17,8 +17,8 @@ from magus.tui.service import app as service
 from magus.tui.service import server
 from magus.tui.service.app import Limits, application
 from magus.tui.service.hosts import OwnHosts
-from magus.tui.service.layer_questions import LayerQuestion
 from magus.tui.service.openapi import LAYER_PATH
+from magus.tui.service.questions import LayerQuestion
 from tests.helpers.service import call
 
 SIZES: dict[str, Any] = {"n": 512, "k": 2048, "gpu": "MI300X", "ranks": 4}

@@ -10,12 +10,12 @@ import pytest
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 
 from magus.advisor import AdviceOptions, Advisor, LayerRequest, model_of
-from magus.advisor.layers.export import graph_advice_document
+from magus.advisor.answer.export import advice_document
 from magus.compiler import compile_text
 from magus.compiler.ir import Cancelled
 from magus.tui.service.app import Limits, application
-from magus.tui.service.layer_questions import KEYS
 from magus.tui.service.openapi import LAYER_PATH, openapi_document
+from magus.tui.service.questions import LAYER_KEYS
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.scenarios.mlp_backward import TEXT
 from tests.helpers.service import call
@@ -61,8 +61,8 @@ def test_the_answer_about_a_model_is_that_of_the_api(advisor: Advisor) -> None:
     request = LayerRequest(model_of(MODEL, "small"), gpu="H100", tp=4, tokens=1024, engines=("dma(3)",))
     advice = Advisor(advisor.proposals).recommend(request, AdviceOptions(verify=False))
 
-    assert status == 200 and answer["schema"] == "magus-graph-advice/2" and answer["layers"] == 4
-    assert timeless(answer) == timeless(graph_advice_document(advice))
+    assert status == 200 and answer["schema"] == "magus-advice/1" and answer["layers"] == 4
+    assert timeless(answer) == timeless(advice_document(advice))
     assert ask(advisor, QUESTION)[1] == answer  # from memory, the times of its stages as well
 
 
@@ -71,16 +71,16 @@ def test_the_answer_about_a_text_is_that_of_the_api(advisor: Advisor) -> None:
     (graph,) = compile_text(str(TEXT_QUESTION["text"]), "back.mgs", (("M", "512"),)).workloads
 
     assert status == 200
-    assert timeless(answer) == timeless(graph_advice_document(advisor.recommend(graph, AdviceOptions(verify=False))))
+    assert timeless(answer) == timeless(advice_document(advisor.recommend(graph, AdviceOptions(verify=False))))
 
 
 def test_questions_and_answers_are_as_described(advisor: Advisor) -> None:
     schemas = openapi_document()["components"]["schemas"]
 
-    assert set(schemas["LayerQuestion"]["properties"]) == set(KEYS)
+    assert set(schemas["LayerQuestion"]["properties"]) == set(LAYER_KEYS)
     for question in (QUESTION, TEXT_QUESTION):
         assert is_valid(question, without_texts(schemas["LayerQuestion"]))
-    assert is_valid(ask(advisor, QUESTION)[1], without_texts(schemas["LayerAnswer"]))
+    assert is_valid(ask(advisor, QUESTION)[1], without_texts(schemas["Advice"]))
     assert openapi_document()["paths"][LAYER_PATH]["post"]["operationId"] == "recommendLayer"
 
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from magus.advisor.how.how import how_of
+from magus.advisor.how.how import How, how_of
 from magus.compiler import compile_file, compile_text
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.examples import path
 from magus.tui.text import how as how_module
-from magus.tui.text.how import how_text
+from magus.tui.text.how import how_lines
 from magus.tui.text.wrap import columns
 from tests.helpers.commands import magus
 from tests.helpers.some import some
@@ -49,6 +49,10 @@ In pseudo-code, commands are queued at once and wait in their queues:
 @pytest.fixture(autouse=True)
 def eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
+
+
+def how_text(how: How) -> str:
+    return "\n".join(how_lines(how, how.schedule.expression))
 
 
 def text_of(example: str, schedule: str, workload: str | None = None) -> str:

@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.bounds.lower_bound import Bound
-from magus.compiler.ir import TICKS_PER_US
+from magus.compiler.ir import TICKS_PER_US, GraphScenario
 from magus.simcore import Cause, CriticalOp, RunOutcome
 from magus.simcore.program.program import OpKind
-from magus.tui.text.render import PATH_ENDS, bound_sentence, critical_line, critical_lines, legend, result_text, table
+from magus.tui.text.render import bound_sentence, legend
+from magus.tui.text.result import PATH_ENDS, critical_line, critical_lines, result_text
+from magus.tui.text.table import table
 from magus.tui.text.wrap import columns
 from tests.helpers.tui import fakes
 
@@ -94,9 +96,10 @@ def test_the_legend_counts_what_is_not_shown(others: int, said: str) -> None:
 
 def test_the_result_of_a_run_that_did_not_end_says_so() -> None:
     scenario = fakes.two_workloads()[0]
+    question = GraphScenario.of_one(scenario)
     done = fakes.result(scenario, fakes.BEST, 100.0, line=False)
 
-    stopped = result_text(fakes.with_outcome(done, RunOutcome.TIME), scenario, Bound(TICKS_PER_US, "links", ()))
+    stopped = result_text(fakes.with_outcome(done, RunOutcome.TIME), question, Bound(TICKS_PER_US, "links", ()))
 
     assert f"PARTIAL: {RunOutcome.TIME.value}" in " ".join(stopped.splitlines())
-    assert "PARTIAL" not in result_text(done, scenario, Bound(TICKS_PER_US, "links", ()))
+    assert "PARTIAL" not in result_text(done, question, Bound(TICKS_PER_US, "links", ()))

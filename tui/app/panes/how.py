@@ -18,9 +18,11 @@ from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError
 from ....compiler.text.printable import printable
 from ....compiler.text.writing import write_whole
-from ...text.graph_answer import graph_how_lines, scenario_words, schedule_text
 from ...text.handover import PLAN_JSON, PLAN_MGS, Handover
 from ...text.how import how_lines
+from ...text.ops import schedule_text
+from ...text.picked import picked_lines
+from ...text.question import scenario_words
 from ...text.shipped import shipped_lines
 from ...text.wrap import bullet, wrapped_to
 from ..background import in_thread
@@ -103,7 +105,7 @@ class HowPane(JobPane):
         if self._graph is not None and self._job is not None and self._job.found is not None:
             run = self._job.runs.get(self._graph.expression)
             with wrapped_to(max(20, self._words.size.width - 3)):
-                lines = list(graph_how_lines(self._job.found.scenario, self._graph, run, self._words_of))
+                lines = list(picked_lines(self._job.found.scenario, self._graph, run, self._words_of))
             self._text.update(printable("\n".join(lines), block=True))
             return
         if self._advice is None or self._candidate is None:

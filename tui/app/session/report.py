@@ -5,11 +5,10 @@ from pathlib import Path
 
 from ....advisor.answer.export import advice_document
 from ....advisor.candidates.advice import Advice
-from ....advisor.layers.export import graph_advice_document
 from ....compiler.changed import Changes
-from ...report import GraphReport, ReportData, graph_report_html, report_html
-from ...text.graph_answer import scenario_words
+from ...report import ReportData, report_html
 from ...text.next_steps import NextStep, next_steps
+from ...text.question import scenario_words
 from .job import Job
 
 NO_RUN = "The recommended schedule is not simulated yet, so there is nothing to draw."
@@ -28,14 +27,10 @@ def report_of(job: Job) -> str | None:
     if found is None or run is None:
         return None
     settings = (*changes.params, *changes.numbers)
-    if job.is_graph:
-        return graph_report_html(
-            GraphReport(found, graph_advice_document(found, results=True), job.path.name, settings, numbers)
-        )
     report = ReportData(
-        advice=replace(found, result=run.result),
-        result=run.result,
-        data=advice_document(found),
+        advice=found if job.is_graph else replace(found, result=run.result),
+        run=run,
+        data=advice_document(found, results=True),
         file=job.path.name,
         settings=settings,
         numbers=numbers,

@@ -11,7 +11,7 @@ from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.quantities import ticks_text, us_text
 from ....simcore.shown_run import ShownRun
 from ...text.progress import WORDS
-from ...text.render import shape_text
+from ...text.question import shape_text
 
 # Characters kept of the front of an expression that does not fit; the parameters at its end tell candidates apart.
 KEPT_FRONT = 9

@@ -41,7 +41,7 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
         subjects = source.scenarios()
         if len(subjects) == 1:
             return _advise_one(source, subjects[0], options)
-        from .advise_all import advise_all  # which knows of graphs too: who asks about one pair does not wait for it
+        from .advise_all import advise_all  # who asks about one does not wait for it
 
         return advise_all(source, subjects, options)
 
@@ -49,11 +49,6 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
 
 
 def _advise_one(source: ScenarioInput, scenario: GraphScenario, options: AdviseOptions) -> Exit:
-    if scenario.pair is None:
-        from ..graphs.advise import advise_graph  # likewise
-
-        of_pairs, as_json, strict = options.about_one, options.as_json, options.strict
-        return advise_graph(scenario, options.advice, source.words, as_json=as_json, strict=strict, of_pairs=of_pairs)
     advisor = Advisor.load()
     with progress_line() as progress, interruptible() as stopped:
         advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)

@@ -11,9 +11,9 @@ from ....compiler.pipeline import compile_text
 from ...exit_codes import Exit
 from ...text.door import put_text, say
 from ..console import save, say_rejection
-from ..graphs.export import graph_file
 from ..inputs import source_of
 from ..running import run_command
+from .export_several import graph_file
 from .sweep import SweepRequest, subjects_of, sweep_of
 
 _ALL: tuple[Target[Any], ...] = (*TARGETS, *SCENARIO_TARGETS)

@@ -16,11 +16,11 @@ from ...exit_codes import Exit
 from ...text.progress import progress_line
 from ...text.sweep import sweep_text
 from ..console import show
-from ..graphs.sweep import sweep_graph
 from ..inputs import source_of
 from ..interrupts import interruptible
 from ..running import run_command
 from ..swept import SweepForm, put_sweep
+from .sweep_several import sweep_graph
 
 LEAST_SIMULATED, LEAST_ESTIMATED = 4, 16
 """Points from which processes pay: one takes 1.5 s to begin, a simulated point 2 s, another 0.4 s."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....advisor.candidates.advice import Advice
-from ....advisor.candidates.shortlist import packet_bytes
+from ....advisor.drawn_runs import drawn_run
 from ....compiler.text.writing import check_writable, write_whole
-from ....simcore import RunOutcome, ShownRun, run_of_pair, simulate
+from ....simcore import ShownRun
 from ...exit_codes import Exit
 from ...text.door import say
 from ..console import report_errors, save
@@ -59,11 +59,8 @@ class Pictures:
         """Write the files of the run of the recommended schedule, which is simulated in packets if it was not."""
         if not self.wanted:
             return Exit.DONE
-        scenario = advice.case
-        result = advice.result or simulate(scenario, advice.recommended.schedule, unit_bytes=packet_bytes(scenario.gpu))
-        if result.outcome is not RunOutcome.DONE:
-            return Exit.INPUT
-        return self.save(run_of_pair(scenario, result))
+        run = drawn_run(advice)
+        return Exit.INPUT if run is None else self.save(run)
 
 
 NO_PICTURES = Pictures()

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from ....advisor import Advice, AdviceOptions, Advisor
 from ....advisor.answer.export import advice_document
-from ....advisor.candidates.shortlist import packet_bytes
-from ....advisor.layers.export import graph_advice_document
+from ....advisor.drawn_runs import drawn_run
 from ....advisor.policy.sweep import Sweep, swept
 from ....advisor.pools import in_threads
 from ....advisor.stages import either
@@ -19,9 +18,8 @@ from ....compiler.resolve.values.params import Param
 from ....compiler.text.diagnostics import CompileError
 from ....compiler.text.source import Source
 from ....compiler.text.writing import check_writable
-from ....simcore import Result, RunOutcome, simulate
 from ...exit_codes import Exit
-from ...report import GraphReport, ReportData, graph_report_html, report_html
+from ...report import ReportData, report_html
 from ...text.door import say
 from ...text.next_steps import next_steps
 from ...text.progress import progress_line
@@ -54,22 +52,25 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
         compiled = compile_text(text.text, text.path, source.settings)
         show(compiled.warnings)
         scenario, advisor = compiled.scenario(source.workload), Advisor.load()
-        if scenario.pair is None:
-            return _report_graph(scenario, compiled, source, options)
         with progress_line() as progress, interruptible() as stopped:
-            advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
-            result = _drawn(advice, stopped)
-            param = swept_param(compiled, source.settings) if options.sweep_s and not stopped() else None
+            # Of several ops the page shows all declared schedules, which those who watch are told first.
+            watched = None if scenario.pair is not None else _untold
+            advice = advisor.recommend(
+                scenario, options.advice, progress=progress, should_stop=stopped, answered=watched
+            )
+            run = drawn_run(advice)
+            sweeps = options.sweep_s and not stopped() and scenario.pair is not None
+            param = swept_param(compiled, source.settings) if sweeps else None
             sweep, note = None, ""
             if param is not None:
                 sweep, note = _sweep(text, source, param, advisor, options, progress, stopped)
-        if result is None:
+        if run is None:
             say("magus: the recommended schedule could not be simulated, so there is nothing to draw")
             return Exit.INPUT
         report = ReportData(
             advice=advice,
-            result=result,
-            data=advice_document(advice),
+            run=run,
+            data=advice_document(advice, results=True),
             file=name_of(source.file),
             settings=source.settings,
             numbers=compiled.numbers,
@@ -79,31 +80,14 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
             swept=param.name if param is not None else "",
             sweep_note=note,
         )
-        done = save(options.out, report_html(report), f"{options.out}: {advice.case.workload.name}, one page")
+        done = save(options.out, report_html(report), f"{options.out}: {scenario.title}, one page")
         return Exit.INTERRUPTED if advice.interrupted and stopped() else done
 
     return run_command(action)
 
 
-def _report_graph(scenario: GraphScenario, compiled: Compiled, source: ScenarioInput, options: ReportOptions) -> Exit:
-    """Advise on a graph, and write the page."""
-    with progress_line() as progress, interruptible() as stopped:
-        answer = Advisor.load().recommend(  # with the runs of all declared schedules, which the page shows
-            scenario, options.advice, progress=progress, should_stop=stopped, answered=lambda advice: None
-        )
-    data = graph_advice_document(answer, results=True)
-    report = GraphReport(answer, data, name_of(source.file), source.settings, compiled.numbers)
-    done = save(options.out, graph_report_html(report), f"{options.out}: {scenario.graph.name}, one page")
-    return Exit.INTERRUPTED if answer.interrupted else done
-
-
-def _drawn(advice: Advice, should_stop: ShouldStop) -> Result | None:
-    """The run of the recommended schedule, in packets if it was not simulated; None if it did not end."""
-    if advice.result is not None:
-        return advice.result
-    schedule, unit = advice.recommended.schedule, packet_bytes(advice.case.gpu)
-    result = simulate(advice.case, schedule, unit_bytes=unit)
-    return result if result.outcome is RunOutcome.DONE else None
+def _untold(advice: Advice) -> None:
+    """Nobody sees what would be answered now."""
 
 
 def swept_param(compiled: Compiled, settings: Settings) -> Param | None:

@@ -4,13 +4,12 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ....compiler.ir import EngineChoice, GraphChoice, GraphPlan, GraphScenario, Scenario, Schedule
+from ....compiler.ir import EngineChoice, GraphPlan, GraphScenario, Scenario, Schedule
 from ....compiler.planfile.to_json import document_text, graph_plan_document, plan_document
 from ....compiler.planning.build import ScheduleError
-from ....compiler.planning.graph_build import build_graph_plan
 from ....compiler.planning.graph_expression import graph_choice_text
 from ....compiler.planning.knobs.library import reject_library_plan
-from ....compiler.resolve.schedules.from_text import resolve_schedule, schedule_named
+from ....compiler.resolve.schedules.from_text import choice_named, is_plan_file, plan_named, resolve_schedule
 from ....compiler.targets.kernel_rewrite import rewrite_kernel
 from ....compiler.targets.kernel_tuning import Config
 from ....compiler.targets.triton import triton_text
@@ -39,13 +38,18 @@ class TritonOptions:
 
 def print_steps(source: ScenarioInput, *, schedule: str | None, out: Path | None) -> Exit:
     """Write how to carry ``schedule`` out to ``out`` or stdout; None is as in ``print_plan``."""
-    from ....advisor.how.how import how_of
+    from ....advisor.how.parts import how_of_plan
     from ...text.how import how_text
 
     def action() -> Exit:
-        scenario = source.case("a list of steps")
-        chosen = resolve_schedule(scenario, schedule, show)
-        return deliver(how_text(how_of(scenario, chosen)) + "\n", out, f"the steps of {chosen.expression}")
+        question = source.scenario()
+        if question.pair is None:
+            plan = plan_named(question, schedule).first_layer()
+        else:
+            chosen = resolve_schedule(question.pair, schedule, show)
+            plan = GraphPlan.of_one(question.pair.workload.output, question.pair.workload, chosen)
+        text = how_text(how_of_plan(question.system, plan), plan.expression)
+        return deliver(f"{text}\n", out, f"the steps of {plan.expression}")
 
     return run_command(action)
 
@@ -65,10 +69,9 @@ def print_plan(
         question = source.scenario()
         scenario = question.pair
         if scenario is None:
-            chosen_of_all = schedule_named(question, schedule)
             if as_json:
-                return _deliver_plan(question, chosen_of_all, layers, out)
-            return _deliver_block(question, chosen_of_all, out)
+                return _deliver_plan(question, schedule, layers, out)
+            return _deliver_block(question, schedule, out)
         chosen = _written_out(scenario, schedule)
         for note in counts_read(scenario, chosen):
             say(f"magus: {note}")
@@ -105,21 +108,19 @@ def print_schema(out: Path | None) -> Exit:
     return run_command(lambda: deliver(json.dumps(plan_schema(), indent=2) + "\n", out, "the schema of plans"))
 
 
-def _deliver_plan(
-    scenario: GraphScenario, chosen: GraphChoice | GraphPlan, layers: int | None, out: Path | None
-) -> Exit:
-    count = min(layers or FEWEST_LAYERS, scenario.graph.num_layers)
-    plan = chosen if isinstance(chosen, GraphPlan) else build_graph_plan(scenario.system, scenario.graph, chosen, count)
+def _deliver_plan(scenario: GraphScenario, schedule: str | None, layers: int | None, out: Path | None) -> Exit:
+    plan = plan_named(scenario, schedule, min(layers or FEWEST_LAYERS, scenario.num_layers))
     for part in plan.parts:
         _check_written_out(part.schedule.engine)
     text = document_text(graph_plan_document(scenario.system, scenario.graph, plan))
     return deliver(text, out, plan.expression)
 
 
-def _deliver_block(scenario: GraphScenario, chosen: GraphChoice | GraphPlan, out: Path | None) -> Exit:
-    if isinstance(chosen, GraphPlan):
+def _deliver_block(scenario: GraphScenario, schedule: str | None, out: Path | None) -> Exit:
+    if schedule is not None and is_plan_file(scenario, schedule):
         say("magus: a plan written out is no schedule of the language; use --format json")
         return Exit.USAGE
+    chosen = choice_named(scenario, schedule)
     named = replace(chosen, name=free_name(choice.name for choice in scenario.schedules))
     text = f"# {printable(chosen.name)}\n{graph_choice_text(named, scenario.name)}"
     return deliver(text, out, chosen.name)

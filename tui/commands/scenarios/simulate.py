@@ -1,32 +1,52 @@
 """``magus simulate``: one schedule, once or under many seeds, and the profile of its writes."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
 from ....advisor import lower_bound
-from ....advisor.answer.export import result_document
-from ....advisor.answer.extrapolation import outside_calibration
+from ....advisor.answer.export import bound_document, result_document, several_result_document
+from ....advisor.answer.extrapolation import outside_calibration, outside_of_graph
+from ....advisor.bounds.graph_bound import graph_bound
+from ....advisor.bounds.lower_bound import Bound
 from ....advisor.candidates.shortlist import packet_bytes, simulated_ranks
+from ....advisor.solver.graph_memory import check_graph_memory
 from ....advisor.solver.memory import check_memory
-from ....compiler.ir import Scenario, Schedule
+from ....compiler.codes import Code
+from ....compiler.ir import (
+    GraphChoice,
+    GraphPlan,
+    GraphScenario,
+    JsonObject,
+    Rejection,
+    Scenario,
+    Schedule,
+)
+from ....compiler.planning.build import ScheduleError
 from ....compiler.resolve.devices.replay_file import write_profile
-from ....compiler.resolve.schedules.from_text import resolve_schedule
+from ....compiler.resolve.schedules.from_text import plan_named, resolve_schedule, schedule_named
 from ....compiler.text.writing import check_writable
 from ....simcore import (
     Result,
     RunOptions,
     RunOutcome,
+    ShownRun,
     WhatIf,
     affordable_unit,
     record_writes,
+    run_of_graph,
     run_of_pair,
     simulate,
     simulate_seeds,
 )
+from ....simcore.simulate_graph import simulate_graph
+from ....simcore.simulate_layers import FEWEST_LAYERS, LayersResult, simulate_layers
 from ...exit_codes import Exit
 from ...text.door import print_json, put
 from ...text.progress import progress_line
-from ...text.render import result_text
+from ...text.result import result_text
 from ...text.seeds import seeds_document, seeds_text
 from ..console import save, show
-from ..graphs.simulate import simulate_graph_of
 from ..inputs import ScenarioInput
 from ..running import exit_code_if_strict, run_command
 from ..simulate_options import SimulateOptions, explain_outcome, stoppable
@@ -46,29 +66,100 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
             check_writable(options.record)
         options.pictures.check()
         question = source.scenario()
-        scenario = question.pair
-        if scenario is None:
-            return simulate_graph_of(question, options)
-        schedule = resolve_schedule(scenario, options.schedule, show)
-        check_memory(scenario, schedule)
-        bound, outside = lower_bound(scenario), outside_calibration(scenario, (schedule,))
-        result = _simulated(scenario, schedule, options, bound.ticks)
-        done = result.outcome is RunOutcome.DONE
-        by_seed = _by_seed(scenario, schedule, options.seeds) if options.seeds and done else ()
-        recorded = _record(scenario, schedule, result.unit_bytes, options) if done else Exit.DONE
-        drawn = options.pictures.save(run_of_pair(scenario, result)) if done else Exit.DONE
+        ran = _ran(question, options) if question.pair is None else _ran_alone(question.pair, options)
+        result, done = ran.result, ran.result.outcome is RunOutcome.DONE
+        by_seed = ran.by_seed() if options.seeds and done else ()
+        recorded = ran.record() if options.record is not None and done else Exit.DONE
+        drawn = options.pictures.save(ran.shown()) if done else Exit.DONE
         if options.as_json:
-            document = result_document(result, scenario.workload.name) | {"outside_calibration": list(outside)}
-            print_json(document | {"seeds": seeds_document(options.seeds, by_seed)} if by_seed else document)
+            document = ran.document | {"outside_calibration": list(ran.outside)}
+            print_json(
+                document | {"seeds": seeds_document(options.seeds, by_seed, ran.seeded_layers)} if by_seed else document
+            )
         else:
-            put(result_text(result, scenario, bound, outside))
+            put(result_text(result, question, ran.bound, ran.outside, of_layers=ran.of_layers))
             if by_seed:
-                put(seeds_text(options.seeds, by_seed))
+                put(seeds_text(options.seeds, by_seed, ran.seeded_layers))
         if not done:
             return explain_outcome(result)
-        return max(recorded, drawn, exit_code_if_strict(question, options.strict, outside))
+        return max(recorded, drawn, exit_code_if_strict(question, options.strict, ran.outside))
 
     return run_command(action)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """A simulated schedule, and how what was asked besides is made of it; ``of_layers`` is the run of several ops."""
+
+    result: Result
+    bound: Bound
+    outside: tuple[str, ...]
+    document: JsonObject
+    shown: Callable[[], ShownRun]
+    by_seed: Callable[[], tuple[Result, ...]]
+    record: Callable[[], Exit]
+    of_layers: LayersResult | None = None
+    seeded_layers: int = 1
+
+
+def _ran_alone(scenario: Scenario, options: SimulateOptions) -> _Ran:
+    """Simulate a schedule of one op."""
+    schedule = resolve_schedule(scenario, options.schedule, show)
+    check_memory(scenario, schedule)
+    bound = lower_bound(scenario)
+    result = _simulated(scenario, schedule, options, bound.ticks)
+    return _Ran(
+        result,
+        bound,
+        outside_calibration(scenario, (schedule,)),
+        result_document(result, scenario.workload.name),
+        partial(run_of_pair, scenario, result),
+        partial(_by_seed, scenario, schedule, options.seeds),
+        partial(_record, scenario, schedule, result.unit_bytes, options),
+    )
+
+
+def _ran(scenario: GraphScenario, options: SimulateOptions) -> _Ran:
+    """Simulate a schedule of several ops."""
+    check_graph_memory(scenario)
+    chosen = schedule_named(scenario, options.schedule)
+    plan = plan_named(scenario, options.schedule).first_layer()
+    if options.record is not None and len(plan.parts) > 1:
+        message = f"{plan.expression} has {len(plan.parts)} parts, and writes are recorded of one"
+        raise ScheduleError(Rejection(Code.MGS523, message, "record those of one op: --workload names another"))
+    result = _simulated_layers(scenario, chosen, options)
+    whole = result.simulated.whole
+    check_graph_memory(scenario, whole.schedule.staging_bytes)
+    bound = graph_bound(scenario.system, scenario.graph)
+    several = plan_named(scenario, options.schedule, min(FEWEST_LAYERS, scenario.num_layers))
+    part = plan.parts[0]
+    case = Scenario(part.name, scenario.system, part.workload)
+    return _Ran(
+        whole,
+        bound,
+        outside_of_graph(scenario.system, plan),
+        several_result_document(scenario, plan, result) | {"bound": bound_document(bound)},
+        partial(run_of_graph, scenario, chosen, result),
+        partial(_layers_by_seed, scenario, several, options.seeds),
+        partial(_record, case, part.schedule, whole.unit_bytes, options),
+        result,
+        several.num_layers,
+    )
+
+
+def _simulated_layers(
+    scenario: GraphScenario, chosen: GraphChoice | GraphPlan, options: SimulateOptions
+) -> LayersResult:
+    with stoppable() as pressed, progress_line() as progress:
+        return simulate_layers(
+            scenario.system,
+            scenario.graph,
+            chosen,
+            name=scenario.name,
+            unit_bytes=scenario.gpu.line_bytes if options.at_line else packet_bytes(scenario.gpu),
+            seed=None if options.num_seeds else options.seed,
+            options=RunOptions(options.fold, True, pressed, lambda line_hops: progress("run", line_hops, 0)),
+        )
 
 
 def _simulated(scenario: Scenario, schedule: Schedule, options: SimulateOptions, bound_ticks: int) -> Result:
@@ -100,9 +191,21 @@ def _by_seed(scenario: Scenario, schedule: Schedule, seeds: range) -> tuple[Resu
         )
 
 
+def _layers_by_seed(scenario: GraphScenario, plan: GraphPlan, seeds: range) -> tuple[Result, ...]:
+    """One result for each seed, of the layers of ``plan``, in packets; one for all where nothing is drawn."""
+    variability, unit = scenario.system.variability, packet_bytes(scenario.gpu)
+    drawn = seeds if variability is not None and variability.random else seeds[:1]
+    with stoppable() as pressed, progress_line() as progress:
+        options = RunOptions(should_stop=pressed, progress=lambda line_hops: progress("run", line_hops, 0))
+        found = [
+            simulate_graph(scenario.system, plan, name=scenario.name, unit_bytes=unit, seed=seed, options=options).whole
+            for seed in drawn
+        ]
+    return tuple(found) if len(found) == len(seeds) else tuple(found) * len(seeds)
+
+
 def _record(scenario: Scenario, schedule: Schedule, unit_bytes: int, options: SimulateOptions) -> Exit:
-    """Write the profile of the writes to rank 0, if the options name a file for it."""
-    if options.record is None:
-        return Exit.DONE
+    """Write the profile of the writes to rank 0 to the file that the options name."""
+    assert options.record is not None, "asked where a file is named"
     writes = record_writes(scenario, schedule, unit_bytes=unit_bytes, seed=options.seed)
     return save(options.record, write_profile(writes), f"{options.record}: {len(writes)} writes to rank 0")

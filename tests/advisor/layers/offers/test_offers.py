@@ -6,15 +6,15 @@ from typing import TypeVar
 import pytest
 
 from magus.advisor import Advice, AdviceOptions, recommend_graph
+from magus.advisor.answer.export import advice_document
 from magus.advisor.implementations.offers import offers_of
 from magus.advisor.implementations.predict import library_us, predict_us, simulated_us
-from magus.advisor.layers.export import graph_advice_document
 from magus.advisor.layers.offers.find import DOMINO
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Rejection, Scenario
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
-from magus.tui.text.graph_advice import graph_advice_text
+from magus.tui.text.render import advice_text
 from tests.helpers.scenarios.mlp_backward import TEXT
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
@@ -136,7 +136,7 @@ def test_what_is_not_known_of_an_implementation_is_said() -> None:
 
     assert "calls" in engine.promise.outside and engine.promise.verdict is not Verdict.OVERLAP
     assert "calls" not in fused.promise.outside
-    text = graph_advice_text(advice, ["back.mgs"])
+    text = advice_text(advice, 8)
     assert "the costs of its calls are left out" in " ".join(text.split())
 
 
@@ -174,7 +174,7 @@ def test_batches_are_offered_as_domino_does_them() -> None:
 
 
 def test_the_document_has_the_settings() -> None:
-    found = graph_advice_document(advice_on(BACK + AT_ENGINES))["implementations"]["offers"]
+    found = advice_document(advice_on(BACK + AT_ENGINES))["implementations"]["offers"]
     engine = next(each for each in found if each["name"] == "transformer_engine")
 
     assert {"layer", "op", "method", "num_sm", "num_splits", "copy_engine"} == set(engine["settings"][0])

@@ -1,7 +1,7 @@
-"""Schemas of questions about whole layers and of their answers, ``magus-graph-advice/2``."""
+"""Schemas of questions about whole layers, and of advice, ``magus-advice/1``."""
 
+from ...advisor.answer.export import ADVICE_SCHEMA
 from ...advisor.candidates.advice import Confidence
-from ...advisor.layers.export import SCHEMA
 from ...compiler.ir import JsonObject
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.schema_parts import list_of, object_of, one_of, whole_number
@@ -41,40 +41,60 @@ def layer_question_schema() -> JsonObject:
     }
 
 
-def layer_answer_schema() -> JsonObject:
-    """Return the schema of an answer, the document of ``magus advise --json`` on a graph."""
-    candidate, words = {"type": "object"}, {"type": "array", "items": _WORD}
-    properties = {
-        "schema": {"const": SCHEMA},
+def advice_schema() -> JsonObject:
+    """Return the schema of all of the advice, the document of ``magus advise --json``."""
+    number, words, anything = (
+        {"type": ["number", "null"]},
+        {"type": "array", "items": _WORD},
+        {"type": ["object", "null"]},
+    )
+    candidates = {"type": "array", "items": {"type": "object"}}
+    of_all = {
+        "schema": {"const": ADVICE_SCHEMA},
         "scenario": _WORD,
         "workload": _WORD,
+        "pattern": _OR_NULL,
+        "recommended": _WORD,
         "verdict": one_of([each.value for each in Verdict]),
-        "layers": _COUNT,
-        "speedup": _NUMBER,
-        "error": {"type": ["number", "null"]},
+        "headline": _OR_NULL,
+        "speedup_vs_serial": _NUMBER,
+        "error": number,
         "interval": {"type": ["array", "null"], "items": _NUMBER},
         "outside": _OR_NULL,
+        "serial": _WORD,
         "baseline": {"type": "object"},
+        "library": anything,
+        "implementations": anything,
+        "lower_bound_us": number,
+        "bound": anything,
+        "gap_to_bound": number,
         "confidence": one_of([each.value for each in Confidence]),
         "confidence_reason": _WORD,
-        "ties": words,
-        "recommended": candidate,
-        "serial": candidate,
-        "candidates": {"type": "array", "items": candidate},
-        "ops": {"type": "array", "items": _op()},
+        "sensitivity": anything,
+        "threshold": anything,
         "reasons": words,
-        "bound": {"type": ["object", "null"]},
-        "gap_to_bound": {"type": ["number", "null"]},
+        "how": anything,
+        "ties": words,
+        "given_up": anything,
+        "marks": words,
+        "outside_calibration": words,
+        "interrupted": {"type": "boolean"},
+        "notes": words,
+        "num_feasible": {"type": ["integer", "null"]},
+        "candidates": candidates,
+        "result": anything,
+        "serial_result": anything,
+        "timing": {"type": "object"},
+    }
+    of_several = {
+        "layers": _COUNT,
+        "block": {**_OR_NULL, "description": "the recommended schedule for the file"},
+        "ops": {"type": "array", "items": _op()},
         "kernels_us": _NUMBER,
         "copier": _WORD,
         "searched": _COUNT,
-        "timing": {"type": "object"},
-        "marks": words,
-        "interrupted": {"type": "boolean"},
-        "outside_calibration": words,
-        "implementations": {"type": ["object", "null"]},
     }
-    return object_of(properties, tuple(properties))
+    return object_of(of_all | of_several, tuple(of_all)) | {"dependentRequired": {"layers": list(of_several)}}
 
 
 def _op() -> JsonObject:

@@ -11,11 +11,11 @@ from ....advisor.targets import SCENARIO_TARGETS, Refused
 from ....advisor.targets.graphs import GRAPH_TARGETS
 from ....advisor.targets.policy import POLICY
 from ....compiler.codes import Code
-from ....compiler.ir import Cancelled, GraphScenario, Rejection, Scenario, Settings
+from ....compiler.ir import Cancelled, GraphScenario, Rejection, Settings
 from ...text.door import say
 from ...text.progress import progress_line
 from ..interrupts import interruptible
-from .sweep import counted, swept
+from .sweep_several import counted, swept
 
 Points = Sequence[tuple[Settings, GraphScenario]]
 
@@ -37,7 +37,7 @@ def graph_file(
     """
     for of_scenarios in SCENARIO_TARGETS:
         if of_scenarios.name == target:
-            return of_scenarios.text([each for _, graph in points for each in scenarios_of_ops(graph)], options)
+            return of_scenarios.text([each for _, graph in points for each in graph.cases], options)
     writer = next((each for each in GRAPH_TARGETS if each.name == target), None)
     (writer or POLICY).settled(options)  # before anything is simulated
     with interruptible() as stopped:
@@ -56,11 +56,6 @@ def graph_file(
                 return policy_text(policy_of(sweep, axis, counted(across(stopped), progress)).document())
         except Cancelled:
             return None
-
-
-def scenarios_of_ops(graph: GraphScenario) -> tuple[Scenario, ...]:
-    """Return each op of a graph as a scenario of its own, as those are about whom times of ops are asked."""
-    return tuple(Scenario(op.name, graph.system, op.workload) for op in graph.graph.ops)
 
 
 def _axis(sweep: GraphSweep, at: Callable[[Settings], GraphScenario]) -> GraphAxis:

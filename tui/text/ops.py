@@ -1,0 +1,153 @@
+"""Several ops as plain text: the workload in a line, its layers, when each op runs, and what can be switched on."""
+
+from collections.abc import Iterator, Sequence
+
+from ...advisor.candidates.advice import Advice
+from ...advisor.candidates.candidate import Candidate
+from ...compiler.ir import TICKS_PER_US, GraphScenario, batch_of
+from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.graph_batches import batch_counts, labels_of
+from ...compiler.planning.graph_expression import graph_choice_text
+from ...compiler.planning.graph_layers import in_layer, own_name
+from ...compiler.text.quantities import ticks_text
+from ...simcore.figures.graph_result import OpResult
+from ...simcore.figures.result import IntervalKind
+from ...simcore.simulate_layers import SHOWN_LAYER, LayersResult
+from .table import table_lines
+from .wrap import columns, hanging, wrapped
+
+OTHER_LAYERS = "the others are taken to last as the later half of these"
+"""How long layers take that are not simulated and follow from no period."""
+
+_FIGURES = ("from", "to", "compute", "comm", "exposed")
+_CHART = {frozenset(): " ", frozenset({False}): "=", frozenset({True}): "-", frozenset({False, True}): "#"}
+"""Marks of the chart, by whether copies run and whether kernels do."""
+
+
+def ops_line(scenario: GraphScenario) -> str:
+    """Return the workload in one line: its ops, layers, GPUs and fabric."""
+    graph, system = scenario.graph, scenario.system
+    fabric = system.fabric.topology.name.replace("_", " ")
+    layers = f", {graph.repeat.count} layers" if graph.repeat is not None else ""
+    return f"{graph.name}: {len(graph.ops)} ops{layers} on {system.num_ranks} x {system.gpu.name}, {fabric}"
+
+
+def ops_lines(scenario: GraphScenario) -> Iterator[str]:
+    """Yield what each op is and reads, the numbers of batches there may be, and the declared schedules."""
+    width = max(len(op.name) for op in scenario.graph.ops)
+    for op in scenario.graph.ops:
+        made = dict.fromkeys(read.tensor for read in op.reads if read.made_by)
+        reads = f" reads {', '.join(made)}" if made else ""
+        yield from hanging(f"  {op.name:<{width}}  {op.label}{reads}", width + 4)
+    yield ""
+    batch, counts = scenario.graph.batch, ", ".join(map(str, batch_counts(scenario.graph)))
+    if batch is not None:
+        yield from wrapped(f"Batches, of sequences of {batch.rows} rows of {', '.join(batch.inputs)}: {counts}.")
+    names = [choice.name for choice in scenario.schedules]
+    yield from wrapped(f"Schedules: {', '.join(names) or 'none is declared'}; serial is always there.")
+
+
+def layers_lines(result: LayersResult) -> Iterator[str]:
+    """Yield how many layers were simulated for all."""
+    if result.layers == 1:
+        return
+    if result.period_ticks is None:
+        yield from wrapped(f"{result.layers} layers, all simulated")
+        return
+    layers = f"{result.layers} layers: {result.num_simulated} simulated"
+    shown = f"which show no period: {OTHER_LAYERS}" if result.estimated else "which the others repeat to the tick"
+    yield from wrapped(f"{layers}, {shown}")
+
+
+def layers_rows(result: LayersResult) -> Iterator[tuple[str, str, str]]:
+    """Yield the time of all layers and of each, where not all were simulated; what follows is of those that were."""
+    if result.period_ticks is not None:
+        yield "all layers", ticks_text(result.makespan_ticks), f"{result.layers} layers"
+        yield "a layer", ticks_text(result.period_ticks), f"from one to the next; below, {result.num_simulated} layers"
+
+
+def run_lines(scenario: GraphScenario, result: LayersResult) -> Iterator[str]:
+    """Yield the ops with their times in us, and a chart; of several layers those of one within."""
+    layer = min(SHOWN_LAYER, result.num_simulated)
+    shown = [op for op in result.simulated.ops if op.name == in_layer(own_name(op.name), layer)]
+    labels = labels_of(scenario.graph, 1 + max(batch_of(op.name) for op in shown))
+    name_width = max(len("op, us"), *(len(op.name) for op in shown))
+    label_width = max(len("pattern"), *(len(labels[own_name(op.name)]) for op in shown))
+    yield f"{'op, us':<{name_width}}  {'pattern':<{label_width}}" + "".join(f"{figure:>9}" for figure in _FIGURES)
+    for op in shown:
+        ticks = (op.begin_ticks, op.end_ticks, op.compute_ticks, op.comm_ticks, op.exposed_ticks)
+        figures = "".join(f"{each / TICKS_PER_US:>9.1f}" for each in ticks)
+        yield f"{op.name:<{name_width}}  {labels[own_name(op.name)]:<{label_width}}{figures}"
+    if len(result.simulated.ops) > 1:
+        yield from ("", *_chart(result, shown))
+
+
+def _chart(result: LayersResult, shown: Sequence[OpResult]) -> Iterator[str]:
+    """A line for each op over time, at rank 0: where its kernels run, where its copies do, and where both."""
+    begin, end = min(op.begin_ticks for op in shown), max(op.end_ticks for op in shown)
+    width = max(len(op.name) for op in shown)
+    cells = columns() - width - 2
+    yield from wrapped("Over time, = kernels, - copies, # both:")
+    for op in shown:
+        own = [one for one in result.simulated.whole.timeline.of_rank(0) if one.name.partition(".")[0] == op.name]
+        line = ""
+        for cell in range(cells):
+            low, high = (begin + (end - begin) * edge // cells for edge in (cell, cell + 1))
+            here = {one.kind is IntervalKind.COMM for one in own if one.start_ticks < high and one.end_ticks > low}
+            line += _CHART[frozenset(here)]
+        yield f"{op.name:<{width}}  {line}".rstrip()
+
+
+def searched_sentence(advice: Advice) -> str:
+    """Return how many schedules of several ops were simulated, and how finely."""
+    best = advice.recommended
+    searched = f"{advice.searched} schedules were simulated"
+    if best.result is None or best.unit_bytes is None:
+        return f"{searched}, a few layers each."
+    whole = best.result.simulated.whole
+    layers = f", all {advice.scenario.num_layers} layers" if advice.scenario.num_layers > 1 else ""
+    return f"{searched}; the finalists at {whole.granularity} granularity ({best.unit_bytes} B){layers}."
+
+
+def op_advice_lines(advice: Advice) -> Iterator[str]:
+    """Yield a row for each op, by the time at which it begins: what it does, and what is exposed."""
+    yield from wrapped("A layer with neighbours, in us:" if advice.scenario.num_layers > 1 else "Op by op, in us:")
+    first = min(op.begin_ticks for op in advice.ops)
+    rows: list[tuple[Sequence[str], str]] = [(("op", "from", "to", "copies", "exposed"), "how")]
+    for op in advice.ops:
+        times = (op.begin_ticks - first, op.end_ticks - first, op.comm_ticks, op.exposed_ticks)
+        cells = (
+            op.name,
+            *(f"{ticks / TICKS_PER_US:.1f}" if ticks or place < 2 else "" for place, ticks in enumerate(times)),
+        )
+        rows.append((cells, op.how or op.label))
+    yield from table_lines(rows, words=(0,))
+
+
+def block_of_schedule(advice: Advice) -> str:
+    """Return the recommended schedule as a block to paste; empty where the file has it, or nothing is to be declared.
+
+    Where an op has a plan written out there is none either.
+    """
+    best = advice.recommended
+    if best.several is None or best.joint in advice.scenario.schedules or best.is_serial:
+        return ""
+    try:
+        return graph_choice_text(best.joint, advice.scenario.name)
+    except ScheduleError:
+        return ""
+
+
+def block_lines(block: str) -> Iterator[str]:
+    """Yield a block as it is pasted, its long lines wrapped."""
+    yield from ("As a block for the file:", "")
+    for line in block.splitlines():
+        yield from hanging(line.strip(), 6, line[: len(line) - len(line.lstrip())])
+
+
+def schedule_text(scenario: GraphScenario, candidate: Candidate) -> str:
+    """Return the block that declares a schedule; serial is always there, and so is its block."""
+    try:
+        return graph_choice_text(candidate.joint, scenario.graph.name)
+    except ScheduleError as error:
+        return f"{error.rejection.message}.\n"

@@ -1,0 +1,131 @@
+"""The result of a simulated schedule as plain text, of one op or of several."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from ...advisor.bounds.lower_bound import Bound
+from ...compiler.ir import TICKS_PER_US, GraphScenario
+from ...compiler.text.quantities import bytes_text, ticks_text, us_text
+from ...simcore import Cause, CriticalOp, Result, RunOutcome
+from ...simcore.figures.result import Waterfall
+from ...simcore.simulate_layers import LayersResult
+from .ops import layers_lines, layers_rows, run_lines
+from .question import question_line
+from .wrap import bullet, columns, hanging, wrapped
+
+BAR_COLUMNS = 24
+
+PATH_ENDS = 4
+"""Number of steps shown at each end of a long critical path."""
+
+_WAITED_COLUMN = 30
+"""Column of the cause of waiting in a line of the critical path."""
+
+
+def result_text(
+    result: Result,
+    scenario: GraphScenario,
+    bound: Bound,
+    outside: Sequence[str] = (),
+    *,
+    of_layers: LayersResult | None = None,
+) -> str:
+    """Return one simulated schedule in words and numbers; ``outside`` names what the profile is not fitted to.
+
+    ``of_layers`` is the run of several ops; ``result`` is then that of the layers that were simulated.
+    """
+    hidden, traffic, used = result.overlap_efficiency, result.traffic, result.utilization
+    binding = f"binding: {bound.binding}" if scenario.system.replay is None else "with all ranks simulated"
+    binding += f", of {of_layers.layers} layers" if of_layers is not None and of_layers.layers > 1 else ""
+    rows = [
+        *(layers_rows(of_layers) if of_layers is not None else ()),
+        ("makespan", us_text(result.makespan_us), f"{result.makespan_cycles:,} cycles"),
+        ("compute", ticks_text(result.compute_ticks), "busy time of kernels"),
+        ("communication", ticks_text(result.comm_ticks), "busy time of transfers"),
+        ("exposed", ticks_text(result.exposed_ticks), "makespan without compute"),
+        ("overlap efficiency", "-" if hidden is None else f"{hidden:.1%}", "share of communication hidden"),
+        ("DIL", _ratio(result.dil), "parts alone over the whole kernel"),
+        ("CIL", _ratio(result.cil), "kernels overlapped over alone"),
+        ("lower bound", ticks_text(bound.ticks), binding),
+        (
+            "HBM read, written",
+            f"{bytes_text(traffic.hbm_read_bytes)}, {bytes_text(traffic.hbm_write_bytes)}",
+            f"{used.hbm:.0%} busy",
+        ),
+        ("L2", bytes_text(traffic.l2_bytes), f"{used.l2:.0%} busy"),
+        *([("network on chip", f"{used.noc:.0%}", "busy with GEMMs and copies")] if used.noc else []),
+        ("links", bytes_text(traffic.link_bytes), f"{used.links:.0%} busy"),
+        ("SMs, engines", f"{used.sms:.0%}, {used.engines:.0%}", "busy"),
+        *([("staging", bytes_text(result.schedule.staging_bytes), "at one time")] if of_layers is not None else []),
+    ]
+    name_width, value_width = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
+    lines = [
+        *wrapped(question_line(scenario)),
+        *wrapped(f"{result.schedule.expression} at {result.granularity} granularity ({result.unit_bytes} B)"),
+        *wrapped(folding_sentence(result)),
+        *([] if result.outcome is RunOutcome.DONE else wrapped(f"PARTIAL: {result.outcome.value}")),
+        *(line for sentence in outside for line in bullet("!", sentence)),
+        *(layers_lines(of_layers) if of_layers is not None else ()),
+        "",
+    ]
+    for name, value, note in rows:
+        lines += hanging(f"{name:<{name_width}}  {value:>{value_width}}  {note}".rstrip(), name_width + 2)
+    if of_layers is not None:
+        lines += ["", *run_lines(scenario, of_layers)]
+    if result.waterfall is not None:
+        lines += ["", *waterfall_lines(result.waterfall)]
+    if result.critical_path:
+        lines += ["", *critical_lines(result.critical_path)]
+    return "\n".join(lines)
+
+
+def waterfall_lines(waterfall: Waterfall) -> Iterator[str]:
+    """Yield the losses from the lower bound up to the makespan, as bars."""
+    figure_columns = min(10, columns() - 31)
+    bar_columns = max(0, min(BAR_COLUMNS, columns() - 33 - figure_columns))
+    yield from wrapped(f"Loss waterfall, us (simulated at {waterfall.unit_bytes} B):")
+    for name, ticks in waterfall.rows:
+        bar = "#" * round(bar_columns * abs(ticks) / max(1, waterfall.makespan_ticks))
+        yield f"  {name:<29}{ticks / TICKS_PER_US:>{figure_columns}.1f}  {bar}".rstrip()
+
+
+def folding_sentence(result: Result) -> str:
+    """Return how much was simulated, how much it represents, and why not less was simulated."""
+    simulated, ranks = f"{result.line_hops:,} line-hops", result.num_ranks
+    if result.line_hops < result.line_hops_represented:
+        simulated += f", which stand for {result.line_hops_represented:,}"
+    if result.not_alike is None:
+        return simulated + (f": one rank simulated for all {ranks}" if ranks > 1 else "")
+    how_many = "all" if result.ranks_simulated == ranks else str(result.ranks_simulated)
+    return f"{simulated}: {how_many} of {ranks} ranks simulated, since {result.not_alike}"
+
+
+def critical_lines(path: Sequence[CriticalOp]) -> Iterator[str]:
+    """Yield the critical path, a line for each step of the plan; of a long path the first and the last steps."""
+    steps = [list(ops) for _, ops in groupby(path, key=lambda op: (op.label, op.rank))]
+    before = ["", *(ops[-1].label for ops in steps)]
+    shown = [critical_line(ops, label) for ops, label in zip(steps, before, strict=False)]
+    if len(shown) > 2 * PATH_ENDS + 1:
+        left_out = len(shown) - 2 * PATH_ENDS
+        shown = [*shown[:PATH_ENDS], f"  {'...':>8}{'':>11}{left_out} more steps", *shown[-PATH_ENDS:]]
+    yield from wrapped("Critical path, us (from, to, step, what it waited for):")
+    for line in shown:
+        yield from hanging(line, min(_WAITED_COLUMN, columns() - _WAITED_COLUMN))
+
+
+def critical_line(ops: Sequence[CriticalOp], before: str) -> str:
+    """Return one step: its time on the path, what it waited for, and the server at which its units queued."""
+    first, last = ops[0], ops[-1]
+    waited = first.resource or (before if first.cause is Cause.OP else first.cause.value)
+    waves = sum(op.cause is Cause.SLOT for op in ops[1:])
+    if waves:
+        waited += f", then {ops[-1].resource} {waves}x"
+    worst = max(ops, key=lambda op: op.queued_ticks)
+    if worst.queued_ticks >= TICKS_PER_US // 10:
+        waited += f"; units queued {ticks_text(worst.queued_ticks)} at {worst.queued_at}"
+    since, done = first.since_ticks / TICKS_PER_US, last.done_ticks / TICKS_PER_US
+    return f"  {since:>8.1f} {done:>8.1f}  {first.label:<8} {waited}"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
