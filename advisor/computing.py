@@ -116,7 +116,7 @@ def _of_several(
                 proposals, GraphScenario.of_one(sole), of_one, Watcher(watcher.progress, watcher.should_stop)
             ).candidates
     left_s = None if within_s is None else max(0.0, within_s - (perf_counter() - begun))
-    return recommend_graph(
+    advice = recommend_graph(
         scenario,
         replace(options, within_s=left_s),
         progress=watcher.progress,
@@ -124,6 +124,17 @@ def _of_several(
         answered=watcher.answered,
         of_sole=of_sole,
     )
+    return _with_sensitivity(advice, watcher) if options.sensitivity and not advice.interrupted else advice
+
+
+def _with_sensitivity(advice: Advice, watcher: Watcher) -> Advice:
+    """Return an answer about several ops with what hardware numbers change of it; as it is if that is stopped."""
+    from .sensitivity.several import sensitivity_of_several
+
+    report = watcher.progress or (lambda stage, done, total: None)
+    with suppress(Cancelled):
+        return replace(advice, sensitivity=sensitivity_of_several(advice, report, watcher.should_stop or never))
+    return advice
 
 
 def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher) -> Findings:

@@ -56,7 +56,7 @@ class Sensitivity:
     """Times ``us`` of some ``schedules``, the answer first, and with each hardware number changed.
 
     ``simulated`` is whether what is said of a change was simulated, as far as the number of runs allowed; else all
-    times of ``changes`` are estimates.
+    times of ``changes`` are estimates. ``changes`` are of all numbers, or ``of_most_felt`` alone.
     """
 
     schedules: tuple[str, ...]
@@ -64,6 +64,7 @@ class Sensitivity:
     overlap_pays: bool
     changes: tuple[ChangedNumber, ...]
     simulated: bool
+    of_most_felt: bool = False
 
     @property
     def loss(self) -> float:

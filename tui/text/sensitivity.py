@@ -16,11 +16,18 @@ def sensitivity_lines(found: Sensitivity, names: Mapping[str, str]) -> Iterator[
 
     ``names`` are the short ones of some schedules, by their expressions.
     """
-    checked = "simulated where it is close" if found.simulated else "predicted"
+    how = "simulated in coarse packets" if found.of_most_felt else "simulated where it is close"
+    checked = how if found.simulated else "predicted"
     faster = _by_fastest(found)
+    others = len(found.schedules) - 1
+    which = (
+        f"one of the {len(found.changes)} hardware numbers that its ops feel most is 10% off"
+        if found.of_most_felt
+        else "any one hardware number is 10% off"
+    )
     yield from wrapped(
-        f"The answer holds, to {MAX_LOSS:.0%}, against {len(found.schedules) - 1} other schedules if any one hardware "
-        f"number is 10% off or a command costs twice as much ({checked}){', except:' if faster else '.'}"
+        f"The answer holds, to {MAX_LOSS:.0%}, against {others} other schedule{'s' * (others != 1)} if {which} "
+        f"or a command costs twice as much ({checked}){', except:' if faster else '.'}"
     )
     shown = list(faster)[:MAX_SHOWN]
     for schedule in shown:
