@@ -47,5 +47,5 @@ def _rows(lane: str, intervals: Iterable[Interval]) -> Iterator[Row]:
             rows.append([interval])
         else:
             row.append(interval)
-    for number, dealt in enumerate(rows):
-        yield Row(lane, number, tuple(dealt))
+    for index, dealt in enumerate(rows):
+        yield Row(lane, index, tuple(dealt))
