@@ -211,6 +211,7 @@ def _threshold_document(threshold: Threshold) -> JsonObject:
         "pays_above": threshold.pays_above,
         "checked": "simulated" if threshold.simulated else "predicted",
         "tried": list(threshold.tried),
+        **({"param": threshold.param} if threshold.param else {}),
     }
 
 

@@ -59,13 +59,14 @@ class Threshold:
 
     Overlap pays from ``rows`` on if it ``pays_above``, else below; with ``rows`` None it pays at all rows that were
     tried, or at none. ``tried`` are the rows next to the flip on both sides, at which it was ``simulated`` or else
-    predicted; without a flip the fewest and the most rows.
+    predicted; without a flip the fewest and the most rows. Of several ops these are values of the ``param``.
     """
 
     rows: int | None
     pays_above: bool
     simulated: bool
     tried: tuple[int, int]
+    param: str = ""
 
 
 @dataclass(frozen=True, slots=True)

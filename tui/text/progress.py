@@ -30,6 +30,7 @@ WORDS = {
     "distill": "estimating shapes {done}/{total}",
     "sweep": "advising, point {done}/{total}",
     "sensitivity": "changing hardware numbers",
+    "threshold": "looking for the threshold",
     "draw": "drawing scenarios {done}/{total}",
     "corpus": "searching scenarios {done}/{total}{rate}",
     "label": "estimating structures in scenarios {done}/{total}{rate}",

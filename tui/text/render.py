@@ -166,12 +166,12 @@ def bound_sentence(advice: Advice) -> str:
 def threshold_sentence(threshold: Threshold) -> str:
     """Return from which rows of the GEMM on overlap pays, or ceases to."""
     fewer, more = threshold.tried
-    how = "simulated" if threshold.simulated else "predicted"
+    how, name = "simulated" if threshold.simulated else "predicted", threshold.param or "M"
     if threshold.rows is None:
         pays = "pays at every" if threshold.pays_above else "does not pay at any"
-        return f"Overlap {pays} M that was tried from {fewer:,} to {more:,} ({how})."
+        return f"Overlap {pays} {name} that was tried from {fewer:,} to {more:,} ({how})."
     pays, otherwise = ("pays", "not") if threshold.pays_above else ("does not pay", "it does")
-    return f"Overlap {pays} from M = {threshold.rows:,} ({otherwise} at {fewer:,}; {how})."
+    return f"Overlap {pays} from {name} = {threshold.rows:,} ({otherwise} at {fewer:,}; {how})."
 
 
 def _which_algorithm(advice: Advice) -> str:
@@ -189,20 +189,23 @@ def _which_algorithm(advice: Advice) -> str:
 
 def shown_candidates(advice: Advice, top: int) -> Sequence[Candidate]:
     """Return the simulated candidates, or without simulation the ``top`` best predicted and the baseline."""
-    offers = () if advice.offers is None else advice.offers.offers  # their times are told with what calls cost
-    offered = {each.order.schedule for each in offers if each.name in OF_LAYERS and each.order is not None}
-    shown = [
-        each
-        for each in advice.candidates
-        if each.simulated_ticks is not None and (each.expression not in offered or each is advice.recommended)
-    ]
+    hidden = _of_offers(advice)
+    shown = [one for one in advice.candidates if one.simulated_ticks is not None and one.expression not in hidden]
     favourites = advice.candidates[:top]
     return shown or [*favourites, *([] if advice.serial in favourites else [advice.serial])]
 
 
+def _of_offers(advice: Advice) -> set[str]:
+    """The schedules of implementations, whose times are told with what their calls cost, but the recommended one."""
+    offers = () if advice.offers is None else advice.offers.offers
+    found = {each.order.schedule for each in offers if each.name in OF_LAYERS and each.order is not None}
+    return found - {advice.recommended.expression}
+
+
 def legend(advice: Advice, shown: Sequence[Candidate]) -> str:
     """Return what the marks in the table of the ``shown`` candidates mean, and how many others there are."""
-    rest = len(advice.candidates) - len(shown)
+    hidden = _of_offers(advice) - {one.expression for one in shown}
+    rest = sum(one.expression not in hidden for one in advice.candidates) - len(shown)
     others = f"{rest} more feasible schedules were" if rest > 1 else "1 more feasible schedule was"
     return (
         f"* recommended, = tie, ~ simulated in packets, else in cache lines; gain over {advice.baseline}."

@@ -63,6 +63,10 @@ def advise(
     threshold: Annotated[
         bool, typer.Option("--threshold", help="Find the rows (M) from which overlap pays; simulates more.")
     ] = False,
+    over: Annotated[
+        str | None,
+        typer.Option("--over", metavar="PARAM", help="With --threshold of several ops: the parameter that varies."),
+    ] = None,
     sensitivity: SensitivityOption = False,
     how: Annotated[bool, typer.Option("--how", help="Tell step by step how to carry the schedule out.")] = False,
     trace: TraceOption = None,
@@ -84,7 +88,7 @@ def advise(
     advice = AdviceOptions(
         top, verify, bespoke, workers=workers, within_s=limit_s, threshold=threshold, sensitivity=sensitivity
     )
-    options = AdviseOptions(advice, how=how, pictures=Pictures(trace, svg), strict=strict, as_json=json)
+    options = AdviseOptions(advice, how=how, over=over, pictures=Pictures(trace, svg), strict=strict, as_json=json)
     raise typer.Exit(advise_file(ScenarioInput(file, settings_of(settings), workload), options))
 
 

@@ -1,10 +1,11 @@
 """``magus advise``: the answer with its proof."""
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from ....advisor import AdviceOptions, Advisor
 from ....advisor.answer.export import advice_document
-from ....compiler.ir import GraphScenario
+from ....compiler.ir import Cancelled, GraphScenario
 from ...exit_codes import Exit
 from ...text.door import print_json, put
 from ...text.next_steps import next_steps
@@ -13,15 +14,20 @@ from ...text.render import advice_text
 from ..inputs import ScenarioInput
 from ..interrupts import interruptible
 from ..out.pictures import NO_PICTURES, Pictures
+from ..over import axis_over
 from ..running import exit_code_if_strict, run_command
 
 
 @dataclass(frozen=True, slots=True)
 class AdviseOptions:
-    """Options of ``magus advise``: those of the advice, the exit code, and the form of the output."""
+    """Options of ``magus advise``: those of the advice, the exit code, and the form of the output.
+
+    ``over`` is the parameter that the threshold of several ops is a value of, None: the only one with whole numbers.
+    """
 
     advice: AdviceOptions
     how: bool = False
+    over: str | None = None
     pictures: Pictures = NO_PICTURES
     strict: bool = False
     as_json: bool = False
@@ -49,9 +55,19 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
 
 
 def _advise_one(source: ScenarioInput, scenario: GraphScenario, options: AdviseOptions) -> Exit:
+    axis = None
+    if options.advice.threshold and scenario.pair is None:
+        axis = axis_over(source, options.over)
+        if axis is None:
+            return Exit.USAGE
     advisor = Advisor.load()
     with progress_line() as progress, interruptible() as stopped:
         advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
+        if axis is not None and not advice.interrupted:
+            from ....advisor.sensitivity.threshold_several import threshold_of_several
+
+            with suppress(Cancelled):
+                advice = replace(advice, threshold=threshold_of_several(advice, axis, progress, stopped))
     drawn = options.pictures.save_advice(advice)
     todo = next_steps(advice, source.words, how=options.how)
     if options.as_json:
