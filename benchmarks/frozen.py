@@ -176,7 +176,15 @@ def _best_us(answer: object) -> dict[str, float]:
     if not isinstance(answer, dict):
         return {}
     advices = answer.get("workloads", [answer])
-    return {each["scenario"]: float(each["recommended"]["us"]) for each in advices if "recommended" in each}
+    return {each["scenario"]: _recommended_us(each) for each in advices if "recommended" in each}
+
+
+def _recommended_us(advice: Any) -> float:
+    recommended = advice["recommended"]
+    if isinstance(recommended, dict):  # frozen before layers had the document of pairs
+        return float(recommended["us"])
+    (found,) = (each for each in advice["candidates"] if each["schedule"] == recommended)
+    return float(found["simulated_us"] or found["predicted_us"])
 
 
 PARTS: dict[str, Callable[[_Magus], Answers]] = {

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...compiler.ir import COLLECTIVES_STREAM, Awaited, GraphPlan, JsonObject, Part, Scenario, System
+from ...compiler.ir import COLLECTIVES_STREAM, Awaited, GraphOp, GraphPlan, JsonObject, Part, Scenario, System
 from .document import how_document
 from .how import How, how_of
 
@@ -13,6 +13,11 @@ class PartHow:
 
     part: Part
     how: How
+
+    @property
+    def label(self) -> str:
+        """What it is, for people."""
+        return GraphOp(self.part.op, self.part.workload).label
 
     @property
     def stream(self) -> str:
@@ -61,7 +66,7 @@ def _part_document(told: PartHow) -> JsonObject:
     return {
         "part": part.name,
         "op": part.op,
-        "pattern": part.workload.label,
+        "pattern": told.label,
         "stream": told.stream,
         "priority": part.priority,
         "waits": [{"on": each.on, "what": each.what.value, "kernels_only": each.kernels_only} for each in part.waits],

@@ -94,7 +94,7 @@ def advice_schema() -> JsonObject:
         "copier": _WORD,
         "searched": _COUNT,
     }
-    return object_of(of_all | of_several, tuple(of_all)) | {"dependentRequired": {"layers": list(of_several)}}
+    return object_of(of_all | of_several, tuple(of_all))
 
 
 def _op() -> JsonObject:

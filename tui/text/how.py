@@ -30,7 +30,7 @@ def plan_lines(parts: tuple[PartHow, ...], name: str) -> Iterator[str]:
     for number, told in enumerate(parts, 1):
         yield ""
         waits = f"; it waits for {', and for '.join(told.waits)}" if told.waits else ""
-        yield from wrapped(f"Part {number}, {told.part.name}, {told.part.workload.label}, {told.stream}{waits}.")
+        yield from wrapped(f"Part {number}, {told.part.name}, {told.label}, {told.stream}{waits}.")
         yield from how_lines(told.how, told.part.schedule.expression)
 
 

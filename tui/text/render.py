@@ -244,7 +244,7 @@ def candidate_table(advice: Advice, top: int) -> Iterator[str]:
     yield from wrapped(legend(advice, shown))
     estimated = [each.expression for each in shown if each.is_estimate and each.result is not None]
     if estimated:
-        yield from wrapped(f"Not all layers of {', '.join(estimated)} were simulated: {OTHER_LAYERS}.")
+        yield from wrapped(f"Layers of {', '.join(estimated)} show no period: {OTHER_LAYERS}.")
     if any(each.side_by_side for each in shown):
         yield from wrapped("! kernels share the SMs, to which no profile is fitted: never recommended")
 

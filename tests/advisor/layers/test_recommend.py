@@ -284,9 +284,10 @@ def test_without_pairs_there_is_nothing_to_compare_with_but_no_overlap() -> None
 def test_the_mark_of_kernels_side_by_side_is_explained() -> None:
     advice = advice_on(CHAIN)
     beside = joint_candidate(GraphChoice("two", streams=(("u", 1),)), ScheduleOrigin.KNOWN, "by hand", 100)
+    beside = replace(beside, simulated_ticks=100)
     text = advice_text(replace(advice, candidates=(*advice.candidates, beside)), 8)
 
-    assert "!  two" in text and "! kernels share the SMs" in text
+    assert "! two" in text and "! kernels share the SMs" in text
     assert "! kernels share the SMs" not in advice_text(advice, 8)
 
 

@@ -38,7 +38,7 @@ def test_figures_are_those_of_simulate(page: Path) -> None:
     data, text = data_of(page), page.read_text()
     by_name = {each["name"]: each["result"] for each in data["candidates"] if each["result"] is not None}
 
-    assert data["schema"] == "magus-graph-advice/2"
+    assert data["schema"] == "magus-advice/1"
     assert {"serial", "pairs", "whole"} <= set(by_name)
     for name in ("serial", "pairs", "whole"):
         found, unit = by_name[name], {128: "line", 1024: "packet"}[by_name[name]["unit_bytes"]]
@@ -46,10 +46,8 @@ def test_figures_are_those_of_simulate(page: Path) -> None:
         assert found["layers"] == alone["layers"] and found["ops"] == alone["ops"]
         assert f">{found['layers']['makespan_us']:.1f}<" in text
     times = {name: each["layers"]["makespan_us"] for name, each in by_name.items()}
-    assert (
-        data["speedup"] == pytest.approx(times["library"] / times[data["recommended"]["name"]])
-        and data["speedup"] > 1.01
-    )
+    gain = data["speedup_vs_serial"]
+    assert gain == pytest.approx(times["library"] / times[data["recommended"]]) and gain > 1.01
 
 
 def test_ops_are_told_by_name_with_the_block_of_the_schedule(page: Path) -> None:
