@@ -241,7 +241,7 @@ def test_an_answer_that_was_kept_is_shown_as_a_new_one() -> None:
     advice = advice_on(CHAIN)
     kept = replace(advice, recommended=replace(advice.recommended))  # equal, and another object
 
-    assert f">  {advice.recommended.expression}" in advice_text(kept, 8)
+    assert f"* {advice.recommended.expression}" in advice_text(kept, 8)
     assert advice_text(kept, 8) == advice_text(advice, 8)
 
 

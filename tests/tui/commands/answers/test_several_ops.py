@@ -1,4 +1,4 @@
-"""The commands on a file with several ops: times of each, its schedules, and what the options of one op tell of them."""
+"""The commands on several ops: times of each, their schedules, and what the options of one op tell of them."""
 
 import gzip
 import json
@@ -150,7 +150,7 @@ How to carry out serial(engine=dma(3)):
 
 
 def test_seeds_are_of_a_few_layers(file: Path) -> None:
-    file.write_text(TEXT.replace("link=nvlink) }", "link=nvlink); variability { jitter 5% } }"))
+    file.write_text(TEXT.replace("link=nvlink) }", "link=nvlink); variability { jitter normal(5 %) } }"))
     done = magus("simulate", file, "--seeds", "3", "--schedule", "whole", "--granularity", "packet")
     assert done.exit_code == 0, done.output
     assert SEEDED in done.stdout
