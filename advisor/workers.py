@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from ..compiler.codes import Code
 from ..compiler.ir import Cancelled, Scenario, Schedule, ShouldStop, StepsDone
-from ..simcore import EngineUnavailable, Result, RunOptions, RunOutcome, WhatIf, runs_compiled, simulate
+from ..simcore import EngineUnavailable, Result, RunOptions, RunOutcome, WhatIf, runs_compiled, simulate_op
 from .failures import Failure, FailureKind, failed_simulation
 from .pools import Submit, open_processes, open_threads, result_of
 from .processes import POLL_S, ProcessDied, forks
@@ -43,7 +43,7 @@ class SimulationJob:
 
 def run_job(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result:
     """Run one job in this process."""
-    return simulate(
+    return simulate_op(
         job.scenario,
         job.schedule,
         unit_bytes=job.unit_bytes,

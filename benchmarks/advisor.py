@@ -21,7 +21,7 @@ from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.candidates.shortlist import shortlist_unit
 from magus.advisor.corpus.families import draw
 from magus.compiler.ir import GraphScenario, Scenario
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 
 from .harness.report import Figure, document, render
 
@@ -59,7 +59,7 @@ def answer(advisor: Advisor, scenario: Scenario, options: AdviceOptions) -> Answ
 
 def _ticks(scenario: Scenario, candidate: Candidate) -> int:
     unit = shortlist_unit(scenario, candidate.schedule)
-    return simulate(scenario, candidate.schedule, unit_bytes=unit).makespan_ticks
+    return simulate_op(scenario, candidate.schedule, unit_bytes=unit).makespan_ticks
 
 
 def figures(seed: int = SEED, count: int = SCENARIOS) -> Iterator[Figure]:

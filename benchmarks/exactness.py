@@ -19,7 +19,7 @@ from magus.simcore.cores.engine import Core, run
 from magus.simcore.fold.quotient import expand, quotient
 from magus.simcore.fold.refine import Refusal, detect
 from magus.simcore.fold.verify import FoldError
-from magus.simcore.lower.plan import lower
+from magus.simcore.lower.plan import lower, plan_of
 from magus.simcore.program.arrays import NONE
 from magus.simcore.program.outcome import Run
 from magus.simcore.program.program import Program
@@ -143,7 +143,7 @@ def lowered() -> Iterator[Case]:
         schedule = build_schedule(scenario, choice)
         for fold in (True, False) if unit_bytes == 8192 else (True,):
             case = f"{make.__name__}, {fabric.topology.name}, {choice.template}, {unit_bytes} bytes, folded: {fold}"
-            yield case, lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold).program
+            yield case, lower(scenario.system, plan_of(scenario, schedule), unit_bytes=unit_bytes, fold=fold).program
 
 
 def other_kernels() -> Iterator[Case]:
@@ -151,7 +151,8 @@ def other_kernels() -> Iterator[Case]:
     for name, system in itertools.product(TEXTS, range(len(SYSTEMS))):
         scenario = workload_of(name, ranks=4, m=512, system=system)
         for choice in choices_of(scenario, (2,)):
-            program = lower(scenario, build_schedule(scenario, choice), unit_bytes=4096).program
+            plan = plan_of(scenario, build_schedule(scenario, choice))
+            program = lower(scenario.system, plan, unit_bytes=4096).program
             yield f"{name}, {SYSTEMS[system]}, {choice.template}, {choice.engine}", program
 
 

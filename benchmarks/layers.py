@@ -12,8 +12,7 @@ from magus.compiler.planning.graph_halves import kernel_alone
 from magus.compiler.planning.graph_layers import choice_of_layers, layers_of
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.examples import path
-from magus.simcore import simulate
-from magus.simcore.simulate_graph import simulate_graph
+from magus.simcore import simulate, simulate_op
 from magus.simcore.simulate_layers import simulate_layers
 
 from .harness.report import Figure, main, timed
@@ -37,7 +36,7 @@ def _choice(scenario: GraphScenario, name: str) -> GraphChoice:
 def _one_layer(scenario: GraphScenario, name: str) -> int:
     graph = replace(scenario.graph, repeat=None)
     plan = build_graph_plan(scenario.system, graph, _choice(scenario, name))
-    return simulate_graph(scenario.system, plan).whole.makespan_ticks
+    return simulate(scenario.system, plan).makespan_ticks
 
 
 def _exact(back: GraphScenario) -> Iterator[Figure]:
@@ -48,16 +47,16 @@ def _exact(back: GraphScenario) -> Iterator[Figure]:
         alone = Graph("one", "", (GraphOp(op.name, op.workload),))
         choice = GraphChoice("one", (mode,) if mode else ())
         plan = build_graph_plan(back.system, alone, choice)
-        joint = simulate_graph(back.system, plan).whole.makespan_ticks
+        joint = simulate(back.system, plan).makespan_ticks
         part = plan.parts[0]
-        single = simulate(Scenario(op.name, back.system, op.workload), part.schedule).makespan_ticks
+        single = simulate_op(Scenario(op.name, back.system, op.workload), part.schedule).makespan_ticks
         off += joint != single
     yield Figure("ops alone whose ticks differ from those of the pair", off, "ops", "lower", 0)
     count = 80
     by_period = simulate_layers(back.system, back.graph, _choice(back, LATE), unit_bytes=8192)
     plan = build_graph_plan(back.system, layers_of(back.graph, count), choice_of_layers(_choice(back, LATE), count))
-    direct = simulate_graph(back.system, plan, unit_bytes=8192).whole.makespan_ticks
-    yield Figure("80 layers by period less one by one", abs(by_period.makespan_ticks - direct), "ticks", "lower", 0)
+    direct = simulate(back.system, plan, unit_bytes=8192).makespan_ticks
+    yield Figure("80 layers by period less one by one", abs(by_period.total_ticks - direct), "ticks", "lower", 0)
 
 
 def _gains(back: GraphScenario) -> Iterator[Figure]:
@@ -66,10 +65,10 @@ def _gains(back: GraphScenario) -> Iterator[Figure]:
     for name, ticks in times.items():
         yield Figure(f"MLP backward, 8192 tokens, {name}", ticks / 10**8, "us", "lower")
     kernels = sum(
-        simulate_graph(
+        simulate(
             back.system,
             build_graph_plan(back.system, Graph("k", "", (_kernel(op),)), GraphChoice("k")),
-        ).whole.makespan_ticks
+        ).makespan_ticks
         for op in back.graph.ops
         if op.workload.compute is not None
     )
@@ -98,12 +97,12 @@ def _speed(back: GraphScenario, forward: GraphScenario) -> Iterator[Figure]:
 
 def _planned(scenario: GraphScenario, graph: Graph, choice: GraphChoice) -> int:
     plan = build_graph_plan(scenario.system, graph, choice)
-    return simulate_graph(scenario.system, plan).whole.makespan_ticks
+    return simulate(scenario.system, plan).makespan_ticks
 
 
 def _layers(scenario: GraphScenario, schedule: str) -> int:
     choice = _choice(scenario, schedule)
-    return simulate_layers(scenario.system, scenario.graph, choice).makespan_ticks
+    return simulate_layers(scenario.system, scenario.graph, choice).total_ticks
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import TICKS_PER_US, Choice, Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.knobs.engine import default_engine
-from magus.simcore import affordable_unit, simulate
+from magus.simcore import affordable_unit, simulate_op
 
 from .enumeration import figures as enumeration_figures
 from .harness.drawn import draw
@@ -157,7 +157,7 @@ def _unit(scenario: Scenario, line_hops: int) -> int:
 
 
 def _ticks(scenario: Scenario, choice: Choice, unit: int) -> int:
-    return simulate(scenario, build_schedule(scenario, choice), unit_bytes=unit).makespan_ticks
+    return simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=unit).makespan_ticks
 
 
 def _why(scenario: Scenario, choice: Choice, template: Choice) -> tuple[tuple[str, float], ...]:

@@ -14,7 +14,7 @@ from magus.compiler.ir import Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.simcore.cores.engine import Core, run
-from magus.simcore.lower.plan import lower
+from magus.simcore.lower.plan import lower, plan_of
 from magus.simcore.program.program import Program
 from tests.helpers.oracle.oracle import Oracle
 
@@ -118,7 +118,7 @@ def _demo_figures() -> Iterator[Figure]:
     """The demo under its declared schedule, folded."""
     scenario = shipped(DEMO)
     schedule = resolve_schedule(scenario, None)
-    seconds, _ = timed(partial(lower, scenario, schedule, unit_bytes=PACKET_BYTES), repeats=5)
+    seconds, _ = timed(partial(lower, scenario.system, plan_of(scenario, schedule), unit_bytes=PACKET_BYTES), repeats=5)
     yield Figure("demo, folded, lowering", seconds, "s", "lower", 0.05)
     yield from _lowering_figures(scenario)
     for name, unit_bytes, targets in (("packet", PACKET_BYTES, (0.8, 0.5)), ("line", LINE_BYTES, (4.0, 2.0))):
@@ -134,7 +134,7 @@ def _lowering_figures(scenario: Scenario) -> Iterator[Figure]:
     lowering = simulating = 0.0
     for choice in enumerate_space(scenario).choices[::10]:
         schedule = build_schedule(scenario, choice)
-        seconds, lowered = timed(partial(lower, scenario, schedule, unit_bytes=PACKET_BYTES))
+        seconds, lowered = timed(partial(lower, scenario.system, plan_of(scenario, schedule), unit_bytes=PACKET_BYTES))
         lowering += seconds
         simulating += timed(partial(run, lowered.program))[0]
     yield Figure("demo, lowering over simulating its candidates in packets", lowering / simulating, "x", "lower", 1)

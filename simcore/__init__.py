@@ -1,19 +1,20 @@
-"""The simulator: a Scenario under a Schedule, run exactly at the granularity of cache lines."""
+"""The simulator: a plan on a system, run exactly at the granularity of cache lines."""
 
 from .cores.engine import EngineUnavailable, load_core, runs_compiled
 from .figures.critical_path import Cause, CriticalOp
 from .figures.flows import DataFlow, data_flows
 from .figures.loads import Load, LoadKind, Loads
-from .figures.result import Result, ServerLoad, Timeline
+from .figures.result import OpResult, Result, ServerLoad, Timeline
 from .figures.spans import exposed_spans
 from .fold.run import DEFAULT_OPTIONS, RunOptions
 from .lower.budget import affordable_unit, line_hops
+from .lower.plan import plan_of
 from .program.limits import RunTooLarge
 from .program.outcome import RunOutcome
 from .program.program import PACKET_BYTES
 from .seeds import simulate_seeds
-from .shown_run import ShownRun, run_of_graph, run_of_pair
-from .simulate import WhatIf, record_writes, simulate
+from .shown_run import ShownRun, run_of
+from .simulate import WhatIf, record_writes, simulate, simulate_op
 
 __all__ = [
     "DEFAULT_OPTIONS",
@@ -25,6 +26,7 @@ __all__ = [
     "CriticalOp",
     "DataFlow",
     "EngineUnavailable",
+    "OpResult",
     "Result",
     "RunOptions",
     "RunOutcome",
@@ -38,10 +40,11 @@ __all__ = [
     "exposed_spans",
     "line_hops",
     "load_core",
+    "plan_of",
     "record_writes",
-    "run_of_graph",
-    "run_of_pair",
+    "run_of",
     "runs_compiled",
     "simulate",
+    "simulate_op",
     "simulate_seeds",
 ]

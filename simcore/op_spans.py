@@ -114,7 +114,7 @@ class OpSummary:
 def op_times(run: ShownRun) -> tuple[OpSummary, ...]:
     """Return the ops of one layer in the order in which they are issued; none for a pair."""
     spans = op_spans(run, 0)
-    layer = min(SHOWN_LAYER, run.num_simulated)
+    layer = min(SHOWN_LAYER, run.result.num_simulated)
     kernels = union_of_spans(span for each in spans for span in each.kernels)
     return tuple(_told(each, spans, kernels) for each in spans if each.layer == layer)
 

@@ -1,7 +1,7 @@
-"""A finished run with all that is needed to show it: the Result and the plans that ran, of a pair or of a graph.
+"""A finished run with all that is needed to show it: the Result and the plans that ran.
 
-Pictures, traces and timelines take this one form: a pair is a run of one part, a graph one of several, whose steps
-stand in the timeline as ``part.step``.
+Pictures, traces and timelines take this one form: one op is a run of one part, several have one or two each, whose
+steps stand in the timeline as ``part.step``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from functools import cached_property
 
 from ..compiler.ir import (
     Awaited,
+    Graph,
     GraphChoice,
     GraphPlan,
     GraphScenario,
@@ -26,11 +27,10 @@ from ..compiler.planning.graph_build import build_graph_plan
 from ..compiler.planning.graph_layers import in_layer, own_name
 from ..compiler.text.quantities import ticks_text
 from .figures.flows import DataFlow, flows_of, flows_to
-from .figures.graph_result import OpResult
 from .figures.metrics import shown_name
-from .figures.result import Interval, IntervalKind, Result
+from .figures.result import Interval, IntervalKind, OpResult, Result
 from .lower.at_once import part_as_kernels
-from .simulate_layers import SHOWN_LAYER, LayersResult
+from .simulate_layers import SHOWN_LAYER
 
 Span = tuple[int, int]
 
@@ -39,7 +39,7 @@ Span = tuple[int, int]
 class ShownPart:
     """A plan that ran; names of its steps in the timeline begin with ``prefix``.
 
-    ``label`` says what its op is; ``planned`` is the part of a graph plan, None in the run of a pair.
+    ``label`` says what its op is; ``planned`` is the part of a plan, None where the scenario is that of one op.
     """
 
     prefix: str
@@ -65,22 +65,18 @@ class ShownPart:
 
 @dataclass(frozen=True, eq=False)
 class ShownRun:
-    """``title`` is the name of the workload, ``expression`` that of the schedule.
-
-    ``ops`` are the times of ops of a graph, empty for a pair. Of ``layers`` that repeat the run has the first
-    ``num_simulated``; the others take ``period_ticks`` each, which ``is_estimate`` where these show no period.
-    """
+    """``title`` is the name of the workload, ``expression`` that of the schedule."""
 
     title: str
     expression: str
     system: System
     result: Result
     parts: tuple[ShownPart, ...]
-    ops: tuple[OpResult, ...] = ()
-    layers: int = 1
-    num_simulated: int = 1
-    period_ticks: int | None = None
-    is_estimate: bool = False
+
+    @property
+    def ops(self) -> tuple[OpResult, ...]:
+        """The times of ops; none where the scenario is that of one op, which is the whole."""
+        return () if self.parts[0].planned is None else self.result.ops
 
     @property
     def num_ranks(self) -> int:
@@ -95,12 +91,12 @@ class ShownRun:
     @property
     def makespan_ticks(self) -> int:
         """The time of all layers, simulated or repeated."""
-        return self.result.makespan_ticks + (self.layers - self.num_simulated) * (self.period_ticks or 0)
+        return self.result.total_ticks
 
     @property
     def makespan_text(self) -> str:
         """The same with its unit, ``~`` before an estimate."""
-        return f"{'~' if self.is_estimate else ''}{ticks_text(self.makespan_ticks)}"
+        return f"{'~' if self.result.is_estimate else ''}{ticks_text(self.makespan_ticks)}"
 
     @cached_property
     def _steps(self) -> dict[int, dict[str, tuple[ShownPart, Step]]]:
@@ -177,7 +173,7 @@ class ShownRun:
     def shown_span(self) -> Span:
         """The time to look at first: the run, and of layers that repeat one within, which stands for all."""
         layer = [op for op in self.ops if op.name == in_layer(own_name(op.name), SHOWN_LAYER)]
-        if self.num_simulated <= SHOWN_LAYER or not layer:
+        if self.result.num_simulated <= SHOWN_LAYER or not layer:
             return 0, self.result.makespan_ticks
         return min(op.begin_ticks for op in layer), max(op.end_ticks for op in layer)
 
@@ -194,35 +190,28 @@ def _first(waiting: Sequence[Interval], wait: PartWait) -> Interval | None:
     return min(chosen, key=lambda each: each.start_ticks, default=None)
 
 
-def run_of_pair(scenario: Scenario, result: Result) -> ShownRun:
-    """The run of a pair under ``result.schedule``."""
-    workload = scenario.workload
-    part = ShownPart("", scenario, result.schedule, workload.label)
-    return ShownRun(workload.name, result.schedule.expression, scenario.system, result, (part,))
+def run_of(
+    scenario: Scenario | GraphScenario, result: Result, schedule: GraphChoice | GraphPlan | None = None
+) -> ShownRun:
+    """Return the run of a scenario: of one op under ``result.schedule``, of several under ``schedule``.
+
+    Of layers that repeat it has those that were simulated.
+    """
+    if isinstance(scenario, Scenario):
+        only = ShownPart("", scenario, result.schedule, scenario.workload.label)
+        return ShownRun(scenario.workload.name, result.schedule.expression, scenario.system, result, (only,))
+    assert schedule is not None, "several ops have no schedule in common"
+    system, graph = scenario.system, scenario.graph
+    plan = schedule
+    if isinstance(plan, GraphChoice):
+        plan = build_graph_plan(system, graph, plan, result.num_simulated)
+    name = schedule.name if isinstance(schedule, GraphChoice) else schedule.expression
+    return ShownRun(scenario.title, name, system, result, tuple(_shown_parts(system, graph, plan)))
 
 
-def run_of_graph(scenario: GraphScenario, schedule: GraphChoice | GraphPlan, result: LayersResult) -> ShownRun:
-    """The run of a graph under ``schedule``: of the layers that were simulated."""
-    system, graph, layers = scenario.system, scenario.graph, result.num_simulated
-    plan = schedule if isinstance(schedule, GraphPlan) else build_graph_plan(system, graph, schedule, layers)
+def _shown_parts(system: System, graph: Graph, plan: GraphPlan) -> Iterator[ShownPart]:
     alone, labels = len(plan.parts) == 1, labels_of(graph, plan.num_batches)
-
-    def shown(part: Part) -> ShownPart:
+    for part in plan.parts:
         here = Scenario(part.name, system, part.workload)
-        schedule = part_as_kernels(here, plan, part)
-        label = labels[own_name(part.op)]
-        return ShownPart("" if alone else f"{part.name}.", here, schedule, label, part)
-
-    simulated = result.simulated
-    return ShownRun(
-        graph.name,
-        schedule.expression if isinstance(schedule, GraphPlan) else schedule.name,
-        system,
-        simulated.whole,
-        tuple(map(shown, plan.parts)),
-        simulated.ops,
-        result.layers,
-        result.num_simulated,
-        result.period_ticks,
-        result.estimated,
-    )
+        prefix = "" if alone else f"{part.name}."
+        yield ShownPart(prefix, here, part_as_kernels(here, plan, part), labels[own_name(part.op)], part)

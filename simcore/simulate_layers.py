@@ -1,17 +1,17 @@
 """Layers that repeat: as many are simulated as show the period, and the others follow from it to the tick."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 from ..compiler.ir import Graph, GraphChoice, GraphPlan, System
 from ..compiler.planning.graph_build import build_graph_plan
 from ..compiler.planning.graph_layers import in_layer, own_name
-from .figures.graph_result import GraphResult
+from .figures.result import Result
 from .fold.run import DEFAULT_OPTIONS, RunOptions
 from .program.limits import RunTooLarge
 from .program.outcome import RunOutcome
 from .program.program import PACKET_BYTES
-from .simulate_graph import simulate_graph
+from .simulate import simulate
 
 FEWEST_LAYERS, MOST_LAYERS = 5, 10
 """Layers that are simulated to find the period: so many at first, twice as many where that does not show one."""
@@ -27,57 +27,38 @@ STEP_LINE_HOPS = 30_000
 """Line-hops that take as long as a step of a plan takes to be lowered, folded and told, about 0.3 ms."""
 
 
-@dataclass(frozen=True, slots=True)
-class LayersResult:
-    """The result of ``layers`` layers.
-
-    ``simulated`` is that of the first ``num_simulated``. Each of the others takes ``period_ticks``; None where all were
-    simulated. If it is ``estimated``, that is what the last of those take on average, and no period.
-    """
-
-    simulated: GraphResult
-    layers: int
-    num_simulated: int
-    period_ticks: int | None
-    estimated: bool = False
-
-    @property
-    def makespan_ticks(self) -> int:
-        """Of all layers."""
-        return self.simulated.whole.makespan_ticks + (self.layers - self.num_simulated) * (self.period_ticks or 0)
-
-
 def simulate_layers(
     system: System,
     graph: Graph,
     schedule: GraphChoice | GraphPlan,
     *,
-    name: str = "graph",
+    name: str = "workload",
     unit_bytes: int = PACKET_BYTES,
     seed: int | None = None,
     alike: bool = False,
     most_effort: int | None = None,
     options: RunOptions = DEFAULT_OPTIONS,
-) -> LayersResult:
-    """Simulate the layers that ``graph`` repeats, one without ``repeat``; parameters are those of ``simulate_graph``.
+) -> Result:
+    """Simulate the layers that ``graph`` repeats, one without ``repeat``; parameters are those of ``simulate``.
 
-    All are simulated where they are few, where no period shows, and under a seed. Of a plan those are that it has.
-    Where no period shows and all layers are too many to simulate, the last of some stand for the rest; so they do where
-    a run of more layers is expected to take more than ``most_effort``, in line-hops (see ``effort_of``).
+    All are simulated where they are few, where no period shows, and under a seed: the result has no period then. Of a
+    plan those are that it has. Where no period shows and all layers are too many to simulate, the last of some stand
+    for the rest; so they do where a run of more layers is expected to take more than ``most_effort``, in line-hops (see
+    ``effort_of``).
 
     Raises
     ------
     ScheduleError
-        As ``build_graph_plan`` and ``simulate_graph``.
+        As ``build_graph_plan`` and ``simulate``.
     RunTooLarge
         If the layers are too large to simulate, or no period shows and a plan does not have all.
     """
     count = graph.num_layers
 
-    def simulated(plan: GraphPlan) -> GraphResult:
-        return simulate_graph(system, plan, name=name, unit_bytes=unit_bytes, seed=seed, alike=alike, options=options)
+    def simulated(plan: GraphPlan) -> Result:
+        return simulate(system, plan, name=name, unit_bytes=unit_bytes, seed=seed, alike=alike, options=options)
 
-    def run(layers: int) -> GraphResult:
+    def run(layers: int) -> Result:
         assert isinstance(schedule, GraphChoice), "a plan is run as it is"
         return simulated(build_graph_plan(system, graph, schedule, layers))
 
@@ -85,29 +66,29 @@ def simulate_layers(
         return _of_written(graph, schedule, seed, simulated(schedule))
     found = _of_first_layers(run, count, most_effort) if seed is None else None
     too_many = count * schedule.batches * len(graph.ops) > MOST_OPS
-    if found is not None and (not found.estimated or too_many or _is_beyond(most_effort, found, count)):
+    if found is not None and (not found.is_estimate or too_many or _is_beyond(most_effort, found, count)):
         return found
     try:
-        return LayersResult(run(count), count, count, None)
+        return replace(run(count), period_ticks=None)
     except RunTooLarge:
         if found is None:
             raise
         return found
 
 
-def effort_of(result: GraphResult) -> int:
+def effort_of(result: Result) -> int:
     """What a run has taken, in line-hops: its own, and ``STEP_LINE_HOPS`` for each kernel, copy and sum."""
-    return result.whole.line_hops + STEP_LINE_HOPS * len(result.whole.timeline.intervals)
+    return result.line_hops + STEP_LINE_HOPS * len(result.timeline.intervals)
 
 
-def _is_beyond(most_effort: int | None, found: LayersResult, layers: int) -> bool:
+def _is_beyond(most_effort: int | None, found: Result, layers: int) -> bool:
     """Whether a run of so many layers takes more effort than is allowed, by what those have taken that were run."""
-    return most_effort is not None and effort_of(found.simulated) * layers > most_effort * found.num_simulated
+    return most_effort is not None and effort_of(found) * layers > most_effort * found.num_simulated
 
 
-def _of_first_layers(run: Callable[[int], GraphResult], count: int, most_effort: int | None) -> LayersResult | None:
+def _of_first_layers(run: Callable[[int], Result], count: int, most_effort: int | None) -> Result | None:
     """The result of ``count`` layers from as many as show a period, estimated if none does; None if they are few."""
-    found: LayersResult | None = None
+    found: Result | None = None
     for layers in (FEWEST_LAYERS, MOST_LAYERS):
         if count <= layers or (found is not None and _is_beyond(most_effort, found, layers)):
             break
@@ -117,13 +98,13 @@ def _of_first_layers(run: Callable[[int], GraphResult], count: int, most_effort:
             if found is None:
                 raise
             break
-        if result.period_ticks is not None or result.whole.outcome is not RunOutcome.DONE:
-            return LayersResult(result, count, layers, result.period_ticks)
-        found = LayersResult(result, count, layers, _mean_ticks(result, layers), estimated=True)
+        if result.period_ticks is not None or result.outcome is not RunOutcome.DONE:
+            return replace(result, layers=count)
+        found = replace(result, layers=count, period_ticks=_mean_ticks(result, layers), is_estimate=True)
     return found
 
 
-def _mean_ticks(result: GraphResult, layers: int) -> int:
+def _mean_ticks(result: Result, layers: int) -> int:
     """The time from layer to layer, over the later half of ``layers``."""
     first = layers // 2
     middle, last = (
@@ -133,13 +114,13 @@ def _mean_ticks(result: GraphResult, layers: int) -> int:
     return (last - middle) // (layers - first)
 
 
-def _of_written(graph: Graph, plan: GraphPlan, seed: int | None, result: GraphResult) -> LayersResult:
+def _of_written(graph: Graph, plan: GraphPlan, seed: int | None, result: Result) -> Result:
     """The result of all layers from that of a plan that has some of them written out."""
     count, layers = graph.num_layers, plan.num_layers
     period = result.period_ticks if seed is None else None
-    if layers < count and period is None and result.whole.outcome is RunOutcome.DONE:
+    if layers < count and period is None and result.outcome is RunOutcome.DONE:
         why = "under a seed none follow from others" if seed is not None else "it shows no period"
         raise RunTooLarge(
             f"the plan has {layers} of {count} layers, and {why}: repeat fewer, or write out more of them"
         )
-    return LayersResult(result, count, layers, period if layers < count else None)
+    return replace(result, layers=count, period_ticks=period if layers < count else None)

@@ -15,7 +15,7 @@ from magus.compiler.ir.topologies.network import Symmetry, edge_over
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.templates import BASELINE
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from tests.helpers.commands import document, magus
 from tests.helpers.house import house_with, run_in
 from tests.helpers.paths import ROOT
@@ -109,7 +109,7 @@ def test_times_are_estimated_on_a_new_topology(chain: Path) -> None:
 
     (predicted,) = predicted_us(scenario, [choice], [schedule])
 
-    simulated = simulate(scenario, schedule).makespan_ticks / TICKS_PER_US
+    simulated = simulate_op(scenario, schedule).makespan_ticks / TICKS_PER_US
     assert predicted == pytest.approx(simulated, rel=0.05)
 
 

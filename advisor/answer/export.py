@@ -6,7 +6,6 @@ from ...compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject, S
 from ...compiler.planning.expression import expression_of
 from ...simcore import CriticalOp, Result, ServerLoad
 from ...simcore.figures.result import Waterfall
-from ...simcore.simulate_layers import LayersResult
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import Advice, Threshold
 from ..candidates.candidate import Candidate, SearchProvenance
@@ -200,9 +199,9 @@ def _run_document(advice: Advice, result: Result | None, candidate: Candidate) -
     return None if result is None else result_document(result, scenario.title)
 
 
-def several_result_document(scenario: GraphScenario, plan: GraphPlan, result: LayersResult) -> JsonObject:
+def several_result_document(scenario: GraphScenario, plan: GraphPlan, result: Result) -> JsonObject:
     """Return the document of ``magus simulate --json`` on several ops: that of one, with layers and ops."""
-    return result_document(result.simulated.whole, scenario.title) | result_members(scenario, plan, result)
+    return result_document(result, scenario.title) | result_members(scenario, plan, result)
 
 
 def _threshold_document(threshold: Threshold) -> JsonObject:

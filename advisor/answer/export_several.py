@@ -5,8 +5,7 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_batches import batch_counts, labels_of
 from ...compiler.planning.graph_expression import graph_choice_text, graph_expression_of
 from ...compiler.planning.graph_layers import own_name
-from ...simcore.figures.graph_result import OpResult
-from ...simcore.simulate_layers import LayersResult
+from ...simcore import OpResult, Result
 from ..candidates.advice import Advice, OpAdvice
 from ..candidates.candidate import Candidate
 
@@ -69,7 +68,7 @@ def _op_advice(op: OpAdvice) -> JsonObject:
     }
 
 
-def result_members(scenario: GraphScenario, plan: GraphPlan, result: LayersResult) -> JsonObject:
+def result_members(scenario: GraphScenario, plan: GraphPlan, result: Result) -> JsonObject:
     """Return what the document of a run says besides where there are several ops.
 
     All else is of the layers that were simulated.
@@ -80,7 +79,7 @@ def result_members(scenario: GraphScenario, plan: GraphPlan, result: LayersResul
         schedules.setdefault(part.op, []).append(part.schedule.expression)
     ops = [
         _op_result(op) | {"pattern": labels[name], "schedules": schedules[name]}
-        for op in result.simulated.ops
+        for op in result.ops
         for name in (own_name(op.name),)
     ]
     period = result.period_ticks
@@ -88,9 +87,9 @@ def result_members(scenario: GraphScenario, plan: GraphPlan, result: LayersResul
         "count": result.layers,
         "simulated": result.num_simulated,
         "period_us": None if period is None else period / TICKS_PER_US,
-        "estimated": result.estimated,
-        "makespan_us": result.makespan_ticks / TICKS_PER_US,
-        "makespan_ticks": result.makespan_ticks,
+        "estimated": result.is_estimate,
+        "makespan_us": result.total_ticks / TICKS_PER_US,
+        "makespan_ticks": result.total_ticks,
     }
     return {"layers": layers, "ops": ops}
 

@@ -68,7 +68,7 @@ def alike_us(scenario: GraphScenario, one: Candidate, other: Candidate) -> float
     if result is None:
         return 0.0
     layer = min(SHOWN_LAYER, result.num_simulated)
-    known, ticks = {op.name: op for op in result.simulated.ops}, 0
+    known, ticks = {op.name: op for op in result.ops}, 0
     modes = [{mode.op: mode for mode in each.joint.modes} for each in (one, other)]
     along = {*one.joint.along, *other.joint.along}
     in_turn = one.is_in_turn and other.is_in_turn
@@ -140,7 +140,7 @@ def _times_us(scenario: GraphScenario, candidate: Candidate) -> Iterator[float]:
     result = candidate.result
     layer = min(SHOWN_LAYER, result.num_simulated)
     names = {in_layer(case.name, layer) for case in scenario.cases if case.workload.moved is not None}
-    yield from (op.makespan_ticks / TICKS_PER_US for op in result.simulated.ops if op.name in names)
+    yield from (op.makespan_ticks / TICKS_PER_US for op in result.ops if op.name in names)
 
 
 def verdict_of(scenario: GraphScenario, recommended: Candidate, promise: Promise | None) -> Verdict:

@@ -4,7 +4,8 @@ from collections import Counter
 
 from ...compiler.ir import TICKS_PER_SECOND, Reach, Scenario, Schedule, Step, Transfer, checkpoint
 from ...simcore.lower.copies import ends_of
-from ...simcore.lower.plan import moved_bytes, period_of
+from ...simcore.lower.state import moved_bytes
+from ...simcore.lower.steps import period_of
 
 
 def busiest_link_ticks(scenario: Scenario, schedule: Schedule) -> int:

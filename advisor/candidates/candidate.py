@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ...compiler.ir import TICKS_PER_US, Choice, ExecutionOptions, GraphChoice, Schedule, Seams
-from ...simcore.simulate_layers import LayersResult
+from ...simcore import Result
 
 # Share of time by which a more complex schedule must be faster, however fine the profile resolves.
 MIN_LEAD = 0.01
@@ -80,7 +80,7 @@ class Candidate:
     gain_error: float | None = None
     several: GraphChoice | None = None
     what: str = ""
-    result: LayersResult | None = None
+    result: Result | None = None
     problem: str = ""
     is_outside: bool = False
 
@@ -101,7 +101,7 @@ class Candidate:
         """Memory of a rank at one time for what is neither input nor output; of several ops known once they ran."""
         if self.plan is not None:
             return self.plan.staging_bytes
-        return None if self.result is None else self.result.simulated.whole.schedule.staging_bytes
+        return None if self.result is None else self.result.schedule.staging_bytes
 
     @property
     def is_serial(self) -> bool:
@@ -171,12 +171,11 @@ class Candidate:
     @property
     def is_estimate(self) -> bool:
         """Whether that is not simulated, of all layers or of so many that the others repeat them."""
-        return self.simulated_ticks is None or (self.result is not None and self.result.estimated)
+        return self.simulated_ticks is None or (self.result is not None and self.result.is_estimate)
 
-    def with_result(self, result: LayersResult) -> "Candidate":
+    def with_result(self, result: Result) -> "Candidate":
         """Return the candidate with the simulation of its several ops."""
-        unit = result.simulated.whole.unit_bytes
-        return replace(self, result=result, simulated_ticks=result.makespan_ticks, unit_bytes=unit)
+        return replace(self, result=result, simulated_ticks=result.total_ticks, unit_bytes=result.unit_bytes)
 
 
 def joint_candidate(

@@ -8,7 +8,7 @@ from ...compiler.ir import TICKS_PER_US, Explore, Gpu, Progress, Scenario, Sched
 from ...compiler.planning.build import build_schedule, declared
 from ...compiler.planning.knobs.structure import ALGORITHM
 from ...simcore import PACKET_BYTES, affordable_unit
-from ...simcore.lower.plan import period_of
+from ...simcore.lower.steps import period_of
 from ..bounds.plan_links import busiest_link_ticks
 from ..workers import SimulationJob, Workers
 from .candidate import Candidate, ScheduleOrigin, by_time

@@ -26,7 +26,7 @@ from ...compiler.ir import (
 from ...compiler.ir.topologies import TOPOLOGIES
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.expression import expression_of
-from ...simcore import simulate
+from ...simcore import simulate_op
 from ...simcore.memo.memo import StoredFunctions, content_hash
 from ..estimate.makespan import estimate_ticks
 from .families import Drawn
@@ -124,7 +124,7 @@ def fingerprint() -> str:
         scenario = _scenario(gpu, fabric, workload.format(m=rows))
         choice = Choice(template, chunks, EngineChoice(kind, count), streams, tactics=options)
         schedule = build_schedule(scenario, choice)
-        ticks = simulate(scenario, schedule, unit_bytes=UNIT_BYTES).makespan_ticks
+        ticks = simulate_op(scenario, schedule, unit_bytes=UNIT_BYTES).makespan_ticks
         # Estimates to the digits that are safe to compare.
         estimate = f"{estimate_ticks(scenario, schedule).makespan_ticks:.6g}"
         digest.update(f"\n{expression_of(choice)} {ticks} {estimate}".encode())

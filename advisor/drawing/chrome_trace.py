@@ -90,6 +90,10 @@ def _head(context: TraceContext, ranks: Sequence[int]) -> JsonObject:
 
 def _layers(run: ShownRun) -> JsonObject:
     """Of layers that repeat how many the trace has, and the time of all."""
-    if run.layers == 1:
+    if run.result.layers == 1:
         return {}
-    return {"layers": run.layers, "layers_in_trace": run.num_simulated, "makespan_of_all_us": us(run.makespan_ticks)}
+    return {
+        "layers": run.result.layers,
+        "layers_in_trace": run.result.num_simulated,
+        "makespan_of_all_us": us(run.makespan_ticks),
+    }

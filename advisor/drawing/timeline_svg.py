@@ -132,10 +132,10 @@ def _summary(run: ShownRun) -> str:
     result = run.result
     hidden = result.overlap_efficiency
     said = "" if hidden is None else f", {hidden:.0%} of the communication hidden"
-    if run.layers > 1:
-        each = "" if run.period_ticks is None else f", each {ticks_text(run.period_ticks)}"
-        shown = ", one of them below" if run.num_simulated > SHOWN_LAYER else ""
-        return f"{run.layers} layers take {ticks_text(run.makespan_ticks)}{each}{shown}{said}; times in us"
+    if run.result.layers > 1:
+        each = "" if run.result.period_ticks is None else f", each {ticks_text(run.result.period_ticks)}"
+        shown = ", one of them below" if run.result.num_simulated > SHOWN_LAYER else ""
+        return f"{run.result.layers} layers take {ticks_text(run.makespan_ticks)}{each}{shown}{said}; times in us"
     return (
         f"makespan {ticks_text(result.makespan_ticks)}: kernels {ticks_text(result.compute_ticks)}, "
         f"transfers {ticks_text(result.comm_ticks)}{said}; times in us"

@@ -7,7 +7,7 @@ from ...compiler.ir import Choice, Scenario, Schedule
 from ...compiler.planning.build import build_schedule, declared
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.templates import BASELINE
-from ...simcore import simulate
+from ...simcore import simulate_op
 from ..candidates.candidate import Candidate, ScheduleOrigin, baseline_of, by_time
 from ..candidates.library import library_unfit
 from ..candidates.predicted import is_serial, usual_serials
@@ -60,6 +60,6 @@ def _simulated(scenario: Scenario, candidates: Iterable[Candidate]) -> list[Cand
     """Return candidates with their times at the granularity of the shortlist, the fastest first."""
     simulated = []
     for candidate in candidates:
-        result = simulate(scenario, candidate.schedule, unit_bytes=shortlist_unit(scenario, candidate.schedule))
+        result = simulate_op(scenario, candidate.schedule, unit_bytes=shortlist_unit(scenario, candidate.schedule))
         simulated.append(replace(candidate, simulated_ticks=result.makespan_ticks, unit_bytes=result.unit_bytes))
     return by_time(simulated)

@@ -10,7 +10,7 @@ from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.from_text import choice_named
 from ...compiler.text.diagnostics import CompileError
 from ...simcore import Result, RunOutcome, RunTooLarge
-from ...simcore.simulate_layers import SHOWN_LAYER, LayersResult, simulate_layers
+from ...simcore.simulate_layers import SHOWN_LAYER, simulate_layers
 from ..bounds.graph_bound import graph_bound
 from ..candidates.advice import Advice
 from ..candidates.shortlist import packet_bytes
@@ -27,7 +27,7 @@ class GraphRuns:
     packets: bool = False
     _advice: Advice | None = None
     _bound_ticks: int | None = None
-    _results: dict[tuple[str, int | None], LayersResult] = field(default_factory=dict)
+    _results: dict[tuple[str, int | None], Result] = field(default_factory=dict)
 
     def advice(self) -> Advice:
         """Return the advice for the graph, computed once.
@@ -90,9 +90,9 @@ class GraphRuns:
         """
         found = self._layers(name, seed)
         shown = in_layer(op, min(SHOWN_LAYER, found.num_simulated))
-        one = next((each for each in found.simulated.ops if each.name == shown), None)
+        one = next((each for each in found.ops if each.name == shown), None)
         if one is None:
-            own = (own_name(each.name) for each in found.simulated.ops)
+            own = (own_name(each.name) for each in found.ops)
             ops = ", ".join(dict.fromkeys(each for each in own if without_batch(each) == without_batch(op)))
             raise ExpectationError(f"{name} has no op {op}, but {ops}")
         figures = {
@@ -105,17 +105,16 @@ class GraphRuns:
 
     def _result(self, name: str, seed: int | None) -> Result:
         found = self._layers(name, seed)
-        whole = found.simulated.whole
-        return replace(whole, makespan_ticks=found.makespan_ticks) if found.num_simulated < found.layers else whole
+        return replace(found, makespan_ticks=found.total_ticks) if found.num_simulated < found.layers else found
 
-    def _layers(self, name: str, seed: int | None) -> LayersResult:
+    def _layers(self, name: str, seed: int | None) -> Result:
         if name == BOUND:
             raise ExpectationError("the bound is a time, and has no other figures")
         if (name, seed) not in self._results:
             self._results[name, seed] = self._simulate(name, seed)
         return self._results[name, seed]
 
-    def _simulate(self, name: str, seed: int | None) -> LayersResult:
+    def _simulate(self, name: str, seed: int | None) -> Result:
         scenario = self.scenario
         unit = packet_bytes(scenario.gpu) if self.packets else scenario.gpu.line_bytes
         try:
@@ -127,7 +126,6 @@ class GraphRuns:
             raise ExpectationError(f"{name} does not fit these sizes and was left out") from error
         except (RunTooLarge, ScheduleError) as error:
             raise ExpectationError(str(error)) from error
-        whole = found.simulated.whole
-        if whole.outcome is not RunOutcome.DONE:
-            raise ExpectationError(f"{name} does not finish: {whole.outcome.value}")
+        if found.outcome is not RunOutcome.DONE:
+            raise ExpectationError(f"{name} does not finish: {found.outcome.value}")
         return found

@@ -7,7 +7,7 @@ from typing import Protocol
 from ...compiler.ir import GraphScenario, Metric, Scenario, Schedule
 from ...compiler.planning.build import ScheduleError, declared
 from ...compiler.resolve.expect.expectation import Verdict
-from ...simcore import Result, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate
+from ...simcore import Result, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate_op
 from ..bounds.lower_bound import lower_bound
 from ..candidates.advice import Advice
 from ..candidates.shortlist import packet_bytes
@@ -119,11 +119,17 @@ class Runs:
         if (name, count) not in self._seeded:
             schedule = self._schedule(name)
             # Imported here: expectations without seeds do without it.
-            from ...simcore import simulate_seeds
+            from ...simcore import plan_of, simulate_seeds
 
             unit = self._unit(name, schedule)
             try:
-                results = simulate_seeds(self.scenario, schedule, range(count), unit_bytes=unit)
+                results = simulate_seeds(
+                    self.scenario.system,
+                    plan_of(self.scenario, schedule),
+                    range(count),
+                    name=self.scenario.name,
+                    unit_bytes=unit,
+                )
             except (RunTooLarge, ScheduleError) as error:
                 raise ExpectationError(str(error)) from error
             self._seeded[name, count] = tuple(_done(name, result) for result in results)
@@ -138,7 +144,7 @@ class Runs:
         what_if = WhatIf(packet_bytes(self.scenario.gpu)) if explained else None
         unit = self._unit(name, schedule)
         try:
-            result = simulate(self.scenario, schedule, unit_bytes=unit, what_if=what_if)
+            result = simulate_op(self.scenario, schedule, unit_bytes=unit, what_if=what_if)
         except (RunTooLarge, ScheduleError) as error:
             raise ExpectationError(str(error)) from error
         return _done(name, result)

@@ -4,7 +4,7 @@ from ...compiler.codes import Code
 from ...compiler.ir import TICKS_PER_US, Choice, Implementation, Plan, Rejection, Scenario, TransferPath
 from ...compiler.planning.build import ScheduleError, build_schedule
 from ...compiler.planning.knobs.library import library_rejection, library_serial
-from ...simcore import DEFAULT_OPTIONS, PACKET_BYTES, RunOptions, RunTooLarge, affordable_unit, simulate
+from ...simcore import DEFAULT_OPTIONS, PACKET_BYTES, RunOptions, RunTooLarge, affordable_unit, simulate_op
 from .machine import machine_of
 
 MAX_LINE_HOPS = 2_000_000
@@ -61,4 +61,4 @@ def simulated_us(
     """
     schedule = build_schedule(scenario, body, name)
     unit_bytes = affordable_unit(scenario, schedule, PACKET_BYTES, MAX_LINE_HOPS)
-    return simulate(scenario, schedule, unit_bytes=unit_bytes, options=options).makespan_ticks / TICKS_PER_US
+    return simulate_op(scenario, schedule, unit_bytes=unit_bytes, options=options).makespan_ticks / TICKS_PER_US

@@ -22,9 +22,8 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_build import build_graph_plan
-from ...simcore import RunOptions, RunOutcome, RunTooLarge
-from ...simcore.lower.compose import graph_period
-from ...simcore.simulate_graph import simulate_graph
+from ...simcore import RunOptions, RunOutcome, RunTooLarge, simulate
+from ...simcore.lower.plan import plan_period
 
 LARGE = 32
 """Ranks from which on a graph is searched in fewer ways, where they are not the same: all take minutes otherwise."""
@@ -71,7 +70,7 @@ class AlikeRanks:
             plan = build_graph_plan(self.system, graph, choice)
         except ScheduleError:
             return False
-        return graph_period(self.system, plan, alike=True) == 1 and self.under(graph, choice)
+        return plan_period(self.system, plan, alike=True) == 1 and self.under(graph, choice)
 
     def alone(self, part: Part) -> bool:
         """Whether an op that copies takes as long alone if ranks are taken for alike."""
@@ -87,7 +86,7 @@ class AlikeRanks:
         for alike in (True, False):
             plan = GraphPlan("op", (alone,))
             try:
-                run = simulate_graph(self.system, plan, unit_bytes=UNIT_BYTES, alike=alike, options=options).whole
+                run = simulate(self.system, plan, unit_bytes=UNIT_BYTES, alike=alike, options=options)
             except RunTooLarge:
                 return False
             if run.outcome is not RunOutcome.DONE:

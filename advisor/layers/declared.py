@@ -90,13 +90,13 @@ def simulated_candidate(scenario: GraphScenario, candidate: Candidate, should_st
             unit_bytes=packet_bytes(scenario.gpu),
             options=RunOptions(observe=True, should_stop=should_stop),
         )
-        check_graph_memory(scenario, result.simulated.whole.schedule.staging_bytes)
+        check_graph_memory(scenario, result.schedule.staging_bytes)
     except Cancelled:
         raise
     except Exception as error:
         failure = failed_simulation(candidate.expression, error)
         return replace(candidate, problem=f"{failure.kind.value}: {failure.reason}")
-    outcome, circle = result.simulated.whole.outcome, result.simulated.whole.deadlock
+    outcome, circle = result.outcome, result.deadlock
     if outcome is RunOutcome.CANCELLED:
         raise Cancelled
     if outcome is not RunOutcome.DONE:

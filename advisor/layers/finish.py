@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ...compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, ShouldStop
 from ...compiler.resolve.schedules.from_text import SERIAL
-from ...simcore.simulate_layers import LayersResult
+from ...simcore import Result
 from ..candidates.candidate import Candidate, by_time
 from .baselines import EACH_ITS_BEST, free_names
 from .joint import COARSE_BYTES, JointRuns, Start, affordable_packet, simulated
@@ -34,7 +34,7 @@ class Finish:
         best = min(one.ticks for one in found)
         near = [one for one in found if one.ticks <= best * NEAR or one.is_serial or one.what == EACH_ITS_BEST]
         near.sort(key=lambda one: (one.joint != SERIAL, one.side_by_side, one.ticks))
-        unit, results = self._unit(), dict[str, LayersResult]()
+        unit, results = self._unit(), dict[str, Result]()
         for done, one in enumerate(near):
             self.report("layers", done, len(near))
             try:
@@ -56,9 +56,9 @@ class Finish:
         except Cancelled:
             self.stopped = True
             return one
-        return one if result is None or result.estimated else one.with_result(result)
+        return one if result is None or result.is_estimate else one.with_result(result)
 
-    def _result(self, one: Candidate, unit: int, *, whole: bool = False) -> LayersResult | None:
+    def _result(self, one: Candidate, unit: int, *, whole: bool = False) -> Result | None:
         """Of all layers, which may stage more than a few do; None if it is too much.
 
         No overlap, of which the length of a run is known, is not simulated again where that takes too long.

@@ -10,9 +10,9 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.planning.graph_layers import in_layer, own_name
 from ...compiler.text.quantities import bytes_text
-from ...simcore import RunOptions, RunOutcome, RunTooLarge
-from ...simcore.lower.compose import graph_period
-from ...simcore.simulate_layers import FEWEST_LAYERS, LayersResult, effort_of, simulate_layers
+from ...simcore import Result, RunOptions, RunOutcome, RunTooLarge
+from ...simcore.lower.plan import plan_period
+from ...simcore.simulate_layers import FEWEST_LAYERS, effort_of, simulate_layers
 from .alike import AlikeRanks
 
 COARSE_BYTES = 8192
@@ -43,12 +43,12 @@ class Start:
     """
 
     line_hops: int
-    result: LayersResult
+    result: Result
 
     @property
     def is_long(self) -> bool:
         """Whether to simulate so many layers as show a period takes more than a run may."""
-        return effort_of(self.result.simulated) * FEWEST_LAYERS > MOST_EFFORT * self.result.num_simulated
+        return effort_of(self.result) * FEWEST_LAYERS > MOST_EFFORT * self.result.num_simulated
 
 
 @dataclass(slots=True)
@@ -109,23 +109,23 @@ class JointRuns:
         layers, line_hops = self.graph.num_layers, self._line_hops(choice, result)
         if layers > result.num_simulated:
             period = _shift(result, 0)
-            result = replace(result, layers=layers, period_ticks=period, estimated=True)
+            result = replace(result, layers=layers, period_ticks=period, is_estimate=True)
         start = Start(line_hops, result)
         self.unit_bytes = affordable_packet(start.line_hops)
         if self.unit_bytes == COARSE_BYTES and not self.stages_too_much(result):
-            self.num_runs, self._known[replace(choice, name="")] = self.num_runs + 1, result.makespan_ticks
+            self.num_runs, self._known[replace(choice, name="")] = self.num_runs + 1, result.total_ticks
         return start
 
-    def _line_hops(self, choice: GraphChoice, result: LayersResult) -> int:
+    def _line_hops(self, choice: GraphChoice, result: Result) -> int:
         """Those of so many layers as show a period, at all ranks that are not the same, from a run of few layers."""
         one_layer = replace(self.graph, repeat=None)
-        taken = result.simulated.whole.line_hops
+        taken = result.line_hops
         if self.ranks.under(one_layer, choice):
             plan = build_graph_plan(self.system, one_layer, choice)
-            taken = taken * graph_period(self.system, plan) // graph_period(self.system, plan, alike=True)
+            taken = taken * plan_period(self.system, plan) // plan_period(self.system, plan, alike=True)
         return taken * min(self.graph.num_layers, FEWEST_LAYERS) // result.num_simulated
 
-    def _few(self, choice: GraphChoice, should_stop: ShouldStop) -> LayersResult | None:
+    def _few(self, choice: GraphChoice, should_stop: ShouldStop) -> Result | None:
         """The result of a few layers, with one rank for all where that makes no difference."""
         repeat = self.graph.repeat
         few = None if repeat is None else replace(repeat, count=few_layers(repeat.count, choice))
@@ -136,7 +136,7 @@ class JointRuns:
     def _simulated(self, choice: GraphChoice) -> int | None:
         result = self._few(choice, self.should_stop)
         self.num_runs += 1
-        self.effort += 0 if result is None else effort_of(result.simulated)
+        self.effort += 0 if result is None else effort_of(result)
         if result is None or self.stages_too_much(result):
             self.left_out[choice] = CANNOT_BE if result is None else too_much(result, self.staging_limit_bytes or 0)
             return None
@@ -144,15 +144,15 @@ class JointRuns:
         self.told(choice, ticks)
         return ticks
 
-    def stages_too_much(self, result: LayersResult) -> bool:
+    def stages_too_much(self, result: Result) -> bool:
         """Whether a schedule stages more than the file allows."""
         limit = self.staging_limit_bytes
-        return limit is not None and result.simulated.whole.schedule.staging_bytes > limit
+        return limit is not None and result.schedule.staging_bytes > limit
 
 
-def too_much(result: LayersResult, limit: int) -> str:
+def too_much(result: Result, limit: int) -> str:
     """Return what a schedule stages, which is more than ``limit``, in words."""
-    staged = bytes_text(result.simulated.whole.schedule.staging_bytes)
+    staged = bytes_text(result.schedule.staging_bytes)
     return f"it stages {staged}, more than the {bytes_text(limit)} that the file allows"
 
 
@@ -169,20 +169,20 @@ def few_layers(count: int, choice: GraphChoice) -> int:
     return min(count, SEARCH_LAYERS + choice.layers_apart)
 
 
-def _of_layers(result: LayersResult, layers: int, apart: int) -> int:
+def _of_layers(result: Result, layers: int, apart: int) -> int:
     """The time of so many layers, from a few."""
     few = result.num_simulated
     if few == layers:
         return result.makespan_ticks
-    return result.simulated.whole.makespan_ticks + (layers - few) * _shift(result, apart)
+    return result.makespan_ticks + (layers - few) * _shift(result, apart)
 
 
-def _shift(result: LayersResult, apart: int) -> int:
+def _shift(result: Result, apart: int) -> int:
     """The time of each further layer: as long as most ops come later than in the layer before.
 
     Parts are issued up to so many layers ``apart`` from their place, so that the last of the few lack some beside them.
     """
-    ends = {op.name: op.end_ticks for op in result.simulated.ops}
+    ends = {op.name: op.end_ticks for op in result.ops}
     shown = result.num_simulated - apart
     last = {own_name(name): end for name, end in ends.items() if name == in_layer(own_name(name), shown)}
     return int(median(end - ends[in_layer(name, shown - 1)] for name, end in last.items()))
@@ -198,7 +198,7 @@ def simulated(
     fine: bool = False,
     alike: bool = False,
     whole: bool = False,
-) -> LayersResult | None:
+) -> Result | None:
     """Return the result of one schedule; None where it cannot be carried out, or does not finish.
 
     A ``fine`` one tells where units queue, and the loads of links over time. Ranks may be taken for ``alike``. Where no
@@ -224,6 +224,6 @@ def simulated(
     except (ScheduleError, RunTooLarge) as error:
         log.debug("%s is left out: %s", choice.name, error)
         return None
-    if result.simulated.whole.outcome is RunOutcome.CANCELLED:
+    if result.outcome is RunOutcome.CANCELLED:
         raise Cancelled
-    return result if result.simulated.whole.outcome is RunOutcome.DONE else None
+    return result if result.outcome is RunOutcome.DONE else None

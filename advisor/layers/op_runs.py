@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from ...compiler.ir import Graph, GraphChoice, GraphOp, GraphPlan, OpMode, System
 from ...compiler.planning.graph_build import build_graph_plan
-from ...simcore import RunOptions
-from ...simcore.figures.result import IntervalKind, Result
-from ...simcore.simulate_graph import simulate_graph
+from ...simcore import Result, RunOptions, simulate
+from ...simcore.figures.result import IntervalKind
 from .copiers import Copier
 
 _QUICK = RunOptions(loads=False)
@@ -81,7 +80,7 @@ class OpRuns:
 
     def _run(self, plan: GraphPlan, *, alike: bool) -> Result:
         plan = self._with_sms(plan)
-        return simulate_graph(self.system, plan, unit_bytes=self.unit_bytes, alike=alike, options=_QUICK).whole
+        return simulate(self.system, plan, unit_bytes=self.unit_bytes, alike=alike, options=_QUICK)
 
     def _with_sms(self, plan: GraphPlan) -> GraphPlan:
         """SMs that copy are taken from all kernels, also from those that move nothing."""

@@ -343,7 +343,7 @@ def _candidates(scenario: GraphScenario, search: JointSearch, serial: Start) -> 
     for choice, what in search.known.items():
         found.append(joint_candidate(choice, _origin(scenario, choice, what), what, search.found[choice]))
     if not any(one.joint == SERIAL for one in found):
-        found.append(joint_candidate(SERIAL, ScheduleOrigin.SERIAL, NO_OVERLAP, serial.result.makespan_ticks))
+        found.append(joint_candidate(SERIAL, ScheduleOrigin.SERIAL, NO_OVERLAP, serial.result.total_ticks))
     return found
 
 

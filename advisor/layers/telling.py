@@ -9,9 +9,9 @@ from ...compiler.planning.graph_expression import whole_text
 from ...compiler.planning.graph_layers import in_layer
 from ...compiler.text.diagnostics import listing
 from ...compiler.text.quantities import us_text
-from ...simcore.figures.result import Interval, IntervalKind
+from ...simcore.figures.result import Interval, IntervalKind, Result
 from ...simcore.figures.spans import overlap_ticks, total_ticks, union_of
-from ...simcore.simulate_layers import SHOWN_LAYER, LayersResult
+from ...simcore.simulate_layers import SHOWN_LAYER
 from ..candidates.advice import OpAdvice
 from ..candidates.candidate import Candidate
 from .way import Way, fastest_alone
@@ -29,14 +29,14 @@ WORTH = 1.02
 
 
 def ops_of(
-    graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice, result: LayersResult
+    graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice, result: Result
 ) -> tuple[OpAdvice, ...]:
     """Return what the ops of ``graph`` do in ``choice``, in the order in which they begin.
 
     ``graph`` is written out in the batches of the choice; of layers that repeat it is one that has neighbours.
     """
     layer = min(SHOWN_LAYER, result.num_simulated)
-    timeline = result.simulated.whole.timeline
+    timeline = result.timeline
     of_parts: dict[str, list[Interval]] = {}
     for each in timeline.of_rank(0):
         of_parts.setdefault(_op(each.name), []).append(each)
@@ -44,7 +44,7 @@ def ops_of(
     modes = {mode.op: mode for mode in choice.modes}
     found = []
     for op in graph.ops:
-        times = result.simulated.op(in_layer(op.name, layer))
+        times = result.op(in_layer(op.name, layer))
         copies = [each for each in of_parts.get(times.name, ()) if each.kind is IntervalKind.COMM]
         of = ways.get(op.name, ())
         best = fastest_alone(of) if len(of) > 1 else None

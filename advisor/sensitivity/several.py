@@ -153,4 +153,4 @@ class _Runs:
             )
         except (ScheduleError, RunTooLarge):
             return None
-        return result.makespan_ticks if result.simulated.whole.outcome is RunOutcome.DONE else None
+        return result.total_ticks if result.outcome is RunOutcome.DONE else None

@@ -6,7 +6,7 @@ from magus.compiler import compile_file
 from magus.compiler.ir import TICKS_PER_SECOND, Scenario
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.examples import path as example
-from magus.simcore.lower.plan import lower
+from magus.simcore.lower.plan import lower, plan_of
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage, TrafficClass
 
@@ -22,7 +22,8 @@ def shipped(name: str, *settings: tuple[str, str]) -> Scenario:
 
 def program_of(scenario: Scenario, schedule: str | None, unit_bytes: int, *, fold: bool = True) -> Program:
     """``scenario`` under a schedule, the first declared if None, in units of ``unit_bytes``."""
-    return lower(scenario, resolve_schedule(scenario, schedule), unit_bytes=unit_bytes, fold=fold).program
+    plan = plan_of(scenario, resolve_schedule(scenario, schedule))
+    return lower(scenario.system, plan, unit_bytes=unit_bytes, fold=fold).program
 
 
 def all_gather(per_rank: str, *, fold: bool = False) -> Program:

@@ -14,7 +14,7 @@ from magus.compiler.pipeline import compile_file
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.examples import path
-from magus.simcore import run_of_pair, simulate
+from magus.simcore import run_of, simulate_op
 from magus.simcore.figures.result import Interval, IntervalKind, Result, Timeline
 from magus.tui.app.widgets.timeline import TimelineView
 
@@ -44,7 +44,7 @@ async def _frames_ms(num_intervals: int, num_frames: int) -> dict[str, list[floa
     scenario, result = _large(num_intervals)
     view = TimelineView(id="lanes")
     async with _Alone(view).run_test(size=SIZE) as pilot:
-        view.show(run_of_pair(scenario, result))
+        view.show(run_of(scenario, result))
         view.focus()
         view.action_ranks()
         await pilot.pause()
@@ -69,7 +69,7 @@ def _large(num_intervals: int) -> tuple[Scenario, Result]:
     """The Result of a real run, with a timeline of so many short intervals in place of its own."""
     scenario = compile_file(Path(path("gemm_rs_h100")), ()).scenario().case
     schedule = build_schedule(scenario, read_choice(scenario, "shard_p2p(engine=dma(7))"))
-    result = simulate(scenario, schedule, unit_bytes=4096)
+    result = simulate_op(scenario, schedule, unit_bytes=4096)
     per_lane = max(1, num_intervals // (NUM_RANKS * len(LANES)))
     step = max(2, result.makespan_ticks // per_lane)
     intervals = tuple(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cores.endings import units_delivered
-from ..lower.plan import Lowered
+from ..lower.steps import LoweredPart
 from ..program.arrays import NONE, FloatArray, Int64Array
 from ..program.outcome import NEVER, Run
 from ..program.program import Program
@@ -34,7 +34,7 @@ class _Resource:
     servers: tuple[int, ...]
 
 
-def loads_of(lowered: Lowered, run: Run) -> Loads:
+def loads_of(lowered: LoweredPart, run: Run) -> Loads:
     """Loads of all links and memories of the simulated ranks."""
     program = lowered.program
     resources = _resources(lowered, run)
@@ -66,7 +66,7 @@ def loads_of(lowered: Lowered, run: Run) -> Loads:
     )
 
 
-def _resources(lowered: Lowered, run: Run) -> list[_Resource]:
+def _resources(lowered: LoweredPart, run: Run) -> list[_Resource]:
     """What was busy: links in the order of the network's edges, then the memory of each rank."""
     ranks, machine = lowered.program.ranks_simulated, lowered.machine
     network = machine.network

@@ -12,18 +12,14 @@ from ..kernels.dispatch import whole_works
 from ..lower.collective import library_operation
 from ..lower.plan import Lowered
 from ..lower.state import StepOps
+from ..lower.steps import LoweredPart
 from ..program.arrays import NONE, Int64Array
 from ..program.outcome import NEVER, Run
 from ..program.program import OpKind, Program
 from .result import Interval, IntervalKind, ServerLoad, Timeline, Utilization
 
 
-def timeline_of(lowered: Lowered, run: Run) -> Timeline:
-    """Every step that ran as an interval, transfers dealt to engines in the order in which they started."""
-    return timeline_with(lowered.program, run, intervals_of(lowered, run))
-
-
-def intervals_of(lowered: Lowered, run: Run) -> list[Interval]:
+def intervals_of(lowered: LoweredPart, run: Run) -> list[Interval]:
     """Every step that ran; transfers are not dealt to engines yet."""
     starts = _work_starts(lowered.program, run)
     shown = _shown(lowered)
@@ -42,7 +38,7 @@ def timeline_with(program: Program, run: Run, intervals: Iterable[Interval]) -> 
     return Timeline(program.num_ranks, run.makespan_ticks, (*kernels, *dealt), program.ranks_simulated)
 
 
-def _shown(lowered: Lowered) -> Iterable[StepOps]:
+def _shown(lowered: LoweredPart) -> Iterable[StepOps]:
     """The steps; of those that one call of a library carries out the first, a transfer, stands for all."""
     if not lowered.schedule.engine.by_library:
         return lowered.steps
@@ -68,7 +64,7 @@ def _work_starts(program: Program, run: Run) -> Int64Array:
     return np.where(run.op_polls > 1, np.maximum(run.op_start, set_at), run.op_start)
 
 
-def _interval(lowered: Lowered, ops: StepOps, run: Run, starts: Int64Array) -> Interval | None:
+def _interval(lowered: LoweredPart, ops: StepOps, run: Run, starts: Int64Array) -> Interval | None:
     """The step from the first start of its work to its end; None if it never finished."""
     done = int(run.op_done[ops.done])
     if done < 0:
@@ -117,12 +113,13 @@ def busy_ticks(timeline: Timeline) -> tuple[int, int, int]:
     return max(per_rank, key=lambda busy: busy[2])
 
 
-def kernel_ticks(timeline: Timeline) -> int:
+def kernel_ticks(lowered: Lowered, run: Run) -> int:
     """Sum of the durations of all kernels, side by side or not."""
-    return sum(interval.ticks for interval in timeline.intervals if interval.kind is not IntervalKind.COMM)
+    intervals = (interval for part in lowered.parts for interval in intervals_of(part, run))
+    return sum(interval.ticks for interval in intervals if interval.kind is not IntervalKind.COMM)
 
 
-def dil_of(lowered: Lowered) -> float | None:
+def dil_of(lowered: LoweredPart) -> float | None:
     """Decomposition loss: the parts, each alone with the SMs the schedule leaves, over the whole kernel alone."""
     whole = whole_works(lowered.scenario)
     parts = [(ops.rank, ops.alone_ticks) for ops in lowered.steps if isinstance(ops.step, TileGroup)]
@@ -151,7 +148,7 @@ def server_loads(program: Program, run: Run) -> tuple[ServerLoad, ...]:
     return tuple(loads)
 
 
-def utilization_of(lowered: Lowered, run: Run) -> Utilization:
+def utilization_of(lowered: LoweredPart, run: Run) -> Utilization:
     """Busy share of each kind of resource, of the busiest instance or rank."""
     schedule = lowered.schedule
     engines = schedule.compute_sms if schedule.engine.mode is EngineMode.SHARED else schedule.engine.count

@@ -124,15 +124,40 @@ class ServerLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class OpResult:
+    """One op at the rank that is busy longest with it.
+
+    It lasts from the begin of its first step to the end of its last. ``exposed_ticks`` is how long in all its copies
+    run beside no kernel of the workload.
+    """
+
+    name: str
+    begin_ticks: int
+    end_ticks: int
+    compute_ticks: int
+    comm_ticks: int
+    exposed_ticks: int
+
+    @property
+    def makespan_ticks(self) -> int:
+        """From its begin to its end."""
+        return self.end_ticks - self.begin_ticks
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
-    """One simulated schedule.
+    """One simulated plan; of several parts ``schedule`` has the name, engines, SMs and memory, and no steps.
 
     ``compute_ticks`` and ``comm_ticks`` are busy times of kernels and of transfers (union of intervals, worst rank).
     ``dil`` is the time of the parts, each alone, over the time of the whole kernel. ``cil`` is the time of the
     overlapped kernels over their time with servers of their own; None where there is nothing to compare.
     ``line_hops`` were simulated and stand for ``line_hops_represented``; ``not_alike`` says why more than one rank was
     simulated. ``deadlock`` is the circle of waits, sentence by sentence, if the outcome is DEADLOCK. ``loads`` are
-    those of links and memories over time.
+    those of links and memories over time. ``ops`` are in the order in which the plan issues them.
+
+    All figures are of the first ``num_simulated`` of ``layers``. Each of the others takes ``period_ticks``, which
+    ``is_estimate`` where that is what the last of those take on average, and no period. Where all were simulated it is
+    by how much each comes after the one before, None if they do not repeat to the tick.
     """
 
     scenario: str
@@ -161,6 +186,26 @@ class Result:
     critical_path: tuple[CriticalOp, ...]
     deadlock: tuple[str, ...]
     loads: Loads = NO_LOADS
+    ops: tuple[OpResult, ...] = ()
+    layers: int = 1
+    num_simulated: int = 1
+    period_ticks: int | None = None
+    is_estimate: bool = False
+
+    def op(self, name: str) -> OpResult:
+        """Return the result of the op of that name.
+
+        Raises
+        ------
+        KeyError
+            If there is none.
+        """
+        return {op.name: op for op in self.ops}[name]
+
+    @property
+    def total_ticks(self) -> int:
+        """The time of all layers, simulated or repeated."""
+        return self.makespan_ticks + (self.layers - self.num_simulated) * (self.period_ticks or 0)
 
     @property
     def granularity(self) -> str:

@@ -9,21 +9,16 @@ import numpy as np
 from ...compiler.ir import EngineKind, Reach, Transfer
 from ..cores.endings import units_delivered
 from ..lower.copies import ends_of
-from ..lower.plan import Lowered
 from ..lower.protocols import sent_per_byte
 from ..lower.state import StepOps, moved_bytes
+from ..lower.steps import LoweredPart
 from ..program.outcome import Run
 from ..program.program import OpKind, Program, TrafficClass
 from .result import Traffic
 
 
-def traffic_of(lowered: Lowered, run: Run) -> Traffic:
-    """Bytes at one rank by the plan, of the rank with the most HBM traffic; flags as they were read, a line each."""
-    return traffic_of_parts((lowered,), run)
-
-
-def traffic_of_parts(parts: Sequence[Lowered], run: Run) -> Traffic:
-    """The same of several plans in one program, together."""
+def traffic_of(parts: Sequence[LoweredPart], run: Run) -> Traffic:
+    """Bytes at one rank by the plans of ``parts``, of the rank with the most HBM traffic; flags as they were read."""
     ranks = sorted({ops.rank for part in parts for ops in part.steps} or {0})
     by_rank = [
         reduce(_sum, (traffic_at(part, [ops for ops in part.steps if ops.rank == rank]) for part in parts))
@@ -46,7 +41,7 @@ def _flag_reads(program: Program, run: Run) -> int:
     return int(np.bincount(program.op_rank[op[flags]], units, minlength=1).max())
 
 
-def traffic_at(lowered: Lowered, steps: list[StepOps]) -> Traffic:
+def traffic_at(lowered: LoweredPart, steps: list[StepOps]) -> Traffic:
     """Bytes that the steps of one rank move: its kernels', and each transfer at both ends as if both were here."""
     works = [ops.kernel for ops in steps if ops.kernel is not None]
     read = sum(work.hbm_read_bytes for work in works)
@@ -63,7 +58,7 @@ def traffic_at(lowered: Lowered, steps: list[StepOps]) -> Traffic:
     return Traffic(read, written, l2, links, 0, 0)
 
 
-def _copied(lowered: Lowered, rank: int, step: Transfer) -> Traffic:
+def _copied(lowered: LoweredPart, rank: int, step: Transfer) -> Traffic:
     """Bytes that one transfer moves, flags in between included where they are sent with the data."""
     size, n = moved_bytes(lowered.scenario, step.region), lowered.scenario.num_ranks
     sent = int(size * sent_per_byte(lowered.schedule))

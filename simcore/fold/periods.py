@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from ..lower.compose import LoweredGraph
+from ..lower.plan import Lowered
 from ..program.arrays import BoolArray, Int64Array
 from ..program.outcome import NEVER, Run
 from ..program.program import Program
@@ -21,7 +21,7 @@ LAYERS_COMPARED = 3
 """Layers in a row, the last but one of the run among them: two pairs with the same period."""
 
 
-def period_ticks(lowered: LoweredGraph, run: Run) -> int | None:
+def period_ticks(lowered: Lowered, run: Run) -> int | None:
     """By how much each layer comes after the one before; None where that does not show.
 
     The run must have observed where units queue.
@@ -41,7 +41,7 @@ def period_ticks(lowered: LoweredGraph, run: Run) -> int | None:
 class _Trace:
     """What happens in one layer, in arrays that are alike for all."""
 
-    def __init__(self, lowered: LoweredGraph, run: Run, parts: Sequence[int]) -> None:
+    def __init__(self, lowered: Lowered, run: Run, parts: Sequence[int]) -> None:
         program = lowered.program
         ops = np.concatenate([np.arange(lowered.ops[part].start, lowered.ops[part].stop) for part in parts])
         flows = _ranges(

@@ -1,4 +1,5 @@
-"""Schedules to programs.
+"""Plans to programs.
 
-In: a ``Scenario`` under a ``Schedule``. Out: a ``Program`` with the names of its ops. Begin with ``plan.py``.
+In: a ``System`` and a ``GraphPlan``. Out: a ``Program`` with the names of its ops. Begin with ``plan.py``, which lowers
+the parts one after the other; ``steps.py`` lowers the steps of one.
 """

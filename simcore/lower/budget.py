@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from ...compiler.ir import (
     EngineKind,
-    Gpu,
     GraphPlan,
     Kernels,
     Reach,
@@ -64,7 +63,7 @@ class Cost(NamedTuple):
         return self.byte_hops // unit_bytes + self.packets * NOC_PACKET_BYTES // noc_packet_bytes(unit_bytes)
 
 
-def check_budget(scenario: Scenario, schedule: Schedule, unit_bytes: int, ranks: int) -> None:
+def check_budget(system: System, plan: GraphPlan, unit_bytes: int, ranks: int) -> None:
     """Refuse a run of ``ranks`` simulated ranks in units of ``unit_bytes`` that is too large.
 
     Ranks are added up until the limit is passed; the estimate takes the others to cost as much.
@@ -74,26 +73,10 @@ def check_budget(scenario: Scenario, schedule: Schedule, unit_bytes: int, ranks:
     RunTooLarge
         If there are more than ``MAX_LINE_HOPS``, ``MAX_OPS`` or ``MAX_ROUTED``.
     """
-    _check(schedule.expression, _costs(scenario, schedule, range(ranks)), scenario.gpu, unit_bytes, ranks)
-
-
-def check_graph_budget(system: System, plan: GraphPlan, unit_bytes: int, ranks: int) -> None:
-    """Refuse a run of ``ranks`` simulated ranks of a graph plan that is too large; see ``check_budget``.
-
-    Raises
-    ------
-    RunTooLarge
-        As ``check_budget``.
-    """
     of_parts = (_costs(Scenario(p.name, system, p.workload), p.schedule, range(ranks)) for p in plan.parts)
     costs = (reduce(Cost.plus, at_rank) for at_rank in zip(*of_parts, strict=True))
-    _check(plan.expression, costs, system.gpu, unit_bytes, ranks)
-
-
-def _check(name: str, costs: Iterable[Cost], gpu: Gpu, unit_bytes: int, ranks: int) -> None:
-    """Add up the ``costs`` of ranks until a limit is passed."""
     total, lower = Cost(0, 0, 0), "fold symmetric ranks, or ask about smaller sizes"
-    if unit_bytes <= gpu.line_bytes:
+    if unit_bytes <= system.gpu.line_bytes:
         lower = f"simulate in packets (--granularity packet), {lower}"
     for counted, cost in enumerate(costs, 1):
         total = total.plus(cost)
@@ -104,7 +87,7 @@ def _check(name: str, costs: Iterable[Cost], gpu: Gpu, unit_bytes: int, ranks: i
         ):
             if number > limit:
                 about = number * ranks // counted
-                message = f"{name} has about {about:.1e} {unit}, the limit is {limit:.1e}"
+                message = f"{plan.expression} has about {about:.1e} {unit}, the limit is {limit:.1e}"
                 raise RunTooLarge(f"{message}: {hint}")
 
 

@@ -6,8 +6,8 @@ from itertools import chain
 
 from ...compiler.ir import Awaited, Kernels, Part, PartWait, Scenario, Schedule, Step, TileGroup, Transfer
 from .one_kernel import is_one_kernel
-from .plan import signals_at
 from .state import Foreign, Lowering
+from .steps import signals_at
 
 
 @dataclass(frozen=True, slots=True)

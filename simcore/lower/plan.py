@@ -1,216 +1,249 @@
-"""Scenario + Schedule -> Program: every step of the plan as ops on servers and pools.
+"""System + GraphPlan -> Program: the plans of all parts on one machine, with the waits between them.
 
-Where a shift of all ranks changes neither the plan nor the fabric, only the first ranks are written, as many as it
-shifts by (``period``): one for a plan that is the same for all on a switch, those of a node on rails. What one of them
-sends to a rank further on comes to the one that stands for it, which gives the same times as all ranks together (a test
-compares them).
+A plan of one op has one part. Each part is lowered as it would be alone, with its own hits in caches: what lands for it
+is what may lie between a write and its read. Streams and engines are shared:
+
+- Kernels of a stream run in the order of parts. Streams of a plan beyond its first begin with its part, behind the
+  kernels that were issued before.
+- Parts by as many copy engines share them; those by fewer have some of their own, as far as the GPU has so many.
+- A lone collective begins when the part before it in its stream has ended at its rank. One that reads nothing of
+  other ops also waits for the kernels that were issued before it, as libraries make it wait for the stream it is called
+  from.
+- SMs that copy for any part are taken from the kernels of all, for as long as the program lasts. The channels of a
+  library queue for the SMs of the kernels, and have them while they run.
+
+A kernel that waits for copies, or for another stream, waits for an event as it does inside a plan.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import (
-    Direction,
-    Reach,
-    Reduction,
+    EngineKind,
+    GraphPlan,
+    Kernels,
+    Part,
     Scenario,
     Schedule,
-    Step,
+    System,
     TileGroup,
     Transfer,
     Write,
     checkpoint,
-    kernels_that_store,
-    num_peers,
 )
-from ..kernels.gemm import group_shape
 from ..program.builder import ProgramBuilder
-from ..program.program import Program
-from .at_once import as_kernels
+from ..program.program import OpKind, Program
+from .alike import period_if_alike
+from .at_once import part_as_kernels
 from .cache_hits import Hits
-from .collective import begin_calls, lower_called
-from .commands import pairs_of
-from .copies import lower_transfer
-from .kernels import lower_group, lower_reduction, order_units
-from .machine import Idealization, Machine, build_machine
-from .one_kernel import awaited, begin_kernels, end_kernel, look, lower_sum, wait_for_peers
-from .state import Lowering, StepOps, moved_bytes
-from .tile_stores import announce, lower_stores, sums_tile_by_tile, wait_tile_by_tile
+from .graph_waits import Ends, ends_of_part, foreign_of, waits_inside, with_waits
+from .machine import Idealization, Machine, build_machine, issues_commands
+from .state import Lowering
+from .steps import LoweredPart, lower_steps, period_of
 
-__all__ = ["Lowered", "StepOps", "group_shape", "lower", "moved_bytes"]
+MAIN_STREAM = 0
+
+Writes = Mapping[tuple[int, str], Sequence[Write]]
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A Program with the way back to the plan."""
+    """The Program of a plan; each of ``parts`` is lowered into it, in the order of the plan, as its ``ops``."""
 
-    scenario: Scenario
-    schedule: Schedule
+    system: System
+    plan: GraphPlan
     program: Program
-    steps: tuple[StepOps, ...]
-    machine: Machine
-    hits: Hits
+    parts: tuple[LoweredPart, ...]
+    ops: tuple[range, ...]
 
-    def gets(self) -> Iterator[tuple[range, tuple[int, ...]]]:
-        """The ops of each get, and the ranks whose data it reads; a sum in the switch reads that of all."""
-        n = self.scenario.num_ranks
-        for ops in self.steps:
-            if isinstance(ops.step, Transfer) and ops.step.direction is Direction.GET:
-                to_all = ops.step.reach is Reach.ALL
-                yield ops.work, tuple(range(n)) if to_all else ((ops.rank + ops.step.peer) % n,)
+    def with_program(self, program: Program) -> "Lowered":
+        """Return the same plan as a program with other times."""
+        return replace(self, program=program, parts=tuple(replace(part, program=program) for part in self.parts))
+
+
+def plan_of(scenario: Scenario, schedule: Schedule) -> GraphPlan:
+    """Return the plan of one op: ``schedule`` carries out the workload of ``scenario``."""
+    return GraphPlan.of_one(scenario.name, scenario.workload, schedule)
+
+
+def plan_period(system: System, plan: GraphPlan, *, alike: bool = False) -> int:
+    """The least shift of all ranks that changes no plan of a part and not the fabric.
+
+    With ``alike`` those are taken for alike that do the same whoever their peers are: an estimate.
+    """
+    if alike:
+        schedules = {id(part.schedule): part.schedule for part in plan.parts}  # layers share theirs
+        return math.lcm(*(period_if_alike(schedule, system.num_ranks) for schedule in schedules.values()))
+    return math.lcm(*(period_of(_scenario(system, part), part.schedule) for part in plan.parts))
 
 
 def lower(
-    scenario: Scenario,
-    schedule: Schedule,
+    system: System,
+    plan: GraphPlan,
     *,
     unit_bytes: int,
     fold: bool = True,
+    alike: bool = False,
     ideal: Idealization = Idealization.NONE,
-    writes: Mapping[tuple[int, str], Sequence[Write]] | None = None,
+    writes: Writes | None = None,
 ) -> Lowered:
-    """Lower a checked ``schedule``; the memory traffic is cut into units of ``unit_bytes`` (a multiple of a line).
+    """Lower a checked ``plan``; the memory traffic is cut into units of ``unit_bytes`` (a multiple of a line).
 
-    With ``fold`` only the ranks of one ``period_of`` are. Transfers that ``writes`` holds, by rank and step, begin and
-    are as large as it says, part by part.
+    With ``fold`` only the ranks of one ``plan_period`` are; see ``alike.py`` for ranks that are taken for ``alike``.
+    Transfers that ``writes`` holds, by rank and step of the only part, begin and are as large as it says, part by part.
 
     Raises
     ------
     ValueError
         If ``unit_bytes`` is not a multiple of the GPU's line, or a copy to all or a sum of all meets no switch.
     """
-    if unit_bytes < 1 or unit_bytes % scenario.gpu.line_bytes:
-        raise ValueError(f"granularity must be a multiple of {scenario.gpu.line_bytes} B, got {unit_bytes} B")
-    schedule = as_kernels(scenario, schedule)
-    period = period_of(scenario, schedule) if fold else scenario.num_ranks
-    builder = ProgramBuilder(scenario.num_ranks, period=period, unit_bytes=unit_bytes)
-    machine = build_machine(builder, scenario, schedule, unit_bytes, ideal)
-    state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, period, Hits(scenario, schedule))
-    state.writes = writes or {}
-    lower_steps(state)
-    return Lowered(scenario, schedule, builder.build(), tuple(state.step_ops.values()), machine, state.hits)
-
-
-def lower_steps(state: Lowering) -> None:
-    """Lower the plan of ``state`` into its builder and onto its machine, where other plans may be too."""
-    schedule, ranks = state.schedule, range(state.period)
-    begin_kernels(state, ranks)
-    begin_calls(state, ranks)
-    for rank in ranks:
-        steps = schedule.steps_of(rank)
-        transfers = [step for step in steps if isinstance(step, Transfer) and (rank, step.name) not in state.writes]
-        # Of peers that a profile describes only the writes are known: they share engines as the rank that is simulated.
-        state.num_peers[rank] = num_peers(schedule.steps_of(0) if state.writes else steps)
-        state.kernel_names[rank] = _run_before(state, steps)
-        state.pairs |= {(rank, first): second for first, second in pairs_of(transfers, schedule.engine.mode).items()}
-        if state.by_tiles:
-            state.stored_by[rank] = kernels_that_store(steps)
-        for step in steps:
-            checkpoint()
-            _add(state, rank, step, steps)
-    announced = announce(state, ranks)
-    for rank in ranks:
+    if unit_bytes < 1 or unit_bytes % system.gpu.line_bytes:
+        raise ValueError(f"granularity must be a multiple of {system.gpu.line_bytes} B, got {unit_bytes} B")
+    plan = replace(plan, parts=tuple(_on_all_sms(system, plan)))
+    period = plan_period(system, plan, alike=alike) if fold else system.num_ranks
+    builder = ProgramBuilder(system.num_ranks, period=period, unit_bytes=unit_bytes)
+    composer = _Composer(plan, builder, _machines(builder, system, plan, unit_bytes, ideal), period, writes or {})
+    states, ops = list[Lowering](), list[range]()
+    for part in plan.parts:
         checkpoint()
-        order_units(state, rank)
-        _connect(state, rank, announced)
+        first = builder.num_ops
+        states.append(composer.lower(_scenario(system, part), part, unit_bytes, ideal))
+        ops.append(range(first, builder.num_ops))
+    program = builder.build()
+    parts = (
+        LoweredPart(s.scenario, s.schedule, program, tuple(s.step_ops.values()), s.machine, s.hits) for s in states
+    )
+    return Lowered(system, plan, program, tuple(parts), tuple(ops))
 
 
-def _run_before(state: Lowering, steps: Iterable[Step]) -> frozenset[str]:
-    """Names of kernels, of ``steps`` and of other plans: whoever waits for these alone waits for no event."""
-    own = (step.name for step in steps if not isinstance(step, Transfer))
-    return frozenset((*own, *(name for name, other in state.foreign.items() if other.runs_before)))
+def _scenario(system: System, part: Part) -> Scenario:
+    return Scenario(part.name, system, part.workload)
 
 
-def period_of(scenario: Scenario, schedule: Schedule) -> int:
-    """The least shift of all ranks that changes neither plan nor fabric: so many ranks stand for all."""
-    return math.lcm(schedule.period(scenario.num_ranks), scenario.network.period)
+def _on_all_sms(system: System, plan: GraphPlan) -> Iterator[Part]:
+    """The parts with the SMs that are left to kernels while those that copy are taken, for any of them."""
+    if len(plan.parts) == 1:
+        yield from plan.parts
+        return
+    engines = [part.schedule.engine for part in plan.parts if part.workload.moved is not None]
+    sms = system.gpu.sms - max((engine.count for engine in engines if not engine.leaves_all_sms), default=0)
+    limited = {id(part.schedule): replace(part.schedule, compute_sms=sms) for part in plan.parts}
+    for part in plan.parts:
+        yield replace(part, schedule=limited[id(part.schedule)])
 
 
-def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
-    """Emit the ops of ``step``, one of ``steps`` of the rank."""
-    match step:
-        case Transfer() | Reduction() if state.by_library:
-            lower_called(state, rank, step)
-        case Transfer() if step.name in state.stored_by.get(rank, {}):
-            lower_stores(state, rank, step, state.stored_by[rank][step.name])
-        case Transfer():
-            lower_transfer(state, rank, step)
-        case TileGroup():
-            lower_group(state, rank, step, steps)
-        case Reduction() if state.one_kernel:
-            lower_sum(state, rank, step)
-        case Reduction():
-            lower_reduction(state, rank, step)
+def _machines(
+    builder: ProgramBuilder, system: System, plan: GraphPlan, unit_bytes: int, ideal: Idealization
+) -> dict[str, Machine]:
+    """One machine for all parts, with the pool of engines that each has; by the name of the part."""
+    moving = [part for part in plan.parts if part.workload.moved is not None] or plan.parts[:1]
+    kernels = (part for part in plan.parts if not part.workload.is_collective)
+    scenario = _scenario(system, next(kernels, plan.parts[0]))
+    own = _have_their_own(system, moving)
+    largest: dict[object, Schedule] = {}
+    for part in moving:
+        key = _pool_key(part.schedule, own=own)
+        if key not in largest or part.schedule.engine.count > largest[key].engine.count:
+            largest[key] = part.schedule
+    machines: dict[object, Machine] = {}
+    for key, schedule in largest.items():
+        shared = next(iter(machines.values()), None)
+        machines[key] = build_machine(builder, scenario, schedule, unit_bytes, ideal, shared)
+    issue = next((machine.issue for machine in machines.values() if machine.issue is not None), None)
+    found = {}
+    for part in plan.parts:
+        machine = machines.get(_pool_key(part.schedule, own=own), next(iter(machines.values())))
+        found[part.name] = replace(machine, issue=issue if issues_commands(scenario, part.schedule) else None)
+    return found
 
 
-def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Sequence[int]]) -> None:
-    """Turn the plan's waits, the order of streams and of engine lanes into dependencies.
-
-    Sums of a switch also wait for what is ``announced`` to them.
-    """
-    signals = signals_at(state, rank)
-    steps = {step.name: step for step in state.schedule.steps_of(rank)}
-    # A persistent kernel has every SM until it ends: other kernels come after all its groups.
-    persistent = [state.step_ops[rank, name].done for name in steps if not state.waiters[rank, name].queued]
-    last: dict[tuple[str, int], list[int]] = {}
-    for step in steps.values():
-        waiters = state.waiters[rank, step.name]
-        queue = None if (rank, step.name) in state.writes else _queue_of(state, step)
-        kernels = [steps[name] for name in step.after if isinstance(steps.get(name), TileGroup | Reduction)]
-        # The SMs of a persistent kernel go through its groups in order, and need not wait for earlier ones.
-        before = [
-            state.step_ops[rank, other.name].done
-            for other in kernels
-            if waiters.queued or isinstance(other, Reduction) or _queue_of(state, other) != queue
-            if other.name != waiters.stored_by
-        ]
-        foreign = [state.foreign[name] for name in step.after if name in state.foreign]
-        before += [op for other in foreign if other.runs_before for op in other.ops[rank]]
-        copies = [
-            name
-            for name in step.after
-            if name not in state.foreign and not isinstance(steps.get(name), TileGroup | Reduction)
-        ]
-        senders = [sender for name in copies for sender in signals.get(name, ((rank, name),))]
-        if isinstance(step, Reduction) and sums_tile_by_tile(state):
-            wait_tile_by_tile(
-                state,
-                step,
-                waiters,
-                [state.step_ops[rank, each.name] for each in kernels],
-                [state.step_ops[sender] for sender in senders],
-            )
-            continue
-        landed = awaited(state, rank, step, [state.step_ops[sender] for sender in senders])
-        landed += [op for other in foreign if not other.runs_before for op in other.ops[rank]]
-        if queue is not None and waiters.queued:
-            before += last.get(queue, [] if isinstance(step, Transfer) else persistent)
-            if waiters.on_kernels:  # nothing waits in the other half of a broadcast: it was over with the first
-                last[queue] = [state.step_ops[rank, step.name].done]
-        state.builder.after(waiters.on_kernels, before)
-        if (rank, step.name) in announced:
-            landed = [*landed, look(state, rank, step.name, announced[rank, step.name])]
-        state.builder.after(waiters.on_transfers, landed)
-        state.builder.flags(waiters.polling, landed)
-        if isinstance(step, Transfer):
-            wait_for_peers(state, rank, step)
-    end_kernel(state, rank, (state.step_ops[sender] for senders in signals.values() for sender in senders))
+def _have_their_own(system: System, parts: Sequence[Part]) -> bool:
+    """Whether the GPU has copy engines enough for parts by ``dma(7)`` and by ``dma(1)`` to have eight."""
+    engines = (part.schedule.engine for part in parts)
+    return sum({engine.count for engine in engines if engine.kind is EngineKind.DMA}) <= system.gpu.dma.engines
 
 
-def signals_at(state: Lowering, rank: int) -> dict[str, list[tuple[int, str]]]:
-    """For each signal the transfers that set it at ``rank``, as rank and name; several put to all with one signal."""
-    signals: dict[str, list[tuple[int, str]]] = {}
-    for arrival in state.hits.arrivals(rank):
-        sender = (arrival.issuer % state.period, arrival.transfer.name)
-        senders = signals.setdefault(arrival.transfer.signal, [])
-        if sender not in senders:
-            senders.append(sender)
-    return signals
+def _pool_key(schedule: Schedule, *, own: bool) -> object:
+    """Schedules with the same key share a pool of engines: those by as many copy engines, or where none has its own."""
+    engine = schedule.engine
+    if engine.on_kernels_sms:
+        return "sms"
+    return engine.kind, engine.count if own and engine.kind is EngineKind.DMA else 0
 
 
-def _queue_of(state: Lowering, step: Step) -> tuple[str, int] | None:
-    """The queue in which ``step`` runs in order: its stream or engine lane; None for sums of one kernel."""
-    if isinstance(step, Transfer):
-        return None if step.lane is None else ("lane", step.lane)
-    return None if state.one_kernel else ("stream", step.stream)
+@dataclass(slots=True)
+class _Composer:
+    """Lowers the parts of a plan one after the other."""
+
+    plan: GraphPlan
+    builder: ProgramBuilder
+    machines: dict[str, Machine]
+    period: int
+    writes: Writes
+    ends: dict[str, Ends] = field(default_factory=dict)  # by part
+    issued: dict[int, int] = field(default_factory=dict)  # kernels and copies, by rank: one host issues them all
+    queues: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)  # last ops by rank and stream
+
+    def lower(self, scenario: Scenario, part: Part, unit_bytes: int, ideal: Idealization) -> Lowering:
+        """Lower one part behind those before it."""
+        prefix = f"{part.name}." if len(self.plan.parts) > 1 else ""
+        builder = self.builder.scoped(prefix, self._priorities(part))
+        schedule = with_waits(scenario, part, part_as_kernels(scenario, self.plan, part))
+        machine = self.machines[part.name]
+        state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, self.period, Hits(scenario, schedule))
+        state.foreign, state.num_issued, state.writes = foreign_of(part, self.ends), self.issued, self.writes
+        lower_steps(state)
+        before = [self._before(part, rank) for rank in range(self.period)]
+        for rank, ops in enumerate(before):
+            builder.after(state.gates.get(rank, ()), ops)
+            self._queue(state, part, rank)
+        if part is not self.plan.parts[-1]:  # nothing waits for the last one
+            self.ends[part.name] = ends_of_part(state, part, before)
+        return state
+
+    def _before(self, part: Part, rank: int) -> tuple[int, ...]:
+        """What a part waits for in others at ``rank``."""
+        whole = (op for wait in part.waits for op in self.ends[wait.on].parts[wait.what][rank])
+        rows = (op for step in part.step_waits for op in self.ends[step.on].of(step.of)[rank])
+        return tuple(dict.fromkeys((*whole, *rows)))
+
+    def _priorities(self, part: Part) -> dict[OpKind, int]:
+        """Of what a part runs on the SMs of kernels."""
+        found = {OpKind.TILE: part.priority, OpKind.REDUCE: self.plan.sums_priority or part.priority}
+        return found | ({OpKind.TRANSFER: part.priority} if part.schedule.engine.on_kernels_sms else {})
+
+    def _queue(self, state: Lowering, part: Part, rank: int) -> None:
+        """Make a lone collective, or the kernels of a part, follow what came before in their streams."""
+        if part.workload.is_collective:
+            self._queue_collective(state, part, rank)
+        else:
+            self._queue_kernels(state, part, rank)
+
+    def _queue_collective(self, state: Lowering, part: Part, rank: int) -> None:
+        """All of a collective behind all of the part before it in its stream."""
+        steps, gates = state.schedule.steps_of(rank), state.gates.get(rank, ())
+        behind = [*self.queues.get((rank, part.stream, 0), ())]
+        if part.behind_kernels:
+            behind += self.queues.get((rank, MAIN_STREAM, 0), ())
+        heads = () if state.one_kernel else (step for step in steps if not waits_inside(step))
+        begins = (op for step in heads for op in state.waiters[rank, step.name].on_kernels)
+        self.builder.after((*begins, *gates), behind)
+        self.queues[rank, part.stream, 0] = sorted({state.step_ops[rank, step.name].done for step in steps})
+
+    def _queue_kernels(self, state: Lowering, part: Part, rank: int) -> None:
+        """The first kernel of each stream of the plan behind the last one there, and behind the stream of its part."""
+        gates = state.gates.get(rank, ())
+        persistent = state.schedule.tactics.kernel is Kernels.PERSISTENT and bool(gates)
+        ends: dict[int, list[int]] = {}  # of kernels, by stream of the plan
+        for step in state.schedule.steps_of(rank):
+            if isinstance(step, Transfer):
+                continue
+            if step.stream not in ends:
+                before = (op for k in (step.stream, 0) for op in self.queues.get((rank, part.stream, k), ()))
+                gated = persistent and isinstance(step, TileGroup)
+                begins = gates if gated else state.waiters[rank, step.name].on_kernels
+                self.builder.after(begins, dict.fromkeys(before))
+            done = state.step_ops[rank, step.name].done
+            ends[step.stream] = [*ends.get(step.stream, ()), done] if persistent else [done]
+        self.queues |= {(rank, part.stream, stream): ops for stream, ops in ends.items()}

@@ -15,12 +15,14 @@ from ...compiler.codes import Code
 from ...compiler.ir import (
     Arrival,
     Direction,
+    GraphPlan,
     Reach,
     Rejection,
     Replay,
     Scenario,
     Schedule,
     Step,
+    System,
     Transfer,
     Write,
     arrivals_at,
@@ -33,6 +35,7 @@ from .machine import Idealization
 from .plan import Lowered, lower
 from .protocols import sent_per_byte
 from .state import StepOps, moved_bytes, split_evenly
+from .steps import LoweredPart
 
 TARGET = 0
 """The rank that is simulated."""
@@ -41,14 +44,14 @@ _SHOWN = 8
 
 
 def lower_replayed(
-    scenario: Scenario,
-    schedule: Schedule,
+    system: System,
+    plan: GraphPlan,
     replay: Replay,
     *,
     unit_bytes: int,
     ideal: Idealization = Idealization.NONE,
 ) -> Lowered:
-    """Lower the plan of rank 0 as it is, and for its peers the writes of ``replay``; only rank 0 has ``steps``.
+    """Lower the ``plan`` of one part at rank 0, and for its peers the writes of ``replay``; rank 0 alone has ``steps``.
 
     Raises
     ------
@@ -57,6 +60,8 @@ def lower_replayed(
     ValueError
         If ``unit_bytes`` is not a multiple of the GPU's line.
     """
+    (part,) = plan.parts
+    scenario, schedule = Scenario(part.name, system, part.workload), part.schedule
     arrivals = _arrivals(scenario, schedule)
     _check_signals(schedule, replay, arrivals)
     steps: list[list[Step]] = [list(schedule.steps_of(TARGET)), *([] for _ in range(1, scenario.num_ranks))]
@@ -67,12 +72,14 @@ def lower_replayed(
             steps[write.rank].append(step)
         writes.setdefault((write.rank, step.name), []).append(write)
     peers = replace(schedule, overrides=(), by_rank=tuple(map(tuple, steps)))
-    lowered = lower(scenario, peers, unit_bytes=unit_bytes, fold=False, ideal=ideal, writes=writes)
-    target = tuple(ops for ops in lowered.steps if ops.rank == TARGET)
-    return replace(lowered, schedule=schedule, steps=target)
+    replayed = replace(plan, parts=(replace(part, schedule=peers),))
+    lowered = lower(system, replayed, unit_bytes=unit_bytes, fold=False, ideal=ideal, writes=writes)
+    (only,) = lowered.parts
+    target = tuple(ops for ops in only.steps if ops.rank == TARGET)
+    return replace(lowered, plan=plan, parts=(replace(only, schedule=schedule, steps=target),))
 
 
-def recorded_writes(lowered: Lowered, run: Run) -> tuple[Write, ...]:
+def recorded_writes(lowered: LoweredPart, run: Run) -> tuple[Write, ...]:
     """Return the writes to rank 0, in the order of time, of a finished run in which every rank has its own ops.
 
     Raises
@@ -127,7 +134,7 @@ def _put(transfer: Transfer, write: Write, num_ranks: int) -> Transfer:
     )
 
 
-def _parts(lowered: Lowered, run: Run, ops: StepOps, transfer: Transfer) -> Iterator[Write]:
+def _parts(lowered: LoweredPart, run: Run, ops: StepOps, transfer: Transfer) -> Iterator[Write]:
     """The write of each worker of a copy; or of each store of a tile, and each flag that a tile sets."""
     program = lowered.program
     lead, left = _lead_ticks(lowered, ops), moved_bytes(lowered.scenario, transfer.region)
@@ -154,7 +161,7 @@ def _is_store(program: Program, op: int) -> bool:
     return len(flows) > 0 and program.flow_traffic[flows.start] == TrafficClass.COMM
 
 
-def _bytes_of(lowered: Lowered, ops: StepOps, num_bytes: int) -> list[int]:
+def _bytes_of(lowered: LoweredPart, ops: StepOps, num_bytes: int) -> list[int]:
     """What each op of a copy sends of ``num_bytes``: lines were split among workers, units were dealt to tiles."""
     program, line = lowered.program, lowered.scenario.gpu.line_bytes
     if not lowered.schedule.engine.by_tiles:
@@ -170,7 +177,7 @@ def _first_flows(program: Program, op: int) -> range:
     return range(program.stage_flow_ptr[stage], program.stage_flow_ptr[stage + 1])
 
 
-def _lead_ticks(lowered: Lowered, ops: StepOps) -> int:
+def _lead_ticks(lowered: LoweredPart, ops: StepOps) -> int:
     """Time from an engine through its peer's memory to the first link, nothing else there."""
     program, links = lowered.program, lowered.machine.link_servers
     flow = int(program.stage_flow_ptr[program.op_stage_ptr[ops.work.start]])

@@ -11,7 +11,7 @@ from magus.compiler import compile_text
 from magus.compiler.ir import EngineKind, GraphScenario, Scenario, Schedule
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.resolve.schedules.from_text import SERIAL, read_choice, resolve_schedule
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from tests.helpers.some import some
 
 HEAD = 'use "nvidia/h100"\nsystem hgx { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }\n'
@@ -46,7 +46,7 @@ def layer(asking: str) -> GraphScenario:
 
 
 def us(scenario: Scenario, schedule: Schedule) -> float:
-    return simulate(scenario, schedule, unit_bytes=1024).makespan_us
+    return simulate_op(scenario, schedule, unit_bytes=1024).makespan_us
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -67,7 +67,7 @@ def test_a_host_that_knows_the_counts_may_use_them(name: str) -> None:
 
     assert not scenario.workload.counts_on_device
     assert EngineKind.DMA in {choice.engine.kind for choice in enumerate_space(scenario).structures}
-    assert not any("counts" in each.label for each in simulate(scenario, serial, unit_bytes=1024).critical_path)
+    assert not any("counts" in each.label for each in simulate_op(scenario, serial, unit_bytes=1024).critical_path)
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -10,7 +10,7 @@ from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler import compile_text
 from magus.compiler.ir import Direction, GraphScenario
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.tui.text.question import scenario_line
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_of, text_of
@@ -28,7 +28,7 @@ def test_no_schedule_beats_the_bound(kind: str, fabric: str) -> None:
         scenario = compile_text(text).scenario().case
         bound = lower_bound(scenario).ticks
         for choice in some(legal_choices(scenario)):
-            found = simulate(scenario, build_schedule(scenario, choice), unit_bytes=1024).makespan_ticks
+            found = simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=1024).makespan_ticks
             assert bound <= found, (seed, choice)
 
 
@@ -40,7 +40,7 @@ def test_the_estimate_of_gets_is_that_of_the_rank_that_gets_most(kind: str) -> N
         estimate = estimate_ticks(scenario, schedule).makespan_ticks
         assert estimate > 0
         if choice.tactics.direction is Direction.GET and choice.template == "serial":
-            found = simulate(scenario, schedule).makespan_ticks
+            found = simulate_op(scenario, schedule).makespan_ticks
             assert estimate == pytest.approx(found, rel=0.1), choice
 
 

@@ -51,7 +51,7 @@ class Both:
         """The time of the norm, by the baseline: of the library, or of the serial schedule of the same options."""
         result = self.followed.serial.result
         assert result is not None
-        return result.simulated.op(NORM).makespan_ticks / 1e8
+        return result.op(NORM).makespan_ticks / 1e8
 
 
 def blocks_of(text: str) -> Iterator[str]:

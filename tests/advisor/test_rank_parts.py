@@ -11,7 +11,7 @@ from magus.compiler.ir import Choice, EngineChoice, EngineKind, ExecutionOptions
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.planning.knobs.library import library_serial
 from magus.compiler.templates import ALL_TEMPLATES
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from tests.helpers.scenarios.compiled import cases_in
 from tests.helpers.scenarios.rank_parts import KINDS, scenario_of, text_of
 from tests.helpers.some import some
@@ -30,7 +30,7 @@ def choices_of(scenario: Scenario) -> list[Choice]:
 
 
 def us(scenario: Scenario, choice: Choice) -> float:
-    return simulate(scenario, build_schedule(scenario, choice), unit_bytes=1024).makespan_us
+    return simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=1024).makespan_us
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -40,7 +40,7 @@ def test_no_schedule_beats_the_bound(kind: str, rows: int, cols: int, ranks: int
     bound = lower_bound(scenario).ticks
 
     for choice in some(choices_of(scenario)):
-        found = simulate(scenario, build_schedule(scenario, choice), unit_bytes=1024).makespan_ticks
+        found = simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=1024).makespan_ticks
         assert bound <= found, choice
 
 

@@ -14,7 +14,7 @@ from magus.runtime.memory import Array
 from magus.runtime.operands import MODULUS, drawn
 from magus.runtime.run import PlanRun
 from magus.simcore.cores.engine import run
-from magus.simcore.lower.compose import lower_graph
+from magus.simcore.lower.plan import lower
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.drawn_graphs import draw_graph_plan
 from tests.helpers.paths import ROOT
@@ -124,7 +124,7 @@ def test_a_rank_from_which_others_get_what_it_has_waits_for_that(way: str) -> No
     graph, plan = plan_of_layers(scenario, scenario.schedules[0], 1)
 
     assert carry_out(scenario.system, graph, plan).exact
-    lowered = lower_graph(scenario.system, plan, unit_bytes=8192, fold=False)
+    lowered = lower(scenario.system, plan, unit_bytes=8192, fold=False)
     result = run(lowered.program)
     made, taken = (lowered.ops[[part.name for part in plan.parts].index(name)] for name in ("b_all_reduce", "y"))
     at_root = [op for op in taken if lowered.program.op_rank[op] == 0]

@@ -12,7 +12,8 @@ from magus.simcore.figures.traffic import traffic_at, traffic_of
 from magus.simcore.fold.quotient import expand, quotient
 from magus.simcore.fold.refine import Classes, detect
 from magus.simcore.lower.budget import cost_of
-from magus.simcore.lower.plan import Lowered, lower
+from magus.simcore.lower.plan import plan_of
+from magus.simcore.lower.steps import LoweredPart
 from magus.simcore.lower.variability import perturbation_of
 from magus.simcore.program.outcome import RunOutcome
 from magus.simcore.program.program import OpKind, Program, TrafficClass
@@ -20,6 +21,7 @@ from magus.simcore.simulation_case import Case
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.drawn_programs import draw_plan, draw_variability
+from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.some import some
 
@@ -45,7 +47,7 @@ def test_all_cores_agree_with_the_oracle(pattern: Pattern) -> None:
         if rng.random() < 0.3:
             variability = draw_variability(rng, scenario.num_ranks)
             scenario = replace(scenario, system=replace(scenario.system, variability=variability))
-        case = Case(scenario, schedule, perturbation_of(scenario.system, 1))
+        case = Case(scenario.system, plan_of(scenario, schedule), perturbation_of(scenario.system, 1))
         program = case.lowered(rng.choice((2048, 4096)), fold=False).program
         if line_hops(program) > MAX_LINE_HOPS:
             continue
@@ -64,16 +66,16 @@ def test_all_cores_agree_with_the_oracle(pattern: Pattern) -> None:
 @pytest.mark.parametrize("pattern", thinned(Pattern, 2), ids=lambda pattern: pattern.name)
 def test_one_rank_of_a_symmetric_plan_has_the_times_and_the_traffic_of_each(pattern: Pattern) -> None:
     for _, scenario, schedule in some(drawn(pattern, 6)):
-        one, every = (lower(scenario, schedule, unit_bytes=4096, fold=fold) for fold in (True, False))
+        one, every = (lower_op(scenario, schedule, unit_bytes=4096, fold=fold) for fold in (True, False))
         if one.program.folded and line_hops(every.program) <= MAX_LINE_HOPS:
             of_one, of_every = run(one.program), run(every.program)
             assert of_one.makespan_ticks == of_every.makespan_ticks
             assert of_one.outcome is of_every.outcome
             if of_one.outcome is RunOutcome.DONE:
-                assert traffic_of(one, of_one) == traffic_of(every, of_every)
+                assert traffic_of([one], of_one) == traffic_of([every], of_every)
 
 
-def passed(lowered: Lowered, prefixes: tuple[str, ...]) -> int:
+def passed(lowered: LoweredPart, prefixes: tuple[str, ...]) -> int:
     """Bytes of data of all ranks that pass servers whose names begin so."""
     program = lowered.program
     names = np.array([name.startswith(prefixes) for name in program.server_names])
@@ -86,7 +88,7 @@ def passed(lowered: Lowered, prefixes: tuple[str, ...]) -> int:
 def test_flows_carry_the_traffic_of_the_plan(pattern: Pattern) -> None:
     for _, scenario, schedule in some(drawn(pattern, 12)):
         line = scenario.gpu.line_bytes
-        lowered = lower(scenario, schedule, unit_bytes=line, fold=False)
+        lowered = lower_op(scenario, schedule, unit_bytes=line, fold=False)
         traffic = [
             traffic_at(lowered, [ops for ops in lowered.steps if ops.rank == rank])
             for rank in range(scenario.num_ranks)
@@ -108,7 +110,7 @@ def test_the_cost_of_a_run_is_known_before(pattern: Pattern) -> None:
     """To a factor of two, lines in parts of a few lines left out."""
     for _, scenario, schedule in some(drawn(pattern, 12)):
         line = scenario.gpu.line_bytes
-        program = lower(scenario, schedule, unit_bytes=line, fold=False).program
+        program = lower_op(scenario, schedule, unit_bytes=line, fold=False).program
         cost = cost_of(scenario, schedule, range(scenario.num_ranks))
         if line_hops(program) > 10 * program.num_flows:
             assert 0.5 < cost.line_hops(line) / line_hops(program) < 2, schedule.expression

@@ -13,7 +13,7 @@ from magus.compiler.planning.graph_layers import choice_of_layers, layers_of, wr
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.simcore import RunOptions
 from magus.simcore.cores.engine import Core, run
-from magus.simcore.lower.compose import lower_graph
+from magus.simcore.lower.plan import lower
 from magus.simcore.simulate_layers import simulate_layers
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.drawn_graphs import draw_graph_plan
@@ -53,7 +53,7 @@ def scenario(rows: int = 2048) -> tuple[Graph, dict[str, GraphChoice]]:
 def makespan(graph: Graph, choice: GraphChoice) -> int:
     (found,) = compile_text(TEXT.replace("ROWS", "2048")).workloads
     options = RunOptions(observe=True)
-    return simulate_layers(found.system, graph, choice, unit_bytes=4096, options=options).makespan_ticks
+    return simulate_layers(found.system, graph, choice, unit_bytes=4096, options=options).total_ticks
 
 
 def drawn(seed: int) -> tuple[int, bool]:
@@ -72,13 +72,13 @@ def drawn(seed: int) -> tuple[int, bool]:
     )
     choice = GraphChoice("drawn", modes, seams=rng.choice(list(Seams)), sums_first=rng.random() < 0.5, batches=2)
     plan = build_graph_plan(system, graph, choice)
-    whole = lower_graph(system, plan, unit_bytes=8192, fold=False).program
+    whole = lower(system, plan, unit_bytes=8192, fold=False).program
     if whole.num_line_hops > 12_000:
         return len(plan.parts), False
     expected = Oracle(whole).run()
     for core in Core:
         assert differences(whole, run(whole, core=core), expected) == [], (seed, core)
-    folded = lower_graph(system, plan, unit_bytes=8192).program
+    folded = lower(system, plan, unit_bytes=8192).program
     assert not folded.folded or run(folded).makespan_ticks == expected.makespan, seed
     return len(plan.parts), True
 

@@ -13,6 +13,7 @@ from magus.compiler.ir import (
     Graph,
     GraphChoice,
     GraphOp,
+    GraphPlan,
     Made,
     OpMode,
     Pattern,
@@ -20,29 +21,29 @@ from magus.compiler.ir import (
     Scenario,
     Seams,
     Transfer,
+    Variability,
     Wait,
 )
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.runtime.tasks import landing_ranks
-from magus.simcore import RunOptions, simulate
+from magus.simcore import Result, RunOptions, WhatIf, simulate, simulate_op, simulate_seeds
 from magus.simcore.cores.engine import Core, run
-from magus.simcore.figures.graph_result import GraphResult
 from magus.simcore.figures.metrics import intervals_of
 from magus.simcore.fold.quotient import expand, quotient
 from magus.simcore.fold.refine import Classes, detect
-from magus.simcore.lower.compose import lower_graph
-from magus.simcore.lower.plan import Lowered
+from magus.simcore.lower.plan import lower
 from magus.simcore.lower.state import StepOps
+from magus.simcore.lower.steps import LoweredPart
 from magus.simcore.program.outcome import RunOutcome
 from magus.simcore.program.program import OpKind
-from magus.simcore.simulate_graph import simulate_graph
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.drawn_graphs import draw_graph_plan
 from tests.helpers.oracle.drawn_programs import draw_choice, draw_plan, draw_scenario
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
+from tests.simcore.lower.test_variability import JITTER, SKEW, varied
 
 DMA = EngineChoice(EngineKind.DMA, 7)
 MAX_LINE_HOPS = 12_000
@@ -65,9 +66,9 @@ def of_ops(*ops: GraphOp) -> Graph:
     return Graph("g", "", ops)
 
 
-def simulated(graph: Graph, choice: GraphChoice, system: Scenario) -> GraphResult:
-    result = simulate_graph(system.system, build_graph_plan(system.system, graph, choice), name="g")
-    assert result.whole.outcome is RunOutcome.DONE
+def simulated(graph: Graph, choice: GraphChoice, system: Scenario) -> Result:
+    result = simulate(system.system, build_graph_plan(system.system, graph, choice), name="g")
+    assert result.outcome is RunOutcome.DONE
     return result
 
 
@@ -78,10 +79,10 @@ def test_a_graph_of_one_op_is_that_op(pattern: Pattern) -> None:
         one, schedule = draw_plan(random.Random(f"graph of {pattern.name} {index}"), pattern)
         choice = GraphChoice(schedule.expression, (OpMode("y", _as_drawn(index, pattern)),))
         plan = build_graph_plan(one.system, of_ops(GraphOp("y", one.workload)), choice)
-        expected = simulate(one, schedule, unit_bytes=4096, options=RunOptions(observe=True))
-        result = simulate_graph(one.system, plan, name=one.name, unit_bytes=4096, options=RunOptions(observe=True))
+        expected = simulate_op(one, schedule, unit_bytes=4096, options=RunOptions(observe=True))
+        result = simulate(one.system, plan, name=one.name, unit_bytes=4096, options=RunOptions(observe=True))
 
-        assert replace(result.whole, not_alike=expected.not_alike) == expected
+        assert replace(result, ops=()) == replace(expected, ops=())
         assert [op.name for op in result.ops] == ["y"]
 
 
@@ -115,11 +116,11 @@ def test_behind_a_barrier_times_add_up(first: Pattern, second: Pattern, mode: Ch
         GraphOp("b", other.workload, (read("a", by_rows=True, moves=other.workload.pattern is not DOWN),)),
     )
     modes = tuple(OpMode(name, mode) for name in "ab")
-    alone = [simulate(each, build_schedule(each, mode)).makespan_ticks for each in (one, other)]
+    alone = [simulate_op(each, build_schedule(each, mode)).makespan_ticks for each in (one, other)]
 
     both = simulated(graph, GraphChoice("p", modes, seams=Seams.WHOLE), one)
 
-    assert both.whole.makespan_ticks == sum(alone)
+    assert both.makespan_ticks == sum(alone)
 
 
 def test_there_are_twenty_barriers() -> None:
@@ -132,9 +133,9 @@ def test_a_pair_that_is_apart_takes_as_long_as_serial(pattern: Pattern) -> None:
     graph = of_ops(GraphOp("y", one.workload))
 
     result = simulated(graph, GraphChoice("p", (OpMode("y", apart=SERIAL),)), one)
-    serial = simulate(one, build_schedule(one, SERIAL))
+    serial = simulate_op(one, build_schedule(one, SERIAL))
 
-    assert result.whole.makespan_ticks == serial.makespan_ticks
+    assert result.makespan_ticks == serial.makespan_ticks
     assert len(result.ops) == 1
     assert result.op("y").comm_ticks == serial.comm_ticks
 
@@ -147,7 +148,7 @@ def test_copies_by_fewer_engines_are_as_slow_beside_others(engines: int, own: bo
     graph = of_ops(GraphOp("a", gather.workload), GraphOp("b", gather.workload, (read("a"),)))
     modes = (OpMode("a", few), OpMode("b", SERIAL))
 
-    alone = simulate(gather, build_schedule(gather, few)).makespan_ticks
+    alone = simulate_op(gather, build_schedule(gather, few)).makespan_ticks
     times = simulated(graph, GraphChoice("p", modes), gather).op("a")
 
     assert (times.end_ticks - times.begin_ticks == alone) is own
@@ -158,9 +159,7 @@ def test_rows_are_waited_for_one_by_one() -> None:
     down, up = scenario(DOWN, 4096, 2048, 4096), scenario(UP, 4096, 2048, 2048)
     graph = of_ops(GraphOp("a", down.workload), GraphOp("b", up.workload, (read("a", by_rows=True, moves=True),)))
     modes = tuple(OpMode(name, FUSED) for name in "ab")
-    times = {
-        seams: simulated(graph, GraphChoice("p", modes, seams=seams), down).whole.makespan_ticks for seams in Seams
-    }
+    times = {seams: simulated(graph, GraphChoice("p", modes, seams=seams), down).makespan_ticks for seams in Seams}
     plan = build_graph_plan(down.system, graph, GraphChoice("p", modes))
 
     assert times[Seams.ROWS] < times[Seams.WHOLE]
@@ -196,7 +195,7 @@ def test_collectives_follow_each_other() -> None:
     result = simulated(graph, GraphChoice("p", (OpMode("a", SERIAL), OpMode("b", SERIAL))), gather)
 
     assert result.op("a").end_ticks <= result.op("b").begin_ticks
-    assert result.whole.makespan_ticks == 2 * result.op("a").end_ticks
+    assert result.makespan_ticks == 2 * result.op("a").end_ticks
 
 
 def test_a_collective_beside_a_kernel_begins_with_it() -> None:
@@ -218,7 +217,7 @@ def test_copies_by_sms_take_them_from_every_kernel() -> None:
     gather, kernel = scenario(Pattern.ALL_GATHER), scenario(Pattern.GEMM)
     graph = of_ops(GraphOp("k", kernel.workload), GraphOp("x", gather.workload))
     choice = GraphChoice("p", (OpMode("x", Choice("serial", 4, EngineChoice(EngineKind.SM, 16))),))
-    program = lower_graph(kernel.system, build_graph_plan(kernel.system, graph, choice), unit_bytes=1024).program
+    program = lower(kernel.system, build_graph_plan(kernel.system, graph, choice), unit_bytes=1024).program
 
     slots = dict(zip(program.pool_names, program.pool_slots.tolist(), strict=True))
     assert slots["sms"] == kernel.gpu.sms - 16
@@ -229,7 +228,7 @@ def test_labels_tell_ops_apart_and_priorities_are_theirs() -> None:
     down = scenario(DOWN)
     graph = of_ops(GraphOp("a", down.workload), GraphOp("b", down.workload))
     choice = GraphChoice("p", (OpMode("a", FUSED), OpMode("b", FUSED)), low=("b",), sums_first=True)
-    program = lower_graph(down.system, build_graph_plan(down.system, graph, choice), unit_bytes=4096).program
+    program = lower(down.system, build_graph_plan(down.system, graph, choice), unit_bytes=4096).program
 
     found = {
         (program.labels[label][0], OpKind(kind), priority)
@@ -251,7 +250,7 @@ def agree(seed: int) -> bool:
     rng = random.Random(f"graph {seed}")
     system, _, plan = draw_graph_plan(rng)
     unit = rng.choice((4096, 8192))
-    whole, folded = (lower_graph(system, plan, unit_bytes=unit, fold=fold).program for fold in (False, True))
+    whole, folded = (lower(system, plan, unit_bytes=unit, fold=fold).program for fold in (False, True))
     if whole.num_line_hops > MAX_LINE_HOPS:
         return False
     expected = Oracle(whole).run()
@@ -266,7 +265,7 @@ def agree(seed: int) -> bool:
     return True
 
 
-def _makers(part: Lowered, name: str, rank: int) -> list[StepOps]:
+def _makers(part: LoweredPart, name: str, rank: int) -> list[StepOps]:
     """The step of that name at a rank, or the copies whose signal it is there."""
     n = part.scenario.num_ranks
     return [
@@ -280,7 +279,7 @@ def _makers(part: Lowered, name: str, rank: int) -> list[StepOps]:
 def too_early(seed: int) -> tuple[int, list[str]]:
     """Number of waits of a drawn graph, and the steps that begin before what they wait for."""
     system, _, plan = draw_graph_plan(random.Random(f"waits {seed}"))
-    lowered = lower_graph(system, plan, unit_bytes=8192, fold=False)
+    lowered = lower(system, plan, unit_bytes=8192, fold=False)
     result = run(lowered.program)
     if result.outcome is not RunOutcome.DONE:
         return 0, []
@@ -326,7 +325,7 @@ def test_rows_are_waited_for_by_every_kind_of_copy(engine: EngineChoice) -> None
     modes = OpMode("a", FUSED), OpMode("b", Choice("serial", 4, engine))
     result = simulated(graph, GraphChoice("p", modes), down)
 
-    sums = [one.end_ticks for one in result.whole.timeline.of_rank(0) if one.name.startswith("a.r")]
+    sums = [one.end_ticks for one in result.timeline.of_rank(0) if one.name.startswith("a.r")]
     assert len(sums) == 4
     assert result.op("b").begin_ticks >= min(sums)
 
@@ -361,3 +360,33 @@ def test_a_collective_that_reads_nothing_does_not_run_ahead() -> None:
     result = simulated(of_ops(*ops), GraphChoice("p", (OpMode("x", SERIAL),)), kernel)
 
     assert result.op("k").end_ticks <= result.op("x").begin_ticks < result.op("l").end_ticks
+
+
+def _of_two(system: Scenario) -> GraphPlan:
+    """Two pairs side by side, cut in pieces."""
+    graph = of_ops(GraphOp("a", system.workload), GraphOp("b", system.workload))
+    return build_graph_plan(system.system, graph, GraphChoice("p", tuple(OpMode(name, FUSED) for name in "ab")))
+
+
+def test_what_is_lost_in_a_plan_of_several_parts_adds_up_to_its_time() -> None:
+    one = scenario(UP)
+    plan = _of_two(one)
+    plain = simulate(one.system, plan, unit_bytes=4096)
+    result = simulate(one.system, plan, unit_bytes=4096, what_if=WhatIf(4096, bound_ticks=1))
+
+    assert replace(result, waterfall=None, cil=None) == plain
+    assert result.waterfall is not None and result.waterfall.makespan_ticks == result.makespan_ticks
+    losses = dict(result.waterfall.rows)
+    assert sum(losses.values()) == 2 * losses["makespan"]
+    assert losses["contention"] > 0 and losses["launch and synchronization"] > 0
+    assert result.cil is not None and result.cil >= 1
+
+
+def test_seeds_of_a_plan_of_several_parts_together_and_alone() -> None:
+    one = varied(scenario(UP), Variability(SKEW, JITTER))
+    plan = _of_two(one)
+    together = simulate_seeds(one.system, plan, range(3), unit_bytes=4096)
+    alone = [simulate(one.system, plan, unit_bytes=4096, seed=seed) for seed in range(3)]
+
+    assert len({result.makespan_ticks for result in alone}) == 3
+    assert [replace(result, core="") for result in together] == [replace(result, core="") for result in alone]

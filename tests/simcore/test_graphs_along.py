@@ -6,8 +6,7 @@ import pytest
 
 from magus.compiler.ir import Choice, Graph, GraphChoice, GraphOp, OpMode, Scenario
 from magus.compiler.planning.graph_build import build_graph_plan
-from magus.simcore import RunOptions
-from magus.simcore.simulate_graph import simulate_graph
+from magus.simcore import RunOptions, simulate
 from magus.simcore.simulate_layers import simulate_layers
 from tests.helpers.scenarios.exchange import ADDED_BESIDE, CASES, DMA, along, as_pair, both, exchange, named
 
@@ -21,7 +20,7 @@ SHARED_STREAMS = ("uniform_fused_1d", "uniform_fused_2d")
 def ticks(scenario: Scenario, graph: Graph, choice: GraphChoice) -> int:
     plan = build_graph_plan(scenario.system, graph, choice)
     options = RunOptions(loads=False)
-    return simulate_graph(scenario.system, plan, unit_bytes=UNIT, options=options).whole.makespan_ticks
+    return simulate(scenario.system, plan, unit_bytes=UNIT, options=options).makespan_ticks
 
 
 @pytest.mark.parametrize(("kind", "choice"), [case for case in CASES if case not in ADDED_BESIDE], ids=named)
@@ -39,7 +38,7 @@ def test_it_takes_as_long_as_in_a_pair(kind: str, choice: Choice) -> None:
 
 def test_it_begins_before_all_has_landed() -> None:
     scenario = exchange("below")
-    times = simulate_graph(
+    times = simulate(
         scenario.system, build_graph_plan(scenario.system, both("below"), along(Choice("uniform_fused_1d", 8, DMA)))
     )
 
@@ -53,9 +52,9 @@ def test_layers_by_period_are_those_one_by_one() -> None:
     graph = replace(scenario.graph, repeat=replace(repeat, count=12))
 
     found = simulate_layers(scenario.system, graph, choice, unit_bytes=4096)
-    direct = simulate_graph(
+    direct = simulate(
         scenario.system, build_graph_plan(scenario.system, graph, choice, 12), unit_bytes=4096
-    ).whole.makespan_ticks
+    ).makespan_ticks
 
     assert found.num_simulated < 12
-    assert (found.makespan_ticks, found.estimated) == (direct, False)
+    assert (found.total_ticks, found.is_estimate) == (direct, False)

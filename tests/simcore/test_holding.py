@@ -30,7 +30,7 @@ from magus.compiler.planning.build import ScheduleError, build_schedule, reject_
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.compiler.verify.happens_before import Waits
-from magus.simcore import record_writes, simulate
+from magus.simcore import record_writes, simulate_op
 from magus.simcore.program.outcome import RunOutcome
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, h100, switch
 
@@ -49,7 +49,7 @@ def written(scenario: Scenario, *steps: Step, tactics: ExecutionOptions = POLLS)
 
 
 def outcome(scenario: Scenario, schedule: Schedule) -> RunOutcome:
-    return simulate(scenario, schedule, unit_bytes=COARSE).outcome
+    return simulate_op(scenario, schedule, unit_bytes=COARSE).outcome
 
 
 def group(name: str, owner: int, *after: str, stream: int) -> TileGroup:
@@ -102,7 +102,7 @@ def test_a_group_of_a_persistent_kernel_may_begin_before_an_earlier_one_is_done(
     moved = put("x", Region(0, IndexRange(0, ROWS), IndexRange(0, INNER)))
     schedule = written(AG, moved, replace(first, after=("s_x",)), rest, replace(OWN, stream=0), tactics=tactics)
 
-    begun = {each.name: each.start_ticks for each in simulate(AG, schedule, unit_bytes=COARSE).timeline.of_rank(0)}
+    begun = {each.name: each.start_ticks for each in simulate_op(AG, schedule, unit_bytes=COARSE).timeline.of_rank(0)}
     named = [(fault.code, fault.step) for fault in check_plan(AG, schedule)]
 
     persistent = tactics is POLLS

@@ -7,12 +7,11 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import GraphPlan, GraphScenario, System
+from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.resolve.schedules.from_text import SERIAL
-from magus.simcore import RunTooLarge
+from magus.simcore import Result, RunTooLarge, simulate
 from magus.simcore import simulate_layers as layers
-from magus.simcore.figures.graph_result import GraphResult
-from magus.simcore.simulate_graph import simulate_graph
-from magus.simcore.simulate_layers import LayersResult, simulate_layers
+from magus.simcore.simulate_layers import simulate_layers
 from tests.helpers.scenarios.mlp_backward import plain_backward, plain_text
 
 SCHEDULES = """
@@ -28,7 +27,7 @@ def back() -> GraphScenario:
     return plain_backward(1024, "n = norm(h)\n  repeat 12 dx as dy", SCHEDULES)
 
 
-def simulated(scenario: GraphScenario, schedule: str, count: int = 12) -> LayersResult:
+def simulated(scenario: GraphScenario, schedule: str, count: int = 12) -> Result:
     repeat = scenario.graph.repeat
     assert repeat is not None
     graph = replace(scenario.graph, repeat=replace(repeat, count=count))
@@ -44,11 +43,13 @@ def test_by_period_is_as_one_by_one(back: GraphScenario, schedule: str, monkeypa
 
     assert found.num_simulated < 12 and found.period_ticks is not None
     rest = (12 - found.num_simulated) * found.period_ticks
-    assert found.makespan_ticks == found.simulated.whole.makespan_ticks + rest
+    assert found.total_ticks == found.makespan_ticks + rest
     assert (every.num_simulated, every.period_ticks) == (12, None)
-    assert every.makespan_ticks == found.makespan_ticks
+    assert every.total_ticks == found.total_ticks
     # The period of the last layers is that of the first few too.
-    assert every.simulated.period_ticks == found.period_ticks
+    choice = next(choice for choice in back.schedules if choice.name == schedule)
+    plan = build_graph_plan(back.system, back.graph, choice, 12)
+    assert simulate(back.system, plan, unit_bytes=4096).period_ticks == found.period_ticks
 
 
 def test_a_derived_backward_pass_is_the_written_one_tick_for_tick(back: GraphScenario) -> None:
@@ -66,7 +67,7 @@ workload derived on hgx { backward layer; keep h }
     written = plain_text(1024, "repeat 12 dx as dy")
     graphs = {each.name: each for each in compile_text(written + forward).workloads}
     ticks = {
-        name: simulate_layers(graphs[name].system, graphs[name].graph, SERIAL, unit_bytes=4096).makespan_ticks
+        name: simulate_layers(graphs[name].system, graphs[name].graph, SERIAL, unit_bytes=4096).total_ticks
         for name in ("derived", "back")
     }
     assert ticks["derived"] == ticks["back"]
@@ -86,42 +87,42 @@ def test_of_too_many_layers_without_a_period_the_last_stand_for_the_rest(
     monkeypatch.setattr(layers, "MOST_OPS", 70)
     found = simulated(back, "ahead")
 
-    assert found.estimated and (found.layers, found.num_simulated) == (12, 10)
-    assert found.period_ticks == pytest.approx(every.makespan_ticks / 12, rel=0.02)
-    assert found.makespan_ticks == pytest.approx(every.makespan_ticks, rel=0.005)
-    assert not simulated(back, "late").estimated and not every.estimated
+    assert found.is_estimate and (found.layers, found.num_simulated) == (12, 10)
+    assert found.period_ticks == pytest.approx(every.total_ticks / 12, rel=0.02)
+    assert found.total_ticks == pytest.approx(every.total_ticks, rel=0.005)
+    assert not simulated(back, "late").is_estimate and not every.is_estimate
 
 
 def test_layers_that_take_too_much_effort_are_stood_for_by_those_that_were_run(back: GraphScenario) -> None:
     choice = next(choice for choice in back.schedules if choice.name == "ahead")
     every = simulated(back, "ahead")
-    effort = layers.effort_of(simulated(back, "ahead", 5).simulated)
+    effort = layers.effort_of(simulated(back, "ahead", 5))
     found = [
         simulate_layers(back.system, back.graph, choice, unit_bytes=4096, most_effort=effort * number)
         for number in (1, 2, 3)
     ]
 
     assert [one.num_simulated for one in found] == [5, 10, 12]
-    assert [one.estimated for one in found] == [True, True, False]
+    assert [one.is_estimate for one in found] == [True, True, False]
     for one in found:
-        assert one.makespan_ticks == pytest.approx(every.makespan_ticks, rel=0.02)
-    assert found[-1].makespan_ticks == every.makespan_ticks
+        assert one.total_ticks == pytest.approx(every.total_ticks, rel=0.02)
+    assert found[-1].total_ticks == every.total_ticks
 
 
 def test_layers_too_large_for_one_run_too(back: GraphScenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was simulated before is the answer, once something was."""
-    every, run, limits = simulated(back, "ahead"), simulate_graph, [10, 5, 4]
+    every, run, limits = simulated(back, "ahead"), simulate, [10, 5, 4]
 
-    def small(system: System, plan: GraphPlan, **options: Any) -> GraphResult:
+    def small(system: System, plan: GraphPlan, **options: Any) -> Result:
         if plan.num_layers > limits[0]:
             raise RunTooLarge("too large")
         return run(system, plan, **options)
 
-    monkeypatch.setattr(layers, "simulate_graph", small)
+    monkeypatch.setattr(layers, "simulate", small)
     for _ in range(2):
         found = simulated(back, "ahead")
-        assert found.estimated and found.num_simulated == limits.pop(0)
-        assert found.makespan_ticks == pytest.approx(every.makespan_ticks, rel=0.02)
+        assert found.is_estimate and found.num_simulated == limits.pop(0)
+        assert found.total_ticks == pytest.approx(every.total_ticks, rel=0.02)
     with pytest.raises(RunTooLarge):
         simulated(back, "ahead")
 
@@ -135,5 +136,5 @@ def test_eighty_layers(back: GraphScenario, monkeypatch: pytest.MonkeyPatch) -> 
     by_period = simulated(back, "late", 80)
     monkeypatch.setattr(layers, "FEWEST_LAYERS", 1000)
 
-    assert simulated(back, "late", 80).makespan_ticks == by_period.makespan_ticks
+    assert simulated(back, "late", 80).total_ticks == by_period.total_ticks
     assert by_period.num_simulated < 12

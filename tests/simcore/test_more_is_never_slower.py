@@ -16,8 +16,8 @@ import pytest
 from magus.compiler.ir import Choice, Pattern, Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.fold.run import RunOptions, run_folded
-from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import PACKET_BYTES
+from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.scenarios.better import BETTER
 from tests.helpers.scenarios.drawn import SYSTEMS, TEXTS, draw_choices, scenario_of
 from tests.helpers.some import some
@@ -69,7 +69,7 @@ def _compared(seed: int) -> Iterator[Comparison]:
 
 def _ticks(scenario: Scenario, choice: Choice) -> int:
     schedule = build_schedule(scenario, choice)
-    return run_folded(lower(scenario, schedule, unit_bytes=PACKET_BYTES).program, RunOptions()).run.makespan_ticks
+    return run_folded(lower_op(scenario, schedule, unit_bytes=PACKET_BYTES).program, RunOptions()).run.makespan_ticks
 
 
 @pytest.mark.usefixtures("compiled_core")

@@ -1,12 +1,23 @@
 """Many seeds: in any way they run, each has the result that it has alone."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Late, Scenario, Straggler, Variability
+from magus.compiler.ir import (
+    TICKS_PER_US,
+    Choice,
+    EngineChoice,
+    EngineKind,
+    Late,
+    Scenario,
+    Schedule,
+    Straggler,
+    Variability,
+)
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import Result, simulate, simulate_seeds
+from magus.simcore import Result, plan_of, simulate_op, simulate_seeds
 from tests.helpers.scenarios.fabrics import torus
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs
 from tests.simcore.lower.test_variability import JITTER, SKEW, varied
@@ -23,16 +34,21 @@ def apart(result: Result) -> Result:
     return replace(result, core="")
 
 
+def seeded(scenario: Scenario, schedule: Schedule, seeds: Sequence[int]) -> tuple[Result, ...]:
+    plan = plan_of(scenario, schedule)
+    return simulate_seeds(scenario.system, plan, seeds, name=scenario.name, unit_bytes=UNIT)
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_seeds_together_and_alone(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = varied(scenario, ALL)
     schedule = build_schedule(scenario, Choice("hetero_fused_1d", 8, EngineChoice(EngineKind.DMA, 3)))
-    alone = [simulate(scenario, schedule, unit_bytes=UNIT, seed=seed) for seed in range(5)]
+    alone = [simulate_op(scenario, schedule, unit_bytes=UNIT, seed=seed) for seed in range(5)]
     assert len({result.makespan_ticks for result in alone}) > 1
 
     for core in ("", "windows"):
         monkeypatch.setenv("MAGUS_ENGINE", core)
-        together = simulate_seeds(scenario, schedule, range(5), unit_bytes=UNIT)
+        together = seeded(scenario, schedule, range(5))
         assert [apart(result) for result in together] == [apart(result) for result in alone], core
         assert not core or {result.core for result in together} == {core}
 
@@ -41,11 +57,11 @@ def test_the_order_of_seeds_does_not_matter() -> None:
     scenario = varied(SCENARIOS[0], ALL)
     schedule = build_schedule(scenario, Choice("serial", 4, EngineChoice(EngineKind.DMA, 3)))
 
-    forwards = simulate_seeds(scenario, schedule, (3, 8, 5), unit_bytes=UNIT)
-    backwards = simulate_seeds(scenario, schedule, (5, 8, 3), unit_bytes=UNIT)
+    forwards = seeded(scenario, schedule, (3, 8, 5))
+    backwards = seeded(scenario, schedule, (5, 8, 3))
 
     assert forwards == backwards[::-1]
-    assert simulate_seeds(scenario, schedule, (), unit_bytes=UNIT) == ()
+    assert seeded(scenario, schedule, ()) == ()
 
 
 @pytest.mark.parametrize("variability", [None, Variability(late=(Late(1, TICKS_PER_US),))])
@@ -53,5 +69,5 @@ def test_where_nothing_is_drawn_one_run_stands_for_all(variability: Variability 
     scenario = SCENARIOS[0] if variability is None else varied(SCENARIOS[0], variability)
     schedule = build_schedule(scenario, Choice("serial", 4, EngineChoice(EngineKind.DMA, 3)))
 
-    assert set(map(id, results := simulate_seeds(scenario, schedule, range(3), unit_bytes=UNIT))) == {id(results[0])}
-    assert results[0] == simulate(scenario, schedule, unit_bytes=UNIT, seed=1)
+    assert set(map(id, results := seeded(scenario, schedule, range(3)))) == {id(results[0])}
+    assert results[0] == simulate_op(scenario, schedule, unit_bytes=UNIT, seed=1)

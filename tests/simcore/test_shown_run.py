@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler.ir import Choice
-from magus.simcore import run_of_graph
+from magus.simcore import run_of
 from magus.simcore.figures.result import IntervalKind
 from magus.simcore.op_spans import op_times
 from magus.simcore.simulate_layers import simulate_layers
@@ -44,9 +44,9 @@ def test_of_layers_that_repeat_one_within_is_looked_at_first() -> None:
     run = graph_run("pairs")
     start, end = run.shown_span
 
-    assert run.layers == 40 and run.num_simulated == 5 and run.period_ticks is not None
+    assert run.result.layers == 40 and run.result.num_simulated == 5 and run.result.period_ticks is not None
     assert 0 < start < end < run.result.makespan_ticks
-    assert run.makespan_ticks == run.result.makespan_ticks + 35 * run.period_ticks
+    assert run.makespan_ticks == run.result.makespan_ticks + 35 * run.result.period_ticks
     one = graph_run("pairs", ONE_LAYER)
     assert one.shown_span == (0, one.result.makespan_ticks) == (0, one.makespan_ticks)
 
@@ -57,7 +57,7 @@ def test_copies_that_another_op_waits_for_flow_to_it() -> None:
     choice = along(Choice("uniform_fused_1d", 8, DMA))
     result = simulate_layers(scenario.system, scenario.graph, choice, unit_bytes=8192)
 
-    run = run_of_graph(scenario, choice, result)
+    run = run_of(scenario, result, choice)
     flows = [flow for flow in run.flows(1) if flow.waiter.name.startswith("y_gemm.")]
 
     copies = {(flow.issuer, flow.transfer.name, flow.waiter.name) for flow in flows if flow.path}

@@ -4,11 +4,11 @@ import pytest
 
 from magus.compiler.ir import Choice, EngineChoice, EngineKind
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import RunOptions, WhatIf, simulate
+from magus.simcore import RunOptions, WhatIf, simulate_op
 from magus.simcore.cores.engine import Core, run
-from magus.simcore.lower.plan import lower
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.scenarios.workloads import TEXTS, choices_of, workload_of
 from tests.helpers.some import some
@@ -25,7 +25,7 @@ def test_every_core_equals_the_oracle(name: str) -> None:
     scenario = workload_of(name, ranks=2, m=512, d=64)
     for number, choice in some(enumerate(choices_of(scenario, pieces=(1, 2)))):
         schedule = build_schedule(scenario, choice)
-        program = lower(scenario, schedule, unit_bytes=LINE, fold=number % 3 == 0).program
+        program = lower_op(scenario, schedule, unit_bytes=LINE, fold=number % 3 == 0).program
         expected = Oracle(program).run()
         assert not expected.deadlock
         for core in Core:
@@ -39,7 +39,7 @@ def test_one_rank_stands_for_all(name: str, system: int) -> None:
     for choice in some(list(choices_of(scenario, pieces=(2,)))[::2]):
         schedule = build_schedule(scenario, choice)
         folded, all_ranks = (
-            simulate(scenario, schedule, unit_bytes=16384, options=RunOptions(fold)) for fold in (True, False)
+            simulate_op(scenario, schedule, unit_bytes=16384, options=RunOptions(fold)) for fold in (True, False)
         )
         assert folded.makespan_ticks == all_ranks.makespan_ticks, choice
 
@@ -52,7 +52,7 @@ def test_the_waterfall_adds_up_and_serial_has_no_decomposition_loss(name: str) -
     choices = Choice("serial", 4, engine), Choice(template, 8, engine)
 
     serial, cut = (
-        simulate(scenario, build_schedule(scenario, choice), unit_bytes=4096, what_if=WhatIf(4096, BOUND))
+        simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=4096, what_if=WhatIf(4096, BOUND))
         for choice in choices
     )
     for result in (serial, cut):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...advisor.answer.runs import run_of
+from ...advisor.answer.runs import run_of_candidate
 from ...advisor.candidates.advice import Advice
 from ...advisor.candidates.candidate import Candidate
 from ...compiler.ir import TICKS_PER_US
@@ -37,14 +37,13 @@ def _schedule(answer: Advice, candidate: Candidate) -> tuple[str, ...]:
     gain = f"{answer.serial.best_us / candidate.best_us:.2f}x"
     if result is None:
         return (*known, "-", gain, "-", "-", "-")
-    whole = result.simulated.whole
     return (
         *known,
         "-" if result.period_ticks is None else f"{result.period_ticks / TICKS_PER_US:.1f}",
         gain,
-        f"{whole.exposed_ticks / TICKS_PER_US:.1f}",
-        bytes_text(whole.schedule.staging_bytes) if whole.schedule.staging_bytes else "none",
-        "-" if bound is None else f"{result.makespan_ticks / bound.ticks - 1:.1%}",
+        f"{result.exposed_ticks / TICKS_PER_US:.1f}",
+        bytes_text(result.schedule.staging_bytes) if result.schedule.staging_bytes else "none",
+        "-" if bound is None else f"{result.total_ticks / bound.ticks - 1:.1%}",
     )
 
 
@@ -61,7 +60,7 @@ def ops(answer: Advice) -> Iterator[Markup]:
 
 
 def _op_table(answer: Advice, candidate: Candidate) -> Markup:
-    run = run_of(answer.scenario, candidate)
+    run = run_of_candidate(answer.scenario, candidate)
     assert run is not None, "asked of what was simulated"
     head = ("op", "what", "carried out", "its copies run beside", "from us", "to us", "kernels", "copies", "exposed")
     return table(head, [_op(op) for op in op_times(run)], words=4)

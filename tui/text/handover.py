@@ -22,7 +22,7 @@ from ...compiler.planfile.to_json import document_text, plan_document
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.library import reject_library_plan
 from ...compiler.targets.triton import triton_text
-from ...simcore import ShownRun, run_of_pair, simulate
+from ...simcore import ShownRun, run_of, simulate_op
 from .how import how_text
 from .plan_block import plan_block
 
@@ -75,8 +75,8 @@ def _drawn(text: Callable[[ShownRun], str]) -> Callable[[Advice, Schedule, Optio
         runs = (advice.result, advice.serial_result)
         known = next((run for run in runs if run is not None and run.schedule.expression == schedule.expression), None)
         unit_bytes = packet_bytes(advice.case.gpu)
-        result = known or simulate(advice.case, schedule, unit_bytes=unit_bytes)
-        return text(run_of_pair(advice.case, result))
+        result = known or simulate_op(advice.case, schedule, unit_bytes=unit_bytes)
+        return text(run_of(advice.case, result))
 
     return write
 

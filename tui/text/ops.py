@@ -10,9 +10,9 @@ from ...compiler.planning.graph_batches import batch_counts, labels_of
 from ...compiler.planning.graph_expression import graph_choice_text
 from ...compiler.planning.graph_layers import in_layer, own_name
 from ...compiler.text.quantities import ticks_text
-from ...simcore.figures.graph_result import OpResult
+from ...simcore import OpResult, Result
 from ...simcore.figures.result import IntervalKind
-from ...simcore.simulate_layers import SHOWN_LAYER, LayersResult
+from ...simcore.simulate_layers import SHOWN_LAYER
 from .table import table_lines
 from .wrap import columns, hanging, wrapped
 
@@ -47,7 +47,7 @@ def ops_lines(scenario: GraphScenario) -> Iterator[str]:
     yield from wrapped(f"Schedules: {', '.join(names) or 'none is declared'}; serial is always there.")
 
 
-def layers_lines(result: LayersResult) -> Iterator[str]:
+def layers_lines(result: Result) -> Iterator[str]:
     """Yield how many layers were simulated for all."""
     if result.layers == 1:
         return
@@ -55,21 +55,21 @@ def layers_lines(result: LayersResult) -> Iterator[str]:
         yield from wrapped(f"{result.layers} layers, all simulated")
         return
     layers = f"{result.layers} layers: {result.num_simulated} simulated"
-    shown = f"which show no period: {OTHER_LAYERS}" if result.estimated else "which the others repeat to the tick"
+    shown = f"which show no period: {OTHER_LAYERS}" if result.is_estimate else "which the others repeat to the tick"
     yield from wrapped(f"{layers}, {shown}")
 
 
-def layers_rows(result: LayersResult) -> Iterator[tuple[str, str, str]]:
+def layers_rows(result: Result) -> Iterator[tuple[str, str, str]]:
     """Yield the time of all layers and of each, where not all were simulated; what follows is of those that were."""
     if result.period_ticks is not None:
-        yield "all layers", ticks_text(result.makespan_ticks), f"{result.layers} layers"
+        yield "all layers", ticks_text(result.total_ticks), f"{result.layers} layers"
         yield "a layer", ticks_text(result.period_ticks), f"from one to the next; below, {result.num_simulated} layers"
 
 
-def run_lines(scenario: GraphScenario, result: LayersResult) -> Iterator[str]:
+def run_lines(scenario: GraphScenario, result: Result) -> Iterator[str]:
     """Yield the ops with their times in us, and a chart; of several layers those of one within."""
     layer = min(SHOWN_LAYER, result.num_simulated)
-    shown = [op for op in result.simulated.ops if op.name == in_layer(own_name(op.name), layer)]
+    shown = [op for op in result.ops if op.name == in_layer(own_name(op.name), layer)]
     labels = labels_of(scenario.graph, 1 + max(batch_of(op.name) for op in shown))
     name_width = max(len("op, us"), *(len(op.name) for op in shown))
     label_width = max(len("pattern"), *(len(labels[own_name(op.name)]) for op in shown))
@@ -78,18 +78,18 @@ def run_lines(scenario: GraphScenario, result: LayersResult) -> Iterator[str]:
         ticks = (op.begin_ticks, op.end_ticks, op.compute_ticks, op.comm_ticks, op.exposed_ticks)
         figures = "".join(f"{each / TICKS_PER_US:>9.1f}" for each in ticks)
         yield f"{op.name:<{name_width}}  {labels[own_name(op.name)]:<{label_width}}{figures}"
-    if len(result.simulated.ops) > 1:
+    if len(result.ops) > 1:
         yield from ("", *_chart(result, shown))
 
 
-def _chart(result: LayersResult, shown: Sequence[OpResult]) -> Iterator[str]:
+def _chart(result: Result, shown: Sequence[OpResult]) -> Iterator[str]:
     """A line for each op over time, at rank 0: where its kernels run, where its copies do, and where both."""
     begin, end = min(op.begin_ticks for op in shown), max(op.end_ticks for op in shown)
     width = max(len(op.name) for op in shown)
     cells = columns() - width - 2
     yield from wrapped("Over time, = kernels, - copies, # both:")
     for op in shown:
-        own = [one for one in result.simulated.whole.timeline.of_rank(0) if one.name.partition(".")[0] == op.name]
+        own = [one for one in result.timeline.of_rank(0) if one.name.partition(".")[0] == op.name]
         line = ""
         for cell in range(cells):
             low, high = (begin + (end - begin) * edge // cells for edge in (cell, cell + 1))
@@ -104,9 +104,8 @@ def searched_sentence(advice: Advice) -> str:
     searched = f"{advice.searched} schedules were simulated"
     if best.result is None or best.unit_bytes is None:
         return f"{searched}, a few layers each."
-    whole = best.result.simulated.whole
     layers = f", all {advice.scenario.num_layers} layers" if advice.scenario.num_layers > 1 else ""
-    return f"{searched}; the finalists at {whole.granularity} granularity ({best.unit_bytes} B){layers}."
+    return f"{searched}; the finalists at {best.result.granularity} granularity ({best.unit_bytes} B){layers}."
 
 
 def op_advice_lines(advice: Advice) -> Iterator[str]:

@@ -8,7 +8,6 @@ from ...compiler.ir import TICKS_PER_US, GraphScenario
 from ...compiler.text.quantities import bytes_text, ticks_text, us_text
 from ...simcore import Cause, CriticalOp, Result, RunOutcome
 from ...simcore.figures.result import Waterfall
-from ...simcore.simulate_layers import LayersResult
 from .ops import layers_lines, layers_rows, run_lines
 from .question import question_line
 from .wrap import bullet, columns, hanging, wrapped
@@ -28,17 +27,17 @@ def result_text(
     bound: Bound,
     outside: Sequence[str] = (),
     *,
-    of_layers: LayersResult | None = None,
+    several: bool = False,
 ) -> str:
     """Return one simulated schedule in words and numbers; ``outside`` names what the profile is not fitted to.
 
-    ``of_layers`` is the run of several ops; ``result`` is then that of the layers that were simulated.
+    That of ``several`` ops also says when each runs, and how long all layers take.
     """
     hidden, traffic, used = result.overlap_efficiency, result.traffic, result.utilization
     binding = f"binding: {bound.binding}" if scenario.system.replay is None else "with all ranks simulated"
-    binding += f", of {of_layers.layers} layers" if of_layers is not None and of_layers.layers > 1 else ""
+    binding += f", of {result.layers} layers" if result.layers > 1 else ""
     rows = [
-        *(layers_rows(of_layers) if of_layers is not None else ()),
+        *layers_rows(result),
         ("makespan", us_text(result.makespan_us), f"{result.makespan_cycles:,} cycles"),
         ("compute", ticks_text(result.compute_ticks), "busy time of kernels"),
         ("communication", ticks_text(result.comm_ticks), "busy time of transfers"),
@@ -56,7 +55,7 @@ def result_text(
         *([("network on chip", f"{used.noc:.0%}", "busy with GEMMs and copies")] if used.noc else []),
         ("links", bytes_text(traffic.link_bytes), f"{used.links:.0%} busy"),
         ("SMs, engines", f"{used.sms:.0%}, {used.engines:.0%}", "busy"),
-        *([("staging", bytes_text(result.schedule.staging_bytes), "at one time")] if of_layers is not None else []),
+        *([("staging", bytes_text(result.schedule.staging_bytes), "at one time")] if several else []),
     ]
     name_width, value_width = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
     lines = [
@@ -65,13 +64,13 @@ def result_text(
         *wrapped(folding_sentence(result)),
         *([] if result.outcome is RunOutcome.DONE else wrapped(f"PARTIAL: {result.outcome.value}")),
         *(line for sentence in outside for line in bullet("!", sentence)),
-        *(layers_lines(of_layers) if of_layers is not None else ()),
+        *layers_lines(result),
         "",
     ]
     for name, value, note in rows:
         lines += hanging(f"{name:<{name_width}}  {value:>{value_width}}  {note}".rstrip(), name_width + 2)
-    if of_layers is not None:
-        lines += ["", *run_lines(scenario, of_layers)]
+    if several:
+        lines += ["", *run_lines(scenario, result)]
     if result.waterfall is not None:
         lines += ["", *waterfall_lines(result.waterfall)]
     if result.critical_path:

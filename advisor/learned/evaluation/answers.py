@@ -7,7 +7,7 @@ from time import process_time
 from ....compiler.ir import Choice, Scenario
 from ....compiler.planning.build import build_schedule
 from ....compiler.templates import BASELINE
-from ....simcore import RunOutcome, simulate
+from ....simcore import RunOutcome, simulate_op
 from ...candidates.predicted import is_serial, usual_serials
 from ...candidates.shortlist import shortlist_unit
 from ...candidates.variations import forms_of
@@ -81,7 +81,7 @@ def simulated_ticks(scenario: Scenario, choice: Choice) -> int:
         If it does not end.
     """
     schedule = build_schedule(scenario, choice)
-    result = simulate(scenario, schedule, unit_bytes=shortlist_unit(scenario, schedule))
+    result = simulate_op(scenario, schedule, unit_bytes=shortlist_unit(scenario, schedule))
     if result.outcome is not RunOutcome.DONE:
         raise RuntimeError(f"{schedule.expression} of {scenario.name}: {result.outcome.value}")
     return result.makespan_ticks

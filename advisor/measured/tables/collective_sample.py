@@ -10,7 +10,7 @@ from ....compiler.ir import DType, Scenario
 from ....compiler.planning.build import build_schedule
 from ....compiler.planning.knobs.library import library_serial
 from ....compiler.text.load import shipped_libraries
-from ....simcore import simulate
+from ....simcore import simulate_op
 from ....simcore.kernels.nccl import NcclCollective
 from ....simcore.lower.collective import library_collective_time
 from .collectives import MeasuredPoint, point_label
@@ -66,4 +66,4 @@ def _difference(point: MeasuredPoint) -> float:
     while expected.moved_bytes > unit * MAX_UNITS:
         unit *= 2
     schedule = build_schedule(scenario, library_serial(scenario))
-    return abs(simulate(scenario, schedule, unit_bytes=unit).makespan_ticks / expected.ticks - 1)
+    return abs(simulate_op(scenario, schedule, unit_bytes=unit).makespan_ticks / expected.ticks - 1)

@@ -26,7 +26,7 @@ from ....compiler.ir import (
     Transfer,
     Workload,
 )
-from ....simcore import simulate
+from ....simcore import simulate_op
 from ....simcore.kernels.copy import sm_copy_rate
 from .collective_sample import scenario_of
 from .copies import SmCopies
@@ -63,7 +63,7 @@ def _difference(copies: SmCopies) -> float:
     unit = scenario.gpu.line_bytes
     while rows * len(peers) * row_bytes > unit * MAX_UNITS:
         unit *= 2
-    result = simulate(_exchange(scenario, rows), _by_all_sms(rows, peers, copies.sms), unit_bytes=unit)
+    result = simulate_op(_exchange(scenario, rows), _by_all_sms(rows, peers, copies.sms), unit_bytes=unit)
     expected = rows * len(peers) * row_bytes / sm_copy_rate(scenario.gpu, copies.sms) * TICKS_PER_SECOND
     return abs(result.makespan_ticks / expected - 1)
 

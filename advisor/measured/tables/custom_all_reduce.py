@@ -30,7 +30,7 @@ from ....compiler.ir import (
     LaunchMode,
 )
 from ....compiler.planning.build import build_schedule
-from ....simcore import simulate
+from ....simcore import simulate_op
 from ....simcore.kernels.nccl import NcclCollective
 from .collective_sample import scenario_of
 from .collectives import MAX_BYTES, MAX_RANKS, gpu_named, tables_of, whole_number
@@ -95,7 +95,7 @@ def simulated_us(gpu: str, kernel: str, ranks: int, num_bytes: int) -> float:
     while num_bytes > unit * MAX_UNITS:
         unit *= 2
     schedule = build_schedule(scenario, Choice(algorithm, ranks, EngineChoice(EngineKind.SM, sms), tactics=tactics))
-    return simulate(scenario, schedule, unit_bytes=unit).makespan_ticks / TICKS_PER_US
+    return simulate_op(scenario, schedule, unit_bytes=unit).makespan_ticks / TICKS_PER_US
 
 
 def _point(row: Mapping[str, str]) -> tuple[str, str, int, int] | str:

@@ -8,7 +8,7 @@ from ....compiler.ir import TICKS_PER_US, Choice, DType, GemmShape, Pattern, Sce
 from ....compiler.planning.build import build_schedule
 from ....compiler.planning.knobs.engine import default_engine
 from ....compiler.templates import BASELINE
-from ....simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate
+from ....simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate_op
 from .gemm import GemmTable, Shape, label_of, lone_scenario, predicted_us
 from .sim_vs_form import Agreement, agreement_of
 
@@ -42,7 +42,7 @@ def _simulated_us(scenario: Scenario, shape: Shape) -> float:
     lone = replace(scenario, workload=_workload(*shape))
     schedule = build_schedule(lone, Choice(BASELINE.name, 1, default_engine(lone.system)))
     unit_bytes = affordable_unit(lone, schedule, PACKET_BYTES, MAX_LINE_HOPS)
-    return simulate(lone, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US
+    return simulate_op(lone, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US
 
 
 def _workload(m: int, n: int, k: int) -> Workload:

@@ -21,7 +21,7 @@ from magus.advisor.solver.batch_model import BatchProblem, solve_batches
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates.bespoke import PATTERNS, Parts, shortened
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from tests.helpers.marks import examples
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.some import some
@@ -107,7 +107,7 @@ def test_parts_of_a_template_take_as_long_as_the_template(pattern: Pattern) -> N
         if choice.template == "shard_p2p":  # which copies one shard at a time
             continue
         ours, theirs = (
-            simulate(scenario, build_schedule(scenario, each), unit_bytes=4096).makespan_ticks
+            simulate_op(scenario, build_schedule(scenario, each), unit_bytes=4096).makespan_ticks
             for each in (of_batches(batches), choice)
         )
         assert ours == theirs, choice
@@ -153,7 +153,7 @@ def test_kernel_times_are_those_of_the_simulator() -> None:
     scenario = scenario_with(Pattern.AG_GEMM)
     schedule = build_schedule(scenario, Choice("serial", RANKS, DMA3))
 
-    alone = simulate(scenario, schedule, unit_bytes=4096).compute_ticks
+    alone = simulate_op(scenario, schedule, unit_bytes=4096).compute_ticks
 
     assert kernel_ticks(scenario, DMA3, 0) == 0
     assert kernel_ticks(scenario, DMA3, 1024) == pytest.approx(alone + scenario.gpu.gemm.start_ticks, rel=0.001)
@@ -164,7 +164,7 @@ def test_the_evaluator_is_near_the_simulator_and_counts_what_it_tries() -> None:
     evaluate = PlanEstimator(scenario, limit=3)
     choice = bespoke(((1024, 0), (0, 384), (0, 640)), streams=2)
 
-    simulated = simulate(scenario, build_schedule(scenario, choice)).makespan_ticks
+    simulated = simulate_op(scenario, build_schedule(scenario, choice)).makespan_ticks
 
     assert evaluate.ticks(choice) == pytest.approx(simulated, rel=0.02)
     assert evaluate.ticks(choice) == evaluate.ticks(choice)

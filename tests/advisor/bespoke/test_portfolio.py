@@ -21,7 +21,7 @@ from magus.advisor.workers import open_workers
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Pattern, Scenario, Schedule
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.templates.bespoke import PATTERNS
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from tests.helpers.marks import first
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
@@ -85,7 +85,7 @@ def test_times_are_the_simulators(outcome: SearchResult) -> None:
 
     for found in (outcome.plans[0], outcome.plans[-1]):
         schedule = build_schedule(scenario, found.choice)
-        assert simulate(scenario, schedule, unit_bytes=UNIT).makespan_ticks == found.ticks
+        assert simulate_op(scenario, schedule, unit_bytes=UNIT).makespan_ticks == found.ticks
         assert schedule == found.schedule
     assert [found.ticks for found in outcome.plans] == sorted(found.ticks for found in outcome.plans)
 
@@ -187,7 +187,7 @@ def test_a_limit_by_the_clock_is_not_reproducible() -> None:
 def test_known_templates_are_not_simulated_again() -> None:
     scenario, choice = small(Pattern.AG_GEMM), Choice("hetero_fused_1d", 8, DMA3)
     schedule = build_schedule(scenario, choice)
-    ticks = simulate(scenario, schedule, unit_bytes=UNIT).makespan_ticks
+    ticks = simulate_op(scenario, schedule, unit_bytes=UNIT).makespan_ticks
     known = SimulatedPlan(choice, schedule, ticks, UNIT, Proposer.TEMPLATE)
 
     outcome = optimize(scenario, SMALL, replace(OPTIONS, known=(known,)))

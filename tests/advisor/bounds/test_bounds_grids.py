@@ -8,7 +8,7 @@ import pytest
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler import compile_text
 from magus.compiler.ir import Pattern, Scenario
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.simcore.program.outcome import RunOutcome
 from tests.helpers.marks import first
 from tests.helpers.scenarios.drawn import TEXTS
@@ -42,7 +42,7 @@ def test_no_grid_beats_the_bound(seed: int) -> None:
     scenario, done = draw(rng), 0
     for _ in range(4):
         schedule = draw_grid_plan(rng, scenario)
-        result = schedule and simulate(scenario, schedule, unit_bytes=rng.choice((512, 4096, 16384)))
+        result = schedule and simulate_op(scenario, schedule, unit_bytes=rng.choice((512, 4096, 16384)))
         # Persistent kernels in several streams may hold all SMs that copies need.
         if schedule and result and result.outcome is RunOutcome.DONE:
             done += 1

@@ -23,7 +23,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.verify.check import check_plan
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.simcore.program.outcome import RunOutcome
 from tests.helpers.marks import first
 from tests.helpers.scenarios.drawn import SYSTEMS, draw_choices, draw_scenario, scenario_of
@@ -41,7 +41,7 @@ def bespoke_ratios(seed: int, plans: int) -> Iterator[float]:
     scenario = draw_uneven(rng, rng.choice(SYSTEMS if ranks > 2 else SYSTEMS[:3]), ranks)
     for _ in range(plans):
         schedule = draw_bespoke(rng, scenario)
-        result = schedule and simulate(scenario, schedule, unit_bytes=rng.choice((1024, 4096, 16384)))
+        result = schedule and simulate_op(scenario, schedule, unit_bytes=rng.choice((1024, 4096, 16384)))
         # Persistent kernels in several streams may hold all SMs that copies need.
         if schedule and result and result.outcome is RunOutcome.DONE:
             yield result.makespan_ticks / lower_bound(scenario, (schedule.engine.kind,)).ticks
@@ -65,7 +65,7 @@ def test_no_kernels_side_by_side_beat_the_bound(gpu: Gpu, seed: int) -> None:
     for _ in range(3):
         schedule = build_schedule(scenario, Plan(engine, draw_grid(rng, gemm)), "plan")
         assert check_plan(scenario, schedule) == ()
-        ticks = simulate(scenario, schedule, unit_bytes=rng.choice((1024, 16384))).makespan_ticks
+        ticks = simulate_op(scenario, schedule, unit_bytes=rng.choice((1024, 16384))).makespan_ticks
         assert ticks >= lower_bound(scenario).ticks
 
 
@@ -77,7 +77,7 @@ def test_no_plan_of_a_campaign_beats_the_bound(seed: int) -> None:
     for pattern in (rng.choice(list(Pattern)), rng.choice(OVERLAPPED)):
         scenario = draw_scenario(rng, pattern)
         for choice in draw_choices(rng, scenario, 6):
-            result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((256, 4096, 65536)))
+            result = simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((256, 4096, 65536)))
             if result.outcome is RunOutcome.DONE:
                 ratios.append(result.makespan_ticks / lower_bound(scenario, (choice.engine.kind,)).ticks)
 
@@ -91,7 +91,7 @@ def test_blocks_that_are_nearly_all_or_nothing_are_bounded(rows: tuple[int, int]
     scenario = compile_text(f"{system}\nworkload one on s {{ {text} }}\n").scenario().case
     schedule = build_schedule(scenario, Choice("serial", 2, EngineChoice(EngineKind.DMA, 2)))
 
-    assert 0 < lower_bound(scenario).ticks <= simulate(scenario, schedule, unit_bytes=16384).makespan_ticks
+    assert 0 < lower_bound(scenario).ticks <= simulate_op(scenario, schedule, unit_bytes=16384).makespan_ticks
 
 
 def best_of_all(scenario: Scenario, blocks: int) -> int:
@@ -104,7 +104,7 @@ def best_of_all(scenario: Scenario, blocks: int) -> int:
         parts = tuple((own * grain, each * grain) for own, each in batches)
         choice = Choice("bespoke", n, EngineChoice(EngineKind.DMA, 7), 1, tactics, parts=parts)
         if reject_choice(scenario, choice) is None:
-            found.append(simulate(scenario, build_schedule(scenario, choice), unit_bytes=65536).makespan_ticks)
+            found.append(simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=65536).makespan_ticks)
     return min(found)
 
 

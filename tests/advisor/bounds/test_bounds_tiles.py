@@ -26,7 +26,7 @@ from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.planning.knobs.engine import tiles_engine
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.simcore.program.outcome import RunOutcome
 from tests.helpers.marks import first
 from tests.helpers.scenarios.drawn import draw_scenario
@@ -80,7 +80,7 @@ def test_no_stores_from_tiles_beat_the_bound(pattern: Pattern, seed: int) -> Non
         bound = lower_bound(scenario, (EngineKind.SM,)).ticks
         for schedule in stored(scenario):
             assert check_plan(scenario, schedule) == ()
-            result = simulate(scenario, schedule, unit_bytes=rng.choice((512, 4096, 16384)))
+            result = simulate_op(scenario, schedule, unit_bytes=rng.choice((512, 4096, 16384)))
             assert result.outcome is RunOutcome.DONE
             ratios.append(result.makespan_ticks / bound)
 

@@ -8,7 +8,7 @@ from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler.ir import EngineKind, TileGroup
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.expression import expression_of
-from magus.simcore import RunOutcome, simulate
+from magus.simcore import RunOutcome, simulate_op
 from magus.simcore.kernels.dispatch import compute_work, least_bytes, least_sm_ticks
 from tests.helpers.marks import first, thinned
 from tests.helpers.scenarios.drawn import draw_choices
@@ -26,7 +26,7 @@ def test_no_schedule_beats_the_bound(name: str, seed: int) -> None:
     choices, done = draw_choices(rng, scenario, 6), 0
 
     for choice in choices:
-        result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((1024, 4096)))
+        result = simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((1024, 4096)))
         if result.outcome is RunOutcome.DONE:  # persistent kernels may leave no SM to copies that share theirs
             done += 1
             assert result.makespan_ticks >= bounds[choice.engine.kind] > 0, expression_of(choice)
@@ -62,7 +62,7 @@ def test_the_bound_of_a_large_problem_is_near_a_good_schedule(name: str, binding
     scenario = workload_of(name, ranks=8, m=65536, d=128)
     bound = lower_bound(scenario)
     times = [
-        simulate(scenario, build_schedule(scenario, choice), unit_bytes=262144).makespan_ticks
+        simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=262144).makespan_ticks
         for choice in choices_of(scenario, (1, 2))
         if choice.engine.kind is EngineKind.DMA
     ]

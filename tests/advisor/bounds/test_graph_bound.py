@@ -7,8 +7,8 @@ from magus.advisor.bounds.graph_bound import graph_bound
 from magus.advisor.bounds.lower_bound import Bound, lower_bound
 from magus.compiler import compile_text
 from magus.compiler.ir import Graph, GraphOp, Pattern, Repeat, Scenario
+from magus.simcore import simulate
 from magus.simcore.program.outcome import RunOutcome
-from magus.simcore.simulate_graph import simulate_graph
 from tests.helpers.oracle.drawn_graphs import draw_graph_plan
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
@@ -17,11 +17,11 @@ def test_no_plan_is_faster() -> None:
     done = 0
     for seed in range(12):
         system, graph, plan = draw_graph_plan(random.Random(f"bound {seed}"), 4)
-        result = simulate_graph(system, plan, unit_bytes=4096)
-        if result.whole.outcome is RunOutcome.DONE:
+        result = simulate(system, plan, unit_bytes=4096)
+        if result.outcome is RunOutcome.DONE:
             done += 1
             bound = graph_bound(system, graph)
-            assert bound.ticks <= result.whole.makespan_ticks, (seed, bound.binding)
+            assert bound.ticks <= result.makespan_ticks, (seed, bound.binding)
     assert done > 7
 
 

@@ -33,12 +33,12 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.verify.check import check_plan
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.kernels.gemm import ticks_for
-from magus.simcore.lower.plan import lower
 from magus.simcore.program.outcome import RunOutcome
 from tests.helpers.marks import first, thinned
+from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.scenarios.drawn import SYSTEMS, draw_choices, draw_scenario, scenario_of
 from tests.helpers.scenarios.scenarios import (
     ag_gemm,
@@ -64,7 +64,7 @@ FEW = Explore.of(engine=(EngineChoice(DMA, 7), EngineChoice(SM, 8), EngineChoice
 
 
 def makespan(scenario: Scenario, schedule: Schedule, unit_bytes: int, fold: bool = True) -> int:
-    finished = run(lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold).program)
+    finished = run(lower_op(scenario, schedule, unit_bytes=unit_bytes, fold=fold).program)
     assert finished.outcome is RunOutcome.DONE
     return finished.makespan_ticks
 
@@ -267,7 +267,7 @@ def test_no_algorithm_and_no_tactics_beat_the_bound(pattern: Pattern, seed: int)
     choices, done = draw_choices(rng, scenario, 4), 0
 
     for choice in choices:
-        result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((1024, 4096)))
+        result = simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((1024, 4096)))
         if result.outcome is RunOutcome.DONE:  # persistent kernels may leave no SM to copies that share theirs
             done += 1
             assert result.makespan_ticks >= bounds[choice.engine.kind] > 0, expression_of(choice)
@@ -289,4 +289,4 @@ def test_a_matrix_times_a_vector_is_no_gemm() -> None:
     scenario = lone_gemm(4096, 1, 4096, gpu=h100())
     schedule = build_schedule(scenario, Choice("serial", 1, EngineChoice(DMA, 1)))
 
-    assert 0 < lower_bound(scenario).ticks <= simulate(scenario, schedule, unit_bytes=1024).makespan_ticks
+    assert 0 < lower_bound(scenario).ticks <= simulate_op(scenario, schedule, unit_bytes=1024).makespan_ticks

@@ -9,7 +9,7 @@ from magus.advisor.bounds.plan_links import busiest_link_ticks
 from magus.advisor.solver import enumerate_space
 from magus.compiler.ir import TICKS_PER_SECOND, Choice, EngineChoice, EngineKind, EngineMode, Scenario
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.fabrics import UNEVEN, nic, rails
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs
@@ -28,7 +28,7 @@ def test_no_run_is_shorter(make: Callable[..., Scenario], name: str) -> None:
         schedule = build_schedule(scenario, choice)
 
         least = busiest_link_ticks(scenario, schedule)
-        assert 0 < least <= simulate(scenario, schedule, unit_bytes=4096).makespan_ticks, schedule.expression
+        assert 0 < least <= simulate_op(scenario, schedule, unit_bytes=4096).makespan_ticks, schedule.expression
 
 
 def test_each_rank_sends_all_it_has_over_its_own_nic_or_a_share() -> None:

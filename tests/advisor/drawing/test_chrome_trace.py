@@ -13,7 +13,7 @@ from magus.advisor.drawing.chrome_trace import chrome_trace
 from magus.advisor.drawing.timeline_svg import timeline_svg
 from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Pattern, Scenario
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import Result, exposed_spans, run_of_pair, simulate
+from magus.simcore import Result, exposed_spans, run_of, simulate_op
 from tests.helpers.hostile_text import HTML
 from tests.helpers.scenarios.scenarios import ag_gemm
 from tests.helpers.scenarios.simulated import persistent_run, runs
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 def events_of(scenario: Scenario, result: Result, ranks: range | None = None) -> dict[str, list[Event]]:
     """The events of a trace by their phase."""
     found: dict[str, list[Event]] = defaultdict(list)
-    for event in json.loads(chrome_trace(run_of_pair(scenario, result), ranks).text)["traceEvents"]:
+    for event in json.loads(chrome_trace(run_of(scenario, result), ranks).text)["traceEvents"]:
         found[event["ph"]].append(event)
     return found
 
@@ -34,7 +34,7 @@ def events_of(scenario: Scenario, result: Result, ranks: range | None = None) ->
 def chunked() -> tuple[Scenario, Result]:
     scenario = ag_gemm(4096, 512, 4096)
     schedule = build_schedule(scenario, Choice("uniform_fused_1d", 32, EngineChoice(EngineKind.DMA, 7)))
-    return scenario, simulate(scenario, schedule)
+    return scenario, simulate_op(scenario, schedule)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -113,10 +113,10 @@ def test_counters_hold_the_bytes_that_passed() -> None:
 
 def test_of_many_ranks_the_first_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario, result = chunked()
-    whole = chrome_trace(run_of_pair(scenario, result))
+    whole = chrome_trace(run_of(scenario, result))
     monkeypatch.setattr(writer, "MAX_EVENTS", 6000)
 
-    few = chrome_trace(run_of_pair(scenario, result))
+    few = chrome_trace(run_of(scenario, result))
 
     assert whole.ranks == range(8) and 1 <= len(few.ranks) < 8 and few.num_ranks == 8
     assert len(json.loads(few.text)["traceEvents"]) <= 6000
@@ -125,7 +125,7 @@ def test_of_many_ranks_the_first_are_written(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_trace_of_one_rank_says_which() -> None:
     scenario, result = chunked()
 
-    document = json.loads(chrome_trace(run_of_pair(scenario, result), range(3, 4)).text)
+    document = json.loads(chrome_trace(run_of(scenario, result), range(3, 4)).text)
 
     assert document["distributedInfo"]["rank"] == 3 and document["distributedInfo"]["world_size"] == 8
     assert {event["pid"] for event in document["traceEvents"]} == {3}
@@ -136,8 +136,8 @@ def test_ranks_that_a_profile_stands_for_are_left_out() -> None:
     own = tuple(each for each in result.timeline.intervals if each.rank == 0)
     result = replace(result, timeline=replace(result.timeline, intervals=own, period=8))
 
-    assert chrome_trace(run_of_pair(scenario, result)).ranks == range(1)
-    assert timeline_svg(run_of_pair(scenario, result)).count(">rank ") == 1
+    assert chrome_trace(run_of(scenario, result)).ranks == range(1)
+    assert timeline_svg(run_of(scenario, result)).count(">rank ") == 1
 
 
 @pytest.mark.parametrize("text", HTML)
@@ -146,7 +146,7 @@ def test_names_of_others_are_shown_as_text(text: str) -> None:
     intervals = tuple(replace(each, name=each.name + text) for each in result.timeline.intervals)
     result = replace(result, scenario=text, timeline=replace(result.timeline, intervals=intervals))
 
-    trace = chrome_trace(run_of_pair(replace(scenario, workload=replace(scenario.workload, name=text)), result)).text
+    trace = chrome_trace(run_of(replace(scenario, workload=replace(scenario.workload, name=text)), result)).text
 
     assert json.loads(trace)["traceEvents"] and trace.isascii()
     assert "\x1b" not in json.loads(trace)["magus"]["workload"]

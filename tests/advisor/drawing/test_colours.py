@@ -13,7 +13,7 @@ from magus.advisor.policy.sweep import SweepPoint
 from magus.compiler import compile_text
 from magus.compiler.ir import Pattern
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.simcore import run_of_pair
+from magus.simcore import run_of
 from magus.simcore.figures.result import Waterfall
 from tests.helpers import paths
 from tests.helpers.scenarios.graph_runs import ONE_LAYER, graph_run
@@ -32,7 +32,7 @@ workload up on s { x = tensor bf16[1024, 1024] shard rows; w = tensor bf16[1024,
 
 
 def timelines() -> Iterator[str]:
-    yield from (timeline_svg(run_of_pair(*each)) for each in (*runs(Pattern.GEMM_RS, 4), persistent_run()))
+    yield from (timeline_svg(run_of(*each)) for each in (*runs(Pattern.GEMM_RS, 4), persistent_run()))
 
 
 def layers() -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 from magus.advisor.drawing.svg import TimeScale
 from magus.advisor.drawing.timeline_svg import timeline_svg
 from magus.compiler.ir import TICKS_PER_US, Pattern
-from magus.simcore import run_of_pair
+from magus.simcore import run_of
 from magus.simcore.figures.result import Interval, IntervalKind
 from magus.simcore.figures.spans import exposed_spans
 from tests.helpers.hostile_text import HTML
@@ -25,7 +25,7 @@ def bars(text: str, kind: str = "bar") -> list[ElementTree.Element]:
 @pytest.mark.parametrize("pattern", [Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.ALL_REDUCE, Pattern.ALL_TO_ALL])
 def test_every_step_is_drawn_where_it_ran(pattern: Pattern) -> None:
     for scenario, result in some([*runs(pattern, 4), persistent_run()]):
-        text = timeline_svg(run_of_pair(scenario, result))
+        text = timeline_svg(run_of(scenario, result))
 
         tags = {each.tag.removeprefix(SVG) for each in ElementTree.fromstring(text).iter()}
         assert tags <= {"svg", "rect", "text", "title", "path"}
@@ -41,7 +41,7 @@ def test_every_step_is_drawn_where_it_ran(pattern: Pattern) -> None:
 def test_what_is_exposed_is_marked() -> None:
     scenario, result = persistent_run()
 
-    marked = bars(timeline_svg(run_of_pair(scenario, result)), "exposed")
+    marked = bars(timeline_svg(run_of(scenario, result)), "exposed")
 
     assert 1 < len(marked) <= len(exposed_spans(result.timeline, 0)) + 1  # and the legend's
 
@@ -56,7 +56,7 @@ def test_a_hundred_thousand_intervals_are_drawn_in_bounded_size() -> None:
     timeline = replace(result.timeline, intervals=many, makespan_ticks=many[-1].end_ticks, period=1)
     result = replace(result, timeline=timeline, makespan_ticks=many[-1].end_ticks)
 
-    text = timeline_svg(run_of_pair(scenario, result))
+    text = timeline_svg(run_of(scenario, result))
 
     assert len(text) < 4_000_000
     assert sum(_steps(each) for each in bars(text)) == 100_000
@@ -73,7 +73,7 @@ def test_names_of_others_are_shown_as_text(text: str) -> None:
     intervals = tuple(replace(each, name=text) for each in result.timeline.intervals)
     result = replace(result, timeline=replace(result.timeline, intervals=intervals))
 
-    drawing = timeline_svg(run_of_pair(replace(scenario, workload=replace(scenario.workload, name=text)), result))
+    drawing = timeline_svg(run_of(replace(scenario, workload=replace(scenario.workload, name=text)), result))
 
     tags = {each.tag.removeprefix(SVG) for each in ElementTree.fromstring(drawing).iter()}
     assert tags <= {"svg", "rect", "text", "title", "path"}

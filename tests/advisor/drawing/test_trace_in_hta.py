@@ -7,7 +7,7 @@ import pytest
 
 from magus.advisor.drawing.chrome_trace import chrome_trace
 from magus.compiler.ir import Pattern
-from magus.simcore import Result, run_of_pair
+from magus.simcore import Result, run_of
 from magus.simcore.figures.result import IntervalKind
 from magus.simcore.figures.spans import exposed_spans, total_ticks, union_of
 from tests.helpers.scenarios.simulated import persistent_run, runs
@@ -31,7 +31,7 @@ def test_the_overlap_is_that_of_the_simulator(
         files = {}
         for rank in range(scenario.num_ranks):
             files[rank] = str(tmp_path / f"{rank}.json")
-            Path(files[rank]).write_text(chrome_trace(run_of_pair(scenario, result), range(rank, rank + 1)).text)
+            Path(files[rank]).write_text(chrome_trace(run_of(scenario, result), range(rank, rank + 1)).text)
 
         found = hta.TraceAnalysis(trace_files=files).get_comm_comp_overlap(visualize=False)
 
@@ -45,7 +45,7 @@ def test_kernels_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("HTA_DISABLE_NS_ROUNDING", "1")
     scenario, result = persistent_run()
     file = tmp_path / "all.json"
-    file.write_text(chrome_trace(run_of_pair(scenario, result)).text)
+    file.write_text(chrome_trace(run_of(scenario, result)).text)
 
     kinds, _ = hta.TraceAnalysis(trace_files={0: str(file)}).get_gpu_kernel_breakdown(visualize=False)
 

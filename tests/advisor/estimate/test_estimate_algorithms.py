@@ -7,7 +7,7 @@ from magus.compiler import compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario
 from magus.compiler.planning.build import build_schedule, reject_choice
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from tests.helpers.marks import first, thinned
 
 HEAD = """mgs 1
@@ -59,7 +59,7 @@ def ratio(scenario: Scenario, choice: Choice) -> float:
     schedule = build_schedule(scenario, choice)
     return (
         estimate_ticks(scenario, schedule).makespan_ticks
-        / simulate(scenario, schedule, unit_bytes=16384).makespan_ticks
+        / simulate_op(scenario, schedule, unit_bytes=16384).makespan_ticks
     )
 
 

@@ -6,7 +6,7 @@ from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.estimate.servers import FluidLink, SlotPool
 from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Scenario
 from magus.compiler.planning.build import build_schedule, reject_choice
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios import scenarios as make
 from tests.helpers.work import calls_of
@@ -39,7 +39,7 @@ def test_estimate_is_near_the_simulation(name: str) -> None:
     errors = []
     for choice in choices_of(scenario):
         schedule = build_schedule(scenario, choice)
-        simulated = simulate(scenario, schedule, unit_bytes=4096).makespan_ticks
+        simulated = simulate_op(scenario, schedule, unit_bytes=4096).makespan_ticks
         errors.append(abs(math.log(simulated / estimate_ticks(scenario, schedule).makespan_ticks)))
 
     assert sorted(errors)[len(errors) // 2] < 0.03
@@ -52,7 +52,7 @@ def test_serial_on_an_idle_mesh_is_exact_to_a_thousandth() -> None:
 
     found = estimate_ticks(scenario, schedule)
 
-    assert found.makespan_ticks == pytest.approx(simulate(scenario, schedule).makespan_ticks, rel=1e-3)
+    assert found.makespan_ticks == pytest.approx(simulate_op(scenario, schedule).makespan_ticks, rel=1e-3)
     assert found.num_groups == 1
     assert found.num_transfers == 7
     assert found.tail_ticks + found.first_ticks == pytest.approx(found.makespan_ticks)
@@ -67,7 +67,7 @@ def test_estimate_of_half_a_workload(scenario: Scenario) -> None:
 
     found = estimate_ticks(scenario, schedule)
 
-    assert found.makespan_ticks == pytest.approx(simulate(scenario, schedule).makespan_ticks, rel=0.03)
+    assert found.makespan_ticks == pytest.approx(simulate_op(scenario, schedule).makespan_ticks, rel=0.03)
 
 
 def test_a_faster_link_never_hurts_a_serial_schedule() -> None:

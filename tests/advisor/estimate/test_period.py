@@ -12,7 +12,7 @@ from magus.advisor.estimate.run import EstimateRun
 from magus.advisor.estimate.step_costs import StepCosts
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario, Schedule
 from magus.compiler.planning.build import build_schedule
-from magus.simcore.lower.plan import period_of
+from magus.simcore.lower.steps import period_of
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.fabrics import UNEVEN
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs

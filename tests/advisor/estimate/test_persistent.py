@@ -20,7 +20,7 @@ from magus.compiler.ir import (
     Wait,
 )
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.simcore.kernels.gemm import gemm_work
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
@@ -62,7 +62,7 @@ def test_the_estimate_is_near_the_simulation(pattern: Pattern, system: int) -> N
     for template, engine in (("hetero_fused_1d", DMA3), ("uniform_fused_1d", DMA3), ("hetero_fused_1d", PRELAUNCHED)):
         schedule = build_schedule(one, Choice(template, 8, engine, tactics=PERSISTENT))
 
-        simulated = simulate(one, schedule, unit_bytes=16384).makespan_ticks
+        simulated = simulate_op(one, schedule, unit_bytes=16384).makespan_ticks
 
         assert estimate_ticks(one, schedule).makespan_ticks == pytest.approx(simulated, rel=0.1)
 

@@ -10,7 +10,7 @@ from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.estimate.static_order import StaticOrder
 from magus.compiler.ir import Choice, CopyProtocol, Direction, EngineChoice, EngineKind, Pattern
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.simcore.kernels.work import KernelWork
 from tests.advisor.estimate.test_persistent import PERSISTENT
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -89,6 +89,6 @@ def test_the_estimate_is_near_the_simulation(choice: Choice, rows: int, system: 
     one = scenario_of(Pattern.AG_GEMM, SYSTEMS[system], 4, rows, 2048, 2048)
     schedule = build_schedule(one, choice)
 
-    simulated = simulate(one, schedule, unit_bytes=4096).makespan_ticks
+    simulated = simulate_op(one, schedule, unit_bytes=4096).makespan_ticks
 
     assert estimate_ticks(one, schedule).makespan_ticks == pytest.approx(simulated, rel=0.08)

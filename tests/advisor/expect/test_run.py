@@ -10,7 +10,7 @@ from magus.advisor import Advisor
 from magus.advisor.expect.run import CheckResult, ExpectationRunner, Standing
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import TICKS_PER_US, Scenario, Schedule
-from magus.simcore import Result, simulate
+from magus.simcore import Result, simulate_op
 
 HEAD = """
 use "amd/mi300x"
@@ -221,9 +221,9 @@ def test_each_schedule_is_simulated_once_at_each_point(monkeypatch: pytest.Monke
 
     def counted(scenario: Scenario, schedule: Schedule, **options: int) -> Result:
         asked.append(schedule.expression)
-        return simulate(scenario, schedule, **options)  # type: ignore[arg-type]
+        return simulate_op(scenario, schedule, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("magus.advisor.expect.simulations.simulate", counted)
+    monkeypatch.setattr("magus.advisor.expect.simulations.simulate_op", counted)
     results("sweep M in 512, 1024 { mine.makespan > 1 us; mine.dil > 1; shards.makespan > 1 us }; mine.exposed > 0")
 
     assert len(asked) == 5
@@ -231,7 +231,7 @@ def test_each_schedule_is_simulated_once_at_each_point(monkeypatch: pytest.Monke
 
 def later(scenario: Scenario, schedule: Schedule, seeds: Sequence[int], *, unit_bytes: int) -> tuple[Result, ...]:
     """A variability that delays by a microsecond for each seed."""
-    result = simulate(scenario, schedule, unit_bytes=unit_bytes)
+    result = simulate_op(scenario, schedule, unit_bytes=unit_bytes)
     return tuple(replace(result, makespan_ticks=seed * TICKS_PER_US) for seed in seeds)
 
 

@@ -63,7 +63,7 @@ def test_a_run_that_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     def too_large(*_: object, **__: object) -> None:
         raise RunTooLarge("beyond the limit")
 
-    monkeypatch.setattr("magus.advisor.expect.simulations.simulate", too_large)
+    monkeypatch.setattr("magus.advisor.expect.simulations.simulate_op", too_large)
     with pytest.raises(ExpectationError, match="beyond the limit"):
         runs().result("mine")
 
@@ -71,7 +71,7 @@ def test_a_run_that_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_run_that_does_not_finish_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     found = runs().result("mine")
     stopped = replace(found, outcome=RunOutcome.MEMORY)
-    monkeypatch.setattr("magus.advisor.expect.simulations.simulate", lambda *_, **__: stopped)
+    monkeypatch.setattr("magus.advisor.expect.simulations.simulate_op", lambda *_, **__: stopped)
 
     with pytest.raises(ExpectationError, match=f"mine does not finish: {RunOutcome.MEMORY.value}"):
         runs().result("mine")

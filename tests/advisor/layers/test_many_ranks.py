@@ -16,7 +16,7 @@ from magus.advisor.layers.search import JointSearch
 from magus.advisor.layers.space import LayerSpace, space_of
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode
 from magus.compiler.planning.graph_build import build_graph_plan
-from magus.simcore.lower.compose import graph_period
+from magus.simcore.lower.plan import plan_period
 
 from .test_recommend import scenario_of
 
@@ -80,7 +80,7 @@ def test_of_many_ranks_ways_are_searched_in_which_one_stands_for_all() -> None:
     assert replace(space, ways={**space.ways, "d_w": (unlike,)}).quick(ranks).ways["d_w"] == (unlike,)
     for way in quick.ways["d_w"]:
         plan = build_graph_plan(scenario.system, scenario.graph, GraphChoice("one", (way.mode,)), 1)
-        assert graph_period(scenario.system, plan, alike=True) == 1 < graph_period(scenario.system, plan)
+        assert plan_period(scenario.system, plan, alike=True) == 1 < plan_period(scenario.system, plan)
 
 
 def test_what_was_not_searched_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

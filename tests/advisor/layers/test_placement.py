@@ -130,7 +130,7 @@ def test_large_graphs_are_searched_in_larger_packets() -> None:
     scenario, _, placed = problem()
     run = simulated(scenario.system, scenario.graph, placed[0], COARSE_BYTES, lambda: False)
     assert run is not None
-    line_hops = run.simulated.whole.line_hops
+    line_hops = run.line_hops
 
     assert affordable_packet(line_hops, line_hops) == COARSE_BYTES
     assert affordable_packet(line_hops, line_hops // 4) == 4 * COARSE_BYTES

@@ -135,7 +135,7 @@ def test_the_block_that_is_printed_is_what_was_simulated(text: str) -> None:
     assert again.schedules == (best.joint,)
     assert best.unit_bytes is not None
     result = simulate_layers(again.system, again.graph, again.schedules[0], unit_bytes=best.unit_bytes)
-    assert result.makespan_ticks == best.ticks
+    assert result.total_ticks == best.ticks
 
 
 def test_the_same_again() -> None:
@@ -150,11 +150,11 @@ def test_what_stages_too_much_is_not_recommended() -> None:
     scenario = scenario_of(BACKWARD)
     limit = advice_on(BACKWARD).recommended.result
     assert limit is not None
-    most = limit.simulated.whole.schedule.staging_bytes - 1
+    most = limit.schedule.staging_bytes - 1
     advice = recommend_graph(replace(scenario, explore=replace(scenario.explore, staging_limit_bytes=most)))
 
     simulated = [one.result for one in advice.candidates if one.result is not None and one.expression != "serial"]
-    assert all(result.simulated.whole.schedule.staging_bytes <= most for result in simulated)
+    assert all(result.schedule.staging_bytes <= most for result in simulated)
     assert advice.recommended.ticks >= advice_on(BACKWARD).recommended.ticks
 
 
@@ -216,7 +216,7 @@ def test_times_of_layers_that_show_no_period_are_marked() -> None:
     assert "show no period" not in exact
 
     def guessed(one: Candidate) -> Candidate:
-        return one if one.result is None else replace(one, result=replace(one.result, estimated=True))
+        return one if one.result is None else replace(one, result=replace(one.result, is_estimate=True))
 
     candidates = tuple(map(guessed, advice.candidates))
     marked = replace(advice, recommended=guessed(advice.recommended), candidates=candidates)

@@ -17,7 +17,7 @@ from magus.advisor.sensitivity.hardware_numbers import hardware_numbers, with_nu
 from magus.advisor.sensitivity.sensitivity import sensitivity_of
 from magus.advisor.workers import Workers, open_workers
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Explore, GraphScenario, LaunchCost, Scenario
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.tui.text.render import advice_text
 from magus.tui.text.sensitivity import sensitivity_lines
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, lone_gather, lone_gemm, ticks
@@ -92,7 +92,7 @@ def test_what_is_claimed_is_what_a_simulation_gives() -> None:
     for name, us, known in some(zip(table.schedules, changed.us, changed.simulated, strict=True)):
         one = schedules[name]
         assert one.unit_bytes is not None
-        expected = simulate(there, one.schedule, unit_bytes=one.unit_bytes).makespan_us
+        expected = simulate_op(there, one.schedule, unit_bytes=one.unit_bytes).makespan_us
         assert us == pytest.approx(expected, rel=1e-9 if known else 0.01)
 
 

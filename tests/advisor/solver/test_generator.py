@@ -18,7 +18,7 @@ from magus.compiler.resolve.schedules.explore import opened
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.templates import TEMPLATES
 from magus.compiler.verify.check import check_plan
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from tests.helpers.marks import examples, thinned
 from tests.helpers.scenarios.scenarios import MIB, ag_gemm, exploring
 from tests.helpers.some import some
@@ -161,7 +161,7 @@ def test_pipelined_and_direct_is_another_name_of_hetero_fused_1d(key: tuple[str,
     alone = enumerate_space(exploring(scenario, Explore.of(schedules=names[1:], chunks=(chunks,), engine=(engine,))))
     both = enumerate_space(exploring(scenario, Explore.of(schedules=names, chunks=(chunks,), engine=(engine,))))
 
-    times = [simulate(scenario, build_schedule(scenario, each), unit_bytes=4096) for each in (fused, direct)]
+    times = [simulate_op(scenario, build_schedule(scenario, each), unit_bytes=4096) for each in (fused, direct)]
     assert times[0].makespan_ticks == times[1].makespan_ticks
     assert direct in alone.choices and fused in both.choices and direct not in both.choices
     assert any(choice.algorithm for choice in both.choices), "the others are there"

@@ -11,7 +11,7 @@ import pytest
 from magus.compiler import compile_text
 from magus.compiler.planning.build import declared
 from magus.compiler.text.formatting.fmt import format_text
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from tests.helpers.machines import GPU, dumps, imported
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
@@ -45,7 +45,7 @@ def test_a_system_is_simulated(dump: Path) -> None:
     workload = WORKLOAD.replace("ROWS", str(64 * ranks)).replace("CHUNKS", str(ranks))
 
     scenario = compile_text(text + workload).scenario().case
-    result = simulate(scenario, declared(scenario, scenario.schedules[0]), unit_bytes=1024)
+    result = simulate_op(scenario, declared(scenario, scenario.schedules[0]), unit_bytes=1024)
 
     assert scenario.num_ranks == ranks
     assert scenario.gpu.name == machine.model.name

@@ -16,7 +16,7 @@ from magus.compiler.outline.write import rejections_on, written_out
 from magus.compiler.planfile.to_mgs import plan_text
 from magus.compiler.planning.build import build_schedule, declared
 from magus.compiler.verify.check import check_plan
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from tests.helpers.marks import examples
 from tests.helpers.scenarios.outlines import DMA3, ROWS, SM8, outlines, read, scenarios
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs
@@ -118,7 +118,7 @@ def test_a_template_and_the_same_in_outline(template: str, outline: str, name: s
     assert [queues(first.steps_of(r)) for r in range(4)] == [queues(second.steps_of(r)) for r in range(4)]
     assert (first.engine, first.tactics, first.compute_sms) == (second.engine, second.tactics, second.compute_sms)
     assert first.staging_bytes == second.staging_bytes and first.symmetric == second.symmetric
-    one, other = simulate(scenario, first), simulate(scenario, second)
+    one, other = simulate_op(scenario, first), simulate_op(scenario, second)
     assert one.makespan_ticks == other.makespan_ticks
 
 
@@ -136,7 +136,7 @@ def test_a_pipeline_with_sums_takes_as_long_in_outline(template: str, outline: s
     scenario, first, second = both(BODIES[name], template, outline)
 
     assert len(first.steps) == len(second.steps)
-    assert simulate(scenario, first).makespan_ticks == simulate(scenario, second).makespan_ticks
+    assert simulate_op(scenario, first).makespan_ticks == simulate_op(scenario, second).makespan_ticks
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from magus.compiler.planfile.file import graph_plan_in_file
 from magus.compiler.planfile.forms import plan_schema
 from magus.compiler.planfile.to_json import document_text, graph_plan_document, plan_document
 from magus.compiler.resolve.schedules.from_text import SERIAL, resolve_schedule, schedule_named
-from magus.simcore.lower.compose import lower_graph
+from magus.simcore.lower.plan import lower
 from tests.helpers.marks import first
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.plans.plans import all_schedules, scenario_of
@@ -282,7 +282,7 @@ def test_whatever_stands_there_it_is_read_or_refused(scenario: GraphScenario, tm
         except CompileError:
             read_or_not.append(False)
         else:
-            read_or_not.append(lower_graph(scenario.system, plan, unit_bytes=4096).program.num_ranks == 4)
+            read_or_not.append(lower(scenario.system, plan, unit_bytes=4096).program.num_ranks == 4)
 
     assert set(read_or_not) == {False, True}
 

@@ -25,7 +25,7 @@ from magus.compiler.planning.build import ScheduleError, build_schedule, declare
 from magus.compiler.planning.staging import elements_reused
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.verify.check import check_plan
-from magus.simcore import RunOutcome, simulate
+from magus.simcore import RunOutcome, simulate_op
 from tests.helpers.scenarios.scenarios import ag_gemm, h100, lone_gather
 
 GET = ExecutionOptions(Direction.GET)
@@ -61,7 +61,7 @@ def test_staging_is_the_share_of_the_pieces_that_are_held(scenario: Scenario, te
 def test_it_runs_and_holding_less_is_not_faster(scenario: Scenario, template: str, tactics: ExecutionOptions) -> None:
     times = []
     for depth in (1, 2, 0):
-        result = simulate(scenario, held(scenario, template, depth, tactics), unit_bytes=4096)
+        result = simulate_op(scenario, held(scenario, template, depth, tactics), unit_bytes=4096)
         assert result.outcome is RunOutcome.DONE
         times.append(result.makespan_ticks)
 

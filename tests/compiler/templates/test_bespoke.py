@@ -32,7 +32,7 @@ from magus.compiler.resolve.schedules.from_text import read_choice, resolve_sche
 from magus.compiler.templates.bespoke import MAX_PARTS, PATTERNS, block_rows, shortened, spelled
 from magus.compiler.text.diagnostics import CompileError
 from magus.compiler.verify.check import check_plan
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from tests.helpers.marks import examples
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.drawn_plans import draw_cuts
@@ -93,7 +93,7 @@ def test_equal_parts_are_the_template_tick_for_tick(pattern: Pattern) -> None:
     text = f"bespoke(parts={parts[::-1] if pattern.produces else parts}, engine=dma(3), streams=1)"
 
     ours, theirs = (
-        simulate(scenario, resolve_schedule(scenario, each))
+        simulate_op(scenario, resolve_schedule(scenario, each))
         for each in (text, "hetero_fused_1d(chunks=8, engine=dma(3))")
     )
 

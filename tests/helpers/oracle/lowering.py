@@ -15,9 +15,13 @@ from magus.compiler.ir import (
     Step,
 )
 from magus.simcore.cores.engine import Core, run
-from magus.simcore.lower.plan import Lowered, lower
+from magus.simcore.lower.machine import Idealization
+from magus.simcore.lower.plan import lower, plan_of
+from magus.simcore.lower.steps import LoweredPart
+from magus.simcore.lower.variability import perturbation_of
 from magus.simcore.program.outcome import Run
 from magus.simcore.program.program import OpKind
+from magus.simcore.simulation_case import Case
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle
 
@@ -52,9 +56,28 @@ def plan(
     return Schedule("p", steps, engine, compute_sms, 0, tactics=tactics or ExecutionOptions())
 
 
-def lowered_run(scenario: Scenario, schedule: Schedule, unit_bytes: int = UNIT) -> tuple[Lowered, Run]:
+def lower_op(
+    scenario: Scenario,
+    schedule: Schedule,
+    *,
+    unit_bytes: int,
+    fold: bool = True,
+    ideal: Idealization = Idealization.NONE,
+) -> LoweredPart:
+    """The only part of a plan of one op."""
+    plan = plan_of(scenario, schedule)
+    return lower(scenario.system, plan, unit_bytes=unit_bytes, fold=fold, ideal=ideal).parts[0]
+
+
+def late_part(scenario: Scenario, schedule: Schedule, unit_bytes: int) -> LoweredPart:
+    """The only part of a plan of one op on a system some of whose ranks are late, with all ranks."""
+    case = Case(scenario.system, plan_of(scenario, schedule), perturbation_of(scenario.system, None))
+    return case.lowered(unit_bytes, fold=False).parts[0]
+
+
+def lowered_run(scenario: Scenario, schedule: Schedule, unit_bytes: int = UNIT) -> tuple[LoweredPart, Run]:
     """A plan as a program, and its run."""
-    lowered = lower(scenario, schedule, unit_bytes=unit_bytes)
+    lowered = lower_op(scenario, schedule, unit_bytes=unit_bytes)
     return lowered, run(lowered.program)
 
 
@@ -63,13 +86,13 @@ def makespan(scenario: Scenario, schedule: Schedule, unit_bytes: int = UNIT) -> 
     return lowered_run(scenario, schedule, unit_bytes)[1].makespan_ticks
 
 
-def done_at(lowered: Lowered, finished: Run, name: str, rank: int = 0) -> int:
+def done_at(lowered: LoweredPart, finished: Run, name: str, rank: int = 0) -> int:
     """When a step was done."""
     (ops,) = (ops for ops in lowered.steps if ops.step.name == name and ops.rank == rank)
     return int(finished.op_done[ops.done])
 
 
-def starts_of(lowered: Lowered, finished: Run, name: str, kind: OpKind) -> list[int]:
+def starts_of(lowered: LoweredPart, finished: Run, name: str, kind: OpKind) -> list[int]:
     """When the ops of one kind that belong to a step began."""
     program = lowered.program
     label = program.labels.index(name)
@@ -79,7 +102,7 @@ def starts_of(lowered: Lowered, finished: Run, name: str, kind: OpKind) -> list[
 
 def differs_from_oracle(scenario: Scenario, schedule: Schedule, unit_bytes: int, *, fold: bool) -> list[str]:
     """What any core gets other than the event-driven oracle."""
-    program = lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold).program
+    program = lower_op(scenario, schedule, unit_bytes=unit_bytes, fold=fold).program
     expected = Oracle(program).run()
     return [
         f"{core.value}: {name}" for core in Core for name in differences(program, run(program, core=core), expected)

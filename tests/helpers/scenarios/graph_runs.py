@@ -5,7 +5,7 @@ from functools import cache
 from magus.compiler.ir import GraphScenario
 from magus.compiler.pipeline import compile_text
 from magus.compiler.resolve.schedules.from_text import choice_named
-from magus.simcore import ShownRun, run_of_graph
+from magus.simcore import ShownRun, run_of
 from magus.simcore.simulate_layers import simulate_layers
 
 TEXT = """mgs 1
@@ -47,4 +47,4 @@ def graph_run(schedule: str, text: str = TEXT) -> ShownRun:
     """The graph under one of ``SCHEDULES``, in packets."""
     scenario = small_graph(text)
     choice = choice_named(scenario, schedule)
-    return run_of_graph(scenario, choice, simulate_layers(scenario.system, scenario.graph, choice, name=scenario.name))
+    return run_of(scenario, simulate_layers(scenario.system, scenario.graph, choice, name=scenario.name), choice)

@@ -73,7 +73,7 @@ def with_an_estimate() -> Advice:
     """An answer in which the layers of one schedule show no period."""
     done = answer()
     found = tuple(
-        replace(each, result=replace(each.result, estimated=True))
+        replace(each, result=replace(each.result, is_estimate=True))
         if each.expression == WHOLE and each.result is not None
         else each
         for each in done.candidates

@@ -12,7 +12,7 @@ from magus.compiler.ir import GraphScenario, Progress, Scenario, Schedule, Setti
 from magus.compiler.pipeline import Compiled
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.from_text import read_choice
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.simcore.figures.result import Result
 from magus.tui.app.session.backend import Backend
 from tests.helpers.scenarios import scenarios
@@ -32,7 +32,7 @@ def gather() -> Scenario:
 
 @cache
 def _simulated(scenario: Scenario, expression: str) -> Result:
-    return simulate(scenario, build_schedule(scenario, read_choice(scenario, expression)), unit_bytes=UNIT)
+    return simulate_op(scenario, build_schedule(scenario, read_choice(scenario, expression)), unit_bytes=UNIT)
 
 
 def result_of(scenario: Scenario, expression: str) -> Result:

@@ -14,12 +14,12 @@ from magus.compiler.planning.build import build_schedule
 from magus.simcore.cores.engine import run
 from magus.simcore.fold.quotient import FoldError, expand, quotient
 from magus.simcore.fold.refine import Classes, Refusal, by_local_id, detect
-from magus.simcore.lower.plan import lower
 from magus.simcore.program.arrays import NONE
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.outcome import NEVER, RunOutcome
 from magus.simcore.program.program import Flow, OpKind, OpSpec, Stage
 from tests.helpers.marks import examples, thinned
+from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.oracle.spmd_programs import PERTURBATIONS, assert_exact, fold, random_spmd, same, senders, slowed
 from tests.helpers.oracle.strategies import symmetric_program
 from tests.helpers.scenarios.scenarios import ag_gemm, full_mesh, gemm_rs, ring, switch
@@ -39,8 +39,8 @@ def test_lowered_plans_fold_to_one_rank(system: tuple[int, Fabric, Callable[...,
         *(Choice("uniform_fused_2d", 4 * ranks, dma), Choice("hetero_unfused_1d", 2 * ranks, dma, 4)),
     ):
         schedule = build_schedule(scenario, choice)
-        program = lower(scenario, schedule, unit_bytes=8192, fold=False).program
-        described = lower(scenario, schedule, unit_bytes=8192).program  # one rank, folded by the lowering
+        program = lower_op(scenario, schedule, unit_bytes=8192, fold=False).program
+        described = lower_op(scenario, schedule, unit_bytes=8192).program  # one rank, folded by the lowering
 
         folded = fold(program)
 
@@ -60,7 +60,7 @@ def test_overrides_that_change_nothing_or_little_fold_as_far_as_they_go() -> Non
     classes = []
     for steps in ([(5, second)], [(rank, late) for rank in range(0, 8, 2)], [(rank, late) for rank in range(8)]):
         overridden = replace(schedule, overrides=tuple(Override(rank, step) for rank, step in steps))
-        lowered = lower(scenario, overridden, unit_bytes=8192)  # the lowering itself folds no plan with overrides
+        lowered = lower_op(scenario, overridden, unit_bytes=8192)  # the lowering itself folds no plan with overrides
         folded = fold(lowered.program)
         assert not lowered.program.folded and same(expand(folded, run(folded.program)), run(lowered.program))
         classes.append(folded.num_rank_classes)

@@ -23,7 +23,7 @@ from magus.compiler.ir import (
     Transfer,
 )
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.simcore.lower.at_once import all_blocks_at_once
 from tests.helpers.oracle.lowering import differs_from_oracle
 from tests.helpers.paths import DOCS
@@ -50,7 +50,7 @@ def built(
 
 
 def simulated_us(scenario: Scenario, schedule: Schedule) -> float:
-    return simulate(scenario, schedule, unit_bytes=1024).makespan_ticks / TICKS_PER_US
+    return simulate_op(scenario, schedule, unit_bytes=1024).makespan_ticks / TICKS_PER_US
 
 
 @pytest.mark.parametrize("tactics", [LL128, GETS], ids=["puts", "gets"])
@@ -125,7 +125,7 @@ def test_it_is_exact_and_moves_what_the_plan_moves(tactics: ExecutionOptions, fo
     schedule = built(scenario, tactics=tactics)
 
     assert differs_from_oracle(scenario, schedule, 1024, fold=fold) == []
-    traffic = simulate(scenario, schedule, unit_bytes=128).traffic
+    traffic = simulate_op(scenario, schedule, unit_bytes=128).traffic
     sent = 3 * 32 * KIB
     assert traffic.link_bytes == pytest.approx(2 * sent * (128 / 120 if tactics is LL128 else 1), rel=0.01)
 
@@ -133,7 +133,7 @@ def test_it_is_exact_and_moves_what_the_plan_moves(tactics: ExecutionOptions, fo
 def test_a_sum_behind_a_gemm_is_one_too() -> None:
     scenario = scenario_of(Pattern.GEMM_AR, SYSTEMS[0], 4, 256, 256, 256)
     schedule = build_schedule(scenario, Choice("serial", 4, SM, algorithm="one_shot"))
-    result = simulate(scenario, schedule, unit_bytes=1024)
+    result = simulate_op(scenario, schedule, unit_bytes=1024)
 
     names = {each.name for each in result.timeline.of_rank(0)}
     assert len(names) == 5  # the GEMM, three copies, a sum

@@ -8,8 +8,9 @@ import pytest
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Fabric, checkpoint, heeding
 from magus.compiler.ir.topologies.fat_tree import FatTree
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import RunOptions, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate
+from magus.simcore import RunOptions, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate_op
 from magus.simcore.lower.budget import check_budget, cost_of
+from magus.simcore.lower.plan import plan_of
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.fabrics import UNEVEN, crossbar, graph, rails, torus
 from tests.helpers.scenarios.scenarios import ag_gemm, lone_gather
@@ -33,7 +34,7 @@ def test_a_run_of_many_ranks_is_refused(name: str) -> None:
     schedule = build_schedule(scenario, Choice("serial", RANKS, DMA))
 
     with pytest.raises(RunTooLarge, match=r"about .* the limit is"):
-        simulate(scenario, schedule, unit_bytes=1024)
+        simulate_op(scenario, schedule, unit_bytes=1024)
 
 
 @pytest.mark.parametrize("fabric", [torus(RANKS), CHAIN], ids=["torus", "edges"])
@@ -43,7 +44,7 @@ def test_long_ways_are_refused_however_little_goes_there(fabric: Fabric) -> None
     schedule = build_schedule(scenario, Choice("serial", RANKS, DMA))
 
     with pytest.raises(RunTooLarge, match="links on the ways"):
-        check_budget(scenario, schedule, 1024, RANKS)
+        check_budget(scenario.system, plan_of(scenario, schedule), 1024, RANKS)
 
 
 def test_what_is_said_of_all_is_what_all_cost() -> None:
@@ -62,7 +63,7 @@ def test_a_stop_is_heard_before_anything_is_simulated() -> None:
     with pytest.raises(Cancelled):
         affordable_unit(scenario, schedule, 1024, 1000, should_stop=lambda: True)
     with pytest.raises(Cancelled):
-        simulate(scenario, schedule, options=RunOptions(should_stop=lambda: True))
+        simulate_op(scenario, schedule, options=RunOptions(should_stop=lambda: True))
 
 
 def test_a_stop_during_the_what_if_runs_keeps_the_run_itself() -> None:
@@ -76,15 +77,15 @@ def test_a_stop_during_the_what_if_runs_keeps_the_run_itself() -> None:
         asked.append(1)
         return False
 
-    simulate(scenario, schedule, options=RunOptions(should_stop=never))
+    simulate_op(scenario, schedule, options=RunOptions(should_stop=never))
     of_run = len(asked)
-    whole = simulate(scenario, schedule, what_if=explained, options=RunOptions(should_stop=never))
+    whole = simulate_op(scenario, schedule, what_if=explained, options=RunOptions(should_stop=never))
     in_all = len(asked) - of_run
     assert in_all > of_run + 8 and whole.waterfall is not None
     for heard in range(of_run, in_all):
         answers = chain(repeat(False, heard), repeat(True))
         options = RunOptions(should_stop=answers.__next__)
-        found = simulate(scenario, schedule, what_if=explained, options=options)
+        found = simulate_op(scenario, schedule, what_if=explained, options=options)
 
         assert (found.outcome, found.makespan_ticks) == (RunOutcome.DONE, whole.makespan_ticks)
         assert found.waterfall is None and found.cil is None
@@ -100,7 +101,7 @@ def test_a_stop_is_heard_while_ranks_are_lowered() -> None:
         return len(asked) > 40
 
     with pytest.raises(Cancelled):
-        simulate(scenario, schedule, options=RunOptions(should_stop=later))
+        simulate_op(scenario, schedule, options=RunOptions(should_stop=later))
     assert len(asked) == 41
 
 

@@ -25,12 +25,11 @@ from magus.compiler.ir import (
     Transfer,
 )
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.simcore.kernels.memory_bound import reduce_work
 from magus.simcore.lower.cache_hits import NONE, Hits
-from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import TrafficClass
-from tests.helpers.oracle.lowering import UNIT, differs_from_oracle, done_at, lowered_run, plan
+from tests.helpers.oracle.lowering import UNIT, differs_from_oracle, done_at, lower_op, lowered_run, plan
 from tests.helpers.scenarios.scenarios import MIB, TICKS_PER_NS, T, h100, lone_gather, lone_scatter, mi300x
 
 SM, DMA = EngineChoice(EngineKind.SM, 16), EngineChoice(EngineKind.DMA, 7)
@@ -116,8 +115,8 @@ def test_around_a_ring_all_but_the_own_block_hits() -> None:
 
     assert shares(direct) == [0] * 7
     assert shares(around) == [0] + [1] * 6
-    assert simulate(scenario, direct).traffic.hbm_read_bytes == 7 * SHARD
-    assert simulate(scenario, around).traffic.hbm_read_bytes == SHARD
+    assert simulate_op(scenario, direct).traffic.hbm_read_bytes == 7 * SHARD
+    assert simulate_op(scenario, around).traffic.hbm_read_bytes == SHARD
 
 
 def test_a_get_hits_what_its_peer_has_been_sent() -> None:
@@ -152,7 +151,7 @@ def test_of_copies_that_add_the_first_finds_what_is_the_ranks_own(num_parts: int
     for step in schedule.steps:
         assert isinstance(step, Transfer)
         assert hits.of_copy(0, step) == (NONE, share)
-    traffic = simulate(scenario, schedule).traffic
+    traffic = simulate_op(scenario, schedule).traffic
     read = num_parts * SHARD + num_parts * (SHARD - int(SHARD * share))
     assert (traffic.hbm_read_bytes, traffic.hbm_write_bytes) == (read, num_parts * SHARD)
 
@@ -161,12 +160,12 @@ def test_of_copies_that_add_the_first_finds_what_is_the_ranks_own(num_parts: int
 @pytest.mark.parametrize("engine", [SM, DMA], ids=str)
 def test_a_sum_reads_its_own_part_from_memory_and_the_others_from_the_cache(gpu: Gpu, engine: EngineChoice) -> None:
     scenario = scatter(gpu)
-    lowered = lower(scenario, built(scenario, "direct", engine), unit_bytes=UNIT)
+    lowered = lower_op(scenario, built(scenario, "direct", engine), unit_bytes=UNIT)
     (work,) = (ops.kernel for ops in lowered.steps if isinstance(ops.step, Reduction) and ops.kernel is not None)
 
     assert (work.hbm_read_bytes, work.hbm_write_bytes) == (SHARD, SHARD)
     assert (work.l2_hit_bytes, work.mall_read_bytes) == ((0, 7 * SHARD) if gpu.mall else (7 * SHARD, 0))
-    assert simulate(scenario, lowered.schedule).traffic.hbm_read_bytes == 8 * SHARD  # 7 sent, and the own part
+    assert simulate_op(scenario, lowered.schedule).traffic.hbm_read_bytes == 8 * SHARD  # 7 sent, and the own part
 
 
 def test_a_sum_alone_takes_as_long_as_the_slower_of_memory_and_cache() -> None:
@@ -194,7 +193,7 @@ def test_what_hits_does_not_pass_memory(algorithm: str, make: Callable[[Gpu], Sc
     scenario, without = make(gpu), make(with_l2(h100(), 50 * MIB, instances=2))
     schedule = built(scenario, algorithm)
     now, then = served_bytes(scenario, schedule), served_bytes(without, schedule)
-    traffic = simulate(scenario, schedule).traffic
+    traffic = simulate_op(scenario, schedule).traffic
 
     assert now["hbm"] == traffic.hbm_read_bytes + traffic.hbm_write_bytes
     if mall:
@@ -234,7 +233,7 @@ def test_a_larger_cache_makes_no_ring_slower(pieces: int) -> None:
     scenario = replace(scenario, workload=replace(scenario.workload, pattern=Pattern.ALL_REDUCE))
     schedule = build_schedule(scenario, Choice("ring", 8 * pieces, EngineChoice(EngineKind.SM, 32)))
     times = [
-        simulate(replace(scenario, system=replace(scenario.system, gpu=with_l2(h100(), size * MIB))), schedule)
+        simulate_op(replace(scenario, system=replace(scenario.system, gpu=with_l2(h100(), size * MIB))), schedule)
         for size in (24, 28, 32, 40, 50, 56, 64)
     ]
 

@@ -27,18 +27,17 @@ from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.planning.knobs.library import library_rejection, library_serial
 from magus.compiler.verify.check import check_plan
-from magus.simcore import record_writes, simulate
+from magus.simcore import record_writes, simulate, simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.figures.result import IntervalKind
 from magus.simcore.kernels.dispatch import whole_works
 from magus.simcore.kernels.nccl import NcclCollective, NcclProtocol
 from magus.simcore.lower.collective import library_collective_time
-from magus.simcore.lower.compose import lower_graph
 from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import OpKind
-from magus.simcore.simulate_graph import simulate_graph
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.paths import ROOT
 from tests.helpers.scenarios.compiled import several_in
@@ -77,7 +76,7 @@ def test_alone_it_takes_its_closed_form(gpu: str, operation: NcclCollective, ran
         scenario = scenario_of(gpu, ranks, operation, size)
         expected = library_collective_time(scenario)
         unit = 128 if size < 1 << 20 else 1024 if size < 64 << 20 else 8192
-        result = simulate(scenario, library(scenario), unit_bytes=unit)
+        result = simulate_op(scenario, library(scenario), unit_bytes=unit)
 
         assert result.makespan_ticks == pytest.approx(expected.ticks, rel=0.02), (size, expected)
 
@@ -87,7 +86,7 @@ def test_with_a_gemm_it_takes_both_times(collective: str) -> None:
     scenario = with_gemm(collective)
     schedule = library(scenario)
     gemm, call = sum(work.alone_ticks for work in whole_works(scenario)), library_collective_time(scenario).ticks
-    result = simulate(scenario, schedule, unit_bytes=8192)
+    result = simulate_op(scenario, schedule, unit_bytes=8192)
     intervals = {interval.name: interval.kind for interval in result.timeline.intervals}
 
     assert check_plan(scenario, schedule) == ()
@@ -101,7 +100,7 @@ def test_it_holds_an_sm_for_each_channel_and_puts_its_bytes_on_the_links() -> No
     size = 64 << 20
     scenario = scenario_of("H100", 8, NcclCollective.ALL_GATHER, size)
     schedule = library(scenario)
-    program = lower(scenario, schedule, unit_bytes=8192).program
+    program = lower_op(scenario, schedule, unit_bytes=8192).program
     up = program.server_names.index("up")
     passed = int(program.flow_units[program.hop_flow[program.hop_server == up]].sum()) * 8192
     held = (program.op_pool == program.pool_names.index("sms")) & (program.op_kind == OpKind.TRANSFER)
@@ -112,7 +111,7 @@ def test_it_holds_an_sm_for_each_channel_and_puts_its_bytes_on_the_links() -> No
 
 def test_one_rank_stands_for_all() -> None:
     for scenario in (scenario_of("H100", 4, NcclCollective.ALL_TO_ALL, 1 << 20), with_gemm("all_reduce", 256)):
-        folded, whole = (lower(scenario, library(scenario), unit_bytes=16384, fold=fold) for fold in (True, False))
+        folded, whole = (lower_op(scenario, library(scenario), unit_bytes=16384, fold=fold) for fold in (True, False))
 
         assert folded.program.ranks_simulated == 1 and whole.program.ranks_simulated == scenario.num_ranks
         assert run(folded.program).makespan_ticks == run(whole.program).makespan_ticks
@@ -125,15 +124,15 @@ def test_nothing_is_moved_before_every_rank_has_called() -> None:
     held_up = replace(scenario, system=system)
 
     assert (
-        simulate(held_up, library(scenario)).makespan_ticks
-        == simulate(scenario, library(scenario)).makespan_ticks + late
+        simulate_op(held_up, library(scenario)).makespan_ticks
+        == simulate_op(scenario, library(scenario)).makespan_ticks + late
     )
 
 
 @pytest.mark.parametrize("collective", ["all_gather", "all_reduce"])
 def test_it_equals_the_oracle(collective: str) -> None:
     scenario = with_gemm(collective, 256)
-    program = lower(scenario, library(scenario), unit_bytes=8192).program
+    program = lower_op(scenario, library(scenario), unit_bytes=8192).program
 
     assert differences(program, run(program), Oracle(program).run()) == []
 
@@ -201,9 +200,9 @@ def test_a_layer_by_the_library_takes_the_times_of_its_ops_alone(file: str) -> N
         assert all(case.workload.moved is None or library_rejection(case) is None for case in cases)
         plan = plan_of(layer)
         alone = (GraphPlan(part.name, (replace(part, stream=0, waits=(), step_waits=()),)) for part in plan.parts)
-        ticks = [simulate_graph(layer.system, one, unit_bytes=65536).whole.makespan_ticks for one in alone]
+        ticks = [simulate(layer.system, one, unit_bytes=65536).makespan_ticks for one in alone]
 
-        whole = simulate_graph(layer.system, plan, unit_bytes=65536).whole.makespan_ticks
+        whole = simulate(layer.system, plan, unit_bytes=65536).makespan_ticks
         assert whole == pytest.approx(sum(ticks), rel=0.002)
 
 
@@ -216,12 +215,12 @@ def test_a_call_takes_sms_from_the_kernel_that_it_meets_while_it_runs() -> None:
     plan = plan_of(layer)
     by_name = {part.name: part for part in plan.parts}
     together = replace(plan, parts=(replace(by_name["xg"], behind_kernels=False), by_name["y"], by_name["z"]))
-    behind = simulate_graph(layer.system, plan, unit_bytes=65536)
-    beside = simulate_graph(layer.system, together, unit_bytes=65536)
+    behind = simulate(layer.system, plan, unit_bytes=65536)
+    beside = simulate(layer.system, together, unit_bytes=65536)
     ticks, slower = ({op.name: op.compute_ticks for op in result.ops} for result in (behind, beside))
 
     assert slower["y"] > 1.03 * ticks["y"] and slower["z"] == pytest.approx(ticks["z"], rel=0.01)
-    assert beside.whole.makespan_ticks < behind.whole.makespan_ticks
+    assert beside.makespan_ticks < behind.makespan_ticks
 
 
 def test_links_stay_those_of_copies_where_a_library_sends_faster() -> None:
@@ -233,9 +232,9 @@ def test_links_stay_those_of_copies_where_a_library_sends_faster() -> None:
     ).workloads
     copies = Choice("serial", 8, EngineChoice(EngineKind.DMA, 7))
     mixed, copied = plan_of(layer, y=copies), plan_of(layer, y=copies, z=copies)
-    one, other = (lower_graph(layer.system, plan, unit_bytes=65536).program for plan in (mixed, copied))
+    one, other = (lower(layer.system, plan, unit_bytes=65536).program for plan in (mixed, copied))
     ops, others = (
-        {op.name: op.comm_ticks for op in simulate_graph(layer.system, plan, unit_bytes=65536).ops}
+        {op.name: op.comm_ticks for op in simulate(layer.system, plan, unit_bytes=65536).ops}
         for plan in (mixed, copied)
     )
     called = library_collective_time(Scenario("z", layer.system, layer.graph.ops[1].workload))

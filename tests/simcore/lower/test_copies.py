@@ -29,7 +29,7 @@ from magus.compiler.ir import (
     Wait,
 )
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.simcore.figures.traffic import traffic_of
 from magus.simcore.kernels.gemm import ticks_for
 from magus.simcore.program.outcome import RunOutcome
@@ -75,7 +75,7 @@ def link_bytes(scenario: Scenario, schedule: Schedule) -> int:
     links = [i for i in range(program.num_servers) if program.server_name(i).startswith("link")]
     units = sum(int(program.flow_units[program.hop_flow[program.hop_server == server]].sum()) for server in links)
     flags = int((program.flow_units[program.flow_traffic == TrafficClass.FLAGS]).sum())
-    assert (units - flags) * 128 == pytest.approx(traffic_of(lowered, finished).link_bytes, rel=0.001)
+    assert (units - flags) * 128 == pytest.approx(traffic_of([lowered], finished).link_bytes, rel=0.001)
     return (units - flags) * 128
 
 
@@ -127,7 +127,7 @@ def test_flags_of_copies_are_no_reads() -> None:
     found = lowered_run(scenario, plan(put(), sms=4, tactics=tactics(CopyProtocol.SIMPLE, Wait.POLL)))
 
     assert (found[0].program.flow_traffic == TrafficClass.FLAGS).any()
-    assert traffic_of(*found).flag_reads == 0
+    assert traffic_of([found[0]], found[1]).flag_reads == 0
 
 
 @pytest.mark.parametrize("outstanding", [1024, 4096, 16384, 1 << 20])
@@ -160,7 +160,7 @@ def test_copies_that_share_the_sms_queue_with_the_tiles() -> None:
     assert finished.outcome is RunOutcome.DONE
     alone = lowered_run(scenario, apart)[0].program
     assert set(alone.op_pool[alone.op_kind == OpKind.TRANSFER]) != set(alone.op_pool[alone.op_kind == OpKind.TILE])
-    assert 0 < simulate(scenario, shared).utilization.engines < 1
+    assert 0 < simulate_op(scenario, shared).utilization.engines < 1
 
 
 @pytest.mark.parametrize("mode", [EngineMode.OWN, EngineMode.SHARED])
@@ -184,13 +184,13 @@ def test_copies_and_polls_can_keep_each_other_from_the_sms_for_ever() -> None:
     waiting = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
     steps: tuple[Step, ...] = (other, own, move)
     shared, apart = (
-        simulate(scenario, plan(*steps, sms=2, mode=mode, compute_sms=2, tactics=waiting))
+        simulate_op(scenario, plan(*steps, sms=2, mode=mode, compute_sms=2, tactics=waiting))
         for mode in (EngineMode.SHARED, EngineMode.OWN)
     )
 
     assert shared.outcome is RunOutcome.DEADLOCK and shared.deadlock
     assert apart.outcome is RunOutcome.DEADLOCK  # the tiles of the own block find no SM either
-    beside = simulate(scenario, plan(own, move, other, sms=2, compute_sms=2, tactics=waiting))
+    beside = simulate_op(scenario, plan(own, move, other, sms=2, compute_sms=2, tactics=waiting))
     assert beside.outcome is RunOutcome.DONE
 
 
@@ -308,7 +308,7 @@ def test_copies_that_wait_at_their_source_leave_memory_to_a_gemm(library: str) -
 
     def times(one: Scenario, template: str = "bulk") -> tuple[int, int]:
         schedule = build_schedule(one, Choice(template, 8, EngineChoice(EngineKind.DMA, 7)))
-        result = simulate(one, schedule, unit_bytes=1 << 15)
+        result = simulate_op(one, schedule, unit_bytes=1 << 15)
         return result.compute_ticks, result.comm_ticks
 
     alone, alone_copies = times(scenario, "serial")

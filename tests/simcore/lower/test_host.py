@@ -19,9 +19,8 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.lower.machine import Idealization
-from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import OpKind
-from tests.helpers.oracle.lowering import differs_from_oracle, makespan, on_gpu
+from tests.helpers.oracle.lowering import differs_from_oracle, lower_op, makespan, on_gpu
 from tests.helpers.scenarios.scenarios import ag_gemm
 
 PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
@@ -41,7 +40,7 @@ def issued(
 
 def releases(scenario: Scenario, schedule: Schedule, kind: OpKind) -> list[int]:
     """When the first op of each step of rank 0 is issued, in steps of the host."""
-    program = lower(scenario, schedule, unit_bytes=8192).program
+    program = lower_op(scenario, schedule, unit_bytes=8192).program
     ticks = [
         int(program.op_release_ticks[op]) for op in range(len(program.op_kind)) if program.op_kind[op] == kind.value
     ]
@@ -78,7 +77,7 @@ def test_a_graph_is_issued_once() -> None:
 
 def test_launches_that_are_free_are_issued_at_once() -> None:
     scenario, schedule = issued(10)
-    program = lower(scenario, schedule, unit_bytes=8192, ideal=Idealization.FREE_LAUNCH).program
+    program = lower_op(scenario, schedule, unit_bytes=8192, ideal=Idealization.FREE_LAUNCH).program
 
     assert not program.op_release_ticks.any()
 

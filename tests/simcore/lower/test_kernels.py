@@ -29,13 +29,21 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.templates import BY_NAME
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.kernels.dispatch import split_by_weight, split_units
 from magus.simcore.kernels.gemm import gemm_work, ticks_for
-from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import OpKind
-from tests.helpers.oracle.lowering import UNIT, differs_from_oracle, done_at, lowered_run, makespan, on_gpu, plan
+from tests.helpers.oracle.lowering import (
+    UNIT,
+    differs_from_oracle,
+    done_at,
+    lower_op,
+    lowered_run,
+    makespan,
+    on_gpu,
+    plan,
+)
 from tests.helpers.scenarios.scenarios import KIB, MIB, ag_gemm, gemm_rs, h100, lone_gemm, mi300x
 
 PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
@@ -70,7 +78,7 @@ def test_a_persistent_kernel_alone_takes_the_closed_form_of_the_whole(gpu: Gpu, 
     whole, free = gemm_work(gpu, gemm, gpu.sms, static_order=True), gemm_work(gpu, gemm, gpu.sms)
 
     assert makespan(scenario, schedule) == pytest.approx(whole.alone_ticks, rel=0.02)
-    assert simulate(scenario, schedule).dil == pytest.approx(whole.alone_ticks / free.alone_ticks, abs=0.01)
+    assert simulate_op(scenario, schedule).dil == pytest.approx(whole.alone_ticks / free.alone_ticks, abs=0.01)
 
 
 def test_units_are_dealt_by_operations_and_all_of_them() -> None:
@@ -80,7 +88,7 @@ def test_units_are_dealt_by_operations_and_all_of_them() -> None:
     assert sum(split_units(304, [3, 1, 4, 1, 5, 9])) == 304
     assert split_by_weight(7, [1, 1, 1]) == [2, 2, 3]
     scenario, schedule = rows(h100(), 8)
-    kernels = [ops.kernel for ops in lower(scenario, schedule, unit_bytes=UNIT).steps if ops.kernel is not None]
+    kernels = [ops.kernel for ops in lower_op(scenario, schedule, unit_bytes=UNIT).steps if ops.kernel is not None]
     gemm = scenario.workload.gemm
     assert gemm is not None
     whole = gemm_work(h100(), gemm, h100().sms, static_order=True)
@@ -102,9 +110,9 @@ def test_units_of_an_sm_run_in_order_and_one_by_one() -> None:
 @pytest.mark.parametrize("template", FUSED)
 def test_a_chunk_that_is_late_holds_up_what_comes_after_it(template: str) -> None:
     scenario = ag_gemm(2048, 4096, 2048, ranks=4)
-    launched = simulate(scenario, overlapped(scenario, template, ExecutionOptions()))
+    launched = simulate_op(scenario, overlapped(scenario, template, ExecutionOptions()))
     for wait in (Wait.EVENT, Wait.POLL, Wait.MONITOR):
-        found = simulate(scenario, overlapped(scenario, template, replace(PERSISTENT, wait=wait)))
+        found = simulate_op(scenario, overlapped(scenario, template, replace(PERSISTENT, wait=wait)))
         assert found.dil is not None and launched.dil is not None
         assert 0.99 < found.dil < launched.dil
         assert found.makespan_ticks > max(found.comm_ticks, launched.comm_ticks)
@@ -141,7 +149,7 @@ def test_slices_of_the_inner_dimension_add_to_the_output() -> None:
     gemm = scenario.workload.gemm
     assert gemm is not None
     whole = gemm_work(scenario.gpu, gemm, schedule.compute_sms)
-    kernels = [ops.kernel for ops in lower(scenario, schedule, unit_bytes=UNIT).steps if ops.kernel is not None]
+    kernels = [ops.kernel for ops in lower_op(scenario, schedule, unit_bytes=UNIT).steps if ops.kernel is not None]
     output = gemm.m * gemm.n * 2
 
     assert sum(kernel.hbm_write_bytes for kernel in kernels) == len(kernels) * output
@@ -167,7 +175,7 @@ def test_one_rank_of_a_persistent_plan_stands_for_all(make) -> None:  # type: ig
     scenario = make(512, 1024, 1024, ranks=4)
     for wait in Wait:
         schedule = overlapped(scenario, "hetero_fused_1d", replace(PERSISTENT, wait=wait))
-        one, every = (run(lower(scenario, schedule, unit_bytes=8192, fold=fold).program) for fold in (True, False))
+        one, every = (run(lower_op(scenario, schedule, unit_bytes=8192, fold=fold).program) for fold in (True, False))
         assert one.makespan_ticks == every.makespan_ticks
 
 
@@ -237,7 +245,7 @@ def test_a_copy_gets_a_larger_share_of_memory_beside_sms_that_look_less_far_ahea
 def test_what_sms_have_under_way_is_dealt_to_their_reads_and_writes() -> None:
     gpu = replace(h100(), hbm=replace(h100().hbm, look_ahead_bytes=32 * KIB))
     scenario, schedule = beside_a_hungry_kernel(gpu)
-    program = lower(scenario, schedule, unit_bytes=UNIT).program
+    program = lower_op(scenario, schedule, unit_bytes=UNIT).program
     stages = program.stage_op[program.flow_stage]
     (first, *_) = np.flatnonzero(program.op_kind == OpKind.TILE)
     windows = program.flow_window_units[stages == first]
@@ -245,7 +253,7 @@ def test_what_sms_have_under_way_is_dealt_to_their_reads_and_writes() -> None:
     assert windows.min() >= 1
     assert 32 <= windows.sum() < 32 + len(windows)
     far = replace(gpu, hbm=replace(gpu.hbm, look_ahead_bytes=1 << 40))
-    assert not lower(on_gpu(scenario, far), schedule, unit_bytes=UNIT).program.flow_window_units.any()
+    assert not lower_op(on_gpu(scenario, far), schedule, unit_bytes=UNIT).program.flow_window_units.any()
 
 
 def test_a_limit_that_is_not_reached_changes_nothing() -> None:
@@ -267,7 +275,7 @@ def test_kernels_with_another_l2_and_a_limit_equal_the_oracle(fold: bool) -> Non
     )
     scenario = ag_gemm(512, 1024, 512, ranks=2, gpu=gpu)
     schedule = replace(overlapped(scenario, "uniform_fused_1d", ExecutionOptions(), 2), compute_sms=8)
-    kernels = [ops.kernel for ops in lower(scenario, schedule, unit_bytes=8192).steps if ops.kernel is not None]
+    kernels = [ops.kernel for ops in lower_op(scenario, schedule, unit_bytes=8192).steps if ops.kernel is not None]
 
     assert any(kernel.mall_read_bytes for kernel in kernels)
     assert differs_from_oracle(scenario, schedule, 8192, fold=fold) == []

@@ -17,9 +17,8 @@ from magus.compiler.ir import (
     Wait,
 )
 from magus.simcore.figures.traffic import traffic_of
-from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import TrafficClass
-from tests.helpers.oracle.lowering import differs_from_oracle, done_at, lowered_run, makespan, on_gpu, plan
+from tests.helpers.oracle.lowering import differs_from_oracle, done_at, lower_op, lowered_run, makespan, on_gpu, plan
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gemm
 
 CHANNELS = 8
@@ -64,7 +63,7 @@ def polled(channels: int, sms: int) -> tuple[Scenario, Schedule]:
 
 
 def test_a_flag_lies_in_one_channel() -> None:
-    program = lower(*polled(CHANNELS, 16), unit_bytes=1024).program
+    program = lower_op(*polled(CHANNELS, 16), unit_bytes=1024).program
     flags = program.flow_traffic == TrafficClass.FLAGS
 
     assert flags.any() and len(set(program.hop_server[program.flow_first_hop[flags]].tolist())) == 1
@@ -72,7 +71,7 @@ def test_a_flag_lies_in_one_channel() -> None:
 
 def test_pollers_slow_each_other_and_the_copy_down_in_a_hot_channel() -> None:
     waits = {(count, sms): lowered_run(*polled(count, sms)) for count in (1, CHANNELS) for sms in (4, 256)}
-    per_poller = {key: traffic_of(*found).flag_reads / key[1] for key, found in waits.items()}
+    per_poller = {key: traffic_of([found[0]], found[1]).flag_reads / key[1] for key, found in waits.items()}
 
     assert per_poller[CHANNELS, 256] < 0.7 * per_poller[1, 256]
     assert per_poller[CHANNELS, 4] == pytest.approx(per_poller[1, 4], rel=0.1)

@@ -8,14 +8,14 @@ import pytest
 
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Scenario, Schedule, network_of
 from magus.compiler.planning.build import build_schedule, reject_choice
-from magus.simcore import RunOptions, RunOutcome, simulate
+from magus.simcore import RunOptions, RunOutcome, simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.fold.quotient import quotient
 from magus.simcore.fold.refine import Classes, detect
 from magus.simcore.lower.machine import distance_ticks
-from magus.simcore.lower.plan import lower
 from tests.helpers.marks import first, thinned
 from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.scenarios.fabrics import UNEVEN, fat_tree, graph, rails, torus
 from tests.helpers.scenarios.scenarios import ag_gemm, full_mesh, gemm_rs, lone_gather, lone_gemm, ring, switch, xgmi
@@ -51,7 +51,7 @@ def test_the_same_network_has_the_same_times(make, num_ranks: int, one: Fabric, 
     found = []
     for fabric in (one, other):
         scenario = make(64 * num_ranks, 64 * num_ranks, 512, ranks=num_ranks, fabric=fabric)
-        results = [simulate(scenario, schedule, unit_bytes=UNIT) for schedule in schedules(scenario)]
+        results = [simulate_op(scenario, schedule, unit_bytes=UNIT) for schedule in schedules(scenario)]
         found.append(
             [(r.makespan_ticks, r.compute_ticks, r.comm_ticks, r.traffic, r.timeline.of_rank(0)) for r in results]
         )
@@ -66,7 +66,7 @@ def test_folded_equals_every_rank(case: tuple[str, Callable[..., Scenario]]) -> 
     scenario = make(64 * num_ranks, 64 * num_ranks, 512, ranks=num_ranks, fabric=fabric)
     for schedule in some(schedules(scenario)):
         folded, every = (
-            simulate(scenario, schedule, unit_bytes=UNIT, options=RunOptions(fold)) for fold in (True, False)
+            simulate_op(scenario, schedule, unit_bytes=UNIT, options=RunOptions(fold)) for fold in (True, False)
         )
 
         assert folded.outcome is every.outcome is RunOutcome.DONE
@@ -81,7 +81,7 @@ def test_lowered_programs_agree_with_the_oracle(name: str) -> None:
     num_ranks, fabric = UNEVEN[name]
     scenario = lone_gather(num_ranks * 16, 256, ranks=num_ranks, fabric=fabric)
     schedule = build_schedule(scenario, Choice("serial", num_ranks, SM))
-    program = lower(scenario, schedule, unit_bytes=1024).program
+    program = lower_op(scenario, schedule, unit_bytes=1024).program
 
     assert differences(program, run(program), Oracle(program).run()) == []
 
@@ -94,13 +94,13 @@ def test_relative_plans_fold_by_shifts_alone(name: str) -> None:
     num_ranks, fabric = UNEVEN[name]
     scenario = ag_gemm(64 * num_ranks, 64 * num_ranks, 512, ranks=num_ranks, fabric=fabric)
     for schedule in some(schedules(scenario)):
-        program = lower(scenario, schedule, unit_bytes=UNIT).program
+        program = lower_op(scenario, schedule, unit_bytes=UNIT).program
         classes = detect(program)
 
         assert 1 < program.ranks_simulated < num_ranks
         if isinstance(classes, Classes):  # what it finds alike does not spare a rank
             assert quotient(program, classes).num_rank_classes == program.ranks_simulated
-        assert simulate(scenario, schedule, unit_bytes=UNIT).ranks_simulated == program.ranks_simulated
+        assert simulate_op(scenario, schedule, unit_bytes=UNIT).ranks_simulated == program.ranks_simulated
 
 
 def test_plans_that_leave_links_idle_fold_further() -> None:
@@ -110,15 +110,15 @@ def test_plans_that_leave_links_idle_fold_further() -> None:
     around = build_schedule(ringed, Choice("ring", num_ranks, SM))
 
     for scenario, schedule in ((alone, build_schedule(alone, Choice("serial", 8, DMA))), (ringed, around)):
-        assert 1 < lower(scenario, schedule, unit_bytes=UNIT).program.ranks_simulated < scenario.num_ranks
-        assert simulate(scenario, schedule, unit_bytes=UNIT).ranks_simulated == 1
+        assert 1 < lower_op(scenario, schedule, unit_bytes=UNIT).program.ranks_simulated < scenario.num_ranks
+        assert simulate_op(scenario, schedule, unit_bytes=UNIT).ranks_simulated == 1
 
 
 def test_a_ring_of_traffic_around_a_torus_folds_to_its_last_side() -> None:
     scenario = lone_gather(64 * 16, 512, ranks=16, fabric=torus(4, 4))
     schedule = build_schedule(scenario, Choice("serial", 16, DMA))
 
-    assert simulate(scenario, schedule, unit_bytes=UNIT).ranks_simulated == 4
+    assert simulate_op(scenario, schedule, unit_bytes=UNIT).ranks_simulated == 4
 
 
 @pytest.mark.parametrize("fabric", [full_mesh(), ring(), ring(both_ways=False), switch()])
@@ -137,7 +137,7 @@ def test_the_slowest_link_of_a_chain_is_the_one_in_the_middle() -> None:
     num_ranks, fabric = UNEVEN["chain"]
     scenario = lone_gather(4096, 4096, ranks=num_ranks, fabric=fabric)
     engines = EngineChoice(EngineKind.DMA, 3)  # which send no flags
-    found = simulate(scenario, build_schedule(scenario, Choice("serial", num_ranks, engines)), unit_bytes=UNIT)
+    found = simulate_op(scenario, build_schedule(scenario, Choice("serial", num_ranks, engines)), unit_bytes=UNIT)
     busiest = max((load for load in found.servers if load.name.startswith("link")), key=lambda load: load.comm_ticks)
 
     assert busiest.units == 4 * (4096 // num_ranks * 4096 * 2) // UNIT  # two shards of either side of the middle

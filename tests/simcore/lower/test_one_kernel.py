@@ -28,11 +28,18 @@ from magus.compiler.planning.build import build_schedule
 from magus.simcore.cores.engine import run
 from magus.simcore.kernels.gemm import ticks_for
 from magus.simcore.lower.machine import Idealization
-from magus.simcore.lower.plan import Lowered, lower
-from magus.simcore.lower.variability import perturbation_of
+from magus.simcore.lower.steps import LoweredPart
 from magus.simcore.program.program import OpKind
-from magus.simcore.simulation_case import Case
-from tests.helpers.oracle.lowering import differs_from_oracle, done_at, lowered_run, makespan, plan, starts_of
+from tests.helpers.oracle.lowering import (
+    differs_from_oracle,
+    done_at,
+    late_part,
+    lower_op,
+    lowered_run,
+    makespan,
+    plan,
+    starts_of,
+)
 from tests.helpers.scenarios.scenarios import ag_gemm, full_mesh, h100, lone_gather, lone_scatter, nvlink, switch, ticks
 from tests.helpers.some import some
 
@@ -113,18 +120,18 @@ def test_who_waits_for_a_late_rank(step: Transfer, protocol: CopyProtocol, waits
     """Rank 0 writes to and reads from rank 1, which begins late."""
     scenario = pair()
     late = replace(scenario, system=replace(scenario.system, variability=Variability(late=(Late(1, LATE),))))
-    lowered = Case(late, one(step, protocol), perturbation_of(late.system, None)).lowered(LINE, fold=False)
+    lowered = late_part(late, one(step, protocol), LINE)
     started = run(lowered.program).op_start
     (first,) = (ops for ops in lowered.steps if ops.rank == 0)
 
     assert (min(started[first.work]) >= LATE) == waits
 
 
-def scattered(mode: EngineMode) -> Lowered:
+def scattered(mode: EngineMode) -> LoweredPart:
     scenario = lone_scatter(64, 256, ranks=4, gpu=h100(), fabric=switch(nvlink()))
     engine = EngineChoice(EngineKind.SM, 6, mode)
     schedule = build_schedule(scenario, Choice("serial", 4, engine))
-    return lower(scenario, schedule, unit_bytes=LINE)
+    return lower_op(scenario, schedule, unit_bytes=LINE)
 
 
 @pytest.mark.parametrize("mode", [EngineMode.OWN, EngineMode.SHARED])
@@ -169,7 +176,7 @@ def test_a_profile_says_how_often_it_looks() -> None:
 
 def test_launch_and_flags_are_left_out_where_they_are_free() -> None:
     scenario = pair()
-    free = lower(scenario, one(PUT, CopyProtocol.LL), unit_bytes=LINE, ideal=Idealization.FREE_LAUNCH).program
+    free = lower_op(scenario, one(PUT, CopyProtocol.LL), unit_bytes=LINE, ideal=Idealization.FREE_LAUNCH).program
     charged = makespan(scenario, one(PUT, CopyProtocol.LL), LINE)
 
     saved = scenario.gpu.launch.kernel_ticks + scenario.gpu.hbm.latency_ticks
@@ -178,7 +185,7 @@ def test_launch_and_flags_are_left_out_where_they_are_free() -> None:
 
 def test_copies_beside_a_kernel_are_as_they_were() -> None:
     scenario = ag_gemm(2, 64, 64, ranks=2, gpu=h100(), fabric=full_mesh(nvlink()))
-    program = lower(scenario, one(PUT), unit_bytes=LINE).program
+    program = lower_op(scenario, one(PUT), unit_bytes=LINE).program
 
     assert (program.op_kind == OpKind.TRANSFER).all()
 
@@ -196,7 +203,8 @@ def test_one_kernel_equals_the_oracle_and_folds(make, engine: EngineChoice) -> N
         for fold in (True, False):
             assert differs_from_oracle(scenario, schedule, LINE, fold=fold) == [], (direction, protocol, fold)
         times = {
-            run(lower(scenario, schedule, unit_bytes=LINE, fold=fold).program).makespan_ticks for fold in (True, False)
+            run(lower_op(scenario, schedule, unit_bytes=LINE, fold=fold).program).makespan_ticks
+            for fold in (True, False)
         }
         assert len(times) == 1, (direction, protocol)
 

@@ -24,17 +24,17 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import TEMPLATES
-from magus.simcore import RunOptions, RunTooLarge, affordable_unit, simulate
+from magus.simcore import RunOptions, RunTooLarge, affordable_unit, simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.figures.metrics import union_ticks
 from magus.simcore.figures.result import IntervalKind
 from magus.simcore.figures.traffic import traffic_of
 from magus.simcore.kernels.gemm import gemm_work
 from magus.simcore.lower.machine import Idealization
-from magus.simcore.lower.plan import lower
 from magus.simcore.program.outcome import RunOutcome
 from magus.simcore.program.program import OpKind, TrafficClass
 from tests.helpers.marks import thinned
+from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.scenarios.scenarios import (
     ag_gemm,
     full_mesh,
@@ -76,8 +76,8 @@ def test_one_rank_gives_the_times_of_all(system: tuple[int, Fabric, Callable[...
     scenario = make(256, 512, 512, ranks=ranks, fabric=fabric)
     for choice in some(choices(scenario)):
         schedule = build_schedule(scenario, choice)
-        folded = lower(scenario, schedule, unit_bytes=UNIT)
-        every = lower(scenario, schedule, unit_bytes=UNIT, fold=False)
+        folded = lower_op(scenario, schedule, unit_bytes=UNIT)
+        every = lower_op(scenario, schedule, unit_bytes=UNIT, fold=False)
 
         one, all_ranks = run(folded.program), run(every.program)
 
@@ -99,7 +99,7 @@ def test_a_gemm_alone_takes_its_closed_form(shape: tuple[int, int, int]) -> None
     work = gemm_work(scenario.gpu, scenario.workload.gemm, scenario.gpu.sms)
     schedule = build_schedule(scenario, Choice("serial", scenario.num_ranks, EngineChoice(EngineKind.DMA, 1)))
 
-    found = run(lower(scenario, schedule, unit_bytes=1024).program).makespan_ticks
+    found = run(lower_op(scenario, schedule, unit_bytes=1024).program).makespan_ticks
 
     assert found == pytest.approx(work.alone_ticks, rel=0.02)
 
@@ -107,13 +107,13 @@ def test_a_gemm_alone_takes_its_closed_form(shape: tuple[int, int, int]) -> None
 def test_a_plan_moves_the_bytes_it_says() -> None:
     scenario = ag_gemm(512, 1024, 1024, ranks=4)
     for choice in some(choices(scenario)):
-        lowered = lower(scenario, build_schedule(scenario, choice), unit_bytes=128)
+        lowered = lower_op(scenario, build_schedule(scenario, choice), unit_bytes=128)
         program = lowered.program
         links = [i for i in range(program.num_servers) if program.server_name(i).startswith("link")]
         through = np.isin(program.hop_server, links)
         moved = int(program.flow_units[program.hop_flow[through]].sum()) * program.unit_bytes
 
-        assert moved == traffic_of(lowered, run(program)).link_bytes
+        assert moved == traffic_of([lowered], run(program)).link_bytes
 
 
 def test_copies_by_sms_leave_fewer_to_kernels_and_dma_leaves_all() -> None:
@@ -129,7 +129,7 @@ def test_copies_by_sms_leave_fewer_to_kernels_and_dma_leaves_all() -> None:
 def test_never_more_transfers_at_once_than_engines() -> None:
     scenario = ag_gemm(2048, 4096, 4096)
     schedule = build_schedule(scenario, Choice("uniform_fused_1d", 64, EngineChoice(EngineKind.DMA, 3)))
-    lowered = lower(scenario, schedule, unit_bytes=UNIT)
+    lowered = lower_op(scenario, schedule, unit_bytes=UNIT)
     done = run(lowered.program)
     copies = lowered.program.op_kind == OpKind.TRANSFER
     events = sorted([(t, 1) for t in done.op_start[copies]] + [(t, -1) for t in done.op_done[copies]])
@@ -146,7 +146,7 @@ def test_ideal_runs_are_never_slower() -> None:
         Idealization.FREE_LAUNCH | Idealization.PRIVATE_SERVERS,
     ]
 
-    times = [run(lower(scenario, schedule, unit_bytes=UNIT, ideal=ideal).program).makespan_ticks for ideal in ideals]
+    times = [run(lower_op(scenario, schedule, unit_bytes=UNIT, ideal=ideal).program).makespan_ticks for ideal in ideals]
 
     assert times == sorted(times, reverse=True)
 
@@ -157,7 +157,7 @@ def test_lone_collectives_run_and_move_every_shard() -> None:
         copies = [step for step in schedule.steps if isinstance(step, Transfer)]
 
         assert len(copies) == 7
-        assert run(lower(scenario, schedule, unit_bytes=128).program).outcome is RunOutcome.DONE
+        assert run(lower_op(scenario, schedule, unit_bytes=128).program).outcome is RunOutcome.DONE
 
 
 def test_a_granularity_that_is_no_multiple_of_a_line_is_refused() -> None:
@@ -165,7 +165,7 @@ def test_a_granularity_that_is_no_multiple_of_a_line_is_refused() -> None:
     schedule = build_schedule(scenario, Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
 
     with pytest.raises(ValueError, match="multiple of 128 B"):
-        lower(scenario, schedule, unit_bytes=100)
+        lower_op(scenario, schedule, unit_bytes=100)
 
 
 def test_a_plan_with_an_override_is_folded_as_far_as_its_ranks_are_alike() -> None:
@@ -175,8 +175,8 @@ def test_a_plan_with_an_override_is_folded_as_far_as_its_ranks_are_alike() -> No
     late = replace(put, after=("x0_1",))
     uneven = replace(schedule, overrides=tuple(Override(rank, late) for rank in (0, 2)))
 
-    folded = simulate(scenario, uneven, unit_bytes=UNIT)
-    every = simulate(scenario, uneven, unit_bytes=UNIT, options=RunOptions(fold=False))
+    folded = simulate_op(scenario, uneven, unit_bytes=UNIT)
+    every = simulate_op(scenario, uneven, unit_bytes=UNIT, options=RunOptions(fold=False))
 
     assert folded.makespan_ticks == every.makespan_ticks
     assert folded.timeline == every.timeline
@@ -189,7 +189,7 @@ def test_figures_of_an_uneven_plan_come_from_one_rank() -> None:
     put = next(step for step in schedule.steps if isinstance(step, Transfer) and step.name == "x0_1")
     uneven = replace(schedule, overrides=(Override(1, replace(put, after=("own",))),))
 
-    result = simulate(scenario, uneven, unit_bytes=UNIT, options=RunOptions(fold=False))
+    result = simulate_op(scenario, uneven, unit_bytes=UNIT, options=RunOptions(fold=False))
 
     efficiencies = []
     for rank in range(2):
@@ -206,7 +206,9 @@ def test_a_kernel_costs_the_same_wherever_its_plan_names_it() -> None:
     a = TileGroup("a", (first,), IndexRange(0, 512))
     b = TileGroup("b", (last,), IndexRange(0, 512), after=("a",), stream=1)
     times = {
-        simulate(scenario, build_schedule(scenario, Plan(EngineChoice(EngineKind.DMA, 1), steps), "p")).makespan_ticks
+        simulate_op(
+            scenario, build_schedule(scenario, Plan(EngineChoice(EngineKind.DMA, 1), steps), "p")
+        ).makespan_ticks
         for steps in ((a, b), (b, a))
     }
 
@@ -220,7 +222,9 @@ def test_the_request_of_a_get_travels_as_far_as_its_data() -> None:
         region = Region(0, IndexRange(0, 64), IndexRange(0, 512))
         put = Transfer("x", Direction.PUT, region, peer, "s")
         get = Transfer("x", Direction.GET, replace(region, owner=peer), peer, "s")
-        times = [run(lower(scenario, schedule_of(step), unit_bytes=UNIT).program).makespan_ticks for step in (put, get)]
+        times = [
+            run(lower_op(scenario, schedule_of(step), unit_bytes=UNIT).program).makespan_ticks for step in (put, get)
+        ]
         gaps.append(times[1] - times[0])
 
     assert gaps == [scenario.system.fabric.link.latency_ticks, 4 * scenario.system.fabric.link.latency_ticks]
@@ -235,7 +239,7 @@ def test_a_run_that_would_take_minutes_is_refused() -> None:
     schedule = build_schedule(scenario, Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
 
     with pytest.raises(RunTooLarge, match="packets"):
-        simulate(scenario, schedule, unit_bytes=128)
+        simulate_op(scenario, schedule, unit_bytes=128)
 
     unit = affordable_unit(scenario, schedule, 1024, 60_000_000)
     assert unit > 1024 and unit % 1024 == 0
@@ -248,7 +252,7 @@ def test_a_copy_engine_has_no_more_under_way_than_the_gpu_says() -> None:
     for outstanding in (None, 4096, 1 << 30):
         gpu = replace(scenario.gpu, dma=replace(scenario.gpu.dma, outstanding_bytes=outstanding))
         limited = replace(scenario, system=replace(scenario.system, gpu=gpu))
-        program = lower(limited, build_schedule(limited, Choice("serial", 4, engine)), unit_bytes=128).program
+        program = lower_op(limited, build_schedule(limited, Choice("serial", 4, engine)), unit_bytes=128).program
         comm = program.flow_traffic == TrafficClass.COMM
         windows.append(set(program.flow_window_units[comm].tolist()))
         assert not program.flow_window_units[~comm].any()

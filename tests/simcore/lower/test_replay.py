@@ -32,8 +32,9 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.compiler.planning.knobs.engine import tiles_engine
-from magus.simcore import Result, RunOutcome, record_writes, simulate
+from magus.simcore import Result, RunOutcome, record_writes, simulate_op
 from magus.simcore.cores.engine import run
+from magus.simcore.lower.plan import plan_of
 from magus.simcore.lower.replay import lower_replayed
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.lowering import plan
@@ -65,10 +66,10 @@ def built(scenario: Scenario, template: str = "serial", pieces: int = 1, engine:
 def test_a_recorded_profile_gives_rank_0_its_times(make, engine: EngineChoice) -> None:  # type: ignore[no-untyped-def]
     scenario = make(1024, 1024, 1024, ranks=4, fabric=full_mesh())
     schedule = built(scenario, engine=engine)
-    full = simulate(scenario, schedule, unit_bytes=UNIT)
+    full = simulate_op(scenario, schedule, unit_bytes=UNIT)
 
     writes = record_writes(scenario, schedule, unit_bytes=UNIT)
-    replayed = simulate(replaying(scenario, writes), schedule, unit_bytes=UNIT)
+    replayed = simulate_op(replaying(scenario, writes), schedule, unit_bytes=UNIT)
 
     if engine.kind is EngineKind.DMA:  # SMs that copy side by side queue for a moment where they read
         assert times(replayed) == times(full)
@@ -83,10 +84,10 @@ def test_a_recorded_profile_gives_rank_0_its_times(make, engine: EngineChoice) -
 def test_with_kernels_beside_the_copies_times_differ_by_little(template: str, engine: EngineChoice) -> None:
     scenario = gemm_rs(1024, 1024, 1024, ranks=4)
     schedule = built(scenario, template, 2, engine)
-    full = simulate(scenario, schedule, unit_bytes=UNIT)
+    full = simulate_op(scenario, schedule, unit_bytes=UNIT)
 
     writes = record_writes(scenario, schedule, unit_bytes=UNIT)
-    replayed = simulate(replaying(scenario, writes), schedule, unit_bytes=UNIT)
+    replayed = simulate_op(replaying(scenario, writes), schedule, unit_bytes=UNIT)
 
     assert times(replayed).keys() == times(full).keys()
     assert replayed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=0.02)
@@ -105,17 +106,17 @@ def fused_gemv(rows: int, ranks: int) -> tuple[Scenario, Schedule]:
 @pytest.mark.parametrize(("rows", "ranks"), [(2048, 4), (8192, 4), (4096, 8)])
 def test_flags_of_tiles_are_flags_in_the_profile(rows: int, ranks: int, unit: int) -> None:
     scenario, schedule = fused_gemv(rows, ranks)
-    full = simulate(scenario, schedule, unit_bytes=unit)
+    full = simulate_op(scenario, schedule, unit_bytes=unit)
 
     writes = record_writes(scenario, schedule, unit_bytes=unit)
-    replayed = simulate(replaying(scenario, writes), schedule, unit_bytes=unit)
+    replayed = simulate_op(replaying(scenario, writes), schedule, unit_bytes=unit)
 
     moved = scenario.workload.moved
     assert moved is not None
     assert sum(write.num_bytes for write in writes) == 2 * (ranks - 1) * moved.num_bytes // ranks
     assert replayed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=0.01)
     assert sum(not write.num_bytes for write in writes) > len(writes) // 2
-    crossed = simulate(replaying(scenario, writes), schedule, unit_bytes=1024 + 128 - unit)
+    crossed = simulate_op(replaying(scenario, writes), schedule, unit_bytes=1024 + 128 - unit)
     assert crossed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=0.08)
 
 
@@ -130,10 +131,10 @@ def test_flags_of_protocols_are_replayed_as_they_were(make, protocol: CopyProtoc
     fabric = replace(scenario.system.fabric, link=link)
     scenario = replace(scenario, system=replace(scenario.system, fabric=fabric))
     schedule = build_schedule(scenario, Choice("serial", ranks, EngineChoice(EngineKind.SM, 64), tactics=tactics))
-    full = simulate(scenario, schedule, unit_bytes=unit)
+    full = simulate_op(scenario, schedule, unit_bytes=unit)
 
     writes = record_writes(scenario, schedule, unit_bytes=unit)
-    replayed = simulate(replaying(scenario, writes), schedule, unit_bytes=unit)
+    replayed = simulate_op(replaying(scenario, writes), schedule, unit_bytes=unit)
 
     assert replayed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=0.002)
 
@@ -141,10 +142,10 @@ def test_flags_of_protocols_are_replayed_as_they_were(make, protocol: CopyProtoc
 def test_recorded_writes_of_a_seed_are_those_of_that_seed() -> None:
     scenario = varied(ag_gemm(512, 1024, 1024, ranks=4), Variability(SKEW))
     schedule = built(scenario)
-    full = simulate(scenario, schedule, unit_bytes=UNIT, seed=3)
+    full = simulate_op(scenario, schedule, unit_bytes=UNIT, seed=3)
 
     writes = record_writes(scenario, schedule, unit_bytes=UNIT, seed=3)
-    replayed = simulate(replaying(scenario, writes), schedule, unit_bytes=UNIT, seed=3)
+    replayed = simulate_op(replaying(scenario, writes), schedule, unit_bytes=UNIT, seed=3)
 
     assert replayed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=1e-4)
     assert min(times(replayed).values()) == min(times(full).values())
@@ -157,8 +158,8 @@ def test_a_late_write_delays_what_waits_for_it() -> None:
     writes = record_writes(scenario, schedule, unit_bytes=UNIT)
     last = replace(writes[-1], ticks=writes[-1].ticks + 50 * TICKS_PER_US)
 
-    before = simulate(replaying(scenario, writes), schedule, unit_bytes=UNIT)
-    after = simulate(replaying(scenario, (*writes[:-1], last)), schedule, unit_bytes=UNIT)
+    before = simulate_op(replaying(scenario, writes), schedule, unit_bytes=UNIT)
+    after = simulate_op(replaying(scenario, (*writes[:-1], last)), schedule, unit_bytes=UNIT)
 
     assert after.makespan_ticks == pytest.approx(before.makespan_ticks + 50 * TICKS_PER_US, rel=1e-4)
 
@@ -168,10 +169,12 @@ def test_what_is_late_is_rank_0_alone() -> None:
     schedule = built(scenario)
     writes = record_writes(scenario, schedule, unit_bytes=UNIT)
     replayed = replaying(scenario, writes)
-    plain = simulate(replayed, schedule, unit_bytes=UNIT)
+    plain = simulate_op(replayed, schedule, unit_bytes=UNIT)
 
-    of_a_peer = simulate(varied(replayed, Variability(late=(Late(2, TICKS_PER_US),))), schedule, unit_bytes=UNIT)
-    of_rank_0 = simulate(varied(replayed, Variability(late=(Late(0, 90 * TICKS_PER_US),))), schedule, unit_bytes=UNIT)
+    of_a_peer = simulate_op(varied(replayed, Variability(late=(Late(2, TICKS_PER_US),))), schedule, unit_bytes=UNIT)
+    of_rank_0 = simulate_op(
+        varied(replayed, Variability(late=(Late(0, 90 * TICKS_PER_US),))), schedule, unit_bytes=UNIT
+    )
 
     assert times(of_a_peer) == times(plain)
     assert min(begin for begin, _ in times(of_rank_0).values()) >= 90 * TICKS_PER_US
@@ -184,8 +187,8 @@ def test_writes_of_a_signal_land_one_by_one_and_it_is_set_by_the_last() -> None:
     half = replace(whole, num_bytes=whole.num_bytes // 2)
     later = replace(half, ticks=whole.ticks + 500 * TICKS_PER_US)
 
-    once = simulate(replaying(scenario, (whole,)), schedule, unit_bytes=UNIT)
-    twice = simulate(replaying(scenario, (half, later)), schedule, unit_bytes=UNIT)
+    once = simulate_op(replaying(scenario, (whole,)), schedule, unit_bytes=UNIT)
+    twice = simulate_op(replaying(scenario, (half, later)), schedule, unit_bytes=UNIT)
 
     assert twice.makespan_ticks > whole.ticks + 500 * TICKS_PER_US > once.makespan_ticks
 
@@ -194,7 +197,7 @@ def test_writes_travel_over_the_links_of_any_fabric() -> None:
     scenario = ag_gemm(512, 1024, 1024, ranks=4, fabric=torus(2, 2))
     schedule = built(scenario)
     writes = record_writes(scenario, schedule, unit_bytes=UNIT)
-    replayed = simulate(replaying(scenario, writes), schedule, unit_bytes=UNIT)
+    replayed = simulate_op(replaying(scenario, writes), schedule, unit_bytes=UNIT)
 
     assert {load.name for load in replayed.servers if load.name.startswith("link")} == {
         "link torus0+ 0",
@@ -215,7 +218,7 @@ def test_a_profile_that_does_not_fit_the_plan_is_refused(change, code: Code, nam
     writes = change(record_writes(scenario, schedule, unit_bytes=UNIT))
 
     with pytest.raises(ScheduleError, match=named) as caught:
-        simulate(replaying(scenario, writes), schedule, unit_bytes=UNIT)
+        simulate_op(replaying(scenario, writes), schedule, unit_bytes=UNIT)
     assert caught.value.rejection.code is code
 
 
@@ -242,11 +245,11 @@ def test_many_peers_are_replayed(peers: int) -> None:
     schedule = built(scenario)
     signals = [step.signal for step in schedule.steps if hasattr(step, "signal")]
     writes = tuple(Write(peer * TICKS_PER_US, peer, signals[-peer], 8192) for peer in range(1, peers + 1))
-    found = simulate(replaying(scenario, writes), schedule, unit_bytes=UNIT)
+    found = simulate_op(replaying(scenario, writes), schedule, unit_bytes=UNIT)
 
     assert found.outcome is RunOutcome.DONE
     assert found.makespan_ticks >= peers * TICKS_PER_US
-    assert calls_of(lambda: simulate(replaying(scenario, writes), schedule, unit_bytes=UNIT)) < 2000 * (peers + 1)
+    assert calls_of(lambda: simulate_op(replaying(scenario, writes), schedule, unit_bytes=UNIT)) < 2000 * (peers + 1)
 
 
 @pytest.mark.parametrize("engine", [DMA, EngineChoice(EngineKind.SM, 6)])
@@ -254,6 +257,6 @@ def test_replayed_programs_agree_with_the_oracle(engine: EngineChoice) -> None:
     scenario = ag_gemm(256, 256, 256, ranks=4)
     schedule = built(scenario, "uniform_fused_1d", 2, engine)
     replay = Replay("p.csv", record_writes(scenario, schedule, unit_bytes=4096))
-    program = lower_replayed(scenario, schedule, replay, unit_bytes=4096).program
+    program = lower_replayed(scenario.system, plan_of(scenario, schedule), replay, unit_bytes=4096).program
 
     assert differences(program, run(program), Oracle(program).run()) == []

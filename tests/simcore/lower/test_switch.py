@@ -20,7 +20,6 @@ from magus.compiler.ir import (
 from magus.simcore.cores.engine import run
 from magus.simcore.figures.traffic import traffic_of
 from magus.simcore.kernels.gemm import ticks_for
-from magus.simcore.lower.plan import lower
 from magus.simcore.lower.switch import MAX_SLICES
 from magus.simcore.program.outcome import RunOutcome
 from magus.simcore.program.program import OpKind
@@ -28,6 +27,7 @@ from tests.helpers.oracle.lowering import (
     UNIT,
     differs_from_oracle,
     done_at,
+    lower_op,
     lowered_run,
     makespan,
     plan,
@@ -50,7 +50,7 @@ def node(ranks: int = 4) -> Scenario:
 
 def bytes_at(scenario: Scenario, step: Transfer, server: str) -> int:
     """Bytes that pass a server of each rank when every rank issues ``step``."""
-    program = lower(scenario, plan(step, sms=32), unit_bytes=UNIT).program
+    program = lower_op(scenario, plan(step, sms=32), unit_bytes=UNIT).program
     at = [i for i, name in enumerate(program.server_names) if name == server]
     return sum(int(program.flow_units[program.hop_flow[program.hop_server == i]].sum()) for i in at) * UNIT
 
@@ -73,7 +73,7 @@ def test_traffic_is_what_passes_the_links(step: Transfer) -> None:
     lowered, finished = lowered_run(scenario, plan(step, sms=32))
     passed = sum(bytes_at(scenario, step, port) for port in ("up", "down"))
 
-    assert traffic_of(lowered, finished).link_bytes == passed
+    assert traffic_of([lowered], finished).link_bytes == passed
 
 
 def test_one_rank_that_multicasts_takes_its_link_and_a_slice() -> None:
@@ -107,13 +107,13 @@ def test_a_copy_of_one_line_is_one_slice() -> None:
     found = lowered_run(scenario, plan(tiny, sms=4), 128)
 
     assert found[1].outcome is RunOutcome.DONE
-    assert traffic_of(*found).link_bytes == scenario.num_ranks * 128
+    assert traffic_of([found[0]], found[1]).link_bytes == scenario.num_ranks * 128
 
 
 def test_a_fabric_without_a_switch_cannot_multicast() -> None:
     scenario = lone_gather(ROWS * 4, COLS, ranks=4, fabric=full_mesh())
     with pytest.raises(ValueError, match="no switch"):
-        lower(scenario, plan(MULTICAST, sms=4), unit_bytes=UNIT)
+        lower_op(scenario, plan(MULTICAST, sms=4), unit_bytes=UNIT)
 
 
 @pytest.mark.parametrize("step", [MULTICAST, SUM], ids=["multicast", "sum"])
@@ -123,7 +123,7 @@ def test_both_equal_the_oracle_and_fold(step: Transfer, fold: bool) -> None:
     schedule = plan(replace(step, region=Region(0, IndexRange(0, 32), IndexRange(0, 256))), sms=2)
 
     assert differs_from_oracle(scenario, schedule, 256, fold=fold) == []
-    one, every = (run(lower(scenario, schedule, unit_bytes=256, fold=each).program) for each in (True, False))
+    one, every = (run(lower_op(scenario, schedule, unit_bytes=256, fold=each).program) for each in (True, False))
     assert one.makespan_ticks == every.makespan_ticks
 
 
@@ -169,7 +169,7 @@ def test_a_kernel_waits_for_the_copies_of_all_ranks_that_set_its_signal() -> Non
     every = replace(MULTICAST, region=Region(0, IndexRange(0, 32), IndexRange(0, 256)))
     blocks = tuple(Region(owner, IndexRange(0, 32), IndexRange(0, 256)) for owner in (1, 2))
     schedule = plan(every, TileGroup("g", blocks, IndexRange(0, 256), after=("s",)), sms=2, compute_sms=130)
-    folded, unfolded = (lower(scenario, schedule, unit_bytes=1024, fold=fold) for fold in (True, False))
+    folded, unfolded = (lower_op(scenario, schedule, unit_bytes=1024, fold=fold) for fold in (True, False))
     one, all_ranks = run(folded.program), run(unfolded.program)
     landed = [done_at(unfolded, all_ranks, "x", rank) for rank in range(3)]
 

@@ -28,12 +28,13 @@ from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.planning.knobs.engine import tiles_engine
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
-from magus.simcore import Result, RunOptions, RunOutcome, simulate
+from magus.simcore import Result, RunOptions, RunOutcome, simulate_op
 from magus.simcore.cores.engine import run
-from magus.simcore.lower.plan import Lowered, lower
+from magus.simcore.lower.steps import LoweredPart
 from magus.simcore.program.program import OpKind, TrafficClass
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.scenarios.scenarios import full_mesh, gemm_rs, h100, nvlink, switch
 
@@ -57,12 +58,12 @@ def on_few_sms(rows: int) -> Scenario:
     return replace(scenario, system=replace(scenario.system, gpu=replace(scenario.gpu, sms=8)))
 
 
-def lowered(scenario: Scenario, options: ExecutionOptions = PER_TILE, unit_bytes: int = UNIT) -> Lowered:
-    return lower(scenario, build_schedule(scenario, choice_of(scenario, options)), unit_bytes=unit_bytes)
+def lowered(scenario: Scenario, options: ExecutionOptions = PER_TILE, unit_bytes: int = UNIT) -> LoweredPart:
+    return lower_op(scenario, build_schedule(scenario, choice_of(scenario, options)), unit_bytes=unit_bytes)
 
 
 def simulated(scenario: Scenario, choice: Choice, *, fold: bool = True) -> Result:
-    return simulate(scenario, build_schedule(scenario, choice), unit_bytes=UNIT, options=RunOptions(fold))
+    return simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=UNIT, options=RunOptions(fold))
 
 
 def summing(operation: str) -> Scenario:
@@ -99,8 +100,8 @@ def test_every_plan_that_is_allowed_runs_and_all_cores_agree(case: tuple[Scenari
     scenario, choice = case
     schedule = build_schedule(scenario, choice)
     ways = (RunOptions(fold) for fold in (True, False))
-    folded, every = (simulate(scenario, schedule, unit_bytes=COARSE, options=way) for way in ways)
-    program = lower(scenario, schedule, unit_bytes=COARSE).program
+    folded, every = (simulate_op(scenario, schedule, unit_bytes=COARSE, options=way) for way in ways)
+    program = lower_op(scenario, schedule, unit_bytes=COARSE).program
 
     assert not check_plan(scenario, schedule)
     assert folded.outcome is RunOutcome.DONE
@@ -261,6 +262,6 @@ def test_coarser_units_give_nearly_the_same_time() -> None:
     # A tile stores 32 KiB and more at a time.
     scenario = gemm_rs(4096, 4096, 4096, gpu=h100(), fabric=switch(nvlink()))
     schedule = build_schedule(scenario, choice_of(scenario, PER_TILE))
-    times = [simulate(scenario, schedule, unit_bytes=unit).makespan_ticks for unit in (128, 1024, 4096, 16384)]
+    times = [simulate_op(scenario, schedule, unit_bytes=unit).makespan_ticks for unit in (128, 1024, 4096, 16384)]
 
     assert times[1:] == pytest.approx([times[0]] * 3, rel=0.05)

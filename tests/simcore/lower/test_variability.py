@@ -24,14 +24,13 @@ from magus.compiler.ir import (
     Variability,
 )
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import RunTooLarge, simulate
+from magus.simcore import RunTooLarge, simulate_op
 from magus.simcore.cores.engine import run
-from magus.simcore.lower.plan import lower
 from magus.simcore.lower.variability import Perturbation, perturbation_of, perturbed
 from magus.simcore.program.checks import HorizonError
 from magus.simcore.program.program import MAX_HORIZON_TICKS
-from magus.simcore.simulation_case import Case
 from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.lowering import late_part, lower_op
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.scenarios.scenarios import ag_gemm, h100, lone_gather, lone_scatter
 from tests.helpers.some import some
@@ -108,9 +107,9 @@ def test_ranks_and_steps_have_luck_of_their_own() -> None:
 
 
 def test_without_a_seed_only_what_is_late_is_late(scenario: Scenario, schedule: Schedule) -> None:
-    plain = simulate(scenario, schedule, unit_bytes=UNIT)
-    drawn_only = simulate(varied(scenario, Variability(SKEW, JITTER)), schedule, unit_bytes=UNIT)
-    late = simulate(varied(scenario, Variability(SKEW, JITTER, late=(Late(1, 20 * US),))), schedule, unit_bytes=UNIT)
+    plain = simulate_op(scenario, schedule, unit_bytes=UNIT)
+    drawn_only = simulate_op(varied(scenario, Variability(SKEW, JITTER)), schedule, unit_bytes=UNIT)
+    late = simulate_op(varied(scenario, Variability(SKEW, JITTER, late=(Late(1, 20 * US),))), schedule, unit_bytes=UNIT)
 
     assert drawn_only == plain
     assert late.makespan_ticks == plain.makespan_ticks + 20 * US  # all wait for what rank 1 sends last
@@ -128,7 +127,7 @@ def test_data_of_a_rank_is_there_when_it_has_begun(scenario: Scenario, template:
     engine, pieces = EngineChoice(EngineKind.SM, 6), 4 if template == "serial" else 8
     schedule = build_schedule(scenario, Choice(template, pieces, engine, tactics=ExecutionOptions(direction)))
     late = varied(scenario, Variability(late=(Late(1, 20 * US),)))
-    lowered = Case(late, schedule, perturbation_of(late.system, None)).lowered(UNIT, fold=False)
+    lowered = late_part(late, schedule, UNIT)
     started = run(lowered.program).op_start
 
     for rank, step, work in some((ops.rank, ops.step, ops.work) for ops in lowered.steps):
@@ -146,7 +145,7 @@ def test_what_a_switch_copies_or_sums_waits_for_all_ranks(make) -> None:  # type
     fabric = replace(node.system.fabric, switch=replace(switch, multicast=True, reduces=True))
     node = replace(node, system=replace(node.system, fabric=fabric, variability=Variability(late=(Late(1, 20 * US),))))
     schedule = build_schedule(node, Choice("nvls", 4, EngineChoice(EngineKind.SM, 8)))
-    lowered = Case(node, schedule, perturbation_of(node.system, None)).lowered(UNIT, fold=False)
+    lowered = late_part(node, schedule, UNIT)
     started = run(lowered.program).op_start
     to_all = [ops for ops in lowered.steps if isinstance(ops.step, Transfer) and ops.step.reach is Reach.ALL]
 
@@ -155,16 +154,16 @@ def test_what_a_switch_copies_or_sums_waits_for_all_ranks(make) -> None:  # type
 
 
 def test_a_constant_delay_of_all_ranks_moves_everything(scenario: Scenario, schedule: Schedule) -> None:
-    plain = simulate(scenario, schedule, unit_bytes=UNIT)
+    plain = simulate_op(scenario, schedule, unit_bytes=UNIT)
     skew = Distribution(Shape.CONSTANT, (Fraction(3 * US),))
-    moved = simulate(varied(scenario, Variability(skew)), schedule, unit_bytes=UNIT, seed=5)
+    moved = simulate_op(varied(scenario, Variability(skew)), schedule, unit_bytes=UNIT, seed=5)
 
     assert moved.makespan_ticks == plain.makespan_ticks + 3 * US
     assert moved.compute_ticks == plain.compute_ticks
 
 
 def test_slower_kernels_take_as_much_longer(scenario: Scenario, schedule: Schedule) -> None:
-    plain = lower(scenario, schedule, unit_bytes=UNIT, fold=False).program
+    plain = lower_op(scenario, schedule, unit_bytes=UNIT, fold=False).program
     slow = Perturbation(Variability(straggler=Straggler(Fraction(1), Fraction(3, 2))), seed=0)
     found = perturbed(plain, slow, range(plain.num_ranks))
     held = plain.stage_hold_ticks > 0
@@ -174,7 +173,7 @@ def test_slower_kernels_take_as_much_longer(scenario: Scenario, schedule: Schedu
 
 
 def test_ranks_left_out_begin_as_before(scenario: Scenario, schedule: Schedule) -> None:
-    plain = lower(scenario, schedule, unit_bytes=UNIT, fold=False).program
+    plain = lower_op(scenario, schedule, unit_bytes=UNIT, fold=False).program
     found = perturbed(plain, Perturbation(Variability(SKEW), seed=1), (0,))
 
     assert (found.op_release_ticks[plain.op_rank != 0] == 0).all()
@@ -184,10 +183,10 @@ def test_ranks_left_out_begin_as_before(scenario: Scenario, schedule: Schedule) 
 def test_what_cannot_be_varied_is_refused(scenario: Scenario, schedule: Schedule) -> None:
     with pytest.raises(ValueError, match="whole number from 0"):
         perturbation_of(varied(scenario, Variability(SKEW)).system, -1)
-    folded = lower(scenario, schedule, unit_bytes=UNIT).program
+    folded = lower_op(scenario, schedule, unit_bytes=UNIT).program
     with pytest.raises(ValueError, match="fold=False"):
         perturbed(folded, Perturbation(Variability(SKEW), 0), (0,))
-    plain = lower(scenario, schedule, unit_bytes=UNIT, fold=False).program
+    plain = lower_op(scenario, schedule, unit_bytes=UNIT, fold=False).program
     endless = replace(plain, stage_hold_ticks=np.where(plain.stage_hold_ticks > 0, MAX_HORIZON_TICKS >> 4, 0))
     with pytest.raises(HorizonError):
         perturbed(endless, Perturbation(Variability(jitter=JITTER), 0), (0,))
@@ -197,13 +196,13 @@ def test_a_rank_that_begins_past_the_clock_is_refused_with_the_schedule(scenario
     late = varied(scenario, Variability(late=(Late(1, MAX_HORIZON_TICKS),)))
 
     with pytest.raises(RunTooLarge, match=r"^hetero_fused_1d\(.*simulated clock"):
-        simulate(late, schedule, unit_bytes=UNIT)
+        simulate_op(late, schedule, unit_bytes=UNIT)
 
 
 def test_varied_programs_agree_with_the_oracle() -> None:
     scenario = ag_gemm(256, 256, 256, ranks=4)
     schedule = build_schedule(scenario, Choice("uniform_fused_1d", 8, EngineChoice(EngineKind.SM, 6)))
-    plain = lower(scenario, schedule, unit_bytes=4096, fold=False).program
+    plain = lower_op(scenario, schedule, unit_bytes=4096, fold=False).program
     everything = Variability(SKEW, JITTER, Straggler(Fraction(1, 2), Fraction(2)), (Late(1, US),))
     for seed in range(3):
         program = perturbed(plain, Perturbation(everything, seed), range(4))

@@ -19,9 +19,9 @@ from magus.compiler.ir import (
     Wait,
     WaitPer,
 )
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.simcore.figures.traffic import traffic_of
-from magus.simcore.lower.plan import Lowered
+from magus.simcore.lower.steps import LoweredPart
 from magus.simcore.program.outcome import Run
 from magus.simcore.program.program import OpKind
 from tests.helpers.oracle.lowering import differs_from_oracle, done_at, lowered_run, on_gpu, plan, starts_of, with_dma
@@ -47,11 +47,11 @@ def waiting_kernel(tactics: ExecutionOptions, sms: int = 1, cols: int = 256) -> 
     return plan(put, group, compute_sms=sms, tactics=tactics)
 
 
-def reads(found: tuple[Lowered, Run]) -> int:
-    return traffic_of(*found).flag_reads
+def reads(found: tuple[LoweredPart, Run]) -> int:
+    return traffic_of([found[0]], found[1]).flag_reads
 
 
-def kernel_start(found: tuple[Lowered, Run]) -> int:
+def kernel_start(found: tuple[LoweredPart, Run]) -> int:
     """When its first unit looks for the flag."""
     return starts_of(*found, "g", OpKind.TILE)[0]
 
@@ -64,7 +64,7 @@ def test_one_sm_polls_until_the_round_in_which_the_flag_was_set() -> None:
     assert units.kernel is not None
 
     assert rounds > 10 and reads(found) == rounds
-    assert traffic_of(*found).flag_bytes == rounds * 128
+    assert traffic_of([found[0]], found[1]).flag_bytes == rounds * 128
     body = units.kernel.body_ticks
     assert done_at(*found, "g") == pytest.approx(begins + rounds * INTERVAL + body, rel=1e-3)
 
@@ -139,7 +139,7 @@ def test_waiting_kernels_equal_the_oracle(tactics: ExecutionOptions, fold: bool)
 @pytest.mark.parametrize("tactics", [POLL, MONITOR], ids=["poll", "monitor"])
 def test_a_kernel_that_only_looks_does_not_count_as_busy(tactics: ExecutionOptions) -> None:
     scenario = late(40)
-    event, waited = (simulate(scenario, waiting_kernel(each, 4)) for each in (ExecutionOptions(), tactics))
+    event, waited = (simulate_op(scenario, waiting_kernel(each, 4)) for each in (ExecutionOptions(), tactics))
     (kernel,) = (each for each in waited.timeline.intervals if each.name == "g")
 
     assert waited.comm_ticks <= kernel.start_ticks <= waited.comm_ticks + WAKE

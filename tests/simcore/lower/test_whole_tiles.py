@@ -18,12 +18,12 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
-from magus.simcore import RunOptions, RunOutcome, simulate
+from magus.simcore import RunOptions, RunOutcome, simulate_op
 from magus.simcore.cores.engine import run
-from magus.simcore.lower.plan import lower
 from magus.simcore.lower.whole_tiles import in_whole_tiles
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, switch
 
@@ -115,8 +115,10 @@ CASES = [
 def test_no_plan_comes_to_a_deadlock_and_all_cores_agree(case: tuple[Scenario, Choice]) -> None:
     scenario, choice = case
     schedule = build_schedule(scenario, choice)
-    folded, every = (simulate(scenario, schedule, unit_bytes=UNIT, options=RunOptions(fold)) for fold in (True, False))
-    program = lower(scenario, schedule, unit_bytes=UNIT).program
+    folded, every = (
+        simulate_op(scenario, schedule, unit_bytes=UNIT, options=RunOptions(fold)) for fold in (True, False)
+    )
+    program = lower_op(scenario, schedule, unit_bytes=UNIT).program
 
     assert folded.outcome is RunOutcome.DONE
     assert folded.makespan_ticks == every.makespan_ticks

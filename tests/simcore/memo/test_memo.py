@@ -27,12 +27,11 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_schedule, declared
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.examples import path as example
-from magus.simcore import RunOptions, RunOutcome, WhatIf, simulate, simulate_seeds
+from magus.simcore import RunOptions, RunOutcome, WhatIf, plan_of, simulate, simulate_op, simulate_seeds
 from magus.simcore.memo import memo as memo_module
 from magus.simcore.memo.codec import _tuple_reader
 from magus.simcore.memo.memo import current_store, memo_of, memoized, memoizing
 from magus.simcore.memo.store import Store
-from magus.simcore.simulate_graph import simulate_graph
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.compiled import cases_in
 from tests.helpers.scenarios.fabrics import torus
@@ -45,7 +44,6 @@ SCENARIO = ag_gemm(512, 1024, 1024, ranks=4)
 CHOICE = Choice("hetero_fused_1d", 8, DMA)
 UNIT = 8192
 SIMULATE = import_module("magus.simcore.simulate")  # not the function of that name
-SIMULATE_GRAPH = import_module("magus.simcore.simulate_graph")
 SEEDS = import_module("magus.simcore.seeds")
 FILES = example("decode_small_batch").parent.rglob("*.mgs")
 EXAMPLES = sorted(file for file in FILES if "layers" not in (file.stem, file.parent.name))
@@ -71,7 +69,7 @@ def is_known(scenario: Scenario, choice: Choice = CHOICE, **options: Any) -> boo
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SIMULATE, "_simulate", computing_nothing)
         try:
-            simulate(scenario, build_schedule(scenario, choice), **{"unit_bytes": UNIT, **options})
+            simulate_op(scenario, build_schedule(scenario, choice), **{"unit_bytes": UNIT, **options})
         except Computed:
             return False
     return True
@@ -84,10 +82,10 @@ def test_what_is_kept_of_an_example_is_what_was_computed(file: Path, store: Stor
         schedules = [declared(scenario, named) for named in scenario.schedules]
         schedules.append(build_schedule(scenario, Choice("serial", scenario.num_ranks, DMA)))
         for schedule in some(schedules[:2]):
-            computed = simulate(scenario, schedule, unit_bytes=1 << 16)
+            computed = simulate_op(scenario, schedule, unit_bytes=1 << 16)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(SIMULATE, "_simulate", computing_nothing)
-                kept = simulate(scenario, schedule, unit_bytes=1 << 16)
+                kept = simulate_op(scenario, schedule, unit_bytes=1 << 16)
             assert (kept, repr(kept)) == (computed, repr(computed))
             assert (kept.schedule is schedule) == (computed.schedule is schedule)
 
@@ -96,10 +94,10 @@ def test_what_is_kept_of_an_example_is_what_was_computed(file: Path, store: Stor
 def test_what_is_kept_of_a_graph_is_what_was_computed(store: Store) -> None:
     graph = compile_file(example("layers/llama70b_backward"), (("M", "1024"),)).workloads[0]
     plan = build_graph_plan(graph.system, graph.graph, graph.schedules[0])
-    computed = simulate_graph(graph.system, plan, unit_bytes=1 << 16)
+    computed = simulate(graph.system, plan, unit_bytes=1 << 16)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SIMULATE_GRAPH, "_simulate", computing_nothing)
-        kept = simulate_graph(graph.system, plan, unit_bytes=1 << 16)
+        patch.setattr(SIMULATE, "_simulate", computing_nothing)
+        kept = simulate(graph.system, plan, unit_bytes=1 << 16)
 
     assert (kept, repr(kept)) == (computed, repr(computed))
 
@@ -119,9 +117,9 @@ def test_every_option_gives_what_it_gave(scenario: Scenario, store: Store) -> No
         {"options": RunOptions(fold=False, observe=True)},
         {"seed": 3},
     ):
-        computed = simulate(scenario, schedule, unit_bytes=UNIT, **options)
+        computed = simulate_op(scenario, schedule, unit_bytes=UNIT, **options)
         assert is_known(scenario, **options)
-        kept = simulate(scenario, schedule, unit_bytes=UNIT, **options)
+        kept = simulate_op(scenario, schedule, unit_bytes=UNIT, **options)
         assert (kept, repr(kept)) == (computed, repr(computed))
 
 
@@ -129,19 +127,19 @@ def test_results_of_seeds_are_kept_batch_by_batch(store: Store, monkeypatch: pyt
     scenario = replace(SCENARIO, system=replace(SCENARIO.system, variability=Variability(jitter=JITTER)))
     schedule = build_schedule(scenario, CHOICE)
     monkeypatch.setattr(SEEDS, "BATCH", 3)
-    computed = simulate_seeds(scenario, schedule, range(5), unit_bytes=UNIT)
+    computed = simulate_seeds(scenario.system, plan_of(scenario, schedule), range(5), unit_bytes=UNIT)
     monkeypatch.setattr(SEEDS, "_simulate_batch", computing_nothing)
-    kept = simulate_seeds(scenario, schedule, range(5), unit_bytes=UNIT)
+    kept = simulate_seeds(scenario.system, plan_of(scenario, schedule), range(5), unit_bytes=UNIT)
 
     assert (kept, repr(kept)) == (computed, repr(computed))
-    assert simulate_seeds(scenario, schedule, range(3), unit_bytes=UNIT) == computed[:3]
+    assert simulate_seeds(scenario.system, plan_of(scenario, schedule), range(3), unit_bytes=UNIT) == computed[:3]
     for seeds, unit_bytes in ((range(4), UNIT), (range(1, 4), UNIT), (range(3), 1024)):
         with pytest.raises(Computed):
-            simulate_seeds(scenario, schedule, seeds, unit_bytes=unit_bytes)
+            simulate_seeds(scenario.system, plan_of(scenario, schedule), seeds, unit_bytes=unit_bytes)
 
 
 def test_another_question_is_not_answered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    simulate(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT, seed=1)
+    simulate_op(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT, seed=1)
     system = SCENARIO.system
     gpu = replace(system.gpu, sms=system.gpu.sms - 1)
     slower = replace(system.fabric.link, achieved_bytes_per_s=system.fabric.link.achieved_bytes_per_s - 1)
@@ -173,18 +171,18 @@ def test_another_question_is_not_answered(store: Store, monkeypatch: pytest.Monk
 
 
 def test_what_a_file_declares_and_explores_is_another_matter(store: Store) -> None:
-    simulate(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT)
+    simulate_op(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT)
 
     assert is_known(replace(SCENARIO, explore=Explore.of(chunks=(8, 16)), schedules=(NamedSchedule("mine", CHOICE),)))
 
 
 def test_nothing_is_kept_unasked(tmp_path: Path) -> None:
     assert current_store() is None
-    simulate(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT)
+    simulate_op(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT)
 
     assert not is_known(SCENARIO)
     with memoizing(Store(tmp_path)), memoizing(None):
-        simulate(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT)
+        simulate_op(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT)
     assert not list(tmp_path.iterdir())
 
 
@@ -192,16 +190,16 @@ def test_nothing_is_kept_unasked(tmp_path: Path) -> None:
 def test_a_run_that_did_not_end_is_not_kept(outcome: RunOutcome, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = build_schedule(SCENARIO, CHOICE)
     with memoizing(None):
-        done = simulate(SCENARIO, schedule, unit_bytes=UNIT)
+        done = simulate_op(SCENARIO, schedule, unit_bytes=UNIT)
     monkeypatch.setattr(SIMULATE, "_simulate", lambda *_: replace(done, outcome=outcome))
 
-    assert simulate(SCENARIO, schedule, unit_bytes=UNIT).outcome is outcome
+    assert simulate_op(SCENARIO, schedule, unit_bytes=UNIT).outcome is outcome
     assert not is_known(SCENARIO)
 
 
 def test_a_run_whose_explanation_was_stopped_is_not_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SIMULATE, "_explain", lambda *_: (None, None))
-    result = simulate(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT, what_if=WhatIf(UNIT))
+    result = simulate_op(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT, what_if=WhatIf(UNIT))
 
     assert result.outcome is RunOutcome.DONE
     assert not is_known(SCENARIO, what_if=WhatIf(UNIT))

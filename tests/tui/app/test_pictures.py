@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 from magus.compiler.ir import GraphScenario
-from magus.simcore import run_of_pair
+from magus.simcore import run_of
 from magus.simcore.figures.result import Result
 from magus.tui.app.charts.comparison import ComparisonModel
 from magus.tui.app.charts.differences import Compared
@@ -41,14 +41,14 @@ class Alone(App[None]):
 
 def timeline() -> TimelineView:
     view = TimelineView(id="lanes")
-    view.show(run_of_pair(real.gather(), the_result()))
+    view.show(run_of(real.gather(), the_result()))
     return view
 
 
 def comparison() -> ComparisonView:
     scenario = real.gather()
     results = [real.result_of(scenario, each) for each in real.EXPRESSIONS]
-    marked = [Compared(each.schedule.expression, each.schedule, run_of_pair(scenario, each)) for each in results]
+    marked = [Compared(each.schedule.expression, each.schedule, run_of(scenario, each)) for each in results]
     view = ComparisonView(id="comparison")
     view.show(ComparisonModel(GraphScenario.of_one(scenario), marked, 10**9))
     return view
@@ -91,7 +91,7 @@ def hostile() -> Result:
 @pytest.mark.parametrize("keys", [("f", "z", "down"), ("d", "g", "minus")])
 async def test_hostile_names_are_shown_and_not_obeyed(keys: tuple[str, ...]) -> None:
     found = hostile()
-    run = run_of_pair(real.gather(), found)
+    run = run_of(real.gather(), found)
     marked = (Compared(EVERYTHING, found.schedule, run), Compared(EVERYTHING, found.schedule, None, EVERYTHING))
     lanes, compared = TimelineView(id="lanes"), ComparisonView(id="comparison")
     lanes.show(run)

@@ -13,7 +13,7 @@ from magus.advisor import Advice, AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
 from magus.compiler import compile_text
 from magus.compiler.ir import GraphScenario
-from magus.simcore import Result, run_of_pair
+from magus.simcore import Result, run_of
 from magus.tui.report import ReportData, report_html
 from magus.tui.report.shell import IDLE
 from tests.helpers.chromium import CHROMIUM, opened
@@ -104,9 +104,7 @@ def advice() -> Advice:
 
 def report_of(advice: Advice, **changes: Any) -> ReportData:
     assert isinstance(advice.result, Result)
-    return replace(
-        ReportData(advice, run_of_pair(advice.case, advice.result), advice_document(advice), "up.mgs"), **changes
-    )
+    return replace(ReportData(advice, run_of(advice.case, advice.result), advice_document(advice), "up.mgs"), **changes)
 
 
 def test_the_figures_are_those_of_the_json(page_file: Path, told: dict[str, Any]) -> None:

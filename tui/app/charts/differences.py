@@ -194,7 +194,7 @@ _FIGURES = (
 
 _GRAPH_FIGURES = (
     _Figure("makespan", _of_run(lambda run: run.makespan_ticks), ticks_text),
-    _Figure("a layer", _of_run(lambda run: run.period_ticks), ticks_text),
+    _Figure("a layer", _of_run(lambda run: run.result.period_ticks), ticks_text),
     _Figure("exposed", _of_result(lambda result: result.exposed_ticks), ticks_text),
     _Figure("gap to the bound", _gap, lambda gap: f"{gap:.1%}"),
     _Figure("communication", _of_result(lambda result: result.comm_ticks), ticks_text),

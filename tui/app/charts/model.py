@@ -278,8 +278,12 @@ class TimelineModel:
         """What is shown, in a line."""
         run = self.run
         parts = [run.makespan_text, self.result.granularity, self.ranks_text()]
-        if run.layers > 1:
-            parts.insert(1, f"{run.layers} layers" + (f", {run.num_simulated} here" if run.period_ticks else ""))
+        if run.result.layers > 1:
+            parts.insert(
+                1,
+                f"{run.result.layers} layers"
+                + (f", {run.result.num_simulated} here" if run.result.period_ticks else ""),
+            )
         if self.viewport.zoom > 1:
             parts.append(f"zoom {self.viewport.zoom:.1f}x")
         if self.emphasis is not Emphasis.NONE:

@@ -116,11 +116,11 @@ def default_backend(workers: int) -> Backend:
         scenario: Scenario, schedule: Schedule, bound_ticks: int | None, should_stop: ShouldStop
     ) -> Result:
         from ....advisor.candidates.shortlist import packet_bytes
-        from ....simcore import RunOptions, WhatIf, simulate
+        from ....simcore import RunOptions, WhatIf, simulate_op
 
         unit = packet_bytes(scenario.gpu)
         what_if = None if bound_ticks is None else WhatIf(unit, bound_ticks)
-        return simulate(
+        return simulate_op(
             scenario,
             schedule,
             unit_bytes=unit,

@@ -7,7 +7,7 @@ the file again makes new ``Job`` objects, so a run in progress can only write to
 from collections.abc import Callable
 from pathlib import Path
 
-from ....advisor.answer.runs import run_of
+from ....advisor.answer.runs import run_of_candidate
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes
@@ -15,7 +15,7 @@ from ....compiler.ir import Cancelled, GraphScenario, Progress, Settings, Should
 from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, render_text
 from ....simcore.program.outcome import RunOutcome
-from ....simcore.shown_run import ShownRun, run_of_pair
+from ....simcore.shown_run import ShownRun, run_of
 from .backend import Backend
 from .job import CANCELLED, Job, JobProblem, ProblemKind
 from .what_if import ValuesOfFile, changed_words
@@ -146,7 +146,7 @@ class Session:
             return CANCELLED
         if result.outcome is not RunOutcome.DONE:
             return JobProblem(ProblemKind.OUTCOME, f"{expression}: {result.outcome.value}.")
-        return run_of_pair(found.case, result)
+        return run_of(found.case, result)
 
     def _simulated_graph(
         self, scenario: GraphScenario, candidate: Candidate, should_stop: ShouldStop
@@ -154,7 +154,7 @@ class Session:
         if candidate.problem:
             return JobProblem(ProblemKind.OUTCOME, candidate.problem)
         done = self._backend.simulate_graph(scenario, candidate, should_stop)
-        return run_of(scenario, done) or JobProblem(ProblemKind.OUTCOME, done.problem)
+        return run_of_candidate(scenario, done) or JobProblem(ProblemKind.OUTCOME, done.problem)
 
 
 def _as_problem(error: Exception) -> JobProblem:

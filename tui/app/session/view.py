@@ -213,7 +213,7 @@ def _row(rank: int, name: str, candidate: Candidate, advice: Advice, run: ShownR
         grain = "line" if candidate.unit_bytes == advice.scenario.system.gpu.line_bytes else "packet"
     elif run is not None:
         simulated = best = run.makespan_ticks / TICKS_PER_US
-        grain, is_estimate = run.result.granularity, run.is_estimate
+        grain, is_estimate = run.result.granularity, run.result.is_estimate
     mark = Mark.TIE if candidate.expression in advice.ties else Mark.NONE
     if candidate.expression == advice.recommended.expression:
         mark = Mark.RECOMMENDED

@@ -86,7 +86,7 @@ def _ops(run: ShownRun) -> Content:
     ops = op_times(run)
     names = [printable(op.name) for op in ops]
     widest = min(LABEL_COLUMNS, max(map(len, names)))
-    of = "of one layer within, " if run.num_simulated > 1 else ""
+    of = "of one layer within, " if run.result.num_simulated > 1 else ""
     head = Content.assemble(("Ops", "bold"), (f" {of}in us under {printable(run.expression)}", "dim"))
     titles = "".join(f"{title:>{OP_COLUMNS}}" for title in ("from", "to", "kernels", "copies", "exposed"))
     lines = [head, Content.styled(" " * widest + titles, "dim")]

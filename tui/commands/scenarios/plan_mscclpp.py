@@ -12,7 +12,7 @@ from ....compiler.resolve.schedules.from_text import resolve_schedule
 from ....compiler.text.diagnostics import CompileError, Diagnostic, Severity
 from ....compiler.text.quantities import us_text
 from ....compiler.text.source import Source, Span
-from ....simcore import RunOutcome, simulate
+from ....simcore import RunOutcome, simulate_op
 from ....simcore.lower.at_once import all_blocks_at_once
 from ...exit_codes import Exit
 from ...text.door import put_text
@@ -68,7 +68,7 @@ def _read_back(scenario: Scenario, schedule: Schedule, text: str) -> tuple[JsonO
 
 
 def _us(scenario: Scenario, schedule: Schedule) -> float | None:
-    result = simulate(scenario, schedule, unit_bytes=packet_bytes(scenario.gpu))
+    result = simulate_op(scenario, schedule, unit_bytes=packet_bytes(scenario.gpu))
     return result.makespan_ticks / TICKS_PER_US if result.outcome is RunOutcome.DONE else None
 
 

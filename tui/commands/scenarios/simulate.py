@@ -21,6 +21,7 @@ from ....compiler.ir import (
     Rejection,
     Scenario,
     Schedule,
+    System,
 )
 from ....compiler.planning.build import ScheduleError
 from ....compiler.resolve.devices.replay_file import write_profile
@@ -33,14 +34,13 @@ from ....simcore import (
     ShownRun,
     WhatIf,
     affordable_unit,
+    plan_of,
     record_writes,
-    run_of_graph,
-    run_of_pair,
-    simulate,
+    run_of,
+    simulate_op,
     simulate_seeds,
 )
-from ....simcore.simulate_graph import simulate_graph
-from ....simcore.simulate_layers import FEWEST_LAYERS, LayersResult, simulate_layers
+from ....simcore.simulate_layers import FEWEST_LAYERS, simulate_layers
 from ...exit_codes import Exit
 from ...text.door import print_json, put
 from ...text.progress import progress_line
@@ -77,7 +77,7 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
                 document | {"seeds": seeds_document(options.seeds, by_seed, ran.seeded_layers)} if by_seed else document
             )
         else:
-            put(result_text(result, question, ran.bound, ran.outside, of_layers=ran.of_layers))
+            put(result_text(result, question, ran.bound, ran.outside, several=question.pair is None))
             if by_seed:
                 put(seeds_text(options.seeds, by_seed, ran.seeded_layers))
         if not done:
@@ -89,7 +89,7 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """A simulated schedule, and how what was asked besides is made of it; ``of_layers`` is the run of several ops."""
+    """A simulated schedule, and how what was asked besides is made of it."""
 
     result: Result
     bound: Bound
@@ -98,7 +98,6 @@ class _Ran:
     shown: Callable[[], ShownRun]
     by_seed: Callable[[], tuple[Result, ...]]
     record: Callable[[], Exit]
-    of_layers: LayersResult | None = None
     seeded_layers: int = 1
 
 
@@ -113,7 +112,7 @@ def _ran_alone(scenario: Scenario, options: SimulateOptions) -> _Ran:
         bound,
         outside_calibration(scenario, (schedule,)),
         result_document(result, scenario.workload.name),
-        partial(run_of_pair, scenario, result),
+        partial(run_of, scenario, result),
         partial(_by_seed, scenario, schedule, options.seeds),
         partial(_record, scenario, schedule, result.unit_bytes, options),
     )
@@ -128,28 +127,24 @@ def _ran(scenario: GraphScenario, options: SimulateOptions) -> _Ran:
         message = f"{plan.expression} has {len(plan.parts)} parts, and writes are recorded of one"
         raise ScheduleError(Rejection(Code.MGS523, message, "record those of one op: --workload names another"))
     result = _simulated_layers(scenario, chosen, options)
-    whole = result.simulated.whole
-    check_graph_memory(scenario, whole.schedule.staging_bytes)
+    check_graph_memory(scenario, result.schedule.staging_bytes)
     bound = graph_bound(scenario.system, scenario.graph)
     several = plan_named(scenario, options.schedule, min(FEWEST_LAYERS, scenario.num_layers))
     part = plan.parts[0]
     case = Scenario(part.name, scenario.system, part.workload)
     return _Ran(
-        whole,
+        result,
         bound,
         outside_of_graph(scenario.system, plan),
         several_result_document(scenario, plan, result) | {"bound": bound_document(bound)},
-        partial(run_of_graph, scenario, chosen, result),
+        partial(run_of, scenario, result, chosen),
         partial(_layers_by_seed, scenario, several, options.seeds),
-        partial(_record, case, part.schedule, whole.unit_bytes, options),
-        result,
+        partial(_record, case, part.schedule, result.unit_bytes, options),
         several.num_layers,
     )
 
 
-def _simulated_layers(
-    scenario: GraphScenario, chosen: GraphChoice | GraphPlan, options: SimulateOptions
-) -> LayersResult:
+def _simulated_layers(scenario: GraphScenario, chosen: GraphChoice | GraphPlan, options: SimulateOptions) -> Result:
     with stoppable() as pressed, progress_line() as progress:
         return simulate_layers(
             scenario.system,
@@ -168,7 +163,7 @@ def _simulated(scenario: Scenario, schedule: Schedule, options: SimulateOptions,
     # The bound is of all ranks, a replay simulates one.
     what_if = WhatIf(coarse, bound_ticks) if scenario.system.replay is None else None
     with stoppable() as pressed, progress_line() as progress:
-        result = simulate(
+        result = simulate_op(
             scenario,
             schedule,
             unit_bytes=scenario.gpu.line_bytes if options.at_line else packet,
@@ -185,23 +180,24 @@ def _by_seed(scenario: Scenario, schedule: Schedule, seeds: range) -> tuple[Resu
     """One result for each seed, in packets that are as small as the budget of line-hops allows."""
     budget = max(1, SEEDED_LINE_HOPS // (scenario.num_ranks * len(seeds)))
     unit = affordable_unit(scenario, schedule, packet_bytes(scenario.gpu), budget)
-    with progress_line() as progress:
-        return simulate_seeds(
-            scenario, schedule, seeds, unit_bytes=unit, progress=lambda line_hops: progress("run", line_hops, 0)
-        )
+    return _under(seeds, scenario.system, plan_of(scenario, schedule), scenario.name, unit)
 
 
 def _layers_by_seed(scenario: GraphScenario, plan: GraphPlan, seeds: range) -> tuple[Result, ...]:
-    """One result for each seed, of the layers of ``plan``, in packets; one for all where nothing is drawn."""
-    variability, unit = scenario.system.variability, packet_bytes(scenario.gpu)
-    drawn = seeds if variability is not None and variability.random else seeds[:1]
-    with stoppable() as pressed, progress_line() as progress:
-        options = RunOptions(should_stop=pressed, progress=lambda line_hops: progress("run", line_hops, 0))
-        found = [
-            simulate_graph(scenario.system, plan, name=scenario.name, unit_bytes=unit, seed=seed, options=options).whole
-            for seed in drawn
-        ]
-    return tuple(found) if len(found) == len(seeds) else tuple(found) * len(seeds)
+    """One result for each seed, of the layers of ``plan``, in packets."""
+    return _under(seeds, scenario.system, plan, scenario.name, packet_bytes(scenario.gpu))
+
+
+def _under(seeds: range, system: System, plan: GraphPlan, name: str, unit: int) -> tuple[Result, ...]:
+    with progress_line() as progress:
+        return simulate_seeds(
+            system,
+            plan,
+            seeds,
+            name=name,
+            unit_bytes=unit,
+            progress=lambda line_hops: progress("run", line_hops, 0),
+        )
 
 
 def _record(scenario: Scenario, schedule: Schedule, unit_bytes: int, options: SimulateOptions) -> Exit:

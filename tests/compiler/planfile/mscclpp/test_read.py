@@ -12,7 +12,7 @@ from magus.compiler.ir import CopyProtocol, Direction, EngineChoice, EngineKind,
 from magus.compiler.planfile.to_mgs import plan_text
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.verify.check import check_plan
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from tests.helpers import paths
 from tests.helpers.mscclpp import programs as mscclpp_programs
 from tests.helpers.mscclpp.builder import Block, Program, here
@@ -28,7 +28,7 @@ def test_a_program_becomes_a_plan_that_does_the_collective(name: str, n: int) ->
     scenario, schedule = schedule_of(PROGRAMS[name](n))
 
     assert not check_plan(scenario, schedule)
-    assert simulate(scenario, schedule, unit_bytes=1024).makespan_ticks > 0
+    assert simulate_op(scenario, schedule, unit_bytes=1024).makespan_ticks > 0
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -14,7 +14,7 @@ from magus.compiler.planfile.mscclpp.write import mscclpp_document
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.verify.check import check_plan
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from tests.helpers import paths
 from tests.helpers.commands import magus
 from tests.helpers.mscclpp.reading import read, text_of
@@ -74,7 +74,7 @@ def test_read_back_it_takes_as_long(collective: str, n: int, expression: str, en
 
     again = build_schedule(scenario, read(scenario, document)[0], "again")
 
-    ticks = [simulate(scenario, each, unit_bytes=1024).makespan_ticks for each in (schedule, again)]
+    ticks = [simulate_op(scenario, each, unit_bytes=1024).makespan_ticks for each in (schedule, again)]
     assert ticks[1] == pytest.approx(ticks[0], rel=0.01)
 
 

@@ -7,7 +7,7 @@ import pytest
 from magus.compiler.ir import GraphScenario, Scenario, Schedule, TileGroup
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.from_text import read_choice
-from magus.simcore import run_of_pair, simulate
+from magus.simcore import run_of, simulate_op
 from magus.tui.app.charts.comparison import ComparisonModel
 from magus.tui.app.charts.differences import Compared, differences_of, launches_of, waves_of
 from magus.tui.app.charts.parting import parting_of
@@ -17,9 +17,7 @@ from tests.helpers.tui import real
 
 def compared(scenario: Scenario, expression: str, *, simulated: bool = True) -> Compared:
     schedule = build_schedule(scenario, read_choice(scenario, expression))
-    return Compared(
-        expression, schedule, run_of_pair(scenario, real.result_of(scenario, expression)) if simulated else None
-    )
+    return Compared(expression, schedule, run_of(scenario, real.result_of(scenario, expression)) if simulated else None)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +96,7 @@ def test_schedules_that_do_the_same_part_where_one_is_later() -> None:
     slower = replace(scenario.gpu, hbm=replace(scenario.gpu.hbm, achieved_bytes_per_s=10**11))
     late = replace(scenario, system=replace(scenario.system, gpu=slower))
     schedule = build_schedule(scenario, read_choice(scenario, real.SERIAL))
-    first, second = (run_of_pair(each, simulate(each, schedule, unit_bytes=real.UNIT)) for each in (scenario, late))
+    first, second = (run_of(each, simulate_op(each, schedule, unit_bytes=real.UNIT)) for each in (scenario, late))
     parting = parting_of("AB", (first, second))
 
     assert parting is not None

@@ -8,7 +8,7 @@ from magus.compiler.ir.topologies import TOPOLOGIES
 from magus.compiler.pipeline import compile_text
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.from_text import read_choice
-from magus.simcore import simulate
+from magus.simcore import simulate_op
 from magus.simcore.figures.loads import LoadKind
 from magus.simcore.program.arrays import FloatArray
 from magus.tui.app.charts.braille import Canvas, line_dots
@@ -45,7 +45,7 @@ workload up on node {{
 
 def model_of(scenario: Scenario, expression: str = real.SERIAL) -> HeatModel:
     schedule = build_schedule(scenario, read_choice(scenario, expression))
-    return HeatModel(scenario, simulate(scenario, schedule, unit_bytes=real.UNIT).loads)
+    return HeatModel(scenario, simulate_op(scenario, schedule, unit_bytes=real.UNIT).loads)
 
 
 def test_every_topology_is_drawn_here() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler.ir import Transfer
-from magus.simcore import run_of_pair
+from magus.simcore import run_of
 from magus.simcore.figures.result import IntervalKind
 from magus.tui.app.charts.emphasis import Emphasis
 from magus.tui.app.charts.model import RanksShown, TimelineModel
@@ -14,7 +14,7 @@ from tests.helpers.tui import real
 @pytest.fixture(scope="module")
 def model() -> TimelineModel:
     scenario = real.gather()
-    return TimelineModel(run_of_pair(scenario, real.result_of(scenario, real.PIECES)))
+    return TimelineModel(run_of(scenario, real.result_of(scenario, real.PIECES)))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from magus.compiler.ir import Scenario
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.simcore import run_of_pair
+from magus.simcore import run_of
 from magus.simcore.figures.result import Waterfall
 from magus.tui.app.charts.waterfall import bars_of, drawn_bars
 from magus.tui.app.session.view import SortKey, fitted_code, rows_of, selected_text, shortened, verdict_of
@@ -64,7 +64,7 @@ def test_a_result_on_demand_fills_the_gap_of_the_advice() -> None:
     advice = fakes.advice(scenario)
     on_demand = fakes.result(scenario, fakes.UNSEEN, 105.0, line=False)
     before = rows_of(advice, {}, SortKey.RANK)[-1]
-    after = rows_of(advice, {fakes.UNSEEN: run_of_pair(scenario, on_demand)}, SortKey.RANK)[-1]
+    after = rows_of(advice, {fakes.UNSEEN: run_of(scenario, on_demand)}, SortKey.RANK)[-1]
 
     assert selected_text(before) == f"{fakes.UNSEEN}  120.0 us predicted ~0.97x"
     assert selected_text(after) == f"{fakes.UNSEEN}  105.0 us packet 1.11x"

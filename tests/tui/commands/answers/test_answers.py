@@ -10,7 +10,7 @@ import pytest
 
 from magus.advisor import Advisor, ModelError
 from magus.compiler.ir import Cancelled
-from magus.simcore import RunOutcome, RunTooLarge, simulate
+from magus.simcore import RunOutcome, RunTooLarge, simulate_op
 from magus.tui.exit_codes import Exit
 from tests.helpers.commands import magus
 
@@ -26,7 +26,7 @@ schedule mine for up = uniform_fused_1d(chunks=4, engine=dma(1))
 explore up { schedules serial, uniform_fused_1d; chunks 4; engine dma }
 expect up { verdict == serial }
 """
-SIMULATE = "magus.tui.commands.scenarios.simulate.simulate"
+SIMULATE = "magus.tui.commands.scenarios.simulate.simulate_op"
 FAST = ("--no-verify", "--bespoke", "0", "--workers", "1")
 
 
@@ -83,7 +83,7 @@ def test_a_run_that_is_too_large_has_a_code(
 
 def test_a_deadlock_is_shown_and_explained(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stuck(*words: Any, **more: Any) -> Any:
-        return replace(simulate(*words, **more), outcome=RunOutcome.DEADLOCK, deadlock=("g0 waits for x1",))
+        return replace(simulate_op(*words, **more), outcome=RunOutcome.DEADLOCK, deadlock=("g0 waits for x1",))
 
     monkeypatch.setattr(SIMULATE, stuck)
     text, document = magus("simulate", file), magus("simulate", file, "--seeds", "2", "--json")

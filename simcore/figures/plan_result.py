@@ -1,11 +1,13 @@
-"""The result of a simulated graph plan: that of the whole, and the times of each op."""
+"""From a finished run of a plan to its Result: the figures of the whole, and the times of each op."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ...compiler.ir import COLLECTIVES_STREAM, GraphPlan, Part, Schedule
 from ..fold.run import Finished
-from ..lower.compose import LoweredGraph
+from ..lower.plan import Lowered
+from ..program.outcome import Run
 from .critical_path import critical_path
 from .deadlock import circle_of_waits
 from .load_buckets import loads_of
@@ -20,64 +22,27 @@ from .metrics import (
     utilization,
     utilization_of,
 )
-from .result import Interval, IntervalKind, Result, Timeline, Utilization
-from .traffic import traffic_of_parts
+from .result import Interval, IntervalKind, OpResult, Result, Timeline, Utilization, Waterfall
+from .traffic import traffic_of
 
 
-@dataclass(frozen=True, slots=True)
-class OpResult:
-    """One op of a graph at the rank that is busy longest with it.
-
-    It lasts from the begin of its first step to the end of its last. ``exposed_ticks`` is how long in all its copies
-    run beside no kernel of the graph.
-    """
-
-    name: str
-    begin_ticks: int
-    end_ticks: int
-    compute_ticks: int
-    comm_ticks: int
-    exposed_ticks: int
-
-    @property
-    def makespan_ticks(self) -> int:
-        """From its begin to its end."""
-        return self.end_ticks - self.begin_ticks
-
-
-@dataclass(frozen=True, slots=True)
-class GraphResult:
-    """``whole`` is the result of the program; ``ops`` are in the order in which the plan issues them.
-
-    ``period_ticks`` is by how much each layer comes after the one before, where layers repeat to the tick; else None.
-    """
-
-    whole: Result
-    ops: tuple[OpResult, ...]
-    period_ticks: int | None = None
-
-    def op(self, name: str) -> OpResult:
-        """The result of the op of that name.
-
-        Raises
-        ------
-        KeyError
-            If there is none.
-        """
-        return {op.name: op for op in self.ops}[name]
-
-
-def graph_result_of(
-    name: str, lowered: LoweredGraph, finished: Finished, period: int | None = None, *, loads: bool = True
-) -> GraphResult:
-    """The figures of a finished run."""
+def result_of(
+    name: str,
+    lowered: Lowered,
+    finished: Finished,
+    *,
+    losses: tuple[Waterfall | None, float | None] = (None, None),
+    period: int | None = None,
+    loads: bool = True,
+) -> Result:
+    """Return the figures of a finished run of the scenario ``name``, with its ``losses``: waterfall and ``cil``."""
     run, program, gpu = finished.run, lowered.program, lowered.system.gpu
-    of_parts = _intervals(lowered, finished)
+    of_parts = _intervals(lowered, run)
     timeline = timeline_with(program, run, (interval for intervals in of_parts.values() for interval in intervals))
     ops = _op_results(lowered.plan, of_parts, timeline)
     compute, comm, union = busy_ticks(timeline)
     only = lowered.parts[0] if len(lowered.parts) == 1 else None
-    whole = Result(
+    return Result(
         scenario=name,
         schedule=stand_in(lowered, staging_peak(lowered.plan, ops)) if only is None else only.schedule,
         unit_bytes=program.unit_bytes,
@@ -89,11 +54,11 @@ def graph_result_of(
         comm_ticks=comm,
         union_ticks=union,
         dil=None if only is None else dil_of(only),
-        cil=None,
-        waterfall=None,
+        cil=losses[1],
+        waterfall=losses[0],
         line_hops=finished.line_hops,
         line_hops_represented=finished.line_hops_represented,
-        traffic=traffic_of_parts(lowered.parts, run),
+        traffic=traffic_of(lowered.parts, run),
         utilization=_utilization(lowered, finished) if only is None else utilization_of(only, run),
         num_ranks=program.num_ranks,
         ranks_simulated=finished.ranks_simulated,
@@ -104,11 +69,14 @@ def graph_result_of(
         critical_path=critical_path(program, run),
         deadlock=circle_of_waits(program, run),
         loads=loads_of(lowered.parts[0], run) if loads else NO_LOADS,  # memories and links are those of all parts
+        ops=ops,
+        layers=lowered.plan.num_layers,
+        num_simulated=lowered.plan.num_layers,
+        period_ticks=period,
     )
-    return GraphResult(whole, ops, period)
 
 
-def stand_in(lowered: LoweredGraph, staging_bytes: int) -> Schedule:
+def stand_in(lowered: Lowered, staging_bytes: int) -> Schedule:
     """The plan of several parts as one schedule for figures: its name, engines, SMs and memory, and no steps."""
     schedules = [part.schedule for part in lowered.plan.parts]
     moving = [part.schedule for part in lowered.plan.parts if part.workload.moved is not None]
@@ -146,14 +114,14 @@ def _brought(plan: GraphPlan, part: Part) -> int:
     return moved.num_bytes if read else 0
 
 
-def _intervals(lowered: LoweredGraph, finished: Finished) -> dict[str, list[Interval]]:
+def _intervals(lowered: Lowered, run: Run) -> dict[str, list[Interval]]:
     """The intervals of each part, under names and in lanes of the whole."""
     if len(lowered.parts) == 1:
-        return {lowered.plan.parts[0].name: intervals_of(lowered.parts[0], finished.run)}
+        return {lowered.plan.parts[0].name: intervals_of(lowered.parts[0], run)}
     return {
         part.name: [
             replace(one, name=f"{part.name}.{one.name}", lane=_lane(part.stream, one))
-            for one in intervals_of(here, finished.run)
+            for one in intervals_of(here, run)
         ]
         for part, here in zip(lowered.plan.parts, lowered.parts, strict=True)
     }
@@ -177,29 +145,38 @@ def _op_results(plan: GraphPlan, of_parts: dict[str, list[Interval]], timeline: 
     by_op: dict[str, list[Interval]] = {}
     for part in plan.parts:
         by_op.setdefault(part.op, []).extend(of_parts[part.name])
-    kernels = [each for each in timeline.intervals if each.kind is not IntervalKind.COMM]
+    kernels = _by_rank(each for each in timeline.intervals if each.kind is not IntervalKind.COMM)
     return tuple(_op_result(name, own, kernels) for name, own in by_op.items() if own)
 
 
-def _op_result(name: str, intervals: list[Interval], kernels: list[Interval]) -> OpResult:
-    def at(rank: int) -> OpResult:
-        own = [each for each in intervals if each.rank == rank]
-        copies = [each for each in own if each.kind is IntervalKind.COMM]
-        computing = [each for each in own if each.kind is not IntervalKind.COMM]
-        others = [each for each in kernels if each.rank == rank]
-        return OpResult(
-            name,
-            min(each.start_ticks for each in own),
-            max(each.end_ticks for each in own),
-            union_ticks(computing),
-            union_ticks(copies),
-            union_ticks((*copies, *others)) - union_ticks(others),
-        )
-
-    return max((at(rank) for rank in sorted({each.rank for each in intervals})), key=lambda one: one.makespan_ticks)
+def _by_rank(intervals: Iterable[Interval]) -> dict[int, list[Interval]]:
+    found: dict[int, list[Interval]] = {}
+    for each in intervals:
+        found.setdefault(each.rank, []).append(each)
+    return found
 
 
-def _utilization(lowered: LoweredGraph, finished: Finished) -> Utilization:
+def _op_result(name: str, intervals: Sequence[Interval], kernels: Mapping[int, Sequence[Interval]]) -> OpResult:
+    """The times of an op with these ``intervals``, beside the ``kernels`` of each rank."""
+
+    def span(own: Sequence[Interval]) -> tuple[int, int]:
+        return min(each.start_ticks for each in own), max(each.end_ticks for each in own)
+
+    by_rank = _by_rank(intervals)
+    spans = {rank: span(by_rank[rank]) for rank in sorted(by_rank)}
+    rank = max(spans, key=lambda at: spans[at][1] - spans[at][0])
+    own, others = by_rank[rank], kernels.get(rank, ())
+    copies = [each for each in own if each.kind is IntervalKind.COMM]
+    return OpResult(
+        name,
+        *spans[rank],
+        union_ticks(each for each in own if each.kind is not IntervalKind.COMM),
+        union_ticks(copies),
+        union_ticks((*copies, *others)) - union_ticks(others),
+    )
+
+
+def _utilization(lowered: Lowered, finished: Finished) -> Utilization:
     program = lowered.program
     slots = program.pool_slots.reshape(-1, program.ranks_simulated)[:, 0]
     engines = {part.machine.engines for part in lowered.parts if part.scenario.workload.moved is not None}

@@ -1,0 +1,179 @@
+"""Scenario + Schedule -> ops of a Program: every step of one part on servers and pools.
+
+Where a shift of all ranks changes neither the plan nor the fabric, only the first ranks are written, as many as it
+shifts by (``period``): one for a plan that is the same for all on a switch, those of a node on rails. What one of them
+sends to a rank further on comes to the one that stands for it, which gives the same times as all ranks together (a test
+compares them).
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...compiler.ir import (
+    Direction,
+    Reach,
+    Reduction,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+    checkpoint,
+    kernels_that_store,
+    num_peers,
+)
+from ..program.program import Program
+from .cache_hits import Hits
+from .collective import begin_calls, lower_called
+from .commands import pairs_of
+from .copies import lower_transfer
+from .kernels import lower_group, lower_reduction, order_units
+from .machine import Machine
+from .one_kernel import awaited, begin_kernels, end_kernel, look, lower_sum, wait_for_peers
+from .state import Lowering, StepOps
+from .tile_stores import announce, lower_stores, sums_tile_by_tile, wait_tile_by_tile
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredPart:
+    """A part in a Program, with the way back to its plan."""
+
+    scenario: Scenario
+    schedule: Schedule
+    program: Program
+    steps: tuple[StepOps, ...]
+    machine: Machine
+    hits: Hits
+
+    def gets(self) -> Iterator[tuple[range, tuple[int, ...]]]:
+        """The ops of each get, and the ranks whose data it reads; a sum in the switch reads that of all."""
+        n = self.scenario.num_ranks
+        for ops in self.steps:
+            if isinstance(ops.step, Transfer) and ops.step.direction is Direction.GET:
+                to_all = ops.step.reach is Reach.ALL
+                yield ops.work, tuple(range(n)) if to_all else ((ops.rank + ops.step.peer) % n,)
+
+
+def lower_steps(state: Lowering) -> None:
+    """Lower the plan of ``state`` into its builder and onto its machine, where other plans may be too."""
+    schedule, ranks = state.schedule, range(state.period)
+    begin_kernels(state, ranks)
+    begin_calls(state, ranks)
+    for rank in ranks:
+        steps = schedule.steps_of(rank)
+        transfers = [step for step in steps if isinstance(step, Transfer) and (rank, step.name) not in state.writes]
+        # Of peers that a profile describes only the writes are known: they share engines as the rank that is simulated.
+        state.num_peers[rank] = num_peers(schedule.steps_of(0) if state.writes else steps)
+        state.kernel_names[rank] = _run_before(state, steps)
+        state.pairs |= {(rank, first): second for first, second in pairs_of(transfers, schedule.engine.mode).items()}
+        if state.by_tiles:
+            state.stored_by[rank] = kernels_that_store(steps)
+        for step in steps:
+            checkpoint()
+            _add(state, rank, step, steps)
+    announced = announce(state, ranks)
+    for rank in ranks:
+        checkpoint()
+        order_units(state, rank)
+        _connect(state, rank, announced)
+
+
+def _run_before(state: Lowering, steps: Iterable[Step]) -> frozenset[str]:
+    """Names of kernels, of ``steps`` and of other plans: whoever waits for these alone waits for no event."""
+    own = (step.name for step in steps if not isinstance(step, Transfer))
+    return frozenset((*own, *(name for name, other in state.foreign.items() if other.runs_before)))
+
+
+def period_of(scenario: Scenario, schedule: Schedule) -> int:
+    """The least shift of all ranks that changes neither plan nor fabric: so many ranks stand for all."""
+    return math.lcm(schedule.period(scenario.num_ranks), scenario.network.period)
+
+
+def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
+    """Emit the ops of ``step``, one of ``steps`` of the rank."""
+    match step:
+        case Transfer() | Reduction() if state.by_library:
+            lower_called(state, rank, step)
+        case Transfer() if step.name in state.stored_by.get(rank, {}):
+            lower_stores(state, rank, step, state.stored_by[rank][step.name])
+        case Transfer():
+            lower_transfer(state, rank, step)
+        case TileGroup():
+            lower_group(state, rank, step, steps)
+        case Reduction() if state.one_kernel:
+            lower_sum(state, rank, step)
+        case Reduction():
+            lower_reduction(state, rank, step)
+
+
+def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Sequence[int]]) -> None:
+    """Turn the plan's waits, the order of streams and of engine lanes into dependencies.
+
+    Sums of a switch also wait for what is ``announced`` to them.
+    """
+    signals = signals_at(state, rank)
+    steps = {step.name: step for step in state.schedule.steps_of(rank)}
+    # A persistent kernel has every SM until it ends: other kernels come after all its groups.
+    persistent = [state.step_ops[rank, name].done for name in steps if not state.waiters[rank, name].queued]
+    last: dict[tuple[str, int], list[int]] = {}
+    for step in steps.values():
+        waiters = state.waiters[rank, step.name]
+        queue = None if (rank, step.name) in state.writes else _queue_of(state, step)
+        kernels = [steps[name] for name in step.after if isinstance(steps.get(name), TileGroup | Reduction)]
+        # The SMs of a persistent kernel go through its groups in order, and need not wait for earlier ones.
+        before = [
+            state.step_ops[rank, other.name].done
+            for other in kernels
+            if waiters.queued or isinstance(other, Reduction) or _queue_of(state, other) != queue
+            if other.name != waiters.stored_by
+        ]
+        foreign = [state.foreign[name] for name in step.after if name in state.foreign]
+        before += [op for other in foreign if other.runs_before for op in other.ops[rank]]
+        copies = [
+            name
+            for name in step.after
+            if name not in state.foreign and not isinstance(steps.get(name), TileGroup | Reduction)
+        ]
+        senders = [sender for name in copies for sender in signals.get(name, ((rank, name),))]
+        if isinstance(step, Reduction) and sums_tile_by_tile(state):
+            wait_tile_by_tile(
+                state,
+                step,
+                waiters,
+                [state.step_ops[rank, each.name] for each in kernels],
+                [state.step_ops[sender] for sender in senders],
+            )
+            continue
+        landed = awaited(state, rank, step, [state.step_ops[sender] for sender in senders])
+        landed += [op for other in foreign if not other.runs_before for op in other.ops[rank]]
+        if queue is not None and waiters.queued:
+            before += last.get(queue, [] if isinstance(step, Transfer) else persistent)
+            if waiters.on_kernels:  # nothing waits in the other half of a broadcast: it was over with the first
+                last[queue] = [state.step_ops[rank, step.name].done]
+        state.builder.after(waiters.on_kernels, before)
+        if (rank, step.name) in announced:
+            landed = [*landed, look(state, rank, step.name, announced[rank, step.name])]
+        state.builder.after(waiters.on_transfers, landed)
+        state.builder.flags(waiters.polling, landed)
+        if isinstance(step, Transfer):
+            wait_for_peers(state, rank, step)
+    end_kernel(state, rank, (state.step_ops[sender] for senders in signals.values() for sender in senders))
+
+
+def signals_at(state: Lowering, rank: int) -> dict[str, list[tuple[int, str]]]:
+    """For each signal the transfers that set it at ``rank``, as rank and name; several put to all with one signal."""
+    signals: dict[str, list[tuple[int, str]]] = {}
+    for arrival in state.hits.arrivals(rank):
+        sender = (arrival.issuer % state.period, arrival.transfer.name)
+        senders = signals.setdefault(arrival.transfer.signal, [])
+        if sender not in senders:
+            senders.append(sender)
+    return signals
+
+
+def _queue_of(state: Lowering, step: Step) -> tuple[str, int] | None:
+    """The queue in which ``step`` runs in order: its stream or engine lane; None for sums of one kernel."""
+    if isinstance(step, Transfer):
+        return None if step.lane is None else ("lane", step.lane)
+    return None if state.one_kernel else ("stream", step.stream)
