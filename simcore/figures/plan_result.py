@@ -180,6 +180,7 @@ def _utilization(lowered: Lowered, finished: Finished) -> Utilization:
     program = lowered.program
     slots = program.pool_slots.reshape(-1, program.ranks_simulated)[:, 0]
     engines = {part.machine.engines for part in lowered.parts if part.scenario.workload.moved is not None}
-    sms = lowered.parts[0].machine.sms
+    computing = [part for part in lowered.parts if not part.scenario.workload.is_collective] or lowered.parts
+    sms = max(int(slots[part.machine.sms]) for part in computing)
     total = sum(int(slots[pool]) for pool in engines)
-    return utilization(program, finished.run, lowered.parts[0].machine.link_servers, int(slots[sms]), max(1, total))
+    return utilization(program, finished.run, lowered.parts[0].machine.link_servers, sms, max(1, total))

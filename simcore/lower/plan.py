@@ -9,8 +9,8 @@ is what may lie between a write and its read. Streams and engines are shared:
 - A lone collective begins when the part before it in its stream has ended at its rank. One that reads nothing of
   other ops also waits for the kernels that were issued before it, as libraries make it wait for the stream it is called
   from.
-- SMs that copy for any part are taken from the kernels of all, for as long as the program lasts. The channels of a
-  library queue for the SMs of the kernels, and have them while they run.
+- SMs that copy for a part are taken from the kernels that may run meanwhile, for as long as these run (``sms.py``). The
+  channels of a library queue for the SMs of the kernels, and have them while they run.
 
 A kernel that waits for copies, or for another stream, waits for an event as it does inside a plan.
 """
@@ -39,6 +39,7 @@ from .at_once import part_as_kernels
 from .cache_hits import Hits
 from .graph_waits import Ends, ends_of_part, foreign_of, waits_inside, with_waits
 from .machine import Idealization, Machine, build_machine, issues_commands
+from .sms import sms_of_parts
 from .state import Lowering
 from .steps import LoweredPart, lower_steps, period_of
 
@@ -100,7 +101,8 @@ def lower(
     """
     if unit_bytes < 1 or unit_bytes % system.gpu.line_bytes:
         raise ValueError(f"granularity must be a multiple of {system.gpu.line_bytes} B, got {unit_bytes} B")
-    plan = replace(plan, parts=tuple(_on_all_sms(system, plan)))
+    if len(plan.parts) > 1:
+        plan = replace(plan, parts=tuple(_on_their_sms(system, plan)))
     period = plan_period(system, plan, alike=alike) if fold else system.num_ranks
     builder = ProgramBuilder(system.num_ranks, period=period, unit_bytes=unit_bytes)
     composer = _Composer(plan, builder, _machines(builder, system, plan, unit_bytes, ideal), period, writes or {})
@@ -121,16 +123,14 @@ def _scenario(system: System, part: Part) -> Scenario:
     return Scenario(part.name, system, part.workload)
 
 
-def _on_all_sms(system: System, plan: GraphPlan) -> Iterator[Part]:
-    """The parts with the SMs that are left to kernels while those that copy are taken, for any of them."""
-    if len(plan.parts) == 1:
-        yield from plan.parts
-        return
-    engines = [part.schedule.engine for part in plan.parts if part.workload.moved is not None]
-    sms = system.gpu.sms - max((engine.count for engine in engines if not engine.leaves_all_sms), default=0)
-    limited = {id(part.schedule): replace(part.schedule, compute_sms=sms) for part in plan.parts}
-    for part in plan.parts:
-        yield replace(part, schedule=limited[id(part.schedule)])
+def _on_their_sms(system: System, plan: GraphPlan) -> Iterator[Part]:
+    """The parts with the SMs that are left to kernels while others copy."""
+    limited: dict[tuple[int, int], Schedule] = {}  # layers share theirs
+    for part, sms in zip(plan.parts, sms_of_parts(system, plan), strict=True):
+        key = id(part.schedule), sms
+        if key not in limited:
+            limited[key] = replace(part.schedule, compute_sms=sms)
+        yield replace(part, schedule=limited[key])
 
 
 def _machines(
@@ -151,10 +151,18 @@ def _machines(
         shared = next(iter(machines.values()), None)
         machines[key] = build_machine(builder, scenario, schedule, unit_bytes, ideal, shared)
     issue = next((machine.issue for machine in machines.values() if machine.issue is not None), None)
-    found = {}
+    found, first = {}, next(iter(machines.values()))
+    pools = {next(iter(largest.values())).compute_sms: first.sms}  # of as many SMs
     for part in plan.parts:
-        machine = machines.get(_pool_key(part.schedule, own=own), next(iter(machines.values())))
-        found[part.name] = replace(machine, issue=issue if issues_commands(scenario, part.schedule) else None)
+        machine, sms = machines.get(_pool_key(part.schedule, own=own), first), part.schedule.compute_sms
+        if sms not in pools:
+            pools[sms] = builder.pool("sms", sms)
+        found[part.name] = replace(
+            machine,
+            sms=pools[sms],
+            engines=pools[sms] if machine.engines == machine.sms else machine.engines,
+            issue=issue if issues_commands(scenario, part.schedule) else None,
+        )
     return found
 
 

@@ -20,6 +20,7 @@ NORM = "behind_it"
 FILES = (
     "all_gather_h100",
     "all_reduce_h100",
+    "all_to_all_mi300x",
     "declarative_plan",
     "decode_small_batch",
     "explicit_plan",
@@ -29,11 +30,9 @@ FILES = (
     "templates/collectives",
     "templates/gemm_all_reduce",
     "templates/gemm_reduce_scatter",
+    "templates/two_nodes",
 )
 """All but those whose results no norm takes, and those that are two ops once another one reads a result."""
-
-BY_SMS = ("all_to_all_mi300x", "templates/two_nodes")
-"""Serial schedules that copy by SMs: among several parts these are taken from all kernels, in a pair from none."""
 
 FEW = ("gemm_rs_h100", "decode_small_batch", "templates/all_gather_gemm")
 """Those that are not slow."""
@@ -98,10 +97,9 @@ def option_of(advice: Advice) -> object:
 
 
 SLOW = [each if each in FEW else pytest.param(each, marks=pytest.mark.slow) for each in FILES]
-TAKEN = pytest.mark.xfail(strict=True, reason="the baseline takes SMs of kernels that run when nothing is copied")
 
 
-@pytest.mark.parametrize("file", [*SLOW, *(pytest.param(each, marks=(pytest.mark.slow, TAKEN)) for each in BY_SMS)])
+@pytest.mark.parametrize("file", SLOW)
 def test_a_norm_behind_a_workload_changes_nothing_but_the_times(file: str) -> None:
     found = list(answers(file))
     assert found
