@@ -146,7 +146,7 @@ class _Search:
             )
         except (ScheduleError, RunTooLarge):
             return None
-        if result.simulated.whole.outcome is not RunOutcome.DONE:
+        if result.outcome is not RunOutcome.DONE:
             return None
         ticks = result.makespan_ticks
         return replace(candidate, result=None, simulated_ticks=ticks, unit_bytes=UNIT_BYTES)

@@ -29,7 +29,7 @@ IN_TURN = TEXT.replace("  other = gemm(all_gather(x), v)\n", "")
 
 
 def graph(text: str) -> GraphScenario:
-    (found,) = compile_text(text).graphs
+    (found,) = compile_text(text).workloads
     return found
 
 
