@@ -105,10 +105,9 @@ class GraphStages:
         of_pairs = fakes.FakeStages(self.pairs)
         return Backend(
             self.compile,
-            of_pairs.recommend,
+            self.recommend,
             of_pairs.simulate,
             sweep=self.sweep,
-            recommend_graph=self.recommend_graph,
             simulate_graph=self.simulate_graph,
         )
 
@@ -116,10 +115,12 @@ class GraphStages:
         """The scenarios, whatever the file says."""
         return Compiled(str(path), (*map(GraphScenario.of_one, self.pairs), layer()), (), (), ())
 
-    def recommend_graph(
+    def recommend(
         self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, told: Callable[[Advice], None]
     ) -> Advice:
         """What was simulated, after the answers of ``partial``; until it is stopped, if it ``stops``."""
+        if scenario.pair is not None:
+            return fakes.FakeStages(self.pairs).recommend(scenario, progress, should_stop, told)
         for each in self.partial:
             told(each)
         while self.stops:

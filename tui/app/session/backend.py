@@ -5,7 +5,7 @@ The advisor is imported when it is first asked: a file with an error is shown wi
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,28 +50,11 @@ def short_advice(scenario: GraphScenario, simulated: bool, should_stop: ShouldSt
     return advice
 
 
-def _advised(
-    scenario: GraphScenario,
-    progress: Progress,
-    should_stop: ShouldStop,
-    answered: Callable[[Advice], None],
-    workers: int = 1,
-) -> Advice:
-    """Return the advice on a graph: what its file declares, and what is searched."""
-    from ....advisor.options import AdviceOptions
-
-    options = AdviceOptions(workers=workers)
-    return _advisor().recommend(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
-
-
 def _simulated_schedule(scenario: GraphScenario, candidate: Candidate, should_stop: ShouldStop) -> Candidate:
     """Return one schedule of a graph, simulated."""
     from ....advisor.layers.declared import simulated_candidate
 
     return simulated_candidate(scenario, candidate, should_stop)
-
-
-GraphStage = Callable[[GraphScenario, Progress, ShouldStop, Callable[[Advice], None]], Advice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +63,8 @@ class Backend:
 
     ``recommend`` tells what it would answer now to the function it takes last. ``simulate`` takes the bound in ticks
     for the loss waterfall, None to leave the waterfall out. ``change`` compiles a file with numbers of the hardware
-    changed. ``sweep`` is the short advice for one point of a sweep, which it simulates if asked to. ``recommend_graph``
-    and ``simulate_graph`` are the stages for graphs.
+    changed. ``sweep`` is the short advice for one point of a sweep, which it simulates if asked to. ``simulate_graph``
+    simulates a schedule of several ops.
     """
 
     compile: Callable[[Path, Settings], Compiled]
@@ -89,7 +72,6 @@ class Backend:
     simulate: Callable[[Scenario, Schedule, int | None, ShouldStop], Result]
     change: Callable[[Path, Changes], Compiled] = compile_changed_file
     sweep: SweepAdvice = short_advice
-    recommend_graph: GraphStage = _advised
     simulate_graph: Callable[[GraphScenario, Candidate, ShouldStop], Candidate] = _simulated_schedule
 
 
@@ -109,7 +91,7 @@ def default_backend(workers: int) -> Backend:
     ) -> Advice:
         from ....advisor.options import AdviceOptions
 
-        options = AdviceOptions(workers=workers, threshold=True)
+        options = AdviceOptions(workers=workers, threshold=scenario.pair is not None)
         return _advisor().recommend(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
 
     def simulate_packets(
@@ -128,5 +110,4 @@ def default_backend(workers: int) -> Backend:
             options=RunOptions(should_stop=should_stop),
         )
 
-    recommend_graph = partial(_advised, workers=workers)
-    return Backend(compile_file, recommend, simulate_packets, recommend_graph=recommend_graph)
+    return Backend(compile_file, recommend, simulate_packets)

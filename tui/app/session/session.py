@@ -99,7 +99,7 @@ class Session:
             answered(answer)
 
         try:
-            answer = self._recommended(job.scenario, progress, should_stop, told)
+            answer = self._backend.recommend(job.scenario, progress, should_stop, told)
         except Exception as error:
             # An error of a run that is being stopped is no answer: its processes may have ended already.
             if should_stop():
@@ -110,13 +110,6 @@ class Session:
             return CANCELLED
         job.take(answer)
         return answer
-
-    def _recommended(
-        self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, told: Callable[[Advice], None]
-    ) -> Advice:
-        if scenario.pair is None:
-            return self._backend.recommend_graph(scenario, progress, should_stop, told)
-        return self._backend.recommend(scenario, progress, should_stop, told)
 
     def simulate(self, job: Job, expression: str, should_stop: ShouldStop, *, explain: bool) -> ShownRun | JobProblem:
         """Return the run of a candidate, simulated in packets unless known; ``explain`` adds its loss waterfall."""
