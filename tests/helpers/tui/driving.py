@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from textual.app import App
 from textual.pilot import Pilot
@@ -10,6 +11,24 @@ from textual.worker import WorkerState
 SMALL, LARGE = (80, 24), (160, 45)
 POLL_S, POLLS = 0.01, 3000
 UNDER_WAY = (WorkerState.PENDING, WorkerState.RUNNING)
+SOON_S = 0.02
+"""What a timer starts within this time belongs to what is going on: a screen that changed is drawn within 17 ms."""
+GUARD_S = 30.0
+QUIET = 3
+"""Turns of the loop with nothing to do, after which nothing is going on."""
+
+
+async def idle(min_sleep: float = 0, max_sleep: float = GUARD_S) -> None:
+    """Wait until the loop has nothing to do, nor by a timer that is due soon; ``max_sleep`` seconds at most.
+
+    It stands in for Textual's, which sleeps for 20 ms and then looks whether the process has worked meanwhile.
+    """
+    loop: Any = asyncio.get_running_loop()
+    begin, quiet = loop.time(), 0
+    while quiet < QUIET and loop.time() < begin + max_sleep:
+        due = [timer.when() for timer in loop._scheduled if not timer.cancelled() and timer.when() <= begin + SOON_S]
+        await asyncio.sleep(max(0.0, min(due) - loop.time()) if due and not loop._ready else 0)
+        quiet = 0 if due or loop._ready else quiet + 1
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:

@@ -36,9 +36,8 @@ Cells = list[list[str]]
 """The name of the style of each cell, row by row."""
 Shot = tuple[list[str], Cells]
 """Text and styles of a screen."""
-FRAME_S = 0.02
 STILL = 2
-"""Frames in a row that change nothing: on a busy machine one may come before what is to be drawn."""
+"""Looks in a row that see nothing new: what is laid out may ask for another round."""
 
 
 async def check_snapshot(pilot: Pilot[None], name: str, sizes: Sequence[tuple[int, int]] = SIZES) -> None:
@@ -71,7 +70,6 @@ async def _still(pilot: Pilot[None]) -> Shot:
     found, still = _shot(pilot.app), 0
     while still < STILL:
         await settled(pilot)
-        await pilot.pause(FRAME_S)
         before, found = found, _shot(pilot.app)
         still = still + 1 if found == before else 0
     return found

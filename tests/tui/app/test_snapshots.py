@@ -1,6 +1,6 @@
 """Every screen as people see it, text and colours, in three sizes and in the dark and the light theme."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from magus.tui.app import lifecycle
 from magus.tui.app.app import MagusApp
 from magus.tui.app.panes import PANES, editor
 from magus.tui.app.widgets import code_editor
-from tests.helpers.marks import first
 from tests.helpers.tui import fakes, graphs, real
 from tests.helpers.tui.driving import press, settled
 from tests.helpers.tui.fakes import FakeStages
@@ -89,22 +88,28 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "LOOK_S", 3600.0)
 
 
-@pytest.mark.parametrize("sizes", first([SIZES[:2], SIZES[2:]], 1), ids=["small", "large"])
-@pytest.mark.parametrize(
-    ("make", "screens"),
-    [
-        (made_by_hand, HAND),
-        (serial, (("serial", ()),)),
-        (simulated, SIMULATED[:4]),
-        (simulated, SIMULATED[3:]),
-        (layer, LAYER),
-        (with_values, VALUES),
-        (broken, (("problem", ()),)),
-        (no_file, (("start", ()),)),
-        (edited, EDITOR),
-    ],
-    ids=lambda value: value[0][0] if isinstance(value, tuple) else "",
+CASES: tuple[tuple[Callable[[], MagusApp], Screens, int], ...] = (
+    (made_by_hand, HAND, 2),
+    (serial, (("serial", ()),), 1),
+    (simulated, SIMULATED[:4], 2),
+    (simulated, SIMULATED[3:], 1),
+    (layer, LAYER, 2),
+    (with_values, VALUES, 1),
+    (broken, (("problem", ()),), 1),
+    (no_file, (("start", ()),), 1),
+    (edited, EDITOR, 1),
 )
+"""With how many of the sizes are looked at each time: all screens at the smallest, some of each kind at the next."""
+
+
+def sized() -> Iterator[object]:
+    """The cases; their other sizes are slow, where the same widgets are laid out with more room."""
+    for make, screens, count in CASES:
+        yield pytest.param(make, screens, SIZES[:count], id=f"{screens[0][0]}-small")
+        yield pytest.param(make, screens, SIZES[count:], id=f"{screens[0][0]}-large", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("make", "screens", "sizes"), list(sized()))
 async def test_screens_look_as_they_did(
     make: Callable[[], MagusApp], screens: Screens, sizes: tuple[tuple[int, int], ...]
 ) -> None:
