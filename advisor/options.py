@@ -31,10 +31,10 @@ class AdviceOptions:
         Seconds after which the advice is the best that was found until then, as in a ``should_stop``: what was found is
         not the same in every run. At least the baseline is ranked. None is no limit.
     threshold
-        Whether to find the number of rows at which the answer flips. It takes about as long as the rest.
+        Whether to find the number of rows at which the answer flips, for one op. It takes about as long as the rest.
     sensitivity
         Whether to find the hardware numbers that change the answer, each 10 % lower or higher. It takes less than the
-        rest.
+        rest; of several ops the numbers that the ops feel most are changed.
 
     Raises
     ------
