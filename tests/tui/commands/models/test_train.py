@@ -1,12 +1,12 @@
 """``magus train``: what it says of a model that it has fitted, and of tables, stores and folders that are of no use."""
 
-import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import Result
 
 from magus.advisor.corpus.build import build_corpus
 from magus.advisor.learned.model_file import FILE, load
@@ -17,49 +17,48 @@ from tests.helpers.commands import document, magus
 from tests.helpers.corpus import serial_record
 
 
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store of a few drawn scenarios."""
-    monkeypatch.setattr(corpus, "build_corpus", partial(build_corpus, make=serial_record))
-    path = tmp_path / "store.db"
-    document("corpus", path, "--scenarios", "3", "--workers", "1")
-    return path
+@dataclass(frozen=True)
+class Made:
+    """A store of a few drawn scenarios, and what the command made of it."""
+
+    store: Path
+    table: Path
+    model: Path
+    said: Result
 
 
-def test_a_store_becomes_a_table_and_a_model(store: Path, tmp_path: Path) -> None:
-    table, out = tmp_path / "table.npz", tmp_path / "model"
-    words = (table, "--out", out, "--workers", "1")
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Made once; no test writes there."""
+    folder = tmp_path_factory.mktemp("made")
+    store, table, model = folder / "store.db", folder / "table.npz", folder / "model"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "build_corpus", partial(build_corpus, make=serial_record))
+        document("corpus", store, "--scenarios", "3", "--workers", "1")
+    return Made(store, table, model, magus("train", table, "--store", store, "--out", model, "--workers", "1"))
 
-    text = magus("train", *words, "--store", store)
-    again = document("train", *words)
 
-    assert text.exit_code == Exit.DONE and table.exists()
-    assert text.stdout.endswith(f"written to {out / FILE}\n") and " of 6 scenarios" in text.stdout
+def test_a_store_becomes_a_table_and_a_model(made: Made, tmp_path: Path) -> None:
+    again = document("train", made.table, "--out", tmp_path, "--workers", "1")
+
+    assert made.said.exit_code == Exit.DONE and made.table.exists()
+    assert made.said.stdout.endswith(f"written to {made.model / FILE}\n") and " of 6 scenarios" in made.said.stdout
     assert (again["schema"], again["searched"], again["labelled"]) == ("magus-train/1", 3, 6)
-    assert load(out)[1].structures == again["structures"]
+    assert load(tmp_path)[1].structures == again["structures"] and again["file"] == str(tmp_path / FILE)
+    assert (made.model / FILE).read_bytes() == (tmp_path / FILE).read_bytes(), "the same again"
 
 
-def test_a_model_is_the_same_again(store: Path, tmp_path: Path) -> None:
-    table, models = tmp_path / "table.npz", [tmp_path / "a", tmp_path / "b"]
-    magus("train", table, "--store", store, "--out", models[0], "--workers", "1")
-    magus("train", table, "--out", models[1])
-
-    assert (models[0] / FILE).read_bytes() == (models[1] / FILE).read_bytes()
-
-
-def test_a_table_is_the_same_again(store: Path, tmp_path: Path) -> None:
-    table, words = tmp_path / "table.npz", ("--out", tmp_path / "model", "--workers", "1")
-    magus("train", table, "--store", store, *words)
-    made = table.read_bytes()
-    winners = load_table(table).winners
-    fewer = replace(load_table(table), winners=tuple(each for each in winners if each.idx != ANYWHERE))
+def test_a_table_is_the_same_again(made: Made, tmp_path: Path) -> None:
+    table = tmp_path / "table.npz"
+    winners = load_table(made.table).winners
+    fewer = replace(load_table(made.table), winners=tuple(each for each in winners if each.idx != ANYWHERE))
     assert len(fewer.winners) < len(winners)
     lost = replace(fewer, labels=tuple(_without_labels(each) for each in fewer.labels))
     save_table(lost, table)
 
-    done = magus("train", table, "--again", *words)
+    done = magus("train", table, "--again", "--out", tmp_path / "model", "--workers", "1")
 
-    assert done.exit_code == Exit.DONE and table.read_bytes() == made
+    assert done.exit_code == Exit.DONE and table.read_bytes() == made.table.read_bytes()
 
 
 def _without_labels(labels: Labels) -> Labels:
@@ -87,21 +86,18 @@ def test_what_is_of_no_use_is_told(tmp_path: Path, words: tuple[str, ...], why: 
     assert {each.name for each in tmp_path.iterdir()} == {"file.txt"}, "nothing was written"
 
 
-def test_a_table_of_other_code_is_refused(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = tmp_path / "table.npz"
-    magus("train", table, "--store", store, "--out", tmp_path / "a", "--workers", "1")
+def test_a_table_of_other_code_is_refused(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("magus.advisor.learned.train.keys.fingerprint", lambda: "other")
 
-    done = magus("train", table, "--out", tmp_path / "b")
+    done = magus("train", made.table, "--out", tmp_path / "b")
 
     assert (done.exit_code, done.stdout) == (Exit.INPUT, "")
     assert "of another simulator or estimate" in done.stderr and not (tmp_path / "b").exists()
 
 
-def test_a_table_without_labels_is_refused(store: Path, tmp_path: Path) -> None:
+def test_a_table_without_labels_is_refused(made: Made, tmp_path: Path) -> None:
     table = tmp_path / "table.npz"
-    magus("train", table, "--store", store, "--out", tmp_path / "a", "--workers", "1")
-    arrays = dict(np.load(table))
+    arrays = dict(np.load(made.table))
     np.savez(table, **{**arrays, "ticks": np.full_like(arrays["ticks"], np.inf)})
 
     done = magus("train", table, "--out", tmp_path / "b")
@@ -112,9 +108,3 @@ def test_a_table_without_labels_is_refused(store: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [(), ("t.npz", "--store", "s.db", "--again")])
 def test_mistakes_of_usage(words: tuple[str, ...]) -> None:
     assert magus("train", *words).exit_code == Exit.USAGE
-
-
-def test_documents_are_json(store: Path, tmp_path: Path) -> None:
-    done = magus("train", tmp_path / "t.npz", "--store", store, "--out", tmp_path, "--workers", "1", "--json")
-
-    assert json.loads(done.stdout)["file"] == str(tmp_path / FILE)
