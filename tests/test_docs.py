@@ -16,7 +16,7 @@ from tests.helpers.paths import ROOT
 from tests.helpers.plans.documents import schedule_hash
 from tests.helpers.some import some
 
-pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
+pytestmark = pytest.mark.usefixtures("compiled_core", "kept_results", "one_model")
 README = (ROOT / "README.md").read_text()
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
