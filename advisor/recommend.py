@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 from ..compiler.codes import Code
 from ..compiler.from_model.request import LayerRequest, layer_scenario
@@ -26,7 +26,6 @@ from .recent import RecentAnswers
 from .stages import either
 
 if TYPE_CHECKING:
-    from .policy.layer_table import LayerPolicy
     from .policy.table import PolicyTable
 
 Question = Request | LayerRequest | GraphScenario
@@ -188,30 +187,6 @@ class Advisor:
         """``recommend_many`` in threads; when the task is cancelled, they stop at their next step."""
         return await in_thread(lambda stop: self.recommend_many(questions, options, threads=threads, should_stop=stop))
 
-    @overload
-    def policy_table(
-        self,
-        question: LayerRequest,
-        sizes: Sequence[int],
-        options: AdviceOptions = ...,
-        *,
-        tolerance: float = ...,
-        progress: Counted | None = ...,
-        should_stop: ShouldStop | None = ...,
-    ) -> "LayerPolicy": ...
-
-    @overload
-    def policy_table(
-        self,
-        question: Request | GraphScenario,
-        sizes: Sequence[int],
-        options: AdviceOptions = ...,
-        *,
-        tolerance: float = ...,
-        progress: Counted | None = ...,
-        should_stop: ShouldStop | None = ...,
-    ) -> "PolicyTable": ...
-
     def policy_table(
         self,
         question: Request | GraphScenario | LayerRequest,
@@ -221,7 +196,7 @@ class Advisor:
         tolerance: float = TOLERANCE,
         progress: Counted | None = None,
         should_stop: ShouldStop | None = None,
-    ) -> "PolicyTable | LayerPolicy":
+    ) -> "PolicyTable":
         """Return which schedule to use from which size to which, the question being about one of them.
 
         Of a layer the size is ``tokens``, and a rule says what each op does. A table of pairs names templates: the

@@ -14,15 +14,15 @@ from ..pools import Ask
 from .axis import BYTES, SizeAxis
 from .cover import TOLERANCE, AdvisedSize, Stretch, cover
 from .refine import first_of_next, multiple_of, time_us
-from .table import PolicyRule, PolicyTable
+from .table import OpRule, PolicyRule, PolicyTable
 
 MAX_ROUNDS, ROUND = 4, 16
 """How often sizes are added, beside flips and where a rule loses more than it may, in multiples of so many grains."""
 
+_LEAST_FIRST = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
+
 CHECKS = (17 / 16, 5 / 4, 3 / 2)
 """Where rules are checked between two sizes, times the lower one: just behind it a wave of tiles is nearly empty."""
-
-_LEAST_FIRST = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
 
 
 def policy_table(
@@ -62,9 +62,14 @@ def policy_table(
     rules = [_rule(axis, each, simulated=simulated) for each in seen]
     fallback = [_fallback(axis, rule, each, simulated=simulated) for rule, each in zip(rules, seen, strict=True)]
     advices = [point.advice for each in seen for point in each.stretch.points]
+    return table_of((*rules, *_joined(filter(None, fallback))), advices, simulated=simulated)
+
+
+def table_of(rules: Iterable[PolicyRule], advices: Sequence[Advice], *, simulated: bool) -> PolicyTable:
+    """Return a table with the marks and the least confidence of the answers that its rules follow from."""
     confidence = min((advice.confidence for advice in advices), key=_LEAST_FIRST.index)
     marks = tuple(dict.fromkeys(mark for advice in advices for mark in advice.marks))
-    return PolicyTable((*rules, *_joined(filter(None, fallback))), simulated, confidence.value, marks)
+    return PolicyTable(tuple(rules), simulated, confidence.value, marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +173,17 @@ def _rule_of(axis: SizeAxis, own: _Range, choice: Choice, multiple: int, *, simu
     times = [(us, point) for us, point in timed if us is not None]
     gains = [point.advice.serial.best_us / us for us, point in times]
     engine = build_schedule(scenario, choice).engine
+    op = OpRule(
+        scenario.name,
+        scenario.name,
+        expression_of(choice),
+        choice.template,
+        choice.algorithm or (choice.template if stretch.points[0].advice.scenario.is_algorithm_choice else ""),
+        choice.tactics.protocol.value,
+        choice.chunks,
+        engine.copy_engines,
+        engine.copy_sms,
+    )
     return PolicyRule(
         pattern=workload.pattern.value,
         gpu=scenario.gpu.name,
@@ -182,12 +198,7 @@ def _rule_of(axis: SizeAxis, own: _Range, choice: Choice, multiple: int, *, simu
         multiple_of=multiple,
         verdict=_verdict(stretch, choice, by_library=engine.by_library).value,
         schedule=expression_of(choice),
-        template=choice.template,
-        algorithm=choice.algorithm or (choice.template if scenario.is_algorithm_choice else ""),
-        protocol=choice.tactics.protocol.value,
-        chunks=choice.chunks,
-        copy_engines=engine.copy_engines,
-        copy_sms=engine.copy_sms,
+        ops=(op,),
         gain=(min(gains), max(gains)),
         loss=max(us / min(us, point.fastest_us) - 1 for us, point in times),
         sizes=tuple(point.size for _, point in times),

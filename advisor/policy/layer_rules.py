@@ -1,21 +1,23 @@
 """From a sweep of a graph to rules for all sizes: where schedules give way, and which sizes each can be cut for."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from ...compiler.ir import Cancelled, GraphChoice, GraphScenario
+from ...compiler.ir import Cancelled, Choice, GraphChoice, GraphScenario, OpMode, Part
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.request.errors import RequestError
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.from_text import SERIAL
+from ...compiler.templates import BASELINE
 from ...compiler.text.diagnostics import CompileError
 from ..candidates.advice import Advice
+from .build import table_of
 from .cover import TOLERANCE
 from .graph_sweep import GraphPoint, GraphRule, GraphSweep, Simulate, graph_swept
-from .layer_table import LayerPolicy, LayerRule, steps_of
 from .refine import PRECISION
+from .table import OpRule, PolicyRule, PolicyTable
 
 TOKENS = "tokens"
 
@@ -39,7 +41,7 @@ def layer_policy(
     simulate: Simulate,
     *,
     tolerance: float = TOLERANCE,
-) -> LayerPolicy:
+) -> PolicyTable:
     """Return rules for all sizes of ``axis`` from the least of ``sizes`` on, as ``graph_swept`` finds them.
 
     Raises
@@ -56,7 +58,7 @@ def layer_policy(
     return policy_of(sweep, axis, simulate)
 
 
-def policy_of(sweep: GraphSweep, axis: GraphAxis, simulate: Simulate) -> LayerPolicy:
+def policy_of(sweep: GraphSweep, axis: GraphAxis, simulate: Simulate) -> PolicyTable:
     """Return the rules of a finished ``sweep`` over sizes of ``axis``; where two schedules meet, both are simulated.
 
     Raises
@@ -76,9 +78,7 @@ def policy_of(sweep: GraphSweep, axis: GraphAxis, simulate: Simulate) -> LayerPo
         first, last = _ends(rule, axis)
         inside = {size: point for size, point in of_sizes.items() if first <= size <= last}
         found.append(_rule(rule, axis, choices[rule.schedule], (least, most), inside))
-    advices = [point.advice for point in sweep.points]
-    marks = dict.fromkeys(mark for advice in advices for mark in advice.marks)
-    return LayerPolicy(tuple(found), tuple(marks))
+    return table_of(found, [point.advice for point in sweep.points], simulated=True)
 
 
 def _ends(rule: GraphRule, axis: GraphAxis) -> tuple[int, int]:
@@ -87,9 +87,9 @@ def _ends(rule: GraphRule, axis: GraphAxis) -> tuple[int, int]:
 
 def _rule(
     rule: GraphRule, axis: GraphAxis, choice: GraphChoice, ends: tuple[int, int], points: dict[int, GraphPoint]
-) -> LayerRule:
+) -> PolicyRule:
     scenario = next(iter(points.values())).advice.scenario
-    return LayerRule(
+    return PolicyRule(
         workload=scenario.name,
         model=axis.model,
         gpu=scenario.system.gpu.name,
@@ -100,11 +100,47 @@ def _rule(
         most=ends[1],
         multiple_of=_multiple_of(axis, choice, tuple(points)),
         verdict=(Verdict.SERIAL if choice == SERIAL else Verdict.OVERLAP).value,
+        schedule=choice.name,
+        ops=ops_of(scenario, choice),
         choice=choice,
-        steps=steps_of(scenario.system, scenario.graph, choice),
         gain=rule.gain,
         loss=rule.loss,
         sizes=tuple(points),
+        nodes=scenario.num_ranks // (scenario.system.fabric.node_size or scenario.num_ranks),
+    )
+
+
+def ops_of(scenario: GraphScenario, choice: GraphChoice) -> tuple[OpRule, ...]:
+    """Return what ``choice`` does in one layer, part by part.
+
+    Raises
+    ------
+    ScheduleError
+        If it cannot be carried out.
+    """
+    plan, beside = build_graph_plan(scenario.system, scenario.graph, choice, 1), dict(choice.beside)
+    modes = {mode.op: mode for mode in choice.modes}
+    return tuple(_op_rule(part, modes.get(part.op), choice, beside.get(part.op, "")) for part in plan.parts)
+
+
+def _op_rule(part: Part, mode: OpMode | None, choice: GraphChoice, beside: str) -> OpRule:
+    """What a part does; a kernel that is whole has no schedule."""
+    place = OpRule(part.name, part.op, None, stream=part.stream, priority=part.priority)
+    if part.workload.moved is None:
+        return replace(place, schedule=part.schedule.expression) if part.op in choice.along else place
+    said = None if mode is None else mode.apart or mode.body
+    how = said if isinstance(said, Choice) else None
+    engine = part.schedule.engine
+    return replace(
+        place,
+        schedule=part.schedule.expression,
+        template=BASELINE.name if said is None else how.template if how is not None else "",
+        algorithm=how.algorithm if how is not None else "",
+        protocol=how.tactics.protocol.value if how is not None else "",
+        chunks=how.chunks if how is not None else 0,
+        copy_engines=engine.copy_engines,
+        copy_sms=engine.copy_sms,
+        beside=beside if part.workload.is_collective else "",
     )
 
 

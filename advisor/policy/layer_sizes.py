@@ -15,7 +15,7 @@ from ..options import AdviceOptions
 from .cover import TOLERANCE
 from .graph_sweep import Simulate
 from .layer_rules import TOKENS, GraphAxis, layer_policy
-from .layer_table import LayerPolicy
+from .table import PolicyTable
 
 
 def across(should_stop: ShouldStop) -> Simulate:
@@ -38,7 +38,7 @@ def layer_table(
     tolerance: float = TOLERANCE,
     told: Callable[[int, int], None] = lambda done, total: None,
     should_stop: ShouldStop = never,
-) -> LayerPolicy:
+) -> PolicyTable:
     """Return which schedule of a layer to use for which number of tokens; ``told`` of the sizes that are advised.
 
     Raises

@@ -1,13 +1,13 @@
 """Look up policy tables without Magus: copy this file into a runtime. Python 3.8 or later, no dependencies.
 
-A table is about pairs, or about whole layers, ``magus-layer-policy/1``.
+A rule is about one op, or about all ops of a layer: ``ops`` says what each does.
 
 policy = Policy.load("policy.json")
 rule = policy.rule(pattern="AG+GEMM", gpu="H100", ranks=8, topology="switch",
                        dtype="bf16", n=3584, k=8192, m=4096)
-chunks = rule["chunks"] if rule else None  # None: keep what the runtime does without advice
+chunks = rule["ops"][0]["chunks"] if rule else None  # None: keep what the runtime does without advice
 layer = layers.rule(workload="layer_back", gpu="H100", ranks=8, topology="switch", model="Llama-3.1-70B", tokens=4096)
-for step in layer["steps"] if layer else (): ...  # in the order in which they are issued
+for op in layer["ops"] if layer else (): ...  # in the order in which they are issued
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import hashlib
 import json
 from typing import Any
 
-SCHEMAS = ("magus-policy/1", "magus-layer-policy/1")
+SCHEMA = "magus-policy/2"
+OLDER = ("magus-policy/1", "magus-layer-policy/1")
 MAX_BYTES = 1 << 24
 KEYS = ("pattern", "workload", "model", "gpu", "ranks", "topology", "dtype", "n", "k")
 
@@ -29,15 +30,17 @@ class Policy:
     """The rules of a table. The first that matches wins; where none does there is no advice."""
 
     def __init__(self, document: Any) -> None:
-        if not isinstance(document, dict) or document.get("schema") not in SCHEMAS:
-            raise PolicyError(f"no {' or '.join(SCHEMAS)}")
+        schema = document.get("schema") if isinstance(document, dict) else None
+        if schema in OLDER:
+            raise PolicyError(f"{schema} is of an older Magus: write it again, magus export FILE --to policy")
+        if schema != SCHEMA:
+            raise PolicyError(f"no {SCHEMA}")
         rules = document.get("rules")
         text = json.dumps(rules, sort_keys=True, separators=(",", ":"))
         if document.get("hash") != "sha256:" + hashlib.sha256(text.encode()).hexdigest():
             raise PolicyError("the rules are not those that were written: the hash differs")
-        names = ("pattern", "dtype") if document["schema"] == SCHEMAS[0] else ("workload",)
-        if not isinstance(rules, list) or not all(_is_rule(rule, names) for rule in rules):
-            raise PolicyError("a rule has no axis, no range, no schedule or no system")
+        if not isinstance(rules, list) or not all(_is_rule(rule) for rule in rules):
+            raise PolicyError("a rule has no axis, no range, no schedule, no ops, no system or no workload")
         self.rules: list[dict[str, Any]] = rules
 
     @classmethod
@@ -66,13 +69,16 @@ class Policy:
         return None
 
 
-def _is_rule(rule: object, said: tuple[str, ...]) -> bool:
-    numbers, names = ("ranks", "min", "max", "multiple_of"), ("gpu", "topology", *said)
+def _is_rule(rule: object) -> bool:
+    if not isinstance(rule, dict):
+        return False
+    numbers, names = ("ranks", "min", "max", "multiple_of"), ("gpu", "topology", "axis", "schedule")
+    about, ops = ("workload",) if "workload" in rule else ("pattern", "dtype"), rule.get("ops")
     return (
-        isinstance(rule, dict)
-        and all(isinstance(rule.get(key), str) for key in names)
-        and isinstance(rule.get("axis"), str)
-        and isinstance(rule.get("schedule"), str)
+        all(isinstance(rule.get(key), str) for key in (*names, *about))
+        and isinstance(ops, list)
+        and len(ops) > 0
+        and all(isinstance(op, dict) and isinstance(op.get("op"), str) for op in ops)
         and all(type(rule.get(key)) is int for key in numbers)
         and rule["multiple_of"] > 0
     )

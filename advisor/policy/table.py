@@ -1,61 +1,109 @@
-"""Policy tables as data and as JSON, ``magus-policy/1``: rules of which the first that matches wins.
+"""Policy tables as data and as JSON, ``magus-policy/2``: rules of which the first that matches wins.
 
-``reader.py`` reads them without Magus. What no rule matches has no answer: a runtime then does what it did before.
+A rule says what each op of a workload does, of one op or of several. ``reader.py`` reads them without Magus. What no
+rule matches has no answer: a runtime then does what it did before.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ... import __version__
-from ...compiler.ir import JsonObject
+from ...compiler.ir import GraphChoice, JsonObject
+from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.graph_expression import graph_expression_of
 
-SCHEMA = "magus-policy/1"
-KEYS = ("pattern", "gpu", "ranks", "topology", "dtype", "n", "k")
+SCHEMA = "magus-policy/2"
+KEYS = ("pattern", "workload", "model", "gpu", "ranks", "topology", "dtype", "n", "k")
 """What a rule compares for equality, as far as it says it; the size on its axis lies in a range."""
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyRule:
-    """One schedule for a range of sizes.
+class OpRule:
+    """A part of a schedule, in the order of issue: an op, or its kernel or collective where it is apart.
 
-    ``n`` and ``k`` are None for a collective alone. The rule holds for sizes of ``axis`` (``m`` or ``num_bytes``) from
-    ``least`` to ``most`` that are multiples of ``multiple_of``. ``gain`` are the lowest and the highest predicted
-    speedup over the baseline at ``sizes``, all that were looked at, ``loss`` the most by which it is behind the fastest
-    schedule there. ``copy_engines`` and ``copy_sms`` are what the schedule moves data with, per GPU. ``implementation``
-    is one that is faster than the library at all these sizes, beyond its error; empty if none is known. ``nodes``
-    counts the nodes of the system; the JSON does not say it.
+    ``schedule`` is that of the part alone, None for a kernel that is whole; ``template``, ``algorithm``, ``protocol``
+    and ``chunks`` are what it says, empty or 0 where it is written out. ``copy_engines`` and ``copy_sms`` move its
+    data, per GPU. Kernels of ``stream`` 0 run one after the other, lone collectives in a stream of theirs. ``beside``
+    is the op with whose kernel a collective begins, empty where it begins when what it needs is there.
     """
 
-    pattern: str
+    part: str
+    op: str
+    schedule: str | None
+    template: str = ""
+    algorithm: str = ""
+    protocol: str = ""
+    chunks: int = 0
+    copy_engines: int = 0
+    copy_sms: int = 0
+    stream: int = 0
+    priority: int = 0
+    beside: str = ""
+
+    def document(self) -> JsonObject:
+        """Return the part as JSON."""
+        return {
+            "part": self.part,
+            "op": self.op,
+            "schedule": self.schedule,
+            "template": self.template or None,
+            "algorithm": self.algorithm or None,
+            "protocol": self.protocol or None,
+            "chunks": self.chunks or None,
+            "copy_engines": self.copy_engines,
+            "copy_sms": self.copy_sms,
+            "stream": self.stream,
+            "priority": self.priority,
+            "beside": self.beside or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRule:
+    """One schedule for a range of sizes, by what each op does in it.
+
+    Of one op ``pattern``, ``dtype``, ``n`` and ``k`` are compared, of several ``workload`` and ``model``; what is empty
+    or None is not. The rule holds for sizes of ``axis`` (``m``, ``num_bytes``, ``tokens`` or a parameter of the file)
+    from ``least`` to ``most`` that are multiples of ``multiple_of``. ``gain`` are the lowest and the highest predicted
+    speedup over the baseline at ``sizes``, all that were looked at, ``loss`` the most by which it is behind the fastest
+    schedule there. ``implementation`` is one that is faster than the library at all these sizes, beyond its error;
+    empty if none is known. ``choice`` is the schedule of several ops, None of one. ``nodes`` counts the nodes of the
+    system; the JSON does not say it.
+    """
+
     gpu: str
     ranks: int
     topology: str
-    dtype: str
-    n: int | None
-    k: int | None
     axis: str
     least: int
     most: int
     multiple_of: int
     verdict: str
     schedule: str
-    template: str
-    algorithm: str
-    protocol: str
-    chunks: int
-    copy_engines: int
-    copy_sms: int
+    ops: tuple[OpRule, ...]
     gain: tuple[float, float]
     loss: float
     sizes: tuple[int, ...]
+    pattern: str = ""
+    workload: str = ""
+    model: str = ""
+    dtype: str = ""
+    n: int | None = None
+    k: int | None = None
     implementation: str = ""
+    choice: GraphChoice | None = None
     nodes: int = 1
+
+    @property
+    def op(self) -> OpRule:
+        """What the one op does."""
+        (op,) = self.ops
+        return op
 
     def document(self) -> JsonObject:
         """Return the rule as JSON; what it does not compare is left out."""
-        keys = {key: getattr(self, key) for key in KEYS if getattr(self, key) is not None}
+        keys = {key: getattr(self, key) for key in KEYS if getattr(self, key)}
         return {
             **keys,
             "axis": self.axis,
@@ -64,17 +112,32 @@ class PolicyRule:
             "multiple_of": self.multiple_of,
             "verdict": self.verdict,
             "schedule": self.schedule,
-            "template": self.template,
-            "algorithm": self.algorithm or None,
-            "protocol": self.protocol,
-            "chunks": self.chunks,
-            "copy_engines": self.copy_engines,
-            "copy_sms": self.copy_sms,
+            "together": None if self.choice is None else _together(self.choice),
+            "ops": [op.document() for op in self.ops],
             "gain": [round(each, 4) for each in self.gain],
             "loss": round(self.loss, 4),
             "sizes": list(self.sizes),
             "implementation": self.implementation or None,
         }
+
+
+def _together(choice: GraphChoice) -> JsonObject:
+    """What a schedule says of all ops together."""
+    return {
+        "expression": _expression(choice),
+        "batches": choice.batches,
+        "ahead": choice.ahead,
+        "seams": choice.seams.value,
+        "sums_first": choice.sums_first,
+    }
+
+
+def _expression(choice: GraphChoice) -> str | None:
+    """The schedule on one line; None where an op has a plan written out."""
+    try:
+        return graph_expression_of(choice)
+    except ScheduleError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +151,16 @@ class PolicyTable:
 
     def document(self) -> JsonObject:
         """Return the table as JSON, with the hash of its rules."""
-        evidence = {"times": "simulated" if self.simulated else "predicted", "confidence": self.confidence}
-        return table_document(SCHEMA, [rule.document() for rule in self.rules], self.marks, evidence)
-
-
-def table_document(
-    schema: str, rules: list[JsonObject], marks: Sequence[str], evidence: JsonObject | None = None
-) -> JsonObject:
-    """Return a table as JSON: what made it, the hash of its ``rules``, ``evidence`` and marks."""
-    head = {"schema": schema, "magus": __version__, "hash": rules_hash(rules)}
-    return {**head, **(evidence or {}), "marks": list(marks), "rules": rules}
+        rules = [rule.document() for rule in self.rules]
+        return {
+            "schema": SCHEMA,
+            "magus": __version__,
+            "hash": rules_hash(rules),
+            "times": "simulated" if self.simulated else "predicted",
+            "confidence": self.confidence,
+            "marks": list(self.marks),
+            "rules": rules,
+        }
 
 
 def rules_hash(rules: list[JsonObject]) -> str:

@@ -38,24 +38,24 @@ def _write(table: PolicyTable, options: Options) -> str:
 
 def _settings(rule: PolicyRule, pattern: Pattern, version: str) -> Settings:
     where = f"{sizes_text(rule)}: {rule.schedule}"
-    if rule.template == "serial":
+    if rule.op.template == "serial":
         raise refused(f"{where}: no overlap pays, and a layer without a setting has the default", _OFF[pattern])
-    if rule.template == "shard_p2p":
+    if rule.op.template == "shard_p2p":
         return {"method": "ring_exchange", **_ring_mover(rule, where, version)}
-    if rule.template == "uniform_fused_1d" and pattern is Pattern.GEMM_RS:
-        if not rule.copy_sms:
+    if rule.op.template == "uniform_fused_1d" and pattern is Pattern.GEMM_RS:
+        if not rule.op.copy_sms:
             raise _other_schedule(f"{where}: 'pipeline' moves data by SMs", pattern)
-        return {"method": "pipeline", "num_sm": rule.copy_sms, "num_splits": rule.chunks // rule.ranks}
+        return {"method": "pipeline", "num_sm": rule.op.copy_sms, "num_splits": rule.op.chunks // rule.ranks}
     raise _other_schedule(f"{where} is no method of Transformer Engine", pattern)
 
 
 def _ring_mover(rule: PolicyRule, where: str, version: str) -> Settings:
     """What moves the shards. Version 1 copies by SMs alone."""
     if version == "1":
-        if not rule.copy_sms:
+        if not rule.op.copy_sms:
             raise refused(f"{where}: Transformer Engine 1 moves data by SMs", "explore W { engine sm(1), sm(2) }")
-        return {"num_sm": rule.copy_sms}
-    return {"use_ce": False, "num_sm": rule.copy_sms} if rule.copy_sms else {"use_ce": True}
+        return {"num_sm": rule.op.copy_sms}
+    return {"use_ce": False, "num_sm": rule.op.copy_sms} if rule.op.copy_sms else {"use_ce": True}
 
 
 def _other_schedule(message: str, pattern: Pattern) -> Refused:

@@ -89,7 +89,7 @@ def library_rules(table: PolicyTable) -> tuple[PolicyRule, ...]:
     return tuple(
         rule
         for rule in main_rules(table)
-        if not (rule.copy_engines or rule.copy_sms) or (rule.axis == "m" and rule.template == "serial")
+        if not (rule.op.copy_engines or rule.op.copy_sms) or (rule.axis == "m" and rule.op.template == "serial")
     )
 
 
@@ -103,34 +103,34 @@ def _collective(rule: PolicyRule, dialect: Dialect) -> str:
 
 def _row(rule: PolicyRule, dialect: Dialect, collective: str) -> TunerRow:
     where, hint = f"{sizes_text(rule)}: {rule.schedule}", _explore(rule, dialect)
-    if rule.copy_engines:
+    if rule.op.copy_engines:
         raise refused(f"{where} moves data by copy engines, and {dialect.library} tunes calls that run on SMs", hint)
-    if rule.axis == "m" and rule.template not in _IN_CALLS:
+    if rule.axis == "m" and rule.op.template not in _IN_CALLS:
         raise refused(f"{where} sends to single peers, and a tuner is asked about collectives", hint)
     algorithm = _algorithm(rule, dialect, collective, where)
     calls = _calls(rule)
     least, most = _call_bytes(rule, rule.least, calls), _call_bytes(rule, rule.most + 1, calls) - 1
     why = f"{where}, {gain_text(rule)}{f', {calls} calls' if calls > 1 else ''}"
-    if rule.axis == "m" and rule.algorithm in _DIRECT:
+    if rule.axis == "m" and rule.op.algorithm in _DIRECT:
         why += "; assumed: the ring in place of copies to all peers at once"
-    return TunerRow(collective, least, most, algorithm, rule.protocol, rule.copy_sms, rule.nodes, rule.ranks, why)
+    return TunerRow(collective, least, most, algorithm, rule.op.protocol, rule.op.copy_sms, rule.nodes, rule.ranks, why)
 
 
 def _algorithm(rule: PolicyRule, dialect: Dialect, collective: str, where: str) -> str:
-    wanted = RING if rule.axis == "m" and rule.algorithm in _DIRECT else rule.algorithm
+    wanted = RING if rule.axis == "m" and rule.op.algorithm in _DIRECT else rule.op.algorithm
     name, does = dialect.algorithms.get(wanted, ("", ()))
     hint = _explore(rule, dialect)
     if not name or collective not in does:
         said = "the direct exchange" if wanted in _DIRECT else f"'{wanted}'"
         raise refused(f"{where}: {dialect.library} has no name for {said} in its {collective}", hint)
-    if name == "nvls" and rule.protocol != "simple":
+    if name == "nvls" and rule.op.protocol != "simple":
         raise refused(f"{where}: NVLS has the protocol simple alone", hint)
     return name
 
 
 def _calls(rule: PolicyRule) -> int:
     """Into how many calls the schedule cuts what moves: its pieces of a shard."""
-    return max(1, rule.chunks // rule.ranks) if rule.axis == "m" else 1
+    return max(1, rule.op.chunks // rule.ranks) if rule.axis == "m" else 1
 
 
 def _call_bytes(rule: PolicyRule, size: int, calls: int) -> int:

@@ -27,7 +27,7 @@ def _write(table: PolicyTable, options: Options) -> str:
     if first < len(rules):
         config["sp_min_token_num"] = rules[first].least
     why = [f"{sizes_text(rule)}: {rule.schedule}, {gain_text(rule)}" for rule in rules]
-    if any(rule.template != "shard_p2p" for rule in rules[first:]):
+    if any(rule.op.template != "shard_p2p" for rule in rules[first:]):
         why.append("vLLM cuts by rank, as shard_p2p: its gain may be smaller")
     text = json.dumps({"pass_config": config})
     return f"{heading(table, 'vllm')}{comments(*why)}compilation-config: '{text}'\n"

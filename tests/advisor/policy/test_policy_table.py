@@ -144,7 +144,7 @@ def test_overlap_is_said_from_the_size_on_from_which_it_pays(made: tuple[Request
     request, table = made
     if request is not LAYER:
         pytest.skip("a collective alone overlaps nothing")
-    serial = [rule.template == "serial" for rule in main_rules(table)]
+    serial = [rule.op.template == "serial" for rule in main_rules(table)]
 
     assert serial == sorted(serial, reverse=True) and len(set(serial)) == 2
 

@@ -80,11 +80,11 @@ def test_the_plugin_of_nccl_never_falls_back_to_one_channel(collective: str, num
 @given(st.integers(65536, 268435456))
 def test_the_plugin_picks_what_the_table_says(num_bytes: int) -> None:
     rule = next(rule for rule in LONE.rules if rule.least <= num_bytes <= rule.most)
-    name = {"double_tree": "tree", "ring": "ring", "nvls": "nvls"}.get(rule.template)
+    name = {"double_tree": "tree", "ring": "ring", "nvls": "nvls"}.get(rule.op.template)
 
     picked = plugin_picks(NCCL.text(LONE, {}), "allreduce", num_bytes)
 
-    assert picked == ((name, rule.protocol, rule.copy_sms) if name else ("ring", "simple", 16))
+    assert picked == ((name, rule.op.protocol, rule.op.copy_sms) if name else ("ring", "simple", 16))
 
 
 def test_the_file_says_from_which_rules_it_is() -> None:

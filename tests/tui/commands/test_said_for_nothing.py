@@ -108,7 +108,7 @@ def test_names_of_drivers_are_known(name: str) -> None:
 
 def test_a_table_with_a_key_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "policy.json"
-    path.write_text('{"schema": "magus-policy/1", "rules": [], "rules": []}')
+    path.write_text('{"schema": "magus-policy/2", "rules": [], "rules": []}')
     with pytest.raises(PolicyError, match="twice"):
         Policy.load(str(path))
 
