@@ -62,7 +62,9 @@ def policy_table(
     rules = [_rule(axis, each, simulated=simulated) for each in seen]
     fallback = [_fallback(axis, rule, each, simulated=simulated) for rule, each in zip(rules, seen, strict=True)]
     advices = [point.advice for each in seen for point in each.stretch.points]
-    return table_of((*rules, *_joined(filter(None, fallback))), advices, simulated=simulated)
+    table = table_of((*rules, *_joined(filter(None, fallback))), advices, simulated=simulated)
+    of_sizes = {point.size: point.advice for each in seen for point in each.stretch.points}
+    return replace(table, points=tuple((size, of_sizes[size]) for size in sorted(set(sizes))))
 
 
 def table_of(rules: Iterable[PolicyRule], advices: Sequence[Advice], *, simulated: bool) -> PolicyTable:

@@ -6,12 +6,13 @@ rule matches has no answer: a runtime then does what it did before.
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ... import __version__
 from ...compiler.ir import GraphChoice, JsonObject
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_expression import graph_expression_of
+from ..candidates.advice import Advice
 
 SCHEMA = "magus-policy/2"
 KEYS = ("pattern", "workload", "model", "gpu", "ranks", "topology", "dtype", "n", "k")
@@ -142,12 +143,16 @@ def _expression(choice: GraphChoice) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class PolicyTable:
-    """Rules in their order; ``simulated`` is whether their times are, ``marks`` are warnings for the reader."""
+    """Rules in their order; ``simulated`` is whether their times are, ``marks`` are warnings for the reader.
+
+    ``points`` are the answers for the sizes that were asked, which the JSON does not say.
+    """
 
     rules: tuple[PolicyRule, ...]
     simulated: bool
     confidence: str
     marks: tuple[str, ...] = ()
+    points: tuple[tuple[int, Advice], ...] = field(default=(), repr=False, compare=False)
 
     def document(self) -> JsonObject:
         """Return the table as JSON, with the hash of its rules."""

@@ -1,10 +1,12 @@
-"""In: a ``PolicyTable``, or scenarios. Out: the text of a file of a runtime. A new target is a file and a line here."""
+"""In: rules of one op, a sweep of several, or scenarios. Out: the text of a file of a runtime.
+
+A new target is a file and a line here.
+"""
 
 from collections.abc import Sequence
 
 from ...compiler.ir import Scenario
-from ..policy.table import PolicyTable
-from .base import Refused, Target
+from .base import Content, Refused, Target
 from .megatron import MEGATRON
 from .nccl import NCCL
 from .ncclx import NCCLX
@@ -14,7 +16,7 @@ from .policy import POLICY
 from .rccl import RCCL
 from .vllm import VLLM
 
-TARGETS: tuple[Target[PolicyTable], ...] = (POLICY, NCCL, RCCL, NCCLX, MEGATRON, VLLM)
+TARGETS: tuple[Target[Content], ...] = (POLICY, NCCL, RCCL, NCCLX, MEGATRON, VLLM)
 """Files of rules."""
 
 SCENARIO_TARGETS: tuple[Target[Sequence[Scenario]], ...] = (PGE, PGLE)

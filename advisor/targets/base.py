@@ -9,12 +9,16 @@ from ... import __version__
 from ...compiler.codes import Code
 from ...compiler.ir import Rejection
 from ...compiler.text.diagnostics import did_you_mean, listing
+from ..policy.graph_sweep import GraphPoint, GraphSweep
 from ..policy.table import PolicyRule, PolicyTable
 
 Options = Mapping[str, str]
 """Values of the options of a target by name, checked and with defaults."""
 
 ContentT = TypeVar("ContentT")
+
+Content = PolicyTable | GraphSweep
+"""Rules of one op, or the points of a sweep of several."""
 
 COMMENT_COLUMNS = 110
 """Columns of a comment line. A tuner of NCCL reads 255 characters of a line and takes the rest for a rule."""
@@ -32,13 +36,14 @@ class Refused(ValueError):
 class Option:
     """A word that a target asks for, ``--with NAME=VALUE``; without ``default`` it must be given.
 
-    It is one of ``values``; any text if there are none, such as the path of a file.
+    It is one of ``values``; any text if there are none, such as the path of a file. It may be ``of_one`` op alone.
     """
 
     name: str
     about: str
     values: tuple[str, ...]
     default: str = ""
+    of_one: bool = False
 
     def settled(self, value: str) -> str:
         """Return ``value`` if it is one of the option's; an empty one is none."""
@@ -71,22 +76,23 @@ class Target(Generic[ContentT]):
         Refused
             If an option is unknown, missing or has another value, or if the format cannot say what the content says.
         """
-        return self.write(content, self.settled(given))
+        return self.write(content, self.settled(given, several=isinstance(content, GraphSweep)))
 
-    def settled(self, given: Options) -> Options:
-        """Return the value of each option.
+    def settled(self, given: Options, *, several: bool = False) -> Options:
+        """Return the value of each option, of a file about one op or about ``several``.
 
         Raises
         ------
         Refused
             If one is unknown, missing, or has none of its values.
         """
-        names = [option.name for option in self.options]
+        options = [option for option in self.options if not (several and option.of_one)]
+        names = [option.name for option in options]
         for name in given:
             if name not in names:
                 hint = did_you_mean(name, names) or (f"options are {listing(names)}" if names else "it has none")
                 raise Refused(Rejection(Code.MGS203, f"{self.name} has no option '{name:.64}'", hint))
-        return {option.name: option.settled(given.get(option.name, option.default)) for option in self.options}
+        return {option.name: option.settled(given.get(option.name, option.default)) for option in options}
 
 
 def refused(message: str, hint: str = "") -> Refused:
@@ -94,8 +100,11 @@ def refused(message: str, hint: str = "") -> Refused:
     return Refused(Rejection(Code.MGS550, message, hint))
 
 
-def heading(table: PolicyTable, target: str) -> str:
+def heading(content: Content, target: str) -> str:
     """Return comment lines: who wrote the file from which table, for which system, and how far to trust it."""
+    if isinstance(content, GraphSweep):
+        return _heading_of_sweep(content, target)
+    table = content
     document, rule = table.document(), table.rules[0]
     nodes = f" in {rule.nodes} nodes" if rule.nodes > 1 else ""
     return comments(
@@ -105,6 +114,22 @@ def heading(table: PolicyTable, target: str) -> str:
         f"confidence {table.confidence}",
         *table.marks,
     )
+
+
+def _heading_of_sweep(sweep: GraphSweep, target: str) -> str:
+    scenario = sweep.points[0].advice.scenario
+    marks = (mark for point in sweep.points for mark in point.advice.marks)
+    return comments(
+        f"Magus {__version__}, magus export --to {target}",
+        f"{scenario.name} on {scenario.num_ranks} x {scenario.system.gpu.name}; times simulated, confidence medium",
+        *dict.fromkeys(marks),
+    )
+
+
+def settings_text(point: GraphPoint) -> str:
+    """Return the parameters of a point: ``M = 8192``; the name of the workload where the file has none."""
+    said = ", ".join(f"{name} = {text}" for name, text in point.settings)
+    return said or point.advice.scenario.name
 
 
 def comments(*sentences: str) -> str:

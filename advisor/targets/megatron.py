@@ -6,8 +6,22 @@ ends with an error at a key that it does not know, and passes over a layer that 
 """
 
 from ...compiler.ir import Pattern
-from ..policy.table import PolicyRule, PolicyTable
-from .base import Option, Options, Refused, Target, comments, gain_text, heading, main_rules, refused, sizes_text
+from ..policy.graph_sweep import GraphSweep
+from ..policy.table import PolicyRule
+from .base import (
+    Content,
+    Option,
+    Options,
+    Refused,
+    Target,
+    comments,
+    gain_text,
+    heading,
+    main_rules,
+    refused,
+    sizes_text,
+)
+from .te_table import te_table_text
 
 # Bulk overlap (of gradients of weights) is of a GEMM and a collective that need nothing of each other.
 LAYERS = {
@@ -18,8 +32,10 @@ _OFF = {Pattern.AG_GEMM: "--disable-tp-comm-overlap-ag", Pattern.GEMM_RS: "--dis
 Settings = dict[str, str | int | bool]
 
 
-def _write(table: PolicyTable, options: Options) -> str:
-    rules, layer = main_rules(table), options["layer"]
+def _write(content: Content, options: Options) -> str:
+    if isinstance(content, GraphSweep):
+        return te_table_text(content, options)
+    table, rules, layer = content, main_rules(content), options["layer"]
     pattern = Pattern(rules[0].pattern)
     if layer not in LAYERS.get(pattern, ()):
         fits = ", ".join(LAYERS.get(pattern, ()))
@@ -72,7 +88,12 @@ MEGATRON = Target(
     "settings of a layer for --tp-comm-overlap-cfg of Megatron",
     _write,
     (
-        Option("layer", "such as fc1_fprop or fc2_fprop", tuple(name for names in LAYERS.values() for name in names)),
+        Option(
+            "layer",
+            "such as fc1_fprop or fc2_fprop",
+            tuple(name for names in LAYERS.values() for name in names),
+            of_one=True,
+        ),
         Option("te", "major version of Transformer Engine, 1 or 2", ("1", "2"), "2"),
     ),
 )

@@ -4,12 +4,11 @@ The plugin gives one channel to each call that no line matches. So lines for all
 protocols that NCCL takes itself about these sizes. A line whose algorithm or protocol is off is passed over.
 """
 
-from collections.abc import Sequence
-
 from ...compiler.planning.knobs.library import CHANNELS
-from ..policy.table import PolicyTable
-from .base import Option, Options, Target, comments, heading, sizes_text
-from .tuner_rows import COLLECTIVES, Dialect, TunerRow, library_rules, tuner_rows
+from ..policy.graph_sweep import GraphSweep
+from .base import Content, Option, Options, Target, comments, heading, sizes_text
+from .left_whole import rows_of
+from .tuner_rows import COLLECTIVES, Dialect, TunerRow, library_rules
 
 KIB = 1 << 10
 ANY_SIZE = (1 << 64) - 1
@@ -33,24 +32,18 @@ def csv_line(row: TunerRow) -> str:
     return ",".join(map(str, cells)) + "\n"
 
 
-def nccl_text(head: str, rows: Sequence[TunerRow], channels: int, kept: Sequence[str] = ()) -> str:
-    """Return the file of ``rows``, with lines for all other calls; ``kept`` are comments on what no line says."""
+def _write(content: Content, options: Options) -> str:
+    own = () if isinstance(content, GraphSweep) else library_rules(content)
+    kept = [f"{sizes_text(rule)}: the choice of NCCL itself is best, which no line can keep" for rule in own]
+    rows = rows_of(content, DIALECT)
     lines = [f"{comments(row.why)}{csv_line(row)}" for row in rows]
     rest = [
-        csv_line(TunerRow(collective, 0, most, "ring", protocol, channels, -1, -1, ""))
+        csv_line(TunerRow(collective, 0, most, "ring", protocol, int(options["channels"]), -1, -1, ""))
         for collective in COLLECTIVES
         for protocol, most in REST
     ]
     said = "all other calls: assumed, since the plugin gives one channel to what no line matches"
-    return f"{head}{''.join(lines)}{comments(*kept, said)}{''.join(rest)}"
-
-
-def _write(table: PolicyTable, options: Options) -> str:
-    kept = [
-        f"{sizes_text(rule)}: the choice of NCCL itself is best, which no line can keep"
-        for rule in library_rules(table)
-    ]
-    return nccl_text(heading(table, "nccl"), tuner_rows(table, DIALECT), int(options["channels"]), kept)
+    return f"{heading(content, 'nccl')}{''.join(lines)}{comments(*kept, said)}{''.join(rest)}"
 
 
 OPTIONS = (

@@ -3,12 +3,10 @@
 A call that no line matches is NCCLX's own choice. It refuses a file with a line that it cannot read.
 """
 
-from collections.abc import Sequence
-
-from ..policy.table import PolicyTable
-from .base import Options, Target, comments, heading
+from .base import Content, Options, Target, comments, heading
+from .left_whole import rows_of
 from .nccl import DIALECT
-from .tuner_rows import TunerRow, tuner_rows
+from .tuner_rows import TunerRow
 
 
 def _line(row: TunerRow) -> str:
@@ -16,13 +14,9 @@ def _line(row: TunerRow) -> str:
     return ",".join(map(str, (row.collective, sizes, *row.settings, row.nodes, row.ranks // row.nodes))) + "\n"
 
 
-def ncclx_text(head: str, rows: Sequence[TunerRow]) -> str:
-    """Return the file of ``rows``."""
-    return head + "".join(f"{comments(row.why)}{_line(row)}" for row in rows)
-
-
-def _write(table: PolicyTable, options: Options) -> str:
-    return ncclx_text(heading(table, "ncclx"), tuner_rows(table, DIALECT))
+def _write(content: Content, options: Options) -> str:
+    rows = rows_of(content, DIALECT)
+    return heading(content, "ncclx") + "".join(f"{comments(row.why)}{_line(row)}" for row in rows)
 
 
 NCCLX = Target("ncclx", "rules for the tuner of NCCLX, NCCLX_TUNER_CONFIG_FILE", _write)

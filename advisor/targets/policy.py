@@ -1,11 +1,14 @@
 """The table itself, for ``policy/reader.py``."""
 
-from ..policy.table import PolicyTable, policy_text
-from .base import Options, Target
+from ..policy.graph_sweep import GraphSweep
+from ..policy.table import policy_text
+from .base import Content, Options, Target, refused
 
 
-def _write(table: PolicyTable, options: Options) -> str:
-    return policy_text(table.document())
+def _write(content: Content, options: Options) -> str:
+    if isinstance(content, GraphSweep):
+        raise refused("a table is about one parameter that varies", "--set M=1024..8192")
+    return policy_text(content.document())
 
 
 POLICY = Target("policy", "rules as JSON, read by magus.advisor.policy.reader", _write)

@@ -1,36 +1,95 @@
 """From how many tokens on vLLM shards activations and fuses GEMMs with their collectives: a file for ``--config``.
 
-``sp_min_token_num`` is M where overlap begins to pay beyond the error of predictions. vLLM has one threshold for all
-layers: the larger of those of its GEMMs. Its own table knows H100 alone; without a threshold it fuses nothing.
+Its passes fuse all pairs as async-TP of PyTorch does. ``sp_min_token_num`` is the least number of rows among those that
+were asked from which that pays. vLLM has one threshold for all layers. Its own table knows H100 alone; without a
+threshold it fuses nothing.
 """
 
 import json
+from dataclasses import dataclass
 
 from ...compiler.ir import Pattern
-from ..policy.table import PolicyTable
-from .base import Options, Target, comments, gain_text, heading, main_rules, refused, sizes_text
+from ..candidates.advice import Advice, resolution_of
+from ..implementations.promise import MIN_GAIN, Promise
+from ..layers.offers.te_layers import te_layers
+from ..policy.graph_sweep import GraphSweep
+from .base import Content, Options, Target, comments, heading, refused, settings_text
 
-PATTERNS = (Pattern.AG_GEMM.value, Pattern.GEMM_RS.value)
+NAME = "torch_async_tp"
+PATTERNS = (Pattern.AG_GEMM, Pattern.GEMM_RS)
 
 
-def _write(table: PolicyTable, options: Options) -> str:
-    rules = main_rules(table)
-    if rules[0].pattern not in PATTERNS:
-        raise refused(f"vLLM has no pass for {rules[0].pattern}", f"it has one for {' and '.join(PATTERNS)}")
-    pays = [rule.verdict == "overlap" for rule in rules]
-    first = pays.index(True) if True in pays else len(rules)
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    """The answer for a number of tokens."""
+
+    where: str
+    tokens: int
+    advice: Advice
+
+    @property
+    def promise(self) -> Promise:
+        """What fusion gains."""
+        offer = self.advice.offer(NAME)
+        if offer is None:
+            message = f"{self.where}: what async-TP of PyTorch takes is not known on {self.advice.scenario.gpu.name}"
+            raise refused(message, "it is known for H100, H200, B200 and B300")
+        return offer.promise
+
+    @property
+    def pays(self) -> bool:
+        """Whether fusion gains beyond its error; where that was not measured, beyond what the profile resolves."""
+        error, resolution = self.promise.error, resolution_of(self.advice.scenario)
+        return self.promise.speedup > 1 + max(MIN_GAIN, resolution if error is None else error)
+
+    @property
+    def why(self) -> str:
+        """What was found."""
+        library = "" if self.advice.offers is None else f" over {self.advice.offers.library}"
+        gains = f"{self.promise.speedup:.2f}x{library}; the recommended schedule {self.advice.speedup:.2f}x"
+        return f"{self.where}: fused {gains}"
+
+
+def _write(content: Content, options: Options) -> str:
+    points = sorted(_points(content), key=lambda point: point.tokens)
+    pays = [point.pays for point in points]
+    first = pays.index(True) if True in pays else len(points)
     if not all(pays[first:]):
-        end = next(rule for rule, pay in zip(rules[first:], pays[first:], strict=True) if not pay)
-        message = f"overlap pays from M {rules[first].least} on, and no longer at {sizes_text(end)}"
+        end = points[first + pays[first:].index(False)]
+        message = f"fusion pays from {points[first].where} on, and no longer at {end.where}"
         raise refused(message, "vLLM has one threshold: sweep the rows above")
-    config: dict[str, bool | int] = {"enable_sp": first < len(rules), "fuse_gemm_comms": first < len(rules)}
-    if first < len(rules):
-        config["sp_min_token_num"] = rules[first].least
-    why = [f"{sizes_text(rule)}: {rule.schedule}, {gain_text(rule)}" for rule in rules]
-    if any(rule.op.template != "shard_p2p" for rule in rules[first:]):
-        why.append("vLLM cuts by rank, as shard_p2p: its gain may be smaller")
+    config: dict[str, bool | int] = {"enable_sp": first < len(points), "fuse_gemm_comms": first < len(points)}
+    if first < len(points):
+        config["sp_min_token_num"] = points[first].tokens
     text = json.dumps({"pass_config": config})
-    return f"{heading(table, 'vllm')}{comments(*why)}compilation-config: '{text}'\n"
+    why = comments(*(point.why for point in points))
+    return f"{heading(content, 'vllm')}{why}compilation-config: '{text}'\n"
+
+
+def _points(content: Content) -> list[_Tokens]:
+    if not isinstance(content, GraphSweep):
+        return [_Tokens(f"M {size}", _tokens(advice), advice) for size, advice in content.points]
+    graph = content.points[0].advice.layer.graph
+    if any(layer.backward for layer in te_layers(graph)):
+        raise refused(f"{graph.name} is a backward pass, which vLLM has not", "export the forward pass: --workload W")
+    return [_Tokens(settings_text(point), _tokens(point.advice), point.advice) for point in content.points]
+
+
+def _tokens(advice: Advice) -> int:
+    """Rows of the products that are fused, the tokens of a step.
+
+    Raises
+    ------
+    Refused
+        If there are none.
+    """
+    workloads = [case.workload for case in advice.scenario.cases]
+    rows = [each.gemm.m for each in workloads if each.pattern in PATTERNS and each.gemm is not None]
+    if not rows:
+        does = ", ".join(dict.fromkeys(each.label for each in workloads if each.moved is not None))
+        hint = f"it has one for {' and '.join(each.value for each in PATTERNS)}"
+        raise refused(f"vLLM has no pass for {does or 'kernels alone'}", hint)
+    return max(rows)
 
 
 VLLM = Target("vllm", "the passes of vLLM, for vllm serve --config", _write)

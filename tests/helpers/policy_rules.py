@@ -1,11 +1,12 @@
 """Policy tables written by hand, and golden files of what targets write."""
 
+import dataclasses
 import os
 import re
 from dataclasses import replace
 
 from magus import __version__
-from magus.advisor.policy.table import PolicyRule, PolicyTable
+from magus.advisor.policy.table import OpRule, PolicyRule, PolicyTable
 from tests.helpers import paths
 
 GOLDEN, UPDATE = paths.GOLDEN / "targets", "MAGUS_UPDATE_GOLDEN"
@@ -24,12 +25,7 @@ _RULE = PolicyRule(
     multiple_of=65536,
     verdict="serial",
     schedule="ring(chunks=8, engine=sm(4), protocol=ll)",
-    template="ring",
-    algorithm="ring",
-    protocol="ll",
-    chunks=8,
-    copy_engines=0,
-    copy_sms=4,
+    ops=(OpRule("w", "w", "ring(chunks=8, engine=sm(4), protocol=ll)", "ring", "ring", "ll", 8, 0, 4),),
     gain=(1.1, 1.25),
     loss=0.0,
     sizes=(65536, 524288),
@@ -39,8 +35,12 @@ _RULE = PolicyRule(
 def rule_of(schedule: str = _RULE.schedule, **fields: object) -> PolicyRule:
     """A rule of a lone all_reduce of 64 KiB to 1 MiB on 8 H100, with other ``fields``."""
     template = schedule.partition("(")[0]
-    said = {"schedule": schedule, "template": template, "algorithm": template, **fields}
-    return replace(_RULE, **said)  # type: ignore[arg-type]
+    names = {each.name for each in dataclasses.fields(OpRule)}
+    of_op = {name: value for name, value in fields.items() if name in names}
+    others = {name: value for name, value in fields.items() if name not in names}
+    said = {"schedule": schedule, "template": template, "algorithm": template, **of_op}
+    op = replace(_RULE.op, **said)  # type: ignore[arg-type]
+    return replace(_RULE, schedule=schedule, ops=(op,), **others)  # type: ignore[arg-type]
 
 
 def gemm_rule(schedule: str, least: int, most: int, **fields: object) -> PolicyRule:

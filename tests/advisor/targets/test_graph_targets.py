@@ -11,7 +11,6 @@ from magus.advisor.implementations.promise import Promise
 from magus.advisor.layers.offers.transformer_engine import TeMethods, TeSearch
 from magus.advisor.policy.graph_sweep import GraphPoint, GraphSweep
 from magus.advisor.targets import TARGETS, Refused
-from magus.advisor.targets.graphs import GRAPH_TARGETS
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode
@@ -51,7 +50,7 @@ def offered(offer: Order | Offer, ticks: int | None) -> Offer:
 
 
 def text_of(name: str, sweep: GraphSweep, **options: str) -> str:
-    return next(each for each in GRAPH_TARGETS if each.name == name).text(sweep, options)
+    return next(each for each in TARGETS if each.name == name).text(sweep, options)
 
 
 def te_offer(scenario: GraphScenario, methods: TeMethods | None = None) -> Order:
@@ -226,7 +225,3 @@ def test_calls_of_one_size_have_one_setting() -> None:
     )
     with pytest.raises(Refused, match="calls of one size need two settings"):
         text_of("nccl", sweep_of(backward(), GraphChoice("joint", modes)))
-
-
-def test_every_target_of_graphs_is_one_of_pairs() -> None:
-    assert {each.name for each in GRAPH_TARGETS} | {"policy"} == {each.name for each in TARGETS}

@@ -2,13 +2,22 @@
 
 import inspect
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
+from magus.advisor.candidates.advice import Advice
+from magus.advisor.implementations.offers import Offer, Offers, offers_of
+from magus.advisor.implementations.promise import Promise
+from magus.advisor.policy.graph_sweep import GraphPoint, GraphSweep
 from magus.advisor.policy.table import PolicyTable
 from magus.advisor.targets import Refused
 from magus.advisor.targets.megatron import LAYERS, MEGATRON
 from magus.advisor.targets.vllm import VLLM
+from magus.compiler import compile_text
+from magus.compiler.resolve.schedules.from_text import SERIAL as SERIAL_CHOICE
+from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.policy_rules import assert_golden, gemm_rule, table_of
 from tests.helpers.some import some
 
@@ -140,29 +149,75 @@ def passes(text: str) -> dict[str, object]:
     return found
 
 
-def test_vllm_fuses_from_the_tokens_on_where_overlap_pays() -> None:
-    text = VLLM.text(table_of(SERIAL, RING), {})
+UP = """
+use "nvidia/h100"
+system node {{ gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }}
+workload up on node {{
+  x = tensor bf16[{m}, 8192] shard rows
+  w = tensor bf16[8192, 3584] shard cols
+  y = gemm(all_gather(x), w)
+  {behind}
+}}
+"""
+OFFERS = {512: 0.8, 2048: 1.1, 4096: 1.3}
+
+
+def advised(m: int, gain: float, error: float | None = 0.12, behind: str = "") -> Advice:
+    """The answer for M rows, where async-TP gains that over the library."""
+    compiled = compile_text(UP.format(m=m, behind=behind))
+    offers = Offers("torch_nccl", 1000.0, (Offer("torch_async_tp", 1000 / gain, Promise(gain, error)),))
+    scenario = compiled.graphs[0] if behind else compiled.scenario("up")
+    return replace(advice_by_hand(scenario, SERIAL_CHOICE, 1000, 1000), offers=offers)
+
+
+def answered(gains: Mapping[int, float], error: float | None = 0.12) -> PolicyTable:
+    points = tuple((m, advised(m, gain, error)) for m, gain in gains.items())
+    return replace(table_of(SERIAL, RING), points=points)
+
+
+def test_vllm_fuses_from_the_tokens_on_where_async_tp_pays() -> None:
+    text = VLLM.text(answered(OFFERS), {})
 
     assert_golden(text, "vllm.yaml")
     assert passes(text) == {"enable_sp": True, "fuse_gemm_comms": True, "sp_min_token_num": 4096}
 
 
-def test_vllm_fuses_nothing_where_overlap_may_not_pay() -> None:
-    unsure = gemm_rule("shard_p2p(engine=sm(2))", 4096, 8192, copy_sms=2, verdict="worth_trying")
+def test_vllm_fuses_nothing_where_that_may_not_pay() -> None:
+    unsure = answered({512: 0.8, 4096: 1.1})
 
-    assert passes(VLLM.text(table_of(SERIAL, unsure), {})) == {"enable_sp": False, "fuse_gemm_comms": False}
+    assert passes(VLLM.text(unsure, {})) == {"enable_sp": False, "fuse_gemm_comms": False}
 
 
-def test_another_schedule_than_that_of_vllm_is_marked() -> None:
-    assert "vLLM cuts by rank" in VLLM.text(table_of(gemm_rule("hetero_fused_1d(engine=dma(7))", 64, 128)), {})
-    assert "vLLM cuts by rank" not in VLLM.text(table_of(RING), {})
+def test_a_kernel_behind_a_pair_changes_no_threshold_of_vllm() -> None:
+    """What is added to both times moves the gain, and by the same share its error."""
+    sizes = (1024, 4096, 16384, 65536)
+    files = [VLLM.text(content, {}) for content in (swept_pair(sizes), swept_layer(sizes))]
+
+    pair, layer = map(passes, files)
+    assert pair == layer and pair["sp_min_token_num"] in sizes
+
+
+def with_offers(m: int, behind: str = "") -> Advice:
+    """An answer with what implementations are predicted to take."""
+    advice = advised(m, 1.0, behind=behind)
+    return replace(advice, offers=offers_of(advice.scenario))
+
+
+def swept_pair(sizes: Sequence[int]) -> PolicyTable:
+    return replace(table_of(RING), points=tuple((m, with_offers(m)) for m in sizes))
+
+
+def swept_layer(sizes: Sequence[int]) -> GraphSweep:
+    advices = ((m, with_offers(m, "n = norm(y)")) for m in sizes)
+    points = (GraphPoint((("M", str(m)),), advice, "serial", {"serial": 1000}) for m, advice in advices)
+    return GraphSweep(tuple(points), (SERIAL_CHOICE,))
 
 
 @pytest.mark.parametrize(
     ("table", "reason"),
     [
-        (table_of(gemm_rule("hetero_fused_1d(engine=dma(7))", 64, 511), SERIAL), "no longer at M 512..4095"),
-        (table_of(gemm_rule("hetero_fused_1d(engine=dma(7))", 64, 511, pattern="A2A+GEMM")), "no pass for A2A"),
+        (answered({64: 1.3, 512: 1.0}), "no longer at M 512"),
+        (replace(answered({64: 1.3}), points=((64, replace(advised(64, 1.3), offers=None)),)), "is not known"),
     ],
 )
 def test_what_vllm_has_no_setting_for_is_refused(table: PolicyTable, reason: str) -> None:

@@ -6,9 +6,7 @@ from ....advisor import AdviceOptions
 from ....advisor.policy.graph_sweep import GraphSweep
 from ....advisor.policy.layer_rules import GraphAxis, policy_of
 from ....advisor.policy.layer_sizes import across
-from ....advisor.policy.table import policy_text
-from ....advisor.targets import SCENARIO_TARGETS, Refused
-from ....advisor.targets.graphs import GRAPH_TARGETS
+from ....advisor.targets import SCENARIO_TARGETS, TARGETS, Refused
 from ....advisor.targets.policy import POLICY
 from ....compiler.codes import Code
 from ....compiler.ir import Cancelled, GraphScenario, Rejection, Settings
@@ -38,8 +36,8 @@ def graph_file(
     for of_scenarios in SCENARIO_TARGETS:
         if of_scenarios.name == target:
             return of_scenarios.text([each for _, graph in points for each in graph.cases], options)
-    writer = next((each for each in GRAPH_TARGETS if each.name == target), None)
-    (writer or POLICY).settled(options)  # before anything is simulated
+    writer = next(each for each in TARGETS if each.name == target)
+    writer.settled(options, several=True)  # before anything is simulated
     with interruptible() as stopped:
         sweep = swept(advice, tolerance, points, stopped)
         for settings, reason in sweep.failed:
@@ -48,12 +46,12 @@ def graph_file(
             return None
         if not sweep.points:
             raise Refused(Rejection(Code.MGS510, "no schedule is feasible at any point", "sweep others"))
-        if writer is not None:
+        if writer is not POLICY:
             return writer.text(sweep, options)
         try:
             with progress_line() as progress:
                 axis = _axis(sweep, at)
-                return policy_text(policy_of(sweep, axis, counted(across(stopped), progress)).document())
+                return writer.text(policy_of(sweep, axis, counted(across(stopped), progress)), options)
         except Cancelled:
             return None
 

@@ -6,24 +6,29 @@ SMs to its copies. Collectives beside nothing, those of pairs in the usual way, 
 
 from collections.abc import Iterator
 
-from ....compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphOp, OpMode
-from ....compiler.resolve.schedules.from_text import SERIAL
-from ....compiler.templates import BASELINE
-from ....compiler.templates.collective import collective_in
-from ...policy.graph_sweep import GraphPoint, GraphSweep
-from ..base import Options, Target, refused
-from ..nccl import DIALECT as NCCL_DIALECT
-from ..nccl import OPTIONS, nccl_text
-from ..ncclx import ncclx_text
-from ..rccl import DIALECT as RCCL_DIALECT
-from ..rccl import rccl_text
-from ..tuner_rows import RING, Dialect, TunerRow
-from .heading import heading, settings_text
+from ...compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphOp, OpMode
+from ...compiler.resolve.schedules.from_text import SERIAL
+from ...compiler.templates import BASELINE
+from ...compiler.templates.collective import collective_in
+from ..policy.graph_sweep import GraphPoint, GraphSweep
+from .base import Content, refused, settings_text
+from .tuner_rows import RING, Dialect, TunerRow, tuner_rows
 
 _CALLS = {"all_gather": "allgather", "reduce_scatter": "reducescatter", "all_reduce": "allreduce"}
 
 
-def tuner_rows_of(sweep: GraphSweep, dialect: Dialect) -> tuple[TunerRow, ...]:
+def rows_of(content: Content, dialect: Dialect) -> tuple[TunerRow, ...]:
+    """Return the rows of a tuner: of each rule of a table, or of the calls that schedules of several ops leave whole.
+
+    Raises
+    ------
+    Refused
+        As ``tuner_rows``.
+    """
+    return _rows_of_sweep(content, dialect) if isinstance(content, GraphSweep) else tuner_rows(content, dialect)
+
+
+def _rows_of_sweep(sweep: GraphSweep, dialect: Dialect) -> tuple[TunerRow, ...]:
     """Return a row for each size of a call that the recommended schedules leave whole beside kernels.
 
     Raises
@@ -101,20 +106,3 @@ def _engine(mode: OpMode | None) -> EngineChoice | None:
 def _explore(sweep: GraphSweep) -> str:
     graph = sweep.points[0].advice.scenario.name
     return f"let the search choose among what it has: explore {graph} {{ engine sm(8), sm(16) }}"
-
-
-def _nccl(sweep: GraphSweep, options: Options) -> str:
-    return nccl_text(heading(sweep, "nccl"), tuner_rows_of(sweep, NCCL_DIALECT), int(options["channels"]))
-
-
-def _rccl(sweep: GraphSweep, options: Options) -> str:
-    return rccl_text(heading(sweep, "rccl"), tuner_rows_of(sweep, RCCL_DIALECT))
-
-
-def _ncclx(sweep: GraphSweep, options: Options) -> str:
-    return ncclx_text(heading(sweep, "ncclx"), tuner_rows_of(sweep, NCCL_DIALECT))
-
-
-NCCL = Target("nccl", "rules for the tuner of NCCL, NCCL_TUNER_CONFIG_FILE", _nccl, OPTIONS)
-RCCL = Target("rccl", "rules for the tuner of RCCL, NCCL_TUNER_CONFIG_FILE", _rccl)
-NCCLX = Target("ncclx", "rules for the tuner of NCCLX, NCCLX_TUNER_CONFIG_FILE", _ncclx)

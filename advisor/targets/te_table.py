@@ -5,18 +5,24 @@ recommended schedule. Keys that the table does not decide keep the defaults of T
 error at a key that it does not know.
 """
 
-from ....compiler.resolve.expect.expectation import Verdict
-from ...implementations.offers import Offer
-from ...implementations.order import OpSetting, Order
-from ...layers.offers.transformer_engine import NAME, RING
-from ...policy.graph_sweep import GraphPoint, GraphSweep
-from ..base import Option, Options, Target, comments, refused
-from .heading import heading, settings_text
+from ...compiler.resolve.expect.expectation import Verdict
+from ..implementations.offers import Offer
+from ..implementations.order import OpSetting, Order
+from ..layers.offers.transformer_engine import NAME, RING
+from ..policy.graph_sweep import GraphPoint, GraphSweep
+from .base import Options, comments, heading, refused, settings_text
 
 OFF = "leave out --tp-comm-overlap"
 
 
-def _write(sweep: GraphSweep, options: Options) -> str:
+def te_table_text(sweep: GraphSweep, options: Options) -> str:
+    """Return the file of a sweep.
+
+    Raises
+    ------
+    Refused
+        If points want different tables, or none pays.
+    """
     offers = [(point, *_offer(point)) for point in sweep.points]
     first = offers[0][2]
     for point, _, order in offers:
@@ -69,11 +75,3 @@ def _block(setting: OpSetting) -> str:
     if setting.num_splits:
         keys["num_splits"] = str(setting.num_splits)
     return f"{setting.layer}:\n" + "".join(f"  {key}: {value}\n" for key, value in keys.items())
-
-
-MEGATRON = Target(
-    "megatron",
-    "the table of a layer for --tp-comm-overlap-cfg of Megatron",
-    _write,
-    (Option("te", "major version of Transformer Engine, 1 or 2", ("1", "2"), "2"),),
-)
