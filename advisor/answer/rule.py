@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...compiler.ir import TICKS_PER_US, GraphScenario, OpMode
-from ...compiler.planning.graph_layers import in_layer
+from ...compiler.planning.graph_layers import in_layer, own_name
 from ...compiler.resolve.expect.expectation import Verdict
+from ...simcore import Result
 from ...simcore.simulate_layers import SHOWN_LAYER
 from ..candidates.candidate import MIN_LEAD, Candidate, baseline_of
 from ..candidates.shortlist import answered_by_runs
@@ -59,31 +60,39 @@ def ratio_of(scenario: GraphScenario, one: Candidate, other: Candidate) -> float
 def alike_us(scenario: GraphScenario, one: Candidate, other: Candidate) -> float:
     """Return the time in us, of all layers, of what two schedules of several ops do alike; 0 where it is not known.
 
-    These are kernels without a collective, cut as the others are, and ops that are carried out in the same way where in
-    both schedules one op follows the other.
+    These are kernels without a collective, whole or in batches, and ops that are carried out in the same way where in
+    both schedules one op follows the other. Beside copies a kernel takes longer: the shorter time of both counts.
     """
-    if one.several is None or other.several is None or one.joint.batches != other.joint.batches:
+    results = [each.result for each in (one, other) if each.several is not None and each.result is not None]
+    if one.several is None or other.several is None or not results:
         return 0.0
-    result = one.result or other.result
-    if result is None:
-        return 0.0
-    layer = min(SHOWN_LAYER, result.num_simulated)
-    known, ticks = {op.name: op for op in result.ops}, 0
+    times, ticks = [_times_of(result) for result in results], 0
     modes = [{mode.op: mode for mode in each.joint.modes} for each in (one, other)]
     along = {*one.joint.along, *other.joint.along}
-    in_turn = one.is_in_turn and other.is_in_turn
+    in_turn = one.is_in_turn and other.is_in_turn and one.joint.batches == other.joint.batches
     for case in scenario.cases:
-        op = known.get(in_layer(case.name, layer))
-        if op is None or case.name in along:
+        known = [each[case.name] for each in times if case.name in each]
+        if not known or case.name in along:
             continue
         same = modes[0].get(case.name, OpMode(case.name)) == modes[1].get(case.name, OpMode(case.name))
         if case.workload.moved is None:
-            ticks += op.compute_ticks
+            ticks += min(compute for compute, _ in known)
         elif same and in_turn:
-            ticks += op.makespan_ticks
+            ticks += min(makespan for _, makespan in known)
     least = min(one.best_us, other.best_us)
     us = ticks * scenario.num_layers / TICKS_PER_US
-    return us if us < least else 0.0  # kernels beside copies take longer than alone: not the time of both
+    return us if us < least else 0.0
+
+
+def _times_of(result: Result) -> dict[str, tuple[int, int]]:
+    """How long the kernels of each op run, and the op, of all batches in a layer with neighbours."""
+    layer, times = min(SHOWN_LAYER, result.num_simulated), dict[str, tuple[int, int]]()
+    for op in result.ops:
+        batch = own_name(op.name)
+        if op.name == in_layer(batch, layer):
+            compute, makespan = times.get(own := batch.partition("[")[0], (0, 0))
+            times[own] = compute + op.compute_ticks, makespan + op.makespan_ticks
+    return times
 
 
 def is_worth_it(scenario: GraphScenario, serial: Candidate, candidate: Candidate) -> bool:

@@ -170,22 +170,29 @@ def _as_they_come(running: Sequence[Future[Candidate]], should_stop: ShouldStop)
 
 
 def with_simulated(advice: Advice, first: Advice) -> Advice:
-    """Return ``advice`` with the runs of ``first`` for schedules that it has no run of."""
+    """Return the answer that ``advice`` gives with the runs of ``first`` for schedules that it has no run of."""
     found = {one.expression: one for one in advice.candidates}
     for one in first.candidates:
         known = found.get(one.expression)
         if known is None:
             found[one.expression] = one
-        elif known.result is None and one.result is not None:
+        elif known.is_estimate and one.result is not None:
             found[one.expression] = known.with_result(one.result)
-    serial = found[advice.serial.expression]
-    notes = tuple(dict.fromkeys((*first.notes, *advice.notes)))
+    stages, notes = Stages(interrupted=advice.interrupted), tuple(dict.fromkeys((*first.notes, *advice.notes)))
+    findings = Findings(tuple(by_time(list(found.values()))), None, advice.bound, Confirmed(), stages, notes)
+    again = advice_of(advice.scenario, replace(findings, offers=advice.offers))
+    best = again.recommended
+    told = {"ops": advice.ops, "reasons": advice.reasons}
+    if best.expression != advice.recommended.expression and best.result is not None:
+        ops = ops_of(in_batches(advice.scenario.graph, best.joint.batches), {}, best.joint, best.result)
+        told = {"ops": ops, "reasons": (*reasons_for(ops, best, None, advice.kernels_ticks), *again.reasons)}
     return replace(
-        advice,
-        candidates=tuple(by_time(list(found.values()))),
-        serial=serial,
-        recommended=found[advice.recommended.expression],
-        speedup=serial.best_us / advice.recommended.best_us,
-        notes=notes,
-        marks=tuple(dict.fromkeys((*first.notes, *advice.marks))),
+        again,
+        **told,  # type: ignore[arg-type]
+        marks=tuple(dict.fromkeys((*again.marks, *advice.marks))),
+        timing=advice.timing,
+        kernels_ticks=advice.kernels_ticks,
+        copier=advice.copier,
+        searched=advice.searched,
+        source=advice.source,
     )

@@ -97,10 +97,23 @@ class JointSearch:
         return start if ticks is None or before is None or before <= ticks else slower
 
     def _starts(self) -> list[GraphChoice]:
-        """The fastest that were placed, and the fastest in each number of batches, with GEMMs cut along and without."""
+        """The best of what is known, the fastest placed, and those in each number of batches, cut along or not."""
         best = self.best_searched()
         of_each = {(choice.batches, bool(choice.along)): choice for choice in reversed(best)}
-        return list(dict.fromkeys((*best[:NUM_STARTS], *of_each.values())))
+        return list(dict.fromkeys((*self._fastest_known(), *best[:NUM_STARTS], *of_each.values())))
+
+    def _fastest_known(self) -> Iterator[GraphChoice]:
+        """What people have or the file declares, where no schedule that was searched is faster, its order said."""
+        known = [choice for choice in self.known if not choice.side_by_side]
+        first = min(known, key=self.found.__getitem__, default=None)
+        if first is None or self.found[first] > min(map(self.found.__getitem__, self.searched), default=inf):
+            return
+        space = self.space_of(first)
+        if space is not None:
+            ops = tuple(op.name for op in space.graph.ops)
+            start = replace(first, name=JOINT, order=first.order or ops)
+            self.origin[start] = space
+            yield start
 
     def _spaces(self) -> Iterator[LayerSpace]:
         """Who copies, in how many batches: left out where the kernels alone take longer than what was found."""

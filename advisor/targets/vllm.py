@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 
 from ...compiler.ir import Pattern
-from ..candidates.advice import Advice, resolution_of
+from ..candidates.advice import Advice
 from ..implementations.promise import MIN_GAIN, Promise
 from ..layers.offers.te_layers import te_layers
 from ..policy.graph_sweep import GraphSweep
@@ -39,7 +39,7 @@ class _Tokens:
     @property
     def pays(self) -> bool:
         """Whether fusion gains beyond its error; where that was not measured, beyond what the profile resolves."""
-        error, resolution = self.promise.error, resolution_of(self.advice.scenario)
+        error, resolution = self.promise.error, self.advice.scenario.resolution
         return self.promise.speedup > 1 + max(MIN_GAIN, resolution if error is None else error)
 
     @property
@@ -69,7 +69,7 @@ def _write(content: Content, options: Options) -> str:
 def _points(content: Content) -> list[_Tokens]:
     if not isinstance(content, GraphSweep):
         return [_Tokens(f"M {size}", _tokens(advice), advice) for size, advice in content.points]
-    graph = content.points[0].advice.layer.graph
+    graph = content.points[0].advice.scenario.graph
     if any(layer.backward for layer in te_layers(graph)):
         raise refused(f"{graph.name} is a backward pass, which vLLM has not", "export the forward pass: --workload W")
     return [_Tokens(settings_text(point), _tokens(point.advice), point.advice) for point in content.points]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_a_chain_is_answered_by_the_best_of_its_pairs() -> None:
 
 def test_independent_work_is_used() -> None:
     advice = advice_on(BACKWARD)
-    in_turn, table = advice.named(IN_TURN), advice.named("transformer_engine")
+    in_turn, table = advice.named(IN_TURN), advice.named("te_table")
 
     assert in_turn is not None and table is not None
     assert advice.recommended.expression == "joint"
@@ -115,6 +116,20 @@ def test_independent_work_is_used() -> None:
     hidden = {op.name: op.hidden_by for op in advice.ops if op.comm_ticks}
     assert hidden and any(name.startswith("d_w") for each in hidden.values() for name, _ in each)
     assert any("kernels alone" in reason for reason in advice.reasons)
+
+
+def test_small_changes_begin_at_the_best_of_what_is_known() -> None:
+    scenario = scenario_of(BACKWARD)
+    search = JointSearch(scenario, JointRuns(scenario.system, scenario.graph))
+    declared, placed = GraphChoice("declared", seams=Seams.WHOLE), GraphChoice("placed", sums_first=True)
+    search.known, search.searched = {declared: "declared in the file"}, {placed}
+    search.spaces = [SimpleNamespace(batches=1, graph=scenario.graph)]  # type: ignore[list-item]
+
+    search.found = {declared: 3, placed: 2}
+    assert search._starts() == [placed]
+    search.found = {declared: 1, placed: 2}
+    first, second = search._starts()
+    assert second == placed and first.seams is Seams.WHOLE and len(first.order) == len(scenario.graph.ops)
 
 
 @pytest.mark.slow

@@ -23,9 +23,8 @@ def searched(*_: object) -> Advice:
     done = graphs.answer()
     best, serial = (next(each for each in done.candidates if each.expression == name) for name in (BEST, SERIAL))
     assert best.result is not None
-    joint = joint_candidate(replace(best.joint, name="joint"), ScheduleOrigin.SEARCHED, "searched", 10).with_result(
-        best.result
-    )
+    joint = joint_candidate(replace(best.joint, name="joint"), ScheduleOrigin.SEARCHED, "searched", 10)
+    joint = replace(joint.with_result(best.result), simulated_ticks=best.ticks * 3 // 4)  # beyond what is resolved
     guess = joint_candidate(replace(best.joint, name="guess"), ScheduleOrigin.KNOWN, "known", serial.ticks)
     found = by_time([joint, serial, guess])
     return replace(done, recommended=joint, candidates=tuple(found), reasons=("u is not cut.",), searched=7)
@@ -48,6 +47,23 @@ def test_declared_and_searched_schedules_stand_in_one_ranking(monkeypatch: pytes
     assert guess is not None and guess.result is None and guess.best_us == guess.predicted_us == advice.serial.best_us
     assert advice.reasons == ("u is not cut.",)
     assert told and all(each.interrupted for each in told)
+
+
+def estimated(*_: object) -> Advice:
+    """The same, where the best was not simulated whole."""
+    done = searched()
+    guess = joint_candidate(replace(done.recommended.joint, name="joint"), ScheduleOrigin.SEARCHED, "searched", 10)
+    others = (each for each in done.candidates if each.expression != "joint")
+    return replace(done, recommended=guess, candidates=tuple(by_time([guess, *others])))
+
+
+def test_the_verdict_is_decided_again_with_what_was_simulated_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recommend, "_searched", estimated)
+    advice = recommend_graph(graphs.layer(), HERE, answered=lambda told: None)
+
+    assert advice.recommended.expression == BEST and not advice.recommended.is_estimate
+    assert advice.speedup == advice.serial.best_us / advice.recommended.best_us
+    assert {op.name for op in advice.ops} == {op.name for op in graphs.layer().graph.ops}
 
 
 def test_a_search_that_fails_leaves_what_the_file_declares(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,7 +133,7 @@ def test_schedules_change_where_their_times_cross(made: tuple[Request, PolicyTab
         low, high = before.sizes[-1], after.sizes[0]
         assert low < after.least <= high
         # Overlap takes the place of serial where the profile can tell their times apart.
-        slack = 1.1 if (before.template == "serial") is not (after.template == "serial") else 1.02
+        slack = 1.1 if (before.op.template == "serial") is not (after.op.template == "serial") else 1.02
         for size, faster, slower in ((low, before, after), (after.least, after, before)):
             candidates = advisor.recommend(at(request, size // 64 * 64), PREDICTED).candidates
             times = {one.expression: one.best_us for one in candidates}

@@ -166,7 +166,7 @@ def advised(m: int, gain: float, error: float | None = 0.12, behind: str = "") -
     """The answer for M rows, where async-TP gains that over the library."""
     compiled = compile_text(UP.format(m=m, behind=behind))
     offers = Offers("torch_nccl", 1000.0, (Offer("torch_async_tp", 1000 / gain, Promise(gain, error)),))
-    scenario = compiled.graphs[0] if behind else compiled.scenario("up")
+    scenario = compiled.workloads[0]
     return replace(advice_by_hand(scenario, SERIAL_CHOICE, 1000, 1000), offers=offers)
 
 
