@@ -1,4 +1,4 @@
-"""Who copies in a joint schedule: one kind of engine for all ops, since SMs that copy are taken from every kernel."""
+"""Who copies in a joint schedule: one kind of engine for all ops. Estimates take SMs that copy from every kernel."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from ...compiler.planning.knobs.engine import default_engine, max_copy_sms
 from ...compiler.templates import BASELINE
 
 USUAL_SMS = (16, 32)
-"""SMs that copy where the file does not say: fewer slow down every collective, more slow down every kernel."""
+"""SMs that copy where the file does not say: fewer slow down collectives, more slow down the kernels beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Copier:
 
     @property
     def taken_sms(self) -> int:
-        """SMs that are taken from the kernels of all ops."""
+        """SMs that estimates take from the kernels of all ops."""
         return 0 if self.engine.leaves_all_sms else self.engine.count
 
     def takes(self, engine: EngineChoice) -> bool:
