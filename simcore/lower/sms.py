@@ -22,12 +22,12 @@ def sms_of_parts(system: System, plan: GraphPlan) -> tuple[int, ...]:
             taken[engine.count] = taken.get(engine.count, 0) | 1 << 2 * at + 1
     if len(plan.parts) == 1 or not taken:
         return own
-    order, found = _Order(plan.parts), list(own)
+    order, found = _Order(plan.parts), dict[int, int]()
     for together in order.together():
         least = min(min(own[place], system.gpu.sms - order.most_beside(place, taken)) for place in together)
-        for place in together:
-            found[place] = least
-    return tuple(found)
+        found |= dict.fromkeys(together, least)
+    any_of_these = min(found.values(), default=system.gpu.sms)  # where nothing needs any
+    return tuple(found.get(place, any_of_these) for place in range(len(own)))
 
 
 class _Order:

@@ -213,15 +213,15 @@ def test_a_collective_beside_a_kernel_begins_with_it() -> None:
     assert result.op("k").end_ticks <= result.op("x").begin_ticks < result.op("l").end_ticks
 
 
-def test_copies_by_sms_take_them_from_every_kernel() -> None:
+@pytest.mark.parametrize(("beside", "taken"), [((), 0), ((("x", "k"),), 16)])
+def test_copies_by_sms_take_them_from_kernels_beside_them(beside: tuple[tuple[str, str], ...], taken: int) -> None:
     gather, kernel = scenario(Pattern.ALL_GATHER), scenario(Pattern.GEMM)
     graph = of_ops(GraphOp("k", kernel.workload), GraphOp("x", gather.workload))
-    choice = GraphChoice("p", (OpMode("x", Choice("serial", 4, EngineChoice(EngineKind.SM, 16))),))
+    choice = GraphChoice("p", (OpMode("x", Choice("serial", 4, EngineChoice(EngineKind.SM, 16))),), beside=beside)
     program = lower(kernel.system, build_graph_plan(kernel.system, graph, choice), unit_bytes=1024).program
 
-    slots = dict(zip(program.pool_names, program.pool_slots.tolist(), strict=True))
-    assert slots["sms"] == kernel.gpu.sms - 16
-    assert slots["copy_sms"] == 16
+    pools = sorted(zip(program.pool_names, program.pool_slots.tolist(), strict=True))
+    assert pools == [("copy_sms", 16), ("sms", kernel.gpu.sms - taken)]
 
 
 def test_labels_tell_ops_apart_and_priorities_are_theirs() -> None:
