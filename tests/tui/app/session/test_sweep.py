@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 
 from magus.advisor.candidates.advice import Advice
-from magus.compiler.ir import Cancelled, Scenario, ShouldStop
+from magus.compiler.ir import Cancelled, GraphScenario, ShouldStop
 from magus.compiler.pipeline import compile_file
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.tui.app.app import MagusApp
@@ -152,14 +152,15 @@ def test_one_point_is_a_plot() -> None:
 # On screen.
 
 
-def swept(scenario: Scenario, simulated: bool, should_stop: ShouldStop) -> Advice:
+def swept(scenario: GraphScenario, simulated: bool, should_stop: ShouldStop) -> Advice:
     """Overlap pays from 2048 rows on."""
-    rows = scenario.workload.gemm.m if scenario.workload.gemm is not None else 0
+    gemm = scenario.case.workload.gemm
+    rows = gemm.m if gemm is not None else 0
     pays = rows >= 2048
     times = {BEST: rows / 16 + (0 if pays else 100), SERIAL: rows / 14}
     made = [fakes.candidate(name, us, us if simulated else None, 1024) for name, us in times.items()]
     made.sort(key=lambda each: each.best_us)
-    advice = fakes.advice(scenario, OVERLAP if pays else NO)
+    advice = fakes.advice(scenario.case, OVERLAP if pays else NO)
     return replace(advice, candidates=tuple(made), recommended=made[0], interrupted=should_stop())
 
 
@@ -211,8 +212,9 @@ async def test_a_number_of_the_hardware_goes_on_the_axis(file: Path) -> None:
 async def test_a_sweep_that_is_stopped_keeps_what_was_found(file: Path) -> None:
     gate = Event()
 
-    def slow(scenario: Scenario, simulated: bool, should_stop: ShouldStop) -> Advice:
-        if scenario.workload.gemm is not None and scenario.workload.gemm.m == 2048:
+    def slow(scenario: GraphScenario, simulated: bool, should_stop: ShouldStop) -> Advice:
+        gemm = scenario.case.workload.gemm
+        if gemm is not None and gemm.m == 2048:
             while not gate.wait(0.01):
                 if should_stop():
                     raise Cancelled
