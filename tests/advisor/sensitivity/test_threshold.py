@@ -8,7 +8,7 @@ from magus.advisor.candidates.advice import Threshold
 from magus.advisor.candidates.predicted import predicted_candidates
 from magus.advisor.sensitivity import threshold
 from magus.advisor.sensitivity.threshold import LEAST_ROWS, MOST_ROWS, PRECISION, threshold_of
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, GraphScenario, Pattern, Scenario
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, GraphScenario, Pattern
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.tui.text.render import advice_text, threshold_sentence
@@ -22,13 +22,16 @@ GEMM = exploring(scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 4, 1024, 512, 512), Ex
 def found(monkeypatch: pytest.MonkeyPatch, pays_from: int, pays_until: int = 1 << 30) -> Threshold:
     """What is found where overlap pays from ``pays_from`` rows on, up to ``pays_until``."""
 
-    def pays(scenario: Scenario, finals: object) -> bool:
-        assert scenario.workload.gemm is not None
-        return pays_from <= scenario.workload.gemm.m < pays_until
+    def pays(scenario: GraphScenario, finals: object) -> bool:
+        gemm = scenario.case.workload.gemm
+        assert gemm is not None
+        return pays_from <= gemm.m < pays_until
 
     monkeypatch.setattr(threshold, "overlap_pays", pays)
     overlapping = Choice("hetero_fused_1d", 4, default_engine(GEMM.system))
-    answer = threshold_of(GEMM, predicted_candidates(GEMM, (overlapping,)), pays(GEMM, None), None)
+    answer = threshold_of(
+        GEMM, predicted_candidates(GEMM, (overlapping,)), pays(GraphScenario.of_one(GEMM), None), None
+    )
     assert answer is not None
     return answer
 

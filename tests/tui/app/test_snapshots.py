@@ -45,7 +45,7 @@ def layer() -> MagusApp:
 def with_values() -> MagusApp:
     NAME.write_text(FILE, encoding="utf-8")
     backend = FakeStages(fakes.two_workloads()).backend()
-    return MagusApp(NAME, backend=replace(backend, compile=compile_file, sweep=swept))  # type: ignore[arg-type]
+    return MagusApp(NAME, backend=replace(backend, compile=compile_file, sweep=swept))
 
 
 def broken() -> MagusApp:
