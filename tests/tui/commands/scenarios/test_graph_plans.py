@@ -86,7 +86,6 @@ def test_run(file: Path, tmp_path: Path) -> None:
         (["run", "--schedule", "absent.json"], 1, "MGS120"),
         (["plan", "--schedule", "absent.json", "--format", "json"], 1, "MGS120"),
         (["plan", "--format", "triton"], 1, "MGS520"),
-        (["plan", "--format", "steps"], 1, "MGS520"),
         (["plan", "--layers", "0"], 2, "--layers"),
     ],
 )
