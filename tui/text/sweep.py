@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+from ...advisor.policy.graph_sweep import GraphPoint, GraphRule, GraphSweep, block_of
 from ...advisor.policy.sweep import Sweep, SweepPoint
 from ...advisor.policy.table import PolicyRule, PolicyTable
-from .question import scenario_line
+from ...compiler.ir import TICKS_PER_US
+from .question import question_line, scenario_line
 from .table import VERDICTS, table_lines
 from .wrap import bullet, wrapped
 
@@ -56,3 +58,44 @@ def _rule(rule: PolicyRule) -> str:
     use = f"; {rule.implementation} pays too" if rule.implementation else ""
     sizes = f"{rule.axis} {rule.least:,}..{rule.most:,}{multiples}"
     return f"{sizes}: {rule.schedule}, {VERDICTS[rule.verdict]}, {gain}{loss}{use}"
+
+
+def several_sweep_text(sweep: GraphSweep, varied: tuple[str, ...]) -> str:
+    """Return the points, with the parameters that were ``varied``, the rules, and schedules as blocks."""
+    return "\n".join(_several_lines(sweep, varied))
+
+
+def _several_lines(sweep: GraphSweep, varied: tuple[str, ...]) -> Iterator[str]:
+    graph = sweep.points[0].advice.scenario
+    yield from wrapped(question_line(graph))
+    yield ""
+    head = (*varied, "verdict", "us", "gain")
+    yield from table_lines(
+        [(head, "schedule"), *(_several_row(point, varied) for point in sweep.points)], words=(len(varied),)
+    )
+    if sweep.rules:
+        yield ""
+        yield from wrapped("Rules, one schedule for neighbouring points:")
+        for rule in sweep.rules:
+            yield from bullet("-", _several_rule(rule, varied))
+    used = {rule.schedule for rule in sweep.rules} or {point.schedule for point in sweep.points}
+    for choice in sweep.schedules:
+        block = block_of(choice, graph.name) if choice.name in used else None
+        if block is not None:
+            yield from ("", *block.rstrip().split("\n"))
+
+
+def _several_row(point: GraphPoint, varied: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    settings = dict(point.settings)
+    values = tuple(settings[name] for name in varied)
+    us = point.ticks[point.schedule] / TICKS_PER_US
+    return (*values, VERDICTS[point.advice.verdict.value], f"{us:.1f}", f"{point.gain:.2f}x"), point.schedule
+
+
+def _several_rule(rule: GraphRule, varied: tuple[str, ...]) -> str:
+    first, last = dict(rule.first), dict(rule.last)
+    ends = (f"{name} {first[name]}" + (f"..{last[name]}" if first != last else "") for name in varied)
+    low, high = (f"{gain:.2f}x" for gain in rule.gain)
+    gain = low if low == high else f"{low} to {high}"
+    loss = f", up to {rule.loss:.1%} behind the best" if rule.loss >= 0.0005 else ""
+    return f"{', '.join(ends)}: {rule.schedule}, {gain}{loss}"

@@ -4,17 +4,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ....advisor import AdviceOptions
+from ....advisor.policy.graph_sweep import GraphSweep
+from ....advisor.policy.layer_rules import GraphAxis, policy_of
+from ....advisor.policy.layer_sizes import across
 from ....advisor.targets import SCENARIO_TARGETS, TARGETS, Refused, Target
+from ....advisor.targets.policy import POLICY
 from ....compiler.codes import Code
-from ....compiler.ir import GraphScenario, Rejection, Settings
+from ....compiler.ir import Cancelled, GraphScenario, Rejection, Settings
 from ....compiler.pipeline import compile_text
 from ...exit_codes import Exit
 from ...text.door import put_text, say
+from ...text.progress import progress_line
 from ..console import save, say_rejection
 from ..inputs import source_of
+from ..interrupts import interruptible
 from ..running import run_command
-from .export_several import graph_file
-from .sweep import SweepRequest, subjects_of, sweep_of
+from .sweep import SweepRequest, counting, subjects_of, sweep_of, swept_jointly
 
 _ALL: tuple[Target[Any], ...] = (*TARGETS, *SCENARIO_TARGETS)
 NAMES = tuple(target.name for target in _ALL)
@@ -28,7 +34,7 @@ def export_file(request: SweepRequest, target_name: str, options: Mapping[str, s
         try:
             subjects, failed = subjects_of(request)
             if subjects[0][1].pair is None:
-                text = graph_file(target_name, options, subjects, request.advice, request.tolerance, _at(request))
+                text = _file_of_several(target_name, options, subjects, request.advice, request.tolerance, _at(request))
             else:
                 target.settled(options)  # before anything is simulated
                 text = _text(request, subjects, target_name, options)
@@ -72,3 +78,59 @@ def _text(
         hint = "a table is about one size: sweep the rows of one GEMM, or the bytes of one collective"
         raise Refused(Rejection(Code.MGS520, "these points have no size that varies alone", hint))
     return target.text(sweep.policy, options)
+
+
+def _file_of_several(
+    target: str,
+    options: Mapping[str, str],
+    points: Sequence[tuple[Settings, GraphScenario]],
+    advice: AdviceOptions,
+    tolerance: float,
+    at: Callable[[Settings], GraphScenario],
+) -> str | None:
+    """Return the file of ``target`` for ``points``; ``at`` gives the graph under other settings. None if stopped.
+
+    Raises
+    ------
+    Refused
+        If the format cannot say it.
+    """
+    for of_scenarios in SCENARIO_TARGETS:
+        if of_scenarios.name == target:
+            return of_scenarios.text([each for _, graph in points for each in graph.cases], options)
+    writer = next(each for each in TARGETS if each.name == target)
+    writer.settled(options, several=True)  # before anything is simulated
+    with interruptible() as stopped:
+        sweep = swept_jointly(advice, tolerance, points, stopped)
+        for settings, reason in sweep.failed:
+            say(f"magus: with {', '.join(f'{name} = {text}' for name, text in settings)}: {reason}")
+        if sweep.interrupted:
+            return None
+        if not sweep.points:
+            raise Refused(Rejection(Code.MGS510, "no schedule is feasible at any point", "sweep others"))
+        if writer is not POLICY:
+            return writer.text(sweep, options)
+        try:
+            with progress_line() as progress:
+                axis = _axis(sweep, at)
+                return writer.text(policy_of(sweep, axis, counting(across(stopped), progress)), options)
+        except Cancelled:
+            return None
+
+
+def _axis(sweep: GraphSweep, at: Callable[[Settings], GraphScenario]) -> GraphAxis:
+    """The parameter that varies, in whole numbers.
+
+    Raises
+    ------
+    Refused
+        If none does, or several, or a point is missing.
+    """
+    first = sweep.points[0].settings
+    varied = [name for name, text in first if any(dict(point.settings)[name] != text for point in sweep.points)]
+    whole = len(varied) == 1 and all(dict(point.settings)[varied[0]].isdecimal() for point in sweep.points)
+    if not whole or not sweep.rules:
+        message = "a table is about one parameter that varies, at points that can all be carried out"
+        raise Refused(Rejection(Code.MGS520, message, "--set M=1024..8192"))
+    (name,) = varied
+    return GraphAxis(name, lambda size: at(tuple((key, str(size) if key == name else text) for key, text in first)))

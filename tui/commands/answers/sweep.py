@@ -2,25 +2,27 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from ....advisor import Advice, AdviceOptions, Advisor
+from ....advisor.policy.graph_sweep import GraphSweep, Simulate, graph_swept
+from ....advisor.policy.layer_sizes import across
 from ....advisor.policy.sweep import Sweep, swept
 from ....advisor.pools import counted, in_threads
 from ....advisor.stages import either
 from ....compiler import CompileError
-from ....compiler.ir import Cancelled, GraphScenario, JsonObject, Settings, ShouldStop
+from ....compiler.ir import Cancelled, GraphChoice, GraphScenario, JsonObject, Progress, Settings, ShouldStop
 from ....compiler.pipeline import compile_text
 from ....compiler.resolve.values.params import is_swept, points_of
 from ...exit_codes import Exit
 from ...text.progress import progress_line
-from ...text.sweep import sweep_text
+from ...text.sweep import several_sweep_text, sweep_text
 from ..console import show
 from ..inputs import source_of
 from ..interrupts import interruptible
 from ..running import run_command
 from ..swept import SweepForm, put_sweep
-from .sweep_several import sweep_graph
 
 LEAST_SIMULATED, LEAST_ESTIMATED = 4, 16
 """Points from which processes pay: one takes 1.5 s to begin, a simulated point 2 s, another 0.4 s."""
@@ -49,7 +51,7 @@ def sweep_file(request: SweepRequest, *, as_json: bool, as_csv: bool) -> Exit:
         subjects, failed = subjects_of(request)
         form = SweepForm(as_json, as_csv)
         if subjects[0][1].pair is None:
-            return sweep_graph(request.advice, request.tolerance, subjects, request.varied, form, some_failed=failed)
+            return _sweep_several(request.advice, request.tolerance, subjects, request.varied, form, some_failed=failed)
         sweep = sweep_of(request, subjects)
         params = request.varied or tuple(name for name, _ in request.settings)
         return put_sweep(
@@ -62,8 +64,8 @@ def sweep_file(request: SweepRequest, *, as_json: bool, as_csv: bool) -> Exit:
 def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, GraphScenario]]) -> Sweep:
     """Return the advice for ``points``, with progress; Ctrl-C ends it with what was found."""
     options, advisor = request.advice, Advisor.load()
-    count = _processes_for(advisor.num_unknown([scenario for _, scenario in points], options), options)
-    with advisor.in_processes(count) as several, progress_line() as progress, interruptible() as stopped:
+    processes = _processes_for(advisor.num_unknown([scenario for _, scenario in points], options), options)
+    with advisor.in_processes(processes) as several, progress_line() as progress, interruptible() as stopped:
 
         def advise(scenario: GraphScenario, stop: ShouldStop) -> Advice:
             advice = several.recommend(scenario, options, should_stop=either(stop, stopped))
@@ -119,3 +121,66 @@ def _flat(document: JsonObject) -> JsonObject:
     """The row of a point: its params first, as ``param.NAME`` where a column has the name already."""
     settings = document.pop("settings")
     return {(f"param.{name}" if name in document else name): text for name, text in settings.items()} | document
+
+
+def _sweep_several(
+    advice: AdviceOptions,
+    tolerance: float,
+    points: Sequence[tuple[Settings, GraphScenario]],
+    varied: tuple[str, ...],
+    form: SweepForm,
+    *,
+    some_failed: bool,
+) -> Exit:
+    """Print the advice for every point of a grid."""
+    with interruptible() as stopped:
+        sweep = swept_jointly(advice, tolerance, points, stopped)
+    params = varied or tuple(name for name, _ in points[0][0])
+    return put_sweep(
+        sweep,
+        len(points),
+        form,
+        lambda: several_sweep_text(sweep, params),
+        lambda: _rows_of_several(sweep),
+        some_failed=some_failed,
+    )
+
+
+def swept_jointly(
+    options: AdviceOptions, tolerance: float, points: Sequence[tuple[Settings, GraphScenario]], stopped: ShouldStop
+) -> GraphSweep:
+    """Return the sweep, with progress; once ``stopped`` says so it ends with what was found."""
+    advisor, done = Advisor.load(), 0
+    with progress_line() as progress:
+        simulate = counting(across(stopped), progress)
+
+        def advise(scenario: GraphScenario) -> Advice:
+            nonlocal done
+            progress("sweep", done, len(points))
+            advice = advisor.recommend(scenario, options, should_stop=stopped)
+            if stopped():
+                raise Cancelled
+            done += 1
+            return advice
+
+        return graph_swept(points, advise, simulate, tolerance=tolerance)
+
+
+def counting(simulate: Simulate, progress: Progress) -> Simulate:
+    """Return ``simulate``, which tells how often it was called."""
+    calls = count()
+
+    def told(scenario: GraphScenario, choice: GraphChoice, advice: Advice) -> int | None:
+        progress("across", next(calls), 0)
+        return simulate(scenario, choice, advice)
+
+    return told
+
+
+def _rows_of_several(sweep: GraphSweep) -> list[JsonObject]:
+    rows = []
+    for point in sweep.points:
+        document = point.document()
+        settings, us = document.pop("settings"), document.pop("schedules_us")
+        rows.append(settings | document | {f"us.{name}": us.get(name) for name in us})
+    return rows
