@@ -43,13 +43,27 @@ def layer_question_schema() -> JsonObject:
 
 def advice_schema() -> JsonObject:
     """Return the schema of all of the advice, the document of ``magus advise --json``."""
+    of_all = _of_all()
+    of_several = {
+        "layers": _COUNT,
+        "block": {**_OR_NULL, "description": "the recommended schedule for the file"},
+        "ops": {"type": "array", "items": _op()},
+        "kernels_us": _NUMBER,
+        "copier": _WORD,
+        "searched": _COUNT,
+    }
+    return object_of(of_all | of_several, tuple(of_all))
+
+
+def _of_all() -> JsonObject:
+    """What every answer has."""
     number, words, anything = (
         {"type": ["number", "null"]},
         {"type": "array", "items": _WORD},
         {"type": ["object", "null"]},
     )
     candidates = {"type": "array", "items": {"type": "object"}}
-    of_all = {
+    return {
         "schema": {"const": ADVICE_SCHEMA},
         "scenario": _WORD,
         "workload": _WORD,
@@ -86,15 +100,6 @@ def advice_schema() -> JsonObject:
         "serial_result": anything,
         "timing": {"type": "object"},
     }
-    of_several = {
-        "layers": _COUNT,
-        "block": {**_OR_NULL, "description": "the recommended schedule for the file"},
-        "ops": {"type": "array", "items": _op()},
-        "kernels_us": _NUMBER,
-        "copier": _WORD,
-        "searched": _COUNT,
-    }
-    return object_of(of_all | of_several, tuple(of_all))
 
 
 def _op() -> JsonObject:

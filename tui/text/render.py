@@ -70,16 +70,7 @@ def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str])
     if advice.offers is not None:
         yield from implementation_lines(advice.offers)
         yield ""
-    yield from wrapped(bound_sentence(advice))
-    if advice.ties:
-        resolution = advice.scenario.resolution
-        yield from wrapped(f"Ties (within {resolution:.0%}, more than the profile can tell apart):")
-        for tie in advice.ties:
-            yield from bullet("=", advice.name_of(tie))
-    if advice.threshold is not None:
-        yield from wrapped(threshold_sentence(advice.threshold))
-    if advice.sensitivity is not None:
-        yield from sensitivity_lines(advice.sensitivity, advice.short_names)
+    yield from _facts(advice)
     if advice.ops:
         yield ""
         yield from op_advice_lines(advice)
@@ -94,6 +85,20 @@ def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str])
     if block:
         yield ""
         yield from block_lines(block)
+
+
+def _facts(advice: Advice) -> Iterator[str]:
+    """Yield the bound, ties, and what was asked for besides."""
+    yield from wrapped(bound_sentence(advice))
+    if advice.ties:
+        resolution = advice.scenario.resolution
+        yield from wrapped(f"Ties (within {resolution:.0%}, more than the profile can tell apart):")
+        for tie in advice.ties:
+            yield from bullet("=", advice.name_of(tie))
+    if advice.threshold is not None:
+        yield from wrapped(threshold_sentence(advice.threshold))
+    if advice.sensitivity is not None:
+        yield from sensitivity_lines(advice.sensitivity, advice.short_names)
 
 
 def verdict_sentence(advice: Advice) -> str:

@@ -33,10 +33,34 @@ def result_text(
 
     That of ``several`` ops also says when each runs, and how long all layers take.
     """
+    rows = _rows(result, scenario, bound, several=several)
+    name_width, value_width = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
+    lines = [
+        *wrapped(question_line(scenario)),
+        *wrapped(f"{result.schedule.expression} at {result.granularity} granularity ({result.unit_bytes} B)"),
+        *wrapped(folding_sentence(result)),
+        *([] if result.outcome is RunOutcome.DONE else wrapped(f"PARTIAL: {result.outcome.value}")),
+        *(line for sentence in outside for line in bullet("!", sentence)),
+        *layers_lines(result),
+        "",
+    ]
+    for name, value, note in rows:
+        lines += hanging(f"{name:<{name_width}}  {value:>{value_width}}  {note}".rstrip(), name_width + 2)
+    if several:
+        lines += ["", *run_lines(scenario, result)]
+    if result.waterfall is not None:
+        lines += ["", *waterfall_lines(result.waterfall)]
+    if result.critical_path:
+        lines += ["", *critical_lines(result.critical_path)]
+    return "\n".join(lines)
+
+
+def _rows(result: Result, scenario: GraphScenario, bound: Bound, *, several: bool) -> list[tuple[str, str, str]]:
+    """The figures: name, value, and what it is."""
     hidden, traffic, used = result.overlap_efficiency, result.traffic, result.utilization
     binding = f"binding: {bound.binding}" if scenario.system.replay is None else "with all ranks simulated"
     binding += f", of {result.layers} layers" if result.layers > 1 else ""
-    rows = [
+    return [
         *layers_rows(result),
         ("makespan", us_text(result.makespan_us), f"{result.makespan_cycles:,} cycles"),
         ("compute", ticks_text(result.compute_ticks), "busy time of kernels"),
@@ -57,25 +81,6 @@ def result_text(
         ("SMs, engines", f"{used.sms:.0%}, {used.engines:.0%}", "busy"),
         *([("staging", bytes_text(result.schedule.staging_bytes), "at one time")] if several else []),
     ]
-    name_width, value_width = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
-    lines = [
-        *wrapped(question_line(scenario)),
-        *wrapped(f"{result.schedule.expression} at {result.granularity} granularity ({result.unit_bytes} B)"),
-        *wrapped(folding_sentence(result)),
-        *([] if result.outcome is RunOutcome.DONE else wrapped(f"PARTIAL: {result.outcome.value}")),
-        *(line for sentence in outside for line in bullet("!", sentence)),
-        *layers_lines(result),
-        "",
-    ]
-    for name, value, note in rows:
-        lines += hanging(f"{name:<{name_width}}  {value:>{value_width}}  {note}".rstrip(), name_width + 2)
-    if several:
-        lines += ["", *run_lines(scenario, result)]
-    if result.waterfall is not None:
-        lines += ["", *waterfall_lines(result.waterfall)]
-    if result.critical_path:
-        lines += ["", *critical_lines(result.critical_path)]
-    return "\n".join(lines)
 
 
 def waterfall_lines(waterfall: Waterfall) -> Iterator[str]:
