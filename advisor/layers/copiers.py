@@ -1,10 +1,11 @@
 """Who copies in a joint schedule: one kind of engine for all ops. Estimates take SMs that copy from every kernel."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Explore, Graph, System
 from ...compiler.planning.knobs.engine import default_engine, max_copy_sms
+from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.templates import BASELINE
 
 USUAL_SMS = (16, 32)
@@ -57,3 +58,9 @@ def copiers_of(system: System, graph: Graph, explore: Explore, *, few: bool = Fa
 def leaves_out_copy_engines(graph: Graph, explore: Explore) -> bool:
     """Whether copy engines are not tried, since no host knows how much some op moves."""
     return not explore.values("engine") and any(op.workload.counts_on_device for op in graph.ops)
+
+
+def of_one_op(explore: Explore, copier: Copier) -> Explore:
+    """What the file explores, for one op by itself: batches and memory are those of the graph."""
+    asked = tuple((word, values) for word, values in explore.asked if word != BATCHES)
+    return replace(explore, asked=asked, staging_limit_bytes=None).asking("engine", (copier.engine,))

@@ -125,6 +125,17 @@ class JointRuns:
             taken = taken * plan_period(self.system, plan) // plan_period(self.system, plan, alike=True)
         return taken * min(self.graph.num_layers, FEWEST_LAYERS) // result.num_simulated
 
+    def few(self, choice: GraphChoice) -> Result | None:
+        """Return the result of a few layers; None where it cannot be.
+
+        Raises
+        ------
+        Cancelled
+            If the caller is asked to stop.
+        """
+        self.num_runs += 1
+        return self._few(choice, self.should_stop)
+
     def _few(self, choice: GraphChoice, should_stop: ShouldStop) -> Result | None:
         """The result of a few layers, with one rank for all where that makes no difference."""
         repeat = self.graph.repeat

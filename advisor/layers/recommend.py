@@ -22,7 +22,7 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import RunTooLarge
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
-from ..answer.answer import IMPLEMENTATIONS, Confirmed, Findings, advice_of
+from ..answer.answer import BESPOKE, IMPLEMENTATIONS, Confirmed, Findings, advice_of
 from ..answer.explain import COPY_ENGINES_LEFT_OUT
 from ..answer.partial import Answered
 from ..answer.rule import finalists, recommended_of
@@ -37,7 +37,9 @@ from ..pools import open_processes, result_of
 from ..processes import ProcessDied
 from ..solver.graph_memory import check_graph_memory
 from ..stages import PATIENCE_S, Stages, either, lateness
+from ..workers import open_workers
 from .baselines import BY_LIBRARY, EACH_ITS_BEST, NO_OVERLAP, by_library, free_names, in_turn_of
+from .bespoke_ops import BespokeOps
 from .copiers import leaves_out_copy_engines
 from .declared import simulated_schedules, with_simulated
 from .finish import Finish
@@ -199,6 +201,10 @@ def _recommended(
     origins = _take_options(scenario, search, of_sole, stages)
     if not origins:
         stages.run(SEARCH, search.run, None)
+    if not origins and options.verify and options.bespoke > 0:
+        told = partial(report, "bespoke")
+        with open_workers(1, early) as pool:
+            stages.run(BESPOKE, BespokeOps(search, options.bespoke, pool, told).run, None)
     orders = OfferSearch(scenario, runs, search.known, search.found)
     report("offers", 0, 1)
     stages.run(ORDERS, orders.run, None)

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from ...compiler.ir import Explore, GraphChoice, GraphScenario
+from ...compiler.ir import GraphChoice, GraphScenario
 from ...compiler.planning.graph_batches import batch_counts, in_batches
 from ...compiler.resolve.schedules.explore import BATCHES
 from .baselines import IN_TURN, baselines_of, cut_along, free_names, in_batches_of, in_one_program
 from .climbing import at_its_paces, improved
-from .copiers import Copier, copiers_of
+from .copiers import copiers_of, of_one_op
 from .joint import JointRuns
 from .modes import Ways
 from .moves import brings_ahead, with_other_seams
@@ -121,7 +121,7 @@ class JointSearch:
         usual = [count for count in batch_counts(graph) if count <= USUAL_BATCHES]
         for copier in copiers_of(system, self.scenario.graph, self.scenario.explore, few=self.runs.ranks.are_many):
             explore = self.scenario.explore
-            of_ops, paced = _of_ops(explore, copier), not is_limited(explore)
+            of_ops, paced = of_one_op(explore, copier), not is_limited(explore)
             ways = Ways(system, copier, self.runs.unit_bytes, of_ops, paced, self.runs.ranks)
             for batches in self.scenario.explore.values(BATCHES) or usual:
                 written_out = in_batches(graph, batches)
@@ -177,6 +177,17 @@ class JointSearch:
             if space is not None:
                 self.origin[choice] = space
 
+    def try_searched(self, choice: GraphChoice, space: LayerSpace) -> float:
+        """Simulate a schedule that another search has found; return its ticks, infinite where it cannot be.
+
+        Raises
+        ------
+        Cancelled
+            If the caller is asked to stop.
+        """
+        self._searched(choice, space)
+        return self.found.get(choice, inf)
+
     def _searched(self, choice: GraphChoice, space: LayerSpace) -> None:
         ticks = self.runs.ticks(choice)
         if ticks is not None and not any(_same(choice, other) for other in self.found):
@@ -195,12 +206,6 @@ class JointSearch:
         """Return the ops that a schedule is about with their ways; None before there are any."""
         same = (self.origin[other] for other in self.origin if _same(choice, other))
         return next(same, next((each for each in self.spaces if each.batches == choice.batches), None))
-
-
-def _of_ops(explore: Explore, copier: Copier) -> Explore:
-    """What the file explores, for one op by itself: batches and memory are those of the graph."""
-    asked = tuple((word, values) for word, values in explore.asked if word != BATCHES)
-    return replace(explore, asked=asked, staging_limit_bytes=None).asking("engine", (copier.engine,))
 
 
 def _same(one: GraphChoice, other: GraphChoice) -> bool:

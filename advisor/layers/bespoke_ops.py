@@ -1,0 +1,95 @@
+"""Bespoke schedules of the ops whose copies are exposed longest, each tried in the best joint schedule.
+
+The search is that of one op, begun with the ways that are known of it; its budget is shared. What it finds counts once
+all ops are simulated together.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ...compiler.ir import Choice, Counted, GraphChoice, GraphOp, OpMode, Scenario
+from ...compiler.planning.build import build_schedule
+from ...compiler.planning.graph_layers import in_layer
+from ...simcore.simulate_layers import SHOWN_LAYER
+from ..bespoke.stage import bespoke_candidates, budget_of, is_searched
+from ..candidates.candidate import Candidate, ScheduleOrigin
+from ..workers import Workers
+from .copiers import of_one_op
+from .moves import with_way
+from .search import JointSearch
+from .space import LayerSpace
+from .way import Way
+
+NUM_OPS = 2
+"""Ops for which bespoke schedules are searched, those with the longest exposed copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class BespokeOps:
+    """Searches for so many ``evaluations`` in all, in ``pool``."""
+
+    search: JointSearch
+    evaluations: int
+    pool: Workers
+    told: Counted
+
+    def run(self) -> None:
+        """Find what may be faster than the best so far, and take it into the search.
+
+        Raises
+        ------
+        Cancelled
+            If the caller is asked to stop; what was found is there.
+        """
+        found = [choice for choice in self.search.found if not choice.side_by_side]
+        best = min(found, key=self.search.found.__getitem__, default=None)
+        space = None if best is None else self.search.space_of(best)
+        if best is None or space is None:
+            return
+        ops = list(self._exposed(space, best))[:NUM_OPS]
+        for done, op in enumerate(ops):
+            self.told(done, len(ops))
+            for way in self._ways(space, op, self.evaluations // len(ops)):
+                space = replace(space, ways={**space.ways, op.name: (*space.ways[op.name], way)})
+                changed = with_way(best, op, way)
+                if self.search.try_searched(changed, space) < self.search.found[best]:
+                    best = changed
+
+    def _exposed(self, space: LayerSpace, choice: GraphChoice) -> Iterator[GraphOp]:
+        """The ops that overlap in themselves and may be bespoke, by how long their copies run beside no kernel."""
+        result = self.search.runs.few(choice)
+        if result is None:
+            return
+        layer, modes = min(SHOWN_LAYER, result.num_simulated), {mode.op: mode for mode in choice.modes}
+        exposed = {op.name: op.exposed_ticks for op in result.ops}
+        for op in sorted(space.graph.ops, key=lambda each: -exposed.get(in_layer(each.name, layer), 0)):
+            mode = modes.get(op.name)
+            if mode is not None and mode.body is not None and op.is_pair and is_searched(self._case(space, op)):
+                yield op
+
+    def _case(self, space: LayerSpace, op: GraphOp) -> Scenario:
+        scenario = self.search.scenario
+        return Scenario(op.name, scenario.system, op.workload, explore=of_one_op(scenario.explore, space.copier))
+
+    def _ways(self, space: LayerSpace, op: GraphOp, evaluations: int) -> Iterator[Way]:
+        """Bespoke ways of an op that are faster alone than all that are known of it."""
+        case = self._case(space, op)
+        known = [_candidate(case, way, self.search.runs.unit_bytes) for way in space.ways[op.name]]
+        budget = budget_of(max(1, evaluations), case.num_ranks)
+        found, _ = bespoke_candidates(
+            case, [each for each in known if each is not None], budget, 1, pool=self.pool, progress=lambda *_: None
+        )
+        for each in found:
+            ticks = each.ticks
+            if each.choice is not None and space.copier.takes(each.choice.engine):
+                yield Way(OpMode(op.name, each.choice), ticks, ticks, (0, ticks), each.schedule.staging_bytes)
+
+
+def _candidate(case: Scenario, way: Way, unit_bytes: int) -> Candidate | None:
+    """A way of a pair that overlaps in itself, as a candidate of the pair alone."""
+    choice = way.mode.body
+    if not isinstance(choice, Choice):
+        return None
+    schedule = build_schedule(case, choice)
+    template = ScheduleOrigin.TEMPLATE
+    return Candidate(schedule.expression, choice, schedule, template, simulated_ticks=way.total, unit_bytes=unit_bytes)
