@@ -35,7 +35,7 @@ workload back on pod {
 }
 """
 
-SMALL = RAILS.replace("4096", "1024").replace("8192", "2048")
+SMALL = RAILS.replace("4096", "512").replace("8192", "1024")
 
 
 @cache
