@@ -51,9 +51,9 @@ class AdviceOptions:
     sensitivity: bool = False
 
     def __post_init__(self) -> None:
-        for field, least in (("top", 0), ("bespoke", 0), ("workers", 1)):
-            value = getattr(self, field)
+        for name, least in (("top", 0), ("bespoke", 0), ("workers", 1)):
+            value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise RequestError(Code.MGS307, field, f"{value!r:.40} is no whole number from {least} on")
+                raise RequestError(Code.MGS307, name, f"{value!r:.40} is no whole number from {least} on")
         if self.within_s is not None and not (isinstance(self.within_s, int | float) and self.within_s >= 0):
             raise RequestError(Code.MGS307, "within_s", f"{self.within_s!r:.40} is no time in seconds")

@@ -1,9 +1,10 @@
 """Memory of a rank for a graph: what the tensors of its file take, layer by layer, and what a schedule stages."""
 
 from ...compiler.codes import Code
-from ...compiler.ir import Graph, GraphScenario, Rejection, Shard, Tensor
+from ...compiler.ir import Graph, GraphScenario, Rejection
 from ...compiler.planning.build import ScheduleError
 from ...compiler.text.quantities import bytes_text
+from .memory import share_of_rank
 
 
 def held_bytes(graph: Graph, num_ranks: int) -> int:
@@ -11,7 +12,7 @@ def held_bytes(graph: Graph, num_ranks: int) -> int:
     made = {tensor for tensor, _, _ in graph.results}
     layers, handed = (graph.repeat.count, graph.repeat.as_input) if graph.repeat is not None else (1, "")
     declared = (tensor for tensor in graph.tensors if tensor.name not in made)
-    return sum(_share(tensor, num_ranks) * (1 if tensor.name == handed else layers) for tensor in declared)
+    return sum(share_of_rank(tensor, num_ranks) * (1 if tensor.name == handed else layers) for tensor in declared)
 
 
 def check_graph_memory(scenario: GraphScenario, staging_bytes: int = 0) -> None:
@@ -31,7 +32,3 @@ def check_graph_memory(scenario: GraphScenario, staging_bytes: int = 0) -> None:
             message += f", and the schedule stages {bytes_text(staging_bytes)}"
         has = f"{gpu.name} has {bytes_text(gpu.hbm.capacity_bytes)}"
         raise ScheduleError(Rejection(Code.MGS402, f"{message}, but {has}", "repeat fewer layers, or use more GPUs"))
-
-
-def _share(tensor: Tensor, num_ranks: int) -> int:
-    return tensor.num_bytes // (1 if tensor.shard is Shard.NONE else num_ranks)

@@ -26,7 +26,9 @@ def resident_bytes(scenario: Scenario) -> int:
         one_sided = workload.pattern in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER)
         return moved.num_bytes + (moved.num_bytes // n if one_sided else moved.num_bytes)
     made = {*workload.made, *((moved.name,) if moved is not None and workload.pattern.sums else ())}
-    return sum(_share(tensor, n) for tensor in workload.tensors if tensor.name not in made) + _result_bytes(scenario)
+    return sum(share_of_rank(tensor, n) for tensor in workload.tensors if tensor.name not in made) + _result_bytes(
+        scenario
+    )
 
 
 def _result_bytes(scenario: Scenario) -> int:
@@ -35,13 +37,14 @@ def _result_bytes(scenario: Scenario) -> int:
     gemm, moved = workload.gemm, workload.moved
     if gemm is None:
         ends = [tensor for tensor in workload.tensors if tensor.name == workload.output or moved is None]
-        return sum(_share(tensor, scenario.num_ranks) for tensor in ends if tensor.name in workload.made)
+        return sum(share_of_rank(tensor, scenario.num_ranks) for tensor in ends if tensor.name in workload.made)
     if moved is not None and workload.pattern.reduces:
         return moved.num_bytes // scenario.num_ranks
     return gemm.m * gemm.n * gemm.dtype.num_bytes + (moved.num_bytes if moved and workload.pattern.beside else 0)
 
 
-def _share(tensor: Tensor, num_ranks: int) -> int:
+def share_of_rank(tensor: Tensor, num_ranks: int) -> int:
+    """Return the bytes of a tensor that each rank holds."""
     return tensor.num_bytes if tensor.shard is Shard.NONE else tensor.num_bytes // num_ranks
 
 
