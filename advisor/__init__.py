@@ -4,16 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..compiler.from_model.request import LayerRequest, model_of
-    from ..compiler.request.errors import RequestError
-    from ..compiler.request.request import Request
+    from ..compiler.request.request import Request, RequestError
+    from .answer.stages import AdviceOptions
     from .bounds.lower_bound import lower_bound
     from .candidates.advice import Advice, Source
-    from .kept_advice import keep_results
     from .layers.recommend import recommend_graph
     from .learned.boosted_trees import ModelError
-    from .options import AdviceOptions
     from .oracle.oracle import Oracle
-    from .recommend import Advisor
+    from .questions.advisor import Advisor
+    from .questions.computing import keep_results
     from .solver import NoFeasibleSchedule, enumerate_space
 
 __all__ = [
@@ -36,17 +35,17 @@ __all__ = [
 
 _HOMES = {
     "Advice": ".candidates.advice",
-    "AdviceOptions": ".options",
-    "Advisor": ".recommend",
+    "AdviceOptions": ".answer.stages",
+    "Advisor": ".questions.advisor",
     "LayerRequest": "..compiler.from_model.request",
     "ModelError": ".learned.boosted_trees",
     "NoFeasibleSchedule": ".solver",
     "Oracle": ".oracle.oracle",
     "Request": "..compiler.request.request",
-    "RequestError": "..compiler.request.errors",
+    "RequestError": "..compiler.request.request",
     "Source": ".candidates.advice",
     "enumerate_space": ".solver",
-    "keep_results": ".kept_advice",
+    "keep_results": ".questions.computing",
     "lower_bound": ".bounds.lower_bound",
     "model_of": "..compiler.from_model.request",
     "recommend_graph": ".layers.recommend",

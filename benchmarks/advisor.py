@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from unittest import mock
 
 from magus.advisor import AdviceOptions, Advisor
-from magus.advisor import workers as simulations
 from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.candidates.shortlist import shortlist_unit
-from magus.advisor.corpus.families import draw
+from magus.advisor.training.families import draw
+from magus.advisor.work import workers as simulations
 from magus.compiler.ir import GraphScenario, Scenario
 from magus.simcore import simulate_op
 

@@ -21,8 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from magus.advisor import Advice, AdviceOptions, Advisor, Request
-from magus.advisor.policy.distill import distilled
-from magus.advisor.policy.rule_text import rule_python
+from magus.advisor.policy.distill import distilled, rule_python
 
 from .harness.report import Figure, main
 

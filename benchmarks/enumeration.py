@@ -12,9 +12,8 @@ from typing import TypeVar
 
 from magus.advisor import enumerate_space
 from magus.advisor.solver import Space
-from magus.advisor.solver.diverse import diverse
-from magus.advisor.solver.knobs import Choices
-from magus.advisor.solver.result import SAMPLE
+from magus.advisor.solver.domains import Choices
+from magus.advisor.solver.result import SAMPLE, diverse
 from magus.compiler import compile_text
 from magus.compiler.ir import Scenario
 

@@ -16,13 +16,11 @@ from magus.compiler.ir import Choice, EngineChoice, EngineKind
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.cores import windows
 from magus.simcore.cores.engine import Core, run
-from magus.simcore.fold.quotient import expand, quotient
 from magus.simcore.fold.refine import Refusal, detect
+from magus.simcore.fold.run import expand, quotient
 from magus.simcore.fold.verify import FoldError
 from magus.simcore.lower.plan import lower, plan_of
-from magus.simcore.program.arrays import NONE
-from magus.simcore.program.outcome import Run
-from magus.simcore.program.program import Program
+from magus.simcore.program.program import NONE, Program, Run
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.collective_programs import Algorithm, Collective, Fabric, System, collective, symmetric
 from tests.helpers.oracle.mutants import (

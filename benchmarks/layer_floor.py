@@ -20,14 +20,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from magus.advisor.layers import modes
-from magus.advisor.layers.copiers import copiers_of
+from magus.advisor.layers import options as modes
 from magus.advisor.layers.joint import COARSE_BYTES
-from magus.advisor.layers.modes import Ways
+from magus.advisor.layers.op_runs import copiers_of
+from magus.advisor.layers.options import Ways
 from magus.advisor.layers.space import LayerSpace, space_of
 from magus.compiler import compile_file
 from magus.compiler.ir import Graph, GraphScenario
-from magus.compiler.planning.graph_batches import in_batches
+from magus.compiler.planning.parts import in_batches
 from magus.examples import path
 
 from .harness.report import Figure, main

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from .ir import Scenario
     from .pipeline import Compiled, compile_file, compile_text
     from .text.diagnostics import CompileError
-    from .text.formatting.fmt import format_text
+    from .text.fmt import format_text
 
 __all__ = ["CompileError", "Compiled", "Scenario", "compile_file", "compile_text", "format_text"]
 

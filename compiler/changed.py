@@ -7,11 +7,10 @@ from .codes import Code
 from .ir import Settings
 from .pipeline import Compiled, compile_text
 from .text import syntax as ast
-from .text.diagnostics import CompileError, Diagnostic, Report
-from .text.formatting.rewriting import references_to, with_numbers, with_params, without
+from .text.diagnostics import CompileError, Diagnostic, Report, Source, Span
 from .text.load import read_source
 from .text.parsing.parse import parse_file
-from .text.source import Source, Span
+from .text.rewriting import references_to, with_numbers, with_params, without
 
 
 @dataclass(frozen=True, slots=True)

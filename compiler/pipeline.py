@@ -21,10 +21,9 @@ from .resolve.file import Resolved, resolve
 from .resolve.schedules.check import check_schedules
 from .resolve.values.device_numbers import StatedNumber
 from .resolve.values.params import Param, bind
-from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report, Severity, did_you_mean
+from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report, Severity, Source, Span, did_you_mean
 from .text.load import load, read_source
 from .text.names import Scope
-from .text.source import Source, Span
 
 MAX_CHECKED_BINDINGS = 32
 

@@ -21,9 +21,8 @@ from ..compiler.ir import (
     rows_of_block,
     tile_rows,
 )
-from .attention import Attention
 from .axes import Layout, attention_of
-from .memory import Array, CheckedArray, Place, RankMemory
+from .memory import Array, Attention, CheckedArray, Place, RankMemory
 from .operands import MOVED_IN, Blocks, Key, Sheet, Slot, drawn, positions
 from .tasks import Task
 

@@ -24,8 +24,8 @@ from ..compiler.ir import (
     rows_of_block,
     tile_rows,
 )
-from .attention import Attention
 from .axes import MOVED, Axis, CutAxis, KernelAxes, Layout, attention_of, axis_of
+from .memory import Attention
 from .operands import MOVED_IN, Blocks, Key, Sheet, SheetLink, Slot, cuts_of, in_blocks
 from .problem import FROM_FIRST, GATHERS, Problem
 from .tasks import PlanTasks

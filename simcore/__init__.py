@@ -2,19 +2,16 @@
 
 from .cores.engine import EngineUnavailable, load_core, runs_compiled
 from .figures.critical_path import Cause, CriticalOp
-from .figures.flows import DataFlow, data_flows
 from .figures.loads import Load, LoadKind, Loads
-from .figures.result import OpResult, Result, ServerLoad, Timeline
-from .figures.spans import exposed_spans
+from .figures.metrics import DataFlow, data_flows
+from .figures.result import OpResult, Result, ServerLoad, Timeline, exposed_spans
 from .fold.run import DEFAULT_OPTIONS, RunOptions
 from .lower.budget import affordable_unit, line_hops
 from .lower.plan import plan_of
 from .program.limits import RunTooLarge
-from .program.outcome import RunOutcome
-from .program.program import PACKET_BYTES
-from .seeds import simulate_seeds
+from .program.program import PACKET_BYTES, RunOutcome
 from .shown_run import ShownRun, run_of
-from .simulate import WhatIf, record_writes, simulate, simulate_op
+from .simulate import WhatIf, record_writes, simulate, simulate_op, simulate_seeds
 
 __all__ = [
     "DEFAULT_OPTIONS",

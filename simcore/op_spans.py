@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..compiler.planning.graph_layers import own_name
-from .figures.result import IntervalKind
-from .figures.spans import Span, overlap_ticks, total_ticks, union_of, union_of_spans
+from ..compiler.planning.plan import own_name
+from .figures.result import IntervalKind, Span, overlap_ticks, total_ticks, union_of, union_of_spans
 from .shown_run import ShownPart, ShownRun
 from .simulate_layers import SHOWN_LAYER
 

@@ -22,14 +22,12 @@ from ..compiler.ir import (
     Step,
     System,
 )
-from ..compiler.planning.graph_batches import labels_of
-from ..compiler.planning.graph_build import build_graph_plan
-from ..compiler.planning.graph_layers import in_layer, own_name
-from ..compiler.text.quantities import ticks_text
-from .figures.flows import DataFlow, flows_of, flows_to
-from .figures.metrics import shown_name
+from ..compiler.planning.parts import labels_of
+from ..compiler.planning.plan import build_graph_plan, in_layer, own_name
+from ..compiler.text.units import ticks_text
+from .figures.metrics import DataFlow, flows_of, flows_to, shown_name
 from .figures.result import Interval, IntervalKind, OpResult, Result
-from .lower.at_once import part_as_kernels
+from .lower.one_kernel import part_as_kernels
 from .simulate_layers import SHOWN_LAYER
 
 Span = tuple[int, int]

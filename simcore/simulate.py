@@ -1,24 +1,126 @@
 """System + GraphPlan -> Result: lower, run, and explain where the time went; a plan of one op has one part."""
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache, partial
+
+import numpy as np
 
 from ..compiler.codes import Code
-from ..compiler.ir import Cancelled, GraphPlan, Rejection, Scenario, Schedule, System, Write, heeding
+from ..compiler.ir import (
+    Cancelled,
+    GraphPlan,
+    Rejection,
+    Scenario,
+    Schedule,
+    ShouldStop,
+    StepsDone,
+    System,
+    Write,
+    heeding,
+)
 from ..compiler.planning.build import ScheduleError
+from .cores.engine import run
 from .figures.metrics import kernel_ticks
 from .figures.plan_result import result_of
 from .figures.result import Result, Waterfall
-from .fold.periods import period_ticks
-from .fold.run import DEFAULT_OPTIONS, RunOptions
+from .fold.run import DEFAULT_OPTIONS, Finished, RunOptions, period_ticks, run_folded
+from .lower.budget import check_budget
 from .lower.machine import Idealization
-from .lower.plan import Lowered, plan_of
-from .lower.replay import recorded_writes
-from .lower.variability import perturbation_of
+from .lower.plan import Lowered, lower, plan_of, plan_period
+from .lower.variability import TARGET, Perturbation, lower_replayed, perturbation_of, perturbed, recorded_writes
 from .memo.memo import memo_of, memoized
-from .program.outcome import Run, RunOutcome
-from .program.program import PACKET_BYTES
-from .simulation_case import Case
+from .program.limits import HorizonError, RunTooLarge
+from .program.program import PACKET_BYTES, Run, RunOutcome
+
+VARIES = "the times of the ranks are drawn at random"
+REPLAYED = "rank 0 alone is simulated, what its peers write comes from a profile"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A run to make; without a ``perturbation`` all ranks have the times of their plan.
+
+    Ranks that do the same may be taken for ``alike``, whoever their peers are: see ``lower``.
+    """
+
+    system: System
+    plan: GraphPlan
+    perturbation: Perturbation | None = None
+    alike: bool = False
+
+    @property
+    def drawn(self) -> bool:
+        """Whether each rank has times of its own."""
+        return self.perturbation is not None and self.perturbation.seed is not None
+
+    def lowered(self, unit_bytes: int, *, fold: bool = True, ideal: Idealization = Idealization.NONE) -> Lowered:
+        """Lower the case; folded only where ranks cannot differ.
+
+        Raises
+        ------
+        ValueError
+            If ``unit_bytes`` is not a multiple of the GPU's line.
+        ScheduleError
+            If a profile is to be replayed that does not fit the plan, or by more than one part.
+        RunTooLarge
+            If the run would take minutes or more memory than is sensible.
+        """
+        system, plan, replay = self.system, self.plan, self.system.replay
+        fold = fold and self.perturbation is None
+        try:
+            if replay is not None:
+                if len(plan.parts) > 1:
+                    message = f"{system.name} replays a profile, which is one of a single op"
+                    raise ScheduleError(Rejection(Code.MGS523, message))
+                check_budget(system, plan, unit_bytes, 1)
+                return self.varied(lower_replayed(system, plan, replay, unit_bytes=unit_bytes, ideal=ideal))
+            ranks = plan_period(system, plan, alike=self.alike) if fold else system.num_ranks
+            check_budget(system, plan, unit_bytes, ranks)
+            return self.varied(lower(system, plan, unit_bytes=unit_bytes, fold=fold, alike=self.alike, ideal=ideal))
+        except HorizonError as error:
+            raise RunTooLarge(f"{plan.expression}: {error}") from error
+
+    def varied(self, lowered: Lowered) -> Lowered:
+        """``lowered`` with the times of this case; writes of a profile keep theirs."""
+        if self.perturbation is None:
+            return lowered
+        ranks = range(self.system.num_ranks) if self.system.replay is None else (TARGET,)
+        gets = (get for part in lowered.parts for get in part.gets())
+        return lowered.with_program(perturbed(lowered.program, self.perturbation, ranks, gets))
+
+    def finished(self, whole: Finished) -> Finished:
+        """``whole`` with the reason why all ranks were simulated, or only one."""
+        if self.system.replay is not None:
+            return replace(whole, ranks_simulated=1, not_alike=REPLAYED)
+        return replace(whole, not_alike=VARIES) if self.drawn else whole
+
+    def run(self, lowered: Lowered, options: RunOptions = DEFAULT_OPTIONS) -> Finished:
+        """Run the program of ``lowered``, one rank for all that are alike."""
+        shifts = options.fold and self._only_shifts(lowered)
+        fold = options.fold and not shifts and not self.drawn and self.system.replay is None
+        whole = run_folded(lowered.program, replace(options, fold=fold))
+        return self.finished(replace(whole, not_alike=_shifts(whole.ranks_simulated)) if shifts else whole)
+
+    def _only_shifts(self, lowered: Lowered) -> bool:
+        """Whether to take it that no fewer ranks can stand for all than those of the ``program``.
+
+        Where all ranks have the same plan, with peers counted from the own rank, and use every link, shifts alone map
+        it onto itself; and those that map the fabric onto itself are used already. If that misses others, more is
+        simulated than need be, with the same times.
+        """
+        program, ranks = lowered.program, lowered.program.ranks_simulated
+        if not 1 < ranks < program.num_ranks:
+            return False
+        if any(part.schedule.period(program.num_ranks) != 1 for part in self.plan.parts):
+            return False
+        units = np.bincount(program.hop_server, minlength=program.num_servers)
+        return all(units[server * ranks + rank] for server, rank in lowered.parts[0].machine.links)
+
+
+def _shifts(ranks: int) -> str:
+    return f"the fabric repeats every {ranks} ranks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +265,78 @@ def _explain(
     )
     apart, together = kernel_ticks(alone_lowered, alone), kernel_ticks(no_launch_lowered, no_launch)
     return waterfall, together / apart if apart else None
+
+
+BATCH = 64
+"""Seeds whose results are one entry on disk."""
+
+
+def simulate_seeds(
+    system: System,
+    plan: GraphPlan,
+    seeds: Sequence[int],
+    *,
+    name: str = "workload",
+    unit_bytes: int = PACKET_BYTES,
+    should_stop: ShouldStop | None = None,
+    progress: StepsDone | None = None,
+) -> tuple[Result, ...]:
+    """Simulate ``plan`` once for each of ``seeds``; every Result is the one of ``simulate`` with that seed.
+
+    Only ``core`` may differ, which says what ran. Where nothing is drawn, one run stands for all seeds.
+
+    Raises
+    ------
+    ValueError
+        If a seed is negative, or ``unit_bytes`` is not a multiple of the GPU's line.
+    ScheduleError, RunTooLarge
+        As ``simulate``.
+    Cancelled
+        If ``should_stop`` said so before the runs began.
+    """
+    cases = [Case(system, plan, perturbation_of(system, seed)) for seed in seeds]
+    if not cases:
+        return ()
+    options = RunOptions(should_stop=should_stop, progress=progress)
+    variability = system.variability
+    if variability is None or not variability.random:
+        one = simulate(system, plan, name=name, unit_bytes=unit_bytes, seed=seeds[0], options=options)
+        return (one,) * len(cases)
+
+    @cache
+    def plain() -> Lowered:
+        with heeding(should_stop):
+            return replace(cases[0], perturbation=None).lowered(unit_bytes, fold=False)
+
+    results: list[Result] = []
+    schedules = tuple(part.schedule for part in plan.parts)
+    for first in range(0, len(cases), BATCH):
+        memo = memo_of(("seeds", system, plan, name, tuple(seeds[first : first + BATCH]), unit_bytes))
+        compute = partial(_simulate_batch, name, cases[first : first + BATCH], plain, options)
+        batch: tuple[Result, ...] = memoized(memo, tuple[Result, ...], compute, given=schedules, lasts=_all_done)
+        results.extend(batch)
+    return tuple(results)
+
+
+def _simulate_batch(
+    name: str, cases: Sequence[Case], plain: Callable[[], Lowered], options: RunOptions
+) -> tuple[Result, ...]:
+    results: list[Result] = []
+    line_hops = 0  # of the seeds before
+
+    def progress(of_this: int) -> None:
+        if options.progress is not None:
+            options.progress(line_hops + of_this)
+
+    for case in cases:
+        lowered, several = case.varied(plain()), case.plan.num_layers > 1
+        found = run(lowered.program, observe=several, should_stop=options.should_stop, progress=progress)
+        line_hops += found.line_hops
+        alone = case.finished(Finished(found, case.system.num_ranks, found.line_hops, found.line_hops, None))
+        period = period_ticks(lowered, found) if several else None
+        results.append(result_of(name, lowered, alone, period=period))
+    return tuple(results)
+
+
+def _all_done(results: Sequence[Result]) -> bool:
+    return all(result.outcome is RunOutcome.DONE for result in results)

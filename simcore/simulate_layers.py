@@ -4,13 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..compiler.ir import Graph, GraphChoice, GraphPlan, System
-from ..compiler.planning.graph_build import build_graph_plan
-from ..compiler.planning.graph_layers import in_layer, own_name
+from ..compiler.planning.plan import build_graph_plan, in_layer, own_name
 from .figures.result import Result
 from .fold.run import DEFAULT_OPTIONS, RunOptions
 from .program.limits import RunTooLarge
-from .program.outcome import RunOutcome
-from .program.program import PACKET_BYTES
+from .program.program import PACKET_BYTES, RunOutcome
 from .simulate import simulate
 
 FEWEST_LAYERS, MOST_LAYERS = 5, 10

@@ -81,8 +81,8 @@ def loaded_once() -> Callable[[], "tuple[ProposalModel, Card]"]:
 @pytest.fixture(scope="module")
 def one_model(loaded_once: Callable[[], "tuple[ProposalModel, Card]"]) -> Iterator[None]:
     """All tests of a process that ask for the shipped model get the same."""
-    from magus.advisor import recommend
     from magus.advisor.learned.model_file import load
+    from magus.advisor.questions import advisor as recommend
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recommend, "load_proposals", lambda folder=None: load(folder) if folder else loaded_once())

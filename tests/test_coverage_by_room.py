@@ -26,12 +26,12 @@ def test_rooms_add_up_to_layers_and_all() -> None:
     lines = report(
         {
             "simcore/fold/refine.py": counts(3, 4),
-            "simcore/fold/quotient.py": counts(0, 6),
-            "simcore/seeds.py": counts(10, 10),
+            "simcore/fold/run.py": counts(0, 6),
+            "simcore/simulate.py": counts(10, 10),
             "examples/__init__.py": counts(0, 0),
         }
     )
 
     figures = {line.split()[0]: line.split()[1:3] for line in lines[1:4]}
     assert figures == {"all": ["13/20", "65.0%"], "simcore": ["13/20", "65.0%"], "simcore/fold": ["3/10", "30.0%"]}
-    assert lines[-1].split() == ["6", "simcore/fold/quotient.py"]
+    assert lines[-1].split() == ["6", "simcore/fold/run.py"]

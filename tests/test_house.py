@@ -44,7 +44,7 @@ def test_code_lines_parameters_and_homonyms_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_class_of_the_syntax_tree_may_share_its_name_with_what_it_resolves_to(tmp_path: Path) -> None:
-    paths = ("compiler/text/syntax.py", "compiler/ir/explore.py", "compiler/other.py")
+    paths = ("compiler/text/syntax.py", "compiler/ir/scenario.py", "compiler/other.py")
     counts = []
     for path in paths:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from magus.compiler.ir.operations.base import mismatch
 from magus.compiler.ir.operations.checks import check_local, check_types, lone_tensors
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.kernels import dispatch
-from magus.simcore.kernels.memory_bound import elementwise_work
+from magus.simcore.kernels.dispatch import elementwise_work
 from magus.simcore.kernels.work import KernelWork, WorkModel
 from tests.helpers.commands import document, magus
 from tests.helpers.scenarios.workloads import choices_of

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from magus.advisor.candidates.ranking import predicted_us
+from magus.advisor.candidates.predicted import predicted_us
 from magus.compiler import compile_file
 from magus.compiler.codes import Code
 from magus.compiler.ir import TICKS_PER_US, Choice, Fabric, Network, Topology, topologies
-from magus.compiler.ir.rejection import Rejection
+from magus.compiler.ir.stopping import Rejection
 from magus.compiler.ir.topologies.base import LINK
 from magus.compiler.ir.topologies.network import Symmetry, edge_over
 from magus.compiler.planning.build import build_schedule

@@ -1,24 +1,68 @@
 """The answer from the findings of the stages: which schedule wins, by how much, with what confidence, and why."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from time import perf_counter
 
-from ...compiler.ir import GraphScenario
-from ...compiler.planning.graph_build import build_graph_plan
+from ...compiler.ir import TICKS_PER_US, GraphScenario, Scenario
+from ...compiler.planning.plan import build_graph_plan
 from ...compiler.resolve.expect.expectation import Verdict
-from ...simcore import Result
+from ...compiler.text.units import us_text
+from ...simcore import Result, ShownRun, run_of
 from ..bespoke.stage import sentence_of
 from ..bounds.lower_bound import Bound, quick_bound_ticks
-from ..candidates.advice import Advice, Source, Threshold, Timing
+from ..candidates.advice import Advice, Sensitivity, Source, Threshold, Timing
 from ..candidates.candidate import Candidate, by_time
-from ..candidates.sensitivity import Sensitivity
-from ..failures import Failure, FailureKind
 from ..implementations.offers import Offers
-from ..stages import Stages
-from .above_bound import BoundCheck
+from ..work.workers import Failure, FailureKind, SimulationJob
 from .explain import confidence_of_ops, marks_of, price_of_simplicity, reasons_for, reasons_of_several
 from .extrapolation import outside_calibration, outside_of_graph
 from .rule import Finalists, finalists, promise_of, ratio_of, recommended_of, ties_of, verdict_of
+from .stages import Stages
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCheck:
+    """Compares shown times with the lower bound, in ticks."""
+
+    ticks: int
+
+    def is_below(self, us: float) -> bool:
+        """Whether a time is less than the bound."""
+        return us * TICKS_PER_US < self.ticks * (1 - 1e-9)
+
+    def sentence(self, name: str, us: float) -> str:
+        """The note on something whose time is below the bound."""
+        bound = us_text(self.ticks / TICKS_PER_US)
+        return f"{name} is left out: its time, {us_text(us)}, is below the bound, {bound}, so that either is wrong"
+
+    def below(self, candidates: Sequence[Candidate]) -> dict[str, str]:
+        """Return a note on each candidate whose time is below the bound, by expression; estimates are raised."""
+        return {
+            one.expression: self.sentence(one.expression, one.best_us)
+            for one in candidates
+            if self.is_below(one.best_us) and (one.is_library or not one.is_estimate)
+        }
+
+    def raised(self, candidate: Candidate) -> Candidate:
+        """Return a candidate whose estimate is no less than the bound."""
+        us, interval, least = candidate.predicted_us, candidate.interval_us, self.ticks / TICKS_PER_US
+        if us is None or us >= least:
+            return candidate
+        interval = interval and (max(least, interval[0]), max(least, interval[1]))
+        return replace(candidate, predicted_us=least, interval_us=interval)
+
+    def offers(self, found: Offers | None) -> tuple[Offers | None, list[str]]:
+        """The same of implementations; without the library there is nothing to compare them with."""
+        if found is None or found.library_us is None:
+            return found, []
+        if self.is_below(found.library_us):
+            return None, [self.sentence(found.library, found.library_us)]
+        below = [offer for offer in found.offers if self.is_below(offer.us)]
+        kept = tuple(offer for offer in found.offers if offer not in below)
+        return replace(found, offers=kept), [self.sentence(offer.name, offer.us) for offer in below]
+
 
 PROPOSE, ENUMERATE, RANK, BOUND = "the proposals", "the enumeration", "the ranking", "the lower bound"
 IMPLEMENTATIONS = "the implementations"
@@ -174,3 +218,71 @@ def _timing(stages: Stages) -> Timing:
         return sum(stages.seconds.get(name, 0.0) for name in names)
 
     return Timing(seconds(ENUMERATE), seconds(PROPOSE, RANK), seconds(BOUND, SHORTLIST, BESPOKE), seconds(CONFIRM))
+
+
+Answered = Callable[[Advice], None]
+
+INTERVAL_S = 0.1
+"""Least time between two answers that differ in simulated times alone."""
+
+
+@dataclass(slots=True)
+class PartialAnswers:
+    """Tells ``answered`` the answer so far, on one op, the ``case``; without it nothing is computed."""
+
+    scenario: GraphScenario
+    case: Scenario
+    answered: Answered | None = None
+    _known: dict[str, Candidate] = field(default_factory=dict)
+    _told_at: float = 0.0
+
+    def ranked(self, candidates: Sequence[Candidate]) -> None:
+        """Take the candidates as they are now, and tell the answer."""
+        if self.answered is not None:
+            self._known = {candidate.expression: candidate for candidate in candidates}
+            self._tell()
+
+    def simulated(self, job: SimulationJob, result: Result) -> None:
+        """Take the time of a candidate that had none, and tell the answer unless one was told a moment ago."""
+        before = self._known.get(job.schedule.expression)
+        if before is None or before.simulated_ticks is not None or job.scenario is not self.case:
+            return
+        timed = replace(before, simulated_ticks=result.makespan_ticks, unit_bytes=result.unit_bytes)
+        self._known[before.expression] = timed
+        if perf_counter() - self._told_at > INTERVAL_S:
+            self._tell()
+
+    def confirmed(self, candidates: Sequence[Candidate], bound: Bound | None, confirmed: Confirmed) -> None:
+        """Tell the confirmed answer: what is asked beside it takes longer."""
+        if self.answered is not None:
+            found = Findings(tuple(candidates), None, bound, confirmed, Stages(interrupted=True), ())
+            self.answered(advice_of(self.scenario, found))
+
+    def _tell(self) -> None:
+        """Tell the answer, if there is a baseline and anything has a time."""
+        candidates = by_time(list(self._known.values()))
+        known = any(isfinite(candidate.best_us) for candidate in candidates)
+        if self.answered is None or not known or not any(candidate.is_serial for candidate in candidates):
+            return
+        found = Findings(tuple(candidates), None, None, Confirmed(), Stages(interrupted=True), ())
+        self.answered(advice_of(self.scenario, found))
+        self._told_at = perf_counter()
+
+
+def run_of_candidate(scenario: GraphScenario, candidate: Candidate) -> ShownRun | None:
+    """Return the run of a schedule of several ops, None if it is not simulated."""
+    return None if candidate.result is None else run_of(scenario, candidate.result, candidate.joint)
+
+
+def new_runs_of(advice: Advice, known: Mapping[str, ShownRun]) -> dict[str, ShownRun]:
+    """Return the runs that an answer brings and that are not among the ``known``, by expressions of schedules."""
+
+    def is_new(expression: str, result: object) -> bool:
+        return expression not in known or known[expression].result is not result
+
+    results = {one.schedule.expression: one for one in (advice.result, advice.serial_result) if one is not None}
+    new = {name: run_of(advice.case, result) for name, result in results.items() if is_new(name, result)}
+    for one in advice.candidates:
+        if one.result is not None and is_new(one.expression, one.result):
+            new[one.expression] = run_of(advice.scenario, one.result, one.joint)
+    return new

@@ -4,16 +4,15 @@ from collections.abc import Iterator, Sequence
 
 from ...compiler.ir import TICKS_PER_US, Gpu, GraphScenario, Link, Origin, Pattern, Scenario
 from ...compiler.planning.knobs.engine import copying_sms
+from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.templates.base import OVERLAPPED_PATTERNS
-from ...compiler.text.quantities import rate_text, ticks_text, us_text
+from ...compiler.text.units import rate_text, ticks_text, us_text
 from ...simcore import Result
 from ..bounds.lower_bound import Bound
-from ..candidates.advice import Confidence, baseline_name
+from ..candidates.advice import Advice, Confidence, baseline_name, short_names
 from ..candidates.candidate import MIN_LEAD, Candidate, given_up
-from ..candidates.library import library_time, library_unfit
-from ..candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged
-from ..candidates.short_names import short_names
-from ..implementations.promise import MIN_GAIN
+from ..candidates.predicted import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged, library_time, library_unfit
+from ..implementations.predict import MIN_GAIN
 from ..solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
 
 COPY_ENGINES_LEFT_OUT = (
@@ -307,3 +306,36 @@ def _losses(result: Result) -> Iterator[str]:
 
 def _is_reported(ticks: int, result: Result) -> bool:
     return abs(ticks) >= MIN_REPORTED_SHARE * result.makespan_ticks
+
+
+def headline_of(advice: Advice) -> str:
+    """Return for instance ``flux 1.24x; torch_async_tp: no, 0.70x; a kernel for this plan up to 1.31x; bound 1.50x``.
+
+    Gains of implementations are over the library with its call, others over the baseline. Empty where there is nothing
+    to overlap.
+    """
+    case = advice.scenario.pair
+    if case is None or case.is_algorithm_choice or case.workload.moved is None:
+        return ""
+    return "; ".join(_levels(advice))
+
+
+def _levels(advice: Advice) -> Iterator[str]:
+    if advice.offers is not None:
+        for offer in advice.offers.offers:
+            promise = offer.promise
+            word = {Verdict.SERIAL: "no, ", Verdict.WORTH_TRYING: "worth trying, "}.get(promise.verdict, "")
+            yield f"{offer.name}{':' if word else ''} {word}{promise.speedup:.2f}x"
+    is_baseline = advice.recommended.expression == advice.serial.expression
+    best = _fastest_other_us(advice) if is_baseline else advice.recommended.best_us
+    if best is not None:
+        which = "the fastest other plan" if is_baseline else "this plan"
+        yield f"a kernel for {which} up to {advice.serial.best_us / best:.2f}x"
+    if advice.bound is not None:
+        yield f"bound {advice.serial.best_us * TICKS_PER_US / advice.bound.ticks:.2f}x"
+
+
+def _fastest_other_us(advice: Advice) -> float | None:
+    """The time of the fastest simulated schedule but the baseline, None if there is no other."""
+    others = (one for one in advice.candidates if one.expression != advice.serial.expression)
+    return min((one.best_us for one in others if one.simulated_ticks is not None), default=None)

@@ -3,20 +3,18 @@
 from dataclasses import asdict
 
 from ...compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject, Scenario
-from ...compiler.planning.expression import expression_of
+from ...compiler.planning.build import expression_of
 from ...simcore import CriticalOp, Result, ServerLoad
 from ...simcore.figures.result import Waterfall
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import Advice, Threshold
 from ..candidates.candidate import Candidate, SearchProvenance
-from ..candidates.library import LibraryTime, library_time
-from ..implementations.offers import Offer
-from ..implementations.order import OpSetting
-from ..implementations.promise import Promise
+from ..candidates.predicted import LibraryTime, library_time
+from ..implementations.offers import Offer, OpSetting
+from ..implementations.predict import Promise
 from ..solver import Space
-from .export_sensitivity import sensitivity_document
-from .export_several import candidate_members, ops_members, result_members, several_members
-from .headline import headline_of
+from .explain import headline_of
+from .export_members import candidate_members, ops_members, result_members, sensitivity_document, several_members
 
 RESULT_SCHEMA = "magus-result/1"
 ADVICE_SCHEMA = "magus-advice/1"

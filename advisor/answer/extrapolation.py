@@ -26,9 +26,9 @@ from ...compiler.ir import (
     Transfer,
 )
 from ...compiler.planning.knobs.library import library_rejection, library_scaling
-from ...compiler.text.quantities import exact_bytes_text, ticks_text
+from ...compiler.text.units import exact_bytes_text, ticks_text
 from ...simcore.kernels.gemm import group_shape
-from ...simcore.lower.commands import counts_ticks
+from ...simcore.lower.state import counts_ticks
 
 # The tables of measured collectives have no rows of these.
 _NOT_MEASURED = (Pattern.BROADCAST, Pattern.SEND_RECV)

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...compiler.ir import TICKS_PER_US, GraphScenario, OpMode
-from ...compiler.planning.graph_layers import in_layer, own_name
+from ...compiler.planning.plan import in_layer, own_name
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore import Result
 from ...simcore.simulate_layers import SHOWN_LAYER
 from ..candidates.candidate import MIN_LEAD, Candidate, baseline_of
 from ..candidates.shortlist import answered_by_runs
-from ..implementations.promise import MIN_GAIN, Promise, kernel_promise
+from ..implementations.predict import MIN_GAIN, Promise, kernel_promise
 
 Finalists = tuple[Candidate, Candidate]  # the best other one, the baseline
 

@@ -1,9 +1,8 @@
 """Bespoke schedules. In: a ``Scenario``. Out: plans with chunks of any size, proposed by a portfolio and simulated."""
 
-from .explain import why_bespoke
-from .portfolio import optimize
+from .cp_sat import uniform_choices
 from .result import Proposer, SearchBudget, SearchOptions, SearchResult, SimulatedPlan
-from .uniform import uniform_choices
+from .stage import optimize, why_bespoke
 
 __all__ = [
     "Proposer",

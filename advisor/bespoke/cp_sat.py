@@ -1,12 +1,27 @@
 """CP-SAT in the portfolio: the costs of a scenario as the solver's model, and its solutions as parts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from ...compiler.ir import Choice, EngineKind, Scenario, ShouldStop, inner_size
-from ...compiler.templates.bespoke import Part, Parts, spelled
+from ...compiler.ir import Choice, EngineChoice, EngineKind, Scenario, ShouldStop, inner_size
+from ...compiler.planning.build import reject_choice
+from ...compiler.planning.knobs.engine import ENGINE
+from ...compiler.templates import BY_NAME, TEMPLATES, Template
+from ...compiler.templates.bespoke import MAX_PARTS, Part, Parts, spelled
 from ..estimate.fluid import FluidFabric
-from .costs import GRAIN, costs_of, kernel_ticks, whole_rows
+from ..solver.domains import domains_of, streams_of
+from .batches import (
+    GRAIN,
+    Batches,
+    batches_of,
+    costs_of,
+    kernel_ticks,
+    lengths_of,
+    only_own,
+    shares,
+    whole_batches,
+    whole_rows,
+)
 
 # Most grains of rows: the time of a kernel is a table over its number of grains.
 MAX_GRAINS = 96
@@ -28,7 +43,7 @@ def solved_parts(
 
     While it searches ``meanwhile`` is called, and told when it is done.
     """
-    from ..solver.batch_model import TICKS, BatchProblem, Grains, solve_batches
+    from ..solver.model import TICKS, BatchProblem, Grains, solve_batches
 
     whole, engine = whole_rows(scenario), start.engine
     grain = GRAIN * -(-sum(whole) // (GRAIN * MAX_GRAINS))
@@ -85,3 +100,62 @@ def _in_rows(batches: Parts, whole: Part, grain: int) -> Parts:
             edges.append(min(rows, edges[-1] + batch[block] * grain))
         columns.append([high - low for low, high in pairwise(edges)])
     return tuple(part for part in zip(*columns, strict=True) if any(part))
+
+
+# Most pieces of a shard; with more, setups of copies and starts of kernels dominate.
+MAX_PIECES = 64
+
+
+def uniform_choices(scenario: Scenario, max_pieces: int = MAX_PIECES) -> tuple[Choice, ...]:
+    """Return every legal choice of the explored templates and engines, with up to ``max_pieces`` chunks a rank.
+
+    On a ring ``pipelined`` is included: its algorithms forward blocks instead of sending each over several links.
+    """
+    engines = domains_of(scenario)[ENGINE]
+    return tuple(choice for engine in engines for choice in _with_engine(scenario, engine, max_pieces))
+
+
+def _with_engine(scenario: Scenario, engine: EngineChoice, max_pieces: int) -> Iterator[Choice]:
+    n, explored = scenario.num_ranks, scenario.explore.values("schedules")
+    for template, algorithm in _templates_with_algorithms(scenario):
+        if explored and template.name not in explored:
+            continue
+        for pieces in range(1, max_pieces + 1) if template.cuts_shards else (1,):
+            for streams in streams_of(template):
+                choice = Choice(template.name, n * pieces, engine, streams, algorithm=algorithm)
+                if reject_choice(scenario, choice) is None:
+                    yield choice
+
+
+def _templates_with_algorithms(scenario: Scenario) -> Iterator[tuple[Template, str]]:
+    """Yield (template, algorithm); the algorithm is empty for the usual one."""
+    yield from ((template, "") for template in TEMPLATES)
+    algorithms = scenario.system.fabric.topology.algorithms
+    if algorithms:
+        yield from ((BY_NAME["pipelined"], algorithm) for algorithm in ("", *algorithms))
+
+
+def as_batches(scenario: Scenario, choice: Choice) -> Batches | None:
+    """Return the batches of a plan, None if ``bespoke`` cannot express those of its template."""
+    if choice.parts:
+        return batches_of(choice)
+    whole, lengths = whole_rows(scenario), lengths_of(scenario)
+    n, pieces = len(whole), choice.chunks // len(whole)
+    remote = list(zip(*(shares(rows, [1] * pieces) for rows in whole[1:]), strict=True))
+    own = only_own(whole[0], n)
+    match choice.template:
+        case "uniform_fused_1d":
+            parts = tuple(zip(shares(whole[0], [1] * pieces), *zip(*remote, strict=True), strict=True))
+        case "uniform_fused_2d":
+            return (lengths.batch(whole, tuple(shares(lengths.cut, [1] * pieces, lengths.step))),)
+        case "hetero_fused_1d":
+            parts = (own, *((0, *rows) for rows in remote))
+        case "hetero_unfused_1d" | "shard_p2p":
+            by_peer = [tuple(r * (k == peer) for k, r in enumerate(rows)) for rows in remote for peer in range(n - 1)]
+            parts = (own, *((0, *rows) for rows in by_peer))
+        case _:
+            return None
+    batches = whole_batches(parts)
+    if len(batches) > MAX_PARTS:
+        return None
+    return (*batches[1:], batches[0]) if lengths.produces and batches[0].rows == own else batches

@@ -1,11 +1,15 @@
 """The input and the outcome of a search for a bespoke schedule: budget, options, simulated plans."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
-from ...compiler.ir import Choice, Schedule
-from ..failures import Failure
+from ...compiler.ir import Choice, Counted, Scenario, Schedule
+from ...compiler.planning.build import build_schedule
+from ..work.workers import Begun, Failure, SimulationJob, Workers
+from .batches import Batches, batches_of, is_cut
+from .neighbours import INFEASIBLE, PlanEstimator
 
 
 class Proposer(Enum):
@@ -104,3 +108,146 @@ class SearchResult:
     def best_bespoke(self) -> SimulatedPlan | None:
         """The fastest plan that is no template with its usual options."""
         return next((plan for plan in self.plans if plan.proposer is not Proposer.TEMPLATE), None)
+
+
+# Plans whose estimate is above this multiple of the best known time are not pursued. Over the scenarios of
+# benchmarks/schedules.py estimates are between 0.84 and 1.18 of the simulated time.
+MAX_ESTIMATE_RATIO = 1.3
+
+
+@dataclass(slots=True)
+class Proposals:
+    """Feasible plans, each with the part of the portfolio that was the first to propose it."""
+
+    estimator: PlanEstimator
+    proposer_of: dict[Choice, Proposer] = field(default_factory=dict)
+
+    def add(self, proposer: Proposer, choice: Choice, up_to: float = 1.0) -> bool:
+        """Estimate ``choice`` and keep it if feasible; false once the share ``up_to`` of the evaluations is spent."""
+        if self.estimator.spent or self.estimator.count >= up_to * self.estimator.limit:
+            return False
+        if self.estimator.ticks(choice) < INFEASIBLE:
+            self.proposer_of.setdefault(choice, proposer)
+        return True
+
+    def add_known(self, proposer: Proposer, choices: Iterable[Choice]) -> None:
+        """Keep the feasible ones of ``choices``, which have been estimated."""
+        for choice in choices:
+            if self.estimator.known[choice] < INFEASIBLE:
+                self.proposer_of.setdefault(choice, proposer)
+
+    def ranked(self) -> list[Choice]:
+        """Return all plans, the best by estimate first."""
+        return sorted(self.proposer_of, key=self.estimator.ticks)
+
+    def batched(self) -> list[Choice]:
+        """Return the plans with batches, the best by estimate first."""
+        return [choice for choice in self.ranked() if choice.parts]
+
+    def different(self, count: int) -> list[Choice]:
+        """Return the best plans with batches, one for each set of batches; at most half of them have cut batches."""
+        best = dict[Batches, Choice]()
+        for choice in self.batched():
+            best.setdefault(batches_of(choice), choice)
+        cut = [choice for choice in best.values() if is_cut(choice)]
+        uncut = [choice for choice in best.values() if not is_cut(choice)]
+        return sorted([*cut[: count // 2], *uncut[: count // 2]], key=self.estimator.ticks)
+
+    def likely(self, simulated: Iterable[SimulatedPlan]) -> list[Choice]:
+        """Return the plans that may be the fastest, the best by estimate first."""
+        ranked = self.ranked()
+        known = [*(plan.ticks for plan in simulated), *map(self.estimator.ticks, ranked[:1])]
+        limit = MAX_ESTIMATE_RATIO * min(known, default=INFEASIBLE)
+        return [choice for choice in ranked if self.estimator.ticks(choice) <= limit]
+
+    def to_simulate(self, simulated: Iterable[SimulatedPlan], count: int) -> list[tuple[Choice, Proposer]]:
+        """Return ``count`` likely plans: the best of each proposer, engine and number of streams, then the best of all.
+
+        Estimates err, by proposer and engine in the same direction; so up to half of the plans are chosen by these.
+        """
+        likely, of_proposer, of_kind = self.likely(simulated), dict[Proposer, Choice](), dict[object, Choice]()
+        for choice in likely:
+            proposer = self.proposer_of[choice]
+            of_proposer.setdefault(proposer, choice)
+            of_kind.setdefault((proposer, choice.engine, choice.streams), choice)
+        varied = dict.fromkeys([*of_proposer.values(), *sorted(of_kind.values(), key=self.estimator.ticks)])
+        chosen = list(dict.fromkeys([*list(varied)[: count // 2], *likely]))[:count]
+        return [(choice, self.proposer_of[choice]) for choice in chosen]
+
+
+@dataclass(slots=True)
+class PlanSimulator:
+    """Simulates choices, each once and at most ``limit`` of them; a stop keeps what was simulated before it.
+
+    ``unit_of`` returns the granularity for a schedule. ``count`` is the number of simulations that succeeded here;
+    ``tried`` also holds the choices whose simulation failed. ``plans`` may hold others that were simulated before. A
+    plan that takes ``enough_ticks`` or less ends the search.
+    """
+
+    scenario: Scenario
+    pool: Workers
+    limit: int
+    unit_of: Callable[[Schedule], int]
+    progress: Counted
+    enough_ticks: float = 0.0
+    stopped: bool = False
+    count: int = 0
+    plans: dict[Choice, SimulatedPlan] = field(default_factory=dict)
+    tried: set[Choice] = field(default_factory=set)
+    begun: dict[Choice, Begun] = field(default_factory=dict)
+
+    @property
+    def left(self) -> int:
+        """How many more choices may be simulated."""
+        return 0 if self.stopped or self.enough else self.limit - len(self.tried)
+
+    @property
+    def enough(self) -> bool:
+        """Whether a plan takes ``enough_ticks`` or less."""
+        return min((plan.ticks for plan in self.plans.values()), default=math.inf) <= self.enough_ticks
+
+    def is_new(self, choice: Choice) -> bool:
+        """Whether ``choice`` was not simulated yet, with or without success."""
+        return choice not in self.plans and choice not in self.tried
+
+    def begin(self, choices: Iterable[Choice]) -> None:
+        """Begin to simulate new choices that may be wanted; it has no effect but to have their results earlier."""
+        for choice in choices:
+            if self.is_new(choice) and choice not in self.begun:
+                schedule = build_schedule(self.scenario, choice)
+                job = SimulationJob(self.scenario, schedule, self.unit_of(schedule))
+                (self.begun[choice],) = self.pool.begin([job])
+
+    def simulate(self, choices: Sequence[tuple[Choice, Proposer]]) -> None:
+        """Simulate the first of the new ``choices``, as many as the limit allows."""
+        new = list({choice: proposer for choice, proposer in choices if self.is_new(choice)}.items())[: self.left]
+        self.begin(choice for choice, _ in new)
+        for choice, proposer in new:
+            if not self.stopped and not self.enough:
+                self._finish(choice, proposer)
+
+    def drop_begun(self) -> None:
+        """Leave out what was begun and is not wanted."""
+        for begun in self.begun.values():
+            begun.drop()
+        self.begun.clear()
+
+    def _finish(self, choice: Choice, proposer: Proposer) -> None:
+        begun = self.begun.pop(choice)
+        (result,) = self.pool.finish([begun])
+        self.stopped = self.pool.stopped
+        if result is not None:
+            ticks, unit_bytes = result.makespan_ticks, result.unit_bytes
+            self.plans[choice] = SimulatedPlan(choice, begun.job.schedule, ticks, unit_bytes, proposer)
+            self.count += 1
+        self.tried.add(choice)
+        self.progress(self.count, self.limit)
+
+    def ranked(self) -> list[SimulatedPlan]:
+        """Return all simulated plans, the fastest first; of equally fast ones the simpler."""
+
+        def rank(plan: SimulatedPlan) -> tuple[int, bool, int, str]:
+            bespoke = plan.proposer is not Proposer.TEMPLATE
+            return plan.ticks, bespoke, len(plan.schedule.steps), plan.schedule.expression
+
+        return sorted(self.plans.values(), key=rank)

@@ -17,21 +17,52 @@ from ...compiler.ir import (
     Scenario,
     ShouldStop,
 )
-from ..candidates.variations import forms_of
-from ..failures import Failure, failed_stage
-from .annealing import DRAWS_PER_EVALUATION, anneal
-from .batches import Batches, is_cut, lengths_of, whole_batches, with_batches
-from .cp_sat import MAX_BATCHES, solved_parts
-from .dp import dp_batches
-from .explore_limits import usual_options, usual_or_first
-from .initial_shapes import shapes
-from .mutations import STREAMS, lanes_of, neighbour
-from .neighbours import best_first_search, single_knob_changes, start_points
-from .plan_estimator import INFEASIBLE, PlanEstimator
-from .proposals import MAX_ESTIMATE_RATIO, Proposals
-from .result import Proposer, SearchBudget, SearchOptions, SimulatedPlan
-from .simulate_proposals import PlanSimulator
-from .uniform import as_batches, uniform_choices
+from ..candidates.shortlist import forms_of
+from ..work.workers import Failure, failed_stage
+from .batches import Batches, dp_batches, is_cut, lengths_of, shapes, whole_batches, with_batches
+from .cp_sat import MAX_BATCHES, as_batches, solved_parts, uniform_choices
+from .neighbours import (
+    INFEASIBLE,
+    STREAMS,
+    PlanEstimator,
+    best_first_search,
+    lanes_of,
+    neighbour,
+    single_knob_changes,
+    start_points,
+    usual_options,
+    usual_or_first,
+)
+from .result import MAX_ESTIMATE_RATIO, PlanSimulator, Proposals, Proposer, SearchBudget, SearchOptions, SimulatedPlan
+
+TEMPERATURE = 0.01
+# Share of the budget after which the temperature is 0: only better plans are accepted.
+COLD_AFTER = 0.8
+# Most changes drawn for each evaluation of the budget; a change that leads to a plan tried before costs no evaluation.
+DRAWS_PER_EVALUATION = 5
+
+
+def anneal(
+    estimator: PlanEstimator, start: Choice, budget: int, random: Random, engines: Sequence[EngineChoice]
+) -> Choice:
+    """Return the best plan found from ``start`` with ``budget`` evaluations; ``estimator`` keeps all plans tried."""
+    current, current_ticks = start, estimator.ticks(start)
+    best, best_ticks = current, current_ticks
+    before, lengths = estimator.count, lengths_of(estimator.scenario)
+    for _ in range(DRAWS_PER_EVALUATION * budget):
+        spent = (estimator.count - before) / budget
+        if spent >= 1 or estimator.spent:
+            break
+        changed = neighbour(random, current, engines, lengths)
+        ticks = estimator.ticks(changed)
+        temperature = TEMPERATURE * max(0.0, 1 - spent / COLD_AFTER)
+        worse = ticks / current_ticks - 1
+        if worse <= 0 or (temperature > 0 and random.random() < math.exp(-worse / temperature)):
+            current, current_ticks = changed, ticks
+        if ticks < best_ticks:
+            best, best_ticks = changed, ticks
+    return best
+
 
 log = logging.getLogger(__name__)
 

@@ -1,26 +1,165 @@
 """The bespoke search as a stage of advice: from simulated candidates to bespoke ones."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from random import Random
 
 from ...compiler.ir import (
     TICKS_PER_US,
     Adds,
+    Cancelled,
     Choice,
+    CopyProtocol,
     Counted,
     Scenario,
+    ShouldStop,
     cutting_of,
+    heeding,
 )
-from ...compiler.planning.build import build_schedule
-from ...compiler.templates.bespoke import PATTERNS
+from ...compiler.planning.build import build_schedule, reject_choice
+from ...compiler.templates.bespoke import PATTERNS, Part
 from ..candidates.candidate import Candidate, ScheduleOrigin, SearchProvenance
 from ..candidates.shortlist import NUM_OFFERED, shortlist_unit
 from ..estimate.makespan import estimate_ticks
-from ..failures import Failure
-from ..workers import Workers
-from .batches import Batches, batches_of
-from .explain import why_bespoke
-from .portfolio import optimize
-from .result import Proposer, SearchBudget, SearchOptions, SearchResult, SimulatedPlan
+from ..work.workers import Failure, Workers
+from .batches import Batches, RowBatch, batches_of, only_own, shares, whole_rows, with_batches
+from .neighbours import PlanEstimator
+from .result import PlanSimulator, Proposals, Proposer, SearchBudget, SearchOptions, SearchResult, SimulatedPlan
+from .search import Search
+
+MIN_REPORTED_LOSS = 0.005
+"""Least share of the time that a feature must save to be reported."""
+
+
+def why_bespoke(
+    scenario: Scenario, choice: Choice, template: Choice, ticks_of: Callable[[Choice], float]
+) -> tuple[tuple[str, float], ...]:
+    """Return (bespoke feature of ``choice``, loss without it as a share of the time), the largest loss first.
+
+    ``template`` is the best choice with equal chunks, ``ticks_of`` returns the time of a choice. Features that cannot
+    be removed alone are left out.
+    """
+    ticks = ticks_of(choice)
+    removed = _without_features(scenario, choice, template)
+    legal = ((feature, other) for feature, other in removed if reject_choice(scenario, other) is None)
+    losses = ((feature, ticks_of(other) / ticks - 1) for feature, other in legal)
+    reported = ((feature, loss) for feature, loss in losses if loss >= MIN_REPORTED_LOSS)
+    return tuple(sorted(reported, key=lambda feature_loss: -feature_loss[1]))
+
+
+def _without_features(scenario: Scenario, choice: Choice, template: Choice) -> Iterator[tuple[str, Choice]]:
+    """Yield (feature, ``choice`` without it) for each feature that ``choice`` uses."""
+    if choice.parts:
+        yield from _without_cuts(scenario, choice)
+    if choice.streams > 1:
+        yield "kernels side by side", replace(choice, streams=1)
+    if choice.lanes:
+        yield "an engine for each link", replace(choice, lanes=0)
+    if choice.waves > 1:
+        yield "several waves in a kernel", replace(choice, waves=1)
+    if choice.sums > 1:
+        yield "sums side by side", replace(choice, sums=1)
+    tactics = choice.tactics
+    if tactics.kernel is not template.tactics.kernel:
+        usual = replace(tactics, kernel=template.tactics.kernel, wait=template.tactics.wait, per=template.tactics.per)
+        yield f"kernel {tactics.kernel.value}", replace(choice, tactics=usual)
+    if choice.engine != template.engine:
+        # Only copies by SMs have a protocol.
+        simple = replace(tactics, protocol=CopyProtocol.SIMPLE)
+        yield f"engine {choice.engine}", replace(choice, engine=template.engine, lanes=0, tactics=simple)
+
+
+def _without_cuts(scenario: Scenario, choice: Choice) -> Iterator[tuple[str, Choice]]:
+    """Yield (feature, ``choice`` without it) for the features of its batches."""
+    whole, batches = whole_rows(scenario), batches_of(choice)
+    for feature, other in (
+        ("own shard as filler", _with_own_batch(batches, whole, last=scenario.workload.pattern.produces)),
+        ("chunks of unequal size", _with_equal_chunks(batches, whole)),
+        ("unequal amounts per link", _with_equal_shares(batches, whole)),
+        ("slices of the inner dimension", tuple(replace(batch, slices=()) for batch in batches)),
+        ("bands of columns", tuple(replace(batch, columns=()) for batch in batches)),
+    ):
+        if other != batches:
+            yield feature, with_batches(choice, other)
+
+
+def _with_own_batch(batches: Batches, whole: Part, *, last: bool) -> Batches:
+    """Put the own block into a batch of its own, before or after all others."""
+    own = RowBatch(only_own(whole[0], len(whole)))
+    others = tuple(replace(batch, rows=(0, *batch.rows[1:])) for batch in batches if any(batch.rows[1:]))
+    return tuple(batch for batch in ((*others, own) if last else (own, *others)) if any(batch.rows))
+
+
+def _with_equal_chunks(batches: Batches, whole: Part) -> Batches:
+    """Divide every remote block equally among the batches with remote rows; keep the own rows."""
+    used = [int(any(batch.rows[1:])) for batch in batches]
+    return _with_rows(batches, [shares(rows, used) for rows in whole[1:]])
+
+
+def _with_equal_shares(batches: Batches, whole: Part) -> Batches:
+    """Give each batch the same share of every remote block; keep the own rows."""
+    totals = [sum(batch.rows[1:]) for batch in batches]
+    return _with_rows(batches, [shares(rows, totals) for rows in whole[1:]])
+
+
+def _with_rows(batches: Batches, columns: list[list[int]]) -> Batches:
+    """Replace the rows of the peers."""
+    remote = zip(*columns, strict=True)
+    return tuple(replace(batch, rows=(batch.rows[0], *rows)) for batch, rows in zip(batches, remote, strict=True))
+
+
+def optimize(
+    scenario: Scenario,
+    budget: SearchBudget,
+    options: SearchOptions,
+    *,
+    pool: Workers | None = None,
+    should_stop: ShouldStop = lambda: False,
+    progress: Counted = lambda done, total: None,
+) -> SearchResult:
+    """Return the best schedules that the budget finds for ``scenario``, which overlaps a GEMM and a collective.
+
+    A stage that fails is left out. If Ctrl-C interrupts the search and ``should_stop`` returns true, the search ends
+    with the plans simulated so far. ``pool`` runs the simulations, this process if there is none.
+    """
+    deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
+
+    def late() -> bool:
+        return deadline is not None and time.monotonic() >= deadline
+
+    def stop() -> bool:
+        return late() or should_stop()
+
+    pool = pool or Workers(should_stop=stop)
+    simulator = PlanSimulator(scenario, pool, budget.simulations, options.unit_of, progress)
+    simulator.plans |= {plan.choice: plan for plan in options.known}
+    estimator = PlanEstimator(scenario, budget.evaluations, stop)
+    random = Random(f"bespoke {options.seed}")
+    search = Search(scenario, budget, options, estimator, simulator, Proposals(estimator), random)
+    ended = ""
+    try:
+        with heeding(stop):
+            ended = search.run()
+    except Cancelled:
+        simulator.stopped = True
+    except KeyboardInterrupt:
+        if not should_stop():
+            raise
+        simulator.stopped = True
+    cut_short = simulator.stopped or stop()
+    if cut_short:
+        ended = "its time was over" if late() else "it was asked to stop"
+    return SearchResult(
+        plans=tuple(simulator.ranked()),
+        seed=options.seed,
+        evaluations=estimator.count,
+        simulations=simulator.count,
+        reproducible=not cut_short,
+        stopped=ended,
+        failures=tuple(search.failures),
+    )
+
 
 # About three seconds on one core.
 DEFAULT_EVALUATIONS = 400

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from ...compiler.ir import TICKS_PER_SECOND, CopyProtocol, EngineKind, Gpu, Scenario
+from ...compiler.ir import TICKS_PER_SECOND, CopyProtocol, EngineKind, Gpu, Pattern, Scenario
 from ...compiler.planning.knobs.engine import max_copy_sms
-from ...compiler.planning.template_input import reject_reach
-from ...simcore.lower.protocols import LL128_BYTES, LL128_PAYLOAD
+from ...compiler.planning.staging import reject_reach
+from ...simcore.kernels.working_set import hit_share
+from ...simcore.lower.machine import LL128_BYTES, LL128_PAYLOAD
+from .kernels import MAX_ROUNDS, KernelLimits
+from .link_loads import LeastTraffic, ports_of
 
 # Reserved SMs are bounded in ranges that end at 1 / s of all SMs, for each s.
 RANGE_DIVISORS = (16, 10, 7, 5, 4, 3)
@@ -102,3 +105,128 @@ def served_ticks(num_bytes: int, bytes_per_s: int, line_bytes: int) -> int:
     """
     per_byte = Fraction(TICKS_PER_SECOND, bytes_per_s) - Fraction(1, 2 * line_bytes)
     return max(0, int(num_bytes * per_byte))
+
+
+# Lines for each SM that a block to sum must have to occupy all SMs; pieces of smaller blocks hold fewer SMs.
+MIN_SUM_LINES_PER_SM = 128
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCase:
+    """One copy mode, one class of kernels and one division of the SMs between both; times in ticks.
+
+    ``moved`` is the least traffic in this mode, ``rounds`` the number of refinements in the search over kernels. What
+    neighbours hand over need not be ``in_memory``.
+    """
+
+    scenario: Scenario
+    mode: CopyMode
+    kernels: KernelLimits
+    moved: LeastTraffic | None
+    division: Division
+    rounds: int = MAX_ROUNDS
+    in_memory: bool = True
+
+    @property
+    def first_byte_latency(self) -> int:
+        """From the start of a transfer to its first byte at the link: setup, and the latency of memory.
+
+        0 for the writes of a replayed profile, which are under way, and for what tiles store.
+        """
+        gpu = self.scenario.gpu
+        if self.scenario.system.replay is not None or self.mode.from_tiles:
+            return 0
+        l2 = gpu.l2.latency_ticks if self.mode.by_sms else 0
+        return self.mode.setup_ticks + gpu.hbm.latency_ticks + l2
+
+    @property
+    def last_byte_latency(self) -> int:
+        """From the end of a byte's service at the last link to the end of its transfer."""
+        n, network = self.scenario.num_ranks, self.scenario.network
+        last_links = (edge.latency_ticks for edge in network.own if edge.target < n)
+        return self.scenario.gpu.hbm.latency_ticks + min(last_links, default=0)
+
+    @property
+    def sums_by_kernels(self) -> bool:
+        """Whether only kernels can sum: the switch cannot, nor can copies into data that a kernel still writes."""
+        pattern = self.scenario.workload.pattern
+        if not pattern.sums or self.mode.can_sum or self.mode.from_tiles or self.moved is None:
+            return False
+        return not self.mode.by_sms or pattern is Pattern.GEMM_RS
+
+    @property
+    def before_sending(self) -> int:
+        """Time before the first transfer if a kernel produces the data to send."""
+        return self.kernels.first if self.scenario.workload.pattern.produces else 0
+
+    @property
+    def after_arrival(self) -> int:
+        """Time after the last transfer: a kernel on the gathered data, or the sum of arrived partial sums.
+
+        The last transfer of an all_reduce may bring a result.
+        """
+        pattern = self.scenario.workload.pattern
+        if pattern.consumes:
+            return self.kernels.after
+        if not pattern.reduces or self.mode.can_sum or self.mode.from_tiles:
+            return 0
+        return self.kernels.sum_after if self.sums_by_kernels else self.scenario.gpu.hbm.latency_ticks
+
+    @property
+    def after_kernels(self) -> int:
+        """Time after the last unit of kernels whose results are summed: the sum here, or a copy and the sum elsewhere.
+
+        The sum of an all_reduce is then sent to others. Kernels that sum begin when a persistent one has ended.
+        """
+        pattern, copy = self.scenario.workload.pattern, self.first_byte_latency + self.last_byte_latency
+        if not (pattern.sums and pattern.produces) or self.moved is None:
+            return 0
+        everywhere = pattern is Pattern.GEMM_AR
+        if self.mode.from_tiles:  # the last tile may be one that its own rank wants
+            return copy if everywhere else 0
+        here, there = self.kernels.sum_launch, copy + self.kernels.sum_after
+        if not self.sums_by_kernels:
+            return copy if everywhere else min(here, copy)
+        if self.kernels.persistent:
+            return here + max(self.sum_ticks, copy + self._results_ticks if everywhere else 0)
+        return min(here + copy if everywhere else here, there)
+
+    @property
+    def _results_ticks(self) -> int:
+        """Time in which the links bring the sums of an all_reduce to all ranks."""
+        assert self.moved is not None, "asked only where something moves"
+        n = self.scenario.num_ranks
+        num_bytes = int(n * self.moved.read * (n - 1) * self.mode.sent)
+        return served_ticks(num_bytes, sum(ports_of(self.scenario).into), self.scenario.gpu.line_bytes)
+
+    @property
+    def sum_bytes(self) -> int:
+        """Memory traffic of the kernels that sum at a rank: each part that arrived, its own part, and the result.
+
+        Parts that arrived may still be in a cache.
+        """
+        workload, n, cache = self.scenario.workload, self.scenario.num_ranks, self.scenario.gpu.last_cache
+        if not self.sums_by_kernels or workload.moved is None:
+            return 0
+        shard = workload.moved.num_bytes // n
+        parts = (n - 1) * shard
+        hits = 0 if cache is None else hit_share(int(parts * self.mode.sent), cache.instances * cache.size_bytes)
+        return (n + 1) * shard - int(parts * hits)
+
+    @property
+    def sum_ticks(self) -> int:
+        """Time in which kernels that sum hold all SMs; 0 for small blocks, whose pieces hold few."""
+        gpu, moved = self.scenario.gpu, self.scenario.workload.moved
+        if (
+            moved is None
+            or moved.num_bytes // self.scenario.num_ranks < MIN_SUM_LINES_PER_SM * gpu.sms * gpu.line_bytes
+        ):
+            return 0
+        return served_ticks(self.sum_bytes, gpu.hbm.achieved_bytes_per_s, gpu.line_bytes)
+
+    @property
+    def copy_ticks(self) -> int:
+        """SM ticks of the copies of a rank if SMs copy."""
+        if self.moved is None or not self.mode.by_sms:
+            return 0
+        return self.mode.engine_ticks(self.moved.issued, self.scenario.gpu.line_bytes)

@@ -5,18 +5,23 @@ launch, which follows the data it waits for, and may have any rows, columns and 
 persistent kernel is launched before; its units are tiles of the whole inner dimension.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from threading import Lock
 
-from ...compiler.ir import TICKS_PER_US, Choice, GemmShape, GemvShape, Gpu, Kernels, Scenario, TileGroup
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiler.ir import TICKS_PER_US, Choice, GemmShape, GemvShape, Gpu, Kernels, Scenario, TileGroup, checkpoint
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
-from ...simcore.kernels.dispatch import compute_work, least_sm_ticks
+from ...simcore.kernels.dispatch import BYTES_IN_FLIGHT_PER_SM, compute_work, gemv_work, least_sm_ticks
 from ...simcore.kernels.gemm import gemm_work
-from ...simcore.kernels.gemm_form import TileForm, split_k, tiles_of
-from ...simcore.kernels.memory_bound import gemv_work
+from ...simcore.kernels.gemm_form import SPLITS, TileForm, split_k, tiles_of
 from ...simcore.kernels.work import KernelWork
+from .boxes import Floats, GemmForm, TiledKernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +134,223 @@ def lone_kernel(scenario: Scenario) -> KernelWork | None:
     schedule = build_schedule(scenario, Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system)))
     (group,) = (step for step in schedule.steps if isinstance(step, TileGroup))
     return compute_work(scenario, group, scenario.gpu.sms)
+
+
+# Ratio of the ends of neighbouring initial ranges of a dimension.
+RANGE_RATIO = 1.6
+# Boxes divided in a round without a limit, and at least under each limit; fewer under tight limits, since kernels with
+# much time do most of the work.
+MAX_DIVIDED, MIN_DIVIDED = 144, 4
+# Rounds of division at each refinement of a bound; more than the last gain little.
+REFINEMENT_ROUNDS = (4, 10, 18, 28)
+MAX_ROUNDS = REFINEMENT_ROUNDS[-1]
+# Tiles end at multiples of these.
+GRAINS = (256, 128, 64)
+# Limits of time and of size, as shares of the time and size of the whole GEMM.
+TIME_SHARES, SIZE_SHARES = tuple(1.2**-step for step in range(24)), tuple(1.22**-step for step in range(20))
+# Factor that covers rounding errors of powers, and the ratio up to which two kernels count as equally fast.
+ROUNDING_MARGIN, TIE_RATIO = 1 - 1e-6, 1 + 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """The least SM time in us for each element of m n k.
+
+    ``of_times`` is the least of kernels that last at most ``times`` us, ``of_sizes`` of kernels of at most ``sizes``
+    elements. The last time is infinity, the last size the whole.
+    """
+
+    times: Floats
+    of_times: Floats
+    sizes: Floats
+    of_sizes: Floats
+
+    @property
+    def least(self) -> float:
+        """The least over all kernels."""
+        return float(self.of_times[-1])
+
+    def within(self, us: Floats) -> Floats:
+        """Return the least over kernels that last at most ``us``."""
+        return np.asarray(self.of_times[np.searchsorted(self.times, us)])
+
+    def up_to(self, sizes: Floats) -> Floats:
+        """Return the least over kernels of at most ``sizes`` elements."""
+        return np.asarray(self.of_sizes[np.searchsorted(self.sizes, np.minimum(sizes, self.sizes[-1]))])
+
+
+@dataclass(frozen=True, slots=True)
+class KernelClass:
+    """A class of kernels on ``fewest`` to ``most`` SMs; ``persistent`` kernels are one for each stream.
+
+    A persistent kernel has all columns and the whole inner dimension, and its time is that of a unit. The time of a
+    ``finished`` kernel includes all slices of the inner dimension, one after the other.
+    """
+
+    fewest: int
+    most: int
+    persistent: bool = False
+    finished: bool = False
+
+
+def least_ratios(gpu: Gpu, shape: GemmShape, kind: KernelClass, rounds: int = MAX_ROUNDS) -> Ratios:
+    """Return the least SM time for each element, for any cut of ``shape`` into kernels of ``kind``.
+
+    More ``rounds`` take more time and never give a lower bound.
+    """
+    return _search_of(gpu, shape, kind).ratios(rounds)
+
+
+@lru_cache(maxsize=64)
+def _search_of(gpu: Gpu, shape: GemmShape, kind: KernelClass) -> "_Search":
+    return _Search(gpu, shape, kind)
+
+
+class _Search:
+    """Divides boxes of shapes, those with the lowest bound under any limit first; a search can be resumed.
+
+    Threads may share one.
+    """
+
+    def __init__(self, gpu: Gpu, shape: GemmShape, kind: KernelClass) -> None:
+        self._lock = Lock()
+        self._gpu, self._shape, self._kind = gpu, shape, kind
+        whole = gemm_work(gpu, shape, kind.most, static_order=kind.persistent)
+        us = whole.waves * whole.unit_ticks / TICKS_PER_US
+        self._times = np.append(us * np.array(TIME_SHARES[::-1]), np.inf)
+        self._sizes = shape.m * shape.n * shape.k * np.array(SIZE_SHARES[::-1])
+        fixed = kind.persistent
+        self._form = GemmForm(gpu, shape.dtype, kind.fewest, kind.most, fixed)
+        splits = SPLITS[:1] if fixed else SPLITS
+        kernels = [(*tile, split) for tile in tiles_of(gpu) if tile[1] <= kind.most for split in splits]
+        self._kernels = TiledKernels.of(self._form, kernels)
+        # Of tiles of one size the most square reads least. Any subset bounds the time of the fastest from above.
+        rivals = {
+            (block[0] * block[1], units, split): (block, units, split)
+            for block, units, split in sorted(kernels, key=_squareness)
+        }
+        self._rivals = TiledKernels.of(self._form, list(rivals.values()))
+        self._low, self._high = _all_boxes(shape, fixed=fixed)
+        self._bounds, self._by_round = self._bounds_of(self._low, self._high), list[Ratios]()
+
+    def ratios(self, rounds: int) -> Ratios:
+        """Return the ratios after ``rounds`` divisions."""
+        with self._lock:
+            while len(self._by_round) <= rounds:
+                checkpoint()
+                if self._by_round:
+                    self._divide()
+                self._by_round.append(self._known())
+            return self._by_round[rounds]
+
+    def _known(self) -> Ratios:
+        least = self._limited().min(axis=1)
+        # A matrix times a vector is bound by the bytes in flight of an SM.
+        gpu = self._gpu
+        latency_us = (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
+        vector = latency_us * self._shape.dtype.num_bytes / BYTES_IN_FLIGHT_PER_SM
+        least = ROUNDING_MARGIN * (least if self._kind.persistent else np.minimum(least, vector))
+        return Ratios(self._times, least[: len(self._times)], self._sizes, least[len(self._times) :])
+
+    def _divide(self) -> None:
+        """Halve the boxes with the lowest bounds."""
+        low, high = self._low, self._high
+        chosen = np.unique(np.concatenate(list(_lowest(self._limited()))))
+        chosen = chosen[(high[:, chosen] > low[:, chosen]).any(axis=0)]
+        below, above = _halves(low[:, chosen], high[:, chosen])
+        parts = np.maximum(self._bounds_of(below, above), np.tile(self._bounds[:, chosen], 2))
+        keep = np.ones(low.shape[1], bool)
+        keep[chosen] = False
+        self._low, self._high = np.hstack([low[:, keep], below]), np.hstack([high[:, keep], above])
+        self._bounds = np.hstack([self._bounds[:, keep], parts])
+
+    def _limited(self) -> Floats:
+        """Return [L, B] the bounds of boxes under each limit, of time and then of size."""
+        small = self._low.prod(axis=0) <= self._sizes[:, None]
+        return np.vstack([self._bounds, np.where(small, self._bounds[-1], np.inf)])
+
+    def _bounds_of(self, low: Floats, high: Floats) -> Floats:
+        """Return [T, B] the least SM time for each element in boxes [3, B], of kernels that may be fastest, by time."""
+        num_boxes, (kernels, boxes, alone) = low.shape[1], self._picked(low, high)
+        low, high, pairs = low[:, boxes], high[:, boxes], self._kernels.at(kernels)
+        lasts = pairs.unit_us(low) if self._kind.persistent else alone + self._other_slices_us(high)
+        bounds = np.full((len(self._times), num_boxes), np.inf)
+        np.minimum.at(bounds, (np.searchsorted(self._times, lasts), boxes), pairs.per_element(low, high, alone))
+        return np.minimum.accumulate(bounds, axis=0)
+
+    def _picked(self, low: Floats, high: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+        """Return pairs of a kernel and a box in which it may be the fastest, and its least time where it adds nothing.
+
+        A kernel may be picked whose least time, writing or adding, is not above the longest of the fastest.
+        """
+        form, waves, split = self._form, self._kernels.waves_us(low, self._form.most), self._kernels.split_us(low)
+        memory = [form.memory_us(low, adds=adds) for adds in (False, True)]
+        limits = [TIE_RATIO * fastest for fastest in self._rivals.fastest_us(low, high)]
+        likely = np.zeros(waves.shape, bool)
+        for each, limit in zip(memory, limits, strict=True):
+            likely |= np.maximum(waves, each) + split <= TIE_RATIO * limit  # no two times together are shorter
+        kernels, boxes = np.nonzero(likely & self._kernels.exists(high))
+        waves, split = waves[kernels, boxes], split[kernels, boxes]
+        alone, adding = (form.together(waves, each[boxes]) + split for each in memory)
+        picked = (alone <= limits[0][boxes]) | (adding <= limits[1][boxes])
+        return kernels[picked], boxes[picked], alone[picked]
+
+    def _other_slices_us(self, high: Floats) -> Floats:
+        """Return the time of the other slices of a finished kernel: at least one more kernel, and the steps."""
+        if not self._kind.finished:
+            return np.zeros(high.shape[1])
+        model, left = self._gpu.gemm, self._shape.k - high[2]
+        ticks = gemm_start_ticks(self._gpu) + model.tile_ticks + left / 64 * model.k_step_ticks
+        return np.asarray(np.where(left > 0, ticks / TICKS_PER_US, 0.0))
+
+
+def _lowest(limited: Floats) -> Iterator[NDArray[np.intp]]:
+    """Yield the boxes with the lowest bounds under each limit."""
+    batches = [max(MIN_DIVIDED, int(MAX_DIVIDED * share**2)) for share in (*TIME_SHARES[::-1], 1.0, *SIZE_SHARES[::-1])]
+    for row, batch in zip(limited, batches, strict=True):
+        boxes = np.argpartition(row, batch)[:batch] if row.size > batch else np.arange(row.size)
+        yield boxes[np.isfinite(row[boxes])]
+
+
+def _squareness(kernel: tuple[tuple[int, int], int, int]) -> float:
+    """Return 1 for kernels of square tiles, less for others."""
+    return min(kernel[0]) / max(kernel[0])
+
+
+def _falling(size: int) -> list[int]:
+    """Return upper ends of ranges from ``size`` down to a few dozen; the last range is the rest. None for size 0."""
+    ends = [size]
+    while ends[-1] > 64:
+        end = int(ends[-1] / RANGE_RATIO)
+        ends.append(next((end - end % grain for grain in GRAINS if end >= 2 * grain), end))
+    return ends if size else []
+
+
+def _all_boxes(shape: GemmShape, *, fixed: bool) -> tuple[Floats, Floats]:
+    """Return the corners [3, B] of boxes that cover all parts of ``shape``; ``fixed`` parts have all of n and k."""
+    # The whole inner dimension is a range of its own: without slices no other kernel follows.
+    others = ([shape.n], [shape.k]) if fixed else (_falling(shape.n), [shape.k, *_falling(shape.k - 1)])
+    free = (_falling(shape.m), *others)
+    ends = np.stack([each.ravel() for each in np.meshgrid(*(np.array(one, float) for one in free), indexing="ij")])
+    firsts = [1.0, float(shape.n) if fixed else 1.0, float(shape.k) if fixed else 1.0]
+    return np.stack([_begins(axis, each, first) for axis, each, first in zip(ends, free, firsts, strict=True)]), ends
+
+
+def _begins(axis: Floats, ends: list[int], first: float) -> Floats:
+    """Return the begins of the ranges that end at ``axis``."""
+    after = dict(zip(ends, [*(end + 1.0 for end in ends[1:]), first], strict=True))
+    return np.array([after[int(end)] for end in axis])
+
+
+def _halves(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Halve boxes along the dimension with the largest ratio of ends, where tiles may end."""
+    axis, boxes = np.argmax(high / low, axis=0), np.arange(low.shape[1])
+    first, last = low[axis, boxes], high[axis, boxes]
+    middle = np.sqrt(first * last)
+    cut = np.clip(np.floor(middle), first, last - 1)
+    for grain in reversed(GRAINS):
+        nearest = np.rint(middle / grain) * grain
+        cut = np.where((nearest >= first) & (nearest < last), nearest, cut)
+    upper, lower = low.copy(), high.copy()
+    upper[axis, boxes], lower[axis, boxes] = np.minimum(cut + 1, last), cut
+    return np.hstack([low, upper]), np.hstack([lower, high])

@@ -4,18 +4,186 @@ Loads are those of the links of each rank, of all ranks together, of cuts around
 of each single link.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
 import numpy as np
+import numpy.typing as npt
 
-from ...compiler.ir import Edge, Fabric, Pattern, Scenario, checkpoint, network_of
+from ...compiler.ir import (
+    TICKS_PER_SECOND,
+    Edge,
+    Fabric,
+    Pattern,
+    Reach,
+    Scenario,
+    Schedule,
+    Step,
+    Transfer,
+    checkpoint,
+    network_of,
+)
+from ...compiler.planning.staging import reject_reach
 from ...compiler.templates.collective import collective_in
-from .least_traffic import LeastTraffic, block_table, blocks_of
-from .routes import Ints, routes_of
+from ...simcore.lower.copies import ends_of
+from ...simcore.lower.state import moved_bytes
+from ...simcore.lower.steps import period_of
+
+
+@dataclass(frozen=True, slots=True)
+class LeastTraffic:
+    """Least bytes into and out of each rank; ``total`` are the bytes that arrive at all ranks together.
+
+    ``read`` are the own data that each rank reads to send them: a lower bound, as data that arrived may be in a cache.
+    ``issued`` are the bytes that the engines of a rank move, the mean over ranks; a copy to all or a sum of all counts
+    once. If ranks differ, ``read`` and the kernels are those of ``rank``.
+    """
+
+    into: tuple[int, ...]
+    out: tuple[int, ...]
+    total: int
+    read: int = 0
+    issued: int = 0
+    rank: int | None = None
+
+    @property
+    def busiest_bytes(self) -> int:
+        """Bytes that arrive at the busiest rank, at least the mean over ranks; at ``rank`` if ranks differ."""
+        if self.rank is not None:
+            return self.into[self.rank]
+        return max(*self.into, -(-self.total // len(self.into)))
+
+
+def least_traffic(scenario: Scenario, *, can_sum: bool = True) -> LeastTraffic | None:
+    """Return the least traffic, None if nothing moves; ``can_sum`` is whether engines can ask a switch for sums."""
+    workload, n = scenario.workload, scenario.num_ranks
+    kind, moved = collective_in(workload.pattern), workload.moved
+    if kind is None or moved is None or n == 1:
+        return None
+    whole, shard = moved.num_bytes, moved.num_bytes // n
+    sums = can_sum and reject_reach(scenario.system, sums=True) is None
+    # Copies that bring one shard to all others.
+    spread = 1 if reject_reach(scenario.system, sums=False) is None else n - 1
+    match kind:
+        case Pattern.ALL_GATHER:
+            return _alike(n, (n - 1) * shard, shard, read=shard, issued=spread * shard)
+        case Pattern.REDUCE_SCATTER:
+            arriving = shard if sums else (n - 1) * shard
+            return _alike(n, shard, (n - 1) * shard, arriving, read=shard, issued=arriving)
+        case Pattern.ALL_REDUCE:
+            arriving = whole if sums else 2 * (n - 1) * shard
+            out = whole + shard * (n - 2) // (n - 1) if sums else whole
+            return _alike(n, whole, out, arriving, read=shard, issued=((1 if sums else n - 1) + spread) * shard)
+        case Pattern.ALL_TO_ALL if workload.loads:
+            return _exchanged(scenario)
+        case Pattern.ALL_TO_ALL:
+            num_bytes = sum(blocks_of(scenario)[1:])
+            return _alike(n, num_bytes, num_bytes, read=num_bytes, issued=num_bytes)
+        case Pattern.BROADCAST:
+            others = (n - 1) * whole
+            return LeastTraffic((0, *(whole,) * (n - 1)), (whole, *(0,) * (n - 1)), others, issued=spread * shard)
+        case _:
+            return LeastTraffic((0, whole, *(0,) * (n - 2)), (whole, *(0,) * (n - 1)), whole, issued=shard)
+
+
+def _exchanged(scenario: Scenario) -> LeastTraffic:
+    """Return the traffic of an all_to_all whose ranks send different amounts; ``issued`` is the mean over ranks."""
+    n, table = scenario.num_ranks, block_table(scenario)
+    into = tuple(sum(sent[rank] for sent in table) - table[rank][rank] for rank in range(n))
+    out = tuple(sum(sent) - sent[rank] for rank, sent in enumerate(table))
+    rank = scenario.workload.rank
+    return LeastTraffic(into, out, sum(into), read=out[rank], issued=sum(into) // n, rank=rank)
+
+
+def _alike(n: int, into: int, out: int, arriving: int = 0, *, read: int, issued: int) -> LeastTraffic:
+    """Return traffic that is the same at every rank; ``arriving`` is the mean over ranks if that is above ``into``."""
+    return LeastTraffic((into,) * n, (out,) * n, n * max(into, arriving), read, issued)
+
+
+def blocks_of(scenario: Scenario) -> tuple[int, ...]:
+    """Return the bytes [k] that rank r sends to r + k in an all_to_all; if ranks differ, that r + k sends to r."""
+    workload, n = scenario.workload, scenario.num_ranks
+    if workload.loads:
+        table = block_table(scenario)
+        return tuple(table[(workload.rank + k) % n][workload.rank] for k in range(n))
+    assert workload.moved is not None, "an all_to_all moves a tensor"
+    width = workload.moved.cols * workload.moved.dtype.num_bytes
+    return tuple(rows * width for rows in workload.split or (workload.moved.rows // n,) * n)
+
+
+def block_table(scenario: Scenario) -> tuple[tuple[int, ...], ...]:
+    """Return the bytes [source][target] of an all_to_all whose ranks send different amounts."""
+    workload = scenario.workload
+    assert workload.moved is not None, "an all_to_all moves a tensor"
+    width = workload.moved.cols * workload.moved.dtype.num_bytes
+    return tuple(tuple(rows * width for rows in sent) for sent in workload.loads)
+
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Passes:
+    """The hops of several routes: indices of edges in the table, and the sending rank of each hop."""
+
+    edge: Ints
+    rank: Ints
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RouteTable:
+    """``onward`` [ranks, nodes] is the edge that leaves a node on the route to a rank, -1 without a route."""
+
+    num_ranks: int
+    edges: tuple[Edge, ...]
+    onward: npt.NDArray[np.int32]
+    target: Ints  # [E]
+
+    def passes(self, peer: int) -> Passes:
+        """Return the hops of the routes from every rank r to r + ``peer``."""
+        checkpoint()
+        ranks = np.arange(self.num_ranks)
+        hops = list(self._hops(ranks, (ranks + peer) % self.num_ranks))
+        return Passes(*(np.concatenate([hop[i] for hop in hops]) for i in (0, 1)))
+
+    def times(self, passes: Passes) -> Ints:
+        """Return [E] how often each edge is passed."""
+        return np.bincount(passes.edge, minlength=len(self.edges))
+
+    def _hops(self, rank: Ints, destination: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """Yield for each hop number the edges, and the sending ranks."""
+        node = rank
+        while True:
+            moving = node != destination
+            rank, node, destination = rank[moving], node[moving], destination[moving]
+            if not len(node):
+                return
+            edge = self.onward[destination, node].astype(np.int64)
+            yield edge, rank
+            node = self.target[edge]
+
+
+@lru_cache(maxsize=4)
+def routes_of(fabric: Fabric, num_ranks: int) -> RouteTable:
+    """Return the table of a fabric whose ranks all reach each other."""
+    network = network_of(fabric, num_ranks)
+    index = {edge.ends: number for number, edge in enumerate(network.edges)}
+    onward = np.full((num_ranks, network.num_nodes), -1, np.int32)
+    for destination in range(num_ranks):
+        checkpoint()
+        row = onward[destination]
+        known = {destination}
+        for node in range(num_ranks):
+            while node not in known:
+                known.add(node)
+                following = network.step(node, destination)
+                row[node] = index[node, following]
+                node = following
+    target = np.array([edge.target for edge in network.edges], np.int64)
+    return RouteTable(num_ranks, network.edges, onward, target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +327,37 @@ def ports_of(scenario: Scenario) -> Ports:
     """Return the rates of the links into and out of each rank."""
     network = scenario.network
     return Ports(network.bytes_per_s_into, network.bytes_per_s_out)
+
+
+def busiest_link_ticks(scenario: Scenario, schedule: Schedule) -> int:
+    """Return the ticks that the bytes of ``schedule`` take on the link that needs most for them.
+
+    Copies to all and sums of all are left out, and so is the library, whose plan is not known: the time is then less.
+    """
+    if schedule.engine.by_library:
+        return 0
+    n, network, ranks = scenario.num_ranks, scenario.network, period_of(scenario, schedule)
+    loads = [0] * len(network.own)  # bytes, of all links together that a shift maps onto each other
+    steps, sent = tuple[Step, ...](), Counter[tuple[int, int]]()
+    for rank in range(ranks):
+        checkpoint()
+        if schedule.steps_of(rank) != steps:
+            steps = schedule.steps_of(rank)
+            sent = _sent(scenario, steps)
+        for (source, target), num_bytes in sent.items():
+            for link, _ in network.way((rank + source) % n, (rank + target) % n):
+                loads[link] += num_bytes
+    alike = ranks // network.period  # of those links, that ``ranks`` load
+    times = (
+        load * TICKS_PER_SECOND // (alike * edge.bytes_per_s) for load, edge in zip(loads, network.own, strict=True)
+    )
+    return max(times, default=0)
+
+
+def _sent(scenario: Scenario, steps: tuple[Step, ...]) -> Counter[tuple[int, int]]:
+    """Count the bytes that the steps of a rank send, by source and target as seen from that rank."""
+    sent = Counter[tuple[int, int]]()
+    for step in steps:
+        if isinstance(step, Transfer) and step.reach is not Reach.ALL:
+            sent[ends_of(0, step)] += moved_bytes(scenario, step.region)
+    return sent

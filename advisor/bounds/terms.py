@@ -1,17 +1,186 @@
 """The terms of a bound, each for one resource that every schedule needs."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from ...compiler.ir import TICKS_PER_US, GemmShape, Pattern, Scenario, cutting_of, tile_rows
-from ...compiler.text.quantities import bytes_text
+import numpy as np
+
+from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, GemmShape, Pattern, Scenario, cutting_of, tile_rows
+from ...compiler.text.units import bytes_text
 from ...simcore.kernels.dispatch import least_bytes, least_sm_ticks
-from .cases import BoundCase
-from .copy_modes import served_ticks
-from .kernels import lone_kernel
-from .link_loads import loads_of
-from .overlap import kernels_alone, kernels_and_links, ratios_of
+from .boxes import Floats
+from .copy_modes import BoundCase, served_ticks
+from .kernels import ROUNDING_MARGIN, KernelClass, Ratios, least_ratios, lone_kernel
+from .link_loads import blocks_of, loads_of, ports_of
+
+# Cells of shares; refinements of the costs; bisections of the time.
+CELLS, REFINEMENTS, BISECTIONS = 96, 3, 22
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Kernels of ``size`` operations at a rank, and the times at which shares of them can begin; times in us.
+
+    Cell j of shares ends at ``ends[j]`` and begins at ``begins[j]`` at the earliest; both are non-decreasing. Kernels
+    have ``sms`` SMs, or those of ``all_sms`` that copies with ``copies`` of SM time leave; after ``first`` they share
+    them with ``others`` of SM time. Shares are counted over ``ranks`` ranks. Units of ``dealt`` (persistent) kernels
+    may work on any share, and do not last as long as the kernel.
+    """
+
+    ratios: Ratios
+    size: float
+    ends: Floats
+    begins: Floats
+    sms: int
+    all_sms: int
+    first: float = 0.0
+    copies: float = 0.0
+    others: float = 0.0
+    ranks: int = 1
+    dealt: bool = False
+
+    def least_us(self) -> float:
+        """Return the least time."""
+        low = float(self.begins[-1])
+        high = 2 * (low + self.ratios.least * self.size / self.sms)
+        if not high:
+            return 0.0  # if memory has no latency, some kernels have no bound
+        while not self._fits(high):
+            low, high = high, 2 * high
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._fits(middle) else (middle, high)
+        return low * ROUNDING_MARGIN
+
+    def _fits(self, us: float) -> bool:
+        """Whether the necessary conditions allow ``us`` for all kernels."""
+        left, sms = us - self.begins, min(self.sms, self.all_sms - self.copies / us)
+        if left[-1] <= 0 or sms <= 0:
+            return False
+        firsts = np.append(0.0, self.ends[:-1])
+        ratios = self.ratios.within(left)
+        for _ in range(REFINEMENTS):
+            costs = np.cumsum((ratios * (self.ends - firsts) * self.size)[::-1])[::-1]
+            if costs[0] > sms * left[0] or costs[0] + self.others > sms * (us - self.first):
+                return False
+            if self.dealt:
+                return True
+            if (costs > sms * left).any():
+                return False
+            reached = self._reached(us - np.append(costs[1:], 0.0) / sms)
+            largest = np.where(reached >= firsts[:, None], reached - firsts, 0.0)
+            sizes = np.tril(largest).max(axis=1) * self.size * self.ranks
+            ratios = np.maximum(ratios, self.ratios.up_to(sizes / ROUNDING_MARGIN))
+        return True
+
+    def _reached(self, us: Floats) -> Floats:
+        """Return the share that can have begun by ``us``."""
+        begun = np.searchsorted(self.begins, us, side="right")
+        return np.asarray(np.append(0.0, self.ends)[begun])
+
+
+def kernels_alone(case: BoundCase, gemm: GemmShape) -> Pipeline:
+    """Return the pipeline of the kernels, with the time before and after all of them."""
+    begins = np.full(CELLS, _us(case.kernels.start + case.after_kernels))
+    return _pipeline(case, gemm, np.arange(1, CELLS + 1) / CELLS, begins)
+
+
+def kernels_and_links(case: BoundCase, gemm: GemmShape) -> Pipeline:
+    """Return the pipeline of kernels after links, or of links after kernels with time reversed."""
+    own = _own_share(case)
+    if own == 1:
+        return kernels_alone(case, gemm)
+    own_cells = min(max(1, round(CELLS * own)), CELLS // 2) if own else 0
+    ends = np.append(np.linspace(0, own, own_cells + 1)[1:], np.linspace(own, 1, CELLS - own_cells + 1)[1:])
+    kernels, passed = case.kernels, _passed_us(case)(np.linspace(0, 1, CELLS - own_cells + 1)[:-1])
+    first = case.first_byte_latency + case.last_byte_latency
+    if case.scenario.workload.pattern.consumes:
+        alone = _us(kernels.start)
+        remote = np.maximum(alone, _us(first + kernels.launched) + passed)
+    else:
+        alone = _us(kernels.start + case.after_kernels)
+        remote = np.maximum(alone, _us(kernels.start + first + case.after_arrival) + passed)
+    return _pipeline(case, gemm, ends, np.append(np.full(own_cells, alone), remote))
+
+
+def ratios_of(case: BoundCase, gemm: GemmShape) -> Ratios:
+    """Return the least SM time of the kernels for each element."""
+    division, pattern = case.division, case.scenario.workload.pattern
+    # Data that is sent has been computed with all its slices.
+    finished = pattern.produces and not case.kernels.persistent
+    kind = KernelClass(division.fewest, division.most, case.kernels.persistent, finished)
+    return least_ratios(case.scenario.gpu, gemm, kind, case.rounds)
+
+
+def _pipeline(case: BoundCase, gemm: GemmShape, ends: Floats, begins: Floats) -> Pipeline:
+    division, pattern, kernels = case.division, case.scenario.workload.pattern, case.kernels
+    # Kernels that sum fill their SMs; after a persistent kernel their time is part of what follows it.
+    sums = 0 if kernels.persistent else case.sum_ticks * division.most
+    return Pipeline(
+        ratios_of(case, gemm),
+        float(gemm.m * gemm.n * gemm.k),
+        ends,
+        begins,
+        division.most,
+        case.scenario.gpu.sms,
+        _us(kernels.start),
+        copies=_us(case.copy_ticks) if division.apart else 0.0,
+        others=_us(sums),
+        ranks=case.scenario.num_ranks if pattern is Pattern.GEMM_AR else 1,
+        dealt=kernels.persistent,
+    )
+
+
+def _own_share(case: BoundCase) -> float:
+    """Return the share of the operations that needs no data of other ranks, and whose results none of them needs."""
+    workload, n = case.scenario.workload, case.scenario.num_ranks
+    if case.moved is None or not workload.pattern.overlaps:
+        return 1.0
+    if workload.pattern is Pattern.GEMM_AR:
+        return 0.0
+    rows = [tile_rows(workload, n, owner) for owner in range(n)]
+    return rows[0] / sum(rows)
+
+
+def _passed_us(case: BoundCase) -> Callable[[Floats], Floats]:
+    """Return the time in which the links of a rank pass a share of the data that it needs, or that others need of it.
+
+    Every part of a result of an all_reduce takes 2 (n - 1) messages, each with another set of contributions. So the
+    messages before the last contribution of a rank are at most in proportion to the operations that all ranks together
+    have done. If a switch sums, every part leaves each rank at least once.
+    """
+    scenario, moved, pattern = case.scenario, case.moved, case.scenario.workload.pattern
+    assert moved is not None and scenario.workload.moved is not None, "asked only where something moves"
+    ports, sent = ports_of(scenario), case.mode.sent
+    if pattern is Pattern.GEMM_AR and not case.mode.can_sum:
+        loads = [(moved.total, sum(ports.into))]
+    elif pattern is Pattern.GEMM_AR:
+        loads = [(scenario.workload.moved.num_bytes, rate) for rate in ports.out]
+    else:
+        sizes, rates = (moved.into, ports.into) if pattern.consumes else (moved.out, ports.out)
+        loads = list(zip(sizes, rates, strict=True))
+        loads = loads if moved.rank is None else [loads[moved.rank]]
+    whole = max(num_bytes * sent * _us_per_byte(case, rate) for num_bytes, rate in loads)
+    if not (pattern.exchanges and scenario.system.fabric.link_for_each_pair):
+        return lambda shares: np.asarray(float(whole) * shares)
+    # A link for each block: small blocks arrive first.
+    blocks = np.sort(np.array(blocks_of(scenario)[1:], float))
+    passed = np.cumsum(np.append(blocks[:1] * len(blocks), np.diff(blocks) * np.arange(len(blocks) - 1, 0, -1)))
+    us = blocks * float(sent * _us_per_byte(case, scenario.system.fabric.link.achieved_bytes_per_s))
+    points, times = np.append(0.0, passed / blocks.sum()), np.append(0.0, us)
+    return lambda shares: np.maximum(float(whole) * shares, np.interp(shares, points, times))
+
+
+def _us_per_byte(case: BoundCase, rate: int) -> Fraction:
+    """Return the least time for a byte; as in ``served_ticks`` up to half a tick a line is lost."""
+    ticks = Fraction(TICKS_PER_SECOND, rate) - Fraction(1, 2 * case.scenario.gpu.line_bytes)
+    return max(Fraction(0), ticks) / TICKS_PER_US
+
+
+def _us(ticks: float) -> float:
+    return ticks / TICKS_PER_US
 
 
 class Term(NamedTuple):

@@ -1,19 +1,249 @@
 """Candidates before any simulation: the feasible choices with predicted times, and what the file declares."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ...compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Plan, Scenario, Schedule, ShouldStop, heeding
-from ...compiler.planning.build import ScheduleError, build_schedule, build_schedules, declared
-from ...compiler.planning.expression import expression_of
+from ...compiler.codes import Code
+from ...compiler.ir import (
+    TICKS_PER_US,
+    Cancelled,
+    Choice,
+    CopyProtocol,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    Pattern,
+    Plan,
+    Reach,
+    Rejection,
+    Scenario,
+    Schedule,
+    ShouldStop,
+    Transfer,
+    heeding,
+)
+from ...compiler.planning.build import (
+    ScheduleError,
+    build_schedule,
+    build_schedules,
+    declared,
+    expression_of,
+    reject_choice,
+)
+from ...compiler.planning.knobs import KNOBS
 from ...compiler.planning.knobs.engine import usual_engine
-from ...compiler.planning.knobs.library import library_serial
-from ...compiler.templates import BASELINE
-from ..estimate.makespan import MAX_STEPS
+from ...compiler.planning.knobs.library import library_rejection, library_scaling, library_serial
+from ...compiler.planning.knobs.structure import ALGORITHM, TEMPLATE
+from ...compiler.planning.parts import collective_alone
+from ...compiler.templates import BASELINE, BY_NAME
+from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
+from ...compiler.text.units import ticks_text, us_text
+from ...simcore.kernels.dispatch import whole_works
+from ...simcore.kernels.nccl import CollectiveTime, NcclCollective
+from ...simcore.lower.collective import library_collective_time, library_operation
+from ..bounds.lower_bound import quick_bound_ticks
+from ..estimate.makespan import MAX_STEPS, makespans
 from .candidate import Candidate, ScheduleOrigin
-from .library import library_unfit
-from .ranking import predicted_us
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryTime:
+    """The time of a collective of a library like NCCL, alone; ``error`` is the mean error of the form.
+
+    ``scaled`` says from what to what it is scaled where it was fitted on other links or fewer GPUs, else it is empty.
+    """
+
+    operation: NcclCollective
+    time: CollectiveTime
+    error: float
+    scaled: str = ""
+
+    @property
+    def us(self) -> float:
+        """The time in us."""
+        return self.time.us
+
+    @property
+    def sentence(self) -> str:
+        """The parts of the time and its error."""
+        start, steps, rest = (
+            ticks / TICKS_PER_US
+            for ticks in (self.time.start_ticks, self.time.step_ticks, self.time.transfer_ticks + self.time.own_ticks)
+        )
+        parts = f"{us_text(start)} start, {us_text(steps)} steps, {us_text(rest)} bytes"
+        known = f"+-{self.error:.0%}" if not self.scaled else f"scaled {self.scaled}, where it was not measured"
+        return (
+            f"The library's {self.operation.value} is a closed form of measured times ({known}, "
+            f"{self.time.protocol.value}): {parts}."
+        )
+
+
+def library_time(scenario: Scenario) -> LibraryTime | None:
+    """Return the library's time of the collective of ``scenario``, None where it is not known."""
+    model = scenario.gpu.collectives
+    if model is None or library_unfit(scenario) is not None:
+        return None
+    time, scaled = library_collective_time(scenario), library_scaling(scenario.system)
+    return LibraryTime(library_operation(scenario), time, float(model.error), scaled)
+
+
+def library_unfit(scenario: Scenario) -> Rejection | None:
+    """Why the time of the library is not told here, None if it is: it is not known, or below what links allow."""
+    unfit = library_rejection(scenario)
+    if unfit is not None:
+        return unfit
+    ticks = library_collective_time(scenario).ticks
+    least = quick_bound_ticks(replace(scenario, workload=collective_alone(scenario.workload)))
+    if ticks >= least:
+        return None
+    message = f"its closed form gives {ticks_text(ticks)}, below the bound of {ticks_text(least)}"
+    return Rejection(Code.MGS407, message, "its constants were fitted on another machine")
+
+
+# Patterns of the drawn scenarios in which estimates were compared with simulations.
+JUDGED_ON = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM)
+# Algorithms whose fastest schedule is tried with other protocols and directions.
+NUM_VARIED_ALGORITHMS = 3
+# Most values of a knob of which the best candidate each is simulated; more are a range to search.
+MAX_NAMED_VALUES = 8
+
+LIBRARY = "library"
+"""What stands for the algorithm that the library picks."""
+
+AlgorithmAndEngine = tuple[str, EngineKind]
+
+
+def is_judged(scenario: Scenario) -> bool:
+    """Whether estimates were compared with simulations of such scenarios: GEMMs in ``JUDGED_ON`` on one node."""
+    workload, fabric = scenario.workload, scenario.system.fabric
+    return workload.gemm is not None and workload.pattern in JUDGED_ON and fabric.node_size == 0
+
+
+def predicted_us(
+    scenario: Scenario,
+    choices: Sequence[Choice],
+    schedules: Sequence[Schedule],
+    should_stop: ShouldStop | None = None,
+    max_steps: int = MAX_STEPS,
+) -> tuple[float, ...]:
+    """Return the times of ``choices``, whose ``schedules`` are given: estimates, and the closed form of the library.
+
+    ``max_steps`` is that of ``makespans``.
+
+    Raises
+    ------
+    Cancelled
+        If ``should_stop`` returned true.
+    """
+    own = [schedule for choice, schedule in zip(choices, schedules, strict=True) if not choice.engine.by_library]
+    with heeding(should_stop):
+        estimated = (ticks / TICKS_PER_US for ticks in makespans(scenario, own, max_steps))
+        return tuple(library_us(scenario) if choice.engine.by_library else next(estimated) for choice in choices)
+
+
+def library_us(scenario: Scenario) -> float:
+    """Return the time of the library: that of its kernels, and the closed form of its collective."""
+    kernels = sum(work.alone_ticks for work in whole_works(scenario))
+    return (kernels + library_collective_time(scenario).ticks) / TICKS_PER_US
+
+
+def chosen_algorithm(choice: Choice) -> str:
+    """Return the algorithm of a lone collective; the library picks its own."""
+    if choice.engine.by_library:
+        return LIBRARY
+    return choice.algorithm or BY_NAME[choice.template].default_algorithm
+
+
+def algorithm_beside(scenario: Scenario, choice: Choice) -> str:
+    """Return the algorithm of a collective beside kernels."""
+    default = BY_NAME[choice.template].default_algorithm
+    return choice.algorithm or (usual_algorithm(scenario.workload.pattern, default) if default else DEFAULT_ALGORITHM)
+
+
+def shortlisted(candidates: Sequence[Candidate], top: int, *, by_algorithm: bool) -> list[Candidate]:
+    """Return the first ``top`` of candidates ordered by prediction; ``by_algorithm`` with the best of each first."""
+    if not by_algorithm:
+        return list(candidates[:top])
+    seen, ranks = Counter[AlgorithmAndEngine](), list[tuple[int, int]]()
+    for index, candidate in enumerate(candidates):
+        key = _algorithm_and_engine(candidate)
+        ranks.append((seen[key], index))
+        seen[key] += 1
+    return [candidates[index] for _, index in sorted(ranks)[: max(top, len(seen))]]
+
+
+# What moves and computes, in what pieces and in which order; execution options are varied one at a time.
+_NAMED = tuple(knob for knob in KNOBS if knob.explored and not knob.option and knob not in (TEMPLATE, ALGORITHM))
+
+
+def best_of_explored(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the best candidate of each algorithm, and of each template and value of a knob that the file names.
+
+    ``candidates`` are in the order of their predictions. Knobs with more than ``MAX_NAMED_VALUES`` values do not count.
+    """
+    explore, alone, best = scenario.explore, scenario.is_algorithm_choice, dict[tuple[str, object], Candidate]()
+    few = [knob for knob in _NAMED if 0 < len(explore.values(knob.word)) <= MAX_NAMED_VALUES]
+    for candidate in candidates:
+        choice = candidate.choice
+        if choice is None:
+            continue
+        named = choice.template if choice.template in explore.values("schedules") else ""
+        algorithm = chosen_algorithm(choice) if alone else algorithm_beside(scenario, choice)
+        best.setdefault((named, algorithm), candidate)
+        for knob in few:
+            if knob.of(choice) in explore.values(knob.word):
+                best.setdefault((knob.word, knob.of(choice)), candidate)
+    return list({candidate.expression: candidate for candidate in best.values()}.values())
+
+
+def baselines(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return of the serial candidates, the best first, all with the usual algorithm and the best of each other one.
+
+    The library's is among them.
+
+    The baseline must not depend on predictions: bad predictions would make overlap look good.
+    """
+    best = dict[str, Candidate]()
+    for candidate in candidates:
+        if candidate.is_serial:
+            algorithm = "" if candidate.choice is None else candidate.choice.algorithm
+            best.setdefault(algorithm or candidate.expression, candidate)
+    return list(best.values())
+
+
+def protocol_variants(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choice]:
+    """Return the fastest algorithms, by copy engines and by SMs, with get instead of put and in other protocols.
+
+    ``candidates`` are in the order of their times; ``NUM_VARIED_ALGORITHMS`` of the simulated algorithms are varied.
+    Illegal choices and those among the candidates are left out. Copies and sums by a switch have no variants.
+    """
+    best: dict[AlgorithmAndEngine, Choice] = {}
+    for candidate in candidates:
+        if candidate.choice is not None and candidate.simulated_ticks is not None and not _in_switch(candidate):
+            best.setdefault(_algorithm_and_engine(candidate), candidate.choice)
+    best = {key: choice for key, choice in best.items() if not choice.engine.by_library}
+    fastest = list(dict.fromkeys(name for name, _ in best))[:NUM_VARIED_ALGORITHMS]
+    options = [ExecutionOptions(direction, protocol) for direction in Direction for protocol in CopyProtocol]
+    varied = [replace(best[key], tactics=each) for key in best if key[0] in fastest for each in options]
+    known = {candidate.expression for candidate in candidates}
+    return [
+        choice for choice in varied if expression_of(choice) not in known and reject_choice(scenario, choice) is None
+    ]
+
+
+def _algorithm_and_engine(candidate: Candidate) -> AlgorithmAndEngine:
+    name = candidate.expression if candidate.choice is None else chosen_algorithm(candidate.choice)
+    return name, candidate.schedule.engine.kind
+
+
+def _in_switch(candidate: Candidate) -> bool:
+    """Whether a switch copies or sums."""
+    steps = candidate.schedule.steps
+    return any(isinstance(step, Transfer) and step.reach is Reach.ALL for step in steps)
+
 
 BATCH = 8
 """Choices that are ranked together where time is limited."""

@@ -6,6 +6,7 @@ from itertools import accumulate, chain
 
 from ...compiler.ir import (
     Direction,
+    Kernels,
     KernelShape,
     Reach,
     Reduction,
@@ -16,13 +17,25 @@ from ...compiler.ir import (
     Transfer,
     num_peers,
 )
-from ...simcore.kernels.dispatch import compute_shape, work_of
-from ...simcore.kernels.memory_bound import reduce_work
+from ...simcore.kernels.dispatch import compute_shape, reduce_work, stream_parts, stream_work, work_of
 from ...simcore.kernels.work import KernelWork
-from ...simcore.lower.at_once import as_kernels
-from ...simcore.lower.one_kernel import is_one_kernel, sum_work
-from ...simcore.lower.protocols import sent_per_byte
-from .persistent import persistent_parts
+from ...simcore.lower.machine import sent_per_byte
+from ...simcore.lower.one_kernel import as_kernels, is_one_kernel, sum_work
+
+
+def persistent_parts(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Mapping[str, KernelWork]:
+    """Return the part of each group of a rank in its stream's kernel, by name; empty for launched kernels."""
+    if schedule.tactics.kernel is not Kernels.PERSISTENT or scenario.workload.gemm is None:
+        return {}
+    streams: dict[int, list[TileGroup]] = {}
+    for step in steps:
+        if isinstance(step, TileGroup):
+            streams.setdefault(step.stream, []).append(step)
+    parts, sms = dict[str, KernelWork](), schedule.compute_sms
+    for groups in streams.values():
+        parts |= stream_parts(scenario, stream_work(scenario, groups, sms), groups, sms, away={})
+    return parts
+
 
 Size = tuple[KernelShape, bool] | tuple[int, int]
 """What a kernel computes, and whether it adds to its output; or the bytes of a sum, and how many parts it has."""

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from ...compiler.ir import EngineKind, Kernels, Scenario, Schedule, TileGroup
 from ...simcore.kernels.work import KernelWork
-from ...simcore.lower.at_once import all_blocks_at_once
+from ...simcore.lower.one_kernel import all_blocks_at_once
 from ...simcore.lower.steps import period_of
 from .fluid import FluidFabric, WholeFabric
 from .graph import StepGraph, graph_of

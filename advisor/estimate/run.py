@@ -5,12 +5,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from ...compiler.ir import TICKS_PER_SECOND, EngineKind, Scenario, Schedule, Transfer, checkpoint
-from .fluid import FluidFabric, WholeFabric
+from .fluid import FluidFabric, FluidMemory, SlotPool, UnitSpan, WholeFabric
 from .graph import StepGraph
-from .parts import Engines, Route, SumPart, TransferPart
-from .servers import FluidMemory, SlotPool, UnitSpan
-from .static_order import StaticOrder
-from .step_costs import StepCosts
+from .step_costs import Engines, Route, StaticOrder, StepCosts, SumPart, TransferPart
 
 # Events between two checks whether to stop: some milliseconds.
 EVENTS_PER_CHECKPOINT = 2048

@@ -1,9 +1,15 @@
 """The constant costs of the steps of a graph: setups, flags, earliest begins, and the engines that share a copy."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import accumulate
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from ...compiler.ir import (
     CopyProtocol,
@@ -18,10 +24,12 @@ from ...compiler.ir import (
     Transfer,
     Wait,
 )
-from ...simcore.lower.commands import counts_ticks
+from ...simcore.kernels.work import KernelWork
 from ...simcore.lower.machine import distance_ticks
 from ...simcore.lower.one_kernel import is_one_kernel, launch_ticks, peers_to_be_ready
+from ...simcore.lower.state import counts_ticks
 from ...simcore.lower.waits import monitor_wake_ticks, poll_ticks
+from .fluid import Flow, FluidMemory, FluidPath, Leg, UnitSpan
 from .graph import StepGraph
 
 
@@ -150,3 +158,135 @@ class StepCosts:
         """Return the time from the end of a copy until its successors know of it: one kernel polls flags of puts."""
         polled = self.one_kernel and copy.direction is Direction.PUT
         return float(poll_ticks(self.scenario.gpu)) if polled else 0.0
+
+
+@dataclass(slots=True)
+class Engines:
+    """The pool of engines of a rank: free engines, waiting transfers, and the rate of one engine."""
+
+    free: int
+    bytes_per_tick: float
+    queue: list[tuple[float, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Route:
+    """What copies of a kind share: costs, the path, engines, and the memories that it reads and writes, how often.
+
+    ``flows`` are those of parts, by rate, first leg and the leg after the last one.
+    """
+
+    costs: CopyCosts
+    path: FluidPath
+    engines: Engines
+    reads: tuple[tuple[FluidMemory, int], ...]
+    writes: tuple[tuple[FluidMemory, int], ...]
+    flows: dict[tuple[float, int, int], tuple[Flow, ...]] = field(default_factory=dict)
+
+    def flows_of(self, rate: float, first: int, stop: int) -> tuple[Flow, ...]:
+        """Return the flows of ``rate`` bytes per tick on the legs from ``first`` to ``stop``, and in the memories.
+
+        The first leg reads, and the last writes.
+        """
+        key = rate, first, stop
+        if key not in self.flows:
+            ends = (*(self.reads if not first else ()), *(self.writes if stop == len(self.path.legs) else ()))
+            on_legs = ((link, rate * ticks_per_byte) for link, ticks_per_byte in self.path.legs[first:stop])
+            in_memories = (flow for memory, times in ends for flow in memory.flows(rate * times))
+            self.flows[key] = (*on_legs, *in_memories)
+        return self.flows[key]
+
+    def land(self, now: float) -> None:
+        """Move what the leg now forwards into the memory of its own rank, where no other is written."""
+        if self.writes:
+            return
+        (link, ticks_per_byte), (memory, _) = self.path.legs[0], self.reads[0]
+        landing = link.outflow / ticks_per_byte
+        memory.feed(now, landing - link.landing)
+        link.landing = landing
+
+
+@dataclass(slots=True)
+class TransferPart:
+    """A share of a transfer on some engines of the pool, and the legs that it feeds at the same time.
+
+    Legs after one that queues are fed by the part ``following``, which lands no earlier than ``late``.
+    """
+
+    transfer: int
+    route: Route
+    engines: int
+    num_bytes: float
+    bytes_per_tick: float
+    first_leg: int = 0
+    legs: tuple[Leg, ...] = ()
+    flows: tuple[Flow, ...] = ()
+    following: int | None = None
+    late: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SumPart:
+    """A share of a sum on some of the SMs that copy, and its traffic in memory."""
+
+    step: int
+    engines: int
+    bytes_per_tick: float
+
+
+@dataclass(slots=True)
+class StaticOrder:
+    """``slots`` SMs of a rank and the ``works`` of its groups in the order of their units.
+
+    ``edges[g]`` is the first unit of group g, ``ready[g]`` when its data is there, and ``free[j]`` when SM j has done
+    all units that are dealt to it; all in ticks.
+    """
+
+    slots: int
+    works: Sequence[KernelWork]
+    edges: list[int] = field(default_factory=list)
+    ready: list[float | None] = field(default_factory=list)
+    dealt: list[bool] = field(default_factory=list)
+    free: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        self.edges = [0, *accumulate(work.num_units for work in self.works)]
+        self.ready, self.dealt = [None] * len(self.works), [False] * len(self.works)
+        self.free = np.zeros(self.slots)
+
+    def begin(self, group: int, now: float) -> Iterator[tuple[int, list[UnitSpan]]]:
+        """Deal the units of ``group``, whose data is there ``now``, and of those that waited behind it; yield both."""
+        self.ready[group] = now
+        for each in range(group, len(self.works)):
+            ready = self.ready[each]
+            if not self.dealt[each] and ready is not None and self._is_next(each):
+                yield each, self._deal(each, ready, now)
+            elif not self.dealt[each] and self.works[each].num_units >= self.slots:
+                return  # all SMs wait for its data
+
+    def delay(self, time: float, by: float) -> None:
+        """Delay the SMs that come free at ``time``."""
+        self.free[self.free == time] += by
+
+    def _is_next(self, group: int) -> bool:
+        """Whether all units that the SMs of ``group`` run before its own are dealt."""
+        first, last = self.edges[group] - self.slots, self.edges[group + 1] - self.slots
+        since = bisect_right(self.edges, max(0, first)) - 1
+        return all(self.dealt[each] for each in range(since, group) if self.edges[each] < last)
+
+    def _deal(self, group: int, ready: float, now: float) -> list[UnitSpan]:
+        """Return the spans of units that begin and end together; those that began in the past begin ``now``."""
+        self.dealt[group] = True
+        work, at = self.works[group], self.edges[group] % self.slots
+        waves, rest = divmod(work.num_units, self.slots)
+        slots = (np.arange(min(work.num_units, self.slots)) + at) % self.slots
+        counts = np.full(len(slots), waves)
+        counts[:rest] += 1
+        begins = np.maximum(self.free[slots], ready)
+        self.free[slots] = begins + counts * work.unit_ticks
+        alike = Counter(zip(begins.tolist(), counts.tolist(), strict=True))
+        return [
+            UnitSpan(first, max(begin + count * work.unit_ticks, first + work.unit_ticks), count * number)
+            for (begin, count), number in alike.items()
+            for first in (max(begin, now),)
+        ]

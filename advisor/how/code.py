@@ -7,14 +7,10 @@ from typing import ClassVar
 
 from ...compiler.ir import Kernels
 from ...compiler.templates.collective import collective_in
-from .expressions import Affine, Expression, InTurn, Tabled, strides_of
-from .facts import Block, Role, StepFacts, StepKind
-from .folding import FoldedStep
-from .frames import Naming
+from .facts import Affine, Block, Expression, InTurn, Naming, Role, StepFacts, StepKind, Tabled, strides_of
+from .folding import FoldedStep, LocalWait
 from .how import How, RankSteps
-from .naming import EntryNames, Variable
-from .telling import Telling, ToldLine, own_loops, tellings_of
-from .waits import LocalWait
+from .naming import EntryNames, Telling, ToldLine, Variable, own_loops, tellings_of
 from .words import peer_axis, peer_codes, round_text
 
 _INDENT = "    "

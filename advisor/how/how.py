@@ -1,15 +1,241 @@
 """How to carry out a schedule: the steps of each group of ranks that do the same, folded."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import lcm
 
-from ...compiler.ir import Scenario, Schedule
-from .expressions import Affine
-from .facts import StepAction, StepFacts, StepKind
-from .folding import FoldedStep, Folder, Node
-from .frames import Frame, Naming, shared_frames
-from .plan_facts import PlanFacts
-from .waits import LocalWaits, Unsayable
+from ...compiler.ir import (
+    Arrival,
+    Direction,
+    IndexRange,
+    Kernels,
+    Pattern,
+    Reach,
+    Reduction,
+    Region,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+    Workload,
+    all_arrivals,
+    before_each,
+    inner_size,
+    moved_rows,
+    tile_cols,
+    tile_rows,
+)
+from .facts import Affine, Block, Frame, Landed, Naming, Role, StepAction, StepFacts, StepKind, shared_frames
+from .folding import FoldedStep, Folder, LocalWaits, Node, Unsayable
+
+MOST_PARTS = 64
+"""Most equal parts of blocks of different sizes by which rows are told."""
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """The facts of a plan."""
+
+    scenario: Scenario
+    schedule: Schedule
+
+    @cached_property
+    def _arrivals(self) -> tuple[dict[str, list[Arrival]], ...]:
+        """What lands at each rank, by the signal that it sets."""
+        by_rank: list[dict[str, list[Arrival]]] = []
+        for arrivals in all_arrivals(self.scenario, self.schedule):
+            found: dict[str, list[Arrival]] = {}
+            for arrival in arrivals:
+                found.setdefault(arrival.transfer.signal, []).append(arrival)
+            by_rank.append(found)
+        return tuple(by_rank)
+
+    @cached_property
+    def parts_of_block(self) -> int:
+        """Equal parts into which the plan cuts blocks of different sizes; 0 where rows are counted."""
+        if not self.scenario.workload.uneven:
+            return 0
+        cuts = [
+            Fraction(row, rows).denominator
+            for rank in range(self.scenario.num_ranks)
+            for region, rows in self._sized_regions(rank)
+            for row in (region.rows.start, region.rows.stop)
+            if rows
+        ]
+        parts = lcm(*cuts)
+        return parts if parts <= MOST_PARTS else 0
+
+    def steps_of(self, rank: int, frame: Frame) -> tuple[StepFacts[int], ...]:
+        """Return the facts of the steps of ``rank``, in issue order."""
+        return _RankFacts(self, rank, frame).steps()
+
+    def _sized_regions(self, rank: int) -> Iterator[tuple[Region, int]]:
+        for step in self.schedule.steps_of(rank):
+            if isinstance(step, TileGroup):
+                stage = self.scenario.at(rank).workload.stage(step.kernel)
+                yield from ((each, tile_rows(stage, self.scenario.num_ranks, each.owner)) for each in step.regions)
+            else:
+                yield step.region, block_rows(self.scenario, rank, step)
+
+
+def block_rows(scenario: Scenario, rank: int, step: Transfer | Reduction) -> int:
+    """Return the rows of the block that a step of ``rank`` moves or sums."""
+    holder = step.peer if isinstance(step, Transfer) and step.direction is Direction.GET else 0
+    return moved_rows(scenario.workload.at(rank), scenario.num_ranks, step.region.owner, holder)
+
+
+@dataclass(frozen=True)
+class _RankFacts:
+    """The facts of one rank."""
+
+    plan: PlanFacts
+    rank: int
+    frame: Frame
+
+    @cached_property
+    def _steps(self) -> tuple[Step, ...]:
+        return self.plan.schedule.steps_of(self.rank)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {step.name: place for place, step in enumerate(self._steps)}
+
+    @cached_property
+    def _before(self) -> dict[str, frozenset[str]]:
+        return before_each(self._steps)
+
+    @property
+    def _workload(self) -> Workload:
+        return self.plan.scenario.workload.at(self.rank)
+
+    def steps(self) -> tuple[StepFacts[int], ...]:
+        return tuple(self._with_waits(step, self._alone(step)) for step in self._steps)
+
+    def _alone(self, step: Step) -> StepFacts[int]:
+        match step:
+            case Transfer():
+                return self._transfer(step)
+            case TileGroup():
+                return self._kernel(step)
+            case Reduction():
+                rows = block_rows(self.plan.scenario, self.rank, step)
+                action = StepAction(StepKind.SUM, parts=step.num_parts)
+                return StepFacts(action, blocks=(self._block(step.region, Role.OF, rows),), queue=(step.stream,))
+
+    def _transfer(self, step: Transfer) -> StepFacts[int]:
+        kind = StepKind.PUT if step.direction is Direction.PUT else StepKind.GET
+        to_all = step.reach is Reach.ALL
+        action = StepAction(kind, to_all, adds=step.reduce and not to_all, summed=self._takes_sum(step))
+        role = Role.TO if self._workload.pattern.exchanges else Role.OF
+        block = self._block(step.region, role, block_rows(self.plan.scenario, self.rank, step))
+        peer = () if to_all else self._code(step.peer)
+        return StepFacts(action, peer, (block,), queue=() if step.lane is None else (step.lane,))
+
+    def _kernel(self, step: TileGroup) -> StepFacts[int]:
+        n, stage = self.plan.scenario.num_ranks, self._workload.stage(step.kernel)
+        role, cols = _role_of_tiles(stage.pattern), tile_cols(stage)
+        blocks = [self._block(each, role, tile_rows(stage, n, each.owner), cols) for each in step.regions]
+        if not self._in_order:
+            blocks.sort(key=lambda block: (block.cols, block.rows, block.owner))
+        inner = () if step.k == IndexRange(0, inner_size(stage)) else (step.k.start, step.k.stop)
+        action = StepAction(StepKind.KERNEL, adds=step.accumulate, kernel=step.kernel)
+        return StepFacts(action, blocks=tuple(blocks), inner=inner, queue=(step.stream,))
+
+    def _with_waits(self, step: Step, alone: StepFacts[int]) -> StepFacts[int]:
+        names = sorted(set(step.after))
+        steps = sorted(self._places[name] for name in names if name in self._places and not self._queued(step, name))
+        landed = [
+            self._landed(arrival)
+            for name in names
+            if name not in self._places
+            for arrival in self.plan._arrivals[self.rank].get(name, ())
+        ]
+        ordered = sorted(
+            landed, key=lambda each: (each.adds, each.block.cols, each.block.rows, each.source, each.block.owner)
+        )
+        return StepFacts(alone.action, alone.peer, alone.blocks, alone.inner, alone.queue, tuple(steps), tuple(ordered))
+
+    @property
+    def _in_order(self) -> bool:
+        """Whether the order of the blocks of a kernel matters beyond the kernel."""
+        schedule = self.plan.schedule
+        return schedule.engine.by_tiles or schedule.tactics.kernel is Kernels.PERSISTENT
+
+    def _queued(self, step: Step, name: str) -> bool:
+        """Whether ``step`` comes after the step ``name`` anyway, being behind it in its lane or stream."""
+        other = self._steps[self._places[name]]
+        if isinstance(step, Transfer) != isinstance(other, Transfer) or self._places[step.name] < self._places[name]:
+            return False
+        if isinstance(step, Transfer) and isinstance(other, Transfer):
+            return step.lane is not None and step.lane == other.lane
+        assert not isinstance(step, Transfer) and not isinstance(other, Transfer)
+        return step.stream == other.stream and self.plan.schedule.tactics.kernel is not Kernels.PERSISTENT
+
+    def _landed(self, arrival: Arrival) -> Landed[int]:
+        rows = moved_rows(self._workload, self.plan.scenario.num_ranks, arrival.region.owner, arrival.source)
+        exchanged = self._workload.pattern.exchanges
+        owner = arrival.source if exchanged else arrival.region.owner
+        region = Region(owner, arrival.region.rows, arrival.region.cols)
+        block = self._block(region, Role.FROM if exchanged else Role.OF, rows)
+        return Landed(
+            block, self._code(arrival.source), arrival.transfer.reduce and arrival.transfer.reach is Reach.PEER
+        )
+
+    def _block(self, region: Region, role: Role, rows: int, cols: int | None = None) -> Block[int]:
+        moved = self._workload.moved
+        width = cols if cols is not None else moved.cols if moved is not None else region.cols.stop
+        owner = () if role is Role.ALL else self._code(region.owner)
+        whole_rows, whole_cols = region.rows == IndexRange(0, rows), region.cols == IndexRange(0, width)
+        return Block(
+            role,
+            owner,
+            () if whole_rows else self._rows(region.rows, rows),
+            () if whole_cols else (region.cols.start, region.cols.stop),
+        )
+
+    def _rows(self, rows: IndexRange, size: int) -> tuple[int, int]:
+        parts = self.plan.parts_of_block
+        return (rows.start * parts // size, rows.stop * parts // size) if parts and size else (rows.start, rows.stop)
+
+    def _code(self, relative: int) -> tuple[int, ...]:
+        n = self.plan.scenario.num_ranks
+        return self.frame.code(self.rank, (self.rank + relative) % n)
+
+    def _takes_sum(self, step: Transfer) -> bool:
+        """Whether a transfer takes what has come and was summed, not the rank's own part: something made it before."""
+        if not self._workload.pattern.sums or (step.reach is Reach.ALL and step.direction is Direction.GET):
+            return False
+        before = self._before[step.name]
+        region = step.region
+        sums = (each for each in self._steps if isinstance(each, Reduction) and each.name in before)
+        if any(_overlap(each.region, region) for each in sums):
+            return True
+        landed = (
+            each for name in before - self._places.keys() for each in self.plan._arrivals[self.rank].get(name, ())
+        )
+        return any(_overlap(each.region, region) for each in landed)
+
+
+def _overlap(one: Region, other: Region) -> bool:
+    return (
+        one.owner == other.owner
+        and one.rows.start < other.rows.stop
+        and other.rows.start < one.rows.stop
+        and one.cols.start < other.cols.stop
+        and other.cols.start < one.cols.stop
+    )
+
+
+def _role_of_tiles(pattern: Pattern) -> Role:
+    """Return what the rows of kernels are counted in."""
+    if not pattern.overlaps:
+        return Role.ALL
+    if not pattern.exchanges:
+        return Role.OF
+    return Role.FROM if pattern.consumes else Role.TO
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ...compiler.ir import (
     TICKS_PER_US,
     Choice,
+    GraphChoice,
     GraphScenario,
     Implementation,
     Rejection,
@@ -22,11 +23,61 @@ from ...compiler.planning.knobs.engine import usual_engine
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.implementation import shipped_implementations
 from ...compiler.templates import BASELINE
-from ...compiler.text.quantities import us_text
+from ...compiler.text.units import us_text
 from ...simcore import RunTooLarge
-from .order import Order
-from .predict import library_us, predict_us, simulated_us
-from .promise import Promise
+from .predict import Promise, library_us, predict_us, simulated_us
+
+
+@dataclass(frozen=True, slots=True)
+class OpSetting:
+    """What is switched on for one op: ``layer`` and ``method`` are the words of the implementation.
+
+    ``copy_engine`` is whether copy engines move the data; else ``num_sm`` SMs do. ``num_splits`` is 0 where a method
+    has none.
+    """
+
+    layer: str
+    op: str
+    method: str
+    num_sm: int = 0
+    num_splits: int = 0
+    copy_engine: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTable:
+    """The settings of an implementation for a graph, and the schedule that follows; ``flags`` are beside the file."""
+
+    choice: GraphChoice
+    settings: tuple[OpSetting, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The best table of an implementation that carries out a whole layer in an order of its own.
+
+    ``ticks`` are of all layers, by the best known simulation. ``extra_ticks`` are what it costs beside the schedule, in
+    all layers: SMs that copies take from kernels. ``unknown`` says of which costs nothing is known, empty if of none.
+    """
+
+    implementation: str
+    about: str
+    table: LayerTable
+    ticks: int
+    extra_ticks: int = 0
+    unknown: str = ""
+
+    @property
+    def all_ticks(self) -> int:
+        """The time of all layers with what is not in the schedule."""
+        return self.ticks + self.extra_ticks
+
+    @property
+    def schedule(self) -> str:
+        """The name of its schedule among the candidates."""
+        return self.table.choice.name
+
 
 DIRECT = "the direct exchange"
 """What orders of whole layers are compared with where the library is not known."""

@@ -1,11 +1,66 @@
 """Predicted times of implementations, and of the library: its kernels and its collective one after the other."""
 
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
 from ...compiler.codes import Code
-from ...compiler.ir import TICKS_PER_US, Choice, Implementation, Plan, Rejection, Scenario, TransferPath
+from ...compiler.ir import (
+    TICKS_PER_US,
+    Choice,
+    Fabric,
+    GemmModel,
+    Implementation,
+    Method,
+    Plan,
+    Rejection,
+    Scenario,
+    TransferPath,
+)
 from ...compiler.planning.build import ScheduleError, build_schedule
 from ...compiler.planning.knobs.library import library_rejection, library_serial
+from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.text.units import us_text
 from ...simcore import DEFAULT_OPTIONS, PACKET_BYTES, RunOptions, RunTooLarge, affordable_unit, simulate_op
-from .machine import machine_of
+
+
+def machine_of(scenario: Scenario, method: Method) -> Scenario:
+    """Return ``scenario`` with the rate of the path of ``method``, its tiles, and its cost of each step."""
+    system = scenario.system
+    gpu = replace(
+        system.gpu,
+        gemm=_gemm(scenario, method),
+        launch=replace(system.gpu.launch, host_ticks=method.step_ticks),
+    )
+    return replace(scenario, system=replace(system, gpu=gpu, fabric=_fabric(system.fabric, method)))
+
+
+def _fabric(fabric: Fabric, method: Method) -> Fabric:
+    """The fabric with the links as fast as the path reaches."""
+    rate = math.floor(method.rate * fabric.link.achieved_bytes_per_s)
+    if method.limit_bytes_per_s is not None:
+        rate = min(rate, method.limit_bytes_per_s)
+    return replace(fabric, link=replace(fabric.link, achieved_bytes_per_s=rate))
+
+
+def _gemm(scenario: Scenario, method: Method) -> GemmModel:
+    """The GEMM form with the tiles of the implementation, and memory that much slower as it reads more than once."""
+    model = scenario.gpu.gemm
+    if not method.tiles:
+        return model
+    own = replace(model, tiles=method.tiles, pair_tiles=(), splits_k=False)
+    return replace(own, hbm_fraction=model.hbm_fraction / _reads(scenario, method))
+
+
+def _reads(scenario: Scenario, method: Method) -> Fraction:
+    """Bytes that the kernel reads and writes, over those of a kernel that reads each operand once."""
+    gemm = scenario.workload.gemm
+    if gemm is None or gemm.m >= method.rereads_below:
+        return Fraction(1)
+    tile_rows = math.ceil(gemm.m / method.tiles[0][0])
+    again = max(Fraction(0), tile_rows / method.rows_per_read - 1) * gemm.k * gemm.n
+    return 1 + again / (gemm.m * gemm.k + gemm.k * gemm.n + gemm.m * gemm.n)
+
 
 MAX_LINE_HOPS = 2_000_000
 
@@ -62,3 +117,56 @@ def simulated_us(
     schedule = build_schedule(scenario, body, name)
     unit_bytes = affordable_unit(scenario, schedule, PACKET_BYTES, MAX_LINE_HOPS)
     return simulate_op(scenario, schedule, unit_bytes=unit_bytes, options=options).makespan_ticks / TICKS_PER_US
+
+
+MIN_GAIN = 0.02
+"""Smallest gain that is worth a change."""
+
+KERNEL_NAMES = ("mkernel", "thunderkittens")
+"""Shipped implementations that are written to the limit: what a schedule here would be as a kernel."""
+
+KERNEL_ERROR = 0.11
+"""The largest error that they state, of rows that none of their constants was fitted to."""
+
+MOST_ERROR = 0.9
+"""Errors beyond this say nothing."""
+
+KERNEL_SHORTEST_US = 73.0
+"""The shortest time among their rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A predicted speedup. ``error`` is the relative error of such speedups, None if it was not measured.
+
+    ``outside`` says why the error was not measured for the like of this, empty if it was.
+    """
+
+    speedup: float
+    error: float | None
+    outside: str = ""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The speedups that the error leaves possible, as (low, high); None if it was not measured."""
+        return None if self.error is None else (self.speedup / (1 + self.error), self.speedup / (1 - self.error))
+
+    @property
+    def verdict(self) -> Verdict:
+        """OVERLAP if the gain is beyond the error, WORTH_TRYING if it is not but is a gain, else SERIAL."""
+        if self.speedup <= 1 + MIN_GAIN:
+            return Verdict.SERIAL
+        if self.error is None or self.outside or self.speedup <= 1 + self.error:
+            return Verdict.WORTH_TRYING
+        return Verdict.OVERLAP
+
+
+def kernel_promise(speedup: float, us: float, resolution: float, gain_error: float = 0.0) -> Promise:
+    """Return what a kernel for a schedule of ``us`` promises; its error is no less than what the profile resolves.
+
+    The ``gain_error`` of what was estimated and not simulated comes on top.
+    """
+    shorter = us < KERNEL_SHORTEST_US
+    outside = f"kernels written to the limit were measured from {us_text(KERNEL_SHORTEST_US)} on" if shorter else ""
+    of_kernel = max(KERNEL_ERROR, resolution)
+    return Promise(speedup, min(MOST_ERROR, of_kernel + gain_error * (1 + of_kernel)), outside)

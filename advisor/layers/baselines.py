@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from ...compiler.ir import Graph, GraphChoice, GraphScenario, OpMode, Seams
-from ...compiler.planning.expression import expression_of
-from ...compiler.planning.graph_build import build_graph_plan
+from ...compiler.planning.build import expression_of
 from ...compiler.planning.knobs.library import library_serial
-from ...compiler.resolve.schedules.from_text import SERIAL
+from ...compiler.planning.plan import build_graph_plan
+from ...compiler.resolve.schedules.check import SERIAL
 from ..candidates.candidate import Candidate, ScheduleOrigin
-from ..candidates.library import library_unfit
+from ..candidates.predicted import library_unfit
 from .way import Way, fastest_alone, fastest_with_next
 
 IN_TURN, OP_BY_OP, BY_BLOCKS = "in_turn", "two_batches", "half_batches"

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 from ...compiler.ir import Choice, Counted, GraphChoice, GraphOp, OpMode, Scenario
 from ...compiler.planning.build import build_schedule
-from ...compiler.planning.graph_layers import in_layer
+from ...compiler.planning.plan import in_layer
 from ...simcore.simulate_layers import SHOWN_LAYER
 from ..bespoke.stage import bespoke_candidates, budget_of, is_searched
 from ..candidates.candidate import Candidate, ScheduleOrigin
-from ..workers import Workers
-from .copiers import of_one_op
-from .moves import with_way
+from ..work.workers import Workers
+from .op_runs import of_one_op
+from .placement import with_way
 from .search import JointSearch
 from .space import LayerSpace
 from .way import Way

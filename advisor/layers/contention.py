@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from ...compiler.ir import TICKS_PER_SECOND, Choice, Gpu, GraphOp, Scenario, System, TileGroup
 from ...compiler.planning.build import build_schedule
-from ...compiler.planning.graph_halves import kernel_alone
 from ...compiler.planning.knobs.engine import default_engine
+from ...compiler.planning.parts import kernel_alone
 from ...compiler.templates import BASELINE
 from ...simcore.kernels.dispatch import compute_work
-from ..bounds.least_traffic import least_traffic
+from ..bounds.link_loads import least_traffic
 
 
 @dataclass(frozen=True, slots=True)

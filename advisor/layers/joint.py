@@ -7,13 +7,12 @@ from statistics import median
 
 from ...compiler.ir import Cancelled, Graph, GraphChoice, ShouldStop, System
 from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.graph_build import build_graph_plan
-from ...compiler.planning.graph_layers import in_layer, own_name
-from ...compiler.text.quantities import bytes_text
+from ...compiler.planning.plan import build_graph_plan, in_layer, own_name
+from ...compiler.text.units import bytes_text
 from ...simcore import Result, RunOptions, RunOutcome, RunTooLarge
 from ...simcore.lower.plan import plan_period
 from ...simcore.simulate_layers import FEWEST_LAYERS, effort_of, simulate_layers
-from .alike import AlikeRanks
+from .op_runs import AlikeRanks
 
 COARSE_BYTES = 8192
 """Bytes of a packet in the search: within 0.2 % of packets of 1 KiB on the shipped layers, in a third of the time."""

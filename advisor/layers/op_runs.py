@@ -1,13 +1,164 @@
 """Simulations of one op of a graph alone, or of a pair with the GEMM that is cut along it."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ...compiler.ir import Graph, GraphChoice, GraphOp, GraphPlan, OpMode, System
-from ...compiler.planning.graph_build import build_graph_plan
-from ...simcore import Result, RunOptions, simulate
+from ...compiler.ir import (
+    Choice,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    Explore,
+    Graph,
+    GraphChoice,
+    GraphOp,
+    GraphPlan,
+    OpMode,
+    Part,
+    Schedule,
+    ShouldStop,
+    System,
+    Workload,
+    network_of,
+)
+from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.knobs.engine import default_engine, max_copy_sms
+from ...compiler.planning.plan import build_graph_plan
+from ...compiler.resolve.schedules.explore import BATCHES
+from ...compiler.templates import BASELINE
+from ...simcore import Result, RunOptions, RunOutcome, RunTooLarge, simulate
 from ...simcore.figures.result import IntervalKind
-from .copiers import Copier
+from ...simcore.lower.plan import plan_period
+
+LARGE = 32
+"""Ranks from which on a graph is searched in fewer ways, where they are not the same: all take minutes otherwise."""
+
+MOST_ERROR = 0.005
+"""Share of time by which an op alone may be off: a fourth of what a schedule must gain to be recommended."""
+
+UNIT_BYTES = 65536
+"""Packets in which both are compared, of collectives that are large enough to take long."""
+
+
+@dataclass(slots=True)
+class AlikeRanks:
+    """What is known of the ops of one graph."""
+
+    system: System
+    should_stop: ShouldStop = lambda: False
+    _known: dict[tuple[Workload, Schedule], bool] = field(default_factory=dict)
+
+    @property
+    def differ(self) -> bool:
+        """Whether the fabric is not the same around each rank."""
+        return not network_of(self.system.fabric, self.system.num_ranks).symmetric
+
+    @property
+    def are_many(self) -> bool:
+        """Whether a run with all ranks that are not the same is too long to search by."""
+        return self.differ and self.system.num_ranks >= LARGE
+
+    def under(self, graph: Graph, choice: GraphChoice) -> bool:
+        """Whether ranks may be taken for alike under ``choice``; it makes no difference where they are."""
+        if not self.differ:
+            return False
+        try:
+            plan = build_graph_plan(self.system, graph, choice)
+        except ScheduleError:
+            return False
+        return all(part.workload.moved is None or self.alone(part) for part in plan.parts)
+
+    def saves(self, op: GraphOp, mode: OpMode) -> bool:
+        """Whether one rank may be simulated for all under one way to carry out ``op``."""
+        graph, choice = Graph(op.name, "", (replace(op, reads=(), layer=1),)), GraphChoice(op.name, (mode,))
+        try:
+            plan = build_graph_plan(self.system, graph, choice)
+        except ScheduleError:
+            return False
+        return plan_period(self.system, plan, alike=True) == 1 and self.under(graph, choice)
+
+    def alone(self, part: Part) -> bool:
+        """Whether an op that copies takes as long alone if ranks are taken for alike."""
+        key = part.workload, part.schedule
+        if key not in self._known:
+            self._known[key] = self._compared(part)
+        return self._known[key]
+
+    def _compared(self, part: Part) -> bool:
+        alone = replace(part, name="op", op="op", waits=(), step_waits=(), layer=1)
+        options = RunOptions(loads=False, should_stop=self.should_stop)
+        times = []
+        for alike in (True, False):
+            plan = GraphPlan("op", (alone,))
+            try:
+                run = simulate(self.system, plan, unit_bytes=UNIT_BYTES, alike=alike, options=options)
+            except RunTooLarge:
+                return False
+            if run.outcome is not RunOutcome.DONE:
+                return False
+            times.append(run.makespan_ticks)
+        estimate, exact = times
+        return abs(estimate - exact) <= exact * MOST_ERROR
+
+
+USUAL_SMS = (16, 32)
+"""SMs that copy where the file does not say: fewer slow down collectives, more slow down the kernels beside them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copier:
+    """DMA engines, or so many SMs, for the collectives of all ops."""
+
+    engine: EngineChoice
+
+    @property
+    def taken_sms(self) -> int:
+        """SMs that estimates take from the kernels of all ops."""
+        return 0 if self.engine.leaves_all_sms else self.engine.count
+
+    def takes(self, engine: EngineChoice) -> bool:
+        """Whether an op that copies by ``engine`` fits beside others: DMA engines alone, or as many SMs."""
+        if engine.mode is not EngineMode.OWN:
+            return False
+        same = engine.kind is self.engine.kind
+        return same and (engine.kind is EngineKind.DMA or engine.count == self.engine.count)
+
+    def serial(self, num_ranks: int) -> Choice:
+        """A whole collective by this copier."""
+        return Choice(BASELINE.name, num_ranks, self.engine)
+
+    def __str__(self) -> str:
+        return str(self.engine)
+
+
+def copiers_of(system: System, graph: Graph, explore: Explore, *, few: bool = False) -> Iterator[Copier]:
+    """Yield who may copy: what the file explores, else copy engines, then SMs unless they shall be ``few``.
+
+    Copy engines are left out where no host knows how much some op moves.
+    """
+    asked = explore.values("engine")
+    if asked:
+        yield from (Copier(engine) for engine in asked if isinstance(engine, EngineChoice))
+        return
+    by_sms = leaves_out_copy_engines(graph, explore)
+    if not by_sms:
+        yield Copier(default_engine(system))
+    for sms in USUAL_SMS[: int(by_sms) if few else len(USUAL_SMS)]:
+        if sms <= max_copy_sms(system.gpu):
+            yield Copier(EngineChoice(EngineKind.SM, sms))
+
+
+def leaves_out_copy_engines(graph: Graph, explore: Explore) -> bool:
+    """Whether copy engines are not tried, since no host knows how much some op moves."""
+    return not explore.values("engine") and any(op.workload.counts_on_device for op in graph.ops)
+
+
+def of_one_op(explore: Explore, copier: Copier) -> Explore:
+    """What the file explores, for one op by itself: batches and memory are those of the graph."""
+    asked = tuple((word, values) for word, values in explore.asked if word != BATCHES)
+    return replace(explore, asked=asked, staging_limit_bytes=None).asking("engine", (copier.engine,))
+
 
 _QUICK = RunOptions(loads=False)
 _OP = "op"

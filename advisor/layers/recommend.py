@@ -19,34 +19,29 @@ from ...compiler.ir import (
 )
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
-from ...compiler.resolve.schedules.from_text import SERIAL
+from ...compiler.resolve.schedules.check import SERIAL
 from ...simcore import RunTooLarge
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
-from ..answer.answer import BESPOKE, IMPLEMENTATIONS, Confirmed, Findings, advice_of
+from ..answer.answer import BESPOKE, IMPLEMENTATIONS, Answered, Confirmed, Findings, advice_of
 from ..answer.explain import COPY_ENGINES_LEFT_OUT
-from ..answer.partial import Answered
 from ..answer.rule import finalists, recommended_of
-from ..bounds.graph_bound import graph_bound
+from ..answer.stages import PATIENCE_S, AdviceOptions, Stages, either, lateness
+from ..bounds.lower_bound import graph_bound
 from ..candidates.advice import Advice, OpAdvice
 from ..candidates.candidate import Candidate, ScheduleOrigin, by_time, joint_candidate
 from ..candidates.predicted import predicted_candidates
-from ..failures import failed_stage, failure_sentences
 from ..implementations.offers import offers_of
-from ..options import AdviceOptions
-from ..pools import open_processes, result_of
-from ..processes import ProcessDied
-from ..solver.graph_memory import check_graph_memory
-from ..stages import PATIENCE_S, Stages, either, lateness
-from ..workers import open_workers
+from ..solver.memory import check_graph_memory
+from ..work.pools import open_processes, result_of
+from ..work.processes import ProcessDied
+from ..work.workers import failed_stage, failure_sentences, open_workers
 from .baselines import BY_LIBRARY, EACH_ITS_BEST, NO_OVERLAP, by_library, free_names, in_turn_of
 from .bespoke_ops import BespokeOps
-from .copiers import leaves_out_copy_engines
-from .declared import simulated_schedules, with_simulated
-from .finish import Finish
+from .declared import ops_of, reasons_for, simulated_schedules, slowly, with_simulated
 from .joint import JointRuns, Start, too_much
-from .offers.find import OfferSearch
-from .search import JOINT, JointSearch
-from .telling import ops_of, reasons_for, slowly
+from .op_runs import leaves_out_copy_engines
+from .orders import OfferSearch
+from .search import JOINT, Finish, JointSearch
 
 NUM_FINALISTS = 3
 """Searched schedules of which all layers are simulated."""

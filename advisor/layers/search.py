@@ -1,21 +1,98 @@
 """The search for a joint schedule: place the ops, simulate what is found, change the best step by step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from ...compiler.ir import GraphChoice, GraphScenario
-from ...compiler.planning.graph_batches import batch_counts, in_batches
+from ...compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, ShouldStop, checkpoint
+from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.parts import batch_counts, in_batches
+from ...compiler.resolve.schedules.check import SERIAL
 from ...compiler.resolve.schedules.explore import BATCHES
-from .baselines import IN_TURN, baselines_of, cut_along, free_names, in_batches_of, in_one_program
-from .climbing import at_its_paces, improved
-from .copiers import copiers_of, of_one_op
-from .joint import JointRuns
-from .modes import Ways
-from .moves import brings_ahead, with_other_seams
-from .pacing import is_limited
-from .placement import placed_choices
+from ...simcore import Result
+from ..candidates.candidate import Candidate, by_time
+from .baselines import EACH_ITS_BEST, IN_TURN, baselines_of, cut_along, free_names, in_batches_of, in_one_program
+from .joint import COARSE_BYTES, JointRuns, Start, affordable_packet, simulated
+from .op_runs import copiers_of, of_one_op
+from .options import Ways, is_limited
+from .placement import brings_ahead, other_paces, placed_choices, small_changes, with_other_seams
 from .space import LayerSpace, space_of
+from .timing import estimated_ticks
+
+LEAST_GAIN = 0.0005
+"""Share of time that a change must gain: less is within the error of coarse packets."""
+
+SLACK = 0.002
+"""Changes that are estimated to lose more than this share of time are not simulated."""
+
+PATIENCE = 6
+"""Changes in a row that are simulated and gain nothing: then no further one is tried."""
+
+
+def improved(runs: JointRuns, space: LayerSpace, start: GraphChoice) -> Iterator[GraphChoice]:
+    """Yield ever faster schedules that small changes lead to from ``start``.
+
+    They end where nothing is gained, or where the search has taken what it may. Estimates order schedules well, but do
+    not know caches and priorities: a change counts once it is simulated.
+
+    Raises
+    ------
+    Cancelled
+        If the caller is asked to stop.
+    """
+    best, ticks = start, runs.ticks(start)
+    while ticks is not None:
+        found = None
+        for changed in _promising(space, best):
+            if runs.is_spent:
+                break
+            faster = runs.ticks(changed)
+            if faster is not None and faster < ticks * (1 - LEAST_GAIN):
+                found = changed, faster
+                break
+        if found is None:
+            break
+        best, ticks = found
+        yield best
+
+
+def _promising(space: LayerSpace, choice: GraphChoice) -> Iterator[GraphChoice]:
+    """Yield the changes that are worth a simulation, the best by their estimate first."""
+    limit = _estimate(space, choice)
+    if limit is None:
+        return
+    estimated = []
+    for place, changed in enumerate(small_changes(space.graph, space.ways, space.following, choice)):
+        checkpoint()
+        estimate = _estimate(space, changed)
+        if estimate is not None and estimate <= limit * (1 + SLACK):
+            estimated.append((estimate, place, changed))
+    for _, _, changed in sorted(estimated, key=lambda each: each[:2])[:PATIENCE]:
+        yield changed
+
+
+def at_its_paces(space: LayerSpace, choice: GraphChoice) -> GraphChoice:
+    """Return ``choice`` with each whole collective as slow as is estimated to be best, one changed after the other."""
+    best, least = choice, _estimate(space, choice)
+    changed = least is not None
+    while changed and least is not None:
+        changed = False
+        for slower in other_paces(space.graph, space.ways, best):
+            checkpoint()
+            estimate = _estimate(space, slower)
+            if estimate is not None and estimate < least * (1 - LEAST_GAIN):
+                best, least, changed = slower, estimate, True
+                break
+    return best
+
+
+def _estimate(space: LayerSpace, choice: GraphChoice) -> int | None:
+    """The estimated time; None where the order cannot be kept."""
+    try:
+        return estimated_ticks(space, choice)
+    except ScheduleError:
+        return None
+
 
 JOINT = "joint"
 """The name of schedules that were searched."""
@@ -210,3 +287,81 @@ class JointSearch:
 
 def _same(one: GraphChoice, other: GraphChoice) -> bool:
     return replace(one, name="") == replace(other, name="")
+
+
+NEAR = 1.03
+"""Candidates that are slower than the fastest by more than this, in coarse packets, are not simulated further."""
+
+FINE_LINE_HOPS = 120_000_000
+"""Most line-hops of a run that confirms, about a second on one core."""
+
+
+@dataclass(slots=True)
+class Finish:
+    """Simulates all layers of the candidates that may be the answer, in units as fine as time allows."""
+
+    scenario: GraphScenario
+    runs: JointRuns
+    serial: Start
+    should_stop: ShouldStop
+    report: Progress
+    stopped: bool = False
+
+    def candidates(self, found: Sequence[Candidate]) -> list[Candidate]:
+        """Return all, those that may be the answer with results."""
+        best = min(one.ticks for one in found)
+        near = [one for one in found if one.ticks <= best * NEAR or one.is_serial or one.what == EACH_ITS_BEST]
+        near.sort(key=lambda one: (one.joint != SERIAL, one.side_by_side, one.ticks))
+        unit, results = self._unit(), dict[str, Result]()
+        for done, one in enumerate(near):
+            self.report("layers", done, len(near))
+            try:
+                result = self._result(one, unit)
+            except Cancelled:
+                self.stopped = True
+                break
+            if result is not None:
+                results[one.expression] = result
+        if len(results) < min(2, len(near)):  # not even no overlap and the fastest: estimates compare better
+            results.clear()
+        finished = [one.with_result(results[one.expression]) if one.expression in results else one for one in found]
+        return _renamed(by_time(finished), self.scenario.schedules)
+
+    def whole(self, one: Candidate) -> Candidate:
+        """Return a candidate whose layers show no period with all of them simulated, if that can be; as it was else."""
+        try:
+            result = self._result(one, one.unit_bytes or self._unit(), whole=True)
+        except Cancelled:
+            self.stopped = True
+            return one
+        return one if result is None or result.is_estimate else one.with_result(result)
+
+    def _result(self, one: Candidate, unit: int, *, whole: bool = False) -> Result | None:
+        """Of all layers, which may stage more than a few do; None if it is too much.
+
+        No overlap, of which the length of a run is known, is not simulated again where that takes too long.
+        """
+        if one.joint == SERIAL and self.serial.is_long and unit == COARSE_BYTES and not whole:
+            return self.serial.result
+        system, graph = self.scenario.system, self.scenario.graph
+        result = simulated(system, graph, one.joint, unit, self.should_stop, fine=True, whole=whole)
+        may_not_be = result is not None and one.joint != SERIAL and self.runs.stages_too_much(result)
+        return None if may_not_be else result
+
+    def _unit(self) -> int:
+        """The finest unit in which a run has no more line-hops than are affordable: lines, or packets."""
+        line, unit = self.scenario.system.gpu.line_bytes, affordable_packet(self.serial.line_hops, FINE_LINE_HOPS)
+        line_hops = self.serial.line_hops * COARSE_BYTES // unit
+        while unit // 2 >= line and line_hops * 2 <= FINE_LINE_HOPS:
+            unit, line_hops = unit // 2, line_hops * 2
+        return unit
+
+
+def _renamed(candidates: Sequence[Candidate], declared: Sequence[GraphChoice]) -> list[Candidate]:
+    """The searched schedules with names in the order of their times."""
+    names = free_names(JOINT, declared)
+    return [_named(one, next(names)) if one.is_searched else one for one in candidates]
+
+
+def _named(candidate: Candidate, name: str) -> Candidate:
+    return replace(candidate, expression=name, several=replace(candidate.joint, name=name))

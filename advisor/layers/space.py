@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import Graph
-from .alike import AlikeRanks
 from .contention import Uses, of_copies, of_kernel
-from .copiers import Copier
-from .modes import Ways
+from .op_runs import AlikeRanks, Copier
+from .options import Ways
 from .way import Way
 
 

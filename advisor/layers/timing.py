@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ...compiler.ir import GraphChoice, GraphOp, Made, OpMode
-from ...compiler.planning.graph_layers import own_name, written_out
-from ...compiler.planning.graph_order import collective_name, issue_order
+from ...compiler.planning.parts import collective_name, issue_order
+from ...compiler.planning.plan import own_name, written_out
 from .contention import Uses
 from .joint import few_layers
 from .space import LayerSpace

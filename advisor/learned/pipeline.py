@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .shapes import Shapes
 from .situation import CUTS, MANY_SMS, Situation
+from .structure import Shapes
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -5,26 +5,33 @@ takes, and trees how far the closed form is off; the most promising by either ar
 step by step.
 """
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, tee
+from itertools import chain, islice, product, tee
+from random import Random
 
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import TICKS_PER_US, Choice, Scenario, Schedule, ShouldStop, checkpoint
+from ...compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Scenario, Schedule, ShouldStop, checkpoint
 from ...compiler.ir.stopping import never
-from ...compiler.planning.build import build_schedules
-from ...compiler.templates import BY_NAME
-from ..bespoke.explore_limits import is_explored
-from ..candidates.variations import may_deadlock
+from ...compiler.planning.build import build_schedule, build_schedules, reject_choice
+from ...compiler.planning.knobs.engine import max_copy_sms
+from ...compiler.templates import BASELINE, BY_NAME
+from ..bespoke import Proposer
+from ..bespoke.batches import Lengths, lengths_of
+from ..bespoke.neighbours import PlanEstimator, is_explored, neighbour, single_knob_changes
+from ..candidates.candidate import Candidate, ScheduleOrigin, SearchProvenance
+from ..candidates.predicted import origin_of
+from ..candidates.shortlist import forms_of, may_deadlock
 from ..estimate.makespan import estimates
 from .boosted_trees import BoostedTrees, ModelError
-from .errors import NO_ERRORS, EstimateErrors
-from .pairs import PIPELINE, FeatureScale, names_of_features, pair_features
-from .shapes import Shapes
+from .catalogue import COPY_SMS, ENGINES_PER_PEER
+from .pairs import NO_ERRORS, PIPELINE, EstimateErrors, FeatureScale, names_of_features, pair_features
+from .pipeline import pipeline_times
 from .situation import Situation
-from .structure import Structure, fitted
+from .structure import Shapes, Structure, fitted, structure_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -148,3 +155,157 @@ def estimated(scenario: Scenario, choices: Iterable[Choice]) -> Iterator[Proposa
     for choice, schedule, each in zip(chosen, schedules, ticks, strict=True):
         checkpoint()
         yield Proposal(choice, schedule, each)
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Ranks choices of a scenario."""
+
+    scenario: Scenario
+    situation: Situation
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> "Screen":
+        """Return the screen of a scenario that overlaps a GEMM and a collective."""
+        return cls(scenario, Situation.of(scenario))
+
+    def fastest(self, choices: Iterable[Choice]) -> Iterator[Choice]:
+        """Yield the legal ones of ``choices`` that the file lets be explored, the fastest by the closed form first."""
+        explore, consumes = self.scenario.explore, self.scenario.workload.pattern.consumes
+        asked = [one for one in dict.fromkeys(choices) if not may_deadlock(one) and is_explored(explore, one)]
+        if not asked:
+            return
+        structures = [structure_of(self.scenario, choice) for choice in asked]
+        times = pipeline_times(self.situation, Shapes.of(structures, self.scenario.num_ranks, consumes=consumes))
+        ranked = (asked[place] for place in np.argsort(times, kind="stable"))
+        yield from (choice for choice in ranked if reject_choice(self.scenario, choice) is None)
+
+
+# Estimates of changes: at once, and where the best are simulated within a time; so many are made before the best is
+# changed further.
+DEFAULT_EVALUATIONS, MANY_EVALUATIONS, PER_STEP = 32, 200, 4
+# Changes of batches that are drawn for a step, and the share of them that is changed twice.
+DRAWS, TWICE = 40, 0.3
+
+
+def polished(
+    scenario: Scenario,
+    start: Proposal,
+    evaluations: int = DEFAULT_EVALUATIONS,
+    seed: int = 0,
+    late: ShouldStop = never,
+) -> Proposal:
+    """Return the best schedule that about ``evaluations`` estimates find near ``start`` before it is ``late``."""
+    estimator = PlanEstimator(scenario, evaluations)
+    estimator.known[start.choice] = start.estimate_ticks
+    changes = _Changes(scenario, usual_engines(scenario), lengths_of(scenario), Random(f"polish {seed}"))
+    screen, best = Screen.of(scenario), start.choice
+    while not estimator.spent and not late():
+        new = (choice for choice in changes.of(best) if choice not in estimator.known)
+        chosen = list(islice(screen.fastest(new), min(PER_STEP, evaluations - estimator.count)))
+        if not chosen:
+            break
+        best = min((best, *chosen), key=estimator.ticks)
+    return start if best == start.choice else Proposal(best, build_schedule(scenario, best), estimator.ticks(best))
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """Draws changes of choices."""
+
+    scenario: Scenario
+    engines: tuple[EngineChoice, ...]
+    lengths: Lengths
+    random: Random
+
+    def of(self, best: Choice) -> Iterator[Choice]:
+        """Yield ``best`` with one knob changed, and with other batches."""
+        yield from single_knob_changes(self.scenario, best, self.engines)
+        for _ in range(DRAWS if best.parts else 0):
+            changed = neighbour(self.random, best, self.engines, self.lengths)
+            again = self.random.random() < TWICE
+            yield neighbour(self.random, changed, self.engines, self.lengths) if again else changed
+
+
+def usual_engines(scenario: Scenario) -> tuple[EngineChoice, ...]:
+    """Return the engines to try: usual numbers of SMs, and one or two copy engines for each peer."""
+    peers, dma = scenario.num_ranks - 1, scenario.gpu.dma.engines
+    by_sm = [EngineChoice(EngineKind.SM, max(1, min(sms, max_copy_sms(scenario.gpu)))) for sms in COPY_SMS]
+    by_dma = [EngineChoice(EngineKind.DMA, min(dma, round(each * peers))) for each in ENGINES_PER_PEER]
+    return tuple(dict.fromkeys((*by_sm, *by_dma)))
+
+
+# The empty one is the direct exchange.
+ALGORITHMS = ("", "ring", "double_ring")
+# Execution options that are estimated: with these, none of 24 drawn scenarios had a faster serial schedule.
+NUM_FORMS = 6
+
+
+def serial_proposals(scenario: Scenario) -> tuple[Proposal, ...]:
+    """Return serial schedules with their estimates, the fastest first; at once, as proposals are made."""
+    engines = usual_engines(scenario)
+    knobs = product(ALGORITHMS, engines)
+    bases = (Choice(BASELINE.name, scenario.num_ranks, engine, algorithm=name) for name, engine in knobs)
+    legal = (one for one in bases if is_explored(scenario.explore, one) and reject_choice(scenario, one) is None)
+    found = {each.choice: each for each in estimated(scenario, legal)}
+    fastest: dict[object, Choice] = {}
+    for choice in sorted(found, key=lambda choice: found[choice].estimate_ticks):
+        fastest.setdefault(choice.engine.kind, choice)
+    forms = (form for base in fastest.values() for form in forms_of(scenario, base))
+    chosen = islice(Screen.of(scenario).fastest(forms), NUM_FORMS)
+    found |= {each.choice: each for each in estimated(scenario, chosen)}
+    return tuple(sorted(found.values(), key=lambda each: (each.estimate_ticks, each.schedule.expression)))
+
+
+def proposed_candidates(
+    scenario: Scenario, model: ProposalModel, changes: int = DEFAULT_EVALUATIONS, late: ShouldStop = never
+) -> list[Candidate]:
+    """Return the proposals of ``model`` with their estimates, the fastest first, and what small ``changes`` make of it.
+
+    Those that need more memory for staging than the file allows are left out. Once it is ``late`` there are some, and
+    they are what was found until then.
+    """
+    proposals = model.propose(scenario, late=late)
+    evaluations = len(proposals)
+    if proposals and not late():
+        better = polished(scenario, proposals[0], changes, late=late)
+        proposals = tuple({each.choice: each for each in (better, *proposals)}.values())
+        evaluations += changes
+    return _candidates(scenario, proposals, evaluations, model.errors)
+
+
+def serial_candidates(scenario: Scenario, model: ProposalModel) -> list[Candidate]:
+    """Return the fastest serial schedule by its estimate, and with the usual options: baselines without simulation."""
+    proposals = serial_proposals(scenario)
+    found = _candidates(scenario, proposals, len(proposals), model.errors)
+    usual = [candidate for candidate in found if candidate.has_usual_options]
+    return list(dict.fromkeys((*found[:1], *usual[:1])))
+
+
+def _candidates(
+    scenario: Scenario, proposals: Sequence[Proposal], evaluations: int, errors: EstimateErrors
+) -> list[Candidate]:
+    limit = scenario.explore.staging_limit_bytes
+    return [
+        _candidate(scenario, proposal, evaluations, errors)
+        for proposal in proposals
+        if limit is None or proposal.schedule.staging_bytes <= limit
+    ]
+
+
+def _candidate(scenario: Scenario, proposal: Proposal, evaluations: int, errors: EstimateErrors) -> Candidate:
+    choice = proposal.choice
+    provenance = SearchProvenance(
+        found_by=Proposer.LEARNED.value, seed=0, evaluations=evaluations, simulations=0, reproducible=True, solver=""
+    )
+    low, high = (proposal.estimate_us * math.exp(each) for each in errors.time)
+    return Candidate(
+        proposal.schedule.expression,
+        choice,
+        proposal.schedule,
+        origin_of(scenario, choice, ScheduleOrigin.BESPOKE if choice.parts else ScheduleOrigin.PROPOSED),
+        proposal.estimate_us,
+        provenance=provenance if choice.parts else None,
+        interval_us=(low, high),
+        gain_error=math.exp(max(map(abs, errors.gain))) - 1,
+    )

@@ -13,9 +13,8 @@ import numpy.typing as npt
 
 from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, EngineChoice, EngineKind, Scenario
 from ...compiler.planning.knobs.engine import default_engine, max_copy_sms
-from ...simcore.kernels.dispatch import whole_works
-from ...simcore.kernels.memory_bound import reduce_work
-from ..bespoke.costs import Costs, costs_of, kernel_ticks
+from ...simcore.kernels.dispatch import reduce_work, whole_works
+from ..bespoke.batches import Costs, costs_of, kernel_ticks
 from ..estimate.fluid import FluidFabric
 
 FloatArray = npt.NDArray[np.float64]

@@ -1,14 +1,85 @@
 """The face of the times: which GPU, then how long a GEMM or a collective takes."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...compiler.ir import DType, GemmShape, System
 from ...compiler.request.request import Request, one_of
 from ...compiler.request.scenario import scenario_of
-from .inductor import Estimator
-from .times import collective_us, gemm_us
-from .trace import TYPES, trace_text
+from .times import TYPES, collective_us, gemm_us, trace_text
+
+COLLECTIVES = {
+    "all_gather_into_tensor": "all_gather",
+    "all_gather_into_tensor_out": "all_gather",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "all_reduce": "all_reduce",
+    "all_to_all_single": "all_to_all",
+}
+"""Operations of ``torch.ops._c10d_functional``, and what they are called here."""
+
+DTYPES = {"torch.bfloat16": "bf16", "torch.float16": "fp16"}
+_FIRST_FACTOR = {"mm": 0, "addmm": 1}
+"""Where the first matrix stands among the arguments."""
+
+
+def torch_group_size(name: str) -> int | None:
+    """Return the size of a process group of this process; None if torch has none of that name, or is not loaded."""
+    c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if c10d is None:
+        return None
+    try:
+        return int(c10d._resolve_process_group(name).size())
+    except (AttributeError, KeyError, RuntimeError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """``(fx.Node, override_size) -> ms | None``, from ``collective_us`` and ``kernel_us`` of an ``Oracle``.
+
+    ``group_size`` returns the number of ranks of a process group by its name.
+    """
+
+    collective_us: Callable[[str, int, int | None], float | None]
+    kernel_us: Callable[[int, int, int, str], float | None]
+    group_size: Callable[[str], int | None] = torch_group_size
+
+    def __call__(self, node: Any, override_size: int | None = None) -> float | None:
+        """Return the time of ``node``; ``override_size`` are bytes of its output, 0 asks for the latency."""
+        words = str(node.target).split(".")
+        space, name = (words[0], words[1]) if len(words) > 1 else ("", words[0])
+        if space == "_c10d_functional":
+            if name == "wait_tensor":
+                return 0.0
+            us = self._collective_us(node, name, override_size)
+        else:
+            us = self._product_us(node, name) if space == "aten" and name in _FIRST_FACTOR else None
+        return None if us is None else us / 1e3
+
+    def _collective_us(self, node: Any, name: str, override_size: int | None) -> float | None:
+        val, ranks = node.meta.get("val"), self.group_size(_group_name(node))
+        if name not in COLLECTIVES or val is None or ranks is None:
+            return None
+        num_bytes = val.numel() * val.element_size() if override_size is None else override_size
+        if name == "reduce_scatter_tensor":
+            num_bytes *= ranks  # its output is what one rank keeps
+        return self.collective_us(COLLECTIVES[name], num_bytes, ranks) if isinstance(num_bytes, int) else None
+
+    def _product_us(self, node: Any, name: str) -> float | None:
+        first, val = node.args[_FIRST_FACTOR[name]].meta.get("val"), node.meta.get("val")
+        if first is None or val is None or str(val.dtype) not in DTYPES:
+            return None
+        sizes = (*val.shape, first.shape[-1])
+        if not all(isinstance(size, int) and size > 0 for size in sizes):
+            return None  # symbolic: known when the graph runs
+        m, n, k = sizes
+        return self.kernel_us(m, n, k, DTYPES[str(val.dtype)])
+
+
+def _group_name(node: Any) -> str:
+    return str(node.kwargs["group_name"] if "group_name" in node.kwargs else node.args[-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,22 @@
 """Few schedules for many sizes: neighbours share one where it loses next to nothing at any of them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import lcm
 
-from ...compiler.ir import Choice
+from ...compiler.codes import Code
+from ...compiler.ir import TICKS_PER_US, Choice, GraphScenario, Pattern, Scenario, Workload
+from ...compiler.planning.build import reject_choice
+from ...compiler.request.request import BESIDE_PATTERNS, COLLECTIVE_PATTERNS, Request, RequestError
+from ...compiler.request.scenario import scenario_of
 from ...compiler.templates import BASELINE
 from ..candidates.advice import Advice
+from ..candidates.predicted import predicted_candidates
+from ..candidates.shortlist import shortlist_unit
+from ..implementations.predict import MIN_GAIN
+from ..sensitivity.threshold import num_rows, with_moved_rows, with_rows
+from ..work.workers import SimulationJob, run_job
 
 TOLERANCE = 0.02
 """Loss that a schedule may have at a size so that fewer schedules do for all."""
@@ -81,3 +91,154 @@ def _closed(points: Sequence[AdvisedSize], shared: Mapping[Choice, float]) -> St
     often = Counter(point.advice.recommended.choice for point in points)
     choice = min(shared, key=lambda each: (-often[each], shared[each], str(each)))
     return Stretch(choice, tuple(points), max(0.0, shared[choice]))
+
+
+ROWS, BYTES = "m", "num_bytes"
+_HINT = "tables are for a GEMM with a collective of as many rows, and for even collectives alone"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeAxis:
+    """Scenarios that differ in one size: ``at`` returns that of a size, a multiple of ``grain``.
+
+    ``field`` is what a request calls the size.
+    """
+
+    field: str
+    grain: int
+    at: Callable[[int], Scenario]
+
+
+def axis_of(question: Request | GraphScenario) -> SizeAxis:
+    """Return the axis of a request or a scenario.
+
+    Raises
+    ------
+    RequestError
+        If its sizes cannot be changed alone.
+    """
+    if isinstance(question, Request):
+        return axis_of_request(question)
+    axis = None if question.pair is None else axis_of_scenario(question.case)
+    if axis is None:
+        label = question.title if question.pair is None else question.case.workload.label
+        raise RequestError(Code.MGS520, "pattern", f"{label} has no size that varies alone", _HINT)
+    return axis
+
+
+def check_sizes(axis: SizeAxis, sizes: Sequence[int]) -> None:
+    """Check that there are sizes, and that they are multiples of the grain.
+
+    Raises
+    ------
+    RequestError
+        If not.
+    """
+    if not sizes:
+        raise RequestError(Code.MGS306, axis.field, "no sizes are given")
+    for size in sizes:
+        if isinstance(size, bool) or not hasattr(size, "__index__") or size <= 0 or size % axis.grain:
+            hint = f"multiples of {axis.grain}"
+            raise RequestError(Code.MGS304, axis.field, f"{size!r:.40} does not divide among the ranks", hint)
+
+
+def axis_of_request(request: Request) -> SizeAxis:
+    """Return the axis of ``request``: its bytes if it has no GEMM, else its m.
+
+    Raises
+    ------
+    RequestError
+        If it has both, or no collective.
+    """
+    if request.kind in (*BESIDE_PATTERNS, Pattern.GEMM):
+        raise RequestError(Code.MGS520, "pattern", f"{request.pattern} has no size that varies alone", _HINT)
+    ranks = scenario_of(request).num_ranks
+    if request.kind in COLLECTIVE_PATTERNS:
+        moved = scenario_of(request).case.workload.moved
+        assert moved is not None, "a collective moves a tensor"
+        return SizeAxis(
+            BYTES, ranks * moved.dtype.num_bytes, lambda size: scenario_of(replace(request, num_bytes=size)).case
+        )
+    return SizeAxis(ROWS, ranks, lambda size: scenario_of(replace(request, m=size)).case)
+
+
+def axis_of_scenario(scenario: Scenario) -> SizeAxis | None:
+    """Return the axis of the scenario of a file; None where its sizes cannot be changed alone."""
+    if num_rows(scenario.workload) is not None:
+        return SizeAxis(ROWS, scenario.num_ranks, lambda size: with_rows(scenario, size))
+    moved = scenario.workload.moved
+    if not scenario.is_algorithm_choice or moved is None or scenario.workload.uneven:
+        return None
+    row_bytes = moved.cols * moved.dtype.num_bytes
+    return SizeAxis(BYTES, scenario.num_ranks * row_bytes, lambda size: with_moved_rows(scenario, size // row_bytes))
+
+
+def size_of(workload: Workload, field: str) -> int | None:
+    """Return the size of a workload on the axis of ``field``, None if it has none."""
+    if field == ROWS:
+        return None if workload.gemm is None else workload.gemm.m
+    return None if workload.moved is None else workload.moved.num_bytes
+
+
+PRECISION = 1 / 16
+"""Share of a size to which a flip is found."""
+
+
+def multiple_of(axis: SizeAxis, choice: Choice, size: int) -> int:
+    """Return a number whose multiples, near ``size``, are sizes that ``choice`` can be built for."""
+    for multiple in (axis.grain, lcm(axis.grain, choice.chunks), axis.grain * choice.chunks):
+        first = -(-size // multiple)
+        if all(reject_choice(axis.at(multiple * (first + idx)), choice) is None for idx in range(3)):
+            return multiple
+    return size  # only this size is known to do
+
+
+def first_of_next(axis: SizeAxis, left: Stretch, right: Stretch, *, simulated: bool) -> int:
+    """Return the first size from which the schedule of ``right`` is taken.
+
+    An overlapping schedule must gain as much over a serial one as advice asks for.
+    """
+    low, high = left.points[-1].size, right.points[0].size
+    step = lcm(*(multiple_of(axis, each.choice, low) for each in (left, right)))
+    while high - low > max(step, PRECISION * low):
+        middle = (low + high) // 2 // step * step
+        if not low < middle < high:
+            break
+        if _gives_way(axis.at(middle), left.choice, right.choice, simulated):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def time_us(point: AdvisedSize, choice: Choice, *, simulated: bool) -> float | None:
+    """Return the time of ``choice`` at a size, None where it cannot be cut for it.
+
+    It is ``simulated`` if that is asked and the advice left it out.
+    """
+    scenario = point.advice.case
+    found = next((one for one in point.advice.candidates if one.choice == choice), None)
+    if found is not None and not (simulated and found.is_estimate):
+        return found.best_us
+    if reject_choice(scenario, choice) is not None:
+        return None
+    return _times_us(scenario, (choice,), simulated)[choice]
+
+
+def _gives_way(scenario: Scenario, left: Choice, right: Choice, simulated: bool) -> bool:
+    times_us = _times_us(scenario, (left, right), simulated)
+    lead = 1 + max(MIN_GAIN, scenario.resolution)
+    of_left, of_right = (lead if choice.template == BASELINE.name else 1.0 for choice in (left, right))
+    return times_us[right] * of_left < times_us[left] * of_right
+
+
+def _times_us(scenario: Scenario, choices: tuple[Choice, ...], simulated: bool) -> Mapping[Choice, float]:
+    found = {one.choice: one for one in predicted_candidates(scenario, choices)}
+    if not simulated:
+        return {choice: found[choice].best_us for choice in choices}
+    schedules = {choice: found[choice].schedule for choice in choices}
+    results = {
+        choice: run_job(SimulationJob(scenario, schedule, shortlist_unit(scenario, schedule)))
+        for choice, schedule in schedules.items()
+    }
+    return {choice: result.makespan_ticks / TICKS_PER_US for choice, result in results.items()}

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from ...compiler.ir import TICKS_PER_US, Cancelled, GraphChoice, GraphScenario, JsonObject, Settings
-from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.graph_expression import graph_choice_text, graph_expression_of
-from ...compiler.resolve.schedules.from_text import SERIAL
+from ...compiler.planning.build import ScheduleError, graph_choice_text, graph_expression_of
+from ...compiler.resolve.schedules.check import SERIAL
 from ..candidates.advice import Advice
 from ..candidates.candidate import ScheduleOrigin
 from .cover import TOLERANCE

@@ -4,19 +4,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from ...compiler.ir import Cancelled, Choice, GraphChoice, GraphScenario, OpMode, Part
+from ...compiler.codes import Code
+from ...compiler.from_model.request import LayerRequest, layer_scenario
+from ...compiler.ir import Cancelled, Choice, GraphChoice, GraphScenario, OpMode, Part, ShouldStop
+from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.graph_build import build_graph_plan
-from ...compiler.request.errors import RequestError
+from ...compiler.planning.plan import build_graph_plan
+from ...compiler.request.request import RequestError
 from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.resolve.schedules.from_text import SERIAL
+from ...compiler.resolve.schedules.check import SERIAL
 from ...compiler.templates import BASELINE
 from ...compiler.text.diagnostics import CompileError
+from ...simcore.program.program import PACKET_BYTES
+from ..answer.stages import AdviceOptions
 from ..candidates.advice import Advice
+from ..layers.joint import simulated
 from .build import table_of
-from .cover import TOLERANCE
+from .cover import PRECISION, TOLERANCE
 from .graph_sweep import GraphPoint, GraphRule, GraphSweep, Simulate, graph_swept
-from .refine import PRECISION
 from .table import OpRule, PolicyRule, PolicyTable
 
 TOKENS = "tokens"
@@ -197,3 +202,51 @@ def _ticks(axis: GraphAxis, size: int, choice: GraphChoice, advice: Advice, simu
         return simulate(axis.at(size), choice, advice)
     except (CompileError, RequestError):
         return None
+
+
+def across(should_stop: ShouldStop) -> Simulate:
+    """Return how a schedule of one size is simulated at another: all layers, as finely as the advice there."""
+
+    def ticks(scenario: GraphScenario, choice: GraphChoice, advice: Advice) -> int | None:
+        unit = advice.recommended.unit_bytes or PACKET_BYTES
+        result = simulated(scenario.system, scenario.graph, choice, unit, should_stop, fine=True)
+        return None if result is None else result.makespan_ticks
+
+    return ticks
+
+
+def layer_table(
+    request: LayerRequest,
+    sizes: Sequence[int],
+    options: AdviceOptions,
+    advise: Callable[[GraphScenario, AdviceOptions], Advice],
+    *,
+    tolerance: float = TOLERANCE,
+    told: Callable[[int, int], None] = lambda done, total: None,
+    should_stop: ShouldStop = never,
+) -> PolicyTable:
+    """Return which schedule of a layer to use for which number of tokens; ``told`` of the sizes that are advised.
+
+    Raises
+    ------
+    RequestError
+        If there are no sizes, or one does not fit.
+    Cancelled
+        If ``should_stop`` returned true: a table with gaps is none.
+    """
+    if not sizes:
+        raise RequestError(Code.MGS306, TOKENS, "no sizes are given")
+    asked = sorted({replace(request, tokens=size).tokens for size in sizes})  # each is checked
+    done = 0
+
+    def advised(scenario: GraphScenario) -> Advice:
+        nonlocal done
+        advice = advise(scenario, replace(options, within_s=None))
+        if advice.interrupted:
+            raise Cancelled
+        done += 1
+        told(done, len(asked))
+        return advice
+
+    axis = GraphAxis(TOKENS, lambda size: layer_scenario(replace(request, tokens=size)), request.model.name)
+    return layer_policy(axis, asked, advised, across(should_stop), tolerance=tolerance)

@@ -1,18 +1,147 @@
 """Candidate values of each knob: plain data, without the solver."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
 
 from ...compiler.collectives import ALGORITHM_BY_NAME, ALGORITHMS
-from ...compiler.ir import EngineChoice, EngineKind, EngineMode, Scenario
+from ...compiler.ir import (
+    Choice,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    ExecutionOptions,
+    PeerOrder,
+    Scenario,
+    WaitPer,
+)
+from ...compiler.planning import knobs as known
 from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.base import CountValues
 from ...compiler.planning.knobs.engine import ENGINE, copying_sms, default_engine, reject_engine
-from ...compiler.planning.knobs.execution import KERNEL, USUAL_WAIT, WAIT
-from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, DEPTH, STREAMS, TEMPLATE
+from ...compiler.planning.knobs.execution import KERNEL, PER, TRANSFER, USUAL_WAIT, WAIT
+from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, DEPTH, ORDER, STREAMS, TEMPLATE
 from ...compiler.templates import ALL_TEMPLATES, BASELINE, BY_NAME, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
-from .knobs import Knobs, searched
+
+At = Mapping[Knob, Iterable[int]]
+"""Digits of some knobs; those of the others are open."""
+Codes = npt.NDArray[np.int64]
+Digits = npt.NDArray[np.uint16]
+Varied = dict[str, tuple[int | str, ...]]
+"""Values of knobs by their words."""
+
+
+def searched() -> tuple[Knob, ...]:
+    """The knobs that a space varies, the most significant first."""
+    return tuple(knob for knob in known.KNOBS if knob.explored)
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """The values that each knob may have, in the order in which choices are sorted.
+
+    The code of a choice is a number with a digit a knob, which is the place of its value. Knobs before the first
+    execution option say what moves and computes (its structure), the others how it is carried out.
+    """
+
+    values: Mapping[Knob, tuple[Any, ...]]
+
+    @cached_property
+    def weights(self) -> Mapping[Knob, int]:
+        """The amount that one step of a knob adds to the code."""
+        weights, weight = {}, 1
+        for knob in reversed(list(self.values)):
+            weights[knob] = weight
+            weight *= len(self.values[knob])
+        return weights
+
+    @property
+    def num_codes(self) -> int:
+        """Combinations of all values, feasible or not."""
+        return self.weights[TEMPLATE] * len(self.values[TEMPLATE])
+
+    def digits(self, codes: Codes, knob: Knob) -> Digits:
+        """The digit of ``knob`` in each code."""
+        return (codes // self.weights[knob] % len(self.values[knob])).astype(np.uint16)
+
+    def structures(self, codes: Codes) -> Codes:
+        """Codes without how they are carried out."""
+        options = next(knob for knob in self.values if knob.option)
+        return codes // (self.weights[options] * len(self.values[options]))
+
+    def choice_of(self, code: int) -> Choice:
+        """The choice of a code."""
+        value = {knob: values[code // self.weights[knob] % len(values)] for knob, values in self.values.items()}
+        own = {knob.field: each for knob, each in value.items() if not knob.option}
+        return Choice(**own, tactics=self._options(tuple((knob, each) for knob, each in value.items() if knob.option)))
+
+    @cached_property
+    def _made(self) -> dict[tuple[tuple[Knob, Any], ...], ExecutionOptions]:
+        return {}
+
+    def _options(self, values: tuple[tuple[Knob, Any], ...]) -> ExecutionOptions:
+        """One object for all choices that are carried out alike."""
+        if values not in self._made:
+            self._made[values] = ExecutionOptions(**{knob.field: value for knob, value in values})
+        return self._made[values]
+
+
+class Choices(Sequence[Choice]):
+    """Choices kept as codes, and made when they are looked at: a space may have a million."""
+
+    def __init__(self, knobs: Knobs, codes: Codes) -> None:
+        self.knobs, self.codes = knobs, codes
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[Choice]:
+        return map(self.knobs.choice_of, self.codes.tolist())
+
+    @overload
+    def __getitem__(self, index: int) -> Choice: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Choice, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Choice | tuple[Choice, ...]:
+        if isinstance(index, slice):
+            return tuple(Choices(self.knobs, self.codes[index]))
+        return self.knobs.choice_of(int(self.codes[index]))
+
+    def varied(self) -> Varied:
+        """The values of each knob that has several among these choices, by its word."""
+        found = {knob: np.unique(self.knobs.digits(self.codes, knob)).tolist() for knob in self.knobs.values}
+        return {
+            knob.word: tuple(shown(knob, self.knobs.values[knob][digit]) for digit in digits)
+            for knob, digits in found.items()
+            if len(digits) > 1
+        }
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(mine == yours for mine, yours in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
+def shown(knob: Knob, value: object) -> int | str:
+    """A value in the words of the language; ``usual`` for the empty name, ``all`` for no depth."""
+    if isinstance(value, Enum):
+        return str(value.value)
+    if not isinstance(value, int):
+        return str(value) or "usual"
+    return "all" if knob is DEPTH and not value else value
+
 
 DEFAULT_PIECES = (1, 2, 4, 8, 16, 32)
 # Of a lone collective: pieces follow each other through the steps of an algorithm, and finer ones only cost more.
@@ -159,3 +288,66 @@ def _default_engines(scenario: Scenario) -> tuple[EngineChoice, ...]:
 def is_granted(scenario: Scenario, engine: EngineChoice) -> bool:
     """Whether the GPU has such an engine."""
     return reject_engine(scenario.gpu, engine) is None
+
+
+Values = dict[Knob, tuple[object, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Dominance:
+    """A rule: ``left_out`` says which values together, given the scenario and what is asked for."""
+
+    name: str
+    sentence: str
+    left_out: Callable[[Scenario, Domains], Iterator[Values]]
+
+
+def _mirrored(scenario: Scenario, domains: Domains) -> Iterator[Values]:
+    mirror = scenario.system.fabric.direct
+    if mirror and not scenario.workload.uneven and PeerOrder.ROTATED in domains[ORDER]:
+        yield {ORDER: (PeerOrder.REVERSED,)}
+
+
+def _one_target(scenario: Scenario, domains: Domains) -> Iterator[Values]:
+    if scenario.network.symmetric and not scenario.workload.uneven and PeerOrder.ROTATED in domains[ORDER]:
+        yield {ORDER: (PeerOrder.ABSOLUTE,)}
+
+
+def _looked_again(scenario: Scenario, domains: Domains) -> Iterator[Values]:
+    if WaitPer.CHUNK in domains[PER]:
+        yield {PER: (WaitPer.TILE,)}
+
+
+def _asked_first(scenario: Scenario, domains: Domains) -> Iterator[Values]:
+    if Direction.PUT in domains[TRANSFER] and not scenario.workload.pattern.sums:
+        engines = tuple(engine for engine in domains[ENGINE] if engine.kind is EngineKind.DMA)
+        yield {ENGINE: engines, TRANSFER: (Direction.GET,), DEPTH: (0,)}
+
+
+RULES: tuple[Dominance, ...] = (
+    Dominance("mirror", "on a fabric that is its own mirror image reversed is as fast as rotated", _mirrored),
+    Dominance("one_target", "ranks that all serve the same one at a time are not faster than in turns", _one_target),
+    Dominance("look_again", "looking for every tile is not faster than once for a chunk", _looked_again),
+    Dominance("asked_first", "a get by a copy engine that holds everything is not faster than a put", _asked_first),
+)
+
+
+def left_out(rule: Dominance, scenario: Scenario, domains: Domains, knobs: Knobs) -> list[At]:
+    """Digits that ``rule`` leaves out; none if a value that it names is not in the space."""
+    found: list[At] = []
+    for values in rule.left_out(scenario, domains):
+        at = {
+            knob: [knobs.values[knob].index(value) for value in each if value in knobs.values[knob]]
+            for knob, each in values.items()
+        }
+        if all(at.values()):
+            found.append(at)
+    return found
+
+
+def dominated(places: list[At], knobs: Knobs, codes: Codes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which of ``codes`` have digits that are left out."""
+    out = np.zeros(len(codes), bool)
+    for at in places:
+        out |= np.logical_and.reduce([np.isin(knobs.digits(codes, knob), list(each)) for knob, each in at.items()])
+    return out

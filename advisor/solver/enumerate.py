@@ -1,23 +1,139 @@
 """Every feasible schedule of a scenario, or a minimal set of rules that leave none."""
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import monotonic
 
 import numpy as np
+import numpy.typing as npt
 
-from ...compiler.ir import Scenario, ShouldStop
+from ...compiler.ir import Cancelled, Scenario, ShouldStop
+from ...compiler.ir.stopping import never
+from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.structure import TEMPLATE
 from ...compiler.templates import BASELINE, BY_NAME, Template
-from . import vectorised
-from .diverse import diverse
-from .domains import Domains, domains_of, knobs_of
-from .dominance import RULES, dominated, left_out
-from .knobs import At, Choices, Codes, Knobs, Varied
-from .model import SpaceModel, make_solver
+from .domains import RULES, At, Choices, Codes, Domains, Knobs, Varied, domains_of, dominated, knobs_of, left_out
+from .model import SpaceModel, make_solver, solve, stop
 from .ortools import cp_model
-from .result import Absence, Assumed, NoFeasibleSchedule, Space
-from .solving import solve
-from .stream import Stream
+from .result import Absence, Assumed, NoFeasibleSchedule, Space, diverse
+from .tables import RuleTables, Table
+
+# As many fit into memory with what is done to them; a file that asks for more gets a part.
+MOST_CODES = 10_000_000
+# Codes that are joined with the values of the next knob at a time.
+_BLOCK = 1 << 16
+
+
+def generate(scenario: Scenario, domains: Domains, is_over: ShouldStop = never) -> Codes:
+    """Codes of every feasible choice, in ascending order; no more than some ``MOST_CODES``.
+
+    ``is_over`` is asked now and then; what was found until it says so is returned.
+    """
+    blocks, total = list[Codes](), 0
+    with suppress(Cancelled):
+        for block in _blocks(RuleTables(scenario, domains, is_over=is_over), is_over):
+            blocks.append(block)
+            total += len(block)
+            if total > MOST_CODES:
+                break
+    return np.concatenate(blocks) if blocks else np.empty(0, np.int64)
+
+
+def _blocks(tables: RuleTables, is_over: ShouldStop) -> Iterator[Codes]:
+    for digit, name in enumerate(tables.axes.values[TEMPLATE]):
+        start = np.array([digit * tables.axes.weights[TEMPLATE]])
+        yield from _Join(tables.axes, tables.of(BY_NAME[name]), is_over).blocks(start, 1)
+
+
+class _Join:
+    """The codes of one template."""
+
+    def __init__(self, axes: Knobs, tables: Sequence[Table], is_over: ShouldStop) -> None:
+        self._axes, self._order, self._is_over = axes, tuple(axes.values), is_over
+        self._masks: Mapping[Knob, list[tuple[Table, npt.NDArray[np.bool_]]]] = {knob: [] for knob in self._order}
+        for table in tables:
+            last = max(table.knobs, key=self._order.index, default=TEMPLATE)
+            self._masks[last].append((table, table.mask(axes)))
+
+    def blocks(self, codes: Codes, position: int) -> Iterator[Codes]:
+        """Extend ``codes``, which hold the first ``position`` knobs, by all allowed values of the others."""
+        if self._masks[TEMPLATE] or self._is_over():
+            return
+        if position == len(self._order):
+            yield codes
+            return
+        knob = self._order[position]
+        values = np.arange(len(self._axes.values[knob])) * self._axes.weights[knob]
+        for first in range(0, len(codes), _BLOCK):
+            joined = np.add.outer(codes[first : first + _BLOCK], values).ravel()
+            for table, mask in self._masks[knob]:
+                joined = joined[mask[tuple(self._axes.digits(joined, each) for each in table.knobs)]]
+            if len(joined):
+                yield from self.blocks(joined, position + 1)
+
+
+# Handing over in batches keeps the threads out of each other's way; who waits longer may want to look up.
+BATCH_S, PATIENCE_S = 0.02, 0.2
+
+
+class Stream:
+    """The values of one variable in every solution. ``status`` is the solver's, once it is done."""
+
+    def __init__(self, solver: cp_model.CpSolver, model: cp_model.CpModel, variable: cp_model.IntVar) -> None:
+        self._solver, self._model, self._variable = solver, model, variable
+        self._found: SimpleQueue[list[int] | BaseException | None] = SimpleQueue()
+        self.status = cp_model.UNKNOWN
+
+    def batches(self) -> Iterator[list[int]]:
+        """Values as they are found, some at a time, or none for a while; leaving early stops the solver."""
+        thread = Thread(target=self._solve, daemon=True)
+        thread.start()
+        try:
+            while (batch := self._next()) is not None:
+                yield batch
+        finally:
+            stop(self._solver, thread)
+
+    def _next(self) -> list[int] | None:
+        """The next batch, None after the last."""
+        try:
+            batch = self._found.get(timeout=PATIENCE_S)
+        except Empty:
+            return []
+        if isinstance(batch, BaseException):
+            raise batch
+        return batch
+
+    def _solve(self) -> None:
+        try:
+            collector = _Collector(self._variable, self._found)
+            self.status = self._solver.solve(self._model, collector)
+            self._found.put(collector.batch)
+        except BaseException as error:
+            self._found.put(error)
+        self._found.put(None)
+
+
+class _Collector(cp_model.CpSolverSolutionCallback):
+    """Takes down one value of each solution."""
+
+    def __init__(self, variable: cp_model.IntVar, found: "SimpleQueue[list[int] | BaseException | None]") -> None:
+        super().__init__()
+        self._variable, self._found = variable, found
+        self._since, self.batch = monotonic(), list[int]()
+
+    def on_solution_callback(self) -> None:
+        """Called by the solver."""
+        self.batch.append(self.value(self._variable))
+        if (now := monotonic()) - self._since < BATCH_S:
+            return
+        self._found.put(self.batch)
+        self._since, self.batch = now, []
+
 
 # With more combinations of values than this, feasible or not, the space is written down by the generator.
 SOLVED_CODES = 200_000
@@ -53,8 +169,8 @@ class Enumeration:
 
     def _generated(self) -> Space:
         """All of a large space, or with a limit a diverse sample of it."""
-        legal = vectorised.generate(self.scenario, self.domains, self.should_stop)
-        stopped = self.should_stop() or len(legal) > vectorised.MOST_CODES
+        legal = generate(self.scenario, self.domains, self.should_stop)
+        stopped = self.should_stop() or len(legal) > MOST_CODES
         if not len(legal) and not stopped:
             raise NoFeasibleSchedule(_conflict(self.scenario, self.domains))
         codes = legal
@@ -112,7 +228,7 @@ class Enumeration:
         if not self._dominated or self.should_stop():
             return ()
         if legal is None:
-            legal = vectorised.generate(self.scenario, self.domains, self.should_stop)
+            legal = generate(self.scenario, self.domains, self.should_stop)
         counts: dict[str, int] = {}
         for name, places in self._dominated.items():
             if self.should_stop():

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from ...compiler.ir import Cancelled, ShouldStop, heeding
 from ...compiler.ir.stopping import never
-from .model import make_solver
+from .model import make_solver, solve
 from .ortools import cp_model
-from .solving import solve
 
 TICKS = 10_000_000
 """Ticks of 10 fs in the model's unit of time."""

@@ -6,16 +6,26 @@ from functools import cache, partial
 from itertools import product
 
 from ...compiler.codes import Code
-from ...compiler.ir import Choice, EngineChoice, Pattern, Rejection, Scenario, Schedule, Shard, Tensor
+from ...compiler.ir import (
+    Choice,
+    EngineChoice,
+    Graph,
+    GraphScenario,
+    Pattern,
+    Rejection,
+    Scenario,
+    Schedule,
+    Shard,
+    Tensor,
+)
 from ...compiler.planning.build import ScheduleError, build_schedule, reject_choice
 from ...compiler.planning.knobs import Knob, Rule, ScheduleRequest, with_values
 from ...compiler.planning.knobs.engine import ENGINE, default_engine
 from ...compiler.planning.knobs.execution import TRANSFER
 from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, DEPTH, GATHERS, TEMPLATE
-from ...compiler.planning.staging import slices_inner, staging_bytes
-from ...compiler.planning.template_input import pieces_of
+from ...compiler.planning.staging import pieces_of, slices_inner, staging_bytes
 from ...compiler.templates import BY_NAME, Template
-from ...compiler.text.quantities import bytes_text
+from ...compiler.text.units import bytes_text
 from .domains import Domains, candidates_of
 
 
@@ -142,3 +152,30 @@ class StagingRules:
 def _by_one(choice: Choice) -> Choice:
     """The same by one engine of the kind: what is staged does not depend on how many copy."""
     return replace(choice, engine=EngineChoice(choice.engine.kind, 1))
+
+
+def held_bytes(graph: Graph, num_ranks: int) -> int:
+    """Memory of a rank for the tensors that the file declares: each layer has its own, but for what it is handed."""
+    made = {tensor for tensor, _, _ in graph.results}
+    layers, handed = (graph.repeat.count, graph.repeat.as_input) if graph.repeat is not None else (1, "")
+    declared = (tensor for tensor in graph.tensors if tensor.name not in made)
+    return sum(share_of_rank(tensor, num_ranks) * (1 if tensor.name == handed else layers) for tensor in declared)
+
+
+def check_graph_memory(scenario: GraphScenario, staging_bytes: int = 0) -> None:
+    """Refuse a graph whose tensors, with ``staging_bytes``, do not fit into the memory of a GPU.
+
+    Raises
+    ------
+    ScheduleError
+        If they do not.
+    """
+    graph, gpu = scenario.graph, scenario.system.gpu
+    held = held_bytes(graph, scenario.num_ranks)
+    if held + staging_bytes > gpu.hbm.capacity_bytes:
+        layers = f" of {graph.repeat.count} layers" if graph.repeat is not None else ""
+        message = f"the tensors{layers} take {bytes_text(held)} of a rank"
+        if staging_bytes:
+            message += f", and the schedule stages {bytes_text(staging_bytes)}"
+        has = f"{gpu.name} has {bytes_text(gpu.hbm.capacity_bytes)}"
+        raise ScheduleError(Rejection(Code.MGS402, f"{message}, but {has}", "repeat fewer layers, or use more GPUs"))

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from ...compiler.ir import Scenario
-from ..oracle.times import collective_sizes, gemm_us
-from ..oracle.trace import TYPES, trace_text
+from ..oracle.times import TYPES, collective_sizes, gemm_us, trace_text
 from .base import Options, Target, refused
 
 

@@ -6,9 +6,8 @@ error at a key that it does not know.
 """
 
 from ...compiler.resolve.expect.expectation import Verdict
-from ..implementations.offers import Offer
-from ..implementations.order import OpSetting, Order
-from ..layers.offers.transformer_engine import NAME, RING
+from ..implementations.offers import Offer, OpSetting, Order
+from ..layers.transformer_engine import NAME, RING
 from ..policy.graph_sweep import GraphPoint, GraphSweep
 from .base import Options, comments, heading, refused, settings_text
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from ...compiler.ir import Pattern
 from ..candidates.advice import Advice
-from ..implementations.promise import MIN_GAIN, Promise
-from ..layers.offers.te_layers import te_layers
+from ..implementations.predict import MIN_GAIN, Promise
+from ..layers.transformer_engine import te_layers
 from ..policy.graph_sweep import GraphSweep
 from .base import Content, Options, Target, comments, heading, refused, settings_text
 

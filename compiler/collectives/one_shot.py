@@ -2,7 +2,7 @@
 
 Per rank: n p (n - 1) transfers that carry n - 1 times the tensor, and n p reductions. Parts never add as they land: a
 block may still be on its way to others then. The reductions of the blocks run side by side: where they are kernels,
-each in a stream of its own. SMs carry out all blocks of a piece at once (``simcore/lower/at_once.py``).
+each in a stream of its own. SMs carry out all blocks of a piece at once (``simcore/lower/one_kernel.py``).
 """
 
 from ..ir import Direction, Pattern, Reduction, Step

@@ -15,11 +15,9 @@ from math import gcd
 from ..codes import Code
 from ..ir import DType
 from ..pipeline import Compiled, compile_text
-from ..request.errors import RequestError
-from ..request.shipped import ShippedGpu, shipped_gpu
-from ..text.diagnostics import CompileError, Severity
-from ..text.formatting.comments import comment_lines
-from ..text.printable import printable
+from ..request.request import RequestError, ShippedGpu, shipped_gpu
+from ..text.diagnostics import CompileError, Severity, printable
+from ..text.rewriting import comment_lines
 from ..text.vocabulary import MAX_LAYERS
 from .config import ModelConfig
 from .kinds import LONGEST

@@ -10,11 +10,9 @@ from pathlib import Path
 
 from ..codes import Code
 from ..ir import GraphScenario
-from ..request.errors import RequestError
-from ..request.fields import names_in
-from ..text.diagnostics import CompileError, Report
-from ..text.json_items import MAX_FILE_BYTES, JsonPlace, read_json
-from ..text.source import Source, Span
+from ..request.request import RequestError, names_in
+from ..text.diagnostics import CompileError, Report, Source, Span
+from ..text.json_forms import MAX_FILE_BYTES, JsonPlace, read_json
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS
 from .config import ModelConfig, config_of, read_config
 from .layer import Parallelism, compiled, unchecked_layer_text, why_not_whole

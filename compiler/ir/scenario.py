@@ -5,14 +5,116 @@ Fractions are exact. A Scenario is the input of every later stage.
 """
 
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from fractions import Fraction
+from typing import Any
 
-from .devices.hardware import Gpu
-from .devices.replay import Replay
-from .devices.variability import Variability
-from .explore import Explore
-from .schedules.schedule import NamedSchedule
+from .hardware import Gpu, Provenance, Replay, Variability
+from .plan import GraphChoice, OpMode
+from .schedule import Choice, EngineKind, NamedSchedule
+from .tensors import DType, Pattern
 from .topologies import Fabric, Network, network_of
-from .workloads.workload import Workload
+from .workload import Graph, Workload
+
+OF_LAYERS = ("transformer_engine",)
+"""Implementations of which it is known what they switch on for a whole layer, by their names in the library."""
+
+
+class TransferPath(Enum):
+    """How an implementation moves bytes between GPUs; the value is the word in the language.
+
+    TILE_STORES are stores of a GEMM's epilogue, IN_SWITCH copies and sums of the switch (multimem). LIBRARY is a call
+    of the collective library, before or after the GEMM.
+    """
+
+    COPY_ENGINE = "copy_engine"
+    SM_COPY = "sm_copy"
+    TILE_STORES = "tile_stores"
+    IN_SWITCH = "in_switch"
+    LIBRARY = "library"
+
+    @property
+    def engine(self) -> EngineKind:
+        """The engine of a schedule that takes this path."""
+        return EngineKind.DMA if self is TransferPath.COPY_ENGINE else EngineKind.SM
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How an implementation carries out one pattern on one system.
+
+    ``rate`` is the share of the link's achieved rate that the path reaches, ``limit_bytes_per_s`` the most that it
+    reaches on any link. A call costs ``call_ticks`` on the host and ``barrier_ticks`` for barriers between ranks, in
+    which nothing else happens. The host issues each kernel and copy in ``step_ticks`` and runs ahead of the GPU. With
+    ``tiles`` its GEMM has these alone, and does not split the inner dimension. Below ``rereads_below`` rows it goes
+    through its tiles row by row, and reads the second operand again for every ``rows_per_read`` rows of tiles.
+    ``missing`` are numbers that are not known: without them there is no prediction. ``error`` is the mean
+    relative error of predicted speedups over the library on rows it was not fitted to, None if there were none;
+    ``shortest_ticks`` is the shortest time among those rows and the rows of the fit.
+    """
+
+    pattern: Pattern
+    choice: Choice
+    path: TransferPath
+    rate: Fraction = Fraction(1)
+    limit_bytes_per_s: int | None = None
+    call_ticks: int = 0
+    barrier_ticks: int = 0
+    step_ticks: int = 0
+    tiles: tuple[tuple[int, int], ...] = ()
+    rereads_below: int = 0
+    rows_per_read: Fraction = Fraction(1)
+    missing: tuple[str, ...] = ()
+    error: Fraction | None = None
+    shortest_ticks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """An implementation: the GPUs and element types it is known for, and its methods by pattern."""
+
+    name: str
+    gpus: tuple[str, ...]
+    dtypes: tuple[DType, ...]
+    methods: tuple[Method, ...]
+    provenance: tuple[Provenance, ...] = ()
+
+    def method(self, pattern: Pattern) -> Method | None:
+        """Return how it carries out ``pattern``, None if it does not."""
+        return next((method for method in self.methods if method.pattern is pattern), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Explore:
+    """The space to search; a limit of None means no limit.
+
+    ``asked`` holds (word of a knob, its values) for each knob that the file names, sorted by word. The search chooses
+    for the others: it tries several templates, chunks, engines and streams, and the default of each other knob. Depths
+    are tried besides holding everything. ``dominance`` leaves out schedules that are assumed to be no faster than
+    others of the space. ``implementations`` are those that the file asks about by name.
+    """
+
+    asked: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    staging_limit_bytes: int | None = None
+    dominance: bool = True
+    implementations: tuple[Implementation, ...] = ()
+
+    @classmethod
+    def of(
+        cls, *, staging_limit_bytes: int | None = None, dominance: bool = True, **asked: tuple[Any, ...]
+    ) -> "Explore":
+        """An Explore from the values of knobs, each by its word."""
+        given = tuple(sorted((word, values) for word, values in asked.items() if values))
+        return cls(given, staging_limit_bytes, dominance)
+
+    def values(self, word: str) -> tuple[Any, ...]:
+        """The values that the knob of this word may have, none where the file leaves them to the search."""
+        return dict(self.asked).get(word, ())
+
+    def asking(self, word: str, values: tuple[Any, ...]) -> "Explore":
+        """The same with these values of one knob."""
+        return replace(self, asked=tuple(sorted({**dict(self.asked), word: values}.items())))
+
 
 TICKS_PER_SECOND = 10**14
 TICKS_PER_US = 10**8
@@ -87,3 +189,105 @@ class Scenario:
     def stage(self, kernel: int) -> "Scenario":
         """Return the scenario of the kernel with that number; see ``Workload.stage``."""
         return self if self.workload.then is None else replace(self, workload=self.workload.stage(kernel))
+
+
+@dataclass(frozen=True, slots=True)
+class GraphScenario:
+    """A question: one workload on one system, with the schedules that its file declares and the space to search."""
+
+    name: str
+    system: System
+    graph: Graph
+    schedules: tuple[GraphChoice, ...] = field(default=(), hash=False)
+    explore: Explore = field(default_factory=Explore, hash=False)
+
+    @classmethod
+    def of_one(cls, case: Scenario) -> "GraphScenario":
+        """The question about one op alone."""
+        graph = Graph.of_one(case.workload)
+        (op,) = graph.ops
+        schedules = tuple(GraphChoice(each.name, (OpMode(op.name, each.body),)) for each in case.schedules)
+        return cls(case.name, case.system, graph, schedules, case.explore)
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of GPUs."""
+        return self.system.num_ranks
+
+    @property
+    def case(self) -> Scenario:
+        """The one op that there is, where ``pair`` says so.
+
+        Raises
+        ------
+        ValueError
+            If there are several, or more is said of the one.
+        """
+        case = self.pair
+        if case is None:
+            raise ValueError(f"{self.name} is no op by itself")
+        return case
+
+    @property
+    def pair(self) -> Scenario | None:
+        """The scenario of a lone op that says all there is, with a body for each of its schedules; else None."""
+        workload, bodies = self.graph.pair, tuple(choice.body for choice in self.schedules)
+        if workload is None or None in bodies:
+            return None
+        named = zip(self.schedules, bodies, strict=True)
+        schedules = tuple(NamedSchedule(choice.name, body) for choice, body in named if body is not None)
+        return Scenario(self.name, self.system, workload, schedules, self.explore)
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU, the same on every rank."""
+        return self.system.gpu
+
+    @property
+    def title(self) -> str:
+        """The name of the workload."""
+        return self.graph.name
+
+    @property
+    def cases(self) -> tuple[Scenario, ...]:
+        """Each op on this system, by itself."""
+        pair = self.pair
+        if pair is not None:
+            return (pair,)
+        return tuple(Scenario(op.name, self.system, op.workload) for op in self.graph.ops)
+
+    @property
+    def sole(self) -> Scenario | None:
+        """The op that alone has a choice: the others are kernels without tiles that cannot run beside it; None if more.
+
+        Such kernels read what it makes, or make what it reads.
+        """
+        graph, pair = self.graph, self.pair
+        if pair is not None:
+            return pair
+        moving = [op for op in graph.ops if op.workload.moved is not None]
+        if len(moving) != 1 or (graph.batch is not None and graph.batch.cuts):
+            return None
+        others = [op for op in graph.ops if op is not moving[0]]
+        if any(op.workload.compute is None or op.workload.compute.tiled for op in others):
+            return None
+        before = graph.made_from(moving[0].name)
+        behind = {op.name for op in others if moving[0].name in graph.made_from(op.name)}
+        if any(op.name not in before | behind for op in others):
+            return None
+        return Scenario(moving[0].name, self.system, moving[0].workload, explore=self.explore)
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers there are."""
+        return self.graph.num_layers
+
+    @property
+    def is_algorithm_choice(self) -> bool:
+        """Whether a collective is all that has a choice: the question is which algorithm, not whether to overlap."""
+        return self.sole is not None and self.sole.is_algorithm_choice
+
+    @property
+    def resolution(self) -> float:
+        """The least relative difference of two times that the hardware profile resolves."""
+        return max((case.resolution for case in self.cases), default=0.0)

@@ -3,9 +3,13 @@
 The callback is a context variable, so that stages in several threads have callbacks of their own.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from ..codes import Code
 
 ShouldStop = Callable[[], bool]
 
@@ -45,3 +49,31 @@ def checkpoint() -> None:
     """
     if _should_stop.get()():
         raise Cancelled
+
+
+Progress = Callable[[str, int, int], None]
+"""Called with the stage, the steps done, and the number of steps."""
+
+Counted = Callable[[int, int], None]
+"""Progress within one stage: called with the steps done and their number."""
+
+StepsDone = Callable[[int], None]
+"""Called with the steps done, where their number is not known."""
+
+Settings = Sequence[tuple[str, str]]
+"""Names of parameters and the text of their values, as ``--set`` gives them."""
+
+JsonObject = dict[str, Any]
+"""An object of a JSON document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a request is infeasible: a diagnostic code, a sentence, and a hint, which may be empty."""
+
+    code: Code
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return self.message

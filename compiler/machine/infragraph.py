@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from itertools import product
 
 from ..codes import Code
-from ..text.diagnostics import Report
-from ..text.json_items import Item, JsonPlace, read_json
-from ..text.source import Source, Span
-from .device_ids import LibraryGpu, device_named
-from .identify import identify
+from ..text.diagnostics import Report, Source, Span
+from ..text.json_forms import Item, JsonPlace, read_json
 from .infragraph_edges import XPU, DeviceEdges, NamedLink, Node
-from .machine import MAX_GPUS, UNSAID, DumpedMachine, MachineGpu, Nic, SaidRate
+from .machine import MAX_GPUS, UNSAID, DumpedMachine, LibraryGpu, MachineGpu, Nic, SaidRate, device_named, identify
 
 MAX_ITEMS = 10_000
 MAX_PAIRS = 100_000

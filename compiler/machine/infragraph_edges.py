@@ -5,10 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .device_ids import LibraryGpu
-from .machine import UNSAID_RATE, CpuWay, Pair, PcieSlot, PcieWire, SaidRate, SwitchedGpus
-from .pcie_tree import UNSAID_CPUS
-from .wiring import joined_parts
+from .machine import UNSAID_RATE, CpuWay, LibraryGpu, Pair, PcieSlot, PcieWire, SaidRate, SwitchedGpus
+from .wiring import UNSAID_CPUS, joined_parts
 
 XPU, SWITCH, CPU = "xpu", "switch", "cpu"
 Node = tuple[str, int]  # name of a component, and its number

@@ -2,8 +2,7 @@
 
 from functools import cached_property
 
-from .device_ids import pcie_gt_per_s
-from .machine import UNSAID_RATE, CpuWay, DumpedMachine, PcieSlot, PcieWire, SaidRate
+from .machine import UNSAID_RATE, CpuWay, DumpedMachine, PcieSlot, PcieWire, SaidRate, pcie_gt_per_s
 
 SWITCH, PCIE, CPUS = "nvswitch", "pcie", "cpus"
 _LANES = 16

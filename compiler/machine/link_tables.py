@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..codes import Code
-from ..text.diagnostics import Report
-from ..text.source import Source, Span
+from ..text.diagnostics import Report, Source, Span
 from .machine import MAX_GPUS
 
 MAX_LINES = 100_000

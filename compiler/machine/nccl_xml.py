@@ -11,12 +11,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..codes import Code
-from ..text.diagnostics import Report
-from ..text.source import Source
-from .device_ids import LibraryGpu, device_of_ids
-from .identify import check_links, identify, refuse_hosts, refuse_partitions
-from .machine import MAX_GPUS, CpuWay, DumpedMachine, MachineGpu, Nic, Pair, PcieSlot, PcieWire, SwitchedGpus
-from .pcie_tree import UNSAID_CPUS, PcieTree, way_between
+from ..text.diagnostics import Report, Source
+from .machine import (
+    MAX_GPUS,
+    CpuWay,
+    DumpedMachine,
+    LibraryGpu,
+    MachineGpu,
+    Nic,
+    Pair,
+    PcieSlot,
+    PcieWire,
+    SwitchedGpus,
+    check_links,
+    device_of_ids,
+    identify,
+    refuse_hosts,
+    refuse_partitions,
+)
+from .wiring import UNSAID_CPUS, PcieTree, way_between
 from .xml_tree import Element, XmlText
 
 MAX_COUNT = 1024

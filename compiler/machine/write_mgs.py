@@ -3,8 +3,8 @@
 from collections import Counter
 
 from ..text.diagnostics import Report
-from ..text.formatting.comments import comment_lines
-from ..text.formatting.fmt import format_text
+from ..text.fmt import format_text
+from ..text.rewriting import comment_lines
 from .machine import UNSAID, DumpedMachine, Nic
 from .wiring import Wiring, wiring_of
 

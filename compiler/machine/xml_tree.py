@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 from ..codes import Code
-from ..text.diagnostics import Report, Stopped
-from ..text.source import Source, Span
+from ..text.diagnostics import Report, Source, Span, Stopped
 
 MAX_DEPTH = 64
 MAX_ELEMENTS = 100_000

@@ -9,9 +9,8 @@ from ..collectives import ALGORITHM_BY_NAME
 from ..ir import Adds, EngineKind, Kernels, Rejection
 from ..templates.base import TemplateInput
 from ..templates.collective import DEFAULT_ALGORITHM, collective_in, fitting_algorithms, reject_algorithm
-from .kernels import kernels
 from .outline import ANY_ORDER, Axis, Grouping, Outline, Sums
-from .transfers import num_different, row_per_piece
+from .steps import kernels, num_different, row_per_piece
 
 MAX_TRANSFERS = 1 << 20
 _ONE_AFTER_ANOTHER = "persistent kernels of several streams run one after the other"

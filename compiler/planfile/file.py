@@ -10,10 +10,9 @@ from pathlib import Path
 from ..codes import Code
 from ..ir import Graph, GraphPlan, GraphScenario, Part, Plan, Scenario, Schedule, System
 from ..text import syntax as ast
-from ..text.diagnostics import CompileError, Diagnostic, Report, listing
-from ..text.json_items import MAX_FILE_BYTES, Item, JsonPlace, read_json
+from ..text.diagnostics import CompileError, Diagnostic, Report, Source, Span, listing
+from ..text.json_forms import MAX_FILE_BYTES, Item, JsonPlace, read_json
 from ..text.load import path_beside, read_source
-from ..text.source import Source, Span
 
 PLAN_SUFFIX = ".json"
 IMPORT = "import"
@@ -39,7 +38,7 @@ def import_plan(scenario: Scenario, text: ast.Text, report: Report) -> Plan:
     Stopped
         If it cannot be read or cannot run here; ``report`` says why.
     """
-    from .to_json import plan_of
+    from .write import plan_of
 
     document = _document(path_beside(text, "plan", report), text.span, report)
     part = _only_part(_built(scenario.system, Graph.of_one(scenario.workload), document, ""), document)

@@ -31,13 +31,14 @@ from ..ir import (
     TileGroup,
     Transfer,
 )
-from ..planning.expression import OPTIONS, options_from
+from ..planning.build import OPTIONS, options_from
 from ..text.json_forms import (
     FLAG,
     NAME,
     SHORT_TEXT,
     TEXT,
     Form,
+    Item,
     list_form,
     named,
     record,
@@ -47,9 +48,8 @@ from ..text.json_forms import (
     whole,
     word,
 )
-from ..text.json_items import Item
 from ..text.vocabulary import MAX_BATCHES, MAX_EXTENT, MAX_RANKS, MAX_STREAMS
-from .to_json import SCHEMA
+from .write import SCHEMA
 
 OLD_SCHEMAS = ("magus-plan/1", "magus-graph-plan/1")
 """Forms from before there was one for all workloads: they are not read."""

@@ -23,13 +23,11 @@ from ..ir import (
     Workload,
 )
 from ..planning.build import ScheduleError, build_schedule
-from ..planning.graph_batches import batch_counts, in_batches
-from ..planning.graph_halves import collective_alone, kernel_alone
-from ..planning.graph_layers import layers_of
-from ..planning.graph_order import collective_name
+from ..planning.parts import batch_counts, collective_alone, collective_name, in_batches, kernel_alone
+from ..planning.plan import layers_of
 from ..templates import BASELINE
 from ..text.diagnostics import did_you_mean, listing
-from ..text.json_items import Item
+from ..text.json_forms import Item
 from ..verify.check import check_parts
 from .forms import (
     ENGINE,
@@ -42,7 +40,7 @@ from .forms import (
     StepLimits,
     plan_form,
 )
-from .to_json import SCHEMA, SHOWN_LAYERS, base_name, fingerprint, graph_plan_document, renamed
+from .write import SCHEMA, SHOWN_LAYERS, base_name, fingerprint, graph_plan_document, renamed
 
 MAX_SHOWN_FAULTS = 20
 _FIT = "a plan fits the workload and the number of GPUs it was made for"

@@ -1,9 +1,11 @@
 """From a template and its parameters, or a plan written out, to the Schedule that lowering takes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from enum import Enum
 from functools import cache
-from itertools import chain
+from itertools import chain, groupby
+from typing import Any
 
 from ..codes import Code
 from ..ir import COLUMN_STEP as COLUMN_STEP
@@ -12,23 +14,123 @@ from ..ir import (
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    GraphChoice,
     NamedSchedule,
+    OpMode,
     Plan,
     Rejection,
     Scenario,
     Schedule,
+    Seams,
     Step,
     TileGroup,
 )
 from ..templates import BASELINE, BY_NAME, Template, TemplateInput
 from . import knobs
-from .expression import OPTIONS, expression_of
-from .knobs import Knob, Rule, ScheduleRequest
+from .knobs import KNOBS, Knob, Rule, ScheduleRequest
+from .knobs.base import SizeValues, WordValues
 from .knobs.engine import ENGINE
+from .knobs.execution import KERNEL, USUAL_WAIT, WAIT
 from .knobs.library import reject_library_plan
+from .knobs.pieces import PARTS
+from .knobs.structure import CHUNKS, STREAMS, TEMPLATE
 from .staging import slices_inner as slices_inner
 from .staging import staging_bytes as staging_bytes
 from .staging import staging_of_steps
+
+OPTIONS: Mapping[str, Knob] = {knob.word: knob for knob in KNOBS if knob.option}
+
+
+def options_from(given: Mapping[str, str]) -> ExecutionOptions:
+    """Execution options from words; what is not said is usual, and a persistent kernel usually polls."""
+    return options_of({OPTIONS[word]: OPTIONS[word].value_of(text) for word, text in given.items()})
+
+
+def options_of(given: Mapping[Knob, Any]) -> ExecutionOptions:
+    """The same from values."""
+    wait = USUAL_WAIT[given.get(KERNEL, KERNEL.usual)]
+    return ExecutionOptions(**{knob.field: value for knob, value in {WAIT: wait, **given}.items()})
+
+
+def values_of(options: ExecutionOptions) -> dict[str, Enum]:
+    """The value of each option, by the word of the option."""
+    return {word: getattr(options, knob.field) for word, knob in OPTIONS.items()}
+
+
+def non_default_options(options: ExecutionOptions) -> tuple[tuple[str, str], ...]:
+    """(word, value) of everything that is not usual, in the order of the canonical text."""
+    usual = {word: knob.usual for word, knob in OPTIONS.items()} | {WAIT.word: USUAL_WAIT[options.kernel]}
+    return tuple((word, str(value.value)) for word, value in values_of(options).items() if value is not usual[word])
+
+
+def expression_of(choice: Choice) -> str:
+    """``uniform_fused_1d(chunks=64, engine=dma(7))``; parameters a template does not have are left out.
+
+    So is every other parameter at its usual value, but for the engine, and streams of a template that usually has
+    several.
+
+    >>> from magus.compiler.ir.schedule import EngineChoice, EngineKind
+    >>> expression_of(Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
+    'serial(engine=dma(7))'
+    """
+    arguments = (f"{knob.word}={text}" for knob, text in _arguments(choice))
+    return f"{choice.template}({', '.join(arguments)})"
+
+
+def short_text_of(choice: Choice) -> str:
+    """``bespoke (3 parts, dma(7), 2 streams)``: the arguments in words, of lists of sizes only how many there are.
+
+    >>> from magus.compiler.ir.schedule import EngineChoice, EngineKind
+    >>> engine = EngineChoice(EngineKind.DMA, 3)
+    >>> short_text_of(Choice("bespoke", 4, engine, 2, parts=((64, 0), (0, 64)), slices=((), (128, 256))))
+    'bespoke (2 parts, 1 cut along k, dma(3), 2 streams)'
+    """
+    words = (_short(knob, text, choice) for knob, text in _arguments(choice))
+    return f"{choice.template} ({', '.join(words)})"
+
+
+def _short(knob: Knob, text: str, choice: Choice) -> str:
+    if isinstance(knob.values, SizeValues):
+        sizes = knob.of(choice)
+        return (
+            _counted(len(sizes), "parts")
+            if knob is PARTS
+            else f"{sum(map(bool, sizes))} cut {_CUT.get(knob.word, f'by {knob.word}')}"
+        )
+    if knob.word in _COUNTED:
+        return _counted(int(text), knob.word)
+    return text if knob.word == "engine" else f"{knob.word} {text}"
+
+
+def _counted(number: int, things: str) -> str:
+    return f"{number} {things if number != 1 else things.removesuffix('s')}"
+
+
+_CUT = {"slices": "along k", "columns": "by columns"}
+_COUNTED = ("chunks", "streams", "lanes")
+
+
+def _arguments(choice: Choice) -> Iterator[tuple[Knob, str]]:
+    """Yield what is said of a choice, knob by knob."""
+    options = dict(non_default_options(choice.tactics))
+    for knob in knobs.KNOBS:
+        text = options.get(knob.word) if knob.option else _text(knob, choice)
+        if text is not None:
+            yield knob, text
+
+
+def _text(knob: Knob, choice: Choice) -> str | None:
+    """The value of ``knob`` as an argument, None if it is left out."""
+    value, template = knob.of(choice), BY_NAME[choice.template]
+    if knob in (CHUNKS, STREAMS):
+        said = knob.has(template) and (knob is CHUNKS or max(value, template.default_streams) > 1)
+        return str(value) if said else None
+    if knob is TEMPLATE or value == knob.usual:
+        return None
+    if isinstance(knob.values, SizeValues):
+        return str([list(sizes) for sizes in value])
+    return str(value.value) if isinstance(knob.values, WordValues) else str(value)
+
 
 _EXECUTION = {ENGINE.word, *OPTIONS}
 
@@ -149,3 +251,89 @@ def compute_sms(scenario: Scenario, engine: EngineChoice, overlaps: bool) -> int
 def declared(scenario: Scenario, named: NamedSchedule) -> Schedule:
     """The Schedule a file declares under a name."""
     return build_schedule(scenario, named.body, named.name)
+
+
+def graph_choice_text(choice: GraphChoice, graph_name: str) -> str:
+    """``schedule NAME for GRAPH { ... }``, which compiles to a choice equal to ``choice``.
+
+    Raises
+    ------
+    ScheduleError
+        If an op has a plan written out, which a block of a graph has no words for.
+    """
+    lines = "".join(f"  {statement}\n" for statement in _statements(choice))
+    return f"schedule {choice.name} for {graph_name} {{{chr(10) if lines else ' '}{lines}}}\n"
+
+
+def graph_expression_of(choice: GraphChoice) -> str:
+    """What ``choice`` says, on one line, without its name: the same for choices that say the same in another order.
+
+    Raises
+    ------
+    ScheduleError
+        As ``graph_choice_text``.
+
+    >>> from ..ir import Choice, EngineChoice, EngineKind
+    >>> serial = OpMode("y", Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
+    >>> graph_expression_of(GraphChoice("mine", (serial,), low=("y",), seams=Seams.WHOLE))
+    '{ y = serial(engine=dma(7)); priority y low; seams whole }'
+    """
+    statements = "; ".join(_statements(_sorted(choice)))
+    return f"{{ {statements} }}" if statements else "{ }"
+
+
+def _sorted(choice: GraphChoice) -> GraphChoice:
+    """``choice`` with everything sorted whose order says nothing; ops that are apart stand together."""
+    return replace(
+        choice,
+        modes=tuple(sorted(choice.modes, key=lambda mode: (mode.apart is not None, str(mode.apart), mode.op))),
+        streams=tuple(sorted(choice.streams, key=lambda pair: (pair[1], pair[0]))),
+        beside=tuple(sorted(choice.beside, key=lambda pair: (pair[1], pair[0]))),
+        low=tuple(sorted(choice.low)),
+        along=tuple(sorted(choice.along)),
+    )
+
+
+def _statements(choice: GraphChoice) -> Iterator[str]:
+    if choice.batches > 1:
+        yield f"batches {choice.batches}"
+    for apart, modes in groupby(choice.modes, key=lambda mode: mode.apart):
+        if apart is None:
+            yield from (f"{mode.op} = {_body_text(mode)}" for mode in modes if mode.body is not None)
+        else:
+            yield f"apart {_listed(mode.op for mode in modes)} by {whole_text(apart)}"
+    if choice.along:
+        yield f"along {_listed(choice.along)}"
+    if choice.order:
+        yield f"order {_listed(choice.order)}"
+    if choice.late:
+        yield f"late {_listed(choice.late)}"
+    for stream, ops in groupby(choice.streams, key=lambda pair: pair[1]):
+        if stream:  # 0 is the main one, where kernels run anyhow
+            yield f"stream {stream} {_listed(name for name, _ in ops)}"
+    for kernel, pairs in groupby(choice.beside, key=lambda pair: pair[1]):
+        yield f"beside {kernel} {_listed(name for name, _ in pairs)}"
+    if choice.ahead:
+        yield f"ahead {choice.ahead}"
+    if choice.sums_first or choice.low:
+        yield f"priority {_listed((*(['sums'] if choice.sums_first else []), *(f'{name} low' for name in choice.low)))}"
+    if choice.seams is not Seams.ROWS:
+        yield f"seams {choice.seams.value}"
+
+
+def whole_text(choice: Choice) -> str:
+    """How a collective is carried out as a whole: by its engine where that is all there is to say."""
+    usual = Choice(BASELINE.name, choice.chunks, choice.engine)
+    return str(choice.engine) if choice == usual else expression_of(choice)
+
+
+def _body_text(mode: OpMode) -> str:
+    if isinstance(mode.body, Plan):
+        message = f"{mode.op} has a plan written out, which a schedule of a graph has no words for"
+        raise ScheduleError(Rejection(Code.MGS509, message, "write the plan of the graph as JSON"))
+    assert mode.body is not None, "modes without a body are as usual, and left out"
+    return expression_of(mode.body)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -3,13 +3,45 @@
 import operator
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from ..codes import Code
 from ..ir import DType, Pattern
-from ..text.diagnostics import did_you_mean, listing
+from ..text.diagnostics import Report, Source, did_you_mean, listing
+from ..text.load import load, shipped_libraries
+from ..text.names import Kind
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS
-from .errors import RequestError
-from .fields import names_in
+
+
+class RequestError(ValueError):
+    """A request that cannot be answered.
+
+    ``field`` is the field that is wrong, ``code`` its permanent code, ``hint`` what to give instead; it may be empty.
+    """
+
+    def __init__(self, code: Code, field: str, message: str, hint: str = "") -> None:
+        super().__init__(f"{code.name} {field}: {message}" + (f"; {hint}" if hint else ""))
+        self.code, self.field, self.message, self.hint = code, field, message, hint
+
+    def __reduce__(self) -> tuple[type["RequestError"], tuple[Code, str, str, str]]:
+        return RequestError, (self.code, self.field, self.message, self.hint)  # as it crosses processes
+
+
+def names_in(field: str, words: object, form: re.Pattern[str]) -> tuple[str, ...]:
+    """Return the list of names that a field holds, each of which has that ``form``.
+
+    Raises
+    ------
+    RequestError
+        If it is none, or another kind of name is among them.
+    """
+    if not isinstance(words, tuple | list):
+        raise RequestError(Code.MGS310, field, "it is no list of names", f"for instance {field}=({words!r:.40},)")
+    for word in words:
+        if not isinstance(word, str) or not form.fullmatch(word):
+            raise RequestError(Code.MGS203, field, f"{word!r:.64} is no name of that kind")
+    return tuple(words)
+
 
 KERNEL_PATTERNS = (
     Pattern.AG_GEMM,
@@ -170,3 +202,86 @@ def one_of(field: str, word: object, known: tuple[str, ...] | list[str], hint: s
         raise RequestError(
             Code.MGS203, field, f"unknown: {word!r:.64}", guess or f"one of {listing(known)}" + f"; {hint}" * bool(hint)
         )
+
+
+_VENDORS = ("amd/", "nvidia/")
+# Boards of the same name with other clocks, memory or links than the one that ships.
+_OTHER_BOARDS = frozenset({"pcie", "nvl", "cnx", "mig", "40gb", "64gb", "94gb", "96gb"})
+# What drivers say before and behind the name of a GPU.
+_MAKERS = frozenset({"nvidia", "amd", "instinct", "tesla", "graphics"})
+_OF_A_BOARD = re.compile(r"\d+(\.\d+)?gb|hbm\d*e?|sxm\d*|oam|hgx|vf|\d+g\.\d+gb")
+MAX_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedGpu:
+    """A GPU of the library ``library``, its link, and its switch; empty if it is sold without one."""
+
+    name: str
+    library: str
+    link: str
+    switch: str
+
+    def fabric(self, topology: str = "") -> str:
+        """Return a fabric in the language; an empty ``topology`` is the one that the GPU is sold with.
+
+        >>> ShippedGpu("H100", "nvidia/h100", "nvlink", "nvswitch").fabric()
+        'switch(nvswitch, link=nvlink)'
+        """
+        kind = topology or ("switch" if self.switch else "full_mesh")
+        if kind != "switch":
+            return f"{kind}({self.link})"
+        if not self.switch:
+            raise RequestError(Code.MGS203, "topology", f"no switch ships for {self.name}", "'full_mesh' or 'ring'")
+        return f"switch({self.switch}, link={self.link})"
+
+    def rails(self, node: int, nic: str) -> str:
+        """Return the fabric of several nodes of ``node`` GPUs, each with a link ``nic`` to its rail.
+
+        >>> ShippedGpu("H100", "nvidia/h100", "nvlink", "nvswitch").rails(8, "ib")
+        'rails(nvswitch, link=nvlink, node=8, nic=ib)'
+
+        Raises
+        ------
+        RequestError
+            If the GPU is sold without a switch.
+        """
+        if not self.switch:
+            message = f"nodes of {self.name} have no switch, and rails join those that have one"
+            raise RequestError(Code.MGS203, "gpu", message, "as many GPUs as a node has, or a system of your own")
+        return f"rails({self.switch}, link={self.link}, node={node}, nic={nic})"
+
+
+@cache
+def shipped_gpu(name: str) -> ShippedGpu:
+    """Return the GPU of that name, or the one that a driver's name is about.
+
+    Raises
+    ------
+    RequestError
+        If none ships.
+
+    >>> shipped_gpu("NVIDIA H100 80GB HBM3").name, shipped_gpu("AMD Instinct MI300X").name
+    ('H100', 'MI300X')
+    """
+    by_name = {
+        library.split("/")[1].upper(): library for library in shipped_libraries() if library.startswith(_VENDORS)
+    }
+    words = re.split(r"[ _-]+", name.lower()) if len(name) <= MAX_NAME else []
+    found = [gpu for gpu in by_name if gpu.lower() in words]
+    place = words.index(found[0].lower()) if found else 0
+    board = all(each in _OTHER_BOARDS or _OF_A_BOARD.fullmatch(each) for each in words[place + 1 :])
+    if len(found) != 1 or not board or not _MAKERS.issuperset(words[:place]):
+        hint = did_you_mean(name, by_name) or f"GPUs that ship: {listing(by_name)}"
+        raise RequestError(Code.MGS203, "gpu", f"unknown GPU '{name[:64]}'", hint)
+    if others := _OTHER_BOARDS.intersection(words):
+        message = f"'{name[:64]}' is another board than the {found[0]} that ships ({', '.join(sorted(others))})"
+        hint = "say it in a file: gpu mine extends ...; system_file names the file"
+        raise RequestError(Code.MGS203, "gpu", message, hint)
+    return _read(found[0], by_name[found[0]])
+
+
+def _read(name: str, library: str) -> ShippedGpu:
+    scope = load(Source("<shipped>", f'use "{library}"'), Report())
+    links, switches = scope.names(Kind.LINK), scope.names(Kind.SWITCH)
+    return ShippedGpu(name, library, links[0], switches[0] if switches else "")

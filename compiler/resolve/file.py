@@ -16,8 +16,7 @@ from .expect.expect import ExpectReader
 from .expect.expectation import ON_ALGORITHM, ON_OVERLAP, Expectation, Verdict
 from .schedules.explore import ExploreReader, asked_in_vain
 from .schedules.implementation import ImplementationReader, usual_systems
-from .schedules.schedule import ScheduleReader
-from .schedules.template import ChoiceReader
+from .schedules.schedule import ChoiceReader, ScheduleReader
 from .values.device_numbers import StatedNumber
 from .values.evaluate import ExpressionEvaluator, Place, Reading
 from .values.params import Param, check_params

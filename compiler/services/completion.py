@@ -7,17 +7,15 @@ from enum import Enum
 from ...grammar import load_words
 from ..ir.operations import OPERATIONS
 from ..ir.topologies import TOPOLOGIES
-from ..planning.expression import OPTIONS
+from ..planning.build import OPTIONS
 from ..planning.knobs import KNOBS
 from ..templates import BY_NAME
 from ..text.load import shipped_libraries
 from ..text.names import Kind
-from ..text.quantities import exact_text
-from ..text.units import UNITS, Dimension
+from ..text.units import UNITS, Dimension, exact_text
 from .context import Cursor, cursor_at
 from .document import Document
-from .expected import ExpectedWords, expected_at
-from .properties import property_at, unit_doc
+from .expected import ExpectedWords, expected_at, property_at, unit_doc
 
 _CALLED = ("operation", "topology", "template", "algorithm", "function", "distribution", "expect.function")
 _ARGUMENTS = ("knob", "operation.argument", "topology.argument")

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from lark import Token
 
-from ..text.diagnostics import GaveUp, Report, Stopped
+from ..text.diagnostics import GaveUp, Report, Source, Stopped
 from ..text.parsing.tokens import CLOSING, OPENING, read_tokens
-from ..text.source import Source
 
 MAX_HEAD = 64
 _STAND_IN = "_"

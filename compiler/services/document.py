@@ -10,10 +10,9 @@ from ..resolve.devices.device import DeviceResolver
 from ..resolve.values.device_numbers import DeviceNumbers
 from ..resolve.values.evaluate import ExpressionEvaluator, Place
 from ..text import syntax as ast
-from ..text.diagnostics import Diagnostic, GaveUp, Report, Stopped
+from ..text.diagnostics import Diagnostic, GaveUp, Report, Source, Span, Stopped
 from ..text.load import real_path
 from ..text.names import Entry, Kind
-from ..text.source import Source, Span
 from ..text.units import Quantity
 
 NUM_KEPT = 8

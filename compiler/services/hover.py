@@ -7,17 +7,14 @@ from ...grammar import load_words
 from ..ir import GraphScenario
 from ..resolve.values.device_numbers import NumberWithOrigin
 from ..text import syntax as ast
+from ..text.diagnostics import Span, printable
 from ..text.load import shipped_libraries
 from ..text.names import Entry, Kind
-from ..text.printable import printable
-from ..text.quantities import exact_text
-from ..text.source import Span
-from ..text.units import UNITS
+from ..text.units import UNITS, exact_text
 from .context import Cursor, cursor_at
 from .document import Document
-from .expected import expected_at, section_of
-from .occurrences import all_occurrences, occurrence_at
-from .properties import amount_text, property_doc, property_of, unit_doc
+from .expected import amount_text, expected_at, property_doc, property_of, section_of, unit_doc
+from .names import all_occurrences, occurrence_at
 
 _SHOWN_NUMBERS = ("sms", "clock", "peak", "hbm.capacity", "hbm.achieved", "dma.engines", "bandwidth", "achieved")
 _MAX_CODE = 160

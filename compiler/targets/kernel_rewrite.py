@@ -11,8 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from ..codes import Code
-from ..text.diagnostics import CompileError, Diagnostic, Severity
-from ..text.source import Source, Span
+from ..text.diagnostics import CompileError, Diagnostic, Severity, Source, Span
 from .kernel_checks import check_memory
 from .kernel_form import KernelForm, kernel_form
 from .kernel_stores import ByRow, check_stores

@@ -9,14 +9,13 @@ from math import gcd
 
 from ... import __version__
 from ..ir import Pattern, Scenario, Schedule
-from ..planfile.to_json import plan_document
+from ..planfile.write import plan_document
 from ..planning.build import ScheduleError
-from ..text.printable import printable
-from .gemm_program import GemmProgram, NotExpressed, gemm_programs
+from ..text.diagnostics import printable
+from .gemm_program import GemmProgram, NotExpressed, check_whole_tiles, gemm_programs
 from .kernel_rewrite import RewrittenKernel
 from .kernel_tuning import Config
 from .refusals import not_expressed, reject_slices, reject_triton
-from .tile_tables import check_whole_tiles
 
 MARK = "# Copied into files.\n"
 VECTOR = 16

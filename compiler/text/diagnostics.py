@@ -1,15 +1,116 @@
 """Diagnostics: message, place and hint, rendered as text and as JSON; and the report that collects them."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
 from itertools import islice
+from unicodedata import category, east_asian_width
 
 from ..codes import Code
-from .printable import columns_of, printable
-from .source import Span
+
+
+def printable(text: str, *, block: bool = False) -> str:
+    """Return ``text`` with control and format characters, lone surrogates and unknown characters as escapes.
+
+    With ``block`` line ends and tabs stay; otherwise the result is one line.
+    """
+    if block and "\n" in text:  # line by line, because most lines are printable as they are
+        return "\n".join(printable(line, block=True) for line in text.split("\n"))
+    if text.isprintable():
+        return text
+    return "".join(
+        character if _is_shown(character) or (block and character == "\t") else _escaped(character)
+        for character in text
+    )
+
+
+def columns_of(text: str) -> int:
+    """Return the columns that printable text takes: two for a wide character, none for a combining mark."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        2 if east_asian_width(character) in "WF" else category(character) not in ("Mn", "Me") for character in text
+    )
+
+
+def _is_shown(character: str) -> bool:
+    return character.isprintable() or category(character) == "Zs"  # spaces of other widths are harmless
+
+
+def _escaped(character: str) -> str:
+    short = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}.get(character)
+    if short is not None:
+        return short
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Line and column, both counted from 1; columns count characters."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One text with the name that diagnostics show for it."""
+
+    path: str
+    text: str = field(repr=False)
+    _line_starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        starts = [0] + [at + 1 for at, character in enumerate(self.text) if character == "\n"]
+        object.__setattr__(self, "_line_starts", tuple(starts))
+
+    def location(self, offset: int) -> Location:
+        """Return the line and column of a character offset."""
+        line = bisect_right(self._line_starts, offset)
+        return Location(line, offset - self._line_starts[line - 1] + 1)
+
+    def start_of(self, number: int) -> int:
+        """Return the offset of the first character of a line, counted from 1."""
+        return self._line_starts[number - 1]
+
+    def line(self, number: int) -> str:
+        """Return the text of a line, counted from 1, without its end."""
+        start = self.start_of(number)
+        end = self._line_starts[number] - 1 if number < len(self._line_starts) else len(self.text)
+        return self.text[start:end].rstrip("\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Half-open range of character offsets in one source."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def location(self) -> Location:
+        """Line and column of the first character."""
+        return self.source.location(self.start)
+
+    @property
+    def end_location(self) -> Location:
+        """Line and column of the place after the last character."""
+        return self.source.location(self.end)
+
+    @property
+    def text(self) -> str:
+        """The characters of the span."""
+        return self.source.text[self.start : self.end]
+
+    def to(self, other: "Span") -> "Span":
+        """Return the span from the start of this one to the end of ``other``."""
+        return Span(self.source, self.start, max(self.end, other.end))
+
 
 MAX_SHOWN = 50
 CODE_COLUMNS = 160

@@ -4,21 +4,64 @@ No file outside the folder of the main file is read, except the library that shi
 """
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import BinaryIO
 
 from .. import library
-from ..codes import Code
+from ..codes import CONSEQUENCES, Code
 from . import syntax as ast
-from .consequences import MissingText
-from .diagnostics import Report, did_you_mean
-from .names import Scope
+from .diagnostics import Diagnostic, Report, Source, Span, did_you_mean
+from .names import Entry, Scope, within, words_in
 from .parsing.parse import MAX_BYTES, parse_file
 from .parsing.tokens import MAX_TOKENS
-from .quantities import bytes_text
-from .source import Source, Span
+from .units import bytes_text
+
+
+@dataclass(frozen=True, slots=True)
+class MissingText:
+    """Text that is missing after parsing.
+
+    ``words`` are those of statements that did not parse; ``damaged`` and ``places`` are the names and spans of the
+    declarations with such statements. With ``everything`` any name may be missing: a whole file or library was not
+    read.
+    """
+
+    words: frozenset[str]
+    damaged: frozenset[str]
+    places: tuple[Span, ...]
+    everything: bool
+
+    @classmethod
+    def of(cls, report: Report, entries: Iterable[Entry]) -> "MissingText":
+        """Collect the missing text from the errors of parsing in ``report``."""
+        errors = [diagnostic.span for diagnostic in report.diagnostics]
+        damaged = [entry for entry in entries if any(within(error, entry.declaration.span) for error in errors)]
+        lines = [words_in(_line(error)) for error in errors]
+        words = frozenset(report.lost_words).union(*lines)
+        spans = tuple(entry.declaration.span for entry in damaged)
+        everything = report.lost_names or report.num_failures > 0
+        return cls(words, frozenset(entry.name for entry in damaged), spans, everything)
+
+    def explains(self, diagnostic: Diagnostic) -> bool:
+        """Whether ``diagnostic`` may only follow from missing text."""
+        if diagnostic.code not in CONSEQUENCES:
+            return False
+        if self.everything or any(within(diagnostic.span, place) for place in self.places):
+            return True
+        missing = {Code.MGS203: self.words, Code.MGS209: self.damaged}.get(diagnostic.code, frozenset())
+        return not missing.isdisjoint(words_in(diagnostic.span))
+
+
+def _line(span: Span) -> Span:
+    """Return the line in which ``span`` begins."""
+    source, start = span.source, span.source.text.rfind("\n", 0, span.start) + 1
+    stop = source.text.find("\n", span.start)
+    return Span(source, start, stop if stop >= 0 else len(source.text))
+
 
 MAX_INCLUDES = 64
 MAX_DEPTH = 16

@@ -6,7 +6,7 @@ which keeps the depth of a tree bounded by the nesting of its brackets.
 
 from dataclasses import dataclass, field
 
-from .source import Source, Span
+from .diagnostics import Source, Span
 
 _NOWHERE = Span(Source("<none>", ""), 0, 0)
 

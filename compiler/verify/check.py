@@ -25,9 +25,9 @@ from ..ir import (
     System,
     Transfer,
 )
-from ..planning.graph_build import Need, needs_of
-from ..planning.graph_order import GraphPlanError
 from ..planning.knobs.engine import reject_not_stored
+from ..planning.parts import GraphPlanError
+from ..planning.plan import Need, needs_of
 from .contributions import contribution_faults
 from .data import data_faults, passes_on
 from .happens_before import cycle_in, deadlock_faults, overlap_faults

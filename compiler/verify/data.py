@@ -23,7 +23,7 @@ from ..ir import (
     moved_rows,
     uncovered,
 )
-from .tiles import bring_hint, computed_faults, output_faults
+from .steps import bring_hint, computed_faults, output_faults
 
 _GATHERS = (Pattern.ALL_GATHER, Pattern.AG_GEMM, Pattern.GEMM_BESIDE_AG)
 

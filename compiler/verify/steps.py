@@ -1,10 +1,12 @@
 """Steps that do not fit the workload or the machine: regions outside the tensor, operations engines cannot do."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from ..codes import Code
 from ..ir import (
     Adds,
+    Arrival,
     Direction,
     EngineKind,
     IndexRange,
@@ -12,20 +14,24 @@ from ..ir import (
     PlanFault,
     RankPlan,
     Reach,
+    Rect,
     Reduction,
     Region,
     Step,
     TileGroup,
     Transfer,
     Workload,
+    before_each,
     cutting_of,
+    first_gap,
     inner_size,
     moved_rows,
     num_tile_blocks,
     tile_cols,
     tile_rows,
+    uncovered,
 )
-from ..planning.template_input import reject_reach
+from ..planning.staging import reject_reach
 from .accesses import regions_of
 
 
@@ -132,3 +138,136 @@ def _sum_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:
     if (adds or isinstance(step, Reduction)) and not pattern.sums:
         message = f"{step.name} sums, and {plan.scenario.workload.label} has nothing to sum"
         yield PlanFault(Code.MGS509, step.name, message)
+
+
+_MAX_NAMES = 4
+
+
+def bring_hint(plan: RankPlan, step: Step, missing: Rect, source: int, arrivals: Iterable[Arrival]) -> str:
+    """Name the signals of ``arrivals`` that bring ``missing`` from the rank ``source`` places further."""
+    rects_by_name: dict[str, list[Rect]] = {}
+    own_transfers = {name for name, behind in plan.before().items() if step.name in behind}
+    for arrival in arrivals:
+        part = Rect.of(arrival.region).clip(missing)
+        # All ranks have the same plan: a transfer that a rank sends after the step cannot be waited for.
+        late = plan.schedule.symmetric and arrival.transfer.name in own_transfers
+        if part is not None and not late:
+            rects_by_name.setdefault(arrival.transfer.signal, []).append(part)
+    sender = (plan.rank + source) % plan.scenario.num_ranks
+    return _wait_for(rects_by_name, "brings", f" of rank {sender}")
+
+
+def compute_hint(plan: RankPlan, step: Step, missing: Rect, owner: int, groups: Iterable[TileGroup]) -> str:
+    """Name those of ``groups`` that compute ``missing`` of block ``owner``."""
+    n, before = plan.scenario.num_ranks, plan.before()
+    rects_by_name: dict[str, list[Rect]] = {}
+    for group in groups:
+        for region in group.regions:
+            part = Rect.of(region).clip(missing) if (region.owner - owner) % n == 0 else None
+            if part is not None and step.name not in before[group.name]:
+                rects_by_name.setdefault(group.name, []).append(part)
+    return _wait_for(rects_by_name, "computes", f" of block +{owner % n}")
+
+
+def _wait_for(rects_by_name: dict[str, list[Rect]], verb: str, where: str) -> str:
+    if not rects_by_name:
+        return ""
+    names = list(rects_by_name)[:_MAX_NAMES]
+    parts = list(dict.fromkeys(str(part) for name in names for part in rects_by_name[name]))
+    if len(rects_by_name) > _MAX_NAMES:
+        return f"add: after {', '.join(names)}, ... ({len(rects_by_name)} in all)"
+    verb = verb if len(names) == 1 else verb[:-1]
+    return f"add: after {', '.join(names)}, which {verb} {' and '.join(parts[:_MAX_NAMES])}{where}"
+
+
+def output_faults(plan: RankPlan) -> Iterator[PlanFault]:
+    """Check that every (row, column, k) of the output of each kernel is computed exactly once."""
+    for kernel in range(plan.scenario.workload.num_kernels):
+        yield from _kernel_faults(plan, kernel)
+
+
+def _kernel_faults(plan: RankPlan, kernel: int) -> Iterator[PlanFault]:
+    workload, n, groups = plan.scenario.workload.stage(kernel), plan.scenario.num_ranks, _groups(plan, kernel)
+    slices = _inner_slices(workload, groups)
+    for owner in range(num_tile_blocks(workload, n)):
+        whole = Rect(0, tile_rows(workload, n, owner), 0, tile_cols(workload))
+        for low, high, parts in slices:
+            rects = [Rect.of(region) for group in parts for region in group.regions if region.owner % n == owner]
+            missing, twice = uncovered(whole, rects) if whole.area else (None, None)
+            for rect, fault in ((missing, "never computed"), (twice, "computed twice")):
+                if rect is not None:
+                    of = f"{_tensor(plan, workload)}block {(plan.rank + owner) % n}"
+                    yield PlanFault(Code.MGS507, "", f"{rect} of {of}, k {low}:{high}, are {fault}")
+    if len(slices) > 1 or cutting_of(workload).adds_ranks or any(group.accumulate for group in groups):
+        yield from _slice_faults(plan, workload, groups)
+
+
+def _inner_slices(workload: Workload, groups: list[TileGroup]) -> list[tuple[int, int, list[TileGroup]]]:
+    """Cut the inner dimension where a group begins or ends; return (start, stop, groups that cover it) of each."""
+    cuts = sorted({0, inner_size(workload)} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
+    return [
+        (low, high, [group for group in groups if group.k.start <= low and high <= group.k.stop])
+        for low, high in pairwise(cuts)
+    ]
+
+
+def _groups(plan: RankPlan, kernel: int) -> list[TileGroup]:
+    return [step for step in plan.steps.values() if isinstance(step, TileGroup) and step.kernel == kernel]
+
+
+def _tensor(plan: RankPlan, stage: Workload) -> str:
+    """Name the output for messages, where a workload has two."""
+    return f"{stage.output}, " if plan.scenario.workload.then is not None else ""
+
+
+def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:
+    """Check that groups before ``step`` compute all of ``region`` (and all of k) of the first kernel's output."""
+    workload, n, wanted = plan.scenario.workload.stage(0), plan.scenario.num_ranks, Rect.of(region)
+    groups = [group for group in _groups(plan, 0) if group.name in before]
+    for low, high, parts in _inner_slices(workload, groups):
+        rects = [Rect.of(r) for group in parts for r in group.regions if r.owner % n == region.owner % n]
+        missing = first_gap(wanted, rects)
+        if missing is not None:
+            of = f"{_tensor(plan, workload)}block +{region.owner}"
+            message = f"{step.name} takes {missing} of {of} before they are computed"
+            later = [g for g in _groups(plan, 0) if g.name not in before and g.k.start < high and low < g.k.stop]
+            hint = compute_hint(plan, step, missing, region.owner, later)
+            yield PlanFault(Code.MGS508, step.name, message, hint)
+            return
+
+
+def _slice_faults(plan: RankPlan, workload: Workload, groups: list[TileGroup]) -> Iterator[PlanFault]:
+    """Check that parts of the same output run one after the other; the first stores and the others add."""
+    # One SM computes a tile of a persistent kernel, slice after slice.
+    before, n = before_each(plan.steps.values()), plan.scenario.num_ranks
+    for group in groups:
+        others = [other for other in groups if other is not group and _same_output(workload, group, other, n)]
+        earlier = [other for other in others if other.name in before[group.name]]
+        for other in others:
+            if other not in earlier and group.name not in before[other.name]:
+                message = f"{group.name} and {other.name} write the same tiles, and neither waits for the other"
+                hint = f"add to {group.name}: after {other.name}"
+                yield PlanFault(Code.MGS508, group.name, message, hint)
+        if group.accumulate and not earlier:
+            yield PlanFault(Code.MGS507, group.name, f"{group.name} adds to tiles that nothing wrote before")
+        if earlier and not group.accumulate:
+            message = f"{group.name} overwrites what {earlier[0].name} wrote; accumulate adds to it"
+            yield PlanFault(Code.MGS507, group.name, message)
+
+
+def _same_output(workload: Workload, one: TileGroup, other: TileGroup, num_ranks: int) -> bool:
+    """Whether two groups add to the same output: slices of k of the same tiles, or rows of the same heads of keys.
+
+    Blocks side by side are slices of k too: groups at the same rows add to the same output.
+    """
+    cutting = cutting_of(workload)
+    if cutting.adds is Adds.ROWS:
+        return one.k.start < other.k.stop and other.k.start < one.k.stop
+    blocks = cutting.adds is Adds.BLOCKS
+    if cutting.head > 1 or (one.k == other.k and not blocks):
+        return False  # each head has an output of its own
+    return any(
+        (blocks or a.owner % num_ranks == b.owner % num_ranks) and Rect.of(a).clip(Rect.of(b)) is not None
+        for a in one.regions
+        for b in other.regions
+    )

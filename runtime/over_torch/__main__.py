@@ -17,14 +17,11 @@ import torch
 import torch.distributed as dist
 
 from ...compiler.planning.build import ScheduleError
-from ...compiler.request.errors import RequestError
-from ...compiler.text.diagnostics import CompileError, render_text
-from ...compiler.text.printable import printable
-from ..job import read_job
+from ...compiler.request.request import RequestError
+from ...compiler.text.diagnostics import CompileError, printable, render_text
 from ..report import RunRefused
-from ..run import Job
-from .launch import JOBS, LOST, REPORTS, STORE, WORKER, loopback
-from .messages import RankLost
+from ..run import Job, read_job
+from .launch import JOBS, LOST, REPORTS, STORE, WORKER, RankLost, loopback
 from .rank import carry_out_here
 
 

@@ -14,14 +14,13 @@ import torch.distributed as dist
 
 from ...compiler.ir import Graph, GraphPlan, System, Transfer
 from ..board import Census, HoldPolicy, RankBoard, RunOver, Standstill
-from ..execute import Executor
-from ..findings import Stuck, stuck_sentences
+from ..execute import Executor, Stuck, stuck_sentences
 from ..memory import Array
 from ..problem import Problem
 from ..report import Outcome, RunReport, SeedRun
 from ..run import DETAIL, PlanRun
 from ..tasks import Mark, Queue, Task
-from .messages import Head, MessageKind, Messenger, RankLost, multiply
+from .launch import Head, MessageKind, Messenger, RankLost, multiply
 
 FIRST_OF = (Outcome.FAULT, Outcome.DEADLOCK, Outcome.WRONG, Outcome.EXACT)
 """What a run is called where its ranks end differently: after a fault others wait, or have what is wrong."""

@@ -30,10 +30,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..program.arrays import NONE, BoolArray, Int64Array, buffer_feeders, buffers_left, previous_hops, starts
-from ..program.outcome import NEVER, Served, WatchFn
-from ..program.program import MAX_HORIZON_TICKS, Program
-from .clock_skew import unit_effects
+from ..program.program import (
+    MAX_HORIZON_TICKS,
+    NEVER,
+    NONE,
+    BoolArray,
+    Int64Array,
+    Program,
+    Served,
+    WatchFn,
+    buffer_feeders,
+    buffers_left,
+    previous_hops,
+    starts,
+)
 from .compiled_loop import BLOCK, run_slices
 from .compiled_types import (
     BUFFER,
@@ -51,7 +61,7 @@ from .compiled_types import (
     State,
 )
 from .endings import locked_servers, stuck_ops, wait_shift, wait_ticks
-from .op_scheduler import IDLE
+from .op_scheduler import IDLE, unit_effects
 from .windows import window_ticks
 
 _BLOCKS_AT_FIRST = 1 << 17

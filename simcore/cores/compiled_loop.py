@@ -10,8 +10,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from ..program.arrays import NONE, Int64Array
-from ..program.outcome import NEVER
+from ..program.program import NEVER, NONE, Int64Array
 from .compiled_types import Records, State
 from .op_scheduler import IDLE
 

@@ -10,10 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..program.arrays import NONE, BoolArray, FloatArray, Int64Array
 from ..program.limits import drain_ticks
-from ..program.outcome import NEVER, Run, RunOutcome
-from ..program.program import Program, TrafficClass
+from ..program.program import NEVER, NONE, BoolArray, FloatArray, Int64Array, Program, Run, RunOutcome, TrafficClass
 
 
 def units_delivered(program: Program, flow_last: Int64Array, op_polls: Int64Array) -> Int64Array:

@@ -17,15 +17,11 @@ server has a clock of its own, and those may be set so that windows are longer (
 
 import numpy as np
 
-from ..program.arrays import NONE, Int64Array, starts
 from ..program.limits import BYTES_PER_UNIT
-from ..program.outcome import NEVER, Served, WatchFn
-from ..program.program import Program
-from .clock_skew import set_clocks, unit_effects
+from ..program.program import NEVER, NONE, Int64Array, Program, Served, WatchFn, starts
 from .endings import locked_servers, stuck_ops, wait_shift, wait_ticks
-from .held_back import Gates, Room
-from .keys import SIGN, Keys, KeyWidthError, Pending, Trains
-from .op_scheduler import IDLE, Control
+from .keys import SIGN, Gates, Keys, KeyWidthError, Pending, Room, Trains
+from .op_scheduler import IDLE, Control, set_clocks, unit_effects
 
 _WATCH_EVERY_WINDOWS, _WATCH_EVERY_LINE_HOPS = 512, 1 << 16
 """Windows, or line-hops if those come first, between two calls of the watch."""

@@ -10,7 +10,7 @@ from enum import Enum
 import numpy as np
 
 from ...compiler.ir import TICKS_PER_SECOND, Network
-from ..program.arrays import FloatArray, Int64Array
+from ..program.program import FloatArray, Int64Array
 
 
 class LoadKind(Enum):

@@ -7,10 +7,9 @@ from dataclasses import replace
 from ...compiler.ir import COLLECTIVES_STREAM, GraphPlan, Part, Schedule
 from ..fold.run import Finished
 from ..lower.plan import Lowered
-from ..program.outcome import Run
-from .critical_path import critical_path
-from .deadlock import circle_of_waits
-from .load_buckets import loads_of
+from ..program.program import Run
+from .critical_path import circle_of_waits, critical_path
+from .load_buckets import loads_of, traffic_of
 from .loads import NO_LOADS
 from .metrics import (
     busy_ticks,
@@ -23,7 +22,6 @@ from .metrics import (
     utilization_of,
 )
 from .result import Interval, IntervalKind, OpResult, Result, Timeline, Utilization, Waterfall
-from .traffic import traffic_of
 
 
 def result_of(

@@ -6,9 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..program.arrays import Int64Array
-from ..program.outcome import Run
-from ..program.program import OpKind, Program
+from ..program.program import Int64Array, OpKind, Program, Run
 
 TextArray = npt.NDArray[np.str_]
 

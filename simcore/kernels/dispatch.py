@@ -4,6 +4,7 @@ Also the least that a kernel takes however it is cut, for lower bounds; and the 
 its units are dealt to the groups that it goes through.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -11,6 +12,8 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from ...compiler.ir import (
+    TICKS_PER_SECOND,
+    ElementwiseShape,
     GemvShape,
     Gpu,
     IndexRange,
@@ -22,18 +25,112 @@ from ...compiler.ir import (
     tile_cols,
     tile_rows,
 )
-from . import attention, gemm, grouped_gemm, memory_bound
-from .gemm import gemm_work, group_shape, stream_shape
-from .memory_bound import gemv_work
+from . import attention, gemm, grouped_gemm
+from .gemm import gemm_work, group_shape, stream_shape, ticks_for
 from .work import KernelWork, WorkModel, hbm_bytes
+
+# 2048 resident threads (NVIDIA CUDA Programming Guide, compute capability 8.0 to 10.0; as many on a compute unit of
+# CDNA 3, 32 waves of 64), each with one load of 16 bytes, the widest.
+BYTES_IN_FLIGHT_PER_SM = 2048 * 16
+
+
+def elementwise_work(gpu: Gpu, shape: ElementwiseShape, sms: int) -> KernelWork:
+    """A kernel over ``shape`` on ``sms`` SMs. One unit per SM, but no unit below one line.
+
+    Raises
+    ------
+    ValueError
+        If a size or ``sms`` is not positive.
+    """
+    if min(shape.num_elements, shape.num_inputs, sms) < 1:
+        raise ValueError(f"an elementwise kernel needs positive sizes and SMs, got {shape} on {sms}")
+    read, written = shape.operand_bytes, shape.output_bytes
+    num_units = max(1, min(sms, written // gpu.line_bytes))
+    return KernelWork(
+        num_units=num_units,
+        unit_ticks=streaming_ticks(gpu, read + written, num_units),
+        start_ticks=gpu.launch.kernel_ticks,
+        waves=1,
+        l2_hit_bytes=0,
+        hbm_read_bytes=read,
+        hbm_write_bytes=written,
+        label=f"elementwise of {shape.num_inputs}",
+    )
+
+
+def streaming_ticks(gpu: Gpu, num_bytes: int, num_units: int) -> int:
+    """Time in which ``num_units`` SMs together move ``num_bytes`` from or to memory, each an even share."""
+    latency = gpu.l2.latency_ticks + gpu.hbm.latency_ticks
+    waiting = math.ceil(latency * Fraction(num_bytes, num_units * BYTES_IN_FLIGHT_PER_SM))
+    return latency + max(ticks_for(num_bytes, gpu.hbm.achieved_bytes_per_s), waiting)
+
+
+ELEMENTWISE_MODEL = WorkModel(ElementwiseShape, elementwise_work)
+
+
+def gemv_work(gpu: Gpu, shape: GemvShape, sms: int) -> KernelWork:
+    """A kernel over ``shape`` on ``sms`` SMs. One unit per SM, but no unit below one line of weights.
+
+    Raises
+    ------
+    ValueError
+        If a size or ``sms`` is not positive, or the GPU has no peak for the element type.
+    """
+    if min(shape.n, shape.k, shape.batch, sms) < 1:
+        raise ValueError(f"a GEMV needs positive sizes and SMs, got {shape} on {sms}")
+    if gpu.peak(shape.dtype) <= 0:
+        raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
+    weights = shape.n * shape.k * shape.dtype.num_bytes
+    read, written = shape.operand_bytes, shape.output_bytes
+    num_units = max(1, min(sms, weights // gpu.line_bytes))
+    stream_ticks = streaming_ticks(gpu, read + written, num_units)
+    rate = gpu.peak(shape.dtype) * gpu.gemm.mma_fraction * num_units / gpu.sms
+    unit_ticks = gpu.gemm.tile_ticks + max(stream_ticks, math.ceil(shape.flops * TICKS_PER_SECOND / rate))
+    return KernelWork(
+        num_units=num_units,
+        unit_ticks=unit_ticks,
+        start_ticks=gpu.launch.kernel_ticks,
+        waves=1,
+        l2_hit_bytes=(num_units - 1) * (read - weights),
+        hbm_read_bytes=read,
+        hbm_write_bytes=written,
+        label="gemv" if shape.batch == 1 else f"gemv of {shape.batch}",
+    )
+
+
+GEMV_MODEL = WorkModel(GemvShape, gemv_work)
+
+
+def reduce_work(gpu: Gpu, num_bytes: int, num_parts: int, sms: int, hit_bytes: int = 0) -> KernelWork:
+    """A kernel over ``num_bytes`` of result and ``num_parts`` operands of that size, on ``sms`` SMs.
+
+    It reads ``hit_bytes`` from the last cache in front of memory, the rest from memory. Alone it takes as long as its
+    traffic takes at the achieved HBM rate, or the hits at that of the cache. One unit per SM, but no unit below one
+    line.
+    """
+    cache, traffic = gpu.last_cache, num_bytes * (num_parts + 1) - hit_bytes
+    cached = 0 if cache is None else ticks_for(hit_bytes, cache.bytes_per_s)
+    num_units = max(1, min(sms, num_bytes // gpu.line_bytes))
+    return KernelWork(
+        num_units=num_units,
+        unit_ticks=max(cached, ticks_for(traffic, gpu.hbm.achieved_bytes_per_s)),
+        start_ticks=gpu.launch.kernel_ticks,
+        waves=1,
+        l2_hit_bytes=hit_bytes if gpu.mall is None else 0,
+        hbm_read_bytes=num_bytes * num_parts - hit_bytes,
+        hbm_write_bytes=num_bytes,
+        label=f"sum of {num_parts}",
+        mall_read_bytes=0 if gpu.mall is None else hit_bytes,
+    )
+
 
 MODELS: tuple[WorkModel[Any], ...] = (
     gemm.MODEL,
-    memory_bound.GEMV_MODEL,
+    GEMV_MODEL,
     grouped_gemm.MODEL,
     attention.BACK_MODEL,  # before attention, from whose shape its own derives
     attention.MODEL,
-    memory_bound.ELEMENTWISE_MODEL,
+    ELEMENTWISE_MODEL,
 )
 
 

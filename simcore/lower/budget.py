@@ -22,13 +22,11 @@ from ...compiler.ir import (
     heeding,
     num_peers,
 )
-from ..kernels.dispatch import compute_work, stream_work
-from ..kernels.memory_bound import reduce_work
+from ..kernels.dispatch import compute_work, reduce_work, stream_work
 from ..kernels.work import KernelWork
 from ..program.limits import RunTooLarge
 from .copies import ends_of
-from .machine import NOC_PACKET_BYTES, noc_of, noc_packet_bytes, noc_packet_ticks
-from .protocols import sent_per_byte
+from .machine import NOC_PACKET_BYTES, noc_of, noc_packet_bytes, noc_packet_ticks, sent_per_byte
 from .state import moved_bytes
 from .switch import MAX_SLICES
 

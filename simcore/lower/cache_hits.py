@@ -31,7 +31,7 @@ from ...compiler.ir import (
     arrivals_at,
 )
 from ..kernels.working_set import hit_share
-from .protocols import sent_per_byte
+from .machine import sent_per_byte
 
 Share = Fraction | int
 """From 0 to 1; whole numbers are multiplied faster."""

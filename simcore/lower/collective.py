@@ -17,8 +17,7 @@ from ..kernels.dispatch import split_by_weight
 from ..kernels.gemm import ticks_for
 from ..kernels.nccl import CollectiveTime, NcclCollective, NcclProtocol, collective_time
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
-from .machine import distance_ticks
-from .protocols import LL128_BYTES, LL128_PAYLOAD
+from .machine import LL128_BYTES, LL128_PAYLOAD, distance_ticks
 from .state import LibraryCall, Lowering, StepOps, Waiters
 
 _SENT_PER_BYTE = {NcclProtocol.LL: Fraction(2), NcclProtocol.LL128: Fraction(LL128_BYTES, LL128_PAYLOAD)}

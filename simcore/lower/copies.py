@@ -19,11 +19,9 @@ from itertools import pairwise
 from ...compiler.ir import CopyProtocol, Direction, EngineMode, Gpu, Reach, Scenario, Transfer, Wait, Write
 from ..kernels.gemm import ticks_for
 from ..program.program import PACKET_BYTES, Flow, OpKind, OpSpec, Stage, TrafficClass
-from . import noc
-from .commands import after_counts, begun_by, issue_ticks
-from .machine import Hop, distance_ticks
-from .protocols import sent_per_byte
-from .state import Lowering, Waiters, moved_bytes, split_evenly
+from . import switch as noc
+from .machine import Hop, distance_ticks, sent_per_byte
+from .state import Lowering, Waiters, after_counts, begun_by, issue_ticks, moved_bytes, split_evenly
 from .switch import Pace, multicast, sum_in_switch
 
 PEERS_PER_BROADCAST = 2

@@ -18,16 +18,14 @@ from ...compiler.ir import (
     TileGroup,
     Wait,
 )
-from ..kernels.dispatch import compute_shape, compute_work, stream_parts, stream_work, whole_shape, work_of
+from ..kernels.dispatch import compute_shape, compute_work, reduce_work, stream_parts, stream_work, whole_shape, work_of
 from ..kernels.gemm import stream_shape, ticks_for
-from ..kernels.memory_bound import reduce_work
 from ..kernels.work import KernelWork
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
-from . import noc
+from . import switch as noc
 from .machine import Hop
 from .state import Lowering, Persistent, Waiters, moved_bytes, split_evenly_together
-from .tile_stores import order_stores, stored_away_bytes
-from .waits import add_units, num_waiting
+from .waits import add_units, num_waiting, order_stores, stored_away_bytes
 
 
 def lower_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Step]) -> None:

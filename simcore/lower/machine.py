@@ -3,8 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Flag, auto
+from fractions import Fraction
 
-from ...compiler.ir import EngineKind, Network, Noc, Scenario, Schedule
+from ...compiler.ir import CopyProtocol, EngineKind, Network, Noc, Scenario, Schedule
 from ..kernels.gemm import ticks_for
 from ..program.builder import ProgramBuilder
 from ..program.program import TrafficClass
@@ -191,3 +192,19 @@ def _links(builder: ProgramBuilder, network: Network, unit: int) -> tuple[Hop, .
             declared[kind] = builder.server(name, max(1, ticks_for(unit, edge.bytes_per_s)), edge.latency_ticks)
         links.append((declared[kind], home))
     return tuple(links)
+
+
+LL128_BYTES, LL128_PAYLOAD = 128, 120
+
+
+def sent_per_byte(schedule: Schedule) -> Fraction | int:
+    """Bytes that copies put on a link, and write at the destination, for each byte of data."""
+    if schedule.engine.kind is EngineKind.DMA:
+        return 1
+    match schedule.tactics.protocol:
+        case CopyProtocol.SIMPLE:
+            return 1
+        case CopyProtocol.LL:
+            return 2
+        case CopyProtocol.LL128:
+            return Fraction(LL128_BYTES, LL128_PAYLOAD)

@@ -13,7 +13,8 @@ Gets by copy engines wait for the flag likewise; they have no kernel. Nothing is
 kernel has ended its peers may still read from its rank.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...compiler.ir import (
@@ -21,16 +22,24 @@ from ...compiler.ir import (
     Direction,
     EngineKind,
     Gpu,
+    GraphPlan,
+    IndexRange,
+    Kernels,
     LaunchMode,
+    Part,
     Reach,
     Reduction,
+    Region,
     Scenario,
     Schedule,
     Step,
+    TileGroup,
     Transfer,
+    num_tile_blocks,
+    tile_rows,
 )
+from ..kernels.dispatch import reduce_work, stream_work
 from ..kernels.gemm import ticks_for
-from ..kernels.memory_bound import reduce_work
 from ..kernels.work import KernelWork
 from ..program.program import OpKind, OpSpec
 from .kernels import unit_stages
@@ -188,3 +197,182 @@ def look(state: Lowering, rank: int, label: str, ops: Iterable[int]) -> int:
 
 def _is_put(ops: StepOps) -> bool:
     return isinstance(ops.step, Transfer) and ops.step.direction is Direction.PUT
+
+
+Mates = Mapping[str, tuple[TileGroup, ...]]
+"""The groups that share a tile with each group, itself included, in the order of the plan."""
+
+
+def in_whole_tiles(scenario: Scenario, schedule: Schedule) -> Schedule:
+    """Return ``schedule`` with the waits that whole tiles add; itself where kernels are launched or tiles are finer.
+
+    Plans in which transfers wait for the kernel and the kernel for transfers are left as they are: there the order of
+    pieces is the plan's own, and waits for whole tiles could close a circle.
+    """
+    workload = scenario.workload
+    if schedule.tactics.kernel is not Kernels.PERSISTENT or workload.gemm is None or workload.uneven:
+        return schedule
+    if num_tile_blocks(workload, scenario.num_ranks) == 1 or _goes_both_ways(schedule.steps_of(0)):
+        return schedule
+    return replace(
+        schedule,
+        steps=_waiting(scenario, schedule, schedule.steps),
+        by_rank=tuple(_waiting(scenario, schedule, steps) for steps in schedule.by_rank),
+        overrides=tuple(
+            replace(each, step=_extended(each.step, _mates(scenario, schedule, schedule.steps_of(each.rank))))
+            for each in schedule.overrides
+        ),
+    )
+
+
+def _goes_both_ways(steps: Sequence[Step]) -> bool:
+    """Whether kernels wait for transfers and transfers for kernels."""
+    groups = {step.name for step in steps if isinstance(step, TileGroup)}
+    gathers = any(isinstance(step, TileGroup) and not groups.issuperset(step.after) for step in steps)
+    scatters = any(isinstance(step, Transfer) and not groups.isdisjoint(step.after) for step in steps)
+    return gathers and scatters
+
+
+def _waiting(scenario: Scenario, schedule: Schedule, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    mates = _mates(scenario, schedule, steps)
+    return tuple(_extended(step, mates) for step in steps) if mates else steps
+
+
+def _extended(step: Step, mates: Mates) -> Step:
+    """``step`` with the waits of the groups that share its tiles, or those that share the tiles it waits for."""
+    if isinstance(step, TileGroup):
+        # Whoever shares a tile is a mate itself: only signals and transfers are added, no kernels of the tile.
+        more = [name for mate in mates.get(step.name, ()) for name in mate.after if name not in mates]
+    else:
+        more = [mate.name for name in step.after for mate in mates.get(name, ())]
+    return replace(step, after=tuple(dict.fromkeys((*step.after, *more))))
+
+
+def _mates(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Mates:
+    """The groups of each kernel that share tiles; empty if none does."""
+    streams: dict[int, list[TileGroup]] = {}
+    for step in steps:
+        if isinstance(step, TileGroup):
+            streams.setdefault(step.stream, []).append(step)
+    found: dict[str, tuple[TileGroup, ...]] = {}
+    for groups in streams.values():
+        work = stream_work(scenario, groups, schedule.compute_sms)
+        rows = work.block_cols if scenario.workload.by_columns else work.block_rows
+        if rows:
+            found |= _sharing(groups, [_tiles(scenario, group, rows) for group in groups])
+    return found
+
+
+def _tiles(scenario: Scenario, group: TileGroup, block_rows: int) -> frozenset[int]:
+    """The rows of tiles that ``group`` has a part of."""
+    n, rows = scenario.num_ranks, tile_rows(scenario.workload, scenario.num_ranks)
+    spans = ((region.owner % n * rows + region.rows.start, region.rows.size) for region in group.regions)
+    return frozenset(
+        tile for start, size in spans for tile in range(start // block_rows, (start + size - 1) // block_rows + 1)
+    )
+
+
+def _sharing(groups: Sequence[TileGroup], tiles: Sequence[frozenset[int]]) -> dict[str, tuple[TileGroup, ...]]:
+    """The groups with common tiles, the same columns and the same slice of the inner dimension."""
+    mates = {
+        group.name: tuple(
+            other
+            for other, theirs in zip(groups, tiles, strict=True)
+            if not own.isdisjoint(theirs) and other.k == group.k and other.regions[0].cols == group.regions[0].cols
+        )
+        for group, own in zip(groups, tiles, strict=True)
+    }
+    return {name: sharing for name, sharing in mates.items() if len(sharing) > 1}
+
+
+def as_kernels(scenario: Scenario, schedule: Schedule, apart: Collection[str] = ()) -> Schedule:
+    """Return ``schedule`` as its kernels carry it out; steps and signals in ``apart`` are waited for elsewhere."""
+    return in_whole_tiles(scenario, all_blocks_at_once(scenario, schedule, apart))
+
+
+def part_as_kernels(scenario: Scenario, plan: GraphPlan, part: Part) -> Schedule:
+    """The same of a part of a graph plan; ``scenario`` is that of the part."""
+    waiting = [each.step for each in part.step_waits]
+    awaited = [each.of for other in plan.parts for each in other.step_waits if each.on == part.name]
+    return as_kernels(scenario, part.schedule, {*waiting, *awaited})
+
+
+def all_blocks_at_once(scenario: Scenario, schedule: Schedule, apart: Collection[str] = ()) -> Schedule:
+    """Return ``schedule`` with the blocks of each piece exchanged and summed in one go.
+
+    Itself where copy engines or tiles move the data, ranks differ in more than the rows of blocks, or other steps wait
+    for a block or a part of it, as those do that wait for what is in ``apart``.
+    """
+    engine, plans = schedule.engine, schedule.by_rank or (schedule.steps,)
+    by_sms = engine.kind is EngineKind.SM and not engine.by_library and not engine.by_tiles
+    if not by_sms or apart or schedule.overrides or not _pieces(scenario, plans[0]):
+        return schedule
+    if any(list(map(_but_rows, steps)) != list(map(_but_rows, plans[0])) for steps in plans[1:]):
+        return schedule
+    merged = tuple(_merged(scenario, steps) for steps in plans)
+    return replace(schedule, steps=merged[0], by_rank=merged if schedule.by_rank else ())
+
+
+def _but_rows(step: Step) -> tuple[object, ...]:
+    """All of a step of an uneven plan that is the same at all ranks."""
+    if isinstance(step, TileGroup):
+        return step.name, step.after, step.stream
+    return step.name, step.after, step.region.owner, step.region.cols, step.peer if isinstance(step, Transfer) else None
+
+
+def _merged(scenario: Scenario, steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps of a rank, those of each piece as a copy for each peer and one sum."""
+    merged: dict[str, Step | None] = {}
+    for sums, copies in _pieces(scenario, steps):
+        merged |= dict.fromkeys([each.name for each in sums] + [copy.name for copy in copies])
+        by_peer: dict[int, list[Transfer]] = {}
+        for copy in copies:
+            by_peer.setdefault(copy.peer, []).append(copy)
+        signals = {copy.signal: blocks[0].signal for blocks in by_peer.values() for copy in blocks}
+        for blocks in by_peer.values():
+            merged[blocks[0].name] = replace(blocks[0], region=_together(blocks))
+        after = dict.fromkeys(signals.get(name, name) for each in sums for name in each.after)
+        merged[sums[0].name] = replace(sums[0], region=_together(sums), after=tuple(after))
+    found = (merged.get(step.name, step) for step in steps)
+    return tuple(step for step in found if step is not None)
+
+
+def _pieces(scenario: Scenario, steps: Sequence[Step]) -> list[tuple[list[Reduction], list[Transfer]]]:
+    """The sums of each piece of all blocks, and the copies that bring their parts; none unless all are of that kind."""
+    n = scenario.num_ranks
+    sums = [step for step in steps if isinstance(step, Reduction)]
+    if len(sums) < n or any(each.num_parts != n for each in sums):
+        return []
+    copies = {step.signal: step for step in steps if isinstance(step, Transfer)}
+    pieces: dict[int, list[Reduction]] = {}
+    seen: Counter[int] = Counter()
+    for each in sums:
+        pieces.setdefault(seen[each.region.owner % n], []).append(each)
+        seen[each.region.owner % n] += 1
+    awaited = Counter(name for step in steps for name in step.after)
+    found = [
+        (group, [copies[name] for each in group for name in each.after if name in copies]) for group in pieces.values()
+    ]
+    whole = len(seen) == n > 1 and all(len(group) == n for group in pieces.values())
+    alike = whole and all(_alike(n, *each) for each in found)
+    alone = all(awaited[signal] == 1 for signal in copies) and not any(awaited[each.name] for each in sums)
+    return found if alike and alone and sum(len(parts) for _, parts in found) == len(copies) else []
+
+
+def _alike(num_ranks: int, sums: Sequence[Reduction], copies: Sequence[Transfer]) -> bool:
+    """Whether every block is summed from all ranks, and its copies can be one with each peer."""
+    plain = all(copy.reach is Reach.PEER and not copy.reduce and copy.lane is None for copy in copies)
+    peers = Counter(copy.peer for copy in copies)
+    return (
+        plain
+        and len(peers) == num_ranks - 1
+        and set(peers.values()) == {num_ranks}
+        and len({(copy.direction, copy.after, copy.region.cols) for copy in copies}) == 1
+        and {each.region.cols for each in sums} == {copies[0].region.cols}
+    )
+
+
+def _together(steps: Iterable[Transfer | Reduction]) -> Region:
+    """As many rows as the regions of ``steps`` have together."""
+    regions = [step.region for step in steps]
+    return replace(regions[0], rows=IndexRange(0, sum(region.rows.size for region in regions)))

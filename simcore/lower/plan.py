@@ -24,8 +24,10 @@ from ...compiler.ir import (
     GraphPlan,
     Kernels,
     Part,
+    Reduction,
     Scenario,
     Schedule,
+    Step,
     System,
     TileGroup,
     Transfer,
@@ -34,14 +36,32 @@ from ...compiler.ir import (
 )
 from ..program.builder import ProgramBuilder
 from ..program.program import OpKind, Program
-from .alike import period_if_alike
-from .at_once import part_as_kernels
 from .cache_hits import Hits
-from .graph_waits import Ends, ends_of_part, foreign_of, waits_inside, with_waits
 from .machine import Idealization, Machine, build_machine, issues_commands
-from .sms import sms_of_parts
+from .one_kernel import part_as_kernels
+from .part_waits import Ends, ends_of_part, foreign_of, sms_of_parts, waits_inside, with_waits
 from .state import Lowering
 from .steps import LoweredPart, lower_steps, period_of
+
+
+def period_if_alike(schedule: Schedule, num_ranks: int) -> int:
+    """The ranks of a plan to lower if the fabric were the same around each: one, if ranks differ by peers alone."""
+    if schedule.overrides:
+        return num_ranks
+    roles = {tuple(map(_role, steps)) for steps in schedule.by_rank}
+    return 1 if len(roles) <= 1 else schedule.period(num_ranks)
+
+
+def _role(step: Step) -> Step:
+    """What a step is, whoever its peer is and whosever block it takes."""
+    match step:
+        case Transfer():
+            return replace(step, peer=0, region=replace(step.region, owner=0))
+        case Reduction():
+            return replace(step, region=replace(step.region, owner=0))
+        case TileGroup():
+            return replace(step, regions=tuple(replace(region, owner=0) for region in step.regions))
+
 
 MAIN_STREAM = 0
 

@@ -26,13 +26,12 @@ from ...compiler.ir import (
 from ..program.program import Program
 from .cache_hits import Hits
 from .collective import begin_calls, lower_called
-from .commands import pairs_of
 from .copies import lower_transfer
 from .kernels import lower_group, lower_reduction, order_units
 from .machine import Machine
 from .one_kernel import awaited, begin_kernels, end_kernel, look, lower_sum, wait_for_peers
-from .state import Lowering, StepOps
-from .tile_stores import announce, lower_stores, sums_tile_by_tile, wait_tile_by_tile
+from .state import Lowering, StepOps, pairs_of
+from .waits import announce, lower_stores, sums_tile_by_tile, wait_tile_by_tile
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .arrays import NONE, BoolArray, Int64Array, dependencies, ints, take_rows, tie_order
-from .checks import HorizonError, check_horizon, check_polling, check_tables, check_waits
-from .program import OpKind, Program, Stage
+from .limits import HorizonError, check_horizon, check_polling, check_tables, check_waits
+from .program import NONE, BoolArray, Int64Array, OpKind, Program, Stage, dependencies, ints, take_rows, tie_order
 
 
 class DescribedServer(NamedTuple):

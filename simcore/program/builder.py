@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping
 from copy import copy
 
-from .arrays import NONE
 from .assembly import Described, DescribedServer, OpCall, assemble
-from .checks import check_range
-from .program import MAX_HORIZON_TICKS, PRIORITIES, OpKind, OpSpec, Program
+from .limits import check_range
+from .program import MAX_HORIZON_TICKS, NONE, PRIORITIES, OpKind, OpSpec, Program
 
 MAX_RANKS, MAX_OPS = 1 << 24, 1 << 31
 """Far more than fits into memory op by op, and few enough for every index to fit into an integer."""

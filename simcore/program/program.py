@@ -24,9 +24,116 @@ order of construction: this is what lets one rank be simulated for all that are 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
+from typing import Protocol
 
-from .arrays import BoolArray, Int64Array
+import numpy as np
+import numpy.typing as npt
+
+Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+
+NONE = -1
+"""No pool, no next hop, no local id."""
+
+
+def ints(values: Sequence[int] | Sequence[tuple[int, ...]]) -> Int64Array:
+    """An int64 array, of zero length too.
+
+    Raises
+    ------
+    ValueError
+        If not all values are whole numbers, or the rows differ in length.
+    OverflowError
+        If one does not fit.
+    """
+    array = np.array(values)
+    if array.size and array.dtype.kind not in "iub":
+        # Past 64 bits numpy keeps objects, and floats where numbers of 64 bits without a sign stand beside others.
+        if all(isinstance(value, int) for value in np.array(values, object).flat):
+            raise OverflowError
+        raise ValueError(f"whole numbers are needed here, not {array.dtype} as in {array.flat[0]!r}")
+    if array.dtype.kind == "u" and int(array.max()) > np.iinfo(np.int64).max:
+        raise OverflowError
+    return array.astype(np.int64, copy=False)
+
+
+def starts(counts: Int64Array) -> Int64Array:
+    """Pointers to the first entry of each row, and one past the last row."""
+    pointers = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=pointers[1:])
+    return pointers
+
+
+def take_rows(pointers: Int64Array, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Take ``rows`` of a table held as pointers: new pointers, and for each new entry its index in the old table."""
+    lengths = pointers[rows + 1] - pointers[rows]
+    taken = starts(lengths)
+    return taken, np.arange(taken[-1]) + np.repeat(pointers[rows] - taken[:-1], lengths)
+
+
+def grouped(groups: Int64Array, num_groups: int) -> Int64Array:
+    """Return the indices of ``groups`` by group, ascending in each; numbers of 16 bits are sorted in linear time."""
+    few = num_groups <= np.iinfo(np.uint16).max
+    return np.argsort(groups.astype(np.uint16) if few else groups, kind="stable")
+
+
+def dependencies(sources: Int64Array, waiters: Int64Array, num_ops: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Edges as counts of waits [O], and as waiters by source: pointers [O + 1] and ops [E]."""
+    for ends in (sources, waiters):
+        if len(ends) and not 0 <= ends.min() <= ends.max() < num_ops:
+            raise ValueError(f"a dependency names op {_outside(ends, num_ops)}, but only {num_ops} ops are defined")
+    by_source = np.argsort(sources, kind="stable")
+    next_ptr = starts(np.bincount(sources, minlength=num_ops))
+    return np.bincount(waiters, minlength=num_ops), next_ptr, waiters[by_source]
+
+
+def _outside(ops: Int64Array, num_ops: int) -> int:
+    return int(ops[(ops < 0) | (ops >= num_ops)][0])
+
+
+def tie_order(
+    local_id: Int64Array, flow_of_op: Int64Array, hop_ptr: Int64Array, ranks_ahead: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array, Int64Array]:
+    """Number the flow-hops in the order in which simultaneous units are served.
+
+    Takes [F] local id and flow within the op, [F + 1] pointers to hops in route order, and [H] in that order how many
+    ranks the op is ahead of the server, around. Returns [F] first hops, and [H] each: index in route order, flow,
+    position in the route and next hop.
+    """
+    num_hops, lengths = int(hop_ptr[-1]), np.diff(hop_ptr)
+    flow = np.repeat(np.arange(len(lengths)), lengths)
+    index = np.arange(num_hops) - hop_ptr[flow]
+    order = np.lexsort((ranks_ahead, index, flow_of_op[flow], local_id[flow]))  # the last key counts first
+    number = np.empty(num_hops + 1, np.int64)
+    number[order] = np.arange(num_hops)
+    number[num_hops] = NONE
+    following = np.where(index == lengths[flow] - 1, NONE, number[1:])
+    return number[hop_ptr[:-1]], order, flow[order], index[order], following[order]
+
+
+def previous_hops(hop_next: Int64Array) -> Int64Array:
+    """[H] the hop a unit comes from, NONE where it is injected."""
+    previous = np.full(len(hop_next), NONE, np.int64)
+    inner = np.flatnonzero(hop_next != NONE)
+    previous[hop_next[inner]] = inner
+    return previous
+
+
+def buffers_left(hop_buffer: Int64Array, hop_next: Int64Array) -> Int64Array:
+    """[H] the buffer a unit comes through, which it leaves when it is served; NONE without one."""
+    left: Int64Array = np.append(hop_buffer, NONE)[previous_hops(hop_next)]  # NONE is -1, the last
+    return left
+
+
+def buffer_feeders(num_buffers: int, hop_buffer: Int64Array, hop_server: Int64Array) -> Int64Array:
+    """[B] the server that fills each buffer."""
+    feeders = np.full(num_buffers, NONE, np.int64)
+    buffered = hop_buffer != NONE
+    feeders[hop_buffer[buffered]] = hop_server[buffered]
+    return feeders
+
 
 PACKET_BYTES = 1024
 """The unit of a simulation in packets."""
@@ -204,3 +311,67 @@ class Program:
         """Name and rank of a pool instance, for reading."""
         pool, rank = divmod(instance, self.ranks_simulated)
         return f"{self.pool_names[pool]}[{rank}]"
+
+
+NEVER = -1
+"""Time of something that did not happen."""
+
+
+class WatchFn(Protocol):
+    """Called now and then with the line-hops simulated and the bytes held so far; the run stops where it says so."""
+
+    def __call__(self, line_hops: int, held_bytes: int = 0, /) -> bool:
+        """Whether to stop."""
+
+
+class RunOutcome(Enum):
+    """End of a run; the value is a sentence, with the remedy."""
+
+    DONE = "every op finished"
+    DEADLOCK = (
+        "some ops can never finish: look for polls whose flag waits for them, and for servers that wait for room in "
+        "each other's buffers"
+    )
+    CANCELLED = "stopped on request before the end: the times found so far are exact, the rest is missing"
+    TIME = (
+        "stopped at the time limit: the times found so far are exact, the rest is missing; use the packet granularity, "
+        "fold symmetric ranks or allow more time"
+    )
+    MEMORY = (
+        "stopped at the memory limit: the times found so far are exact, the rest is missing; use the packet "
+        "granularity, give flows a window or allow more memory"
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """Result of a core. Axes as in ``Program``; times in ticks, NEVER where it did not happen."""
+
+    outcome: RunOutcome
+    makespan_ticks: int  # the last op to finish; 0 if none did
+    op_ready: Int64Array  # [O] nothing left to wait for
+    op_start: Int64Array  # [O] slot acquired
+    op_done: Int64Array  # [O] last stage over, slot given back
+    op_polls: Int64Array  # [O] times the op's polling stage began; 0 without one
+    flow_last: Int64Array  # [F] delivery of the flow's last unit, of one that is polled in the last round delivered
+    server_free: Int64Array  # [S] departure of the last unit served; 0 if none was
+    server_blocked: Int64Array  # [S] hop of the unit that waits for room where it goes; NONE at the end of most runs
+    server_busy_ticks: Int64Array  # [S, TrafficClass] spent serving flows that were delivered
+    line_hops: int  # units served, summed over servers
+    windows: int  # array passes made; 0 for cores that make none
+    core: str  # which core ran; all give the same integers
+    stuck: tuple[int, ...]  # ops that never finished, when the outcome is DEADLOCK
+    hop_wait_ticks: FloatArray | None = None  # [H] from arrival to service, summed over units; None if not observed
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Results of a core about units; those about ops are in its ``Control``."""
+
+    flow_last: Int64Array  # [F] as in Run
+    server_free: Int64Array  # [S] as in Run
+    line_hops: int
+    windows: int
+    cancelled: bool  # stopped by the watch
+    server_blocked: Int64Array | None = None  # [S] as in Run, None if no server is
+    hop_wait_ticks: FloatArray | None = None  # [H] as in Run

@@ -6,20 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.answer.above_bound import BoundCheck
+from magus.advisor.answer.answer import BoundCheck
 from magus.advisor.answer.export import advice_document
-from magus.advisor.bounds.graph_bound import graph_bound
-from magus.advisor.bounds.lower_bound import lower_bound, quick_bound_ticks
+from magus.advisor.answer.stages import AdviceOptions
+from magus.advisor.bounds.lower_bound import graph_bound, lower_bound, quick_bound_ticks
 from magus.advisor.candidates.advice import Advice
-from magus.advisor.candidates.library import library_time, library_unfit
+from magus.advisor.candidates.predicted import library_time, library_unfit
 from magus.advisor.layers.recommend import recommend_graph
-from magus.advisor.options import AdviceOptions
 from magus.advisor.oracle.times import COLLECTIVES, collective_us
-from magus.advisor.recommend import Advisor
+from magus.advisor.questions.advisor import Advisor
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, GraphScenario, Scenario
-from magus.compiler.planning.graph_halves import collective_alone
 from magus.compiler.planning.knobs.library import library_scaling
+from magus.compiler.planning.parts import collective_alone
 from magus.simcore.kernels.nccl import NcclProtocol
 
 QUICK = AdviceOptions(verify=False, bespoke=0)

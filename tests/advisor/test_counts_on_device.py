@@ -3,14 +3,13 @@
 import pytest
 
 from magus.advisor.answer.extrapolation import outside_calibration, outside_of_graph
-from magus.advisor.candidates.predicted import usual_serials
-from magus.advisor.candidates.ranking import predicted_us
-from magus.advisor.layers.copiers import copiers_of
+from magus.advisor.candidates.predicted import predicted_us, usual_serials
+from magus.advisor.layers.op_runs import copiers_of
 from magus.advisor.solver import enumerate_space
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineKind, GraphScenario, Scenario, Schedule
-from magus.compiler.planning.graph_build import build_graph_plan
-from magus.compiler.resolve.schedules.from_text import SERIAL, read_choice, resolve_schedule
+from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.resolve.schedules.check import SERIAL, read_choice, resolve_schedule
 from magus.simcore import simulate_op
 from tests.helpers.some import some
 
@@ -87,7 +86,7 @@ def test_the_first_copy_waits_for_the_counts(name: str, monkeypatch: pytest.Monk
     serial = resolve_schedule(scenario, "serial(engine=dma(3))")
     choice = read_choice(scenario, "serial(engine=dma(3))")
     charged, estimated = us(scenario, serial), predicted_us(scenario, (choice,), (serial,))[0]
-    for module in ("magus.simcore.lower.commands", "magus.advisor.estimate.step_costs"):
+    for module in ("magus.simcore.lower.state", "magus.advisor.estimate.step_costs"):
         monkeypatch.setattr(f"{module}.counts_ticks", lambda scenario, schedule: 0)
 
     assert charged - us(scenario, serial) == pytest.approx(COUNTS_US, abs=0.01)
@@ -98,7 +97,7 @@ def test_counts_are_read_while_kernels_before_the_exchange_run(monkeypatch: pyte
     scenario = asked(PAIRS["combine"])
     serial = resolve_schedule(scenario, "serial(engine=dma(3))")
     charged = us(scenario, serial)
-    monkeypatch.setattr("magus.simcore.lower.commands.counts_ticks", lambda scenario, schedule: 0)
+    monkeypatch.setattr("magus.simcore.lower.state.counts_ticks", lambda scenario, schedule: 0)
 
     assert charged - us(scenario, serial) < COUNTS_US / 2
 

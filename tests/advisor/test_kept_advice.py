@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from magus.advisor import AdviceOptions, Advisor, Source, computing, recommend
+from magus.advisor import AdviceOptions, Advisor, Source
 from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Advice
+from magus.advisor.questions import advisor as recommend
+from magus.advisor.questions import computing
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, Explore, GraphScenario, Scenario
 from magus.simcore.memo.memo import memoizing

@@ -5,13 +5,13 @@ import random
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor, lower_bound
-from magus.advisor.bounds.least_traffic import least_traffic
+from magus.advisor.bounds.link_loads import least_traffic
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler import compile_text
 from magus.compiler.ir import Direction, GraphScenario
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate_op
-from magus.tui.text.question import scenario_line
+from magus.tui.text.ops import scenario_line
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_of, text_of
 from tests.helpers.some import some

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.processes import ProcessDied, Processes
+from magus.advisor.work.processes import ProcessDied, Processes
 from magus.compiler.ir import Cancelled
 from magus.simcore.memo.memo import memoizing
 from magus.simcore.memo.store import Store
@@ -25,7 +25,7 @@ from tests.helpers.paths import ROOT
 USER = """
 import sys
 sys.path.insert(0, {root!r})
-from magus.advisor.processes import Processes
+from magus.advisor.work.processes import Processes
 from tests.helpers.answering import answer
 if __name__ == "__main__":
     print(Processes(1, answer).ask("pid"), flush=True)
@@ -214,7 +214,7 @@ def test_nothing_outlives_a_program_that_closes_nothing(tmp_path: Path) -> None:
 
 
 def test_who_goes_on_after_a_stop_is_ended(one: Processes[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("magus.advisor.processes.LAST_S", 0.2)
+    monkeypatch.setattr("magus.advisor.work.processes.LAST_S", 0.2)
     first = one.ask("pid")
     with pytest.raises(Cancelled):
         one.ask("deaf", _stopping_later())

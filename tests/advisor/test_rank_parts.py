@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor, lower_bound
-from magus.advisor.sensitivity.resized import num_rows, with_rows
+from magus.advisor.sensitivity.threshold import num_rows, with_rows
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, ExecutionOptions, GraphScenario, Kernels, Scenario, Wait
 from magus.compiler.planning.build import build_schedule, reject_choice

@@ -10,8 +10,7 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor, NoFeasibleSchedule
 from magus.advisor.candidates import predicted
 from magus.advisor.candidates.advice import Advice, Confidence
-from magus.advisor.candidates.predicted import predicted_candidates
-from magus.advisor.candidates.ranking import LIBRARY, chosen_algorithm
+from magus.advisor.candidates.predicted import LIBRARY, chosen_algorithm, predicted_candidates
 from magus.advisor.solver import enumerate_space
 from magus.compiler.ir import (
     TICKS_PER_US,
@@ -31,7 +30,7 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.knobs import base
 from magus.compiler.planning.knobs.library import library_rejection
-from magus.compiler.planning.template_input import template_input
+from magus.compiler.planning.staging import template_input
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.templates.base import TemplateInput
 from magus.simcore import RunOutcome

@@ -5,13 +5,13 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Confidence
-from magus.advisor.candidates.ranking import is_judged
+from magus.advisor.candidates.predicted import is_judged
 from magus.advisor.solver import enumerate_space
 from magus.advisor.solver.memory import check_memory, resident_bytes
 from magus.compiler.ir import GraphScenario
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.compiler.verify.check import check_plan
-from magus.tui.text.question import scenario_line
+from magus.tui.text.ops import scenario_line
 from magus.tui.text.render import advice_text
 from tests.helpers.marks import first, thinned
 from tests.helpers.scenarios.workloads import TEXTS, choices_of, workload_of

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor, Request, RequestError, Source, keep_results
-from magus.advisor.computing import Watcher
-from magus.advisor.pools import answer_many
-from magus.advisor.recent import MAX_ANSWERS, RecentAnswers
+from magus.advisor.questions.advisor import MAX_ANSWERS, RecentAnswers
+from magus.advisor.questions.computing import Watcher
+from magus.advisor.work.pools import answer_many
 from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, EngineMode
 from magus.compiler.planfile.forms import plan_schema
 from magus.compiler.request.scenario import scenario_of

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor import AdviceOptions, Advisor, advice_run, confirming
+from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.answer.stages import Stages
 from magus.advisor.candidates.advice import Advice
-from magus.advisor.failures import Failure, FailureKind, failure_sentences
-from magus.advisor.stages import Stages
+from magus.advisor.questions import one_op as advice_run
+from magus.advisor.questions import one_op as confirming
+from magus.advisor.work.workers import Failure, FailureKind, failure_sentences
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
     Cancelled,
@@ -21,8 +23,7 @@ from magus.compiler.ir import (
     Rejection,
     Scenario,
 )
-from magus.compiler.planning.build import ScheduleError, build_schedule
-from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.build import ScheduleError, build_schedule, expression_of
 from magus.simcore import EngineUnavailable, RunTooLarge
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from magus.advisor.bounds.link_loads import routes_of
 from magus.advisor.bounds.lower_bound import lower_bound
-from magus.advisor.bounds.routes import routes_of
-from magus.advisor.candidates.ranking import predicted_us
+from magus.advisor.candidates.predicted import predicted_us
 from magus.advisor.solver import enumerate_space
 from magus.advisor.solver.enumerate import explain
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, heeding

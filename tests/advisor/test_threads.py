@@ -11,7 +11,7 @@ import pytest
 from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from magus.advisor import AdviceOptions, Advisor, lower_bound
-from magus.advisor.bounds.gemm_area import KernelClass, least_ratios
+from magus.advisor.bounds.kernels import KernelClass, least_ratios
 from magus.compiler.ir import DType, EngineChoice, EngineKind, Explore, GemmShape, GraphScenario
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, mi300x
 

@@ -5,9 +5,10 @@ from itertools import product
 
 import pytest
 
-from magus.advisor import AdviceOptions, Advisor, workers
+from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.candidates.advice import Advice
-from magus.advisor.workers import SimulationJob, run_job
+from magus.advisor.work import workers
+from magus.advisor.work.workers import SimulationJob, run_job
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, ExecutionOptions, Explore, GraphScenario, ShouldStop
 from magus.simcore import Result, RunTooLarge
 from tests.helpers.marks import thinned

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.answer.stages import either, lateness
 from magus.advisor.candidates import predicted
 from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.candidates.predicted import BATCH, predicted_candidates
 from magus.advisor.solver import enumerate_space
-from magus.advisor.stages import either, lateness
 from magus.compiler.ir import GraphScenario, NamedSchedule
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.memo.memo import memoizing

@@ -2,7 +2,8 @@
 
 import pytest
 
-from magus.advisor import AdviceOptions, Advisor, stages
+from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.answer import stages
 from magus.compiler import compile_text
 from magus.compiler.ir import GraphScenario
 from magus.tui.text.render import verdict_sentence

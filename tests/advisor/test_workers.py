@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from magus.advisor import enumerate_space
-from magus.advisor.failures import FailureKind
-from magus.advisor.pools import open_processes
-from magus.advisor.processes import forking
-from magus.advisor.workers import SimulationJob, open_workers, run_job, suits_threads
+from magus.advisor.work.pools import open_processes
+from magus.advisor.work.processes import forking
+from magus.advisor.work.workers import FailureKind, SimulationJob, open_workers, run_job, suits_threads
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
     Cancelled,
@@ -52,7 +51,7 @@ LONG = SimulationJob(
 HOLDER = """
 import multiprocessing, sys, time
 sys.path.insert(0, {root!r})
-from magus.advisor.workers import open_workers
+from magus.advisor.work.workers import open_workers
 from tests.advisor.test_workers import JOBS
 if __name__ == "__main__":
     with open_workers(2) as workers:

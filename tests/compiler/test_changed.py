@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from magus import examples
 from magus.compiler.changed import Changes, changed_text, compile_changed
 from magus.compiler.pipeline import compile_text
-from magus.compiler.text.diagnostics import CompileError
-from magus.compiler.text.quantities import read_text
-from magus.compiler.text.source import Source
-from magus.compiler.text.units import Quantity
+from magus.compiler.text.diagnostics import CompileError, Source
+from magus.compiler.text.units import Quantity, read_text
 from tests.helpers.marks import examples as draws
 
 OWN = """\

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario
-from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planfile.write import plan_text
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from magus.compiler.templates.collective import collective_in

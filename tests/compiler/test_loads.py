@@ -8,8 +8,7 @@ import pytest
 
 from magus.compiler import compile_text, format_text
 from magus.compiler.ir import GemmShape, GroupedGemmShape, PeerOrder, Scenario, Schedule, TileGroup, Transfer
-from magus.compiler.planfile.to_json import plan_document
-from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planfile.write import plan_document, plan_text
 from magus.compiler.planning.build import build_schedule, declared, reject_choice
 from magus.compiler.verify.check import check_plan
 from tests.helpers.plans.documents import plan_from_document

@@ -24,8 +24,7 @@ from magus.compiler.ir import (
     Transfer,
     rank_parts,
 )
-from magus.compiler.planfile.to_json import plan_document
-from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planfile.write import plan_document, plan_text
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.targets.refusals import reject_triton
 from magus.compiler.templates import ALL_TEMPLATES

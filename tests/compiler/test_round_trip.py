@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from magus.compiler import format_text
 from magus.compiler.text import syntax as ast
-from magus.compiler.text.diagnostics import Report
-from magus.compiler.text.formatting.fmt import print_file
+from magus.compiler.text.diagnostics import Report, Source
+from magus.compiler.text.fmt import print_file
 from magus.compiler.text.parsing.parse import parse_file
-from magus.compiler.text.source import Source
 from tests.helpers.marks import examples
 
 names = st.sampled_from(["a", "rows", "x2", "gpu", "on", "shard", "K_1", "all", "let", "mgs", "with", "extends"])

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from magus.advisor.processes import Caller
+from magus.advisor.work.processes import Caller
 from magus.simcore.memo.memo import current_store
 
 

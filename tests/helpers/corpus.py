@@ -4,12 +4,11 @@ import os
 import time
 
 from magus.advisor.candidates.predicted import usual_serials
-from magus.advisor.corpus.families import Drawn
-from magus.advisor.corpus.record import Record, Tried
-from magus.advisor.corpus.searches import Attempt, failed_for
 from magus.advisor.estimate.makespan import estimate_ticks
-from magus.compiler.planning.build import build_schedule
-from magus.compiler.planning.expression import expression_of
+from magus.advisor.training.build import Attempt, failed_for
+from magus.advisor.training.families import Drawn
+from magus.advisor.training.record import Record, Tried
+from magus.compiler.planning.build import build_schedule, expression_of
 
 FAILS, DIES = 2, 3
 """Scenarios that fail, and that end their process."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from magus.examples import PAPERS
-from magus.tui.text.wrap import wrapped_to
+from magus.tui.text.door import wrapped_to
 from tests.helpers.commands import document, magus
 from tests.helpers.paths import GOLDEN, ROOT
 

@@ -23,12 +23,11 @@ from magus.compiler.ir import (
     TileGroup,
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
-from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.resolve.schedules.check import resolve_schedule
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.runtime import Outcome, RunRefused, carry_out
-from magus.runtime.attention import attend
-from magus.runtime.memory import Array
+from magus.runtime.memory import Array, attend
 from magus.runtime.operands import MOVED_IN
 from magus.runtime.problem import Problem
 from magus.runtime.report import SeedRun
@@ -185,7 +184,7 @@ def test_a_key_that_comes_too_early_is_named() -> None:
 
 
 def plainly(q: Array, k: Array, v: Array, per_key: int, size: int) -> Array:
-    """Query by query and head by head, as the text of ``runtime/attention.py`` says."""
+    """Query by query and head by head, as the text of ``runtime/memory.py`` says."""
     made = np.zeros_like(q)
     for row, head in product(range(len(q)), range(q.shape[1] // size)):
         own = slice(size * head, size * (head + 1))

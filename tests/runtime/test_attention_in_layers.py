@@ -17,9 +17,9 @@ from magus.compiler.ir import (
     System,
     TileGroup,
 )
-from magus.compiler.planning.graph_build import build_graph_plan
-from magus.compiler.planning.graph_order import GraphPlanError
-from magus.compiler.resolve.schedules.from_text import SERIAL
+from magus.compiler.planning.parts import GraphPlanError
+from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.resolve.schedules.check import SERIAL
 from magus.runtime import Outcome, carry_out
 from magus.runtime.memory import Array
 from magus.runtime.operands import MODULUS, drawn

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from magus.compiler.ir import PartWait, Pattern, Scenario, Schedule
-from magus.compiler.planfile.to_json import document_text, plan_document
-from magus.compiler.resolve.schedules.from_text import SERIAL, resolve_schedule
+from magus.compiler.planfile.write import document_text, plan_document
+from magus.compiler.resolve.schedules.check import SERIAL, resolve_schedule
 from magus.runtime import Outcome, RunRefused, carry_out
 from magus.runtime.over_torch import launch
 from magus.runtime.over_torch.launch import RankFailed, carry_out_over_torch

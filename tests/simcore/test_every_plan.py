@@ -8,16 +8,15 @@ import pytest
 
 from magus.compiler.ir import CopyProtocol, EngineKind, Pattern, Scenario, Schedule
 from magus.simcore.cores.engine import Core, run
-from magus.simcore.figures.traffic import traffic_at, traffic_of
-from magus.simcore.fold.quotient import expand, quotient
+from magus.simcore.figures.load_buckets import traffic_at, traffic_of
 from magus.simcore.fold.refine import Classes, detect
+from magus.simcore.fold.run import expand, quotient
 from magus.simcore.lower.budget import cost_of
 from magus.simcore.lower.plan import plan_of
 from magus.simcore.lower.steps import LoweredPart
 from magus.simcore.lower.variability import perturbation_of
-from magus.simcore.program.outcome import RunOutcome
-from magus.simcore.program.program import OpKind, Program, TrafficClass
-from magus.simcore.simulation_case import Case
+from magus.simcore.program.program import OpKind, Program, RunOutcome, TrafficClass
+from magus.simcore.simulate import Case
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.drawn_programs import draw_plan, draw_variability

@@ -14,8 +14,7 @@ from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.assembly import _Assembly
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.limits import RunTooLarge
-from magus.simcore.program.outcome import Run
-from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Run, Stage
 from tests.helpers.marks import examples, first
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.mutants import (

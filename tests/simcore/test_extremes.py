@@ -8,10 +8,8 @@ import pytest
 from magus.simcore.cores.engine import Core, EngineUnavailable, run
 from magus.simcore.figures.critical_path import Cause, critical_path
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.checks import HorizonError, check_horizon
-from magus.simcore.program.limits import RunBudget, RunTooLarge
-from magus.simcore.program.outcome import RunOutcome
-from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
+from magus.simcore.program.limits import HorizonError, RunBudget, RunTooLarge, check_horizon
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, RunOutcome, Stage
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.oracle.strategies import ALL, random_program
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from magus.simcore.cores.engine import Core, run
-from magus.simcore.program.arrays import NONE
-from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import NONE, RunOutcome
 from tests.helpers.oracle.strategies import symmetric_program
 
 

@@ -7,10 +7,9 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import Batch, Choice, Graph, GraphChoice, OpMode, Read, Seams
-from magus.compiler.planning.graph_batches import op_names
-from magus.compiler.planning.graph_build import build_graph_plan
-from magus.compiler.planning.graph_layers import choice_of_layers, layers_of, written_out
 from magus.compiler.planning.knobs.engine import default_engine
+from magus.compiler.planning.parts import op_names
+from magus.compiler.planning.plan import build_graph_plan, choice_of_layers, layers_of, written_out
 from magus.simcore import RunOptions
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.lower.plan import lower

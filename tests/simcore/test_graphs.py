@@ -25,18 +25,17 @@ from magus.compiler.ir import (
     Wait,
 )
 from magus.compiler.planning.build import build_schedule
-from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.plan import build_graph_plan
 from magus.runtime.tasks import landing_ranks
 from magus.simcore import Result, RunOptions, WhatIf, simulate, simulate_op, simulate_seeds
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.figures.metrics import intervals_of
-from magus.simcore.fold.quotient import expand, quotient
 from magus.simcore.fold.refine import Classes, detect
+from magus.simcore.fold.run import expand, quotient
 from magus.simcore.lower.plan import lower
 from magus.simcore.lower.state import StepOps
 from magus.simcore.lower.steps import LoweredPart
-from magus.simcore.program.outcome import RunOutcome
-from magus.simcore.program.program import OpKind
+from magus.simcore.program.program import OpKind, RunOutcome
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.drawn_graphs import draw_graph_plan

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler.ir import Choice, Graph, GraphChoice, GraphOp, OpMode, Scenario
-from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.plan import build_graph_plan
 from magus.simcore import RunOptions, simulate
 from magus.simcore.simulate_layers import simulate_layers
 from tests.helpers.scenarios.exchange import ADDED_BESIDE, CASES, DMA, along, as_pair, both, exchange, named

@@ -31,7 +31,7 @@ from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.compiler.verify.happens_before import Waits
 from magus.simcore import record_writes, simulate_op
-from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import RunOutcome
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, h100, switch
 
 DMA = EngineChoice(EngineKind.DMA, 2)

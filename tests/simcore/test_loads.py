@@ -9,8 +9,8 @@ from magus.compiler.ir import TileGroup
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate_op
 from magus.simcore.cores.engine import Core, run
-from magus.simcore.fold.quotient import expand, quotient
 from magus.simcore.fold.refine import Classes, detect
+from magus.simcore.fold.run import expand, quotient
 from magus.simcore.kernels.dispatch import compute_shape
 from magus.simcore.program.program import TrafficClass
 from tests.helpers.oracle.agreement import differences

@@ -9,7 +9,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from magus.compiler.text.printable import printable
+from magus.compiler.text.diagnostics import printable
 from magus.tui.cli import app
 from tests.helpers.hostile_text import ESCAPES, EVERYTHING, is_safe
 from tests.helpers.marks import thinned

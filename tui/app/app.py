@@ -4,24 +4,113 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
+from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.widgets import DataTable
 
-from .commands import MagusCommands
-from .first_frame import PROGRAM
-from .keys import ANSWER_ACTIONS, BENCH_ACTIONS, BINDINGS, SCREEN_ACTIONS, everywhere, keys_of
+from ...compiler.text.diagnostics import printable
+from .first_frame import PROGRAM, THEMES
 from .lifecycle import Lifecycle
-from .messages import Answered, CandidatePicked, ChangesMade, Progressed
 from .panes import PANES
-from .themes import THEMES
-from .widgets.help import HelpScreen
+from .widgets.start import HelpScreen, Section
+from .work import Answered, CandidatePicked, ChangesMade, Progressed
 
 if TYPE_CHECKING:
     from .panes.editor import EditorPane
     from .panes.what_if import WhatIfPane
+
+
+Command = tuple[str, str, Callable[[], object]]
+"""What is typed, what it does, and how."""
+
+
+class MagusCommands(Provider):
+    """Commands of the screen."""
+
+    async def discover(self) -> Hits:
+        """Offer all of them."""
+        for name, what, action in self._commands():
+            yield DiscoveryHit(name, action, help=what)
+
+    async def search(self, query: str) -> Hits:
+        """Offer those that match."""
+        matcher = self.matcher(query)
+        for name, what, action in self._commands():
+            score = matcher.match(name)
+            if score > 0:
+                yield Hit(score, matcher.highlight(name), action, help=what)
+
+    def _commands(self) -> Iterator[Command]:
+        app: MagusApp = self.app  # type: ignore[assignment]
+        for idx, pane in enumerate(PANES):
+            yield f"Pane: {pane.title}", f"Bring it to the front, key {idx + 1}", partial(app.action_pane, idx)
+        for idx, job in enumerate(app.session.jobs if len(app.session.jobs) > 1 else ()):
+            yield (
+                f"Workload: {printable(job.scenario.name)}",
+                "Show this workload of the file",
+                partial(app.work.show_workload, idx),
+            )
+        yield "Open a file", "Recent files and the shipped examples, key o", app.action_browse
+        for path in map(Path, app.state.recent):
+            if path != app.session.path.absolute():
+                yield f"Open: {printable(path.name)}", printable(str(path)), partial(app.open_file, path)
+        for theme in THEMES:
+            yield (
+                f"Theme: {theme.name.removeprefix('magus-')}",
+                "Colours of the screen",
+                partial(app.use_theme, theme.name),
+            )
+        yield "Read the file again", "Key e", app.action_reload
+        yield "Details", "Figures, confidence and marks on a small screen, key d", app.action_details
+        if app.check_action("report", ()):
+            yield "Write a report", "The answer on screen as a page to send, key W", app.action_report
+        yield "Keys and signs", "Key ?", app.action_help
+
+
+ANSWER_ACTIONS = ("sort", "step", "report")
+"""Actions that need an answer on screen."""
+BENCH_ACTIONS = (*ANSWER_ACTIONS, "reload", "workload", "details", "stop", "command_palette")
+"""Actions that need the workbench."""
+SCREEN_ACTIONS = (*ANSWER_ACTIONS, "pane", "next_pane", "reload", "workload", "details", "stop", "browse")
+"""Actions that another screen over the workbench has no use for."""
+
+BINDINGS: list[BindingType] = [
+    Binding("q", "quit", "Quit"),
+    Binding("question_mark", "help", "Help", key_display="?"),
+    Binding("1", "pane(0)", "Pane", key_display=f"1-{len(PANES)}"),
+    *(Binding(str(idx + 1), f"pane({idx})", pane.title, show=False) for idx, pane in enumerate(PANES) if idx),
+    Binding("tab", "next_pane", "Next pane", show=False, priority=True),
+    Binding("j", "step(1)", "Next", show=False),
+    Binding("k", "step(-1)", "Previous", show=False),
+    Binding("s", "sort", "Sort"),
+    Binding("e,ctrl+r", "reload", "Reload", key_display="e"),
+    Binding("w", "workload", "Workload"),
+    Binding("d", "details", "Details"),
+    Binding("o", "browse", "Open"),
+    Binding("W", "report", "Write a report", show=False),
+    Binding("t", "next_theme", "Theme", show=False),
+    Binding("ctrl+p", "command_palette", "Commands", show=False),
+    Binding("x,escape", "stop", "Stop", key_display="Esc"),
+]
+
+PACKAGE = __name__.rpartition(".")[0]
+
+
+def everywhere() -> Section:
+    """Return the section of the keys of everywhere."""
+    return "Everywhere", BINDINGS
+
+
+def keys_of(widgets: Sequence[object]) -> list[BindingType]:
+    """Return the keys that the classes of widgets declare themselves, not those that Textual gives them."""
+    own = (kind for each in widgets for kind in type(each).__mro__ if kind.__module__.startswith(PACKAGE))
+    return [binding for kind in dict.fromkeys(own) for binding in vars(kind).get("BINDINGS", ())]
 
 
 class MagusApp(Lifecycle):

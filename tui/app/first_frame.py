@@ -9,11 +9,12 @@ from pathlib import Path
 
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
+from textual.theme import Theme
 from textual.widgets import Static
 
-from ...compiler.text.printable import printable
+from ...compiler.text.diagnostics import printable
 from .panes import PANES
-from .widgets.tabs import PaneTabs
+from .widgets.headline import PaneTabs
 
 READING = "reading ..."
 PROGRAM = "magus"
@@ -69,3 +70,47 @@ class FirstFrame(Container):
         """Let a pane be in front."""
         self._pane_idx = pane_idx % len(PANES)
         self.query_one(PaneTabs).show(self._pane_idx)
+
+
+DARK = Theme(
+    name="magus-dark",
+    primary="#4aa3ff",
+    secondary="#9d6bc4",
+    accent="#ffb454",
+    warning="#ffb454",
+    error="#ff6b6b",
+    success="#5fd38d",
+    foreground="#e0e0e0",
+    background="#121212",
+    surface="#1e1e1e",
+    panel="#2a2a2a",
+)
+LIGHT = Theme(
+    name="magus-light",
+    primary="#0057b8",
+    secondary="#7a3fa0",
+    accent="#9a5b00",
+    warning="#9a5b00",
+    error="#b3261e",
+    success="#0f7a3d",
+    foreground="#1b1b1b",
+    background="#fbfbfb",
+    surface="#efefef",
+    panel="#e2e2e2",
+    dark=False,
+)
+COLOUR_BLIND = Theme(
+    name="magus-colour-blind",
+    # The palette of Okabe and Ito, "Color Universal Design", 2008.
+    primary="#56b4e9",
+    secondary="#cc79a7",
+    accent="#f0e442",
+    warning="#e69f00",
+    error="#d55e00",
+    success="#009e73",
+    foreground="#f0f0f0",
+    background="#101010",
+    surface="#1c1c1c",
+    panel="#282828",
+)
+THEMES = (DARK, LIGHT, COLOUR_BLIND)

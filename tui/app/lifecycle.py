@@ -16,20 +16,18 @@ from textual.app import App, ComposeResult
 from textual.widgets import Footer
 
 from .background import in_thread, start_resource_tracker
-from .files.paths import is_file
-from .files.state import load as load_state
-from .files.state import save as save_state
-from .first_frame import READING, FirstFrame, import_rest, title_of_path
+from .first_frame import DARK, READING, THEMES, FirstFrame, import_rest, title_of_path
 from .panes import PANES
-from .themes import DARK, THEMES
+from .session.files import is_file
+from .session.state import load as load_state
+from .session.state import save as save_state
 from .widgets.start import StartScreen
 
 if TYPE_CHECKING:
     from ...compiler.ir import Settings
-    from .open_file import OpenFile
     from .session.backend import Backend
     from .session.session import Session
-    from .work import Work
+    from .work import OpenFile, Work
     from .workbench import Workbench
 
 DEFAULT_WORKERS = 2
@@ -74,10 +72,9 @@ class Lifecycle(App[None]):
 
     def _load(self) -> None:
         """Import what the first frame does without."""
-        from .open_file import OpenFile
         from .session.backend import default_backend
         from .session.session import Session
-        from .work import Work
+        from .work import OpenFile, Work
         from .workbench import Workbench
 
         session = Session(*self._asked or (Path(), (), None), self._backend or default_backend(self._num_workers))

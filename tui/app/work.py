@@ -6,25 +6,153 @@ A group has one run; a new run tells the one before to stop.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ...compiler.text.printable import printable
+from textual.message import Message
+
+from ...compiler.text.diagnostics import printable
 from ...compiler.text.writing import write_whole
 from .background import in_thread
-from .files.watched import Watched, files_of
 from .first_frame import title_of_path
-from .messages import Answered, CandidatePicked, Progressed
-from .widgets.name import NameScreen
+from .session.files import Watched, files_of
+from .widgets.dialogs import Answer, AskScreen, NameScreen
 
 if TYPE_CHECKING:
     from textual.app import App
 
     from ...advisor.candidates.advice import Advice
+    from ...compiler.changed import Changes
     from .session.job import Job
     from .session.session import Session
+    from .session.sweep import Point
     from .workbench import Workbench
+
+
+class OpenFile:
+    """What becomes of the file that ``work`` is about; there may be none yet."""
+
+    def __init__(self, app: App[None], bench: Workbench, work: Work) -> None:
+        self._app, self._bench, self._work = app, bench, work
+        self.is_open = False
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self._work.session.path
+
+    def open(self, path: Path, opened: Callable[[Path], None], *, keep: bool = False) -> None:
+        """Open another file once this one is saved, and tell; ``keep`` the settings and the workload."""
+        self.when_saved("Save and open the other", partial(self._open, path, opened, keep))
+
+    def _open(self, path: Path, opened: Callable[[Path], None], keep: bool) -> None:
+        if not keep:
+            self._work.stop_all()
+            self._work.session = self._work.session.of_other(path)
+        self.is_open = True
+        self._work.watched = Watched((path,))
+        self._bench.editor.open(path)
+        opened(path)
+        self._work.read()
+
+    def when_saved(self, words: str, then: Callable[[], None]) -> None:
+        """Do ``then`` at once, or when the user has said what becomes of changes that are not saved."""
+        editor = self._bench.editor
+
+        def answered(answer: str | None) -> None:
+            if answer == "d":
+                editor.drop()
+            if answer == "d" or (answer == "s" and editor.save()):
+                then()
+
+        if isinstance(self._app.screen, AskScreen):
+            return  # one question at a time; ctrl+q reaches here from any screen
+        if editor.holds_changes:
+            answers = (Answer("s", words), Answer("d", "Drop the changes"))
+            also = " It has changed on disk too: saving overwrites that." if editor.is_stale else ""
+            question = f"{self.path.name} has changes that are not saved.{also}"
+            self._app.push_screen(AskScreen(question, answers), answered)
+        else:
+            then()
+
+    def read_again(self) -> None:
+        """Read the file again, whether it has changed or not."""
+        if not self.look():
+            self._work.read()
+
+    def look(self) -> bool:
+        """Read the file again if it, or one that it names, has changed on disk; return whether it is read again.
+
+        What has vanished stays on screen, as it was.
+        """
+        if not self.is_open or len(self._app.screen_stack) > 1:
+            return False
+        changed = self._work.watched.changed()
+        others = [path for path in changed if path != self.path]
+        if others:
+            self._bench.editor.check_again()
+        differs = self.path in changed and self._bench.editor.look_at_disk()
+        gone = [path for path, is_there in changed.items() if not is_there]
+        if gone:
+            self._bench.say(f"{gone[0]} has vanished; this is what it was")
+        elif differs and any(view.holds_changes for view in self._bench.views):
+            self._bench.say("the file has changed on disk; changes made here are not saved")
+        elif differs or others:
+            self._work.read()
+            return True
+        elif changed:
+            self._bench.say("")  # it is as it was, or the editor has saved it
+        return False
+
+    def saved(self, compiles: bool) -> None:
+        """Answer anew for what the editor has saved if it has no errors; otherwise the last answer stays."""
+        if compiles or self._work.session.job is None:
+            self._work.read()
+
+
+@dataclass
+class Progressed(Message):
+    """Progress of a stage of the advice for the job ``job_id``; sent from a thread."""
+
+    job_id: int
+    stage: str
+    done: int
+    total: int
+
+
+@dataclass
+class CandidatePicked(Message):
+    """The cursor has moved to this candidate."""
+
+    expression: str
+
+
+@dataclass
+class Answered(Message):
+    """What would be answered now for the job ``job_id``; sent from a thread."""
+
+    job_id: int
+    advice: Advice
+
+
+@dataclass
+class ChangesMade(Message):
+    """The user has changed values of the file, which compiles with them."""
+
+    changes: Changes
+
+
+@dataclass
+class SweepProgressed(Message):
+    """A point on an axis of the job ``job_id``, or why there is none; sent from a thread."""
+
+    job_id: int
+    axis: str
+    found: Point | str
+
 
 READ, ADVISE, SIMULATE, REPORT = "file", "advice", "candidate", "report"
 SETTLE_S = 0.12
@@ -139,7 +267,7 @@ class Work:
 
     def report(self) -> None:
         """Ask for a name, and write the answer on screen as a page."""
-        from .session.report import report_name
+        from .session.job import report_name
 
         job = self.session.job
         if job is not None and job.found is not None:
@@ -192,7 +320,7 @@ class Work:
 
 def _written(job: Job, path: Path) -> tuple[str, Literal["information", "warning", "error"]]:
     """Write the page; return what is to be said, and how bad it is."""
-    from .session.report import NO_RUN, report_of
+    from .session.job import NO_RUN, report_of
 
     text = report_of(job)
     if text is None:

@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Static
 
-from ...compiler.text.printable import printable
+from ...compiler.text.diagnostics import printable
 from .panes import PANES
 from .panes.base import JobPane
 from .panes.candidates import CandidatesPane
@@ -16,9 +16,7 @@ from .panes.timeline import TimelinePane
 from .panes.views import VIEWS
 from .session.job import Job, JobProblem
 from .session.view import progress_text, row_of, selected_text, title_of
-from .widgets.headline import Headline
-from .widgets.problems import ProblemPane
-from .widgets.tabs import PaneTabs
+from .widgets.headline import Headline, PaneTabs, ProblemPane
 
 WAITING = "Does overlap pay? Schedules are being enumerated, ranked and simulated."
 

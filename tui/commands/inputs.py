@@ -9,10 +9,9 @@ from ...compiler.codes import Code
 from ...compiler.ir import GraphScenario, Rejection, Scenario, Settings
 from ...compiler.pipeline import Compiled, compile_text
 from ...compiler.planning.build import ScheduleError
-from ...compiler.text.diagnostics import Report
+from ...compiler.text.diagnostics import Report, Source
 from ...compiler.text.load import read_source, read_stream
 from ...compiler.text.parsing.parse import MAX_BYTES
-from ...compiler.text.source import Source
 from .console import show
 
 STDIN = "<stdin>"

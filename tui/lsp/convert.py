@@ -10,15 +10,11 @@ from pygls.workspace import PositionCodec, ServerTextPosition
 
 from ...compiler.services.colours import Colour, Coloured
 from ...compiler.services.completion import Completion, CompletionKind, Completions
-from ...compiler.services.definition import FilePlace
 from ...compiler.services.document import Document
 from ...compiler.services.hover import Hover
-from ...compiler.services.rename import Renamed
-from ...compiler.services.symbols import Symbol
-from ...compiler.text.diagnostics import Diagnostic, Severity
+from ...compiler.services.names import FilePlace, Renamed, Symbol
+from ...compiler.text.diagnostics import Diagnostic, Severity, Source, Span, printable
 from ...compiler.text.names import Kind
-from ...compiler.text.printable import printable
-from ...compiler.text.source import Source, Span
 
 _COMPLETION_KINDS = {
     CompletionKind.WORD: types.CompletionItemKind.Keyword,

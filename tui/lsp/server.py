@@ -16,14 +16,19 @@ from pygls.workspace import TextDocument
 from ... import __version__
 from ...compiler.services.colours import colours
 from ...compiler.services.completion import complete
-from ...compiler.services.definition import definition
 from ...compiler.services.document import Document, read_document
 from ...compiler.services.hover import hover
-from ...compiler.services.occurrences import all_occurrences, occurrence_at
-from ...compiler.services.rename import RenameError, renameable, renaming
-from ...compiler.services.symbols import symbols
+from ...compiler.services.names import (
+    RenameError,
+    all_occurrences,
+    definition,
+    occurrence_at,
+    renameable,
+    renaming,
+    symbols,
+)
 from ...compiler.text.diagnostics import CompileError, Report
-from ...compiler.text.formatting.fmt import format_text
+from ...compiler.text.fmt import format_text
 from ...compiler.text.load import read_source
 from .convert import LEGEND, Positions, location, path_of, uri_of
 

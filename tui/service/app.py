@@ -6,6 +6,8 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -17,16 +19,106 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ... import __version__
-from ...advisor import AdviceOptions, Advisor, NoFeasibleSchedule, RequestError
+from ...advisor import Advice, AdviceOptions, Advisor, NoFeasibleSchedule, RequestError
 from ...advisor.answer.export import advice_document
-from ...advisor.pools import in_thread
+from ...advisor.work.pools import in_thread
 from ...compiler.ir import Cancelled, JsonObject
 from ...compiler.planning.build import ScheduleError
 from ...simcore import RunTooLarge
-from .answers import answer_document, error_document, request_error_document
-from .hosts import OwnHosts
 from .openapi import LAYER_PATH, PATH, openapi_document
-from .questions import layer_question_of, question_of
+from .questions import Question, layer_question_of, question_of
+
+ANY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnHosts:
+    """Under which names a service is asked: those of this machine, the address where it listens, and ``allowed``."""
+
+    bound: str = "127.0.0.1"
+    allowed: frozenset[str] = frozenset()
+
+    def refusal(self, host: str | None, origin: str | None) -> str:
+        """Why a request with these headers is not for this service; empty if it is, as without headers."""
+        if ANY in self.allowed:
+            return ""
+        asked = None if host is None else _name_in(f"//{host}")
+        if asked is not None and not (self._is_own(asked) or (_is_address(asked) and _is_everywhere(self.bound))):
+            return f"Host {host!r:.64} is no name of this service"
+        sender = None if origin is None else _name_in(origin)
+        if sender is not None and not (self._is_own(sender) or sender == asked):
+            return f"Origin {origin!r:.64} is a page of another site"
+        return ""
+
+    def _is_own(self, name: str) -> bool:
+        own = {"localhost", self.bound.lower(), *(each.lower() for each in self.allowed)}
+        return name in own or (_is_address(name) and ip_address(name).is_loopback)
+
+
+def _name_in(url: str) -> str:
+    """The name in a URL, or in a header with a port, in small letters; empty if there is none."""
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_everywhere(bound: str) -> bool:
+    """Whether a service listens at all addresses of its machine."""
+    return _is_address(bound) and ip_address(bound).is_unspecified
+
+
+SCHEMA = "magus-answer/1"
+
+
+def answer_document(question: Question, advice: Advice) -> JsonObject:
+    """Return the answer in short, with the plan and the whole advice if they were asked for."""
+    choice, engine = advice.recommended.choice, advice.recommended.schedule.engine
+    document: JsonObject = {
+        "schema": SCHEMA,
+        "magus": __version__,
+        "verdict": advice.verdict.value,
+        "schedule": advice.recommended.expression,
+        "template": None if choice is None else choice.template,
+        "chunks": None if choice is None else choice.chunks,
+        "copy_engines": engine.copy_engines,
+        "copy_sms": engine.copy_sms,
+        "us": advice.recommended.best_us,
+        "baseline": advice.serial.expression,
+        "baseline_us": advice.serial.best_us,
+        "gain": advice.speedup,
+        "gain_interval": advice.interval,
+        "source": advice.source.value,
+        "interrupted": advice.interrupted,
+        "confidence": advice.confidence.value,
+        "confidence_reason": advice.confidence_reason,
+        "reasons": list(advice.reasons),
+        "marks": list(advice.marks),
+    }
+    if question.with_plan:
+        document["plan"] = advice.plan()
+    if question.with_advice:
+        document["advice"] = advice_document(advice)
+    return document
+
+
+def error_document(code: str, message: str, field: str = "", hint: str = "") -> JsonObject:
+    """Return what is wrong: a permanent code, the field of the request, what to do instead."""
+    return {"error": {"code": code, "field": field, "message": message, "hint": hint}}
+
+
+def request_error_document(error: RequestError) -> JsonObject:
+    """Return a ``RequestError`` as JSON."""
+    return error_document(error.code.name, error.message, error.field, error.hint)
+
 
 MAX_BODY = 1 << 16
 BODY_S = 10.0

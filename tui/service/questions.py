@@ -11,7 +11,7 @@ from ...compiler.codes import Code
 from ...compiler.ir import GraphScenario, Settings
 from ...compiler.pipeline import compile_text
 from ...compiler.text.diagnostics import CompileError, did_you_mean, listing
-from ...compiler.text.json_items import members_once
+from ...compiler.text.json_forms import members_once
 
 FIELDS = tuple(field.name for field in fields(Request) if field.name not in ("system_file", "system"))
 """Fields of a ``Request`` that a body may have: files of the service's machine are not for its clients."""

@@ -9,8 +9,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ...advisor import Advisor
 from ..exit_codes import Exit
 from ..text.door import say
-from .app import Limits, Service, application_of
-from .hosts import OwnHosts
+from .app import Limits, OwnHosts, Service, application_of
 from .openapi import PATH
 
 HEADER_S = 10.0

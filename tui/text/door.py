@@ -1,11 +1,17 @@
 """Output of the command line to stdout and stderr; text from outside is escaped by ``printable``."""
 
 import os
+import shutil
+import signal
 import sys
-from contextlib import suppress
+import textwrap
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from types import FrameType
 from typing import Any, TextIO
 
-from ...compiler.text.printable import printable
+from ...compiler.text.diagnostics import printable
 from ..exit_codes import Exit
 
 
@@ -100,3 +106,138 @@ def in_colour(stream: TextIO | None) -> bool:
 def has_screen() -> bool:
     """Whether stdin is a terminal and stderr one that can be drawn on, as the screen of ``magus tui`` needs."""
     return is_terminal(sys.stdin) and is_rich(sys.stderr)
+
+
+# Enter the alternate screen and clear it, and leave it again: what was on the terminal comes back.
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J", "\x1b[?25h\x1b[?1049l"
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+@contextmanager
+def splash(text: str) -> Iterator[None]:
+    """Show a line on an empty screen; at the end, and after a signal that ends the program, the terminal is as before.
+
+    Only for the main thread, where stderr is a terminal.
+    """
+    before = {number: signal.signal(number, _end) for number in _SIGNALS}
+    try:
+        say_raw(f"{_ENTER} {printable(text)}\r\n")
+        yield
+    finally:
+        say_raw(_LEAVE)
+        for number, handler in before.items():
+            with suppress(TypeError, ValueError):  # a handler that is not Python's
+                signal.signal(number, handler)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+MIN_COLUMNS = 40
+MAX_COLUMNS = 200
+
+
+_room: ContextVar[int | None] = ContextVar("_room", default=None)
+
+
+@contextmanager
+def wrapped_to(width: int) -> Iterator[None]:
+    """Wrap at ``width`` columns within the block: text for a part of the screen."""
+    token = _room.set(width)
+    try:
+        yield
+    finally:
+        _room.reset(token)
+
+
+def columns() -> int:
+    """Return the width to wrap at: that of the terminal or of COLUMNS, from ``MIN_COLUMNS`` to ``MAX_COLUMNS``."""
+    room = _room.get()
+    if room is not None:
+        return max(MIN_COLUMNS, min(MAX_COLUMNS, room))
+    return max(MIN_COLUMNS, min(MAX_COLUMNS, shutil.get_terminal_size((80, 24)).columns))
+
+
+def wrapped(text: str) -> list[str]:
+    """Wrap ``text``; long words, as schedule expressions are, stay whole."""
+    return hanging(text, 0)
+
+
+def bullet(sign: str, text: str) -> Iterator[str]:
+    """Wrap ``text`` behind a sign; following lines are indented."""
+    for index, line in enumerate(_lines(text, columns() - 4)):
+        yield f"  {sign if index == 0 else ' '} {line}"
+
+
+def hanging(text: str, indent: int, first: str = "") -> list[str]:
+    """Wrap ``text``, the first line behind ``first``, the others indented by ``indent`` columns."""
+    return _lines(text, columns(), first, " " * indent)
+
+
+def _lines(text: str, width: int, first: str = "", following: str = "") -> list[str]:
+    return textwrap.wrap(
+        printable(text, block=True),
+        width,
+        initial_indent=first,
+        subsequent_indent=following,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+VERDICTS = {
+    "overlap": "OVERLAP",
+    "worth_trying": "worth trying",
+    "serial": "serial",
+    "library": "library",
+    "use": "USE",
+}
+
+
+def table_lines(rows: Sequence[tuple[Sequence[str], str]], words: Container[int]) -> Iterator[str]:
+    """Yield a line for each row of cells with what stands behind them; cells ``words`` are words.
+
+    Words stand to the left and numbers to the right. Where the cells of a row do not fit the terminal, they follow
+    their first one on lines of their own, as what stands behind them does.
+    """
+    widths = [max(len(cells[idx]) for cells, _ in rows) for idx in range(len(rows[0][0]))]
+    fits = sum(widths) + 2 * (len(widths) - 1) <= columns()
+    for cells, behind in rows:
+        padded = [
+            cell.ljust(width) if idx in words else cell.rjust(width)
+            for idx, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        line = "  ".join(padded)
+        if fits and len(line) + 2 + len(behind) <= columns():
+            yield f"{line}  {behind}".rstrip()
+            continue
+        if fits:
+            yield line.rstrip()
+        else:
+            yield from hanging(cells[0], 2)
+            yield from hanging("    " + "  ".join(filter(None, cells[1:])), 4)
+        yield from hanging(f"    {behind}", 6) if behind else ()
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Align columns, the first two to the left, numbers to the right.
+
+    A name that leaves no room for its numbers gets a line of its own above them.
+    """
+    rows = [tuple(map(printable, row)) for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths[1] = min(widths[1], columns() - sum(widths) + widths[1] - len(widths) + 1)
+
+    def line(row: Sequence[str]) -> str:
+        cells = [text.ljust(width) for text, width in zip(row[:2], widths[:2], strict=True)]
+        cells += [text.rjust(width) for text, width in zip(row[2:], widths[2:], strict=True)]
+        return " ".join(cells).rstrip()
+
+    lines = []
+    for mark, name, *numbers in rows:
+        if len(name) > widths[1]:
+            lines += [*hanging(name, widths[0] + 3, f"{mark.ljust(widths[0])} "), line(("", "", *numbers))]
+        else:
+            lines.append(line((mark, name, *numbers)))
+    return lines

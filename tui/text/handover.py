@@ -8,23 +8,22 @@ from typing import Any
 
 from ...advisor.candidates.advice import Advice
 from ...advisor.candidates.shortlist import packet_bytes
-from ...advisor.drawing.chrome_trace import chrome_trace
-from ...advisor.drawing.timeline_svg import timeline_svg
 from ...advisor.how.parts import how_of_plan
-from ...advisor.policy.axis import axis_of_scenario, size_of
 from ...advisor.policy.build import policy_table
+from ...advisor.policy.cover import axis_of_scenario, size_of
 from ...advisor.targets import SCENARIO_TARGETS, TARGETS, Refused, Target
 from ...advisor.targets.base import Option, Options
 from ...compiler.codes import Code
 from ...compiler.ir import GraphPlan, Rejection, Scenario, Schedule
 from ...compiler.planfile.mscclpp.write import mscclpp_document
-from ...compiler.planfile.to_json import document_text, plan_document
+from ...compiler.planfile.write import document_text, plan_document
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.library import reject_library_plan
 from ...compiler.targets.triton import triton_text
 from ...simcore import ShownRun, run_of, simulate_op
-from .how import how_text
-from .plan_block import plan_block
+from ..drawing.chrome_trace import chrome_trace
+from ..drawing.timeline_svg import timeline_svg
+from .how import how_text, plan_block
 
 
 @dataclass(frozen=True, slots=True)

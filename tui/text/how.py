@@ -1,14 +1,23 @@
 """How to carry out a schedule, as plain text."""
 
-from collections.abc import Iterator
-from itertools import groupby
+import shlex
+from collections.abc import Iterable, Iterator
+from itertools import count, groupby
 
+from ...advisor.candidates.candidate import Candidate
 from ...advisor.how.code import code_lines
 from ...advisor.how.how import How, RankSteps
-from ...advisor.how.intro import intro_lines
-from ...advisor.how.parts import PartHow
+from ...advisor.how.parts import PartHow, intro_lines
 from ...advisor.how.words import Told, told_steps
-from .wrap import bullet, columns, hanging, wrapped
+from ...compiler.ir import GraphScenario, Scenario, Schedule
+from ...compiler.planfile.write import plan_text
+from ...compiler.text.diagnostics import Report, Source, printable
+from ...compiler.text.parsing.parse import check_size
+from ...compiler.text.parsing.tokens import read_tokens
+from ...simcore.op_spans import op_times
+from ...simcore.shown_run import ShownRun
+from .door import bullet, columns, hanging, wrapped
+from .ops import schedule_text
 
 MOST_GROUPS = 8
 """Most groups of ranks whose steps are shown."""
@@ -76,3 +85,52 @@ def _limited(lines: list[str]) -> Iterator[str]:
     yield from lines[:MOST_LINES]
     if len(lines) > MOST_LINES:
         yield f"  {len(lines) - MOST_LINES} more lines are left out here; JSON has all steps."
+
+
+def plan_block(scenario: Scenario, schedule: Schedule) -> str:
+    """Return the plan in the language, under a comment with its expression."""
+    # The name may be that of a file, and a comment is one line.
+    name = free_name(named.name for named in scenario.schedules)
+    return f"# {printable(schedule.expression)}\n{plan_text(scenario, schedule, name)}"
+
+
+def is_too_long(text: str) -> bool:
+    """Whether no file can hold the text."""
+    report = Report()
+    with report.trial():
+        source = Source("plan", text)
+        check_size(source, report)
+        read_tokens(source, report)
+    return report.has_errors
+
+
+def free_name(taken: Iterable[str]) -> str:
+    """A name that no schedule of the workload has, so that the plan can be pasted into its file."""
+    names = set(taken)
+    return next(name for number in count(1) if (name := f"plan_{number}") not in names)
+
+
+def picked_lines(
+    scenario: GraphScenario, candidate: Candidate, run: ShownRun | None, words: tuple[str, ...]
+) -> Iterator[str]:
+    """Yield how a schedule is carried out: its block, what each op does, and commands; ``words`` name the workload."""
+    yield "y copies the name, m the block."
+    yield ""
+    yield from schedule_text(scenario, candidate).rstrip().splitlines()
+    yield ""
+    for op in op_times(run) if run is not None else ():
+        how = op.span.schedule or "as usual"
+        beside = f"; its copies run beside {op.beside_text}" if op.beside_text else ""
+        yield from bullet("-", f"{op.name}, {op.span.label}: {how}{beside}")
+    yield ""
+    name = ("--schedule", candidate.expression)
+    if not candidate.is_serial and candidate.joint not in scenario.schedules:
+        yield "With the block in the file:"
+    for what, command in (
+        ("Simulate it, line by line", ("simulate", *words, *name)),
+        ("Its trace and its drawing", ("simulate", *words, *name, "--trace", "run.json", "--svg", "run.svg")),
+        ("Its plan", ("plan", *words, *name, "--format", "json", "-o", "plan.json")),
+        ("All schedules as a page", ("report", *words, "-o", "report.html")),
+    ):
+        yield from wrapped(f"{what}:")
+        yield f"  magus {shlex.join(command)}"

@@ -1,20 +1,19 @@
 """Several ops as plain text: the workload in a line, its layers, when each op runs, and what can be switched on."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from ...advisor.candidates.advice import Advice
 from ...advisor.candidates.candidate import Candidate
-from ...compiler.ir import TICKS_PER_US, GraphScenario, batch_of
-from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.graph_batches import batch_counts, labels_of
-from ...compiler.planning.graph_expression import graph_choice_text
-from ...compiler.planning.graph_layers import in_layer, own_name
-from ...compiler.text.quantities import ticks_text
+from ...compiler.ir import TICKS_PER_US, GraphScenario, Scenario, Settings, Workload, batch_of
+from ...compiler.planning.build import ScheduleError, graph_choice_text
+from ...compiler.planning.parts import batch_counts, labels_of
+from ...compiler.planning.plan import in_layer, own_name
+from ...compiler.text.units import ticks_text
 from ...simcore import OpResult, Result
 from ...simcore.figures.result import IntervalKind
 from ...simcore.simulate_layers import SHOWN_LAYER
-from .table import table_lines
-from .wrap import columns, hanging, wrapped
+from .door import columns, hanging, table_lines, wrapped
 
 OTHER_LAYERS = "the others are taken to last as the later half of these"
 """How long layers take that are not simulated and follow from no period."""
@@ -150,3 +149,33 @@ def schedule_text(scenario: GraphScenario, candidate: Candidate) -> str:
         return graph_choice_text(candidate.joint, scenario.graph.name)
     except ScheduleError as error:
         return f"{error.rejection.message}.\n"
+
+
+def question_line(scenario: GraphScenario) -> str:
+    """Return the question in one line: workload, pattern and shape of the one op, or the ops; and the system."""
+    return ops_line(scenario) if scenario.pair is None else scenario_line(scenario.pair)
+
+
+def scenario_line(scenario: Scenario) -> str:
+    """Return the question in one line: workload, pattern, shape, system."""
+    workload, system, shape = scenario.workload, scenario.system, shape_text(scenario.workload)
+    fabric = system.fabric.topology.name.replace("_", " ")
+    if workload.loads and workload.pattern.consumes:
+        shape = shape.replace("per rank", f"at rank {workload.rank}, which gets most,")
+    what = f"{workload.label} {shape}" if shape else workload.label
+    return f"{workload.name}: {what} on {system.num_ranks} x {system.gpu.name}, {fabric}"
+
+
+def shape_text(workload: Workload) -> str:
+    """Return the shape of a rank's computation; empty for a kernel alone other than a GEMM, and without a kernel."""
+    if workload.then is not None:
+        first, then = (shape_text(workload.stage(kernel)).removesuffix(" per rank") for kernel in range(2))
+        return f"{first}, then {then.partition(' ')[2]} per rank"
+    compute, alone = workload.compute, workload.moved is None and workload.gemm is None
+    return "" if compute is None or alone or not compute.text else f"{compute.text} per rank"
+
+
+def scenario_words(path: Path, settings: Settings, workload: str) -> tuple[str, ...]:
+    """Return what names a workload of a file on the command line."""
+    given = (word for name, value in settings for word in ("--set", f"{name}={value}"))
+    return str(path), "--workload", workload, *given

@@ -11,8 +11,7 @@ from threading import Event, Thread
 from time import monotonic
 
 from ...compiler.ir import Progress
-from .door import is_rich, say, say_raw
-from .wrap import columns
+from .door import columns, is_rich, say, say_raw
 
 WORDS = {
     "propose": "proposing schedules",

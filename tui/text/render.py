@@ -2,28 +2,26 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from ...advisor.answer.headline import headline_of
+from ...advisor.answer.explain import headline_of
 from ...advisor.candidates.advice import Advice, Threshold
 from ...advisor.candidates.candidate import Candidate
-from ...advisor.implementations.offers import Offers
-from ...advisor.implementations.order import Order
-from ...advisor.implementations.promise import Promise
+from ...advisor.implementations.offers import Offers, Order
+from ...advisor.implementations.predict import Promise
 from ...compiler.ir import OF_LAYERS
 from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.text.quantities import ticks_text, us_text
+from ...compiler.text.units import ticks_text, us_text
+from .door import bullet, hanging, table, wrapped
 from .next_steps import NextStep, next_lines
 from .ops import (
     OTHER_LAYERS,
     block_lines,
     block_of_schedule,
     op_advice_lines,
+    question_line,
     searched_sentence,
 )
-from .question import question_line
 from .result import waterfall_lines
 from .sensitivity import sensitivity_lines
-from .table import table
-from .wrap import bullet, hanging, wrapped
 
 _OFFER_VERDICTS = {
     Verdict.OVERLAP: ("+", "yes"),

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from ...advisor import Advice
 from ...advisor.answer.export import advice_document
+from ...advisor.candidates.advice import short_names
 from ...advisor.candidates.candidate import Candidate
-from ...advisor.candidates.short_names import short_names
 from ...compiler.ir import GraphScenario, JsonObject
 from ..exit_codes import Exit
-from .table import VERDICTS, table_lines
-from .wrap import hanging, wrapped
+from .door import VERDICTS, hanging, table_lines, wrapped
 
 SCHEMA = "magus-advice-list/1"
 _HEAD = ("workload", "verdict", "us", "baseline", "gain")

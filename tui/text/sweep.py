@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 
+from ...advisor.bounds.lower_bound import Bound
+from ...advisor.policy.build import Sweep, SweepPoint
 from ...advisor.policy.graph_sweep import GraphPoint, GraphRule, GraphSweep, block_of
-from ...advisor.policy.sweep import Sweep, SweepPoint
 from ...advisor.policy.table import PolicyRule, PolicyTable
-from ...compiler.ir import TICKS_PER_US
-from .question import question_line, scenario_line
-from .table import VERDICTS, table_lines
-from .wrap import bullet, wrapped
+from ...advisor.solver import Space
+from ...compiler.ir import TICKS_PER_US, GraphScenario
+from ...compiler.planning.build import expression_of
+from ...compiler.text.units import ticks_text
+from .door import VERDICTS, bullet, hanging, table_lines, wrapped
+from .ops import ops_lines, question_line, scenario_line
 
 
 def sweep_text(sweep: Sweep, varied: tuple[str, ...]) -> str:
@@ -99,3 +102,56 @@ def _several_rule(rule: GraphRule, varied: tuple[str, ...]) -> str:
     gain = low if low == high else f"{low} to {high}"
     loss = f", up to {rule.loss:.1%} behind the best" if rule.loss >= 0.0005 else ""
     return f"{', '.join(ends)}: {rule.schedule}, {gain}{loss}"
+
+
+def space_text(scenario: GraphScenario, space: Space | None, bound: Bound) -> str:
+    """Return the feasible schedules, one per line, their number, and the lower bound with its terms.
+
+    Without a ``space`` a search finds schedules: then the ops are told, and the schedules that the file declares.
+    """
+    return "\n".join(_space_lines(scenario, space, bound))
+
+
+def _space_lines(scenario: GraphScenario, space: Space | None, bound: Bound) -> Iterator[str]:
+    yield from wrapped(question_line(scenario))
+    yield ""
+    yield from ops_lines(scenario) if space is None else _schedules(space)
+    yield from wrapped(f"Lower bound {ticks_text(bound.ticks)}, bound by {bound.binding}:")
+    for name, ticks, text in bound.terms:
+        yield from bullet("*" if name == bound.binding else "-", f"{name} {ticks_text(ticks)}: {text}")
+    yield "Assumptions of the bound:"
+    for text in bound.assumptions:
+        yield from bullet("-", text)
+
+
+def _schedules(space: Space) -> Iterator[str]:
+    shown = space.shown()
+    for choice in shown:
+        yield from hanging(f"  {expression_of(choice)}", 6)
+    yield ""
+    yield from wrapped(_count(space, len(shown)))
+    for word, values in space.knobs.items():
+        yield from bullet("-", f"{word} {', '.join(map(str, values))}")
+    yield from _shaped(space)
+
+
+def _count(space: Space, num_shown: int) -> str:
+    """Return the number of schedules, and how many of them are shown."""
+    found = len(space.choices)
+    if space.size is None and num_shown == found:
+        return f"{found:,} feasible schedules (there are more)"
+    total = f"more than {found:,}" if space.size is None else f"{space.size:,}"
+    shown = "" if num_shown == space.size else f", of which these {num_shown:,} differ most"
+    return f"{total} feasible schedules{shown}"
+
+
+def _shaped(space: Space) -> Iterator[str]:
+    """Yield what dominance rules left out, and why requested templates are not feasible."""
+    if space.assumed:
+        yield from wrapped("Left out by dominance rules; 'dominance off' in explore keeps them:")
+    for each in space.assumed:
+        yield from bullet("-", f"{each.removed:,} by {each.name}: {each.sentence}")
+    if space.absent:
+        yield "Requested, but not feasible:"
+    for absence in space.absent:
+        yield from bullet("-", f"{absence.template}: {'; '.join(absence.reasons)}")

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from ..exit_codes import Exit
-from ..text.door import has_screen, say
-from ..text.splash import splash
+from ..text.door import has_screen, say, splash
 from .options import (
     DEFAULT_WORKERS,
     MAX_SEED,
@@ -189,7 +188,7 @@ def distill(
 
     It says how often it is right.
     """
-    from ..commands.answers.distill import write_rule
+    from ..commands.answers.export import write_rule
 
     question: dict[str, object] = {
         "pattern": pattern,
@@ -248,7 +247,7 @@ def tui(
     with nullcontext() if served else splash(f"magus  {file or ''}  ..."):
         from ..app.app import MagusApp
         from ..app.background import wait_for_threads
-        from ..app.files.state import user_folder
+        from ..app.session.state import user_folder
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means unset (no-color.org), but Textual obeys it
     asked = (file, settings_of(settings), workload)

@@ -34,7 +34,7 @@ def train(
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
     """Learn from searched scenarios which schedules to propose."""
-    from ..commands.models.train import TrainRequest, train_model
+    from ..commands.models.corpus import TrainRequest, train_model
 
     if again and store is not None:
         raise typer.BadParameter("a table is made of a store or again, not both", param_hint="--again")
@@ -80,7 +80,7 @@ def evaluate(
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
     """Judge learned proposals on families that are new to them."""
-    from ..commands.models.evaluate import evaluate_table
+    from ..commands.models.corpus import evaluate_table
 
     raise typer.Exit(evaluate_table(table, limit=limit, seed=seed, workers=workers, as_json=json))
 
@@ -97,7 +97,7 @@ def validate(
     json: JsonOption = False,
 ) -> None:
     """Compare the models with measurements on real GPUs."""
-    from ..commands.models.validate import validate_folder
+    from ..commands.models.calibrate import validate_folder
 
     raise typer.Exit(validate_folder(data, sample=sample, seed=seed, write=write, as_json=json))
 

@@ -76,7 +76,7 @@ def fmt(
     ] = False,
 ) -> None:
     """Rewrite the files in the canonical form."""
-    from ..commands.scenarios.fmt import format_files, print_derived
+    from ..commands.scenarios.check import format_files, print_derived
 
     if derived:
         raise typer.Exit(print_derived(files))
@@ -85,7 +85,7 @@ def fmt(
 
 def lsp() -> None:
     """Serve an editor: mistakes, completion and names of .mgs files."""
-    from ..commands.scenarios.lsp import serve_editor
+    from ..commands.scenarios.check import serve_editor
 
     raise typer.Exit(serve_editor())
 
@@ -136,9 +136,9 @@ def simulate(
 ) -> None:
     """Simulate one schedule: times, traffic and losses."""
     from ..commands.inputs import ScenarioInput
+    from ..commands.interrupts import SimulateOptions
     from ..commands.out.pictures import Pictures
     from ..commands.scenarios.simulate import simulate_file
-    from ..commands.simulate_options import SimulateOptions
 
     options = SimulateOptions(
         schedule=schedule,
@@ -232,7 +232,7 @@ def plan(
     if (rank, kernel, config) != (None, None, ""):
         raise typer.BadParameter("--rank, --kernel and --config belong to --format triton")
     if output is PlanFormat.MSCCLPP:
-        from ..commands.scenarios.plan_mscclpp import print_mscclpp
+        from ..commands.scenarios.plan import print_mscclpp
 
         raise typer.Exit(print_mscclpp(source, schedule=schedule, out=out))
     if output is PlanFormat.STEPS:
@@ -286,6 +286,6 @@ def from_model(
 ) -> None:
     """Write the workloads of a layer of a model as a scenario."""
     from ...compiler.from_model.layer import Parallelism
-    from ..commands.scenarios.from_model import write_layer
+    from ..commands.scenarios.import_file import write_layer
 
     raise typer.Exit(write_layer(config, Parallelism(gpu, tp, not no_sequence_parallel, node), out, whole=not pairs))

@@ -2,15 +2,30 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
+from itertools import pairwise
 
 import numpy as np
 
-from ....compiler.ir import Gpu
-from .constants import Constant
-from .fitting import Fitted, Floats, fit
+from ....compiler.ir import TICKS_PER_US, Gpu
+from ....simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
+from ....simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time
+from ..tables.collectives import MeasuredPoint
+from ..tables.copies import MIN_SHARE, PHASES, PhaseShare, SmCopies
+from ..tables.gemm import (
+    MIN_WHOLE,
+    GemmConstants,
+    GemmTable,
+    GemmTerms,
+    Ints,
+    body_times_us,
+    fastest,
+    gemm_terms,
+    gemm_ticks,
+)
+from .fitting import Constant, ConstantUnit, Fitted, Floats, differences, fit, put_all
 
 HELD_OUT_DIVISOR = 5
 """One of this number of rows is held out of the fit."""
@@ -87,3 +102,247 @@ def fit_rows(
 
     measured = np.array([row.measured for row in rows])
     return fit(constants, [[constant.of(start) for constant in constants]], logs, measured, order=order)
+
+
+PROTOCOL_RATES = ("ll_bandwidth", "ll128_bandwidth", "simple_bandwidth")
+SWITCH_SIZES = tuple(1 << power for power in range(16, 25))  # for each rank
+
+
+def _time(path: str, *attributes: str) -> Constant:
+    return Constant(f"collectives.{path}", ("collectives", *attributes), ConstantUnit.TIME, 0.02, 500)
+
+
+def _rate(path: str, *attributes: str) -> Constant:
+    return Constant(f"collectives.{path}", ("collectives", *attributes), ConstantUnit.RATE, 0.5, 20_000)
+
+
+RING = (
+    _time("start", "start_ticks"),
+    _time("ll_step", "ll", "step_ticks"),
+    _rate("ll_bandwidth", "ll", "bytes_per_s"),
+    _time("ll128_start", "ll128", "start_ticks"),
+    _time("ll128_step", "ll128", "step_ticks"),
+    _rate("ll128_bandwidth", "ll128", "bytes_per_s"),
+    _time("simple_start", "simple", "start_ticks"),
+    _time("simple_step", "simple", "step_ticks"),
+    _rate("simple_bandwidth", "simple", "bytes_per_s"),
+    _rate("own_bandwidth", "own_bytes_per_s"),
+    Constant("collectives.reduce_factor", ("collectives", "reduce_factor"), ConstantUnit.SHARE, 0.3, 2),
+)
+EXCHANGE = (
+    _time("all_to_all.start", "all_to_all", "start_ticks"),
+    _time("all_to_all.ll_step", "all_to_all", "ll", "step_ticks"),
+    _rate("all_to_all.ll_bandwidth", "all_to_all", "ll", "bytes_per_s"),
+    _time("all_to_all.ll128_start", "all_to_all", "ll128", "start_ticks"),
+    _rate("all_to_all.ll128_bandwidth", "all_to_all", "ll128", "bytes_per_s"),
+    _time("all_to_all.simple_start", "all_to_all", "simple", "start_ticks"),
+    _time("all_to_all.simple_step", "all_to_all", "simple", "step_ticks"),
+    _rate("all_to_all.simple_bandwidth", "all_to_all", "simple", "bytes_per_s"),
+    _rate("all_to_all.own_bandwidth", "all_to_all", "own_bytes_per_s"),
+)
+NVLS = (_time("nvls.start", "nvls", "start_ticks"), _rate("nvls.bandwidth", "nvls", "bytes_per_s"))
+RING_SWITCH = Constant("collectives.simple_from", ("collectives", "simple_from_bytes"), ConstantUnit.SIZE, 1, 1 << 40)
+EXCHANGE_SWITCH = Constant(
+    "collectives.all_to_all.simple_from",
+    ("collectives", "all_to_all", "simple_from_bytes"),
+    ConstantUnit.SIZE,
+    1,
+    1 << 40,
+)
+
+
+def collective_parts(gpu: Gpu, points: Sequence[MeasuredPoint], fit_switch: bool) -> list[ProfilePart]:
+    """Return the parts rings, all_to_all and NVLS that ``points`` has rows of.
+
+    The sizes in the profile ``gpu`` decide which points are sums in the switch. With ``fit_switch`` the size from which
+    SIMPLE is used is fitted too.
+    """
+    parts: list[ProfilePart] = []
+    for name, constants, switch in (
+        ("rings", RING, RING_SWITCH),
+        ("all_to_all", EXCHANGE, EXCHANGE_SWITCH),
+        ("NVLS", NVLS, None),
+    ):
+        rows = tuple(_row(point) for point in points if _part_of(gpu, point) == name)
+        if rows:
+            searched = switch if fit_switch else None
+            fit = partial(_fit, constants, searched)
+            parts.append(ProfilePart(name, rows, collective_times_us, fit, len(constants) + (searched is not None)))
+    return parts
+
+
+def collective_times_us(gpu: Gpu, rows: Sequence[FittedRow]) -> Floats:
+    """Return the time of each row by the profile, in us."""
+    return np.array(
+        [collective_time(gpu, NcclCollective(row.key[0]), int(row.key[2]), int(row.key[1])).us for row in rows]
+    )
+
+
+def _row(point: MeasuredPoint) -> FittedRow:
+    return FittedRow(
+        point.operation.value, (point.operation.value, point.ranks, point.num_bytes), point.time_us, point.file
+    )
+
+
+def _part_of(gpu: Gpu, point: MeasuredPoint) -> str:
+    if point.operation is NcclCollective.ALL_TO_ALL:
+        return "all_to_all"
+    in_switch = collective_time(gpu, point.operation, point.num_bytes, point.ranks).protocol is NcclProtocol.NVLS
+    return "NVLS" if in_switch else "rings"
+
+
+def _fit(
+    constants: tuple[Constant, ...], switch: Constant | None, gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]
+) -> tuple[Fitted, ...]:
+    if switch is None:
+        return _fit_with_fixed_sizes(constants, gpu, start, rows)
+    before = switch.of(gpu)
+    # The size of the profile comes first, so that it is kept in a tie.
+    sizes = sorted({int(before), *SWITCH_SIZES}, key=lambda size: (size != before, size))
+    ends = []
+    for size in sizes:
+        at = Fitted(switch, before, switch.rounded(size), 0.0, at_bound=False)
+        trial = switch.put(gpu, at.value)
+        ends.append((*_fit_with_fixed_sizes(constants, trial, start, rows), at))
+    return min(ends, key=lambda end: _mean_error(gpu, end, rows))
+
+
+def _fit_with_fixed_sizes(
+    constants: tuple[Constant, ...], gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]
+) -> tuple[Fitted, ...]:
+    """Fit all but the switch sizes; a protocol with more flags is slower: LL than LL128, LL128 than SIMPLE."""
+    rates = [index for index, constant in enumerate(constants) if constant.name in PROTOCOL_RATES]
+    order = list(pairwise(rates))
+    return fit_rows(constants, gpu, start, rows, collective_times_us, order)
+
+
+def _mean_error(gpu: Gpu, fitted: Sequence[Fitted], rows: Sequence[FittedRow]) -> float:
+    gpu = put_all(gpu, fitted)
+    measured = np.array([row.measured for row in rows])
+    return float(np.mean(np.abs(collective_times_us(gpu, rows) / measured - 1)))
+
+
+ALL, LARGE = "gemm, smaller", "gemm, m,n,k >= 512"
+
+CONSTANTS = (
+    Constant("gemm.start", ("gemm", "start_ticks"), ConstantUnit.TIME, 0.1, 20),
+    Constant("gemm.mma", ("gemm", "mma_fraction"), ConstantUnit.SHARE, 0.02, 1),
+    Constant("gemm.hbm", ("gemm", "hbm_fraction"), ConstantUnit.SHARE, 0.05, 1.5),
+    Constant("gemm.tile", ("gemm", "tile_ticks"), ConstantUnit.TIME, 0.005, 20),
+    Constant("gemm.k_step", ("gemm", "k_step_ticks"), ConstantUnit.TIME, 0.005, 2),
+    Constant("gemm.split", ("gemm", "split_ticks"), ConstantUnit.TIME, 0.05, 20),
+    Constant("gemm.split_bandwidth", ("gemm", "split_bytes_per_s"), ConstantUnit.RATE, 50, 50_000),
+    Constant("gemm.exponent", ("gemm", "exponent"), ConstantUnit.NUMBER, 1.1, 12),
+    Constant("gemm.quantisation", ("gemm", "quantisation"), ConstantUnit.SHARE, 0, 1, plain=True),
+)
+"""Bounds are wide: a constant that ends at one is reported."""
+
+QUANTISATIONS = (0.05, 0.5, 1.0)
+"""Starts for the quantisation: the loss has a local minimum for balanced and for unbalanced last waves."""
+
+
+def gemm_part(tables: Sequence[GemmTable]) -> ProfilePart:
+    """Return the part of the GEMMs of one GPU; those with m, n, k >= 512, where schedules compete, count first."""
+    rows = [
+        FittedRow(LARGE if min(shape) >= MIN_WHOLE else ALL, shape, us, table.file, first=min(shape) >= MIN_WHOLE)
+        for table in tables
+        for shape, us in table.times_us.items()
+    ]
+    return ProfilePart("gemm", tuple(rows), gemm_times_us, fit_gemm, len(CONSTANTS))
+
+
+def fit_gemm(gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]) -> tuple[Fitted, ...]:
+    """Return the constants that fit ``rows`` best, with the data sheet and the tiles of ``gpu``.
+
+    The fit starts from the constants of ``start``, and its prior is around them; shares of a rate refer to ``gpu``.
+    """
+    terms = gemm_terms(gpu, _shapes(rows))
+    first = [constant.of(start) for constant in CONSTANTS]
+    starts = [first, *([*first[:-1], quantisation] for quantisation in QUANTISATIONS)]
+    return fit(
+        CONSTANTS,
+        starts,
+        lambda values: np.log(_times_us(terms, values)),
+        np.array([row.measured for row in rows]),
+        lambda values: _slopes(terms, values),
+    )
+
+
+def gemm_times_us(gpu: Gpu, rows: Sequence[FittedRow]) -> Floats:
+    """Return the time of each row by the profile, in us."""
+    times: Floats = gemm_ticks(gpu, _shapes(rows)) / TICKS_PER_US
+    return times
+
+
+def _shapes(rows: Sequence[FittedRow]) -> Ints:
+    return np.array([row.key for row in rows], dtype=np.int64).reshape(-1, 3)
+
+
+def _times_us(terms: GemmTerms, values: Floats) -> Floats:
+    """Return the times of all rows without the rounding of the simulator, which would hide small steps."""
+    constants = _named(values)
+    return fastest(body_times_us(terms, constants))[0] + constants.start
+
+
+def _slopes(terms: GemmTerms, values: Floats) -> Floats:
+    """Return derivatives of the logarithms; only the fastest kernel of each row counts (envelope theorem)."""
+    alone = terms.chosen(fastest(body_times_us(terms, _named(values)))[1])
+    return differences(lambda at: np.log(_times_us(alone, at)), values)
+
+
+def _named(values: Floats) -> GemmConstants:
+    constants = GemmConstants(*values.tolist())
+    return replace(constants, split_bandwidth=constants.split_bandwidth / 1000)
+
+
+# Rows with few SMs, which do not fill the link, do not determine its limit: then the limit is kept.
+SM_COPY = (
+    Constant("sm_copy.bandwidth", ("sm_copy", "bytes_per_s"), ConstantUnit.RATE, 0.5, 1000),
+    Constant("sm_copy.limit", ("sm_copy", "saturation", "limit_bytes_per_s"), ConstantUnit.RATE, 1, 10_000, width=0.05),
+    Constant("sm_copy.exponent", ("sm_copy", "saturation", "exponent"), ConstantUnit.NUMBER, 1, 32, width=0.35),
+)
+DMA = tuple(
+    Constant(f"dma.{phase.value}_phase", ("dma", "phases", f"{phase.value}_ticks"), ConstantUnit.TIME, 0.01, 1000)
+    for phase in PHASES
+)
+
+
+def sm_copy_part(copies: Sequence[SmCopies]) -> ProfilePart:
+    """Return the part of copies by SMs; the rate of one SM is at most that of all together."""
+    rows = tuple(
+        FittedRow("SM copy", (copy.sms, round(copy.remote_bytes), copy.label), copy.time_us, copy.file)
+        for copy in copies
+    )
+    fit = partial(_fit_copies, SM_COPY, sm_copy_times_us, ((0, 1),))
+    return ProfilePart("SM copy", rows, sm_copy_times_us, fit, len(SM_COPY))
+
+
+def dma_part(shares: Sequence[PhaseShare], file: str) -> ProfilePart:
+    """Return the part of DMA phases, without small shares, which suffer from the rounding to whole percents."""
+    rows = tuple(
+        FittedRow("DMA phase share", (share.num_bytes, share.phase.value, index), share.measured, file)
+        for index, share in enumerate(shares)
+        if share.measured >= MIN_SHARE
+    )
+    return ProfilePart("DMA phase share", rows, phase_percents, partial(_fit_copies, DMA, phase_percents, ()), len(DMA))
+
+
+def sm_copy_times_us(gpu: Gpu, rows: Sequence[FittedRow]) -> Floats:
+    """Return the time of each row by the profile, in us."""
+    return np.array([int(row.key[1]) / sm_copy_rate(gpu, int(row.key[0])) * 1e6 for row in rows])
+
+
+def phase_percents(gpu: Gpu, rows: Sequence[FittedRow]) -> Floats:
+    """Return the share of each row's phase in its copy by the profile, in percent."""
+    return np.array([100 * dma_copy_time(gpu, int(row.key[0])).share(CopyPhase(row.key[1])) for row in rows])
+
+
+def _fit_copies(
+    constants: Sequence[Constant],
+    predict: Predict,
+    order: Sequence[tuple[int, int]],
+    gpu: Gpu,
+    start: Gpu,
+    rows: Sequence[FittedRow],
+) -> tuple[Fitted, ...]:
+    return fit_rows(constants, gpu, start, rows, predict, order)

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 from ....compiler.ir import JsonObject
 from .fitting import Fitted
-from .implementation_run import ImplementationCalibration
-from .implementation_to_mgs import implementation_command, implementation_text
-from .run import Calibration, FittedPart
-from .to_mgs import command, profile_text
+from .implementation_run import ImplementationCalibration, implementation_command, implementation_text
+from .run import Calibration, FittedPart, command, profile_text
 
 SCHEMA = "magus-calibrate/1"
 COLUMNS = 80

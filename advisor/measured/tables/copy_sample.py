@@ -28,8 +28,8 @@ from ....compiler.ir import (
 )
 from ....simcore import simulate_op
 from ....simcore.kernels.copy import sm_copy_rate
-from .collective_sample import scenario_of
 from .copies import SmCopies
+from .samples import scenario_of
 from .sim_vs_form import Agreement, agreement_of
 
 COLUMNS = 64

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ....compiler.text.quantities import bytes_text
+from ....compiler.text.units import bytes_text
 
 MAX_FILE_BYTES = 64 << 20  # of text, after decompression
 MAX_LINE_CHARS = 4096

@@ -32,10 +32,10 @@ from ....compiler.ir import (
 from ....compiler.planning.build import build_schedule
 from ....simcore import simulate_op
 from ....simcore.kernels.nccl import NcclCollective
-from .collective_sample import scenario_of
 from .collectives import MAX_BYTES, MAX_RANKS, gpu_named, tables_of, whole_number
 from .csv_rows import TableComparison, left_out_lines, read_rows
 from .gemm import gpu_name
+from .samples import scenario_of
 
 PATTERNS = ("custom_all_reduce*.csv", "custom_all_reduce*.csv.gz")
 COLUMNS = ("gpu", "framework", "framework_version", "mode", "dtype")

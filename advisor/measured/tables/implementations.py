@@ -1,17 +1,137 @@
 """Measured and predicted times of implementations, and their speedups over the library."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ....compiler import CompileError
-from ....compiler.ir import Rejection
+from ....compiler.ir import DType, Pattern, Rejection
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.resolve.schedules.implementation import shipped_implementations
-from ...implementations.predict import predict_us
-from ...implementations.promise import Promise
-from .fused import scenario_on
-from .implementation_rows import ImplementationRow
-from .time_comparison import TimeComparison
+from ...implementations.predict import Promise, predict_us
+from .collectives import gpu_named, tables_of, whole_number
+from .csv_rows import read_rows
+from .fused import (
+    COLUMNS,
+    MAX_RANKS,
+    NUMBERS,
+    PATTERNS,
+    SERIAL,
+    FusedPart,
+    TimeComparison,
+    partner_key,
+    parts_of,
+    scenario_on,
+)
+
+SERIAL_NAMES = (*SERIAL, "unfused baseline", "torch GEMM + NCCL RS RING_LL")
+# Parts of the names that tables use, and the shipped implementation.
+KNOWN_AS: Mapping[str, str] = {
+    "flux": "flux",
+    "fused_all_gather_matmul": "torch_async_tp",
+    "decomp async-TP": "torch_async_tp",
+    "fused_scaled_matmul_reduce_scatter": "torch_async_tp",
+    "multimem_all_gather": "torch_multimem",
+    "kraken triton": "kraken",
+    "triton-distributed": "triton_distributed",
+    "mKernel": "mkernel",
+    "ThunderKittens": "thunderkittens",
+    "fused GEMM-RS (multimem": "vllm_fused",
+    "existing fused GEMM-AR": "vllm_fused",
+}
+# Threads that name no GPU. The serial time of the first is that of an H800, and half as long again as that of an H100.
+# The second has a Blackwell, B200 or GB300, whose profiles differ by 3 % on its rows.
+GPU_OF_SOURCE: Mapping[str, str] = {
+    "github.com/bytedance/flux/issues/79": "H800",
+    "github.com/vllm-project/vllm/pull/52079": "B200",
+}
+OF_ONE_GPU = "script args --m"
+
+
+@dataclass(frozen=True, slots=True)
+class ImplementationRow:
+    """A measured time of an implementation; ``serial_us`` is that of its partner, None if the table has none.
+
+    With ``whole_thread`` no row of its thread was fitted to.
+    """
+
+    name: str
+    gpu: str
+    ranks: int
+    dtype: DType
+    part: FusedPart
+    fused_us: float
+    serial_us: float | None
+    source: str
+    held_out: bool = False
+    whole_thread: bool = False
+
+    @property
+    def label(self) -> str:
+        """For instance ``H100 AG+GEMM 1024 x 6656 x 4096``, with the type if it is not one of 16 bits."""
+        dtype = f" {self.dtype.value}" if self.dtype.num_bytes != 2 else ""
+        return f"{self.gpu} {self.part}{dtype}"
+
+
+def implementation_rows(folder: Path) -> tuple[ImplementationRow, ...]:
+    """Return the rows of all tables of ``folder``, ordered by implementation, pattern, thread and shape.
+
+    Raises
+    ------
+    MeasuredError
+        If a table cannot be read.
+    """
+    found = [row for path in tables_of(folder, PATTERNS) for row in _rows_of(path)]
+    by_thread: dict[tuple[str, Pattern, str], list[ImplementationRow]] = defaultdict(list)
+    for row in found:
+        by_thread[row.name, row.part.pattern, row.source].append(row)
+    rows: list[ImplementationRow] = []
+    for key in sorted(by_thread, key=lambda key: (key[0], key[1].value, key[2])):
+        ordered = sorted(by_thread[key], key=lambda row: (row.part.m, row.part.n, row.part.k, row.gpu))
+        alone = len(ordered) == 1
+        rows += (
+            replace(row, held_out=alone or index % 2 == 1, whole_thread=alone) for index, row in enumerate(ordered)
+        )
+    return tuple(rows)
+
+
+def compared_indices(rows: Sequence[Mapping[str, str]]) -> frozenset[int]:
+    """Return the indices of the rows of a table that are of shipped implementations, or their serial partners."""
+    fused = [index for index, row in enumerate(rows) if _row(row, None) is not None]
+    keys = {partner_key(rows[index]) for index in fused}
+    serial = (index for index, row in enumerate(rows) if row["impl"] in SERIAL_NAMES and partner_key(row) in keys)
+    return frozenset((*fused, *serial))
+
+
+def _rows_of(path: Path) -> Iterator[ImplementationRow]:
+    table = read_rows(path, COLUMNS, NUMBERS)
+    partners = {partner_key(row): float(row["time_us"]) for row in table.rows if row["impl"] in SERIAL_NAMES}
+    for row in table.rows:
+        found = _row(row, partners.get(partner_key(row)))
+        if found is not None:
+            yield found
+
+
+def _row(row: Mapping[str, str], serial_us: float | None) -> ImplementationRow | None:
+    """Return the row of an implementation, None if it is another's or its GPU, type or shape is not stated."""
+    source = row.get("source", "")
+    name = next((name for known, name in KNOWN_AS.items() if known in row["impl"]), None)
+    gpu_text, gpu = gpu_named(GPU_OF_SOURCE.get(source, row["gpu"]))
+    ranks, dtype = whole_number(row, "n_gpus", MAX_RANKS), row.get("dtype", "").partition(" ")[0]
+    if name is None or gpu is None or ranks is None or ranks < 2 or dtype not in [known.value for known in DType]:
+        return None
+    parts = parts_of({**row, "shape_semantics": semantics_of(row)}, ranks)
+    if len(parts) != 1:
+        return None
+    return ImplementationRow(name, gpu_text, ranks, DType(dtype), parts[0], float(row["time_us"]), serial_us, source)
+
+
+def semantics_of(row: Mapping[str, str]) -> str:
+    """Return whose shape is stated; a script that takes sizes as arguments is run by each GPU with them."""
+    stated = row.get("shape_semantics", "")
+    return "per GPU" if stated.startswith(OF_ONE_GPU) else stated
+
 
 LIBRARY = "torch_nccl"
 MARGIN = 0.02

@@ -3,21 +3,28 @@
 A trace does not say how the GPUs are joined: the system is the node of the library.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import codecs
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from ....compiler import compile_text
+from ....compiler.codes import Code
 from ....compiler.ir import TICKS_PER_US, GemmShape, GroupedGemmShape, Scenario
-from ....compiler.machine.device_ids import LibraryGpu
-from ....compiler.text.formatting.comments import comment_lines
-from ....compiler.text.formatting.fmt import format_text
-from ....compiler.text.quantities import us_text
+from ....compiler.machine.machine import LibraryGpu, asked_gpu, device_named, library_gpu
+from ....compiler.text.diagnostics import Report, Source, Span
+from ....compiler.text.fmt import format_text
+from ....compiler.text.rewriting import comment_lines
+from ....compiler.text.units import us_text
 from ....simcore.kernels.grouped_gemm import grouped_gemm_work
 from ....simcore.lower.collective import library_collective_time
-from ..tables.gemm_times import gemm_ticks
-from .pairs import PairShape, TracedPair
+from ..tables.gemm import gemm_ticks
+from .chakra import read_chakra
+from .kineto import ChromeTrace, TraceError, read_run
+from .run import PairShape, TracedPair, TracedRun, Unused, find_pairs, told
 
 _WORDS = {"all_gather": "ag_gemm", "reduce_scatter": "gemm_rs", "all_reduce": "gemm_ar", "all_to_all": "gemm_a2a"}
 
@@ -124,3 +131,165 @@ def _gemm_ticks(scenario: Scenario) -> int:
         return grouped_gemm_work(gpu, shape, gpu.sms).alone_ticks
     assert isinstance(shape, GemmShape), "pairs of a trace have a GEMM, or one of several experts"
     return int(gemm_ticks(gpu, np.array([[shape.m, shape.n, shape.k]], dtype=np.int64), shape.dtype)[0])
+
+
+MAX_WORKLOADS = 32
+_MESH = 8
+"""GPUs of a full mesh of xGMI links."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceWorkloads:
+    """The file of workloads, and how many it has."""
+
+    text: str
+    count: int
+
+
+def read_trace(pieces: Iterator[str], file: str, gpu: str, report: Report) -> TraceWorkloads:
+    """Return the workloads of a trace, whose text comes in pieces; ``gpu`` is empty if the trace names the GPU."""
+    return _workloads(lambda: read_run(ChromeTrace(pieces)), file, gpu, report)
+
+
+def read_chakra_trace(pieces: Iterator[bytes], file: str, gpu: str, report: Report) -> TraceWorkloads:
+    """Return the workloads of a Chakra trace, which comes in pieces; ``gpu`` must not be empty."""
+    return _workloads(lambda: read_chakra(pieces), file, gpu, report)
+
+
+def _workloads(read: Callable[[], TracedRun], file: str, gpu: str, report: Report) -> TraceWorkloads:
+    span = Span(Source(file, ""), 0, 0)
+    asked = asked_gpu(gpu, Span(Source("--gpu", gpu), 0, len(gpu)), report) if gpu else None
+    try:
+        run = read()
+    except TraceError as error:
+        raise report.fail(Code.MGS630, str(error), span) from None
+    _check_run(run, span, report)
+    model = asked or _model(run, span, report)
+    most = model.ports or _MESH
+    unpaired = Unused()
+    pairs = find_pairs(run, unpaired)
+    run = replace(run, unused=(*told(unpaired), *run.unused))
+    fitting = [pair for pair in pairs if pair.shape.num_ranks <= most]
+    if not fitting:
+        found = f"the GEMMs ({len(run.gemms)}) and collectives ({len(run.collectives)})"
+        message = f"no pair in one node among {found} of the trace{_also(run)}"
+        raise report.fail(Code.MGS632, message, span, "docs/machines.md says what is one")
+    doubts = _doubts(run, pairs, fitting, asked)
+    rank = run.rank
+    text = workloads_text(fitting[:MAX_WORKLOADS], model, TraceOrigin(file.rpartition("/")[2], run.kind, rank, doubts))
+    return TraceWorkloads(text, len(fitting[:MAX_WORKLOADS]))
+
+
+def _check_run(run: TracedRun, span: Span, report: Report) -> None:
+    if not run.num_kernels:
+        hint = "profile with ProfilerActivity.CUDA on a machine with GPUs"
+        raise report.fail(Code.MGS631, "the trace has no kernels of a GPU", span, hint)
+    if not run.gemms:
+        if not run.has_shapes:
+            message, hint = "the trace has no GEMM whose shape it says", "profile with record_shapes=True"
+        else:
+            message, hint = "the trace has no GEMM that is read", "docs/machines.md lists those that are"
+        raise report.fail(Code.MGS631, message + _not_used(run), span, hint)
+    if not run.collectives:
+        message = f"the trace has no collective of NCCL or RCCL with its size{_not_used(run)}"
+        raise report.fail(Code.MGS631, message, span)
+
+
+def _not_used(run: TracedRun) -> str:
+    """What was seen and not used, with a colon before it."""
+    return f": {'; '.join(run.unused)}" if run.unused else ""
+
+
+def _also(run: TracedRun) -> str:
+    return f"; not used are {'; '.join(run.unused)}" if run.unused else ""
+
+
+def _model(run: TracedRun, span: Span, report: Report) -> LibraryGpu:
+    device = device_named(run.gpu)
+    found = library_gpu(device.nearest) if device is not None and device.nearest else None
+    if found is None:
+        said = f"'{run.gpu}'" if run.gpu else "nothing"
+        message = f"the trace says {said} of its GPU, which is none of the library"
+        raise report.fail(Code.MGS604, message, span, "name the nearest one: --gpu H100")
+    return found
+
+
+def _doubts(
+    run: TracedRun, pairs: Sequence[TracedPair], fitting: Sequence[TracedPair], asked: LibraryGpu | None
+) -> tuple[str, ...]:
+    doubts = ["pairs are those whose sizes fit and that follow each other: no trace says which kernel reads what"]
+    if asked is not None:
+        doubts.append(f"the GPU is {asked.name} because --gpu says so; the trace says '{run.gpu or 'nothing'}'")
+    in_pairs = sum(pair.count for pair in pairs)
+    if in_pairs < len(run.collectives):
+        doubts.append(f"{len(run.collectives) - in_pairs} of {len(run.collectives)} collectives fit no GEMM")
+    if len(fitting) < len(pairs):
+        doubts.append(
+            f"{len(pairs) - len(fitting)} kinds of pairs have more ranks than a node of the library: left out"
+        )
+    if len(fitting) > MAX_WORKLOADS:
+        doubts.append(f"{len(fitting) - MAX_WORKLOADS} further kinds of pairs that take less time were left out")
+    if any(pair.shape.operation == "all_to_all" for pair in fitting):
+        doubts.append("all ranks and experts get as many rows in an all_to_all: no trace says how many each gets")
+    doubts.extend(f"not used: {what}" for what in run.unused)
+    return (*doubts, *run.notes)
+
+
+HEAD = 4096
+"""Characters that tell a trace."""
+PIECE = 1 << 18
+PACKED_PIECE = 1 << 12
+"""Packed bytes that are lost with the damage that is in them."""
+_MEMBERS = ('"traceEvents"', '"schemaVersion"', '"deviceProperties"')
+_GZIP = b"\x1f\x8b"
+_GZIP_BITS = 31
+
+
+def is_trace(head: str) -> bool:
+    """Whether a text that begins with ``head`` is a trace."""
+    return head.lstrip("\ufeff \t\r\n").startswith("{") and any(member in head for member in _MEMBERS)
+
+
+def byte_pieces(path: Path) -> Iterator[bytes]:
+    """Yield what a file holds.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    """
+    with path.open("rb") as stream:
+        yield from iter(lambda: stream.read(PIECE), b"")
+
+
+def text_pieces(path: Path) -> Iterator[str]:
+    """Yield the text of a file; one that is packed and damaged ends where the damage begins.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    """
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    with path.open("rb") as stream:
+        packed = stream.read(len(_GZIP)) == _GZIP
+        stream.seek(0)
+        if packed:
+            yield from map(decode, _unpacked(iter(lambda: stream.read(PACKED_PIECE), b"")))
+        else:
+            yield from map(decode, iter(lambda: stream.read(PIECE), b""))
+
+
+def _unpacked(data: Iterator[bytes]) -> Iterator[bytes]:
+    unpacker = zlib.decompressobj(_GZIP_BITS)
+    for piece in data:
+        rest = piece
+        while rest:
+            try:
+                unpacked = unpacker.decompress(rest, PIECE)
+            except zlib.error:
+                return
+            yield unpacked
+            rest = unpacker.unconsumed_tail
+            if unpacker.eof:  # another member may follow
+                rest, unpacker = unpacker.unused_data, zlib.decompressobj(_GZIP_BITS)

@@ -3,10 +3,13 @@
 All are in percent of the measured time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..tables.gemm import ALL, LARGE
+from ....compiler.ir import Gpu
+from ....compiler.text.units import bytes_text
+from ....simcore.kernels.nccl import NEVER_BYTES, NcclCollective, early_switch
+from ..tables.gemm import ALL, LARGE, lone_scenario
 
 EVERY = "all"
 """The group of all rows of an operation."""
@@ -96,3 +99,32 @@ NOTES = (
     "With the limit in the simulator too, flux's GEMM+RS of 4096 rows on H800 would be 14.0% off and not 2.9%: so it "
     "is left to the closed form.",
 )
+
+
+MEASURED_RANKS = (8, 4, 2)
+
+
+def early_switches(gpus: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence for each GPU and operation with an early switch, for the largest number of GPUs."""
+    for name in gpus:
+        scenario = lone_scenario(name)
+        if scenario is not None and scenario.gpu.collectives is not None:
+            for operation in NcclCollective:
+                yield from _sentence(scenario.gpu, operation)
+
+
+def _sentence(gpu: Gpu, operation: NcclCollective) -> Iterator[str]:
+    for ranks in MEASURED_RANKS:
+        try:
+            switch = early_switch(gpu, operation, ranks)
+        except ValueError:
+            return  # the profile has no such operation
+        if switch is not None:
+            gain = f"pays from {bytes_text(switch.pays_from_bytes)} on"
+            gain = gain if switch.pays_from_bytes < NEVER_BYTES else "never pays"
+            yield (
+                f"{gpu.name} {operation.value} on {ranks} GPUs: {switch.taken.protocol.value} from "
+                f"{bytes_text(switch.from_bytes)} on takes {switch.taken.us:.0f} us there, "
+                f"{switch.better.protocol.value} would take {switch.better.us:.0f}; it {gain}"
+            )
+            return

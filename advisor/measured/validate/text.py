@@ -8,9 +8,8 @@ from ..tables.csv_rows import TableComparison
 from ..tables.fused import FusedComparison
 from ..tables.implementations import ImplementationComparison
 from . import fused_report, implementation_report
-from .early_switches import early_switches
 from .report import ErrorStats, Validation, references_of, weak_spots
-from .targets import BASELINES, EVERY, NOTES
+from .targets import BASELINES, EVERY, NOTES, early_switches
 
 COLUMNS = 80
 MAX_LEFT_OUT_LINES = 32

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..workloads.tensors import DType, Shard, Tensor
+from ..tensors import DType, Shard, Tensor
 from .base import CallResult, KernelOperation, OperationCall, mismatch
 from .checks import lone_tensors
 from .kernel_shape import KernelShape

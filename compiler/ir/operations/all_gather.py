@@ -3,8 +3,7 @@
 from dataclasses import replace
 from math import gcd
 
-from ..workloads.pattern import Pattern
-from ..workloads.tensors import Shard, Tensor
+from ..tensors import Pattern, Shard, Tensor
 from .base import CallResult, CollectiveOperation, OperationCall, mismatch
 
 

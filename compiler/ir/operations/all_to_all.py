@@ -7,8 +7,7 @@ block of all columns, those of the ranks side by side.
 
 from dataclasses import replace
 
-from ..workloads.pattern import Pattern
-from ..workloads.tensors import Shard, Tensor
+from ..tensors import Pattern, Shard, Tensor
 from .base import (
     CallArgument,
     CallArgumentKind,

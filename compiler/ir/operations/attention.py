@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..workloads.pattern import Pattern
-from ..workloads.tensors import DType, Shard, Tensor
+from ..tensors import DType, Pattern, Shard, Tensor
 from .base import CallArgument, CallArgumentKind, CallResult, KernelOperation, OperationCall, mismatch, not_simulated
 from .checks import check_local, check_peak, check_types
 from .kernel_shape import Adds, Cutting, KernelShape

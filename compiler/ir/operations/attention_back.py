@@ -8,7 +8,7 @@ are packed as in ``attention(qkv)``; of ``d = attention_back(q, kv, a, da, heads
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..workloads.tensors import Shard
+from ..tensors import Shard
 from .attention import OPERATION as FORWARD
 from .attention import AttentionShape, head_dim_of
 from .base import CallResult, KernelOperation, OperationCall, mismatch

@@ -6,11 +6,9 @@ from enum import Enum, auto
 from typing import Any
 
 from ...codes import Code
-from ..devices.hardware import Gpu
-from ..rejection import Rejection
-from ..workloads.pattern import Pattern
-from ..workloads.rank_parts import RankParts
-from ..workloads.tensors import Tensor
+from ..hardware import Gpu
+from ..stopping import Rejection
+from ..tensors import Pattern, RankParts, Tensor
 from .kernel_shape import KernelShape
 
 

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...codes import Code
-from ..devices.hardware import Gpu
-from ..rejection import Rejection
-from ..workloads.rank_parts import RankParts, rank_parts
-from ..workloads.tensors import DType, Shard, Tensor
+from ..hardware import Gpu
+from ..stopping import Rejection
+from ..tensors import DType, RankParts, Shard, Tensor, rank_parts
 from .base import Operand, OperationCall, OperationError, mismatch, not_simulated
 
 

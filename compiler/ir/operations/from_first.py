@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from ..workloads.pattern import Pattern
-from ..workloads.tensors import Shard
+from ..tensors import Pattern, Shard
 from .base import CallResult, CollectiveOperation, OperationCall
 from .checks import check_whole, parts_of
 

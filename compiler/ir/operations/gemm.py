@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..workloads.pattern import Pattern
-from ..workloads.tensors import DType, Shard, Tensor
+from ..tensors import DType, Pattern, Shard, Tensor
 from .base import CallResult, KernelOperation, Operand, OperationCall, mismatch, not_simulated
 from .checks import check_inner, check_peak, check_types
 from .kernel_shape import Adds, Cutting, KernelShape, matrix_cutting, product_text

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ...codes import Code
-from ..rejection import Rejection
-from ..workloads.pattern import Pattern
-from ..workloads.tensors import DType, Shard, Tensor
+from ..stopping import Rejection
+from ..tensors import DType, Pattern, Shard, Tensor
 from .base import (
     CallArgument,
     CallArgumentKind,

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, Self
 
-from ..workloads.pattern import Pattern
-from ..workloads.tensors import DType, Tensor
+from ..tensors import DType, Pattern, Tensor
 
 # Tiles read 64 elements of the inner dimension at a time; a chunk of columns keeps to that.
 COLUMN_STEP = 64

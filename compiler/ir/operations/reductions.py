@@ -5,8 +5,7 @@ A reduce_scatter leaves every rank as many rows; an all_reduce takes any number 
 
 from dataclasses import replace
 
-from ..workloads.pattern import Pattern
-from ..workloads.tensors import Shard, Tensor
+from ..tensors import Pattern, Shard, Tensor
 from .base import CallResult, CollectiveOperation, OperationCall, not_simulated
 from .checks import check_rows, check_whole, parts_of
 

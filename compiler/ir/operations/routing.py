@@ -15,9 +15,8 @@ from functools import partial
 from math import ceil, comb
 
 from ...codes import Code
-from ..rejection import Rejection
-from ..workloads.pattern import Pattern
-from ..workloads.tensors import Shard, Tensor
+from ..stopping import Rejection
+from ..tensors import Pattern, Shard, Tensor
 from .base import (
     CallArgument,
     CallArgumentKind,

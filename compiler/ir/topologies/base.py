@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import TypeVar
 
 from ...codes import Code
-from ..devices.hardware import Link, Switch
-from ..rejection import Rejection
+from ..hardware import Link, Switch
+from ..stopping import Rejection
 from .network import Edge, Network
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from ...codes import Code
-from ..devices.hardware import Link
-from ..rejection import Rejection
-from ..stopping import checkpoint
+from ..hardware import Link
+from ..stopping import Rejection, checkpoint
 from .base import ArgumentKind, Fabric, Topology, TopologyArgument, Wire, layout_of, network_of
 from .network import Network, NoRoute, Symmetry, edge_over
 from .shifts import find_shifts

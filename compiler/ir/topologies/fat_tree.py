@@ -7,7 +7,7 @@ Contention Free Traffic for MPI Global Collectives", 2010), in place of hashing 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..rejection import Rejection
+from ..stopping import Rejection
 from .base import (
     LINK,
     SWITCH,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from ..devices.hardware import Link, Switch
+from ..hardware import Link, Switch
 from ..stopping import checkpoint
 
 Path = tuple[int, ...]

@@ -6,8 +6,8 @@ A route first goes to the GPU of the own node on the rail of the destination, th
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..devices.hardware import Link
-from ..rejection import Rejection
+from ..hardware import Link
+from ..stopping import Rejection
 from .base import (
     LINK,
     SWITCH,

@@ -1,6 +1,6 @@
 """One link per GPU to a crossbar."""
 
-from ..rejection import Rejection
+from ..stopping import Rejection
 from .base import LINK, SWITCH, Fabric, Topology, reject_ports
 from .network import Network, Symmetry, edge_over
 

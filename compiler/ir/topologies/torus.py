@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ...codes import Code
-from ..rejection import Rejection
+from ..stopping import Rejection
 from .base import LINK, ArgumentKind, Fabric, Topology, TopologyArgument, layout_of
 from .network import Edge, Network, Symmetry, edge_over
 

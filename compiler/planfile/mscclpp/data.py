@@ -11,9 +11,21 @@ from dataclasses import dataclass, field, replace
 
 from ...codes import Code
 from ...ir import Direction
-from .buffers import BufferSpace, Slot
-from .document import Buffer, Chunk, Op
-from .values import Action, Event, RunningOp, SymbolicValue, all_made, made_by, runs, where
+from .document import (
+    Action,
+    Buffer,
+    BufferSpace,
+    Chunk,
+    Event,
+    Op,
+    RunningOp,
+    Slot,
+    SymbolicValue,
+    all_made,
+    made_by,
+    runs,
+    where,
+)
 
 MAX_EVENTS = 1 << 15
 

@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ...codes import Code
-from ...text.json_items import Item
-from .buffers import BufferSpace
+from ...text.json_forms import Item
 from .data import BufferState
-from .document import Channel, Execution, Op
-from .values import RunningOp
+from .document import BufferSpace, Channel, Execution, Op, RunningOp
 
 PUTS = ("put", "pws", "pwsf", "ppkt", "rppkt", "gstore", "gstorepkt")
 COPIES = ("copy", "cpkt", "upkt")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ...codes import Code
-from ...text.json_items import Item
+from ...text.json_forms import Item
 from .document import Buffer, Channel, ChannelKind, Chunk, Execution, GpuDocument, Op
 
 MAX_GPUS = 64

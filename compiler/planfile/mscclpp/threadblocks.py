@@ -4,11 +4,13 @@ An executor has all threads of a threadblock do an operation on data, and one of
 barrier of its threads in between.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ...ir import JsonObject
+from ...ir import JsonObject, Reduction, Region, Step, Transfer
+from .lone_collective import Key, LoneCollective
 
 _T = TypeVar("_T")
 
@@ -100,3 +102,145 @@ def _number(known: list[_T], one: _T) -> int:
     if one not in known:
         known.append(one)
     return known.index(one)
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """Who waits for whom, which is known once all is written.
+
+    ``listeners`` are the threadblocks that wait for the signals of a channel, by (rank, peer, number): the first whose
+    transfer needs one, so that it waits for no other threadblock, else the one that serves the channel. ``asked`` are
+    the threadblocks that wait for a part of a step: they are told before what the threadblock does next.
+    """
+
+    listeners: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    asked: dict[tuple[Key, int], list[int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class WaitsSoFar:
+    """Who waits for what so far.
+
+    ``peers`` are relative; ``width`` channels lead to each, served by as many threadblocks.
+    ``sent`` counts the signals of a channel and ``awaited`` those that were waited for, by (rank, peer, number).
+    ``arrived`` has the channels that bring a transfer, with the count of their signals until then; ``done`` the
+    threadblocks that do a step of a rank, with the count of their operations until then. ``told`` has, for two
+    threadblocks of a rank, up to which operation of the first the second knows. ``shared`` has the regions of sums
+    that several threadblocks share. ``foreseen`` is what a first writing has ``found``; ``early`` has the semaphores
+    that were released for it, by (rank, threadblock, count of its operations, threadblock that acquires it).
+    """
+
+    collective: LoneCollective
+    peers: list[int]
+    width: int
+    gpus: list[GpuUnderConstruction]
+    sent: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    awaited: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    arrived: dict[Key, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    done: dict[Key, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    told: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    shared: dict[Key, Region] = field(default_factory=dict)
+    foreseen: "Foreseen" = field(default_factory=lambda: Foreseen())
+    found: "Foreseen" = field(default_factory=lambda: Foreseen())
+    early: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
+
+    def channel(self, peer: int, number: int) -> int:
+        """Return the channel with that number to a relative peer."""
+        return self.peers.index(peer) * self.width + number
+
+    def block_of(self, channel: int) -> int:
+        """Return the threadblock that serves a channel."""
+        return channel % len(self.gpus[0].blocks)
+
+    def channels_of(self, block: int) -> list[int]:
+        """Return the channels that a threadblock serves."""
+        return [channel for channel in range(len(self.peers) * self.width) if self.block_of(channel) == block]
+
+    def greet(self, gpu: GpuUnderConstruction) -> None:
+        """Have a GPU tell its peers that its buffers are there, and wait until theirs are; listeners begin then."""
+        for number, block in enumerate(gpu.blocks):
+            for name in ("signal", "wait"):
+                block.sync(name, **block.on(self.channels_of(number)))
+        for (rank, peer, number), listener in self.foreseen.listeners.items():
+            if rank == gpu.rank:
+                self._tell(rank, self.block_of(self.channel(peer, number)), listener, 0)
+
+    def signal(self, key: Key, peer: int, number: int) -> None:
+        """Have the threadblock of a channel signal what it has put, for the transfer ``key``."""
+        rank, channel = key[0], self.channel(peer, number)
+        block_number = self.block_of(channel)
+        block = self.gpus[rank].blocks[block_number]
+        block.sync("signal", **block.on([channel]))
+        self.sent[rank, peer, number] += 1
+        self.arrived[key].append((number, self.sent[rank, peer, number]))
+        self.finish(key, block_number)
+
+    def finish(self, key: Key, block: int) -> None:
+        """Note that a threadblock has done a step, or its part of it."""
+        gpu, done = self.gpus[key[0]], self.done[key]
+        until = len(gpu.blocks[block].ops)
+        done.append((block, until))
+        for other in self.foreseen.asked.get((key, len(done) - 1), ()):
+            self.early[gpu.rank, block, until, other] = self._release(gpu, block)
+
+    def before(self, rank: int, step: Step, block: int, part: int | None = None) -> None:
+        """Have a threadblock wait until all that ``step`` comes after is done, or has landed.
+
+        A ``part`` of what has landed, or was summed, in as many parts waits for its own one.
+        """
+        assert isinstance(step, Transfer | Reduction), "a collective alone has no other steps"
+        for name in step.after:
+            done = list(enumerate(self.done.get((rank, name), ())))
+            if part is not None and self.shared.get((rank, name)) == step.region:
+                done = done[part : part + 1]
+            for place, (other, until) in done:
+                if self._tell(rank, other, block, until):
+                    self.found.asked.setdefault(((rank, name), place), []).append(block)
+            for arrival in self.collective.landed.get((rank, name), ()):
+                peer = (arrival.issuer - rank) % len(self.gpus)
+                landed = self.arrived[arrival.issuer, arrival.transfer.name]
+                if part is not None and arrival.region == step.region:
+                    landed = landed[part : part + 1]
+                for number, count in landed:
+                    served = self.block_of(self.channel(peer, number))
+                    needs = block if isinstance(step, Transfer) else served
+                    other, until = self._await(rank, peer, number, count, needs)
+                    self._tell(rank, other, block, until)
+
+    def drain(self, gpu: GpuUnderConstruction) -> None:
+        """Have a GPU wait for all signals that are left, so that a next launch finds none."""
+        for channel, peer in enumerate(gpu.peers):
+            relative, number = (peer - gpu.rank) % len(self.gpus), channel % self.width
+            count = self.sent[peer, -relative % len(self.gpus), number]
+            self._await(gpu.rank, relative, number, count, self.block_of(channel))
+
+    def _await(self, rank: int, peer: int, number: int, count: int, needs: int) -> tuple[int, int]:
+        """Have the first ``count`` signals of a channel awaited, which threadblock ``needs`` needs.
+
+        Return the threadblock that waits, and its operations until then.
+        """
+        channel = self.channel(peer, number)
+        block_number = self.found.listeners.setdefault((rank, peer, number), needs)
+        block = self.gpus[rank].blocks[block_number]
+        while self.awaited[rank, peer, number] < count:
+            self.awaited[rank, peer, number] += 1
+            block.sync("wait", **block.on([channel]))
+        return block_number, len(block.ops)
+
+    def _tell(self, rank: int, one: int, other: int, until: int) -> bool:
+        """Let threadblock ``other`` wait until ``one`` has done its first ``until`` operations; say if it had to."""
+        gpu, key = self.gpus[rank], (rank, one, other)
+        number = self.early.pop((rank, one, until, other), None)
+        if number is None:
+            if one == other or self.told.get(key, -1) >= until:
+                return False
+            number, until = self._release(gpu, one), len(gpu.blocks[one].ops)
+        gpu.blocks[other].sync("sem_acquire", semaphore_ids=[number])
+        self.told[key] = max(until, self.told.get(key, -1))
+        return True
+
+    def _release(self, gpu: GpuUnderConstruction, block: int) -> int:
+        """Have a threadblock release a new semaphore; return its number."""
+        gpu.semaphores += 1
+        gpu.blocks[block].sync("sem_release", semaphore_ids=[gpu.semaphores - 1])
+        return gpu.semaphores - 1

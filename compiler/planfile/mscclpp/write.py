@@ -23,10 +23,9 @@ from ...ir import (
     Transfer,
 )
 from ...planning.build import ScheduleError
-from ..to_json import plan_document
+from ..write import plan_document
 from .lone_collective import COLLECTIVE_NAMES, Key, LoneCollective, beyond_mscclpp
-from .threadblocks import MAX_BLOCK_OPS, GpuUnderConstruction, Threadblock, here
-from .waits import Foreseen, WaitsSoFar
+from .threadblocks import MAX_BLOCK_OPS, Foreseen, GpuUnderConstruction, Threadblock, WaitsSoFar, here
 
 MAX_BLOCKS = 64
 ALIGNMENT = 16

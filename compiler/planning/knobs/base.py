@@ -13,7 +13,7 @@ from typing import Any
 from ...ir import Choice, Rejection, Scenario
 from ...templates import BY_NAME, Template
 from ...templates.base import TemplateInput
-from ..template_input import template_input
+from ..staging import template_input
 
 MAX_COUNT = 1 << 20
 Lists = tuple[tuple[int, ...], ...]

@@ -21,7 +21,7 @@ from ...ir import (
 )
 from ...templates import BASELINE
 from ...templates.collective import collective_in
-from ...text.quantities import rate_text, ticks_text
+from ...text.units import rate_text, ticks_text
 from .base import Rule, ScheduleRequest
 
 CHANNELS = 16

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from ...codes import Code
 from ...ir import Cache, CopyProtocol, DType, GemmModel, Gpu, LaunchCost, Link, Origin, Switch
 from ...text import syntax as ast
-from ...text.diagnostics import Report
+from ...text.diagnostics import Report, Span
 from ...text.names import Entry, Kind
-from ...text.source import Span
 from ...text.vocabulary import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, LINK_NUMBERS, SWITCH_CHOICES, SWITCH_NUMBERS
 from ..values.device_numbers import DeviceNumbers, FigureReader, NumberWithOrigin, StatedNumber
 from ..values.evaluate import ExpressionEvaluator, Place, clock_of

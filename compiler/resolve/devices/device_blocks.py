@@ -17,8 +17,7 @@ from fractions import Fraction
 from ...codes import Code
 from ...ir import Calibrated, CollectiveRegion, DType, GemmRegion, Range
 from ...text import syntax as ast
-from ...text.diagnostics import Report
-from ...text.source import Span
+from ...text.diagnostics import Report, Span
 from ...text.units import BYTES, NUMBER
 from ...text.vocabulary import (
     CACHE_NUMBERS,

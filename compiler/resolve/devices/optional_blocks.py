@@ -18,8 +18,7 @@ from ...ir import (
     SmCopy,
     Sync,
 )
-from ...text.diagnostics import Report
-from ...text.source import Source
+from ...text.diagnostics import Report, Source
 from ...text.vocabulary import CACHE_NUMBERS, COLLECTIVES, GPU_BLOCKS
 from ..values.device_numbers import DeviceNumbers, NumberWithOrigin
 

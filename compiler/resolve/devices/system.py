@@ -28,8 +28,7 @@ from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, known_head, single
 from .device import DeviceResolver
-from .replay_file import read_replay
-from .variability import VariabilityReader
+from .variability import VariabilityReader, read_replay
 
 _MAX_WIRES = 1 << 16
 # Fields of a fabric; other arguments belong to the layout of the topology.

@@ -5,7 +5,7 @@ from enum import Enum
 from fractions import Fraction
 
 from ...ir import End, Term, Value
-from ...text.source import Span
+from ...text.diagnostics import Span
 from ...text.units import Dimension as Units
 
 Bindings = tuple[tuple[str, str], ...]

@@ -7,8 +7,7 @@ from ...ir import End, FigureKind, Metric, MetricOf, Speedup, Term, Value
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Kind, dotted
-from ...text.quantities import exact_text
-from ...text.units import NUMBER, Quantity
+from ...text.units import NUMBER, Quantity, exact_text
 from ...text.units import Dimension as Units
 from ..values.device_numbers import check_dimension
 from ..values.evaluate import Reading

@@ -22,8 +22,7 @@ from ...ir import (
     in_batch,
 )
 from ...text import syntax as ast
-from ...text.diagnostics import did_you_mean, listing
-from ...text.source import Span
+from ...text.diagnostics import Span, did_you_mean, listing
 from ...text.units import BYTES, NUMBER, RATE, TIME, Quantity
 from ...text.units import Dimension as Units
 from ...text.vocabulary import ALWAYS_THERE, MAX_BATCHES

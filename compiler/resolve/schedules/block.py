@@ -18,19 +18,17 @@ from fractions import Fraction
 
 from ...codes import Code
 from ...ir import Graph, GraphChoice, GraphOp, OpMode, Scenario, Seams, System
-from ...planning.graph_batches import in_batches, is_summed_last, op_names
-from ...planning.graph_order import collective_name
 from ...planning.handoff import brought_for
+from ...planning.parts import collective_name, in_batches, is_summed_last, op_names
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
-from ...text.source import Span
+from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.units import NUMBER
 from ...text.vocabulary import MAX_AHEAD, MAX_BATCHES, MAX_STREAMS, SCHEDULE_WORDS, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, known_head
-from .template import ChoiceReader
-from .written import WrittenReader
+from .plan import WrittenReader
+from .schedule import ChoiceReader
 
 
 @dataclass(slots=True)

@@ -13,9 +13,8 @@ from ...planning.knobs.base import CountValues
 from ...planning.knobs.engine import ENGINE
 from ...planning.knobs.structure import TEMPLATE
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.names import Kind
-from ...text.source import Span
 from ...text.units import BYTES
 from ...text.vocabulary import MAX_BATCHES, OBJECTIVES, Property
 from ..values.device_numbers import FigureReader
@@ -23,7 +22,7 @@ from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.params import read_values, whole_numbers
 from ..values.sentences import Words, known_head
 from .implementation import ImplementationReader, reject_implementation
-from .template import ChoiceReader
+from .schedule import ChoiceReader
 
 BATCHES = "batches"
 """The word for how many batches a workload may be computed in."""
@@ -188,8 +187,10 @@ def _no_implementation(graph: Graph, implementation: Implementation) -> Rejectio
 
 def _no_batches(graph: Graph, count: int) -> Rejection | None:
     """Why a workload cannot be computed in so many batches, None if it can."""
-    from ...planning.graph_batches import in_batches  # few files ask about them
-    from ...planning.graph_order import GraphPlanError
+    from ...planning.parts import (
+        GraphPlanError,
+        in_batches,  # few files ask about them
+    )
 
     try:
         in_batches(graph, count)

@@ -24,16 +24,15 @@ from ...ir import (
 from ...planning.knobs.structure import CHUNKS
 from ...templates import BY_NAME
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.diagnostics import Report, Source, Span, did_you_mean, listing
 from ...text.load import load, shipped_libraries
 from ...text.names import Entry, Kind
-from ...text.source import Source, Span
 from ...text.vocabulary import METHOD_NUMBERS, METHOD_REQUIRED
 from ..devices.device_blocks import BlockReader, Tiles
 from ..values.device_numbers import Default, DeviceNumbers, FigureReader, NumberWithOrigin
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, known_head
-from .template import ChoiceReader
+from .schedule import ChoiceReader
 
 FOLDER = "implementations/"
 _USUAL = 'use "nvidia/h100"\nsystem usual { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }'

@@ -23,7 +23,7 @@ from ...outline.outline import (
     Sums,
     Turn,
 )
-from ...planning.expression import options_from
+from ...planning.build import options_from
 from ...planning.knobs import words_of
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean
@@ -31,7 +31,7 @@ from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_word, known_head
 from .plan_steps import RegionReader
-from .template import ChoiceReader
+from .schedule import ChoiceReader
 
 MAX_LANES = 1 << 20
 _BY = {by.value.removeprefix("by "): by for by in By if by is not By.TOGETHER}

@@ -27,10 +27,9 @@ from ...ir import (
     tile_cols,
     tile_rows,
 )
-from ...planning.template_input import reject_reach
+from ...planning.staging import reject_reach
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
-from ...text.source import Span
+from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.units import NUMBER
 from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS, PLAN_ACTIONS, PLAN_CLAUSES, Property
 from ..values.device_numbers import FigureReader

@@ -1,14 +1,181 @@
 """Schedules of a workload: ``schedule s for w = shard_p2p()`` of one op, ``schedule s for w { ... }`` of any."""
 
+from fractions import Fraction
+from typing import Any
+
 from ...codes import Code
-from ...ir import Graph, GraphChoice, OpMode, Plan, Scenario, System
+from ...ir import Choice, EngineChoice, EngineKind, EngineMode, Graph, GraphChoice, OpMode, Plan, Scenario, System
 from ...planfile.file import imported
+from ...planning import knobs
+from ...planning.build import options_of
+from ...planning.knobs import Knob
+from ...planning.knobs.base import MAX_COUNT, CountValues, EngineValues, Lists, NameValues, SizeValues, WordValues
+from ...planning.knobs.engine import ENGINE, MODES, default_engine, reject_engine, tiles_engine
+from ...planning.knobs.structure import CHUNKS, STREAMS, TEMPLATE
+from ...templates import BASELINE, BY_NAME, Template
 from ...text import syntax as ast
-from ...text.diagnostics import Report
-from ...text.vocabulary import SCHEDULE_WORDS
+from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.units import NUMBER
+from ...text.vocabulary import MAX_EXTENT, SCHEDULE_WORDS, Property
+from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import head_word
-from .template import ChoiceReader
+from ..values.sentences import head_word, single
+
+
+class ChoiceReader:
+    """Reads templates and engines for one system."""
+
+    def __init__(self, system: System, place: Place, evaluator: ExpressionEvaluator, report: Report) -> None:
+        self._system, self._place, self._report = system, place, report
+        self._numbers = FigureReader(report, evaluator)
+
+    @property
+    def num_ranks(self) -> int:
+        """The number of GPUs of the system."""
+        return self._system.num_ranks
+
+    def choice(self, template: ast.Template) -> Choice:
+        """Read ``uniform_fused_1d(chunks=64, engine=dma(7))`` and fill in what is not said."""
+        expression = single(template.values, self._report)
+        arguments: tuple[ast.Argument, ...] = ()
+        match expression:
+            case ast.Name():
+                name = expression
+            case ast.Call(function=ast.Name() as name):
+                arguments = expression.arguments
+            case _:
+                hint = f"for instance serial(); templates are {listing(BY_NAME)}"
+                raise self._report.fail(Code.MGS116, "a template is expected here", expression.span, hint)
+        self.check_template(name)
+        chosen, ranks = BY_NAME[name.text], self._system.num_ranks
+        said = self._arguments(chosen, arguments)
+        chunks = chosen.default_pieces * ranks if chosen.cuts_shards else ranks
+        usual: dict[Knob, Any] = {CHUNKS: chunks, ENGINE: self.default_engine(), STREAMS: chosen.default_streams}
+        own = {knob.field: value for knob, value in (usual | said).items() if not knob.option}
+        options = options_of({knob: value for knob, value in said.items() if knob.option})
+        return Choice(chosen.name, tactics=options, **own)
+
+    def whole(self, by: ast.Expression | None) -> Choice:
+        """Read how a collective is carried out as a whole: ``dma(7)``, ``direct(chunks=64, engine=dma(1))``; None."""
+        match by:
+            case ast.Name(text=word) | ast.Call(function=ast.Name(text=word)) if word in BY_NAME:
+                return self.choice(ast.Template("schedule", ast.Path((word,)), (by,), span=by.span))
+        engine = self.default_engine() if by is None else self.engine(by)
+        return Choice(BASELINE.name, self.num_ranks, engine)
+
+    def _arguments(self, template: Template, arguments: tuple[ast.Argument, ...]) -> dict[Knob, Any]:
+        """The value of each knob that an argument says."""
+        said: dict[Knob, Any] = {}
+        for argument in arguments:
+            knob = self._knob(template, argument, said)
+            value = single(argument.values, self._report, in_call=True)
+            if not knob.has(template) and knob is not CHUNKS:
+                names = [each.name for each in BY_NAME.values() if knob.has(each)]
+                message = f"{template.name} takes no {knob.word}"
+                raise self._report.fail(Code.MGS201, message, argument.span, f"templates that do: {listing(names)}")
+            said[knob] = self.value(knob, value)
+        return said
+
+    def value(self, knob: Knob, value: ast.Expression) -> Any:
+        """Read one value of a knob."""
+        match knob.values:
+            case EngineValues():
+                return self.engine(value)
+            case CountValues(most=most):
+                return self._number(knob.word, 1, most, value)
+            case SizeValues() as sizes:
+                return sizes.shorten(self._lists(knob.word, sizes, value))
+            case WordValues() | NameValues() as known:
+                return known.value_of(self.word(knob.word, value, known.words))
+
+    def _number(self, what: str, least: int, most: int, value: ast.Expression) -> int:
+        known = Property(what, NUMBER, Fraction(least), Fraction(most), whole=True)
+        return int(self._numbers.value(known, (value,), self._place).amount)
+
+    def _lists(self, word: str, sizes: SizeValues, value: ast.Expression) -> Lists:
+        """Read ``[[512, 0], [0, 256], [0, 256]]``."""
+        if not isinstance(value, ast.Listed) or not value.items:
+            raise self._report.fail(Code.MGS116, f"{word} are a list of lists", value.span, sizes.example)
+        return tuple([self._sizes(word, sizes, item) for item in value.items])
+
+    def _sizes(self, word: str, sizes: SizeValues, value: ast.Expression) -> tuple[int, ...]:
+        if not isinstance(value, ast.Listed) or not (value.items or sizes.empty):
+            what = f"{word} of a part are a list of sizes" if sizes.empty else "a part is a list of rows"
+            raise self._report.fail(Code.MGS116, what, value.span, sizes.example)
+        return tuple([self._number(sizes.one, 0, MAX_EXTENT, item) for item in value.items])
+
+    def word(self, argument: str, value: ast.Expression, known: tuple[str, ...]) -> str:
+        """Read one of the words that ``argument`` may be."""
+        if isinstance(value, ast.Name) and value.text in known:
+            return value.text
+        text = value.span.text[:40]
+        hint = did_you_mean(text, known) or f"{argument} is {listing(known)}"
+        raise self._report.fail(Code.MGS204, f"unknown {argument} '{text}'", value.span, hint)
+
+    def check_template(self, name: ast.Name) -> str:
+        """Return the name of a template that exists."""
+        if name.text not in BY_NAME:
+            hint = did_you_mean(name.text, BY_NAME) or f"templates are {listing(BY_NAME)}"
+            raise self._report.fail(Code.MGS505, f"unknown template '{name.text[:64]}'", name.span, hint)
+        return name.text
+
+    def default_engine(self) -> EngineChoice:
+        """One copy engine per peer, as far as the GPU has that many."""
+        return default_engine(self._system)
+
+    def engine(self, expression: ast.Expression) -> EngineChoice:
+        """Read ``dma``, ``dma(7)``, ``sm(8)``, ``sm(8, shared)`` or ``sm(tiles)``."""
+        match expression:
+            case ast.Name(text="dma"):
+                return self.default_engine()
+            case ast.Call(
+                function=ast.Name(text="sm"),
+                arguments=(ast.Argument(name=None, values=(ast.Name(text=EngineMode.TILES.value),)),),
+            ):
+                return tiles_engine(self._system.gpu)
+            case ast.Call(
+                function=ast.Name(text="dma" | "sm" as word),
+                arguments=(ast.Argument(name=None) as argument, *more),
+            ) if len(more) <= 1:
+                count = self._number(
+                    "a count of engines", 1, MAX_COUNT, single(argument.values, self._report, in_call=True)
+                )
+                engine = EngineChoice(EngineKind(word), count, self._mode(word, more))
+                unfit = reject_engine(self._system.gpu, engine)
+                if unfit is not None:
+                    span = more[0].span if more and unfit.code is Code.MGS407 else expression.span
+                    raise self._report.fail(unfit.code, unfit.message, span, unfit.hint)
+                return engine
+            case ast.Name(text="sm"):
+                raise self._report.fail(Code.MGS116, "sm says how many SMs copy", expression.span, "for instance sm(8)")
+            case _:
+                hint = "engines are dma, dma(7), sm(8), sm(tiles), and with a mode dma(7, prelaunched) or sm(8, shared)"
+                raise self._report.fail(
+                    Code.MGS204, f"unknown engine '{expression.span.text[:40]}'", expression.span, hint
+                )
+
+    def _mode(self, kind: str, more: list[ast.Argument]) -> EngineMode:
+        if not more:
+            return EngineMode.OWN
+        value = single(more[0].values, self._report, in_call=True)
+        if more[0].name is not None:
+            raise self._report.fail(Code.MGS201, "the mode of an engine has no name", more[0].span, f"{kind}(8)")
+        known = tuple(mode.value for modes in MODES.values() for mode in modes)
+        return EngineMode(self.word("mode", value, known))
+
+    def _knob(self, template: Template, argument: ast.Argument, said: dict[Knob, Any]) -> Knob:
+        """The knob that an argument names, for the first time."""
+        name, known = argument.name, {knob.word: knob for knob in knobs.KNOBS if knob is not TEMPLATE}
+        if name is None:
+            hint = f"for instance {template.name}(chunks=64, engine=dma)"
+            raise self._report.fail(Code.MGS116, "arguments of a template are named", argument.span, hint)
+        if name not in known:
+            hint = did_you_mean(name, known) or f"arguments are {listing(known)}"
+            raise self._report.fail(Code.MGS201, f"a template has no argument '{name[:64]}'", argument.span, hint)
+        if known[name] in said:
+            raise self._report.fail(Code.MGS206, f"{name} is said twice", argument.span)
+        return known[name]
+
 
 _EXAMPLE = "schedule NAME for LAYER { u = hetero_fused_1d(chunks=16); apart y by dma(7); order u, y }"
 
@@ -66,7 +233,7 @@ class ScheduleReader:
             assert isinstance(declaration, ast.Template), "a block of a workload that is no lone op is of ops"
             message = f"{graph.name} has {len(graph.ops)} ops: its schedule is a block"
             raise self._report.fail(Code.MGS116, message, declaration.values[0].span, _EXAMPLE)
-        from .written import WrittenReader  # as ``ScheduleBlockReader``
+        from .plan import WrittenReader  # as ``ScheduleBlockReader``
 
         with_choices = (self._choices, self._place, self._evaluator, self._report)
         reader = WrittenReader(*with_choices, as_written=self._as_written)

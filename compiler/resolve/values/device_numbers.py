@@ -7,10 +7,8 @@ from fractions import Fraction
 from ...codes import Code
 from ...ir import TICKS_PER_SECOND, Origin, Provenance
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean
-from ...text.quantities import exact_text
-from ...text.source import Span
-from ...text.units import BYTES, FREQUENCY, NUMBER, RATE, TIME, Dimension, Quantity, round_half_up
+from ...text.diagnostics import Report, Span, did_you_mean
+from ...text.units import BYTES, FREQUENCY, NUMBER, RATE, TIME, Dimension, Quantity, exact_text, round_half_up
 from ...text.vocabulary import Property
 from .evaluate import ExpressionEvaluator, Place
 from .sentences import single

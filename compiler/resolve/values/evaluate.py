@@ -6,9 +6,8 @@ from fractions import Fraction
 
 from ...codes import Code
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean
+from ...text.diagnostics import Report, Span, did_you_mean
 from ...text.names import Entry, Kind, Scope, dotted
-from ...text.source import Span
 from ...text.units import FREQUENCY, NUMBER, UNITS, Quantity, exact, fits
 from .sentences import single
 

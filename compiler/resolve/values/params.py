@@ -8,12 +8,10 @@ from itertools import product
 from ...codes import Code
 from ...ir import Settings
 from ...text import syntax as ast
-from ...text.diagnostics import CompileError, Report, did_you_mean
+from ...text.diagnostics import CompileError, Report, Source, Span, did_you_mean
 from ...text.names import Entry, Kind, Scope
 from ...text.parsing.parse import parse_file, parse_value
-from ...text.quantities import exact_text
-from ...text.source import Source, Span
-from ...text.units import NUMBER, Quantity
+from ...text.units import NUMBER, Quantity, exact_text
 from ...text.vocabulary import MAX_DOMAIN_VALUES
 from .evaluate import ExpressionEvaluator, Place
 from .sentences import Words, single

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ...codes import Code
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
-from ...text.source import Span
+from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.units import looks_like_unit, unit_hint
 from ...text.vocabulary import SYNONYMS
 

@@ -10,9 +10,8 @@ from dataclasses import replace
 from ...codes import Code
 from ...ir.operations import OPERATIONS
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.diagnostics import Report, Source, Span, did_you_mean, listing
 from ...text.names import Entry, Kind, Scope
-from ...text.source import Source, Span
 from ...text.vocabulary import BACKWARD_WORDS
 from ..devices.device import DeviceResolver
 from ..devices.system import SystemResolver
@@ -195,7 +194,7 @@ def with_derived(source: Source, scope: Scope, report: Report) -> str:
                 if word is not None and word.text != "about":
                     written = "\n" if word.text == KEEP else f"{lines}\n"
                     changes.append((statement.span.start, statement.span.end, written))
-    from ...text.formatting.fmt import format_text  # for this alone
+    from ...text.fmt import format_text  # for this alone
 
     text = source.text
     for start, end, written in sorted(changes, reverse=True):
@@ -204,7 +203,7 @@ def with_derived(source: Source, scope: Scope, report: Report) -> str:
 
 
 def _lines(derived: Derived) -> Iterator[str]:
-    from ...text.formatting.fmt_text import phrase
+    from ...text.fmt import phrase
 
     for block in (derived.tensors, derived.ops):
         for statement in block:

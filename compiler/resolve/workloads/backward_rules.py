@@ -12,7 +12,7 @@ from fractions import Fraction
 from ...ir import Shard, Tensor
 from ...ir.operations import attention, attention_back, routing
 from ...text import syntax as ast
-from ...text.source import Span
+from ...text.diagnostics import Span
 from .calls import ADD, EXPERTS, GATHER, GEMM, CallOperand, WorkloadCall
 
 DISPATCH, COMBINE, TYPE = routing.DISPATCH.name, routing.COMBINE.name, "type"

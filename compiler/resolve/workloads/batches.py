@@ -15,8 +15,7 @@ from ...ir import Rejection, Repeat, Shard, System, Tensor
 from ...ir.operations import OperationError
 from ...ir.operations.base import mismatch
 from ...text import syntax as ast
-from ...text.diagnostics import Report
-from ...text.source import Span
+from ...text.diagnostics import Report, Span
 from ...text.units import NUMBER
 from ...text.vocabulary import MAX_BATCHES, MAX_EXTENT, Property
 from ..values.device_numbers import FigureReader

@@ -13,18 +13,16 @@ from ...codes import Code
 from ...ir import Batch, Graph, Pattern, Repeat, System, Tensor, operations
 from ...ir.operations import CollectiveOperation, KernelOperation, Operation, OperationError
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.names import Entry, Kind
-from ...text.source import Span
 from ...text.units import NUMBER
 from ...text.vocabulary import BACKWARD_WORDS, MAX_LAYERS, WORKLOAD_WORDS, Property
 from ..devices.system import SystemResolver
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, single
-from .arguments import ArgumentReader, TensorReader
 from .batches import BatchSaid, batches_of, read_batch
-from .calls import CallOperand, WorkloadCall, call_of, chain_of
+from .calls import ArgumentReader, CallOperand, TensorReader, WorkloadCall, call_of, chain_of
 from .ops import ops_of
 
 MAX_CALLS = 256

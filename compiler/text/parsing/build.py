@@ -7,8 +7,7 @@ from lark import Token, Tree
 
 from ...codes import Code
 from .. import syntax as ast
-from ..diagnostics import Report
-from ..source import Source, Span
+from ..diagnostics import Report, Source, Span
 from .tokens import MAX_NESTING, Tokens, split_quantity
 
 NAMELESS = ""

@@ -12,10 +12,9 @@ from typing import Any
 from lark import Token, Tree, UnexpectedToken
 
 from ...codes import Code
-from ..diagnostics import Report
-from ..quantities import bytes_text
-from ..source import Source, Span
+from ..diagnostics import Report, Source, Span
 from ..syntax import Expression, File
+from ..units import bytes_text
 from .build import NAMELESS, Parsed, build_file, build_values
 from .syntax_errors import explain
 from .tokens import MAX_TOKENS, language, read_tokens

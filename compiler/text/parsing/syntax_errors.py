@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from lark import Token
 
 from ...codes import Code
-from ..diagnostics import Report, did_you_mean
-from ..source import Source, Span
+from ..diagnostics import Report, Source, Span, did_you_mean
 from ..units import looks_like_unit, unit_hint
 from .tokens import CLOSING, DECLARATIONS, OPENING
 

@@ -7,21 +7,61 @@ so that an error stays on its line. Words such as
 All limits on size are checked here, before any work is done on a text.
 """
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from typing import Any
 
+import lark
 from lark import Lark, Token
+from lark.grammar import Rule
+from lark.lexer import TerminalDef
 
 from ....grammar import load_grammar, load_tables
 from ...codes import Code
-from ..diagnostics import Report
-from ..source import Source, Span
+from ..diagnostics import Report, Source, Span
 from ..syntax import Comment
 from ..units import MAX_DIGITS, num_digits
-from .tables import read_tables
+
+
+def tables_text(made: Lark, grammar: str) -> str:
+    """The file of the tables of ``made``, which was made from ``grammar``; what has numbers for keys as pairs."""
+    data, memo = made.memo_serialize([TerminalDef, Rule])
+    options = {name: value for name, value in data["options"].items() if name != "postlex"}
+    table = data["parser"]["parser"]
+    states = [(state, list(actions.items())) for state, actions in table["states"].items()]
+    table = {**table, "states": states, "tokens": list(table["tokens"].items())}
+    data = {**data, "options": options, "parser": {**data["parser"], "parser": table}}
+    content = json.dumps({"data": data, "memo": list(memo.items())}, separators=(",", ":"))
+    return f"{_stamp(grammar, content)}\n{content}\n"
+
+
+def read_tables(text: str, grammar: str, postlex: Any) -> Lark | None:
+    """The lexer and parser of ``grammar`` from the file of their tables; None if it is not theirs or is damaged."""
+    stamp, _, content = text.partition("\n")
+    content = content.removesuffix("\n")
+    if stamp != _stamp(grammar, content):
+        return None
+    try:
+        found = json.loads(content)
+        data, table = found["data"], found["data"]["parser"]["parser"]
+        table["states"] = {state: dict(actions) for state, actions in table["states"]}
+        table["tokens"] = dict(table["tokens"])
+        loader: Any = Lark  # whose function has no types
+        loaded: Lark = loader._load_from_dict(data, dict(found["memo"]), postlex=postlex)
+    except Exception:  # whatever lark makes of a file that vouches for itself and holds no tables
+        return None
+    return loaded
+
+
+def _stamp(grammar: str, content: str) -> str:
+    """The version of lark, and the hash of what the tables depend on and of them."""
+    digest = hashlib.sha256(f"{lark.__version__}\n{grammar}\n{content}".encode()).hexdigest()
+    return f"lark {lark.__version__} {digest}"
+
 
 MAX_TOKENS = 40_000
 MAX_NESTING = 64

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.advisor.bespoke import optimize
-from magus.advisor.bespoke.explore_limits import is_explored, usual_options
+from magus.advisor.bespoke.neighbours import is_explored, usual_options
 from magus.advisor.bespoke.result import SearchBudget, SearchOptions
 from magus.compiler.ir import (
     Choice,

@@ -8,16 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.bespoke.annealing import anneal
-from magus.advisor.bespoke.batches import Batches, RowBatch, batches_of, lengths_of, whole_batches, with_batches
-from magus.advisor.bespoke.costs import GRAIN, OWN_UNITS, Costs, costs_of, kernel_ticks, shares, whole_rows
-from magus.advisor.bespoke.cp_sat import MAX_BATCHES, solved_parts
-from magus.advisor.bespoke.dp import dp_batches
-from magus.advisor.bespoke.initial_shapes import shapes
-from magus.advisor.bespoke.mutations import neighbour
-from magus.advisor.bespoke.plan_estimator import INFEASIBLE, PlanEstimator
-from magus.advisor.bespoke.uniform import as_batches, uniform_choices
-from magus.advisor.solver.batch_model import BatchProblem, solve_batches
+from magus.advisor.bespoke.batches import (
+    GRAIN,
+    OWN_UNITS,
+    Batches,
+    Costs,
+    RowBatch,
+    batches_of,
+    costs_of,
+    dp_batches,
+    kernel_ticks,
+    lengths_of,
+    shapes,
+    shares,
+    whole_batches,
+    whole_rows,
+    with_batches,
+)
+from magus.advisor.bespoke.cp_sat import MAX_BATCHES, as_batches, solved_parts, uniform_choices
+from magus.advisor.bespoke.neighbours import INFEASIBLE, PlanEstimator, neighbour
+from magus.advisor.bespoke.search import anneal
+from magus.advisor.solver.model import BatchProblem, solve_batches
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates.bespoke import PATTERNS, Parts, shortened
@@ -139,7 +150,7 @@ def exhaustive_end(costs: Costs, first: int, batches: int) -> int:
 @pytest.mark.parametrize("by_rows", [True, False])
 @pytest.mark.parametrize("first", [0, 2, 4])
 def test_dynamic_programming_finds_the_best_cuts(first: int, by_rows: bool) -> None:
-    from magus.advisor.bespoke.dp import _ends
+    from magus.advisor.bespoke.batches import _ends
 
     costs = costs_of(scenario_with(Pattern.AG_GEMM), DMA3, by_rows=by_rows)
     costs = replace(costs, grid=8, moved=tuple(range(0, 9 * 10**8, 10**8)))

@@ -13,11 +13,11 @@ from magus.advisor.bespoke import (
     optimize,
     why_bespoke,
 )
+from magus.advisor.bespoke.result import PlanSimulator
 from magus.advisor.bespoke.search import Search
-from magus.advisor.bespoke.simulate_proposals import PlanSimulator
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.estimate.makespan import estimate_ticks
-from magus.advisor.workers import open_workers
+from magus.advisor.work.workers import open_workers
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Pattern, Scenario, Schedule
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.templates.bespoke import PATTERNS

@@ -1,8 +1,7 @@
 """Simulations of proposals: each once, no more than allowed, and none once one is as good as any."""
 
-from magus.advisor.bespoke.result import Proposer
-from magus.advisor.bespoke.simulate_proposals import PlanSimulator
-from magus.advisor.workers import Workers
+from magus.advisor.bespoke.result import PlanSimulator, Proposer
+from magus.advisor.work.workers import Workers
 from magus.compiler.ir import Choice, EngineChoice, EngineKind
 from tests.helpers.scenarios.scenarios import ag_gemm
 

@@ -6,10 +6,15 @@ from itertools import product
 
 import pytest
 
-from magus.advisor.bespoke.explain import why_bespoke
-from magus.advisor.bespoke.neighbours import best_first_search, single_knob_changes, start_points
-from magus.advisor.bespoke.plan_estimator import INFEASIBLE, PlanEstimator
-from magus.advisor.bespoke.uniform import uniform_choices
+from magus.advisor.bespoke.cp_sat import uniform_choices
+from magus.advisor.bespoke.neighbours import (
+    INFEASIBLE,
+    PlanEstimator,
+    best_first_search,
+    single_knob_changes,
+    start_points,
+)
+from magus.advisor.bespoke.stage import why_bespoke
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler.ir import (
     Choice,

@@ -9,7 +9,7 @@ from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler import compile_text
 from magus.compiler.ir import Pattern, Scenario
 from magus.simcore import simulate_op
-from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import RunOutcome
 from tests.helpers.marks import first
 from tests.helpers.scenarios.drawn import TEXTS
 from tests.helpers.scenarios.drawn_grids import draw_grid_plan

@@ -11,14 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.bounds.graph_bound import graph_bound
-from magus.advisor.bounds.lower_bound import lower_bound
-from magus.advisor.measured.tables.collective_sample import scenario_of
+from magus.advisor.bounds.lower_bound import graph_bound, lower_bound
 from magus.advisor.measured.tables.collectives import MeasuredPoint, gpu_named, shipped_points, tables_of, whole_number
 from magus.advisor.measured.tables.csv_rows import read_rows
-from magus.advisor.measured.tables.fused import scenario_on
-from magus.advisor.measured.tables.fused_rows import COLUMNS, MAX_RANKS, NUMBERS, PATTERNS, parts_of
-from magus.advisor.measured.tables.implementation_rows import GPU_OF_SOURCE, semantics_of
+from magus.advisor.measured.tables.fused import COLUMNS, MAX_RANKS, NUMBERS, PATTERNS, parts_of, scenario_on
+from magus.advisor.measured.tables.implementations import GPU_OF_SOURCE, semantics_of
+from magus.advisor.measured.tables.samples import scenario_of
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import TICKS_PER_US, AttentionShape, DType, GemmShape, Scenario
 from magus.simcore.kernels.attention import least_sm_ticks

@@ -24,7 +24,7 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op
-from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import RunOutcome
 from tests.helpers.marks import first
 from tests.helpers.scenarios.drawn import SYSTEMS, draw_choices, draw_scenario, scenario_of
 from tests.helpers.scenarios.drawn_plans import all_batches, draw_bespoke, draw_grid, draw_uneven

@@ -27,7 +27,7 @@ from magus.compiler.planning.knobs.engine import tiles_engine
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op
-from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import RunOutcome
 from tests.helpers.marks import first
 from tests.helpers.scenarios.drawn import draw_scenario
 

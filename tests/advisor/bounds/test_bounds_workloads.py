@@ -6,8 +6,7 @@ import pytest
 
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler.ir import EngineKind, TileGroup
-from magus.compiler.planning.build import build_schedule
-from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.build import build_schedule, expression_of
 from magus.simcore import RunOutcome, simulate_op
 from magus.simcore.kernels.dispatch import compute_work, least_bytes, least_sm_ticks
 from tests.helpers.marks import first, thinned

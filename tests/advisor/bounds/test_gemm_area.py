@@ -7,7 +7,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from magus.advisor.bounds.gemm_area import KernelClass, least_ratios
+from magus.advisor.bounds.kernels import KernelClass, least_ratios
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work

@@ -3,12 +3,11 @@
 import random
 
 from magus.advisor.bounds.copy_modes import served_ticks
-from magus.advisor.bounds.graph_bound import graph_bound
-from magus.advisor.bounds.lower_bound import Bound, lower_bound
+from magus.advisor.bounds.lower_bound import Bound, graph_bound, lower_bound
 from magus.compiler import compile_text
 from magus.compiler.ir import Graph, GraphOp, Pattern, Repeat, Scenario
 from magus.simcore import simulate
-from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import RunOutcome
 from tests.helpers.oracle.drawn_graphs import draw_graph_plan
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 

@@ -4,8 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from magus.advisor.bounds.least_traffic import least_traffic
-from magus.advisor.bounds.link_loads import LinkLoad, loads_of, ports_of
+from magus.advisor.bounds.link_loads import LinkLoad, least_traffic, loads_of, ports_of
 from magus.compiler import compile_text
 from magus.compiler.ir import Pattern, Scenario
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of

@@ -30,13 +30,12 @@ from magus.compiler.ir import (
     TileGroup,
     Transfer,
 )
-from magus.compiler.planning.build import build_schedule
-from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.build import build_schedule, expression_of
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.kernels.gemm import ticks_for
-from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import RunOutcome
 from tests.helpers.marks import first, thinned
 from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.scenarios.drawn import SYSTEMS, draw_choices, draw_scenario, scenario_of

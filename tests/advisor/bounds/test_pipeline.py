@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from magus.advisor.bounds.boxes import Floats
-from magus.advisor.bounds.gemm_area import Ratios
-from magus.advisor.bounds.pipeline import CELLS, Pipeline
+from magus.advisor.bounds.kernels import Ratios
+from magus.advisor.bounds.terms import CELLS, Pipeline
 
 ENDS = np.arange(1, CELLS + 1) / CELLS
 SMS, GRAINS = 10, 11

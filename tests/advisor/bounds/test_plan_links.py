@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.bounds.plan_links import busiest_link_ticks
+from magus.advisor.bounds.link_loads import busiest_link_ticks
 from magus.advisor.solver import enumerate_space
 from magus.compiler.ir import TICKS_PER_SECOND, Choice, EngineChoice, EngineKind, EngineMode, Scenario
 from magus.compiler.planning.build import build_schedule

@@ -6,8 +6,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from magus.advisor.bounds.link_loads import _routed_loads
-from magus.advisor.bounds.routes import routes_of
+from magus.advisor.bounds.link_loads import _routed_loads, routes_of
 from magus.compiler.ir import Fabric, network_of
 from tests.helpers.scenarios.fabrics import EVERY, UNEVEN, torus
 

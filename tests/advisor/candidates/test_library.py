@@ -9,12 +9,11 @@ from magus.advisor.answer.export import advice_document
 from magus.advisor.bounds.lower_bound import quick_bound_ticks
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import baseline_of
-from magus.advisor.candidates.library import library_time
-from magus.advisor.candidates.predicted import predicted_candidates
-from magus.advisor.expect.baseline import serial_baseline
+from magus.advisor.candidates.predicted import library_time, predicted_candidates
+from magus.advisor.expect.simulations import serial_baseline
 from magus.compiler import compile_text
 from magus.compiler.ir import GraphScenario, Scenario
-from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.build import expression_of
 from magus.compiler.planning.knobs.library import library_serial
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.kernels.dispatch import whole_works

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
-from magus.advisor.candidates.ranking import (
+from magus.advisor.candidates.predicted import (
     JUDGED_ON,
     MAX_NAMED_VALUES,
     baselines,
@@ -15,7 +15,7 @@ from magus.advisor.candidates.ranking import (
     protocol_variants,
     shortlisted,
 )
-from magus.advisor.corpus.families import PATTERNS, draw
+from magus.advisor.training.families import PATTERNS, draw
 from magus.compiler.ir import (
     Choice,
     CopyProtocol,
@@ -27,8 +27,7 @@ from magus.compiler.ir import (
     Pattern,
     Scenario,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
-from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.build import build_schedule, expression_of, reject_choice
 from tests.helpers.scenarios.drawn import SYSTEMS, TEXTS, scenario_of
 
 SM, DMA = EngineChoice(EngineKind.SM, 16), EngineChoice(EngineKind.DMA, 3)

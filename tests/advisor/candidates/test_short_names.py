@@ -7,13 +7,12 @@ import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
+from magus.advisor.candidates.advice import LONGEST, short_names
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
-from magus.advisor.candidates.short_names import LONGEST, short_names
 from magus.compiler import compile_file
 from magus.compiler.ir import GraphScenario, Scenario
-from magus.compiler.planning.build import build_schedule
-from magus.compiler.planning.expression import expression_of
-from magus.compiler.resolve.schedules.from_text import read_choice
+from magus.compiler.planning.build import build_schedule, expression_of
+from magus.compiler.resolve.schedules.check import read_choice
 from magus.examples import path
 from magus.tui.app.session.view import SortKey, rows_of, verdict_of
 from magus.tui.text.next_steps import next_steps

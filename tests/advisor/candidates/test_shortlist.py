@@ -16,7 +16,7 @@ from magus.advisor.candidates.shortlist import (
     simulate_shortlist,
     simulate_variants,
 )
-from magus.advisor.workers import open_workers
+from magus.advisor.work.workers import open_workers
 from magus.compiler.ir import TICKS_PER_US, Choice, Direction, EngineChoice, EngineKind, Explore, Pattern, Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.lower.budget import cost_of

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
-from magus.advisor.candidates.variations import NUM_TRIED, forms_of, may_deadlock, variants
+from magus.advisor.candidates.shortlist import NUM_TRIED, forms_of, may_deadlock, variants
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import (
     Choice,
@@ -22,8 +22,7 @@ from magus.compiler.ir import (
     Scenario,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
-from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.build import build_schedule, expression_of, reject_choice
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.scenarios import exploring
 

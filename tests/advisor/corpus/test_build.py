@@ -14,13 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.corpus import searches as attempts
-from magus.advisor.corpus.build import BuildReport, build_corpus, records_of
-from magus.advisor.corpus.families import Drawn, draw
-from magus.advisor.corpus.keys import engine_version, key_of
-from magus.advisor.corpus.record import Record
-from magus.advisor.corpus.searches import DIED, OTHER_VERSION, Attempt, Backend, Task, on_this_machine
-from magus.advisor.corpus.store import CorpusStore, StoreError, open_store
+from magus.advisor.training import build as attempts
+from magus.advisor.training.build import (
+    DIED,
+    OTHER_VERSION,
+    Attempt,
+    Backend,
+    BuildReport,
+    Task,
+    build_corpus,
+    on_this_machine,
+    records_of,
+)
+from magus.advisor.training.families import Drawn, draw
+from magus.advisor.training.record import Record, engine_version, key_of
+from magus.advisor.training.store import CorpusStore, StoreError, open_store
 from tests.helpers.corpus import DIES, FAILS, deadly_record, failing_record, quick_record
 from tests.helpers.paths import ROOT
 from tests.helpers.some import some
@@ -80,7 +88,7 @@ def test_a_scenario_that_is_drawn_differently_today_is_searched_anew(
     def other_draw(seed: int, idx: int) -> Drawn:
         return replace(draw(9, 9), seed=seed, idx=idx) if idx == 1 else draw(seed, idx)
 
-    monkeypatch.setattr("magus.advisor.corpus.build.draw", other_draw)
+    monkeypatch.setattr("magus.advisor.training.build.draw", other_draw)
     monkeypatch.setattr(attempts, "draw", other_draw)
 
     assert [record.idx for record in stored(store)] == [0, 2]
@@ -192,10 +200,10 @@ BUILDER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from magus.advisor.corpus.build import build_corpus
-from magus.advisor.corpus.keys import engine_version
-from magus.advisor.corpus.searches import on_this_machine
-from magus.advisor.corpus.store import open_store
+from magus.advisor.training.build import build_corpus
+from magus.advisor.training.record import engine_version
+from magus.advisor.training.build import on_this_machine
+from magus.advisor.training.store import open_store
 from tests.helpers.corpus import slow_record
 if __name__ == "__main__":
     with open_store(Path({path!r}), engine_version()) as store:

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from magus.advisor.corpus.families import FABRICS, GPUS, MODELS, PATTERNS, SIZES, ScenarioFamily, draw
+from magus.advisor.training.families import FABRICS, GPUS, MODELS, PATTERNS, SIZES, ScenarioFamily, draw
 
 
 def test_a_scenario_depends_on_seed_and_index_alone() -> None:

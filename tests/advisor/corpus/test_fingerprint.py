@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.corpus import keys as module
-from magus.advisor.corpus.keys import CASES, fingerprint
 from magus.advisor.estimate.makespan import Estimate, estimate_ticks
+from magus.advisor.training import record as module
+from magus.advisor.training.record import CASES, fingerprint
 from magus.compiler.ir import Scenario, Schedule
 from magus.compiler.templates import BY_NAME
 from tests.helpers.marks import first
@@ -21,7 +21,7 @@ def test_cases_are_of_several_templates() -> None:
 
 @pytest.mark.slow
 def test_the_fingerprint_is_the_same_in_another_process() -> None:
-    code = "from magus.advisor.corpus.keys import fingerprint; print(fingerprint())"
+    code = "from magus.advisor.training.record import fingerprint; print(fingerprint())"
 
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 

@@ -6,8 +6,8 @@ from types import FunctionType
 
 import pytest
 
-from magus.advisor.corpus import keys
-from magus.advisor.corpus.families import draw
+from magus.advisor.training import record as keys
+from magus.advisor.training.families import draw
 from magus.simcore.memo import codec
 
 FIRST_KEYS = "c62be59d0ef080ce5781b4fd586ccdec6a52697d41fbaf7ddeaebb5ce5112350"

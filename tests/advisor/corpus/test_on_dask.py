@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from magus.advisor.corpus.build import build_corpus, records_of
-from magus.advisor.corpus.keys import engine_version
-from magus.advisor.corpus.on_dask import MIN_UNDER_WAY, on_dask
-from magus.advisor.corpus.searches import attempt
-from magus.advisor.corpus.store import BackendError, open_store
-from magus.advisor.failures import Failure
+from magus.advisor.training.build import attempt, build_corpus, records_of
+from magus.advisor.training.on_dask import MIN_UNDER_WAY, on_dask
+from magus.advisor.training.record import engine_version
+from magus.advisor.training.store import BackendError, open_store
+from magus.advisor.work.workers import Failure
 from magus.compiler.codes import Code
 from tests.helpers.corpus import (
     DIES,

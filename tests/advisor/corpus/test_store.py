@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.corpus.families import draw
-from magus.advisor.corpus.record import Record, Tried
-from magus.advisor.corpus.store import CorpusStore, StoreError, UnsoundError, open_store
+from magus.advisor.training.families import draw
+from magus.advisor.training.record import Record, Tried
+from magus.advisor.training.store import CorpusStore, StoreError, UnsoundError, open_store
 from magus.compiler.codes import Code
 from tests.helpers.corpus import quick_record
 
@@ -221,8 +221,8 @@ def test_a_record_is_written_whole_or_not_at_all(path: Path, monkeypatch: pytest
     def rows(_record: Record) -> list[tuple[object, ...]]:
         return [("a", "template", 1, 1, 1.0), ("a", "template", None, 1, 1.0)]
 
-    monkeypatch.setattr("magus.advisor.corpus.store.plan_rows", rows)
-    monkeypatch.setattr("magus.advisor.corpus.store.record_of_rows", lambda *_: RECORDS[0])  # the check before
+    monkeypatch.setattr("magus.advisor.training.store.plan_rows", rows)
+    monkeypatch.setattr("magus.advisor.training.store.record_of_rows", lambda *_: RECORDS[0])  # the check before
     with open_store(path, "one") as store:
         with pytest.raises(StoreError):
             store.add("key 9", RECORDS[0], 1.0)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from magus.advisor.drawing import chrome_trace as writer
-from magus.advisor.drawing.chrome_trace import chrome_trace
-from magus.advisor.drawing.timeline_svg import timeline_svg
 from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Pattern, Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import Result, exposed_spans, run_of, simulate_op
+from magus.tui.drawing import chrome_trace as writer
+from magus.tui.drawing.chrome_trace import chrome_trace
+from magus.tui.drawing.timeline_svg import timeline_svg
 from tests.helpers.hostile_text import HTML
 from tests.helpers.scenarios.scenarios import ag_gemm
 from tests.helpers.scenarios.simulated import persistent_run, runs

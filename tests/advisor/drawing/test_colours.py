@@ -6,15 +6,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from magus.advisor.drawing.sweep_svg import sweep_svg
-from magus.advisor.drawing.timeline_svg import timeline_svg
-from magus.advisor.drawing.waterfall_svg import waterfall_svg
-from magus.advisor.policy.sweep import SweepPoint
+from magus.advisor.policy.build import SweepPoint
 from magus.compiler import compile_text
 from magus.compiler.ir import Pattern
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore import run_of
 from magus.simcore.figures.result import Waterfall
+from magus.tui.drawing.svg import sweep_svg, waterfall_svg
+from magus.tui.drawing.timeline_svg import timeline_svg
 from tests.helpers import paths
 from tests.helpers.scenarios.graph_runs import ONE_LAYER, graph_run
 from tests.helpers.scenarios.simulated import persistent_run, runs

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from magus.advisor.drawing.chrome_trace import chrome_trace
-from magus.advisor.drawing.timeline_svg import timeline_svg
 from magus.compiler.ir import TICKS_PER_US
 from magus.simcore import ShownRun
+from magus.tui.drawing.chrome_trace import chrome_trace
+from magus.tui.drawing.timeline_svg import timeline_svg
 from tests.helpers.scenarios.graph_runs import ONE_LAYER, SCHEDULES, graph_run
 
 pytestmark = pytest.mark.usefixtures("compiled_core")

@@ -5,12 +5,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from magus.advisor.drawing.svg import TimeScale
-from magus.advisor.drawing.timeline_svg import timeline_svg
 from magus.compiler.ir import TICKS_PER_US, Pattern
 from magus.simcore import run_of
-from magus.simcore.figures.result import Interval, IntervalKind
-from magus.simcore.figures.spans import exposed_spans
+from magus.simcore.figures.result import Interval, IntervalKind, exposed_spans
+from magus.tui.drawing.svg import TimeScale
+from magus.tui.drawing.timeline_svg import timeline_svg
 from tests.helpers.hostile_text import HTML
 from tests.helpers.scenarios.simulated import persistent_run, runs
 from tests.helpers.some import some

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
+from magus.advisor.estimate.fluid import FluidLink, SlotPool
 from magus.advisor.estimate.makespan import estimate_ticks
-from magus.advisor.estimate.servers import FluidLink, SlotPool
 from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Scenario
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import simulate_op

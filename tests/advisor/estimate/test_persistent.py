@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from magus.advisor.estimate.graph import persistent_parts
 from magus.advisor.estimate.makespan import estimate_ticks
-from magus.advisor.estimate.persistent import persistent_parts
 from magus.advisor.estimate.step_costs import copy_setup_ticks
 from magus.compiler.ir import (
     Choice,

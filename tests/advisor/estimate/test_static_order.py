@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.advisor.estimate.makespan import estimate_ticks
-from magus.advisor.estimate.static_order import StaticOrder
+from magus.advisor.estimate.step_costs import StaticOrder
 from magus.compiler.ir import Choice, CopyProtocol, Direction, EngineChoice, EngineKind, Pattern
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate_op

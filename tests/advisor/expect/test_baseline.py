@@ -3,7 +3,7 @@
 import pytest
 
 from magus.advisor import Advisor
-from magus.advisor.expect.baseline import serial_baseline
+from magus.advisor.expect.simulations import serial_baseline
 from magus.advisor.solver import NoFeasibleSchedule, enumerate_space
 from magus.compiler import compile_text
 from magus.compiler.ir import ExecutionOptions, GraphScenario

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from magus.advisor.expect.sweeps import (
+from magus.advisor.expect.values import (
     crossing_of,
     fit_line,
     judge_crossover,

@@ -8,13 +8,21 @@ from pathlib import Path
 import pytest
 
 from magus.advisor.how.code import CodeNames, code_lines
-from magus.advisor.how.expressions import Expression
-from magus.advisor.how.facts import Block, Landed, Number, Role, StepAction, StepFacts, StepKind
-from magus.advisor.how.folding import FoldedStep, entries_of
-from magus.advisor.how.frames import Frame, Naming
+from magus.advisor.how.facts import (
+    Block,
+    Expression,
+    Frame,
+    Landed,
+    Naming,
+    Number,
+    Role,
+    StepAction,
+    StepFacts,
+    StepKind,
+)
+from magus.advisor.how.folding import FoldedStep, LocalWaits, entries_of
 from magus.advisor.how.how import How, RankSteps, how_of
-from magus.advisor.how.telling import tellings_of
-from magus.advisor.how.waits import LocalWaits
+from magus.advisor.how.naming import tellings_of
 from magus.advisor.how.words import told_steps
 from magus.compiler import compile_file, compile_text
 from magus.compiler.ir import (
@@ -36,7 +44,7 @@ from magus.compiler.ir import (
     tile_rows,
 )
 from magus.compiler.planning.build import declared
-from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.resolve.schedules.check import resolve_schedule
 from magus.compiler.verify.accesses import AccessMap, reads_result
 from magus.compiler.verify.happens_before import Waits
 from magus.examples import path

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.answer.explain import headline_of
 from magus.advisor.answer.export import advice_document
-from magus.advisor.answer.headline import headline_of
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.implementations.offers import Offer, Offers, Unknown, offers_of
-from magus.advisor.implementations.promise import (
+from magus.advisor.implementations.predict import (
     KERNEL_ERROR,
     KERNEL_NAMES,
     KERNEL_SHORTEST_US,

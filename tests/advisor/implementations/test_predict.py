@@ -5,8 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from magus.advisor.implementations.machine import machine_of
-from magus.advisor.implementations.predict import library_us, predict_us
+from magus.advisor.implementations.predict import library_us, machine_of, predict_us
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import TICKS_PER_US, Implementation, Method, Pattern, Rejection, Scenario

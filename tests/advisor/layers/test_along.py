@@ -7,17 +7,17 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
 from magus.advisor.layers.baselines import IN_TURN, cut_along
-from magus.advisor.layers.copiers import copiers_of
 from magus.advisor.layers.joint import COARSE_BYTES, JointRuns
-from magus.advisor.layers.modes import Ways
-from magus.advisor.layers.moves import small_changes
+from magus.advisor.layers.op_runs import copiers_of
+from magus.advisor.layers.options import Ways
+from magus.advisor.layers.placement import small_changes
 from magus.advisor.layers.recommend import recommend_graph
 from magus.advisor.layers.space import LayerSpace, space_of
 from magus.advisor.layers.timing import estimated_ticks
 from magus.advisor.layers.way import fastest_alone, fastest_with_next
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, GraphChoice, GraphScenario
-from magus.compiler.planning.graph_expression import graph_choice_text
+from magus.compiler.planning.build import graph_choice_text
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
 

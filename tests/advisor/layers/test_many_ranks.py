@@ -6,16 +6,16 @@ from functools import cache
 import pytest
 
 from magus.advisor import AdviceOptions, recommend_graph
-from magus.advisor.layers import alike, joint
-from magus.advisor.layers.alike import AlikeRanks
-from magus.advisor.layers.copiers import copiers_of
+from magus.advisor.layers import joint
+from magus.advisor.layers import op_runs as alike
 from magus.advisor.layers.joint import COARSE_BYTES, JointRuns
-from magus.advisor.layers.modes import Ways
+from magus.advisor.layers.op_runs import AlikeRanks, copiers_of
+from magus.advisor.layers.options import Ways
 from magus.advisor.layers.recommend import NOT_SEARCHED, SHORTENED
 from magus.advisor.layers.search import JointSearch
 from magus.advisor.layers.space import LayerSpace, space_of
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode
-from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.plan import build_graph_plan
 from magus.simcore.lower.plan import plan_period
 
 from .test_recommend import scenario_of

@@ -5,19 +5,18 @@ from functools import cache
 
 import pytest
 
-from magus.advisor.layers.climbing import at_its_paces
 from magus.advisor.layers.contention import Uses
-from magus.advisor.layers.copiers import Copier, copiers_of
+from magus.advisor.layers.declared import slowly
 from magus.advisor.layers.joint import COARSE_BYTES, JointRuns
-from magus.advisor.layers.modes import Ways
-from magus.advisor.layers.moves import other_paces
-from magus.advisor.layers.pacing import is_limited, slowed_ticks, slower
+from magus.advisor.layers.op_runs import Copier, copiers_of
+from magus.advisor.layers.options import Ways, is_limited, slowed_ticks, slower
+from magus.advisor.layers.placement import other_paces
+from magus.advisor.layers.search import at_its_paces
 from magus.advisor.layers.space import LayerSpace, space_of
-from magus.advisor.layers.telling import slowly
 from magus.advisor.layers.timing import estimated_ticks
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, GraphChoice, GraphScenario
-from magus.compiler.planning.graph_expression import graph_choice_text
+from magus.compiler.planning.build import graph_choice_text
 
 from .test_recommend import BACKWARD, HEAD, scenario_of
 

@@ -5,17 +5,16 @@ from functools import cache
 
 import pytest
 
-from magus.advisor.layers.copiers import copiers_of
 from magus.advisor.layers.joint import COARSE_BYTES, JointRuns, affordable_packet, simulated
-from magus.advisor.layers.modes import Ways
-from magus.advisor.layers.moves import small_changes
-from magus.advisor.layers.placement import leaves, placed_choices
+from magus.advisor.layers.op_runs import copiers_of
+from magus.advisor.layers.options import Ways
+from magus.advisor.layers.placement import leaves, placed_choices, small_changes
 from magus.advisor.layers.space import LayerSpace, space_of
 from magus.advisor.layers.timing import estimated_ticks
 from magus.advisor.solver.layer_model import LayerOp, LayerProblem, NeededBy, WayTimes, place_layer
 from magus.compiler.ir import GraphChoice, GraphScenario
 from magus.compiler.planning.build import ScheduleError
-from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.plan import build_graph_plan
 
 from .test_recommend import BACKWARD, scenario_of
 

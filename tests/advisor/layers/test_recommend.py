@@ -12,16 +12,15 @@ from magus.advisor.answer.rule import finalists, recommended_of
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
 from magus.advisor.layers.baselines import IN_TURN
+from magus.advisor.layers.declared import reasons_for
 from magus.advisor.layers.joint import JointRuns
 from magus.advisor.layers.recommend import recommend_graph
 from magus.advisor.layers.search import JointSearch
-from magus.advisor.layers.telling import reasons_for
 from magus.compiler import compile_text
 from magus.compiler.ir import Cancelled, Choice, GraphChoice, GraphScenario, Seams
-from magus.compiler.planning.build import ScheduleError
-from magus.compiler.planning.graph_expression import graph_choice_text
+from magus.compiler.planning.build import ScheduleError, graph_choice_text
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.compiler.resolve.schedules.from_text import SERIAL
+from magus.compiler.resolve.schedules.check import SERIAL
 from magus.simcore.simulate_layers import simulate_layers
 from magus.tui.text.render import advice_text
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from magus.advisor.answer.stages import AdviceOptions
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import ScheduleOrigin, by_time, joint_candidate
 from magus.advisor.layers import recommend
 from magus.advisor.layers.recommend import recommend_graph
-from magus.advisor.options import AdviceOptions
 from magus.compiler.ir import Cancelled
 from magus.simcore import RunTooLarge
 from tests.helpers.tui import graphs

@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from magus.advisor.corpus.families import draw
 from magus.advisor.learned.catalogue import catalogue
-from magus.advisor.learned.errors import Found
-from magus.advisor.learned.fitting import fit_model
-from magus.advisor.learned.labelling import Labeller
+from magus.advisor.learned.pairs import Found
 from magus.advisor.learned.proposal_model import ProposalModel
 from magus.advisor.learned.situation import Situation
 from magus.advisor.learned.structure import BatchShape, Structure
-from magus.advisor.learned.table import ANYWHERE, LabelTable, Winner
+from magus.advisor.training.families import draw
+from magus.advisor.training.table import ANYWHERE, LabelTable, Winner
+from magus.advisor.training.train import Labeller, fit_model
 from magus.compiler.ir import Choice, EngineChoice, EngineKind
 
 SEED, COUNT = 3, 24

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from magus.advisor.learned.boosted_trees import MAX_DEPTH, NODE, BoostedTrees, Floats, ModelError
-from magus.advisor.learned.fitting import TREES
 from magus.advisor.learned.learner import boosted_trees, regressor
+from magus.advisor.training.train import TREES
 
 FEATURES = 5
 INNER, LEFT, RIGHT = 1, 2, 3  # the nodes of the second tree

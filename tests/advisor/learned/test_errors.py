@@ -5,8 +5,8 @@ import math
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
-from magus.advisor.implementations.promise import KERNEL_ERROR, MOST_ERROR, kernel_promise
-from magus.advisor.learned.errors import COVERED, EstimateErrors, Found
+from magus.advisor.implementations.predict import KERNEL_ERROR, MOST_ERROR, kernel_promise
+from magus.advisor.learned.pairs import COVERED, EstimateErrors, Found
 from magus.compiler import compile_text
 from magus.compiler.ir import GraphScenario
 from magus.compiler.resolve.expect.expectation import Verdict

@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.corpus.families import draw
-from magus.advisor.corpus.record import Record
 from magus.advisor.learned.boosted_trees import ModelError
-from magus.advisor.learned.errors import Found
-from magus.advisor.learned.evaluation import baselines, ficco, four
-from magus.advisor.learned.evaluation import evaluate as module
-from magus.advisor.learned.evaluation.evaluate import evaluate
-from magus.advisor.learned.evaluation.splits import HeldOut
-from magus.advisor.learned.evaluation.text import evaluation_text
-from magus.advisor.learned.evaluation.ways import MODEL, WAYS
-from magus.advisor.learned.labelling import found_by, winners_of, with_catalogue
 from magus.advisor.learned.model_file import load
-from magus.advisor.learned.table import ANYWHERE, Labels, LabelTable
-from magus.advisor.learned.train import fingerprint, make_table
+from magus.advisor.learned.pairs import Found
+from magus.advisor.training import evaluate as module
+from magus.advisor.training import ficco
+from magus.advisor.training import ficco as four
+from magus.advisor.training import ways as baselines
+from magus.advisor.training.evaluate import evaluate, evaluation_text
+from magus.advisor.training.families import draw
+from magus.advisor.training.ficco import HeldOut
+from magus.advisor.training.record import Record
+from magus.advisor.training.table import ANYWHERE, Labels, LabelTable
+from magus.advisor.training.train import fingerprint, found_by, make_table, winners_of, with_catalogue
+from magus.advisor.training.ways import MODEL, WAYS
 from tests.helpers.corpus import serial_record
 
 

@@ -12,8 +12,8 @@ import pytest
 from magus.advisor.learned.boosted_trees import ModelError
 from magus.advisor.learned.model_file import FILE, MAX_BYTES, Card, load, save
 from magus.advisor.learned.proposal_model import ProposalModel
-from magus.advisor.learned.table import LabelTable, load_table, save_table
-from magus.advisor.learned.train import check_current
+from magus.advisor.training.table import LabelTable, load_table, save_table
+from magus.advisor.training.train import check_current
 from tests.helpers.paths import ROOT
 from tests.helpers.scenarios.scenarios import ag_gemm
 

@@ -7,9 +7,8 @@ import pytest
 
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.learned.pipeline import pipeline_times
-from magus.advisor.learned.shapes import MAX_PIECES, Shapes
 from magus.advisor.learned.situation import Situation
-from magus.advisor.learned.structure import BatchShape, Structure, fitted
+from magus.advisor.learned.structure import MAX_PIECES, BatchShape, Shapes, Structure, fitted
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, ExecutionOptions, Kernels, Scenario, Wait
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.request.request import Request

@@ -6,17 +6,15 @@ from itertools import count
 import numpy as np
 import pytest
 
-from magus.advisor.corpus.families import draw
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.learned.boosted_trees import ModelError
 from magus.advisor.learned.pairs import names_of_features, pair_features
 from magus.advisor.learned.pipeline import pipeline_times
-from magus.advisor.learned.polish import polished
-from magus.advisor.learned.proposal_model import LEAST, ProposalModel
+from magus.advisor.learned.proposal_model import LEAST, ProposalModel, polished, proposed_candidates
 from magus.advisor.learned.situation import Situation
-from magus.advisor.learned.stage import proposed_candidates
 from magus.advisor.learned.structure import BatchShape, Structure, fitted
-from magus.advisor.learned.table import LabelTable
+from magus.advisor.training.families import draw
+from magus.advisor.training.table import LabelTable
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Scenario, ShouldStop
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, ring

@@ -2,12 +2,11 @@
 
 import pytest
 
-from magus.advisor.corpus.families import draw
-from magus.advisor.learned.evaluation.answers import least_serial_ticks
-from magus.advisor.learned.screen import Screen
-from magus.advisor.learned.serials import serial_proposals
-from magus.advisor.options import AdviceOptions
-from magus.advisor.recommend import Advisor
+from magus.advisor.answer.stages import AdviceOptions
+from magus.advisor.learned.proposal_model import Screen, serial_proposals
+from magus.advisor.questions.advisor import Advisor
+from magus.advisor.training.families import draw
+from magus.advisor.training.ways import least_serial_ticks
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, GraphScenario
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, ring

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.bespoke.batches import batches_of
-from magus.advisor.bespoke.costs import whole_rows
-from magus.advisor.corpus.families import draw
+from magus.advisor.bespoke.batches import batches_of, whole_rows
 from magus.advisor.learned.catalogue import catalogue
 from magus.advisor.learned.structure import BatchShape, Structure, fitted, structure_of
+from magus.advisor.training.families import draw
 from magus.compiler.ir import Choice, EngineChoice, EngineKind
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.marks import examples

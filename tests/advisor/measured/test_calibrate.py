@@ -9,14 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.measured.calibrate.collective_fit import EXCHANGE, NVLS, RING, RING_SWITCH
-from magus.advisor.measured.calibrate.constants import Constant
-from magus.advisor.measured.calibrate.copy_fit import DMA, SM_COPY
-from magus.advisor.measured.calibrate.gemm_fit import ALL, CONSTANTS, LARGE
-from magus.advisor.measured.calibrate.parts import FittedRow, parted
-from magus.advisor.measured.calibrate.run import Calibration, FitRequest, calibrate
+from magus.advisor.measured.calibrate.fitting import Constant
+from magus.advisor.measured.calibrate.parts import (
+    ALL,
+    CONSTANTS,
+    DMA,
+    EXCHANGE,
+    LARGE,
+    NVLS,
+    RING,
+    RING_SWITCH,
+    SM_COPY,
+    FittedRow,
+    parted,
+)
+from magus.advisor.measured.calibrate.run import Calibration, FitRequest, calibrate, profile_text
 from magus.advisor.measured.calibrate.text import calibration_document, calibration_text
-from magus.advisor.measured.calibrate.to_mgs import profile_text
 from magus.advisor.measured.tables.csv_rows import MeasuredError
 from magus.advisor.measured.tables.gemm import lone_scenario
 from magus.compiler import compile_text, format_text

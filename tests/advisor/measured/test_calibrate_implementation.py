@@ -12,11 +12,13 @@ import pytest
 from magus.advisor.implementations.offers import offers_of
 from magus.advisor.implementations.predict import predict_us
 from magus.advisor.measured.calibrate import implementation_fit
-from magus.advisor.measured.calibrate.implementation_run import ImplementationCalibration, calibrate_implementation
-from magus.advisor.measured.calibrate.implementation_to_mgs import implementation_text
+from magus.advisor.measured.calibrate.implementation_run import (
+    ImplementationCalibration,
+    calibrate_implementation,
+    implementation_text,
+)
 from magus.advisor.measured.calibrate.text import calibration_document, calibration_text
-from magus.advisor.measured.tables.fused import scenario_on
-from magus.advisor.measured.tables.fused_rows import FusedPart
+from magus.advisor.measured.tables.fused import FusedPart, scenario_on
 from magus.advisor.measured.tables.own_rows import MAX_ROWS
 from magus.compiler import CompileError, compile_file, format_text
 from magus.compiler.ir import TICKS_PER_US, DType, Implementation, Method, Pattern, Rejection, Scenario

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.measured.traces.chakra import is_chakra, read_chakra
-from magus.advisor.measured.traces.chrome import TraceError
-from magus.advisor.measured.traces.pairs import find_pairs
-from magus.advisor.measured.traces.records import MAX_RECORD, fields, records
+from magus.advisor.measured.traces.chakra import MAX_RECORD, fields, is_chakra, read_chakra, records
+from magus.advisor.measured.traces.kineto import TraceError
+from magus.advisor.measured.traces.run import find_pairs
 from magus.compiler import compile_text
 from magus.compiler.ir import Pattern
 from tests.helpers.chakra import ALL_GATHER, LAYERS, collective, gemm, groups, layer, node, trace

@@ -2,8 +2,8 @@
 
 import pytest
 
-from magus.advisor.measured.tables.collective_sample import sampled, scenario_of, simulated_collectives
 from magus.advisor.measured.tables.collectives import MeasuredPoint
+from magus.advisor.measured.tables.samples import sampled, scenario_of, simulated_collectives
 from magus.simcore.kernels.nccl import NcclCollective
 
 SIZES = (512, 1 << 16, 1 << 20, 1 << 25)

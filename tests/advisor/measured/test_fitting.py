@@ -5,9 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from magus.advisor.measured.calibrate.constants import Constant, ConstantUnit
-from magus.advisor.measured.calibrate.fitting import Floats, fit, put_all
-from magus.advisor.measured.calibrate.gemm_fit import CONSTANTS
+from magus.advisor.measured.calibrate.fitting import Constant, ConstantUnit, Floats, fit, put_all
+from magus.advisor.measured.calibrate.parts import CONSTANTS
 from tests.helpers.scenarios.scenarios import h100
 
 START = Constant("gemm.start", ("gemm", "start_ticks"), ConstantUnit.TIME, 0.1, 20)

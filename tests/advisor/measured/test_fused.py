@@ -12,17 +12,17 @@ import pytest
 from magus.advisor.measured.tables.fused import (
     TARGET,
     FusedComparison,
+    FusedPart,
+    FusedRow,
     comparable_rows,
     fused_comparisons,
     scenario_of,
     serial_us,
 )
 from magus.advisor.measured.tables.fused_plans import IMPLEMENTATIONS, implementation_named
-from magus.advisor.measured.tables.fused_rows import FusedPart, FusedRow
 from magus.advisor.measured.tables.gemm import predicted_us
 from magus.advisor.measured.validate import fused_report
-from magus.advisor.measured.validate.report import Validation, validation_document
-from magus.advisor.measured.validate.run import validate
+from magus.advisor.measured.validate.report import Validation, validate, validation_document
 from magus.advisor.measured.validate.text import validation_page, validation_text
 from magus.compiler.ir import TICKS_PER_US, DType, Kernels, Pattern
 from magus.compiler.planning.build import build_schedule

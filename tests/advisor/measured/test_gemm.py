@@ -15,11 +15,11 @@ from magus.advisor.measured.tables.gemm import (
     GemmTable,
     gemm_comparisons,
     gemm_tables,
+    gemm_ticks,
     lone_scenario,
     predicted_us,
 )
-from magus.advisor.measured.tables.gemm_sample import simulated_sample
-from magus.advisor.measured.tables.gemm_times import gemm_ticks
+from magus.advisor.measured.tables.samples import simulated_sample
 from magus.compiler.ir import DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work
 from tests.helpers.scenarios.scenarios import h100, mi300x

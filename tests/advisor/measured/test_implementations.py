@@ -11,16 +11,17 @@ from statistics import fmean
 
 import pytest
 
-from magus.advisor.measured.tables.fused_rows import FusedPart
-from magus.advisor.measured.tables.implementation_rows import KNOWN_AS, ImplementationRow, implementation_rows
+from magus.advisor.measured.tables.fused import FusedPart
 from magus.advisor.measured.tables.implementations import (
+    KNOWN_AS,
     LIBRARY,
     ImplementationComparison,
+    ImplementationRow,
     implementation_comparisons,
+    implementation_rows,
 )
 from magus.advisor.measured.validate import implementation_report
-from magus.advisor.measured.validate.report import Validation, validation_document, weak_spots
-from magus.advisor.measured.validate.run import validate
+from magus.advisor.measured.validate.report import Validation, validate, validation_document, weak_spots
 from magus.advisor.measured.validate.text import validation_page, validation_text
 from magus.compiler import compile_text
 from magus.compiler.ir import DType, Method, Pattern

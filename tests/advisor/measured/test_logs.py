@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.measured.logs.read import COLUMNS, LogRows, is_log, is_other_table, read_log
+from magus.advisor.measured.nccl_logs import COLUMNS, LogRows, is_log, is_other_table, read_log
 from magus.advisor.measured.tables.collectives import MeasuredPoint, shipped_points
 from magus.compiler import CompileError
-from magus.compiler.text.diagnostics import Diagnostic, Report, as_json, render_text
-from magus.compiler.text.source import Source
+from magus.compiler.text.diagnostics import Diagnostic, Report, Source, as_json, render_text
 from tests.helpers.commands import magus
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import examples

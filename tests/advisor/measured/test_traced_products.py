@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from magus.advisor.measured.traces.chakra import read_chakra
-from magus.advisor.measured.traces.pairs import PairShape, find_pairs
-from magus.advisor.measured.traces.products import Product, is_product_kernel, product_of
+from magus.advisor.measured.traces.run import PairShape, Product, find_pairs, is_product_kernel, product_of
 from magus.compiler import compile_text
 from magus.compiler.ir import DType, GroupedGemmShape, Pattern
 from tests.advisor.measured.test_chakra import pieces as byte_pieces

@@ -8,17 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.measured.traces import chrome
-from magus.advisor.measured.traces.chrome import ChromeTrace, TraceError
-from magus.advisor.measured.traces.kineto import read_run
-from magus.advisor.measured.traces.pairs import PairShape, find_pairs
-from magus.advisor.measured.traces.pieces import HEAD, is_trace
-from magus.advisor.measured.traces.read import read_trace
-from magus.advisor.measured.traces.run import TracedRun
+from magus.advisor.measured.traces import kineto as chrome
+from magus.advisor.measured.traces.kineto import ChromeTrace, TraceError, read_run
+from magus.advisor.measured.traces.run import PairShape, TracedRun, find_pairs
+from magus.advisor.measured.traces.workloads import HEAD, is_trace, read_trace
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import DType, Pattern
 from magus.compiler.text.diagnostics import Report, render_text
-from magus.compiler.text.formatting.fmt import format_text
+from magus.compiler.text.fmt import format_text
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import examples
 from tests.helpers.traces import HALF, LAYERS, collective, gemm, layer, trace

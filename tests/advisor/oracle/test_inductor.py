@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from magus.advisor import Oracle
-from magus.advisor.oracle.inductor import Estimator, torch_group_size
+from magus.advisor.oracle.oracle import Estimator, torch_group_size
 
 H100 = Oracle(gpu="H100", ranks=8)
 ESTIMATE = Estimator(H100.collective_us, H100.kernel_us, {"0": 8, "pair": 2}.get)

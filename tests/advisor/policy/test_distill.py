@@ -10,12 +10,11 @@ import pytest
 from magus.advisor import Request, RequestError
 from magus.advisor.candidates.predicted import predicted_candidates
 from magus.advisor.learned.learner import TreeNode, small_tree
-from magus.advisor.policy.distill import FEATURES, DistilledRule, distilled, picked
-from magus.advisor.policy.rule_text import rule_document, rule_python, summary
+from magus.advisor.policy.distill import FEATURES, DistilledRule, distilled, picked, rule_document, rule_python, summary
 from magus.compiler.planfile.file import ignore_warnings
 from magus.compiler.planning.build import reject_choice
 from magus.compiler.request.scenario import scenario_of
-from magus.compiler.resolve.schedules.from_text import read_choice, resolve_schedule
+from magus.compiler.resolve.schedules.check import read_choice, resolve_schedule
 from tests.helpers.commands import magus
 
 REQUEST = Request("AG+GEMM", m=4096, n=4096, k=4096, gpu="H100", ranks=8)

@@ -21,9 +21,8 @@ from magus.compiler.ir import (
     Seams,
     Settings,
 )
-from magus.compiler.planning.build import ScheduleError
-from magus.compiler.planning.graph_expression import graph_expression_of
-from magus.compiler.resolve.schedules.from_text import SERIAL
+from magus.compiler.planning.build import ScheduleError, graph_expression_of
+from magus.compiler.resolve.schedules.check import SERIAL
 from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.scenarios.mlp_backward import backward
 

@@ -9,8 +9,7 @@ import pytest
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.policy.layer_rules import GraphAxis, layer_policy, ops_of
 from magus.advisor.policy.reader import Policy, PolicyError
-from magus.advisor.policy.schema import policy_schema
-from magus.advisor.policy.table import SCHEMA, PolicyTable
+from magus.advisor.policy.table import SCHEMA, PolicyTable, policy_schema
 from magus.compiler import compile_text
 from magus.compiler.ir import Cancelled, GraphChoice, GraphScenario
 from tests.helpers.layer_advice import advice_by_hand

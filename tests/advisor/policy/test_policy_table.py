@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from magus.advisor import Advice, AdviceOptions, Advisor, Request, RequestError, recommend
-from magus.advisor.computing import computed_advice
-from magus.advisor.policy.axis import axis_of
+from magus.advisor import Advice, AdviceOptions, Advisor, Request, RequestError
+from magus.advisor.policy.cover import axis_of
 from magus.advisor.policy.reader import Policy
-from magus.advisor.policy.schema import policy_schema
-from magus.advisor.policy.table import PolicyRule, PolicyTable, policy_text
+from magus.advisor.policy.table import PolicyRule, PolicyTable, policy_schema, policy_text
+from magus.advisor.questions import advisor as recommend
+from magus.advisor.questions.computing import computed_advice
 from magus.compiler import compile_text
 from magus.compiler.ir import Cancelled
 from magus.compiler.planfile.file import ignore_warnings
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.request.scenario import scenario_of
 from magus.compiler.resolve.expect.expectation import ON_OVERLAP
-from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.resolve.schedules.check import resolve_schedule
 from magus.examples import path
 from tests.helpers.paths import DOCS
 from tests.helpers.plans.json_schema import is_valid

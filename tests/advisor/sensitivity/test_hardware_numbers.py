@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from magus.advisor.sensitivity.hardware_numbers import HardwareNumber, hardware_numbers, with_number
+from magus.advisor.sensitivity.sensitivity import HardwareNumber, hardware_numbers, with_number
 from magus.compiler import compile_text
 from magus.compiler.ir import Scenario
 from tests.helpers.some import some

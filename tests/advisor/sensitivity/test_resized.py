@@ -3,7 +3,7 @@
 import pytest
 
 from magus.advisor.bespoke.batches import batches_of
-from magus.advisor.sensitivity.resized import num_rows, resized_choices, with_rows
+from magus.advisor.sensitivity.threshold import num_rows, resized_choices, with_rows
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of

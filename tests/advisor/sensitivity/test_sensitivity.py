@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor import AdviceOptions, Advisor, advice_run
+from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
-from magus.advisor.answer.export_sensitivity import sensitivity_document
+from magus.advisor.answer.export_members import sensitivity_document
+from magus.advisor.candidates.advice import ChangedNumber, Sensitivity
 from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.candidates.predicted import predicted_candidates
-from magus.advisor.candidates.sensitivity import ChangedNumber, Sensitivity
 from magus.advisor.candidates.shortlist import simulate_shortlist
+from magus.advisor.questions import one_op as advice_run
 from magus.advisor.sensitivity import sensitivity
-from magus.advisor.sensitivity.hardware_numbers import hardware_numbers, with_number
-from magus.advisor.sensitivity.sensitivity import sensitivity_of
-from magus.advisor.workers import Workers, open_workers
+from magus.advisor.sensitivity.sensitivity import hardware_numbers, sensitivity_of, with_number
+from magus.advisor.work.workers import Workers, open_workers
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Explore, GraphScenario, LaunchCost, Scenario
 from magus.simcore import simulate_op
 from magus.tui.text.render import advice_text

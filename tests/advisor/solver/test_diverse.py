@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from magus.advisor.solver import Space, enumerate_space, vectorised
-from magus.advisor.solver.diverse import WEIGHTS, diverse
-from magus.advisor.solver.knobs import Choices, Codes, Knobs
-from magus.advisor.solver.result import LISTED, SAMPLE
+from magus.advisor.solver import Space, enumerate_space
+from magus.advisor.solver import enumerate as vectorised
+from magus.advisor.solver.domains import Choices, Codes, Knobs
+from magus.advisor.solver.result import LISTED, SAMPLE, WEIGHTS, diverse
 from magus.compiler.ir import Explore
 from magus.compiler.resolve.schedules.explore import opened
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.solver import enumerate_space
-from magus.advisor.solver.domains import domains_of, knobs_of
-from magus.advisor.solver.dominance import RULES, dominated, left_out
-from magus.advisor.solver.vectorised import generate
+from magus.advisor.solver.domains import RULES, domains_of, dominated, knobs_of, left_out
+from magus.advisor.solver.enumerate import generate
 from magus.compiler.ir import (
     Choice,
     Direction,

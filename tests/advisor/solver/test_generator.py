@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from magus.advisor.solver import NoFeasibleSchedule, Space, enumerate_space
 from magus.advisor.solver.domains import domains_of, knobs_of
-from magus.advisor.solver.vectorised import generate
+from magus.advisor.solver.enumerate import generate
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, EngineMode, Explore, Scenario
-from magus.compiler.planning.build import build_schedule, reject_choice
-from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.build import build_schedule, expression_of, reject_choice
+from magus.compiler.resolve.schedules.check import read_choice
 from magus.compiler.resolve.schedules.explore import opened
-from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.templates import TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op

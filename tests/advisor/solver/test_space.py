@@ -14,8 +14,7 @@ from magus.advisor.solver.enumerate import explain
 from magus.advisor.solver.memory import check_memory, resident_bytes
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Fabric, Scenario
-from magus.compiler.planning.build import ScheduleError, build_schedule, reject_choice, template_named
-from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.build import ScheduleError, build_schedule, expression_of, reject_choice, template_named
 from magus.compiler.planning.knobs.engine import ENGINE
 from magus.compiler.planning.knobs.structure import CHUNKS, TEMPLATE
 from magus.compiler.templates import ALL_TEMPLATES, Cut

@@ -5,16 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.implementations.offers import Offer, Offers
-from magus.advisor.implementations.order import Order
-from magus.advisor.implementations.promise import Promise
-from magus.advisor.layers.offers.transformer_engine import TeMethods, TeSearch
+from magus.advisor.implementations.offers import Offer, Offers, Order
+from magus.advisor.implementations.predict import Promise
+from magus.advisor.layers.transformer_engine import TeMethods, TeSearch
 from magus.advisor.policy.graph_sweep import GraphPoint, GraphSweep
 from magus.advisor.targets import TARGETS, Refused
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode
-from magus.compiler.resolve.schedules.from_text import SERIAL
+from magus.compiler.resolve.schedules.check import SERIAL
 from tests.advisor.layers.offers.test_te_layers import graph_of
 from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.scenarios.mlp_backward import backward

@@ -9,14 +9,14 @@ import pytest
 
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.implementations.offers import Offer, Offers, offers_of
-from magus.advisor.implementations.promise import Promise
+from magus.advisor.implementations.predict import Promise
 from magus.advisor.policy.graph_sweep import GraphPoint, GraphSweep
 from magus.advisor.policy.table import PolicyTable
 from magus.advisor.targets import Refused
 from magus.advisor.targets.megatron import LAYERS, MEGATRON
 from magus.advisor.targets.vllm import VLLM
 from magus.compiler import compile_text
-from magus.compiler.resolve.schedules.from_text import SERIAL as SERIAL_CHOICE
+from magus.compiler.resolve.schedules.check import SERIAL as SERIAL_CHOICE
 from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.policy_rules import assert_golden, gemm_rule, table_of
 from tests.helpers.some import some

@@ -13,8 +13,8 @@ from magus.compiler import CompileError, compile_text
 from magus.compiler.from_model.config import ModelConfig, read_config
 from magus.compiler.from_model.layer import Parallelism, layer_text
 from magus.compiler.ir import AttentionBackShape, AttentionShape, DType, GemmShape, Pattern
-from magus.compiler.request.errors import RequestError
-from magus.compiler.text.formatting.fmt import format_text
+from magus.compiler.request.request import RequestError
+from magus.compiler.text.fmt import format_text
 from tests.helpers.commands import magus
 from tests.helpers.paths import ROOT
 from tests.helpers.scenarios.compiled import cases_in, several_in

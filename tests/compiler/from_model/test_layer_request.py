@@ -10,7 +10,7 @@ import pytest
 from magus.compiler.codes import Code
 from magus.compiler.from_model.config import read_config
 from magus.compiler.from_model.request import LayerRequest, layer_scenario, model_of
-from magus.compiler.request.errors import RequestError
+from magus.compiler.request.request import RequestError
 from tests.helpers.paths import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "models"

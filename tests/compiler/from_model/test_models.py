@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
-from magus.advisor.solver.graph_memory import held_bytes
+from magus.advisor.solver.memory import held_bytes
 from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
 from magus.compiler.from_model.config import ModelConfig, config_of
 from magus.compiler.from_model.layer import Parallelism, layer_text
 from magus.compiler.ir import DType, GemmShape
-from magus.compiler.request.errors import RequestError
-from magus.compiler.text.diagnostics import Report
-from magus.compiler.text.json_items import JsonPlace, read_json
-from magus.compiler.text.source import Source, Span
+from magus.compiler.request.request import RequestError
+from magus.compiler.text.diagnostics import Report, Source, Span
+from magus.compiler.text.json_forms import JsonPlace, read_json
 from tests.helpers.commands import magus
 from tests.helpers.paths import ROOT
 from tests.helpers.some import some

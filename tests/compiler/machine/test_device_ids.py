@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.machine.device_ids import (
+from magus.compiler.machine.machine import (
     AMD,
     DEVICES,
     LIBRARY_GPUS,

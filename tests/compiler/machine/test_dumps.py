@@ -10,7 +10,7 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.planning.build import declared
-from magus.compiler.text.formatting.fmt import format_text
+from magus.compiler.text.fmt import format_text
 from magus.simcore import simulate_op
 from tests.helpers.machines import GPU, dumps, imported
 

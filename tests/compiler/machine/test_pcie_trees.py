@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler.machine.machine import CpuWay, PcieSlot
-from magus.compiler.machine.pcie_tree import UNSAID_CPUS, way_between
+from magus.compiler.machine.wiring import UNSAID_CPUS, way_between
 from tests.helpers.machines import MACHINES, imported, nccl_dump, nccl_gpu, topo_rows, topo_table
 
 RTX_4090 = "NVIDIA GeForce RTX 4090"

@@ -13,7 +13,7 @@ from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import EngineChoice, Plan, Reduction, Scenario, Schedule, Step, TileGroup, Transfer
 from magus.compiler.outline.outline import Axis, By, Grouping, Outline, Split
 from magus.compiler.outline.write import rejections_on, written_out
-from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planfile.write import plan_text
 from magus.compiler.planning.build import build_schedule, declared
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op

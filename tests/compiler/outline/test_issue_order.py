@@ -1,7 +1,7 @@
 """In which order steps are issued: what is waited for first, everything else as it was."""
 
 from magus.compiler.ir import Direction, IndexRange, Reduction, Region, TileGroup, Transfer
-from magus.compiler.outline.issue_order import Move, after_kernels, before_kernels
+from magus.compiler.outline.steps import Move, after_kernels, before_kernels
 
 WHOLE = Region(0, IndexRange(0, 8), IndexRange(0, 8))
 

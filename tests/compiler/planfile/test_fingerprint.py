@@ -4,7 +4,7 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import Graph, JsonObject, Scenario
-from magus.compiler.planfile.to_json import fingerprint
+from magus.compiler.planfile.write import fingerprint
 from tests.helpers.plans.plans import BODIES, scenario_of, text_of
 from tests.helpers.some import some
 

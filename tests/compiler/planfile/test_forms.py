@@ -5,9 +5,9 @@ import json
 import pytest
 
 from magus.compiler.planfile.forms import plan_schema
-from magus.compiler.planfile.to_json import document_text, plan_document
+from magus.compiler.planfile.write import document_text, plan_document
 from magus.compiler.text.diagnostics import CompileError
-from magus.compiler.text.schema_parts import DIALECT
+from magus.compiler.text.json_forms import DIALECT
 from tests.helpers.paths import DOCS
 from tests.helpers.plans.documents import plan_from_document
 from tests.helpers.plans.json_schema import is_valid

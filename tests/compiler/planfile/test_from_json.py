@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from magus.compiler.codes import Code
 from magus.compiler.ir import Graph, GraphPlan, Scenario
 from magus.compiler.planfile.forms import MAX_STEPS, plan_schema
-from magus.compiler.planfile.to_json import document_text, plan_document
-from magus.compiler.text.diagnostics import CompileError, Report
-from magus.compiler.text.json_items import JsonPlace, read_json
-from magus.compiler.text.source import Source, Span
+from magus.compiler.planfile.write import document_text, plan_document
+from magus.compiler.text.diagnostics import CompileError, Report, Source, Span
+from magus.compiler.text.json_forms import JsonPlace, read_json
 from magus.compiler.verify.check import check_parts
 from tests.helpers.marks import examples
 from tests.helpers.plans.documents import built_from_document, plan_from_document, read_from_document

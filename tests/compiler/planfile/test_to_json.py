@@ -32,7 +32,7 @@ from magus.compiler.ir import (
     WaitPer,
 )
 from magus.compiler.planfile.forms import plan_schema
-from magus.compiler.planfile.to_json import SCHEMA, document_text, plan_document, plan_of
+from magus.compiler.planfile.write import SCHEMA, document_text, plan_document, plan_of
 from magus.compiler.planning.build import build_schedule, declared
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import examples
@@ -165,7 +165,7 @@ def test_a_document_says_what_it_fits_and_a_step_a_line() -> None:
 
 @pytest.mark.slow
 def test_text_and_json_are_the_same_plan() -> None:
-    from magus.compiler.planfile.to_mgs import plan_text
+    from magus.compiler.planfile.write import plan_text
 
     for body in ("AG+GEMM", "all_reduce", "broadcast"):
         for schedule in some(all_schedules(body)):

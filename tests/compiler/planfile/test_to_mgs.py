@@ -9,7 +9,7 @@ import pytest
 from magus.compiler import compile_text, format_text
 from magus.compiler.collectives import ALGORITHMS
 from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions
-from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planfile.write import plan_text
 from magus.compiler.planning.build import build_schedule, declared, reject_choice
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.templates import ALL_TEMPLATES, TEMPLATES

@@ -19,10 +19,16 @@ from magus.compiler.ir import (
     Wait,
     WaitPer,
 )
-from magus.compiler.planfile.to_mgs import plan_text
-from magus.compiler.planning.build import ScheduleError, build_schedule, declared
-from magus.compiler.planning.expression import expression_of, non_default_options, options_from
-from magus.compiler.resolve.schedules.from_text import read_choice
+from magus.compiler.planfile.write import plan_text
+from magus.compiler.planning.build import (
+    ScheduleError,
+    build_schedule,
+    declared,
+    expression_of,
+    non_default_options,
+    options_from,
+)
+from magus.compiler.resolve.schedules.check import read_choice
 from tests.helpers.marks import examples
 
 HEAD = """use "nvidia/h100"

@@ -5,8 +5,8 @@ import pytest
 from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import Awaited, GraphChoice, GraphScenario, OpMode, Part, PartWait, Pattern, Read, Transfer
-from magus.compiler.planning.graph_batches import in_batches, labels_of
-from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.parts import in_batches, labels_of
+from magus.compiler.planning.plan import build_graph_plan
 
 TEXT = """
 use "nvidia/h100"

@@ -3,9 +3,8 @@
 import pytest
 
 from magus.compiler.ir import COLLECTIVES_STREAM, Awaited, GraphChoice, GraphPlan, GraphScenario, PartWait, StepWait
-from magus.compiler.planning.graph_build import build_graph_plan
-from magus.compiler.planning.graph_layers import choice_of_layers, layers_of
-from magus.compiler.planning.graph_order import GraphPlanError
+from magus.compiler.planning.parts import GraphPlanError
+from magus.compiler.planning.plan import build_graph_plan, choice_of_layers, layers_of
 from tests.helpers.scenarios.mlp_backward import plain_backward
 
 

@@ -7,10 +7,9 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode, Plan, Scenario, Seams
-from magus.compiler.planning.build import ScheduleError
-from magus.compiler.planning.graph_build import build_graph_plan
-from magus.compiler.planning.graph_expression import graph_choice_text, graph_expression_of
-from magus.compiler.planning.graph_order import GraphPlanError
+from magus.compiler.planning.build import ScheduleError, graph_choice_text, graph_expression_of
+from magus.compiler.planning.parts import GraphPlanError
+from magus.compiler.planning.plan import build_graph_plan
 from tests.helpers.oracle.drawn_graphs import draw_whole
 from tests.helpers.oracle.drawn_programs import draw_choice
 from tests.helpers.scenarios.mlp_backward import plain_backward, plain_text

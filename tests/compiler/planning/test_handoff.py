@@ -22,9 +22,9 @@ from magus.compiler.ir import (
     Wait,
 )
 from magus.compiler.planning.build import build_schedule
-from magus.compiler.planning.graph_build import build_graph_plan
-from magus.compiler.planning.graph_order import GraphPlanError
 from magus.compiler.planning.handoff import Brought, brought_for, following
+from magus.compiler.planning.parts import GraphPlanError
+from magus.compiler.planning.plan import build_graph_plan
 from magus.compiler.verify.check import check_parts, check_plan
 from tests.helpers.scenarios.exchange import (
     ADDED_BESIDE,

@@ -4,7 +4,7 @@ import pytest
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import Choice, EngineMode
-from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.build import expression_of
 
 HEAD = """mgs 1
 use "nvidia/h100"

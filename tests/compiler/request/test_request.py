@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 
 from magus.compiler.codes import Code
 from magus.compiler.ir import DType, EngineKind, GemmShape
-from magus.compiler.request.errors import RequestError
-from magus.compiler.request.request import BESIDE_PATTERNS, COLLECTIVE_PATTERNS, KERNEL_PATTERNS, Request
-from magus.compiler.request.scenario import scenario_of, stamp
-from magus.compiler.request.shipped import shipped_gpu
-from magus.compiler.request.text import request_text, system_text
+from magus.compiler.request.request import (
+    BESIDE_PATTERNS,
+    COLLECTIVE_PATTERNS,
+    KERNEL_PATTERNS,
+    Request,
+    RequestError,
+    shipped_gpu,
+)
+from magus.compiler.request.scenario import request_text, scenario_of, stamp, system_text
 
 AG: dict[str, Any] = {"pattern": "AG+GEMM", "m": 4096, "n": 3584, "k": 8192, "gpu": "H100", "ranks": 8}
 

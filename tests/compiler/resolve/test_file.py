@@ -26,9 +26,8 @@ from magus.compiler.ir import (
 )
 from magus.compiler.resolve.expect.expectation import Comparison, Relation, Verdict, VerdictIs
 from magus.compiler.resolve.file import resolve
-from magus.compiler.text.diagnostics import Report
+from magus.compiler.text.diagnostics import Report, Source
 from magus.compiler.text.load import load
-from magus.compiler.text.source import Source
 
 HARDWARE = 'use "amd/mi300x"\nsystem node { gpus 8 x MI300X; fabric full_mesh(xgmi) }\n'
 GATHER = (

@@ -5,11 +5,8 @@ from pathlib import Path
 import pytest
 
 from magus.compiler.pipeline import compile_text
-from magus.compiler.services.definition import definition
 from magus.compiler.services.document import read_document
-from magus.compiler.services.occurrences import occurrences_in
-from magus.compiler.services.rename import RenameError, renaming
-from magus.compiler.services.symbols import symbols
+from magus.compiler.services.names import RenameError, definition, occurrences_in, renaming, symbols
 from magus.examples import path
 from tests.helpers.editing import BEGINNING, at_mark
 from tests.helpers.marks import thinned

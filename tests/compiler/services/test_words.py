@@ -7,12 +7,12 @@ from magus.compiler.ir import DType, EngineKind, EngineMode, Metric, Origin, Pee
 from magus.compiler.ir.operations import OPERATIONS
 from magus.compiler.ir.topologies import TOPOLOGIES
 from magus.compiler.outline import outline
-from magus.compiler.planning.expression import OPTIONS
+from magus.compiler.planning.build import OPTIONS
 from magus.compiler.planning.knobs import KNOBS
 from magus.compiler.resolve.expect.statements import SHAPES
 from magus.compiler.resolve.expect.terms import ABOUT_SCHEDULES, OF_SWEEPS
 from magus.compiler.resolve.schedules.implementation import PATTERN_WORDS
-from magus.compiler.services.properties import property_of
+from magus.compiler.services.expected import property_of
 from magus.compiler.templates import BY_NAME
 from magus.compiler.text import vocabulary as words
 from magus.compiler.text.parsing.syntax_errors import HEADS

@@ -5,8 +5,7 @@ import pytest
 from magus.compiler.codes import Code
 from magus.compiler.ir import Pattern
 from magus.compiler.targets.kernel_rewrite import rewrite_kernel
-from magus.compiler.text.diagnostics import CompileError, Severity
-from magus.compiler.text.source import Source
+from magus.compiler.text.diagnostics import CompileError, Severity, Source
 from tests.helpers.targets.numpy_triton import NumpyWorld
 from tests.helpers.targets.rewritten import FOLDER
 

@@ -9,10 +9,10 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from magus.compiler.ir import Pattern
-from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.resolve.schedules.check import resolve_schedule
 from magus.compiler.targets.kernel_rewrite import rewrite_kernel
 from magus.compiler.targets.triton import triton_text
-from magus.compiler.text.source import Source
+from magus.compiler.text.diagnostics import Source
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.targets.rewritten import BLOCK, FOLDER, KERNELS
 from tests.helpers.targets.triton_runs import RewrittenWorld, TritonWorld, module_of

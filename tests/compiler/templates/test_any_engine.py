@@ -6,7 +6,7 @@ import pytest
 
 from magus.compiler.ir import Choice, EngineChoice, EngineKind
 from magus.compiler.planning.build import build_schedule, build_schedules
-from magus.compiler.planning.template_input import template_input
+from magus.compiler.planning.staging import template_input
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from tests.compiler.templates.test_templates import scenarios_of
 from tests.helpers.some import some

@@ -26,8 +26,7 @@ from magus.compiler.ir import (
     topologies,
 )
 from magus.compiler.ir.topologies.fat_tree import FatTree
-from magus.compiler.planning.build import ScheduleError, build_schedule, reject_choice, template_named
-from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.build import ScheduleError, build_schedule, expression_of, reject_choice, template_named
 from magus.compiler.planning.staging import slices_inner, staging_bytes
 from magus.compiler.templates import ALL_TEMPLATES, BASELINE, TEMPLATES, Cut, Template
 from magus.compiler.text.vocabulary import MAX_STREAMS

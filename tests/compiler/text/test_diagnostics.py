@@ -6,8 +6,7 @@ import pytest
 import magus.compiler
 from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
-from magus.compiler.text.diagnostics import Diagnostic, Report, as_json, did_you_mean, render_text
-from magus.compiler.text.source import Source, Span
+from magus.compiler.text.diagnostics import Diagnostic, Report, Source, Span, as_json, did_you_mean, render_text
 
 SOURCE = Source("a.mgs", "let a = 64 GBps\n\tlet b\n")
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.codes import Code
-from magus.compiler.text.diagnostics import Report, Stopped
-from magus.compiler.text.json_items import MAX_NAME, Item, JsonPlace, read_json
-from magus.compiler.text.source import Source, Span
+from magus.compiler.text.diagnostics import Report, Source, Span, Stopped
+from magus.compiler.text.json_forms import MAX_NAME, Item, JsonPlace, read_json
 from tests.helpers.marks import examples
 
 

@@ -8,12 +8,27 @@ from hypothesis import strategies as st
 
 from magus.compiler.resolve.values.evaluate import ExpressionEvaluator, Place
 from magus.compiler.resolve.values.sentences import single
-from magus.compiler.text.diagnostics import Report
+from magus.compiler.text.diagnostics import Report, Source
 from magus.compiler.text.names import Scope
 from magus.compiler.text.parsing.parse import parse_value
-from magus.compiler.text.quantities import bytes_text, exact_bytes_text, exact_text, rate_text, ticks_text, us_text
-from magus.compiler.text.source import Source
-from magus.compiler.text.units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, UNITS, Dimension, Quantity, exact
+from magus.compiler.text.units import (
+    BYTES,
+    FLOP_RATE,
+    FREQUENCY,
+    NUMBER,
+    RATE,
+    TIME,
+    UNITS,
+    Dimension,
+    Quantity,
+    bytes_text,
+    exact,
+    exact_bytes_text,
+    exact_text,
+    rate_text,
+    ticks_text,
+    us_text,
+)
 
 dimensions = st.sampled_from([NUMBER, BYTES, TIME, RATE, FREQUENCY, FLOP_RATE])
 

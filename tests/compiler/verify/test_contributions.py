@@ -25,8 +25,7 @@ from magus.compiler.ir import (
     Step,
     Transfer,
 )
-from magus.compiler.planning.build import build_schedule, declared, reject_choice
-from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.build import build_schedule, declared, expression_of, reject_choice
 from magus.compiler.verify.check import check_plan
 
 HEAD = """use "nvidia/h100"

@@ -27,7 +27,7 @@ from magus.compiler.ir import (
     tile_cols,
     tile_rows,
 )
-from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planfile.write import plan_text
 from magus.compiler.planning.build import ScheduleError, build_schedule, declared, reject_choice
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import examples, thinned

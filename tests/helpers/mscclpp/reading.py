@@ -10,9 +10,8 @@ from magus.compiler.codes import Code
 from magus.compiler.ir import Plan, Scenario, Schedule
 from magus.compiler.planfile.mscclpp.read import read_mscclpp
 from magus.compiler.planning.build import build_schedule
-from magus.compiler.text.diagnostics import CompileError, Report
-from magus.compiler.text.json_items import Item, JsonPlace
-from magus.compiler.text.source import Source, Span
+from magus.compiler.text.diagnostics import CompileError, Report, Source, Span
+from magus.compiler.text.json_forms import Item, JsonPlace
 from tests.helpers.mscclpp import programs as mscclpp_programs
 from tests.helpers.mscclpp.builder import Block, Program, here
 

@@ -1,7 +1,6 @@
 """Whether a run of the simulator and one of the oracle are the same, and in what they are not."""
 
-from magus.simcore.program.outcome import Run, RunOutcome
-from magus.simcore.program.program import Program
+from magus.simcore.program.program import Program, Run, RunOutcome
 from tests.helpers.oracle.oracle import OracleRun
 
 

@@ -17,10 +17,9 @@ from magus.compiler.ir import (
     Seams,
     System,
 )
-from magus.compiler.planning.graph_build import build_graph_plan
-from magus.compiler.planning.graph_halves import collective_alone
-from magus.compiler.planning.graph_order import GraphPlanError
 from magus.compiler.planning.handoff import following
+from magus.compiler.planning.parts import GraphPlanError, collective_alone
+from magus.compiler.planning.plan import build_graph_plan
 from tests.helpers.oracle.drawn_programs import ONE_RANK, draw_choice, draw_scenario
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 

@@ -19,9 +19,8 @@ from magus.simcore.lower.machine import Idealization
 from magus.simcore.lower.plan import lower, plan_of
 from magus.simcore.lower.steps import LoweredPart
 from magus.simcore.lower.variability import perturbation_of
-from magus.simcore.program.outcome import Run
-from magus.simcore.program.program import OpKind
-from magus.simcore.simulation_case import Case
+from magus.simcore.program.program import OpKind, Run
+from magus.simcore.simulate import Case
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from magus.simcore.program.arrays import NONE
-from magus.simcore.program.program import Program
+from magus.simcore.program.program import NONE, Program
 
 WindowFn = Callable[[Program], int]
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from magus.simcore.cores.engine import run
-from magus.simcore.fold.quotient import Folded, expand, quotient
 from magus.simcore.fold.refine import Classes, detect
+from magus.simcore.fold.run import Folded, expand, quotient
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.outcome import Run, RunOutcome
-from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Run, RunOutcome, Stage
 from tests.helpers.oracle.oracle import Oracle
 
 OP_TIMES = ("op_ready", "op_start", "op_done")

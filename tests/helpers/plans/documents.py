@@ -2,10 +2,9 @@
 
 from magus.compiler.ir import Graph, GraphPlan, Plan, Scenario, Schedule
 from magus.compiler.planfile.from_json import ReadPlan, read_plan
-from magus.compiler.planfile.to_json import plan_document
-from magus.compiler.text.diagnostics import CompileError, Report
-from magus.compiler.text.json_items import Item, JsonPlace
-from magus.compiler.text.source import Source, Span
+from magus.compiler.planfile.write import plan_document
+from magus.compiler.text.diagnostics import CompileError, Report, Source, Span
+from magus.compiler.text.json_forms import Item, JsonPlace
 
 
 def item_of(document: object, report: Report) -> Item:

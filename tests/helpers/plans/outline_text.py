@@ -2,7 +2,7 @@
 
 from magus.compiler.ir import PeerOrder
 from magus.compiler.outline.outline import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums
-from magus.compiler.planning.expression import non_default_options
+from magus.compiler.planning.build import non_default_options
 
 _IN_MOVE = ("transfer", "protocol")
 

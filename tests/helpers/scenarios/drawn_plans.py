@@ -20,7 +20,7 @@ from magus.compiler.ir import (
     tile_cols,
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
-from magus.compiler.planning.template_input import template_input
+from magus.compiler.planning.staging import template_input
 from magus.compiler.templates.bespoke import PATTERNS, block_rows
 from magus.compiler.templates.cuts import shortened_cuts
 from magus.compiler.verify.check import check_plan

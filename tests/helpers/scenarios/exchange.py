@@ -4,7 +4,7 @@ from functools import cache
 
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Graph, GraphChoice, GraphScenario, OpMode, Scenario
-from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.build import expression_of
 
 RANKS = 4
 DMA, SM = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 16)

@@ -2,8 +2,7 @@
 
 from magus.compiler import compile_text
 from magus.compiler.ir import Graph, GraphChoice, GraphPlan, GraphScenario
-from magus.compiler.planning.graph_build import build_graph_plan
-from magus.compiler.planning.graph_layers import written_out
+from magus.compiler.planning.plan import build_graph_plan, written_out
 
 TEXT = """
 use "nvidia/h100"

@@ -21,13 +21,12 @@ from magus.compiler.ir import (
 )
 from magus.compiler.outline.outline import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
 from magus.compiler.resolve.schedules.outline import OutlineReader
-from magus.compiler.resolve.schedules.template import ChoiceReader
+from magus.compiler.resolve.schedules.schedule import ChoiceReader
 from magus.compiler.resolve.values.evaluate import ExpressionEvaluator, Place
 from magus.compiler.text import syntax as ast
-from magus.compiler.text.diagnostics import Report
+from magus.compiler.text.diagnostics import Report, Source
 from magus.compiler.text.names import Scope
 from magus.compiler.text.parsing.parse import parse_file
-from magus.compiler.text.source import Source
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gather, lone_scatter
 
 DMA3, SM8 = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 8)

@@ -24,7 +24,7 @@ from magus.compiler.ir import (
 from magus.compiler.pipeline import Compiled
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.figures.result import Interval, IntervalKind, Result, Timeline, Traffic, Utilization, Waterfall
-from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import RunOutcome
 from magus.tui.app.session.backend import Backend
 from tests.helpers.scenarios import scenarios
 

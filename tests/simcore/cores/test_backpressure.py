@@ -4,8 +4,7 @@ import pytest
 
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.outcome import RunOutcome
-from magus.simcore.program.program import Flow, OpKind, OpSpec, Stage
+from magus.simcore.program.program import Flow, OpKind, OpSpec, RunOutcome, Stage
 
 
 def builder() -> ProgramBuilder:

@@ -11,8 +11,7 @@ from hypothesis import given
 from magus.simcore.cores import compiled
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.outcome import NEVER, Run, RunOutcome
-from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
+from magus.simcore.program.program import NEVER, Flow, OpKind, OpSpec, Program, Run, RunOutcome, Stage
 from tests.helpers.marks import examples
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle
@@ -204,7 +203,7 @@ def test_what_is_known_when_stopped_is_exact() -> None:
 def test_numba_is_loaded_by_the_first_run_that_needs_it() -> None:
     code = """
 import sys
-import magus.simcore, magus.advisor.workers
+import magus.simcore, magus.advisor.work.workers
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.builder import ProgramBuilder
 program = ProgramBuilder(1, unit_bytes=128).build()

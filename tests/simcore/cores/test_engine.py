@@ -11,8 +11,7 @@ from magus.simcore.cores import engine, keys
 from magus.simcore.cores.engine import Core, EngineUnavailable, run, suitable_core
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.limits import RunBudget, RunTooLarge
-from magus.simcore.program.outcome import NEVER, RunOutcome
-from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage, TrafficClass
+from magus.simcore.program.program import NEVER, Flow, OpKind, OpSpec, Program, RunOutcome, Stage, TrafficClass
 
 
 def transfers(num_units: int, *, latency: int = 100_000, count: int = 8) -> Program:

@@ -5,8 +5,7 @@ import pytest
 
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.outcome import NEVER, Run, RunOutcome
-from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
+from magus.simcore.program.program import NEVER, Flow, OpKind, OpSpec, Program, Run, RunOutcome, Stage
 
 
 @pytest.fixture

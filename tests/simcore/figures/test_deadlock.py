@@ -1,10 +1,9 @@
 """A deadlock is told as the circle of waits, whatever it is made of."""
 
 from magus.simcore.cores.engine import run
-from magus.simcore.figures.deadlock import circle_of_waits
+from magus.simcore.figures.critical_path import circle_of_waits
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.outcome import RunOutcome
-from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, RunOutcome, Stage
 
 
 def builder() -> ProgramBuilder:

@@ -8,7 +8,7 @@ from magus.compiler import compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Pattern, TileGroup, arrivals_at
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import RunOptions, simulate_op
-from magus.simcore.figures.flows import DataFlow, data_flows
+from magus.simcore.figures.metrics import DataFlow, data_flows
 from magus.simcore.figures.result import IntervalKind
 from tests.helpers.scenarios.drawn import draw_choices, draw_scenario
 from tests.helpers.scenarios.scenarios import ag_gemm

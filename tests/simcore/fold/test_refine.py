@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Override, Scenario, Transfer
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.cores.engine import run
-from magus.simcore.fold.quotient import FoldError, expand, quotient
 from magus.simcore.fold.refine import Classes, Refusal, by_local_id, detect
-from magus.simcore.program.arrays import NONE
+from magus.simcore.fold.run import FoldError, expand, quotient
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.outcome import NEVER, RunOutcome
-from magus.simcore.program.program import Flow, OpKind, OpSpec, Stage
+from magus.simcore.program.program import NEVER, NONE, Flow, OpKind, OpSpec, RunOutcome, Stage
 from tests.helpers.marks import examples, thinned
 from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.oracle.spmd_programs import PERTURBATIONS, assert_exact, fold, random_spmd, same, senders, slowed

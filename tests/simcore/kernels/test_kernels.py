@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import TICKS_PER_US, Cache, DType, GemmShape, Gpu
+from magus.simcore.kernels.dispatch import reduce_work
 from magus.simcore.kernels.gemm import ROUNDING_TICKS, gemm_work, rounded_ticks, ticks_for
 from magus.simcore.kernels.gemm_form import BodyForm, min_sm_ticks, operand_rows, split_us, tile_times
-from magus.simcore.kernels.memory_bound import reduce_work
 from magus.simcore.kernels.work import hbm_bytes
 from magus.simcore.kernels.working_set import extra_hbm_bytes
 from tests.helpers.scenarios.scenarios import MIB, h100, mi300x

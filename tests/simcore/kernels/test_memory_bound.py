@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, DType, ElementwiseShape, GemmShape, GemvShape
+from magus.simcore.kernels.dispatch import elementwise_work, gemv_work, streaming_ticks
 from magus.simcore.kernels.gemm import gemm_work, ticks_for
-from magus.simcore.kernels.memory_bound import elementwise_work, gemv_work, streaming_ticks
 from tests.helpers.scenarios.scenarios import h100, mi300x
 
 GPUS = (mi300x(), h100())

@@ -22,10 +22,9 @@ from magus.compiler.ir import (
     TileGroup,
 )
 from magus.simcore.kernels.attention import attention_work
-from magus.simcore.kernels.dispatch import compute_work
+from magus.simcore.kernels.dispatch import compute_work, elementwise_work, gemv_work
 from magus.simcore.kernels.gemm import gemm_work
 from magus.simcore.kernels.grouped_gemm import grouped_gemm_work
-from magus.simcore.kernels.memory_bound import elementwise_work, gemv_work
 from tests.helpers.oracle.lowering import lowered_run, makespan, on_gpu, plan
 from tests.helpers.scenarios.scenarios import ag_gemm, lone_gemm
 

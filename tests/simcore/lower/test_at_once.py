@@ -24,7 +24,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate_op
-from magus.simcore.lower.at_once import all_blocks_at_once
+from magus.simcore.lower.one_kernel import all_blocks_at_once
 from tests.helpers.oracle.lowering import differs_from_oracle
 from tests.helpers.paths import DOCS
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of

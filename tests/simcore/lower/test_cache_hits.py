@@ -26,7 +26,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate_op
-from magus.simcore.kernels.memory_bound import reduce_work
+from magus.simcore.kernels.dispatch import reduce_work
 from magus.simcore.lower.cache_hits import NONE, Hits
 from magus.simcore.program.program import TrafficClass
 from tests.helpers.oracle.lowering import UNIT, differs_from_oracle, done_at, lower_op, lowered_run, plan

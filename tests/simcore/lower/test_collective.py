@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from magus.advisor.measured.tables.collective_sample import scenario_of
+from magus.advisor.measured.tables.samples import scenario_of
 from magus.compiler import compile_file, compile_text
 from magus.compiler.ir import (
     Choice,
@@ -24,8 +24,8 @@ from magus.compiler.ir import (
     Variability,
 )
 from magus.compiler.planning.build import ScheduleError, build_schedule
-from magus.compiler.planning.graph_build import build_graph_plan
 from magus.compiler.planning.knobs.library import library_rejection, library_serial
+from magus.compiler.planning.plan import build_graph_plan
 from magus.compiler.verify.check import check_plan
 from magus.simcore import record_writes, simulate, simulate_op
 from magus.simcore.cores.engine import run

@@ -30,10 +30,9 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate_op
-from magus.simcore.figures.traffic import traffic_of
+from magus.simcore.figures.load_buckets import traffic_of
 from magus.simcore.kernels.gemm import ticks_for
-from magus.simcore.program.outcome import RunOutcome
-from magus.simcore.program.program import OpKind, TrafficClass
+from magus.simcore.program.program import OpKind, RunOutcome, TrafficClass
 from tests.helpers.oracle.lowering import (
     UNIT,
     differs_from_oracle,

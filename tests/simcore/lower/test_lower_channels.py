@@ -16,7 +16,7 @@ from magus.compiler.ir import (
     Transfer,
     Wait,
 )
-from magus.simcore.figures.traffic import traffic_of
+from magus.simcore.figures.load_buckets import traffic_of
 from magus.simcore.program.program import TrafficClass
 from tests.helpers.oracle.lowering import differs_from_oracle, done_at, lower_op, lowered_run, makespan, on_gpu, plan
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gemm

@@ -10,8 +10,8 @@ from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Scenario
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import RunOptions, RunOutcome, simulate_op
 from magus.simcore.cores.engine import run
-from magus.simcore.fold.quotient import quotient
 from magus.simcore.fold.refine import Classes, detect
+from magus.simcore.fold.run import quotient
 from magus.simcore.lower.machine import distance_ticks
 from tests.helpers.marks import first, thinned
 from tests.helpers.oracle.agreement import differences

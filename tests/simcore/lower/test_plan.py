@@ -26,13 +26,12 @@ from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import TEMPLATES
 from magus.simcore import RunOptions, RunTooLarge, affordable_unit, simulate_op
 from magus.simcore.cores.engine import run
+from magus.simcore.figures.load_buckets import traffic_of
 from magus.simcore.figures.metrics import union_ticks
 from magus.simcore.figures.result import IntervalKind
-from magus.simcore.figures.traffic import traffic_of
 from magus.simcore.kernels.gemm import gemm_work
 from magus.simcore.lower.machine import Idealization
-from magus.simcore.program.outcome import RunOutcome
-from magus.simcore.program.program import OpKind, TrafficClass
+from magus.simcore.program.program import OpKind, RunOutcome, TrafficClass
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.scenarios.scenarios import (

@@ -35,7 +35,7 @@ from magus.compiler.planning.knobs.engine import tiles_engine
 from magus.simcore import Result, RunOutcome, record_writes, simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.lower.plan import plan_of
-from magus.simcore.lower.replay import lower_replayed
+from magus.simcore.lower.variability import lower_replayed
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.lowering import plan
 from tests.helpers.oracle.oracle import Oracle

@@ -5,9 +5,9 @@ import pytest
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode
 from magus.compiler.planning.build import build_schedule
-from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.plan import build_graph_plan
 from magus.simcore import simulate, simulate_op
-from magus.simcore.lower.sms import sms_of_parts
+from magus.simcore.lower.part_waits import sms_of_parts
 
 TEXT = """
 use "amd/mi300x"

@@ -18,11 +18,10 @@ from magus.compiler.ir import (
     Transfer,
 )
 from magus.simcore.cores.engine import run
-from magus.simcore.figures.traffic import traffic_of
+from magus.simcore.figures.load_buckets import traffic_of
 from magus.simcore.kernels.gemm import ticks_for
 from magus.simcore.lower.switch import MAX_SLICES
-from magus.simcore.program.outcome import RunOutcome
-from magus.simcore.program.program import OpKind
+from magus.simcore.program.program import OpKind, RunOutcome
 from tests.helpers.oracle.lowering import (
     UNIT,
     differs_from_oracle,

@@ -27,7 +27,7 @@ from magus.compiler.planning.build import build_schedule
 from magus.simcore import RunTooLarge, simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.lower.variability import Perturbation, perturbation_of, perturbed
-from magus.simcore.program.checks import HorizonError
+from magus.simcore.program.limits import HorizonError
 from magus.simcore.program.program import MAX_HORIZON_TICKS
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.lowering import late_part, lower_op

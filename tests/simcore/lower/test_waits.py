@@ -20,10 +20,9 @@ from magus.compiler.ir import (
     WaitPer,
 )
 from magus.simcore import simulate_op
-from magus.simcore.figures.traffic import traffic_of
+from magus.simcore.figures.load_buckets import traffic_of
 from magus.simcore.lower.steps import LoweredPart
-from magus.simcore.program.outcome import Run
-from magus.simcore.program.program import OpKind
+from magus.simcore.program.program import OpKind, Run
 from tests.helpers.oracle.lowering import differs_from_oracle, done_at, lowered_run, on_gpu, plan, starts_of, with_dma
 from tests.helpers.scenarios.scenarios import ag_gemm
 

@@ -20,7 +20,7 @@ from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.simcore import RunOptions, RunOutcome, simulate_op
 from magus.simcore.cores.engine import run
-from magus.simcore.lower.whole_tiles import in_whole_tiles
+from magus.simcore.lower.one_kernel import in_whole_tiles
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.lowering import lower_op

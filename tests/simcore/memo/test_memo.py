@@ -25,7 +25,7 @@ from magus.compiler.ir import (
     Variability,
 )
 from magus.compiler.planning.build import build_schedule, declared
-from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.plan import build_graph_plan
 from magus.examples import path as example
 from magus.simcore import RunOptions, RunOutcome, WhatIf, plan_of, simulate, simulate_op, simulate_seeds
 from magus.simcore.memo import memo as memo_module
@@ -44,7 +44,7 @@ SCENARIO = ag_gemm(512, 1024, 1024, ranks=4)
 CHOICE = Choice("hetero_fused_1d", 8, DMA)
 UNIT = 8192
 SIMULATE = import_module("magus.simcore.simulate")  # not the function of that name
-SEEDS = import_module("magus.simcore.seeds")
+SEEDS = import_module("magus.simcore.simulate")
 FILES = example("decode_small_batch").parent.rglob("*.mgs")
 EXAMPLES = sorted(file for file in FILES if "layers" not in (file.stem, file.parent.name))
 

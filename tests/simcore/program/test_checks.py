@@ -7,8 +7,7 @@ import pytest
 
 from magus.simcore.cores.engine import run
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.checks import CircularWaits, HorizonError
-from magus.simcore.program.limits import RunTooLarge
+from magus.simcore.program.limits import CircularWaits, HorizonError, RunTooLarge
 from magus.simcore.program.program import Flow, OpKind, OpSpec, Stage
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import RunOutcome
 from magus.tui.app.app import MagusApp
 from magus.tui.app.panes import PANES
 from magus.tui.app.panes.candidates import CandidatesPane
 from magus.tui.app.session.job import GIVEN_UP
 from magus.tui.app.session.session import Session
-from magus.tui.app.widgets.help import HelpScreen
+from magus.tui.app.widgets.start import HelpScreen
 from tests.helpers.marks import first
 from tests.helpers.paths import ROOT
 from tests.helpers.tui import fakes

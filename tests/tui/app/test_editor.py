@@ -11,12 +11,12 @@ from textual.widgets import Static
 
 from magus.tui.app import lifecycle
 from magus.tui.app.app import MagusApp
-from magus.tui.app.files.edited_file import EditedFile
 from magus.tui.app.panes import PANES, editor
 from magus.tui.app.panes.editor import EditorPane
+from magus.tui.app.session.files import EditedFile
 from magus.tui.app.widgets import code_editor
-from magus.tui.app.widgets.ask import AskScreen
-from magus.tui.app.widgets.completions import CompletionList
+from magus.tui.app.widgets.code_area import CompletionList
+from magus.tui.app.widgets.dialogs import AskScreen
 from tests.helpers.editing import BEGINNING
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import first

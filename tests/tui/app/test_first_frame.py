@@ -13,8 +13,7 @@ from magus.tui.app.first_frame import HEAVY, READING, FirstFrame, import_rest
 from magus.tui.app.panes import PANES
 from magus.tui.app.panes.views import VIEWS
 from magus.tui.app.session.session import Session
-from magus.tui.app.widgets.help import HelpScreen
-from magus.tui.app.widgets.start import StartScreen
+from magus.tui.app.widgets.start import HelpScreen, StartScreen
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, SMALL, screen_text, settled, until
 from tests.helpers.tui.fakes import FakeStages

@@ -6,9 +6,9 @@ import pytest
 from textual.widgets import Static
 
 from magus.tui.app.app import MagusApp
-from magus.tui.app.charts.emphasis import Emphasis
-from magus.tui.app.widgets.comparison import ComparisonView
-from magus.tui.app.widgets.timeline import TimelineView
+from magus.tui.app.charts.viewport import Emphasis
+from magus.tui.app.panes.compare import ComparisonView
+from magus.tui.app.panes.timeline import TimelineView
 from tests.helpers.tui import fakes, graphs
 from tests.helpers.tui.driving import LARGE, press, screen_text, settled, until
 from tests.helpers.tui.graphs import BEST, SERIAL, WHOLE, GraphStages

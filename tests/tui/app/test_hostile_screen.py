@@ -13,8 +13,7 @@ from magus.compiler.codes import Code
 from magus.compiler.ir import GraphScenario, Progress, Rejection, Scenario, Schedule, Settings, ShouldStop
 from magus.compiler.pipeline import Compiled
 from magus.compiler.planning.build import ScheduleError
-from magus.compiler.text.diagnostics import CompileError, Diagnostic, Severity
-from magus.compiler.text.source import Source, Span
+from magus.compiler.text.diagnostics import CompileError, Diagnostic, Severity, Source, Span
 from magus.simcore.figures.result import Result
 from magus.tui.app.app import MagusApp
 from tests.helpers.hostile_text import ESCAPES, EVERYTHING, is_safe

@@ -11,10 +11,10 @@ from magus.simcore.figures.result import Result
 from magus.tui.app.app import MagusApp
 from magus.tui.app.charts.model import TimelineModel
 from magus.tui.app.panes import PANES
+from magus.tui.app.panes.compare import ComparisonView
+from magus.tui.app.panes.fabric import FabricView
+from magus.tui.app.panes.timeline import TimelineView
 from magus.tui.app.session.job import JobProblem
-from magus.tui.app.widgets.comparison import ComparisonView
-from magus.tui.app.widgets.fabric import FabricView
-from magus.tui.app.widgets.timeline import TimelineView
 from tests.helpers.marks import first
 from tests.helpers.scenarios import scenarios
 from tests.helpers.tui import fakes, real

@@ -13,9 +13,9 @@ from magus.simcore.figures.result import Result
 from magus.tui.app.charts.comparison import ComparisonModel
 from magus.tui.app.charts.differences import Compared
 from magus.tui.app.charts.heat import HeatModel
-from magus.tui.app.widgets.comparison import ComparisonView
-from magus.tui.app.widgets.fabric import FabricView
-from magus.tui.app.widgets.timeline import TimelineView
+from magus.tui.app.panes.compare import ComparisonView
+from magus.tui.app.panes.fabric import FabricView
+from magus.tui.app.panes.timeline import TimelineView
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import first
 from tests.helpers.paths import ROOT

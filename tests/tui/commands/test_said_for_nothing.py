@@ -7,8 +7,7 @@ import pytest
 
 from magus.advisor.policy.reader import Policy, PolicyError
 from magus.compiler import compile_text
-from magus.compiler.request.errors import RequestError
-from magus.compiler.request.shipped import shipped_gpu
+from magus.compiler.request.request import RequestError, shipped_gpu
 from tests.helpers.commands import magus
 
 TEXT = """use "nvidia/h100"

@@ -13,7 +13,7 @@ pytest.importorskip("pygls", reason="the extra lsp is not installed")
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
-from magus.compiler.text.formatting.fmt import format_text
+from magus.compiler.text.fmt import format_text
 from tests.helpers.editing import BEGINNING
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.language_client import connected

@@ -15,8 +15,7 @@ import uvicorn
 from magus.advisor import AdviceOptions, Advisor, Request
 from magus.tui.service import app as service
 from magus.tui.service import server
-from magus.tui.service.app import Limits, application
-from magus.tui.service.hosts import OwnHosts
+from magus.tui.service.app import Limits, OwnHosts, application
 from magus.tui.service.openapi import LAYER_PATH
 from magus.tui.service.questions import LayerQuestion
 from tests.helpers.service import call

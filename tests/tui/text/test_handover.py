@@ -10,7 +10,7 @@ from magus.advisor.targets import SCENARIO_TARGETS, TARGETS, Refused
 from magus.compiler.ir import EngineKind, EngineMode, GraphScenario, Schedule
 from magus.compiler.planning.build import ScheduleError
 from magus.tui.text.handover import HANDOVERS, PLAN_JSON, PLAN_MGS
-from magus.tui.text.shipped import shipped_lines
+from magus.tui.text.next_steps import shipped_lines
 from tests.helpers.some import some
 from tests.helpers.tui import real
 

@@ -8,10 +8,9 @@ from magus.advisor.bounds.lower_bound import Bound
 from magus.compiler.ir import TICKS_PER_US, GraphScenario
 from magus.simcore import Cause, CriticalOp, RunOutcome
 from magus.simcore.program.program import OpKind
+from magus.tui.text.door import columns, table
 from magus.tui.text.render import bound_sentence, legend
 from magus.tui.text.result import PATH_ENDS, critical_line, critical_lines, result_text
-from magus.tui.text.table import table
-from magus.tui.text.wrap import columns
 from tests.helpers.tui import fakes
 
 HEAD = ("", "schedule", "pred us", "sim us", "gain")

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....compiler.text.printable import columns_of, printable
+from ....compiler.text.diagnostics import columns_of, printable
 from ....simcore.figures.result import Interval
-from .rows import NONE, Int64Array, TimelineRow
-from .viewport import Viewport
+from .viewport import NONE, Int64Array, TimelineRow, Viewport
 
 MIN_NAMED = 3
 """Least columns in which a name is shown."""

@@ -15,7 +15,7 @@ from ....compiler.ir import (
     TileGroup,
     Transfer,
 )
-from ....compiler.text.quantities import bytes_text, ticks_text
+from ....compiler.text.units import bytes_text, ticks_text
 from ....simcore.figures.result import Result
 from ....simcore.kernels.dispatch import compute_shape, work_of
 from ....simcore.kernels.gemm import stream_shape

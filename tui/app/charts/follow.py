@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ....compiler.ir import Direction, Reach, Transfer
-from ....simcore.figures.flows import DataFlow
+from ....simcore.figures.metrics import DataFlow
 from ....simcore.figures.result import Interval, IntervalKind
 from ....simcore.shown_run import ShownRun
 

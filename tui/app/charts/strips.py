@@ -1,11 +1,13 @@
 """Use of links and memories over time, as one line of bars each."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ....simcore.figures.loads import LoadKind, Loads
-from ....simcore.program.arrays import FloatArray
+from ....simcore.figures.result import Waterfall
+from ....simcore.program.program import FloatArray
 from .viewport import Viewport
 
 BARS = " ▁▂▃▄▅▆▇█"
@@ -47,3 +49,38 @@ def bars_text(shares: FloatArray) -> str:
     """Each share as a bar from nothing to full; a share above zero shows at least the lowest."""
     levels = np.ceil(np.clip(shares, 0, 1) * (len(BARS) - 1) - 0.05).astype(int)
     return "".join(BARS[level] for level in np.where(shares > 0.001, np.maximum(1, levels), 0).tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A step of the waterfall from ``start_ticks`` on; negative ``ticks`` are time won back."""
+
+    label: str
+    start_ticks: int
+    ticks: int
+    is_total: bool
+
+
+def bars_of(waterfall: Waterfall) -> tuple[Bar, ...]:
+    """Return the bars from the lower bound up to the makespan, one per loss."""
+    (bound_label, bound_ticks), *losses, (label, ticks) = waterfall.rows
+    bars, reached = [Bar(bound_label, 0, bound_ticks, True)], bound_ticks
+    for loss, loss_ticks in losses:
+        bars.append(Bar(loss, reached, loss_ticks, False))
+        reached += loss_ticks
+    return (*bars, Bar(label, 0, ticks, True))
+
+
+def drawn_bars(bars: Sequence[Bar], width: int) -> tuple[str, ...]:
+    """Draw each bar in ``width`` columns, all to one scale; a loss other than zero shows at least a sliver."""
+    scale = width / max(1, max(max(bar.start_ticks, bar.start_ticks + bar.ticks) for bar in bars))
+    return tuple(_drawn(bar, scale, width) for bar in bars)
+
+
+def _drawn(bar: Bar, scale: float, width: int) -> str:
+    low, high = sorted((bar.start_ticks, bar.start_ticks + bar.ticks))
+    start, stop = round(low * scale), round(high * scale)
+    if bar.ticks and start == stop:
+        start = min(start, width - 1)
+        return " " * start + "▏" + " " * (width - start - 1)
+    return " " * start + ("░" if bar.ticks < 0 else "█") * (stop - start) + " " * (width - stop)

@@ -1,22 +1,236 @@
 """The pane Compare: marked schedules side by side."""
 
+import textwrap
+from collections.abc import Iterator
 from functools import partial
-from typing import Protocol, cast
+from typing import ClassVar, Protocol, cast
 
-from textual import work
+from rich.segment import Segment
+from rich.style import Style
+from textual import events, work
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
 
 from ....advisor.candidates.candidate import Candidate
 from ....compiler.ir import Schedule, ShouldStop
+from ....compiler.text.diagnostics import columns_of, printable
 from ....simcore.shown_run import ShownRun
 from ..background import in_thread
-from ..charts.comparison import ComparisonModel
+from ..charts.comparison import Band, ComparisonModel
 from ..charts.differences import Compared
+from ..charts.viewport import PAN_STEP, ZOOM_STEP, Viewport, axis_lines, axis_of
 from ..session.job import CANCELLED, MOST_MARKED, Job, JobProblem
 from ..session.session import Session
-from ..widgets.comparison import ComparisonView
+from ..session.view import shortened
+from ..widgets.gantt import COMPONENTS, GanttPainter, RowLook
 from . import COMPARE
 from .base import JobPane
+
+AXIS_ROWS = 2
+LABEL_COLUMNS = 18
+MIN_VALUE_COLUMNS = 10
+DIFFERS, LEAST = "≠", "▾"
+RUNNING = "being simulated ..."
+LEGEND = f"{DIFFERS} differs   {LEAST} least"
+
+Line = list[tuple[str, str]]
+"""A line of text: parts with the name of a component style each."""
+
+
+class ComparisonView(ScrollView, can_focus=True):
+    """Show a comparison; all timelines zoom and pan together."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(COMPONENTS)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("plus,equals_sign", "zoom(1)", "Zoom", key_display="+ -"),
+        Binding("minus", "zoom(-1)", "Zoom out", show=False),
+        Binding("0", "zoom(0)", "Fit", key_display="0"),
+        Binding("left,h", "pan(-1)", "Pan", key_display="← →"),
+        Binding("right,l", "pan(1)", "Later", show=False),
+        Binding("d", "lanes", "Lanes"),
+        Binding("g", "parting", "To the parting"),
+        Binding("j", "scroll_down", "Down", show=False),
+        Binding("k", "scroll_up", "Up", show=False),
+    ]
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.model: ComparisonModel | None = None
+        self._message = ""
+        self._painter: GanttPainter | None = None
+        self._lines: list[Line | tuple[Band, int]] = []
+
+    def show(self, model: ComparisonModel) -> None:
+        """Show marked schedules; the same ones again keep their zoom."""
+        before = self.model
+        if before is not None and [one.name for one in before.marked] == [one.name for one in model.marked]:
+            model.taking_over(before)
+        self.model, self._message = model, ""
+        self._lay_out()
+
+    def say(self, message: str) -> None:
+        """Show a sentence in place of the comparison."""
+        self.model, self._message = None, message
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        model, width = self.model, max(20, self._room.width)
+        self._lines = [] if model is None else list(_lines(model, width))
+        self.virtual_size = Size(0, len(self._lines) + AXIS_ROWS)
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        """Forget the styles of the theme before."""
+        super().notify_style_update()
+        self._painter = None
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lay out again: lines depend on the width."""
+        self._lay_out()
+
+    # Keys and the mouse.
+
+    def action_zoom(self, steps: int) -> None:
+        """Zoom in (positive) or out about the middle; zero shows everything."""
+        if self.model is not None:
+            view = self.model.viewport
+            self.model.viewport = Viewport.whole(view.total_ticks) if steps == 0 else view.zoomed(ZOOM_STEP**steps)
+            self.refresh()
+
+    def action_pan(self, steps: int) -> None:
+        """Move the time in view later (positive) or earlier."""
+        if self.model is not None:
+            self.model.viewport = self.model.viewport.moved(steps * PAN_STEP)
+            self.refresh()
+
+    def action_lanes(self) -> None:
+        """Show all streams and engines, or two rows for each schedule."""
+        if self.model is not None:
+            self.model.toggle_lanes()
+            self._lay_out()
+
+    def action_parting(self) -> None:
+        """Zoom to the place where the schedules part."""
+        if self.model is not None and self.model.parting is not None:
+            view = Viewport.whole(self.model.viewport.total_ticks).zoomed(8, self.model.parting.ticks)
+            self.model.viewport = view.showing(self.model.parting.ticks, self.model.parting.ticks + 1)
+            self.refresh()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Zoom in with ctrl, pan with shift, else scroll."""
+        self._wheel(event, 1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Zoom out with ctrl, pan with shift, else scroll."""
+        self._wheel(event, -1)
+
+    def _wheel(self, event: events.MouseEvent, steps: int) -> None:
+        if self.model is None or not (event.shift or event.ctrl):
+            return
+        event.stop()
+        event.prevent_default()
+        if event.ctrl:
+            about = self.model.viewport.ticks_at(event.x - LABEL_COLUMNS, self._plot_columns)
+            self.model.viewport = self.model.viewport.zoomed(ZOOM_STEP**steps, about)
+        else:
+            self.model.viewport = self.model.viewport.moved(-steps * PAN_STEP)
+        self.refresh()
+
+    # Drawing.
+
+    @property
+    def _room(self) -> Size:
+        """The size without the scrollbar."""
+        return self.scrollable_content_region.size
+
+    @property
+    def painter(self) -> GanttPainter:
+        """What draws the rows in the styles of the theme."""
+        if self._painter is None:
+            self._painter = GanttPainter(self)
+        return self._painter
+
+    @property
+    def _plot_columns(self) -> int:
+        return max(1, self._room.width - LABEL_COLUMNS)
+
+    def render_line(self, y: int) -> Strip:
+        """Return line ``y``: the axis stays, the rest scrolls."""
+        width, model = self._room.width, self.model
+        if model is None:
+            lines = ["", *textwrap.wrap(printable(self._message, block=True), max(20, width - 2))]
+            return self._strip([Segment(f" {lines[y]}" if y < len(lines) else "", self.painter.style("empty"))])
+        ticks = axis_of(model.viewport, self._plot_columns)
+        if y < AXIS_ROWS:
+            text = axis_lines(ticks, self._plot_columns)[y]
+            return self._strip(
+                [Segment(f"{' us' if not y else '':<{LABEL_COLUMNS}}{text}", self.painter.style("axis"))]
+            )
+        line_idx = y - AXIS_ROWS + round(self.scroll_offset.y)
+        if line_idx >= len(self._lines):
+            return Strip.blank(width, self.rich_style)
+        line = self._lines[line_idx]
+        if isinstance(line, list):
+            return self._strip([Segment(text, self._text_style(name)) for text, name in line])
+        row = line[0].rows[line[1]]
+        marks = {tick.column for tick in ticks}
+        look = RowLook(line[1] % 2)
+        drawn = self.painter.row(row, model.viewport, self._plot_columns, marks=marks, look=look)
+        label = shortened(printable(row.lane), LABEL_COLUMNS - 4)
+        return self._strip([Segment(f"   {label}".ljust(LABEL_COLUMNS), self.painter.style("name")), *drawn])
+
+    def _text_style(self, name: str) -> Style:
+        return self.painter.style(name.removeprefix("bold ")) + Style(bold=True if name.startswith("bold ") else None)
+
+    def _strip(self, segments: list[Segment]) -> Strip:
+        return Strip(segments).adjust_cell_length(self._room.width, self.painter.style("head"))
+
+
+def _lines(model: ComparisonModel, width: int) -> Iterator[Line | tuple[Band, int]]:
+    """Yield the lines below the axis: bands, the sentence, the table."""
+    for band in model.bands:
+        yield [(_title(band, width), "bold head")]
+        if not band.rows:
+            yield [(f"   {printable(band.compared.problem or RUNNING)}", "empty")]
+        yield from ((band, idx) for idx in range(len(band.rows)))
+    yield []
+    for line in textwrap.wrap(printable(_parting(model)), width - 2):
+        yield [(f" {line}", "head")]
+    yield []
+    yield from _table(model, width)
+
+
+def _title(band: Band, width: int) -> str:
+    run = band.compared.run
+    times = "" if run is None else f"  {run.makespan_text} {run.result.granularity}"
+    return f" {band.letter} {shortened(printable(band.compared.name), width - 4 - len(times))}{times}"
+
+
+def _parting(model: ComparisonModel) -> str:
+    if model.parting is not None:
+        return model.parting.sentence
+    return "Rank 0 does the same at the same times in all of them." if model.is_whole else ""
+
+
+def _table(model: ComparisonModel, width: int) -> Iterator[Line]:
+    columns = [
+        max([MIN_VALUE_COLUMNS, *(columns_of(row.values[idx]) + 2 for row in model.differences)])
+        for idx in range(len(model.marked))
+    ]
+    heads = "".join(f"{band.letter:>{column}} " for band, column in zip(model.bands, columns, strict=True))
+    yield [(f"   {'':<{LABEL_COLUMNS - 3}}{heads}", "bold head"), (f" {LEGEND}", "axis")]
+    for row in model.differences:
+        sign = DIFFERS if row.differs else " "
+        parts: Line = [(f" {sign} {row.label:<{LABEL_COLUMNS - 3}}", "name" if row.differs else "axis")]
+        for idx, (value, column) in enumerate(zip(row.values, columns, strict=True)):
+            least = LEAST if idx == row.best_idx else " "
+            style = "bold load" if idx == row.best_idx else "head" if row.differs else "axis"
+            parts.append((f"{value:>{column}}{least}", style))
+        yield parts
+
 
 TITLE = COMPARE.title
 NOTHING_MARKED = (

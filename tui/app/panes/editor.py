@@ -12,12 +12,12 @@ from textual.content import Content
 from textual.message import Message
 
 from ....compiler.services.document import read_document
-from ....compiler.text.printable import printable
-from ..files.edited_file import EditedFile, OnDisk, can_edit, recovery_folder
+from ....compiler.text.diagnostics import printable
+from ..session.files import EditedFile, OnDisk, can_edit, recovery_folder
 from ..session.job import Job
-from ..widgets.ask import Answer, AskScreen
 from ..widgets.code_area import CodeArea
 from ..widgets.code_editor import CodeEditor
+from ..widgets.dialogs import Answer, AskScreen
 from . import EDITOR
 from .base import JobPane
 

@@ -1,17 +1,264 @@
 """The pane Fabric: the fabric, and how busy its links are."""
 
-from textual.app import ComposeResult
-from textual.content import Content
+import textwrap
+from typing import ClassVar
 
-from ....compiler.text.printable import printable
-from ..charts.heat import HeatModel
+import numpy as np
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ....compiler.ir import TICKS_PER_US
+from ....compiler.text.diagnostics import printable
+from ....compiler.text.units import us_text
+from ....simcore.program.program import FloatArray
+from ..charts.heat import RAMP, HeatModel, level_of, shrunk
+from ..charts.strips import bars_text
+from ..charts.sweep_plot import DOTS_X, DOTS_Y, Canvas, line_dots
 from ..session.job import Job
 from ..session.view import fabric_text
-from ..widgets.fabric import FabricView
-from ..widgets.timeline import TimelineView
 from . import FABRIC
 from .base import JobPane
-from .timeline import RUNNING
+from .timeline import RUNNING, TimelineView
+
+# Of the dots of a link every so many are drawn, by level: a busy link is a solid line, the busiest ones a thick one.
+DASHES = (8, 4, 3, 2, 1, 1)
+THICK_LEVEL = 5
+STUB = 0.05
+"""Length of the stubs of a link that closes a grid, as a share of the map."""
+HEAD_ROWS = 1
+FOOT_ROWS = 2
+MIN_MAP_HEIGHT = 8
+MOST_FRAMED = 32
+"""Of more nodes than this the numbers alone are shown."""
+NODE_MARGIN = 3
+"""Columns kept free at both sides of the map for the names of nodes."""
+
+
+class FabricView(ScrollView, can_focus=True):
+    """Show the loads of a Result; left and right scrub through time."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *(f"fabric--heat-{level}" for level in range(len(RAMP))),
+        *("fabric--head", "fabric--axis", "fabric--node", "fabric--switch", "fabric--empty"),
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "scrub(-1)", "Scrub time", key_display="← →"),
+        Binding("right,l", "scrub(1)", "Later", show=False),
+        Binding("0", "whole", "Whole run", key_display="0"),
+        Binding("t", "cursor_time", "Time of the timeline's cursor"),
+        Binding("m", "matrix", "Map or matrix"),
+    ]
+
+    class TimeWanted(Message):
+        """The window of the timeline's cursor is wanted."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.model: HeatModel | None = None
+        self._message = ""
+        self._as_matrix = False
+        self._lines: list[list[Segment]] | None = None
+        """What is drawn, None until it is asked for: the styles of a new theme are there only when it is painted."""
+
+    def show(self, model: HeatModel) -> None:
+        """Show the loads of a Result; the window stays if it is as long."""
+        before = self.model
+        if before is not None and before.loads.span_ticks == model.loads.span_ticks:
+            model.window = before.window
+        self.model, self._message = model, ""
+        self._draw()
+
+    def say(self, message: str) -> None:
+        """Show a sentence in place of the fabric."""
+        self.model, self._message = None, message
+        self._draw()
+
+    def notify_style_update(self) -> None:
+        """Draw again in the styles of the theme."""
+        super().notify_style_update()
+        self._draw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Draw again: the map fills the pane."""
+        self._draw()
+
+    # Keys and the mouse.
+
+    def action_scrub(self, windows: int) -> None:
+        """Look at a later or earlier part of the run."""
+        if self.model is not None:
+            self.model.scrub(windows)
+            self._draw()
+
+    def action_whole(self) -> None:
+        """Look at the whole run."""
+        if self.model is not None:
+            self.model.window = self.model.whole
+            self._draw()
+
+    def action_cursor_time(self) -> None:
+        """Look at the time of the interval under the timeline's cursor."""
+        self.post_message(self.TimeWanted())
+
+    def look_at(self, start_ticks: int, end_ticks: int) -> None:
+        """Look at a part of the run."""
+        if self.model is not None:
+            self.model.look_at(start_ticks, end_ticks)
+            self._draw()
+
+    def action_matrix(self) -> None:
+        """Switch between the map and the matrix of pairs."""
+        self._as_matrix = not self._as_matrix
+        self._draw()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Look at an earlier part of the run."""
+        self._wheel(event, -1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Look at a later part of the run."""
+        self._wheel(event, 1)
+
+    def _wheel(self, event: events.MouseEvent, windows: int) -> None:
+        event.stop()
+        event.prevent_default()
+        self.action_scrub(windows)
+
+    # Drawing.
+
+    def _draw(self) -> None:
+        self._lines = None
+        self.virtual_size = Size(0, 0)
+        self.refresh()
+
+    def _drawn(self, model: HeatModel, width: int, height: int) -> list[list[Segment]]:
+        shares = model.shares()
+        room = max(1, height - HEAD_ROWS - FOOT_ROWS)
+        maps = model.map is not None and not self._as_matrix and room >= MIN_MAP_HEIGHT
+        body = self._map_lines(model, shares, width, room) if maps else self._matrix_lines(model, shares, width, room)
+        what = "links" if maps else _matrix_words(model)
+        head = [Segment(f" {_window_text(model)}  {what}", self._style("head"))]
+        busiest = ", ".join(model.busiest(shares, 3)) or "no link is in use"
+        return [head, *body, [Segment(f" busiest: {busiest}", self._style("head"))], self._legend(model, shares)]
+
+    def _legend(self, model: HeatModel, shares: FloatArray) -> list[Segment]:
+        parts = [Segment(" busy ", self._style("axis"))]
+        for level, sign in enumerate(RAMP):
+            parts.append(Segment(sign * 2, self._style(f"heat-{level}")))
+            parts.append(Segment(f"{level * 100 // (len(RAMP) - 1)}% ", self._style("axis")))
+        ranks = range(min(model.loads.period, model.scenario.num_ranks))
+        memory = max((model.memory_share(shares, rank) for rank in ranks), default=0.0)
+        return [*parts, Segment(f"  HBM at most {memory:.0%}, as bars behind ranks", self._style("axis"))]
+
+    def _map_lines(self, model: HeatModel, shares: FloatArray, width: int, height: int) -> list[list[Segment]]:
+        assert model.map is not None, "asked only where there is a map"
+        canvas = Canvas(width, height)
+        spots = {
+            place.node: (
+                NODE_MARGIN * DOTS_X + place.x * (width - 2 * NODE_MARGIN - 1) * DOTS_X,
+                DOTS_Y / 2 + place.y * (height - 1) * DOTS_Y,
+            )
+            for place in model.map.places
+        }
+        levels = [max((level_of(float(shares[row])) for row in rows), default=0) for rows in model.wire_rows]
+        for idx in np.argsort(levels, kind="stable").tolist():  # busy links over idle ones
+            wire, dash = model.map.wires[idx], DASHES[levels[idx]]
+            for x0, y0, x1, y1 in _strokes(spots[wire.a], spots[wire.b], wraps=wire.wraps, size=(width, height)):
+                xs, ys = line_dots(x0, y0, x1, y1)
+                canvas.draw(xs[::dash], ys[::dash], levels[idx])
+                if levels[idx] >= THICK_LEVEL:
+                    canvas.draw(xs + 1, ys, levels[idx])
+        cells = self._canvas_cells(canvas)
+        for place in model.map.places:
+            x, y = round(spots[place.node][0] / DOTS_X), round((spots[place.node][1] - DOTS_Y / 2) / DOTS_Y)
+            is_rank = place.node < model.scenario.num_ranks
+            style = self._style("node" if is_rank else "switch")
+            text = f"[{place.label}]"
+            if is_rank:
+                memory = bars_text(np.array([model.memory_share(shares, place.node)]))
+                text = f"({place.label}{memory.strip()})" if len(model.map.places) <= MOST_FRAMED else place.label
+            first = max(0, min(width - len(text), x - len(text) // 2))
+            for offset, letter in enumerate(text):
+                cells[y][first + offset] = Segment(letter, style)
+        return cells
+
+    def _canvas_cells(self, canvas: Canvas) -> list[list[Segment]]:
+        blank = Segment(" ")
+        styles = [self._style(f"heat-{level}") for level in range(len(RAMP))]
+        rows = [[blank] * canvas.width for _ in range(canvas.height)]
+        for y, x in np.argwhere(canvas.dots).tolist():
+            rows[y][x] = Segment(canvas.character(x, y), styles[int(canvas.levels[y, x])])
+        return rows
+
+    def _matrix_lines(self, model: HeatModel, shares: FloatArray, width: int, height: int) -> list[list[Segment]]:
+        labels = max(len(str(model.scenario.num_ranks)) + 2, 4)
+        most = max(1, min(height - 1, width - labels))
+        matrix, block = shrunk(model.matrix(shares), most)
+        step = block * (model.shown_ranks[1] - model.shown_ranks[0] if len(model.shown_ranks) > 1 else 1)
+        columns = max(1, min(4, (width - labels) // len(matrix)))
+        styles = [self._style(f"heat-{level}") for level in range(len(RAMP))]
+        head = "".join(f"{idx * step:<{8 * columns}}" for idx in range(0, len(matrix), 8))
+        lines = [[Segment(" " * labels + head[: len(matrix) * columns], self._style("axis"))]]
+        for idx, row in enumerate(matrix.tolist()):
+            cells = [Segment(f"{idx * step:>{labels - 1}} ", self._style("axis"))]
+            for target, share in enumerate(row):
+                level = level_of(share)
+                own = idx == target and block == 1
+                cells.append(
+                    Segment(("\\" if own else RAMP[level]) * columns, self._style("axis") if own else styles[level])
+                )
+            lines.append(cells)
+        lines += [[] for _ in range(height - len(lines))]
+        return lines[:height]
+
+    def render_line(self, y: int) -> Strip:
+        """Return line ``y`` of what was drawn."""
+        width = self.size.width
+        if self.model is None:
+            lines = ["", *textwrap.wrap(printable(self._message, block=True), max(20, width - 2))]
+            segments = [Segment(f" {lines[y]}" if y < len(lines) else "", self._style("empty"))]
+        else:
+            if self._lines is None:
+                self._lines = self._drawn(self.model, width, self.size.height) if width > 1 else []
+            segments = self._lines[y] if y < len(self._lines) else []
+        return Strip(segments).simplify().adjust_cell_length(width).apply_style(self.rich_style)
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"fabric--{name}")
+
+
+def _strokes(
+    a: tuple[float, float], b: tuple[float, float], *, wraps: bool, size: tuple[int, int]
+) -> list[tuple[float, float, float, float]]:
+    """The lines of a link: one between its ends, or a stub at each, away from the other."""
+    if not wraps:
+        return [(*a, *b)]
+    across, down = (b[0] - a[0]) / (size[0] * DOTS_X), (b[1] - a[1]) / (size[1] * DOTS_Y)
+    length = STUB / max(1e-9, (across**2 + down**2) ** 0.5)
+    x, y = (b[0] - a[0]) * length, (b[1] - a[1]) * length
+    return [(*a, a[0] - x, a[1] - y), (*b, b[0] + x, b[1] + y)]
+
+
+def _window_text(model: HeatModel) -> str:
+    start, end = (ticks / TICKS_PER_US for ticks in (model.window.start_ticks, model.window.end_ticks))
+    if model.is_whole:
+        return f"whole run, {us_text(end)}"
+    return f"{start:.1f} to {us_text(end)} of {us_text(model.loads.span_ticks / TICKS_PER_US)}"
+
+
+def _matrix_words(model: HeatModel) -> str:
+    step = model.shown_ranks[1] - model.shown_ranks[0] if len(model.shown_ranks) > 1 else 1
+    every = f", every {step}th rank" if step > 1 else ""
+    return f"from row to column: busiest link on the way{every}"
+
 
 TITLE = FABRIC.title
 NO_LOADS = "This run has no loads of links and memories: simulate it again to see them."

@@ -15,19 +15,16 @@ from ....advisor.how.how import How, how_of
 from ....advisor.targets import Refused
 from ....compiler.ir import Rejection
 from ....compiler.planning.build import ScheduleError
-from ....compiler.text.diagnostics import CompileError
-from ....compiler.text.printable import printable
+from ....compiler.text.diagnostics import CompileError, printable
 from ....compiler.text.writing import write_whole
+from ...text.door import bullet, wrapped_to
 from ...text.handover import PLAN_JSON, PLAN_MGS, Handover
-from ...text.how import how_lines
-from ...text.ops import schedule_text
-from ...text.picked import picked_lines
-from ...text.question import scenario_words
-from ...text.shipped import shipped_lines
-from ...text.wrap import bullet, wrapped_to
+from ...text.how import how_lines, picked_lines
+from ...text.next_steps import shipped_lines
+from ...text.ops import scenario_words, schedule_text
 from ..background import in_thread
 from ..session.job import Job
-from ..widgets.handover import HandoverScreen, HandoverWanted
+from ..widgets.dialogs import HandoverScreen, HandoverWanted
 from . import HOW
 from .base import JobPane
 

@@ -5,25 +5,71 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from textual import work
+from rich.segment import Segment
+from rich.style import Style
+from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
 from ....advisor.candidates.advice import Advice
 from ....compiler.changed import compile_changed_file
 from ....compiler.ir import Cancelled, GraphScenario, ShouldStop
-from ....compiler.text.diagnostics import CompileError
-from ....compiler.text.printable import printable
+from ....compiler.text.diagnostics import CompileError, printable
 from ..background import in_thread
-from ..messages import SweepProgressed
-from ..session.job import Job
+from ..charts.sweep_plot import MAX_CURVES, SweepPlot
+from ..session.job import Job, ValueRow
 from ..session.sweep import CHUNKS, Point, SweepFigure, SweepPlan, over_chunks, run, words_of
-from ..session.what_if import ValueRow
-from ..widgets.sweep import SweepView
+from ..work import SweepProgressed
 from . import SWEEP
 from .base import JobPane
+
+
+class SweepView(Widget, can_focus=True):
+    """Show a figure, or a sentence in its place."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *(f"sweep--curve-{number}" for number in range(MAX_CURVES)),
+        *("sweep--axis", "sweep--head"),
+    }
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._figure: SweepFigure | None = None
+        self._message = ""
+        self._lines: tuple[tuple[tuple[str, str], ...], ...] = ()
+
+    def show(self, figure: SweepFigure | None, message: str = "") -> None:
+        """Show a figure, or ``message`` as long as it has no points."""
+        self._figure, self._message = figure, message
+        self._draw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Draw again for the new size."""
+        self._draw()
+
+    def _draw(self) -> None:
+        has_points = self._figure is not None and self._figure.points
+        if self._figure is not None and has_points and self.size.area:
+            self._lines = SweepPlot(self._figure, self.size.width, self.size.height).lines()
+        else:
+            self._lines = ((("", "head"),), ((f" {printable(self._message)}", "head"),))
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Return line ``y``."""
+        pieces = self._lines[y] if y < len(self._lines) else ()
+        segments = [Segment(text, self._style(name)) for text, name in pieces]
+        return Strip(segments).simplify().adjust_cell_length(self.size.width).apply_style(self.rich_style)
+
+    def _style(self, name: str) -> Style:
+        kind, _, number = name.partition("-")
+        component = f"sweep--curve-{number}" if number else f"sweep--{name}"
+        style = self.get_component_rich_style(component, partial=True)
+        return style + Style(bold=True) if kind == "point" else style
+
 
 TITLE = SWEEP.title
 WAITING = "Points appear as they are known."

@@ -25,7 +25,7 @@ from ....compiler.pipeline import Compiled, compile_file
 from ....simcore.figures.result import Result
 
 if TYPE_CHECKING:
-    from ....advisor.recommend import Advisor
+    from ....advisor.questions.advisor import Advisor
 
 SweepAdvice = Callable[[GraphScenario, bool, ShouldStop], Advice]
 SWEEP_TOP, SWEEP_WORKERS = 4, 2
@@ -40,8 +40,8 @@ def short_advice(scenario: GraphScenario, simulated: bool, should_stop: ShouldSt
         if answer.interrupted:
             raise Cancelled
         return answer
-    from ....advisor.options import AdviceOptions
-    from ....advisor.recommend import Advisor
+    from ....advisor.answer.stages import AdviceOptions
+    from ....advisor.questions.advisor import Advisor
 
     options = AdviceOptions(top=SWEEP_TOP, verify=simulated, bespoke=0, workers=SWEEP_WORKERS)
     advice = Advisor().recommend(scenario, options, should_stop=should_stop)
@@ -78,7 +78,7 @@ class Backend:
 @cache
 def _advisor() -> "Advisor":
     """Return the advisor with the shipped model, which takes longer to load than to answer."""
-    from ....advisor.recommend import Advisor
+    from ....advisor.questions.advisor import Advisor
 
     return Advisor.load()
 
@@ -89,7 +89,7 @@ def default_backend(workers: int) -> Backend:
     def recommend(
         scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
     ) -> Advice:
-        from ....advisor.options import AdviceOptions
+        from ....advisor.answer.stages import AdviceOptions
 
         options = AdviceOptions(workers=workers, threshold=scenario.pair is not None)
         return _advisor().recommend(scenario, options, progress=progress, should_stop=should_stop, answered=answered)

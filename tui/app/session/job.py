@@ -1,18 +1,148 @@
 """One workload on screen: its answer, what was simulated of it, and what went wrong. No Textual."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from fractions import Fraction
 from pathlib import Path
 
-from ....advisor.answer.runs import new_runs_of
+from ....advisor.answer.answer import new_runs_of
+from ....advisor.answer.export import advice_document
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
-from ....compiler.ir import GraphScenario
+from ....compiler.changed import Changes
+from ....compiler.ir import GraphScenario, Settings
+from ....compiler.resolve.values.device_numbers import StatedNumber
+from ....compiler.resolve.values.params import Param
 from ....compiler.text.diagnostics import Diagnostic
+from ....compiler.text.units import NUMBER, Quantity, read_text
 from ....simcore.figures.result import Result
 from ....simcore.shown_run import ShownRun
+from ...report import ReportData, report_html
+from ...text.next_steps import NextStep, next_steps
+from ...text.ops import scenario_words
 from .backend import SweepAdvice, short_advice
-from .what_if import ValuesOfFile
+
+STEP = Fraction(5, 100)
+"""A step of a number of the hardware, of its value in the file: about what measurements of one GPU differ by."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRow:
+    """One value that can be changed; ``before`` is that of the file.
+
+    ``origin`` says where the number comes from, ``domain`` what values it may take, and ``choices`` are those that a
+    domain lists. ``quantity`` is what ``value`` amounts to, and ``base`` what steps in shares are shares of.
+    """
+
+    name: str
+    value: str
+    before: str
+    origin: str
+    source: str
+    domain: str
+    is_param: bool
+    changed: bool
+    quantity: Quantity
+    base: Quantity
+    choices: tuple[str, ...] = ()
+
+    def stepped(self, steps: int, *, doubling: bool = False) -> str:
+        """Return the text of the value ``steps`` further: the next of the domain, 5 % more, or with ``doubling`` twice.
+
+        The value itself where there is no next one.
+        """
+        if self.choices:
+            return _next_choice(self.choices, self.value, self.quantity, steps)
+        now, base = self.quantity, self.base.amount
+        if now.amount <= 0 or base <= 0:
+            return self.value
+        if doubling or self.is_param:
+            amount = now.amount * Fraction(2) ** steps
+            amount = Fraction(max(1, int(amount))) if _is_count(now) else amount
+        elif _is_count(now):
+            amount = max(Fraction(1), now.amount + steps)
+        else:
+            amount = base * (1 + STEP * (round((now.amount / base - 1) / STEP) + steps))
+        return read_text(Quantity(amount, now.dimension)) if amount > 0 else self.value
+
+
+def _is_count(quantity: Quantity) -> bool:
+    return quantity.dimension == NUMBER and quantity.amount.denominator == 1
+
+
+def _next_choice(choices: tuple[str, ...], value: str, quantity: Quantity, steps: int) -> str:
+    """Return the choice after ``value``; of a value between two choices the nearer one in the direction of the step."""
+    if value in choices:
+        return choices[min(len(choices) - 1, max(0, choices.index(value) + steps))]
+    numbers = [each for each in choices if each.replace(".", "", 1).isdigit()]
+    beyond = [each for each in numbers if (Fraction(each) - quantity.amount) * steps > 0]
+    return value if not beyond else min(beyond, key=lambda each: abs(Fraction(each) - quantity.amount))
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesOfFile:
+    """The values of a file under ``changes``: its ``params`` and ``numbers``, and those ``before`` any change."""
+
+    params: tuple[Param, ...] = ()
+    numbers: tuple[StatedNumber, ...] = ()
+    before: tuple[StatedNumber, ...] = ()
+    changes: Changes = field(default_factory=Changes)
+
+    def rows(self, scenario: GraphScenario) -> tuple[ValueRow, ...]:
+        """Return what can be changed of ``scenario``: params, then numbers of links and switches, then of the GPU."""
+        return (*map(self._of_param, self.params), *map(self._of_number, self._used(scenario)))
+
+    def _used(self, scenario: GraphScenario) -> Iterator[StatedNumber]:
+        fabric, gpu = scenario.system.fabric, scenario.system.gpu
+        switches = [] if fabric.switch is None else [fabric.switch.name]
+        for name in dict.fromkeys([*(link.name for link in fabric.links), *switches, gpu.name]):
+            yield from (each for each in self.numbers if each.device == name)
+
+    def _of_param(self, param: Param) -> ValueRow:
+        changed = param.name in dict(self.changes.params)
+        return ValueRow(
+            name=param.name,
+            value=param.value,
+            before=param.default,
+            origin="param",
+            source="",
+            domain=param.domain or "any value",
+            is_param=True,
+            changed=changed,
+            quantity=param.quantity,
+            base=param.quantity,
+            choices=param.choices,
+        )
+
+    def _of_number(self, number: StatedNumber) -> ValueRow:
+        base = next((each.value for each in self.before if each.path == number.path), number.value)
+        before, text = read_text(base), dict(self.changes.numbers).get(number.path)
+        return ValueRow(
+            name=number.path,
+            value=before if text is None else text,
+            before=before,
+            origin=number.origin.value,
+            source=number.source,
+            domain="steps of 1" if _is_count(base) else "steps of 5 %",
+            is_param=False,
+            changed=text is not None,
+            quantity=number.value,
+            base=base,
+        )
+
+
+def with_value(changes: Changes, row: ValueRow, text: str) -> Changes:
+    """Return ``changes`` with the value of ``row``; the value of the file is no change."""
+    kept = changes.params if row.is_param else changes.numbers
+    others = tuple(pair for pair in kept if pair[0] != row.name)
+    new: Settings = others if text.strip() == row.before else (*others, (row.name, text.strip()))
+    return Changes(tuple(new), changes.numbers) if row.is_param else Changes(changes.params, tuple(new))
+
+
+def changed_words(changes: Changes) -> str:
+    """Return the changes in one line, ``M = 4096, xgmi.achieved = 50 GB/s``."""
+    return ", ".join(f"{name} = {value}" for name, value in (*changes.params, *changes.numbers))
 
 
 class ProblemKind(Enum):
@@ -154,3 +284,36 @@ class Job:
         """The candidate with this expression."""
         candidates = self.found.candidates if self.found is not None else ()
         return next((candidate for candidate in candidates if candidate.expression == expression), None)
+
+
+NO_RUN = "The recommended schedule is not simulated yet, so there is nothing to draw."
+NO_SWEEP = "This page was written from the screen, without a sweep: magus report makes one."
+
+
+def report_name(job: Job) -> str:
+    """Return the name that is offered for the page."""
+    return f"{job.path.stem}_report.html"
+
+
+def report_of(job: Job) -> str | None:
+    """Return the page about what was found, None if the recommended schedule is not simulated yet."""
+    found, changes, numbers = job.found, job.what_if.changes, job.what_if.numbers
+    run = None if found is None else job.runs.get(found.recommended.expression)
+    if found is None or run is None:
+        return None
+    settings = (*changes.params, *changes.numbers)
+    report = ReportData(
+        advice=found if job.is_graph else replace(found, result=run.result),
+        run=run,
+        data=advice_document(found, results=True),
+        file=job.path.name,
+        settings=settings,
+        numbers=numbers,
+        todo=_next(found, job.path, changes, job.name),
+        sweep_note=NO_SWEEP,
+    )
+    return report_html(report)
+
+
+def _next(advice: Advice, path: Path, changes: Changes, name: str) -> tuple[NextStep, ...]:
+    return () if changes.numbers else next_steps(advice, scenario_words(path, changes.params, name), how=False)

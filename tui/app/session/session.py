@@ -7,18 +7,17 @@ the file again makes new ``Job`` objects, so a run in progress can only write to
 from collections.abc import Callable
 from pathlib import Path
 
-from ....advisor.answer.runs import run_of_candidate
+from ....advisor.answer.answer import run_of_candidate
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes
 from ....compiler.ir import Cancelled, GraphScenario, Progress, Settings, ShouldStop
 from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, render_text
-from ....simcore.program.outcome import RunOutcome
+from ....simcore.program.program import RunOutcome
 from ....simcore.shown_run import ShownRun, run_of
 from .backend import Backend
-from .job import CANCELLED, Job, JobProblem, ProblemKind
-from .what_if import ValuesOfFile, changed_words
+from .job import CANCELLED, Job, JobProblem, ProblemKind, ValuesOfFile, changed_words
 
 
 class Session:

@@ -14,9 +14,8 @@ from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes
 from ....compiler.ir import Cancelled, GraphScenario
 from ....compiler.resolve.expect.expectation import Verdict
-from ....compiler.text.quantities import read_text
-from ....compiler.text.units import NUMBER, Quantity
-from .what_if import ValueRow, with_value
+from ....compiler.text.units import NUMBER, Quantity, read_text
+from .job import ValueRow, with_value
 
 CHUNKS = "chunks"
 """The axis that needs no sweep: the chunks of the candidates of one answer."""

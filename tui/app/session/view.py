@@ -8,10 +8,10 @@ from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
 from ....compiler.ir import TICKS_PER_US, Fabric, GraphScenario
 from ....compiler.resolve.expect.expectation import Verdict
-from ....compiler.text.quantities import ticks_text, us_text
+from ....compiler.text.units import ticks_text, us_text
 from ....simcore.shown_run import ShownRun
+from ...text.ops import shape_text
 from ...text.progress import WORDS
-from ...text.question import shape_text
 
 # Characters kept of the front of an expression that does not fit; the parameters at its end tell candidates apart.
 KEPT_FRONT = 9

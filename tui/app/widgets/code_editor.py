@@ -14,15 +14,13 @@ from textual.message import Message
 from textual.widgets import Static, TextArea
 
 from ....compiler.services.completion import Completions, complete
-from ....compiler.services.definition import definition
 from ....compiler.services.document import Document, read_document
 from ....compiler.services.hover import Hover, hover
-from ....compiler.text.diagnostics import CompileError, Diagnostic, Severity
-from ....compiler.text.formatting.fmt import format_text
-from ....compiler.text.printable import printable
+from ....compiler.services.names import definition
+from ....compiler.text.diagnostics import CompileError, Diagnostic, Severity, printable
+from ....compiler.text.fmt import format_text
 from ..background import in_thread
-from .code_area import CodeArea
-from .completions import CompletionList
+from .code_area import CodeArea, CompletionList
 
 QUIET_S = 0.1
 """Mistakes are looked for once nothing was typed for so long."""

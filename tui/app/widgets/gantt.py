@@ -12,9 +12,7 @@ from textual.widget import Widget
 
 from ....simcore.figures.result import IntervalKind
 from ..charts.cells import CellSpan, halves_of, name_in, spans_of
-from ..charts.emphasis import BoolArray, Standout
-from ..charts.rows import KINDS, NONE, Int64Array, TimelineRow
-from ..charts.viewport import Viewport
+from ..charts.viewport import KINDS, NONE, BoolArray, Int64Array, Standout, TimelineRow, Viewport
 
 FULL, LEFT_HALF, RIGHT_HALF, THIN, MARK = "█", "▌", "▐", "─", "┊"
 TextArray = npt.NDArray[np.str_]

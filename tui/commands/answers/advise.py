@@ -1,21 +1,24 @@
 """``magus advise``: the answer with its proof."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from ....advisor import AdviceOptions, Advisor
+from ....advisor import AdviceOptions, Advisor, NoFeasibleSchedule
 from ....advisor.answer.export import advice_document
-from ....compiler.ir import Cancelled, GraphScenario
+from ....compiler.ir import Cancelled, GraphScenario, Progress, ShouldStop
+from ....compiler.planning.build import ScheduleError
 from ...exit_codes import Exit
-from ...text.door import print_json, put
+from ...text.door import print_json, put, say
 from ...text.next_steps import next_steps
 from ...text.progress import progress_line
 from ...text.render import advice_text
+from ...text.several import WorkloadAnswer, several_document, several_text
+from ..console import exit_code_if_strict, run_command
 from ..inputs import ScenarioInput
 from ..interrupts import interruptible
 from ..out.pictures import NO_PICTURES, Pictures
-from ..over import axis_over
-from ..running import exit_code_if_strict, run_command
+from ..swept import axis_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,6 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
         subjects = source.scenarios()
         if len(subjects) == 1:
             return _advise_one(source, subjects[0], options)
-        from .advise_all import advise_all  # who asks about one does not wait for it
 
         return advise_all(source, subjects, options)
 
@@ -64,7 +66,7 @@ def _advise_one(source: ScenarioInput, scenario: GraphScenario, options: AdviseO
     with progress_line() as progress, interruptible() as stopped:
         advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
         if axis is not None and not advice.interrupted:
-            from ....advisor.sensitivity.threshold_several import threshold_of_several
+            from ....advisor.sensitivity.several import threshold_of_several
 
             with suppress(Cancelled):
                 advice = replace(advice, threshold=threshold_of_several(advice, axis, progress, stopped))
@@ -78,3 +80,60 @@ def _advise_one(source: ScenarioInput, scenario: GraphScenario, options: AdviseO
     if advice.interrupted and (options.advice.within_s is None or stopped()):
         return Exit.INTERRUPTED
     return max(drawn, exit_code_if_strict(scenario, options.strict, advice.outside_calibration))
+
+
+def advise_all(source: ScenarioInput, scenarios: Sequence[GraphScenario], options: "AdviseOptions") -> Exit:
+    """Advise on one workload after the other: each has the whole time, and what fails leaves the others."""
+    if options.about_one:
+        names = ", ".join(each.title for each in scenarios)
+        say(f"magus: {options.about_one} is about one workload; --workload says which: {names}")
+        return Exit.USAGE
+    advisor = Advisor.load()
+    found: list[WorkloadAnswer] = []
+    with progress_line() as progress, interruptible() as stopped:
+        for scenario in scenarios:
+            if stopped():
+                break
+            answer = _answer(advisor, scenario, options, progress, stopped)
+            if answer is not None:
+                found.append(answer)
+    if not found:
+        raise Cancelled
+    if options.as_json:
+        print_json(several_document(found))
+    else:
+        put(several_text(found, source.words))
+    if stopped():
+        say(f"magus: stopped early: {len(found)} of {len(scenarios)} workloads")
+        return Exit.INTERRUPTED
+    codes = [answer.exit_code for answer in found]
+    codes += [_strict_code(answer, options.strict) for answer in found]
+    return max(codes)
+
+
+def _strict_code(answer: WorkloadAnswer, strict: bool) -> Exit:
+    if answer.advice is None:
+        return Exit.DONE
+    return exit_code_if_strict(answer.scenario, strict, answer.advice.outside_calibration)
+
+
+def _answer(
+    advisor: Advisor,
+    scenario: GraphScenario,
+    options: "AdviseOptions",
+    progress: Progress,
+    stopped: ShouldStop,
+) -> WorkloadAnswer | None:
+    """Return the advice for one workload, or why there is none; None if it was stopped before anything was found."""
+    if scenario.system.replay is not None:
+        return WorkloadAnswer(scenario, None, "its system replays the profile of one schedule")
+    try:
+        return WorkloadAnswer(
+            scenario, advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
+        )
+    except NoFeasibleSchedule as error:
+        return WorkloadAnswer(scenario, None, f"no schedule is feasible: {'; '.join(error.reasons)}", Exit.NOT_FEASIBLE)
+    except ScheduleError as error:
+        return WorkloadAnswer(scenario, None, error.rejection.message, Exit.INPUT)
+    except Cancelled:
+        return None

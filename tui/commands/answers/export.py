@@ -1,25 +1,26 @@
 """``magus export``: the rules of a sweep, or times of its kernels, as the file of a runtime."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....advisor import AdviceOptions
+from ....advisor import AdviceOptions, Request, RequestError
+from ....advisor.policy.distill import distilled, rule_document, rule_python, summary
 from ....advisor.policy.graph_sweep import GraphSweep
-from ....advisor.policy.layer_rules import GraphAxis, policy_of
-from ....advisor.policy.layer_sizes import across
+from ....advisor.policy.layer_rules import GraphAxis, across, policy_of
 from ....advisor.targets import SCENARIO_TARGETS, TARGETS, Refused, Target
 from ....advisor.targets.policy import POLICY
 from ....compiler.codes import Code
 from ....compiler.ir import Cancelled, GraphScenario, Rejection, Settings
 from ....compiler.pipeline import compile_text
+from ....compiler.request.request import KERNEL_PATTERNS, one_of
 from ...exit_codes import Exit
 from ...text.door import put_text, say
 from ...text.progress import progress_line
-from ..console import save, say_rejection
+from ..console import run_command, save, say_rejection, say_request_error
 from ..inputs import source_of
 from ..interrupts import interruptible
-from ..running import run_command
 from .sweep import SweepRequest, counting, subjects_of, sweep_of, swept_jointly
 
 _ALL: tuple[Target[Any], ...] = (*TARGETS, *SCENARIO_TARGETS)
@@ -134,3 +135,38 @@ def _axis(sweep: GraphSweep, at: Callable[[Settings], GraphScenario]) -> GraphAx
         raise Refused(Rejection(Code.MGS520, message, "--set M=1024..8192"))
     (name,) = varied
     return GraphAxis(name, lambda size: at(tuple((key, str(size) if key == name else text) for key, text in first)))
+
+
+OVERLAPPING = tuple(pattern for pattern in KERNEL_PATTERNS if pattern.overlaps)
+ANY = 1024
+"""A size for each rank, so that all can be divided: the rule is for all sizes."""
+
+
+def write_rule(
+    question: dict[str, object], num_ranks: int, *, num_shapes: int, seed: int, as_json: bool, out: Path | None
+) -> Exit:
+    """Write the rule for the fields of a request in ``question`` to ``out`` or stdout, and say how good it is."""
+
+    def action() -> Exit:
+        try:
+            one_of("pattern", question["pattern"], [pattern.value for pattern in OVERLAPPING])
+            sizes = dict.fromkeys("mnk", ANY * num_ranks)
+            request = Request(**question, ranks=num_ranks, **sizes)  # type: ignore[arg-type]
+            with progress_line() as progress:
+                rule = distilled(
+                    request,
+                    num_shapes=num_shapes,
+                    seed=seed,
+                    progress=lambda done, total: progress("distill", done, total),
+                )
+        except RequestError as error:
+            say_request_error(error)
+            return Exit.INPUT
+        text = json.dumps(rule_document(rule), indent=2) + "\n" if as_json else rule_python(rule)
+        if out is not None:
+            return save(out, text, f"{out}: {summary(rule)}")
+        say(summary(rule))
+        put_text(text)
+        return Exit.DONE
+
+    return run_command(action)

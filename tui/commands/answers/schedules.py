@@ -2,13 +2,13 @@
 
 from ....advisor import enumerate_space, lower_bound
 from ....advisor.answer.export import schedules_document, space_document
-from ....advisor.bounds.graph_bound import graph_bound
+from ....advisor.bounds.lower_bound import graph_bound
 from ...exit_codes import Exit
 from ...text.door import print_json, put
-from ...text.space import space_text
+from ...text.sweep import space_text
+from ..console import run_command
 from ..inputs import ScenarioInput
 from ..interrupts import interruptible
-from ..running import run_command
 
 
 def list_schedules(source: ScenarioInput, *, limit: int | None, as_json: bool) -> Exit:

@@ -16,8 +16,7 @@ def serve(host: str, port: int, answer_s: float, at_once: int, allowed: Sequence
     try:
         import uvicorn
 
-        from ...service.app import Limits
-        from ...service.hosts import OwnHosts
+        from ...service.app import Limits, OwnHosts
         from ...service.server import PatientProtocol, Server
     except ImportError as error:
         say(f"{Code.MGS432.name} error: {error.name or error} is not installed\n  help: pip install 'magus-gpu[serve]'")

@@ -6,11 +6,11 @@ from itertools import count
 from pathlib import Path
 
 from ....advisor import Advice, AdviceOptions, Advisor
+from ....advisor.answer.stages import either
+from ....advisor.policy.build import Sweep, swept
 from ....advisor.policy.graph_sweep import GraphSweep, Simulate, graph_swept
-from ....advisor.policy.layer_sizes import across
-from ....advisor.policy.sweep import Sweep, swept
-from ....advisor.pools import counted, in_threads
-from ....advisor.stages import either
+from ....advisor.policy.layer_rules import across
+from ....advisor.work.pools import counted, in_threads
 from ....compiler import CompileError
 from ....compiler.ir import Cancelled, GraphChoice, GraphScenario, JsonObject, Progress, Settings, ShouldStop
 from ....compiler.pipeline import compile_text
@@ -18,10 +18,9 @@ from ....compiler.resolve.values.params import is_swept, points_of
 from ...exit_codes import Exit
 from ...text.progress import progress_line
 from ...text.sweep import several_sweep_text, sweep_text
-from ..console import show
+from ..console import run_command, show
 from ..inputs import source_of
 from ..interrupts import interruptible
-from ..running import run_command
 from ..swept import SweepForm, put_sweep
 
 LEAST_SIMULATED, LEAST_ESTIMATED = 4, 16

@@ -7,13 +7,14 @@ from ....advisor.measured.calibrate.implementation_run import ImplementationCali
 from ....advisor.measured.calibrate.run import Calibration, FitRequest, calibrate
 from ....advisor.measured.calibrate.text import calibrated_text, calibration_document, calibration_text
 from ....advisor.measured.tables.csv_rows import MeasuredError
+from ....advisor.measured.validate.report import validate, validation_document
+from ....advisor.measured.validate.text import validation_page, validation_text
 from ....compiler.ir import Progress
 from ....compiler.text.writing import check_writable
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
 from ...text.progress import progress_line
-from ..console import save
-from ..running import run_command
+from ..console import run_command, save
 
 Fit = Callable[[Progress], Calibration | ImplementationCalibration]
 
@@ -49,6 +50,28 @@ def _fit_and_write(fit: Fit, write: Path | None, as_json: bool) -> Exit:
             put(calibration_text(calibration))
             if write is None:
                 put("\n" + text.removesuffix("\n"))
+        return written
+
+    return run_command(action)
+
+
+def validate_folder(data: Path, *, sample: int, seed: int, write: Path | None, as_json: bool) -> Exit:
+    """Print errors beside targets, noise and baselines; a missed target is a finding, not a failure."""
+
+    def action() -> Exit:
+        if write is not None:
+            check_writable(write)
+        try:
+            with progress_line() as progress:
+                validation = validate(data, sample=sample, seed=seed, progress=progress)
+        except MeasuredError as error:
+            say(f"magus validate: {error}")
+            return Exit.INPUT
+        written = Exit.DONE if write is None else save(write, validation_page(validation), f"written to {write}")
+        if as_json:
+            print_json(validation_document(validation))
+        else:
+            put(validation_text(validation))
         return written
 
     return run_command(action)

@@ -2,19 +2,31 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from ....advisor.corpus.build import BuildReport, build_corpus
-from ....advisor.corpus.keys import engine_version
-from ....advisor.corpus.searches import Backend
-from ....advisor.corpus.store import CorpusError, open_store
-from ....advisor.failures import failure_sentences
+from ....advisor.learned.boosted_trees import ModelError
+from ....advisor.training.build import Backend, BuildReport, build_corpus, records_of
+from ....advisor.training.evaluate import evaluate, evaluation_document, evaluation_text
+from ....advisor.training.record import Record, engine_version
+from ....advisor.training.store import CorpusError, open_store
+from ....advisor.training.table import LabelTable, load_table, save_table
+from ....advisor.training.train import (
+    SHIPPED,
+    check_folder,
+    make_again,
+    make_table,
+    proposal_document,
+    proposal_text,
+    train_on,
+)
+from ....advisor.work.workers import failure_sentences
+from ....compiler.ir import Progress
+from ....compiler.text.writing import check_writable
 from ...exit_codes import Exit
-from ...text.door import print_json, put, say
+from ...text.door import bullet, hanging, print_json, put, say
 from ...text.progress import duration_text, progress_line
-from ...text.wrap import bullet, hanging
-from ..console import say_rejection
-from ..running import run_command
+from ..console import run_command, say_rejection
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +42,10 @@ class CorpusRequest:
     def backend(self) -> Backend:
         """Return what searches."""
         if self.scheduler is not None:
-            from ....advisor.corpus.on_dask import on_dask
+            from ....advisor.training.on_dask import on_dask
 
             return on_dask(self.scheduler)
-        from ....advisor.corpus.searches import on_this_machine
+        from ....advisor.training.build import on_this_machine
 
         return on_this_machine(self.workers)
 
@@ -92,3 +104,74 @@ def _lines(request: CorpusRequest, report: BuildReport) -> Iterator[str]:
         yield from bullet("!", f"{report.others} more are of other versions of Magus: they stay and are not used")
     for sentence in failure_sentences(report.failures):
         yield from bullet("!", sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRequest:
+    """What to learn from: ``table``, made first of the records of ``store`` if there is one, or labelled ``again``."""
+
+    table: Path
+    store: Path | None
+    again: bool
+    out: Path | None
+    seed: int
+    workers: int
+
+
+def train_model(request: TrainRequest, *, as_json: bool) -> Exit:
+    """Fit the proposals and write their model, by default over the shipped one."""
+
+    def action() -> Exit:
+        try:
+            with progress_line() as progress:
+                table = _table(request, progress)
+                progress("fit", 0, 1)
+                report = train_on(table, request.out, request.seed)
+        except CorpusError as error:
+            say_rejection(error.rejection)
+            return Exit.INPUT
+        if as_json:
+            print_json(proposal_document(report))
+        else:
+            put(proposal_text(report))
+        return Exit.DONE
+
+    return run_command(action)
+
+
+def _table(request: TrainRequest, progress: Progress) -> LabelTable:
+    """Return the table of the file, or make it first and write it."""
+    if request.store is None and not request.again:
+        return load_table(request.table)
+    check_writable(request.table)
+    check_folder(request.out or SHIPPED)
+    report = partial(progress, "label")
+    if request.store is None:
+        table = make_again(load_table(request.table), request.workers, report)
+    else:
+        table = make_table(_records(request.store, request.seed), request.workers, report)
+    save_table(table, request.table)
+    return table
+
+
+def _records(path: Path, seed: int) -> list[Record]:
+    if not path.exists():  # to open it would make it
+        raise ModelError(f"there is no store {path}; make it by `magus corpus`")
+    with open_store(path, engine_version()) as store:
+        return [record for _, record in records_of(store, seed)]
+
+
+def evaluate_table(table: Path, *, limit: int, seed: int, workers: int, as_json: bool) -> Exit:
+    """Fit a model without each family, simulate what it proposes there, and print the scores."""
+
+    def action() -> Exit:
+        found = load_table(table)
+        with progress_line() as progress:
+            evaluation = evaluate(found, limit, seed, workers, partial(progress, "evaluate"))
+        if as_json:
+            print_json({**evaluation_document(evaluation), "table": str(table), "limit": limit, "seed": seed})
+        else:
+            put(evaluation_text(evaluation))
+        return Exit.DONE
+
+    return run_command(action)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....advisor.candidates.advice import Advice
-from ....advisor.drawn_runs import drawn_run
 from ....compiler.text.writing import check_writable, write_whole
 from ....simcore import ShownRun
+from ...drawing.drawn_runs import drawn_run
 from ...exit_codes import Exit
 from ...text.door import say
 from ..console import report_errors, save
@@ -50,7 +50,7 @@ class Pictures:
         if self.trace is not None:
             codes.append(_save_trace(self.trace, run))
         if self.svg is not None:
-            from ....advisor.drawing.timeline_svg import timeline_svg  # most runs are not drawn
+            from ...drawing.timeline_svg import timeline_svg  # most runs are not drawn
 
             codes.append(save(self.svg, timeline_svg(run), f"{self.svg}: the timeline as a drawing"))
         return max(codes)
@@ -67,7 +67,7 @@ NO_PICTURES = Pictures()
 
 
 def _save_trace(path: Path, run: ShownRun) -> Exit:
-    from ....advisor.drawing.chrome_trace import chrome_trace
+    from ...drawing.chrome_trace import chrome_trace
 
     if RANK in path.name:
         return _save_each_rank(path, run)
@@ -79,7 +79,7 @@ def _save_trace(path: Path, run: ShownRun) -> Exit:
 
 
 def _save_each_rank(path: Path, run: ShownRun) -> Exit:
-    from ....advisor.drawing.chrome_trace import chrome_trace
+    from ...drawing.chrome_trace import chrome_trace
 
     ranks = range(min(MAX_FILES, run.num_ranks))
 

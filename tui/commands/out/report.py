@@ -8,25 +8,23 @@ from pathlib import Path
 
 from ....advisor import Advice, AdviceOptions, Advisor
 from ....advisor.answer.export import advice_document
-from ....advisor.drawn_runs import drawn_run
-from ....advisor.policy.sweep import Sweep, swept
-from ....advisor.pools import in_threads
-from ....advisor.stages import either
+from ....advisor.answer.stages import either
+from ....advisor.policy.build import Sweep, swept
+from ....advisor.work.pools import in_threads
 from ....compiler.ir import Cancelled, GraphScenario, Progress, Settings, ShouldStop
 from ....compiler.pipeline import Compiled, compile_text
 from ....compiler.resolve.values.params import Param
-from ....compiler.text.diagnostics import CompileError
-from ....compiler.text.source import Source
+from ....compiler.text.diagnostics import CompileError, Source
 from ....compiler.text.writing import check_writable
+from ...drawing.drawn_runs import drawn_run
 from ...exit_codes import Exit
 from ...report import ReportData, report_html
 from ...text.door import say
 from ...text.next_steps import next_steps
 from ...text.progress import progress_line
-from ..console import save, show
+from ..console import run_command, save, show
 from ..inputs import ScenarioInput, name_of, source_of
 from ..interrupts import interruptible
-from ..running import run_command
 
 MAX_POINTS = 9
 """Values of a sweep at most: a parameter with more has them spread evenly."""

@@ -5,15 +5,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ....advisor.measured.logs.read import is_log, is_other_table, read_log, refuse_other_table
-from ....advisor.measured.traces.pieces import HEAD, byte_pieces, is_trace, text_pieces
-from ....compiler.machine.read import MAX_BYTES, read_machine
+from ....advisor.measured.nccl_logs import is_log, is_other_table, read_log, refuse_other_table
+from ....advisor.measured.traces.workloads import HEAD, byte_pieces, is_trace, text_pieces
+from ....compiler.from_model.config import read_config
+from ....compiler.from_model.layer import Parallelism, layer_text, number_text
+from ....compiler.machine.rocm_smi import MAX_BYTES, read_machine
 from ....compiler.machine.write_mgs import SYSTEM, machine_text
-from ....compiler.text.diagnostics import CompileError, Report
-from ....compiler.text.source import Source
+from ....compiler.request.request import RequestError
+from ....compiler.text.diagnostics import CompileError, Report, Source
+from ....compiler.text.fmt import format_text
 from ...exit_codes import Exit
 from ...text.door import put_text, say
-from ..console import report_errors, save, show
+from ..console import report_errors, save, say_request_error, show
 from ..inputs import is_stdin, name_of, source_of
 
 TABLE = "nccl_collectives_*.csv"
@@ -88,14 +91,14 @@ def _rows(source: Source, options: ImportOptions, report: Report) -> tuple[str, 
 
 
 def _workloads(trace: Iterator[str], name: str, options: ImportOptions, report: Report) -> tuple[str, str]:
-    from ....advisor.measured.traces.read import read_trace  # here: it needs numpy, which dumps of machines do not
+    from ....advisor.measured.traces.workloads import read_trace  # here: it needs numpy, which dumps of machines do not
 
     found = read_trace(trace, name, options.gpu, report)
     return found.text, f"{found.count} workloads"
 
 
 def _chakra_workloads(file: Path, name: str, options: ImportOptions, report: Report) -> tuple[str, str]:
-    from ....advisor.measured.traces.read import read_chakra_trace
+    from ....advisor.measured.traces.workloads import read_chakra_trace
 
     found = read_chakra_trace(byte_pieces(file), name, options.gpu, report)
     return found.text, f"{found.count} workloads"
@@ -119,3 +122,21 @@ def _pieces_of_trace(file: Path) -> Iterator[str] | None:
         if is_trace(next(text_pieces(file), "")[:HEAD]):
             return text_pieces(file)
     return None
+
+
+def write_layer(config: Path, parallel: Parallelism, out: Path | None, *, whole: bool) -> Exit:
+    """Write the scenario of the model in ``config`` to ``out`` or stdout, as a ``whole`` layer if that can be."""
+
+    def action() -> Exit:
+        model = read_config(config)
+        try:
+            text = format_text(layer_text(model, parallel, whole=whole))
+        except RequestError as error:
+            say_request_error(error)
+            return Exit.INPUT
+        if out is not None:
+            return save(out, text, f"{out}: a layer of {model.name}, {number_text(model.parameters)} parameters")
+        put_text(text)
+        return Exit.DONE
+
+    return report_errors(action)

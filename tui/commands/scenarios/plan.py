@@ -4,23 +4,28 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ....compiler.ir import EngineChoice, GraphPlan, GraphScenario, Scenario, Schedule
-from ....compiler.planfile.to_json import document_text, graph_plan_document, plan_document
-from ....compiler.planning.build import ScheduleError
-from ....compiler.planning.graph_expression import graph_choice_text
+from ....advisor.candidates.shortlist import packet_bytes
+from ....compiler.codes import Code
+from ....compiler.ir import TICKS_PER_US, EngineChoice, GraphPlan, GraphScenario, JsonObject, Scenario, Schedule
+from ....compiler.planfile.file import plan_in_text
+from ....compiler.planfile.mscclpp.write import mscclpp_document
+from ....compiler.planfile.write import document_text, graph_plan_document, plan_document
+from ....compiler.planning.build import ScheduleError, graph_choice_text
 from ....compiler.planning.knobs.library import reject_library_plan
-from ....compiler.resolve.schedules.from_text import choice_named, is_plan_file, plan_named, resolve_schedule
+from ....compiler.resolve.schedules.check import choice_named, is_plan_file, plan_named, resolve_schedule
 from ....compiler.targets.kernel_rewrite import rewrite_kernel
 from ....compiler.targets.kernel_tuning import Config
 from ....compiler.targets.triton import triton_text
-from ....compiler.text.printable import printable
+from ....compiler.text.diagnostics import CompileError, Diagnostic, Severity, Source, Span, printable
+from ....compiler.text.units import us_text
+from ....simcore import RunOutcome, simulate_op
+from ....simcore.lower.one_kernel import all_blocks_at_once
 from ....simcore.simulate_layers import FEWEST_LAYERS
 from ...exit_codes import Exit
-from ...text.door import say
-from ...text.plan_block import free_name, is_too_long, plan_block
-from ..console import deliver, show
+from ...text.door import put_text, say
+from ...text.how import free_name, is_too_long, plan_block
+from ..console import deliver, run_command, save, show
 from ..inputs import ScenarioInput, source_of
-from ..running import run_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +142,60 @@ def _check_written_out(engine: EngineChoice) -> None:
     """Refuse what the library moves in one call: it has no steps."""
     if engine.by_library:
         raise ScheduleError(reject_library_plan(engine))
+
+
+SAME = 0.02
+"""Share of the time of a schedule by which its plan may differ untold."""
+
+_KEEPS = "as many engines for each peer, and chunks that they divide, keep the time"
+_BY_BLOCK = "MSCCL++ exchanges and sums block by block; a kernel written for it does so with all blocks at once"
+
+
+def print_mscclpp(source: ScenarioInput, *, schedule: str | None, out: Path | None) -> Exit:
+    """Write the execution plan of ``schedule`` to ``out`` or stdout; None is the first that the file declares.
+
+    The plan is read back and simulated; under ``magus`` stand both times, in us, and a difference is told on stderr.
+    """
+
+    def action() -> Exit:
+        scenario = source.case("a plan of MSCCL++")
+        chosen = resolve_schedule(scenario, schedule, show)
+        document = mscclpp_document(scenario, chosen)
+        times, said = _read_back(scenario, chosen, json.dumps(document))
+        document["magus"] = {**document["magus"], **times}
+        show(said)
+        text = json.dumps(document, indent=1) + "\n"
+        if out is not None:
+            return save(out, text, f"{out}: {chosen.expression}")
+        put_text(text)
+        return Exit.DONE
+
+    return run_command(action)
+
+
+def _read_back(scenario: Scenario, schedule: Schedule, text: str) -> tuple[JsonObject, list[Diagnostic]]:
+    """Return the times of a schedule and of its plan, None where one does not end, and what is to be said of them."""
+    try:
+        again = plan_in_text(scenario, text, "the plan")
+    except CompileError as error:
+        why = error.diagnostics[0].message
+        said = _warning(schedule, f"it is not read back: {why}", _KEEPS)
+        return {"us": _us(scenario, schedule), "read_back_us": None}, [said]
+    before, after = _us(scenario, schedule), _us(scenario, again)
+    times: JsonObject = {"us": before, "read_back_us": after}
+    if before is None or after is None or abs(after / before - 1) <= SAME:
+        return times, []
+    engines = "" if again.engine == schedule.engine else f", and has {again.engine} for {schedule.engine}"
+    message = f"read back, the plan takes {us_text(after)} and its schedule {us_text(before)}"
+    hint = _BY_BLOCK if all_blocks_at_once(scenario, schedule) != schedule else _KEEPS
+    return times, [_warning(schedule, f"{message} ({after / before - 1:+.1%}){engines}", hint)]
+
+
+def _us(scenario: Scenario, schedule: Schedule) -> float | None:
+    result = simulate_op(scenario, schedule, unit_bytes=packet_bytes(scenario.gpu))
+    return result.makespan_ticks / TICKS_PER_US if result.outcome is RunOutcome.DONE else None
+
+
+def _warning(schedule: Schedule, message: str, hint: str) -> Diagnostic:
+    text = schedule.expression
+    return Diagnostic(Code.MGS561, message, Span(Source("--schedule", text), 0, len(text)), hint, Severity.WARNING)

@@ -2,15 +2,13 @@
 
 from ....compiler.codes import Code
 from ....runtime import RunRefused, carry_out
-from ....runtime.job import jobs_of
 from ....runtime.over_torch.launch import RankFailed, carry_out_over_torch
-from ....runtime.run import Job
+from ....runtime.run import Job, jobs_of
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
-from ...text.runs import Carried, run_text, runs_document
-from ..console import show
+from ...text.result import Carried, run_text, runs_document
+from ..console import run_command, show
 from ..inputs import ScenarioInput
-from ..running import run_command
 
 
 def run_file(source: ScenarioInput, *, schedule: str | None, seeds: range, over_torch: bool, as_json: bool) -> Exit:

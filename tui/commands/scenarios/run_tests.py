@@ -6,8 +6,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from ....advisor import Advisor
-from ....advisor.expect.checks import PointFigures
-from ....advisor.expect.run import CheckResult, ExpectationRunner, Standing
+from ....advisor.expect.run import CheckResult, ExpectationRunner, PointFigures, Standing
 from ....advisor.expect.values import FigureValue
 from ....compiler import compile_text
 from ....compiler.codes import Code
@@ -15,11 +14,9 @@ from ....compiler.ir import JsonObject, Settings
 from ....compiler.pipeline import Compiled
 from ....compiler.text.diagnostics import Diagnostic, Severity
 from ...exit_codes import Exit
-from ...text.door import print_json, put, say
-from ...text.wrap import hanging
-from ..console import show
+from ...text.door import hanging, print_json, put, say
+from ..console import run_command, show
 from ..inputs import name_of, source_of
-from ..running import run_command
 
 SCHEMA = "magus-test/1"
 _INDENT = " " * 7

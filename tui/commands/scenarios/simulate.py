@@ -7,11 +7,9 @@ from functools import partial
 from ....advisor import lower_bound
 from ....advisor.answer.export import bound_document, result_document, several_result_document
 from ....advisor.answer.extrapolation import outside_calibration, outside_of_graph
-from ....advisor.bounds.graph_bound import graph_bound
-from ....advisor.bounds.lower_bound import Bound
+from ....advisor.bounds.lower_bound import Bound, graph_bound
 from ....advisor.candidates.shortlist import packet_bytes, simulated_ranks
-from ....advisor.solver.graph_memory import check_graph_memory
-from ....advisor.solver.memory import check_memory
+from ....advisor.solver.memory import check_graph_memory, check_memory
 from ....compiler.codes import Code
 from ....compiler.ir import (
     GraphChoice,
@@ -24,8 +22,8 @@ from ....compiler.ir import (
     System,
 )
 from ....compiler.planning.build import ScheduleError
-from ....compiler.resolve.devices.replay_file import write_profile
-from ....compiler.resolve.schedules.from_text import plan_named, resolve_schedule, schedule_named
+from ....compiler.resolve.devices.variability import write_profile
+from ....compiler.resolve.schedules.check import plan_named, resolve_schedule, schedule_named
 from ....compiler.text.writing import check_writable
 from ....simcore import (
     Result,
@@ -45,11 +43,10 @@ from ...exit_codes import Exit
 from ...text.door import print_json, put
 from ...text.progress import progress_line
 from ...text.result import result_text
-from ...text.seeds import seeds_document, seeds_text
-from ..console import save, show
+from ...text.sensitivity import seeds_document, seeds_text
+from ..console import exit_code_if_strict, run_command, save, show
 from ..inputs import ScenarioInput
-from ..running import exit_code_if_strict, run_command
-from ..simulate_options import SimulateOptions, explain_outcome, stoppable
+from ..interrupts import SimulateOptions, explain_outcome, stoppable
 
 SEEDED_LINE_HOPS = 1_000_000_000
 """Over all seeds and ranks; above it the seeds are simulated in larger packets."""

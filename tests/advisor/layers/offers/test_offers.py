@@ -9,7 +9,7 @@ from magus.advisor import Advice, AdviceOptions, recommend_graph
 from magus.advisor.answer.export import advice_document
 from magus.advisor.implementations.offers import offers_of
 from magus.advisor.implementations.predict import library_us, predict_us, simulated_us
-from magus.advisor.layers.offers.find import DOMINO
+from magus.advisor.layers.orders import DOMINO
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Rejection, Scenario
 from magus.compiler.resolve.expect.expectation import Verdict

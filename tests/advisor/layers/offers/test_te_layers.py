@@ -3,12 +3,11 @@
 import pytest
 
 from magus.advisor.layers.joint import JointRuns
-from magus.advisor.layers.offers.te_layers import te_layers
-from magus.advisor.layers.offers.transformer_engine import BULK, PIPELINE, RING, TeMethods, TeSearch, taken_ticks
+from magus.advisor.layers.transformer_engine import BULK, PIPELINE, RING, TeMethods, TeSearch, taken_ticks, te_layers
 from magus.compiler import compile_text
 from magus.compiler.ir import GraphScenario
-from magus.compiler.planning.graph_build import build_graph_plan
-from magus.compiler.planning.graph_order import issue_order
+from magus.compiler.planning.parts import issue_order
+from magus.compiler.planning.plan import build_graph_plan
 from tests.helpers.scenarios.mlp_backward import backward
 
 pytestmark = pytest.mark.usefixtures("compiled_core")

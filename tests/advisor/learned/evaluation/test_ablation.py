@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from magus.advisor.corpus.families import draw
 from magus.advisor.learned.boosted_trees import BoostedTrees
-from magus.advisor.learned.evaluation.baselines import predicted_ticks
-from magus.advisor.learned.evaluation.ways import MODEL, WAYS, Models, models_of
 from magus.advisor.learned.model_file import load
-from magus.advisor.learned.table import load_table
+from magus.advisor.training.families import draw
+from magus.advisor.training.table import load_table
+from magus.advisor.training.ways import MODEL, WAYS, Models, models_of, predicted_ticks
 from magus.compiler.ir import Scenario
 
 FloatArray = npt.NDArray[np.float64]

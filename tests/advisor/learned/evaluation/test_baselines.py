@@ -6,23 +6,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from magus.advisor.corpus.families import draw
-from magus.advisor.learned.evaluation import baselines as module
-from magus.advisor.learned.evaluation.baselines import (
+from magus.advisor.learned.proposal_model import Library, ProposalModel
+from magus.advisor.learned.situation import Situation
+from magus.advisor.learned.structure import BatchShape, Structure, fitted
+from magus.advisor.training import ways as module
+from magus.advisor.training.families import draw
+from magus.advisor.training.table import LabelTable
+from magus.advisor.training.ways import (
     best_static,
     closed_form,
     drawn,
     first_legal,
+    models_of,
     nearest,
     or_serial,
     predicted_ticks,
     roofline,
 )
-from magus.advisor.learned.evaluation.ways import models_of
-from magus.advisor.learned.proposal_model import Library, ProposalModel
-from magus.advisor.learned.situation import Situation
-from magus.advisor.learned.structure import BatchShape, Structure, fitted
-from magus.advisor.learned.table import LabelTable
 from magus.compiler.ir import Choice, EngineChoice, EngineKind
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs

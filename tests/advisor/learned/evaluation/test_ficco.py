@@ -3,23 +3,29 @@
 import numpy as np
 import pytest
 
-from magus.advisor.learned.evaluation import ficco
-from magus.advisor.learned.evaluation import four as module
-from magus.advisor.learned.evaluation.ficco import (
+from magus.advisor.training import ficco
+from magus.advisor.training import ficco as module
+from magus.advisor.training.ficco import (
+    ALL_SPLITS,
+    ANY,
+    ESTIMATE,
     EXACT,
     FOUR,
     HETERO_FUSED,
     HETERO_UNFUSED,
+    MESH,
+    RULE,
+    STATIC,
     UNIFORM_1D,
     UNIFORM_2D,
     FiccoRule,
+    HeldOut,
     fit_rule,
     four_choices,
+    four_scores,
     sizes_of,
 )
-from magus.advisor.learned.evaluation.four import ALL_SPLITS, ANY, ESTIMATE, MESH, RULE, STATIC, four_scores
-from magus.advisor.learned.evaluation.splits import HeldOut
-from magus.advisor.learned.table import LabelTable
+from magus.advisor.training.table import LabelTable
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs
 

@@ -4,14 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.learned.errors import Found
-from magus.advisor.learned.evaluation.answers import Answers, TimedAnswer
-from magus.advisor.learned.evaluation.evaluate import Evaluation, evaluation_document
-from magus.advisor.learned.evaluation.four import ALL_SPLITS, FourScore
-from magus.advisor.learned.evaluation.scores import SplitScore, interval_score, mean_of, split_scores
-from magus.advisor.learned.evaluation.text import evaluation_text
-from magus.advisor.learned.evaluation.ways import MODEL, WAYS
-from magus.advisor.learned.table import LabelTable
+from magus.advisor.learned.pairs import Found
+from magus.advisor.training.evaluate import (
+    Evaluation,
+    SplitScore,
+    evaluation_document,
+    evaluation_text,
+    interval_score,
+    mean_of,
+    split_scores,
+)
+from magus.advisor.training.ficco import ALL_SPLITS, FourScore
+from magus.advisor.training.table import LabelTable
+from magus.advisor.training.ways import MODEL, WAYS, Answers, TimedAnswer
 
 FAST = TimedAnswer(1000, is_serial=False, is_told=True, error=0.0, simulations=0, seconds=0.01)
 

@@ -9,7 +9,7 @@ import pytest
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import CopyProtocol, Direction, EngineChoice, EngineKind, Reach, Reduction, Transfer
-from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planfile.write import plan_text
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op

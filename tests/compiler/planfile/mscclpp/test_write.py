@@ -12,7 +12,7 @@ from magus.compiler.ir import Scenario, Schedule, Transfer
 from magus.compiler.planfile.mscclpp.threadblocks import MAX_BLOCK_OPS
 from magus.compiler.planfile.mscclpp.write import mscclpp_document
 from magus.compiler.planning.build import ScheduleError, build_schedule
-from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.resolve.schedules.check import resolve_schedule
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op
 from tests.helpers import paths
@@ -39,7 +39,7 @@ SAME_TIME = [
     ("reducescatter", 8, "direct(chunks=16, engine=sm(14))", "sm(14)"),
 ]
 OTHERS = [
-    # Block by block here; a kernel of its own exchanges all blocks at once (simcore/lower/at_once.py).
+    # Block by block here; a kernel of its own exchanges all blocks at once (simcore/lower/one_kernel.py).
     ("allreduce", 8, "one_shot(engine=sm(14))", "sm(14)"),
     ("allgather", 8, "double_ring(chunks=32, engine=sm(7))", "sm(6)"),
     ("allreduce", 8, "direct(chunks=32, engine=sm(28))", "sm(28)"),

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from magus.compiler import CompileError, compile_file
 from magus.compiler.codes import Code
 from magus.compiler.ir import Replay, Write
-from magus.compiler.resolve.devices.replay_file import HEADER, read_replay, write_profile
-from magus.compiler.text.diagnostics import Report
-from magus.compiler.text.source import Source, Span
+from magus.compiler.resolve.devices.variability import HEADER, read_replay, write_profile
+from magus.compiler.text.diagnostics import Report, Source, Span
 from magus.compiler.text.syntax import Text
 
 SYSTEM = """

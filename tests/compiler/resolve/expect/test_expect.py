@@ -22,9 +22,8 @@ from magus.compiler.resolve.expect.expectation import (
     WinnerChanges,
 )
 from magus.compiler.text import syntax as ast
-from magus.compiler.text.diagnostics import Report
+from magus.compiler.text.diagnostics import Report, Source
 from magus.compiler.text.parsing.parse import parse_file
-from magus.compiler.text.source import Source
 from magus.compiler.text.units import TIME
 
 HEAD = """

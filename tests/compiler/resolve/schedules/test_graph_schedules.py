@@ -4,8 +4,8 @@ import pytest
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, Plan
-from magus.compiler.planning.graph_build import build_graph_plan
-from magus.compiler.planning.graph_expression import graph_choice_text
+from magus.compiler.planning.build import graph_choice_text
+from magus.compiler.planning.plan import build_graph_plan
 
 HEAD = """
 use "nvidia/h100"

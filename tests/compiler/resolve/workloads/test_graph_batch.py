@@ -6,9 +6,8 @@ import pytest
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import AttentionShape, Graph
-from magus.compiler.planning.graph_batches import batch_counts, in_batches
-from magus.compiler.planning.graph_layers import layers_of
-from magus.compiler.planning.graph_order import GraphPlanError
+from magus.compiler.planning.parts import GraphPlanError, batch_counts, in_batches
+from magus.compiler.planning.plan import layers_of
 
 TEXT = """
 use "nvidia/h100"

@@ -4,7 +4,7 @@ import pytest
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import DType, Graph, GroupedGemmShape, Pattern, RowWiseShape, Shard
-from magus.compiler.planning.graph_batches import in_batches
+from magus.compiler.planning.parts import in_batches
 
 TEXT = """
 use "nvidia/h100"

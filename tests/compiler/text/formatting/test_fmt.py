@@ -7,9 +7,8 @@ import pytest
 
 from magus.compiler import CompileError, format_text
 from magus.compiler.text import syntax as ast
-from magus.compiler.text.diagnostics import Report
+from magus.compiler.text.diagnostics import Report, Source
 from magus.compiler.text.parsing.parse import parse_file
-from magus.compiler.text.source import Source
 from tests.helpers.marks import thinned
 from tests.helpers.paths import ROOT
 

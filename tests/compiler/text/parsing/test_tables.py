@@ -11,8 +11,7 @@ from lark import Lark
 
 import magus.grammar
 from magus.compiler.text.parsing import tokens
-from magus.compiler.text.parsing.tables import read_tables, tables_text
-from magus.compiler.text.parsing.tokens import language, make_language
+from magus.compiler.text.parsing.tokens import language, make_language, read_tables, tables_text
 from magus.grammar import TABLES_FILE, load_grammar, load_tables
 from tests.helpers.paths import ROOT
 
@@ -80,7 +79,7 @@ def test_tables_of_another_grammar_are_not_taken(text: str) -> None:
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", "null", '{"data": {"parser": {"parser": 1}}, "memo": []}'])
 def test_a_file_that_vouches_for_no_tables_is_not_taken(content: str) -> None:
-    from magus.compiler.text.parsing.tables import _stamp
+    from magus.compiler.text.parsing.tokens import _stamp
 
     assert read_tables(f"{_stamp(GRAMMAR, content)}\n{content}\n", GRAMMAR, POSTLEX) is None
 

@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from magus.simcore.figures.result import Interval, IntervalKind, Timeline
 from magus.tui.app.charts.cells import CellSpan, halves_of, name_in, spans_of
-from magus.tui.app.charts.rows import NONE, TimelineRow, lanes_of
-from magus.tui.app.charts.viewport import Viewport
+from magus.tui.app.charts.viewport import NONE, TimelineRow, Viewport, lanes_of
 
 
 def row(*spans: tuple[int, int]) -> TimelineRow:

@@ -6,11 +6,10 @@ import pytest
 
 from magus.compiler.ir import GraphScenario, Scenario, Schedule, TileGroup
 from magus.compiler.planning.build import build_schedule
-from magus.compiler.resolve.schedules.from_text import read_choice
+from magus.compiler.resolve.schedules.check import read_choice
 from magus.simcore import run_of, simulate_op
-from magus.tui.app.charts.comparison import ComparisonModel
+from magus.tui.app.charts.comparison import ComparisonModel, parting_of
 from magus.tui.app.charts.differences import Compared, differences_of, launches_of, waves_of
-from magus.tui.app.charts.parting import parting_of
 from tests.helpers.scenarios import scenarios
 from tests.helpers.tui import real
 

@@ -7,13 +7,12 @@ from magus.compiler.ir import Scenario
 from magus.compiler.ir.topologies import TOPOLOGIES
 from magus.compiler.pipeline import compile_text
 from magus.compiler.planning.build import build_schedule
-from magus.compiler.resolve.schedules.from_text import read_choice
+from magus.compiler.resolve.schedules.check import read_choice
 from magus.simcore import simulate_op
 from magus.simcore.figures.loads import LoadKind
-from magus.simcore.program.arrays import FloatArray
-from magus.tui.app.charts.braille import Canvas, line_dots
-from magus.tui.app.charts.fabric_map import fabric_map
-from magus.tui.app.charts.heat import RAMP, HeatModel, level_of, shrunk
+from magus.simcore.program.program import FloatArray
+from magus.tui.app.charts.heat import RAMP, HeatModel, fabric_map, level_of, shrunk
+from magus.tui.app.charts.sweep_plot import Canvas, line_dots
 from tests.helpers.scenarios import scenarios
 from tests.helpers.tui import real
 

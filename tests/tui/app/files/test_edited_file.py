@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.tui.app.files.edited_file import EditedFile, OnDisk, can_edit
+from magus.tui.app.session.files import EditedFile, OnDisk, can_edit
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from magus.compiler.ir import Scenario
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore import run_of
 from magus.simcore.figures.result import Waterfall
-from magus.tui.app.charts.waterfall import bars_of, drawn_bars
+from magus.tui.app.charts.strips import bars_of, drawn_bars
 from magus.tui.app.session.view import SortKey, fitted_code, rows_of, selected_text, shortened, verdict_of
 from magus.tui.text.render import verdict_sentence
 from tests.helpers.scenarios import scenarios

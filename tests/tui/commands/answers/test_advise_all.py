@@ -8,7 +8,7 @@ import pytest
 
 from magus.advisor import Advisor, NoFeasibleSchedule
 from magus.advisor.answer.export import ADVICE_SCHEMA
-from magus.tui.commands.answers import advise_all
+from magus.tui.commands.answers import advise as advise_all
 from tests.helpers.commands import magus
 
 TEXT = """use "nvidia/h100"

@@ -11,7 +11,7 @@ import pytest
 
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.implementations.offers import Offer, Offers
-from magus.advisor.implementations.promise import Promise
+from magus.advisor.implementations.predict import Promise
 from magus.compiler import compile_file
 from magus.examples import path
 from magus.tui.text.next_steps import next_steps

@@ -10,7 +10,7 @@ import pytest
 
 from magus.advisor import Advisor, NoFeasibleSchedule
 from magus.advisor.policy.reader import Policy
-from magus.advisor.processes import Processes
+from magus.advisor.work.processes import Processes
 from magus.tui.commands.answers import sweep as command
 from tests.helpers.commands import magus
 

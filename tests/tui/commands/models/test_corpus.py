@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.corpus.build import build_corpus
-from magus.advisor.corpus.families import draw
-from magus.advisor.corpus.searches import Attempt, Task
+from magus.advisor.training.build import Attempt, Task, build_corpus
+from magus.advisor.training.families import draw
 from magus.tui.commands.models import corpus
 from magus.tui.exit_codes import Exit
 from tests.helpers.commands import document, magus

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.learned.evaluation.evaluate import Evaluation
-from magus.advisor.learned.evaluation.four import ALL_SPLITS, FourScore
-from magus.advisor.learned.evaluation.scores import IntervalScore, SplitScore
-from magus.advisor.learned.evaluation.ways import MODEL
-from magus.tui.commands.models import evaluate
+from magus.advisor.training.evaluate import Evaluation, IntervalScore, SplitScore
+from magus.advisor.training.ficco import ALL_SPLITS, FourScore
+from magus.advisor.training.ways import MODEL
+from magus.tui.commands.models import corpus as evaluate
 from magus.tui.exit_codes import Exit
 from tests.helpers.commands import document, magus
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from magus.advisor.corpus.build import build_corpus
 from magus.advisor.learned.model_file import FILE, load
-from magus.advisor.learned.table import ANYWHERE, Labels, load_table, save_table
+from magus.advisor.training.build import build_corpus
+from magus.advisor.training.table import ANYWHERE, Labels, load_table, save_table
 from magus.tui.commands.models import corpus
 from magus.tui.exit_codes import Exit
 from tests.helpers.commands import document, magus
@@ -87,7 +87,7 @@ def test_what_is_of_no_use_is_told(tmp_path: Path, words: tuple[str, ...], why: 
 
 
 def test_a_table_of_other_code_is_refused(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("magus.advisor.learned.train.keys.fingerprint", lambda: "other")
+    monkeypatch.setattr("magus.advisor.training.train.keys.fingerprint", lambda: "other")
 
     done = magus("train", made.table, "--out", tmp_path / "b")
 

@@ -1,0 +1,279 @@
+"""The ways in which one op of a graph may be carried out, with its times alone: what a joint schedule chooses from.
+
+A kernel or a lone collective has one way. A pair may be kept apart, kernel and collective as wholes beside which other
+ops may run, or overlap in itself by one of the templates that are fastest alone. Of these only those are kept that no
+other one beats in everything: its time, how long its kernels hold the SMs, when what it gathers has landed, and memory.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from ...compiler.collectives import ALGORITHMS
+from ...compiler.ir import (
+    Choice,
+    EngineChoice,
+    EngineKind,
+    Explore,
+    Gpu,
+    Graph,
+    GraphOp,
+    OpMode,
+    Pattern,
+    Scenario,
+    System,
+    Then,
+    Workload,
+)
+from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.handoff import following
+from ...compiler.planning.parts import collective_alone, kernel_alone
+from ...compiler.templates.collective import DEFAULT_ALGORITHM
+from ...simcore import RunTooLarge
+from ..candidates.predicted import predicted_candidates, shortlisted
+from ..solver import NoFeasibleSchedule, enumerate_space
+from .contention import Uses, of_copies
+from .op_runs import AlikeRanks, Copier, OpRuns
+from .way import Way, fastest_with_next
+
+MOST_PIECES = 32
+"""Pieces of a shard at most: smaller ones are mostly the setup of copies, which is assumed in most profiles."""
+
+LEAST_STEP = 1.25
+"""Factor by which each pace is slower than the one before, at least."""
+
+NUM_PACES = 2
+"""Paces that a joint schedule may choose from, besides the fastest: the slowest that gain something."""
+
+FREE = 0.1
+"""Share of what the fastest copies cost kernels at which no slower ones are looked for."""
+
+_LIMITS = ("engine", "schedules", "chunks", "algorithm")
+
+
+def slowed_ticks(gpu: Gpu, copies: Uses, length: int) -> int:
+    """How much longer GEMMs take beside ``copies`` of so many ticks."""
+    if gpu.noc is None:
+        return 0
+    return int(length * (1 - Uses(noc=float(gpu.noc.gemm_share)).beside(copies, 1.0)))
+
+
+def is_limited(explore: Explore) -> bool:
+    """Whether the file says by what, or in how many pieces, collectives may be carried out."""
+    return any(word in _LIMITS for word, _ in explore.asked)
+
+
+def slower(system: System, copier: Copier) -> Iterator[Choice]:
+    """Yield choices of a whole collective, each slower than the one before, by an engine beside those of ``copier``."""
+    engine = EngineChoice(EngineKind.DMA, 1)
+    if copier.takes(engine) and copier.engine.count < system.gpu.dma.engines:
+        for doublings in range(1, MOST_PIECES.bit_length()):
+            yield Choice(DEFAULT_ALGORITHM, system.num_ranks << doublings, engine)
+
+
+NUM_SHORTLISTED = 6
+"""Templates of a pair that are simulated alone, those with the shortest estimates."""
+
+NUM_ALGORITHMS = 3
+"""Algorithms of a lone collective that are simulated alone, besides the usual one."""
+
+WORSE = 1.25
+"""Factor in time within which the usual algorithm of a whole collective stays beside that for nodes.
+
+Of many ranks it is that within which a way stays beside the fastest.
+"""
+
+MOST_TOGETHER = 4
+"""Ways to overlap a pair in itself that a joint schedule may choose from."""
+
+_OP = "op"
+
+
+@dataclass(slots=True)
+class Ways:
+    """The ways of the ops of one graph, by one ``copier``; ops with equal workloads share theirs.
+
+    Where they are ``paced``, whole collectives may also be slower than they could be. Where ``ranks`` differ, one is
+    simulated for all, until what is then the fastest way of an op is one in which that makes no difference.
+    """
+
+    system: System
+    copier: Copier
+    unit_bytes: int
+    explore: Explore = field(default_factory=Explore)
+    paced: bool = True
+    ranks: AlikeRanks | None = None
+    _runs: OpRuns = field(init=False)
+    _known: dict[object, tuple[Way, ...]] = field(default_factory=dict)
+    _kernels: dict[object, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._runs = OpRuns(self.system, self.copier, self.unit_bytes)
+
+    def of(self, op: GraphOp, behind: GraphOp | None = None) -> tuple[Way, ...]:
+        """Return the ways of an op, that of a pair apart first, then by their times alone.
+
+        The GEMM ``behind`` it may be cut along it.
+
+        Raises
+        ------
+        Cancelled
+            If the caller is asked to stop.
+        """
+        key = op.workload, behind and behind.workload
+        if key not in self._known:
+            self._known[key] = self._ways(op, behind)
+        return tuple(replace(way, mode=replace(way.mode, op=op.name)) for way in self._known[key])
+
+    def of_graph(self, graph: Graph) -> dict[str, tuple[Way, ...]]:
+        """Return the ways of each op of a graph by its name."""
+        behind = self.following(graph)
+        return {op.name: self.of(op, *behind.get(op.name, ())[:1]) for op in graph.ops}
+
+    def following(self, graph: Graph) -> dict[str, tuple[GraphOp, ...]]:
+        """Return the GEMMs that may be cut along a pair, by its name, the longest first."""
+        found = following(graph, self.system.num_ranks)
+        return {pair: tuple(sorted(ops, key=self.kernel_ticks, reverse=True)) for pair, ops in found.items()}
+
+    def kernel_ticks(self, op: GraphOp) -> int:
+        """Return the time of the kernel of an op alone, 0 of a collective."""
+        if op.workload.is_collective:
+            return 0
+        kernel = kernel_alone(op.workload) if op.is_pair and op.workload.then is None else op.workload
+        if kernel not in self._kernels:
+            self._kernels[kernel] = self._runs.times(replace(op, workload=kernel, reads=()), OpMode(_OP)).kernel
+        return self._kernels[kernel]
+
+    def _ways(self, op: GraphOp, behind: GraphOp | None) -> tuple[Way, ...]:
+        if op.is_pair:
+            return self._pair(op, behind)
+        if op.workload.is_collective:
+            return self._collective(op)
+        return (self._way(op, OpMode(_OP)),)
+
+    def _way(self, op: GraphOp, mode: OpMode, *, alike: bool = False) -> Way:
+        total, kernel, copies, staging, sums = self._runs.times(op, mode, alike=alike)
+        if not op.workload.is_collective:
+            return Way(mode, total, kernel, copies, staging)
+        return Way(mode, total, kernel, copies, staging, sums)
+
+    def _collective(self, op: GraphOp) -> tuple[Way, ...]:
+        """A lone collective, whole, by the usual algorithm and by those that are estimated to be faster."""
+        usual, *paced = self._whole(op)
+        return (usual, *self._by_another(op, usual), *paced)
+
+    def _by_another(self, op: GraphOp, usual: Way) -> Sequence[Way]:
+        """A whole collective by the fastest algorithm, where that is not the usual one."""
+        others = [way for way in self._shortlisted(op, NUM_ALGORITHMS, by_algorithm=True) if way.total < usual.total]
+        return sorted(others, key=lambda way: way.total)[:1]
+
+    def _by_nodes(self, op: GraphOp, usual: Way) -> Sequence[Way]:
+        """A whole collective in two steps, within nodes and across, where that is faster than the usual one."""
+        found, joined = list[Way](), self.system.fabric.node_size not in (0, 1)
+        names = [algorithm.name for algorithm in ALGORITHMS if algorithm.per_node] if joined and self.paced else ()
+        for name, pieces in product(names, (1, 2, 4)):
+            choice = Choice(name, self.system.num_ranks * pieces, self.copier.engine)
+            with suppress(ScheduleError, RunTooLarge):
+                found.append(self._way(op, OpMode(_OP, choice), alike=self._ranks_differ))
+        confirmed = self._confirmed(op, found) if self._ranks_differ else found
+        return sorted((way for way in confirmed if way.total < usual.total), key=lambda way: way.total)[:1]
+
+    def _whole(self, op: GraphOp) -> Sequence[Way]:
+        """A collective as usual, and slower, down to the rate at which a GEMM beside it is as fast as alone."""
+        usual = self._way(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))
+        found, costs = [usual], self._slowed(op, usual)
+        for choice in slower(self.system, self.copier) if self.paced else ():
+            if self._slowed(op, found[-1]) <= costs * FREE:
+                break
+            try:
+                way = replace(self._way(op, OpMode(_OP, choice)), is_paced=True)
+            except (ScheduleError, RunTooLarge):
+                break
+            if way.total > found[-1].total * LEAST_STEP:
+                found.append(way)
+        return (usual, *found[1:][-NUM_PACES:])
+
+    def _slowed(self, op: GraphOp, way: Way) -> int:
+        """How much longer GEMMs take beside a whole collective."""
+        length = way.copies[1] - way.sums
+        return slowed_ticks(self.system.gpu, of_copies(self.system, op, length), length)
+
+    def _pair(self, op: GraphOp, behind: GraphOp | None) -> tuple[Way, ...]:
+        together = self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False)
+        best = [way for way in together if not any(other.beats(way) for other in together)]
+        best.sort(key=lambda way: way.total)
+        if self.ranks is not None and self.ranks.are_many:
+            best = [way for way in best if way.total <= best[0].total * WORSE]
+        found = (*self._apart(op), *best[:MOST_TOGETHER]) or (self._way(op, OpMode(_OP)),)
+        return found if behind is None else self._followed(op, behind, found)
+
+    def _followed(self, op: GraphOp, behind: GraphOp, found: Sequence[Way]) -> tuple[Way, ...]:
+        """The ways that were ``found``, and the one that is best with the GEMM ``behind`` it, which is cut along it."""
+        both = self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False, of=_as_one(op.workload, behind.workload))
+        ways = [self._with_next(op, way, behind) for way in dict.fromkeys((*found, *both))]
+        best, kept = fastest_with_next(ways), ways[: len(found)]
+        return tuple(kept) if best in kept else (*kept, replace(best, is_for_next=True))
+
+    def _with_next(self, op: GraphOp, way: Way, behind: GraphOp) -> Way:
+        """A way with its time together with the GEMM ``behind`` it, which an own collective is not cut along."""
+        with suppress(ScheduleError, RunTooLarge):  # one that a kernel cannot be cut along
+            if not way.is_apart:
+                return replace(way, with_next=self._runs.with_next(op, way.mode, behind, alike=self._ranks_differ))
+        return replace(way, with_next=way.total + self.kernel_ticks(behind))
+
+    def _apart(self, op: GraphOp) -> Iterator[Way]:
+        """A pair as a kernel and a collective, the usual one first; none where it cannot be."""
+        if op.workload.then is not None or op.workload.uneven_by_rank:
+            return
+        kernel = self._runs.times(replace(op, workload=kernel_alone(op.workload), reads=()), OpMode(_OP)).total
+        serial = self._runs.times(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))
+        whole = replace(op, workload=collective_alone(op.workload), reads=())
+        usual, *paced = self._whole(whole)
+        other = self._by_nodes(whole, usual)
+        first = () if any(usual.total > way.total * WORSE for way in other) else (usual,)
+        for way in (*first, *other, *paced):
+            mode = OpMode(_OP, apart=way.mode.body if isinstance(way.mode.body, Choice) else None)
+            total = serial.total + way.total - usual.total
+            yield replace(way, mode=mode, total=total, kernel=kernel, staging_bytes=serial.staging_bytes)
+
+    def _shortlisted(self, op: GraphOp, top: int, *, by_algorithm: bool, of: Workload | None = None) -> Sequence[Way]:
+        """What is estimated to be the fastest, alone or for the workload ``of`` which the op is a part, simulated."""
+        scenario = Scenario(op.name, self.system, of or op.workload, explore=self.explore)
+        try:
+            space = enumerate_space(scenario)
+        except NoFeasibleSchedule:
+            return ()
+        choices = [choice for choice in space.structures if self.copier.takes(choice.engine)]
+        ranked = [one for one in predicted_candidates(scenario, choices) if by_algorithm or not one.is_serial]
+        mine = [one for one in ranked if one.choice is not None and self.copier.takes(one.choice.engine)]
+        found = []
+        for candidate in shortlisted(mine, top, by_algorithm=by_algorithm)[:top]:
+            with suppress(ScheduleError, RunTooLarge):  # one that a graph cannot say, or that is long to simulate
+                found.append(self._way(op, OpMode(_OP, candidate.choice), alike=self._ranks_differ))
+        return self._confirmed(op, found) if self._ranks_differ else found
+
+    @property
+    def _ranks_differ(self) -> bool:
+        return self.ranks is not None and self.ranks.differ
+
+    def _confirmed(self, op: GraphOp, ways: Sequence[Way]) -> Sequence[Way]:
+        """The ways, of which the fastest has the time that it takes if ranks are not taken for alike."""
+        left, found = list(ways), list[Way]()
+        while left:
+            first = min(left, key=lambda way: way.total)
+            if any(way.total <= first.total for way in found):
+                break
+            left.remove(first)
+            found.append(first if self._makes_no_difference(op, first.mode) else self._way(op, first.mode))
+        return [*found, *left]
+
+    def _makes_no_difference(self, op: GraphOp, mode: OpMode) -> bool:
+        assert self.ranks is not None, "the caller asks where ranks differ"
+        return all(self.ranks.alone(part) for part in self._runs.plan(op, mode).parts)
+
+
+def _as_one(pair: Workload, behind: Workload) -> Workload:
+    """Both kernels and the collective between them as one workload, which a template cuts as a whole."""
+    assert behind.gemm is not None, "what is cut along a pair is a GEMM"
+    return replace(pair, pattern=Pattern.GEMM_A2A_GEMM, then=Then(behind.gemm, behind.output))

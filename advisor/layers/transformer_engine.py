@@ -1,0 +1,327 @@
+"""The layers of Transformer Engine in a graph: which op is ``fc1_dgrad``, and what its weight gradient gathers.
+
+A column-parallel layer (``qkv``, ``fc1``) gathers before its product, a row-parallel one (``proj``, ``fc2``) scatters
+behind it; backward it is the other way round. The two with an attention between them are ``qkv`` and ``proj``. Names
+are those of ``initialize_ub`` in transformer_engine/pytorch/module/base.py.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...compiler.ir import (
+    TICKS_PER_US,
+    Choice,
+    EngineChoice,
+    EngineKind,
+    Graph,
+    GraphChoice,
+    GraphOp,
+    Made,
+    OpMode,
+    Pattern,
+    Read,
+    Scenario,
+    Seams,
+    System,
+)
+from ...compiler.planning.knobs.engine import default_engine
+from ...compiler.planning.parts import collective_alone
+from ...compiler.templates import BASELINE
+from ..implementations.offers import LayerTable, OpSetting
+from ..implementations.predict import simulated_us
+from .placement import is_free
+
+GATHERS, SCATTERS = Pattern.AG_GEMM, Pattern.GEMM_RS
+
+
+@dataclass(frozen=True, slots=True)
+class TeLayer:
+    """A product of the graph with a collective.
+
+    ``op`` is the pair, ``wgrad`` the product of its weight's gradient, ``gather`` what brings an operand of that;
+    both empty where the graph has none.
+    """
+
+    name: str
+    op: str
+    gathers: bool
+    backward: bool
+    wgrad: str = ""
+    gather: str = ""
+
+    @property
+    def wgrad_name(self) -> str:
+        """What the layer is called while its weight's gradient is computed."""
+        return self.name.replace("_dgrad", "_wgrad")
+
+
+def te_layers(graph: Graph) -> tuple[TeLayer, ...]:
+    """Return the layers of ``graph``, in its order; several ops may have one name."""
+    return tuple(layer for op in graph.ops if (layer := _layer(graph, op)) is not None)
+
+
+def _layer(graph: Graph, op: GraphOp) -> TeLayer | None:
+    weight = _weight(op)
+    if weight is None:
+        return None
+    gathers = op.workload.pattern is GATHERS
+    beside_attention = _meets_attention(graph, op, "attention_back" if weight.transposed else "attention")
+    if gathers is not weight.transposed:
+        block = "qkv" if beside_attention else "fc1"
+    else:
+        block = "proj" if beside_attention else "fc2"
+    if not weight.transposed:
+        return TeLayer(f"{block}_fprop", op.name, gathers, backward=False)
+    wgrad = _wgrad(graph, op)
+    gather = "" if wgrad is None or gathers else _gather(graph, wgrad)
+    return TeLayer(f"{block}_dgrad", op.name, gathers, True, "" if wgrad is None else wgrad.name, gather)
+
+
+def _weight(op: GraphOp) -> Read | None:
+    """The declared operand of the product of a pair; None where the op is no pair of a product."""
+    if op.workload.pattern not in (GATHERS, SCATTERS) or op.workload.kernel is not None or len(op.reads) != 2:
+        return None
+    declared = [read for read in op.reads if not read.made_by and not read.moves]
+    return declared[-1] if declared else None
+
+
+def _meets_attention(graph: Graph, op: GraphOp, kernel: str) -> bool:
+    """Whether that kernel lies behind a pair that gathers, or before one that scatters, with no collective between."""
+    seen, ahead = {op.name}, [op]
+    while ahead:
+        at = ahead.pop()
+        near = _readers(graph, at) if op.workload.pattern is GATHERS else _makers(graph, at)
+        for each in near:
+            if each.workload.kernel is not None and each.workload.kernel.operation == kernel:
+                return True
+            if each.workload.moved is None and each.name not in seen:
+                seen.add(each.name)
+                ahead.append(each)
+    return False
+
+
+def _readers(graph: Graph, op: GraphOp) -> Iterator[GraphOp]:
+    return (each for each in graph.ops if any(read.made_by == op.name for read in each.reads))
+
+
+def _makers(graph: Graph, op: GraphOp) -> Iterator[GraphOp]:
+    return (graph.op(read.made_by) for read in op.reads if read.made_by)
+
+
+def _wgrad(graph: Graph, op: GraphOp) -> GraphOp | None:
+    """The product of the gradient of a pair's weight: it takes the pair's gradient, and its activation transposed."""
+    taken = next((read for read in op.reads if read.moves or read.made_by), None)
+    for each in graph.ops:
+        if each.workload.pattern is not Pattern.GEMM or not any(read.transposed for read in each.reads):
+            continue
+        gathered = any(read.made_by == op.name and read.what is Made.MOVED for read in each.reads)
+        same = taken is not None and any(read.name == taken.name for read in each.reads)
+        if gathered or (same and op.workload.pattern is SCATTERS):
+            return each
+    return None
+
+
+def _gather(graph: Graph, wgrad: GraphOp) -> str:
+    """The collective of its own that brings an operand of ``wgrad``, empty without one."""
+    makers = (each for each in _makers(graph, wgrad) if each.workload.pattern is Pattern.ALL_GATHER)
+    return next((each.name for each in makers), "")
+
+
+NAME = "transformer_engine"
+RING, PIPELINE, BULK = "ring_exchange", "pipeline", "bulk"
+USUAL_SPLITS, SPLITS = 4, (2, 4, 8)
+NUM_SM = 16
+"""SMs that copy for ``pipeline`` and ``bulk``, the default of Transformer Engine."""
+
+_RING_COPIER = EngineChoice(EngineKind.DMA, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TeMethods:
+    """One configuration: flags for all layers, and the methods of those with a reduce_scatter.
+
+    ``gathers`` is whether products behind an all_gather overlap. ``scatters`` and ``scatters_back`` hold (layer,
+    method, splits) of those with a reduce_scatter, forward and backward; without any, these do not overlap in
+    themselves.
+    ``bulk_dgrad`` and ``bulk_wgrad`` are for layers whose gradient does not.
+    """
+
+    gathers: bool = True
+    scatters: tuple[tuple[str, str, int], ...] = ()
+    scatters_back: tuple[tuple[str, str, int], ...] = ()
+    bulk_dgrad: bool = True
+    bulk_wgrad: bool = True
+
+    def scatter(self, layer: TeLayer) -> tuple[str, int] | None:
+        """Method and splits of a layer with a reduce_scatter, None where it does not overlap in itself."""
+        among = self.scatters_back if layer.backward else self.scatters
+        return next(((method, splits) for name, method, splits in among if name == layer.name), None)
+
+
+Ticks = Callable[[GraphChoice], int | None]
+
+
+@dataclass(slots=True)
+class TeSearch:
+    """The tables of Transformer Engine for one graph; ``layers`` are empty where it has nothing to overlap."""
+
+    system: System
+    graph: Graph
+    name: str = NAME
+    layers: tuple[TeLayer, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.layers = te_layers(self.graph)
+
+    def found(self, ticks: Ticks) -> Iterator[tuple[LayerTable, int]]:
+        """Yield ever faster tables with their times, from the defaults on: one decision after the other is changed.
+
+        ``ticks`` simulates a schedule, and gives None where it cannot be.
+        """
+        best = self.defaults()
+        least = ticks(self.table(best).choice)
+        if least is not None:
+            yield self.table(best), least
+        for stage in (self._flags, self._methods):
+            for other in dict.fromkeys(stage(best)):
+                took = ticks(self.table(other).choice)
+                if took is not None and (least is None or took < least):
+                    best, least = other, took
+                    yield self.table(best), least
+
+    def defaults(self) -> TeMethods:
+        """What Transformer Engine does unless a file says otherwise."""
+        return TeMethods(scatters=self._all(False, PIPELINE))
+
+    def _all(self, backward: bool, method: str) -> tuple[tuple[str, str, int], ...]:
+        names = dict.fromkeys(each.name for each in self.layers if not each.gathers and each.backward is backward)
+        return tuple((name, method, USUAL_SPLITS if method == PIPELINE else 0) for name in names)
+
+    def _flags(self, start: TeMethods) -> Iterator[TeMethods]:
+        """What one flag changes, for all layers."""
+        both = (False, True)
+        back = [replace(start, bulk_dgrad=one, bulk_wgrad=other) for one in both for other in both]
+        back += [replace(start, scatters_back=self._all(True, method)) for method in (RING, PIPELINE)]
+        forward = [replace(start, scatters=self._all(False, method)) for method in (RING, PIPELINE)]
+        forward.append(replace(start, scatters=()))
+        for of_scatters in forward if self._all(False, RING) else [start]:
+            for of_back in back if self._all(True, RING) else [start]:
+                one = replace(of_back, scatters=of_scatters.scatters)
+                yield from (replace(one, gathers=True), replace(one, gathers=False))
+
+    def _methods(self, start: TeMethods) -> Iterator[TeMethods]:
+        """Another method, or other splits, of one layer."""
+        for which in ("scatters", "scatters_back"):
+            chosen: tuple[tuple[str, str, int], ...] = getattr(start, which)
+            for place, (name, *_) in enumerate(chosen):
+                for method, splits in ((RING, 0), *((PIPELINE, number) for number in SPLITS)):
+                    changed = (*chosen[:place], (name, method, splits), *chosen[place + 1 :])
+                    yield replace(start, **{which: changed})  # type: ignore[arg-type]
+
+    def table(self, methods: TeMethods) -> LayerTable:
+        """Return the settings of each layer, and the schedule of the graph."""
+        return _Table(self.system, self.graph, self.layers, methods).made(self.name)
+
+
+@dataclass(slots=True)
+class _Table:
+    """A schedule in the making."""
+
+    system: System
+    graph: Graph
+    layers: Sequence[TeLayer]
+    methods: TeMethods
+    settings: list[OpSetting] = field(default_factory=list)
+    modes: list[OpMode] = field(default_factory=list)
+    beside: list[tuple[str, str]] = field(default_factory=list)
+
+    def made(self, name: str) -> LayerTable:
+        for layer in self.layers:
+            if layer.gathers:
+                if self.methods.gathers:
+                    self._ring(layer)
+            elif (chosen := self.methods.scatter(layer)) is not None:
+                method, splits = chosen
+                self._ring(layer) if method == RING else self._pipeline(layer, splits)
+            elif layer.backward:
+                self._bulk(layer)
+        order = tuple(_order(self.graph, self._before(), self._behind()))
+        choice = GraphChoice(name, tuple(self.modes), order, (), tuple(self.beside), seams=Seams.WHOLE)
+        return LayerTable(choice, tuple(self.settings), tuple(self._flags()))
+
+    def _ring(self, layer: TeLayer) -> None:
+        self.settings.append(OpSetting(layer.name, layer.op, RING, copy_engine=True))
+        self.modes.append(OpMode(layer.op, Choice("shard_p2p", self.system.num_ranks, _RING_COPIER)))
+
+    def _pipeline(self, layer: TeLayer, splits: int) -> None:
+        self.settings.append(OpSetting(layer.name, layer.op, PIPELINE, NUM_SM, splits))
+        chunks = splits * self.system.num_ranks
+        self.modes.append(OpMode(layer.op, Choice("uniform_fused_1d", chunks, default_engine(self.system))))
+
+    def _bulk(self, layer: TeLayer) -> None:
+        """The all_gather beside the pair's product, and its reduce_scatter beside the weight gradient."""
+        whole = Choice(BASELINE.name, self.system.num_ranks, default_engine(self.system))
+        if self.methods.bulk_dgrad and layer.gather:
+            self.settings.append(OpSetting(layer.name, layer.gather, BULK, NUM_SM))
+            self.modes.append(OpMode(layer.gather, whole))
+            if is_free(self.graph.op(layer.gather)):
+                self.beside.append((layer.gather, layer.op))
+        if self.methods.bulk_wgrad and layer.wgrad:
+            self.settings.append(OpSetting(layer.wgrad_name, layer.op, BULK, NUM_SM))
+            self.modes.append(OpMode(layer.op, apart=whole))
+
+    def _before(self) -> Mapping[str, str]:
+        """What is gathered right before a product, by the name of its op: beside it the copies run."""
+        free = dict(self.beside)
+        gathered = {setting.op for setting in self.settings if setting.method == BULK}
+        return {each.op: each.gather for each in self.layers if each.gather in gathered - free.keys()}
+
+    def _behind(self) -> Mapping[str, str]:
+        return {each.op: each.wgrad for each in self.layers if each.wgrad}
+
+    def _flags(self) -> Iterator[str]:
+        """The flags of Megatron beside the file."""
+        methods, has = self.methods, self.layers
+        yield "--tp-comm-overlap"
+        if any(each.gathers for each in has) and not methods.gathers:
+            yield "--disable-tp-comm-overlap-ag"
+        if any(not each.gathers and not each.backward for each in has) and not methods.scatters:
+            yield "--disable-tp-comm-overlap-rs"
+        if methods.scatters_back:
+            yield "--tp-comm-overlap-rs-dgrad"
+        elif any(not each.gathers and each.backward for each in has):
+            yield from () if methods.bulk_dgrad else ("--disable-tp-comm-bulk-dgrad",)
+            yield from () if methods.bulk_wgrad else ("--disable-tp-comm-bulk-wgrad",)
+
+
+def _order(graph: Graph, before: Mapping[str, str], behind: Mapping[str, str]) -> Iterator[str]:
+    """The ops of the file in their order, but what ``before`` and ``behind`` name next to the op of theirs."""
+    issued: dict[str, None] = {}
+
+    def issue(names: Iterable[str]) -> None:
+        for name in names:
+            if name and name not in issued:
+                issue(read.made_by for read in graph.op(name).reads)
+                issue((before.get(name, ""),))
+                issued[name] = None
+                issue((behind.get(name, ""),))
+
+    issue(op.name for op in graph.ops)
+    return iter(issued)
+
+
+def taken_ticks(system: System, graph: Graph, settings: Iterable[OpSetting]) -> int:
+    """Return the time of a layer that SMs which copy take from its kernels: their share, while they copy.
+
+    A collective takes as long as it does alone by so many SMs; beside kernels it takes longer.
+    """
+    total = 0.0
+    for setting in settings:
+        if setting.num_sm:
+            workload = graph.op(setting.op).workload
+            moved = workload if workload.is_collective else collective_alone(workload)
+            engine = EngineChoice(EngineKind.SM, setting.num_sm)
+            whole = Choice(BASELINE.name, system.num_ranks, engine)
+            us = simulated_us(Scenario(setting.op, system, moved), whole)
+            total += us * setting.num_sm / system.gpu.sms
+    return round(total * TICKS_PER_US)

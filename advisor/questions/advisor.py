@@ -1,0 +1,304 @@
+"""Questions of programs and what answers them: this process' memory, the disk, other processes, or a computation."""
+
+import logging
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ...compiler.codes import Code
+from ...compiler.from_model.request import LayerRequest, layer_scenario
+from ...compiler.ir import Cancelled, Counted, GraphScenario, Progress, Rejection, ShouldStop, never
+from ...compiler.planning.build import ScheduleError
+from ...compiler.request.request import Request
+from ...compiler.request.scenario import Stamp, scenario_of, stamp
+from ..answer.answer import Answered
+from ..answer.stages import AdviceOptions, either
+from ..candidates.advice import Advice, Source
+from ..learned.model_file import load as load_proposals
+from ..learned.proposal_model import ProposalModel
+from ..policy.cover import TOLERANCE
+from ..work.pools import answer_many, counted, in_thread, in_threads
+from ..work.processes import ProcessDied, Processes
+from .computing import Asked, Watcher, answer_there, computed_advice, place_of, told_by
+
+if TYPE_CHECKING:
+    from ..policy.table import PolicyTable
+
+
+MAX_ANSWERS = 256
+AnswerT = TypeVar("AnswerT")
+
+
+@dataclass(frozen=True, slots=True)
+class RecentAnswers(Generic[AnswerT]):
+    """The last ``MAX_ANSWERS`` answers by their questions.
+
+    Without a lock, which a child of ``fork`` might inherit closed: each step is one operation of a dict, and two
+    threads that add the same answer add it twice.
+    """
+
+    _answers: dict[Hashable, AnswerT] = field(default_factory=dict)
+
+    def recall(self, question: Hashable) -> AnswerT | None:
+        """Return the answer, None if it is not known."""
+        return self._answers.get(question)
+
+    def keep(self, question: Hashable, answer: AnswerT) -> None:
+        """Keep an answer that another run would give too."""
+        self._answers[question] = answer
+        while len(self._answers) > MAX_ANSWERS:
+            self._answers.pop(next(iter(tuple(self._answers))), None)
+
+
+Question = Request | LayerRequest | GraphScenario
+"""A scenario of the compiler, or what makes one: sizes and names, or a layer of a model."""
+
+DEFAULT = AdviceOptions()
+TABLES = AdviceOptions(bespoke=0)
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Advisor:
+    """Gives advice with the proposals of a learned model; ``load`` takes the shipped one.
+
+    Threads may share an advisor, and so may processes that are forked while none of its methods runs. Without
+    ``proposals`` nothing is proposed before the space is ranked. Answers to requests stay in memory.
+
+    With ``processes`` what is not known is computed there while the threads that ask wait, and ``close``, or leaving a
+    ``with`` block, ends them. Their answers are those of this process.
+    """
+
+    proposals: ProposalModel | None = None
+    _processes: Processes[Asked, Advice] | None = field(default=None, compare=False, repr=False)
+    _recent: RecentAnswers[Advice] = field(default_factory=RecentAnswers, compare=False, repr=False)
+
+    @classmethod
+    def load(cls, folder: Path | None = None, *, processes: int = 0) -> "Advisor":
+        """Return an advisor with the shipped model, or with the one in ``folder``.
+
+        It answers ``in_processes``, or in this one for 0.
+
+        Raises
+        ------
+        ModelError
+            If the model's files are damaged, of another version or hold anything but the expected types.
+        """
+        return cls(load_proposals(folder)[0]).in_processes(processes)
+
+    def in_processes(self, count: int) -> "Advisor":
+        """Return an advisor that knows the same answers and computes others in ``count`` processes, 0 for none.
+
+        Processes begin at the first questions. They pay for programs that ask several at once: planning is Python, in
+        which threads take turns. Each needs about two seconds to begin, the memory of an advisor, and a ``__main__``
+        that may be imported again.
+        """
+        processes = Processes(count, partial(answer_there, self.proposals)) if count > 0 else None
+        return replace(self, _processes=processes)
+
+    def close(self) -> None:
+        """End the processes; a later question begins them again."""
+        if self._processes is not None:
+            self._processes.close()
+
+    def __enter__(self) -> "Advisor":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def at_once(self) -> int:
+        """How many questions have a process each, at the same time."""
+        return 1 if self._processes is None else self._processes.count
+
+    def recommend(
+        self,
+        question: Question,
+        options: AdviceOptions = DEFAULT,
+        *,
+        progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
+        answered: Answered | None = None,
+    ) -> Advice:
+        """Return which schedule to use; while results are kept on disk, return the kept advice.
+
+        A stage or a simulation that fails is left out and named in ``Advice.notes``.
+
+        Parameters
+        ----------
+        question
+            Sizes and names, a layer of a model, or a scenario of the compiler.
+        options
+            How much to simulate and to search.
+        progress
+            Called with the stage, how much of it is done and how much there is.
+        should_stop
+            Called now and then; once it returns true, the advice is the best that was found until then.
+        answered
+            Called with what would be answered now, as candidates are ranked and simulated: an ``interrupted`` Advice,
+            from the model as long as its ``source`` says so.
+
+        Raises
+        ------
+        RequestError
+            If the request does not fit together, or names what does not exist.
+        NoFeasibleSchedule
+            If the constraints leave nothing, with the constraints that conflict.
+        ScheduleError
+            If the system replays a profile.
+        Cancelled
+            If ``should_stop`` returned true before anything was ranked.
+        """
+        watcher = Watcher(progress, should_stop, answered)
+        if isinstance(question, GraphScenario):
+            return self._advice(question, options, watcher)
+        if not isinstance(question, Request | LayerRequest):
+            name = type(question).__name__
+            raise TypeError(f"a question is a Request, a LayerRequest or a scenario, not {name}")
+        read_at = _read_at(question)  # before the file is read: what changes meanwhile is asked for anew
+        asked = _asked(question, options, read_at)
+        advice = self._recent.recall(asked)
+        if advice is None:
+            advice = self._advice(_scenario(question, read_at), options, watcher)
+            if not advice.interrupted and not advice.notes:  # another run would give it too
+                self._recent.keep(asked, replace(advice, source=Source.CACHE))
+        return advice
+
+    def recall(self, request: Request | LayerRequest, options: AdviceOptions = DEFAULT) -> Advice | None:
+        """Return the answer to ``request`` if this advisor gave it lately, in microseconds; else None."""
+        return self._recent.recall(_asked(request, options, _read_at(request)))
+
+    def num_unknown(self, scenarios: Iterable[GraphScenario], options: AdviceOptions = DEFAULT) -> int:
+        """Return of how many scenarios the advice is not kept on disk."""
+        return sum(not place_of(self.proposals, each, options).is_filled for each in scenarios)
+
+    def recommend_many(
+        self,
+        questions: Sequence[Question],
+        options: AdviceOptions = DEFAULT,
+        *,
+        threads: int = 1,
+        should_stop: ShouldStop | None = None,
+    ) -> list[Advice]:
+        """Return the advice for each question, in order; ``recommend`` says what may be raised, and what not.
+
+        A question that is asked twice is answered once, in ``threads`` or as many as there are processes. All requests
+        are checked before anything is simulated.
+        """
+        for each in questions:
+            if isinstance(each, Request | LayerRequest):
+                _scenario(each, _read_at(each))
+        also = should_stop or never
+
+        def answer(each: Question, stop: ShouldStop) -> Advice:
+            return self.recommend(each, options, should_stop=either(stop, also))
+
+        return answer_many(answer, questions, max(threads, self.at_once))
+
+    async def recommend_async(
+        self, question: Question, options: AdviceOptions = DEFAULT, *, should_stop: ShouldStop | None = None
+    ) -> Advice:
+        """``recommend`` in a thread; when the task is cancelled, the thread stops at its next step."""
+        also = should_stop or never
+        return await in_thread(lambda stop: self.recommend(question, options, should_stop=either(stop, also)))
+
+    async def recommend_many_async(
+        self, questions: Sequence[Question], options: AdviceOptions = DEFAULT, *, threads: int = 1
+    ) -> list[Advice]:
+        """``recommend_many`` in threads; when the task is cancelled, they stop at their next step."""
+        return await in_thread(lambda stop: self.recommend_many(questions, options, threads=threads, should_stop=stop))
+
+    def policy_table(
+        self,
+        question: Request | GraphScenario | LayerRequest,
+        sizes: Sequence[int],
+        options: AdviceOptions = TABLES,
+        *,
+        tolerance: float = TOLERANCE,
+        progress: Counted | None = None,
+        should_stop: ShouldStop | None = None,
+    ) -> "PolicyTable":
+        """Return which schedule to use from which size to which, the question being about one of them.
+
+        Of a layer the size is ``tokens``, and a rule says what each op does. A table of pairs names templates: the
+        chunks of a bespoke schedule fit one size. Sizes between those given belong to the nearer of two rules, by
+        simulations of both.
+
+        Parameters
+        ----------
+        sizes
+            Rows of the GEMM (``m``), or bytes of a collective alone (``num_bytes``): multiples of the ranks.
+        tolerance
+            The relative loss at one of ``sizes`` that is accepted for fewer rules.
+        progress
+            Called with the sizes done and their number, which grows where sizes beside flips are added.
+
+        Raises
+        ------
+        RequestError
+            If a size does not fit, or the workload has no such size.
+        Cancelled
+            If ``should_stop`` returned true: a table with gaps is none.
+        """
+        if isinstance(question, LayerRequest):
+            from ..policy.layer_rules import layer_table
+
+            told, stop = progress or (lambda done, total: None), should_stop or never
+            advise_layer = partial(self.recommend, should_stop=should_stop)
+            return layer_table(question, sizes, options, advise_layer, tolerance=tolerance, told=told, should_stop=stop)
+        from ..policy.build import policy_table
+        from ..policy.cover import axis_of, check_sizes
+
+        axis, also = axis_of(question), should_stop or never
+        check_sizes(axis, sizes)
+
+        def advise(scenario: GraphScenario, stop: ShouldStop) -> Advice:
+            plain = replace(options, bespoke=0, within_s=None)
+            advice = self.recommend(scenario, plain, should_stop=either(stop, also))
+            if advice.interrupted:
+                raise Cancelled
+            return advice
+
+        with in_threads(advise, self.at_once) as ask:
+            counting = ask if progress is None else counted(ask, progress, len(set(sizes)))
+            return policy_table(axis, sizes, counting, simulated=options.verify, tolerance=tolerance)
+
+    def _advice(self, scenario: GraphScenario, options: AdviceOptions, watcher: Watcher) -> Advice:
+        if scenario.system.replay is not None:
+            message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
+            hint = "simulate that schedule, or drop 'replay' from the system"
+            raise ScheduleError(Rejection(Code.MGS523, message, hint))
+        if scenario.pair is not None:
+            kept = place_of(self.proposals, scenario, options).recall()
+            if kept is not None:
+                return kept
+        there = self._there(Asked(scenario, options, watched=watcher.answered is not None), watcher)
+        if there is not None:
+            return there
+        return computed_advice(self.proposals, scenario, options, watcher)
+
+    def _there(self, asked: Asked, watcher: Watcher) -> Advice | None:
+        """Return the answer of one of the processes; None if there are none, or if the one that was asked died."""
+        if self._processes is None:
+            return None
+        try:
+            return self._processes.ask(asked, watcher.should_stop or never, told_by(watcher))
+        except ProcessDied:
+            log.warning("a process ended before it answered, perhaps for want of memory: the answer is computed here")
+            return None
+
+
+def _read_at(request: Request | LayerRequest) -> Stamp | None:
+    return stamp(request) if isinstance(request, Request) else None
+
+
+def _scenario(request: Request | LayerRequest, read_at: Stamp | None) -> GraphScenario:
+    return layer_scenario(request) if isinstance(request, LayerRequest) else scenario_of(request, read_at)
+
+
+def _asked(request: Request | LayerRequest, options: AdviceOptions, read_at: Stamp | None) -> Hashable:
+    """What decides the answer: not the time for it, but the state of the system file."""
+    return request, read_at, replace(options, within_s=None)

@@ -1,0 +1,261 @@
+"""An answer computed: of one op by its stages, of several jointly; in this process, or in one beside others."""
+
+import logging
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+from ...compiler.ir import Cancelled, Choice, GraphScenario, Progress, Scenario, ShouldStop, never
+from ...compiler.planning.build import ScheduleError, build_schedule
+from ...compiler.planning.knobs.engine import explored_engines
+from ...simcore.memo.codec import MalformedError, decode, encode
+from ...simcore.memo.memo import ADVISOR, Memo, current_store, memo_of, use
+from ...simcore.memo.store import Store, user_store
+from ..answer.answer import Answered, Confirmed, Findings, PartialAnswers, advice_of
+from ..answer.stages import PATIENCE_S, AdviceOptions, Stages, either, lateness
+from ..candidates.advice import Advice, Source
+from ..candidates.candidate import Candidate
+from ..candidates.shortlist import answered_by_runs, merged
+from ..learned.proposal_model import ProposalModel
+from ..work.processes import Caller
+from ..work.workers import open_workers, suits_threads
+from .one_op import AdviceRun
+
+log = logging.getLogger(__name__)
+
+
+def keep_results(folder: Path | None = None) -> None:
+    """Keep results of advice and of simulations on disk from now on, in all threads.
+
+    ``folder`` is by default that of the commands: ``MAGUS_CACHE_DIR``, else in the user's cache folder. Processes may
+    share it, and may be killed at any time: an entry is written whole or not at all. Without a place nothing is kept.
+    """
+    use(user_store() if folder is None else Store(folder))
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAdvice:
+    """The place of the advice for ``scenario`` of one op, the ``case``: a line with choices, and one with the rest."""
+
+    scenario: GraphScenario
+    case: Scenario
+    memo: Memo | None
+
+    @classmethod
+    def of(cls, proposals: str, scenario: GraphScenario, options: object) -> "KeptAdvice":
+        """Return the place of advice with the model of the digest ``proposals`` under ``options``."""
+        case = scenario.case
+        if current_store() is None:
+            return cls(scenario, case, None)
+        asked = ("advise", case, options, proposals, _solver_version())
+        return cls(scenario, case, memo_of(asked, ADVISOR))
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether something is kept there."""
+        return self.memo is not None and self.memo.read() is not None
+
+    def recall(self) -> Advice | None:
+        """Return the advice, None if it is not known."""
+        data = None if self.memo is None else self.memo.read()
+        if data is None:
+            return None
+        choices, _, rest = data.partition(b"\n")
+        try:
+            schedules = [build_schedule(self.case, choice) for choice in decode(choices, tuple[Choice, ...])]
+            return replace(decode(rest, Advice, (self.scenario, *schedules)), source=Source.CACHE)
+        except (MalformedError, ScheduleError):
+            log.debug("the advice on disk is malformed", exc_info=True)
+            return None
+
+    def keep(self, advice: Advice) -> None:
+        """Keep ``advice`` if another run would give the same: it was neither cut short, nor did a part of it fail."""
+        if self.memo is None or advice.interrupted or advice.notes:
+            return
+        built = {candidate.choice: candidate.schedule for candidate in advice.candidates if candidate.choice}
+        try:
+            self.memo.write(encode(tuple(built)) + b"\n" + encode(advice, (self.scenario, *built.values())))
+        except TypeError:
+            log.debug("the advice cannot be kept", exc_info=True)
+
+
+def _solver_version() -> str:
+    """The version of OR-tools; empty where advice does without."""
+    from importlib.metadata import PackageNotFoundError, version  # those who keep nothing do not wait for it
+
+    try:
+        return version("ortools")
+    except PackageNotFoundError:
+        return ""
+
+
+TIME_TO_PROPOSE = 0.5
+"""Share of the time for an answer after which no more is proposed than has been, if something is to be simulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Those who wait for an answer, for ``waited_s`` already: told how far it is, and what would be answered now."""
+
+    progress: Progress | None = None
+    should_stop: ShouldStop | None = None
+    answered: Answered | None = None
+    waited_s: float = 0.0
+
+    def late(self, within_s: float | None) -> ShouldStop | None:
+        """Return whether more than ``within_s`` have passed since they asked, as a function; None without a limit."""
+        return lateness(None if within_s is None else within_s - self.waited_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question to another process, and whether those who wait for the answer are told what would be answered now."""
+
+    subject: GraphScenario
+    options: AdviceOptions
+    watched: bool = False
+
+
+def answer_there(proposals: ProposalModel | None, asked: Asked, caller: Caller) -> Advice:
+    """Return the answer, in a process; a limit of time begins when it was asked for."""
+    subject, options = asked.subject, asked.options
+
+    def progress(stage: str, done: int, total: int) -> None:
+        caller.tell((stage, done, total))
+
+    answered = caller.tell if asked.watched else None
+    return computed_advice(
+        proposals, subject, options, Watcher(progress, caller.should_stop, answered, caller.waited_s)
+    )
+
+
+def told_by(watcher: Watcher) -> Callable[[object], None]:
+    """Return what takes the things that ``answer_there`` tells."""
+
+    def tell(what: object) -> None:
+        if isinstance(what, tuple):
+            if watcher.progress is not None:
+                watcher.progress(*what)
+        elif watcher.answered is not None and isinstance(what, Advice):
+            watcher.answered(what)
+
+    return tell
+
+
+def place_of(proposals: ProposalModel | None, scenario: GraphScenario, options: AdviceOptions) -> KeptAdvice:
+    """Return where the advice on ``scenario``, of one op, is kept on disk."""
+    return KeptAdvice.of(proposals.digest if proposals else "", scenario, replace(options, within_s=None))
+
+
+def computed_advice(
+    proposals: ProposalModel | None, scenario: GraphScenario, options: AdviceOptions, watcher: Watcher
+) -> Advice:
+    """Return the advice on ``scenario``, by all stages; it is kept on disk if another run would give it too.
+
+    Of several ops that with a collective has the stages of one, where it alone has a choice.
+
+    Raises as ``Advisor.recommend`` does.
+    """
+    case = scenario.pair
+    if case is None:
+        return _of_several(proposals, scenario, options, watcher)
+    stop, answers = watcher.should_stop or never, PartialAnswers(scenario, case, watcher.answered)
+    report = watcher.progress or (lambda stage, done, total: None)
+    run = AdviceRun(scenario, case, options, stop, Stages(stop), report, answers)
+    advice = advice_of(scenario, _findings(run, proposals, watcher))
+    place_of(proposals, scenario, options).keep(advice)
+    return advice
+
+
+def _of_several(
+    proposals: ProposalModel | None, scenario: GraphScenario, options: AdviceOptions, watcher: Watcher
+) -> Advice:
+    from ..layers.recommend import recommend_graph  # those who ask about one op do not wait for it
+
+    within_s = None if options.within_s is None else max(0.0, options.within_s - watcher.waited_s)
+    begun, of_sole = perf_counter(), tuple[Candidate, ...]()
+    sole = scenario.sole
+    if sole is not None and within_s != 0:
+        sole = replace(sole, explore=explored_engines(sole.system, sole.workload, sole.explore))
+        half_s = None if within_s is None else within_s / 2  # the rest is for all ops together
+        of_one = replace(options, within_s=half_s, threshold=False, sensitivity=False)
+        with suppress(Cancelled):
+            of_sole = computed_advice(
+                proposals, GraphScenario.of_one(sole), of_one, Watcher(watcher.progress, watcher.should_stop)
+            ).candidates
+    left_s = None if within_s is None else max(0.0, within_s - (perf_counter() - begun))
+    advice = recommend_graph(
+        scenario,
+        replace(options, within_s=left_s),
+        progress=watcher.progress,
+        should_stop=watcher.should_stop,
+        answered=watcher.answered,
+        of_sole=of_sole,
+    )
+    return _with_sensitivity(advice, watcher) if options.sensitivity and not advice.interrupted else advice
+
+
+def _with_sensitivity(advice: Advice, watcher: Watcher) -> Advice:
+    """Return an answer about several ops with what hardware numbers change of it; as it is if that is stopped."""
+    from ..sensitivity.several import sensitivity_of_several
+
+    report = watcher.progress or (lambda stage, done, total: None)
+    with suppress(Cancelled):
+        return replace(advice, sensitivity=sensitivity_of_several(advice, report, watcher.should_stop or never))
+    return advice
+
+
+def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher) -> Findings:
+    options, stop, answers = run.options, run.should_stop, run.answers
+    late = watcher.late(options.within_s)
+    early = stop if late is None else either(stop, late)
+    # Proposals are an answer: some are made however late it is, unless that takes much longer than it should.
+    patience = watcher.late(None if options.within_s is None else options.within_s + PATIENCE_S)
+    too_late = stop if patience is None else either(stop, patience)
+    share = TIME_TO_PROPOSE if options.verify else 1.0  # the rest is for simulations
+    enough = watcher.late(None if options.within_s is None else options.within_s * share) or never
+    workers, threads = options.workers if options.verify else 1, suits_threads(run.scenario)
+    searches = options.verify and run.proposes(proposals)
+    with open_workers(workers, early, threads=threads, busy=searches) as pool:
+        pool.on_result = answers.simulated
+        if searches:
+            run.begin_baseline(pool)
+        bound_when_asked = run.begin_bound(pool)
+        candidates = run.proposed(proposals, enough, too_late)
+        proposed = bool(candidates)
+        at_once = proposed and not options.verify
+        # Workers simulate the first while the space is ranked, but where someone waits for an answer meanwhile.
+        first = proposed and options.verify
+        beside = pool.works_beside and late is None and answers.answered is None
+        if first:
+            run.begin_first(pool, candidates)
+        if first and not beside:
+            candidates = run.simulated_first(pool, candidates)
+        num_feasible: int | None = None
+        if not at_once:
+            ranked, num_feasible = run.predicted(late, too_late)
+            if first and beside:
+                candidates = run.simulated_first(pool, candidates)
+            # Proposals that were not simulated would take the place of templates in the shortlist.
+            candidates = merged(ranked, answered_by_runs(candidates) or candidates)
+        if not candidates or (run.stages.interrupted and not proposed):
+            raise Cancelled
+        run.stages.should_stop = early
+        run.stages.interrupted |= early()
+        bound = None if at_once else bound_when_asked()
+        candidates, confirmed = run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
+        failures = tuple(pool.failures)
+        if options.threshold or options.sensitivity:
+            answers.confirmed(candidates, bound, confirmed)
+        threshold = run.threshold(pool, candidates, confirmed) if options.threshold else None
+        sensitivity = run.sensitivity(pool, candidates, confirmed) if options.sensitivity else None
+    offers = run.offers() if options.verify else None
+    notes = run.notes(failures)
+    if confirmed.serial is None and all(math.isinf(candidate.best_us) for candidate in candidates):
+        raise Cancelled if run.stages.interrupted else RuntimeError("; ".join(notes))
+    return Findings(
+        tuple(candidates), num_feasible, bound, confirmed, run.stages, notes, offers, threshold, sensitivity
+    )

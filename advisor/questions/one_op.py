@@ -1,0 +1,314 @@
+"""One scenario on its way to advice: propose, enumerate, rank, simulate the shortlist, search, confirm."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from ...compiler.ir import Cancelled, GraphScenario, Progress, Scenario, Schedule, ShouldStop, heeding
+from ...compiler.planning.build import build_schedule
+from ...simcore import Result, affordable_unit, line_hops, load_core
+from ..answer.answer import (
+    BESPOKE,
+    BOUND,
+    CONFIRM,
+    ENUMERATE,
+    IMPLEMENTATIONS,
+    PROPOSE,
+    RANK,
+    SENSITIVITY,
+    SHORTLIST,
+    THRESHOLD,
+    Confirmed,
+    PartialAnswers,
+    confirmed_times,
+    without_endless,
+)
+from ..answer.rule import Finalists, finalists, overlap_pays, recommended_of
+from ..answer.stages import AdviceOptions, Stages, either
+from ..bespoke.stage import bespoke_candidates, budget_of, is_searched
+from ..bounds.lower_bound import Bound, lower_bound
+from ..candidates.advice import Sensitivity, Threshold
+from ..candidates.candidate import Candidate, baseline_of
+from ..candidates.predicted import predicted_candidates, unpredicted_candidates, usual_serials
+from ..candidates.shortlist import (
+    first_to_simulate,
+    job_in_packets,
+    merged,
+    shortlist_unit,
+    simulate_first,
+    simulate_shortlist,
+    simulate_variants,
+    simulated_ranks,
+    without_beaten,
+)
+from ..implementations.offers import Offers, offers_of
+from ..learned.proposal_model import (
+    DEFAULT_EVALUATIONS,
+    MANY_EVALUATIONS,
+    ProposalModel,
+    proposed_candidates,
+    serial_candidates,
+)
+from ..sensitivity.sensitivity import sensitivity_of
+from ..sensitivity.threshold import threshold_of
+from ..solver import Space, enumerate_space
+from ..work.workers import Begun, Failure, SimulationJob, Workers, failure_sentences
+
+# Line-hops of a confirming run: some seconds to a minute on one core.
+CONFIRM_LINE_HOPS = 1_000_000_000
+# Divides CONFIRM_LINE_HOPS where every rank is simulated: each of them is laid out and followed by itself.
+EACH_RANK_COST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Confirming:
+    """Simulations of finalists by the workers of ``pool``.
+
+    Waterfalls end at ``bound_ticks``; ``begun`` holds the jobs by the expression of the schedule.
+    """
+
+    scenario: Scenario
+    pool: Workers
+    bound_ticks: int | None
+    begun: dict[str, tuple[Begun, ...]] = field(default_factory=dict)
+
+    def begin(self, schedule: Schedule) -> None:
+        """Begin to simulate ``schedule``, unless that is begun."""
+        if schedule.expression not in self.begun:
+            self.begun[schedule.expression] = self.pool.begin(self._jobs(schedule))
+
+    def finish(self, schedule: Schedule) -> Result | None:
+        """Return the result, None without one; it has no waterfall if the what-if runs have no result."""
+        in_lines, *explained = self.pool.finish(self.begun[schedule.expression])
+        for result in explained:
+            if in_lines is not None and result is not None:
+                in_lines = replace(in_lines, waterfall=result.waterfall, cil=result.cil)
+        return in_lines
+
+    def _jobs(self, schedule: Schedule) -> tuple[SimulationJob, ...]:
+        """Return a job in lines; in coarser units for problems so large that lines would take minutes.
+
+        What-if runs in other units are a second job: they take about half as long as the run in lines, beside it.
+        """
+        ranks = simulated_ranks(self.scenario, schedule)
+        max_line_hops = CONFIRM_LINE_HOPS // (EACH_RANK_COST * ranks if ranks > 1 else 1)
+        unit = affordable_unit(self.scenario, schedule, self.scenario.gpu.line_bytes, max_line_hops)
+        explained = shortlist_unit(self.scenario, schedule)
+        in_lines = SimulationJob(self.scenario, schedule, unit, loads=True)
+        if unit == explained:
+            return (replace(in_lines, bound_ticks=self.bound_ticks, explain_bytes=explained),)
+        return in_lines, SimulationJob(self.scenario, schedule, explained, self.bound_ticks, explained)
+
+
+# Proposals that are simulated before the space is ranked.
+NUM_FIRST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceRun:
+    """One op on its way through the stages: ``scenario`` is its place in the ``question``."""
+
+    question: GraphScenario
+    scenario: Scenario
+    options: AdviceOptions
+    should_stop: ShouldStop
+    stages: Stages
+    report: Progress
+    answers: PartialAnswers
+
+    def proposes(self, model: ProposalModel | None) -> bool:
+        """Whether ``model`` may propose anything."""
+        return model is not None and self.options.bespoke > 0 and is_searched(self.scenario)
+
+    def begin_baseline(self, pool: Workers) -> None:
+        """Begin to simulate the usual baseline, which is among the first in any case, with all that takes loaded."""
+
+        def begin() -> None:
+            job = job_in_packets(self.scenario, build_schedule(self.scenario, usual_serials(self.scenario)[0]))
+            load_core(line_hops(self.scenario, job.schedule, job.unit_bytes))
+            pool.ahead([job])
+
+        self.stages.run(SHORTLIST, begin, None)
+
+    def proposed(self, model: ProposalModel | None, late: ShouldStop, early: ShouldStop) -> list[Candidate]:
+        """Return the baseline, what the file declares and what ``model`` proposes; nothing if it proposes nothing.
+
+        Once it is ``late``, a few are proposed; once it is time to stop ``early``, nothing. Where time for simulations
+        is limited, they are improved for longer than where a search follows.
+
+        Where schedules are simulated, serial ones are not proposed: the baseline has the options that pay, tried by
+        rules, and is the same with any model. Else it is the fastest by the estimate, of any algorithm and options.
+        """
+        if model is None or not self.proposes(model):
+            return []
+        self.report("propose", 0, 1)
+        hurried = self.options.verify and self.options.within_s is not None
+        changes = MANY_EVALUATIONS if hurried else DEFAULT_EVALUATIONS
+
+        def propose() -> list[Candidate]:
+            try:
+                with heeding(early):
+                    return proposed_candidates(self.scenario, model, changes, late)
+            except Cancelled:
+                return []
+
+        proposed = self.stages.run(PROPOSE, propose, [])
+        if self.options.verify:
+            proposed = [one for one in proposed if not one.is_serial]
+        elif proposed and not late():
+            proposed = merged(self.stages.run(PROPOSE, lambda: serial_candidates(self.scenario, model), []), proposed)
+        usual = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ()), []) if proposed else []
+        asked = {candidate.expression for candidate in usual}  # what the file declares stays what it declares
+        return merged(usual, [one for one in proposed if one.expression not in asked]) if usual else []
+
+    def begin_first(self, pool: Workers, candidates: list[Candidate]) -> None:
+        """Begin what ``simulated_first`` finishes."""
+
+        def begin() -> None:
+            first = first_to_simulate(candidates, NUM_FIRST)
+            pool.ahead([job_in_packets(self.scenario, each.schedule) for each in first])
+
+        self.stages.run(SHORTLIST, begin, None)
+
+    def simulated_first(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
+        """Simulate the baseline and the best proposals: an answer, should time end while the space is ranked."""
+        simulate = partial(simulate_first, pool, self.scenario, candidates, NUM_FIRST, self.report)
+        self.answers.ranked(candidates)
+        if self.stages.interrupted:  # what workers have done until then is an answer
+            return simulate()
+        return self.stages.run(SHORTLIST, simulate, candidates)
+
+    def predicted(self, late: ShouldStop | None, too_late: ShouldStop | None) -> tuple[list[Candidate], int]:
+        """Return the candidates ranked before it is ``late``, best first, and the number of feasible choices.
+
+        If the enumeration or the ranking fails, or is late, the candidates are the baseline and what the file declares,
+        estimated by one rank once it is ``too_late``.
+        """
+        self.report("enumerate", 0, 1)
+        early = self.should_stop if late is None else either(self.should_stop, late)
+
+        def enumerated() -> Space | None:
+            try:
+                with heeding(early):
+                    return enumerate_space(self.scenario, should_stop=early)
+            except Cancelled:
+                if self.should_stop():
+                    raise
+                return None  # late: the baseline is ranked all the same
+
+        space = self.stages.run(ENUMERATE, enumerated, None)
+        structures = () if space is None else space.structures
+        self.report("rank", 0, len(structures))
+        candidates = self.stages.run(
+            RANK, lambda: predicted_candidates(self.scenario, structures, late, too_late), None
+        )
+        if candidates is None:
+            candidates = self.stages.run(RANK, lambda: unpredicted_candidates(self.scenario), [])
+        return candidates, 0 if space is None else len(space.choices)
+
+    def begin_bound(self, pool: Workers) -> Callable[[], Bound | None]:
+        """Begin to compute the lower bound on any schedule; return what waits for it: None if it cannot be computed."""
+        begun = pool.compute(_lower_bound, self.scenario)
+        return lambda: self.stages.run(BOUND, begun, None)
+
+    def offers(self) -> Offers | None:
+        """What can be switched on today; None if nothing is known of it."""
+        return self.stages.run(IMPLEMENTATIONS, lambda: offers_of(GraphScenario.of_one(self.scenario)), None)
+
+    def verified(
+        self, pool: Workers, candidates: list[Candidate], bound: Bound | None
+    ) -> tuple[list[Candidate], Confirmed]:
+        """Return the candidates with simulated times and bespoke ones, and the finalists' results in lines.
+
+        No search changes the baseline: its confirmation runs beside the search for bespoke schedules.
+        """
+        candidates = self._simulated(pool, candidates)
+        confirming = Confirming(self.scenario, pool, None if bound is None else bound.ticks)
+        if self.options.bespoke > 0 and is_searched(self.scenario):
+            self.stages.run(CONFIRM, lambda: confirming.begin(baseline_of(candidates).schedule), None)
+            candidates = without_beaten(self._with_bespoke(pool, candidates, bound))
+        candidates = without_endless(candidates, pool.failures)
+        self.answers.ranked(candidates)
+        return candidates, self._confirmed(confirming, finalists(self.question, candidates))
+
+    def threshold(self, pool: Workers, candidates: Sequence[Candidate], confirmed: Confirmed) -> Threshold | None:
+        """The rows at which the answer flips; None if that was not found. A run that fails here is no mark."""
+
+        def find() -> Threshold | None:
+            question, workers = self.question, pool if self.options.verify else None
+            timed, finals = confirmed_times(candidates, finalists(question, candidates), confirmed)
+            return threshold_of(self.scenario, timed, overlap_pays(question, finals), workers)
+
+        return self.stages.run(THRESHOLD, find, None)
+
+    def sensitivity(self, pool: Workers, candidates: Sequence[Candidate], confirmed: Confirmed) -> Sensitivity | None:
+        """How the answer depends on hardware numbers; None if that was not found. A run that fails here is no mark."""
+
+        def find() -> Sensitivity | None:
+            self.report("sensitivity", 0, 1)
+            question, workers = self.question, pool if self.options.verify else None
+            timed, finals = confirmed_times(candidates, finalists(question, candidates), confirmed)
+            chosen = recommended_of(question, finals).expression
+            return sensitivity_of(self.scenario, candidates, timed, chosen, workers)
+
+        return self.stages.run(SENSITIVITY, find, None)
+
+    def notes(self, simulations: Sequence[Failure]) -> tuple[str, ...]:
+        """Sentences on stages that failed, and on an early stop."""
+        told = tuple(failure_sentences((*self.stages.failures, *simulations)))
+        if not self.stages.interrupted:
+            return told
+        on_time = self.options.within_s is None or self.should_stop()
+        when = "early" if on_time else f"after {self.options.within_s:g} s"
+        return (f"stopped {when}: this is the best of what was found until then", *told)
+
+    def _simulated(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
+        """Simulate the shortlist in packets, then variants of the fastest."""
+        for stage in (partial(simulate_shortlist, top=self.options.top), simulate_variants):
+            self.answers.ranked(candidates)
+            candidates = self.stages.run(
+                SHORTLIST, partial(stage, pool, self.scenario, candidates, report=self.report), candidates
+            )
+        return candidates
+
+    def _with_bespoke(self, pool: Workers, candidates: list[Candidate], bound: Bound | None) -> list[Candidate]:
+        """Add the fastest bespoke schedules to the candidates."""
+        self.answers.ranked(candidates)
+        self.report("bespoke", 0, 1)
+        search = partial(
+            bespoke_candidates,
+            self.scenario,
+            candidates,
+            budget_of(self.options.bespoke, self.scenario.num_ranks),
+            1 if bound is None else bound.ticks,
+            pool=pool,
+            progress=lambda done, total: self.report("bespoke", done, total),
+        )
+        nothing: tuple[list[Candidate], tuple[Failure, ...]] = ([], ())
+        found, failures = self.stages.run(BESPOKE, search, nothing)
+        self.stages.failures.extend(failures)
+        return merged(candidates, found)
+
+    def _confirmed(self, confirming: Confirming, finals: Finalists) -> Confirmed:
+        """Simulate both finalists at line granularity, with their loss waterfalls."""
+        best, serial = finals
+        schedules = [candidate.schedule for candidate in ([best] if best is serial else [best, serial])]
+        self.report("confirm", 0, len(schedules))
+
+        results: list[Result | None] = []
+
+        def confirm() -> None:
+            for schedule in schedules:
+                confirming.begin(schedule)
+            for schedule in schedules:
+                results.append(confirming.finish(schedule))
+                self.report("confirm", len(results), len(schedules))
+
+        self.stages.run(CONFIRM, confirm, None)
+        if len(results) < len(schedules):  # stopped, or failed
+            results.extend([None] * len(schedules))
+        return Confirmed(results[0], results[len(schedules) - 1])
+
+
+def _lower_bound(scenario: Scenario, should_stop: ShouldStop) -> Bound:
+    return lower_bound(scenario, should_stop=should_stop)

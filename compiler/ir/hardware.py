@@ -1,0 +1,425 @@
+"""One GPU, its links and switches, as integers in base units, with the origin of each number.
+
+Times are ticks of 10 fs, sizes are bytes, rates are bytes or operations per second. Fractions are exact.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+
+from .schedule import CopyProtocol
+from .tensors import DType
+
+Range = tuple[int, int]
+"""A smallest and a largest value, both included."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolModel:
+    """One protocol of a collective library: ``start`` beyond the common one, ``step`` for each of its steps."""
+
+    start_ticks: int
+    step_ticks: int
+    bytes_per_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class NvlsModel:
+    """all_reduce summed by the switch, from ``from_bytes`` and ``ranks`` GPUs on. The rate counts the buffer once."""
+
+    start_ticks: int
+    bytes_per_s: int
+    from_bytes: int
+    ranks: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeModel:
+    """all_to_all; from ``simple_from_bytes`` per rank on the library uses its SIMPLE protocol."""
+
+    start_ticks: int
+    ll: ProtocolModel
+    ll128: ProtocolModel
+    simple: ProtocolModel
+    own_bytes_per_s: int
+    simple_from_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collectives:
+    """A collective library on one node: rings, and NVLS and all_to_all if the profile has them.
+
+    ``simple_from_bytes`` (per rank) and ``NvlsModel.from_bytes`` are choices of one build of the library, not
+    properties of the hardware. ``reduce_factor`` multiplies the bytes where they are summed. ``error`` is the relative
+    error of a predicted time. ``link_bytes_per_s`` is what a GPU sends over the links that the constants were fitted
+    on, ``link_latency_ticks`` their latency from GPU to GPU; None if not said.
+    """
+
+    start_ticks: int
+    ll: ProtocolModel
+    ll128: ProtocolModel
+    simple: ProtocolModel
+    own_bytes_per_s: int
+    reduce_factor: Fraction
+    simple_from_bytes: int
+    error: Fraction
+    validated: bool
+    nvls: NvlsModel | None = None
+    all_to_all: ExchangeModel | None = None
+    link_bytes_per_s: int | None = None
+    link_latency_ticks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DmaPhases:
+    """Fixed phases of one copy that the host issues: writing the command, scheduling, starting, and signalling."""
+
+    control_ticks: int
+    schedule_ticks: int
+    copy_ticks: int
+    sync_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """Saturation of a link by copies of several SMs; ``limit`` is their highest total rate, see ``sm_copy_rate``."""
+
+    limit_bytes_per_s: int
+    exponent: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Costs of waits of kernels and of launches in a graph; None where the profile does not say.
+
+    A poll is repeated every ``poll_interval``. A monitor takes ``monitor_arm`` to arm and wakes its waiter
+    ``monitor_wake`` after the flag is set (AMD, US patent 12,131,199, and Dutu et al., ISCA 2020: a waiter is recorded
+    with the address it waits for, and a write there resumes it); ``monitor_entries`` of them fit in a GPU; without that
+    number a file cannot ask for monitors, and a simulation has no limit.
+    ``graph_launch`` replaces the costs of a launch from the host and of an event by that of a launch in a graph.
+    """
+
+    poll_interval_ticks: int | None = None
+    monitor_arm_ticks: int = 0
+    monitor_wake_ticks: int | None = None
+    monitor_entries: int | None = None
+    graph_launch_ticks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GemmRegion:
+    """GEMMs, by type and by the m, n and k of one rank, to which the constants of the GEMM form were fitted."""
+
+    dtype: DType
+    m: Range
+    n: Range
+    k: Range
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveRegion:
+    """Collectives, by bytes as nccl-tests counts them and by number of GPUs, to which constants were fitted."""
+
+    num_bytes: Range
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """The regions to which the constants of a GPU were fitted; None where its profile does not say.
+
+    ``sm_copy`` is a range of SMs that copy. ``derived`` names those of ``gemm``, ``sm_copy`` and ``collectives`` whose
+    constants were fitted on another GPU.
+    """
+
+    gemm: GemmRegion | None = None
+    sm_copy: Range | None = None
+    collectives: CollectiveRegion | None = None
+    derived: frozenset[str] = frozenset()
+
+
+class Origin(Enum):
+    """The origin of a number, most reliable first; the value is its note in the language (``@measured "..."``)."""
+
+    MEASURED = "measured"
+    FITTED = "fitted"
+    NOMINAL = "nominal"
+    REPORTED = "reported"
+    DERIVED = "derived"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Origin and source of one number, named by its path, for instance ``MI300X.hbm.achieved``.
+
+    ``inherited`` is the device that states it, empty if that is the device itself.
+    """
+
+    path: str
+    origin: Origin
+    source: str
+    inherited: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A cache of a GPU: ``instances`` equal slices, each with its own size and bandwidth."""
+
+    size_bytes: int
+    instances: int
+    bytes_per_s: int
+    latency_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hbm:
+    """Device memory: ``peak`` is the rate of the data sheet, ``achieved`` that of a stream, at which the server serves.
+
+    Addresses are spread over ``channels``, each with its part of the rate; 1 if unknown. ``look_ahead_bytes`` is the
+    most that the running unit of one SM may have in flight; None if unknown, and then not limited.
+    """
+
+    capacity_bytes: int
+    peak_bytes_per_s: int
+    achieved_bytes_per_s: int
+    latency_ticks: int
+    channels: int = 1
+    look_ahead_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GemmModel:
+    """Constants of the fitted GEMM form, see ``simcore/kernels/gemm_form.py`` for the formula.
+
+    ``error`` is the relative error of a predicted time, ``resolution`` the relative difference between two
+    schedules below which the profile cannot tell them apart. Two SMs together compute one of ``pair_tiles``.
+    ``cluster`` is the number of neighbouring SMs that read a shared operand from L2 once. ``fitted_l2`` is (bytes per
+    instance, number of instances) of the L2 that the constants were fitted with, None where it is that of the GPU.
+    Without ``splits_k`` the inner dimension of a tile stays whole.
+    """
+
+    # Kernel times are cached by GPU, and fractions and tiles take long to hash.
+    start_ticks: int
+    mma_fraction: Fraction = field(hash=False)
+    hbm_fraction: Fraction = field(hash=False)
+    tile_ticks: int
+    k_step_ticks: int
+    split_ticks: int
+    split_bytes_per_s: int
+    exponent: Fraction = field(hash=False)
+    quantisation: Fraction = field(hash=False)
+    tiles: tuple[tuple[int, int], ...] = field(hash=False)
+    error: Fraction = field(hash=False)
+    resolution: Fraction = field(hash=False)
+    validated: bool
+    pair_tiles: tuple[tuple[int, int], ...] = ()
+    cluster: int = 1
+    fitted_l2: tuple[int, int] | None = None
+    splits_k: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Dma:
+    """Copy engines: each holds one command at a time, for ``setup`` and then the bytes at ``bytes_per_s``.
+
+    ``outstanding_bytes`` is the most that one engine may have in flight; None if unknown, and then not limited.
+    ``issue_interval_ticks`` is the least time between two commands of one GPU; that part of ``setup`` passes before the
+    engine is held. A copy is split into packets of ``packet_bytes``, or one for each row of a strided region, and each
+    beyond the first holds the engine for ``packet_ticks``. ``prelaunch_ticks`` is the setup of a command that was
+    written in advance and waits for a flag.
+    """
+
+    engines: int
+    setup_ticks: int
+    bytes_per_s: int
+    phases: DmaPhases | None = None
+    outstanding_bytes: int | None = None
+    issue_interval_ticks: int = 0
+    packet_bytes: int | None = None
+    packet_ticks: int = 0
+    prelaunch_ticks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SmCopy:
+    """Copies by SMs: each SM moves ``bytes_per_s`` at most and pays ``setup`` once per chunk.
+
+    ``outstanding_bytes`` is the most that one SM may have in flight, so its rate is at most that per round trip; None
+    if unknown, and then not limited.
+    """
+
+    bytes_per_s: int
+    setup_ticks: int
+    saturation: Saturation | None = None
+    outstanding_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Noc:
+    """The network on chip between SMs, copy engines, L2 and links: a server that GEMMs and copies share.
+
+    A tile of a GEMM takes ``gemm_share`` of the part of the network that its SM has, a copy the time of each byte at
+    ``copy_bytes_per_s`` where it is read and where it is written. Once they ask for more than there is, both wait.
+    """
+
+    gemm_share: Fraction
+    copy_bytes_per_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchCost:
+    """``kernel`` starts a kernel without a fitted start of its own; ``event`` is added if one waits for a transfer.
+
+    The host issues the kernels and copies of a rank one after the other, each in ``host``, and runs ahead of the GPU:
+    none starts before it is issued. 0 where issuing is not what anything waits for.
+    """
+
+    kernel_ticks: int
+    event_ticks: int
+    host_ticks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU. ``peak_flops`` maps an element type to operations per second (multiply and add count as two).
+
+    ``calibrated`` is the region in which the constants were fitted; no time depends on it.
+    """
+
+    name: str
+    sms: int
+    clock_hz: int
+    line_bytes: int
+    peak_flops: tuple[tuple[DType, int], ...]
+    l2: Cache
+    hbm: Hbm
+    gemm: GemmModel
+    dma: Dma
+    sm_copy: SmCopy
+    launch: LaunchCost
+    provenance: tuple[Provenance, ...] = field(default=(), hash=False)  # long, and kernel times are cached by GPU
+    collectives: Collectives | None = None
+    sync: Sync = field(default_factory=Sync)
+    mall: Cache | None = None
+    noc: Noc | None = None
+    calibrated: Calibrated = field(default_factory=Calibrated, hash=False)
+
+    @property
+    def last_cache(self) -> Cache | None:
+        """The cache that holds writes of peers: the one in front of memory, else an L2 with a single instance.
+
+        Instances of L2 that each serve some of the SMs do not see the writes of peers, so reads of these miss.
+        """
+        return self.mall or (self.l2 if self.l2.instances == 1 else None)
+
+    def peak(self, dtype: DType) -> int:
+        """Return the peak rate for ``dtype`` in operations per second, 0 if the GPU has no such unit."""
+        return dict(self.peak_flops).get(dtype, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction of a link; ``achieved`` is the payload rate, at which the server serves.
+
+    ``protocols`` are those that copies by SMs may use over it; LL128 needs writes of 128 bytes to arrive whole. An
+    ``ordered`` link delivers in the order of sending, so that a flag need not wait until the data has landed.
+    """
+
+    name: str
+    peak_bytes_per_s: int
+    achieved_bytes_per_s: int
+    latency_ticks: int
+    provenance: tuple[Provenance, ...] = field(default=(), hash=False)  # long, and networks are cached by links
+    protocols: tuple[CopyProtocol, ...] = (CopyProtocol.SIMPLE, CopyProtocol.LL)
+    ordered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A crossbar with one port per GPU; each output port is a server of ``bytes_per_s``.
+
+    With ``multicast`` it can copy input to all other ports, with ``reduces`` sum the inputs of all ports.
+    """
+
+    name: str
+    ports: int
+    bytes_per_s: int
+    latency_ticks: int
+    provenance: tuple[Provenance, ...] = field(default=(), hash=False)  # long, and networks are cached by links
+    multicast: bool = False
+    reduces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """``num_bytes`` that ``rank`` begins to send to rank 0 at ``ticks``.
+
+    ``signal`` is set at rank 0 when all writes that name it have landed. With 0 bytes it is a flag alone: one that a
+    tile sets when what it has stored has landed.
+    """
+
+    ticks: int
+    rank: int
+    signal: str
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Writes in the order of time, and the file they were read from."""
+
+    path: str
+    writes: tuple[Write, ...]
+
+
+class Shape(Enum):
+    """A family of distributions; the value is the word in the language."""
+
+    CONSTANT = "constant"
+    UNIFORM = "uniform"
+    NORMAL = "normal"
+    EXPONENTIAL = "exponential"
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """One distribution; ``arguments`` are (value), (low, high), (standard deviation) or (mean)."""
+
+    shape: Shape
+    arguments: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """Each rank is slow with probability ``share``; kernels of a slow rank take ``factor`` times as long."""
+
+    share: Fraction
+    factor: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """``rank`` starts ``ticks`` late."""
+
+    rank: int
+    ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Variability:
+    """Causes of unequal times; None where a cause is absent.
+
+    ``skew`` is in ticks and delays the start of a rank; ``jitter`` is relative and stretches each kernel of each rank.
+    Both, and the stragglers, are drawn with a seed; ``late`` needs none.
+    """
+
+    skew: Distribution | None = None
+    jitter: Distribution | None = None
+    straggler: Straggler | None = None
+    late: tuple[Late, ...] = ()
+
+    @property
+    def random(self) -> bool:
+        """Whether anything is drawn at random."""
+        return self.skew is not None or self.jitter is not None or self.straggler is not None

@@ -1,0 +1,186 @@
+"""A GraphPlan: how each op of a graph is carried out, what it waits for in others, and who is served first."""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from .schedule import Choice, Plan, Schedule
+from .workload import Workload, batch_of
+
+COLLECTIVES_STREAM = -1
+"""The stream of collectives that stand alone, or apart from their kernel: they run one after the other."""
+
+
+class Awaited(Enum):
+    """What of a part another one waits for."""
+
+    END = "all of it"
+    LANDED = "what it gathers"
+    BEGUN = "the begin of its first kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class PartWait:
+    """A part waits for another one as a whole; its copies do not where ``kernels_only``."""
+
+    on: str
+    what: Awaited = Awaited.END
+    kernels_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepWait:
+    """The step ``step`` of a part waits for the step ``of`` of the part ``on``: for rows that it takes."""
+
+    step: str
+    on: str
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One op of a graph under its schedule, or the kernel or the collective of one whose schedule keeps them apart.
+
+    ``stream`` is where its kernels run, in the order of parts; a lone collective follows all of the part before it in
+    its stream. Streams of ``schedule`` beyond the first are streams beside it. ``priority`` is that of its kernels for
+    free SMs, the least first. ``layer`` is that of its op. A lone collective that reads nothing of other ops is
+    ``behind_kernels`` of the main stream that are issued before it, so that it does not run ahead of them.
+    """
+
+    name: str
+    op: str
+    workload: Workload
+    schedule: Schedule
+    stream: int = 0
+    priority: int = 0
+    waits: tuple[PartWait, ...] = ()
+    step_waits: tuple[StepWait, ...] = ()
+    layer: int = 1
+    behind_kernels: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlan:
+    """``parts`` in the order in which they are issued, each after those that it waits for.
+
+    ``expression`` is the identity of the plan. ``sums_priority`` is that of all reductions.
+    """
+
+    expression: str
+    parts: tuple[Part, ...]
+    sums_priority: int = 0
+
+    @classmethod
+    def of_one(cls, name: str, workload: Workload, schedule: Schedule) -> "GraphPlan":
+        """Return the plan of one op: ``schedule`` carries out ``workload``, as the part ``name``."""
+        alone = workload.is_collective
+        stream = COLLECTIVES_STREAM if alone else 0
+        return cls(schedule.expression, (Part(name, name, workload, schedule, stream, behind_kernels=alone),))
+
+    def part(self, name: str) -> Part:
+        """The part of that name.
+
+        Raises
+        ------
+        KeyError
+            If there is none.
+        """
+        return {part.name: part for part in self.parts}[name]
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers are written out."""
+        return max(part.layer for part in self.parts)
+
+    @property
+    def num_batches(self) -> int:
+        """In how many batches ops are computed."""
+        return 1 + max(batch_of(part.op) for part in self.parts)
+
+    def first_layer(self) -> "GraphPlan":
+        """The plan of the first layer alone."""
+        return replace(self, parts=tuple(part for part in self.parts if part.layer == 1))
+
+    def holders(self) -> dict[str, tuple[str, ...]]:
+        """By op: the ops that must have ended, beside itself, before the memory for what it brings is free again.
+
+        A lone collective leaves its own block where it is: who reads its result also reads that.
+        """
+        parts = {part.name: part for part in self.parts}
+        found: dict[str, dict[str, None]] = {part.op: {} for part in self.parts}
+        readers: dict[str, dict[str, None]] = {part.op: {} for part in self.parts}
+        for part in self.parts:
+            for wait in part.waits:
+                if wait.what is not Awaited.BEGUN:
+                    readers[parts[wait.on].op][part.op] = None
+        for part in self.parts:
+            for wait in part.waits:
+                maker = parts[wait.on]
+                pattern = maker.workload.pattern
+                lone = maker.workload.is_collective and (pattern.gathers or pattern.exchanges)
+                brings = wait.what is Awaited.LANDED or (lone and wait.what is Awaited.END)
+                if brings and maker.op != part.op:
+                    found[maker.op][part.op] = None
+                    found[maker.op] |= readers[part.op] if part.workload.is_collective else {}
+        return {op: tuple(holders) for op, holders in found.items()}
+
+
+class Seams(Enum):
+    """What an op waits for in those that it reads; the value is the word in the language."""
+
+    ROWS = "rows"
+    WHOLE = "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class OpMode:
+    """How one op is carried out: as ``body`` says, or its collective apart from its kernel as ``apart`` says."""
+
+    op: str
+    body: Choice | Plan | None = None
+    apart: Choice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphChoice:
+    """A schedule of a graph.
+
+    ``modes`` are of some ops; the others are serial pairs, kernels and collectives as usual. ``order`` lists ops in the
+    order in which their kernels are issued; those it leaves out come as soon as they are needed. ``streams`` are of ops
+    whose kernels run beside the main stream, 0. Each of ``beside`` begins with the kernel of another op. Kernels of
+    ``low`` are served last where SMs are free, and reductions first with ``sums_first``.
+
+    In ``batches``, two or more, ops are those of one batch each, ``qkv[0]``. What collectives bring of tensors that are
+    declared, such as weights, is issued ``ahead`` layers before the one that takes it. Parts of ``order`` that are
+    ``late``, an op or the collective of one, are issued there a layer later, among those of the next. GEMMs ``along``
+    are cut as the all_to_all that brings what they take, and begin with what has landed.
+    """
+
+    name: str
+    modes: tuple[OpMode, ...] = ()
+    order: tuple[str, ...] = ()
+    streams: tuple[tuple[str, int], ...] = ()
+    beside: tuple[tuple[str, str], ...] = ()
+    low: tuple[str, ...] = ()
+    sums_first: bool = False
+    seams: Seams = Seams.ROWS
+    batches: int = 1
+    ahead: int = 0
+    late: tuple[str, ...] = ()
+    along: tuple[str, ...] = ()
+
+    @property
+    def body(self) -> Choice | Plan | None:
+        """How the one op is carried out of which a schedule says that and no more; else None."""
+        if len(self.modes) != 1 or self != GraphChoice(self.name, self.modes):
+            return None
+        return self.modes[0].body
+
+    @property
+    def layers_apart(self) -> int:
+        """Layers that the parts of a layer are issued ahead of their place or behind it, at most."""
+        return max(self.ahead, 1 if self.late else 0)
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether kernels of some ops run beside those of the main stream."""
+        return any(stream for _, stream in self.streams)

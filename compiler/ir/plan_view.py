@@ -1,0 +1,353 @@
+"""The plan of one rank: its steps, its arrivals, and what always happens before each step."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from graphlib import TopologicalSorter
+from itertools import pairwise
+from operator import itemgetter
+
+from ..codes import Code
+from .operations.kernel_shape import Cutting
+from .scenario import Scenario
+from .schedule import Direction, Kernels, Reach, Reduction, Region, Schedule, Step, TileGroup, Transfer
+from .tensors import Pattern
+from .workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFault:
+    """One fault of a plan: diagnostic code, the step at fault (empty if none), a sentence, and a hint.
+
+    ``part`` is the part whose steps are at fault, empty where it is what holds between parts, or there is one plan.
+    """
+
+    code: Code
+    step: str
+    message: str
+    hint: str = field(default="", compare=False)
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A transfer at its destination; ``region`` and ``source`` are relative to the destination."""
+
+    transfer: Transfer
+    issuer: int
+    source: int
+    region: Region
+
+
+def arrivals_at(scenario: Scenario, schedule: Schedule, rank: int) -> tuple[Arrival, ...]:
+    """Return every transfer that lands at ``rank``, of any issuer; a put to all lands at every rank and at its own.
+
+    They are in the order of their issuers, and of the steps of each. Time goes by the steps of one period of the plan.
+    """
+    n, period = scenario.num_ranks, schedule.period(scenario.num_ranks)
+    found: list[tuple[int, int, Transfer]] = []
+    for first in range(period):
+        for place, step in enumerate(schedule.steps_of(first)):
+            if isinstance(step, Transfer):
+                issuers = _issuers(step, rank, n)
+                found += [(issuer, place, step) for issuer in issuers if issuer % period == first]
+    return tuple(_arrival(step, issuer, rank, n) for issuer, _, step in sorted(found, key=lambda one: one[:2]))
+
+
+def all_arrivals(scenario: Scenario, schedule: Schedule) -> tuple[tuple[Arrival, ...], ...]:
+    """Return ``arrivals_at`` of every rank, in one pass over the plan."""
+    n = scenario.num_ranks
+    by_rank: list[list[Arrival]] = [[] for _ in range(n)]
+    for issuer in range(n):
+        for step in schedule.steps_of(issuer):
+            if isinstance(step, Transfer):
+                for rank in _landing(step, issuer, n):
+                    by_rank[rank].append(_arrival(step, issuer, rank, n))
+    return tuple(map(tuple, by_rank))
+
+
+def _landing(step: Transfer, issuer: int, num_ranks: int) -> Collection[int]:
+    """Return the absolute ranks at which a transfer lands."""
+    puts = step.direction is Direction.PUT
+    if puts and step.reach is Reach.ALL:
+        return range(num_ranks)
+    return ((issuer + step.peer if puts else issuer) % num_ranks,)
+
+
+def _issuers(step: Transfer, rank: int, num_ranks: int) -> Collection[int]:
+    """Return the absolute ranks whose transfers, if they are like ``step``, land at ``rank``."""
+    if step.direction is Direction.GET:
+        return (rank,)
+    return range(num_ranks) if step.reach is Reach.ALL else ((rank - step.peer) % num_ranks,)
+
+
+def _arrival(step: Transfer, issuer: int, rank: int, num_ranks: int) -> Arrival:
+    source = issuer if step.direction is Direction.PUT else issuer + step.peer
+    region = Region((issuer + step.region.owner - rank) % num_ranks, step.region.rows, step.region.cols)
+    return Arrival(step, issuer, (source - rank) % num_ranks, region)
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlan:
+    """The plan of absolute rank ``rank``: ``steps`` by name, and all ``arrivals``."""
+
+    scenario: Scenario
+    schedule: Schedule
+    rank: int
+    steps: Mapping[str, Step]
+    arrivals: tuple[Arrival, ...]
+
+    @classmethod
+    def of(cls, scenario: Scenario, schedule: Schedule, rank: int) -> "RankPlan":
+        """Return the plan of ``rank`` in ``schedule``."""
+        steps = {step.name: step for step in schedule.steps_of(rank)}
+        return cls(scenario.at(rank), schedule, rank, steps, arrivals_at(scenario, schedule, rank))
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """All signals that are set at this rank."""
+        return frozenset(arrival.transfer.signal for arrival in self.arrivals)
+
+    def before(self) -> dict[str, frozenset[str]]:
+        """Return for each step the steps and signals that always happen at this rank before it."""
+        return before_each(self.steps.values(), persistent=self.schedule.tactics.kernel is Kernels.PERSISTENT)
+
+
+def before_each(steps: Collection[Step], *, persistent: bool = False) -> dict[str, frozenset[str]]:
+    """Return for each step of a rank, and each signal it waits for, what always happens there before.
+
+    Raises
+    ------
+    graphlib.CycleError
+        If steps wait for each other.
+    """
+    waits = {step.name: set(step.after) for step in steps}
+    for name, earlier in queued_behind(steps, persistent=persistent):
+        waits[name].add(earlier)
+    known: dict[str, frozenset[str]] = {}
+    for name in TopologicalSorter(waits).static_order():
+        direct = waits.get(name, set())
+        known[name] = frozenset(direct).union(*(known[other] for other in direct)) if direct else frozenset()
+    return known
+
+
+def queued_behind(steps: Collection[Step], *, persistent: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield (step, the one before it in its queue): kernels of a stream and transfers of a lane run in issue order.
+
+    Each SM goes through the groups of a ``persistent`` kernel in order, but a group may begin and end before an earlier
+    one is done. The kernel holds all SMs until its last group ends; a sum is a kernel too and comes after it.
+    """
+    groups = [step.name for step in steps if isinstance(step, TileGroup)] if persistent else []
+    last: dict[tuple[bool, int], str] = {}
+    for step in steps:
+        if isinstance(step, Reduction):
+            yield from ((step.name, group) for group in groups)
+        moves = isinstance(step, Transfer)
+        number = step.lane if isinstance(step, Transfer) else step.stream
+        if number is None or step.name in groups:
+            continue
+        if (moves, number) in last:
+            yield step.name, last[moves, number]
+        last[moves, number] = step.name
+
+
+def num_peers(steps: Iterable[Step]) -> int:
+    """Return the number of peers that transfers without a lane address; 1 if there are none."""
+    return max(1, len({step.peer for step in steps if isinstance(step, Transfer) and step.lane is None} - {0}))
+
+
+_WHOLE = Cutting()
+
+
+def cutting_of(workload: Workload) -> Cutting:
+    """How the kernel of ``workload`` may be cut; see ``KernelShape.cutting``."""
+    compute, moved = workload.compute, workload.moved
+    return _WHOLE if compute is None or moved is None else compute.cutting(workload.pattern, moved)
+
+
+def moved_rows(workload: Workload, num_ranks: int, owner: int = 0, holder: int = 0) -> int:
+    """Rows of the moved tensor's block of rank r + ``owner`` that rank r + ``holder`` has; 0 where nothing moves.
+
+    Where ranks differ, r is ``workload.rank``.
+    """
+    if workload.loads:
+        rank = workload.rank
+        return workload.loads[(rank + holder) % num_ranks][(rank + owner) % num_ranks]
+    if workload.split:
+        return workload.split[(owner - holder) % num_ranks]
+    return workload.moved.rows // num_ranks if workload.moved is not None else 0
+
+
+def rows_of_block(workload: Workload, num_ranks: int, block: int) -> int:
+    """Rows of the moved tensor's block of the absolute rank ``block``, which all ranks hold alike."""
+    return moved_rows(workload, num_ranks, block - workload.rank)
+
+
+def num_tile_blocks(workload: Workload, num_ranks: int) -> int:
+    """Row blocks that the rows of the output of one rank's kernels are counted in."""
+    return num_ranks if workload.moved is not None and workload.pattern.overlaps else 1
+
+
+def tile_rows(workload: Workload, num_ranks: int, owner: int = 0) -> int:
+    """Rows of the tiles in block ``owner``: those that came from rank r + ``owner``, or are computed for it."""
+    if workload.moved is not None and workload.pattern.overlaps:
+        consumes = workload.pattern.consumes
+        return moved_rows(workload, num_ranks, 0 if consumes else owner, owner if consumes else 0)
+    return workload.gemm.m if workload.gemm is not None else inner_size(workload)
+
+
+def tile_cols(workload: Workload) -> int:
+    """Columns of the output of one rank's kernels, rows where that is transposed (``Workload.by_columns``)."""
+    if workload.by_columns and workload.gemm is not None:
+        return workload.gemm.m
+    return _cols_and_inner(workload)[0]
+
+
+def inner_size(workload: Workload) -> int:
+    """The inner dimension that tiles may be sliced along, 0 where nothing computes."""
+    return _cols_and_inner(workload)[1]
+
+
+def _cols_and_inner(workload: Workload) -> tuple[int, int]:
+    if workload.compute is None:
+        return 0, 0
+    if workload.pattern is Pattern.KERNEL:
+        return 1, 1
+    return workload.compute.tile_extent(workload.pattern, workload.moved)
+
+
+Span = tuple[Fraction, Fraction]
+"""A part of the units of a kernel, in their order, from 0 to 1."""
+
+
+def kernels_that_store(steps: Collection[Step]) -> dict[str, TileGroup | Reduction]:
+    """Return for each transfer of a rank the kernel whose units store all it moves; transfers without one are left out.
+
+    It is the last of those that the transfer waits for and that compute the region: of several kernels that add to one
+    output the last one has the result. A step that waits for a transfer as well passes something on, and has not all of
+    it from a kernel.
+    """
+    kernels = {step.name: (place, step) for place, step in enumerate(steps) if not isinstance(step, Transfer)}
+    found: dict[str, TileGroup | Reduction] = {}
+    for step in steps:
+        if not isinstance(step, Transfer) or step.direction is not Direction.PUT or step.reach is not Reach.PEER:
+            continue
+        awaited = sorted((kernels[name] for name in step.after if name in kernels), key=itemgetter(0))
+        holding = [kernel for _, kernel in awaited if any(_holds(each, step.region) for each in _regions(kernel))]
+        if holding and len(awaited) == len(step.after):
+            found[step.name] = holding[-1]
+    return found
+
+
+def kernels_of(part: Region, steps: Collection[Step]) -> tuple[TileGroup, ...]:
+    """Return the groups of ``steps`` that compute ``part``."""
+    groups = (step for step in steps if isinstance(step, TileGroup))
+    return tuple(group for group in groups if any(_holds(region, part) for region in group.regions))
+
+
+def sums_of_all(steps: Collection[Step]) -> Iterator[Transfer]:
+    """Yield the transfers that ask a switch for the sum of what all ranks have computed."""
+    for step in steps:
+        if isinstance(step, Transfer) and step.reach is Reach.ALL and step.direction is Direction.GET:
+            yield step
+
+
+def seen_from(region: Region, offset: int, num_ranks: int) -> Region:
+    """Return ``region`` as the rank ``offset`` further names it."""
+    return replace(region, owner=(region.owner - offset) % num_ranks)
+
+
+def span_of(part: Region, kernel: TileGroup | Reduction) -> Span:
+    """Return the share of the tiles of ``kernel`` that hold ``part``; all of them if it computes only some of it.
+
+    Tiles go through the regions in order, and through the rows of each; a band of columns is in all tiles of its rows.
+    """
+    regions = _regions(kernel)
+    rows, before = sum(region.rows.size for region in regions), 0
+    for region in regions:
+        if _holds(region, part):
+            first = before + part.rows.start - region.rows.start
+            return Fraction(first, rows), Fraction(first + part.rows.size, rows)
+        before += region.rows.size
+    return Fraction(0), Fraction(1)
+
+
+def _regions(kernel: TileGroup | Reduction) -> tuple[Region, ...]:
+    return kernel.regions if isinstance(kernel, TileGroup) else (kernel.region,)
+
+
+def _holds(region: Region, part: Region) -> bool:
+    """Whether ``part`` lies in ``region``, and is not empty."""
+    return (
+        region.owner == part.owner
+        and region.rows.start <= part.rows.start < part.rows.stop <= region.rows.stop
+        and region.cols.start <= part.cols.start < part.cols.stop <= region.cols.stop
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Rect:
+    """Rows ``top:bottom`` and columns ``left:right``, ends excluded."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    @classmethod
+    def of(cls, region: Region) -> "Rect":
+        """Return the rectangle of ``region`` within its shard."""
+        return cls(region.rows.start, region.rows.stop, region.cols.start, region.cols.stop)
+
+    @property
+    def area(self) -> int:
+        """Number of elements."""
+        return (self.bottom - self.top) * (self.right - self.left)
+
+    def clip(self, other: "Rect") -> "Rect | None":
+        """Return the intersection, None if it is empty."""
+        top, bottom = max(self.top, other.top), min(self.bottom, other.bottom)
+        left, right = max(self.left, other.left), min(self.right, other.right)
+        return Rect(top, bottom, left, right) if top < bottom and left < right else None
+
+    def __str__(self) -> str:
+        return f"rows {self.top}:{self.bottom}, columns {self.left}:{self.right}"
+
+
+def uncovered(whole: Rect, parts: Sequence[Rect]) -> tuple[Rect | None, Rect | None]:
+    """Return the first rectangle of ``whole`` that no part covers and the first that two cover.
+
+    Parts lie inside ``whole``.
+
+    Sweeps over the row edges; inside a strip the column intervals are sorted, so the cost is about
+    strips * parts in a strip, small for plans whose chunks are slices.
+    """
+    missing: Rect | None = None
+    twice: Rect | None = None
+    edges = sorted({whole.top, whole.bottom} | {part.top for part in parts} | {part.bottom for part in parts})
+    ordered = sorted(parts, key=lambda part: part.top)
+    active: list[Rect] = []
+    upcoming = 0
+    for top, bottom in pairwise(edges):
+        active = [part for part in active if part.bottom > top]
+        while upcoming < len(ordered) and ordered[upcoming].top <= top:
+            active.append(ordered[upcoming])
+            upcoming += 1
+        reached = whole.left
+        for part in sorted(active, key=lambda part: part.left):
+            if part.left > reached and missing is None:
+                missing = Rect(top, bottom, reached, part.left)
+            if part.left < reached and twice is None:
+                twice = Rect(top, bottom, part.left, min(reached, part.right))
+            reached = max(reached, part.right)
+        if reached < whole.right and missing is None:
+            missing = Rect(top, bottom, reached, whole.right)
+        if missing is not None and twice is not None:
+            break
+    return missing, twice
+
+
+def first_gap(whole: Rect, parts: Iterable[Rect]) -> Rect | None:
+    """Return the first rectangle of ``whole`` that no part covers; parts may reach beyond it."""
+    clipped = (part.clip(whole) for part in parts)
+    return uncovered(whole, [part for part in clipped if part is not None])[0]

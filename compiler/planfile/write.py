@@ -1,0 +1,342 @@
+"""Write plans as JSON, ``magus-plan/2``, with their hash.
+
+A file says what the plan fits, and lists its parts in issue order; each has the steps of one op, kernel or collective,
+and parts with the same steps share them. ``from_json.py`` reads plans back, ``forms.py`` publishes their form. Values
+that are usual are left out, so that each plan has one form.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from ..ir import (
+    COLLECTIVES_STREAM,
+    Direction,
+    EngineChoice,
+    ExecutionOptions,
+    Graph,
+    GraphPlan,
+    IndexRange,
+    JsonObject,
+    KernelShape,
+    Made,
+    Part,
+    Plan,
+    Reach,
+    Read,
+    Reduction,
+    Region,
+    Scenario,
+    Schedule,
+    Step,
+    System,
+    TileGroup,
+    Transfer,
+    Workload,
+)
+from ..planning.build import compute_sms, non_default_options, values_of
+from ..planning.parts import in_batches
+from ..planning.plan import layers_of
+
+SCHEMA = "magus-plan/2"
+SHOWN_LAYERS = 2
+"""Layers of which ops are listed in the scenario: what the second reads of the first, every later one does."""
+
+_NAMES_OF_OPS = ("name", "op", "on", "from", "until")
+"""Keys of the scenario and of parts whose values are names of ops or begin with one."""
+_OPENED = ("scenario", "ops", "plans", "parts", "steps", "ranks", "overrides")
+"""Keys whose values are written on several lines."""
+
+
+def plan_document(scenario: Scenario, schedule: Schedule) -> JsonObject:
+    """Return ``schedule`` of the one op of ``scenario`` as a JSON object, with what it fits and its hash."""
+    workload = scenario.workload
+    plan = GraphPlan.of_one(workload.output, workload, schedule)
+    return graph_plan_document(scenario.system, Graph.of_one(workload), plan)
+
+
+def graph_plan_document(system: System, graph: Graph, plan: GraphPlan) -> JsonObject:
+    """Return ``plan`` as a JSON object, with what it fits and its hash; ``graph`` is one layer of it."""
+    plans: list[JsonObject] = []
+    places: dict[tuple[Workload, Schedule], int] = {}
+    parts: list[JsonObject] = []
+    holders = plan.holders()
+    for part in plan.parts:
+        key = part.workload, part.schedule
+        if key not in places:
+            body = _plan(Scenario(part.name, system, part.workload), part.schedule, plan.expression)
+            places[key] = plans.index(body) if body in plans else len(plans)
+            plans += [body] if places[key] == len(plans) else []
+        parts.append(_part(part, places[key], holders[part.op]))
+    body = {"schema": SCHEMA, "scenario": fingerprint(system, graph, plan.num_batches, plan.num_layers)}
+    body |= {"sums_priority": plan.sums_priority} if plan.sums_priority else {}
+    body |= {"plans": plans, "parts": parts}
+    return {"schema": SCHEMA, "expression": plan.expression, "hash": _hash(body)} | body
+
+
+def fingerprint(system: System, graph: Graph, batches: int = 1, layers: int = 1) -> JsonObject:
+    """The part of a workload that a plan of so many batches and layers depends on: ranks, and ops with what they read.
+
+    The machine and its rates are left out: a plan runs on any machine with as many GPUs.
+    """
+    ops: list[JsonObject] = [
+        {"name": op.name, **_shapes(op.workload)} | ({"reads": reads} if (reads := _reads(op.reads)) else {})
+        for op in layers_of(in_batches(graph, batches), min(layers, SHOWN_LAYERS)).ops
+    ]
+    document: JsonObject = {"ranks": system.num_ranks}
+    document |= {"batches": batches} if batches > 1 else {}
+    document |= {"layers": layers} if layers > 1 else {}
+    return document | {"ops": ops}
+
+
+def _hash(document: Mapping[str, Any]) -> str:
+    """Return ``sha256:`` and 64 hexadecimal digits: the hash of the canonical JSON of a document.
+
+    It is the same in every process and on every machine, and does not depend on names of ops, tensors and schedules.
+    """
+    names = [base_name(op["name"]) for op in document["scenario"]["ops"]]
+    numbers = {name: str(number) for number, name in enumerate(dict.fromkeys(names))}
+    plans = [{key: each for key, each in plan.items() if key != "expression"} for plan in document["plans"]]
+    canonical = json.dumps(
+        renamed({**document, "plans": plans}, numbers), sort_keys=True, separators=(",", ":"), ensure_ascii=True
+    )
+    return f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
+
+
+def base_name(name: str) -> str:
+    """The name of an op without its batch and layer, from that of an op or of its collective.
+
+    >>> base_name("dh"), base_name("dh[1]@3"), base_name("dx@2.reduce_scatter")
+    ('dh', 'dh', 'dx')
+    """
+    return re.split(r"[\[@.]", name, maxsplit=1)[0]
+
+
+def renamed(document: Mapping[str, Any], names: Mapping[str, str]) -> JsonObject:
+    """``document`` with other names of ops, in their batches and layers too; what has no name there keeps its own."""
+    return {key: _renamed(value, names) if key in ("scenario", "parts") else value for key, value in document.items()}
+
+
+def _renamed(value: Any, names: Mapping[str, str], depth: int = 4) -> Any:
+    if isinstance(value, list) and depth:
+        return [_renamed(each, names, depth - 1) for each in value]
+    if isinstance(value, dict) and depth:
+        return {
+            key: _with_name(each, names) if key in _NAMES_OF_OPS else _renamed(each, names, depth - 1)
+            for key, each in value.items()
+        }
+    return value
+
+
+def _with_name(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, list):
+        return [_with_name(each, names) if isinstance(each, str) else each for each in value]
+    base = base_name(value) if isinstance(value, str) else ""
+    return f"{names[base]}{str(value)[len(base) :]}" if base in names else value
+
+
+def plan_of(scenario: Scenario, schedule: Schedule) -> Plan:
+    """Return the plan of ``schedule`` without the pools of SMs and buffers, which ``build_schedule`` derives again."""
+    overlaps = schedule.compute_sms == compute_sms(scenario, schedule.engine, overlaps=True)
+    rest = schedule.overrides, schedule.tactics, schedule.each_rank(scenario.num_ranks)
+    return Plan(schedule.engine, schedule.steps, *rest, overlaps)
+
+
+def document_text(document: JsonObject) -> str:
+    """Return a document as readable JSON: one step, one part and one op per line."""
+    return _text(document, "scenario", "") + "\n"
+
+
+def _text(value: Any, key: str, indent: str) -> str:
+    """The value of ``key``, below ``indent``; items of a list stand under its key."""
+    inner = f"{indent}  "
+    if isinstance(value, dict) and key in ("scenario", "plans"):
+        lines = [f"{inner}{json.dumps(name)}: {_text(each, name, inner)}" for name, each in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list) and value and key in _OPENED:
+        return "[\n" + ",\n".join(f"{inner}{_text(each, key, inner)}" for each in value) + f"\n{indent}]"
+    return json.dumps(value)
+
+
+def _shapes(workload: Workload) -> JsonObject:
+    """The pattern, and if there are any: moved tensor, kernels, rows that each rank sends."""
+    document: JsonObject = {"pattern": workload.pattern.value}
+    if workload.moved is not None:
+        moved = workload.moved
+        document["moved"] = {"rows": moved.rows, "cols": moved.cols, "dtype": moved.dtype.value}
+    if workload.gemm is not None:
+        document["gemm"] = _shape(workload.gemm)
+    if workload.kernel is not None:
+        document["kernel"] = _kernel(workload.kernel)
+    if workload.then is not None:
+        document["then"] = _kernel(workload.then.kernel)
+    if workload.split:
+        document["split"] = list(workload.split)
+    if workload.loads:
+        document["loads"] = _plain(workload.loads)
+    if workload.experts:
+        document["experts"] = _plain(workload.experts)
+    return document
+
+
+def _kernel(kernel: KernelShape) -> JsonObject:
+    return {"kind": kernel.operation, **_shape(kernel)}
+
+
+def _shape(shape: object) -> JsonObject:
+    assert is_dataclass(shape), "shapes of kernels are dataclasses"
+    return {attribute.name: _plain(getattr(shape, attribute.name)) for attribute in fields(shape)}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    assert isinstance(value, bool | int | str), "shapes hold numbers, words and lists of them"
+    return value
+
+
+def _reads(reads: tuple[Read, ...]) -> list[JsonObject]:
+    """Reads of what other ops make; those of declared tensors say nothing of a plan."""
+    return [_read(read) for read in reads if read.made_by]
+
+
+def _read(read: Read) -> JsonObject:
+    document: JsonObject = {"from": read.made_by}
+    document |= {"what": "moved"} if read.what is Made.MOVED else {}
+    document |= {"by_rows": True} if read.by_rows else {}
+    return document | ({"moves": True} if read.moves else {})
+
+
+def _plan(scenario: Scenario, schedule: Schedule, of_whole: str) -> JsonObject:
+    """The steps of one part: one list for all ranks, or one per rank; its name where the whole has another one."""
+    plan = plan_of(scenario, schedule)
+    body: JsonObject = {} if schedule.expression == of_whole else {"expression": schedule.expression}
+    body |= {"engine": _engine(plan.engine), "tactics": _tactics(plan.tactics), "overlaps": plan.overlaps}
+    if plan.by_rank:
+        return {**body, "ranks": [[_step(step) for step in steps] for steps in plan.by_rank]}
+    body["steps"] = [_step(step) for step in plan.steps]
+    if plan.overrides:
+        body["overrides"] = [{"rank": each.rank, "step": _step(each.step)} for each in plan.overrides]
+    return body
+
+
+def _part(part: Part, place: int, holders: tuple[str, ...]) -> JsonObject:
+    usual = COLLECTIVES_STREAM if part.workload.is_collective else 0
+    document: JsonObject = {"name": part.name, "op": part.op, "plan": place}
+    document |= {"layer": part.layer} if part.layer > 1 else {}
+    document |= {"stream": part.stream} if part.stream != usual else {}
+    document |= {"priority": part.priority} if part.priority else {}
+    document |= {"behind_kernels": True} if part.behind_kernels else {}
+    if part.schedule.staging_bytes:
+        document["staging"] = {"bytes": part.schedule.staging_bytes, "until": [part.op, *holders]}
+    waits = [_wait(wait.on, wait.what.name.lower(), wait.kernels_only) for wait in part.waits]
+    document |= {"waits": waits} if waits else {}
+    steps: list[JsonObject] = [{"step": wait.step, "on": wait.on, "of": wait.of} for wait in part.step_waits]
+    return document | ({"step_waits": steps} if steps else {})
+
+
+def _wait(on: str, what: str, kernels_only: bool) -> JsonObject:
+    return {"on": on, "what": what} | ({"kernels_only": True} if kernels_only else {})
+
+
+def _engine(engine: EngineChoice) -> JsonObject:
+    return {"kind": engine.kind.value, "count": engine.count, "mode": engine.mode.name.lower()}
+
+
+def _tactics(tactics: ExecutionOptions) -> JsonObject:
+    return {word: str(value.value) for word, value in values_of(tactics).items()}
+
+
+def _step(step: Step) -> JsonObject:
+    match step:
+        case Transfer():
+            document = _transfer(step)
+        case TileGroup():
+            document = {"kind": "tiles", "name": step.name, "regions": [_region(region) for region in step.regions]}
+            document |= {"k": _span(step.k)} | _queue(step.after, step.stream)
+            document |= {"accumulate": True} if step.accumulate else {}
+            document |= {"kernel": step.kernel} if step.kernel else {}
+        case Reduction():
+            document = {"kind": "reduction", "name": step.name, "region": _region(step.region), "parts": step.num_parts}
+            document |= _queue(step.after, step.stream)
+    return document
+
+
+def _transfer(step: Transfer) -> JsonObject:
+    document: JsonObject = {"kind": step.direction.value, "name": step.name, "region": _region(step.region)}
+    document["peer"] = "all" if step.reach is Reach.ALL else step.peer
+    document["signal"] = step.signal
+    document |= {"after": list(step.after)} if step.after else {}
+    document |= {"lane": step.lane} if step.lane is not None else {}
+    return document | ({"reduce": True} if step.reduce else {})
+
+
+def _queue(after: tuple[str, ...], stream: int) -> JsonObject:
+    waits: JsonObject = {"after": list(after)} if after else {}
+    return waits | ({"stream": stream} if stream else {})
+
+
+def _region(region: Region) -> JsonObject:
+    return {"owner": region.owner, "rows": _span(region.rows), "cols": _span(region.cols)}
+
+
+def _span(span: IndexRange) -> list[int]:
+    return [span.start, span.stop]
+
+
+def plan_text(scenario: Scenario, schedule: Schedule, name: str) -> str:
+    """``schedule NAME for WORKLOAD { plan ... }`` with every transfer, tile group and wait.
+
+    Ranks with different steps get a block ``rank r { ... }`` each. The text compiles to the same SM and buffer pools.
+    """
+    lines = [f"schedule {name} for {scenario.workload.name} {{", f"  plan by {_head(scenario, schedule)}"]
+    for rank, steps in enumerate(schedule.each_rank(scenario.num_ranks)):
+        inner = [f"    {_step_text(scenario, step)}" for step in steps]
+        lines += [f"  rank {rank} {{", *inner, "  }"] if inner else [f"  rank {rank} {{ }}"]
+    if not schedule.by_rank:
+        lines += [f"  {_step_text(scenario, step)}" for step in schedule.steps]
+    for override in schedule.overrides:
+        lines.append(f"  override rank {override.rank} {{ {_step_text(scenario, override.step)} }}")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _head(scenario: Scenario, schedule: Schedule) -> str:
+    apart = schedule.compute_sms != compute_sms(scenario, schedule.engine, overlaps=True)
+    words = [str(schedule.engine), *(["apart"] if apart else [])]
+    return " ".join([*words, *(f"{word} {value}" for word, value in non_default_options(schedule.tactics))])
+
+
+def _step_text(scenario: Scenario, step: Step) -> str:
+    moved = scenario.workload.moved
+    tensor = moved.name if moved is not None else scenario.workload.output
+    match step:
+        case Transfer():
+            side = "to" if step.direction is Direction.PUT else "from"
+            whom = "all" if step.reach is Reach.ALL else step.peer
+            words = [f"{step.direction.value} {_region_text(tensor, step.region)} {side} {whom} signal {step.signal}"]
+            words += _after(step.after)
+            words += [] if step.lane is None else [f"lane {step.lane}"]
+            words += ["reduce"] if step.reduce else []
+        case TileGroup():
+            output = scenario.workload.stage(step.kernel).output
+            words = ["compute " + ", ".join(_region_text(output, region) for region in step.regions), f"k {step.k}"]
+            words += [*_after(step.after), f"stream {step.stream}", *(["accumulate"] if step.accumulate else [])]
+        case Reduction():
+            words = [f"reduce {_region_text(tensor, step.region)} parts {step.num_parts}"]
+            words += [*_after(step.after), f"stream {step.stream}"]
+    return f"{step.name} = {' '.join(words)}"
+
+
+def _region_text(tensor: str, region: Region) -> str:
+    return f"{tensor}.shard({region.owner})[{region.rows}, {region.cols}]"
+
+
+def _after(names: Iterable[str]) -> list[str]:
+    joined = ", ".join(names)
+    return [f"after {joined}"] if joined else []

@@ -1,0 +1,266 @@
+"""The order in which the parts of a graph are issued: that of the schedule, and each after what it reads."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ..codes import Code
+from ..ir import Graph, GraphChoice, GraphOp, Made, Pattern, Read, Rejection, Workload, in_batch
+from ..templates.collective import collective_in
+from .build import ScheduleError
+
+_DOT = "."
+
+
+class GraphPlanError(ScheduleError):
+    """A schedule of a graph that cannot be, and why; ``at`` is the word or the op that says it."""
+
+    def __init__(self, rejection: Rejection, at: str) -> None:
+        super().__init__(rejection)
+        self.at = at
+
+
+def collective_name(op: GraphOp) -> str:
+    """The name of the part that is the collective of an op, where it is apart.
+
+    >>> from ..ir import DType, Pattern, Shard, Tensor, Workload
+    >>> x = Tensor("x", DType.BF16, 8, 8, Shard.ROWS)
+    >>> collective_name(GraphOp("y", Workload("y", "", Pattern.AG_GEMM, (), x, None, "y")))
+    'y.all_gather'
+    """
+    collective = collective_in(op.workload.pattern)
+    return f"{op.name}{_DOT}{collective.value if collective is not None else 'collective'}"
+
+
+def issue_order(graph: Graph, choice: GraphChoice) -> tuple[str, ...]:
+    """Names of parts in issue order: of an op that is apart ``op`` is the kernel, and ``op.all_gather`` its collective.
+
+    What the schedule does not list comes right before what first needs it, and at last in the order of the file, layer
+    by layer. What stands beside the kernel of an op comes right behind it. A collective that is apart comes right
+    before or behind its kernel, unless it is listed by itself.
+
+    Raises
+    ------
+    GraphPlanError
+        If an op is listed before one that it needs, or a collective by itself that is not apart.
+    """
+    return _Order(graph, choice).names()
+
+
+class _Order:
+    def __init__(self, graph: Graph, choice: GraphChoice) -> None:
+        self._choice = choice
+        self._ops = {op.name: op for op in graph.ops}
+        self._apart = {mode.op for mode in choice.modes if mode.apart is not None}
+        self._collectives = {collective_name(self._ops[name]): name for name in self._apart}
+        self._late = frozenset(choice.late)
+        self._of_a_layer = max(1, len(choice.order) // max((op.layer for op in graph.ops), default=1))
+        self._places = {name: place for place, name in enumerate(choice.order)}  # each layer has as many
+        self._stands_beside = dict(choice.beside)
+        self._beside: dict[str, list[str]] = {}  # what stands beside the kernel of each op
+        for name, kernel in choice.beside:
+            self._beside.setdefault(kernel, []).append(name)
+        self._issued: dict[str, None] = {}  # parts
+        self._asked: list[str] = []  # parts that wait for each other, from the first on
+
+    def names(self) -> tuple[str, ...]:
+        """Issue everything."""
+        for name in (*self._choice.order, *self._choice.late):
+            self._check_known(name)
+        self._check_late()
+        names = sorted(self._choice.order, key=lambda name: (self._layer(name), self._places[name] % self._of_a_layer))
+        self._places = {name: place for place, name in enumerate(names)}
+        for name in sorted((*names, *self._ops), key=self._layer):  # stable: else as they are listed
+            self._issue(name)
+        return tuple(self._issued)
+
+    def _layer(self, name: str) -> tuple[int, int]:
+        """The layer in which a part is issued, and whether it comes there before others: what is brought ahead does."""
+        op, ahead = self._op(name), self._choice.ahead
+        brings = ahead > 0 and op.workload.is_collective and not any(read.made_by for read in op.reads)
+        return (op.layer - ahead, 0) if brings else (op.layer + (name in self._late), 1)
+
+    def _check_known(self, name: str) -> None:
+        if name not in self._ops and name not in self._collectives:
+            op, _, _ = name.partition(_DOT)
+            message = f"{name} is no part of its own: {op} is not apart"
+            raise GraphPlanError(Rejection(Code.MGS509, message, f"apart {op}"), "order")
+
+    def _check_late(self) -> None:
+        """Refuse what is late and has no place in the order."""
+        for name in self._choice.late:
+            if name not in self._places:
+                message = f"{name} is late, and has no place in the order of the next layer"
+                raise GraphPlanError(Rejection(Code.MGS503, message, f"order ..., {name}"), "late")
+
+    def _op(self, part: str) -> GraphOp:
+        return self._ops[self._collectives.get(part, part)]
+
+    def _parts(self, name: str) -> tuple[str, ...]:
+        """The parts of an op in the order of its data."""
+        op = self._ops[name]
+        if name not in self._apart:
+            return (name,)
+        collective = collective_name(op)
+        return (name, collective) if op.workload.pattern.produces else (collective, name)
+
+    def _collective(self, name: str) -> str:
+        """The part of an op that is or holds its collective."""
+        return collective_name(self._ops[name]) if name in self._apart else name
+
+    def _needs(self, part: str) -> tuple[str, ...]:
+        """The parts that come before: what it reads, whose kernel it stands beside, the other half of its op.
+
+        What an op gathers is there behind its collective, whose kernel may come later.
+        """
+        op, is_collective = self._op(part), part in self._collectives
+        apart = op.name in self._apart
+        made = [
+            each
+            for read in op.reads
+            if read.made_by and (not apart or read.moves == is_collective)
+            for each in ((self._collective(read.made_by),) if read.what is Made.MOVED else self._parts(read.made_by))
+        ]
+        beside = self._stands_beside.get(op.name)
+        if beside is not None and (not apart or is_collective):
+            made.append(beside)
+        halves = self._parts(op.name)
+        return tuple(dict.fromkeys((*made, *halves[: halves.index(part)])))
+
+    def _issue(self, part: str) -> None:
+        """Issue a part behind what it needs, then what stands beside its kernel."""
+        if part in self._issued:
+            return
+        if part in self._asked:
+            circle = " needs ".join((*self._asked[self._asked.index(part) :], part))
+            raise GraphPlanError(Rejection(Code.MGS503, f"ops wait for each other: {circle}"), "beside")
+        self._asked.append(part)
+        for other in self._needs(part):
+            self._check_order(other)
+            self._issue(other)
+        self._asked.pop()
+        if part in self._issued:  # it came with what it stands beside
+            return
+        self._issued[part] = None
+        if part in self._ops:
+            for other in map(self._collective, self._beside.get(part, ())):
+                # What has asked for this part comes as soon as it has all that it asks for.
+                if other not in self._asked and self._issued.keys() >= set(self._needs(other)):
+                    self._issue(other)
+            behind = (each for each in self._parts(part)[1:] if each not in self._places and each != part)
+            for collective in behind:
+                self._issue(collective)
+
+    def _check_order(self, needed: str) -> None:
+        """Refuse what is listed behind the listed op that needs it."""
+        first = self._asked[0]
+        if needed not in self._issued and self._places.get(first, len(self._places)) < self._places.get(needed, -1):
+            message = f"{first} is in the order before {needed}, which it needs"
+            raise GraphPlanError(Rejection(Code.MGS503, message, f"say {needed} before {first}"), "order")
+
+
+def kernel_alone(workload: Workload) -> Workload:
+    """The kernel of a pair without its collective."""
+    pattern = Pattern.GEMM if workload.gemm is not None else Pattern.KERNEL
+    return replace(workload, pattern=pattern, moved=None, split=(), loads=(), experts=(), by_columns=False)
+
+
+def collective_alone(workload: Workload) -> Workload:
+    """The collective of a pair without its kernel."""
+    pattern = collective_in(workload.pattern)
+    assert pattern is not None, "a pair has a collective"
+    return replace(workload, pattern=pattern, gemm=None, kernel=None)
+
+
+def batch_counts(graph: Graph) -> tuple[int, ...]:
+    """The numbers of batches in which ``graph`` can be computed, 1 among them."""
+    return (1, *(count for count, _ in graph.batch.cuts)) if graph.batch is not None else (1,)
+
+
+def in_batches(graph: Graph, count: int) -> Graph:
+    """``graph`` in ``count`` batches: the ops of each on its share of the rows, of one batch behind the other op by op.
+
+    Weights are shared, and so is what is made of them alone. One batch is the graph itself.
+
+    Raises
+    ------
+    GraphPlanError
+        If the graph cannot be computed in so many.
+    """
+    if count == 1:
+        return graph
+    cuts = dict(graph.batch.cuts) if graph.batch is not None else {}
+    if graph.batch is None or count not in cuts:
+        raise GraphPlanError(_rejection(graph, count), "batches")
+    cut = cuts[count]
+    names = op_names(graph, count)
+    own = {*graph.batch.inputs, *(tensor for tensor, op, _ in cut.results if len(names[op]) > 1)}
+
+    def named(name: str, number: int) -> str:
+        return in_batch(name, number) if name in own or len(names.get(name, ())) > 1 else name
+
+    def numbers(name: str) -> range:
+        return range(count if name in own else 1)
+
+    return replace(
+        cut,
+        ops=tuple(
+            _op(replace(op, reads=tuple(_read(each, number, own, names) for each in op.reads)), names[op.name], number)
+            for op in cut.ops
+            for number in range(len(names[op.name]))
+        ),
+        tensors=tuple(replace(one, name=named(one.name, k)) for one in cut.tensors for k in numbers(one.name)),
+        results=tuple((named(name, k), named(op, k), what) for name, op, what in cut.results for k in numbers(name)),
+        repeat=None if cut.repeat is None else replace(cut.repeat, batches=count),
+    )
+
+
+def op_names(graph: Graph, count: int) -> dict[str, tuple[str, ...]]:
+    """For each op of ``graph`` its names in ``count`` batches: one where it takes nothing that is cut."""
+    cut = set(graph.batch.inputs) if graph.batch is not None else set[str]()
+    made: set[str] = set()  # ops of which each batch has its own
+    for op in graph.ops:
+        if any(read.tensor in cut or read.made_by in made for read in op.reads):
+            made.add(op.name)
+    numbers = range(count)
+    return {
+        op.name: tuple(in_batch(op.name, k) for k in numbers) if count > 1 and op.name in made else (op.name,)
+        for op in graph.ops
+    }
+
+
+def labels_of(graph: Graph, count: int) -> dict[str, str]:
+    """What each op of ``graph`` in ``count`` batches is, for people."""
+    return {op.name: op.label for op in in_batches(graph, count).ops}
+
+
+def is_summed_last(op: GraphOp) -> bool:
+    """Whether ranks add up what an op makes of rows that are cut: behind the last batch, once."""
+    return op.workload.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR) and op.reads[0].transposed
+
+
+def _op(op: GraphOp, names: Sequence[str], number: int) -> GraphOp:
+    """An op in one of its batches."""
+    made = replace(op, name=names[number], batch=number)
+    if len(names) == 1 or not is_summed_last(op):
+        return made
+    if number < len(names) - 1:
+        return replace(made, workload=kernel_alone(op.workload))
+    before = tuple(Read(in_batch(op.workload.output, k), name, adds=True) for k, name in enumerate(names[:-1]))
+    return replace(made, reads=(*op.reads, *before))
+
+
+def _read(read: Read, number: int, own: set[str], names: Mapping[str, tuple[str, ...]]) -> Read:
+    """The operand in a batch: a tensor, or what an op makes, of its own or of all."""
+    if len(names.get(read.made_by, ())) > 1:
+        return replace(read, tensor=in_batch(read.tensor, number), made_by=in_batch(read.made_by, number))
+    return replace(read, tensor=in_batch(read.tensor, number)) if read.tensor in own else read
+
+
+def _rejection(graph: Graph, count: int) -> Rejection:
+    if graph.batch is None:
+        message = f"{graph.name} does not say which rows may be computed apart"
+        return Rejection(Code.MGS209, message, "say it in the workload: batch x by 4096")
+    inputs, rows = ", ".join(graph.batch.inputs), graph.batch.rows
+    possible = ", ".join(map(str, batch_counts(graph)))
+    message = f"{inputs} by {rows} rows cannot be cut into {count} batches"
+    return Rejection(Code.MGS304, message, f"numbers of batches that are possible: {possible}")

@@ -1,0 +1,313 @@
+"""From a GraphChoice to the GraphPlan that lowering takes: parts in issue order, with the waits between them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ..codes import Code
+from ..ir import (
+    COLLECTIVES_STREAM,
+    Awaited,
+    Choice,
+    Direction,
+    EngineChoice,
+    Graph,
+    GraphChoice,
+    GraphOp,
+    GraphPlan,
+    Made,
+    OpMode,
+    Part,
+    PartWait,
+    Plan,
+    Read,
+    Rejection,
+    Scenario,
+    Schedule,
+    Seams,
+    StepWait,
+    System,
+    Transfer,
+    Workload,
+    tile_cols,
+)
+from ..templates import BASELINE
+from .build import ScheduleError, build_schedule
+from .handoff import brought_for, reject_along, row_waits
+from .knobs.engine import default_engine, usual_engine
+from .parts import GraphPlanError, collective_alone, collective_name, in_batches, issue_order, kernel_alone
+
+
+def written_out(graph: Graph, choice: GraphChoice, layers: int = 1) -> tuple[Graph, GraphChoice]:
+    """``graph`` in the batches of ``choice`` and so many layers, and ``choice`` for all of them.
+
+    Raises
+    ------
+    GraphPlanError
+        If the graph cannot be computed in so many batches.
+    """
+    graph, choice = in_batches(graph, choice.batches), replace(choice, batches=1)
+    return (graph, choice) if layers == 1 else (layers_of(graph, layers), choice_of_layers(choice, layers))
+
+
+def in_layer(name: str, layer: int) -> str:
+    """The name of an op, or a tensor, in a layer, counted from 1; in the first it is its own.
+
+    >>> in_layer("dh", 1), in_layer("dh", 3)
+    ('dh', 'dh@3')
+    """
+    return name if layer == 1 else f"{name}@{layer}"
+
+
+def part_in_layer(name: str, layer: int) -> str:
+    """The name of a part, which may be the collective of an op, in a layer.
+
+    >>> part_in_layer("dh.all_gather", 3)
+    'dh@3.all_gather'
+    """
+    op, dot, collective = name.partition(".")
+    return f"{in_layer(op, layer)}{dot}{collective}"
+
+
+def own_name(name: str) -> str:
+    """The name of an op in the first layer, from that in any.
+
+    >>> own_name("dh@3")
+    'dh'
+    """
+    return name.partition("@")[0]
+
+
+def layers_of(graph: Graph, layers: int) -> Graph:
+    """``graph`` with so many layers, each of which takes the result of the one before as its input."""
+    made = {tensor: (op, what) for tensor, op, what in graph.results}
+    ops = tuple(_op(graph, op, layer, made) for layer in range(1, layers + 1) for op in graph.ops)
+    results = tuple(
+        (in_layer(tensor, layer), in_layer(op, layer), what)
+        for layer in range(1, layers + 1)
+        for tensor, op, what in graph.results
+    )
+    return replace(graph, ops=ops, results=results, repeat=None)
+
+
+def _op(graph: Graph, op: GraphOp, layer: int, made: dict[str, tuple[str, Made]]) -> GraphOp:
+    reads = tuple(_read(graph, read, layer, made) for read in op.reads)
+    return replace(op, name=in_layer(op.name, layer), reads=reads, layer=layer)
+
+
+def _read(graph: Graph, read: Read, layer: int, made: dict[str, tuple[str, Made]]) -> Read:
+    if read.made_by:
+        return replace(read, tensor=in_layer(read.tensor, layer), made_by=in_layer(read.made_by, layer))
+    carried = graph.repeat.carried if graph.repeat is not None and layer > 1 else {}
+    if read.tensor not in carried:
+        return read
+    result = carried[read.tensor]
+    op, what = made[result]
+    return replace(read, tensor=in_layer(result, layer - 1), made_by=in_layer(op, layer - 1), what=what)
+
+
+def choice_of_layers(choice: GraphChoice, layers: int) -> GraphChoice:
+    """``choice`` for each of so many layers; the order is that of one after the other."""
+    numbers = range(1, layers + 1)
+    return replace(
+        choice,
+        modes=tuple(replace(mode, op=in_layer(mode.op, layer)) for layer in numbers for mode in choice.modes),
+        order=tuple(part_in_layer(name, layer) for layer in numbers for name in choice.order),
+        streams=tuple((in_layer(name, layer), stream) for layer in numbers for name, stream in choice.streams),
+        beside=tuple((in_layer(name, n), in_layer(kernel, n)) for n in numbers for name, kernel in choice.beside),
+        low=tuple(in_layer(name, layer) for layer in numbers for name in choice.low),
+        along=tuple(in_layer(name, layer) for layer in numbers for name in choice.along),
+        late=tuple(part_in_layer(name, layer) for layer in numbers for name in choice.late),
+    )
+
+
+LOW, FIRST = 1, -1
+"""Priorities of kernels that are served last, and of sums that are served first."""
+
+
+def build_graph_plan(system: System, graph: Graph, choice: GraphChoice, layers: int = 1) -> GraphPlan:
+    """The plan for ``choice`` on ``system``, of so many layers of ``graph``, in the batches of the choice.
+
+    Raises
+    ------
+    ScheduleError
+        If an op cannot be carried out as the choice says, the order of ops cannot be kept, or the graph cannot be
+        computed in so many batches.
+    """
+    graph, choice = written_out(graph, choice, layers)
+    builder = _Builder(system, graph, choice)
+    for name in issue_order(graph, choice):
+        builder.add(name)
+    return GraphPlan(choice.name, tuple(builder.parts.values()), FIRST if choice.sums_first else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a part reads of the part ``maker``: it waits for ``whole``, or instead for ``rows`` if there are any."""
+
+    tensor: str
+    maker: str
+    whole: tuple[PartWait, ...]
+    rows: tuple[StepWait, ...]
+
+
+def needs_of(system: System, graph: Graph, parts: Mapping[str, Part], part: Part) -> Iterator[Need]:
+    """What ``part`` reads of other ``parts`` of its plan, which are given by their names.
+
+    Raises
+    ------
+    GraphPlanError
+        If it gets what a peer makes.
+    """
+    yield from _Builder(system, graph, GraphChoice(""), dict(parts)).needs(graph.op(part.op), part)
+
+
+@dataclass(slots=True)
+class _Builder:
+    """The parts so far, by name."""
+
+    system: System
+    graph: Graph
+    choice: GraphChoice
+    parts: dict[str, Part] = field(default_factory=dict)
+    built: dict[tuple[Workload, object], Schedule] = field(default_factory=dict)
+
+    def add(self, name: str) -> None:
+        """Add the part of that name: an op, or of one whose collective is apart the kernel or the collective."""
+        op_name, _, collective = name.partition(_DOT)
+        op = self.graph.op(op_name)
+        mode = self._mode(op)
+        if mode.apart is None:
+            self._add(op, op.name, op.workload, self._schedule(op, mode.body))
+            return
+        if not op.is_pair or op.workload.then is not None:
+            message = f"{op.name} is {op.workload.label}: it has no kernel and collective to keep apart"
+            raise GraphPlanError(Rejection(Code.MGS509, message, "apart is for a pair such as AG+GEMM"), op.name)
+        if op.workload.uneven_by_rank:
+            message = f"the kernel of {op.name} is as large as the rank's loads: it is not simulated apart"
+            raise GraphPlanError(Rejection(Code.MGS515, message, "leave it to a template"), op.name)
+        if not collective:
+            kernel = kernel_alone(op.workload)
+            self._add(op, op.name, kernel, self._usual(op, kernel, default_engine(self.system)))
+            return
+        alone, serial = collective_alone(op.workload), self._usual(op, op.workload, mode.apart.engine)
+        schedule = replace(self._built(op, alone, mode.apart), staging_bytes=serial.staging_bytes)
+        self._add(op, name, alone, schedule)
+
+    def _add(self, op: GraphOp, name: str, workload: Workload, schedule: Schedule) -> None:
+        stream = COLLECTIVES_STREAM if workload.is_collective else dict(self.choice.streams).get(op.name, 0)
+        priority = LOW if op.name in self.choice.low else 0
+        free = not any(read.made_by for read in op.reads) and op.name not in dict(self.choice.beside)
+        behind = op.workload.is_collective and free
+        part = Part(name, op.name, workload, schedule, stream, priority, layer=op.layer, behind_kernels=behind)
+        waits, step_waits = self._waits(op, part)
+        self.parts[name] = replace(part, waits=waits, step_waits=step_waits)
+
+    def _mode(self, op: GraphOp) -> OpMode:
+        return next((mode for mode in self.choice.modes if mode.op == op.name), OpMode(op.name))
+
+    def _schedule(self, op: GraphOp, body: Choice | Plan | None) -> Schedule:
+        if body is None:
+            usual = self._usual(op, op.workload, usual_engine(self.system, op.workload))
+            return self._along(op, usual) if op.name in self.choice.along else usual
+        return self._built(op, op.workload, body)
+
+    def _along(self, op: GraphOp, usual: Schedule) -> Schedule:
+        """The kernel of an op cut as the all_to_all that brings what it takes."""
+        found = brought_for(self.graph, op, self.system.num_ranks)
+        if found is None:
+            message = f"{op.name} is {op.label}, which is not cut along another op"
+            raise GraphPlanError(Rejection(Code.MGS509, message, "along is for a GEMM behind GEMM+A2A"), op.name)
+        (pair, brought), maker = found, self.parts[found[0]]
+        steps = brought.cut_along(maker.schedule, tile_cols(op.workload))
+        unfit = reject_along(op, self.graph.op(pair), maker, steps)
+        if unfit is not None:
+            raise GraphPlanError(unfit, op.name)
+        return replace(usual, expression=f"along {maker.schedule.expression}", steps=steps)
+
+    def _usual(self, op: GraphOp, workload: Workload, engine: EngineChoice) -> Schedule:
+        return self._built(op, workload, Choice(BASELINE.name, self.system.num_ranks, engine))
+
+    def _built(self, op: GraphOp, workload: Workload, body: Choice | Plan) -> Schedule:
+        key = (workload, body)
+        try:
+            if isinstance(body, Plan):
+                return build_schedule(self._scenario(workload), body, f"{self.choice.name}.{op.name}")
+            if key not in self.built:  # layers are alike
+                self.built[key] = build_schedule(self._scenario(workload), body)
+            return self.built[key]
+        except ScheduleError as error:
+            raise GraphPlanError(error.rejection, op.name) from None
+
+    def _scenario(self, workload: Workload) -> Scenario:
+        return Scenario(workload.name, self.system, workload)
+
+    def _waits(self, op: GraphOp, part: Part) -> tuple[tuple[PartWait, ...], tuple[StepWait, ...]]:
+        """What a part waits for: results that it reads, the other part of its op, and what it stands beside."""
+        waits: list[PartWait] = []
+        steps: list[StepWait] = []
+        for need in self.needs(op, part):
+            steps += need.rows
+            waits += () if need.rows else need.whole
+        beside = dict(self.choice.beside).get(op.name)
+        if beside is not None and (part.workload.is_collective or not op.workload.pattern.overlaps):
+            waits.append(PartWait(beside, Awaited.BEGUN))
+        return tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(steps))
+
+    def needs(self, op: GraphOp, part: Part) -> Iterator["Need"]:
+        """What a part reads of parts before it, the other part of its op last."""
+        for read in op.reads:
+            if read.made_by and self._reads(op, part, read):
+                self._check_direction(op, part, read)
+                maker = self._maker(read)
+                rows = row_waits(maker, part, self.system.num_ranks) if self._by_rows(op, read, maker) else ()
+                yield Need(read.tensor, maker.name, tuple(self._whole(op, part, read)), rows)
+        other = self._other_half(op, part)
+        if other is not None:
+            yield Need(f"one half of {op.name}", other, (PartWait(other),), ())
+
+    def _reads(self, op: GraphOp, part: Part, read: Read) -> bool:
+        """Whether it is this part of an op that takes the operand."""
+        whole = part.workload is op.workload
+        return whole or read.moves == part.workload.is_collective
+
+    def _by_rows(self, op: GraphOp, read: Read, maker: Part) -> bool:
+        wanted = self.choice.seams is Seams.ROWS or op.name in self.choice.along
+        return wanted and read.by_rows and read.what is Made.OUTPUT and maker.op == maker.name
+
+    def _maker(self, read: Read) -> Part:
+        """The part after which what is read is there."""
+        op = self.graph.op(read.made_by)
+        names = [name for name in (op.name, collective_name(op)) if name in self.parts]
+        apart = len(names) == 2
+        collective_last = read.what is Made.MOVED or op.workload.pattern.produces
+        return self.parts[names[1] if apart and collective_last else names[0]]
+
+    def _whole(self, op: GraphOp, part: Part, read: Read) -> Iterator[PartWait]:
+        """Wait for all of what is read; what is gathered is there with what others send, and the own block of it."""
+        maker = self._maker(read)
+        kernels_only = part.workload.pattern.consumes and not read.moves
+        if read.what is Made.MOVED and not maker.workload.is_collective:
+            yield PartWait(maker.name, Awaited.LANDED, kernels_only)
+            for gathered in self.graph.op(read.made_by).reads:
+                if gathered.moves and gathered.made_by:
+                    yield from self._whole(op, part, replace(gathered, moves=read.moves))
+        else:
+            yield PartWait(maker.name, Awaited.END, kernels_only)
+
+    def _other_half(self, op: GraphOp, part: Part) -> str | None:
+        """The part of the same op that comes before this one."""
+        if part.workload is op.workload:
+            return None
+        first = op.name if op.workload.pattern.produces else collective_name(op)
+        return first if first != part.name else None
+
+    def _check_direction(self, op: GraphOp, part: Part, read: Read) -> None:
+        """Refuse copies that get what a peer makes: nothing says when it is there, but in a lone collective."""
+        gets = any(isinstance(s, Transfer) and s.direction is Direction.GET for s in part.schedule.steps)
+        if gets and read.moves and not part.workload.is_collective:
+            message = f"{op.name} gets {read.tensor} from peers, which {read.made_by} makes there, and is not told when"
+            hint = "let the rank that makes it put it: transfer=put"
+            raise GraphPlanError(Rejection(Code.MGS517, message, hint), op.name)
+
+
+_DOT = "."

@@ -1,1 +1,0 @@
-"""Text written back: its canonical form, comments, and the same text with other numbers."""

@@ -1,0 +1,241 @@
+"""What all drawings share: elements with escaped text, the colours for light and dark, and an axis of time."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from itertools import groupby
+
+from ...advisor.candidates.advice import Advice
+from ...advisor.policy.build import SweepPoint
+from ...compiler.ir import TICKS_PER_US
+from ...compiler.text.diagnostics import columns_of, printable
+from ...compiler.text.units import ticks_text
+from ...simcore.figures.result import Waterfall
+
+INK, FAINT, PAPER, BAND = "#1b1f24", "#5c6570", "#ffffff", "#f3f5f8"
+_SHAPES: Mapping[str, Mapping[str, str]] = {
+    "paper": {"fill": PAPER},
+    "band": {"fill": BAND},
+    "grid": {"fill": "none", "stroke": "#c9ced6"},
+    "compute": {"fill": "#4477aa"},
+    "comm": {"fill": "#ddaa33"},
+    "reduce": {"fill": "#2a8c82"},
+    "exposed": {"fill": "#bb3344"},
+    "bound": {"fill": FAINT},
+    "bar": {"stroke": BAND},
+    "critical": {"stroke": INK, "stroke-width": "2"},
+    "curve": {"fill": "none", "stroke": "#4477aa", "stroke-width": "1.5"},
+    "other": {"stroke": FAINT, "stroke-dasharray": "4 3"},
+}
+"""How each kind of shape is painted: blue, yellow and teal, which the colour-blind tell apart too.
+
+Colours are attributes, not style: few viewers beside browsers know variables. A page may style the kinds, its classes.
+"""
+_LETTERS: Mapping[str, Mapping[str, str]] = {
+    "faint": {"fill": FAINT},
+    "title": {"font-weight": "600"},
+    "on": {"fill": PAPER, "font-size": "10", "pointer-events": "none"},
+    "comm": {"fill": INK},
+}
+"""The same of text; what stands ``on`` a transfer is dark."""
+
+LETTER_WIDTH = 6.2
+"""Pixels of a letter at 10 to 12 px, on average."""
+
+
+def text_at(x: float, y: float, text: str, kind: str = "", anchor: str = "") -> str:
+    """Return a text element; ``text`` is shown as it is, control characters as escapes."""
+    place = f'x="{number(x)}" y="{number(y)}"' + (f' text-anchor="{anchor}"' if anchor else "")
+    return f"<text {place} {_letters(kind)}>{escape(printable(text))}</text>"
+
+
+def rect_at(x: float, y: float, width: float, height: float, kind: str, about: str = "", more: str = "") -> str:
+    """Return a rectangle; ``about`` is what a browser shows at the pointer, ``more`` are further attributes."""
+    size = f'width="{number(width)}" height="{number(height)}"'
+    head = f'<rect {painted(kind)} x="{number(x)}" y="{number(y)}" {size}{more}'
+    return f"{head}><title>{escape(printable(about))}</title></rect>" if about else f"{head}/>"
+
+
+@cache
+def painted(kind: str) -> str:
+    """Return the class and the colours of a shape; of the words of ``kind`` later ones go first."""
+    return _attributes(kind, _SHAPES, {})
+
+
+@cache
+def _letters(kind: str) -> str:
+    return _attributes(kind, _LETTERS, {"fill": INK})
+
+
+def _attributes(kind: str, paints: Mapping[str, Mapping[str, str]], usual: Mapping[str, str]) -> str:
+    found = {"class": kind, **usual} if kind else dict(usual)
+    for word in kind.split():
+        found |= paints.get(word, {})
+    return " ".join(f'{name}="{value}"' for name, value in found.items())
+
+
+def number(value: float) -> str:
+    """Return a coordinate to a hundredth of a pixel."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def fitting(text: str, width: float) -> str:
+    """Return ``text``, or as much of it as fits ``width`` pixels with an ellipsis; empty where nothing does."""
+    text = printable(text)
+    room = int(width / LETTER_WIDTH)
+    if columns_of(text) <= room:
+        return text
+    return f"{text[: room - 1]}…" if room > 3 else ""
+
+
+def document(width: float, height: float, title: str, body: Iterator[str] | list[str]) -> str:
+    """Return the whole drawing on paper of its own, which needs nothing else."""
+    size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
+    name, font = escape(printable(title)), 'font-family="system-ui, sans-serif" font-size="12"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="magus" role="img" aria-label="{name}" {font} {size}>'
+    return "\n".join((head, rect_at(0, 0, width, height, "paper"), *body, "</svg>\n"))
+
+
+@dataclass(frozen=True, slots=True)
+class TimeScale:
+    """``total_ticks`` of time from ``start_ticks`` on over the pixels from ``left`` on."""
+
+    total_ticks: int
+    left: float
+    width: float
+    start_ticks: int = 0
+
+    @property
+    def end_ticks(self) -> int:
+        """The last time that is shown."""
+        return self.start_ticks + self.total_ticks
+
+    def x(self, ticks: float) -> float:
+        """Return the pixel of a time; of what lies outside that of the nearer end."""
+        inside = min(max(ticks - self.start_ticks, 0), max(1, self.total_ticks))
+        return self.left + self.width * inside / max(1, self.total_ticks)
+
+    def shows(self, start: int, end: int) -> bool:
+        """Whether any of a span lies inside."""
+        return start < self.end_ticks and (end > self.start_ticks or start == end == self.start_ticks)
+
+    def marks(self, apart: float = 90) -> Iterator[tuple[float, str]]:
+        """Yield pixel and label of round times, 1, 2 or 5 times a power of ten apart and ``apart`` pixels at least."""
+        step = _round_step(self.total_ticks * apart / self.width)
+        decimals = next(places for places in range(4) if step * 10**places % TICKS_PER_US == 0)
+        for at in range(-(-self.start_ticks // step) * step, self.end_ticks + 1, step):
+            yield self.x(at), f"{at / TICKS_PER_US:.{decimals}f}"
+
+
+def _round_step(least_ticks: float) -> int:
+    power = TICKS_PER_US // 1000
+    while True:
+        for factor in (1, 2, 5):
+            if factor * power >= least_ticks:
+                return factor * power
+        power *= 10
+
+
+_WATERFALL_WIDTH, _WATERFALL_LEFT, _WATERFALL_RIGHT, ROW, _WATERFALL_TOP = 900.0, 210.0, 90.0, 26.0, 12.0
+
+
+def waterfall_svg(waterfall: Waterfall) -> str:
+    """Return the drawing: a bar for each row of the waterfall, where the one before it ends; gains go back."""
+    rows = waterfall.rows
+    reached = [0]
+    for _, ticks in rows[:-1]:
+        reached.append(reached[-1] + ticks)
+    scale = TimeScale(
+        max(1, *reached, waterfall.makespan_ticks),
+        _WATERFALL_LEFT,
+        _WATERFALL_WIDTH - _WATERFALL_LEFT - _WATERFALL_RIGHT,
+    )
+    return document(
+        _WATERFALL_WIDTH, 2 * _WATERFALL_TOP + ROW * len(rows), "Loss waterfall", list(_bars(waterfall, reached, scale))
+    )
+
+
+def _bars(waterfall: Waterfall, reached: list[int], scale: TimeScale) -> Iterator[str]:
+    last = len(waterfall.rows) - 1
+    for place, (name, ticks) in enumerate(waterfall.rows):
+        begin = 0 if place in (0, last) else reached[place]
+        low, high = sorted((begin, begin + ticks))
+        y = _WATERFALL_TOP + ROW * place
+        kind = "bound" if place == 0 else "compute" if place == last else "reduce" if ticks < 0 else "exposed"
+        yield text_at(_WATERFALL_LEFT - 10, y + 15, name, anchor="end")
+        yield rect_at(scale.x(low), y + 3, max(1, scale.x(high) - scale.x(low)), ROW - 8, kind, ticks_text(ticks))
+        yield text_at(scale.x(high) + 6, y + 15, ticks_text(ticks), "faint")
+        if place < last:
+            x = number(scale.x(reached[place + 1]))
+            yield f'<path {painted("grid")} d="M{x} {number(y + 3)}V{number(y + ROW + 6)}"/>'
+
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900.0, 300.0, 60.0, 20.0, 44.0, 42.0
+
+
+def sweep_svg(points: Sequence[SweepPoint], name: str) -> str:
+    """Return the drawing of ``points`` at the values of the parameter ``name``, in their order; one at least."""
+    bounds = [_bound_gain(point.advice) for point in points]
+    gains = [point.advice.speedup for point in points]
+    most = 1.05 * max(1.05, *gains, *(bound for bound in bounds if bound is not None))
+    least = min(0.9, *gains)
+    step = (WIDTH - LEFT - RIGHT) / len(points)
+
+    def x(place: int) -> float:
+        return LEFT + step * (place + 0.5)
+
+    def y(gain: float) -> float:
+        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (gain - least) / (most - least)
+
+    body = [
+        *_winners(points, step),
+        *_levels(least, most, y),
+        _curve([(x(place), y(bound)) for place, bound in enumerate(bounds) if bound is not None], "curve other"),
+        _curve([(x(place), y(gain)) for place, gain in enumerate(gains)], "curve"),
+    ]
+    for place, point in enumerate(points):
+        advice, value = point.advice, dict(point.settings)[name]
+        about = f"{name} = {value}: {advice.name_of(advice.recommended.expression)}, {advice.speedup:.2f}x"
+        body.append(rect_at(x(place) - 4, y(advice.speedup) - 4, 8, 8, "compute", about))
+        body.append(text_at(x(place), HEIGHT - BOTTOM + 16, fitting(value, step), anchor="middle"))
+    body.append(text_at(LEFT + (WIDTH - LEFT - RIGHT) / 2, HEIGHT - 8, name, "faint", "middle"))
+    body.append(text_at(12, 18, "gain over the baseline; dashed: what no schedule can beat", "faint"))
+    return document(WIDTH, HEIGHT, f"Gain by {name}", body)
+
+
+def _bound_gain(advice: Advice) -> float | None:
+    return None if advice.bound is None else advice.serial.best_us * TICKS_PER_US / advice.bound.ticks
+
+
+def _winners(points: Sequence[SweepPoint], step: float) -> Iterator[str]:
+    """A band for each run of values with the same template and engine, with its name."""
+    runs = groupby(enumerate(points), key=lambda one: _family(one[1].advice))
+    for number_of_run, (family, run) in enumerate(runs):
+        places = [place for place, _ in run]
+        left, width = LEFT + step * places[0], step * len(places)
+        kind = "band" if number_of_run % 2 == 0 else "paper"
+        yield rect_at(left, TOP - 18, width, HEIGHT - TOP - BOTTOM + 18, kind)
+        yield text_at(left + 4, TOP - 5, fitting(family, width - 6), "faint")
+
+
+def _family(advice: Advice) -> str:
+    choice = advice.recommended.choice
+    name = advice.name_of(advice.recommended.expression)
+    return name if choice is None else f"{choice.template}, {choice.engine}"
+
+
+def _levels(least: float, most: float, y: Callable[[float], float]) -> Iterator[str]:
+    steps = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100)
+    step = next((each for each in steps if (most - least) / each <= 6), most - least)
+    for place in range(round(least / step), int(most / step) + 1):
+        gain = place * step
+        if gain >= least:
+            line = f"M{number(LEFT)} {number(y(gain))}H{number(WIDTH - RIGHT)}"
+            yield f'<path {painted("grid")} d="{line}"/>'
+            yield text_at(LEFT - 6, y(gain) + 4, f"{gain:.2f}x", "faint", "end")
+
+
+def _curve(points: Sequence[tuple[float, float]], kind: str) -> str:
+    line = "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    return f'<path {painted(kind)} d="M{line}"/>' if points else ""
