@@ -20,7 +20,7 @@ from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.candidates.shortlist import shortlist_unit
 from magus.advisor.training.families import draw
 from magus.advisor.work import workers as simulations
-from magus.compiler.ir import GraphScenario, Scenario
+from magus.compiler.ir import OpCase, Scenario
 from magus.simcore import simulate_op
 
 from .harness.report import Figure, document, render
@@ -39,7 +39,7 @@ class Answer:
     seconds: float
 
 
-def answer(advisor: Advisor, scenario: Scenario, options: AdviceOptions) -> Answer:
+def answer(advisor: Advisor, scenario: OpCase, options: AdviceOptions) -> Answer:
     """Answer ``scenario`` in this process."""
     counted: list[object] = []
 
@@ -51,13 +51,13 @@ def answer(advisor: Advisor, scenario: Scenario, options: AdviceOptions) -> Answ
     original = simulations.run_job
     with mock.patch.object(simulations, "run_job", run_job):
         since = time.process_time()
-        advice = advisor.recommend(GraphScenario.of_one(scenario), options)
+        advice = advisor.recommend(Scenario.of_one(scenario), options)
         seconds = time.process_time() - since
     fastest = min(advice.candidates, key=lambda candidate: candidate.best_us)
     return Answer(_ticks(scenario, fastest), _ticks(scenario, advice.recommended), len(counted), seconds)
 
 
-def _ticks(scenario: Scenario, candidate: Candidate) -> int:
+def _ticks(scenario: OpCase, candidate: Candidate) -> int:
     unit = shortlist_unit(scenario, candidate.schedule)
     return simulate_op(scenario, candidate.schedule, unit_bytes=unit).makespan_ticks
 

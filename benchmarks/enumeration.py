@@ -15,7 +15,7 @@ from magus.advisor.solver import Space
 from magus.advisor.solver.domains import Choices
 from magus.advisor.solver.result import SAMPLE, diverse
 from magus.compiler import compile_text
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import OpCase
 
 from .harness.report import Figure, main
 
@@ -41,7 +41,7 @@ LARGE = (
 )
 
 
-def scenario_of(explore: str) -> Scenario:
+def scenario_of(explore: str) -> OpCase:
     """The machine and its workload, with what to explore."""
     return compile_text(f"{MACHINE}{explore}\n").scenario("up").case
 
@@ -55,7 +55,7 @@ def figures() -> Iterator[Figure]:
         yield from _rates(label, scenario, target)
 
 
-def _rates(label: str, scenario: Scenario, target: float | None) -> Iterator[Figure]:
+def _rates(label: str, scenario: OpCase, target: float | None) -> Iterator[Figure]:
     enumerate_space(scenario, limit=1, generated=False)  # loads the solver
     solver_s, solved = _worked(partial(enumerate_space, scenario, generated=False))
     generator_s, generated = _worked(partial(enumerate_space, scenario, generated=True))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from unittest.mock import patch
 
-from magus.compiler.ir import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import EngineChoice, EngineKind, OpChoice
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.cores import windows
 from magus.simcore.cores.engine import Core, run
@@ -134,7 +134,7 @@ def collectives(count: int, seed: int) -> Iterator[Case]:
 def lowered() -> Iterator[Case]:
     """Overlapped GEMMs as the simulator is given them, in packets of several sizes, unfolded and folded."""
     dma, sm = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 8)
-    choices = (Choice("serial", 4, dma), Choice("hetero_fused_1d", 8, sm), Choice("uniform_fused_1d", 16, dma))
+    choices = (OpChoice("serial", 4, dma), OpChoice("hetero_fused_1d", 8, sm), OpChoice("uniform_fused_1d", 16, dma))
     systems = itertools.product((ag_gemm, gemm_rs), (full_mesh(), ring(), switch()))
     for (make, fabric), choice, unit_bytes in itertools.product(systems, choices, (8192, 4096, 2048)):
         scenario = make(128, 256, 256, ranks=4, fabric=fabric)

@@ -13,7 +13,7 @@ from magus.advisor.layers.recommend import recommend_graph
 from magus.advisor.layers.search import JointSearch
 from magus.advisor.layers.timing import estimated_ticks
 from magus.compiler import compile_file, compile_text
-from magus.compiler.ir import GraphScenario
+from magus.compiler.ir import Scenario
 from magus.examples import path
 
 from .harness.report import Figure, main, timed
@@ -54,12 +54,12 @@ def measure() -> Iterator[Figure]:
     yield from _ablations()
 
 
-def _backward(ranks: int, m: int, width: int, repeat: str = "") -> GraphScenario:
+def _backward(ranks: int, m: int, width: int, repeat: str = "") -> Scenario:
     text = BACKWARD.format(ranks=ranks, m=m, width=width, inner=width * 7 // 2, repeat=repeat)
     return compile_text(text).scenario()
 
 
-def _example(name: str, workload: str, **settings: int) -> GraphScenario:
+def _example(name: str, workload: str, **settings: int) -> Scenario:
     compiled = compile_file(path(name), tuple((param, str(value)) for param, value in settings.items()))
     return compiled.scenario(workload)
 
@@ -148,7 +148,7 @@ def _ablations() -> Iterator[Figure]:
     yield Figure("the same, nine in ten", errors[len(errors) * 9 // 10], "", "lower", 0.05)
 
 
-def _searched(scenario: GraphScenario, *, places: bool = True, climbs: bool = True) -> JointSearch:
+def _searched(scenario: Scenario, *, places: bool = True, climbs: bool = True) -> JointSearch:
     search = JointSearch(scenario, JointRuns(scenario.system, scenario.graph), places, climbs)
     search.run()
     return search

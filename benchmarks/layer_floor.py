@@ -26,7 +26,7 @@ from magus.advisor.layers.op_runs import copiers_of
 from magus.advisor.layers.options import Ways
 from magus.advisor.layers.space import LayerSpace, space_of
 from magus.compiler import compile_file
-from magus.compiler.ir import Graph, GraphScenario
+from magus.compiler.ir import Scenario, Workload
 from magus.compiler.planning.parts import in_batches
 from magus.examples import path
 
@@ -133,7 +133,7 @@ def _moved(space: LayerSpace, name: str, *, carried: bool) -> Moved:
     return Moved(name, whole.copies[1] - whole.sums, whole.sums, together, beside, chain)
 
 
-def _beside(graph: Graph, name: str, *, carried: bool) -> Iterator[str]:
+def _beside(graph: Workload, name: str, *, carried: bool) -> Iterator[str]:
     """Kernels that may run while a collective does: all that do not stand in line with it.
 
     Of layers that repeat kernels of others may, but not where both are of the chain from layer to layer.
@@ -146,7 +146,7 @@ def _beside(graph: Graph, name: str, *, carried: bool) -> Iterator[str]:
             yield op.name
 
 
-def _chain(graph: Graph) -> frozenset[str]:
+def _chain(graph: Workload) -> frozenset[str]:
     """What each layer needs of the one before, and the next one of it."""
     assert graph.repeat is not None, "layers repeat"
     takes = {op.name for op in graph.ops if any(read.tensor in graph.repeat.carried for read in op.reads)}
@@ -155,7 +155,7 @@ def _chain(graph: Graph) -> frozenset[str]:
     return frozenset(behind & gives.union(*(_all(graph, name, made=True) for name in gives)))
 
 
-def _all(graph: Graph, name: str, *, made: bool) -> set[str]:
+def _all(graph: Workload, name: str, *, made: bool) -> set[str]:
     """All ops that an op needs (``made``), or that need it."""
     found, left = set[str](), [name]
     while left:
@@ -167,7 +167,7 @@ def _all(graph: Graph, name: str, *, made: bool) -> set[str]:
     return found
 
 
-def _space(scenario: GraphScenario, batches: int) -> LayerSpace:
+def _space(scenario: Scenario, batches: int) -> LayerSpace:
     """By copy engines, with every template that overlaps a pair in itself."""
     copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
     ways = Ways(scenario.system, copier, COARSE_BYTES, replace(scenario.explore, asked=()), paced=False)

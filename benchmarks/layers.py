@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from magus.compiler import compile_file
-from magus.compiler.ir import Graph, GraphChoice, GraphOp, GraphScenario, Scenario
+from magus.compiler.ir import Op, OpCase, Scenario, Schedule, Workload
 from magus.compiler.planning.parts import kernel_alone
 from magus.compiler.planning.plan import build_graph_plan, choice_of_layers, layers_of
 from magus.compiler.resolve.schedules.check import SERIAL
@@ -28,27 +28,27 @@ def measure() -> Iterator[Figure]:
     yield from _speed(back, forward)
 
 
-def _choice(scenario: GraphScenario, name: str) -> GraphChoice:
+def _choice(scenario: Scenario, name: str) -> Schedule:
     return next((choice for choice in scenario.schedules if choice.name == name), SERIAL)
 
 
-def _one_layer(scenario: GraphScenario, name: str) -> int:
+def _one_layer(scenario: Scenario, name: str) -> int:
     graph = replace(scenario.graph, repeat=None)
     plan = build_graph_plan(scenario.system, graph, _choice(scenario, name))
     return simulate(scenario.system, plan).makespan_ticks
 
 
-def _exact(back: GraphScenario) -> Iterator[Figure]:
+def _exact(back: Scenario) -> Iterator[Figure]:
     """Ops of the example as graphs of one op, and layers by period against layers one by one."""
     off = 0
     for op in back.graph.ops:
         mode = next((mode for mode in _choice(back, LATE).modes if mode.op == op.name and mode.body), None)
-        alone = Graph("one", "", (GraphOp(op.name, op.workload),))
-        choice = GraphChoice("one", (mode,) if mode else ())
+        alone = Workload("one", "", (Op(op.name, op.workload),))
+        choice = Schedule("one", (mode,) if mode else ())
         plan = build_graph_plan(back.system, alone, choice)
         joint = simulate(back.system, plan).makespan_ticks
         part = plan.parts[0]
-        single = simulate_op(Scenario(op.name, back.system, op.workload), part.schedule).makespan_ticks
+        single = simulate_op(OpCase(op.name, back.system, op.workload), part.schedule).makespan_ticks
         off += joint != single
     yield Figure("ops alone whose ticks differ from those of the pair", off, "ops", "lower", 0)
     count = 80
@@ -58,7 +58,7 @@ def _exact(back: GraphScenario) -> Iterator[Figure]:
     yield Figure("80 layers by period less one by one", abs(by_period.total_ticks - direct), "ticks", "lower", 0)
 
 
-def _gains(back: GraphScenario) -> Iterator[Figure]:
+def _gains(back: Scenario) -> Iterator[Figure]:
     """Makespans of one layer, and of the kernels alone."""
     times = {name: _one_layer(back, name) for name in ("serial", "pairs", "te", LATE)}
     for name, ticks in times.items():
@@ -66,7 +66,7 @@ def _gains(back: GraphScenario) -> Iterator[Figure]:
     kernels = sum(
         simulate(
             back.system,
-            build_graph_plan(back.system, Graph("k", "", (_kernel(op),)), GraphChoice("k")),
+            build_graph_plan(back.system, Workload("k", "", (_kernel(op),)), Schedule("k")),
         ).makespan_ticks
         for op in back.graph.ops
         if op.workload.compute is not None
@@ -75,11 +75,11 @@ def _gains(back: GraphScenario) -> Iterator[Figure]:
     yield Figure("late over kernels alone", times[LATE] / kernels, "x", "lower")
 
 
-def _kernel(op: GraphOp) -> GraphOp:
-    return GraphOp(op.name, kernel_alone(op.workload) if op.is_pair else op.workload)
+def _kernel(op: Op) -> Op:
+    return Op(op.name, kernel_alone(op.workload) if op.is_pair else op.workload)
 
 
-def _speed(back: GraphScenario, forward: GraphScenario) -> Iterator[Figure]:
+def _speed(back: Scenario, forward: Scenario) -> Iterator[Figure]:
     """Seconds of one layer, of two as 12 ops, and of 80, plans and lowering included."""
     one = replace(back.graph, repeat=None)
     two = layers_of(back.graph, 2)
@@ -94,12 +94,12 @@ def _speed(back: GraphScenario, forward: GraphScenario) -> Iterator[Figure]:
         yield Figure(f"80 layers {name}, 8192 tokens, in packets", seconds, "s", "lower", 5)
 
 
-def _planned(scenario: GraphScenario, graph: Graph, choice: GraphChoice) -> int:
+def _planned(scenario: Scenario, graph: Workload, choice: Schedule) -> int:
     plan = build_graph_plan(scenario.system, graph, choice)
     return simulate(scenario.system, plan).makespan_ticks
 
 
-def _layers(scenario: GraphScenario, schedule: str) -> int:
+def _layers(scenario: Scenario, schedule: str) -> int:
     choice = _choice(scenario, schedule)
     return simulate_layers(scenario.system, scenario.graph, choice).total_ticks
 

@@ -28,7 +28,7 @@ from magus.advisor.bespoke import (
 )
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.estimate.makespan import estimate_ticks
-from magus.compiler.ir import TICKS_PER_US, Choice, Scenario
+from magus.compiler.ir import TICKS_PER_US, OpCase, OpChoice
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.simcore import affordable_unit, simulate_op
@@ -133,7 +133,7 @@ def measure(seed: int, budget: SearchBudget = BUDGET) -> Row:
     )
 
 
-def _sweep(scenario: Scenario, unit: int) -> tuple[Choice, int]:
+def _sweep(scenario: OpCase, unit: int) -> tuple[OpChoice, int]:
     """The fastest template, and how many were simulated: all that the estimate does not rule out."""
     choices = uniform_choices(scenario)
     estimates = [estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks for choice in choices]
@@ -143,25 +143,25 @@ def _sweep(scenario: Scenario, unit: int) -> tuple[Choice, int]:
     return likely[times.index(min(times))], len(likely)
 
 
-def _confirmed(scenario: Scenario, outcome: SearchResult, unit: int) -> tuple[SimulatedPlan, int]:
+def _confirmed(scenario: OpCase, outcome: SearchResult, unit: int) -> tuple[SimulatedPlan, int]:
     """What the optimizer answers: the faster of its two finalists, simulated again at ``unit``."""
     finalists = [found for found in (outcome.best_template, outcome.best_bespoke) if found is not None]
     times = [_ticks(scenario, found.choice, unit) for found in finalists]
     return finalists[times.index(min(times))], min(times)
 
 
-def _unit(scenario: Scenario, line_hops: int) -> int:
+def _unit(scenario: OpCase, line_hops: int) -> int:
     """The finest granularity at which a serial run has no more than so many line-hops."""
-    serial = build_schedule(scenario, Choice("serial", scenario.num_ranks, default_engine(scenario.system)))
+    serial = build_schedule(scenario, OpChoice("serial", scenario.num_ranks, default_engine(scenario.system)))
     return affordable_unit(scenario, serial, scenario.gpu.line_bytes, line_hops)
 
 
-def _ticks(scenario: Scenario, choice: Choice, unit: int) -> int:
+def _ticks(scenario: OpCase, choice: OpChoice, unit: int) -> int:
     return simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=unit).makespan_ticks
 
 
-def _why(scenario: Scenario, choice: Choice, template: Choice) -> tuple[tuple[str, float], ...]:
-    def ticks_of(each: Choice) -> float:
+def _why(scenario: OpCase, choice: OpChoice, template: OpChoice) -> tuple[tuple[str, float], ...]:
+    def ticks_of(each: OpChoice) -> float:
         return estimate_ticks(scenario, build_schedule(scenario, each)).makespan_ticks
 
     return why_bespoke(scenario, choice, template, ticks_of)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from magus.advisor import enumerate_space
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import OpCase
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.check import resolve_schedule
 from magus.simcore.cores.engine import Core, run
@@ -129,7 +129,7 @@ def _demo_figures() -> Iterator[Figure]:
             yield Figure(load, seconds, "s", "lower", target)
 
 
-def _lowering_figures(scenario: Scenario) -> Iterator[Figure]:
+def _lowering_figures(scenario: OpCase) -> Iterator[Figure]:
     """Lowering against simulating, over every tenth feasible schedule of a scenario."""
     lowering = simulating = 0.0
     for choice in enumerate_space(scenario).choices[::10]:

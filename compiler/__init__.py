@@ -3,17 +3,17 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .ir import Scenario
+    from .ir import OpCase
     from .pipeline import Compiled, compile_file, compile_text
     from .text.diagnostics import CompileError
     from .text.fmt import format_text
 
-__all__ = ["CompileError", "Compiled", "Scenario", "compile_file", "compile_text", "format_text"]
+__all__ = ["CompileError", "Compiled", "OpCase", "compile_file", "compile_text", "format_text"]
 
 _HOMES = {
     "CompileError": "text.diagnostics",
     "Compiled": "pipeline",
-    "Scenario": "ir",
+    "OpCase": "ir",
     "compile_file": "pipeline",
     "compile_text": "pipeline",
     "format_text": "text.formatting.fmt",

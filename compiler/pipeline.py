@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from .codes import Code
-from .ir import GraphScenario, Settings
+from .ir import Scenario, Settings
 from .resolve.expect.expectation import Expectation
 from .resolve.file import Resolved, resolve
 from .resolve.schedules.check import check_schedules
@@ -37,13 +37,13 @@ class Compiled:
     """
 
     path: str
-    workloads: tuple[GraphScenario, ...]
+    workloads: tuple[Scenario, ...]
     expectations: tuple[Expectation, ...]
     warnings: tuple[Diagnostic, ...]
     params: tuple[Param, ...]
     numbers: tuple[StatedNumber, ...] = ()
 
-    def scenario(self, workload: str | None = None) -> GraphScenario:
+    def scenario(self, workload: str | None = None) -> Scenario:
         """Return the scenario of a workload, by default of the first one.
 
         Raises

@@ -1,4 +1,4 @@
-"""Plans carried out with real data on this machine: from a Graph and a GraphPlan to a RunReport.
+"""Plans carried out with real data on this machine: from a Workload and a Plan to a RunReport.
 
 Every rank has a memory of its own and a thread for each of its queues; ``carry_out`` compares what they leave with the
 serial computation. It needs the compiler's data and numpy. Start at ``run.py``.

@@ -9,10 +9,10 @@ from ..compiler.ir import (
     Adds,
     AttentionShape,
     IndexRange,
+    OpShape,
     Region,
     Step,
     TileGroup,
-    Workload,
     cutting_of,
     inner_size,
     moved_rows,
@@ -85,7 +85,7 @@ Axis = tuple[int, str]
 """An axis of a plan: ``rows`` and ``cols`` of MOVED, or ``rows``, ``cols`` and ``inner`` of a kernel by its number."""
 
 
-def axis_of(stage: Workload, kernel: int, word: str) -> Axis:
+def axis_of(stage: OpShape, kernel: int, word: str) -> Axis:
     """Return the axis of a kernel, which may be one of the moved tensor; gathered keys are no rows of the output."""
     rows = stage.pattern.overlaps and cutting_of(stage).adds is not Adds.ROWS
     moved = {"rows": rows, "cols": stage.pattern.produces, "inner": stage.pattern.consumes}
@@ -103,7 +103,7 @@ class Layout:
     @classmethod
     def of(
         cls,
-        workload: Workload,
+        workload: OpShape,
         steps: Sequence[Sequence[Step]],
         detail: int | None,
         more: Mapping[Axis, Collection[int]],
@@ -141,7 +141,7 @@ class Layout:
         return cls(rows, cols, tuple(kernels))
 
 
-def _kernel_cuts(stage: Workload, kernel: int, num_ranks: int, steps: Iterable[Step]) -> dict[str, set[int]]:
+def _kernel_cuts(stage: OpShape, kernel: int, num_ranks: int, steps: Iterable[Step]) -> dict[str, set[int]]:
     """Return where steps cut the rows, columns and inner dimension of one kernel."""
     groups = [group for group in _groups(steps) if group.kernel == kernel]
     regions = [region for group in groups for region in group.regions]
@@ -154,14 +154,14 @@ def _kernel_cuts(stage: Workload, kernel: int, num_ranks: int, steps: Iterable[S
     return own
 
 
-def attention_of(stage: Workload) -> AttentionShape | None:
+def attention_of(stage: OpShape) -> AttentionShape | None:
     """Return the kernel if it is attention beside a collective."""
     shape = stage.compute
     return shape if isinstance(shape, AttentionShape) and stage.pattern.overlaps else None
 
 
 def _with_heads(
-    workload: Workload, steps: Iterable[Step], more: Mapping[Axis, Collection[int]]
+    workload: OpShape, steps: Iterable[Step], more: Mapping[Axis, Collection[int]]
 ) -> Mapping[Axis, Collection[int]]:
     """Return ``more`` with cuts at all heads of attention, and in each of them where any is cut.
 
@@ -190,11 +190,11 @@ def _groups(steps: Iterable[Step]) -> Iterator[TileGroup]:
     return (step for step in steps if isinstance(step, TileGroup))
 
 
-def _moved_regions(workload: Workload, step: Step) -> tuple[Region, ...]:
+def _moved_regions(workload: OpShape, step: Step) -> tuple[Region, ...]:
     return () if isinstance(step, TileGroup) or workload.moved is None else (step.region,)
 
 
-def _block_sizes(workload: Workload, num_ranks: int) -> Iterator[int]:
+def _block_sizes(workload: OpShape, num_ranks: int) -> Iterator[int]:
     """Yield the rows of every block of the moved tensor at every rank, and 0."""
     yield 0
     for rank in range(num_ranks if workload.uneven else 1):

@@ -7,7 +7,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiler.ir import AttentionShape, IndexRange, TileGroup, Workload, cutting_of, tile_rows
+from ..compiler.ir import AttentionShape, IndexRange, OpShape, TileGroup, cutting_of, tile_rows
 from .axes import CutAxis, KernelAxes, Layout
 from .tasks import Task
 
@@ -223,7 +223,7 @@ class Attention:
     queries alone where keys are gathered, and none behind an all_to_all.
     """
 
-    stage: Workload
+    stage: OpShape
     layout: Layout
     axes: KernelAxes
     num_ranks: int

@@ -13,9 +13,9 @@ from ..compiler.ir import (
     Adds,
     IndexRange,
     Made,
+    OpShape,
     Part,
     Pattern,
-    Workload,
     cutting_of,
     moved_rows,
     rows_of_block,
@@ -71,7 +71,7 @@ class Problem:
         self._first: dict[int, Array] = {}
         self._expected: dict[int, tuple[Expected, ...]] = {}
 
-    def side_by_side(self, stage: Workload) -> bool:
+    def side_by_side(self, stage: OpShape) -> bool:
         """Whether blocks that arrive are parts of the inner dimension."""
         return cutting_of(stage).adds is Adds.BLOCKS
 
@@ -238,7 +238,7 @@ class Problem:
                 Sheet(output, axes.rows, axes.cols, cache(self._output_blocks), self._output_wanted, self._read_output),
             )
 
-    def held(self, rank: int, whole: Workload) -> tuple[CheckedArray, ...]:
+    def held(self, rank: int, whole: OpShape) -> tuple[CheckedArray, ...]:
         """Return what is no input and no output of an op with the workload ``whole``, and is freed behind it."""
         memory, own = self.memories[rank], self.workload
         if own.moved is not None and whole.pattern.consumes:

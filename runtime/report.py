@@ -8,10 +8,10 @@ from ..compiler.codes import Code
 from ..compiler.ir import (
     AttentionShape,
     GemmShape,
-    GraphPlan,
     GroupedGemmShape,
     Part,
     Pattern,
+    Plan,
     Reduction,
     Rejection,
     System,
@@ -70,7 +70,7 @@ class RunReport:
     layers: int = 1
 
     @classmethod
-    def of(cls, system: System, plan: GraphPlan, runs: Iterable[SeedRun]) -> "RunReport":
+    def of(cls, system: System, plan: Plan, runs: Iterable[SeedRun]) -> "RunReport":
         """Take ``runs`` until one fails, and count the steps.
 
         Raises
@@ -106,7 +106,7 @@ class RunRefused(ValueError):
         self.rejection = rejection
 
 
-def reject_run(system: System, plan: GraphPlan) -> Rejection | None:
+def reject_run(system: System, plan: Plan) -> Rejection | None:
     """Why ``plan`` is not carried out, None if it is.
 
     What a lone kernel that is no GEMM makes is stood in for, where another part takes it.

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from ..compiler.codes import Code
-from ..compiler.ir import DType, Graph, GraphPlan, GraphScenario, Scenario, Schedule, System, Transfer
+from ..compiler.ir import DType, OpCase, OpPlan, Plan, Scenario, System, Transfer, Workload
 from ..compiler.pipeline import compile_file
 from ..compiler.planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, plan_in_file
 from ..compiler.planfile.forms import MAX_PARTS
@@ -29,14 +29,14 @@ from .report import MAX_NAMED, Outcome, RunReport, SeedRun
 from .tasks import Queue, Task, tasks_of
 from .wiring import problems_of
 
-Job = tuple[System, Graph, GraphPlan]
+Job = tuple[System, Workload, Plan]
 """What is carried out: on which system, the ops, and how."""
 DETAIL = 2
 """Rows and columns that stand for an interval between cuts: two, so that their order shows too."""
 
 
 def carry_out(
-    system: System, graph: Graph, plan: GraphPlan, seeds: Iterable[int] = range(3), detail: int | None = DETAIL
+    system: System, graph: Workload, plan: Plan, seeds: Iterable[int] = range(3), detail: int | None = DETAIL
 ) -> RunReport:
     """Carry ``plan`` out with real data, once for each of ``seeds``, until a run fails.
 
@@ -47,7 +47,7 @@ def carry_out(
     graph
         The ops of the plan, those of all layers that it has written out.
     plan
-        How each op is carried out; of one op, ``GraphPlan.of_one``.
+        How each op is carried out; of one op, ``Plan.of_one``.
     seeds
         Each draws the numbers, and who is held up.
     detail
@@ -64,7 +64,7 @@ def carry_out(
 class PlanRun:
     """One run of a plan; ``problems`` are the memories of its parts by their names."""
 
-    def __init__(self, system: System, graph: Graph, plan: GraphPlan, seed: int, detail: int | None) -> None:
+    def __init__(self, system: System, graph: Workload, plan: Plan, seed: int, detail: int | None) -> None:
         self._num_ranks, self._plan, self._seed = system.num_ranks, plan, seed
         self.tasks = tasks_of(plan, system.num_ranks)
         self._prepare(self.tasks.threads(plan))
@@ -139,7 +139,7 @@ class PlanRun:
             sentences += [sentence for sentence, _ in zip(wrong, range(MAX_NAMED + 1 - len(sentences)), strict=False)]
         return Outcome.WRONG if sentences else Outcome.EXACT, sentences
 
-    def _arrays(self, graph: Graph, op: str) -> tuple[tuple[CheckedArray, ...], ...]:
+    def _arrays(self, graph: Workload, op: str) -> tuple[tuple[CheckedArray, ...], ...]:
         """Return, for each rank, what is freed when an op and all that hold it have ended.
 
         Copies that add where they land leave the result in what the kernel made, which then stays.
@@ -161,7 +161,7 @@ GPUS = ("H100", "MI300X")
 HINT = "give its scenario: FILE.mgs --schedule PLAN.json"
 
 
-def jobs_of(scenario: GraphScenario, schedule: str | None, warn: Warn = ignore_warnings) -> tuple[Job, ...]:
+def jobs_of(scenario: Scenario, schedule: str | None, warn: Warn = ignore_warnings) -> tuple[Job, ...]:
     """Return what ``schedule`` means, None: each schedule that the file declares, else the serial one.
 
     Of layers that repeat LAYERS are carried out, or as many as a plan file has written out. ``warn`` is told what a
@@ -187,12 +187,12 @@ def jobs_of(scenario: GraphScenario, schedule: str | None, warn: Warn = ignore_w
     return (_job_of_pair(case, resolve_schedule(case, schedule, warn)),)
 
 
-def _job_of_pair(scenario: Scenario, schedule: Schedule) -> Job:
+def _job_of_pair(scenario: OpCase, schedule: OpPlan) -> Job:
     name, workload = scenario.name, scenario.workload
-    return scenario.system, Graph.of_one(workload, name), GraphPlan.of_one(name, workload, schedule)
+    return scenario.system, Workload.of_one(workload, name), Plan.of_one(name, workload, schedule)
 
 
-def _job_of_plan(scenario: GraphScenario, plan: GraphPlan) -> Job:
+def _job_of_plan(scenario: Scenario, plan: Plan) -> Job:
     graph = layers_of(in_batches(scenario.graph, plan.num_batches), plan.num_layers)
     return scenario.system, graph, plan
 
@@ -217,7 +217,7 @@ def read_job(file: Path, schedule: str | None) -> Job:
     return _job_of_pair(other, plan_in_file(other, file))
 
 
-def _scenarios(file: Path) -> tuple[Scenario, ...]:
+def _scenarios(file: Path) -> tuple[OpCase, ...]:
     """Return what a plan is for, on each of ``GPUS``."""
     report, text = Report(), str(file)
     span = Span(Source("plan", text), 0, len(text))
@@ -244,7 +244,7 @@ def _one_op(scenario: Item) -> dict[str, Item]:
     return {"ranks": members["ranks"], **op}
 
 
-def _scenario(gpu: str, said: dict[str, Item]) -> Scenario:
+def _scenario(gpu: str, said: dict[str, Item]) -> OpCase:
     moved = said["moved"].entries(("rows", "cols", "dtype"))
     dtype = DType(moved["dtype"].word(tuple(each.value for each in DType)))
     rows, cols = (moved[key].number(1, MAX_EXTENT) for key in ("rows", "cols"))

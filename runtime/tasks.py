@@ -8,14 +8,14 @@ from ..compiler.ir import (
     Awaited,
     Direction,
     EngineKind,
-    GraphPlan,
     IndexRange,
     Kernels,
+    OpPlan,
     Part,
     PartWait,
+    Plan,
     Reach,
     Region,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -61,7 +61,7 @@ class Task:
         return f"rank {self.rank}: {self.step.name}"
 
 
-def tasks_of_steps(schedule: Schedule, num_ranks: int) -> tuple[Task, ...]:
+def tasks_of_steps(schedule: OpPlan, num_ranks: int) -> tuple[Task, ...]:
     """Return the tasks of one schedule, each rank's in issue order."""
     persistent = schedule.tactics.kernel is Kernels.PERSISTENT
     steps = [schedule.steps_of(rank) for rank in range(num_ranks)]
@@ -140,7 +140,7 @@ class PlanTasks:
     of_part: dict[str, tuple[Task, ...]]
     frees: dict[int, str]
 
-    def threads(self, plan: GraphPlan) -> dict[Queue, int]:
+    def threads(self, plan: Plan) -> dict[Queue, int]:
         """Return the number of threads of each queue: several where transfers are in no lane."""
         threads = {task.queue: 1 for task in self.all}
         for part in plan.parts:
@@ -151,7 +151,7 @@ class PlanTasks:
         return threads
 
 
-def tasks_of(plan: GraphPlan, num_ranks: int) -> PlanTasks:
+def tasks_of(plan: Plan, num_ranks: int) -> PlanTasks:
     """Return the tasks of ``plan`` on all ranks.
 
     Names of steps and signals begin with that of their part. A stream of the plan, and a lane or the engines of a rank,
@@ -167,7 +167,7 @@ def tasks_of(plan: GraphPlan, num_ranks: int) -> PlanTasks:
     return PlanTasks(tuple(composer.tasks), composer.of_part, frees)
 
 
-def _named_in(part: str, schedule: Schedule) -> Schedule:
+def _named_in(part: str, schedule: OpPlan) -> OpPlan:
     """``schedule`` with the name of its part before those of steps and signals."""
 
     def named(step: Step) -> Step:
@@ -294,7 +294,7 @@ class _Composer:
                 kernels.setdefault(task.step.stream, []).append((rank, task.step.name))
         self.last |= {(rank, part.stream, stream): marks for stream, marks in kernels.items()}
 
-    def free(self, plan: GraphPlan) -> dict[int, str]:
+    def free(self, plan: Plan) -> dict[int, str]:
         """Add tasks for each op that holds memory: it is freed when the op, and all that hold it, have ended.
 
         Rank 0 waits for all of them at all ranks, and the other ranks for rank 0.

@@ -7,12 +7,12 @@ from functools import cache, partial
 from ..compiler.ir import (
     Adds,
     ElementwiseShape,
-    Graph,
-    GraphOp,
-    GraphPlan,
     Made,
+    Op,
+    OpShape,
     Part,
     Pattern,
+    Plan,
     Read,
     Shard,
     Step,
@@ -35,7 +35,7 @@ _ONE = CutAxis((0, 1), (0, 1))
 
 
 def problems_of(
-    graph: Graph, plan: GraphPlan, tasks: PlanTasks, num_ranks: int, detail: int | None, seed: int
+    graph: Workload, plan: Plan, tasks: PlanTasks, num_ranks: int, detail: int | None, seed: int
 ) -> dict[str, Problem]:
     """Return the memories of each part, by its name, with the operands that parts before it make."""
     problems: dict[str, Problem] = {}
@@ -66,7 +66,7 @@ class OperandWire:
     transposed: bool = False
 
 
-def maker_of(plan: GraphPlan, read: Read) -> Part:
+def maker_of(plan: Plan, read: Read) -> Part:
     """The part after which what is read is there."""
     halves = [part for part in plan.parts if part.op == read.made_by]
     collective = next((part for part in halves if part.workload.is_collective), halves[0])
@@ -78,7 +78,7 @@ def maker_of(plan: GraphPlan, read: Read) -> Part:
 
 
 def wires_of(
-    graph: Graph, plan: GraphPlan, part: Part, sheets: Mapping[tuple[str, Made], Sheet]
+    graph: Workload, plan: Plan, part: Part, sheets: Mapping[tuple[str, Made], Sheet]
 ) -> tuple[OperandWire, ...]:
     """Return the operands of ``part``; ``sheets`` are what parts before it leave."""
     op = graph.op(part.op)
@@ -124,13 +124,13 @@ def _wire(
     return OperandWire(key, read.tensor, links, alike, read.transposed ^ part.workload.by_columns)
 
 
-def part_edges(graph: Graph, op: GraphOp, num_cols: int) -> set[int]:
+def part_edges(graph: Workload, op: Op, num_cols: int) -> set[int]:
     """Columns at a rank, of ``num_cols`` that ``op`` makes there, where parts of them begin that others take."""
     reads = (read for each in graph.ops for read in each.reads if read.made_by == op.name)
     return {read.part.first_of(num_cols) for read in reads if read.part is not None}
 
 
-def keys_of(op: GraphOp, part: Part) -> tuple[Key, ...]:
+def keys_of(op: Op, part: Part) -> tuple[Key, ...]:
     """The operands of a part."""
     workload, pattern = part.workload, part.workload.pattern
     if pattern is Pattern.KERNEL:
@@ -139,7 +139,7 @@ def keys_of(op: GraphOp, part: Part) -> tuple[Key, ...]:
     return (*moved, *((k, i) for k in range(workload.num_kernels) for i in _numbers(op, workload, workload.stage(k))))
 
 
-def _numbers(op: GraphOp, workload: Workload, stage: Workload) -> Iterable[int]:
+def _numbers(op: Op, workload: OpShape, stage: OpShape) -> Iterable[int]:
     """The operands of one kernel that no collective brings; attention before one has those that the text names."""
     if attention_of(stage) is None:
         return (1,) if stage.pattern.consumes else (0, 1)
@@ -148,7 +148,7 @@ def _numbers(op: GraphOp, workload: Workload, stage: Workload) -> Iterable[int]:
     return range(len(kernel_operands(op, workload)) - (workload.then is not None))
 
 
-def kernel_operands(op: GraphOp, workload: Workload) -> tuple[Tensor, ...]:
+def kernel_operands(op: Op, workload: OpShape) -> tuple[Tensor, ...]:
     """The operands of a lone kernel as it sees them, one for each that the text names.
 
     Of a pair in two halves what its collective brings is there too, all rows of it.
@@ -162,14 +162,14 @@ def kernel_operands(op: GraphOp, workload: Workload) -> tuple[Tensor, ...]:
     return tuple(by_name.values())
 
 
-def _brought(op: GraphOp, workload: Workload) -> Key:
+def _brought(op: Op, workload: OpShape) -> Key:
     """The operand of a kernel that the other half of its pair brings."""
     moved = {read.seen for read in op.reads if read.moves}
     operands = kernel_operands(op, workload) if workload.pattern is Pattern.KERNEL else ()
     return 0, next((number for number, tensor in enumerate(operands) if tensor.name in moved), 0)
 
 
-def _placed(op: GraphOp, part: Part, keys: Sequence[Key]) -> Iterator[tuple[Key, Read]]:
+def _placed(op: Op, part: Part, keys: Sequence[Key]) -> Iterator[tuple[Key, Read]]:
     """Yield each read of a part with its operand, one of ``keys``, those of kernels in turn."""
     whole = part.workload == op.workload
     operands = (read for read in op.reads if not read.adds)
@@ -189,7 +189,7 @@ def _placed(op: GraphOp, part: Part, keys: Sequence[Key]) -> Iterator[tuple[Key,
             place += 1
 
 
-def _other_half(plan: GraphPlan, part: Part) -> Part | None:
+def _other_half(plan: Plan, part: Part) -> Part | None:
     """The part of the same op that comes before this one."""
     halves = [each for each in plan.parts if each.op == part.op]
     return halves[0] if len(halves) == 2 and halves[1] is part else None
@@ -213,7 +213,7 @@ def _of_steps(
     return layout, {wire.key: _slot(workload, num_ranks, layout, wire, wires, seed) for wire in wires}
 
 
-def _cuts(workload: Workload, num_ranks: int, wire: OperandWire) -> Iterator[tuple[Axis, set[int]]]:
+def _cuts(workload: OpShape, num_ranks: int, wire: OperandWire) -> Iterator[tuple[Axis, set[int]]]:
     """Yield each axis of an operand with its cuts: those of the results that the operand consists of."""
     rows, cols = cuts_of(wire.links)
     if wire.key == MOVED_IN:
@@ -236,7 +236,7 @@ def _cuts(workload: Workload, num_ranks: int, wire: OperandWire) -> Iterator[tup
 
 
 def _slot(
-    workload: Workload, n: int, layout: Layout, wire: OperandWire, wires: Sequence[OperandWire], seed: int
+    workload: OpShape, n: int, layout: Layout, wire: OperandWire, wires: Sequence[OperandWire], seed: int
 ) -> Slot:
     slot = partial(Slot, wire.tensor, wire.links, seed=seed, alike=wire.alike, transposed=wire.transposed)
     if wire.key == MOVED_IN:
@@ -258,7 +258,7 @@ def _slot(
     return slot(1, partial(_one_block, axes.rows.cuts[-1]), axes.rows, axes.inner)
 
 
-def _moved_blocks(workload: Workload, num_ranks: int, rank: int) -> Blocks:
+def _moved_blocks(workload: OpShape, num_ranks: int, rank: int) -> Blocks:
     """The blocks that a rank has before anything moves."""
     pattern = workload.pattern
     if pattern.exchanges:
@@ -270,20 +270,20 @@ def _moved_blocks(workload: Workload, num_ranks: int, rank: int) -> Blocks:
     return tuple(enumerate(heights)) if pattern not in FROM_FIRST or rank == 0 else ()
 
 
-def _heights(workload: Workload, num_ranks: int) -> tuple[int, ...]:
+def _heights(workload: OpShape, num_ranks: int) -> tuple[int, ...]:
     """Rows of the block of each rank, one below the other in what moves; of an exchange those of the own one."""
     if workload.pattern.exchanges:
         return (moved_rows(workload, num_ranks),) * num_ranks
     return tuple(rows_of_block(workload, num_ranks, block) for block in range(num_ranks))
 
 
-def _computed_blocks(stage: Workload, num_ranks: int, rank: int) -> Blocks:
+def _computed_blocks(stage: OpShape, num_ranks: int, rank: int) -> Blocks:
     own = stage.at(rank)
     return tuple((block, tile_rows(own, num_ranks, block - rank)) for block in range(num_ranks))
 
 
 def _of_kernel(
-    graph: Graph, part: Part, num_ranks: int, wires: Sequence[OperandWire], detail: int | None, seed: int
+    graph: Workload, part: Part, num_ranks: int, wires: Sequence[OperandWire], detail: int | None, seed: int
 ) -> tuple[Layout, dict[Key, Slot]]:
     """A lone kernel that is no GEMM: its operands and its output are tensors of the text, and it is one tile."""
     workload, op = part.workload, graph.op(part.op)

@@ -10,17 +10,17 @@ from functools import cached_property
 
 from ..compiler.ir import (
     Awaited,
-    Graph,
-    GraphChoice,
-    GraphPlan,
-    GraphScenario,
     Network,
+    OpCase,
+    OpPlan,
     Part,
     PartWait,
+    Plan,
     Scenario,
     Schedule,
     Step,
     System,
+    Workload,
 )
 from ..compiler.planning.parts import labels_of
 from ..compiler.planning.plan import build_graph_plan, in_layer, own_name
@@ -41,8 +41,8 @@ class ShownPart:
     """
 
     prefix: str
-    scenario: Scenario
-    schedule: Schedule
+    scenario: OpCase
+    schedule: OpPlan
     label: str
     planned: Part | None = None
 
@@ -188,28 +188,26 @@ def _first(waiting: Sequence[Interval], wait: PartWait) -> Interval | None:
     return min(chosen, key=lambda each: each.start_ticks, default=None)
 
 
-def run_of(
-    scenario: Scenario | GraphScenario, result: Result, schedule: GraphChoice | GraphPlan | None = None
-) -> ShownRun:
+def run_of(scenario: OpCase | Scenario, result: Result, schedule: Schedule | Plan | None = None) -> ShownRun:
     """Return the run of a scenario: of one op under ``result.schedule``, of several under ``schedule``.
 
     Of layers that repeat it has those that were simulated.
     """
-    if isinstance(scenario, Scenario):
+    if isinstance(scenario, OpCase):
         only = ShownPart("", scenario, result.schedule, scenario.workload.label)
         return ShownRun(scenario.workload.name, result.schedule.expression, scenario.system, result, (only,))
     assert schedule is not None, "several ops have no schedule in common"
     system, graph = scenario.system, scenario.graph
     plan = schedule
-    if isinstance(plan, GraphChoice):
+    if isinstance(plan, Schedule):
         plan = build_graph_plan(system, graph, plan, result.num_simulated)
-    name = schedule.name if isinstance(schedule, GraphChoice) else schedule.expression
+    name = schedule.name if isinstance(schedule, Schedule) else schedule.expression
     return ShownRun(scenario.title, name, system, result, tuple(_shown_parts(system, graph, plan)))
 
 
-def _shown_parts(system: System, graph: Graph, plan: GraphPlan) -> Iterator[ShownPart]:
+def _shown_parts(system: System, graph: Workload, plan: Plan) -> Iterator[ShownPart]:
     alone, labels = len(plan.parts) == 1, labels_of(graph, plan.num_batches)
     for part in plan.parts:
-        here = Scenario(part.name, system, part.workload)
+        here = OpCase(part.name, system, part.workload)
         prefix = "" if alone else f"{part.name}."
         yield ShownPart(prefix, here, part_as_kernels(here, plan, part), labels[own_name(part.op)], part)

@@ -1,4 +1,4 @@
-"""System + GraphPlan -> Result: lower, run, and explain where the time went; a plan of one op has one part."""
+"""System + Plan -> Result: lower, run, and explain where the time went; a plan of one op has one part."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -10,10 +10,10 @@ import numpy as np
 from ..compiler.codes import Code
 from ..compiler.ir import (
     Cancelled,
-    GraphPlan,
+    OpCase,
+    OpPlan,
+    Plan,
     Rejection,
-    Scenario,
-    Schedule,
     ShouldStop,
     StepsDone,
     System,
@@ -46,7 +46,7 @@ class Case:
     """
 
     system: System
-    plan: GraphPlan
+    plan: Plan
     perturbation: Perturbation | None = None
     alike: bool = False
 
@@ -136,7 +136,7 @@ class WhatIf:
 
 def simulate(
     system: System,
-    plan: GraphPlan,
+    plan: Plan,
     *,
     name: str = "workload",
     unit_bytes: int = PACKET_BYTES,
@@ -183,8 +183,8 @@ def simulate(
 
 
 def simulate_op(
-    scenario: Scenario,
-    schedule: Schedule,
+    scenario: OpCase,
+    schedule: OpPlan,
     *,
     unit_bytes: int = PACKET_BYTES,
     seed: int | None = None,
@@ -219,7 +219,7 @@ def _simulate(case: Case, name: str, unit_bytes: int, what_if: WhatIf | None, op
 
 
 def record_writes(
-    scenario: Scenario, schedule: Schedule, *, unit_bytes: int = PACKET_BYTES, seed: int | None = None
+    scenario: OpCase, schedule: OpPlan, *, unit_bytes: int = PACKET_BYTES, seed: int | None = None
 ) -> tuple[Write, ...]:
     """Return the writes of peers to rank 0 in a run of ``schedule``: a profile that a system can replay.
 
@@ -273,7 +273,7 @@ BATCH = 64
 
 def simulate_seeds(
     system: System,
-    plan: GraphPlan,
+    plan: Plan,
     seeds: Sequence[int],
     *,
     name: str = "workload",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..compiler.ir import Graph, GraphChoice, GraphPlan, System
+from ..compiler.ir import Plan, Schedule, System, Workload
 from ..compiler.planning.plan import build_graph_plan, in_layer, own_name
 from .figures.result import Result
 from .fold.run import DEFAULT_OPTIONS, RunOptions
@@ -27,8 +27,8 @@ STEP_LINE_HOPS = 30_000
 
 def simulate_layers(
     system: System,
-    graph: Graph,
-    schedule: GraphChoice | GraphPlan,
+    graph: Workload,
+    schedule: Schedule | Plan,
     *,
     name: str = "workload",
     unit_bytes: int = PACKET_BYTES,
@@ -53,14 +53,14 @@ def simulate_layers(
     """
     count = graph.num_layers
 
-    def simulated(plan: GraphPlan) -> Result:
+    def simulated(plan: Plan) -> Result:
         return simulate(system, plan, name=name, unit_bytes=unit_bytes, seed=seed, alike=alike, options=options)
 
     def run(layers: int) -> Result:
-        assert isinstance(schedule, GraphChoice), "a plan is run as it is"
+        assert isinstance(schedule, Schedule), "a plan is run as it is"
         return simulated(build_graph_plan(system, graph, schedule, layers))
 
-    if isinstance(schedule, GraphPlan):
+    if isinstance(schedule, Plan):
         return _of_written(graph, schedule, seed, simulated(schedule))
     found = _of_first_layers(run, count, most_effort) if seed is None else None
     too_many = count * schedule.batches * len(graph.ops) > MOST_OPS
@@ -112,7 +112,7 @@ def _mean_ticks(result: Result, layers: int) -> int:
     return (last - middle) // (layers - first)
 
 
-def _of_written(graph: Graph, plan: GraphPlan, seed: int | None, result: Result) -> Result:
+def _of_written(graph: Workload, plan: Plan, seed: int | None, result: Result) -> Result:
     """The result of all layers from that of a plan that has some of them written out."""
     count, layers = graph.num_layers, plan.num_layers
     period = result.period_ticks if seed is None else None

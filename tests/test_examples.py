@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from magus.advisor import AdviceOptions, Advisor, recommend_graph
 from magus.compiler import compile_file
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.ir import Choice, NamedSchedule
+from magus.compiler.ir import NamedSchedule, OpChoice
 from magus.examples import LAYERS, NAMES, PAPERS, TEMPLATES, path
 from magus.tui.cli import app
 from tests.helpers.marks import thinned
@@ -84,7 +84,7 @@ def test_every_example_is_listed() -> None:
 def test_every_template_and_every_algorithm_with_a_golden_plan_has_an_example() -> None:
     """Each beside a kernel where it can be; ``bespoke`` is written by the optimizer."""
     shown = {plan.stem for plan in (GOLDEN / "plans").iterdir()}
-    choices = [named.body for name in TEMPLATES for named in _declared(name) if isinstance(named.body, Choice)]
+    choices = [named.body for name in TEMPLATES for named in _declared(name) if isinstance(named.body, OpChoice)]
 
     assert {choice.template for choice in choices} == shown - {"bespoke"}
     pipelined = {choice.algorithm for choice in choices if choice.template == "pipelined"}

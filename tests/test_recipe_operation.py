@@ -14,7 +14,7 @@ from magus.compiler.ir import (
     ElementwiseShape,
     Gpu,
     KernelShape,
-    Scenario,
+    OpCase,
     Shard,
     Tensor,
     TileGroup,
@@ -128,11 +128,11 @@ def _norm_work(gpu: Gpu, shape: NormShape, sms: int) -> KernelWork:
     return elementwise_work(gpu, ElementwiseShape(shape.rows * shape.cols, 1, shape.dtype), sms)
 
 
-def _norm_part(scenario: Scenario, whole: NormShape, group: TileGroup) -> NormShape:
+def _norm_part(scenario: OpCase, whole: NormShape, group: TileGroup) -> NormShape:
     return replace(whole, rows=sum(region.rows.size for region in group.regions))
 
 
-def _norm_ticks(scenario: Scenario, whole: NormShape, share: Fraction) -> int:
+def _norm_ticks(scenario: OpCase, whole: NormShape, share: Fraction) -> int:
     return _norm_work(scenario.gpu, whole, scenario.gpu.sms).body_ticks if share == 1 else 0
 
 

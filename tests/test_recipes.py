@@ -8,7 +8,7 @@ import pytest
 from magus.advisor.candidates.predicted import predicted_us
 from magus.compiler import compile_file
 from magus.compiler.codes import Code
-from magus.compiler.ir import TICKS_PER_US, Choice, Fabric, Network, Topology, topologies
+from magus.compiler.ir import TICKS_PER_US, Fabric, Network, OpChoice, Topology, topologies
 from magus.compiler.ir.stopping import Rejection
 from magus.compiler.ir.topologies.base import LINK
 from magus.compiler.ir.topologies.network import Symmetry, edge_over
@@ -104,7 +104,7 @@ def test_a_new_topology_is_simulated_and_advised_on_as_the_same_links_one_by_one
 
 def test_times_are_estimated_on_a_new_topology(chain: Path) -> None:
     scenario = compile_file(chain).scenario().case
-    choice = Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
+    choice = OpChoice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
     schedule = build_schedule(scenario, choice)
 
     (predicted,) = predicted_us(scenario, [choice], [schedule])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from time import perf_counter
 
-from ...compiler.ir import TICKS_PER_US, GraphScenario, Scenario
+from ...compiler.ir import TICKS_PER_US, OpCase, Scenario
 from ...compiler.planning.plan import build_graph_plan
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.units import us_text
@@ -104,7 +104,7 @@ class Findings:
     """What the reader must know besides: nothing of it failed, and another run would say it too."""
 
 
-def advice_of(scenario: GraphScenario, found: Findings) -> Advice:
+def advice_of(scenario: Scenario, found: Findings) -> Advice:
     """Return the answer that the findings give."""
     found = _above_bound(scenario, found)
     bound, confirmed = found.bound, found.confirmed
@@ -153,7 +153,7 @@ def advice_of(scenario: GraphScenario, found: Findings) -> Advice:
 
 
 def _reasons(
-    scenario: GraphScenario,
+    scenario: Scenario,
     candidates: Sequence[Candidate],
     finals: tuple[Candidate, Candidate, Candidate],
     bound: Bound | None,
@@ -169,7 +169,7 @@ def _reasons(
     return *price, *reasons, *filter(None, (sentence_of(recommended),))
 
 
-def _outside(scenario: GraphScenario, candidates: Sequence[Candidate]) -> tuple[str, ...]:
+def _outside(scenario: Scenario, candidates: Sequence[Candidate]) -> tuple[str, ...]:
     """Why results of ``candidates`` lie outside what the profile is fitted to, each reason once."""
     case = scenario.pair
     if case is None:
@@ -178,7 +178,7 @@ def _outside(scenario: GraphScenario, candidates: Sequence[Candidate]) -> tuple[
     return outside_calibration(case, (one.schedule for one in candidates))
 
 
-def _above_bound(scenario: GraphScenario, found: Findings) -> Findings:
+def _above_bound(scenario: Scenario, found: Findings) -> Findings:
     """Return the findings without times below the bound; where it is not known, below what is known at once."""
     limit = BoundCheck(_quick_bound_ticks(scenario) if found.bound is None else found.bound.ticks)
     finals = finalists(scenario, found.candidates)
@@ -195,7 +195,7 @@ def _above_bound(scenario: GraphScenario, found: Findings) -> Findings:
     return replace(found, candidates=kept, confirmed=confirmed, offers=offers, notes=notes)
 
 
-def _quick_bound_ticks(scenario: GraphScenario) -> int:
+def _quick_bound_ticks(scenario: Scenario) -> int:
     return quick_bound_ticks(scenario.cases[0]) if len(scenario.cases) == 1 else 0
 
 
@@ -230,8 +230,8 @@ INTERVAL_S = 0.1
 class PartialAnswers:
     """Tells ``answered`` the answer so far, on one op, the ``case``; without it nothing is computed."""
 
-    scenario: GraphScenario
-    case: Scenario
+    scenario: Scenario
+    case: OpCase
     answered: Answered | None = None
     _known: dict[str, Candidate] = field(default_factory=dict)
     _told_at: float = 0.0
@@ -269,7 +269,7 @@ class PartialAnswers:
         self._told_at = perf_counter()
 
 
-def run_of_candidate(scenario: GraphScenario, candidate: Candidate) -> ShownRun | None:
+def run_of_candidate(scenario: Scenario, candidate: Candidate) -> ShownRun | None:
     """Return the run of a schedule of several ops, None if it is not simulated."""
     return None if candidate.result is None else run_of(scenario, candidate.result, candidate.joint)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ...compiler.ir import TICKS_PER_US, Gpu, GraphScenario, Link, Origin, Pattern, Scenario
+from ...compiler.ir import TICKS_PER_US, Gpu, Link, OpCase, Origin, Pattern, Scenario
 from ...compiler.planning.knobs.engine import copying_sms
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.templates.base import OVERLAPPED_PATTERNS
@@ -27,7 +27,7 @@ MIN_REPORTED_SHARE = 0.01
 
 
 def confidence_of(
-    scenario: Scenario, overlap: bool, gain: float, *, verified: bool, outside: bool = False, promised: bool = True
+    scenario: OpCase, overlap: bool, gain: float, *, verified: bool, outside: bool = False, promised: bool = True
 ) -> tuple[Confidence, str]:
     """Return the confidence and its reason: is the profile validated, and is the gain above its resolution?
 
@@ -46,7 +46,7 @@ def confidence_of(
 
 
 def confidence_of_ops(
-    scenario: GraphScenario, overlap: bool, gain: float, *, verified: bool, outside: bool, promised: bool
+    scenario: Scenario, overlap: bool, gain: float, *, verified: bool, outside: bool, promised: bool
 ) -> tuple[Confidence, str]:
     """Return the least confidence of the ops with a collective, and its reason; of several at most medium."""
     moving = [case for case in scenario.cases if case.workload.moved is not None] or scenario.cases[:1]
@@ -60,7 +60,7 @@ def confidence_of_ops(
     return level, reason
 
 
-def _confidence_inside(scenario: Scenario, overlap: bool, gain: float, verified: bool) -> tuple[Confidence, str]:
+def _confidence_inside(scenario: OpCase, overlap: bool, gain: float, verified: bool) -> tuple[Confidence, str]:
     gemm, gpu, workload = scenario.gpu.gemm, scenario.gpu.name, scenario.workload
     if not verified:
         return Confidence.LOW, "times are estimates, nothing was simulated"
@@ -91,7 +91,7 @@ def _confidence_inside(scenario: Scenario, overlap: bool, gain: float, verified:
     return level, f"the GEMM profile of {gpu} is not validated (+-{float(gemm.error):.0%}); {size}"
 
 
-def marks_of(scenario: GraphScenario) -> tuple[str, ...]:
+def marks_of(scenario: Scenario) -> tuple[str, ...]:
     """Return warnings about the hardware profile: what is not validated, capped or assumed."""
     gpu, fabric, marks = scenario.gpu, scenario.system.fabric, []
     gemms = [case.workload.gemm for case in scenario.cases if case.workload.gemm is not None]
@@ -141,7 +141,7 @@ def _capped(gpu: Gpu, links: Sequence[Link]) -> Iterator[str]:
 
 
 def reasons_for(
-    scenario: Scenario,
+    scenario: OpCase,
     candidates: Sequence[Candidate],
     finalists: tuple[Candidate, Candidate, Candidate],
     bound: Bound | None,
@@ -174,7 +174,7 @@ def reasons_for(
     return tuple(reasons)
 
 
-def reasons_of_several(scenario: GraphScenario, serial: Candidate, bound: Bound | None) -> Iterator[str]:
+def reasons_of_several(scenario: Scenario, serial: Candidate, bound: Bound | None) -> Iterator[str]:
     """Yield what the baseline of several ops is where it is not the library, and what no schedule can beat."""
     baseline = baseline_name(scenario.is_algorithm_choice, serial)
     moving = [case for case in scenario.cases if case.workload.moved is not None]
@@ -194,7 +194,7 @@ def _limit(baseline: str, serial: Candidate, bound: Bound) -> str:
 
 
 def price_of_simplicity(
-    scenario: GraphScenario, candidates: Sequence[Candidate], recommended: Candidate, baseline: Candidate
+    scenario: Scenario, candidates: Sequence[Candidate], recommended: Candidate, baseline: Candidate
 ) -> Iterator[str]:
     """Yield which schedule is faster than the simpler one that is recommended, by how much, and why that is chosen."""
     found = given_up(candidates, recommended)
@@ -221,7 +221,7 @@ def price_of_simplicity(
         yield f"{said}, within what the profile can resolve ({resolution:.0%}); {CHOSEN}."
 
 
-def _about_the_baseline(scenario: Scenario, serial: Candidate) -> Iterator[str]:
+def _about_the_baseline(scenario: OpCase, serial: Candidate) -> Iterator[str]:
     """Yield how the library's time is known, or why it is not the baseline."""
     library, unfit = library_time(scenario), library_unfit(scenario)
     if library is not None:
@@ -257,7 +257,7 @@ def _exposure(serial: Result) -> Iterator[str]:
         )
 
 
-def _why_overlap(scenario: Scenario, result: Result, name: str) -> Iterator[str]:
+def _why_overlap(scenario: OpCase, result: Result, name: str) -> Iterator[str]:
     hidden, beside = result.overlap_efficiency, scenario.workload.pattern.beside
     if hidden is not None:
         how = " beside the GEMM, which needs nothing of it" if beside else ""

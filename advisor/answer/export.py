@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from ...compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject, Scenario
+from ...compiler.ir import TICKS_PER_US, JsonObject, OpCase, Plan, Scenario
 from ...compiler.planning.build import expression_of
 from ...simcore import CriticalOp, Result, ServerLoad
 from ...simcore.figures.result import Waterfall
@@ -111,7 +111,7 @@ def bound_document(bound: Bound) -> JsonObject:
     }
 
 
-def schedules_document(scenario: GraphScenario, bound: Bound) -> JsonObject:
+def schedules_document(scenario: Scenario, bound: Bound) -> JsonObject:
     """Return the document of ``magus schedules --json`` where a search and no enumeration finds schedules."""
     return {
         "schema": SPACE_SCHEMA,
@@ -123,7 +123,7 @@ def schedules_document(scenario: GraphScenario, bound: Bound) -> JsonObject:
     }
 
 
-def space_document(scenario: Scenario, space: Space, bound: Bound) -> JsonObject:
+def space_document(scenario: OpCase, space: Space, bound: Bound) -> JsonObject:
     """Return the document of ``magus schedules --json`` on one op."""
     return {
         "schema": SPACE_SCHEMA,
@@ -197,7 +197,7 @@ def _run_document(advice: Advice, result: Result | None, candidate: Candidate) -
     return None if result is None else result_document(result, scenario.title)
 
 
-def several_result_document(scenario: GraphScenario, plan: GraphPlan, result: Result) -> JsonObject:
+def several_result_document(scenario: Scenario, plan: Plan, result: Result) -> JsonObject:
     """Return the document of ``magus simulate --json`` on several ops: that of one, with layers and ops."""
     return result_document(result, scenario.title) | result_members(scenario, plan, result)
 

@@ -1,6 +1,6 @@
 """What the JSON documents say of several ops besides: layers, what each op does, and what can be switched on today."""
 
-from ...compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject
+from ...compiler.ir import TICKS_PER_US, JsonObject, Plan, Scenario
 from ...compiler.planning.build import ScheduleError, graph_choice_text, graph_expression_of
 from ...compiler.planning.parts import batch_counts, labels_of
 from ...compiler.planning.plan import own_name
@@ -67,7 +67,7 @@ def _op_advice(op: OpAdvice) -> JsonObject:
     }
 
 
-def result_members(scenario: GraphScenario, plan: GraphPlan, result: Result) -> JsonObject:
+def result_members(scenario: Scenario, plan: Plan, result: Result) -> JsonObject:
     """Return what the document of a run says besides where there are several ops.
 
     All else is of the layers that were simulated.
@@ -105,7 +105,7 @@ def _op_result(op: OpResult) -> JsonObject:
     }
 
 
-def ops_members(scenario: GraphScenario) -> JsonObject:
+def ops_members(scenario: Scenario) -> JsonObject:
     """Return what ``magus schedules --json`` says of several ops: layers, batches, and what each op reads."""
     return {
         "layers": scenario.graph.num_layers,

@@ -14,12 +14,12 @@ from ...compiler.ir import (
     GemmRegion,
     GemmShape,
     Gpu,
-    GraphPlan,
     Kernels,
+    OpCase,
+    OpPlan,
     Pattern,
+    Plan,
     Range,
-    Scenario,
-    Schedule,
     Step,
     System,
     TileGroup,
@@ -34,7 +34,7 @@ from ...simcore.lower.state import counts_ticks
 _NOT_MEASURED = (Pattern.BROADCAST, Pattern.SEND_RECV)
 
 
-def outside_calibration(scenario: Scenario, schedules: Iterable[Schedule]) -> tuple[str, ...]:
+def outside_calibration(scenario: OpCase, schedules: Iterable[OpPlan]) -> tuple[str, ...]:
     """Return why results of ``schedules`` lie outside the fitted region of the profile; each reason once."""
     sentences = chain(*(_of_schedule(scenario, schedule) for schedule in schedules), _of_system(scenario))
     return tuple(dict.fromkeys(sentences))
@@ -46,7 +46,7 @@ def is_fitted_gemm(gpu: Gpu, shape: GemmShape) -> bool:
     return region is not None and _same_rate(gpu, shape.dtype, region.dtype) and _inside(region, shape)
 
 
-def _of_schedule(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
+def _of_schedule(scenario: OpCase, schedule: OpPlan) -> Iterator[str]:
     ranks = range(len(schedule.by_rank)) or range(1)
     steps = list(chain.from_iterable(schedule.steps_of(rank) for rank in ranks))
     steps += [override.step for override in schedule.overrides]
@@ -55,7 +55,7 @@ def _of_schedule(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
     yield from _copies(scenario.gpu, schedule, steps)
 
 
-def _kernels(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Iterator[str]:
+def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[str]:
     """Yield warnings about kernels: GEMMs of other sizes or types than fitted; other, persistent, parallel kernels."""
     groups = [step for step in steps if isinstance(step, TileGroup)]
     region, gpu = scenario.gpu.calibrated.gemm, scenario.gpu
@@ -100,7 +100,7 @@ def _inside(region: GemmRegion, shape: GemmShape) -> bool:
     return all(low <= size <= high for size, (low, high) in zip(sizes, _sides(region), strict=True))
 
 
-def counts_read(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
+def counts_read(scenario: OpCase, schedule: OpPlan) -> Iterator[str]:
     """Yield that the host has to read how much its copy engines copy, where only the GPUs know."""
     ticks = counts_ticks(scenario, schedule)
     if ticks:
@@ -110,7 +110,7 @@ def counts_read(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
         )
 
 
-def _copies(gpu: Gpu, schedule: Schedule, steps: Sequence[Step]) -> Iterator[str]:
+def _copies(gpu: Gpu, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[str]:
     """Yield warnings about copies: fewer or more SMs than fitted, and prelaunched commands of unknown cost."""
     if schedule.engine.mode is EngineMode.PRELAUNCHED and not gpu.dma.prelaunch_ticks:
         yield f"what commands cost that were written before is not known of {gpu.name} (dma {{ prelaunch }}): 0 here"
@@ -122,7 +122,7 @@ def _copies(gpu: Gpu, schedule: Schedule, steps: Sequence[Step]) -> Iterator[str
         yield f"{copying}: the rate of {_named(gpu, 'sm_copy')} was fitted for {_range(fitted)} SMs"
 
 
-def _of_system(scenario: Scenario) -> Iterator[str]:
+def _of_system(scenario: OpCase) -> Iterator[str]:
     """Yield warnings about collectives of other sizes or numbers of GPUs than fitted, and about several nodes."""
     gpu, moved, region = scenario.gpu, scenario.workload.moved, scenario.gpu.calibrated.collectives
     if moved is not None and region is not None and scenario.workload.pattern not in _NOT_MEASURED:
@@ -150,12 +150,12 @@ def _range(limits: Range) -> str:
     return f"{limits[0]}..{limits[1]}"
 
 
-def outside_of_graph(system: System, plan: GraphPlan) -> tuple[str, ...]:
+def outside_of_graph(system: System, plan: Plan) -> tuple[str, ...]:
     """Why results of a graph lie outside what the profile is fitted to, as sentences."""
     found = [
         sentence
         for part in plan.parts
-        for sentence in outside_calibration(Scenario(part.name, system, part.workload), (part.schedule,))
+        for sentence in outside_calibration(OpCase(part.name, system, part.workload), (part.schedule,))
     ]
     if any(part.stream > 0 for part in plan.parts):
         found.append("kernels side by side in streams: no profile is fitted to them")

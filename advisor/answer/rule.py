@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ...compiler.ir import TICKS_PER_US, GraphScenario, OpMode
+from ...compiler.ir import TICKS_PER_US, OpMode, Scenario
 from ...compiler.planning.plan import in_layer, own_name
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore import Result
@@ -18,7 +18,7 @@ Finalists = tuple[Candidate, Candidate]  # the best other one, the baseline
 NOT_MEASURED = "whole layers were not measured"
 
 
-def finalists(scenario: GraphScenario, candidates: Sequence[Candidate]) -> Finalists:
+def finalists(scenario: Scenario, candidates: Sequence[Candidate]) -> Finalists:
     """Return (the simplest of the fastest others, the baseline); the baseline twice if there is nothing else.
 
     Only schedules that beat the baseline by more than the profile resolves compete by simplicity. If there are none,
@@ -44,20 +44,20 @@ def _timed(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
     return answered_by_runs(candidates) or candidates
 
 
-def _simplest(scenario: GraphScenario, candidates: Sequence[Candidate]) -> Candidate:
+def _simplest(scenario: Scenario, candidates: Sequence[Candidate]) -> Candidate:
     """The simplest of those that the profile cannot tell from the fastest; of equally simple ones the fastest."""
     fastest, resolution = min(candidates, key=lambda each: each.best_us), max(MIN_LEAD, scenario.resolution)
     near = [each for each in candidates if ratio_of(scenario, each, fastest) < 1 + resolution]
     return min(near, key=lambda each: (each.complexity, each.best_us, each.expression))
 
 
-def ratio_of(scenario: GraphScenario, one: Candidate, other: Candidate) -> float:
+def ratio_of(scenario: Scenario, one: Candidate, other: Candidate) -> float:
     """Return the time of ``one`` over that of ``other``, both without what they do alike."""
     alike = alike_us(scenario, one, other)
     return (one.best_us - alike) / (other.best_us - alike)
 
 
-def alike_us(scenario: GraphScenario, one: Candidate, other: Candidate) -> float:
+def alike_us(scenario: Scenario, one: Candidate, other: Candidate) -> float:
     """Return the time in us, of all layers, of what two schedules of several ops do alike; 0 where it is not known.
 
     These are kernels without a collective, whole or in batches, and ops that are carried out in the same way where in
@@ -95,7 +95,7 @@ def _times_of(result: Result) -> dict[str, tuple[int, int]]:
     return times
 
 
-def is_worth_it(scenario: GraphScenario, serial: Candidate, candidate: Candidate) -> bool:
+def is_worth_it(scenario: Scenario, serial: Candidate, candidate: Candidate) -> bool:
     """Whether ``candidate`` gains over ``serial`` at least ``MIN_GAIN``, and more than the profile resolves.
 
     Of the library it resolves no less than the error of its collectives. The resolution is that of what changes.
@@ -106,20 +106,20 @@ def is_worth_it(scenario: GraphScenario, serial: Candidate, candidate: Candidate
     return clear and serial.best_us >= candidate.best_us * (1 + MIN_GAIN)
 
 
-def recommended_of(scenario: GraphScenario, finals: Finalists) -> Candidate:
+def recommended_of(scenario: Scenario, finals: Finalists) -> Candidate:
     """Return the best other schedule if it is worth it, else the baseline."""
     best, serial = finals
     return best if best is not serial and is_worth_it(scenario, serial, best) else serial
 
 
-def overlap_pays(scenario: GraphScenario, finals: Finalists) -> bool:
+def overlap_pays(scenario: Scenario, finals: Finalists) -> bool:
     """Whether the best other schedule overlaps and is worth it."""
     best, serial = finals
     return not best.is_serial and is_worth_it(scenario, serial, best)
 
 
 def promise_of(
-    scenario: GraphScenario, candidates: Sequence[Candidate], serial: Candidate, recommended: Candidate
+    scenario: Scenario, candidates: Sequence[Candidate], serial: Candidate, recommended: Candidate
 ) -> Promise | None:
     """Return what the gain of ``recommended`` promises; None for the baseline and for a lone collective.
 
@@ -142,7 +142,7 @@ def promise_of(
     return replace(promise, error=None if promise.error is None else promise.error * share)
 
 
-def _times_us(scenario: GraphScenario, candidate: Candidate) -> Iterator[float]:
+def _times_us(scenario: Scenario, candidate: Candidate) -> Iterator[float]:
     """The times of ops with a collective, where they are known."""
     if candidate.several is None or candidate.result is None:
         return
@@ -152,7 +152,7 @@ def _times_us(scenario: GraphScenario, candidate: Candidate) -> Iterator[float]:
     yield from (op.makespan_ticks / TICKS_PER_US for op in result.ops if op.name in names)
 
 
-def verdict_of(scenario: GraphScenario, recommended: Candidate, promise: Promise | None) -> Verdict:
+def verdict_of(scenario: Scenario, recommended: Candidate, promise: Promise | None) -> Verdict:
     """Return the verdict: a gain beyond the error pays by overlap, or by another schedule in which nothing overlaps.
 
     Of a collective alone it is whether to keep what the library chooses.
@@ -164,7 +164,7 @@ def verdict_of(scenario: GraphScenario, recommended: Candidate, promise: Promise
     return promise.verdict
 
 
-def ties_of(scenario: GraphScenario, candidates: Sequence[Candidate], recommended: Candidate) -> tuple[str, ...]:
+def ties_of(scenario: Scenario, candidates: Sequence[Candidate], recommended: Candidate) -> tuple[str, ...]:
     """Return the simulated schedules that the hardware profile cannot tell from the recommended one."""
     resolution = scenario.resolution
     return tuple(

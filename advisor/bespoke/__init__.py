@@ -1,4 +1,4 @@
-"""Bespoke schedules. In: a ``Scenario``. Out: plans with chunks of any size, proposed by a portfolio and simulated."""
+"""Bespoke schedules. In: an ``OpCase``. Out: plans with chunks of any size, proposed by a portfolio and simulated."""
 
 from .cp_sat import uniform_choices
 from .result import Proposer, SearchBudget, SearchOptions, SearchResult, SimulatedPlan

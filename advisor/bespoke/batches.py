@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from ...compiler.ir import (
     TICKS_PER_SECOND,
-    Choice,
     EngineChoice,
     EngineKind,
     IndexRange,
+    OpCase,
+    OpChoice,
     Region,
-    Scenario,
     TileGroup,
     cutting_of,
     inner_size,
@@ -32,7 +32,7 @@ from ..estimate.step_costs import copy_setup_ticks
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Rows of the own block and of the block of each peer; ``slices`` and ``columns`` as in ``Choice``."""
+    """Rows of the own block and of the block of each peer; ``slices`` and ``columns`` as in ``OpChoice``."""
 
     rows: Part
     slices: tuple[int, ...] = ()
@@ -64,14 +64,14 @@ class Lengths(NamedTuple):
         return RowBatch(rows, (), sizes) if self.produces else RowBatch(rows, sizes)
 
 
-def lengths_of(scenario: Scenario) -> Lengths:
+def lengths_of(scenario: OpCase) -> Lengths:
     """Return the dimensions along which batches of ``scenario`` may be cut."""
     workload = scenario.workload
     step = cutting_of(workload).column_step
     return Lengths(inner_size(workload), tile_cols(workload), step, workload.pattern.produces)
 
 
-def batches_of(choice: Choice) -> Batches:
+def batches_of(choice: OpChoice) -> Batches:
     """Return the batches of a bespoke choice."""
     count = len(choice.parts)
     parts = spelled(choice.parts, choice.chunks)
@@ -79,12 +79,12 @@ def batches_of(choice: Choice) -> Batches:
     return tuple(RowBatch(*fields) for fields in zip(parts, slices, columns, strict=True))
 
 
-def is_cut(choice: Choice) -> bool:
+def is_cut(choice: OpChoice) -> bool:
     """Whether any batch is cut into several kernels."""
     return bool(choice.slices or choice.columns)
 
 
-def with_batches(choice: Choice, batches: Iterable[RowBatch]) -> Choice:
+def with_batches(choice: OpChoice, batches: Iterable[RowBatch]) -> OpChoice:
     """Return ``choice`` with other batches, without those that have no rows."""
     kept = [batch for batch in batches if any(batch.rows)]
     return replace(
@@ -121,7 +121,7 @@ class Costs:
     the setup and latency of the first; ``event`` is added to a kernel that waits.
     """
 
-    scenario: Scenario
+    scenario: OpCase
     engine: EngineChoice
     by_rows: bool
     whole: Part
@@ -165,7 +165,7 @@ class Costs:
 
 
 @lru_cache(maxsize=64)
-def costs_of(scenario: Scenario, engine: EngineChoice, *, by_rows: bool = True) -> Costs:
+def costs_of(scenario: OpCase, engine: EngineChoice, *, by_rows: bool = True) -> Costs:
     """Return the costs of ``scenario`` with ``engine`` as the copy engine."""
     gpu, peers, by_dma = scenario.gpu, scenario.num_ranks - 1, engine.kind is EngineKind.DMA
     whole = whole_rows(scenario)
@@ -180,9 +180,9 @@ def costs_of(scenario: Scenario, engine: EngineChoice, *, by_rows: bool = True) 
     return Costs(scenario, engine, by_rows, whole, lengths, grid, moved, setups, setup + latency, event)
 
 
-def whole_rows(scenario: Scenario) -> Part:
+def whole_rows(scenario: OpCase) -> Part:
     """Return the rows of the own block, and of the blocks of peers 1, 2, ..."""
-    return block_rows(template_input(scenario, Choice("bespoke", scenario.num_ranks, EngineChoice(EngineKind.SM, 1))))
+    return block_rows(template_input(scenario, OpChoice("bespoke", scenario.num_ranks, EngineChoice(EngineKind.SM, 1))))
 
 
 def shares(rows: int, weights: list[int], grain: int = GRAIN) -> list[int]:
@@ -197,7 +197,7 @@ def shares(rows: int, weights: list[int], grain: int = GRAIN) -> list[int]:
 
 
 @lru_cache(maxsize=8192)
-def kernel_ticks(scenario: Scenario, engine: EngineChoice, rows: int, inner: int = 0, cols: int = 0) -> int:
+def kernel_ticks(scenario: OpCase, engine: EngineChoice, rows: int, inner: int = 0, cols: int = 0) -> int:
     """Ticks from launch to end of a kernel of ``rows``, alone on the SMs that ``engine`` leaves; 0 without rows.
 
     An ``inner`` or ``cols`` of 0 stands for the whole dimension.
@@ -209,7 +209,7 @@ def kernel_ticks(scenario: Scenario, engine: EngineChoice, rows: int, inner: int
     return compute_work(scenario, group, compute_sms(scenario, engine, overlaps=True)).alone_ticks
 
 
-def _moved(scenario: Scenario, engine: EngineChoice, whole: Part, grid: int) -> tuple[tuple[int, ...], int]:
+def _moved(scenario: OpCase, engine: EngineChoice, whole: Part, grid: int) -> tuple[tuple[int, ...], int]:
     """Return ([d] time in which d units of every block pass links and engines, the latency to the farthest peer)."""
     moved, gpu, by_dma = scenario.workload.moved, scenario.gpu, engine.kind is EngineKind.DMA
     assert moved is not None, "batches move something"
@@ -235,7 +235,7 @@ NUM_KEPT = 3
 NEVER = 1 << 61
 
 
-def dp_batches(scenario: Scenario, engine: EngineChoice) -> tuple[Batches, ...]:
+def dp_batches(scenario: OpCase, engine: EngineChoice) -> tuple[Batches, ...]:
     """Return batches by their end, for each share of the own block that runs first (last if kernels precede copies)."""
     plans = [
         (end, costs.batches(own, remote))
@@ -292,7 +292,7 @@ RATIOS = (1.0, 0.6, 1.7, 0.4, 2.5)
 _SCALE = 1000
 
 
-def shapes(scenario: Scenario) -> tuple[Batches, ...]:
+def shapes(scenario: OpCase) -> tuple[Batches, ...]:
     """Return batches for every count, ratio of one batch to the next, kind of cut and place of the own block."""
     whole, lengths = whole_rows(scenario), lengths_of(scenario)
     shaped = [

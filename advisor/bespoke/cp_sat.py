@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from ...compiler.ir import Choice, EngineChoice, EngineKind, Scenario, ShouldStop, inner_size
+from ...compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, ShouldStop, inner_size
 from ...compiler.planning.build import reject_choice
 from ...compiler.planning.knobs.engine import ENGINE
 from ...compiler.templates import BY_NAME, TEMPLATES, Template
@@ -31,8 +31,8 @@ MAX_BATCHES = 6
 
 
 def solved_parts(
-    scenario: Scenario,
-    start: Choice,
+    scenario: OpCase,
+    start: OpChoice,
     bound_ticks: int,
     seed: int,
     limit: float,
@@ -106,7 +106,7 @@ def _in_rows(batches: Parts, whole: Part, grain: int) -> Parts:
 MAX_PIECES = 64
 
 
-def uniform_choices(scenario: Scenario, max_pieces: int = MAX_PIECES) -> tuple[Choice, ...]:
+def uniform_choices(scenario: OpCase, max_pieces: int = MAX_PIECES) -> tuple[OpChoice, ...]:
     """Return every legal choice of the explored templates and engines, with up to ``max_pieces`` chunks a rank.
 
     On a ring ``pipelined`` is included: its algorithms forward blocks instead of sending each over several links.
@@ -115,19 +115,19 @@ def uniform_choices(scenario: Scenario, max_pieces: int = MAX_PIECES) -> tuple[C
     return tuple(choice for engine in engines for choice in _with_engine(scenario, engine, max_pieces))
 
 
-def _with_engine(scenario: Scenario, engine: EngineChoice, max_pieces: int) -> Iterator[Choice]:
+def _with_engine(scenario: OpCase, engine: EngineChoice, max_pieces: int) -> Iterator[OpChoice]:
     n, explored = scenario.num_ranks, scenario.explore.values("schedules")
     for template, algorithm in _templates_with_algorithms(scenario):
         if explored and template.name not in explored:
             continue
         for pieces in range(1, max_pieces + 1) if template.cuts_shards else (1,):
             for streams in streams_of(template):
-                choice = Choice(template.name, n * pieces, engine, streams, algorithm=algorithm)
+                choice = OpChoice(template.name, n * pieces, engine, streams, algorithm=algorithm)
                 if reject_choice(scenario, choice) is None:
                     yield choice
 
 
-def _templates_with_algorithms(scenario: Scenario) -> Iterator[tuple[Template, str]]:
+def _templates_with_algorithms(scenario: OpCase) -> Iterator[tuple[Template, str]]:
     """Yield (template, algorithm); the algorithm is empty for the usual one."""
     yield from ((template, "") for template in TEMPLATES)
     algorithms = scenario.system.fabric.topology.algorithms
@@ -135,7 +135,7 @@ def _templates_with_algorithms(scenario: Scenario) -> Iterator[tuple[Template, s
         yield from ((BY_NAME["pipelined"], algorithm) for algorithm in ("", *algorithms))
 
 
-def as_batches(scenario: Scenario, choice: Choice) -> Batches | None:
+def as_batches(scenario: OpCase, choice: OpChoice) -> Batches | None:
     """Return the batches of a plan, None if ``bespoke`` cannot express those of its template."""
     if choice.parts:
         return batches_of(choice)

@@ -11,7 +11,6 @@ from random import Random
 from typing import TypeVar
 
 from ...compiler.ir import (
-    Choice,
     CopyProtocol,
     EngineChoice,
     EngineKind,
@@ -19,7 +18,8 @@ from ...compiler.ir import (
     ExecutionOptions,
     Explore,
     Kernels,
-    Scenario,
+    OpCase,
+    OpChoice,
     ShouldStop,
 )
 from ...compiler.planning.build import OPTIONS, ScheduleError, build_schedule, options_of
@@ -37,7 +37,7 @@ from .cp_sat import MAX_PIECES
 Value = TypeVar("Value")
 
 
-def is_explored(explore: Explore, choice: Choice) -> bool:
+def is_explored(explore: Explore, choice: OpChoice) -> bool:
     """Whether all knobs of ``choice`` have values that ``explore`` allows.
 
     A knob that its template does not have may have any value, except the order: without that knob it is the usual one.
@@ -76,12 +76,12 @@ class PlanEstimator:
     those of choices that were looked at ahead.
     """
 
-    scenario: Scenario
+    scenario: OpCase
     limit: int
     should_stop: ShouldStop = lambda: False
     count: int = 0
-    known: dict[Choice, float] = field(default_factory=dict)
-    foreseen: dict[Choice, float] = field(default_factory=dict)
+    known: dict[OpChoice, float] = field(default_factory=dict)
+    foreseen: dict[OpChoice, float] = field(default_factory=dict)
 
     def copy(self, should_stop: ShouldStop) -> "PlanEstimator":
         """Return one that counts for itself, and foresees for both."""
@@ -92,7 +92,7 @@ class PlanEstimator:
         """Whether the budget is spent, or the caller asked to stop."""
         return self.count >= self.limit or self.should_stop()
 
-    def ticks(self, choice: Choice) -> float:
+    def ticks(self, choice: OpChoice) -> float:
         """Return the estimated makespan."""
         known = self.known.get(choice)  # a choice is hashed by all its parts
         if known is None:
@@ -100,14 +100,14 @@ class PlanEstimator:
             known = self.known[choice] = self.foresee(choice)
         return known
 
-    def foresee(self, choice: Choice) -> float:
+    def foresee(self, choice: OpChoice) -> float:
         """Return the estimated makespan without counting it."""
         known = self.known.get(choice, self.foreseen.get(choice))
         if known is None:
             known = self.foreseen[choice] = self._estimate(choice)
         return known
 
-    def _estimate(self, choice: Choice) -> float:
+    def _estimate(self, choice: OpChoice) -> float:
         if may_deadlock(choice) or not is_explored(self.scenario.explore, choice):
             return INFEASIBLE
         try:
@@ -141,7 +141,7 @@ class _Draft:
 _Plan = list[_Draft]
 
 
-def neighbour(random: Random, choice: Choice, engines: Sequence[EngineChoice], lengths: Lengths) -> Choice:
+def neighbour(random: Random, choice: OpChoice, engines: Sequence[EngineChoice], lengths: Lengths) -> OpChoice:
     """Return a random neighbour of ``choice``, or ``choice`` itself if the mutation drawn is impossible."""
     kind = random.random()
     if kind < 0.03:
@@ -267,7 +267,7 @@ SUM_STREAMS = (1, 2, 4)
 PATIENCE = 4
 
 
-def single_knob_changes(scenario: Scenario, choice: Choice, engines: Sequence[EngineChoice]) -> Iterator[Choice]:
+def single_knob_changes(scenario: OpCase, choice: OpChoice, engines: Sequence[EngineChoice]) -> Iterator[OpChoice]:
     """Yield ``choice`` with one knob changed, the engine to one of ``engines``; some results may be illegal."""
     for engine in engines:
         yield _with_engine(engine, scenario, choice)
@@ -293,20 +293,20 @@ def single_knob_changes(scenario: Scenario, choice: Choice, engines: Sequence[En
         yield from (replace(choice, algorithm=name) for name in explore.values("algorithm") or ALGORITHMS)
 
 
-def _with_kernel(choice: Choice, kernel: Kernels) -> Choice:
+def _with_kernel(choice: OpChoice, kernel: Kernels) -> OpChoice:
     """Change the kernel; sums after a persistent kernel have one stream."""
     tactics = replace(choice.tactics, kernel=kernel, wait=USUAL_WAIT[kernel])
     return replace(choice, tactics=tactics, sums=choice.sums if kernel is Kernels.LAUNCHED else 1)
 
 
-def _with_engine(engine: EngineChoice, scenario: Scenario, choice: Choice) -> Choice:
+def _with_engine(engine: EngineChoice, scenario: OpCase, choice: OpChoice) -> OpChoice:
     """Change the engine; keep the lanes if it has as many, and the protocol if SMs copy."""
     lanes = choice.lanes if choice.lanes in lanes_of(engine, scenario.num_ranks - 1) else 0
     protocol = choice.tactics.protocol if engine.kind is EngineKind.SM else CopyProtocol.SIMPLE
     return replace(choice, engine=engine, lanes=lanes, tactics=replace(choice.tactics, protocol=protocol))
 
 
-def _chunk_changes(choice: Choice, num_ranks: int) -> Iterator[Choice]:
+def _chunk_changes(choice: OpChoice, num_ranks: int) -> Iterator[OpChoice]:
     """Yield finer and coarser transfers; if kernels can have several waves, also with kernels of the same size."""
     pieces = choice.chunks // num_ranks
     for other in sorted({pieces // 2, pieces - 1, pieces + 1, 2 * pieces}):
@@ -317,19 +317,19 @@ def _chunk_changes(choice: Choice, num_ranks: int) -> Iterator[Choice]:
                 yield replace(finer, waves=max(1, round(choice.waves * other / pieces)))
 
 
-def _wave_changes(choice: Choice) -> Iterator[Choice]:
+def _wave_changes(choice: OpChoice) -> Iterator[OpChoice]:
     """Yield larger and smaller kernels."""
     for waves in sorted({choice.waves // 2, choice.waves - 1, choice.waves + 1, 2 * choice.waves}):
         if waves > 0:
             yield replace(choice, waves=waves)
 
 
-def start_points(choices: Iterable[Choice]) -> list[Choice]:
+def start_points(choices: Iterable[OpChoice]) -> list[OpChoice]:
     """Return the first of ``choices`` for each template that overlaps and each algorithm, without choices with parts.
 
     Templates with waves come first: their time at the usual values of their knobs says least about their best time.
     """
-    first: dict[tuple[str, str], Choice] = {}
+    first: dict[tuple[str, str], OpChoice] = {}
     for choice in choices:
         if not choice.parts and BY_NAME[choice.template].overlaps:
             first.setdefault((choice.template, choice.algorithm), choice)
@@ -337,13 +337,13 @@ def start_points(choices: Iterable[Choice]) -> list[Choice]:
 
 
 def best_first_search(
-    estimator: PlanEstimator, start: Choice, budget: int, engines: Sequence[EngineChoice]
-) -> list[Choice]:
+    estimator: PlanEstimator, start: OpChoice, budget: int, engines: Sequence[EngineChoice]
+) -> list[OpChoice]:
     """Search best first from ``start``, until ``PATIENCE`` steps find nothing better or ``budget`` is spent.
 
     Return every feasible choice that was estimated.
     """
-    seen, expanded, limit = dict.fromkeys([start]), set[Choice](), estimator.count + budget
+    seen, expanded, limit = dict.fromkeys([start]), set[OpChoice](), estimator.count + budget
     best, steps_in_vain = start, 0
     while steps_in_vain < PATIENCE and estimator.count < limit and not estimator.spent:
         base = min((choice for choice in seen if choice not in expanded), key=estimator.ticks, default=None)

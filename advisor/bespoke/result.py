@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ...compiler.ir import Choice, Counted, Scenario, Schedule
+from ...compiler.ir import Counted, OpCase, OpChoice, OpPlan
 from ...compiler.planning.build import build_schedule
 from ..work.workers import Begun, Failure, SimulationJob, Workers
 from .batches import Batches, batches_of, is_cut
@@ -45,8 +45,8 @@ class SearchBudget:
 class SimulatedPlan:
     """A plan with its simulated time at a granularity of ``unit_bytes``."""
 
-    choice: Choice
-    schedule: Schedule
+    choice: OpChoice
+    schedule: OpPlan
     ticks: int
     unit_bytes: int
     proposer: Proposer
@@ -71,7 +71,7 @@ class SearchOptions:
         schedule quicker, serial ones too; beside a baseline without them that would look like overlap.
     """
 
-    unit_of: Callable[[Schedule], int]
+    unit_of: Callable[[OpPlan], int]
     bound_ticks: int = 1
     seed: int = 0
     known: tuple[SimulatedPlan, ...] = ()
@@ -120,9 +120,9 @@ class Proposals:
     """Feasible plans, each with the part of the portfolio that was the first to propose it."""
 
     estimator: PlanEstimator
-    proposer_of: dict[Choice, Proposer] = field(default_factory=dict)
+    proposer_of: dict[OpChoice, Proposer] = field(default_factory=dict)
 
-    def add(self, proposer: Proposer, choice: Choice, up_to: float = 1.0) -> bool:
+    def add(self, proposer: Proposer, choice: OpChoice, up_to: float = 1.0) -> bool:
         """Estimate ``choice`` and keep it if feasible; false once the share ``up_to`` of the evaluations is spent."""
         if self.estimator.spent or self.estimator.count >= up_to * self.estimator.limit:
             return False
@@ -130,42 +130,42 @@ class Proposals:
             self.proposer_of.setdefault(choice, proposer)
         return True
 
-    def add_known(self, proposer: Proposer, choices: Iterable[Choice]) -> None:
+    def add_known(self, proposer: Proposer, choices: Iterable[OpChoice]) -> None:
         """Keep the feasible ones of ``choices``, which have been estimated."""
         for choice in choices:
             if self.estimator.known[choice] < INFEASIBLE:
                 self.proposer_of.setdefault(choice, proposer)
 
-    def ranked(self) -> list[Choice]:
+    def ranked(self) -> list[OpChoice]:
         """Return all plans, the best by estimate first."""
         return sorted(self.proposer_of, key=self.estimator.ticks)
 
-    def batched(self) -> list[Choice]:
+    def batched(self) -> list[OpChoice]:
         """Return the plans with batches, the best by estimate first."""
         return [choice for choice in self.ranked() if choice.parts]
 
-    def different(self, count: int) -> list[Choice]:
+    def different(self, count: int) -> list[OpChoice]:
         """Return the best plans with batches, one for each set of batches; at most half of them have cut batches."""
-        best = dict[Batches, Choice]()
+        best = dict[Batches, OpChoice]()
         for choice in self.batched():
             best.setdefault(batches_of(choice), choice)
         cut = [choice for choice in best.values() if is_cut(choice)]
         uncut = [choice for choice in best.values() if not is_cut(choice)]
         return sorted([*cut[: count // 2], *uncut[: count // 2]], key=self.estimator.ticks)
 
-    def likely(self, simulated: Iterable[SimulatedPlan]) -> list[Choice]:
+    def likely(self, simulated: Iterable[SimulatedPlan]) -> list[OpChoice]:
         """Return the plans that may be the fastest, the best by estimate first."""
         ranked = self.ranked()
         known = [*(plan.ticks for plan in simulated), *map(self.estimator.ticks, ranked[:1])]
         limit = MAX_ESTIMATE_RATIO * min(known, default=INFEASIBLE)
         return [choice for choice in ranked if self.estimator.ticks(choice) <= limit]
 
-    def to_simulate(self, simulated: Iterable[SimulatedPlan], count: int) -> list[tuple[Choice, Proposer]]:
+    def to_simulate(self, simulated: Iterable[SimulatedPlan], count: int) -> list[tuple[OpChoice, Proposer]]:
         """Return ``count`` likely plans: the best of each proposer, engine and number of streams, then the best of all.
 
         Estimates err, by proposer and engine in the same direction; so up to half of the plans are chosen by these.
         """
-        likely, of_proposer, of_kind = self.likely(simulated), dict[Proposer, Choice](), dict[object, Choice]()
+        likely, of_proposer, of_kind = self.likely(simulated), dict[Proposer, OpChoice](), dict[object, OpChoice]()
         for choice in likely:
             proposer = self.proposer_of[choice]
             of_proposer.setdefault(proposer, choice)
@@ -184,17 +184,17 @@ class PlanSimulator:
     plan that takes ``enough_ticks`` or less ends the search.
     """
 
-    scenario: Scenario
+    scenario: OpCase
     pool: Workers
     limit: int
-    unit_of: Callable[[Schedule], int]
+    unit_of: Callable[[OpPlan], int]
     progress: Counted
     enough_ticks: float = 0.0
     stopped: bool = False
     count: int = 0
-    plans: dict[Choice, SimulatedPlan] = field(default_factory=dict)
-    tried: set[Choice] = field(default_factory=set)
-    begun: dict[Choice, Begun] = field(default_factory=dict)
+    plans: dict[OpChoice, SimulatedPlan] = field(default_factory=dict)
+    tried: set[OpChoice] = field(default_factory=set)
+    begun: dict[OpChoice, Begun] = field(default_factory=dict)
 
     @property
     def left(self) -> int:
@@ -206,11 +206,11 @@ class PlanSimulator:
         """Whether a plan takes ``enough_ticks`` or less."""
         return min((plan.ticks for plan in self.plans.values()), default=math.inf) <= self.enough_ticks
 
-    def is_new(self, choice: Choice) -> bool:
+    def is_new(self, choice: OpChoice) -> bool:
         """Whether ``choice`` was not simulated yet, with or without success."""
         return choice not in self.plans and choice not in self.tried
 
-    def begin(self, choices: Iterable[Choice]) -> None:
+    def begin(self, choices: Iterable[OpChoice]) -> None:
         """Begin to simulate new choices that may be wanted; it has no effect but to have their results earlier."""
         for choice in choices:
             if self.is_new(choice) and choice not in self.begun:
@@ -218,7 +218,7 @@ class PlanSimulator:
                 job = SimulationJob(self.scenario, schedule, self.unit_of(schedule))
                 (self.begun[choice],) = self.pool.begin([job])
 
-    def simulate(self, choices: Sequence[tuple[Choice, Proposer]]) -> None:
+    def simulate(self, choices: Sequence[tuple[OpChoice, Proposer]]) -> None:
         """Simulate the first of the new ``choices``, as many as the limit allows."""
         new = list({choice: proposer for choice, proposer in choices if self.is_new(choice)}.items())[: self.left]
         self.begin(choice for choice, _ in new)
@@ -232,7 +232,7 @@ class PlanSimulator:
             begun.drop()
         self.begun.clear()
 
-    def _finish(self, choice: Choice, proposer: Proposer) -> None:
+    def _finish(self, choice: OpChoice, proposer: Proposer) -> None:
         begun = self.begun.pop(choice)
         (result,) = self.pool.finish([begun])
         self.stopped = self.pool.stopped

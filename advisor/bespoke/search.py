@@ -8,13 +8,13 @@ from itertools import product
 from random import Random
 
 from ...compiler.ir import (
-    Choice,
     CopyProtocol,
     EngineChoice,
     EngineKind,
     EngineMode,
     ExecutionOptions,
-    Scenario,
+    OpCase,
+    OpChoice,
     ShouldStop,
 )
 from ..candidates.shortlist import forms_of
@@ -43,8 +43,8 @@ DRAWS_PER_EVALUATION = 5
 
 
 def anneal(
-    estimator: PlanEstimator, start: Choice, budget: int, random: Random, engines: Sequence[EngineChoice]
-) -> Choice:
+    estimator: PlanEstimator, start: OpChoice, budget: int, random: Random, engines: Sequence[EngineChoice]
+) -> OpChoice:
     """Return the best plan found from ``start`` with ``budget`` evaluations; ``estimator`` keeps all plans tried."""
     current, current_ticks = start, estimator.ticks(start)
     best, best_ticks = current, current_ticks
@@ -96,7 +96,7 @@ class Search:
     are varied.
     """
 
-    scenario: Scenario
+    scenario: OpCase
     budget: SearchBudget
     options: SearchOptions
     estimator: PlanEstimator
@@ -195,7 +195,7 @@ class Search:
         explore = self.scenario.explore
         streams, options = usual_or_first(explore.values("streams"), USUAL_STREAMS), usual_options(explore)
         for batches, engine in product(proposed, engines):
-            choice = Choice("bespoke", self.scenario.num_ranks, engine, streams, options)
+            choice = OpChoice("bespoke", self.scenario.num_ranks, engine, streams, options)
             if not self.proposals.add(proposer, with_batches(choice, batches), up_to):
                 return
 
@@ -245,7 +245,7 @@ class Search:
         self._annealed(sorted(annealed, key=self.estimator.ticks)[:NUM_CONTINUED], rest)
         self.proposals.add_known(Proposer.LOCAL, [choice for choice in self.estimator.known if choice.parts])
 
-    def _annealed(self, starts: Sequence[Choice], budget: int) -> list[Choice]:
+    def _annealed(self, starts: Sequence[OpChoice], budget: int) -> list[OpChoice]:
         """Return the best choice found from each of ``starts``, which share a budget."""
         share = budget // max(1, len(starts))
         return [anneal(self.estimator, start, share, self.random, self.engines) for start in starts if share > 0]
@@ -290,7 +290,7 @@ class Search:
         """The fastest simulated plan that is no template."""
         return next((plan for plan in self.simulator.ranked() if plan.proposer is not Proposer.TEMPLATE), None)
 
-    def _begin_with_next(self, incumbent: Choice, likely: Choice) -> None:
+    def _begin_with_next(self, incumbent: OpChoice, likely: OpChoice) -> None:
         """Begin what follows while the incumbent stays, one for each worker, and take the draws for that back."""
         state, ahead = self.random.getstate(), [likely]
         for _ in range(1, min(self.simulator.pool.count, self.simulator.left)):
@@ -302,14 +302,14 @@ class Search:
         self.simulator.begin(ahead)
 
     def _likely_neighbour(
-        self, incumbent: Choice, under_way: Sequence[Choice], ticks_of: Callable[[Choice], float]
-    ) -> Choice:
+        self, incumbent: OpChoice, under_way: Sequence[OpChoice], ticks_of: Callable[[OpChoice], float]
+    ) -> OpChoice:
         """Return the best of some neighbours that were not simulated yet; the incumbent if there are none."""
         drawn = self._neighbours(incumbent)
         new = [choice for choice in drawn if self.simulator.is_new(choice) and choice not in under_way]
         return min(new, key=ticks_of, default=incumbent)
 
-    def _neighbours(self, choice: Choice) -> Iterable[Choice]:
+    def _neighbours(self, choice: OpChoice) -> Iterable[OpChoice]:
         """Draw neighbours of a plan with batches; of a template return all with one knob changed."""
         if not choice.parts:
             return single_knob_changes(self.scenario, choice, self.engines)

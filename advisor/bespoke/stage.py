@@ -9,10 +9,10 @@ from ...compiler.ir import (
     TICKS_PER_US,
     Adds,
     Cancelled,
-    Choice,
     CopyProtocol,
     Counted,
-    Scenario,
+    OpCase,
+    OpChoice,
     ShouldStop,
     cutting_of,
     heeding,
@@ -33,7 +33,7 @@ MIN_REPORTED_LOSS = 0.005
 
 
 def why_bespoke(
-    scenario: Scenario, choice: Choice, template: Choice, ticks_of: Callable[[Choice], float]
+    scenario: OpCase, choice: OpChoice, template: OpChoice, ticks_of: Callable[[OpChoice], float]
 ) -> tuple[tuple[str, float], ...]:
     """Return (bespoke feature of ``choice``, loss without it as a share of the time), the largest loss first.
 
@@ -48,7 +48,7 @@ def why_bespoke(
     return tuple(sorted(reported, key=lambda feature_loss: -feature_loss[1]))
 
 
-def _without_features(scenario: Scenario, choice: Choice, template: Choice) -> Iterator[tuple[str, Choice]]:
+def _without_features(scenario: OpCase, choice: OpChoice, template: OpChoice) -> Iterator[tuple[str, OpChoice]]:
     """Yield (feature, ``choice`` without it) for each feature that ``choice`` uses."""
     if choice.parts:
         yield from _without_cuts(scenario, choice)
@@ -70,7 +70,7 @@ def _without_features(scenario: Scenario, choice: Choice, template: Choice) -> I
         yield f"engine {choice.engine}", replace(choice, engine=template.engine, lanes=0, tactics=simple)
 
 
-def _without_cuts(scenario: Scenario, choice: Choice) -> Iterator[tuple[str, Choice]]:
+def _without_cuts(scenario: OpCase, choice: OpChoice) -> Iterator[tuple[str, OpChoice]]:
     """Yield (feature, ``choice`` without it) for the features of its batches."""
     whole, batches = whole_rows(scenario), batches_of(choice)
     for feature, other in (
@@ -110,7 +110,7 @@ def _with_rows(batches: Batches, columns: list[list[int]]) -> Batches:
 
 
 def optimize(
-    scenario: Scenario,
+    scenario: OpCase,
     budget: SearchBudget,
     options: SearchOptions,
     *,
@@ -181,7 +181,7 @@ def budget_of(evaluations: int, num_ranks: int, per_simulation: int = PER_SIMULA
     return SearchBudget(evaluations, simulations, solver_s=evaluations / 2000, max_vain=MAX_VAIN)
 
 
-def is_searched(scenario: Scenario) -> bool:
+def is_searched(scenario: OpCase) -> bool:
     """Whether to search: GEMMs overlap a collective, ranks are alike, and the file explores all templates or bespoke.
 
     Attention is left to templates: heads and keys are cut by other rules than rows and columns.
@@ -196,7 +196,7 @@ def is_searched(scenario: Scenario) -> bool:
 
 
 def bespoke_candidates(
-    scenario: Scenario,
+    scenario: OpCase,
     candidates: Sequence[Candidate],
     budget: SearchBudget,
     bound_ticks: int,
@@ -223,7 +223,7 @@ def bespoke_candidates(
     return [_candidate(scenario, result, plan) for plan in offered], result.failures
 
 
-def _structure(choice: Choice) -> tuple[str, str, Batches]:
+def _structure(choice: OpChoice) -> tuple[str, str, Batches]:
     return choice.template, choice.algorithm, batches_of(choice)
 
 
@@ -247,12 +247,12 @@ def _simulated_plan(candidate: Candidate) -> SimulatedPlan | None:
     return SimulatedPlan(candidate.choice, candidate.schedule, ticks, unit_bytes, proposer)
 
 
-def _candidate(scenario: Scenario, result: SearchResult, plan: SimulatedPlan) -> Candidate:
+def _candidate(scenario: OpCase, result: SearchResult, plan: SimulatedPlan) -> Candidate:
     from importlib.metadata import version  # which takes longer than most imports, and not all advice needs it
 
     template = result.best_template
 
-    def ticks_of(choice: Choice) -> float:
+    def ticks_of(choice: OpChoice) -> float:
         return estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks
 
     provenance = SearchProvenance(

@@ -1,1 +1,1 @@
-"""The lower bound. In: a ``Scenario``. Out: a ``Bound`` that no schedule beats. Begin with ``lower_bound.py``."""
+"""The lower bound. In: an ``OpCase``. Out: a ``Bound`` that no schedule beats. Begin with ``lower_bound.py``."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from ...compiler.ir import TICKS_PER_SECOND, CopyProtocol, EngineKind, Gpu, Pattern, Scenario
+from ...compiler.ir import TICKS_PER_SECOND, CopyProtocol, EngineKind, Gpu, OpCase, Pattern
 from ...compiler.planning.knobs.engine import max_copy_sms
 from ...compiler.planning.staging import reject_reach
 from ...simcore.kernels.working_set import hit_share
@@ -65,7 +65,7 @@ class CopyMode:
         return served_ticks(int(num_bytes * self.sent), self.bytes_per_s, line_bytes)
 
 
-def copy_modes_of(scenario: Scenario, kind: EngineKind) -> tuple[CopyMode, ...]:
+def copy_modes_of(scenario: OpCase, kind: EngineKind) -> tuple[CopyMode, ...]:
     """Return all modes with engines of ``kind``. Data that a switch copies or sums has no flags between its bytes."""
     gpu, system = scenario.gpu, scenario.system
     if kind is EngineKind.DMA:
@@ -119,7 +119,7 @@ class BoundCase:
     neighbours hand over need not be ``in_memory``.
     """
 
-    scenario: Scenario
+    scenario: OpCase
     mode: CopyMode
     kernels: KernelLimits
     moved: LeastTraffic | None

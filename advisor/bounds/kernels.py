@@ -13,7 +13,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiler.ir import TICKS_PER_US, Choice, GemmShape, GemvShape, Gpu, Kernels, Scenario, TileGroup, checkpoint
+from ...compiler.ir import TICKS_PER_US, GemmShape, GemvShape, Gpu, Kernels, OpCase, OpChoice, TileGroup, checkpoint
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
@@ -34,7 +34,7 @@ class KernelLimits:
     the end of a kernel that sums its results.
     """
 
-    scenario: Scenario
+    scenario: OpCase
     kernels: Kernels
     start: int = 0
     first: int = 0
@@ -49,7 +49,7 @@ class KernelLimits:
         return self.kernels is Kernels.PERSISTENT
 
 
-def kernel_limits(scenario: Scenario) -> tuple[KernelLimits, ...]:
+def kernel_limits(scenario: OpCase) -> tuple[KernelLimits, ...]:
     """Return the limits of each class of kernels that the scenario allows."""
     launched, persistent = _sums(scenario, Kernels.LAUNCHED), _sums(scenario, Kernels.PERSISTENT)
     workload, gpu = scenario.workload, scenario.gpu
@@ -60,7 +60,7 @@ def kernel_limits(scenario: Scenario) -> tuple[KernelLimits, ...]:
     return _of_launched(launched, gpu, workload.gemm), _of_persistent(persistent, gpu, workload.gemm)
 
 
-def _sums(scenario: Scenario, kernels: Kernels) -> KernelLimits:
+def _sums(scenario: OpCase, kernels: Kernels) -> KernelLimits:
     """Return the limits of kernels that sum. A kernel that polls may be launched before the data to sum arrive."""
     gpu, latency = scenario.gpu, scenario.gpu.hbm.latency_ticks
     graph = gpu.sync.graph_launch_ticks
@@ -127,11 +127,11 @@ def _least_kernels(gpu: Gpu, gemm: GemmShape, inner: int) -> tuple[int, int]:
     )
 
 
-def lone_kernel(scenario: Scenario) -> KernelWork | None:
+def lone_kernel(scenario: OpCase) -> KernelWork | None:
     """Return the kernel of a workload that is one kernel other than a GEMM, else None."""
     if scenario.workload.kernel is None or scenario.workload.pattern.overlaps:
         return None
-    schedule = build_schedule(scenario, Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system)))
+    schedule = build_schedule(scenario, OpChoice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system)))
     (group,) = (step for step in schedule.steps if isinstance(step, TileGroup))
     return compute_work(scenario, group, scenario.gpu.sms)
 

@@ -17,10 +17,10 @@ from ...compiler.ir import (
     TICKS_PER_SECOND,
     Edge,
     Fabric,
+    OpCase,
+    OpPlan,
     Pattern,
     Reach,
-    Scenario,
-    Schedule,
     Step,
     Transfer,
     checkpoint,
@@ -57,7 +57,7 @@ class LeastTraffic:
         return max(*self.into, -(-self.total // len(self.into)))
 
 
-def least_traffic(scenario: Scenario, *, can_sum: bool = True) -> LeastTraffic | None:
+def least_traffic(scenario: OpCase, *, can_sum: bool = True) -> LeastTraffic | None:
     """Return the least traffic, None if nothing moves; ``can_sum`` is whether engines can ask a switch for sums."""
     workload, n = scenario.workload, scenario.num_ranks
     kind, moved = collective_in(workload.pattern), workload.moved
@@ -89,7 +89,7 @@ def least_traffic(scenario: Scenario, *, can_sum: bool = True) -> LeastTraffic |
             return LeastTraffic((0, whole, *(0,) * (n - 2)), (whole, *(0,) * (n - 1)), whole, issued=shard)
 
 
-def _exchanged(scenario: Scenario) -> LeastTraffic:
+def _exchanged(scenario: OpCase) -> LeastTraffic:
     """Return the traffic of an all_to_all whose ranks send different amounts; ``issued`` is the mean over ranks."""
     n, table = scenario.num_ranks, block_table(scenario)
     into = tuple(sum(sent[rank] for sent in table) - table[rank][rank] for rank in range(n))
@@ -103,7 +103,7 @@ def _alike(n: int, into: int, out: int, arriving: int = 0, *, read: int, issued:
     return LeastTraffic((into,) * n, (out,) * n, n * max(into, arriving), read, issued)
 
 
-def blocks_of(scenario: Scenario) -> tuple[int, ...]:
+def blocks_of(scenario: OpCase) -> tuple[int, ...]:
     """Return the bytes [k] that rank r sends to r + k in an all_to_all; if ranks differ, that r + k sends to r."""
     workload, n = scenario.workload, scenario.num_ranks
     if workload.loads:
@@ -114,7 +114,7 @@ def blocks_of(scenario: Scenario) -> tuple[int, ...]:
     return tuple(rows * width for rows in workload.split or (workload.moved.rows // n,) * n)
 
 
-def block_table(scenario: Scenario) -> tuple[tuple[int, ...], ...]:
+def block_table(scenario: OpCase) -> tuple[tuple[int, ...], ...]:
     """Return the bytes [source][target] of an all_to_all whose ranks send different amounts."""
     workload = scenario.workload
     assert workload.moved is not None, "an all_to_all moves a tensor"
@@ -203,7 +203,7 @@ class LinkLoad:
     where: str
 
 
-def loads_of(scenario: Scenario, moved: LeastTraffic) -> Iterator[LinkLoad]:
+def loads_of(scenario: OpCase, moved: LeastTraffic) -> Iterator[LinkLoad]:
     """Yield the least loads of the links of each rank, of all ranks, of groups; for an all_to_all of single links."""
     ports = ports_of(scenario)
     for num_bytes, rate in dict.fromkeys(zip(moved.into, ports.into, strict=True)):
@@ -217,7 +217,7 @@ def loads_of(scenario: Scenario, moved: LeastTraffic) -> Iterator[LinkLoad]:
         yield from _group_loads(scenario)
 
 
-def _exchange_loads(scenario: Scenario) -> Iterator[LinkLoad]:
+def _exchange_loads(scenario: OpCase) -> Iterator[LinkLoad]:
     """Yield the loads of an all_to_all, whose blocks go to their target over the one route there is."""
     fabric, n = scenario.system.fabric, scenario.num_ranks
     if scenario.workload.loads:
@@ -257,7 +257,7 @@ def _busiest_of_each_kind(fabric: Fabric, edges: Sequence[Edge], passed: Sequenc
     return tuple(LinkLoad(num_bytes, *kind) for kind, num_bytes in most.items())
 
 
-def _group_loads(scenario: Scenario) -> Iterator[LinkLoad]:
+def _group_loads(scenario: OpCase) -> Iterator[LinkLoad]:
     """Yield the loads of the cut around each group of neighbours: nodes, rows of a torus, parts of a chain.
 
     The cut that takes the most time bounds any schedule (ForestColl, arXiv 2402.06787).
@@ -296,7 +296,7 @@ def _cuts(fabric: Fabric, num_ranks: int, size: int) -> tuple[tuple[bool, int, i
     return tuple(cuts)
 
 
-def _group_sizes(scenario: Scenario) -> list[int]:
+def _group_sizes(scenario: OpCase) -> list[int]:
     """Return sizes of groups that divide the ranks, among them the size of nodes."""
     n = scenario.num_ranks
     return sorted(
@@ -304,7 +304,7 @@ def _group_sizes(scenario: Scenario) -> list[int]:
     )
 
 
-def _crossing(scenario: Scenario, size: int, *, has_root: bool) -> tuple[int, int]:
+def _crossing(scenario: OpCase, size: int, *, has_root: bool) -> tuple[int, int]:
     """Return the bytes into and out of ``size`` ranks; ``has_root``: the root of a broadcast is one of them."""
     workload, n = scenario.workload, scenario.num_ranks
     assert workload.moved is not None, "a collective moves a tensor"
@@ -323,13 +323,13 @@ def _crossing(scenario: Scenario, size: int, *, has_root: bool) -> tuple[int, in
             return 0, 0
 
 
-def ports_of(scenario: Scenario) -> Ports:
+def ports_of(scenario: OpCase) -> Ports:
     """Return the rates of the links into and out of each rank."""
     network = scenario.network
     return Ports(network.bytes_per_s_into, network.bytes_per_s_out)
 
 
-def busiest_link_ticks(scenario: Scenario, schedule: Schedule) -> int:
+def busiest_link_ticks(scenario: OpCase, schedule: OpPlan) -> int:
     """Return the ticks that the bytes of ``schedule`` take on the link that needs most for them.
 
     Copies to all and sums of all are left out, and so is the library, whose plan is not known: the time is then less.
@@ -354,7 +354,7 @@ def busiest_link_ticks(scenario: Scenario, schedule: Schedule) -> int:
     return max(times, default=0)
 
 
-def _sent(scenario: Scenario, steps: tuple[Step, ...]) -> Counter[tuple[int, int]]:
+def _sent(scenario: OpCase, steps: tuple[Step, ...]) -> Counter[tuple[int, int]]:
     """Count the bytes that the steps of a rank send, by source and target as seen from that rank."""
     sent = Counter[tuple[int, int]]()
     for step in steps:

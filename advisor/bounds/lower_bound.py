@@ -19,16 +19,16 @@ from itertools import product
 from ...compiler.ir import (
     ElementwiseShape,
     EngineKind,
-    Graph,
-    GraphOp,
     GroupedGemmShape,
     Made,
+    Op,
+    OpCase,
     Read,
-    Scenario,
     Shard,
     ShouldStop,
     System,
     Tensor,
+    Workload,
     checkpoint,
     heeding,
 )
@@ -66,7 +66,7 @@ class Bound:
 
 
 def lower_bound(
-    scenario: Scenario,
+    scenario: OpCase,
     kinds: tuple[EngineKind, ...] = tuple(EngineKind),
     should_stop: ShouldStop | None = None,
     *,
@@ -94,7 +94,7 @@ def lower_bound(
 
 
 @lru_cache(maxsize=64)
-def quick_bound_ticks(scenario: Scenario, *, in_memory: bool = True) -> int:
+def quick_bound_ticks(scenario: OpCase, *, in_memory: bool = True) -> int:
     """Return a bound that needs no search over kernels, in milliseconds: at most ``lower_bound``, at least one tick."""
     if scenario.workload.then is not None:
         return max(quick_bound_ticks(stage, in_memory=False) for stage in scenario.stages)
@@ -102,12 +102,12 @@ def quick_bound_ticks(scenario: Scenario, *, in_memory: bool = True) -> int:
     return max(1, min(map(_first_bound, _cases(scenario, tuple(EngineKind), in_memory))))
 
 
-def _over_fastest_links(scenario: Scenario) -> Scenario:
+def _over_fastest_links(scenario: OpCase) -> OpCase:
     """``scenario`` with links as fast as anything was measured to send over them."""
     return replace(scenario, system=with_fastest_links(scenario.system))
 
 
-def _lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...], in_memory: bool) -> Bound:
+def _lower_bound(scenario: OpCase, kinds: tuple[EngineKind, ...], in_memory: bool) -> Bound:
     if scenario.workload.then is not None:
         return _bound_of_two_kernels(scenario, kinds)
     scenario = _over_fastest_links(scenario)
@@ -125,7 +125,7 @@ def _lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...], in_memory: b
         heappush(waiting, (bounds[number].ticks, refinements - 1, number))
 
 
-def _bound_of_two_kernels(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Bound:
+def _bound_of_two_kernels(scenario: OpCase, kinds: tuple[EngineKind, ...]) -> Bound:
     """Return the bound of two kernels: that of either with the collective, or the SM time or the memory of both.
 
     What one hands to the other need not pass memory.
@@ -142,7 +142,7 @@ def _bound_of_two_kernels(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> 
     return replace(larger, terms=terms) if largest.ticks <= larger.ticks else Bound(largest.ticks, largest.name, terms)
 
 
-def _memory_of_both(scenario: Scenario) -> tuple[int, str]:
+def _memory_of_both(scenario: OpCase) -> tuple[int, str]:
     """Return the time of the inputs and the result of two kernels in memory, without what one hands to the other."""
     gpu, (first, _), moved = scenario.gpu, scenario.workload.stages, scenario.workload.moved
     assert first.compute is not None and moved is not None, "a kernel stands on both sides of a collective"
@@ -151,7 +151,7 @@ def _memory_of_both(scenario: Scenario) -> tuple[int, str]:
     return ticks, "inputs of the first and results of the last kernel pass the memory of a rank"
 
 
-def _cases(scenario: Scenario, kinds: tuple[EngineKind, ...], in_memory: bool) -> Iterator[BoundCase]:
+def _cases(scenario: OpCase, kinds: tuple[EngineKind, ...], in_memory: bool) -> Iterator[BoundCase]:
     """Yield all copy modes, classes of kernels, and divisions of the SMs."""
     for kind in kinds:
         for mode, kernels in product(copy_modes_of(scenario, kind), kernel_limits(scenario)):
@@ -184,7 +184,7 @@ GRAPH_ASSUMPTIONS = (
 )
 
 
-def graph_bound(system: System, graph: Graph, should_stop: ShouldStop | None = None) -> Bound:
+def graph_bound(system: System, graph: Workload, should_stop: ShouldStop | None = None) -> Bound:
     """Return the bound for ``graph``, all its layers, in whichever number of batches: the least of all.
 
     Raises
@@ -197,20 +197,20 @@ def graph_bound(system: System, graph: Graph, should_stop: ShouldStop | None = N
     return min(bounds, key=lambda bound: bound.ticks)
 
 
-def _bound(system: System, graph: Graph) -> Bound:
+def _bound(system: System, graph: Workload) -> Bound:
     system = with_fastest_links(system)
-    scenarios = {op.name: Scenario(op.name, system, op.workload) for op in graph.ops if not _is_row_wise(op)}
+    scenarios = {op.name: OpCase(op.name, system, op.workload) for op in graph.ops if not _is_row_wise(op)}
     terms = tuple(_terms(system, graph, scenarios))
     largest = max(terms, key=lambda term: term.ticks)
     return Bound(max(1, largest.ticks), largest.name, terms, GRAPH_ASSUMPTIONS)
 
 
-def _is_row_wise(op: GraphOp) -> bool:
+def _is_row_wise(op: Op) -> bool:
     """Whether a neighbour may do it in passing."""
     return isinstance(op.workload.compute, ElementwiseShape) and not op.workload.pattern.overlaps
 
 
-def _terms(system: System, graph: Graph, scenarios: dict[str, Scenario]) -> Iterator[Term]:
+def _terms(system: System, graph: Workload, scenarios: dict[str, OpCase]) -> Iterator[Term]:
     gpu, layers = system.gpu, graph.num_layers
     starts = [limits.start for each in scenarios.values() if least_sm_ticks(each) for limits in kernel_limits(each)]
     work = layers * sum(map(least_sm_ticks, scenarios.values())) // gpu.sms
@@ -228,7 +228,7 @@ def _terms(system: System, graph: Graph, scenarios: dict[str, Scenario]) -> Iter
         yield Term("op", alone[longest], f"{longest} takes this long by itself, in whatever pieces")
 
 
-def _memory_bytes(system: System, graph: Graph) -> Iterator[int]:
+def _memory_bytes(system: System, graph: Workload) -> Iterator[int]:
     """Bytes of inputs and results at a rank: once in each layer, but what layers hand on once in all."""
     carried = {} if graph.repeat is None else graph.repeat.carried
     tensors = {tensor.name: tensor for tensor in graph.tensors}
@@ -249,7 +249,7 @@ def _memory_bytes(system: System, graph: Graph) -> Iterator[int]:
             yield num_bytes * (1 if set(made) & set(carried.values()) else graph.num_layers)
 
 
-def _read_bytes(system: System, tensor: Tensor, op: GraphOp, read: Read) -> int:
+def _read_bytes(system: System, tensor: Tensor, op: Op, read: Read) -> int:
     """What an op reads of an input: of experts the weights of those that have rows."""
     compute, num_bytes = op.workload.compute, _rank_bytes(system, tensor)
     if read.part is not None:
@@ -263,7 +263,7 @@ def _rank_bytes(system: System, tensor: Tensor) -> int:
     return tensor.num_bytes // (1 if tensor.shard is Shard.NONE else system.num_ranks)
 
 
-def _link_ticks(scenarios: Iterable[Scenario], line_bytes: int) -> int:
+def _link_ticks(scenarios: Iterable[OpCase], line_bytes: int) -> int:
     """The time of the busiest links of a rank, in or out, with the bytes of all ops."""
     busiest = 0
     into, out = Counter[int](), Counter[int]()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, GemmShape, Pattern, Scenario, cutting_of, tile_rows
+from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, GemmShape, OpCase, Pattern, cutting_of, tile_rows
 from ...compiler.text.units import bytes_text
 from ...simcore.kernels.dispatch import least_bytes, least_sm_ticks
 from .boxes import Floats
@@ -325,7 +325,7 @@ def _remote_share(case: BoundCase) -> Fraction:
     return Fraction(sum(rows[1:]), sum(rows))
 
 
-def _tiled_gemm(scenario: Scenario) -> GemmShape | None:
+def _tiled_gemm(scenario: OpCase) -> GemmShape | None:
     """Return the GEMM of a rank; None if there is none, or if it has one column and is a matrix times a vector."""
     gemm = scenario.workload.gemm
     return None if gemm is None or gemm.n == 1 else gemm

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ...compiler.ir import TICKS_PER_US, Choice, GraphPlan, GraphScenario, JsonObject, Scenario
+from ...compiler.ir import TICKS_PER_US, JsonObject, OpCase, OpChoice, Plan, Scenario
 from ...compiler.planfile.write import graph_plan_document, plan_document
 from ...compiler.planning.build import short_text_of
 from ...compiler.planning.plan import build_graph_plan
@@ -19,7 +19,7 @@ LONGEST = 48
 """Expressions with lists of sizes that are longer have a short name."""
 
 
-def short_names(schedules: Iterable[tuple[str, Choice | None]]) -> Mapping[str, str]:
+def short_names(schedules: Iterable[tuple[str, OpChoice | None]]) -> Mapping[str, str]:
     """Return the short name of each long expression, such as ``bespoke (3 parts, dma(7), 2 streams)``.
 
     ``schedules`` are expressions with their choices, None for a plan. Several short names are numbered in their order,
@@ -245,7 +245,7 @@ class Advice:
     copies, and ``searched`` how many schedules were simulated.
     """
 
-    scenario: GraphScenario
+    scenario: Scenario
     verdict: Verdict
     recommended: Candidate
     serial: Candidate
@@ -275,7 +275,7 @@ class Advice:
     source: Source = field(default=Source.SIMULATION, compare=False)
 
     @property
-    def case(self) -> Scenario:
+    def case(self) -> OpCase:
         """The one op that there is, on its system."""
         return self.scenario.case
 
@@ -290,11 +290,11 @@ class Advice:
             return plan_document(self.case, self.recommended.schedule)
         return graph_plan_document(self.scenario.system, self.scenario.graph, self.plan_of(self.recommended))
 
-    def plan_of(self, candidate: Candidate) -> GraphPlan:
+    def plan_of(self, candidate: Candidate) -> Plan:
         """Return the plan of a schedule, of layers that repeat that of the first."""
         if candidate.several is not None:
             return build_graph_plan(self.scenario.system, self.scenario.graph, candidate.several)
-        return GraphPlan.of_one(self.case.workload.output, self.case.workload, candidate.schedule)
+        return Plan.of_one(self.case.workload.output, self.case.workload, candidate.schedule)
 
     @property
     def interval(self) -> tuple[float, float] | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ...compiler.ir import TICKS_PER_US, Choice, ExecutionOptions, GraphChoice, Schedule, Seams
+from ...compiler.ir import TICKS_PER_US, ExecutionOptions, OpChoice, OpPlan, Schedule, Seams
 from ...simcore import Result
 
 # Share of time by which a more complex schedule must be faster, however fine the profile resolves.
@@ -69,8 +69,8 @@ class Candidate:
     """
 
     expression: str
-    choice: Choice | None
-    plan: Schedule | None
+    choice: OpChoice | None
+    plan: OpPlan | None
     origin: ScheduleOrigin
     predicted_us: float | None = None
     simulated_ticks: int | None = None
@@ -78,20 +78,20 @@ class Candidate:
     provenance: SearchProvenance | None = None
     interval_us: tuple[float, float] | None = None
     gain_error: float | None = None
-    several: GraphChoice | None = None
+    several: Schedule | None = None
     what: str = ""
     result: Result | None = None
     problem: str = ""
     is_outside: bool = False
 
     @property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> OpPlan:
         """The steps of the one op that there is."""
         assert self.plan is not None, "of several ops each has a plan"
         return self.plan
 
     @property
-    def joint(self) -> GraphChoice:
+    def joint(self) -> Schedule:
         """What each of several ops does."""
         assert self.several is not None, "there is one op"
         return self.several
@@ -124,7 +124,7 @@ class Candidate:
         schedule = self.several
         if schedule is None or self.is_serial:
             return True
-        whole = GraphChoice(schedule.name, schedule.modes, schedule.order, seams=Seams.WHOLE)
+        whole = Schedule(schedule.name, schedule.modes, schedule.order, seams=Seams.WHOLE)
         return schedule == whole and all(mode.apart is None for mode in schedule.modes)
 
     @property
@@ -142,7 +142,7 @@ class Candidate:
     def has_usual_options(self) -> bool:
         """Whether it is carried out in the usual way, or a plan says how."""
         of_ops = () if self.several is None else (mode.body or mode.apart for mode in self.several.modes)
-        choices = [choice for choice in (self.choice, *of_ops) if isinstance(choice, Choice)]
+        choices = [choice for choice in (self.choice, *of_ops) if isinstance(choice, OpChoice)]
         return all(choice.tactics == ExecutionOptions() for choice in choices)
 
     @property
@@ -178,9 +178,7 @@ class Candidate:
         return replace(self, result=result, simulated_ticks=result.total_ticks, unit_bytes=result.unit_bytes)
 
 
-def joint_candidate(
-    schedule: GraphChoice, origin: ScheduleOrigin, what: str = "", ticks: int | None = None
-) -> Candidate:
+def joint_candidate(schedule: Schedule, origin: ScheduleOrigin, what: str = "", ticks: int | None = None) -> Candidate:
     """Return the candidate of a schedule of several ops, with the predicted ``ticks`` of all layers."""
     us = None if ticks is None else ticks / TICKS_PER_US
     return Candidate(schedule.name, None, None, origin, predicted_us=us, several=schedule, what=what)

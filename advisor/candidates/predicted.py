@@ -9,20 +9,20 @@ from ...compiler.codes import Code
 from ...compiler.ir import (
     TICKS_PER_US,
     Cancelled,
-    Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Pattern,
-    Plan,
     Reach,
     Rejection,
-    Scenario,
-    Schedule,
     ShouldStop,
     Transfer,
+    WrittenPlan,
     heeding,
 )
 from ...compiler.planning.build import (
@@ -81,7 +81,7 @@ class LibraryTime:
         )
 
 
-def library_time(scenario: Scenario) -> LibraryTime | None:
+def library_time(scenario: OpCase) -> LibraryTime | None:
     """Return the library's time of the collective of ``scenario``, None where it is not known."""
     model = scenario.gpu.collectives
     if model is None or library_unfit(scenario) is not None:
@@ -90,7 +90,7 @@ def library_time(scenario: Scenario) -> LibraryTime | None:
     return LibraryTime(library_operation(scenario), time, float(model.error), scaled)
 
 
-def library_unfit(scenario: Scenario) -> Rejection | None:
+def library_unfit(scenario: OpCase) -> Rejection | None:
     """Why the time of the library is not told here, None if it is: it is not known, or below what links allow."""
     unfit = library_rejection(scenario)
     if unfit is not None:
@@ -116,16 +116,16 @@ LIBRARY = "library"
 AlgorithmAndEngine = tuple[str, EngineKind]
 
 
-def is_judged(scenario: Scenario) -> bool:
+def is_judged(scenario: OpCase) -> bool:
     """Whether estimates were compared with simulations of such scenarios: GEMMs in ``JUDGED_ON`` on one node."""
     workload, fabric = scenario.workload, scenario.system.fabric
     return workload.gemm is not None and workload.pattern in JUDGED_ON and fabric.node_size == 0
 
 
 def predicted_us(
-    scenario: Scenario,
-    choices: Sequence[Choice],
-    schedules: Sequence[Schedule],
+    scenario: OpCase,
+    choices: Sequence[OpChoice],
+    schedules: Sequence[OpPlan],
     should_stop: ShouldStop | None = None,
     max_steps: int = MAX_STEPS,
 ) -> tuple[float, ...]:
@@ -144,20 +144,20 @@ def predicted_us(
         return tuple(library_us(scenario) if choice.engine.by_library else next(estimated) for choice in choices)
 
 
-def library_us(scenario: Scenario) -> float:
+def library_us(scenario: OpCase) -> float:
     """Return the time of the library: that of its kernels, and the closed form of its collective."""
     kernels = sum(work.alone_ticks for work in whole_works(scenario))
     return (kernels + library_collective_time(scenario).ticks) / TICKS_PER_US
 
 
-def chosen_algorithm(choice: Choice) -> str:
+def chosen_algorithm(choice: OpChoice) -> str:
     """Return the algorithm of a lone collective; the library picks its own."""
     if choice.engine.by_library:
         return LIBRARY
     return choice.algorithm or BY_NAME[choice.template].default_algorithm
 
 
-def algorithm_beside(scenario: Scenario, choice: Choice) -> str:
+def algorithm_beside(scenario: OpCase, choice: OpChoice) -> str:
     """Return the algorithm of a collective beside kernels."""
     default = BY_NAME[choice.template].default_algorithm
     return choice.algorithm or (usual_algorithm(scenario.workload.pattern, default) if default else DEFAULT_ALGORITHM)
@@ -179,7 +179,7 @@ def shortlisted(candidates: Sequence[Candidate], top: int, *, by_algorithm: bool
 _NAMED = tuple(knob for knob in KNOBS if knob.explored and not knob.option and knob not in (TEMPLATE, ALGORITHM))
 
 
-def best_of_explored(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Candidate]:
+def best_of_explored(scenario: OpCase, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the best candidate of each algorithm, and of each template and value of a knob that the file names.
 
     ``candidates`` are in the order of their predictions. Knobs with more than ``MAX_NAMED_VALUES`` values do not count.
@@ -214,13 +214,13 @@ def baselines(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(best.values())
 
 
-def protocol_variants(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choice]:
+def protocol_variants(scenario: OpCase, candidates: Sequence[Candidate]) -> list[OpChoice]:
     """Return the fastest algorithms, by copy engines and by SMs, with get instead of put and in other protocols.
 
     ``candidates`` are in the order of their times; ``NUM_VARIED_ALGORITHMS`` of the simulated algorithms are varied.
     Illegal choices and those among the candidates are left out. Copies and sums by a switch have no variants.
     """
-    best: dict[AlgorithmAndEngine, Choice] = {}
+    best: dict[AlgorithmAndEngine, OpChoice] = {}
     for candidate in candidates:
         if candidate.choice is not None and candidate.simulated_ticks is not None and not _in_switch(candidate):
             best.setdefault(_algorithm_and_engine(candidate), candidate.choice)
@@ -250,8 +250,8 @@ BATCH = 8
 
 
 def predicted_candidates(
-    scenario: Scenario,
-    space: Sequence[Choice],
+    scenario: OpCase,
+    space: Sequence[OpChoice],
     late: ShouldStop | None = None,
     too_late: ShouldStop | None = None,
 ) -> list[Candidate]:
@@ -261,7 +261,10 @@ def predicted_candidates(
     ``late`` the rest is left out, the choices with most pieces; what is being ranked then is given up. Once it is
     ``too_late`` for those who are always among them, one rank stands for all.
     """
-    asked = (*usual_serials(scenario), *(named.body for named in scenario.schedules if isinstance(named.body, Choice)))
+    asked = (
+        *usual_serials(scenario),
+        *(named.body for named in scenario.schedules if isinstance(named.body, OpChoice)),
+    )
     choices = sorted({expression_of(choice): choice for choice in (*space, *asked)}.values(), key=_plan_of)
     candidates: list[Candidate] = []
     for batch in (choices,) if late is None else _batches(choices, asked):
@@ -274,17 +277,17 @@ def predicted_candidates(
         else:
             with suppress(Cancelled), heeding(late):
                 candidates += list(_ranked(scenario, batch))
-    plans = [declared(scenario, named) for named in scenario.schedules if isinstance(named.body, Plan)]
+    plans = [declared(scenario, named) for named in scenario.schedules if isinstance(named.body, WrittenPlan)]
     candidates.extend(_candidate(scenario, None, plan) for plan in plans)
     return sorted(candidates, key=lambda candidate: (candidate.best_us, candidate.expression))
 
 
-def _plan_of(choice: Choice) -> str:
+def _plan_of(choice: OpChoice) -> str:
     """Return the expression of ``choice`` without its engine; in a row, those of one plan share its graph."""
     return expression_of(replace(choice, engine=EngineChoice(EngineKind.DMA, 1)))
 
 
-def _batches(choices: Sequence[Choice], asked: Sequence[Choice]) -> Iterator[Sequence[Choice]]:
+def _batches(choices: Sequence[OpChoice], asked: Sequence[OpChoice]) -> Iterator[Sequence[OpChoice]]:
     """Yield what is ``asked`` for, then the others: those with fewest pieces first, whose plans are short."""
     others = sorted((choice for choice in choices if choice not in asked), key=lambda choice: choice.chunks)
     yield [choice for choice in choices if choice in asked]
@@ -292,7 +295,7 @@ def _batches(choices: Sequence[Choice], asked: Sequence[Choice]) -> Iterator[Seq
         yield others[first : first + BATCH]
 
 
-def _ranked_soon(scenario: Scenario, choices: Sequence[Choice], too_late: ShouldStop | None) -> list[Candidate]:
+def _ranked_soon(scenario: OpCase, choices: Sequence[OpChoice], too_late: ShouldStop | None) -> list[Candidate]:
     """Rank by all ranks, or if that takes too long by one, which takes a fraction of a second."""
     try:
         with heeding(too_late):
@@ -301,35 +304,35 @@ def _ranked_soon(scenario: Scenario, choices: Sequence[Choice], too_late: Should
         return list(_ranked(scenario, choices, max_steps=0))
 
 
-def _ranked(scenario: Scenario, choices: Sequence[Choice], max_steps: int = MAX_STEPS) -> Iterator[Candidate]:
+def _ranked(scenario: OpCase, choices: Sequence[OpChoice], max_steps: int = MAX_STEPS) -> Iterator[Candidate]:
     schedules = list(build_schedules(scenario, choices))
     times_us = predicted_us(scenario, choices, schedules, max_steps=max_steps)
     for choice, schedule, time_us in zip(choices, schedules, times_us, strict=True):
         yield Candidate(schedule.expression, choice, schedule, origin_of(scenario, choice), time_us)
 
 
-def unpredicted_candidates(scenario: Scenario) -> list[Candidate]:
+def unpredicted_candidates(scenario: OpCase) -> list[Candidate]:
     """Return the usual serial schedules, and what the file declares as far as it can be built."""
     usual = usual_serials(scenario)
     candidates = [_candidate(scenario, choice, build_schedule(scenario, choice)) for choice in usual]
     for named in scenario.schedules:
         with suppress(ScheduleError):
-            choice = named.body if isinstance(named.body, Choice) else None
+            choice = named.body if isinstance(named.body, OpChoice) else None
             candidates.append(_candidate(scenario, choice, declared(scenario, named)))
     return list({candidate.expression: candidate for candidate in candidates}.values())
 
 
-def _candidate(scenario: Scenario, choice: Choice | None, schedule: Schedule) -> Candidate:
+def _candidate(scenario: OpCase, choice: OpChoice | None, schedule: OpPlan) -> Candidate:
     return Candidate(schedule.expression, choice, schedule, origin_of(scenario, choice, ScheduleOrigin.DECLARED))
 
 
-def usual_serials(scenario: Scenario) -> tuple[Choice, ...]:
+def usual_serials(scenario: OpCase) -> tuple[OpChoice, ...]:
     """The usual serial schedules: by copy engines, or SMs, and by the library where its time is known."""
-    direct = Choice(BASELINE.name, scenario.num_ranks, usual_engine(scenario.system, scenario.workload))
+    direct = OpChoice(BASELINE.name, scenario.num_ranks, usual_engine(scenario.system, scenario.workload))
     return (direct, library_serial(scenario)) if library_unfit(scenario) is None else (direct,)
 
 
-def is_serial(scenario: Scenario, choice: Choice | None) -> bool:
+def is_serial(scenario: OpCase, choice: OpChoice | None) -> bool:
     """Whether nothing overlaps in ``choice``, None for a plan written out.
 
     Every schedule of a lone kernel is serial. Serial schedules of a lone collective exchange directly, in one piece, or
@@ -341,7 +344,7 @@ def is_serial(scenario: Scenario, choice: Choice | None) -> bool:
 
 
 def origin_of(
-    scenario: Scenario, choice: Choice | None, else_of: ScheduleOrigin = ScheduleOrigin.TEMPLATE
+    scenario: OpCase, choice: OpChoice | None, else_of: ScheduleOrigin = ScheduleOrigin.TEMPLATE
 ) -> ScheduleOrigin:
     """Return where a schedule comes from: ``else_of`` unless nothing overlaps in it."""
     if not is_serial(scenario, choice):

@@ -7,7 +7,6 @@ from itertools import product
 
 from ...compiler.ir import (
     TICKS_PER_US,
-    Choice,
     CopyProtocol,
     Direction,
     EngineKind,
@@ -16,10 +15,11 @@ from ...compiler.ir import (
     Gpu,
     Kernels,
     LaunchMode,
+    OpCase,
+    OpChoice,
+    OpPlan,
     PeerOrder,
     Progress,
-    Scenario,
-    Schedule,
     Wait,
 )
 from ...compiler.planning.build import OPTIONS, build_schedule, declared, reject_choice
@@ -38,7 +38,7 @@ NUM_VARIED, NUM_TRIED = 2, 2
 MAX_RATIO = 1.02
 
 
-def variants(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choice]:
+def variants(scenario: OpCase, candidates: Sequence[Candidate]) -> list[OpChoice]:
     """Return variants of the fastest schedules that may be faster, and the best with each option that the file names.
 
     ``candidates`` are in the order of their times. Serial schedules are varied like those that overlap: a gain by a
@@ -58,10 +58,10 @@ def variants(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choice
 
 
 def _likely(
-    scenario: Scenario, varied: Sequence[Candidate], known: set[Choice | None], max_ratio: float
-) -> list[Choice]:
+    scenario: OpCase, varied: Sequence[Candidate], known: set[OpChoice | None], max_ratio: float
+) -> list[OpChoice]:
     """Return the new variants that are likely to be fast, and the best with each value that the file names."""
-    predicted: dict[Choice, float] = {}
+    predicted: dict[OpChoice, float] = {}
     for one in varied:
         new = [form for form in forms_of(scenario, one.choice) if form not in known]
         if new:
@@ -81,20 +81,20 @@ def _likely(
     return [*likely, *(form for form in named if form is not None)]
 
 
-def _in_graph(scenario: Scenario, library: Choice | None) -> Choice | None:
+def _in_graph(scenario: OpCase, library: OpChoice | None) -> OpChoice | None:
     """Return the library's schedule as a graph if the file asks for graphs: it has no other options."""
     if library is None or LaunchMode.GRAPH not in _launches(scenario, library):
         return None
     return replace(library, tactics=replace(library.tactics, launch=LaunchMode.GRAPH))
 
 
-def _launches(scenario: Scenario, base: Choice) -> Sequence[LaunchMode]:
+def _launches(scenario: OpCase, base: OpChoice) -> Sequence[LaunchMode]:
     has_graphs = scenario.gpu.sync.graph_launch_ticks is not None
     asked = scenario.explore.values("launch")
     return [mode for mode in asked if has_graphs or mode is not LaunchMode.GRAPH] or [base.tactics.launch]
 
 
-def may_deadlock(choice: Choice) -> bool:
+def may_deadlock(choice: OpChoice) -> bool:
     """Whether a persistent kernel may hold the SMs that the copies it waits for need.
 
     Only a simulation shows whether it does, so that such plans are not searched.
@@ -102,7 +102,7 @@ def may_deadlock(choice: Choice) -> bool:
     return choice.engine.mode is EngineMode.SHARED and choice.tactics.kernel is Kernels.PERSISTENT
 
 
-def forms_of(scenario: Scenario, base: Choice | None) -> Iterator[Choice]:
+def forms_of(scenario: OpCase, base: OpChoice | None) -> Iterator[OpChoice]:
     """Yield ``base`` with all execution options that it may have, and in other orders of unequal peers.
 
     Of a knob that the ``explore`` block names, only the named values are tried. Graphs and monitors are not, unless it
@@ -146,7 +146,7 @@ NUM_OFFERED = 2
 
 
 def simulate_shortlist(
-    pool: Workers, scenario: Scenario, candidates: list[Candidate], top: int, report: Progress
+    pool: Workers, scenario: OpCase, candidates: list[Candidate], top: int, report: Progress
 ) -> list[Candidate]:
     """Simulate ``top`` more favourites, the baselines, and what the file declares or explores by name.
 
@@ -178,7 +178,7 @@ def simulate_shortlist(
     return merged(candidates, simulated)
 
 
-def _close(scenario: Scenario, others: Sequence[Candidate], favourites: Sequence[Candidate]) -> list[Candidate]:
+def _close(scenario: OpCase, others: Sequence[Candidate], favourites: Sequence[Candidate]) -> list[Candidate]:
     """Return the ``favourites``, best first, without the last that are ``BEHIND`` the fastest run of ``others``."""
     fastest = min((other.best_us for other in others if other.simulated_ticks is not None), default=math.inf)
     limit = fastest * max(BEHIND, ERROR * (1 + scenario.resolution))
@@ -193,14 +193,14 @@ def first_to_simulate(candidates: Sequence[Candidate], top: int) -> list[Candida
 
 
 def simulate_first(
-    pool: Workers, scenario: Scenario, candidates: list[Candidate], top: int, report: Progress
+    pool: Workers, scenario: OpCase, candidates: list[Candidate], top: int, report: Progress
 ) -> list[Candidate]:
     """Simulate the baselines and the ``top`` others that are predicted best."""
     return merged(candidates, _simulated(pool, scenario, first_to_simulate(candidates, top), report))
 
 
 def _worth_a_run(
-    pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], asked: Container[str], report: Progress
+    pool: Workers, scenario: OpCase, chosen: Sequence[Candidate], asked: Container[str], report: Progress
 ) -> list[Candidate]:
     """Simulate the candidates of ``chosen`` that may be the fastest: where runs are long, not all are.
 
@@ -243,7 +243,7 @@ def _far(candidate: Candidate, likely: float, least: Container[str]) -> bool:
 
 
 def simulate_variants(
-    pool: Workers, scenario: Scenario, candidates: list[Candidate], report: Progress
+    pool: Workers, scenario: OpCase, candidates: list[Candidate], report: Progress
 ) -> list[Candidate]:
     """Add variants of the fastest schedules that the space does not have, simulated in packets.
 
@@ -263,7 +263,7 @@ def simulate_variants(
     return by_time([*candidates, *_simulated(pool, scenario, varied, report)])
 
 
-def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], report: Progress) -> list[Candidate]:
+def _simulated(pool: Workers, scenario: OpCase, chosen: Sequence[Candidate], report: Progress) -> list[Candidate]:
     """Return the candidates of ``chosen`` that were simulated before, or are now, with their times in packets."""
     new = [candidate for candidate in chosen if candidate.simulated_ticks is None]
     jobs = [job_in_packets(scenario, candidate.schedule) for candidate in new]
@@ -279,7 +279,7 @@ def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], r
     return [candidate for candidate in found if candidate.simulated_ticks is not None]
 
 
-def job_in_packets(scenario: Scenario, schedule: Schedule) -> SimulationJob:
+def job_in_packets(scenario: OpCase, schedule: OpPlan) -> SimulationJob:
     """Return the simulation that ranks ``schedule``."""
     return SimulationJob(scenario, schedule, shortlist_unit(scenario, schedule))
 
@@ -316,7 +316,7 @@ def without_beaten(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [one for one in candidates if one.provenance is None or one.expression in kept]
 
 
-def shortlist_unit(scenario: Scenario, schedule: Schedule) -> int:
+def shortlist_unit(scenario: OpCase, schedule: OpPlan) -> int:
     """Return the granularity: packets, coarser for large problems; lines for small ones, where packets are inexact."""
     line, divisor = scenario.gpu.line_bytes, COLLECTIVE_DIVISOR if scenario.is_algorithm_choice else 1
     divisor *= simulated_ranks(scenario, schedule)
@@ -325,7 +325,7 @@ def shortlist_unit(scenario: Scenario, schedule: Schedule) -> int:
     return affordable_unit(scenario, schedule, packet_bytes(scenario.gpu), SHORTLIST_LINE_HOPS // divisor)
 
 
-def simulated_ranks(scenario: Scenario, schedule: Schedule) -> int:
+def simulated_ranks(scenario: OpCase, schedule: OpPlan) -> int:
     """Return the most ranks that a run may have to simulate; which of them are alike is only known in the run."""
     return period_of(scenario, schedule)
 

@@ -16,8 +16,8 @@ from ...compiler.ir import (
     Direction,
     Fabric,
     Network,
+    OpCase,
     Reach,
-    Scenario,
     Transfer,
     network_of,
 )
@@ -179,7 +179,7 @@ class FluidFabric:
     Exact for plans and fabrics in which ranks are alike, an approximation for other fabrics.
     """
 
-    scenario: Scenario
+    scenario: OpCase
     by_sm: bool
     edges: Mapping[int, tuple[Ends, float, int]] = field(init=False)
     links: dict[int | Ends, FluidLink] = field(default_factory=dict)
@@ -274,7 +274,7 @@ def _passes(network: Network, peer: int) -> Counter[Ends]:
 class WholeFabric:
     """The links of the first ``num_ranks`` ranks, which all others repeat: by edge of the network and its shift."""
 
-    scenario: Scenario
+    scenario: OpCase
     by_sm: bool
     num_ranks: int
     network: Network = field(init=False)

@@ -8,10 +8,10 @@ from ...compiler.ir import (
     Direction,
     Kernels,
     KernelShape,
+    OpCase,
+    OpPlan,
     Reach,
     Reduction,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -23,7 +23,7 @@ from ...simcore.lower.machine import sent_per_byte
 from ...simcore.lower.one_kernel import as_kernels, is_one_kernel, sum_work
 
 
-def persistent_parts(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Mapping[str, KernelWork]:
+def persistent_parts(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Mapping[str, KernelWork]:
     """Return the part of each group of a rank in its stream's kernel, by name; empty for launched kernels."""
     if schedule.tactics.kernel is not Kernels.PERSISTENT or scenario.workload.gemm is None:
         return {}
@@ -70,12 +70,12 @@ class StepGraph:
     work: Mapping[int, tuple[KernelWork, float]] = field(default_factory=dict)
     num_bytes: tuple[int, ...] = ()
 
-    def by_engine(self, scenario: Scenario, schedule: Schedule) -> "StepGraph":
+    def by_engine(self, scenario: OpCase, schedule: OpPlan) -> "StepGraph":
         """Return the graph of a ``schedule`` with the same plan, whose engine may be another."""
         return replace(self, work=_work(scenario, schedule, self), num_bytes=_num_bytes(scenario, schedule, self.steps))
 
 
-def graph_of(scenario: Scenario, schedule: Schedule, num_ranks: int) -> StepGraph:
+def graph_of(scenario: OpCase, schedule: OpPlan, num_ranks: int) -> StepGraph:
     """Return the graph of the first ``num_ranks`` ranks of a plan, which all others repeat."""
     whole = as_kernels(scenario, schedule)
     plans = [whole.steps_of(rank) for rank in range(num_ranks)]
@@ -191,7 +191,7 @@ def _before(
     return waits
 
 
-def _num_bytes(scenario: Scenario, schedule: Schedule, steps: Iterable[Step]) -> tuple[int, ...]:
+def _num_bytes(scenario: OpCase, schedule: OpPlan, steps: Iterable[Step]) -> tuple[int, ...]:
     sent = _width(scenario) * sent_per_byte(schedule)
     times, parts = sent.numerator, sent.denominator
     return tuple(
@@ -200,7 +200,7 @@ def _num_bytes(scenario: Scenario, schedule: Schedule, steps: Iterable[Step]) ->
     )
 
 
-def _sizes(scenario: Scenario, first: int, steps: Sequence[Step]) -> dict[int, Size]:
+def _sizes(scenario: OpCase, first: int, steps: Sequence[Step]) -> dict[int, Size]:
     """Return the sizes of the kernels and sums of a rank, whose first step has the index ``first``."""
     width, sizes = _width(scenario), dict[int, Size]()
     for i, step in enumerate(steps, first):
@@ -219,7 +219,7 @@ def _late(first: int, steps: Sequence[Step]) -> Iterator[int]:
             yield i
 
 
-def _work(scenario: Scenario, schedule: Schedule, graph: StepGraph) -> dict[int, tuple[KernelWork, float]]:
+def _work(scenario: OpCase, schedule: OpPlan, graph: StepGraph) -> dict[int, tuple[KernelWork, float]]:
     """Return the kernels and sums of a graph, of equal sizes one; those that wait for a transfer launch later."""
     gpu, sms, event = scenario.gpu, schedule.compute_sms, float(scenario.gpu.launch.event_ticks)
     alone = is_one_kernel(scenario, schedule)  # its sums are no kernels of their own
@@ -242,7 +242,7 @@ def _work(scenario: Scenario, schedule: Schedule, graph: StepGraph) -> dict[int,
     return {i: (work_at(i), event if i in graph.late and not alone else 0.0) for i in graph.sizes}
 
 
-def _width(scenario: Scenario) -> int:
+def _width(scenario: OpCase) -> int:
     """Return the bytes of an element of the moved tensor."""
     moved = scenario.workload.moved
     return moved.dtype.num_bytes if moved is not None else 0

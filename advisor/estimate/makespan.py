@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from ...compiler.ir import EngineKind, Kernels, Scenario, Schedule, TileGroup
+from ...compiler.ir import EngineKind, Kernels, OpCase, OpPlan, TileGroup
 from ...simcore.kernels.work import KernelWork
 from ...simcore.lower.one_kernel import all_blocks_at_once
 from ...simcore.lower.steps import period_of
@@ -47,7 +47,7 @@ class Estimate:
     part: KernelWork | None
 
 
-def estimate_ticks(scenario: Scenario, schedule: Schedule) -> Estimate:
+def estimate_ticks(scenario: OpCase, schedule: OpPlan) -> Estimate:
     """Estimate ``schedule`` on ``scenario``; under 3 ms for plans of some hundred steps.
 
     The ranks are followed that stand for all, see ``period_of``. In symmetric plans where these have more than
@@ -56,12 +56,12 @@ def estimate_ticks(scenario: Scenario, schedule: Schedule) -> Estimate:
     return next(estimates(scenario, (schedule,)))
 
 
-def estimates(scenario: Scenario, schedules: Iterable[Schedule]) -> Iterator[Estimate]:
+def estimates(scenario: OpCase, schedules: Iterable[OpPlan]) -> Iterator[Estimate]:
     """Estimate each of ``schedules``; those in a row that differ in their engines alone share their graph."""
     return map(_estimate_of, _runs(scenario, schedules))
 
 
-def makespans(scenario: Scenario, schedules: Iterable[Schedule], max_steps: int = MAX_STEPS) -> Iterator[float]:
+def makespans(scenario: OpCase, schedules: Iterable[OpPlan], max_steps: int = MAX_STEPS) -> Iterator[float]:
     """Yield the ``makespan_ticks`` of ``estimates``, which are all that a search asks for.
 
     In symmetric plans that have more than ``max_steps`` steps one rank stands for all.
@@ -69,7 +69,7 @@ def makespans(scenario: Scenario, schedules: Iterable[Schedule], max_steps: int 
     return map(_makespan_of, _runs(scenario, schedules, max_steps))
 
 
-def _runs(scenario: Scenario, schedules: Iterable[Schedule], max_steps: int = MAX_STEPS) -> Iterator[EstimateRun]:
+def _runs(scenario: OpCase, schedules: Iterable[OpPlan], max_steps: int = MAX_STEPS) -> Iterator[EstimateRun]:
     for _, alike in groupby(schedules, key=lambda schedule: _plan_of(all_blocks_at_once(scenario, schedule))):
         graph: StepGraph | None = None
         for schedule in alike:
@@ -80,19 +80,19 @@ def _runs(scenario: Scenario, schedules: Iterable[Schedule], max_steps: int = MA
             yield _finished_run(scenario, schedule, graph)
 
 
-def _plan_of(schedule: Schedule) -> tuple[object, ...]:
+def _plan_of(schedule: OpPlan) -> tuple[object, ...]:
     """Return all that the graph of a schedule depends on beside its engine; persistent kernels are built for SMs."""
     persistent = schedule.tactics.kernel is Kernels.PERSISTENT
     return schedule.steps, schedule.by_rank, schedule.overrides, persistent and (schedule.compute_sms,)
 
 
-def _num_ranks(scenario: Scenario, schedule: Schedule, max_steps: int) -> int:
+def _num_ranks(scenario: OpCase, schedule: OpPlan, max_steps: int) -> int:
     """Return how many ranks are followed."""
     ranks = period_of(scenario, schedule)
     return 1 if schedule.symmetric and ranks * len(schedule.steps) > max_steps else ranks
 
 
-def _finished_run(scenario: Scenario, schedule: Schedule, graph: StepGraph) -> EstimateRun:
+def _finished_run(scenario: OpCase, schedule: OpPlan, graph: StepGraph) -> EstimateRun:
     ranks, by_sm = graph.num_ranks, schedule.engine.kind is EngineKind.SM
     fabric = FluidFabric(scenario, by_sm) if ranks == 1 else WholeFabric(scenario, by_sm, ranks)
     run = EstimateRun(scenario, schedule, graph, StepCosts.of(scenario, schedule, graph), fabric)
@@ -101,7 +101,7 @@ def _finished_run(scenario: Scenario, schedule: Schedule, graph: StepGraph) -> E
     return run
 
 
-def _part_of(scenario: Scenario, groups: list[KernelWork]) -> KernelWork | None:
+def _part_of(scenario: OpCase, groups: list[KernelWork]) -> KernelWork | None:
     """Return the kernel that the plan repeats; the own shard is first for a gather, last for a scatter."""
     return None if not groups else groups[0] if scenario.workload.pattern.reduces else groups[-1]
 

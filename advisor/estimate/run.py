@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from ...compiler.ir import TICKS_PER_SECOND, EngineKind, Scenario, Schedule, Transfer, checkpoint
+from ...compiler.ir import TICKS_PER_SECOND, EngineKind, OpCase, OpPlan, Transfer, checkpoint
 from .fluid import FluidFabric, FluidMemory, SlotPool, UnitSpan, WholeFabric
 from .graph import StepGraph
 from .step_costs import Engines, Route, StaticOrder, StepCosts, SumPart, TransferPart
@@ -19,8 +19,8 @@ _FLAGGED, _COPIED, _SUMMED, _FINISHED, _DRAINED, _SPENT, _BEGUN, _FED, _LAUNCHED
 class EstimateRun:
     """State of one estimate. ``i`` is the index of a step in the graph, ``r`` a rank."""
 
-    scenario: Scenario
-    schedule: Schedule
+    scenario: OpCase
+    schedule: OpPlan
     graph: StepGraph
     costs: StepCosts
     fabric: FluidFabric | WholeFabric

@@ -18,9 +18,9 @@ from ...compiler.ir import (
     EngineKind,
     EngineMode,
     Gpu,
+    OpCase,
+    OpPlan,
     Reach,
-    Scenario,
-    Schedule,
     Transfer,
     Wait,
 )
@@ -62,15 +62,15 @@ class StepCosts:
     for which the kernel of rank r waits. ``distance`` is the time of a request to an offset from a rank.
     """
 
-    scenario: Scenario
-    schedule: Schedule
+    scenario: OpCase
+    schedule: OpPlan
     graph: StepGraph
     one_kernel: bool
     awaited: tuple[set[int], ...]
     distance: Callable[[int, int], int]
 
     @classmethod
-    def of(cls, scenario: Scenario, schedule: Schedule, graph: StepGraph) -> "StepCosts":
+    def of(cls, scenario: OpCase, schedule: OpPlan, graph: StepGraph) -> "StepCosts":
         """Return the costs of the steps of a schedule."""
         one_kernel = is_one_kernel(scenario, schedule)
         awaited: tuple[set[int], ...] = tuple(set() for _ in range(graph.num_ranks))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from ...compiler.ir import Choice, GraphScenario, Metric, Scenario, Schedule, without_batch
+from ...compiler.ir import Metric, OpCase, OpChoice, OpPlan, Scenario, without_batch
 from ...compiler.planning.build import ScheduleError, build_schedule, declared
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.planning.plan import in_layer, own_name
@@ -25,7 +25,7 @@ from ..questions.one_op import CONFIRM_LINE_HOPS
 from ..solver import NoFeasibleSchedule, enumerate_space
 
 
-def serial_baseline(scenario: Scenario) -> Schedule:
+def serial_baseline(scenario: OpCase) -> OpPlan:
     """Return the baseline of advice: the library's schedule where its time is known, else the fastest serial one.
 
     They are simulated at the granularity of the shortlist, and the fastest with other execution options too. Every
@@ -43,7 +43,7 @@ def serial_baseline(scenario: Scenario) -> Schedule:
     return baseline_of(candidates).schedule
 
 
-def _serial_candidates(scenario: Scenario) -> list[Candidate]:
+def _serial_candidates(scenario: OpCase) -> list[Candidate]:
     """Return the serial schedules with usual options, and those that the file declares."""
     only_serial = replace(scenario, explore=scenario.explore.asking("schedules", (BASELINE.name,)))
     try:
@@ -52,20 +52,20 @@ def _serial_candidates(scenario: Scenario) -> list[Candidate]:
         choices = ()
     candidates = [_candidate(each, build_schedule(scenario, each)) for each in (*choices, *usual_serials(scenario))]
     for named in scenario.schedules:
-        choice = named.body if isinstance(named.body, Choice) else None
+        choice = named.body if isinstance(named.body, OpChoice) else None
         if is_serial(scenario, choice):
             candidates.append(_candidate(choice, declared(scenario, named)))
     return list({candidate.expression: candidate for candidate in candidates}.values())
 
 
-def _candidate(choice: Choice | None, schedule: Schedule) -> Candidate:
+def _candidate(choice: OpChoice | None, schedule: OpPlan) -> Candidate:
     by_library = choice is not None and choice.engine.by_library
     return Candidate(
         schedule.expression, choice, schedule, ScheduleOrigin.LIBRARY if by_library else ScheduleOrigin.SERIAL
     )
 
 
-def _simulated(scenario: Scenario, candidates: Iterable[Candidate]) -> list[Candidate]:
+def _simulated(scenario: OpCase, candidates: Iterable[Candidate]) -> list[Candidate]:
     """Return candidates with their times at the granularity of the shortlist, the fastest first."""
     simulated = []
     for candidate in candidates:
@@ -104,13 +104,13 @@ class Simulated(Protocol):
 class Runs:
     """Results of the schedules of ``scenario`` by name: declared ones, ``best`` and ``serial``."""
 
-    scenario: Scenario
+    scenario: OpCase
     advisor: Callable[[], Advisor]
     workers: int = 1
     packets: bool = False
     """Whether to simulate in packets, else in lines; advice is always confirmed in lines."""
     _advice: Advice | None = None
-    _baseline: Schedule | None = None
+    _baseline: OpPlan | None = None
     _bound_ticks: int | None = None
     _results: dict[tuple[str, bool], Result] = field(default_factory=dict)
     _seeded: dict[tuple[str, int], tuple[Result, ...]] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class Runs:
         if self._advice is None:
             try:
                 self._advice = self.advisor().recommend(
-                    GraphScenario.of_one(self.scenario), AdviceOptions(workers=self.workers)
+                    Scenario.of_one(self.scenario), AdviceOptions(workers=self.workers)
                 )
             except (NoFeasibleSchedule, ScheduleError) as error:
                 raise ExpectationError(str(error)) from error
@@ -206,7 +206,7 @@ class Runs:
             raise ExpectationError(str(error)) from error
         return _done(name, result)
 
-    def _schedule(self, name: str) -> Schedule:
+    def _schedule(self, name: str) -> OpPlan:
         if name == BOUND:
             raise ExpectationError("the lower bound has a makespan and nothing else")
         if name == SERIAL:
@@ -221,7 +221,7 @@ class Runs:
         except ScheduleError as error:
             raise ExpectationError(f"{name}: {error}") from error
 
-    def _unit(self, name: str, schedule: Schedule) -> int:
+    def _unit(self, name: str, schedule: OpPlan) -> int:
         """Return the granularity: lines or packets; coarser for the baseline of a large problem, as in advice."""
         line = packet_bytes(self.scenario.gpu) if self.packets else self.scenario.gpu.line_bytes
         return affordable_unit(self.scenario, schedule, line, CONFIRM_LINE_HOPS) if name == SERIAL else line
@@ -237,7 +237,7 @@ def _done(name: str, result: Result) -> Result:
 class GraphRuns:
     """Results of the schedules of a graph by name: declared ones, ``best`` and ``serial``."""
 
-    scenario: GraphScenario
+    scenario: Scenario
     advisor: Callable[[], Advisor]
     packets: bool = False
     _advice: Advice | None = None

@@ -1,1 +1,1 @@
-"""How to carry out a schedule. In: a ``Scenario`` and a ``Schedule``. Out: a ``How``: its plan in few steps."""
+"""How to carry out a schedule. In: an ``OpCase`` and an ``OpPlan``. Out: a ``How``: its plan in few steps."""

@@ -11,16 +11,16 @@ from ...compiler.ir import (
     Direction,
     IndexRange,
     Kernels,
+    OpCase,
+    OpPlan,
+    OpShape,
     Pattern,
     Reach,
     Reduction,
     Region,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
-    Workload,
     all_arrivals,
     before_each,
     inner_size,
@@ -39,8 +39,8 @@ MOST_PARTS = 64
 class PlanFacts:
     """The facts of a plan."""
 
-    scenario: Scenario
-    schedule: Schedule
+    scenario: OpCase
+    schedule: OpPlan
 
     @cached_property
     def _arrivals(self) -> tuple[dict[str, list[Arrival]], ...]:
@@ -81,7 +81,7 @@ class PlanFacts:
                 yield step.region, block_rows(self.scenario, rank, step)
 
 
-def block_rows(scenario: Scenario, rank: int, step: Transfer | Reduction) -> int:
+def block_rows(scenario: OpCase, rank: int, step: Transfer | Reduction) -> int:
     """Return the rows of the block that a step of ``rank`` moves or sums."""
     holder = step.peer if isinstance(step, Transfer) and step.direction is Direction.GET else 0
     return moved_rows(scenario.workload.at(rank), scenario.num_ranks, step.region.owner, holder)
@@ -108,7 +108,7 @@ class _RankFacts:
         return before_each(self._steps)
 
     @property
-    def _workload(self) -> Workload:
+    def _workload(self) -> OpShape:
         return self.plan.scenario.workload.at(self.rank)
 
     def steps(self) -> tuple[StepFacts[int], ...]:
@@ -251,13 +251,13 @@ class RankSteps:
 class How:
     """A plan told step by step; ``parts_of_block`` is as in ``PlanFacts``."""
 
-    scenario: Scenario
-    schedule: Schedule
+    scenario: OpCase
+    schedule: OpPlan
     groups: tuple[RankSteps, ...]
     parts_of_block: int = 0
 
 
-def how_of(scenario: Scenario, schedule: Schedule) -> How:
+def how_of(scenario: OpCase, schedule: OpPlan) -> How:
     """Return how to carry out ``schedule``. Every step of every rank is told exactly once."""
     facts, n = PlanFacts(scenario, schedule), scenario.num_ranks
     alike = schedule.symmetric and not scenario.workload.loads

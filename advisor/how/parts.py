@@ -9,15 +9,15 @@ from ...compiler.ir import (
     EngineChoice,
     EngineKind,
     EngineMode,
-    GraphOp,
-    GraphPlan,
     JsonObject,
     Kernels,
+    Op,
+    OpCase,
+    OpPlan,
     Part,
     Pattern,
+    Plan,
     Reduction,
-    Scenario,
-    Schedule,
     System,
     TileGroup,
     Transfer,
@@ -99,7 +99,7 @@ def _blocks(how: How) -> str:
     return f"{name} has {n} blocks of {' or '.join(map(str, sizes))} {what}; they are counted from 0.{turned}"
 
 
-def _copies(schedule: Schedule, scenario: Scenario, transfers: list[Transfer]) -> Iterator[str]:
+def _copies(schedule: OpPlan, scenario: OpCase, transfers: list[Transfer]) -> Iterator[str]:
     engine = schedule.engine
     if engine.by_tiles:
         yield "tiles: each tile stores what it has computed at the ranks that want it, from inside its kernel."
@@ -122,7 +122,7 @@ def _engines(engine: EngineChoice) -> str:
     return f"{engine.count} {what}{'s' if engine.count > 1 else ''}"
 
 
-def _kernels(schedule: Schedule) -> str:
+def _kernels(schedule: OpPlan) -> str:
     order = "Steps of one stream run one after the other; beyond that a step waits only for what it names."
     if schedule.tactics.kernel is not Kernels.PERSISTENT:
         return order
@@ -168,7 +168,7 @@ class PartHow:
     @property
     def label(self) -> str:
         """What it is, for people."""
-        return GraphOp(self.part.op, self.part.workload).label
+        return Op(self.part.op, self.part.workload).label
 
     @property
     def stream(self) -> str:
@@ -198,11 +198,9 @@ def _awaited(what: Awaited, on: str) -> str:
             return f"the begin of the first kernel of {on}"
 
 
-def how_of_plan(system: System, plan: GraphPlan) -> tuple[PartHow, ...]:
+def how_of_plan(system: System, plan: Plan) -> tuple[PartHow, ...]:
     """Return how to carry out each part of ``plan``, in the order of issue."""
-    return tuple(
-        PartHow(part, how_of(Scenario(part.name, system, part.workload), part.schedule)) for part in plan.parts
-    )
+    return tuple(PartHow(part, how_of(OpCase(part.name, system, part.workload), part.schedule)) for part in plan.parts)
 
 
 def parts_document(name: str, parts: tuple[PartHow, ...]) -> JsonObject:

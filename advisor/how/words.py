@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from ...compiler.ir import Kernels, Scenario, Schedule, TileGroup, Transfer
+from ...compiler.ir import Kernels, OpCase, OpPlan, TileGroup, Transfer
 from ...compiler.templates.collective import collective_in
 from ...compiler.text.units import bytes_text
 from .facts import Affine, Block, Expression, Landed, Role, StepFacts, StepKind, composed, depends_on, fixed
@@ -193,7 +193,7 @@ def _substituted(
 # What is done, and where.
 
 
-def queue_text(schedule: Schedule, facts: StepFacts[Expression], names: EntryNames) -> str:
+def queue_text(schedule: OpPlan, facts: StepFacts[Expression], names: EntryNames) -> str:
     """Return the queue that a step is in."""
     kind = facts.action.kind
     if kind is StepKind.LIBRARY:
@@ -281,7 +281,7 @@ def peer_codes(facts: StepFacts[Expression], names: EntryNames, axis: int) -> li
     return [tuple(fixed(each, axis, round_) for each in facts.peer) for round_ in range(names.variables[axis].count)]
 
 
-def library_text(scenario: Scenario) -> str:
+def library_text(scenario: OpCase) -> str:
     """Return the call of the library."""
     collective, moved = collective_in(scenario.workload.pattern), scenario.workload.moved
     assert collective is not None and moved is not None, "the library moves something"

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from ...compiler.ir import (
     TICKS_PER_US,
-    Choice,
-    GraphChoice,
-    GraphScenario,
     Implementation,
+    OpCase,
+    OpChoice,
+    OpShape,
     Rejection,
     Scenario,
+    Schedule,
     TransferPath,
-    Workload,
 )
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.engine import usual_engine
@@ -48,7 +48,7 @@ class OpSetting:
 class LayerTable:
     """The settings of an implementation for a graph, and the schedule that follows; ``flags`` are beside the file."""
 
-    choice: GraphChoice
+    choice: Schedule
     settings: tuple[OpSetting, ...] = ()
     flags: tuple[str, ...] = ()
 
@@ -126,7 +126,7 @@ class Offers:
         return next((offer for offer in self.offers if offer.name == name), None)
 
 
-def offers_of(scenario: GraphScenario, orders: Sequence[Order] = ()) -> Offers | None:
+def offers_of(scenario: Scenario, orders: Sequence[Order] = ()) -> Offers | None:
     """Return what is known of implementations here, None if that is nothing.
 
     The file's are taken where it names some, else those that ship for this GPU, and the type and pattern of an op.
@@ -162,21 +162,21 @@ class _Library:
     """The times of ops by the library, each kind of op once."""
 
     implementation: Implementation
-    _predicted: dict[Workload, float | Rejection] = field(default_factory=dict)
-    _us: dict[Workload, float] = field(default_factory=dict)
+    _predicted: dict[OpShape, float | Rejection] = field(default_factory=dict)
+    _us: dict[OpShape, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """What it is called."""
         return self.implementation.name
 
-    def predicted(self, case: Scenario) -> float | Rejection:
+    def predicted(self, case: OpCase) -> float | Rejection:
         """The predicted time of an op with its call, or why there is none."""
         if case.workload not in self._predicted:
             self._predicted[case.workload] = predict_us(case, self.implementation)
         return self._predicted[case.workload]
 
-    def us(self, case: Scenario) -> float:
+    def us(self, case: OpCase) -> float:
         """The time of any op: what no call is known of goes without one, else by the direct exchange."""
         if case.workload not in self._us:
             known = None if case.workload.moved is None else self.predicted(case)
@@ -184,12 +184,12 @@ class _Library:
         return self._us[case.workload]
 
 
-def _without_call_us(case: Scenario) -> float:
+def _without_call_us(case: OpCase) -> float:
     try:
         return library_us(case)
     except (ScheduleError, RunTooLarge):
         engine = usual_engine(case.system, case.workload)
-        return simulated_us(case, Choice(BASELINE.name, case.num_ranks, engine))
+        return simulated_us(case, OpChoice(BASELINE.name, case.num_ranks, engine))
 
 
 def _of_order(order: Order, base_us: float, asked: bool) -> Offer:
@@ -200,10 +200,10 @@ def _of_order(order: Order, base_us: float, asked: bool) -> Offer:
 
 
 def _offer(
-    scenario: GraphScenario, implementation: Implementation, library: _Library, base_us: float
+    scenario: Scenario, implementation: Implementation, library: _Library, base_us: float
 ) -> Offer | Rejection | None:
     """What an implementation gains; None where it is not offered, a rejection where it cannot be predicted."""
-    asked, done, times = bool(scenario.explore.implementations), dict[str, float](), dict[Workload, float | Rejection]()
+    asked, done, times = bool(scenario.explore.implementations), dict[str, float](), dict[OpShape, float | Rejection]()
     rejection: Rejection | None = None
     for case in scenario.cases:
         if not (asked and case.workload.moved is not None) and not _is_offered(implementation, case):
@@ -227,7 +227,7 @@ def _offer(
 
 
 def _told(
-    scenario: GraphScenario, implementation: Implementation, done: dict[str, float]
+    scenario: Scenario, implementation: Implementation, done: dict[str, float]
 ) -> Iterator[tuple[str, float | None, str]]:
     """The name of each op that is done, the error of its time, and why that was not measured for the like of it."""
     for case in scenario.cases:
@@ -237,7 +237,7 @@ def _told(
             yield case.name, error, _outside(case, implementation, done[case.name])
 
 
-def _outside(scenario: Scenario, implementation: Implementation, us: float) -> str:
+def _outside(scenario: OpCase, implementation: Implementation, us: float) -> str:
     """Why the numbers of an implementation were not measured for the like of this; empty if they were."""
     method = implementation.method(scenario.workload.pattern)
     if scenario.gpu.name not in implementation.gpus:
@@ -251,7 +251,7 @@ def _is_library(implementation: Implementation) -> bool:
     return any(method.path is TransferPath.LIBRARY for method in implementation.methods)
 
 
-def _is_offered(implementation: Implementation, scenario: Scenario) -> bool:
+def _is_offered(implementation: Implementation, scenario: OpCase) -> bool:
     """Whether it is offered unasked: it is known for this GPU, type and pattern, and is not the library."""
     method, workload = implementation.method(scenario.workload.pattern), scenario.workload
     if method is None or method.missing or method.path is TransferPath.LIBRARY:

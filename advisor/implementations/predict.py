@@ -7,15 +7,15 @@ from fractions import Fraction
 from ...compiler.codes import Code
 from ...compiler.ir import (
     TICKS_PER_US,
-    Choice,
     Fabric,
     GemmModel,
     Implementation,
     Method,
-    Plan,
+    OpCase,
+    OpChoice,
     Rejection,
-    Scenario,
     TransferPath,
+    WrittenPlan,
 )
 from ...compiler.planning.build import ScheduleError, build_schedule
 from ...compiler.planning.knobs.library import library_rejection, library_serial
@@ -24,7 +24,7 @@ from ...compiler.text.units import us_text
 from ...simcore import DEFAULT_OPTIONS, PACKET_BYTES, RunOptions, RunTooLarge, affordable_unit, simulate_op
 
 
-def machine_of(scenario: Scenario, method: Method) -> Scenario:
+def machine_of(scenario: OpCase, method: Method) -> OpCase:
     """Return ``scenario`` with the rate of the path of ``method``, its tiles, and its cost of each step."""
     system = scenario.system
     gpu = replace(
@@ -43,7 +43,7 @@ def _fabric(fabric: Fabric, method: Method) -> Fabric:
     return replace(fabric, link=replace(fabric.link, achieved_bytes_per_s=rate))
 
 
-def _gemm(scenario: Scenario, method: Method) -> GemmModel:
+def _gemm(scenario: OpCase, method: Method) -> GemmModel:
     """The GEMM form with the tiles of the implementation, and memory that much slower as it reads more than once."""
     model = scenario.gpu.gemm
     if not method.tiles:
@@ -52,7 +52,7 @@ def _gemm(scenario: Scenario, method: Method) -> GemmModel:
     return replace(own, hbm_fraction=model.hbm_fraction / _reads(scenario, method))
 
 
-def _reads(scenario: Scenario, method: Method) -> Fraction:
+def _reads(scenario: OpCase, method: Method) -> Fraction:
     """Bytes that the kernel reads and writes, over those of a kernel that reads each operand once."""
     gemm = scenario.workload.gemm
     if gemm is None or gemm.m >= method.rereads_below:
@@ -66,7 +66,7 @@ MAX_LINE_HOPS = 2_000_000
 
 
 def predict_us(
-    scenario: Scenario, implementation: Implementation, options: RunOptions = DEFAULT_OPTIONS
+    scenario: OpCase, implementation: Implementation, options: RunOptions = DEFAULT_OPTIONS
 ) -> float | Rejection:
     """Return the predicted time of ``implementation`` in us, or why there is none."""
     method = implementation.method(scenario.workload.pattern)
@@ -86,7 +86,7 @@ def predict_us(
     return us + (method.call_ticks + method.barrier_ticks) / TICKS_PER_US
 
 
-def library_us(scenario: Scenario, options: RunOptions = DEFAULT_OPTIONS) -> float:
+def library_us(scenario: OpCase, options: RunOptions = DEFAULT_OPTIONS) -> float:
     """Return the simulated time of the library's kernels and its collective one after the other.
 
     Raises
@@ -103,7 +103,7 @@ def library_us(scenario: Scenario, options: RunOptions = DEFAULT_OPTIONS) -> flo
 
 
 def simulated_us(
-    scenario: Scenario, body: Choice | Plan, name: str = "", options: RunOptions = DEFAULT_OPTIONS
+    scenario: OpCase, body: OpChoice | WrittenPlan, name: str = "", options: RunOptions = DEFAULT_OPTIONS
 ) -> float:
     """Return the simulated time of a schedule, in packets or as coarse as a run of a second needs.
 

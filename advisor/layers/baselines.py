@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from ...compiler.ir import Graph, GraphChoice, GraphScenario, OpMode, Seams
+from ...compiler.ir import OpMode, Scenario, Schedule, Seams, Workload
 from ...compiler.planning.build import expression_of
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.planning.plan import build_graph_plan
@@ -31,11 +31,11 @@ EACH_ITS_BEST = "each pair's own best, one after the other"
 class Known:
     """A schedule that people have today, and in words what it is."""
 
-    choice: GraphChoice
+    choice: Schedule
     what: str
 
 
-def baselines_of(graph: Graph, ways: Mapping[str, Sequence[Way]]) -> Iterator[Known]:
+def baselines_of(graph: Workload, ways: Mapping[str, Sequence[Way]]) -> Iterator[Known]:
     """Yield what a graph can be compared with, without pairs no overlap alone; ``ways`` are those of its ops."""
     yield Known(SERIAL, NO_OVERLAP)
     if not any(op.is_pair for op in graph.ops):
@@ -43,10 +43,10 @@ def baselines_of(graph: Graph, ways: Mapping[str, Sequence[Way]]) -> Iterator[Kn
     best = tuple(fastest_alone(of).mode for of in ways.values() if len(of) > 1)
     lone = tuple(way.mode for of in ways.values() for way in of if len(of) == 1 and way.mode.body is not None)
     in_turn = (*(mode for mode in best if mode.body is not None), *lone)
-    yield Known(GraphChoice(IN_TURN, in_turn, seams=Seams.WHOLE), EACH_ITS_BEST)
+    yield Known(Schedule(IN_TURN, in_turn, seams=Seams.WHOLE), EACH_ITS_BEST)
 
 
-def by_library(scenario: GraphScenario) -> tuple[Known | None, tuple[str, ...]]:
+def by_library(scenario: Scenario) -> tuple[Known | None, tuple[str, ...]]:
     """Return the schedule with all collectives by the library, and why some are not, as sentences.
 
     Those whose time by the library is not known go by the direct exchange; None where it is known of none.
@@ -61,10 +61,10 @@ def by_library(scenario: GraphScenario) -> tuple[Known | None, tuple[str, ...]]:
     if not modes:
         return None, ()
     name = next(free_names(LIBRARY, scenario.schedules))
-    return Known(GraphChoice(name, tuple(modes), seams=Seams.WHOLE), BY_LIBRARY), tuple(unknown)
+    return Known(Schedule(name, tuple(modes), seams=Seams.WHOLE), BY_LIBRARY), tuple(unknown)
 
 
-def in_turn_of(scenario: GraphScenario, options: Sequence[Candidate]) -> Iterator[tuple[Known, ScheduleOrigin]]:
+def in_turn_of(scenario: Scenario, options: Sequence[Candidate]) -> Iterator[tuple[Known, ScheduleOrigin]]:
     """Yield a schedule for each of the ``options`` of the op that alone has a choice, and where that comes from.
 
     The library's and that of ``SERIAL`` are compared in any case.
@@ -77,10 +77,10 @@ def in_turn_of(scenario: GraphScenario, options: Sequence[Candidate]) -> Iterato
             continue
         origin = option.origin if option.is_serial or option.origin is ScheduleOrigin.BESPOKE else ScheduleOrigin.KNOWN
         what = f"{op}: {expression_of(option.choice)}"
-        yield Known(GraphChoice(next(names), (OpMode(op, option.choice),), seams=Seams.WHOLE), what), origin
+        yield Known(Schedule(next(names), (OpMode(op, option.choice),), seams=Seams.WHOLE), what), origin
 
 
-def free_names(name: str, declared: Sequence[GraphChoice]) -> Iterator[str]:
+def free_names(name: str, declared: Sequence[Schedule]) -> Iterator[str]:
     """Yield ``name``, ``name_2`` and so on, without those of the schedules that the file declares."""
     taken = {choice.name for choice in declared}
     for number in count(1):
@@ -89,22 +89,22 @@ def free_names(name: str, declared: Sequence[GraphChoice]) -> Iterator[str]:
             yield each
 
 
-def in_batches_of(graph: Graph, ways: Mapping[str, Sequence[Way]], batches: int) -> Iterator[Known]:
+def in_batches_of(graph: Workload, ways: Mapping[str, Sequence[Way]], batches: int) -> Iterator[Known]:
     """Yield the orders that people write for ``graph``, written out in batches, with collectives apart."""
     modes = tuple(next((way for way in of if way.is_apart), of[0]).mode for of in ways.values())
     modes = tuple(mode for mode in modes if mode != OpMode(mode.op))
     ops = [op.name for op in graph.ops]
     yield Known(
-        GraphChoice(OP_BY_OP, modes, tuple(ops), sums_first=True, batches=batches),
+        Schedule(OP_BY_OP, modes, tuple(ops), sums_first=True, batches=batches),
         f"{batches} batches op by op, as two-batch overlap does",
     )
     yield Known(
-        GraphChoice(BY_BLOCKS, modes, tuple(_by_blocks(graph)), sums_first=True, batches=batches),
+        Schedule(BY_BLOCKS, modes, tuple(_by_blocks(graph)), sums_first=True, batches=batches),
         f"{batches} batches block by block, as Domino does",
     )
 
 
-def _by_blocks(graph: Graph) -> Iterator[str]:
+def _by_blocks(graph: Workload) -> Iterator[str]:
     """The ops of one batch up to a collective that sums or exchanges, then those of the next batch."""
     blocks: dict[int, list[list[str]]] = {}
     for op in graph.ops:
@@ -117,14 +117,14 @@ def _by_blocks(graph: Graph) -> Iterator[str]:
             yield from own[place] if place < len(own) else ()
 
 
-def in_one_program(choice: GraphChoice, name: str) -> GraphChoice:
+def in_one_program(choice: Schedule, name: str) -> Schedule:
     """The same with seams by rows and sums first, as a start of the search."""
     return replace(choice, name=name, seams=Seams.ROWS, sums_first=True)
 
 
 def cut_along(
-    graph: Graph, ways: Mapping[str, Sequence[Way]], following: Mapping[str, Sequence[str]], choice: GraphChoice
-) -> GraphChoice:
+    graph: Workload, ways: Mapping[str, Sequence[Way]], following: Mapping[str, Sequence[str]], choice: Schedule
+) -> Schedule:
     """The same, the longest GEMM ``following`` a pair cut along it and right behind it, as is best for both."""
     best = {pair: way for pair in following if not (way := fastest_with_next(ways[pair])).is_apart}
     modes = {mode.op: mode for mode in choice.modes} | {pair: way.mode for pair, way in best.items()}

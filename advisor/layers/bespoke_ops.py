@@ -7,7 +7,7 @@ all ops are simulated together.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ...compiler.ir import Choice, Counted, GraphChoice, GraphOp, OpMode, Scenario
+from ...compiler.ir import Counted, Op, OpCase, OpChoice, OpMode, Schedule
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.plan import in_layer
 from ...simcore.simulate_layers import SHOWN_LAYER
@@ -55,7 +55,7 @@ class BespokeOps:
                 if self.search.try_searched(changed, space) < self.search.found[best]:
                     best = changed
 
-    def _exposed(self, space: LayerSpace, choice: GraphChoice) -> Iterator[GraphOp]:
+    def _exposed(self, space: LayerSpace, choice: Schedule) -> Iterator[Op]:
         """The ops that overlap in themselves and may be bespoke, by how long their copies run beside no kernel."""
         result = self.search.runs.few(choice)
         if result is None:
@@ -67,11 +67,11 @@ class BespokeOps:
             if mode is not None and mode.body is not None and op.is_pair and is_searched(self._case(space, op)):
                 yield op
 
-    def _case(self, space: LayerSpace, op: GraphOp) -> Scenario:
+    def _case(self, space: LayerSpace, op: Op) -> OpCase:
         scenario = self.search.scenario
-        return Scenario(op.name, scenario.system, op.workload, explore=of_one_op(scenario.explore, space.copier))
+        return OpCase(op.name, scenario.system, op.workload, explore=of_one_op(scenario.explore, space.copier))
 
-    def _ways(self, space: LayerSpace, op: GraphOp, evaluations: int) -> Iterator[Way]:
+    def _ways(self, space: LayerSpace, op: Op, evaluations: int) -> Iterator[Way]:
         """Bespoke ways of an op that are faster alone than all that are known of it."""
         case = self._case(space, op)
         known = [_candidate(case, way, self.search.runs.unit_bytes) for way in space.ways[op.name]]
@@ -85,10 +85,10 @@ class BespokeOps:
                 yield Way(OpMode(op.name, each.choice), ticks, ticks, (0, ticks), each.schedule.staging_bytes)
 
 
-def _candidate(case: Scenario, way: Way, unit_bytes: int) -> Candidate | None:
+def _candidate(case: OpCase, way: Way, unit_bytes: int) -> Candidate | None:
     """A way of a pair that overlaps in itself, as a candidate of the pair alone."""
     choice = way.mode.body
-    if not isinstance(choice, Choice):
+    if not isinstance(choice, OpChoice):
         return None
     schedule = build_schedule(case, choice)
     template = ScheduleOrigin.TEMPLATE

@@ -7,7 +7,7 @@ rest (``simcore/kernels/copy.py`` has the closed form and where it is from).
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...compiler.ir import TICKS_PER_SECOND, Choice, Gpu, GraphOp, Scenario, System, TileGroup
+from ...compiler.ir import TICKS_PER_SECOND, Gpu, Op, OpCase, OpChoice, System, TileGroup
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.planning.parts import kernel_alone
@@ -29,13 +29,13 @@ class Uses:
         return min(1.0, *((1 - taken * share) / max(own, 1e-9) for own, taken in pairs))
 
 
-def of_kernel(system: System, op: GraphOp, sms: int) -> Uses:
+def of_kernel(system: System, op: Op, sms: int) -> Uses:
     """What the kernel of an op takes on so many SMs."""
     kernel = kernel_alone(op.workload) if op.is_pair and op.workload.then is None else op.workload
     if kernel.compute is None:
         return Uses()
-    scenario = Scenario(op.name, system, kernel)
-    schedule = build_schedule(scenario, Choice(BASELINE.name, system.num_ranks, default_engine(system)))
+    scenario = OpCase(op.name, system, kernel)
+    schedule = build_schedule(scenario, OpChoice(BASELINE.name, system.num_ranks, default_engine(system)))
     works = [compute_work(scenario, step, sms) for step in schedule.steps if isinstance(step, TileGroup)]
     ticks = max(1, sum(work.body_ticks for work in works))
     moved = sum(work.hbm_read_bytes + work.hbm_write_bytes for work in works)
@@ -43,9 +43,9 @@ def of_kernel(system: System, op: GraphOp, sms: int) -> Uses:
     return Uses(min(1.0, memory), sum(work.num_units * work.noc_ticks for work in works) / ticks)
 
 
-def of_copies(system: System, op: GraphOp, ticks: int) -> Uses:
+def of_copies(system: System, op: Op, ticks: int) -> Uses:
     """What the copies of an op take that last so long: each byte is read and written once."""
-    moved = least_traffic(Scenario(op.name, system, op.workload))
+    moved = least_traffic(OpCase(op.name, system, op.workload))
     if moved is None or not ticks:
         return Uses()
     passed = 2 * max(*moved.into, *moved.out) * TICKS_PER_SECOND / ticks

@@ -11,13 +11,13 @@ from functools import partial
 from ...compiler.ir import (
     TICKS_PER_US,
     Cancelled,
-    Graph,
-    GraphChoice,
-    GraphScenario,
     OpMode,
-    Plan,
     Progress,
+    Scenario,
+    Schedule,
     ShouldStop,
+    Workload,
+    WrittenPlan,
 )
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import expression_of, whole_text
@@ -56,7 +56,7 @@ WORTH = 1.02
 
 
 def ops_of(
-    graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice, result: Result
+    graph: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedule, result: Result
 ) -> tuple[OpAdvice, ...]:
     """Return what the ops of ``graph`` do in ``choice``, in the order in which they begin.
 
@@ -105,7 +105,7 @@ def _how(is_pair: bool, mode: OpMode) -> str:
         return f"{APART} by {whole_text(mode.apart)}"
     if mode.body is None:
         return "serial" if is_pair else ""
-    return "a plan written out" if isinstance(mode.body, Plan) else expression_of(mode.body)
+    return "a plan written out" if isinstance(mode.body, WrittenPlan) else expression_of(mode.body)
 
 
 def _hidden_by(copies: Sequence[Interval], kernels: Sequence[Interval], layer: int) -> Iterator[tuple[str, float]]:
@@ -123,7 +123,7 @@ def _hidden_by(copies: Sequence[Interval], kernels: Sequence[Interval], layer: i
             yield f"{own}{where}", share
 
 
-def slowly(ways: Mapping[str, Sequence[Way]], choice: GraphChoice) -> Iterator[str]:
+def slowly(ways: Mapping[str, Sequence[Way]], choice: Schedule) -> Iterator[str]:
     """Yield why collectives are slower than they could be, where some are."""
     modes = set(choice.modes)
     names = [name for name, of in ways.items() if any(way.is_paced and way.mode in modes for way in of)]
@@ -166,7 +166,7 @@ log = logging.getLogger(__name__)
 
 
 def simulated_schedules(
-    scenario: GraphScenario,
+    scenario: Scenario,
     workers: int = 1,
     progress: Progress = lambda stage, done, total: None,
     should_stop: ShouldStop = never,
@@ -202,11 +202,11 @@ def simulated_schedules(
     return comparison.answer(interrupted=should_stop())
 
 
-def _declared(schedule: GraphChoice) -> Candidate:
+def _declared(schedule: Schedule) -> Candidate:
     return joint_candidate(schedule, ScheduleOrigin.SERIAL if schedule == SERIAL else ScheduleOrigin.DECLARED)
 
 
-def simulated_candidate(scenario: GraphScenario, candidate: Candidate, should_stop: ShouldStop) -> Candidate:
+def simulated_candidate(scenario: Scenario, candidate: Candidate, should_stop: ShouldStop) -> Candidate:
     """Return ``candidate`` simulated in packets, or with the problem why it cannot be.
 
     Raises
@@ -241,7 +241,7 @@ def simulated_candidate(scenario: GraphScenario, candidate: Candidate, should_st
 class _Comparison:
     """What is ``known`` so far of each schedule, by its name."""
 
-    scenario: GraphScenario
+    scenario: Scenario
     bound: Bound
     known: dict[str, Candidate]
 
@@ -273,7 +273,7 @@ class _Comparison:
 
 
 def _simulated(
-    scenario: GraphScenario, waiting: Sequence[Candidate], workers: int, should_stop: ShouldStop
+    scenario: Scenario, waiting: Sequence[Candidate], workers: int, should_stop: ShouldStop
 ) -> Iterator[Candidate]:
     """Yield ``waiting`` simulated, each as soon as it is; those that were not begun before a stop are left out."""
     left = {each.expression: each for each in waiting}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from ...compiler.ir import Cancelled, Graph, GraphChoice, ShouldStop, System
+from ...compiler.ir import Cancelled, Schedule, ShouldStop, System, Workload
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.plan import build_graph_plan, in_layer, own_name
 from ...compiler.text.units import bytes_text
@@ -60,21 +60,21 @@ class JointRuns:
     """
 
     system: System
-    graph: Graph
+    graph: Workload
     staging_limit_bytes: int | None = None
     should_stop: ShouldStop = lambda: False
-    told: Callable[[GraphChoice, int], None] = lambda choice, ticks: None
+    told: Callable[[Schedule, int], None] = lambda choice, ticks: None
     num_runs: int = 0
     effort: int = 0
     unit_bytes: int = COARSE_BYTES
-    left_out: dict[GraphChoice, str] = field(default_factory=dict)
+    left_out: dict[Schedule, str] = field(default_factory=dict)
     ranks: AlikeRanks = field(init=False)
-    _known: dict[GraphChoice, int | None] = field(default_factory=dict)
+    _known: dict[Schedule, int | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.ranks = AlikeRanks(self.system, self.should_stop)
 
-    def ticks(self, choice: GraphChoice) -> int | None:
+    def ticks(self, choice: Schedule) -> int | None:
         """Return the estimated time of all layers under ``choice``; None where it cannot be, or stages too much.
 
         Raises
@@ -94,7 +94,7 @@ class JointRuns:
         """Whether the search has taken all that it may, so that no further small changes are tried."""
         return self.effort > SEARCH_EFFORT
 
-    def begin(self, choice: GraphChoice, should_stop: ShouldStop) -> Start | None:
+    def begin(self, choice: Schedule, should_stop: ShouldStop) -> Start | None:
         """Simulate ``choice`` as the first one, which says in which packets the others are; None where it cannot be.
 
         Raises
@@ -115,7 +115,7 @@ class JointRuns:
             self.num_runs, self._known[replace(choice, name="")] = self.num_runs + 1, result.total_ticks
         return start
 
-    def _line_hops(self, choice: GraphChoice, result: Result) -> int:
+    def _line_hops(self, choice: Schedule, result: Result) -> int:
         """Those of so many layers as show a period, at all ranks that are not the same, from a run of few layers."""
         one_layer = replace(self.graph, repeat=None)
         taken = result.line_hops
@@ -124,7 +124,7 @@ class JointRuns:
             taken = taken * plan_period(self.system, plan) // plan_period(self.system, plan, alike=True)
         return taken * min(self.graph.num_layers, FEWEST_LAYERS) // result.num_simulated
 
-    def few(self, choice: GraphChoice) -> Result | None:
+    def few(self, choice: Schedule) -> Result | None:
         """Return the result of a few layers; None where it cannot be.
 
         Raises
@@ -135,7 +135,7 @@ class JointRuns:
         self.num_runs += 1
         return self._few(choice, self.should_stop)
 
-    def _few(self, choice: GraphChoice, should_stop: ShouldStop) -> Result | None:
+    def _few(self, choice: Schedule, should_stop: ShouldStop) -> Result | None:
         """The result of a few layers, with one rank for all where that makes no difference."""
         repeat = self.graph.repeat
         few = None if repeat is None else replace(repeat, count=few_layers(repeat.count, choice))
@@ -143,7 +143,7 @@ class JointRuns:
         alike = self.ranks.under(replace(graph, repeat=None), choice)
         return simulated(self.system, graph, choice, self.unit_bytes, should_stop, alike=alike)
 
-    def _simulated(self, choice: GraphChoice) -> int | None:
+    def _simulated(self, choice: Schedule) -> int | None:
         result = self._few(choice, self.should_stop)
         self.num_runs += 1
         self.effort += 0 if result is None else effort_of(result)
@@ -174,7 +174,7 @@ def affordable_packet(line_hops: int, most_line_hops: int = MOST_LINE_HOPS) -> i
     return unit
 
 
-def few_layers(count: int, choice: GraphChoice) -> int:
+def few_layers(count: int, choice: Schedule) -> int:
     """How many of ``count`` layers are simulated in the search: more where something is brought layers ahead."""
     return min(count, SEARCH_LAYERS + choice.layers_apart)
 
@@ -200,8 +200,8 @@ def _shift(result: Result, apart: int) -> int:
 
 def simulated(
     system: System,
-    graph: Graph,
-    choice: GraphChoice,
+    graph: Workload,
+    choice: Schedule,
     unit_bytes: int,
     should_stop: ShouldStop,
     *,

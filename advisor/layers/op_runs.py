@@ -5,17 +5,17 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ...compiler.ir import (
-    Choice,
     EngineChoice,
     EngineKind,
     EngineMode,
     Explore,
-    Graph,
-    GraphChoice,
-    GraphOp,
-    GraphPlan,
+    Op,
+    OpChoice,
     OpMode,
+    OpPlan,
+    OpShape,
     Part,
+    Plan,
     Schedule,
     ShouldStop,
     System,
@@ -47,7 +47,7 @@ class AlikeRanks:
 
     system: System
     should_stop: ShouldStop = lambda: False
-    _known: dict[tuple[Workload, Schedule], bool] = field(default_factory=dict)
+    _known: dict[tuple[OpShape, OpPlan], bool] = field(default_factory=dict)
 
     @property
     def differ(self) -> bool:
@@ -59,7 +59,7 @@ class AlikeRanks:
         """Whether a run with all ranks that are not the same is too long to search by."""
         return self.differ and self.system.num_ranks >= LARGE
 
-    def under(self, graph: Graph, choice: GraphChoice) -> bool:
+    def under(self, graph: Workload, choice: Schedule) -> bool:
         """Whether ranks may be taken for alike under ``choice``; it makes no difference where they are."""
         if not self.differ:
             return False
@@ -69,9 +69,9 @@ class AlikeRanks:
             return False
         return all(part.workload.moved is None or self.alone(part) for part in plan.parts)
 
-    def saves(self, op: GraphOp, mode: OpMode) -> bool:
+    def saves(self, op: Op, mode: OpMode) -> bool:
         """Whether one rank may be simulated for all under one way to carry out ``op``."""
-        graph, choice = Graph(op.name, "", (replace(op, reads=(), layer=1),)), GraphChoice(op.name, (mode,))
+        graph, choice = Workload(op.name, "", (replace(op, reads=(), layer=1),)), Schedule(op.name, (mode,))
         try:
             plan = build_graph_plan(self.system, graph, choice)
         except ScheduleError:
@@ -90,7 +90,7 @@ class AlikeRanks:
         options = RunOptions(loads=False, should_stop=self.should_stop)
         times = []
         for alike in (True, False):
-            plan = GraphPlan("op", (alone,))
+            plan = Plan("op", (alone,))
             try:
                 run = simulate(self.system, plan, unit_bytes=UNIT_BYTES, alike=alike, options=options)
             except RunTooLarge:
@@ -124,15 +124,15 @@ class Copier:
         same = engine.kind is self.engine.kind
         return same and (engine.kind is EngineKind.DMA or engine.count == self.engine.count)
 
-    def serial(self, num_ranks: int) -> Choice:
+    def serial(self, num_ranks: int) -> OpChoice:
         """A whole collective by this copier."""
-        return Choice(BASELINE.name, num_ranks, self.engine)
+        return OpChoice(BASELINE.name, num_ranks, self.engine)
 
     def __str__(self) -> str:
         return str(self.engine)
 
 
-def copiers_of(system: System, graph: Graph, explore: Explore, *, few: bool = False) -> Iterator[Copier]:
+def copiers_of(system: System, graph: Workload, explore: Explore, *, few: bool = False) -> Iterator[Copier]:
     """Yield who may copy: what the file explores, else copy engines, then SMs unless they shall be ``few``.
 
     Copy engines are left out where no host knows how much some op moves.
@@ -149,7 +149,7 @@ def copiers_of(system: System, graph: Graph, explore: Explore, *, few: bool = Fa
             yield Copier(EngineChoice(EngineKind.SM, sms))
 
 
-def leaves_out_copy_engines(graph: Graph, explore: Explore) -> bool:
+def leaves_out_copy_engines(graph: Workload, explore: Explore) -> bool:
     """Whether copy engines are not tried, since no host knows how much some op moves."""
     return not explore.values("engine") and any(op.workload.counts_on_device for op in graph.ops)
 
@@ -182,7 +182,7 @@ class OpRuns:
     copier: Copier
     unit_bytes: int
 
-    def plan(self, op: GraphOp, mode: OpMode) -> GraphPlan:
+    def plan(self, op: Op, mode: OpMode) -> Plan:
         """Return the plan of an op alone.
 
         Raises
@@ -190,10 +190,10 @@ class OpRuns:
         ScheduleError
             If it cannot be carried out so.
         """
-        alone = Graph(_OP, "", (replace(op, name=_OP, reads=(), layer=1),))
-        return build_graph_plan(self.system, alone, GraphChoice(_OP, (mode,) if mode.body is not None else ()))
+        alone = Workload(_OP, "", (replace(op, name=_OP, reads=(), layer=1),))
+        return build_graph_plan(self.system, alone, Schedule(_OP, (mode,) if mode.body is not None else ()))
 
-    def times(self, op: GraphOp, mode: OpMode, *, alike: bool = False) -> Times:
+    def times(self, op: Op, mode: OpMode, *, alike: bool = False) -> Times:
         """Return the times of an op that runs alone.
 
         Raises
@@ -217,7 +217,7 @@ class OpRuns:
         )
         return Times(result.makespan_ticks, kernel, (begin, end), result.schedule.staging_bytes, sums)
 
-    def with_next(self, op: GraphOp, mode: OpMode, behind: GraphOp, *, alike: bool) -> int:
+    def with_next(self, op: Op, mode: OpMode, behind: Op, *, alike: bool) -> int:
         """Return the time of an op and the GEMM ``behind`` it, which is cut along it.
 
         Raises
@@ -225,15 +225,15 @@ class OpRuns:
         ScheduleError, RunTooLarge
             As ``times``.
         """
-        choice = GraphChoice(_OP, (replace(mode, op=op.name),), along=(behind.name,))
+        choice = Schedule(_OP, (replace(mode, op=op.name),), along=(behind.name,))
         plan = build_graph_plan(self.system, _two_ops(op, behind), choice)
         return self._run(plan, alike=alike).makespan_ticks
 
-    def _run(self, plan: GraphPlan, *, alike: bool) -> Result:
+    def _run(self, plan: Plan, *, alike: bool) -> Result:
         plan = self._with_sms(plan)
         return simulate(self.system, plan, unit_bytes=self.unit_bytes, alike=alike, options=_QUICK)
 
-    def _with_sms(self, plan: GraphPlan) -> GraphPlan:
+    def _with_sms(self, plan: Plan) -> Plan:
         """SMs that copy are taken from all kernels, also from those that move nothing."""
         sms = self.system.gpu.sms - self.copier.taken_sms
         return replace(
@@ -245,8 +245,8 @@ class OpRuns:
         )
 
 
-def _two_ops(op: GraphOp, behind: GraphOp) -> Graph:
+def _two_ops(op: Op, behind: Op) -> Workload:
     """A graph of an op and the one that takes its result, where all else is there."""
     reads = (replace(read, made_by=read.made_by if read.made_by == op.name else "") for read in behind.reads)
     both = replace(op, reads=(), layer=1), replace(behind, reads=tuple(reads), layer=1)
-    return Graph(_OP, "", both)
+    return Workload(_OP, "", both)

@@ -12,16 +12,16 @@ from itertools import product
 
 from ...compiler.collectives import ALGORITHMS
 from ...compiler.ir import (
-    Choice,
     EngineChoice,
     EngineKind,
     Explore,
     Gpu,
-    Graph,
-    GraphOp,
+    Op,
+    OpCase,
+    OpChoice,
     OpMode,
+    OpShape,
     Pattern,
-    Scenario,
     System,
     Then,
     Workload,
@@ -64,12 +64,12 @@ def is_limited(explore: Explore) -> bool:
     return any(word in _LIMITS for word, _ in explore.asked)
 
 
-def slower(system: System, copier: Copier) -> Iterator[Choice]:
+def slower(system: System, copier: Copier) -> Iterator[OpChoice]:
     """Yield choices of a whole collective, each slower than the one before, by an engine beside those of ``copier``."""
     engine = EngineChoice(EngineKind.DMA, 1)
     if copier.takes(engine) and copier.engine.count < system.gpu.dma.engines:
         for doublings in range(1, MOST_PIECES.bit_length()):
-            yield Choice(DEFAULT_ALGORITHM, system.num_ranks << doublings, engine)
+            yield OpChoice(DEFAULT_ALGORITHM, system.num_ranks << doublings, engine)
 
 
 NUM_SHORTLISTED = 6
@@ -111,7 +111,7 @@ class Ways:
     def __post_init__(self) -> None:
         self._runs = OpRuns(self.system, self.copier, self.unit_bytes)
 
-    def of(self, op: GraphOp, behind: GraphOp | None = None) -> tuple[Way, ...]:
+    def of(self, op: Op, behind: Op | None = None) -> tuple[Way, ...]:
         """Return the ways of an op, that of a pair apart first, then by their times alone.
 
         The GEMM ``behind`` it may be cut along it.
@@ -126,17 +126,17 @@ class Ways:
             self._known[key] = self._ways(op, behind)
         return tuple(replace(way, mode=replace(way.mode, op=op.name)) for way in self._known[key])
 
-    def of_graph(self, graph: Graph) -> dict[str, tuple[Way, ...]]:
+    def of_graph(self, graph: Workload) -> dict[str, tuple[Way, ...]]:
         """Return the ways of each op of a graph by its name."""
         behind = self.following(graph)
         return {op.name: self.of(op, *behind.get(op.name, ())[:1]) for op in graph.ops}
 
-    def following(self, graph: Graph) -> dict[str, tuple[GraphOp, ...]]:
+    def following(self, graph: Workload) -> dict[str, tuple[Op, ...]]:
         """Return the GEMMs that may be cut along a pair, by its name, the longest first."""
         found = following(graph, self.system.num_ranks)
         return {pair: tuple(sorted(ops, key=self.kernel_ticks, reverse=True)) for pair, ops in found.items()}
 
-    def kernel_ticks(self, op: GraphOp) -> int:
+    def kernel_ticks(self, op: Op) -> int:
         """Return the time of the kernel of an op alone, 0 of a collective."""
         if op.workload.is_collective:
             return 0
@@ -145,41 +145,41 @@ class Ways:
             self._kernels[kernel] = self._runs.times(replace(op, workload=kernel, reads=()), OpMode(_OP)).kernel
         return self._kernels[kernel]
 
-    def _ways(self, op: GraphOp, behind: GraphOp | None) -> tuple[Way, ...]:
+    def _ways(self, op: Op, behind: Op | None) -> tuple[Way, ...]:
         if op.is_pair:
             return self._pair(op, behind)
         if op.workload.is_collective:
             return self._collective(op)
         return (self._way(op, OpMode(_OP)),)
 
-    def _way(self, op: GraphOp, mode: OpMode, *, alike: bool = False) -> Way:
+    def _way(self, op: Op, mode: OpMode, *, alike: bool = False) -> Way:
         total, kernel, copies, staging, sums = self._runs.times(op, mode, alike=alike)
         if not op.workload.is_collective:
             return Way(mode, total, kernel, copies, staging)
         return Way(mode, total, kernel, copies, staging, sums)
 
-    def _collective(self, op: GraphOp) -> tuple[Way, ...]:
+    def _collective(self, op: Op) -> tuple[Way, ...]:
         """A lone collective, whole, by the usual algorithm and by those that are estimated to be faster."""
         usual, *paced = self._whole(op)
         return (usual, *self._by_another(op, usual), *paced)
 
-    def _by_another(self, op: GraphOp, usual: Way) -> Sequence[Way]:
+    def _by_another(self, op: Op, usual: Way) -> Sequence[Way]:
         """A whole collective by the fastest algorithm, where that is not the usual one."""
         others = [way for way in self._shortlisted(op, NUM_ALGORITHMS, by_algorithm=True) if way.total < usual.total]
         return sorted(others, key=lambda way: way.total)[:1]
 
-    def _by_nodes(self, op: GraphOp, usual: Way) -> Sequence[Way]:
+    def _by_nodes(self, op: Op, usual: Way) -> Sequence[Way]:
         """A whole collective in two steps, within nodes and across, where that is faster than the usual one."""
         found, joined = list[Way](), self.system.fabric.node_size not in (0, 1)
         names = [algorithm.name for algorithm in ALGORITHMS if algorithm.per_node] if joined and self.paced else ()
         for name, pieces in product(names, (1, 2, 4)):
-            choice = Choice(name, self.system.num_ranks * pieces, self.copier.engine)
+            choice = OpChoice(name, self.system.num_ranks * pieces, self.copier.engine)
             with suppress(ScheduleError, RunTooLarge):
                 found.append(self._way(op, OpMode(_OP, choice), alike=self._ranks_differ))
         confirmed = self._confirmed(op, found) if self._ranks_differ else found
         return sorted((way for way in confirmed if way.total < usual.total), key=lambda way: way.total)[:1]
 
-    def _whole(self, op: GraphOp) -> Sequence[Way]:
+    def _whole(self, op: Op) -> Sequence[Way]:
         """A collective as usual, and slower, down to the rate at which a GEMM beside it is as fast as alone."""
         usual = self._way(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))
         found, costs = [usual], self._slowed(op, usual)
@@ -194,12 +194,12 @@ class Ways:
                 found.append(way)
         return (usual, *found[1:][-NUM_PACES:])
 
-    def _slowed(self, op: GraphOp, way: Way) -> int:
+    def _slowed(self, op: Op, way: Way) -> int:
         """How much longer GEMMs take beside a whole collective."""
         length = way.copies[1] - way.sums
         return slowed_ticks(self.system.gpu, of_copies(self.system, op, length), length)
 
-    def _pair(self, op: GraphOp, behind: GraphOp | None) -> tuple[Way, ...]:
+    def _pair(self, op: Op, behind: Op | None) -> tuple[Way, ...]:
         together = self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False)
         best = [way for way in together if not any(other.beats(way) for other in together)]
         best.sort(key=lambda way: way.total)
@@ -208,21 +208,21 @@ class Ways:
         found = (*self._apart(op), *best[:MOST_TOGETHER]) or (self._way(op, OpMode(_OP)),)
         return found if behind is None else self._followed(op, behind, found)
 
-    def _followed(self, op: GraphOp, behind: GraphOp, found: Sequence[Way]) -> tuple[Way, ...]:
+    def _followed(self, op: Op, behind: Op, found: Sequence[Way]) -> tuple[Way, ...]:
         """The ways that were ``found``, and the one that is best with the GEMM ``behind`` it, which is cut along it."""
         both = self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False, of=_as_one(op.workload, behind.workload))
         ways = [self._with_next(op, way, behind) for way in dict.fromkeys((*found, *both))]
         best, kept = fastest_with_next(ways), ways[: len(found)]
         return tuple(kept) if best in kept else (*kept, replace(best, is_for_next=True))
 
-    def _with_next(self, op: GraphOp, way: Way, behind: GraphOp) -> Way:
+    def _with_next(self, op: Op, way: Way, behind: Op) -> Way:
         """A way with its time together with the GEMM ``behind`` it, which an own collective is not cut along."""
         with suppress(ScheduleError, RunTooLarge):  # one that a kernel cannot be cut along
             if not way.is_apart:
                 return replace(way, with_next=self._runs.with_next(op, way.mode, behind, alike=self._ranks_differ))
         return replace(way, with_next=way.total + self.kernel_ticks(behind))
 
-    def _apart(self, op: GraphOp) -> Iterator[Way]:
+    def _apart(self, op: Op) -> Iterator[Way]:
         """A pair as a kernel and a collective, the usual one first; none where it cannot be."""
         if op.workload.then is not None or op.workload.uneven_by_rank:
             return
@@ -233,13 +233,13 @@ class Ways:
         other = self._by_nodes(whole, usual)
         first = () if any(usual.total > way.total * WORSE for way in other) else (usual,)
         for way in (*first, *other, *paced):
-            mode = OpMode(_OP, apart=way.mode.body if isinstance(way.mode.body, Choice) else None)
+            mode = OpMode(_OP, apart=way.mode.body if isinstance(way.mode.body, OpChoice) else None)
             total = serial.total + way.total - usual.total
             yield replace(way, mode=mode, total=total, kernel=kernel, staging_bytes=serial.staging_bytes)
 
-    def _shortlisted(self, op: GraphOp, top: int, *, by_algorithm: bool, of: Workload | None = None) -> Sequence[Way]:
+    def _shortlisted(self, op: Op, top: int, *, by_algorithm: bool, of: OpShape | None = None) -> Sequence[Way]:
         """What is estimated to be the fastest, alone or for the workload ``of`` which the op is a part, simulated."""
-        scenario = Scenario(op.name, self.system, of or op.workload, explore=self.explore)
+        scenario = OpCase(op.name, self.system, of or op.workload, explore=self.explore)
         try:
             space = enumerate_space(scenario)
         except NoFeasibleSchedule:
@@ -257,7 +257,7 @@ class Ways:
     def _ranks_differ(self) -> bool:
         return self.ranks is not None and self.ranks.differ
 
-    def _confirmed(self, op: GraphOp, ways: Sequence[Way]) -> Sequence[Way]:
+    def _confirmed(self, op: Op, ways: Sequence[Way]) -> Sequence[Way]:
         """The ways, of which the fastest has the time that it takes if ranks are not taken for alike."""
         left, found = list(ways), list[Way]()
         while left:
@@ -268,12 +268,12 @@ class Ways:
             found.append(first if self._makes_no_difference(op, first.mode) else self._way(op, first.mode))
         return [*found, *left]
 
-    def _makes_no_difference(self, op: GraphOp, mode: OpMode) -> bool:
+    def _makes_no_difference(self, op: Op, mode: OpMode) -> bool:
         assert self.ranks is not None, "the caller asks where ranks differ"
         return all(self.ranks.alone(part) for part in self._runs.plan(op, mode).parts)
 
 
-def _as_one(pair: Workload, behind: Workload) -> Workload:
+def _as_one(pair: OpShape, behind: OpShape) -> OpShape:
     """Both kernels and the collective between them as one workload, which a template cuts as a whole."""
     assert behind.gemm is not None, "what is cut along a pair is a GEMM"
     return replace(pair, pattern=Pattern.GEMM_A2A_GEMM, then=Then(behind.gemm, behind.output))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...compiler.ir import GraphChoice, GraphScenario, Pattern
+from ...compiler.ir import Pattern, Scenario, Schedule
 from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.resolve.schedules.implementation import shipped_implementations
 from ..candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
@@ -29,10 +29,10 @@ class OfferSearch:
     ``known`` are the schedules that people have, with what they are, and ``times`` their ticks of all layers.
     """
 
-    scenario: GraphScenario
+    scenario: Scenario
     runs: JointRuns
-    known: Mapping[GraphChoice, str]
-    times: Mapping[GraphChoice, int]
+    known: Mapping[Schedule, str]
+    times: Mapping[Schedule, int]
     found: dict[str, Order] = field(default_factory=dict)
 
     def run(self) -> None:

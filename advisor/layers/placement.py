@@ -1,11 +1,11 @@
-"""From the ways of its ops to joint schedules of a graph: CP-SAT places them, a GraphChoice says the same in words."""
+"""From the ways of its ops to joint schedules of a graph: CP-SAT places them, a Schedule says the same in words."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ...compiler.ir import Graph, GraphChoice, GraphOp, Made, OpMode, Read, Seams, ShouldStop
+from ...compiler.ir import Made, Op, OpMode, Read, Schedule, Seams, ShouldStop, Workload
 from ...compiler.ir.stopping import never
 from ...compiler.planning.parts import collective_name
 from .way import Way
@@ -28,7 +28,7 @@ NUM_PLACED = 4
 
 
 def placed_choices(
-    graph: Graph,
+    graph: Workload,
     ways: Mapping[str, Sequence[Way]],
     *,
     name: str,
@@ -38,7 +38,7 @@ def placed_choices(
     spans_layers: bool = True,
     limit: float = LIMIT_S,
     should_stop: ShouldStop = never,
-) -> tuple[GraphChoice, ...]:
+) -> tuple[Schedule, ...]:
     """Return the joint schedules that the solver finds, the best in its model first; maybe none.
 
     ``graph`` is written out in so many ``batches``. Of those that repeat so many ``layers`` are placed; of many kernels
@@ -66,7 +66,7 @@ def _unlike(placements: "Sequence[Placement]") -> "Iterator[Placement]":
             yield placement
 
 
-def _problem(graph: Graph, ways: Mapping[str, Sequence[Way]], layers: int) -> "LayerProblem":
+def _problem(graph: Workload, ways: Mapping[str, Sequence[Way]], layers: int) -> "LayerProblem":
     from ..solver.layer_model import TICKS, LayerOp, LayerProblem, WayTimes
 
     index = {op.name: number for number, op in enumerate(graph.ops)}
@@ -98,7 +98,7 @@ def _problem(graph: Graph, ways: Mapping[str, Sequence[Way]], layers: int) -> "L
     return LayerProblem(tuple(ops), min(layers, graph.num_layers), (0,) * len(ops))
 
 
-def _maker(graph: Graph, read: Read) -> tuple[str, Made, bool] | None:
+def _maker(graph: Workload, read: Read) -> tuple[str, Made, bool] | None:
     """The op that makes what is read, what of it, and whether that of the layer before."""
     if read.made_by:
         return read.made_by, read.what, False
@@ -109,7 +109,7 @@ def _maker(graph: Graph, read: Read) -> tuple[str, Made, bool] | None:
     return op, what, True
 
 
-def _need(graph: Graph, index: Mapping[str, int], read: Read, op: GraphOp) -> "NeededBy":
+def _need(graph: Workload, index: Mapping[str, int], read: Read, op: Op) -> "NeededBy":
     from ..solver.layer_model import NeededBy
 
     found = _maker(graph, read)
@@ -119,8 +119,8 @@ def _need(graph: Graph, index: Mapping[str, int], read: Read, op: GraphOp) -> "N
 
 
 def _choice(
-    graph: Graph, ways: Mapping[str, Sequence[Way]], placement: "Placement", name: str, *, spans_layers: bool
-) -> GraphChoice:
+    graph: Workload, ways: Mapping[str, Sequence[Way]], placement: "Placement", name: str, *, spans_layers: bool
+) -> Schedule:
     """What a placement says, as a schedule: modes, the order of kernels, and what begins with which kernel."""
     chosen = {op.name: ways[op.name][placed.way] for op, placed in zip(graph.ops, placement.ops, strict=True)}
     kernels = {op.name: placed.kernel for op, placed in zip(graph.ops, placement.ops, strict=True)}
@@ -143,7 +143,7 @@ def _choice(
                 beside.append((op.name, kernel))
                 order.remove(op.name)
                 order.insert(order.index(kernel) + 1, op.name)
-    return GraphChoice(
+    return Schedule(
         name,
         modes,
         tuple(order),
@@ -155,7 +155,7 @@ def _choice(
     )
 
 
-def _kernel_beside(graph: Graph, op: GraphOp, begin: int, kernels: Mapping[str, int]) -> str:
+def _kernel_beside(graph: Workload, op: Op, begin: int, kernels: Mapping[str, int]) -> str:
     """The kernel with which a collective begins that is placed at ``begin``; empty where it comes before all.
 
     The next one to begin, when the links are free; but before the kernels that need what is moved the one before.
@@ -170,12 +170,12 @@ def _kernel_beside(graph: Graph, op: GraphOp, begin: int, kernels: Mapping[str, 
     return max(before, key=kernels.__getitem__, default="")
 
 
-def is_free(op: GraphOp) -> bool:
+def is_free(op: Op) -> bool:
     """Whether an op reads nothing that others make."""
     return not any(read.made_by for read in op.reads)
 
 
-def leaves(graph: Graph) -> Iterator[str]:
+def leaves(graph: Workload) -> Iterator[str]:
     """Kernels whose results no op reads, nor the next layer: what may run whenever SMs are free."""
     read = {each.made_by for op in graph.ops for each in op.reads}
     carried = set() if graph.repeat is None else set(graph.repeat.carried.values())
@@ -190,8 +190,8 @@ MOST_AHEAD = 2
 
 
 def small_changes(
-    graph: Graph, ways: Mapping[str, Sequence[Way]], following: Mapping[str, Sequence[str]], choice: GraphChoice
-) -> Iterator[GraphChoice]:
+    graph: Workload, ways: Mapping[str, Sequence[Way]], following: Mapping[str, Sequence[str]], choice: Schedule
+) -> Iterator[Schedule]:
     """Yield schedules that differ from ``choice`` in one decision; ``following`` may be cut along pairs.
 
     The order of ``choice`` lists all ops. A change may be one that cannot be carried out.
@@ -205,12 +205,12 @@ def small_changes(
     yield from _swaps(choice)
 
 
-def with_other_seams(choice: GraphChoice) -> GraphChoice:
+def with_other_seams(choice: Schedule) -> Schedule:
     """The same with ops that wait for the rows that they take, or for all that they read. Estimates know no seams."""
     return replace(choice, seams=Seams.ROWS if choice.seams is Seams.WHOLE else Seams.WHOLE)
 
 
-def with_way(choice: GraphChoice, op: GraphOp, way: Way) -> GraphChoice:
+def with_way(choice: Schedule, op: Op, way: Way) -> Schedule:
     """Return ``choice`` with one op carried out in that way; a collective that is no part any more leaves the order."""
     modes = {mode.op: mode for mode in choice.modes} | {op.name: way.mode}
     order, late = choice.order, choice.late
@@ -220,7 +220,7 @@ def with_way(choice: GraphChoice, op: GraphOp, way: Way) -> GraphChoice:
     return replace(choice, modes=modes_said, order=order, late=late)
 
 
-def _ways(graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice) -> Iterator[GraphChoice]:
+def _ways(graph: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedule) -> Iterator[Schedule]:
     """Each op in each other way."""
     chosen = {mode.op: mode for mode in choice.modes}
     for op in graph.ops:
@@ -229,21 +229,21 @@ def _ways(graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice) 
                 yield with_way(choice, op, way)
 
 
-def _along(following: Mapping[str, Sequence[str]], choice: GraphChoice) -> Iterator[GraphChoice]:
+def _along(following: Mapping[str, Sequence[str]], choice: Schedule) -> Iterator[Schedule]:
     """Each GEMM that may be cut along the pair before it, cut so or not."""
     for name in chain.from_iterable(following.values()):
         along = tuple(each for each in choice.along if each != name)
         yield replace(choice, along=along if name in choice.along else (*along, name))
 
 
-def _cut(following: Mapping[str, Sequence[str]], choice: GraphChoice) -> GraphChoice:
+def _cut(following: Mapping[str, Sequence[str]], choice: Schedule) -> Schedule:
     """``choice`` without GEMMs along pairs that are not cut."""
     cut = {mode.op for mode in choice.modes if mode.body is not None}
     may = {name for pair, names in following.items() if pair in cut for name in names}
     return replace(choice, along=tuple(name for name in choice.along if name in may))
 
 
-def other_paces(graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice) -> Iterator[GraphChoice]:
+def other_paces(graph: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedule) -> Iterator[Schedule]:
     """Each collective that is a part of its own, at each lower rate."""
     chosen = {mode.op: mode for mode in choice.modes}
     for op in graph.ops:
@@ -252,7 +252,7 @@ def other_paces(graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphCh
             yield from (with_way(choice, op, way) for way in ways[op.name] if way.is_paced and way.mode != mode)
 
 
-def _fillers(graph: Graph, choice: GraphChoice) -> Iterator[GraphChoice]:
+def _fillers(graph: Workload, choice: Schedule) -> Iterator[Schedule]:
     """Each kernel that nothing waits for, at each other place."""
     for name in leaves(graph):
         rest = [each for each in choice.order if each != name]
@@ -262,7 +262,7 @@ def _fillers(graph: Graph, choice: GraphChoice) -> Iterator[GraphChoice]:
                 yield replace(choice, order=order)
 
 
-def _beside(graph: Graph, choice: GraphChoice) -> Iterator[GraphChoice]:
+def _beside(graph: Workload, choice: Schedule) -> Iterator[Schedule]:
     """Each collective that nothing must come before, with each other kernel or behind the kernels before it."""
     kernels = [op.name for op in graph.ops if not op.workload.is_collective]
     beside = dict(choice.beside)
@@ -276,7 +276,7 @@ def _beside(graph: Graph, choice: GraphChoice) -> Iterator[GraphChoice]:
                 yield replace(choice, beside=without)
 
 
-def _priorities(graph: Graph, choice: GraphChoice) -> Iterator[GraphChoice]:
+def _priorities(graph: Workload, choice: Schedule) -> Iterator[Schedule]:
     """Sums first or not, and each kernel that nothing waits for last or not."""
     yield replace(choice, sums_first=not choice.sums_first)
     for name in leaves(graph):
@@ -284,14 +284,14 @@ def _priorities(graph: Graph, choice: GraphChoice) -> Iterator[GraphChoice]:
         yield replace(choice, low=low)
 
 
-def _ahead(graph: Graph, choice: GraphChoice) -> Iterator[GraphChoice]:
+def _ahead(graph: Workload, choice: Schedule) -> Iterator[Schedule]:
     """What is brought of declared tensors a layer earlier, or later."""
     if brings_ahead(graph):
         for ahead in {max(0, choice.ahead - 1), min(MOST_AHEAD, choice.ahead + 1)} - {choice.ahead}:
             yield replace(choice, ahead=ahead, beside=() if ahead else choice.beside)
 
 
-def brings_ahead(graph: Graph) -> bool:
+def brings_ahead(graph: Workload) -> bool:
     """Whether layers repeat that begin with collectives of declared tensors, such as weights."""
     carried = {} if graph.repeat is None else graph.repeat.carried
     return graph.repeat is not None and any(
@@ -300,7 +300,7 @@ def brings_ahead(graph: Graph) -> bool:
     )
 
 
-def _swaps(choice: GraphChoice) -> Iterator[GraphChoice]:
+def _swaps(choice: Schedule) -> Iterator[Schedule]:
     """Each two neighbours of the order the other way round."""
     order = choice.order
     for place in range(len(order) - 1):

@@ -9,11 +9,11 @@ from ...compiler.codes import Code
 from ...compiler.ir import (
     TICKS_PER_US,
     Cancelled,
-    GraphChoice,
-    GraphScenario,
+    OpCase,
     Progress,
     Rejection,
     Scenario,
+    Schedule,
     ShouldStop,
     heeding,
 )
@@ -70,7 +70,7 @@ def _silent(stage: str, done: int, total: int) -> None:
 
 
 def recommend_graph(
-    scenario: GraphScenario,
+    scenario: Scenario,
     options: AdviceOptions | None = None,
     *,
     progress: Progress | None = None,
@@ -108,7 +108,7 @@ def recommend_graph(
 
 
 def _watched(
-    scenario: GraphScenario,
+    scenario: Scenario,
     options: AdviceOptions,
     progress: Progress,
     should_stop: ShouldStop,
@@ -132,7 +132,7 @@ def _watched(
 
 
 def _searched_beside(
-    scenario: GraphScenario,
+    scenario: Scenario,
     options: AdviceOptions,
     progress: Progress,
     should_stop: ShouldStop,
@@ -149,14 +149,14 @@ def _searched_beside(
 
 
 def _searched_there(
-    scenario: GraphScenario, options: AdviceOptions, should_stop: ShouldStop, *, of_sole: tuple[Candidate, ...]
+    scenario: Scenario, options: AdviceOptions, should_stop: ShouldStop, *, of_sole: tuple[Candidate, ...]
 ) -> Advice:
     """In a process."""
     return _searched(scenario, options, _silent, should_stop, of_sole)
 
 
 def _searched(
-    scenario: GraphScenario,
+    scenario: Scenario,
     options: AdviceOptions,
     progress: Progress,
     should_stop: ShouldStop,
@@ -174,7 +174,7 @@ def _searched(
 
 
 def _recommended(
-    scenario: GraphScenario,
+    scenario: Scenario,
     options: AdviceOptions,
     report: Progress,
     stop: ShouldStop,
@@ -221,7 +221,7 @@ def _recommended(
     return _explained(advice_of(scenario, findings), search)
 
 
-def _begun(scenario: GraphScenario, options: AdviceOptions, runs: JointRuns, stop: ShouldStop) -> Start | Advice:
+def _begun(scenario: Scenario, options: AdviceOptions, runs: JointRuns, stop: ShouldStop) -> Start | Advice:
     """Simulate all ops without overlap; return the answer by estimates where that takes more than patience.
 
     Raises
@@ -246,7 +246,7 @@ def _begun(scenario: GraphScenario, options: AdviceOptions, runs: JointRuns, sto
     return serial
 
 
-def _warnings(scenario: GraphScenario, runs: JointRuns, *, verify: bool) -> Iterator[str]:
+def _warnings(scenario: Scenario, runs: JointRuns, *, verify: bool) -> Iterator[str]:
     """What was left out, of the file and of the search."""
     yield from _left_out(scenario, runs)
     yield from _not_searched(scenario, runs)
@@ -262,10 +262,10 @@ def _staged(runs: JointRuns, serial: Start, candidates: Sequence[Candidate]) -> 
 
 
 def _take_options(
-    scenario: GraphScenario, search: JointSearch, options: Sequence[Candidate], stages: Stages
-) -> dict[GraphChoice, ScheduleOrigin]:
+    scenario: Scenario, search: JointSearch, options: Sequence[Candidate], stages: Stages
+) -> dict[Schedule, ScheduleOrigin]:
     """Simulate the declared schedules and one for each of ``options``; return where the latter come from."""
-    origins: dict[GraphChoice, ScheduleOrigin] = {}
+    origins: dict[Schedule, ScheduleOrigin] = {}
     if scenario.sole is None or not options:
         return origins
 
@@ -281,7 +281,7 @@ def _take_options(
     return origins
 
 
-def _with_whole_winner(scenario: GraphScenario, finish: Finish, candidates: Sequence[Candidate]) -> list[Candidate]:
+def _with_whole_winner(scenario: Scenario, finish: Finish, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates, all layers of the one that wins simulated: what a few of them promise may not be so."""
     seen: set[str] = set()
     while True:
@@ -293,7 +293,7 @@ def _with_whole_winner(scenario: GraphScenario, finish: Finish, candidates: Sequ
         candidates = by_time([whole if one is best else one for one in candidates])
 
 
-def serial_estimate(scenario: GraphScenario, should_stop: ShouldStop, too_late: ShouldStop) -> int:
+def serial_estimate(scenario: Scenario, should_stop: ShouldStop, too_late: ShouldStop) -> int:
     """Return the estimated ticks of all layers without overlap: the serial schedules of all ops, one after the other.
 
     Once it is ``too_late``, one rank of a collective stands for all.
@@ -304,26 +304,26 @@ def serial_estimate(scenario: GraphScenario, should_stop: ShouldStop, too_late: 
         If ``should_stop`` returned true.
     """
     with heeding(should_stop):
-        pairs = (Scenario(op.name, scenario.system, op.workload) for op in scenario.graph.ops)
+        pairs = (OpCase(op.name, scenario.system, op.workload) for op in scenario.graph.ops)
         one_us = sum(predicted_candidates(pair, (), never, too_late)[0].best_us for pair in pairs)
     return round(one_us * TICKS_PER_US * scenario.graph.num_layers)
 
 
-def _unsimulated(scenario: GraphScenario, estimate_ticks: int) -> Advice:
+def _unsimulated(scenario: Scenario, estimate_ticks: int) -> Advice:
     """The answer where nothing was simulated in time: no overlap, as it is estimated."""
     serial = joint_candidate(SERIAL, ScheduleOrigin.SERIAL, NO_OVERLAP, estimate_ticks)
     stages, notes = Stages(interrupted=True), (INTERRUPTED, NOT_SIMULATED)
     return advice_of(scenario, Findings((serial,), None, None, Confirmed(), stages, notes))
 
 
-def _left_out(scenario: GraphScenario, runs: JointRuns) -> Iterator[str]:
+def _left_out(scenario: Scenario, runs: JointRuns) -> Iterator[str]:
     """Why schedules of the file are not compared."""
     for choice in scenario.schedules:
         if choice in runs.left_out:
             yield f"{choice.name} is left out: {runs.left_out[choice]}"
 
 
-def _not_searched(scenario: GraphScenario, runs: JointRuns) -> Iterator[str]:
+def _not_searched(scenario: Scenario, runs: JointRuns) -> Iterator[str]:
     """What was left out of a search that would take too long."""
     if runs.ranks.are_many:
         others = "other numbers of SMs" if leaves_out_copy_engines(scenario.graph, scenario.explore) else "SMs"
@@ -332,7 +332,7 @@ def _not_searched(scenario: GraphScenario, runs: JointRuns) -> Iterator[str]:
         yield SHORTENED
 
 
-def _candidates(scenario: GraphScenario, search: JointSearch, serial: Start) -> list[Candidate]:
+def _candidates(scenario: Scenario, search: JointSearch, serial: Start) -> list[Candidate]:
     """What was found; of what was searched the fastest, each as long as no other: equal to the tick is the same."""
     known = {search.found[choice] for choice in search.known}
     by_ticks = {search.found[choice]: choice for choice in reversed(search.best_searched())}
@@ -348,7 +348,7 @@ def _candidates(scenario: GraphScenario, search: JointSearch, serial: Start) -> 
     return found
 
 
-def _origin(scenario: GraphScenario, choice: GraphChoice, what: str) -> ScheduleOrigin:
+def _origin(scenario: Scenario, choice: Schedule, what: str) -> ScheduleOrigin:
     if choice == SERIAL:
         return ScheduleOrigin.SERIAL
     if what == BY_LIBRARY:

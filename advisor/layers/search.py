@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from ...compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, ShouldStop, checkpoint
+from ...compiler.ir import Cancelled, Progress, Scenario, Schedule, ShouldStop, checkpoint
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.parts import batch_counts, in_batches
 from ...compiler.resolve.schedules.check import SERIAL
@@ -29,7 +29,7 @@ PATIENCE = 6
 """Changes in a row that are simulated and gain nothing: then no further one is tried."""
 
 
-def improved(runs: JointRuns, space: LayerSpace, start: GraphChoice) -> Iterator[GraphChoice]:
+def improved(runs: JointRuns, space: LayerSpace, start: Schedule) -> Iterator[Schedule]:
     """Yield ever faster schedules that small changes lead to from ``start``.
 
     They end where nothing is gained, or where the search has taken what it may. Estimates order schedules well, but do
@@ -56,7 +56,7 @@ def improved(runs: JointRuns, space: LayerSpace, start: GraphChoice) -> Iterator
         yield best
 
 
-def _promising(space: LayerSpace, choice: GraphChoice) -> Iterator[GraphChoice]:
+def _promising(space: LayerSpace, choice: Schedule) -> Iterator[Schedule]:
     """Yield the changes that are worth a simulation, the best by their estimate first."""
     limit = _estimate(space, choice)
     if limit is None:
@@ -71,7 +71,7 @@ def _promising(space: LayerSpace, choice: GraphChoice) -> Iterator[GraphChoice]:
         yield changed
 
 
-def at_its_paces(space: LayerSpace, choice: GraphChoice) -> GraphChoice:
+def at_its_paces(space: LayerSpace, choice: Schedule) -> Schedule:
     """Return ``choice`` with each whole collective as slow as is estimated to be best, one changed after the other."""
     best, least = choice, _estimate(space, choice)
     changed = least is not None
@@ -86,7 +86,7 @@ def at_its_paces(space: LayerSpace, choice: GraphChoice) -> GraphChoice:
     return best
 
 
-def _estimate(space: LayerSpace, choice: GraphChoice) -> int | None:
+def _estimate(space: LayerSpace, choice: Schedule) -> int | None:
     """The estimated time; None where the order cannot be kept."""
     try:
         return estimated_ticks(space, choice)
@@ -113,17 +113,17 @@ class JointSearch:
     ``climbs`` say whether the solver and small changes are used.
     """
 
-    scenario: GraphScenario
+    scenario: Scenario
     runs: JointRuns
     places: bool = True
     climbs: bool = True
     seed: int = 0
-    found: dict[GraphChoice, int] = field(default_factory=dict)
-    known: dict[GraphChoice, str] = field(default_factory=dict)
+    found: dict[Schedule, int] = field(default_factory=dict)
+    known: dict[Schedule, str] = field(default_factory=dict)
     spaces: list[LayerSpace] = field(default_factory=list)
-    origin: dict[GraphChoice, LayerSpace] = field(default_factory=dict)
+    origin: dict[Schedule, LayerSpace] = field(default_factory=dict)
     """Where each schedule comes from that the file does not declare."""
-    searched: set[GraphChoice] = field(default_factory=set)
+    searched: set[Schedule] = field(default_factory=set)
 
     def run(self) -> None:
         """Search until nothing better is found.
@@ -146,7 +146,7 @@ class JointSearch:
             else:
                 self._searched(self._at_seams(start), self.origin[start])
 
-    def _climbed(self, start: GraphChoice) -> None:
+    def _climbed(self, start: Schedule) -> None:
         """Change ``start`` step by step, and in the end its seams; where that is stopped, the last step counts."""
         space = self.origin[start]
         best = self._at_seams(self._at_paces(start, space))
@@ -161,25 +161,25 @@ class JointSearch:
         finally:
             self._searched(best, space)
 
-    def _at_seams(self, choice: GraphChoice) -> GraphChoice:
+    def _at_seams(self, choice: Schedule) -> Schedule:
         """``choice`` with the other seams, if that is faster."""
         other = with_other_seams(choice)
         ticks, before = self.runs.ticks(other), self.runs.ticks(choice)
         return choice if ticks is None or before is None or before <= ticks else other
 
-    def _at_paces(self, start: GraphChoice, space: LayerSpace) -> GraphChoice:
+    def _at_paces(self, start: Schedule, space: LayerSpace) -> Schedule:
         """``start`` with slower collectives, if that is faster."""
         slower = at_its_paces(space, start)
         ticks, before = self.runs.ticks(slower), self.runs.ticks(start)
         return start if ticks is None or before is None or before <= ticks else slower
 
-    def _starts(self) -> list[GraphChoice]:
+    def _starts(self) -> list[Schedule]:
         """The best of what is known, the fastest placed, and those in each number of batches, cut along or not."""
         best = self.best_searched()
         of_each = {(choice.batches, bool(choice.along)): choice for choice in reversed(best)}
         return list(dict.fromkeys((*self._fastest_known(), *best[:NUM_STARTS], *of_each.values())))
 
-    def _fastest_known(self) -> Iterator[GraphChoice]:
+    def _fastest_known(self) -> Iterator[Schedule]:
         """What people have or the file declares, where no schedule that was searched is faster, its order said."""
         known = [choice for choice in self.known if not choice.side_by_side]
         first = min(known, key=self.found.__getitem__, default=None)
@@ -240,7 +240,7 @@ class JointSearch:
             if brings_ahead(space.graph):
                 self._searched(replace(choice, ahead=1, beside=()), space)
 
-    def take(self, choice: GraphChoice, what: str, space: LayerSpace | None = None) -> None:
+    def take(self, choice: Schedule, what: str, space: LayerSpace | None = None) -> None:
         """Simulate what people have; by another copier than the first it has another name."""
         first = self.spaces[0].copier if self.spaces else None
         if space is not None and space.copier != first:
@@ -254,7 +254,7 @@ class JointSearch:
             if space is not None:
                 self.origin[choice] = space
 
-    def try_searched(self, choice: GraphChoice, space: LayerSpace) -> float:
+    def try_searched(self, choice: Schedule, space: LayerSpace) -> float:
         """Simulate a schedule that another search has found; return its ticks, infinite where it cannot be.
 
         Raises
@@ -265,27 +265,27 @@ class JointSearch:
         self._searched(choice, space)
         return self.found.get(choice, inf)
 
-    def _searched(self, choice: GraphChoice, space: LayerSpace) -> None:
+    def _searched(self, choice: Schedule, space: LayerSpace) -> None:
         ticks = self.runs.ticks(choice)
         if ticks is not None and not any(_same(choice, other) for other in self.found):
             self.found[choice], self.origin[choice] = ticks, space
             self.searched.add(choice)
 
-    def best_searched(self) -> list[GraphChoice]:
+    def best_searched(self) -> list[Schedule]:
         """Return the schedules that were searched, the fastest first."""
         return sorted(self.searched, key=self._rank)
 
-    def _rank(self, choice: GraphChoice) -> tuple[int, int]:
+    def _rank(self, choice: Schedule) -> tuple[int, int]:
         """Equally fast ones in the order in which they were found."""
         return self.found[choice], list(self.found).index(choice)
 
-    def space_of(self, choice: GraphChoice) -> LayerSpace | None:
+    def space_of(self, choice: Schedule) -> LayerSpace | None:
         """Return the ops that a schedule is about with their ways; None before there are any."""
         same = (self.origin[other] for other in self.origin if _same(choice, other))
         return next(same, next((each for each in self.spaces if each.batches == choice.batches), None))
 
 
-def _same(one: GraphChoice, other: GraphChoice) -> bool:
+def _same(one: Schedule, other: Schedule) -> bool:
     return replace(one, name="") == replace(other, name="")
 
 
@@ -300,7 +300,7 @@ FINE_LINE_HOPS = 120_000_000
 class Finish:
     """Simulates all layers of the candidates that may be the answer, in units as fine as time allows."""
 
-    scenario: GraphScenario
+    scenario: Scenario
     runs: JointRuns
     serial: Start
     should_stop: ShouldStop
@@ -357,7 +357,7 @@ class Finish:
         return unit
 
 
-def _renamed(candidates: Sequence[Candidate], declared: Sequence[GraphChoice]) -> list[Candidate]:
+def _renamed(candidates: Sequence[Candidate], declared: Sequence[Schedule]) -> list[Candidate]:
     """The searched schedules with names in the order of their times."""
     names = free_names(JOINT, declared)
     return [_named(one, next(names)) if one.is_searched else one for one in candidates]

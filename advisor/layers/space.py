@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ...compiler.ir import Graph
+from ...compiler.ir import Workload
 from .contention import Uses, of_copies, of_kernel
 from .op_runs import AlikeRanks, Copier
 from .options import Ways
@@ -21,7 +21,7 @@ class LayerSpace:
 
     copier: Copier
     batches: int
-    graph: Graph
+    graph: Workload
     ways: Mapping[str, tuple[Way, ...]] = field(hash=False)
     kernels: Mapping[str, int] = field(hash=False)
     copies: Mapping[str, int] = field(hash=False)
@@ -44,7 +44,7 @@ class LayerSpace:
         return replace(self, ways=dict(self.ways) | ways)
 
 
-def space_of(ways: Ways, batches: int, graph: Graph) -> LayerSpace:
+def space_of(ways: Ways, batches: int, graph: Workload) -> LayerSpace:
     """Return the space of a graph that is written out in so many batches."""
     system, copier, of_graph = ways.system, ways.copier, ways.of_graph(graph)
     sms = system.gpu.sms - copier.taken_sms

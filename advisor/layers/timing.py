@@ -8,7 +8,7 @@ copies of other ops, and stand still while a sum has their SMs. Caches, waves of
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ...compiler.ir import GraphChoice, GraphOp, Made, OpMode
+from ...compiler.ir import Made, Op, OpMode, Schedule
 from ...compiler.planning.parts import collective_name, issue_order
 from ...compiler.planning.plan import own_name, written_out
 from .contention import Uses
@@ -23,12 +23,12 @@ BESIDE_KERNELS = 1.15
 """Factor by which copies in pieces are slower beside GEMMs than alone: 1.09 to 1.21 in simulations of H100."""
 
 
-def estimated_ticks(space: LayerSpace, choice: GraphChoice) -> int:
+def estimated_ticks(space: LayerSpace, choice: Schedule) -> int:
     """Return the estimated time of all layers of the graph of ``space`` under a ``choice`` in its batches.
 
     Raises
     ------
-    GraphPlanError
+    PlanError
         If the order cannot be kept.
     """
     count = space.graph.num_layers
@@ -67,8 +67,8 @@ class _Clock:
     """What is placed so far, in ticks."""
 
     space: LayerSpace
-    ops: dict[str, GraphOp]
-    choice: GraphChoice
+    ops: dict[str, Op]
+    choice: Schedule
     main_end: int = 0
     collectives_end: int = 0
     end: int = 0
@@ -97,13 +97,13 @@ class _Clock:
         self.end = max(self.end, self._ends.get(op.name, 0))
         return op.layer
 
-    def _way(self, op: GraphOp) -> Way:
+    def _way(self, op: Op) -> Way:
         of = self.space.ways[own_name(op.name)]
         wanted = replace(self._modes.get(op.name, OpMode(op.name)), op=own_name(op.name))
         usual = _serial(of[0], op) if op.is_pair else of[0]
         return next((way for way in of if way.mode == wanted), usual)
 
-    def _ready(self, op: GraphOp, *, moves: bool | None) -> int:
+    def _ready(self, op: Op, *, moves: bool | None) -> int:
         """When operands are there: those of copies, of the kernel, or all."""
         times = [0]
         for read in op.reads:
@@ -111,7 +111,7 @@ class _Clock:
                 times.append((self._moved if read.what is Made.MOVED else self._ends)[read.made_by])
         return max(times)
 
-    def _collective(self, op: GraphOp, way: Way) -> None:
+    def _collective(self, op: Op, way: Way) -> None:
         begin = max(self.collectives_end, self._ready(op, moves=None if op.workload.is_collective else True))
         if op.workload.pattern.produces and op.name in self._ends:
             begin = max(begin, self._ends[op.name])
@@ -128,7 +128,7 @@ class _Clock:
         if op.workload.is_collective or op.workload.pattern.produces:
             self._ends[op.name] = end
 
-    def _kernel(self, op: GraphOp, way: Way) -> None:
+    def _kernel(self, op: Op, way: Way) -> None:
         begin = max(self.main_end, self._ready(op, moves=False if op.is_pair else None))
         if op.is_pair and not op.workload.pattern.produces:
             begin = max(begin, self._moved[op.name])
@@ -138,7 +138,7 @@ class _Clock:
             self._run(op, begin, way.kernel)
         self._ends[op.name] = self.main_end
 
-    def _along(self, op: GraphOp, way: Way) -> None:
+    def _along(self, op: Op, way: Way) -> None:
         """Run a GEMM that is cut along the pair before it: it ends at the earliest as the two alone do."""
         pair = self._way(self.ops[op.takes_rows_of])
         others = [self._ends[read.made_by] for read in op.reads if read.made_by not in ("", op.takes_rows_of)]
@@ -146,7 +146,7 @@ class _Clock:
         end = self._ends[op.takes_rows_of] + max(0, pair.with_next - pair.total)
         self._run(op, begin, max(way.kernel, end - begin))
 
-    def _together(self, op: GraphOp, way: Way) -> None:
+    def _together(self, op: Op, way: Way) -> None:
         begin = max(self.main_end, self._ready(op, moves=False))
         moves = max(self._ready(op, moves=True), 0 if op.workload.pattern.consumes else begin)
         length = way.copies[1] - way.copies[0]
@@ -159,16 +159,16 @@ class _Clock:
         self._moved[op.name] = landed
         self._ends[op.name] = max(self.main_end, landed) + max(0, way.total - max(way.kernel, way.copies[1]))
 
-    def _share(self, op: GraphOp, length: int) -> float:
+    def _share(self, op: Op, length: int) -> float:
         """The share of the links that copies take which last so long."""
         return min(1.0, self.space.copies[own_name(op.name)] / max(1, length))
 
-    def _run(self, op: GraphOp, begin: int, length: int) -> None:
+    def _run(self, op: Op, begin: int, length: int) -> None:
         """Run a kernel on the main stream."""
         kernel = _Kernel(op.name, begin, length)
         self._begins[op.name], self._last, self.main_end = begin, kernel, self._slowed(kernel)
 
-    def _copied(self, op: GraphOp, begin: int, length: int, share: float) -> int:
+    def _copied(self, op: Op, begin: int, length: int, share: float) -> int:
         """When copies end that begin then, later by what they meet on the links."""
         end = begin + length
         for other in self._met[-RECENT:]:
@@ -204,7 +204,7 @@ def _rate(uses: Uses, other: _Meets) -> float:
     return 0.0 if other.uses is None else uses.beside(other.uses, other.share)
 
 
-def _serial(way: Way, op: GraphOp) -> Way:
+def _serial(way: Way, op: Op) -> Way:
     """A pair that is carried out in the usual way: one half behind the other, as one part."""
     mode = OpMode(op.name)
     if op.workload.pattern.produces:

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import (
     TICKS_PER_US,
-    Choice,
     EngineChoice,
     EngineKind,
-    Graph,
-    GraphChoice,
-    GraphOp,
     Made,
+    Op,
+    OpCase,
+    OpChoice,
     OpMode,
     Pattern,
     Read,
-    Scenario,
+    Schedule,
     Seams,
     System,
+    Workload,
 )
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.planning.parts import collective_alone
@@ -55,12 +55,12 @@ class TeLayer:
         return self.name.replace("_dgrad", "_wgrad")
 
 
-def te_layers(graph: Graph) -> tuple[TeLayer, ...]:
+def te_layers(graph: Workload) -> tuple[TeLayer, ...]:
     """Return the layers of ``graph``, in its order; several ops may have one name."""
     return tuple(layer for op in graph.ops if (layer := _layer(graph, op)) is not None)
 
 
-def _layer(graph: Graph, op: GraphOp) -> TeLayer | None:
+def _layer(graph: Workload, op: Op) -> TeLayer | None:
     weight = _weight(op)
     if weight is None:
         return None
@@ -77,7 +77,7 @@ def _layer(graph: Graph, op: GraphOp) -> TeLayer | None:
     return TeLayer(f"{block}_dgrad", op.name, gathers, True, "" if wgrad is None else wgrad.name, gather)
 
 
-def _weight(op: GraphOp) -> Read | None:
+def _weight(op: Op) -> Read | None:
     """The declared operand of the product of a pair; None where the op is no pair of a product."""
     if op.workload.pattern not in (GATHERS, SCATTERS) or op.workload.kernel is not None or len(op.reads) != 2:
         return None
@@ -85,7 +85,7 @@ def _weight(op: GraphOp) -> Read | None:
     return declared[-1] if declared else None
 
 
-def _meets_attention(graph: Graph, op: GraphOp, kernel: str) -> bool:
+def _meets_attention(graph: Workload, op: Op, kernel: str) -> bool:
     """Whether that kernel lies behind a pair that gathers, or before one that scatters, with no collective between."""
     seen, ahead = {op.name}, [op]
     while ahead:
@@ -100,15 +100,15 @@ def _meets_attention(graph: Graph, op: GraphOp, kernel: str) -> bool:
     return False
 
 
-def _readers(graph: Graph, op: GraphOp) -> Iterator[GraphOp]:
+def _readers(graph: Workload, op: Op) -> Iterator[Op]:
     return (each for each in graph.ops if any(read.made_by == op.name for read in each.reads))
 
 
-def _makers(graph: Graph, op: GraphOp) -> Iterator[GraphOp]:
+def _makers(graph: Workload, op: Op) -> Iterator[Op]:
     return (graph.op(read.made_by) for read in op.reads if read.made_by)
 
 
-def _wgrad(graph: Graph, op: GraphOp) -> GraphOp | None:
+def _wgrad(graph: Workload, op: Op) -> Op | None:
     """The product of the gradient of a pair's weight: it takes the pair's gradient, and its activation transposed."""
     taken = next((read for read in op.reads if read.moves or read.made_by), None)
     for each in graph.ops:
@@ -121,7 +121,7 @@ def _wgrad(graph: Graph, op: GraphOp) -> GraphOp | None:
     return None
 
 
-def _gather(graph: Graph, wgrad: GraphOp) -> str:
+def _gather(graph: Workload, wgrad: Op) -> str:
     """The collective of its own that brings an operand of ``wgrad``, empty without one."""
     makers = (each for each in _makers(graph, wgrad) if each.workload.pattern is Pattern.ALL_GATHER)
     return next((each.name for each in makers), "")
@@ -158,7 +158,7 @@ class TeMethods:
         return next(((method, splits) for name, method, splits in among if name == layer.name), None)
 
 
-Ticks = Callable[[GraphChoice], int | None]
+Ticks = Callable[[Schedule], int | None]
 
 
 @dataclass(slots=True)
@@ -166,7 +166,7 @@ class TeSearch:
     """The tables of Transformer Engine for one graph; ``layers`` are empty where it has nothing to overlap."""
 
     system: System
-    graph: Graph
+    graph: Workload
     name: str = NAME
     layers: tuple[TeLayer, ...] = field(init=False)
 
@@ -228,7 +228,7 @@ class _Table:
     """A schedule in the making."""
 
     system: System
-    graph: Graph
+    graph: Workload
     layers: Sequence[TeLayer]
     methods: TeMethods
     settings: list[OpSetting] = field(default_factory=list)
@@ -246,21 +246,21 @@ class _Table:
             elif layer.backward:
                 self._bulk(layer)
         order = tuple(_order(self.graph, self._before(), self._behind()))
-        choice = GraphChoice(name, tuple(self.modes), order, (), tuple(self.beside), seams=Seams.WHOLE)
+        choice = Schedule(name, tuple(self.modes), order, (), tuple(self.beside), seams=Seams.WHOLE)
         return LayerTable(choice, tuple(self.settings), tuple(self._flags()))
 
     def _ring(self, layer: TeLayer) -> None:
         self.settings.append(OpSetting(layer.name, layer.op, RING, copy_engine=True))
-        self.modes.append(OpMode(layer.op, Choice("shard_p2p", self.system.num_ranks, _RING_COPIER)))
+        self.modes.append(OpMode(layer.op, OpChoice("shard_p2p", self.system.num_ranks, _RING_COPIER)))
 
     def _pipeline(self, layer: TeLayer, splits: int) -> None:
         self.settings.append(OpSetting(layer.name, layer.op, PIPELINE, NUM_SM, splits))
         chunks = splits * self.system.num_ranks
-        self.modes.append(OpMode(layer.op, Choice("uniform_fused_1d", chunks, default_engine(self.system))))
+        self.modes.append(OpMode(layer.op, OpChoice("uniform_fused_1d", chunks, default_engine(self.system))))
 
     def _bulk(self, layer: TeLayer) -> None:
         """The all_gather beside the pair's product, and its reduce_scatter beside the weight gradient."""
-        whole = Choice(BASELINE.name, self.system.num_ranks, default_engine(self.system))
+        whole = OpChoice(BASELINE.name, self.system.num_ranks, default_engine(self.system))
         if self.methods.bulk_dgrad and layer.gather:
             self.settings.append(OpSetting(layer.name, layer.gather, BULK, NUM_SM))
             self.modes.append(OpMode(layer.gather, whole))
@@ -294,7 +294,7 @@ class _Table:
             yield from () if methods.bulk_wgrad else ("--disable-tp-comm-bulk-wgrad",)
 
 
-def _order(graph: Graph, before: Mapping[str, str], behind: Mapping[str, str]) -> Iterator[str]:
+def _order(graph: Workload, before: Mapping[str, str], behind: Mapping[str, str]) -> Iterator[str]:
     """The ops of the file in their order, but what ``before`` and ``behind`` name next to the op of theirs."""
     issued: dict[str, None] = {}
 
@@ -310,7 +310,7 @@ def _order(graph: Graph, before: Mapping[str, str], behind: Mapping[str, str]) -
     return iter(issued)
 
 
-def taken_ticks(system: System, graph: Graph, settings: Iterable[OpSetting]) -> int:
+def taken_ticks(system: System, graph: Workload, settings: Iterable[OpSetting]) -> int:
     """Return the time of a layer that SMs which copy take from its kernels: their share, while they copy.
 
     A collective takes as long as it does alone by so many SMs; beside kernels it takes longer.
@@ -321,7 +321,7 @@ def taken_ticks(system: System, graph: Graph, settings: Iterable[OpSetting]) -> 
             workload = graph.op(setting.op).workload
             moved = workload if workload.is_collective else collective_alone(workload)
             engine = EngineChoice(EngineKind.SM, setting.num_sm)
-            whole = Choice(BASELINE.name, system.num_ranks, engine)
-            us = simulated_us(Scenario(setting.op, system, moved), whole)
+            whole = OpChoice(BASELINE.name, system.num_ranks, engine)
+            us = simulated_us(OpCase(setting.op, system, moved), whole)
             total += us * setting.num_sm / system.gpu.sms
     return round(total * TICKS_PER_US)

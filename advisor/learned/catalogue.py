@@ -6,7 +6,7 @@ They stand beside the winners of searches: the library then has schedules for fa
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from ...compiler.ir import Choice, EngineChoice, EngineKind
+from ...compiler.ir import EngineChoice, EngineKind, OpChoice
 from ...compiler.templates import BY_NAME, TEMPLATES, Template
 from .structure import BatchShape, Shares, Structure
 
@@ -34,7 +34,7 @@ def _of_template(template: Template, *, sums: bool) -> Iterator[Structure]:
     parallel = SUM_STREAMS if forwards and sums else (1,)
     knobs = product(pieces, streams, algorithms, waves, parallel, _engines(COPY_SMS))
     for count, stream, algorithm, wave, summed, (engine, per_peer) in knobs:
-        choice = Choice(template.name, 1, engine, stream, algorithm=algorithm, waves=wave, sums=summed)
+        choice = OpChoice(template.name, 1, engine, stream, algorithm=algorithm, waves=wave, sums=summed)
         yield Structure(choice, count, per_peer, 0.0, ())
 
 
@@ -50,7 +50,7 @@ def _bespoke(*, consumes: bool) -> Iterator[Structure]:
     """
     for batches, streams, (engine, per_peer) in product(_batches(consumes), PLAIN_STREAMS, _engines(PLAIN_SMS)):
         ordered = batches if consumes else batches[::-1]
-        yield Structure(Choice("bespoke", 1, engine, streams), 1, per_peer, 0.0, ordered)
+        yield Structure(OpChoice("bespoke", 1, engine, streams), 1, per_peer, 0.0, ordered)
 
 
 def _batches(consumes: bool) -> Iterator[tuple[BatchShape, ...]]:

@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Scenario, Schedule, ShouldStop, checkpoint
+from ...compiler.ir import TICKS_PER_US, EngineChoice, EngineKind, OpCase, OpChoice, OpPlan, ShouldStop, checkpoint
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import build_schedule, build_schedules, reject_choice
 from ...compiler.planning.knobs.engine import max_copy_sms
@@ -66,8 +66,8 @@ class Library:
 class Proposal:
     """A schedule that may be the best, with its estimated time."""
 
-    choice: Choice
-    schedule: Schedule
+    choice: OpChoice
+    schedule: OpPlan
     estimate_ticks: float
 
     @property
@@ -93,7 +93,7 @@ class ProposalModel:
     errors: EstimateErrors = NO_ERRORS
     digest: str = ""
 
-    def library(self, scenario: Scenario) -> Library:
+    def library(self, scenario: OpCase) -> Library:
         """Return the library of the kind of ``scenario``."""
         return self.after if scenario.workload.pattern.consumes else self.before
 
@@ -112,7 +112,7 @@ class ProposalModel:
         yield from dict.fromkeys(chain.from_iterable(zip(best.tolist(), by_time.tolist(), strict=False)))
         yield from by_time[len(best) :].tolist()
 
-    def choices(self, scenario: Scenario) -> Iterator[Choice]:
+    def choices(self, scenario: OpCase) -> Iterator[OpChoice]:
         """Yield legal choices of ``scenario`` that the file lets be explored, the most promising first.
 
         Raises
@@ -120,7 +120,7 @@ class ProposalModel:
         ModelError
             If the model was fitted to other numbers of situations.
         """
-        library, seen, situation = self.library(scenario), set[Choice](), Situation.of(scenario)
+        library, seen, situation = self.library(scenario), set[OpChoice](), Situation.of(scenario)
         if situation.names != self.names:
             raise ModelError("the model was fitted to other numbers than this version computes; run `magus train`")
         templates = scenario.explore.values("schedules") or tuple(BY_NAME)
@@ -134,7 +134,7 @@ class ProposalModel:
             seen.add(choice)
             yield choice
 
-    def propose(self, scenario: Scenario, count: int = DEFAULT_COUNT, late: ShouldStop = never) -> tuple[Proposal, ...]:
+    def propose(self, scenario: OpCase, count: int = DEFAULT_COUNT, late: ShouldStop = never) -> tuple[Proposal, ...]:
         """Return ``count`` proposals, the fastest by the estimate first; fewer where no more structures fit.
 
         Once it is ``late``, no more are estimated than the first ``LEAST``.
@@ -147,7 +147,7 @@ class ProposalModel:
         return tuple(sorted(proposals, key=lambda each: (each.estimate_ticks, each.schedule.expression)))
 
 
-def estimated(scenario: Scenario, choices: Iterable[Choice]) -> Iterator[Proposal]:
+def estimated(scenario: OpCase, choices: Iterable[OpChoice]) -> Iterator[Proposal]:
     """Yield each of ``choices`` with its schedule and estimate, one after the other."""
     chosen, to_build = tee(choices)
     schedules, to_estimate = tee(build_schedules(scenario, to_build))
@@ -161,15 +161,15 @@ def estimated(scenario: Scenario, choices: Iterable[Choice]) -> Iterator[Proposa
 class Screen:
     """Ranks choices of a scenario."""
 
-    scenario: Scenario
+    scenario: OpCase
     situation: Situation
 
     @classmethod
-    def of(cls, scenario: Scenario) -> "Screen":
+    def of(cls, scenario: OpCase) -> "Screen":
         """Return the screen of a scenario that overlaps a GEMM and a collective."""
         return cls(scenario, Situation.of(scenario))
 
-    def fastest(self, choices: Iterable[Choice]) -> Iterator[Choice]:
+    def fastest(self, choices: Iterable[OpChoice]) -> Iterator[OpChoice]:
         """Yield the legal ones of ``choices`` that the file lets be explored, the fastest by the closed form first."""
         explore, consumes = self.scenario.explore, self.scenario.workload.pattern.consumes
         asked = [one for one in dict.fromkeys(choices) if not may_deadlock(one) and is_explored(explore, one)]
@@ -189,7 +189,7 @@ DRAWS, TWICE = 40, 0.3
 
 
 def polished(
-    scenario: Scenario,
+    scenario: OpCase,
     start: Proposal,
     evaluations: int = DEFAULT_EVALUATIONS,
     seed: int = 0,
@@ -213,12 +213,12 @@ def polished(
 class _Changes:
     """Draws changes of choices."""
 
-    scenario: Scenario
+    scenario: OpCase
     engines: tuple[EngineChoice, ...]
     lengths: Lengths
     random: Random
 
-    def of(self, best: Choice) -> Iterator[Choice]:
+    def of(self, best: OpChoice) -> Iterator[OpChoice]:
         """Yield ``best`` with one knob changed, and with other batches."""
         yield from single_knob_changes(self.scenario, best, self.engines)
         for _ in range(DRAWS if best.parts else 0):
@@ -227,7 +227,7 @@ class _Changes:
             yield neighbour(self.random, changed, self.engines, self.lengths) if again else changed
 
 
-def usual_engines(scenario: Scenario) -> tuple[EngineChoice, ...]:
+def usual_engines(scenario: OpCase) -> tuple[EngineChoice, ...]:
     """Return the engines to try: usual numbers of SMs, and one or two copy engines for each peer."""
     peers, dma = scenario.num_ranks - 1, scenario.gpu.dma.engines
     by_sm = [EngineChoice(EngineKind.SM, max(1, min(sms, max_copy_sms(scenario.gpu)))) for sms in COPY_SMS]
@@ -241,14 +241,14 @@ ALGORITHMS = ("", "ring", "double_ring")
 NUM_FORMS = 6
 
 
-def serial_proposals(scenario: Scenario) -> tuple[Proposal, ...]:
+def serial_proposals(scenario: OpCase) -> tuple[Proposal, ...]:
     """Return serial schedules with their estimates, the fastest first; at once, as proposals are made."""
     engines = usual_engines(scenario)
     knobs = product(ALGORITHMS, engines)
-    bases = (Choice(BASELINE.name, scenario.num_ranks, engine, algorithm=name) for name, engine in knobs)
+    bases = (OpChoice(BASELINE.name, scenario.num_ranks, engine, algorithm=name) for name, engine in knobs)
     legal = (one for one in bases if is_explored(scenario.explore, one) and reject_choice(scenario, one) is None)
     found = {each.choice: each for each in estimated(scenario, legal)}
-    fastest: dict[object, Choice] = {}
+    fastest: dict[object, OpChoice] = {}
     for choice in sorted(found, key=lambda choice: found[choice].estimate_ticks):
         fastest.setdefault(choice.engine.kind, choice)
     forms = (form for base in fastest.values() for form in forms_of(scenario, base))
@@ -258,7 +258,7 @@ def serial_proposals(scenario: Scenario) -> tuple[Proposal, ...]:
 
 
 def proposed_candidates(
-    scenario: Scenario, model: ProposalModel, changes: int = DEFAULT_EVALUATIONS, late: ShouldStop = never
+    scenario: OpCase, model: ProposalModel, changes: int = DEFAULT_EVALUATIONS, late: ShouldStop = never
 ) -> list[Candidate]:
     """Return the proposals of ``model`` with their estimates, the fastest first, and what small ``changes`` make of it.
 
@@ -274,7 +274,7 @@ def proposed_candidates(
     return _candidates(scenario, proposals, evaluations, model.errors)
 
 
-def serial_candidates(scenario: Scenario, model: ProposalModel) -> list[Candidate]:
+def serial_candidates(scenario: OpCase, model: ProposalModel) -> list[Candidate]:
     """Return the fastest serial schedule by its estimate, and with the usual options: baselines without simulation."""
     proposals = serial_proposals(scenario)
     found = _candidates(scenario, proposals, len(proposals), model.errors)
@@ -283,7 +283,7 @@ def serial_candidates(scenario: Scenario, model: ProposalModel) -> list[Candidat
 
 
 def _candidates(
-    scenario: Scenario, proposals: Sequence[Proposal], evaluations: int, errors: EstimateErrors
+    scenario: OpCase, proposals: Sequence[Proposal], evaluations: int, errors: EstimateErrors
 ) -> list[Candidate]:
     limit = scenario.explore.staging_limit_bytes
     return [
@@ -293,7 +293,7 @@ def _candidates(
     ]
 
 
-def _candidate(scenario: Scenario, proposal: Proposal, evaluations: int, errors: EstimateErrors) -> Candidate:
+def _candidate(scenario: OpCase, proposal: Proposal, evaluations: int, errors: EstimateErrors) -> Candidate:
     choice = proposal.choice
     provenance = SearchProvenance(
         found_by=Proposer.LEARNED.value, seed=0, evaluations=evaluations, simulations=0, reproducible=True, solver=""

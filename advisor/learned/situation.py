@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, EngineChoice, EngineKind, Scenario
+from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, EngineChoice, EngineKind, OpCase
 from ...compiler.planning.knobs.engine import default_engine, max_copy_sms
 from ...simcore.kernels.dispatch import reduce_work, whole_works
 from ..bespoke.batches import Costs, costs_of, kernel_ticks
@@ -33,7 +33,7 @@ class Situation:
     values: FloatArray
 
     @classmethod
-    def of(cls, scenario: Scenario) -> "Situation":
+    def of(cls, scenario: OpCase) -> "Situation":
         """Return the situation of a scenario that overlaps a GEMM and a collective."""
         names, values = zip(*_named(scenario), strict=True)
         return cls(names, np.array(values, np.float64))
@@ -51,7 +51,7 @@ class Situation:
         return math.exp(self[name])
 
 
-def _named(scenario: Scenario) -> Iterator[tuple[str, float]]:
+def _named(scenario: OpCase) -> Iterator[tuple[str, float]]:
     yield from _work(scenario)
     dma = costs_of(scenario, default_engine(scenario.system))
     many = costs_of(scenario, EngineChoice(EngineKind.SM, max(1, min(MANY_SMS, max_copy_sms(scenario.gpu)))))
@@ -59,7 +59,7 @@ def _named(scenario: Scenario) -> Iterator[tuple[str, float]]:
     yield from _cutting(scenario, dma, many)
 
 
-def _work(scenario: Scenario) -> Iterator[tuple[str, float]]:
+def _work(scenario: OpCase) -> Iterator[tuple[str, float]]:
     """Sizes and shape: what is computed and moved, by whom."""
     gpu, workload, n = scenario.gpu, scenario.workload, scenario.num_ranks
     (work, *_), moved = whole_works(scenario), workload.moved
@@ -82,7 +82,7 @@ def _work(scenario: Scenario) -> Iterator[tuple[str, float]]:
     yield "protocols", float(len(scenario.system.fabric.link.protocols))
 
 
-def _against(scenario: Scenario, dma: Costs, many: Costs) -> Iterator[tuple[str, float]]:
+def _against(scenario: OpCase, dma: Costs, many: Costs) -> Iterator[tuple[str, float]]:
     """Communication against compute, and what each step costs against them."""
     gpu, network = scenario.gpu, scenario.network
     whole = sum(work.alone_ticks for work in whole_works(scenario))
@@ -111,7 +111,7 @@ def _against(scenario: Scenario, dma: Costs, many: Costs) -> Iterator[tuple[str,
     yield "own_over_remote", _log(own / max(1, remote))
 
 
-def _sum_ticks(scenario: Scenario) -> int:
+def _sum_ticks(scenario: OpCase) -> int:
     """Return the time in which a rank adds up its own block of all ranks; 0 if nothing is summed."""
     moved, n = scenario.workload.moved, scenario.num_ranks
     assert moved is not None, "a collective moves something"
@@ -121,14 +121,14 @@ def _sum_ticks(scenario: Scenario) -> int:
     return reduce_work(scenario.gpu, block_bytes, n, scenario.gpu.sms).unit_ticks
 
 
-def _sent_bytes(scenario: Scenario, costs: Costs) -> int:
+def _sent_bytes(scenario: OpCase, costs: Costs) -> int:
     """Return the bytes that a rank sends to others, once."""
     moved = scenario.workload.moved
     assert moved is not None, "a collective moves something"
     return sum(costs.whole[1:]) * moved.cols * moved.dtype.num_bytes
 
 
-def _link_ticks(scenario: Scenario, costs: Costs) -> tuple[float, float, float, float]:
+def _link_ticks(scenario: OpCase, costs: Costs) -> tuple[float, float, float, float]:
     """Return the times of the busiest link in which every rank sends its blocks: at once, by neighbours, in turn.
 
     Neighbours pass blocks on in one direction, the second time, or half of them each way, the third. The last one is
@@ -148,7 +148,7 @@ def _link_ticks(scenario: Scenario, costs: Costs) -> tuple[float, float, float, 
     return max(loads.values()), (n - 1) * block * there, both * block, sum(loads.values())
 
 
-def _cutting(scenario: Scenario, dma: Costs, many: Costs) -> Iterator[tuple[str, float]]:
+def _cutting(scenario: OpCase, dma: Costs, many: Costs) -> Iterator[tuple[str, float]]:
     """Time of equal parts together, each a kernel alone, over the time of the whole."""
     rows, lengths = sum(dma.whole), dma.lengths
     whole = kernel_ticks(scenario, dma.engine, rows)

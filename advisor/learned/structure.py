@@ -13,7 +13,7 @@ from statistics import fmean
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import Choice, CopyProtocol, Direction, EngineChoice, EngineKind, EngineMode, Kernels, Scenario
+from ...compiler.ir import CopyProtocol, Direction, EngineChoice, EngineKind, EngineMode, Kernels, OpCase, OpChoice
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates import BASELINE, BY_NAME
 from ..bespoke.batches import RowBatch, batches_of, lengths_of, whole_rows, with_batches
@@ -49,7 +49,7 @@ class Structure:
     that of lanes; SMs that copy are a number.
     """
 
-    knobs: Choice
+    knobs: OpChoice
     pieces: int
     engines_per_peer: float
     lanes_per_peer: float
@@ -73,7 +73,7 @@ def is_sound(structure: Structure) -> bool:
     )
 
 
-def structure_of(scenario: Scenario, choice: Choice) -> Structure:
+def structure_of(scenario: OpCase, choice: OpChoice) -> Structure:
     """Return the structure of a choice of ``scenario``."""
     peers = scenario.num_ranks - 1
     knobs = replace(choice, chunks=1, lanes=0, parts=(), slices=(), columns=())
@@ -82,7 +82,7 @@ def structure_of(scenario: Scenario, choice: Choice) -> Structure:
     return Structure(knobs, pieces, choice.engine.count / peers, choice.lanes / peers, batches)
 
 
-def _shapes(scenario: Scenario, choice: Choice) -> tuple[BatchShape, ...]:
+def _shapes(scenario: OpCase, choice: OpChoice) -> tuple[BatchShape, ...]:
     whole, lengths = whole_rows(scenario), lengths_of(scenario)
     shapes = []
     for batch in batches_of(choice):
@@ -93,12 +93,12 @@ def _shapes(scenario: Scenario, choice: Choice) -> tuple[BatchShape, ...]:
     return tuple(shapes)
 
 
-def fitted(structure: Structure, scenario: Scenario) -> Choice | None:
+def fitted(structure: Structure, scenario: OpCase) -> OpChoice | None:
     """Return the choice of ``scenario`` with this structure; None if the scenario cannot run one."""
     return next((choice for choice in _choices(structure, scenario) if reject_choice(scenario, choice) is None), None)
 
 
-def _choices(structure: Structure, scenario: Scenario) -> Iterator[Choice]:
+def _choices(structure: Structure, scenario: OpCase) -> Iterator[OpChoice]:
     """Yield choices with this structure, from coarse parts, or the number of pieces, to others that may be legal."""
     peers = scenario.num_ranks - 1
     engine = _engine(structure, scenario)
@@ -118,7 +118,7 @@ def _choices(structure: Structure, scenario: Scenario) -> Iterator[Choice]:
                 yield cut
 
 
-def _least_rows(structure: Structure, scenario: Scenario) -> float:
+def _least_rows(structure: Structure, scenario: OpCase) -> float:
     """Return the rows of the smallest part of a block."""
     own, *remote = whole_rows(scenario)
     rows = (own * shape.own for shape in structure.batches)
@@ -126,14 +126,14 @@ def _least_rows(structure: Structure, scenario: Scenario) -> float:
     return min((count for count in (*rows, *others) if count > 0), default=1.0)
 
 
-def _engine(structure: Structure, scenario: Scenario) -> EngineChoice:
+def _engine(structure: Structure, scenario: OpCase) -> EngineChoice:
     engine, dma = structure.knobs.engine, scenario.gpu.dma
     if engine.kind is EngineKind.SM:
         return replace(engine, count=scenario.gpu.sms) if engine.mode is EngineMode.TILES else engine
     return replace(engine, count=max(1, min(dma.engines, round(structure.engines_per_peer * (scenario.num_ranks - 1)))))
 
 
-def _batches(structure: Structure, scenario: Scenario, grain: int) -> list[RowBatch]:
+def _batches(structure: Structure, scenario: OpCase, grain: int) -> list[RowBatch]:
     whole, lengths = whole_rows(scenario), lengths_of(scenario)
     peers = len(whole) - 1
     remote = [_by_peer(shape.remote, peers) for shape in structure.batches]

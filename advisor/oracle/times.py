@@ -14,12 +14,12 @@ from ...compiler.ir import (
     GemmShape,
     Gpu,
     JsonObject,
+    OpCase,
+    OpShape,
     Pattern,
-    Scenario,
     Shard,
     System,
     Tensor,
-    Workload,
 )
 from ...compiler.planning.knobs.library import library_on, library_scaling
 from ...simcore.kernels.gemm import gemm_work
@@ -61,8 +61,8 @@ def collective_us(machine: System, name: str, num_bytes: int, ranks: int) -> flo
 def _least_ticks(machine: System, name: str, num_bytes: int, ranks: int) -> int:
     """The bound of the collective on ``ranks`` GPUs."""
     moved = Tensor("x", DType.FP8, ranks, num_bytes // ranks, Shard.ROWS)
-    workload = Workload(name, "", Pattern(name), (moved,), moved, None, "y")
-    return quick_bound_ticks(Scenario(name, replace(machine, num_ranks=ranks), workload))
+    workload = OpShape(name, "", Pattern(name), (moved,), moved, None, "y")
+    return quick_bound_ticks(OpCase(name, replace(machine, num_ranks=ranks), workload))
 
 
 def collective_sizes(machine: System) -> tuple[int, ...]:

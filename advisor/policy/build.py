@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
-from ...compiler.ir import Cancelled, Choice, GraphScenario, JsonObject, Scenario, Settings
+from ...compiler.ir import Cancelled, JsonObject, OpCase, OpChoice, Scenario, Settings
 from ...compiler.planning.build import ScheduleError, build_schedule, expression_of
 from ...compiler.resolve.expect.expectation import ON_OVERLAP, Verdict
 from ...compiler.templates import BASELINE
@@ -41,7 +41,7 @@ CHECKS = (17 / 16, 5 / 4, 3 / 2)
 def policy_table(
     axis: SizeAxis,
     sizes: Sequence[int],
-    ask: Ask[GraphScenario, Advice],
+    ask: Ask[Scenario, Advice],
     *,
     simulated: bool,
     tolerance: float = TOLERANCE,
@@ -132,11 +132,11 @@ def _between(axis: SizeAxis, ranges: Sequence[_Range], known: Sequence[int]) -> 
     return found
 
 
-def _points(axis: SizeAxis, sizes: Set[int], ask: Ask[GraphScenario, Advice]) -> dict[int, AdvisedSize]:
+def _points(axis: SizeAxis, sizes: Set[int], ask: Ask[Scenario, Advice]) -> dict[int, AdvisedSize]:
     if not sizes:
         return {}
     ordered = sorted(sizes)
-    answers = ask([GraphScenario.of_one(axis.at(size)) for size in ordered])
+    answers = ask([Scenario.of_one(axis.at(size)) for size in ordered])
     return {size: AdvisedSize(size, answer()) for size, answer in zip(ordered, answers, strict=True)}
 
 
@@ -179,7 +179,7 @@ def _joined(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
         yield last
 
 
-def _rule_of(axis: SizeAxis, own: _Range, choice: Choice, multiple: int, *, simulated: bool) -> PolicyRule:
+def _rule_of(axis: SizeAxis, own: _Range, choice: OpChoice, multiple: int, *, simulated: bool) -> PolicyRule:
     stretch = own.stretch
     scenario = stretch.points[0].advice.case
     workload, gemm = scenario.workload, scenario.workload.gemm
@@ -222,7 +222,7 @@ def _rule_of(axis: SizeAxis, own: _Range, choice: Choice, multiple: int, *, simu
     )
 
 
-def _verdict(stretch: Stretch, choice: Choice, *, by_library: bool) -> Verdict:
+def _verdict(stretch: Stretch, choice: OpChoice, *, by_library: bool) -> Verdict:
     """The verdict on ``choice``: the least of all sizes, since a promise holds at all of them or is none."""
     if stretch.points[0].advice.scenario.is_algorithm_choice:
         return Verdict.LIBRARY if by_library else Verdict.USE
@@ -304,8 +304,8 @@ class Sweep:
 
 
 def swept(
-    points: Sequence[tuple[Settings, GraphScenario]],
-    ask: Ask[GraphScenario, Advice],
+    points: Sequence[tuple[Settings, Scenario]],
+    ask: Ask[Scenario, Advice],
     *,
     options: AdviceOptions,
     tolerance: float = TOLERANCE,
@@ -338,16 +338,16 @@ def swept(
 
 
 def _rules(
-    found: Sequence[SweepPoint], ask: Ask[GraphScenario, Advice], simulated: bool, tolerance: float
+    found: Sequence[SweepPoint], ask: Ask[Scenario, Advice], simulated: bool, tolerance: float
 ) -> PolicyTable | None:
     by_size = _by_size([point.advice for point in found])
     if by_size is None:
         return None
     axis, known = by_size
     sizes = tuple(known)
-    advice_of = {GraphScenario.of_one(axis.at(size)): advice for size, advice in known.items()}
+    advice_of = {Scenario.of_one(axis.at(size)): advice for size, advice in known.items()}
 
-    def recall(scenarios: Sequence[GraphScenario]) -> list[Callable[[], Advice]]:
+    def recall(scenarios: Sequence[Scenario]) -> list[Callable[[], Advice]]:
         new = [scenario for scenario in scenarios if scenario not in advice_of]
         answers = dict(zip(new, ask(new), strict=True))
         return [answers.get(scenario) or partial(advice_of.__getitem__, scenario) for scenario in scenarios]
@@ -370,5 +370,5 @@ def _by_size(advices: Sequence[Advice]) -> tuple[SizeAxis, Mapping[int, Advice]]
     return (axis, known) if alike and len(known) == len(advices) else None
 
 
-def _size(scenario: Scenario, axis: SizeAxis) -> int:
+def _size(scenario: OpCase, axis: SizeAxis) -> int:
     return size_of(scenario.workload, axis.field) or 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import lcm
 
 from ...compiler.codes import Code
-from ...compiler.ir import TICKS_PER_US, Choice, GraphScenario, Pattern, Scenario, Workload
+from ...compiler.ir import TICKS_PER_US, OpCase, OpChoice, OpShape, Pattern, Scenario
 from ...compiler.planning.build import reject_choice
 from ...compiler.request.request import BESIDE_PATTERNS, COLLECTIVE_PATTERNS, Request, RequestError
 from ...compiler.request.scenario import scenario_of
@@ -34,7 +34,7 @@ class AdvisedSize:
         """Whether another schedule than a serial one is recommended; for a lone collective always."""
         return self.advice.scenario.is_algorithm_choice or not self.advice.recommended.is_serial
 
-    def times_us(self) -> Mapping[Choice, float]:
+    def times_us(self) -> Mapping[OpChoice, float]:
         """Return the times of schedules that other sizes may have too, the fastest first."""
         timed = [one for one in self.advice.candidates if one.choice is not None and not one.choice.parts]
         return {one.choice: one.best_us for one in sorted(timed, key=lambda one: one.best_us) if one.choice}
@@ -45,7 +45,7 @@ class AdvisedSize:
         candidates, recommended = self.advice.candidates, self.advice.recommended
         return min(one.best_us for one in candidates if one.is_estimate is recommended.is_estimate)
 
-    def losses(self) -> Mapping[Choice, float]:
+    def losses(self) -> Mapping[OpChoice, float]:
         """Return the relative loss of each schedule of the recommended kind over the recommended one."""
         return {
             choice: us / self.advice.recommended.best_us - 1
@@ -58,7 +58,7 @@ class AdvisedSize:
 class Stretch:
     """One schedule for neighbouring sizes, and its largest loss over the recommended ones there."""
 
-    choice: Choice
+    choice: OpChoice
     points: tuple[AdvisedSize, ...]
     loss: float
 
@@ -70,7 +70,7 @@ def cover(points: Sequence[AdvisedSize], tolerance: float = TOLERANCE) -> tuple[
     """
     stretches: list[Stretch] = []
     open_points: list[AdvisedSize] = []
-    shared: dict[Choice, float] = {}
+    shared: dict[OpChoice, float] = {}
     for point in points:
         losses = {choice: loss for choice, loss in point.losses().items() if loss <= tolerance}
         if not losses:  # a plan written out is recommended: the nearest choice stands for it
@@ -86,7 +86,7 @@ def cover(points: Sequence[AdvisedSize], tolerance: float = TOLERANCE) -> tuple[
     return (*stretches, _closed(open_points, shared)) if open_points else ()
 
 
-def _closed(points: Sequence[AdvisedSize], shared: Mapping[Choice, float]) -> Stretch:
+def _closed(points: Sequence[AdvisedSize], shared: Mapping[OpChoice, float]) -> Stretch:
     """Of the choices that do, the one that is recommended most often: advice prefers simple ones among ties."""
     often = Counter(point.advice.recommended.choice for point in points)
     choice = min(shared, key=lambda each: (-often[each], shared[each], str(each)))
@@ -106,10 +106,10 @@ class SizeAxis:
 
     field: str
     grain: int
-    at: Callable[[int], Scenario]
+    at: Callable[[int], OpCase]
 
 
-def axis_of(question: Request | GraphScenario) -> SizeAxis:
+def axis_of(question: Request | Scenario) -> SizeAxis:
     """Return the axis of a request or a scenario.
 
     Raises
@@ -162,7 +162,7 @@ def axis_of_request(request: Request) -> SizeAxis:
     return SizeAxis(ROWS, ranks, lambda size: scenario_of(replace(request, m=size)).case)
 
 
-def axis_of_scenario(scenario: Scenario) -> SizeAxis | None:
+def axis_of_scenario(scenario: OpCase) -> SizeAxis | None:
     """Return the axis of the scenario of a file; None where its sizes cannot be changed alone."""
     if num_rows(scenario.workload) is not None:
         return SizeAxis(ROWS, scenario.num_ranks, lambda size: with_rows(scenario, size))
@@ -173,7 +173,7 @@ def axis_of_scenario(scenario: Scenario) -> SizeAxis | None:
     return SizeAxis(BYTES, scenario.num_ranks * row_bytes, lambda size: with_moved_rows(scenario, size // row_bytes))
 
 
-def size_of(workload: Workload, field: str) -> int | None:
+def size_of(workload: OpShape, field: str) -> int | None:
     """Return the size of a workload on the axis of ``field``, None if it has none."""
     if field == ROWS:
         return None if workload.gemm is None else workload.gemm.m
@@ -184,7 +184,7 @@ PRECISION = 1 / 16
 """Share of a size to which a flip is found."""
 
 
-def multiple_of(axis: SizeAxis, choice: Choice, size: int) -> int:
+def multiple_of(axis: SizeAxis, choice: OpChoice, size: int) -> int:
     """Return a number whose multiples, near ``size``, are sizes that ``choice`` can be built for."""
     for multiple in (axis.grain, lcm(axis.grain, choice.chunks), axis.grain * choice.chunks):
         first = -(-size // multiple)
@@ -211,7 +211,7 @@ def first_of_next(axis: SizeAxis, left: Stretch, right: Stretch, *, simulated: b
     return high
 
 
-def time_us(point: AdvisedSize, choice: Choice, *, simulated: bool) -> float | None:
+def time_us(point: AdvisedSize, choice: OpChoice, *, simulated: bool) -> float | None:
     """Return the time of ``choice`` at a size, None where it cannot be cut for it.
 
     It is ``simulated`` if that is asked and the advice left it out.
@@ -225,14 +225,14 @@ def time_us(point: AdvisedSize, choice: Choice, *, simulated: bool) -> float | N
     return _times_us(scenario, (choice,), simulated)[choice]
 
 
-def _gives_way(scenario: Scenario, left: Choice, right: Choice, simulated: bool) -> bool:
+def _gives_way(scenario: OpCase, left: OpChoice, right: OpChoice, simulated: bool) -> bool:
     times_us = _times_us(scenario, (left, right), simulated)
     lead = 1 + max(MIN_GAIN, scenario.resolution)
     of_left, of_right = (lead if choice.template == BASELINE.name else 1.0 for choice in (left, right))
     return times_us[right] * of_left < times_us[left] * of_right
 
 
-def _times_us(scenario: Scenario, choices: tuple[Choice, ...], simulated: bool) -> Mapping[Choice, float]:
+def _times_us(scenario: OpCase, choices: tuple[OpChoice, ...], simulated: bool) -> Mapping[OpChoice, float]:
     found = {one.choice: one for one in predicted_candidates(scenario, choices)}
     if not simulated:
         return {choice: found[choice].best_us for choice in choices}

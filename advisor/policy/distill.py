@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ... import __version__
 from ...compiler.codes import Code
-from ...compiler.ir import TICKS_PER_SECOND, Choice, EngineChoice, EngineKind, JsonObject, Scenario
+from ...compiler.ir import TICKS_PER_SECOND, EngineChoice, EngineKind, JsonObject, OpCase, OpChoice
 from ...compiler.planning.build import expression_of, reject_choice
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.request.request import Request, RequestError
@@ -135,7 +135,7 @@ def distilled(
 def _fitted(
     request: Request,
     machine: MachineRates,
-    choices: Sequence[Choice],
+    choices: Sequence[OpChoice],
     shapes: Sequence[tuple[int, int, int]],
     ticks: FloatArray,
     max_leaves: int,
@@ -172,16 +172,16 @@ def picked(node: TreeNode, ratios: Sequence[float]) -> int:
     return node.pick
 
 
-def _choices(scenario: Scenario) -> tuple[Choice, ...]:
+def _choices(scenario: OpCase) -> tuple[OpChoice, ...]:
     """Schedules that fit most sizes: what users have, serial by SMs, and the fused templates in few pieces."""
     ranks, engine = scenario.num_ranks, default_engine(scenario.system)
-    serial_by_sms = Choice(BASELINE.name, ranks, EngineChoice(EngineKind.SM, min(16, scenario.gpu.sms // 4)))
-    cut = (Choice(name, ranks * pieces, engine) for name, pieces in product(_TEMPLATES, _PIECES))
+    serial_by_sms = OpChoice(BASELINE.name, ranks, EngineChoice(EngineKind.SM, min(16, scenario.gpu.sms // 4)))
+    cut = (OpChoice(name, ranks * pieces, engine) for name, pieces in product(_TEMPLATES, _PIECES))
     found = (*usual_serials(scenario), serial_by_sms, *cut)
     return tuple(choice for choice in found if choice.template == BASELINE.name or _is_known(scenario, choice))
 
 
-def _is_known(scenario: Scenario, choice: Choice) -> bool:
+def _is_known(scenario: OpCase, choice: OpChoice) -> bool:
     """Whether the template schedules the pattern at all: sizes may still not divide."""
     rejection = reject_choice(scenario, choice)
     return rejection is None or rejection.code is not Code.MGS511
@@ -205,14 +205,14 @@ def _width(random: Random) -> int:
     return round(TILE * 2 ** random.uniform(log2(COLUMNS[0] / TILE), log2(COLUMNS[-1] / TILE)) / TILE) * TILE
 
 
-def _ticks(scenario: Scenario, choices: Sequence[Choice]) -> FloatArray:
+def _ticks(scenario: OpCase, choices: Sequence[OpChoice]) -> FloatArray:
     """Return the estimated time of each choice in us, infinite where it does not fit."""
     legal = tuple(choice for choice in choices if reject_choice(scenario, choice) is None)
     times = {one.choice: one.best_us for one in predicted_candidates(scenario, legal)}
     return np.array([times.get(choice, np.inf) if choice in legal else np.inf for choice in choices])
 
 
-def _machine(request: Request, scenario: Scenario) -> MachineRates:
+def _machine(request: Request, scenario: OpCase) -> MachineRates:
     gemm, moved = scenario.workload.gemm, scenario.workload.moved
     assert gemm is not None and moved is not None, "distilled checks this"
     large = scenario_of(replace(request, m=8192 * scenario.num_ranks, n=4096, k=4096)).case

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from ...compiler.ir import TICKS_PER_US, Cancelled, GraphChoice, GraphScenario, JsonObject, Settings
+from ...compiler.ir import TICKS_PER_US, Cancelled, JsonObject, Scenario, Schedule, Settings
 from ...compiler.planning.build import ScheduleError, graph_choice_text, graph_expression_of
 from ...compiler.resolve.schedules.check import SERIAL
 from ..candidates.advice import Advice
@@ -16,7 +16,7 @@ from ..candidates.candidate import ScheduleOrigin
 from .cover import TOLERANCE
 
 SCHEMA = "magus-graph-sweep/1"
-Simulate = Callable[[GraphScenario, GraphChoice, Advice], int | None]
+Simulate = Callable[[Scenario, Schedule, Advice], int | None]
 """The ticks of a schedule at a point with that advice, None where it cannot be carried out."""
 
 
@@ -70,7 +70,7 @@ class GraphSweep:
     """
 
     points: tuple[GraphPoint, ...]
-    schedules: tuple[GraphChoice, ...] = ()
+    schedules: tuple[Schedule, ...] = ()
     rules: tuple[GraphRule, ...] = ()
     interrupted: bool = False
     failed: tuple[tuple[Settings, str], ...] = ()
@@ -106,8 +106,8 @@ class GraphSweep:
 
 
 def graph_swept(
-    points: Sequence[tuple[Settings, GraphScenario]],
-    advise: Callable[[GraphScenario], Advice],
+    points: Sequence[tuple[Settings, Scenario]],
+    advise: Callable[[Scenario], Advice],
     simulate: Simulate,
     *,
     tolerance: float = TOLERANCE,
@@ -140,12 +140,12 @@ def graph_swept(
     return GraphSweep(compared, tuple(named.values()), rules, failed=tuple(failed))
 
 
-def _not_simulated(scenario: GraphScenario, choice: GraphChoice, advice: Advice) -> int | None:
+def _not_simulated(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None:
     """Nothing is simulated any more."""
     return None
 
 
-def said_of(choice: GraphChoice) -> str:
+def said_of(choice: Schedule) -> str:
     """What a schedule says, on one line; its name where an op is said in outline."""
     try:
         return graph_expression_of(choice)
@@ -153,7 +153,7 @@ def said_of(choice: GraphChoice) -> str:
         return choice.name
 
 
-def block_of(choice: GraphChoice, graph: str) -> str | None:
+def block_of(choice: Schedule, graph: str) -> str | None:
     """The block that declares a schedule; None for ``serial``, and where only the file can say it."""
     try:
         return None if choice == SERIAL else graph_choice_text(choice, graph)
@@ -161,10 +161,10 @@ def block_of(choice: GraphChoice, graph: str) -> str | None:
         return None
 
 
-def _named(advices: Sequence[Advice]) -> dict[str, GraphChoice]:
+def _named(advices: Sequence[Advice]) -> dict[str, Schedule]:
     """The recommended schedules by what they say; those that no file declares are numbered."""
     taken = {choice.name for advice in advices for choice in advice.scenario.schedules}
-    named: dict[str, GraphChoice] = {said_of(SERIAL): SERIAL}
+    named: dict[str, Schedule] = {said_of(SERIAL): SERIAL}
     for advice in advices:
         best, said = advice.recommended, said_of(_recommended(advice))
         if said in named:
@@ -178,12 +178,12 @@ def _named(advices: Sequence[Advice]) -> dict[str, GraphChoice]:
     return named
 
 
-def _recommended(advice: Advice) -> GraphChoice:
+def _recommended(advice: Advice) -> Schedule:
     """The recommended schedule; no overlap for any in which nothing overlaps."""
     return SERIAL if advice.recommended.is_serial else advice.recommended.joint
 
 
-def _point(settings: Settings, advice: Advice, named: Mapping[str, GraphChoice], simulate: Simulate) -> GraphPoint:
+def _point(settings: Settings, advice: Advice, named: Mapping[str, Schedule], simulate: Simulate) -> GraphPoint:
     best = said_of(_recommended(advice))
     known = {best: advice.recommended.ticks, said_of(SERIAL): advice.no_overlap.ticks}
     ticks = {

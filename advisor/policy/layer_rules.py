@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from ...compiler.codes import Code
 from ...compiler.from_model.request import LayerRequest, layer_scenario
-from ...compiler.ir import Cancelled, Choice, GraphChoice, GraphScenario, OpMode, Part, ShouldStop
+from ...compiler.ir import Cancelled, OpChoice, OpMode, Part, Scenario, Schedule, ShouldStop
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.plan import build_graph_plan
@@ -35,14 +35,14 @@ class GraphAxis:
     """
 
     field: str
-    at: Callable[[int], GraphScenario]
+    at: Callable[[int], Scenario]
     model: str = ""
 
 
 def layer_policy(
     axis: GraphAxis,
     sizes: Sequence[int],
-    advise: Callable[[GraphScenario], Advice],
+    advise: Callable[[Scenario], Advice],
     simulate: Simulate,
     *,
     tolerance: float = TOLERANCE,
@@ -91,7 +91,7 @@ def _ends(rule: GraphRule, axis: GraphAxis) -> tuple[int, int]:
 
 
 def _rule(
-    rule: GraphRule, axis: GraphAxis, choice: GraphChoice, ends: tuple[int, int], points: dict[int, GraphPoint]
+    rule: GraphRule, axis: GraphAxis, choice: Schedule, ends: tuple[int, int], points: dict[int, GraphPoint]
 ) -> PolicyRule:
     scenario = next(iter(points.values())).advice.scenario
     return PolicyRule(
@@ -115,7 +115,7 @@ def _rule(
     )
 
 
-def ops_of(scenario: GraphScenario, choice: GraphChoice) -> tuple[OpRule, ...]:
+def ops_of(scenario: Scenario, choice: Schedule) -> tuple[OpRule, ...]:
     """Return what ``choice`` does in one layer, part by part.
 
     Raises
@@ -128,13 +128,13 @@ def ops_of(scenario: GraphScenario, choice: GraphChoice) -> tuple[OpRule, ...]:
     return tuple(_op_rule(part, modes.get(part.op), choice, beside.get(part.op, "")) for part in plan.parts)
 
 
-def _op_rule(part: Part, mode: OpMode | None, choice: GraphChoice, beside: str) -> OpRule:
+def _op_rule(part: Part, mode: OpMode | None, choice: Schedule, beside: str) -> OpRule:
     """What a part does; a kernel that is whole has no schedule."""
     place = OpRule(part.name, part.op, None, stream=part.stream, priority=part.priority)
     if part.workload.moved is None:
         return replace(place, schedule=part.schedule.expression) if part.op in choice.along else place
     said = None if mode is None else mode.apart or mode.body
-    how = said if isinstance(said, Choice) else None
+    how = said if isinstance(said, OpChoice) else None
     engine = part.schedule.engine
     return replace(
         place,
@@ -149,7 +149,7 @@ def _op_rule(part: Part, mode: OpMode | None, choice: GraphChoice, beside: str) 
     )
 
 
-def _multiple_of(axis: GraphAxis, choice: GraphChoice, sizes: Sequence[int]) -> int:
+def _multiple_of(axis: GraphAxis, choice: Schedule, sizes: Sequence[int]) -> int:
     """A number whose multiples, near the least of ``sizes``, are sizes that ``choice`` can be carried out for.
 
     It is a power of two that divides all of them, or the least of them where none does.
@@ -162,7 +162,7 @@ def _multiple_of(axis: GraphAxis, choice: GraphChoice, sizes: Sequence[int]) -> 
     return sizes[0]
 
 
-def _can_be(axis: GraphAxis, choice: GraphChoice, size: int) -> bool:
+def _can_be(axis: GraphAxis, choice: Schedule, size: int) -> bool:
     try:
         scenario = axis.at(size)
         build_graph_plan(scenario.system, scenario.graph, choice, 1)
@@ -173,7 +173,7 @@ def _can_be(axis: GraphAxis, choice: GraphChoice, size: int) -> bool:
 
 def _flip(
     axis: GraphAxis,
-    choices: tuple[GraphChoice, GraphChoice],
+    choices: tuple[Schedule, Schedule],
     ends: tuple[int, int],
     known: GraphPoint,
     simulate: Simulate,
@@ -197,7 +197,7 @@ def _flip(
     return high
 
 
-def _ticks(axis: GraphAxis, size: int, choice: GraphChoice, advice: Advice, simulate: Simulate) -> int | None:
+def _ticks(axis: GraphAxis, size: int, choice: Schedule, advice: Advice, simulate: Simulate) -> int | None:
     try:
         return simulate(axis.at(size), choice, advice)
     except (CompileError, RequestError):
@@ -207,7 +207,7 @@ def _ticks(axis: GraphAxis, size: int, choice: GraphChoice, advice: Advice, simu
 def across(should_stop: ShouldStop) -> Simulate:
     """Return how a schedule of one size is simulated at another: all layers, as finely as the advice there."""
 
-    def ticks(scenario: GraphScenario, choice: GraphChoice, advice: Advice) -> int | None:
+    def ticks(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None:
         unit = advice.recommended.unit_bytes or PACKET_BYTES
         result = simulated(scenario.system, scenario.graph, choice, unit, should_stop, fine=True)
         return None if result is None else result.makespan_ticks
@@ -219,7 +219,7 @@ def layer_table(
     request: LayerRequest,
     sizes: Sequence[int],
     options: AdviceOptions,
-    advise: Callable[[GraphScenario, AdviceOptions], Advice],
+    advise: Callable[[Scenario, AdviceOptions], Advice],
     *,
     tolerance: float = TOLERANCE,
     told: Callable[[int, int], None] = lambda done, total: None,
@@ -239,7 +239,7 @@ def layer_table(
     asked = sorted({replace(request, tokens=size).tokens for size in sizes})  # each is checked
     done = 0
 
-    def advised(scenario: GraphScenario) -> Advice:
+    def advised(scenario: Scenario) -> Advice:
         nonlocal done
         advice = advise(scenario, replace(options, within_s=None))
         if advice.interrupted:

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 
 from ... import __version__
-from ...compiler.ir import DType, GraphChoice, JsonObject, Seams
+from ...compiler.ir import DType, JsonObject, Schedule, Seams
 from ...compiler.ir.topologies import TOPOLOGIES
 from ...compiler.planning.build import ScheduleError, graph_expression_of
 from ...compiler.request.request import PATTERNS
@@ -97,7 +97,7 @@ class PolicyRule:
     n: int | None = None
     k: int | None = None
     implementation: str = ""
-    choice: GraphChoice | None = None
+    choice: Schedule | None = None
     nodes: int = 1
 
     @property
@@ -126,7 +126,7 @@ class PolicyRule:
         }
 
 
-def _together(choice: GraphChoice) -> JsonObject:
+def _together(choice: Schedule) -> JsonObject:
     """What a schedule says of all ops together."""
     return {
         "expression": _expression(choice),
@@ -137,7 +137,7 @@ def _together(choice: GraphChoice) -> JsonObject:
     }
 
 
-def _expression(choice: GraphChoice) -> str | None:
+def _expression(choice: Schedule) -> str | None:
     """The schedule on one line; None where an op has a plan written out."""
     try:
         return graph_expression_of(choice)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...compiler.codes import Code
 from ...compiler.from_model.request import LayerRequest, layer_scenario
-from ...compiler.ir import Cancelled, Counted, GraphScenario, Progress, Rejection, ShouldStop, never
+from ...compiler.ir import Cancelled, Counted, Progress, Rejection, Scenario, ShouldStop, never
 from ...compiler.planning.build import ScheduleError
 from ...compiler.request.request import Request
 from ...compiler.request.scenario import Stamp, scenario_of, stamp
@@ -52,7 +52,7 @@ class RecentAnswers(Generic[AnswerT]):
             self._answers.pop(next(iter(tuple(self._answers))), None)
 
 
-Question = Request | LayerRequest | GraphScenario
+Question = Request | LayerRequest | Scenario
 """A scenario of the compiler, or what makes one: sizes and names, or a layer of a model."""
 
 DEFAULT = AdviceOptions()
@@ -153,7 +153,7 @@ class Advisor:
             If ``should_stop`` returned true before anything was ranked.
         """
         watcher = Watcher(progress, should_stop, answered)
-        if isinstance(question, GraphScenario):
+        if isinstance(question, Scenario):
             return self._advice(question, options, watcher)
         if not isinstance(question, Request | LayerRequest):
             name = type(question).__name__
@@ -171,7 +171,7 @@ class Advisor:
         """Return the answer to ``request`` if this advisor gave it lately, in microseconds; else None."""
         return self._recent.recall(_asked(request, options, _read_at(request)))
 
-    def num_unknown(self, scenarios: Iterable[GraphScenario], options: AdviceOptions = DEFAULT) -> int:
+    def num_unknown(self, scenarios: Iterable[Scenario], options: AdviceOptions = DEFAULT) -> int:
         """Return of how many scenarios the advice is not kept on disk."""
         return sum(not place_of(self.proposals, each, options).is_filled for each in scenarios)
 
@@ -213,7 +213,7 @@ class Advisor:
 
     def policy_table(
         self,
-        question: Request | GraphScenario | LayerRequest,
+        question: Request | Scenario | LayerRequest,
         sizes: Sequence[int],
         options: AdviceOptions = TABLES,
         *,
@@ -255,7 +255,7 @@ class Advisor:
         axis, also = axis_of(question), should_stop or never
         check_sizes(axis, sizes)
 
-        def advise(scenario: GraphScenario, stop: ShouldStop) -> Advice:
+        def advise(scenario: Scenario, stop: ShouldStop) -> Advice:
             plain = replace(options, bespoke=0, within_s=None)
             advice = self.recommend(scenario, plain, should_stop=either(stop, also))
             if advice.interrupted:
@@ -266,7 +266,7 @@ class Advisor:
             counting = ask if progress is None else counted(ask, progress, len(set(sizes)))
             return policy_table(axis, sizes, counting, simulated=options.verify, tolerance=tolerance)
 
-    def _advice(self, scenario: GraphScenario, options: AdviceOptions, watcher: Watcher) -> Advice:
+    def _advice(self, scenario: Scenario, options: AdviceOptions, watcher: Watcher) -> Advice:
         if scenario.system.replay is not None:
             message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
             hint = "simulate that schedule, or drop 'replay' from the system"
@@ -295,7 +295,7 @@ def _read_at(request: Request | LayerRequest) -> Stamp | None:
     return stamp(request) if isinstance(request, Request) else None
 
 
-def _scenario(request: Request | LayerRequest, read_at: Stamp | None) -> GraphScenario:
+def _scenario(request: Request | LayerRequest, read_at: Stamp | None) -> Scenario:
     return layer_scenario(request) if isinstance(request, LayerRequest) else scenario_of(request, read_at)
 
 

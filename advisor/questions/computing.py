@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
-from ...compiler.ir import Cancelled, Choice, GraphScenario, Progress, Scenario, ShouldStop, never
+from ...compiler.ir import Cancelled, OpCase, OpChoice, Progress, Scenario, ShouldStop, never
 from ...compiler.planning.build import ScheduleError, build_schedule
 from ...compiler.planning.knobs.engine import explored_engines
 from ...simcore.memo.codec import MalformedError, decode, encode
@@ -40,12 +40,12 @@ def keep_results(folder: Path | None = None) -> None:
 class KeptAdvice:
     """The place of the advice for ``scenario`` of one op, the ``case``: a line with choices, and one with the rest."""
 
-    scenario: GraphScenario
-    case: Scenario
+    scenario: Scenario
+    case: OpCase
     memo: Memo | None
 
     @classmethod
-    def of(cls, proposals: str, scenario: GraphScenario, options: object) -> "KeptAdvice":
+    def of(cls, proposals: str, scenario: Scenario, options: object) -> "KeptAdvice":
         """Return the place of advice with the model of the digest ``proposals`` under ``options``."""
         case = scenario.case
         if current_store() is None:
@@ -65,7 +65,7 @@ class KeptAdvice:
             return None
         choices, _, rest = data.partition(b"\n")
         try:
-            schedules = [build_schedule(self.case, choice) for choice in decode(choices, tuple[Choice, ...])]
+            schedules = [build_schedule(self.case, choice) for choice in decode(choices, tuple[OpChoice, ...])]
             return replace(decode(rest, Advice, (self.scenario, *schedules)), source=Source.CACHE)
         except (MalformedError, ScheduleError):
             log.debug("the advice on disk is malformed", exc_info=True)
@@ -114,7 +114,7 @@ class Watcher:
 class Asked:
     """A question to another process, and whether those who wait for the answer are told what would be answered now."""
 
-    subject: GraphScenario
+    subject: Scenario
     options: AdviceOptions
     watched: bool = False
 
@@ -145,13 +145,13 @@ def told_by(watcher: Watcher) -> Callable[[object], None]:
     return tell
 
 
-def place_of(proposals: ProposalModel | None, scenario: GraphScenario, options: AdviceOptions) -> KeptAdvice:
+def place_of(proposals: ProposalModel | None, scenario: Scenario, options: AdviceOptions) -> KeptAdvice:
     """Return where the advice on ``scenario``, of one op, is kept on disk."""
     return KeptAdvice.of(proposals.digest if proposals else "", scenario, replace(options, within_s=None))
 
 
 def computed_advice(
-    proposals: ProposalModel | None, scenario: GraphScenario, options: AdviceOptions, watcher: Watcher
+    proposals: ProposalModel | None, scenario: Scenario, options: AdviceOptions, watcher: Watcher
 ) -> Advice:
     """Return the advice on ``scenario``, by all stages; it is kept on disk if another run would give it too.
 
@@ -171,7 +171,7 @@ def computed_advice(
 
 
 def _of_several(
-    proposals: ProposalModel | None, scenario: GraphScenario, options: AdviceOptions, watcher: Watcher
+    proposals: ProposalModel | None, scenario: Scenario, options: AdviceOptions, watcher: Watcher
 ) -> Advice:
     from ..layers.recommend import recommend_graph  # those who ask about one op do not wait for it
 
@@ -184,7 +184,7 @@ def _of_several(
         of_one = replace(options, within_s=half_s, threshold=False, sensitivity=False)
         with suppress(Cancelled):
             of_sole = computed_advice(
-                proposals, GraphScenario.of_one(sole), of_one, Watcher(watcher.progress, watcher.should_stop)
+                proposals, Scenario.of_one(sole), of_one, Watcher(watcher.progress, watcher.should_stop)
             ).candidates
     left_s = None if within_s is None else max(0.0, within_s - (perf_counter() - begun))
     advice = recommend_graph(

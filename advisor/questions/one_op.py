@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from ...compiler.ir import Cancelled, GraphScenario, Progress, Scenario, Schedule, ShouldStop, heeding
+from ...compiler.ir import Cancelled, OpCase, OpPlan, Progress, Scenario, ShouldStop, heeding
 from ...compiler.planning.build import build_schedule
 from ...simcore import Result, affordable_unit, line_hops, load_core
 from ..answer.answer import (
@@ -67,17 +67,17 @@ class Confirming:
     Waterfalls end at ``bound_ticks``; ``begun`` holds the jobs by the expression of the schedule.
     """
 
-    scenario: Scenario
+    scenario: OpCase
     pool: Workers
     bound_ticks: int | None
     begun: dict[str, tuple[Begun, ...]] = field(default_factory=dict)
 
-    def begin(self, schedule: Schedule) -> None:
+    def begin(self, schedule: OpPlan) -> None:
         """Begin to simulate ``schedule``, unless that is begun."""
         if schedule.expression not in self.begun:
             self.begun[schedule.expression] = self.pool.begin(self._jobs(schedule))
 
-    def finish(self, schedule: Schedule) -> Result | None:
+    def finish(self, schedule: OpPlan) -> Result | None:
         """Return the result, None without one; it has no waterfall if the what-if runs have no result."""
         in_lines, *explained = self.pool.finish(self.begun[schedule.expression])
         for result in explained:
@@ -85,7 +85,7 @@ class Confirming:
                 in_lines = replace(in_lines, waterfall=result.waterfall, cil=result.cil)
         return in_lines
 
-    def _jobs(self, schedule: Schedule) -> tuple[SimulationJob, ...]:
+    def _jobs(self, schedule: OpPlan) -> tuple[SimulationJob, ...]:
         """Return a job in lines; in coarser units for problems so large that lines would take minutes.
 
         What-if runs in other units are a second job: they take about half as long as the run in lines, beside it.
@@ -108,8 +108,8 @@ NUM_FIRST = 2
 class AdviceRun:
     """One op on its way through the stages: ``scenario`` is its place in the ``question``."""
 
-    question: GraphScenario
-    scenario: Scenario
+    question: Scenario
+    scenario: OpCase
     options: AdviceOptions
     should_stop: ShouldStop
     stages: Stages
@@ -213,7 +213,7 @@ class AdviceRun:
 
     def offers(self) -> Offers | None:
         """What can be switched on today; None if nothing is known of it."""
-        return self.stages.run(IMPLEMENTATIONS, lambda: offers_of(GraphScenario.of_one(self.scenario)), None)
+        return self.stages.run(IMPLEMENTATIONS, lambda: offers_of(Scenario.of_one(self.scenario)), None)
 
     def verified(
         self, pool: Workers, candidates: list[Candidate], bound: Bound | None
@@ -310,5 +310,5 @@ class AdviceRun:
         return Confirmed(results[0], results[len(schedules) - 1])
 
 
-def _lower_bound(scenario: Scenario, should_stop: ShouldStop) -> Bound:
+def _lower_bound(scenario: OpCase, should_stop: ShouldStop) -> Bound:
     return lower_bound(scenario, should_stop=should_stop)

@@ -11,7 +11,7 @@ from functools import reduce
 from itertools import accumulate
 from typing import Any
 
-from ...compiler.ir import TICKS_PER_US, Cancelled, Gpu, GraphScenario, Link, Scenario, Switch, System
+from ...compiler.ir import TICKS_PER_US, Cancelled, Gpu, Link, OpCase, Scenario, Switch, System
 from ...compiler.planning.knobs.library import library_on
 from ..answer.rule import Finalists, finalists, overlap_pays
 from ..candidates.advice import MAX_LOSS, ChangedNumber, Sensitivity
@@ -132,7 +132,7 @@ def _value(device: Device, attribute: str) -> Any:
     return reduce(lambda part, name: part and getattr(part, name), attribute.split("."), device)
 
 
-def with_number(scenario: Scenario, number: HardwareNumber, factor: float) -> Scenario:
+def with_number(scenario: OpCase, number: HardwareNumber, factor: float) -> OpCase:
     """Return ``scenario`` with ``number``, one of its own, multiplied by ``factor``."""
     system, device = scenario.system, number.device
     for attribute in number.attributes:
@@ -190,7 +190,7 @@ Cell = tuple[int, int]  # the number of a change, and of a schedule
 
 
 def sensitivity_of(
-    scenario: Scenario,
+    scenario: OpCase,
     candidates: Sequence[Candidate],
     confirmed: Sequence[Candidate],
     answer: str,
@@ -231,7 +231,7 @@ def _compared(candidates: Sequence[Candidate], answer: str) -> tuple[Candidate, 
     return tuple({one.expression: one for one in chosen}.values()) if first else ()
 
 
-def _affordable(scenario: Scenario, compared: Sequence[Candidate], max_steps: int) -> tuple[Candidate, ...]:
+def _affordable(scenario: OpCase, compared: Sequence[Candidate], max_steps: int) -> tuple[Candidate, ...]:
     """Return the first of the schedules whose steps together, on all ranks that are followed, are ``max_steps``."""
     steps = accumulate(len(one.schedule.steps) * simulated_ranks(scenario, one.schedule) for one in compared)
     num_affordable = sum(total <= max_steps for total in steps)
@@ -256,7 +256,7 @@ def _structure(candidate: Candidate) -> object:
     return choice.template, choice.algorithm, choice.engine.kind, choice.tactics
 
 
-def _estimated_us(scenario: Scenario, compared: Sequence[Candidate]) -> list[float]:
+def _estimated_us(scenario: OpCase, compared: Sequence[Candidate]) -> list[float]:
     """Return estimates of the compared schedules; of the library the closed form."""
     modelled = (one.schedule for one in compared if not one.is_library)
     ticks = makespans(scenario, modelled)
@@ -269,7 +269,7 @@ class _Trial:
 
     number: HardwareNumber
     factor: float
-    scenario: Scenario
+    scenario: OpCase
     us: list[float]
     simulated: list[bool]
 
@@ -281,14 +281,14 @@ class _Trials:
     ``tried`` are the cells whose simulation was begun, with or without success.
     """
 
-    scenario: Scenario
+    scenario: OpCase
     compared: tuple[Candidate, ...]
     us: Sequence[float]
     trials: list[_Trial]
     tried: set[Cell] = field(default_factory=set)
 
     @classmethod
-    def of(cls, scenario: Scenario, compared: tuple[Candidate, ...], us: Sequence[float]) -> "_Trials":
+    def of(cls, scenario: OpCase, compared: tuple[Candidate, ...], us: Sequence[float]) -> "_Trials":
         """Return the trials of all numbers, estimated."""
         before = _estimated_us(scenario, compared)
         trials = []
@@ -324,19 +324,19 @@ class _Trials:
         pays = self._pays(self.scenario, self.us)
         return Sensitivity(expressions, tuple(self.us), pays, tuple(changes), simulated)
 
-    def _pays(self, scenario: Scenario, us: Sequence[float]) -> bool:
+    def _pays(self, scenario: OpCase, us: Sequence[float]) -> bool:
         """Whether overlap pays with these times; in a lone collective there is nothing to overlap."""
         return not scenario.is_algorithm_choice and overlap_pays(
-            GraphScenario.of_one(scenario), self._finalists(scenario, us)
+            Scenario.of_one(scenario), self._finalists(scenario, us)
         )
 
-    def _finalists(self, scenario: Scenario, us: Sequence[float]) -> Finalists:
+    def _finalists(self, scenario: OpCase, us: Sequence[float]) -> Finalists:
         """Return the best other schedule and the baseline with these times."""
         timed = (
             replace(one, simulated_ticks=round(each * TICKS_PER_US))
             for one, each in zip(self.compared, us, strict=True)
         )
-        return finalists(GraphScenario.of_one(scenario), by_time(list(timed)))
+        return finalists(Scenario.of_one(scenario), by_time(list(timed)))
 
     def _unsettled(self, found: Sensitivity) -> list[Cell]:
         """Return the cells to simulate next: those on which a claim rests, as many as the number of runs allows."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import (
     TICKS_PER_US,
-    Choice,
-    GraphScenario,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Progress,
     Scenario,
-    Schedule,
     ShouldStop,
     System,
 )
@@ -88,15 +88,15 @@ def felt_most(advice: Advice) -> list[Change]:
     return [change for _, change in sorted(by_number.values(), key=lambda each: -each[0])]
 
 
-def _of_ops(advice: Advice) -> Counter[tuple[Scenario, Schedule]]:
+def _of_ops(advice: Advice) -> Counter[tuple[OpCase, OpPlan]]:
     """The ops by themselves under their schedules in what is recommended, and how often there is each."""
     modes = {mode.op: mode.body for mode in advice.recommended.joint.modes}
-    system, found = advice.scenario.system, Counter[tuple[Scenario, Schedule]]()
+    system, found = advice.scenario.system, Counter[tuple[OpCase, OpPlan]]()
     for op in advice.scenario.graph.ops:
-        case = Scenario("", system, replace(op.workload, name=""))
-        usual = Choice(BASELINE.name, system.num_ranks, usual_engine(system, op.workload))
+        case = OpCase("", system, replace(op.workload, name=""))
+        usual = OpChoice(BASELINE.name, system.num_ranks, usual_engine(system, op.workload))
         body = modes.get(op.name)
-        choice = body if isinstance(body, Choice) and not body.engine.by_library else usual
+        choice = body if isinstance(body, OpChoice) and not body.engine.by_library else usual
         try:
             found[case, build_schedule(case, choice)] += 1
         except ScheduleError:
@@ -104,7 +104,7 @@ def _of_ops(advice: Advice) -> Counter[tuple[Scenario, Schedule]]:
     return found
 
 
-def _estimated(system: System, schedules: Counter[tuple[Scenario, Schedule]]) -> float:
+def _estimated(system: System, schedules: Counter[tuple[OpCase, OpPlan]]) -> float:
     return sum(
         count * next(makespans(replace(case, system=system), [schedule], max_steps=0))
         for (case, schedule), count in schedules.items()
@@ -118,7 +118,7 @@ def _compared(advice: Advice) -> tuple[Candidate, ...]:
     return tuple({one.expression: one for one in chosen}.values())[:3]
 
 
-def _pays(scenario: GraphScenario, compared: Sequence[Candidate], us: Sequence[float]) -> bool:
+def _pays(scenario: Scenario, compared: Sequence[Candidate], us: Sequence[float]) -> bool:
     """Whether overlap pays with these times."""
     timed = [
         replace(one, simulated_ticks=round(each * TICKS_PER_US), result=None)
@@ -131,7 +131,7 @@ def _pays(scenario: GraphScenario, compared: Sequence[Candidate], us: Sequence[f
 class _Runs:
     """Simulates the ``compared`` schedules, all layers, in coarse packets."""
 
-    scenario: GraphScenario
+    scenario: Scenario
     compared: tuple[Candidate, ...]
     should_stop: ShouldStop
 
@@ -172,7 +172,7 @@ class ParamAxis:
     name: str
     now: int
     values: tuple[int, ...]
-    at: Callable[[int], GraphScenario]
+    at: Callable[[int], Scenario]
 
 
 def values_around(now: int) -> tuple[int, ...]:
@@ -271,7 +271,7 @@ class _Search:
             return None
         return overlap_pays(scenario, finalists(scenario, by_time([baseline, *timed])))
 
-    def _timed(self, scenario: GraphScenario, candidate: Candidate) -> Candidate | None:
+    def _timed(self, scenario: Scenario, candidate: Candidate) -> Candidate | None:
         """The schedule at these sizes; None where it does not fit them."""
         try:
             result = simulate_layers(

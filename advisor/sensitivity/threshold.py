@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...compiler.ir import Cancelled, Choice, GraphScenario, Pattern, Scenario, Shard, Tensor, Workload, rank_parts
+from ...compiler.ir import Cancelled, OpCase, OpChoice, OpShape, Pattern, Scenario, Shard, Tensor, rank_parts
 from ...compiler.planning.build import reject_choice
 from ..answer.rule import finalists, overlap_pays
 from ..bespoke.batches import batches_of, shares, whole_rows, with_batches
@@ -25,7 +25,7 @@ FEW_PIECES, MAX_PIECES = (1, 2, 4), 16
 _SHARD_OF_ROWS = {Pattern.AG_GEMM: Shard.ROWS, Pattern.GEMM_RS: Shard.COLS, Pattern.GEMM_AR: Shard.COLS}
 
 
-def num_rows(workload: Workload) -> int | None:
+def num_rows(workload: OpShape) -> int | None:
     """Return the rows of the GEMM, None where ``with_rows`` does not apply.
 
     It applies to one GEMM with a collective that moves as many rows as the GEMM has, the same between all ranks.
@@ -36,7 +36,7 @@ def num_rows(workload: Workload) -> int | None:
     return gemm.m if gemm.m == (moved.cols if workload.by_columns else moved.rows) else None
 
 
-def with_rows(scenario: Scenario, rows: int) -> Scenario:
+def with_rows(scenario: OpCase, rows: int) -> OpCase:
     """Return ``scenario`` with a GEMM of ``rows`` rows, and without declared schedules.
 
     They are a multiple of the ranks, but for an all_reduce. Tensors of weights stay as they are.
@@ -58,7 +58,7 @@ def with_rows(scenario: Scenario, rows: int) -> Scenario:
     return replace(scenario, workload=workload, schedules=())
 
 
-def with_moved_rows(scenario: Scenario, rows: int) -> Scenario:
+def with_moved_rows(scenario: OpCase, rows: int) -> OpCase:
     """Return ``scenario``, a collective alone, with a tensor of ``rows`` rows, a multiple of the ranks."""
     workload = scenario.workload
     moved = workload.moved
@@ -74,7 +74,7 @@ def with_moved_rows(scenario: Scenario, rows: int) -> Scenario:
     return replace(scenario, workload=workload, schedules=())
 
 
-def resized_choices(scenario: Scenario, resized: Scenario, choice: Choice) -> Iterator[Choice]:
+def resized_choices(scenario: OpCase, resized: OpCase, choice: OpChoice) -> Iterator[OpChoice]:
     """Yield the legal forms of a ``choice`` of ``scenario`` where it is ``resized``.
 
     A bespoke choice keeps the shares of its parts. A template has few chunks, as many as before, or such of the same
@@ -94,7 +94,7 @@ def resized_choices(scenario: Scenario, resized: Scenario, choice: Choice) -> It
             yield form
 
 
-def _with_shares(resized: Scenario, choice: Choice) -> Choice:
+def _with_shares(resized: OpCase, choice: OpChoice) -> OpChoice:
     """Return a bespoke choice whose parts have the same shares of the rows of each block."""
     batches = batches_of(choice)
     by_block = zip(*(batch.rows for batch in batches), strict=True)
@@ -113,7 +113,7 @@ TOP = 8
 
 
 def threshold_of(
-    scenario: Scenario, candidates: Sequence[Candidate], pays: bool, pool: Workers | None
+    scenario: OpCase, candidates: Sequence[Candidate], pays: bool, pool: Workers | None
 ) -> Threshold | None:
     """Return where overlap begins or ceases to pay; None where rows cannot be changed, or nothing overlaps.
 
@@ -135,9 +135,9 @@ def threshold_of(
     return Threshold(flip[1], search.verdicts[flip[1]], simulated, flip)
 
 
-def _structures(candidates: Sequence[Candidate]) -> tuple[Choice, ...]:
+def _structures(candidates: Sequence[Candidate]) -> tuple[OpChoice, ...]:
     """Return the best choice of each structure; structures differ in more than the number of chunks."""
-    best: dict[Choice, Choice] = {}
+    best: dict[OpChoice, OpChoice] = {}
     for choice in (candidate.choice for candidate in candidates if candidate.choice is not None):
         best.setdefault(replace(choice, chunks=1, parts=(), slices=(), columns=()), choice)
     return tuple(best.values())
@@ -147,9 +147,9 @@ def _structures(candidates: Sequence[Candidate]) -> tuple[Choice, ...]:
 class _Search:
     """A search around a scenario of ``rows`` rows; ``verdicts`` are whether overlap pays, by rows."""
 
-    scenario: Scenario
+    scenario: OpCase
     rows: int
-    structures: Sequence[Choice]
+    structures: Sequence[OpChoice]
     pool: Workers | None
     verdicts: dict[int, bool] = field(default_factory=dict)
 
@@ -189,11 +189,11 @@ class _Search:
     def _pays_at(self, rows: int) -> bool:
         if rows not in self.verdicts:
             scenario = with_rows(self.scenario, rows)
-            question = GraphScenario.of_one(scenario)
+            question = Scenario.of_one(scenario)
             self.verdicts[rows] = overlap_pays(question, finalists(question, self._candidates(scenario)))
         return self.verdicts[rows]
 
-    def _candidates(self, resized: Scenario) -> list[Candidate]:
+    def _candidates(self, resized: OpCase) -> list[Candidate]:
         """Return the candidates with other rows; simulated are the likely ones, if there is a pool."""
         choices = (form for choice in self.structures for form in resized_choices(self.scenario, resized, choice))
         candidates = predicted_candidates(resized, tuple(choices))

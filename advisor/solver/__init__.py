@@ -1,6 +1,6 @@
 """The feasible schedules of a scenario, stated as a CP-SAT model. OR-tools is loaded at the first call."""
 
-from ...compiler.ir import Scenario, ShouldStop
+from ...compiler.ir import OpCase, ShouldStop
 from ...compiler.ir.stopping import never
 from .result import Absence, Assumed, NoFeasibleSchedule, Space
 
@@ -8,7 +8,7 @@ __all__ = ["Absence", "Assumed", "NoFeasibleSchedule", "Space", "enumerate_space
 
 
 def enumerate_space(
-    scenario: Scenario,
+    scenario: OpCase,
     *,
     limit: int | None = None,
     seed: int = 0,

@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from ...compiler.collectives import ALGORITHM_BY_NAME, ALGORITHMS
 from ...compiler.ir import (
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
     EngineMode,
     ExecutionOptions,
+    OpCase,
+    OpChoice,
     PeerOrder,
-    Scenario,
     WaitPer,
 )
 from ...compiler.planning import knobs as known
@@ -76,11 +76,13 @@ class Knobs:
         options = next(knob for knob in self.values if knob.option)
         return codes // (self.weights[options] * len(self.values[options]))
 
-    def choice_of(self, code: int) -> Choice:
+    def choice_of(self, code: int) -> OpChoice:
         """The choice of a code."""
         value = {knob: values[code // self.weights[knob] % len(values)] for knob, values in self.values.items()}
         own = {knob.field: each for knob, each in value.items() if not knob.option}
-        return Choice(**own, tactics=self._options(tuple((knob, each) for knob, each in value.items() if knob.option)))
+        return OpChoice(
+            **own, tactics=self._options(tuple((knob, each) for knob, each in value.items() if knob.option))
+        )
 
     @cached_property
     def _made(self) -> dict[tuple[tuple[Knob, Any], ...], ExecutionOptions]:
@@ -93,7 +95,7 @@ class Knobs:
         return self._made[values]
 
 
-class Choices(Sequence[Choice]):
+class Choices(Sequence[OpChoice]):
     """Choices kept as codes, and made when they are looked at: a space may have a million."""
 
     def __init__(self, knobs: Knobs, codes: Codes) -> None:
@@ -102,16 +104,16 @@ class Choices(Sequence[Choice]):
     def __len__(self) -> int:
         return len(self.codes)
 
-    def __iter__(self) -> Iterator[Choice]:
+    def __iter__(self) -> Iterator[OpChoice]:
         return map(self.knobs.choice_of, self.codes.tolist())
 
     @overload
-    def __getitem__(self, index: int) -> Choice: ...
+    def __getitem__(self, index: int) -> OpChoice: ...
 
     @overload
-    def __getitem__(self, index: slice) -> tuple[Choice, ...]: ...
+    def __getitem__(self, index: slice) -> tuple[OpChoice, ...]: ...
 
-    def __getitem__(self, index: int | slice) -> Choice | tuple[Choice, ...]:
+    def __getitem__(self, index: int | slice) -> OpChoice | tuple[OpChoice, ...]:
         if isinstance(index, slice):
             return tuple(Choices(self.knobs, self.codes[index]))
         return self.knobs.choice_of(int(self.codes[index]))
@@ -156,7 +158,7 @@ Domains = Mapping[Knob, tuple[Any, ...]]
 """Candidate values of each knob, before any rule; of streams and algorithms none where each template tries its own."""
 
 
-def domains_of(scenario: Scenario) -> Domains:
+def domains_of(scenario: OpCase) -> Domains:
     """The values that ``scenario`` asks for, defaults where it leaves the choice; the baseline is always among them."""
     explore = scenario.explore
     domains = {knob: explore.values(knob.word) or (knob.usual,) for knob in searched()}
@@ -175,14 +177,14 @@ def domains_of(scenario: Scenario) -> Domains:
     return {**domains, **own}
 
 
-def _default_chunks(scenario: Scenario) -> tuple[int, ...]:
+def _default_chunks(scenario: OpCase) -> tuple[int, ...]:
     """Pieces that are tried unasked: one for each rank, and more as far as plans do not become too long."""
     pieces = LONE_PIECES if scenario.workload.compute is None else DEFAULT_PIECES
     counts = [scenario.num_ranks * count for count in pieces]
     return (counts[0], *(count for count in counts[1:] if count * scenario.network.period <= MOST_PIECES))
 
 
-def knobs_of(scenario: Scenario, domains: Domains) -> Knobs:
+def knobs_of(scenario: OpCase, domains: Domains) -> Knobs:
     """The values that knobs may have anywhere in the space of ``domains``.
 
     They are more than what is asked for: where a template does not have a knob it stands at its usual value, and that a
@@ -214,12 +216,12 @@ def _engine_place(engine: EngineChoice) -> tuple[int, int, int]:
     return tuple(EngineKind).index(engine.kind), engine.count, tuple(EngineMode).index(engine.mode)
 
 
-def has_knob(scenario: Scenario, template: Template, knob: Knob) -> bool:
+def has_knob(scenario: OpCase, template: Template, knob: Knob) -> bool:
     """Whether the value of ``knob`` makes a difference for a template here."""
     return knob.has(template) and not (knob.of_transfers and scenario.workload.moved is None)
 
 
-def candidates_of(scenario: Scenario, domains: Domains, template: Template, knob: Knob) -> tuple[Any, ...]:
+def candidates_of(scenario: OpCase, domains: Domains, template: Template, knob: Knob) -> tuple[Any, ...]:
     """Candidate values of one knob for one template: the usual one where it makes no difference."""
     if not has_knob(scenario, template, knob):
         return (scenario.num_ranks if knob is CHUNKS else knob.usual,)
@@ -230,7 +232,7 @@ def candidates_of(scenario: Scenario, domains: Domains, template: Template, knob
     return domains[knob]
 
 
-def algorithms_of(scenario: Scenario, template: Template, domains: Domains) -> tuple[str, ...]:
+def algorithms_of(scenario: OpCase, template: Template, domains: Domains) -> tuple[str, ...]:
     """Candidate algorithms of a template, empty for its usual one.
 
     Of a lone collective algorithms are templates. Where a file names none, a template that is built around one is tried
@@ -251,7 +253,7 @@ def algorithms_of(scenario: Scenario, template: Template, domains: Domains) -> t
     return tuple("" if name == usual else name for name in names if name not in twins)
 
 
-def _searched(scenario: Scenario) -> tuple[Template, ...]:
+def _searched(scenario: OpCase) -> tuple[Template, ...]:
     """Templates that are tried unasked: the algorithms for a lone collective, ``bulk`` where two things run beside."""
     pattern = scenario.workload.pattern
     unasked = pattern if passing_on_pays(scenario) or not pattern.overlaps else None
@@ -259,7 +261,7 @@ def _searched(scenario: Scenario) -> tuple[Template, ...]:
     return tuple(each for each in fitting if not each.has("parts"))
 
 
-def passing_on_pays(scenario: Scenario) -> bool:
+def passing_on_pays(scenario: OpCase) -> bool:
     """Whether algorithms that pass blocks on are tried unasked: ways between ranks have several links.
 
     Not where many ranks see different fabrics, since each of them is then simulated.
@@ -272,7 +274,7 @@ def streams_of(template: Template) -> tuple[int, ...]:
     return tuple(sorted({1, template.default_streams}))
 
 
-def _engines(scenario: Scenario) -> tuple[EngineChoice, ...]:
+def _engines(scenario: OpCase) -> tuple[EngineChoice, ...]:
     """Engines asked for, or one DMA engine a peer and a few numbers of copying SMs; one choice for a lone kernel."""
     engines = tuple(dict.fromkeys(scenario.explore.values(ENGINE.word))) or _default_engines(scenario)
     if scenario.workload.moved is None:
@@ -280,12 +282,12 @@ def _engines(scenario: Scenario) -> tuple[EngineChoice, ...]:
     return engines
 
 
-def _default_engines(scenario: Scenario) -> tuple[EngineChoice, ...]:
+def _default_engines(scenario: OpCase) -> tuple[EngineChoice, ...]:
     dma = [default_engine(scenario.system)] if scenario.gpu.dma.engines else []
     return (*dma, *copying_sms(scenario.gpu))
 
 
-def is_granted(scenario: Scenario, engine: EngineChoice) -> bool:
+def is_granted(scenario: OpCase, engine: EngineChoice) -> bool:
     """Whether the GPU has such an engine."""
     return reject_engine(scenario.gpu, engine) is None
 
@@ -299,26 +301,26 @@ class Dominance:
 
     name: str
     sentence: str
-    left_out: Callable[[Scenario, Domains], Iterator[Values]]
+    left_out: Callable[[OpCase, Domains], Iterator[Values]]
 
 
-def _mirrored(scenario: Scenario, domains: Domains) -> Iterator[Values]:
+def _mirrored(scenario: OpCase, domains: Domains) -> Iterator[Values]:
     mirror = scenario.system.fabric.direct
     if mirror and not scenario.workload.uneven and PeerOrder.ROTATED in domains[ORDER]:
         yield {ORDER: (PeerOrder.REVERSED,)}
 
 
-def _one_target(scenario: Scenario, domains: Domains) -> Iterator[Values]:
+def _one_target(scenario: OpCase, domains: Domains) -> Iterator[Values]:
     if scenario.network.symmetric and not scenario.workload.uneven and PeerOrder.ROTATED in domains[ORDER]:
         yield {ORDER: (PeerOrder.ABSOLUTE,)}
 
 
-def _looked_again(scenario: Scenario, domains: Domains) -> Iterator[Values]:
+def _looked_again(scenario: OpCase, domains: Domains) -> Iterator[Values]:
     if WaitPer.CHUNK in domains[PER]:
         yield {PER: (WaitPer.TILE,)}
 
 
-def _asked_first(scenario: Scenario, domains: Domains) -> Iterator[Values]:
+def _asked_first(scenario: OpCase, domains: Domains) -> Iterator[Values]:
     if Direction.PUT in domains[TRANSFER] and not scenario.workload.pattern.sums:
         engines = tuple(engine for engine in domains[ENGINE] if engine.kind is EngineKind.DMA)
         yield {ENGINE: engines, TRANSFER: (Direction.GET,), DEPTH: (0,)}
@@ -332,7 +334,7 @@ RULES: tuple[Dominance, ...] = (
 )
 
 
-def left_out(rule: Dominance, scenario: Scenario, domains: Domains, knobs: Knobs) -> list[At]:
+def left_out(rule: Dominance, scenario: OpCase, domains: Domains, knobs: Knobs) -> list[At]:
     """Digits that ``rule`` leaves out; none if a value that it names is not in the space."""
     found: list[At] = []
     for values in rule.left_out(scenario, domains):

@@ -11,7 +11,7 @@ from time import monotonic
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import Cancelled, Scenario, ShouldStop
+from ...compiler.ir import Cancelled, OpCase, ShouldStop
 from ...compiler.ir.stopping import never
 from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.structure import TEMPLATE
@@ -28,7 +28,7 @@ MOST_CODES = 10_000_000
 _BLOCK = 1 << 16
 
 
-def generate(scenario: Scenario, domains: Domains, is_over: ShouldStop = never) -> Codes:
+def generate(scenario: OpCase, domains: Domains, is_over: ShouldStop = never) -> Codes:
     """Codes of every feasible choice, in ascending order; no more than some ``MOST_CODES``.
 
     ``is_over`` is asked now and then; what was found until it says so is returned.
@@ -144,7 +144,7 @@ TWIN = "what it does here is there under the name of another template"
 class Enumeration:
     """One enumeration: at most ``limit`` choices, with ``seed`` for the solver's search and the sample."""
 
-    scenario: Scenario
+    scenario: OpCase
     limit: int | None
     seed: int
     should_stop: ShouldStop
@@ -251,13 +251,13 @@ class Enumeration:
         return tuple(Absence(name, explain(self.scenario, BY_NAME[name]) or (TWIN,)) for name in missing)
 
 
-def explain(scenario: Scenario, template: Template | None = None) -> tuple[str, ...]:
+def explain(scenario: OpCase, template: Template | None = None) -> tuple[str, ...]:
     """A minimal set of rules that leave no schedule, or none of ``template``; empty if there is one."""
     domains = domains_of(scenario)
     return _conflict(scenario, domains if template is None else {**domains, TEMPLATE: (template.name,)})
 
 
-def _conflict(scenario: Scenario, domains: Domains) -> tuple[str, ...]:
+def _conflict(scenario: OpCase, domains: Domains) -> tuple[str, ...]:
     """Sentences of rules that cannot hold together, any one of which would free the rest."""
     space_model = SpaceModel(scenario, domains, switchable=True)
     solver = make_solver(0)

@@ -7,16 +7,16 @@ from itertools import product
 
 from ...compiler.codes import Code
 from ...compiler.ir import (
-    Choice,
     EngineChoice,
-    Graph,
-    GraphScenario,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Pattern,
     Rejection,
     Scenario,
-    Schedule,
     Shard,
     Tensor,
+    Workload,
 )
 from ...compiler.planning.build import ScheduleError, build_schedule, reject_choice
 from ...compiler.planning.knobs import Knob, Rule, ScheduleRequest, with_values
@@ -29,7 +29,7 @@ from ...compiler.text.units import bytes_text
 from .domains import Domains, candidates_of
 
 
-def resident_bytes(scenario: Scenario) -> int:
+def resident_bytes(scenario: OpCase) -> int:
     """Memory of a rank for its inputs and its results, without what counts as staging: partial sums, gathered rows."""
     workload, moved, n = scenario.workload, scenario.workload.moved, scenario.num_ranks
     if moved is not None and workload.compute is None:
@@ -41,7 +41,7 @@ def resident_bytes(scenario: Scenario) -> int:
     )
 
 
-def _result_bytes(scenario: Scenario) -> int:
+def _result_bytes(scenario: OpCase) -> int:
     """Bytes that a rank keeps of the last result, and of a collective beside it."""
     workload = scenario.workload.last_stage
     gemm, moved = workload.gemm, workload.moved
@@ -58,7 +58,7 @@ def share_of_rank(tensor: Tensor, num_ranks: int) -> int:
     return tensor.num_bytes if tensor.shard is Shard.NONE else tensor.num_bytes // num_ranks
 
 
-def check_memory(scenario: Scenario, schedule: Schedule) -> None:
+def check_memory(scenario: OpCase, schedule: OpPlan) -> None:
     """Raise ScheduleError if the tensors of a rank and the staging of ``schedule`` do not fit its GPU."""
     needed, has = resident_bytes(scenario) + schedule.staging_bytes, scenario.gpu.hbm.capacity_bytes
     if needed > has:
@@ -68,7 +68,7 @@ def check_memory(scenario: Scenario, schedule: Schedule) -> None:
         raise ScheduleError(Rejection(Code.MGS402, message, hint))
 
 
-def staging_needed(scenario: Scenario, choice: Choice) -> int:
+def staging_needed(scenario: OpCase, choice: OpChoice) -> int:
     """Staging memory of a rank in bytes, without building the plan where that is possible.
 
     Algorithms differ in what they put down to be summed, which does not depend on the cut; what is gathered needs less
@@ -86,7 +86,7 @@ def staging_needed(scenario: Scenario, choice: Choice) -> int:
     return whole - gathered * (pieces - choice.depth) // pieces
 
 
-def least_chunks(scenario: Scenario, template: Template) -> int:
+def least_chunks(scenario: OpCase, template: Template) -> int:
     """The fewest chunks that a template may cut the tensor into."""
     return scenario.num_ranks * (template.min_pieces if template.cuts_shards else 1)
 
@@ -94,7 +94,7 @@ def least_chunks(scenario: Scenario, template: Template) -> int:
 class StagingRules:
     """The rules that what is staged is within its limit, and fits the GPU beside everything else."""
 
-    def __init__(self, scenario: Scenario, domains: Domains) -> None:
+    def __init__(self, scenario: OpCase, domains: Domains) -> None:
         self._scenario, self._domains = scenario, domains
         self._needed = cache(partial(staging_needed, scenario))
         self._least = cache(self._needs)
@@ -126,7 +126,7 @@ class StagingRules:
             return None
         return Rejection(Code.MGS402, f"staging is above {bytes_text(limit)}")
 
-    def _within(self, start: str, scenario: Scenario) -> str:
+    def _within(self, start: str, scenario: OpCase) -> str:
         return f"{start}{self._least()}"
 
     def _needs(self) -> str:
@@ -142,19 +142,19 @@ class StagingRules:
         """Bytes of staging of every candidate."""
         scenario, domains = self._scenario, self._domains
         for template in (BY_NAME[name] for name in domains[TEMPLATE]):
-            usual = Choice(template.name, scenario.num_ranks, default_engine(scenario.system))
+            usual = OpChoice(template.name, scenario.num_ranks, default_engine(scenario.system))
             knobs = self._deciding(template)
             values = (candidates_of(scenario, domains, template, knob) for knob in knobs)
             for each in product(*values):
                 yield self._needed(_by_one(with_values(usual, dict(zip(knobs, each, strict=True)))))
 
 
-def _by_one(choice: Choice) -> Choice:
+def _by_one(choice: OpChoice) -> OpChoice:
     """The same by one engine of the kind: what is staged does not depend on how many copy."""
     return replace(choice, engine=EngineChoice(choice.engine.kind, 1))
 
 
-def held_bytes(graph: Graph, num_ranks: int) -> int:
+def held_bytes(graph: Workload, num_ranks: int) -> int:
     """Memory of a rank for the tensors that the file declares: each layer has its own, but for what it is handed."""
     made = {tensor for tensor, _, _ in graph.results}
     layers, handed = (graph.repeat.count, graph.repeat.as_input) if graph.repeat is not None else (1, "")
@@ -162,7 +162,7 @@ def held_bytes(graph: Graph, num_ranks: int) -> int:
     return sum(share_of_rank(tensor, num_ranks) * (1 if tensor.name == handed else layers) for tensor in declared)
 
 
-def check_graph_memory(scenario: GraphScenario, staging_bytes: int = 0) -> None:
+def check_graph_memory(scenario: Scenario, staging_bytes: int = 0) -> None:
     """Refuse a graph whose tensors, with ``staging_bytes``, do not fit into the memory of a GPU.
 
     Raises

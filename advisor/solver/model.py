@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from threading import Thread
 
-from ...compiler.ir import Cancelled, Scenario, ShouldStop, checkpoint, heeding
+from ...compiler.ir import Cancelled, OpCase, ShouldStop, checkpoint, heeding
 from ...compiler.ir.stopping import never
 from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.structure import TEMPLATE
@@ -34,7 +34,7 @@ class SpaceModel:
     ``Knobs``: one variable to read instead of one for each knob.
     """
 
-    def __init__(self, scenario: Scenario, domains: Domains, *, switchable: bool) -> None:
+    def __init__(self, scenario: OpCase, domains: Domains, *, switchable: bool) -> None:
         self.model, self._switchable = cp_model.CpModel(), switchable
         tables = RuleTables(scenario, domains, guarded=switchable)
         self.knobs: Knobs = tables.axes

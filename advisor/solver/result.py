@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import Choice
+from ...compiler.ir import OpChoice
 from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.engine import ENGINE
 from ...compiler.planning.knobs.execution import KERNEL, TRANSFER
@@ -94,7 +94,7 @@ class Space:
     several, by its word in ``explore``.
     """
 
-    choices: Sequence[Choice]
+    choices: Sequence[OpChoice]
     complete: bool
     absent: tuple[Absence, ...] = ()
     assumed: tuple[Assumed, ...] = ()
@@ -102,7 +102,7 @@ class Space:
     knobs: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
 
     @property
-    def structures(self) -> Sequence[Choice]:
+    def structures(self) -> Sequence[OpChoice]:
         """One choice for each structure: the one whose execution options are closest to the defaults."""
         if not isinstance(self.choices, Choices):
             return self.choices
@@ -110,7 +110,7 @@ class Space:
         _, first = np.unique(knobs.structures(codes), return_index=True)
         return Choices(knobs, codes[first])
 
-    def shown(self, seed: int = 0) -> Sequence[Choice]:
+    def shown(self, seed: int = 0) -> Sequence[OpChoice]:
         """All choices, or of more than ``LISTED`` the ``SAMPLE`` that differ most, with every template."""
         if not isinstance(self.choices, Choices) or len(self.choices) <= LISTED:
             return self.choices

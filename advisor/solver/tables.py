@@ -15,14 +15,14 @@ import numpy.typing as npt
 from ...compiler.codes import Code
 from ...compiler.ir import (
     Cancelled,
-    Choice,
     Direction,
     ExecutionOptions,
     Kernels,
     LaunchMode,
+    OpCase,
+    OpChoice,
     PeerOrder,
     Rejection,
-    Scenario,
     ShouldStop,
 )
 from ...compiler.ir.stopping import never
@@ -48,7 +48,7 @@ def listed(words: Sequence[str], last: str = "and") -> str:
 _TWIN = Rejection(Code.MGS511, "the same schedule has another name")
 
 
-def one_name(scenario: Scenario, domains: Domains) -> Iterator[Rule]:
+def one_name(scenario: OpCase, domains: Domains) -> Iterator[Rule]:
     """Rules that leave one choice for each schedule: what makes no difference stands at its usual value."""
     for knob in searched():
         yield Rule((TEMPLATE.word, knob.word), partial(_reject_idle, domains, knob))
@@ -76,13 +76,13 @@ def _reject_all_held(request: ScheduleRequest) -> Rejection | None:
     return _TWIN if choice.depth and choice.depth * request.scenario.num_ranks >= choice.chunks else None
 
 
-def repeated_orders(scenario: Scenario, direction: Direction, orders: tuple[PeerOrder, ...]) -> frozenset[PeerOrder]:
+def repeated_orders(scenario: OpCase, direction: Direction, orders: tuple[PeerOrder, ...]) -> frozenset[PeerOrder]:
     """Those of ``orders`` by which every rank serves its peers as by one before them."""
     seen: set[tuple[tuple[int, ...], ...]] = set()
     repeated = set()
     for order in (each for each in PeerOrder if each in orders and len(orders) > 1):
         engine = default_engine(scenario.system)
-        choice = Choice(TEMPLATE.usual, scenario.num_ranks, engine, tactics=ExecutionOptions(direction), order=order)
+        choice = OpChoice(TEMPLATE.usual, scenario.num_ranks, engine, tactics=ExecutionOptions(direction), order=order)
         problem = template_input(scenario, choice)
         served = tuple(problem.of_rank(rank).served for rank in range(scenario.num_ranks))
         if served in seen:
@@ -98,7 +98,7 @@ def _reject_repeated(
     return _TWIN if choice.order in repeated(choice.tactics.direction) else None
 
 
-def asked_for(scenario: Scenario, domains: Domains) -> Iterator[Rule]:
+def asked_for(scenario: OpCase, domains: Domains) -> Iterator[Rule]:
     """Rules that keep to the values that a file names, or that are tried unasked."""
     for knob in searched():
         if knob not in (TEMPLATE, ENGINE, ALGORITHM):
@@ -113,7 +113,7 @@ def _reject_unasked(domains: Domains, knob: Knob, request: ScheduleRequest) -> R
     return None if knob.of(request.choice) in asked else Rejection(Code.MGS501, f"{knob.word} is not asked for")
 
 
-def _asked_sentence(domains: Domains, knob: Knob, scenario: Scenario) -> str:
+def _asked_sentence(domains: Domains, knob: Knob, scenario: OpCase) -> str:
     templates = [BY_NAME[name] for name in domains[TEMPLATE]]
     having = [template for template in templates if has_knob(scenario, template, knob)]
     found = {value for template in having for value in candidates_of(scenario, domains, template, knob)}
@@ -122,7 +122,7 @@ def _asked_sentence(domains: Domains, knob: Knob, scenario: Scenario) -> str:
     return f"{knob.word} {verb} {listed([str(shown(knob, value)) for value in values], 'or')}"
 
 
-def limits(scenario: Scenario, domains: Domains) -> Iterator[Rule]:
+def limits(scenario: OpCase, domains: Domains) -> Iterator[Rule]:
     """Rules on what a search leaves out although it could run, and on memory."""
     yield Rule((KERNEL.word,), _reject_persistent)
     yield Rule((LAUNCH.word,), _reject_graph)
@@ -149,7 +149,7 @@ def _reject_graph(request: ScheduleRequest) -> Rejection | None:
     return None
 
 
-def _shard_bytes(scenario: Scenario) -> int:
+def _shard_bytes(scenario: OpCase) -> int:
     moved = scenario.workload.moved
     return 0 if moved is None else moved.num_bytes // scenario.num_ranks
 
@@ -162,7 +162,7 @@ def _reject_below_line(request: ScheduleRequest) -> Rejection | None:
     return Rejection(Code.MGS501, _line(scenario))
 
 
-def _line(scenario: Scenario) -> str:
+def _line(scenario: OpCase) -> str:
     shard = bytes_text(_shard_bytes(scenario))
     return f"a transfer moves a line of {scenario.gpu.line_bytes} B or more, a shard has {shard}"
 
@@ -219,7 +219,7 @@ class RuleTables:
     """
 
     def __init__(
-        self, scenario: Scenario, domains: Domains, *, guarded: bool = False, is_over: ShouldStop = never
+        self, scenario: OpCase, domains: Domains, *, guarded: bool = False, is_over: ShouldStop = never
     ) -> None:
         self.axes = knobs_of(scenario, domains)
         self._scenario, self._guarded, self._is_over = scenario, guarded, is_over
@@ -240,7 +240,7 @@ class RuleTables:
 
     def of(self, template: Template) -> tuple[Table, ...]:
         """The tables of every rule for one template; of one for another pattern few others mean anything."""
-        usual = Choice(template.name, self._scenario.num_ranks, default_engine(self._scenario.system))
+        usual = OpChoice(template.name, self._scenario.num_ranks, default_engine(self._scenario.system))
         allowed = {knob: list(range(len(values))) for knob, values in self.axes.values.items()}
         fits = self._scenario.workload.pattern in template.patterns
         found: list[Table] = []
@@ -258,7 +258,7 @@ class RuleTables:
                 allowed[knob] = [digit for digit in allowed[knob] if (digit,) not in table.forbidden]
         return tuple(found)
 
-    def _table(self, read: "_Read", usual: Choice, allowed: Mapping[Knob, list[int]]) -> Table:
+    def _table(self, read: "_Read", usual: OpChoice, allowed: Mapping[Knob, list[int]]) -> Table:
         if TEMPLATE.word in read.rule.knobs:
             return self._tabulated(read, usual, allowed, of_template=True)
         if read.order not in self._for_all:
@@ -267,7 +267,7 @@ class RuleTables:
         return self._for_all[read.order]
 
     def _tabulated(
-        self, read: "_Read", usual: Choice, allowed: Mapping[Knob, list[int]], *, of_template: bool
+        self, read: "_Read", usual: OpChoice, allowed: Mapping[Knob, list[int]], *, of_template: bool
     ) -> Table:
         forbidden: dict[Place, str] = {}
         for place in product(*(allowed[knob] for knob in read.knobs)):

@@ -5,7 +5,7 @@ A new target is a file and a line here.
 
 from collections.abc import Sequence
 
-from ...compiler.ir import Scenario
+from ...compiler.ir import OpCase
 from .base import Content, Refused, Target
 from .megatron import MEGATRON
 from .nccl import NCCL
@@ -19,7 +19,7 @@ from .vllm import VLLM
 TARGETS: tuple[Target[Content], ...] = (POLICY, NCCL, RCCL, NCCLX, MEGATRON, VLLM)
 """Files of rules."""
 
-SCENARIO_TARGETS: tuple[Target[Sequence[Scenario]], ...] = (PGE, PGLE)
+SCENARIO_TARGETS: tuple[Target[Sequence[OpCase]], ...] = (PGE, PGLE)
 """Files of times, for which nothing is advised."""
 
 __all__ = ["SCENARIO_TARGETS", "TARGETS", "Refused", "Target"]

@@ -6,7 +6,7 @@ SMs to its copies. Collectives beside nothing, those of pairs in the usual way, 
 
 from collections.abc import Iterator
 
-from ...compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphOp, OpMode
+from ...compiler.ir import EngineChoice, EngineKind, Op, OpChoice, OpMode, Schedule
 from ...compiler.resolve.schedules.check import SERIAL
 from ...compiler.templates import BASELINE
 from ...compiler.templates.collective import collective_in
@@ -63,11 +63,11 @@ def _rows(sweep: GraphSweep, point: GraphPoint, dialect: Dialect) -> Iterator[Tu
 
 
 def _row(
-    sweep: GraphSweep, point: GraphPoint, choice: GraphChoice, op: GraphOp, mode: OpMode | None, dialect: Dialect
+    sweep: GraphSweep, point: GraphPoint, choice: Schedule, op: Op, mode: OpMode | None, dialect: Dialect
 ) -> TunerRow | None:
     """The row of an op; None where it moves nothing, or is left to the library."""
     whole = mode is not None and (mode.apart is not None or op.workload.is_collective)
-    usual = mode is None or (isinstance(mode.body, Choice) and mode.body.template == BASELINE.name and op.is_pair)
+    usual = mode is None or (isinstance(mode.body, OpChoice) and mode.body.template == BASELINE.name and op.is_pair)
     if op.workload.moved is None or (usual and not whole):
         return None
     where = f"{settings_text(point)}: {op.name} of {choice.name}"
@@ -86,7 +86,7 @@ def _row(
         )
     num_bytes = op.workload.moved.num_bytes // choice.batches
     how = mode.apart or mode.body
-    algorithm = how.algorithm if isinstance(how, Choice) else ""
+    algorithm = how.algorithm if isinstance(how, OpChoice) else ""
     name, does = dialect.algorithms.get(algorithm or RING, ("", ()))
     if not name or collective not in does:
         raise refused(f"{where}: {dialect.library} has no name for '{algorithm}' in its {collective}", _explore(sweep))

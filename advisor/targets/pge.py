@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from ...compiler.ir import Scenario
+from ...compiler.ir import OpCase
 from ..oracle.times import TYPES, collective_sizes, gemm_us, trace_text
 from .base import Options, Target, refused
 
 
-def _write(scenarios: Sequence[Scenario], options: Options) -> str:
+def _write(scenarios: Sequence[OpCase], options: Options) -> str:
     machine = scenarios[0].system
     gemms = [stage.gemm for scenario in scenarios for stage in scenario.workload.stages if stage.gemm is not None]
     dtypes = list(dict.fromkeys(shape.dtype for shape in gemms)) or [scenarios[0].workload.tensors[0].dtype]

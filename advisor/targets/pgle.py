@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ... import __version__
 from ...compiler.codes import Code
-from ...compiler.ir import TICKS_PER_US, DType, GemmShape, Rejection, Scenario, System
+from ...compiler.ir import TICKS_PER_US, DType, GemmShape, OpCase, Rejection, System
 from ..oracle.hlo import Computation, HloError, Instruction, Module, product_sizes, read_hlo
 from ..oracle.times import collective_us, gemm_us
 from .base import Option, Options, Refused, Target, comments, refused
@@ -26,7 +26,7 @@ _FREE = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "afte
 _BLOCKS = ("while", "conditional", "call")
 
 
-def _write(scenarios: Sequence[Scenario], options: Options) -> str:
+def _write(scenarios: Sequence[OpCase], options: Options) -> str:
     machine, path = scenarios[0].system, options["hlo"]
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

@@ -11,7 +11,7 @@ from functools import cache
 from random import Random
 
 from ...compiler import compile_text
-from ...compiler.ir import Explore, Gpu, Scenario, System
+from ...compiler.ir import Explore, Gpu, OpCase, System
 
 # Share of the scenarios on hardware as shipped; in the others every figure is moved.
 AS_SHIPPED = 0.5
@@ -37,12 +37,12 @@ class ScenarioFamily:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Scenario ``idx`` of a seed with its families."""
+    """OpCase ``idx`` of a seed with its families."""
 
     seed: int
     idx: int
     family: ScenarioFamily
-    scenario: Scenario
+    scenario: OpCase
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _too_large(rows: int, before: int, after: int, ranks: int) -> bool:
 
 
 @cache
-def _compiled(vendor: str, gpu: str, fabric: str, ranks: int, text: str) -> Scenario:
+def _compiled(vendor: str, gpu: str, fabric: str, ranks: int, text: str) -> OpCase:
     return (
         compile_text(
             f'use "{vendor}/{gpu.lower()}"\nsystem node {{ gpus {ranks} x {gpu}; fabric {fabric} }}\n'

@@ -18,7 +18,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import Choice, GemmShape, Pattern, Scenario
+from ...compiler.ir import GemmShape, OpCase, OpChoice, Pattern
 from ...compiler.planning.build import reject_choice
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BY_NAME
@@ -38,14 +38,14 @@ EXACT = 0.005
 NUM_QUANTILES = 20
 
 
-def four_choices(scenario: Scenario) -> tuple[Choice, ...]:
+def four_choices(scenario: OpCase) -> tuple[OpChoice, ...]:
     """Return the four schedules as the paper has them; none where the workload or the rows permit one of them not.
 
     Each shard is cut into as many pieces as there are ranks and moved by the usual number of copy engines. Kernels of
     ``hetero_unfused_1d`` go to its usual number of streams.
     """
     ranks, engine = scenario.num_ranks, default_engine(scenario.system)
-    choices = tuple(Choice(name, ranks * ranks, engine, BY_NAME[name].default_streams) for name in FOUR)
+    choices = tuple(OpChoice(name, ranks * ranks, engine, BY_NAME[name].default_streams) for name in FOUR)
     legal = scenario.workload.pattern is Pattern.AG_GEMM and scenario.workload.gemm is not None
     return choices if legal and all(reject_choice(scenario, choice) is None for choice in choices) else ()
 

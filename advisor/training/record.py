@@ -7,14 +7,14 @@ from functools import cache
 
 from ...compiler import compile_text
 from ...compiler.ir import (
-    Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Kernels,
-    Scenario,
+    OpCase,
+    OpChoice,
     Wait,
 )
 from ...compiler.ir.topologies import TOPOLOGIES
@@ -82,7 +82,7 @@ def record_of(drawn: Drawn) -> Record:
     return Record(drawn.seed, drawn.idx, drawn.family, bound, serial.expression, tuple(map(_tried(scenario), plans)))
 
 
-def _simulated_space(scenario: Scenario, pool: Workers) -> list[Candidate]:
+def _simulated_space(scenario: OpCase, pool: Workers) -> list[Candidate]:
     """Return the candidates of advice without a bespoke search."""
     space = enumerate_space(scenario)
     candidates = predicted_candidates(scenario, space.structures)
@@ -100,12 +100,10 @@ def _overlapping(plans: Iterable[SimulatedPlan]) -> tuple[SimulatedPlan, ...]:
     return tuple(plan for plan in plans if plan.choice.template != BASELINE.name)
 
 
-def _with_joint_options(
-    scenario: Scenario, plans: tuple[SimulatedPlan, ...], pool: Workers
-) -> tuple[SimulatedPlan, ...]:
+def _with_joint_options(scenario: OpCase, plans: tuple[SimulatedPlan, ...], pool: Workers) -> tuple[SimulatedPlan, ...]:
     """Simulate the serial schedule and the fastest others with all execution options together."""
     limit = MAX_ESTIMATE_RATIO * min(plan.ticks for plan in plans)
-    known, new = {plan.choice for plan in plans}, dict[Choice, SimulationJob]()
+    known, new = {plan.choice for plan in plans}, dict[OpChoice, SimulationJob]()
     for choice in joint_options(scenario, plans):
         if choice not in known and choice not in new:
             schedule = build_schedule(scenario, choice)
@@ -119,7 +117,7 @@ def _with_joint_options(
     )
 
 
-def joint_options(scenario: Scenario, plans: Iterable[SimulatedPlan]) -> Iterable[Choice]:
+def joint_options(scenario: OpCase, plans: Iterable[SimulatedPlan]) -> Iterable[OpChoice]:
     """Yield the fastest serial and the fastest other schedules with all execution options together."""
     ranked = sorted((plan for plan in plans if not plan.choice.engine.by_library), key=lambda plan: plan.ticks)
     serial = [plan.choice for plan in ranked if plan.choice.template == BASELINE.name]
@@ -129,7 +127,7 @@ def joint_options(scenario: Scenario, plans: Iterable[SimulatedPlan]) -> Iterabl
         yield from forms_of(scenario, base)
 
 
-def _tried(scenario: Scenario) -> Callable[[SimulatedPlan], Tried]:
+def _tried(scenario: OpCase) -> Callable[[SimulatedPlan], Tried]:
     def tried(plan: SimulatedPlan) -> Tried:
         library = plan.choice.engine.by_library
         estimate = plan.ticks if library else estimate_ticks(scenario, plan.schedule).makespan_ticks
@@ -229,7 +227,7 @@ def fingerprint() -> str:
     usual = tuple((case, ExecutionOptions()) for case in CASES)
     for ((gpu, fabric), workload, rows, template, chunks, kind, count, streams), options in (*usual, *WITH_OPTIONS):
         scenario = _scenario(gpu, fabric, workload.format(m=rows))
-        choice = Choice(template, chunks, EngineChoice(kind, count), streams, tactics=options)
+        choice = OpChoice(template, chunks, EngineChoice(kind, count), streams, tactics=options)
         schedule = build_schedule(scenario, choice)
         ticks = simulate_op(scenario, schedule, unit_bytes=UNIT_BYTES).makespan_ticks
         # Estimates to the digits that are safe to compare.
@@ -238,7 +236,7 @@ def fingerprint() -> str:
     return digest.hexdigest()
 
 
-def _scenario(gpu: str, fabric: str, workload: str) -> Scenario:
+def _scenario(gpu: str, fabric: str, workload: str) -> OpCase:
     return (
         compile_text(
             f'use "amd/mi300x"\nuse "nvidia/h100"\nsystem node {{ gpus {NUM_RANKS} x {gpu}; fabric {fabric} }}\n'

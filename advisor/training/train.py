@@ -12,7 +12,7 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import Counted, EngineMode, Scenario
+from ...compiler.ir import Counted, EngineMode, OpCase
 from ...compiler.planning.build import build_schedule
 from ...compiler.resolve.schedules.check import read_choice
 from ...compiler.text.writing import check_writable
@@ -154,7 +154,7 @@ class _Kind:
     library: Library
 
 
-def _ticks(scenario: Scenario, structures: Sequence[Structure]) -> Iterator[float]:
+def _ticks(scenario: OpCase, structures: Sequence[Structure]) -> Iterator[float]:
     """Yield the estimate of each structure, infinite where it does not fit."""
     known: dict[object, float] = {}
     for structure in structures:

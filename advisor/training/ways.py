@@ -10,7 +10,7 @@ from time import process_time
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import TICKS_PER_US, Choice, Scenario
+from ...compiler.ir import TICKS_PER_US, OpCase, OpChoice
 from ...compiler.planning.build import build_schedule, reject_choice
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
@@ -45,25 +45,25 @@ NUM_STATIC = 24
 PIECES = (2, 4, 8, 16, 32)
 
 
-def first_legal(structures: Iterable[Structure], scenario: Scenario) -> Choice | None:
+def first_legal(structures: Iterable[Structure], scenario: OpCase) -> OpChoice | None:
     """Return the first of ``structures`` that ``scenario`` can run, fitted to it."""
     choices = (fitted(structure, scenario) for structure in structures)
     return next((choice for choice in choices if choice is not None and not may_deadlock(choice)), None)
 
 
-def or_serial(scenario: Scenario, choice: Choice | None) -> Choice:
+def or_serial(scenario: OpCase, choice: OpChoice | None) -> OpChoice:
     """Return ``choice``, or the usual serial schedule if there is none."""
     return usual_serials(scenario)[0] if choice is None else choice
 
 
-def predicted_ticks(scenario: Scenario, choice: Choice) -> float:
+def predicted_ticks(scenario: OpCase, choice: OpChoice) -> float:
     """Return the estimated time of a schedule; that of the library is a closed form."""
     if choice.engine.by_library:
         return library_us(scenario) * TICKS_PER_US
     return estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks
 
 
-def nearest(winners: ProposalModel, scenario: Scenario) -> Choice | None:
+def nearest(winners: ProposalModel, scenario: OpCase) -> OpChoice | None:
     """Return the structure that won in the nearest situation, fitted to ``scenario``.
 
     ``winners`` is a model whose libraries have nothing but winners of searches. All numbers of a situation count alike,
@@ -74,19 +74,19 @@ def nearest(winners: ProposalModel, scenario: Scenario) -> Choice | None:
     return first_legal((library.structures[place] for place in np.argsort(apart, kind="stable")), scenario)
 
 
-def drawn(model: ProposalModel, scenario: Scenario, seed: int) -> Choice | None:
+def drawn(model: ProposalModel, scenario: OpCase, seed: int) -> OpChoice | None:
     """Return any structure of the library of ``model`` that ``scenario`` can run, all with equal chances."""
     structures = list(model.library(scenario).structures)
     Random(f"any structure {seed} {scenario.name}").shuffle(structures)
     return first_legal(structures, scenario)
 
 
-def closed_form(without_trees: ProposalModel, scenario: Scenario) -> Choice | None:
+def closed_form(without_trees: ProposalModel, scenario: OpCase) -> OpChoice | None:
     """Return the structure of the library that the closed form of the pipeline takes for the fastest."""
     return next(without_trees.choices(scenario), None)
 
 
-def roofline(scenario: Scenario) -> Choice:
+def roofline(scenario: OpCase) -> OpChoice:
     """Return ``uniform_fused_1d`` with the number of equal pieces that a textbook pipeline at full rates picks.
 
     With kernel and collective at their full rates, the longer one hides the shorter one but for one of the pieces, and
@@ -96,9 +96,9 @@ def roofline(scenario: Scenario) -> Choice:
     situation, ranks, engine = Situation.of(scenario), scenario.num_ranks, default_engine(scenario.system)
     comm = situation.ratio("log_comm_over_whole")
     cost = situation.ratio("event_over_whole") + comm * situation.ratio("setup_over_comm")
-    times = {Choice(BASELINE.name, ranks, engine): 1.0 + comm + cost}
+    times = {OpChoice(BASELINE.name, ranks, engine): 1.0 + comm + cost}
     for pieces in PIECES:
-        choice = Choice("uniform_fused_1d", pieces * ranks, engine)
+        choice = OpChoice("uniform_fused_1d", pieces * ranks, engine)
         if reject_choice(scenario, choice) is None:
             times[choice] = max(1.0, comm) + min(1.0, comm) / pieces + pieces * cost
     return min(times, key=lambda choice: times[choice])
@@ -152,10 +152,10 @@ class Models:
     seed: int
 
 
-Way = Callable[[Models, Scenario], Sequence[Choice]]
+Way = Callable[[Models, OpCase], Sequence[OpChoice]]
 
 
-def _best(scenario: Scenario, proposals: Sequence[Proposal], count: int = 1) -> list[Choice]:
+def _best(scenario: OpCase, proposals: Sequence[Proposal], count: int = 1) -> list[OpChoice]:
     """Return the ``count`` fastest by their estimates, the usual serial schedules among them as in advice."""
     times = {choice: predicted_ticks(scenario, choice) for choice in usual_serials(scenario)}
     times |= {proposal.choice: proposal.estimate_ticks for proposal in proposals}
@@ -163,8 +163,8 @@ def _best(scenario: Scenario, proposals: Sequence[Proposal], count: int = 1) -> 
 
 
 def _improved(
-    model: ProposalModel, scenario: Scenario, count: int = 1, evaluations: int = DEFAULT_EVALUATIONS
-) -> list[Choice]:
+    model: ProposalModel, scenario: OpCase, count: int = 1, evaluations: int = DEFAULT_EVALUATIONS
+) -> list[OpChoice]:
     """Return the ``count`` fastest of the proposals, of small changes of the first, and of serial schedules.
 
     As in advice: without small changes where there are no ``evaluations`` of them.
@@ -174,11 +174,11 @@ def _improved(
     return _best(scenario, [*changed, *proposals, *serial_proposals(scenario)], count)
 
 
-def _static(models: Models, scenario: Scenario) -> Choice | None:
+def _static(models: Models, scenario: OpCase) -> OpChoice | None:
     return first_legal([models.static[scenario.workload.pattern.consumes]], scenario)
 
 
-def _simple(pick: Callable[[Models, Scenario], Choice | None]) -> Way:
+def _simple(pick: Callable[[Models, OpCase], OpChoice | None]) -> Way:
     return lambda models, scenario: [or_serial(scenario, pick(models, scenario))]
 
 
@@ -258,7 +258,7 @@ class Answers:
 
 def answers_in(models: Models, seed: int, idx: int) -> Answers:
     """Return the answers in scenario ``idx`` of ``seed``."""
-    scenario, known = draw(seed, idx).scenario, dict[Choice, int]()
+    scenario, known = draw(seed, idx).scenario, dict[OpChoice, int]()
     models.whole.propose(scenario)  # what a running advisor has cached
     serial_ticks = least_serial_ticks(scenario)
     told_ticks = serial_ticks / (1 + max(MIN_GAIN, scenario.resolution))
@@ -266,7 +266,7 @@ def answers_in(models: Models, seed: int, idx: int) -> Answers:
     return Answers(idx, by_way, serial_ticks)
 
 
-def _answer(way: Way, models: Models, scenario: Scenario, told_ticks: float, known: dict[Choice, int]) -> TimedAnswer:
+def _answer(way: Way, models: Models, scenario: OpCase, told_ticks: float, known: dict[OpChoice, int]) -> TimedAnswer:
     """Return the answer of ``way``; ``known`` are simulated times. It is told if it takes ``told_ticks`` at most."""
     since = process_time()
     choices = way(models, scenario)
@@ -281,7 +281,7 @@ def _answer(way: Way, models: Models, scenario: Scenario, told_ticks: float, kno
     return TimedAnswer(known[best], serial, told, error, len(choices) if len(choices) > 1 else 0, seconds)
 
 
-def simulated_ticks(scenario: Scenario, choice: Choice) -> int:
+def simulated_ticks(scenario: OpCase, choice: OpChoice) -> int:
     """Return the simulated time of a schedule, in the units of a shortlist.
 
     Raises
@@ -296,8 +296,8 @@ def simulated_ticks(scenario: Scenario, choice: Choice) -> int:
     return result.makespan_ticks
 
 
-def least_serial_ticks(scenario: Scenario) -> float:
+def least_serial_ticks(scenario: OpCase) -> float:
     """Return the least estimate of a serial schedule, by any of the usual engines with all execution options."""
-    bases = [Choice(BASELINE.name, scenario.num_ranks, engine) for engine in usual_engines(scenario)]
+    bases = [OpChoice(BASELINE.name, scenario.num_ranks, engine) for engine in usual_engines(scenario)]
     forms = (form for base in bases for form in forms_of(scenario, base))
     return min(predicted_ticks(scenario, choice) for choice in (*usual_serials(scenario), *bases, *forms))

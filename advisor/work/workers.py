@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from ...compiler.codes import Code
-from ...compiler.ir import Cancelled, Scenario, Schedule, ShouldStop, StepsDone
+from ...compiler.ir import Cancelled, OpCase, OpPlan, ShouldStop, StepsDone
 from ...compiler.planning.build import ScheduleError
 from ...simcore import (
     EngineUnavailable,
@@ -100,8 +100,8 @@ Argument = TypeVar("Argument")
 class SimulationJob:
     """One simulation; the fields are arguments of ``simulate``."""
 
-    scenario: Scenario
-    schedule: Schedule
+    scenario: OpCase
+    schedule: OpPlan
     unit_bytes: int
     bound_ticks: int | None = None
     explain_bytes: int | None = None
@@ -269,7 +269,7 @@ def _outcome_of(job: SimulationJob, run: Callable[[], Result]) -> Result | Failu
     return result if result.outcome is RunOutcome.DONE else Failure(name, FailureKind.TOO_LARGE, result.outcome.value)
 
 
-def suits_threads(scenario: Scenario) -> bool:
+def suits_threads(scenario: OpCase) -> bool:
     """Whether simulations of ``scenario`` are machine code for most of the time.
 
     Where all ranks see the same fabric one of them is lowered; lowering every rank is much Python, and long calls of

@@ -5,7 +5,7 @@ from random import Random
 from typing import NamedTuple
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import OpCase
 
 # Workloads as the language writes them; {m} are all rows, {k} and {n} the sizes of the GEMM, {split} the rows by peer.
 PATTERNS = {
@@ -45,11 +45,11 @@ class Drawn(NamedTuple):
     pattern: str
     fabric: str
     gpu: str
-    scenario: Scenario
+    scenario: OpCase
 
 
 def draw(seed: int) -> Drawn:
-    """Scenario ``seed``: 15 in a row have every pattern on every fabric once."""
+    """OpCase ``seed``: 15 in a row have every pattern on every fabric once."""
     random = Random(f"schedules {seed}")
     pattern, fabric = list(PATTERNS)[seed % len(PATTERNS)], list(SYSTEMS)[seed // len(PATTERNS) % len(SYSTEMS)]
     library, gpu, where = random.choice(SYSTEMS[fabric])

@@ -3,7 +3,7 @@
 from functools import cache
 
 from magus.compiler import compile_file
-from magus.compiler.ir import TICKS_PER_SECOND, Scenario
+from magus.compiler.ir import TICKS_PER_SECOND, OpCase
 from magus.compiler.resolve.schedules.check import resolve_schedule
 from magus.examples import path as example
 from magus.simcore.lower.plan import lower, plan_of
@@ -15,12 +15,12 @@ DEMO, DOWN = "llama70b_tp8_mi300x", "gemm_rs_h100"
 
 
 @cache
-def shipped(name: str, *settings: tuple[str, str]) -> Scenario:
+def shipped(name: str, *settings: tuple[str, str]) -> OpCase:
     """A shipped example, compiled."""
     return compile_file(example(name), settings).scenario().case
 
 
-def program_of(scenario: Scenario, schedule: str | None, unit_bytes: int, *, fold: bool = True) -> Program:
+def program_of(scenario: OpCase, schedule: str | None, unit_bytes: int, *, fold: bool = True) -> Program:
     """``scenario`` under a schedule, the first declared if None, in units of ``unit_bytes``."""
     plan = plan_of(scenario, resolve_schedule(scenario, schedule))
     return lower(scenario.system, plan, unit_bytes=unit_bytes, fold=fold).program

@@ -9,7 +9,7 @@ from pathlib import Path
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import OpCase
 from magus.compiler.pipeline import compile_file
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.check import read_choice
@@ -65,7 +65,7 @@ def _timed(view: TimelineView, action: Callable[[int], None], frame: int) -> flo
     return (time.perf_counter() - began) * 1e3
 
 
-def _large(num_intervals: int) -> tuple[Scenario, Result]:
+def _large(num_intervals: int) -> tuple[OpCase, Result]:
     """The Result of a real run, with a timeline of so many short intervals in place of its own."""
     scenario = compile_file(Path(path("gemm_rs_h100")), ()).scenario().case
     schedule = build_schedule(scenario, read_choice(scenario, "shard_p2p(engine=dma(7))"))

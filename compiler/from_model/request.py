@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..codes import Code
-from ..ir import GraphScenario
+from ..ir import Scenario
 from ..request.request import RequestError, names_in
 from ..text.diagnostics import CompileError, Report, Source, Span
 from ..text.json_forms import MAX_FILE_BYTES, JsonPlace, read_json
@@ -130,7 +130,7 @@ def _in_memory(config: Mapping[str, object], name: str) -> ModelConfig:
 
 
 @lru_cache(MAX_KEPT)
-def layer_scenario(request: LayerRequest) -> GraphScenario:
+def layer_scenario(request: LayerRequest) -> Scenario:
     """Return the scenario of ``request``.
 
     Raises

@@ -1,6 +1,6 @@
 """Resolved data of a file: frozen dataclasses with integers in base units, without source text.
 
-Other rooms and layers import it from here. ``Scenario`` is a system and a workload, ``Schedule`` a chunk plan; the
+Other rooms and layers import it from here. ``OpCase`` is a system and a workload, ``OpPlan`` a chunk plan; the
 other names are their parts.
 """
 
@@ -47,11 +47,11 @@ from .operations.kernel_shape import KernelShape as KernelShape
 from .operations.row_wise import RowWiseShape as RowWiseShape
 from .plan import COLLECTIVES_STREAM as COLLECTIVES_STREAM
 from .plan import Awaited as Awaited
-from .plan import GraphChoice as GraphChoice
-from .plan import GraphPlan as GraphPlan
 from .plan import OpMode as OpMode
 from .plan import Part as Part
 from .plan import PartWait as PartWait
+from .plan import Plan as Plan
+from .plan import Schedule as Schedule
 from .plan import Seams as Seams
 from .plan import StepWait as StepWait
 from .plan_view import Arrival as Arrival
@@ -81,14 +81,13 @@ from .scenario import OF_LAYERS as OF_LAYERS
 from .scenario import TICKS_PER_SECOND as TICKS_PER_SECOND
 from .scenario import TICKS_PER_US as TICKS_PER_US
 from .scenario import Explore as Explore
-from .scenario import GraphScenario as GraphScenario
 from .scenario import Implementation as Implementation
 from .scenario import Method as Method
+from .scenario import OpCase as OpCase
 from .scenario import Scenario as Scenario
 from .scenario import System as System
 from .scenario import TransferPath as TransferPath
 from .schedule import PLAN_MODES as PLAN_MODES
-from .schedule import Choice as Choice
 from .schedule import CopyProtocol as CopyProtocol
 from .schedule import Direction as Direction
 from .schedule import EngineChoice as EngineChoice
@@ -99,18 +98,19 @@ from .schedule import IndexRange as IndexRange
 from .schedule import Kernels as Kernels
 from .schedule import LaunchMode as LaunchMode
 from .schedule import NamedSchedule as NamedSchedule
+from .schedule import OpChoice as OpChoice
+from .schedule import OpPlan as OpPlan
 from .schedule import Override as Override
 from .schedule import PeerOrder as PeerOrder
-from .schedule import Plan as Plan
 from .schedule import Reach as Reach
 from .schedule import Reduction as Reduction
 from .schedule import Region as Region
-from .schedule import Schedule as Schedule
 from .schedule import Step as Step
 from .schedule import TileGroup as TileGroup
 from .schedule import Transfer as Transfer
 from .schedule import Wait as Wait
 from .schedule import WaitPer as WaitPer
+from .schedule import WrittenPlan as WrittenPlan
 from .stopping import Cancelled as Cancelled
 from .stopping import Counted as Counted
 from .stopping import JsonObject as JsonObject
@@ -152,9 +152,9 @@ from .topologies import TopologyArgument as TopologyArgument
 from .topologies import Wire as Wire
 from .topologies import network_of as network_of
 from .workload import Batch as Batch
-from .workload import Graph as Graph
-from .workload import GraphOp as GraphOp
 from .workload import Made as Made
+from .workload import Op as Op
+from .workload import OpShape as OpShape
 from .workload import Read as Read
 from .workload import Repeat as Repeat
 from .workload import Then as Then

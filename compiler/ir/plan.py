@@ -1,10 +1,10 @@
-"""A GraphPlan: how each op of a graph is carried out, what it waits for in others, and who is served first."""
+"""A Plan: how each op of a graph is carried out, what it waits for in others, and who is served first."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from .schedule import Choice, Plan, Schedule
-from .workload import Workload, batch_of
+from .schedule import OpChoice, OpPlan, WrittenPlan
+from .workload import OpShape, batch_of
 
 COLLECTIVES_STREAM = -1
 """The stream of collectives that stand alone, or apart from their kernel: they run one after the other."""
@@ -48,8 +48,8 @@ class Part:
 
     name: str
     op: str
-    workload: Workload
-    schedule: Schedule
+    workload: OpShape
+    schedule: OpPlan
     stream: int = 0
     priority: int = 0
     waits: tuple[PartWait, ...] = ()
@@ -59,7 +59,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphPlan:
+class Plan:
     """``parts`` in the order in which they are issued, each after those that it waits for.
 
     ``expression`` is the identity of the plan. ``sums_priority`` is that of all reductions.
@@ -70,7 +70,7 @@ class GraphPlan:
     sums_priority: int = 0
 
     @classmethod
-    def of_one(cls, name: str, workload: Workload, schedule: Schedule) -> "GraphPlan":
+    def of_one(cls, name: str, workload: OpShape, schedule: OpPlan) -> "Plan":
         """Return the plan of one op: ``schedule`` carries out ``workload``, as the part ``name``."""
         alone = workload.is_collective
         stream = COLLECTIVES_STREAM if alone else 0
@@ -96,7 +96,7 @@ class GraphPlan:
         """In how many batches ops are computed."""
         return 1 + max(batch_of(part.op) for part in self.parts)
 
-    def first_layer(self) -> "GraphPlan":
+    def first_layer(self) -> "Plan":
         """The plan of the first layer alone."""
         return replace(self, parts=tuple(part for part in self.parts if part.layer == 1))
 
@@ -136,12 +136,12 @@ class OpMode:
     """How one op is carried out: as ``body`` says, or its collective apart from its kernel as ``apart`` says."""
 
     op: str
-    body: Choice | Plan | None = None
-    apart: Choice | None = None
+    body: OpChoice | WrittenPlan | None = None
+    apart: OpChoice | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class GraphChoice:
+class Schedule:
     """A schedule of a graph.
 
     ``modes`` are of some ops; the others are serial pairs, kernels and collectives as usual. ``order`` lists ops in the
@@ -169,9 +169,9 @@ class GraphChoice:
     along: tuple[str, ...] = ()
 
     @property
-    def body(self) -> Choice | Plan | None:
+    def body(self) -> OpChoice | WrittenPlan | None:
         """How the one op is carried out of which a schedule says that and no more; else None."""
-        if len(self.modes) != 1 or self != GraphChoice(self.name, self.modes):
+        if len(self.modes) != 1 or self != Schedule(self.name, self.modes):
             return None
         return self.modes[0].body
 

@@ -9,10 +9,10 @@ from operator import itemgetter
 
 from ..codes import Code
 from .operations.kernel_shape import Cutting
-from .scenario import Scenario
-from .schedule import Direction, Kernels, Reach, Reduction, Region, Schedule, Step, TileGroup, Transfer
+from .scenario import OpCase
+from .schedule import Direction, Kernels, OpPlan, Reach, Reduction, Region, Step, TileGroup, Transfer
 from .tensors import Pattern
-from .workload import Workload
+from .workload import OpShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Arrival:
     region: Region
 
 
-def arrivals_at(scenario: Scenario, schedule: Schedule, rank: int) -> tuple[Arrival, ...]:
+def arrivals_at(scenario: OpCase, schedule: OpPlan, rank: int) -> tuple[Arrival, ...]:
     """Return every transfer that lands at ``rank``, of any issuer; a put to all lands at every rank and at its own.
 
     They are in the order of their issuers, and of the steps of each. Time goes by the steps of one period of the plan.
@@ -54,7 +54,7 @@ def arrivals_at(scenario: Scenario, schedule: Schedule, rank: int) -> tuple[Arri
     return tuple(_arrival(step, issuer, rank, n) for issuer, _, step in sorted(found, key=lambda one: one[:2]))
 
 
-def all_arrivals(scenario: Scenario, schedule: Schedule) -> tuple[tuple[Arrival, ...], ...]:
+def all_arrivals(scenario: OpCase, schedule: OpPlan) -> tuple[tuple[Arrival, ...], ...]:
     """Return ``arrivals_at`` of every rank, in one pass over the plan."""
     n = scenario.num_ranks
     by_rank: list[list[Arrival]] = [[] for _ in range(n)]
@@ -91,14 +91,14 @@ def _arrival(step: Transfer, issuer: int, rank: int, num_ranks: int) -> Arrival:
 class RankPlan:
     """The plan of absolute rank ``rank``: ``steps`` by name, and all ``arrivals``."""
 
-    scenario: Scenario
-    schedule: Schedule
+    scenario: OpCase
+    schedule: OpPlan
     rank: int
     steps: Mapping[str, Step]
     arrivals: tuple[Arrival, ...]
 
     @classmethod
-    def of(cls, scenario: Scenario, schedule: Schedule, rank: int) -> "RankPlan":
+    def of(cls, scenario: OpCase, schedule: OpPlan, rank: int) -> "RankPlan":
         """Return the plan of ``rank`` in ``schedule``."""
         steps = {step.name: step for step in schedule.steps_of(rank)}
         return cls(scenario.at(rank), schedule, rank, steps, arrivals_at(scenario, schedule, rank))
@@ -159,13 +159,13 @@ def num_peers(steps: Iterable[Step]) -> int:
 _WHOLE = Cutting()
 
 
-def cutting_of(workload: Workload) -> Cutting:
+def cutting_of(workload: OpShape) -> Cutting:
     """How the kernel of ``workload`` may be cut; see ``KernelShape.cutting``."""
     compute, moved = workload.compute, workload.moved
     return _WHOLE if compute is None or moved is None else compute.cutting(workload.pattern, moved)
 
 
-def moved_rows(workload: Workload, num_ranks: int, owner: int = 0, holder: int = 0) -> int:
+def moved_rows(workload: OpShape, num_ranks: int, owner: int = 0, holder: int = 0) -> int:
     """Rows of the moved tensor's block of rank r + ``owner`` that rank r + ``holder`` has; 0 where nothing moves.
 
     Where ranks differ, r is ``workload.rank``.
@@ -178,17 +178,17 @@ def moved_rows(workload: Workload, num_ranks: int, owner: int = 0, holder: int =
     return workload.moved.rows // num_ranks if workload.moved is not None else 0
 
 
-def rows_of_block(workload: Workload, num_ranks: int, block: int) -> int:
+def rows_of_block(workload: OpShape, num_ranks: int, block: int) -> int:
     """Rows of the moved tensor's block of the absolute rank ``block``, which all ranks hold alike."""
     return moved_rows(workload, num_ranks, block - workload.rank)
 
 
-def num_tile_blocks(workload: Workload, num_ranks: int) -> int:
+def num_tile_blocks(workload: OpShape, num_ranks: int) -> int:
     """Row blocks that the rows of the output of one rank's kernels are counted in."""
     return num_ranks if workload.moved is not None and workload.pattern.overlaps else 1
 
 
-def tile_rows(workload: Workload, num_ranks: int, owner: int = 0) -> int:
+def tile_rows(workload: OpShape, num_ranks: int, owner: int = 0) -> int:
     """Rows of the tiles in block ``owner``: those that came from rank r + ``owner``, or are computed for it."""
     if workload.moved is not None and workload.pattern.overlaps:
         consumes = workload.pattern.consumes
@@ -196,19 +196,19 @@ def tile_rows(workload: Workload, num_ranks: int, owner: int = 0) -> int:
     return workload.gemm.m if workload.gemm is not None else inner_size(workload)
 
 
-def tile_cols(workload: Workload) -> int:
-    """Columns of the output of one rank's kernels, rows where that is transposed (``Workload.by_columns``)."""
+def tile_cols(workload: OpShape) -> int:
+    """Columns of the output of one rank's kernels, rows where that is transposed (``OpShape.by_columns``)."""
     if workload.by_columns and workload.gemm is not None:
         return workload.gemm.m
     return _cols_and_inner(workload)[0]
 
 
-def inner_size(workload: Workload) -> int:
+def inner_size(workload: OpShape) -> int:
     """The inner dimension that tiles may be sliced along, 0 where nothing computes."""
     return _cols_and_inner(workload)[1]
 
 
-def _cols_and_inner(workload: Workload) -> tuple[int, int]:
+def _cols_and_inner(workload: OpShape) -> tuple[int, int]:
     if workload.compute is None:
         return 0, 0
     if workload.pattern is Pattern.KERNEL:

@@ -1,7 +1,7 @@
 """The resolved scenario: hardware, workload and what to explore, as integers in base units.
 
 Nothing here refers to source text. Times are ticks of 10 fs, sizes are bytes, rates are bytes or operations per second.
-Fractions are exact. A Scenario is the input of every later stage.
+Fractions are exact. An OpCase is the input of every later stage.
 """
 
 from dataclasses import dataclass, field, replace
@@ -10,11 +10,11 @@ from fractions import Fraction
 from typing import Any
 
 from .hardware import Gpu, Provenance, Replay, Variability
-from .plan import GraphChoice, OpMode
-from .schedule import Choice, EngineKind, NamedSchedule
+from .plan import OpMode, Schedule
+from .schedule import EngineKind, NamedSchedule, OpChoice
 from .tensors import DType, Pattern
 from .topologies import Fabric, Network, network_of
-from .workload import Graph, Workload
+from .workload import OpShape, Workload
 
 OF_LAYERS = ("transformer_engine",)
 """Implementations of which it is known what they switch on for a whole layer, by their names in the library."""
@@ -54,7 +54,7 @@ class Method:
     """
 
     pattern: Pattern
-    choice: Choice
+    choice: OpChoice
     path: TransferPath
     rate: Fraction = Fraction(1)
     limit_bytes_per_s: int | None = None
@@ -137,12 +137,12 @@ class System:
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class OpCase:
     """The place of one op: its workload on a system, with the schedules its file declares and the space to explore."""
 
     name: str
     system: System
-    workload: Workload
+    workload: OpShape
     schedules: tuple[NamedSchedule, ...] = field(default=(), hash=False)
     explore: Explore = field(default_factory=Explore, hash=False)
 
@@ -177,36 +177,36 @@ class Scenario:
         return network_of(self.system.fabric, self.num_ranks)
 
     @property
-    def stages(self) -> tuple["Scenario", ...]:
+    def stages(self) -> tuple["OpCase", ...]:
         """The scenario of each kernel; none for a lone collective."""
         return tuple(map(self.stage, range(self.workload.num_kernels)))
 
-    def at(self, rank: int) -> "Scenario":
-        """Return the scenario of the absolute ``rank``; see ``Workload.at``."""
+    def at(self, rank: int) -> "OpCase":
+        """Return the scenario of the absolute ``rank``; see ``OpShape.at``."""
         rank %= self.num_ranks
         return self if self.workload.at(rank) is self.workload else replace(self, workload=self.workload.at(rank))
 
-    def stage(self, kernel: int) -> "Scenario":
-        """Return the scenario of the kernel with that number; see ``Workload.stage``."""
+    def stage(self, kernel: int) -> "OpCase":
+        """Return the scenario of the kernel with that number; see ``OpShape.stage``."""
         return self if self.workload.then is None else replace(self, workload=self.workload.stage(kernel))
 
 
 @dataclass(frozen=True, slots=True)
-class GraphScenario:
+class Scenario:
     """A question: one workload on one system, with the schedules that its file declares and the space to search."""
 
     name: str
     system: System
-    graph: Graph
-    schedules: tuple[GraphChoice, ...] = field(default=(), hash=False)
+    graph: Workload
+    schedules: tuple[Schedule, ...] = field(default=(), hash=False)
     explore: Explore = field(default_factory=Explore, hash=False)
 
     @classmethod
-    def of_one(cls, case: Scenario) -> "GraphScenario":
+    def of_one(cls, case: OpCase) -> "Scenario":
         """The question about one op alone."""
-        graph = Graph.of_one(case.workload)
+        graph = Workload.of_one(case.workload)
         (op,) = graph.ops
-        schedules = tuple(GraphChoice(each.name, (OpMode(op.name, each.body),)) for each in case.schedules)
+        schedules = tuple(Schedule(each.name, (OpMode(op.name, each.body),)) for each in case.schedules)
         return cls(case.name, case.system, graph, schedules, case.explore)
 
     @property
@@ -215,7 +215,7 @@ class GraphScenario:
         return self.system.num_ranks
 
     @property
-    def case(self) -> Scenario:
+    def case(self) -> OpCase:
         """The one op that there is, where ``pair`` says so.
 
         Raises
@@ -229,14 +229,14 @@ class GraphScenario:
         return case
 
     @property
-    def pair(self) -> Scenario | None:
+    def pair(self) -> OpCase | None:
         """The scenario of a lone op that says all there is, with a body for each of its schedules; else None."""
         workload, bodies = self.graph.pair, tuple(choice.body for choice in self.schedules)
         if workload is None or None in bodies:
             return None
         named = zip(self.schedules, bodies, strict=True)
         schedules = tuple(NamedSchedule(choice.name, body) for choice, body in named if body is not None)
-        return Scenario(self.name, self.system, workload, schedules, self.explore)
+        return OpCase(self.name, self.system, workload, schedules, self.explore)
 
     @property
     def gpu(self) -> Gpu:
@@ -249,15 +249,15 @@ class GraphScenario:
         return self.graph.name
 
     @property
-    def cases(self) -> tuple[Scenario, ...]:
+    def cases(self) -> tuple[OpCase, ...]:
         """Each op on this system, by itself."""
         pair = self.pair
         if pair is not None:
             return (pair,)
-        return tuple(Scenario(op.name, self.system, op.workload) for op in self.graph.ops)
+        return tuple(OpCase(op.name, self.system, op.workload) for op in self.graph.ops)
 
     @property
-    def sole(self) -> Scenario | None:
+    def sole(self) -> OpCase | None:
         """The op that alone has a choice: the others are kernels without tiles that cannot run beside it; None if more.
 
         Such kernels read what it makes, or make what it reads.
@@ -275,7 +275,7 @@ class GraphScenario:
         behind = {op.name for op in others if moving[0].name in graph.made_from(op.name)}
         if any(op.name not in before | behind for op in others):
             return None
-        return Scenario(moving[0].name, self.system, moving[0].workload, explore=self.explore)
+        return OpCase(moving[0].name, self.system, moving[0].workload, explore=self.explore)
 
     @property
     def num_layers(self) -> int:

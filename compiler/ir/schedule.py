@@ -263,7 +263,7 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class OpPlan:
     """A chunk plan for every rank.
 
     ``expression`` is the identity of the schedule everywhere. ``steps`` are in issue order. ``engine`` is the pool all
@@ -305,7 +305,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class OpChoice:
     """A template with its parameters: one point of the space. ``chunks`` counts pieces of the whole tensor."""
 
     template: str
@@ -333,10 +333,10 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WrittenPlan:
     """A plan written out in a file, before its pools are derived.
 
-    ``by_rank`` is as in ``Schedule``. Without ``overlaps`` kernels and transfers of a rank never run side by side, so
+    ``by_rank`` is as in ``OpPlan``. Without ``overlaps`` kernels and transfers of a rank never run side by side, so
     that SMs that copy are lent to the kernels.
     """
 
@@ -353,4 +353,4 @@ class NamedSchedule:
     """A schedule declared in a file: a name for a template expression or for an explicit plan."""
 
     name: str
-    body: Choice | Plan
+    body: OpChoice | WrittenPlan

@@ -79,7 +79,7 @@ class ColumnPart:
 class Pattern(Enum):
     """How data flow between the kernel and the collective; the value is the field's name for it.
 
-    GEMM in a value stands for the kernel, whichever it is: ``Workload.label`` names it. KERNEL is one kernel alone that
+    GEMM in a value stands for the kernel, whichever it is: ``OpShape.label`` names it. KERNEL is one kernel alone that
     is no GEMM. In ``GEMM || ...`` the two need nothing of each other.
     """
 
@@ -159,7 +159,7 @@ class RankParts:
     """A tensor whose row blocks are the parts of the ranks.
 
     ``by_columns``: the parts are columns of what the text names, and ``moved`` is the transpose of that. ``loads`` are
-    as in ``Workload``, empty where the parts are equal.
+    as in ``OpShape``, empty where the parts are equal.
     """
 
     moved: Tensor

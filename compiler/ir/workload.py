@@ -18,7 +18,7 @@ class Then:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class OpShape:
     """One pattern over named tensors.
 
     Attributes
@@ -98,7 +98,7 @@ class Workload:
         kernels = (self.kernel, None if self.then is None else self.then.kernel)
         return self.routed or self.uneven or any(isinstance(each, GroupedGemmShape) for each in kernels)
 
-    def at(self, rank: int) -> "Workload":
+    def at(self, rank: int) -> "OpShape":
         """The workload as the absolute ``rank`` has it; the same where ranks are alike.
 
         >>> from .tensors import DType
@@ -123,12 +123,12 @@ class Workload:
         return (self.compute is not None) + (self.then is not None)
 
     @property
-    def stages(self) -> tuple["Workload", ...]:
+    def stages(self) -> tuple["OpShape", ...]:
         """The workload as each of its kernels sees it; none for a lone collective."""
         return tuple(map(self.stage, range(self.num_kernels)))
 
     @property
-    def last_stage(self) -> "Workload":
+    def last_stage(self) -> "OpShape":
         """As the last kernel sees it; a lone collective is its own."""
         return self.stage(self.num_kernels - 1)
 
@@ -137,7 +137,7 @@ class Workload:
         """Whether one persistent kernel can compute it, which is a GEMM here."""
         return self.gemm is not None and self.then is None
 
-    def stage(self, kernel: int) -> "Workload":
+    def stage(self, kernel: int) -> "OpShape":
         """The workload as its kernel of that number sees it, alone with the collective.
 
         >>> from .tensors import DType
@@ -217,14 +217,14 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphOp:
+class Op:
     """An op: its ``workload`` is a pair of compute and communication, a kernel or a collective.
 
     ``layer`` counts from 1 where layers that repeat are written out, and ``batch`` from 0 where batches are.
     """
 
     name: str
-    workload: Workload
+    workload: OpShape
     reads: tuple[Read, ...] = ()
     layer: int = 1
     batch: int = 0
@@ -283,11 +283,11 @@ class Batch:
 
     inputs: tuple[str, ...]
     rows: int
-    cuts: tuple[tuple[int, "Graph"], ...] = ()
+    cuts: tuple[tuple[int, "Workload"], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class Workload:
     """``ops`` in the order of the file, in which each reads what ops before it make.
 
     ``tensors`` are those of the file by their full shapes, results included. ``results`` names for each tensor that is
@@ -296,16 +296,16 @@ class Graph:
 
     name: str
     about: str
-    ops: tuple[GraphOp, ...]
+    ops: tuple[Op, ...]
     tensors: tuple[Tensor, ...] = ()
     results: tuple[tuple[str, str, Made], ...] = ()
     repeat: Repeat | None = None
     batch: Batch | None = None
 
     @classmethod
-    def of_one(cls, workload: Workload, name: str = "") -> "Graph":
+    def of_one(cls, workload: OpShape, name: str = "") -> "Workload":
         """Return the graph whose one op is ``workload``, called ``name``, else as what it makes."""
-        op = GraphOp(name or workload.output, workload)
+        op = Op(name or workload.output, workload)
         gathered = set(workload.made) - {workload.output} if workload.pattern is Pattern.AG_GEMM else set()
         what = {each: Made.MOVED if each in gathered else Made.OUTPUT for each in workload.made}
         results = tuple((each, op.name, what[each]) for each in workload.made)
@@ -317,7 +317,7 @@ class Graph:
         return 1 if self.repeat is None else self.repeat.count
 
     @property
-    def pair(self) -> Workload | None:
+    def pair(self) -> OpShape | None:
         """The workload of a lone op that says all there is, by the name of the graph; else None.
 
         It says nothing of transposed operands and parts of them, of ends of its kernel, of layers and of batches.
@@ -335,7 +335,7 @@ class Graph:
         makers = {read.made_by for read in self.op(name).reads if read.made_by}
         return frozenset(makers).union(*(self.made_from(maker) for maker in makers))
 
-    def op(self, name: str) -> GraphOp:
+    def op(self, name: str) -> Op:
         """The op of that name.
 
         Raises

@@ -6,7 +6,7 @@ from itertools import chain
 
 from ..codes import Code
 from ..collectives.base import Names
-from ..ir import Adds, Choice, IndexRange, Kernels, Plan, Scenario, Step, TileGroup, Transfer
+from ..ir import Adds, IndexRange, Kernels, OpCase, OpChoice, Step, TileGroup, Transfer, WrittenPlan
 from ..planning.build import reject_execution
 from ..planning.staging import template_input
 from ..templates import BASELINE
@@ -33,12 +33,12 @@ from .steps import (
 )
 
 
-def plan_of(outline: Outline, problem: TemplateInput) -> Plan:
+def plan_of(outline: Outline, problem: TemplateInput) -> WrittenPlan:
     """Write out the plan of an outline that ``check.py`` accepts for ``problem``."""
     count = num_different(outline, problem)
     ranks = tuple(_chained(outline, problem, rank) for rank in range(count))
     by_rank = ranks if count > 1 else ()
-    return Plan(outline.engine, ranks[0], (), outline.tactics, by_rank, _overlaps(outline, problem))
+    return WrittenPlan(outline.engine, ranks[0], (), outline.tactics, by_rank, _overlaps(outline, problem))
 
 
 def _overlaps(outline: Outline, problem: TemplateInput) -> bool:
@@ -157,12 +157,12 @@ def _held(outline: Outline, moving: Moves, made: Mapping[Cell, Names]) -> list[M
 _OF_MOVE = (Code.MGS401, Code.MGS407, Code.MGS408)
 
 
-def written_out(scenario: Scenario, outline: Outline) -> Plan:
+def written_out(scenario: OpCase, outline: Outline) -> WrittenPlan:
     """Write every transfer, kernel and sum of an ``outline`` without rejections."""
     return plan_of(outline, _problem(scenario, outline))
 
 
-def rejections_on(scenario: Scenario, outline: Outline) -> Iterator[OutlineRejection]:
+def rejections_on(scenario: OpCase, outline: Outline) -> Iterator[OutlineRejection]:
     """Return rejections by the machine, then those by the workload."""
     unfit = reject_execution(scenario, outline.engine, outline.tactics)
     if unfit is not None:
@@ -172,9 +172,9 @@ def rejections_on(scenario: Scenario, outline: Outline) -> Iterator[OutlineRejec
     yield from outline_rejections(outline, _problem(scenario, outline))
 
 
-def _problem(scenario: Scenario, outline: Outline) -> TemplateInput:
+def _problem(scenario: OpCase, outline: Outline) -> TemplateInput:
     n, engine, streams, order = scenario.num_ranks, outline.engine, outline.streams, outline.ordering.order
-    choice = Choice(BASELINE.name, n, engine, streams, outline.tactics, outline.algorithm, order=order)
+    choice = OpChoice(BASELINE.name, n, engine, streams, outline.tactics, outline.algorithm, order=order)
     return template_input(scenario, choice)
 
 

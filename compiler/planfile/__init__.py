@@ -1,1 +1,1 @@
-"""Plans as files. In: JSON, or a ``Schedule``. Out: a ``Plan``, or JSON and text. Begin with ``file.py``."""
+"""Plans as files. In: JSON, or an ``OpPlan``. Out: a ``WrittenPlan``, or JSON and text. Begin with ``file.py``."""

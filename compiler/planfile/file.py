@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..codes import Code
-from ..ir import Graph, GraphPlan, GraphScenario, Part, Plan, Scenario, Schedule, System
+from ..ir import OpCase, OpPlan, Part, Plan, Scenario, System, Workload, WrittenPlan
 from ..text import syntax as ast
 from ..text.diagnostics import CompileError, Diagnostic, Report, Source, Span, listing
 from ..text.json_forms import MAX_FILE_BYTES, Item, JsonPlace, read_json
@@ -30,7 +30,7 @@ def imported(declaration: ast.Template | ast.Plan, report: Report) -> ast.Text |
             return None
 
 
-def import_plan(scenario: Scenario, text: ast.Text, report: Report) -> Plan:
+def import_plan(scenario: OpCase, text: ast.Text, report: Report) -> WrittenPlan:
     """Read the plan at the path ``text``, in the folder of the file that names it or below.
 
     Raises
@@ -41,7 +41,7 @@ def import_plan(scenario: Scenario, text: ast.Text, report: Report) -> Plan:
     from .write import plan_of
 
     document = _document(path_beside(text, "plan", report), text.span, report)
-    part = _only_part(_built(scenario.system, Graph.of_one(scenario.workload), document, ""), document)
+    part = _only_part(_built(scenario.system, Workload.of_one(scenario.workload), document, ""), document)
     return plan_of(scenario, part.schedule)
 
 
@@ -49,7 +49,7 @@ def ignore_warnings(warnings: Sequence[Diagnostic]) -> None:
     """Drop warnings."""
 
 
-def plan_in_file(scenario: Scenario, path: Path, warn: Warn = ignore_warnings) -> Schedule:
+def plan_in_file(scenario: OpCase, path: Path, warn: Warn = ignore_warnings) -> OpPlan:
     """Read the schedule of a plan file at any path, which becomes its name; pass warnings to ``warn``.
 
     Raises
@@ -60,7 +60,7 @@ def plan_in_file(scenario: Scenario, path: Path, warn: Warn = ignore_warnings) -
     return _schedule(scenario, str(path), lambda span, report: _document(path, span, report), warn)
 
 
-def plan_in_text(scenario: Scenario, text: str, name: str) -> Schedule:
+def plan_in_text(scenario: OpCase, text: str, name: str) -> OpPlan:
     """Read the schedule of the text of a plan file; errors name it ``name``.
 
     Raises
@@ -71,7 +71,7 @@ def plan_in_text(scenario: Scenario, text: str, name: str) -> Schedule:
     return _schedule(scenario, name, lambda span, report: read_json(text, JsonPlace(name, span, report)))
 
 
-def graph_plan_in_file(scenario: GraphScenario, path: Path) -> GraphPlan:
+def graph_plan_in_file(scenario: Scenario, path: Path) -> Plan:
     """Read the plan of several ops from a file at any path, which becomes its name.
 
     Raises
@@ -87,12 +87,12 @@ def graph_plan_in_file(scenario: GraphScenario, path: Path) -> GraphPlan:
 
 
 def _schedule(
-    scenario: Scenario, name: str, read: Callable[[Span, Report], Item], warn: Warn = ignore_warnings
-) -> Schedule:
+    scenario: OpCase, name: str, read: Callable[[Span, Report], Item], warn: Warn = ignore_warnings
+) -> OpPlan:
     report = Report()
     with report.trial():
         document = read(_span(name), report)
-        part = _only_part(_built(scenario.system, Graph.of_one(scenario.workload), document, name), document)
+        part = _only_part(_built(scenario.system, Workload.of_one(scenario.workload), document, name), document)
         warn(report.diagnostics)
         return part.schedule
     raise CompileError(report.diagnostics)
@@ -102,7 +102,7 @@ def _span(name: str) -> Span:
     return Span(Source("--schedule", name), 0, len(name))
 
 
-def _built(system: System, graph: Graph, document: Item, name: str) -> GraphPlan:
+def _built(system: System, graph: Workload, document: Item, name: str) -> Plan:
     """The plan of a file, called ``name``, with nothing wrong in it."""
     # Imported here: few scenarios import a plan, and every command reads scenarios.
     if "gpus" in document.members():
@@ -112,7 +112,7 @@ def _built(system: System, graph: Graph, document: Item, name: str) -> GraphPlan
     return read_plan(system, graph, document).build(name)
 
 
-def _built_mscclpp(system: System, graph: Graph, document: Item, name: str) -> GraphPlan:
+def _built_mscclpp(system: System, graph: Workload, document: Item, name: str) -> Plan:
     from ..planning.build import ScheduleError, build_schedule
     from .from_json import check
     from .mscclpp.read import read_mscclpp
@@ -121,18 +121,18 @@ def _built_mscclpp(system: System, graph: Graph, document: Item, name: str) -> G
         message = f"this is the plan of one collective, {graph.name} has {len(graph.ops)} ops"
         raise document.fail(message, code=Code.MGS524)
     (op,) = graph.ops
-    case = Scenario(op.name, system, op.workload)
+    case = OpCase(op.name, system, op.workload)
     try:
         schedule = build_schedule(case, read_mscclpp(case, document), name)
     except ScheduleError as error:
         unfit = error.rejection
         raise document.fail(unfit.message, unfit.hint, unfit.code) from None
-    plan = GraphPlan.of_one(op.name, op.workload, schedule)
+    plan = Plan.of_one(op.name, op.workload, schedule)
     check(system, graph, plan, document, {})
     return plan
 
 
-def _only_part(plan: GraphPlan, document: Item) -> Part:
+def _only_part(plan: Plan, document: Item) -> Part:
     if len(plan.parts) > 1:
         names = listing(part.name for part in plan.parts)
         raise document.fail(f"the plan has {len(plan.parts)} parts, {names}; here one is expected", code=Code.MGS524)

@@ -22,7 +22,6 @@ from ..ir import (
     Override,
     PartWait,
     Pattern,
-    Plan,
     Reach,
     Reduction,
     Region,
@@ -30,6 +29,7 @@ from ..ir import (
     StepWait,
     TileGroup,
     Transfer,
+    WrittenPlan,
 )
 from ..planning.build import OPTIONS, options_from
 from ..text.json_forms import (
@@ -231,11 +231,11 @@ def _plan(
     steps: tuple[Step, ...] = (),
     overrides: tuple[Override, ...] = (),
     ranks: tuple[tuple[Step, ...], ...] = (),
-) -> Plan:
-    return Plan(engine, ranks[0] if ranks else steps, overrides, tactics, ranks, overlaps)
+) -> WrittenPlan:
+    return WrittenPlan(engine, ranks[0] if ranks else steps, overrides, tactics, ranks, overlaps)
 
 
-def plan_form(limits: StepLimits) -> Form[Plan]:
+def plan_form(limits: StepLimits) -> Form[WrittenPlan]:
     """A plan of one part: its engine, and steps of all ranks or of each."""
 
     def check(item: Item) -> None:

@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 from ..codes import Code
 from ..ir import (
     COLLECTIVES_STREAM,
-    Choice,
-    Graph,
-    GraphOp,
-    GraphPlan,
+    Op,
+    OpCase,
+    OpChoice,
+    OpPlan,
+    OpShape,
     Part,
     Plan,
-    Scenario,
-    Schedule,
     System,
     Workload,
+    WrittenPlan,
 )
 from ..planning.build import ScheduleError, build_schedule
 from ..planning.parts import batch_counts, collective_alone, collective_name, in_batches, kernel_alone
@@ -52,9 +52,9 @@ class ReadPart:
 
     said: PartInFile
     item: Item
-    op: GraphOp
-    workload: Workload
-    plan: Plan
+    op: Op
+    workload: OpShape
+    plan: WrittenPlan
     expression: str | None
     """Of its plan, None where that is the expression of the whole."""
 
@@ -68,14 +68,14 @@ class ReadPlan:
 
     document: Item
     system: System
-    graph: Graph
+    graph: Workload
     batches: int
     layers: int
     plans: tuple[Item, ...]
     parts: tuple[ReadPart, ...]
     sums_priority: int
 
-    def build(self, name: str) -> GraphPlan:
+    def build(self, name: str) -> Plan:
         """The plan called ``name``.
 
         Raises
@@ -83,14 +83,14 @@ class ReadPlan:
         Stopped
             If it cannot run, or was changed; the report of the document has diagnostics.
         """
-        schedules: dict[tuple[int, Workload], Schedule] = {}
+        schedules: dict[tuple[int, OpShape], OpPlan] = {}
         parts = []
         for read in self.parts:
             key = read.said.plan, read.workload  # layers that are alike share what is built
             if key not in schedules:
                 schedules[key] = self._schedule(read, name)
             parts.append(_part(read, schedules[key]))
-        plan = GraphPlan(name, tuple(parts), self.sums_priority)
+        plan = Plan(name, tuple(parts), self.sums_priority)
         self._check_hash(plan)
         places = {read.said.name: self.plans[read.said.plan] for read in self.parts}
         graph = layers_of(in_batches(self.graph, self.batches), self.layers)
@@ -98,27 +98,27 @@ class ReadPlan:
         self._check_staging(plan)
         return plan
 
-    def _schedule(self, read: ReadPart, name: str) -> Schedule:
-        scenario = Scenario(read.said.name, self.system, read.workload)
+    def _schedule(self, read: ReadPart, name: str) -> OpPlan:
+        scenario = OpCase(read.said.name, self.system, read.workload)
         try:
             schedule = build_schedule(scenario, read.plan, name if read.expression is None else read.expression)
             if read.workload is read.op.workload or not read.workload.is_collective:
                 return schedule
             # What the collective of a pair brings is what the pair holds.
-            whole = Choice(BASELINE.name, self.system.num_ranks, read.plan.engine)
+            whole = OpChoice(BASELINE.name, self.system.num_ranks, read.plan.engine)
             pair = build_schedule(replace(scenario, workload=read.op.workload), whole)
             return replace(schedule, staging_bytes=pair.staging_bytes)
         except ScheduleError as error:
             unfit, message = error.rejection, f"{read.said.name}: {error.rejection.message}"
             raise self.plans[read.said.plan].fail(message, unfit.hint, unfit.code) from None
 
-    def _check_hash(self, plan: GraphPlan) -> None:
+    def _check_hash(self, plan: Plan) -> None:
         said = self.document.members().get("hash")
         if said is not None and said.value != graph_plan_document(self.system, self.graph, plan)["hash"]:
             hint = "leave the key 'hash' out, or write the plan anew: magus plan --format json"
             raise said.fail("this is not the hash of this plan, which was changed", hint, Code.MGS525)
 
-    def _check_staging(self, plan: GraphPlan) -> None:
+    def _check_staging(self, plan: Plan) -> None:
         """Refuse memory that is said to be less, or free earlier, than the plan needs."""
         holders = plan.holders()
         for part, read in zip(plan.parts, self.parts, strict=True):
@@ -133,7 +133,7 @@ class ReadPlan:
                 raise items["until"].fail(f"what {part.name} holds is needed until {listing(needed)} have ended")
 
 
-def check(system: System, graph: Graph, plan: GraphPlan, document: Item, places: Mapping[str, Item]) -> None:
+def check(system: System, graph: Workload, plan: Plan, document: Item, places: Mapping[str, Item]) -> None:
     """Report what is wrong with a plan: with the steps of a part at its place, else with the ``document``.
 
     Raises
@@ -148,7 +148,7 @@ def check(system: System, graph: Graph, plan: GraphPlan, document: Item, places:
         raise document.origin.report.stop()
 
 
-def read_plan(system: System, graph: Graph, document: Item) -> ReadPlan:
+def read_plan(system: System, graph: Workload, document: Item) -> ReadPlan:
     """Read a plan for ``graph`` on ``system``, in as many batches and layers as it has.
 
     Raises
@@ -181,7 +181,7 @@ def _check_schema(document: Item) -> None:
         raise found.fail(f"this release reads {SCHEMA}", f'"schema": "{SCHEMA}"')
 
 
-def _names(graph: Graph, item: Item, scenario: ScenarioInFile) -> dict[str, str]:
+def _names(graph: Workload, item: Item, scenario: ScenarioInFile) -> dict[str, str]:
     """What ops of the file are called here: names are no part of what a plan fits, the order of ops is."""
     _check_counts(graph, item, scenario)
     ours, theirs = layers_of(in_batches(graph, scenario.batches), min(scenario.layers, SHOWN_LAYERS)).ops, scenario.ops
@@ -195,7 +195,7 @@ def _names(graph: Graph, item: Item, scenario: ScenarioInFile) -> dict[str, str]
     return {base_name(name): base_name(op.name) for name, op in zip(reversed(names), reversed(ours), strict=True)}
 
 
-def _check_counts(graph: Graph, item: Item, scenario: ScenarioInFile) -> None:
+def _check_counts(graph: Workload, item: Item, scenario: ScenarioInFile) -> None:
     """Refuse batches and layers that the graph cannot have."""
     counts = batch_counts(graph)
     if scenario.batches not in counts:
@@ -207,7 +207,7 @@ def _check_counts(graph: Graph, item: Item, scenario: ScenarioInFile) -> None:
         raise item.members()["layers"].fail(message, _FIT, Code.MGS524)
 
 
-def _graph_that_fits(system: System, graph: Graph, scenario: ScenarioInFile, item: Item) -> Graph:
+def _graph_that_fits(system: System, graph: Workload, scenario: ScenarioInFile, item: Item) -> Workload:
     """The graph in the batches and layers of the plan, if all else is that of the scenario."""
     batches, layers = scenario.batches, scenario.layers
     ours, theirs = fingerprint(system, graph, batches, layers), item.members()
@@ -228,11 +228,11 @@ def _compare(item: Item, key: str, theirs: object, ours: object, name: str) -> N
         raise item.fail(f"{key}: the plan is for {found[:80]}, {name} has {wanted[:80]}", _FIT, Code.MGS524)
 
 
-def _read_parts(system: System, graph: Graph, plans: Sequence[Item], items: Sequence[Item]) -> tuple[ReadPart, ...]:
+def _read_parts(system: System, graph: Workload, plans: Sequence[Item], items: Sequence[Item]) -> tuple[ReadPart, ...]:
     """Read all parts, and report each that is wrong."""
     report = items[0].origin.report
     known = _known_parts(graph, {str(item.members()["name"].value) for item in items if "name" in item.members()})
-    read: dict[tuple[int, int], tuple[Plan, str | None]] = {}
+    read: dict[tuple[int, int], tuple[WrittenPlan, str | None]] = {}
     parts = list[ReadPart]()
     for item in items:
         with report.attempt():
@@ -248,16 +248,16 @@ def _read_parts(system: System, graph: Graph, plans: Sequence[Item], items: Sequ
     return tuple(parts)
 
 
-def _read_steps(item: Item, ranks: int, kernels: int) -> tuple[Plan, str | None]:
+def _read_steps(item: Item, ranks: int, kernels: int) -> tuple[WrittenPlan, str | None]:
     members = item.members()
     engines = ENGINE.read(members["engine"]).count if "engine" in members else 1
     plan = plan_form(StepLimits(ranks, engines, kernels)).read(item)
     return plan, members["expression"].any_text() if "expression" in members else None
 
 
-def _known_parts(graph: Graph, named: set[str]) -> dict[str, tuple[GraphOp, Workload]]:
+def _known_parts(graph: Workload, named: set[str]) -> dict[str, tuple[Op, OpShape]]:
     """The parts that there can be; an op of which the collective is named has its kernel as the other part."""
-    known: dict[str, tuple[GraphOp, Workload]] = {}
+    known: dict[str, tuple[Op, OpShape]] = {}
     for op in graph.ops:
         collective = collective_name(op)
         whole = not (op.is_pair and op.workload.then is None and collective in named)
@@ -267,7 +267,7 @@ def _known_parts(graph: Graph, named: set[str]) -> dict[str, tuple[GraphOp, Work
     return known
 
 
-def _op_of(item: Item, said: PartInFile, known: dict[str, tuple[GraphOp, Workload]]) -> tuple[GraphOp, Workload]:
+def _op_of(item: Item, said: PartInFile, known: dict[str, tuple[Op, OpShape]]) -> tuple[Op, OpShape]:
     members = item.members()
     if said.name not in known:
         hint = did_you_mean(said.name, known) or f"parts are {listing(known)}"
@@ -280,7 +280,7 @@ def _op_of(item: Item, said: PartInFile, known: dict[str, tuple[GraphOp, Workloa
     return op, workload
 
 
-def _part(read: ReadPart, schedule: Schedule) -> Part:
+def _part(read: ReadPart, schedule: OpPlan) -> Part:
     said, usual = read.said, COLLECTIVES_STREAM if read.workload.is_collective else 0
     return Part(
         said.name,

@@ -18,25 +18,25 @@ from ..ir import (
     Direction,
     EngineChoice,
     ExecutionOptions,
-    Graph,
-    GraphPlan,
     IndexRange,
     JsonObject,
     KernelShape,
     Made,
+    OpCase,
+    OpPlan,
+    OpShape,
     Part,
     Plan,
     Reach,
     Read,
     Reduction,
     Region,
-    Scenario,
-    Schedule,
     Step,
     System,
     TileGroup,
     Transfer,
     Workload,
+    WrittenPlan,
 )
 from ..planning.build import compute_sms, non_default_options, values_of
 from ..planning.parts import in_batches
@@ -52,23 +52,23 @@ _OPENED = ("scenario", "ops", "plans", "parts", "steps", "ranks", "overrides")
 """Keys whose values are written on several lines."""
 
 
-def plan_document(scenario: Scenario, schedule: Schedule) -> JsonObject:
+def plan_document(scenario: OpCase, schedule: OpPlan) -> JsonObject:
     """Return ``schedule`` of the one op of ``scenario`` as a JSON object, with what it fits and its hash."""
     workload = scenario.workload
-    plan = GraphPlan.of_one(workload.output, workload, schedule)
-    return graph_plan_document(scenario.system, Graph.of_one(workload), plan)
+    plan = Plan.of_one(workload.output, workload, schedule)
+    return graph_plan_document(scenario.system, Workload.of_one(workload), plan)
 
 
-def graph_plan_document(system: System, graph: Graph, plan: GraphPlan) -> JsonObject:
+def graph_plan_document(system: System, graph: Workload, plan: Plan) -> JsonObject:
     """Return ``plan`` as a JSON object, with what it fits and its hash; ``graph`` is one layer of it."""
     plans: list[JsonObject] = []
-    places: dict[tuple[Workload, Schedule], int] = {}
+    places: dict[tuple[OpShape, OpPlan], int] = {}
     parts: list[JsonObject] = []
     holders = plan.holders()
     for part in plan.parts:
         key = part.workload, part.schedule
         if key not in places:
-            body = _plan(Scenario(part.name, system, part.workload), part.schedule, plan.expression)
+            body = _plan(OpCase(part.name, system, part.workload), part.schedule, plan.expression)
             places[key] = plans.index(body) if body in plans else len(plans)
             plans += [body] if places[key] == len(plans) else []
         parts.append(_part(part, places[key], holders[part.op]))
@@ -78,7 +78,7 @@ def graph_plan_document(system: System, graph: Graph, plan: GraphPlan) -> JsonOb
     return {"schema": SCHEMA, "expression": plan.expression, "hash": _hash(body)} | body
 
 
-def fingerprint(system: System, graph: Graph, batches: int = 1, layers: int = 1) -> JsonObject:
+def fingerprint(system: System, graph: Workload, batches: int = 1, layers: int = 1) -> JsonObject:
     """The part of a workload that a plan of so many batches and layers depends on: ranks, and ops with what they read.
 
     The machine and its rates are left out: a plan runs on any machine with as many GPUs.
@@ -139,11 +139,11 @@ def _with_name(value: Any, names: Mapping[str, str]) -> Any:
     return f"{names[base]}{str(value)[len(base) :]}" if base in names else value
 
 
-def plan_of(scenario: Scenario, schedule: Schedule) -> Plan:
+def plan_of(scenario: OpCase, schedule: OpPlan) -> WrittenPlan:
     """Return the plan of ``schedule`` without the pools of SMs and buffers, which ``build_schedule`` derives again."""
     overlaps = schedule.compute_sms == compute_sms(scenario, schedule.engine, overlaps=True)
     rest = schedule.overrides, schedule.tactics, schedule.each_rank(scenario.num_ranks)
-    return Plan(schedule.engine, schedule.steps, *rest, overlaps)
+    return WrittenPlan(schedule.engine, schedule.steps, *rest, overlaps)
 
 
 def document_text(document: JsonObject) -> str:
@@ -162,7 +162,7 @@ def _text(value: Any, key: str, indent: str) -> str:
     return json.dumps(value)
 
 
-def _shapes(workload: Workload) -> JsonObject:
+def _shapes(workload: OpShape) -> JsonObject:
     """The pattern, and if there are any: moved tensor, kernels, rows that each rank sends."""
     document: JsonObject = {"pattern": workload.pattern.value}
     if workload.moved is not None:
@@ -213,7 +213,7 @@ def _read(read: Read) -> JsonObject:
     return document | ({"moves": True} if read.moves else {})
 
 
-def _plan(scenario: Scenario, schedule: Schedule, of_whole: str) -> JsonObject:
+def _plan(scenario: OpCase, schedule: OpPlan, of_whole: str) -> JsonObject:
     """The steps of one part: one list for all ranks, or one per rank; its name where the whole has another one."""
     plan = plan_of(scenario, schedule)
     body: JsonObject = {} if schedule.expression == of_whole else {"expression": schedule.expression}
@@ -290,7 +290,7 @@ def _span(span: IndexRange) -> list[int]:
     return [span.start, span.stop]
 
 
-def plan_text(scenario: Scenario, schedule: Schedule, name: str) -> str:
+def plan_text(scenario: OpCase, schedule: OpPlan, name: str) -> str:
     """``schedule NAME for WORKLOAD { plan ... }`` with every transfer, tile group and wait.
 
     Ranks with different steps get a block ``rank r { ... }`` each. The text compiles to the same SM and buffer pools.
@@ -306,13 +306,13 @@ def plan_text(scenario: Scenario, schedule: Schedule, name: str) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _head(scenario: Scenario, schedule: Schedule) -> str:
+def _head(scenario: OpCase, schedule: OpPlan) -> str:
     apart = schedule.compute_sms != compute_sms(scenario, schedule.engine, overlaps=True)
     words = [str(schedule.engine), *(["apart"] if apart else [])]
     return " ".join([*words, *(f"{word} {value}" for word, value in non_default_options(schedule.tactics))])
 
 
-def _step_text(scenario: Scenario, step: Step) -> str:
+def _step_text(scenario: OpCase, step: Step) -> str:
     moved = scenario.workload.moved
     tensor = moved.name if moved is not None else scenario.workload.output
     match step:

@@ -1,4 +1,4 @@
 """Choices to schedules.
 
-In: a ``Choice`` or a ``Plan``. Out: a ``Schedule``, or why there is none. Begin with ``build.py``.
+In: an ``OpChoice`` or a ``WrittenPlan``. Out: an ``OpPlan``, or why there is none. Begin with ``build.py``.
 """

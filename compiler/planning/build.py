@@ -10,20 +10,20 @@ from typing import Any
 from ..codes import Code
 from ..ir import COLUMN_STEP as COLUMN_STEP
 from ..ir import (
-    Choice,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
-    GraphChoice,
     NamedSchedule,
+    OpCase,
+    OpChoice,
     OpMode,
-    Plan,
+    OpPlan,
     Rejection,
-    Scenario,
     Schedule,
     Seams,
     Step,
     TileGroup,
+    WrittenPlan,
 )
 from ..templates import BASELINE, BY_NAME, Template, TemplateInput
 from . import knobs
@@ -63,7 +63,7 @@ def non_default_options(options: ExecutionOptions) -> tuple[tuple[str, str], ...
     return tuple((word, str(value.value)) for word, value in values_of(options).items() if value is not usual[word])
 
 
-def expression_of(choice: Choice) -> str:
+def expression_of(choice: OpChoice) -> str:
     """``uniform_fused_1d(chunks=64, engine=dma(7))``; parameters a template does not have are left out.
 
     So is every other parameter at its usual value, but for the engine, and streams of a template that usually has
@@ -77,7 +77,7 @@ def expression_of(choice: Choice) -> str:
     return f"{choice.template}({', '.join(arguments)})"
 
 
-def short_text_of(choice: Choice) -> str:
+def short_text_of(choice: OpChoice) -> str:
     """``bespoke (3 parts, dma(7), 2 streams)``: the arguments in words, of lists of sizes only how many there are.
 
     >>> from magus.compiler.ir.schedule import EngineChoice, EngineKind
@@ -89,7 +89,7 @@ def short_text_of(choice: Choice) -> str:
     return f"{choice.template} ({', '.join(words)})"
 
 
-def _short(knob: Knob, text: str, choice: Choice) -> str:
+def _short(knob: Knob, text: str, choice: OpChoice) -> str:
     if isinstance(knob.values, SizeValues):
         sizes = knob.of(choice)
         return (
@@ -110,7 +110,7 @@ _CUT = {"slices": "along k", "columns": "by columns"}
 _COUNTED = ("chunks", "streams", "lanes")
 
 
-def _arguments(choice: Choice) -> Iterator[tuple[Knob, str]]:
+def _arguments(choice: OpChoice) -> Iterator[tuple[Knob, str]]:
     """Yield what is said of a choice, knob by knob."""
     options = dict(non_default_options(choice.tactics))
     for knob in knobs.KNOBS:
@@ -119,7 +119,7 @@ def _arguments(choice: Choice) -> Iterator[tuple[Knob, str]]:
             yield knob, text
 
 
-def _text(knob: Knob, choice: Choice) -> str | None:
+def _text(knob: Knob, choice: OpChoice) -> str | None:
     """The value of ``knob`` as an argument, None if it is left out."""
     value, template = knob.of(choice), BY_NAME[choice.template]
     if knob in (CHUNKS, STREAMS):
@@ -157,7 +157,7 @@ def template_named(name: str) -> Template:
     return BY_NAME[name]
 
 
-def build_schedule(scenario: Scenario, body: Choice | Plan, name: str = "") -> Schedule:
+def build_schedule(scenario: OpCase, body: OpChoice | WrittenPlan, name: str = "") -> OpPlan:
     """The chunk plan for ``body`` on ``scenario``; ``name`` is the identity of a plan written out.
 
     Raises
@@ -165,18 +165,18 @@ def build_schedule(scenario: Scenario, body: Choice | Plan, name: str = "") -> S
     ScheduleError
         If the choice is illegal here; see ``reject_choice``.
     """
-    if isinstance(body, Plan):
+    if isinstance(body, WrittenPlan):
         unfit = reject_execution(scenario, body.engine, body.tactics)
         if unfit is not None:
             raise ScheduleError(unfit)
         sms, ranks = compute_sms(scenario, body.engine, body.overlaps), body.by_rank or (body.steps,)
         sliced = any(isinstance(step, TileGroup) and step.accumulate for step in chain(*ranks))
         staging = staging_of_steps(scenario, ranks, slices_inner=sliced)
-        return Schedule(name, body.steps, body.engine, sms, staging, body.overrides, body.tactics, body.by_rank)
+        return OpPlan(name, body.steps, body.engine, sms, staging, body.overrides, body.tactics, body.by_rank)
     return next(build_schedules(scenario, (body,)))
 
 
-def build_schedules(scenario: Scenario, choices: Iterable[Choice]) -> Iterator[Schedule]:
+def build_schedules(scenario: OpCase, choices: Iterable[OpChoice]) -> Iterator[OpPlan]:
     """Yield the chunk plan for each of ``choices``; those that differ in their engines alone mostly share its steps.
 
     Raises
@@ -196,7 +196,7 @@ def build_schedules(scenario: Scenario, choices: Iterable[Choice]) -> Iterator[S
             written[plan] = template.write(problem)
         steps, by_rank = written[plan]
         sliced = bool(choice.slices) or slices_inner(scenario, template)
-        yield Schedule(
+        yield OpPlan(
             expression_of(choice),
             steps,
             choice.engine,
@@ -217,7 +217,7 @@ def _rules_of(known: tuple[Knob, ...]) -> tuple[Rule, ...]:
     return tuple(sorted((rule for knob in known for rule in knob.rules), key=lambda rule: len(rule.knobs)))
 
 
-def reject_choice(scenario: Scenario, choice: Choice) -> Rejection | None:
+def reject_choice(scenario: OpCase, choice: OpChoice) -> Rejection | None:
     """Why ``choice`` cannot run on ``scenario``, None if it can.
 
     Raises
@@ -229,11 +229,11 @@ def reject_choice(scenario: Scenario, choice: Choice) -> Rejection | None:
     return _first_rejection(ScheduleRequest(scenario, choice), all_rules())
 
 
-def reject_execution(scenario: Scenario, engine: EngineChoice, tactics: ExecutionOptions) -> Rejection | None:
+def reject_execution(scenario: OpCase, engine: EngineChoice, tactics: ExecutionOptions) -> Rejection | None:
     """Why the system cannot carry out a plan with ``tactics`` and ``engine``, None if it can."""
     if engine.by_library:
         return reject_library_plan(engine)
-    choice = Choice(BASELINE.name, scenario.num_ranks, engine, tactics=tactics)
+    choice = OpChoice(BASELINE.name, scenario.num_ranks, engine, tactics=tactics)
     of_machine = (rule for rule in all_rules() if _EXECUTION.issuperset(rule.knobs))
     return _first_rejection(ScheduleRequest(scenario, choice), of_machine)
 
@@ -242,18 +242,18 @@ def _first_rejection(request: ScheduleRequest, rules: Iterable[Rule]) -> Rejecti
     return next((rejection for rule in rules if (rejection := rule.reject(request)) is not None), None)
 
 
-def compute_sms(scenario: Scenario, engine: EngineChoice, overlaps: bool) -> int:
+def compute_sms(scenario: OpCase, engine: EngineChoice, overlaps: bool) -> int:
     """SMs left to kernels; those that copies share are left to them."""
     taken = engine.count if overlaps and not engine.leaves_all_sms else 0
     return scenario.gpu.sms - taken
 
 
-def declared(scenario: Scenario, named: NamedSchedule) -> Schedule:
+def declared(scenario: OpCase, named: NamedSchedule) -> OpPlan:
     """The Schedule a file declares under a name."""
     return build_schedule(scenario, named.body, named.name)
 
 
-def graph_choice_text(choice: GraphChoice, graph_name: str) -> str:
+def graph_choice_text(choice: Schedule, graph_name: str) -> str:
     """``schedule NAME for GRAPH { ... }``, which compiles to a choice equal to ``choice``.
 
     Raises
@@ -265,7 +265,7 @@ def graph_choice_text(choice: GraphChoice, graph_name: str) -> str:
     return f"schedule {choice.name} for {graph_name} {{{chr(10) if lines else ' '}{lines}}}\n"
 
 
-def graph_expression_of(choice: GraphChoice) -> str:
+def graph_expression_of(choice: Schedule) -> str:
     """What ``choice`` says, on one line, without its name: the same for choices that say the same in another order.
 
     Raises
@@ -275,14 +275,14 @@ def graph_expression_of(choice: GraphChoice) -> str:
 
     >>> from ..ir import Choice, EngineChoice, EngineKind
     >>> serial = OpMode("y", Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
-    >>> graph_expression_of(GraphChoice("mine", (serial,), low=("y",), seams=Seams.WHOLE))
+    >>> graph_expression_of(Schedule("mine", (serial,), low=("y",), seams=Seams.WHOLE))
     '{ y = serial(engine=dma(7)); priority y low; seams whole }'
     """
     statements = "; ".join(_statements(_sorted(choice)))
     return f"{{ {statements} }}" if statements else "{ }"
 
 
-def _sorted(choice: GraphChoice) -> GraphChoice:
+def _sorted(choice: Schedule) -> Schedule:
     """``choice`` with everything sorted whose order says nothing; ops that are apart stand together."""
     return replace(
         choice,
@@ -294,7 +294,7 @@ def _sorted(choice: GraphChoice) -> GraphChoice:
     )
 
 
-def _statements(choice: GraphChoice) -> Iterator[str]:
+def _statements(choice: Schedule) -> Iterator[str]:
     if choice.batches > 1:
         yield f"batches {choice.batches}"
     for apart, modes in groupby(choice.modes, key=lambda mode: mode.apart):
@@ -321,14 +321,14 @@ def _statements(choice: GraphChoice) -> Iterator[str]:
         yield f"seams {choice.seams.value}"
 
 
-def whole_text(choice: Choice) -> str:
+def whole_text(choice: OpChoice) -> str:
     """How a collective is carried out as a whole: by its engine where that is all there is to say."""
-    usual = Choice(BASELINE.name, choice.chunks, choice.engine)
+    usual = OpChoice(BASELINE.name, choice.chunks, choice.engine)
     return str(choice.engine) if choice == usual else expression_of(choice)
 
 
 def _body_text(mode: OpMode) -> str:
-    if isinstance(mode.body, Plan):
+    if isinstance(mode.body, WrittenPlan):
         message = f"{mode.op} has a plan written out, which a schedule of a graph has no words for"
         raise ScheduleError(Rejection(Code.MGS509, message, "write the plan of the graph as JSON"))
     assert mode.body is not None, "modes without a body are as usual, and left out"

@@ -16,17 +16,17 @@ from itertools import pairwise
 from ..codes import Code
 from ..ir import (
     Direction,
-    Graph,
-    GraphOp,
     IndexRange,
     Kernels,
+    Op,
+    OpPlan,
+    OpShape,
     Part,
     Pattern,
     Rect,
     Reduction,
     Region,
     Rejection,
-    Schedule,
     Step,
     StepWait,
     TileGroup,
@@ -53,7 +53,7 @@ class Brought:
     beside: bool
 
     @classmethod
-    def of(cls, pair: Workload, taker: Workload, num_ranks: int) -> "Brought | None":
+    def of(cls, pair: OpShape, taker: OpShape, num_ranks: int) -> "Brought | None":
         """What ``pair`` brings for ``taker``; None if that is no kernel with an all_to_all of equal blocks and a GEMM.
 
         >>> from ..ir import DType, GemmShape, Tensor
@@ -82,7 +82,7 @@ class Brought:
         down, right = (0, block * self.cols) if self.beside else (block * self.rows, 0)
         return Rect(rect.top + down, rect.bottom + down, rect.left + right, rect.right + right)
 
-    def landing(self, schedule: Schedule) -> Iterator[tuple[str, Rect]]:
+    def landing(self, schedule: OpPlan) -> Iterator[tuple[str, Rect]]:
         """What brings the input at a rank: kernels for its own block, and signals of what others send."""
         for step in schedule.steps:
             if isinstance(step, Transfer):
@@ -90,7 +90,7 @@ class Brought:
             elif isinstance(step, TileGroup):
                 yield from ((step.name, self.place(region)) for region in step.regions if region.owner == 0)
 
-    def cut_along(self, schedule: Schedule, num_cols: int) -> tuple[TileGroup, ...]:
+    def cut_along(self, schedule: OpPlan, num_cols: int) -> tuple[TileGroup, ...]:
         """The kernels of a GEMM with so many columns of output, one for each of ``schedule``.
 
         What needs no transfer comes first. There are none where a kernel of ``schedule`` makes slices with gaps between
@@ -111,16 +111,16 @@ class Brought:
         return tuple(found)
 
 
-def brought_for(graph: Graph, op: GraphOp, num_ranks: int) -> tuple[str, Brought] | None:
+def brought_for(graph: Workload, op: Op, num_ranks: int) -> tuple[str, Brought] | None:
     """The pair that brings what ``op`` takes by rows, by its name, and how; None if it is no GEMM behind such a one."""
     pair = op.takes_rows_of
     brought = Brought.of(graph.op(pair).workload, op.workload, num_ranks) if pair else None
     return (pair, brought) if brought is not None else None
 
 
-def following(graph: Graph, num_ranks: int) -> dict[str, tuple[GraphOp, ...]]:
+def following(graph: Workload, num_ranks: int) -> dict[str, tuple[Op, ...]]:
     """By the name of a pair the GEMMs behind it that may be cut along it."""
-    found: dict[str, tuple[GraphOp, ...]] = {}
+    found: dict[str, tuple[Op, ...]] = {}
     for op in graph.ops:
         brought = brought_for(graph, op, num_ranks)
         if brought is not None:
@@ -128,7 +128,7 @@ def following(graph: Graph, num_ranks: int) -> dict[str, tuple[GraphOp, ...]]:
     return found
 
 
-def reject_along(op: GraphOp, pair: GraphOp, maker: Part, steps: Sequence[TileGroup]) -> Rejection | None:
+def reject_along(op: Op, pair: Op, maker: Part, steps: Sequence[TileGroup]) -> Rejection | None:
     """Why a GEMM ``op`` cannot be ``steps``, cut along ``pair`` which is carried out as ``maker``; None if it can."""
     schedule, hint = maker.schedule, f"{pair.name} = uniform_fused_1d(chunks=...)"
     if maker.workload != pair.workload:
@@ -196,7 +196,7 @@ def _sides(maker: Part, taker: Part, num_ranks: int) -> tuple[dict[str, Places],
     return made, dict(_input(taker.schedule))
 
 
-def _begins_by_itself(schedule: Schedule) -> bool:
+def _begins_by_itself(schedule: OpPlan) -> bool:
     """Whether all ranks do alike, and each step begins by itself."""
     return schedule.symmetric and schedule.tactics.kernel is Kernels.LAUNCHED and not schedule.engine.by_library
 
@@ -226,7 +226,7 @@ def _taken(part: Part) -> Iterator[tuple[str, Places]]:
             yield step.name, _rows(step.regions)
 
 
-def _input(schedule: Schedule) -> Iterator[tuple[str, Places]]:
+def _input(schedule: OpPlan) -> Iterator[tuple[str, Places]]:
     """What each kernel of a lone GEMM takes of its input."""
     for step in schedule.steps:
         if isinstance(step, TileGroup):

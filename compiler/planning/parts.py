@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..codes import Code
-from ..ir import Graph, GraphChoice, GraphOp, Made, Pattern, Read, Rejection, Workload, in_batch
+from ..ir import Made, Op, OpShape, Pattern, Read, Rejection, Schedule, Workload, in_batch
 from ..templates.collective import collective_in
 from .build import ScheduleError
 
 _DOT = "."
 
 
-class GraphPlanError(ScheduleError):
+class PlanError(ScheduleError):
     """A schedule of a graph that cannot be, and why; ``at`` is the word or the op that says it."""
 
     def __init__(self, rejection: Rejection, at: str) -> None:
@@ -19,19 +19,19 @@ class GraphPlanError(ScheduleError):
         self.at = at
 
 
-def collective_name(op: GraphOp) -> str:
+def collective_name(op: Op) -> str:
     """The name of the part that is the collective of an op, where it is apart.
 
     >>> from ..ir import DType, Pattern, Shard, Tensor, Workload
     >>> x = Tensor("x", DType.BF16, 8, 8, Shard.ROWS)
-    >>> collective_name(GraphOp("y", Workload("y", "", Pattern.AG_GEMM, (), x, None, "y")))
+    >>> collective_name(Op("y", Workload("y", "", Pattern.AG_GEMM, (), x, None, "y")))
     'y.all_gather'
     """
     collective = collective_in(op.workload.pattern)
     return f"{op.name}{_DOT}{collective.value if collective is not None else 'collective'}"
 
 
-def issue_order(graph: Graph, choice: GraphChoice) -> tuple[str, ...]:
+def issue_order(graph: Workload, choice: Schedule) -> tuple[str, ...]:
     """Names of parts in issue order: of an op that is apart ``op`` is the kernel, and ``op.all_gather`` its collective.
 
     What the schedule does not list comes right before what first needs it, and at last in the order of the file, layer
@@ -40,14 +40,14 @@ def issue_order(graph: Graph, choice: GraphChoice) -> tuple[str, ...]:
 
     Raises
     ------
-    GraphPlanError
+    PlanError
         If an op is listed before one that it needs, or a collective by itself that is not apart.
     """
     return _Order(graph, choice).names()
 
 
 class _Order:
-    def __init__(self, graph: Graph, choice: GraphChoice) -> None:
+    def __init__(self, graph: Workload, choice: Schedule) -> None:
         self._choice = choice
         self._ops = {op.name: op for op in graph.ops}
         self._apart = {mode.op for mode in choice.modes if mode.apart is not None}
@@ -83,16 +83,16 @@ class _Order:
         if name not in self._ops and name not in self._collectives:
             op, _, _ = name.partition(_DOT)
             message = f"{name} is no part of its own: {op} is not apart"
-            raise GraphPlanError(Rejection(Code.MGS509, message, f"apart {op}"), "order")
+            raise PlanError(Rejection(Code.MGS509, message, f"apart {op}"), "order")
 
     def _check_late(self) -> None:
         """Refuse what is late and has no place in the order."""
         for name in self._choice.late:
             if name not in self._places:
                 message = f"{name} is late, and has no place in the order of the next layer"
-                raise GraphPlanError(Rejection(Code.MGS503, message, f"order ..., {name}"), "late")
+                raise PlanError(Rejection(Code.MGS503, message, f"order ..., {name}"), "late")
 
-    def _op(self, part: str) -> GraphOp:
+    def _op(self, part: str) -> Op:
         return self._ops[self._collectives.get(part, part)]
 
     def _parts(self, name: str) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ class _Order:
             return
         if part in self._asked:
             circle = " needs ".join((*self._asked[self._asked.index(part) :], part))
-            raise GraphPlanError(Rejection(Code.MGS503, f"ops wait for each other: {circle}"), "beside")
+            raise PlanError(Rejection(Code.MGS503, f"ops wait for each other: {circle}"), "beside")
         self._asked.append(part)
         for other in self._needs(part):
             self._check_order(other)
@@ -155,42 +155,42 @@ class _Order:
         first = self._asked[0]
         if needed not in self._issued and self._places.get(first, len(self._places)) < self._places.get(needed, -1):
             message = f"{first} is in the order before {needed}, which it needs"
-            raise GraphPlanError(Rejection(Code.MGS503, message, f"say {needed} before {first}"), "order")
+            raise PlanError(Rejection(Code.MGS503, message, f"say {needed} before {first}"), "order")
 
 
-def kernel_alone(workload: Workload) -> Workload:
+def kernel_alone(workload: OpShape) -> OpShape:
     """The kernel of a pair without its collective."""
     pattern = Pattern.GEMM if workload.gemm is not None else Pattern.KERNEL
     return replace(workload, pattern=pattern, moved=None, split=(), loads=(), experts=(), by_columns=False)
 
 
-def collective_alone(workload: Workload) -> Workload:
+def collective_alone(workload: OpShape) -> OpShape:
     """The collective of a pair without its kernel."""
     pattern = collective_in(workload.pattern)
     assert pattern is not None, "a pair has a collective"
     return replace(workload, pattern=pattern, gemm=None, kernel=None)
 
 
-def batch_counts(graph: Graph) -> tuple[int, ...]:
+def batch_counts(graph: Workload) -> tuple[int, ...]:
     """The numbers of batches in which ``graph`` can be computed, 1 among them."""
     return (1, *(count for count, _ in graph.batch.cuts)) if graph.batch is not None else (1,)
 
 
-def in_batches(graph: Graph, count: int) -> Graph:
+def in_batches(graph: Workload, count: int) -> Workload:
     """``graph`` in ``count`` batches: the ops of each on its share of the rows, of one batch behind the other op by op.
 
     Weights are shared, and so is what is made of them alone. One batch is the graph itself.
 
     Raises
     ------
-    GraphPlanError
+    PlanError
         If the graph cannot be computed in so many.
     """
     if count == 1:
         return graph
     cuts = dict(graph.batch.cuts) if graph.batch is not None else {}
     if graph.batch is None or count not in cuts:
-        raise GraphPlanError(_rejection(graph, count), "batches")
+        raise PlanError(_rejection(graph, count), "batches")
     cut = cuts[count]
     names = op_names(graph, count)
     own = {*graph.batch.inputs, *(tensor for tensor, op, _ in cut.results if len(names[op]) > 1)}
@@ -214,7 +214,7 @@ def in_batches(graph: Graph, count: int) -> Graph:
     )
 
 
-def op_names(graph: Graph, count: int) -> dict[str, tuple[str, ...]]:
+def op_names(graph: Workload, count: int) -> dict[str, tuple[str, ...]]:
     """For each op of ``graph`` its names in ``count`` batches: one where it takes nothing that is cut."""
     cut = set(graph.batch.inputs) if graph.batch is not None else set[str]()
     made: set[str] = set()  # ops of which each batch has its own
@@ -228,17 +228,17 @@ def op_names(graph: Graph, count: int) -> dict[str, tuple[str, ...]]:
     }
 
 
-def labels_of(graph: Graph, count: int) -> dict[str, str]:
+def labels_of(graph: Workload, count: int) -> dict[str, str]:
     """What each op of ``graph`` in ``count`` batches is, for people."""
     return {op.name: op.label for op in in_batches(graph, count).ops}
 
 
-def is_summed_last(op: GraphOp) -> bool:
+def is_summed_last(op: Op) -> bool:
     """Whether ranks add up what an op makes of rows that are cut: behind the last batch, once."""
     return op.workload.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR) and op.reads[0].transposed
 
 
-def _op(op: GraphOp, names: Sequence[str], number: int) -> GraphOp:
+def _op(op: Op, names: Sequence[str], number: int) -> Op:
     """An op in one of its batches."""
     made = replace(op, name=names[number], batch=number)
     if len(names) == 1 or not is_summed_last(op):
@@ -256,7 +256,7 @@ def _read(read: Read, number: int, own: set[str], names: Mapping[str, tuple[str,
     return replace(read, tensor=in_batch(read.tensor, number)) if read.tensor in own else read
 
 
-def _rejection(graph: Graph, count: int) -> Rejection:
+def _rejection(graph: Workload, count: int) -> Rejection:
     if graph.batch is None:
         message = f"{graph.name} does not say which rows may be computed apart"
         return Rejection(Code.MGS209, message, "say it in the workload: batch x by 4096")

@@ -1,4 +1,4 @@
-"""From a GraphChoice to the GraphPlan that lowering takes: parts in issue order, with the waits between them."""
+"""From a Schedule to the Plan that lowering takes: parts in issue order, with the waits between them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,42 +7,42 @@ from ..codes import Code
 from ..ir import (
     COLLECTIVES_STREAM,
     Awaited,
-    Choice,
     Direction,
     EngineChoice,
-    Graph,
-    GraphChoice,
-    GraphOp,
-    GraphPlan,
     Made,
+    Op,
+    OpCase,
+    OpChoice,
     OpMode,
+    OpPlan,
+    OpShape,
     Part,
     PartWait,
     Plan,
     Read,
     Rejection,
-    Scenario,
     Schedule,
     Seams,
     StepWait,
     System,
     Transfer,
     Workload,
+    WrittenPlan,
     tile_cols,
 )
 from ..templates import BASELINE
 from .build import ScheduleError, build_schedule
 from .handoff import brought_for, reject_along, row_waits
 from .knobs.engine import default_engine, usual_engine
-from .parts import GraphPlanError, collective_alone, collective_name, in_batches, issue_order, kernel_alone
+from .parts import PlanError, collective_alone, collective_name, in_batches, issue_order, kernel_alone
 
 
-def written_out(graph: Graph, choice: GraphChoice, layers: int = 1) -> tuple[Graph, GraphChoice]:
+def written_out(graph: Workload, choice: Schedule, layers: int = 1) -> tuple[Workload, Schedule]:
     """``graph`` in the batches of ``choice`` and so many layers, and ``choice`` for all of them.
 
     Raises
     ------
-    GraphPlanError
+    PlanError
         If the graph cannot be computed in so many batches.
     """
     graph, choice = in_batches(graph, choice.batches), replace(choice, batches=1)
@@ -77,7 +77,7 @@ def own_name(name: str) -> str:
     return name.partition("@")[0]
 
 
-def layers_of(graph: Graph, layers: int) -> Graph:
+def layers_of(graph: Workload, layers: int) -> Workload:
     """``graph`` with so many layers, each of which takes the result of the one before as its input."""
     made = {tensor: (op, what) for tensor, op, what in graph.results}
     ops = tuple(_op(graph, op, layer, made) for layer in range(1, layers + 1) for op in graph.ops)
@@ -89,12 +89,12 @@ def layers_of(graph: Graph, layers: int) -> Graph:
     return replace(graph, ops=ops, results=results, repeat=None)
 
 
-def _op(graph: Graph, op: GraphOp, layer: int, made: dict[str, tuple[str, Made]]) -> GraphOp:
+def _op(graph: Workload, op: Op, layer: int, made: dict[str, tuple[str, Made]]) -> Op:
     reads = tuple(_read(graph, read, layer, made) for read in op.reads)
     return replace(op, name=in_layer(op.name, layer), reads=reads, layer=layer)
 
 
-def _read(graph: Graph, read: Read, layer: int, made: dict[str, tuple[str, Made]]) -> Read:
+def _read(graph: Workload, read: Read, layer: int, made: dict[str, tuple[str, Made]]) -> Read:
     if read.made_by:
         return replace(read, tensor=in_layer(read.tensor, layer), made_by=in_layer(read.made_by, layer))
     carried = graph.repeat.carried if graph.repeat is not None and layer > 1 else {}
@@ -105,7 +105,7 @@ def _read(graph: Graph, read: Read, layer: int, made: dict[str, tuple[str, Made]
     return replace(read, tensor=in_layer(result, layer - 1), made_by=in_layer(op, layer - 1), what=what)
 
 
-def choice_of_layers(choice: GraphChoice, layers: int) -> GraphChoice:
+def choice_of_layers(choice: Schedule, layers: int) -> Schedule:
     """``choice`` for each of so many layers; the order is that of one after the other."""
     numbers = range(1, layers + 1)
     return replace(
@@ -124,7 +124,7 @@ LOW, FIRST = 1, -1
 """Priorities of kernels that are served last, and of sums that are served first."""
 
 
-def build_graph_plan(system: System, graph: Graph, choice: GraphChoice, layers: int = 1) -> GraphPlan:
+def build_graph_plan(system: System, graph: Workload, choice: Schedule, layers: int = 1) -> Plan:
     """The plan for ``choice`` on ``system``, of so many layers of ``graph``, in the batches of the choice.
 
     Raises
@@ -137,7 +137,7 @@ def build_graph_plan(system: System, graph: Graph, choice: GraphChoice, layers: 
     builder = _Builder(system, graph, choice)
     for name in issue_order(graph, choice):
         builder.add(name)
-    return GraphPlan(choice.name, tuple(builder.parts.values()), FIRST if choice.sums_first else 0)
+    return Plan(choice.name, tuple(builder.parts.values()), FIRST if choice.sums_first else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +150,15 @@ class Need:
     rows: tuple[StepWait, ...]
 
 
-def needs_of(system: System, graph: Graph, parts: Mapping[str, Part], part: Part) -> Iterator[Need]:
+def needs_of(system: System, graph: Workload, parts: Mapping[str, Part], part: Part) -> Iterator[Need]:
     """What ``part`` reads of other ``parts`` of its plan, which are given by their names.
 
     Raises
     ------
-    GraphPlanError
+    PlanError
         If it gets what a peer makes.
     """
-    yield from _Builder(system, graph, GraphChoice(""), dict(parts)).needs(graph.op(part.op), part)
+    yield from _Builder(system, graph, Schedule(""), dict(parts)).needs(graph.op(part.op), part)
 
 
 @dataclass(slots=True)
@@ -166,10 +166,10 @@ class _Builder:
     """The parts so far, by name."""
 
     system: System
-    graph: Graph
-    choice: GraphChoice
+    graph: Workload
+    choice: Schedule
     parts: dict[str, Part] = field(default_factory=dict)
-    built: dict[tuple[Workload, object], Schedule] = field(default_factory=dict)
+    built: dict[tuple[OpShape, object], OpPlan] = field(default_factory=dict)
 
     def add(self, name: str) -> None:
         """Add the part of that name: an op, or of one whose collective is apart the kernel or the collective."""
@@ -181,10 +181,10 @@ class _Builder:
             return
         if not op.is_pair or op.workload.then is not None:
             message = f"{op.name} is {op.workload.label}: it has no kernel and collective to keep apart"
-            raise GraphPlanError(Rejection(Code.MGS509, message, "apart is for a pair such as AG+GEMM"), op.name)
+            raise PlanError(Rejection(Code.MGS509, message, "apart is for a pair such as AG+GEMM"), op.name)
         if op.workload.uneven_by_rank:
             message = f"the kernel of {op.name} is as large as the rank's loads: it is not simulated apart"
-            raise GraphPlanError(Rejection(Code.MGS515, message, "leave it to a template"), op.name)
+            raise PlanError(Rejection(Code.MGS515, message, "leave it to a template"), op.name)
         if not collective:
             kernel = kernel_alone(op.workload)
             self._add(op, op.name, kernel, self._usual(op, kernel, default_engine(self.system)))
@@ -193,7 +193,7 @@ class _Builder:
         schedule = replace(self._built(op, alone, mode.apart), staging_bytes=serial.staging_bytes)
         self._add(op, name, alone, schedule)
 
-    def _add(self, op: GraphOp, name: str, workload: Workload, schedule: Schedule) -> None:
+    def _add(self, op: Op, name: str, workload: OpShape, schedule: OpPlan) -> None:
         stream = COLLECTIVES_STREAM if workload.is_collective else dict(self.choice.streams).get(op.name, 0)
         priority = LOW if op.name in self.choice.low else 0
         free = not any(read.made_by for read in op.reads) and op.name not in dict(self.choice.beside)
@@ -202,46 +202,46 @@ class _Builder:
         waits, step_waits = self._waits(op, part)
         self.parts[name] = replace(part, waits=waits, step_waits=step_waits)
 
-    def _mode(self, op: GraphOp) -> OpMode:
+    def _mode(self, op: Op) -> OpMode:
         return next((mode for mode in self.choice.modes if mode.op == op.name), OpMode(op.name))
 
-    def _schedule(self, op: GraphOp, body: Choice | Plan | None) -> Schedule:
+    def _schedule(self, op: Op, body: OpChoice | WrittenPlan | None) -> OpPlan:
         if body is None:
             usual = self._usual(op, op.workload, usual_engine(self.system, op.workload))
             return self._along(op, usual) if op.name in self.choice.along else usual
         return self._built(op, op.workload, body)
 
-    def _along(self, op: GraphOp, usual: Schedule) -> Schedule:
+    def _along(self, op: Op, usual: OpPlan) -> OpPlan:
         """The kernel of an op cut as the all_to_all that brings what it takes."""
         found = brought_for(self.graph, op, self.system.num_ranks)
         if found is None:
             message = f"{op.name} is {op.label}, which is not cut along another op"
-            raise GraphPlanError(Rejection(Code.MGS509, message, "along is for a GEMM behind GEMM+A2A"), op.name)
+            raise PlanError(Rejection(Code.MGS509, message, "along is for a GEMM behind GEMM+A2A"), op.name)
         (pair, brought), maker = found, self.parts[found[0]]
         steps = brought.cut_along(maker.schedule, tile_cols(op.workload))
         unfit = reject_along(op, self.graph.op(pair), maker, steps)
         if unfit is not None:
-            raise GraphPlanError(unfit, op.name)
+            raise PlanError(unfit, op.name)
         return replace(usual, expression=f"along {maker.schedule.expression}", steps=steps)
 
-    def _usual(self, op: GraphOp, workload: Workload, engine: EngineChoice) -> Schedule:
-        return self._built(op, workload, Choice(BASELINE.name, self.system.num_ranks, engine))
+    def _usual(self, op: Op, workload: OpShape, engine: EngineChoice) -> OpPlan:
+        return self._built(op, workload, OpChoice(BASELINE.name, self.system.num_ranks, engine))
 
-    def _built(self, op: GraphOp, workload: Workload, body: Choice | Plan) -> Schedule:
+    def _built(self, op: Op, workload: OpShape, body: OpChoice | WrittenPlan) -> OpPlan:
         key = (workload, body)
         try:
-            if isinstance(body, Plan):
+            if isinstance(body, WrittenPlan):
                 return build_schedule(self._scenario(workload), body, f"{self.choice.name}.{op.name}")
             if key not in self.built:  # layers are alike
                 self.built[key] = build_schedule(self._scenario(workload), body)
             return self.built[key]
         except ScheduleError as error:
-            raise GraphPlanError(error.rejection, op.name) from None
+            raise PlanError(error.rejection, op.name) from None
 
-    def _scenario(self, workload: Workload) -> Scenario:
-        return Scenario(workload.name, self.system, workload)
+    def _scenario(self, workload: OpShape) -> OpCase:
+        return OpCase(workload.name, self.system, workload)
 
-    def _waits(self, op: GraphOp, part: Part) -> tuple[tuple[PartWait, ...], tuple[StepWait, ...]]:
+    def _waits(self, op: Op, part: Part) -> tuple[tuple[PartWait, ...], tuple[StepWait, ...]]:
         """What a part waits for: results that it reads, the other part of its op, and what it stands beside."""
         waits: list[PartWait] = []
         steps: list[StepWait] = []
@@ -253,7 +253,7 @@ class _Builder:
             waits.append(PartWait(beside, Awaited.BEGUN))
         return tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(steps))
 
-    def needs(self, op: GraphOp, part: Part) -> Iterator["Need"]:
+    def needs(self, op: Op, part: Part) -> Iterator["Need"]:
         """What a part reads of parts before it, the other part of its op last."""
         for read in op.reads:
             if read.made_by and self._reads(op, part, read):
@@ -265,12 +265,12 @@ class _Builder:
         if other is not None:
             yield Need(f"one half of {op.name}", other, (PartWait(other),), ())
 
-    def _reads(self, op: GraphOp, part: Part, read: Read) -> bool:
+    def _reads(self, op: Op, part: Part, read: Read) -> bool:
         """Whether it is this part of an op that takes the operand."""
         whole = part.workload is op.workload
         return whole or read.moves == part.workload.is_collective
 
-    def _by_rows(self, op: GraphOp, read: Read, maker: Part) -> bool:
+    def _by_rows(self, op: Op, read: Read, maker: Part) -> bool:
         wanted = self.choice.seams is Seams.ROWS or op.name in self.choice.along
         return wanted and read.by_rows and read.what is Made.OUTPUT and maker.op == maker.name
 
@@ -282,7 +282,7 @@ class _Builder:
         collective_last = read.what is Made.MOVED or op.workload.pattern.produces
         return self.parts[names[1] if apart and collective_last else names[0]]
 
-    def _whole(self, op: GraphOp, part: Part, read: Read) -> Iterator[PartWait]:
+    def _whole(self, op: Op, part: Part, read: Read) -> Iterator[PartWait]:
         """Wait for all of what is read; what is gathered is there with what others send, and the own block of it."""
         maker = self._maker(read)
         kernels_only = part.workload.pattern.consumes and not read.moves
@@ -294,20 +294,20 @@ class _Builder:
         else:
             yield PartWait(maker.name, Awaited.END, kernels_only)
 
-    def _other_half(self, op: GraphOp, part: Part) -> str | None:
+    def _other_half(self, op: Op, part: Part) -> str | None:
         """The part of the same op that comes before this one."""
         if part.workload is op.workload:
             return None
         first = op.name if op.workload.pattern.produces else collective_name(op)
         return first if first != part.name else None
 
-    def _check_direction(self, op: GraphOp, part: Part, read: Read) -> None:
+    def _check_direction(self, op: Op, part: Part, read: Read) -> None:
         """Refuse copies that get what a peer makes: nothing says when it is there, but in a lone collective."""
         gets = any(isinstance(s, Transfer) and s.direction is Direction.GET for s in part.schedule.steps)
         if gets and read.moves and not part.workload.is_collective:
             message = f"{op.name} gets {read.tensor} from peers, which {read.made_by} makes there, and is not told when"
             hint = "let the rank that makes it put it: transfer=put"
-            raise GraphPlanError(Rejection(Code.MGS517, message, hint), op.name)
+            raise PlanError(Rejection(Code.MGS517, message, hint), op.name)
 
 
 _DOT = "."

@@ -11,18 +11,18 @@ from graphlib import CycleError
 from ..codes import Code
 from ..ir import (
     Adds,
-    Choice,
     Direction,
+    OpCase,
+    OpChoice,
+    OpShape,
     Pattern,
     Rect,
     Reduction,
     Rejection,
-    Scenario,
     Step,
     System,
     TileGroup,
     Transfer,
-    Workload,
     before_each,
     cutting_of,
     inner_size,
@@ -96,7 +96,7 @@ def _read_by(step: Step) -> list[tuple[int, Rect]]:
     return [(step.region.owner, Rect.of(step.region))] if isinstance(step, Transfer) and puts else []
 
 
-def staging_bytes(scenario: Scenario, *, slices_inner: bool) -> int:
+def staging_bytes(scenario: OpCase, *, slices_inner: bool) -> int:
     """Memory of a rank beyond its input and output: gathered rows, what is sent, or partial sums sent and received.
 
     Where what an output sums over is cut (``slices_inner``) it is kept in fp32 meanwhile.
@@ -121,12 +121,12 @@ def staging_bytes(scenario: Scenario, *, slices_inner: bool) -> int:
             return 0  # what a lone collective moves without a sum is its output
 
 
-def _accumulator_bytes(workload: Workload) -> int:
+def _accumulator_bytes(workload: OpShape) -> int:
     assert workload.compute is not None, "this workload has a kernel after a collective"
     return workload.compute.accumulator_bytes
 
 
-def _remote_bytes(workload: Workload, num_ranks: int) -> int:
+def _remote_bytes(workload: OpShape, num_ranks: int) -> int:
     """Bytes of the moved tensor that a rank gets: all but its own block, or the uneven blocks of an all_to_all."""
     moved = workload.moved
     assert moved is not None, "this workload moves a tensor"
@@ -134,13 +134,13 @@ def _remote_bytes(workload: Workload, num_ranks: int) -> int:
     return rows * moved.cols * moved.dtype.num_bytes
 
 
-def _own_bytes(workload: Workload, num_ranks: int) -> int:
+def _own_bytes(workload: OpShape, num_ranks: int) -> int:
     """The own block of what an all_to_all takes."""
     assert workload.moved is not None, "this workload moves a tensor"
     return moved_rows(workload, num_ranks) * workload.moved.cols * workload.moved.dtype.num_bytes
 
 
-def staging_of_steps(scenario: Scenario, ranks: tuple[tuple[Step, ...], ...], *, slices_inner: bool) -> int:
+def staging_of_steps(scenario: OpCase, ranks: tuple[tuple[Step, ...], ...], *, slices_inner: bool) -> int:
     """The same for steps of every different rank.
 
     Algorithms differ in how many parts they put down to be summed, and a get may land where an earlier one has been
@@ -159,7 +159,7 @@ def staging_of_steps(scenario: Scenario, ranks: tuple[tuple[Step, ...], ...], *,
     return needed + (parts - usual) * workload.moved.dtype.num_bytes
 
 
-def slices_inner(scenario: Scenario, template: Template) -> bool:
+def slices_inner(scenario: OpCase, template: Template) -> bool:
     """Whether the template cuts what one output sums over: the inner dimension of a GEMM, or keys."""
     match cutting_of(scenario.workload.last_stage).adds:
         case Adds.COLUMNS:
@@ -185,7 +185,7 @@ def reject_reach(system: System, *, sums: bool) -> Rejection | None:
     return None
 
 
-def template_input(scenario: Scenario, choice: Choice) -> TemplateInput:
+def template_input(scenario: OpCase, choice: OpChoice) -> TemplateInput:
     """The workload of ``scenario`` as the template of ``choice`` sees it; of two kernels the second is in ``then``."""
     if scenario.workload.then is not None:
         first, then = (template_input(stage, choice) for stage in scenario.stages)

@@ -8,7 +8,7 @@ from math import gcd
 from pathlib import Path
 
 from ..codes import Code
-from ..ir import DType, GraphScenario, Pattern
+from ..ir import DType, Pattern, Scenario
 from ..pipeline import compile_text
 from ..text.diagnostics import CompileError, Report, did_you_mean, listing
 from ..text.load import load, read_source
@@ -117,7 +117,7 @@ _files_of: dict[str, tuple[str, ...]] = {}
 """The files that a system file was read from last; they are others only once one of them has changed."""
 
 
-def scenario_of(request: Request, read_at: Stamp | None = None) -> GraphScenario:
+def scenario_of(request: Request, read_at: Stamp | None = None) -> Scenario:
     """Return the scenario of ``request``. A system file is read again once it, or what it includes, has changed.
 
     ``read_at`` is the ``stamp`` under which the caller keeps what it makes of the scenario.
@@ -150,13 +150,13 @@ def _stamp_of(path: str) -> tuple[str, int, int, int]:
 
 
 @lru_cache(MAX_KEPT)
-def _scenario_of(request: Request, read_at: Stamp) -> GraphScenario:
+def _scenario_of(request: Request, read_at: Stamp) -> Scenario:
     if request.system_file:
         return _in_file(request)
     return _compiled(request_text(request, request.ranks, head=system_text(request)), "<request>", WORKLOAD)
 
 
-def _in_file(request: Request) -> GraphScenario:
+def _in_file(request: Request) -> Scenario:
     """Compile a text that includes the system file, as if it lay beside it."""
     file = Path(os.path.abspath(request.system_file))
     if '"' in file.name or "\\" in file.name:
@@ -190,7 +190,7 @@ def _scope_of(file: Path) -> Scope:
 _ANY = "workload {name} on {system} {{ x = tensor bf16[16, 16]; y = gemm(x, x) }}"
 
 
-def _compiled(text: str, path: str, name: str) -> GraphScenario:
+def _compiled(text: str, path: str, name: str) -> Scenario:
     try:
         return compile_text(text, path).scenario(name)
     except CompileError as error:

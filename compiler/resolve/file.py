@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..codes import Code
-from ..ir import Explore, Graph, GraphChoice, GraphScenario, System
+from ..ir import Explore, Scenario, Schedule, System, Workload
 from ..planning.knobs.engine import explored_engines
 from ..text import syntax as ast
 from ..text.diagnostics import Report
@@ -28,7 +28,7 @@ from .workloads.workload import resolve_workload
 class Resolved:
     """The resolved content of a file, under one setting of its parameters."""
 
-    scenarios: tuple[GraphScenario, ...]
+    scenarios: tuple[Scenario, ...]
     expectations: tuple[Expectation, ...]
     params: tuple[Param, ...]
     numbers: tuple[StatedNumber, ...] = ()
@@ -45,7 +45,7 @@ class _Resolver:
         self._evaluator = ExpressionEvaluator(report, settings)
         self._devices = DeviceResolver(report, self._evaluator)
         self._systems = SystemResolver(report, self._evaluator, self._devices)
-        self._workloads: dict[Entry, tuple[System, Graph] | None] = {}
+        self._workloads: dict[Entry, tuple[System, Workload] | None] = {}
 
     def run(self, with_questions: bool) -> Resolved:
         params = check_params(self._scope, self._settings, self._evaluator, self._report)
@@ -58,7 +58,7 @@ class _Resolver:
         spaces = self._spaces()
         expectations = self._expectations() if with_questions else ()
         scenarios = tuple(
-            GraphScenario(entry.name, *resolved, tuple(schedules[entry]), _explored(*resolved, spaces.get(entry)))
+            Scenario(entry.name, *resolved, tuple(schedules[entry]), _explored(*resolved, spaces.get(entry)))
             for entry, resolved in self._workloads.items()
             if resolved is not None
         )
@@ -95,14 +95,14 @@ class _Resolver:
         assert isinstance(declaration, ast.Workload)
         return entry, self._systems.system(entry.scope.find(declaration.system, Kind.SYSTEM, self._report))
 
-    def _workload(self, entry: Entry) -> Graph:
+    def _workload(self, entry: Entry) -> Workload:
         resolved = self._workloads[entry]
         if resolved is None:
             raise self._report.stop()
         return resolved[1]
 
-    def _schedules(self) -> dict[Entry, list[GraphChoice]]:
-        by_workload: dict[Entry, list[GraphChoice]] = {entry: [] for entry in self._workloads}
+    def _schedules(self) -> dict[Entry, list[Schedule]]:
+        by_workload: dict[Entry, list[Schedule]] = {entry: [] for entry in self._workloads}
         for schedule in self._scope.of_kind(Kind.SCHEDULE):
             declaration = schedule.declaration
             assert isinstance(declaration, ast.Template | ast.Plan)
@@ -132,7 +132,7 @@ class _Resolver:
                     self._check_asked(spaces[entry], self._workload(entry), question)
         return spaces
 
-    def _check_asked(self, explore: Explore, workload: Graph, question: ast.Explore) -> None:
+    def _check_asked(self, explore: Explore, workload: Workload, question: ast.Explore) -> None:
         """Report what the file asks about and its workload has not: batches, and implementations."""
         for word, rejection in asked_in_vain(explore, workload):
             asks = (each for each in question.block.statements if isinstance(each, ast.Say))
@@ -197,13 +197,13 @@ class _Resolver:
         return Place(self._scope)
 
 
-def _explored(system: System, graph: Graph, explore: Explore | None) -> Explore:
+def _explored(system: System, graph: Workload, explore: Explore | None) -> Explore:
     """The space of a block, with engines that suit a lone op."""
     space = explore or Explore()
     return explored_engines(system, graph.ops[0].workload, space) if graph.pair is not None else space
 
 
-def _verdicts_on(graph: Graph | None) -> tuple[Verdict, ...]:
+def _verdicts_on(graph: Workload | None) -> tuple[Verdict, ...]:
     """Return the verdicts that there may be on a workload: any if it is not known for its own errors."""
     if graph is None:
         return tuple(Verdict)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from ..ir import GraphScenario
+from ..ir import Scenario
 from ..pipeline import Examined, examine_text
 from ..resolve.devices.device import DeviceResolver
 from ..resolve.values.device_numbers import DeviceNumbers
@@ -48,7 +48,7 @@ class Document:
         return next(trees, None)
 
     @property
-    def scenarios(self) -> tuple[GraphScenario, ...]:
+    def scenarios(self) -> tuple[Scenario, ...]:
         """The scenarios of the text, none while it has errors."""
         return self.examined.compiled.workloads if self.examined.compiled is not None else ()
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 
 from ...grammar import load_words
-from ..ir import GraphScenario
+from ..ir import Scenario
 from ..resolve.values.device_numbers import NumberWithOrigin
 from ..text import syntax as ast
 from ..text.diagnostics import Span, printable
@@ -72,7 +72,7 @@ def _name(document: Document, cursor: Cursor, offset: int, span: Span) -> Hover 
     return Hover(span, _head(entry), tuple(_about(document, entry))) if entry is not None else None
 
 
-def _ops_text(scenario: GraphScenario) -> str:
+def _ops_text(scenario: Scenario) -> str:
     (first, *others) = scenario.cases
     return f"{len(others) + 1} ops" if others else first.workload.pattern.value
 

@@ -1,1 +1,1 @@
-"""Plans for other programs. In: ``Scenario`` and ``Schedule``. Out: the text of a file. Begin with ``triton.py``."""
+"""Plans for other programs. In: ``OpCase`` and ``OpPlan``. Out: the text of a file. Begin with ``triton.py``."""

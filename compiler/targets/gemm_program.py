@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..ir import Direction, Rect, Reduction, Scenario, Schedule, TileGroup, Transfer
+from ..ir import Direction, OpCase, OpPlan, Rect, Reduction, TileGroup, Transfer
 from .rank_view import Copy, RankView, Sum, rank_views
 
 # Copied into files.
@@ -124,7 +124,7 @@ class NotExpressed(Exception):
     """What a program of copies and sums cannot say, as a sentence."""
 
 
-def gemm_programs(scenario: Scenario, schedule: Schedule) -> tuple[GemmProgram, ...]:
+def gemm_programs(scenario: OpCase, schedule: OpPlan) -> tuple[GemmProgram, ...]:
     """Return the program of each rank.
 
     Raises

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from ..ir import (
     Arrival,
+    OpCase,
+    OpPlan,
     Pattern,
     Rect,
     Reduction,
     Region,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     all_arrivals,
@@ -21,7 +21,7 @@ from ..ir import (
 )
 
 
-def rank_views(scenario: Scenario, schedule: Schedule) -> tuple["RankView", ...]:
+def rank_views(scenario: OpCase, schedule: OpPlan) -> tuple["RankView", ...]:
     """Return the view of each rank."""
     arrivals = all_arrivals(scenario, schedule)
     return tuple(RankView(scenario, schedule, rank, arrivals[rank]) for rank in range(scenario.num_ranks))
@@ -31,8 +31,8 @@ def rank_views(scenario: Scenario, schedule: Schedule) -> tuple["RankView", ...]
 class RankView:
     """The plan of absolute rank ``rank``. ``arrivals`` are numbered, and so are the flags that they set."""
 
-    scenario: Scenario
-    schedule: Schedule
+    scenario: OpCase
+    schedule: OpPlan
     rank: int
     arrivals: tuple[Arrival, ...]
 

@@ -8,11 +8,11 @@ from ..ir import (
     Adds,
     GemmShape,
     Kernels,
+    OpCase,
+    OpPlan,
     Pattern,
     Reach,
     Rejection,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -25,12 +25,12 @@ PATTERNS = (Pattern.AG_GEMM, Pattern.A2A_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR,
 _ELSE = "magus plan --format json writes any plan"
 
 
-def reject_triton(scenario: Scenario, schedule: Schedule) -> Rejection | None:
+def reject_triton(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
     """Why ``schedule`` is no Triton kernel with copies beside it, None if it is."""
     return _reject_workload(scenario) or _reject_steps(scenario, schedule) or _reject_order(scenario, schedule)
 
 
-def _reject_workload(scenario: Scenario) -> Rejection | None:
+def _reject_workload(scenario: OpCase) -> Rejection | None:
     workload = scenario.workload
     patterns = ", ".join(pattern.value for pattern in PATTERNS)
     if workload.then is not None or not isinstance(workload.gemm, GemmShape) or workload.pattern not in PATTERNS:
@@ -46,7 +46,7 @@ def _reject_workload(scenario: Scenario) -> Rejection | None:
     return None
 
 
-def _reject_steps(scenario: Scenario, schedule: Schedule) -> Rejection | None:
+def _reject_steps(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
     if schedule.engine.by_tiles:
         return _rejection(
             f"{schedule.engine} stores from tiles, the kernel stores at its own rank", "engine=dma or sm(8)"
@@ -74,7 +74,7 @@ def _reject_slice(step: TileGroup, computed: set[tuple[object, ...]]) -> Rejecti
     return None
 
 
-def _reject_order(scenario: Scenario, schedule: Schedule) -> Rejection | None:
+def _reject_order(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
     """The groups of all streams go into one kernel, in the order in which they are issued."""
     one_kernel = replace(schedule.tactics, kernel=Kernels.PERSISTENT, wait=Wait.EVENT)
     merged = replace(
@@ -93,7 +93,7 @@ def _in_one_stream(steps: Iterable[Step]) -> tuple[Step, ...]:
     return tuple(replace(step, stream=0) if isinstance(step, TileGroup) else step for step in steps)
 
 
-def reject_slices(scenario: Scenario, schedule: Schedule) -> Rejection | None:
+def reject_slices(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
     """Why a kernel that computes each tile at once cannot carry out ``schedule``, None if it can."""
     for rank in range(schedule.period(scenario.num_ranks)):
         for step in schedule.steps_of(rank):

@@ -8,7 +8,7 @@ from importlib.resources import files
 from math import gcd
 
 from ... import __version__
-from ..ir import Pattern, Scenario, Schedule
+from ..ir import OpCase, OpPlan, Pattern
 from ..planfile.write import plan_document
 from ..planning.build import ScheduleError
 from ..text.diagnostics import printable
@@ -54,7 +54,7 @@ and epoch 1.
 
 
 def triton_text(
-    scenario: Scenario, schedule: Schedule, rank: int | None = None, kernel: RewrittenKernel | None = None
+    scenario: OpCase, schedule: OpPlan, rank: int | None = None, kernel: RewrittenKernel | None = None
 ) -> str:
     """Return the file, with the tables of all ranks or of ``rank``; ``kernel`` takes the place of the shipped kernel.
 
@@ -88,7 +88,7 @@ def triton_text(
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-def _call_of(scenario: Scenario, kernel: RewrittenKernel) -> str:
+def _call_of(scenario: OpCase, kernel: RewrittenKernel) -> str:
     given = {} if kernel.config is None else kernel.config.settings
     block_m, block_n = (f'CONFIG["{name}"]' if name in given else name for name in kernel.blocks)
     more = ", **CONFIG" if given else ""
@@ -107,7 +107,7 @@ def _config_of(config: Config) -> str:
     return f"CONFIG = {dict(config.settings)!r}  # the configuration of the kernel's autotuning that was taken"
 
 
-def _check_tiles(scenario: Scenario, kernel: RewrittenKernel, programs: Sequence[GemmProgram]) -> None:
+def _check_tiles(scenario: OpCase, kernel: RewrittenKernel, programs: Sequence[GemmProgram]) -> None:
     """Refuse a configuration whose tiles do not divide the regions of the plan."""
     given = {} if kernel.config is None else kernel.config.settings
     block_m, block_n = (given.get(name) for name in kernel.blocks)
@@ -120,7 +120,7 @@ def _check_tiles(scenario: Scenario, kernel: RewrittenKernel, programs: Sequence
             raise ScheduleError(not_expressed(str(error))) from None
 
 
-def _head(scenario: Scenario, schedule: Schedule, call: str) -> str:
+def _head(scenario: OpCase, schedule: OpPlan, call: str) -> str:
     workload, shape = scenario.workload, scenario.workload.gemm
     assert shape is not None, "a GEMM is all that is written"
     lines = [
@@ -137,7 +137,7 @@ def _head(scenario: Scenario, schedule: Schedule, call: str) -> str:
     return "\n".join(f"# {line}".rstrip() for line in lines)
 
 
-def _constants(scenario: Scenario, schedule: Schedule, programs: tuple[GemmProgram, ...]) -> str:
+def _constants(scenario: OpCase, schedule: OpPlan, programs: tuple[GemmProgram, ...]) -> str:
     shape = scenario.workload.gemm
     assert shape is not None, "a GEMM is all that is written"
     groups = [group for program in programs for group in program.groups]

@@ -83,7 +83,7 @@ class Template:
         return knob in self.knobs or (knob == "chunks" and self.cuts_shards)
 
     def write(self, problem: TemplateInput) -> tuple[tuple[Step, ...], tuple[tuple[Step, ...], ...]]:
-        """``steps`` and ``by_rank`` of a Schedule."""
+        """``steps`` and ``by_rank`` of an OpPlan."""
         if problem.order is PeerOrder.ABSOLUTE or problem.loads:
             by_rank = tuple(self._at(problem.of_rank(rank)) for rank in range(problem.num_ranks))
             return by_rank[0], by_rank if len(set(by_rank)) > 1 else ()

@@ -1,4 +1,4 @@
 """Whether a plan is right.
 
-In: a ``Schedule``. Out: faults, each with a code, a step and a hint. Begin with ``check.py``.
+In: an ``OpPlan``. Out: faults, each with a code, a step and a hint. Begin with ``check.py``.
 """

@@ -15,14 +15,14 @@ from itertools import product
 from ..codes import Code
 from ..ir import (
     Direction,
+    OpCase,
+    OpPlan,
     Pattern,
     PlanFault,
     Reach,
     Rect,
     Reduction,
     Region,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -93,7 +93,7 @@ class Access:
 class AccessMap:
     """The accesses of each cell of the moved tensor, at the ranks that ``waits`` keeps."""
 
-    def __init__(self, scenario: Scenario, schedule: Schedule, waits: Waits) -> None:
+    def __init__(self, scenario: OpCase, schedule: OpPlan, waits: Waits) -> None:
         workload, self.num_ranks, self.period = scenario.workload, waits.num_ranks, waits.period
         assert workload.moved is not None, "only plans that move a tensor have contributions"
         self.sums = workload.pattern.sums

@@ -11,22 +11,22 @@ from dataclasses import replace
 from ..codes import Code
 from ..ir import (
     Awaited,
-    Graph,
-    GraphPlan,
+    OpCase,
+    OpPlan,
     Part,
     PartWait,
     Pattern,
+    Plan,
     PlanFault,
     RankPlan,
     Reach,
-    Scenario,
-    Schedule,
     Step,
     System,
     Transfer,
+    Workload,
 )
 from ..planning.knobs.engine import reject_not_stored
-from ..planning.parts import GraphPlanError
+from ..planning.parts import PlanError
 from ..planning.plan import Need, needs_of
 from .contributions import contribution_faults
 from .data import data_faults, passes_on
@@ -37,7 +37,7 @@ from .steps import shape_faults
 _FROM_FIRST = (Pattern.BROADCAST, Pattern.SEND_RECV)
 
 
-def check_plan(scenario: Scenario, schedule: Schedule) -> tuple[PlanFault, ...]:
+def check_plan(scenario: OpCase, schedule: OpPlan) -> tuple[PlanFault, ...]:
     """Return everything wrong with ``schedule``, nothing if it can run."""
     found_faults = list(_name_faults(scenario, schedule))
     if found_faults:
@@ -70,7 +70,7 @@ def _store_faults(plan: RankPlan) -> Iterator[PlanFault]:
         yield PlanFault(rejection.code, name, rejection.message, rejection.hint)
 
 
-def _name_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
+def _name_faults(scenario: OpCase, schedule: OpPlan) -> Iterator[PlanFault]:
     """Names used twice, and overrides of steps or ranks that do not exist."""
     names: set[str] = set()
     for steps in schedule.by_rank or (schedule.steps,):
@@ -117,7 +117,7 @@ def _wait_faults(plan: RankPlan) -> Iterator[PlanFault]:
                 yield PlanFault(Code.MGS502, step.name, message)
 
 
-def check_parts(system: System, graph: Graph, plan: GraphPlan) -> tuple[PlanFault, ...]:
+def check_parts(system: System, graph: Workload, plan: Plan) -> tuple[PlanFault, ...]:
     """Return everything wrong with ``plan``, whose parts are of ops of ``graph``; nothing if it can run.
 
     ``graph`` has as many batches and layers as ``plan``. Parts with the same steps, as those of layers that repeat,
@@ -129,15 +129,15 @@ def check_parts(system: System, graph: Graph, plan: GraphPlan) -> tuple[PlanFaul
     return tuple(faults)
 
 
-def _step_faults(system: System, plan: GraphPlan) -> Iterator[PlanFault]:
+def _step_faults(system: System, plan: Plan) -> Iterator[PlanFault]:
     """The faults of each part by itself."""
     checked = {(part.workload, id(part.schedule)): part for part in reversed(plan.parts)}
     for part in reversed(checked.values()):
-        for fault in check_plan(Scenario(part.name, system, part.workload), part.schedule):
+        for fault in check_plan(OpCase(part.name, system, part.workload), part.schedule):
             yield replace(fault, message=f"{part.name}: {fault.message}", part=part.name)
 
 
-def _part_faults(graph: Graph, plan: GraphPlan) -> Iterator[PlanFault]:
+def _part_faults(graph: Workload, plan: Plan) -> Iterator[PlanFault]:
     """Parts that are there twice or not at all, and those in a stream that is not theirs."""
     names = [part.name for part in plan.parts]
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
@@ -155,7 +155,7 @@ def _part_faults(graph: Graph, plan: GraphPlan) -> Iterator[PlanFault]:
             yield PlanFault(Code.MGS509, part.name, message, "behind_kernels is for collectives")
 
 
-def _faults_of_waits(plan: GraphPlan) -> Iterator[PlanFault]:
+def _faults_of_waits(plan: Plan) -> Iterator[PlanFault]:
     """Waits for parts and steps that are not there."""
     parts = {part.name: part for part in plan.parts}
     awaitable = {name: _awaitable(part) for name, part in parts.items()}
@@ -185,7 +185,7 @@ def _awaitable(part: Part) -> set[str]:
     return (steps.keys() | {step.signal for step in copies.values()}) - copies.keys()
 
 
-def _order_faults(plan: GraphPlan) -> Iterator[PlanFault]:
+def _order_faults(plan: Plan) -> Iterator[PlanFault]:
     """Parts that wait for each other, or for one that is issued behind them."""
     awaited = {part.name: _awaited(part) for part in plan.parts}
     circle = cycle_in(awaited)
@@ -206,7 +206,7 @@ def _awaited(part: Part) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*(wait.on for wait in part.waits), *(wait.on for wait in part.step_waits))))
 
 
-def _read_faults(system: System, graph: Graph, plan: GraphPlan) -> Iterator[PlanFault]:
+def _read_faults(system: System, graph: Workload, plan: Plan) -> Iterator[PlanFault]:
     """Parts that read what they do not wait for."""
     parts = {part.name: part for part in plan.parts}
     issued: set[str] = set()
@@ -214,7 +214,7 @@ def _read_faults(system: System, graph: Graph, plan: GraphPlan) -> Iterator[Plan
         try:
             for need in needs_of(system, graph, parts, part):
                 yield from _need_faults(part, need, issued)
-        except GraphPlanError as error:
+        except PlanError as error:
             yield PlanFault(error.rejection.code, part.name, error.rejection.message, error.rejection.hint)
         issued.add(part.name)
 

@@ -7,12 +7,12 @@ as bits relative to the rank that has the cell. A transfer copies the set or add
 from collections.abc import Iterator
 
 from ..codes import Code
-from ..ir import Pattern, PlanFault, Reduction, Scenario, Schedule, TileGroup, Transfer
+from ..ir import OpCase, OpPlan, Pattern, PlanFault, Reduction, TileGroup, Transfer
 from .accesses import AccessKind, AccessMap, Place, races, reads_result, unsummed_reads
 from .happens_before import Event, Waits
 
 
-def contribution_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
+def contribution_faults(scenario: OpCase, schedule: OpPlan) -> Iterator[PlanFault]:
     """Return faults: data read too early, added twice, lost or never brought. The plan must have no cycle of waits."""
     access_map = AccessMap(scenario, schedule, Waits(scenario, schedule))
     faults = races(access_map)
@@ -33,7 +33,7 @@ def contribution_faults(scenario: Scenario, schedule: Schedule) -> Iterator[Plan
 class _Flow:
     """Run the steps in an order that their waits allow, and track the contents of each place."""
 
-    def __init__(self, scenario: Scenario, access_map: AccessMap) -> None:
+    def __init__(self, scenario: OpCase, access_map: AccessMap) -> None:
         self._scenario, self._access_map, self._n = scenario, access_map, access_map.num_ranks
         gemm = scenario.workload.gemm
         self._inner = gemm.k if gemm is not None and access_map.computes else 0

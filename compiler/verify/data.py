@@ -7,6 +7,8 @@ from ..codes import Code
 from ..ir import (
     Arrival,
     Direction,
+    OpCase,
+    OpPlan,
     Pattern,
     PlanFault,
     RankPlan,
@@ -14,8 +16,6 @@ from ..ir import (
     Rect,
     Reduction,
     Region,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -28,7 +28,7 @@ from .steps import bring_hint, computed_faults, output_faults
 _GATHERS = (Pattern.ALL_GATHER, Pattern.AG_GEMM, Pattern.GEMM_BESIDE_AG)
 
 
-def passes_on(scenario: Scenario, schedule: Schedule) -> bool:
+def passes_on(scenario: OpCase, schedule: OpPlan) -> bool:
     """Whether ranks sum on the way or forward data of others; False for an all_gather, which is checked directly."""
     pattern = scenario.workload.pattern
     if not pattern.reduces:

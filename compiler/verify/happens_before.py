@@ -19,11 +19,11 @@ from typing import TypeVar
 from ..codes import Code
 from ..ir import (
     Kernels,
+    OpCase,
+    OpPlan,
     PlanFault,
     RankPlan,
     Reduction,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -53,7 +53,7 @@ def cycle_in(graph: Mapping[_Node, Iterable[_Node]]) -> tuple[_Node, ...]:
 class Waits:
     """Direct waits of each step, for steps of its own rank and of others."""
 
-    def __init__(self, scenario: Scenario, schedule: Schedule) -> None:
+    def __init__(self, scenario: OpCase, schedule: OpPlan) -> None:
         self.num_ranks = scenario.num_ranks
         self.period = schedule.period(scenario.num_ranks)
         self.steps: Mapping[int, tuple[Step, ...]] = {rank: schedule.steps_of(rank) for rank in range(self.period)}
@@ -138,7 +138,7 @@ class HappensBefore:
         return known
 
 
-def _setters(scenario: Scenario, schedule: Schedule, rank: int) -> dict[str, set[Event]]:
+def _setters(scenario: OpCase, schedule: OpPlan, rank: int) -> dict[str, set[Event]]:
     """Return the transfers that set each signal at ``rank``, relative to it."""
     setters: dict[str, set[Event]] = {}
     for arrival in arrivals_at(scenario, schedule, rank):
@@ -151,7 +151,7 @@ _Start = tuple[Event, bool]
 """A step that is done, or with True a sum whose data has all arrived."""
 
 
-def deadlock_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
+def deadlock_faults(scenario: OpCase, schedule: OpPlan) -> Iterator[PlanFault]:
     """Return a fault for steps that wait for each other, directly or because one holds the SMs of another."""
     waits = Waits(scenario, schedule)
     cycle, why = waits.cycle(), ""
@@ -163,7 +163,7 @@ def deadlock_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFaul
         yield PlanFault(Code.MGS503, cycle[0], f"these wait for each other: {' -> '.join(cycle)}{why}")
 
 
-def _polls(scenario: Scenario, schedule: Schedule) -> bool:
+def _polls(scenario: OpCase, schedule: OpPlan) -> bool:
     """Whether a waiting kernel may hold its SMs; one that waits for a monitor does so when all monitors are taken."""
     wait = schedule.tactics.wait
     return wait is Wait.POLL or (wait is Wait.MONITOR and scenario.gpu.sync.monitor_entries is not None)
@@ -209,7 +209,7 @@ def _blocked(waits: Waits) -> Iterator[tuple[Event, Event, set[Event]]]:
                     yield blocked, looking, awaited
 
 
-def overlap_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
+def overlap_faults(scenario: OpCase, schedule: OpPlan) -> Iterator[PlanFault]:
     """Return faults for kernels that may overlap with copies although the plan says ``apart``.
 
     A kernel must come after all arrivals at its rank or before all its transfers. The plan must have no cycle of waits.
@@ -231,7 +231,7 @@ def overlap_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault
                 yield PlanFault(Code.MGS513, kernel, message)
 
 
-def _ranks(scenario: Scenario, schedule: Schedule) -> range:
+def _ranks(scenario: OpCase, schedule: OpPlan) -> range:
     return range(schedule.period(scenario.num_ranks))
 
 

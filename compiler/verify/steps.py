@@ -10,6 +10,7 @@ from ..ir import (
     Direction,
     EngineKind,
     IndexRange,
+    OpShape,
     Pattern,
     PlanFault,
     RankPlan,
@@ -20,7 +21,6 @@ from ..ir import (
     Step,
     TileGroup,
     Transfer,
-    Workload,
     before_each,
     cutting_of,
     first_gap,
@@ -64,7 +64,7 @@ def _tile_faults(plan: RankPlan, step: TileGroup) -> Iterator[PlanFault]:
     yield from _head_faults(workload, step, plan.scenario.num_ranks)
 
 
-def _head_faults(workload: Workload, step: TileGroup, n: int) -> Iterator[PlanFault]:
+def _head_faults(workload: OpShape, step: TileGroup, n: int) -> Iterator[PlanFault]:
     """Check that kernels of attention take whole heads, and all rows where a query needs the keys of all rows."""
     cutting = cutting_of(workload)
     if cutting.head == 1:
@@ -202,7 +202,7 @@ def _kernel_faults(plan: RankPlan, kernel: int) -> Iterator[PlanFault]:
         yield from _slice_faults(plan, workload, groups)
 
 
-def _inner_slices(workload: Workload, groups: list[TileGroup]) -> list[tuple[int, int, list[TileGroup]]]:
+def _inner_slices(workload: OpShape, groups: list[TileGroup]) -> list[tuple[int, int, list[TileGroup]]]:
     """Cut the inner dimension where a group begins or ends; return (start, stop, groups that cover it) of each."""
     cuts = sorted({0, inner_size(workload)} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
     return [
@@ -215,7 +215,7 @@ def _groups(plan: RankPlan, kernel: int) -> list[TileGroup]:
     return [step for step in plan.steps.values() if isinstance(step, TileGroup) and step.kernel == kernel]
 
 
-def _tensor(plan: RankPlan, stage: Workload) -> str:
+def _tensor(plan: RankPlan, stage: OpShape) -> str:
     """Name the output for messages, where a workload has two."""
     return f"{stage.output}, " if plan.scenario.workload.then is not None else ""
 
@@ -236,7 +236,7 @@ def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozense
             return
 
 
-def _slice_faults(plan: RankPlan, workload: Workload, groups: list[TileGroup]) -> Iterator[PlanFault]:
+def _slice_faults(plan: RankPlan, workload: OpShape, groups: list[TileGroup]) -> Iterator[PlanFault]:
     """Check that parts of the same output run one after the other; the first stores and the others add."""
     # One SM computes a tile of a persistent kernel, slice after slice.
     before, n = before_each(plan.steps.values()), plan.scenario.num_ranks
@@ -255,7 +255,7 @@ def _slice_faults(plan: RankPlan, workload: Workload, groups: list[TileGroup]) -
             yield PlanFault(Code.MGS507, group.name, message)
 
 
-def _same_output(workload: Workload, one: TileGroup, other: TileGroup, num_ranks: int) -> bool:
+def _same_output(workload: OpShape, one: TileGroup, other: TileGroup, num_ranks: int) -> bool:
     """Whether two groups add to the same output: slices of k of the same tiles, or rows of the same heads of keys.
 
     Blocks side by side are slices of k too: groups at the same rows add to the same output.

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from magus.advisor import AdviceOptions, Advisor, Request
-from magus.compiler.ir import GraphPlan
+from magus.compiler.ir import Plan
 from magus.runtime.over_torch.tensors import linear
 
 GPU = "H100"
@@ -28,7 +28,7 @@ def plan_for(advisor, pattern, rows, x, w):
     if dist.get_rank() == 0:
         print(f"{pattern}: {advice.verdict.value}, {advice.recommended.expression}; carried out: {written.expression}")
     case = advice.case
-    return case.system, GraphPlan.of_one(case.name, case.workload, written.schedule)
+    return case.system, Plan.of_one(case.name, case.workload, written.schedule)
 
 
 def main():

@@ -12,7 +12,7 @@ from threading import Thread
 import numpy as np
 import torch.distributed as dist
 
-from ...compiler.ir import Graph, GraphPlan, System, Transfer
+from ...compiler.ir import Plan, System, Transfer, Workload
 from ..board import Census, HoldPolicy, RankBoard, RunOver, Standstill
 from ..execute import Executor, Stuck, stuck_sentences
 from ..memory import Array
@@ -27,7 +27,7 @@ FIRST_OF = (Outcome.FAULT, Outcome.DEADLOCK, Outcome.WRONG, Outcome.EXACT)
 
 
 def carry_out_here(
-    system: System, graph: Graph, plan: GraphPlan, seeds: Iterable[int] = range(3), detail: int | None = DETAIL
+    system: System, graph: Workload, plan: Plan, seeds: Iterable[int] = range(3), detail: int | None = DETAIL
 ) -> RunReport:
     """Carry ``plan`` out with the other ranks of the default process group, each of which calls this.
 
@@ -181,7 +181,7 @@ class RankRun(PlanRun):
     _executors: Mapping[str, RankExecutor]
     _of_task: Mapping[int, RankExecutor]
 
-    def __init__(self, system: System, graph: Graph, plan: GraphPlan, seed: int, detail: int | None) -> None:
+    def __init__(self, system: System, graph: Workload, plan: Plan, seed: int, detail: int | None) -> None:
         self.rank = dist.get_rank()
         super().__init__(system, graph, plan, seed, detail)
         self._census = Census(self._num_ranks)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from ...compiler.codes import Code
-from ...compiler.ir import Graph, GraphPlan, Pattern, Rejection, System
+from ...compiler.ir import Pattern, Plan, Rejection, System, Workload
 from ..operands import MOVED_IN
 from ..problem import Problem
 from ..report import Outcome, RunRefused
@@ -17,7 +17,7 @@ class PlanFailed(RuntimeError):
     """A plan did not end as it should on the tensors of a job."""
 
 
-def linear(system: System, plan: GraphPlan, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+def linear(system: System, plan: Plan, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     """Return this rank's part of the product of ``x`` and ``w`` with its collective, carried out as ``plan`` says.
 
     Every rank of the default process group calls this. AG+GEMM takes the rows of ``x`` of this rank [m / ranks, k] and
@@ -37,7 +37,7 @@ def linear(system: System, plan: GraphPlan, x: torch.Tensor, w: torch.Tensor) ->
         what = f"a plan of {len(plan.parts)} parts" if others else pattern.value
         names = ", ".join(each.value for each in LAYERS)
         raise RunRefused(Rejection(Code.MGS540, f"{what} is no linear layer", f"these are: {names}"))
-    run = RankRun(system, Graph.of_one(part.workload, part.op), plan, seed=0, detail=None)
+    run = RankRun(system, Workload.of_one(part.workload, part.op), plan, seed=0, detail=None)
     problem = run.problems[part.name]
     _fill(problem, run.rank, x.detach().double().numpy(), w.detach().double().numpy())
     run.work()

@@ -11,10 +11,10 @@ from ...compiler.ir import (
     Direction,
     EngineKind,
     EngineMode,
+    OpCase,
+    OpPlan,
     Reach,
     Reduction,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -60,7 +60,7 @@ def _shown(lowered: LoweredPart) -> Iterable[StepOps]:
     ]
 
 
-def shown_name(scenario: Scenario, schedule: Schedule, step: Step) -> str:
+def shown_name(scenario: OpCase, schedule: OpPlan, step: Step) -> str:
     """Name of the interval of ``step`` in a timeline; that of the operation where one call of a library moves it."""
     if schedule.engine.by_library and not isinstance(step, TileGroup):
         return library_operation(scenario).value
@@ -210,7 +210,7 @@ class DataFlow:
     path: tuple[int, ...]
 
 
-def data_flows(scenario: Scenario, schedule: Schedule, timeline: Timeline, rank: int) -> tuple[DataFlow, ...]:
+def data_flows(scenario: OpCase, schedule: OpPlan, timeline: Timeline, rank: int) -> tuple[DataFlow, ...]:
     """What each step of an absolute ``rank`` waits for, in the order of the plan.
 
     One that never ran, or that never came, is left out. ``schedule`` is that of the Result with the ``timeline``.
@@ -220,8 +220,8 @@ def data_flows(scenario: Scenario, schedule: Schedule, timeline: Timeline, rank:
 
 
 def flows_of(
-    scenario: Scenario,
-    schedule: Schedule,
+    scenario: OpCase,
+    schedule: OpPlan,
     intervals: Mapping[tuple[int, str], Interval],
     period: int,
     rank: int,
@@ -235,8 +235,8 @@ def flows_of(
 
 
 def flows_to(
-    scenario: Scenario,
-    schedule: Schedule,
+    scenario: OpCase,
+    schedule: OpPlan,
     intervals: Mapping[tuple[int, str], Interval],
     period: int,
     rank: int,
@@ -268,7 +268,7 @@ def _by_awaited_name(arrivals: Sequence[Arrival]) -> dict[str, list[Arrival]]:
     return awaited
 
 
-def _path(scenario: Scenario, schedule: Schedule, arrival: Arrival, rank: int) -> tuple[int, ...]:
+def _path(scenario: OpCase, schedule: OpPlan, arrival: Arrival, rank: int) -> tuple[int, ...]:
     if schedule.engine.by_library or arrival.transfer.reach is Reach.ALL:
         return ()
     return scenario.network.path((rank + arrival.source) % scenario.num_ranks, rank)

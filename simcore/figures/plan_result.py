@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ...compiler.ir import COLLECTIVES_STREAM, GraphPlan, Part, Schedule
+from ...compiler.ir import COLLECTIVES_STREAM, OpPlan, Part, Plan
 from ..fold.run import Finished
 from ..lower.plan import Lowered
 from ..program.program import Run
@@ -74,16 +74,16 @@ def result_of(
     )
 
 
-def stand_in(lowered: Lowered, staging_bytes: int) -> Schedule:
+def stand_in(lowered: Lowered, staging_bytes: int) -> OpPlan:
     """The plan of several parts as one schedule for figures: its name, engines, SMs and memory, and no steps."""
     schedules = [part.schedule for part in lowered.plan.parts]
     moving = [part.schedule for part in lowered.plan.parts if part.workload.moved is not None]
     engine = max((each.engine for each in moving or schedules), key=lambda engine: engine.count)
     sms = min(schedule.compute_sms for schedule in schedules)
-    return Schedule(lowered.plan.expression, (), engine, sms, staging_bytes)
+    return OpPlan(lowered.plan.expression, (), engine, sms, staging_bytes)
 
 
-def staging_peak(plan: GraphPlan, ops: tuple[OpResult, ...]) -> int:
+def staging_peak(plan: Plan, ops: tuple[OpResult, ...]) -> int:
     """Most memory that a rank holds at one time for data that is neither input nor output of an op.
 
     That of an op is held from its begin to its end, and what it brings until the last op that reads it has ended.
@@ -103,7 +103,7 @@ def staging_peak(plan: GraphPlan, ops: tuple[OpResult, ...]) -> int:
     return peak
 
 
-def _brought(plan: GraphPlan, part: Part) -> int:
+def _brought(plan: Plan, part: Part) -> int:
     """What a gather brings that stands alone and whose result others read: no op of its own holds it."""
     moved = part.workload.moved
     if moved is None or not part.workload.is_collective or not part.workload.pattern.gathers or part.name != part.op:
@@ -138,7 +138,7 @@ def _lane(stream: int, interval: Interval) -> str:
     return f"stream {stream}" if beside == "0" else f"stream {stream}.{beside}"
 
 
-def _op_results(plan: GraphPlan, of_parts: dict[str, list[Interval]], timeline: Timeline) -> tuple[OpResult, ...]:
+def _op_results(plan: Plan, of_parts: dict[str, list[Interval]], timeline: Timeline) -> tuple[OpResult, ...]:
     """The results of the ops of which anything has run."""
     by_op: dict[str, list[Interval]] = {}
     for part in plan.parts:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, Schedule
+from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, OpPlan
 from ..program.program import RunOutcome
 from .critical_path import CriticalOp
 from .loads import NO_LOADS, Loads
@@ -162,7 +162,7 @@ class Result:
     """
 
     scenario: str
-    schedule: Schedule
+    schedule: OpPlan
     unit_bytes: int
     line_bytes: int
     clock_hz: int

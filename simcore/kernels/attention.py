@@ -51,7 +51,7 @@ from ...compiler.ir import (
     AttentionBackShape,
     AttentionShape,
     Gpu,
-    Scenario,
+    OpCase,
     TileGroup,
     tile_cols,
     tile_rows,
@@ -205,7 +205,7 @@ def _traffic(gpu: Gpu, shape: AttentionShape, units: Sequence[_Units], sms: int)
     return asked - keys, queries + keys, queries
 
 
-def _part(scenario: Scenario, whole: AttentionShape, group: TileGroup) -> AttentionShape:
+def _part(scenario: OpCase, whole: AttentionShape, group: TileGroup) -> AttentionShape:
     """The heads, queries and keys of ``group``."""
     workload, n = scenario.workload, scenario.num_ranks
     rows = sum(region.rows.size for region in group.regions)
@@ -230,7 +230,7 @@ def _seen(whole: AttentionShape, keys: int) -> int:
     return -(-keys * whole.pairs // (whole.q_len * whole.kv_len))
 
 
-def least_sm_ticks(scenario: Scenario, shape: AttentionShape, share: Fraction) -> int:
+def least_sm_ticks(scenario: OpCase, shape: AttentionShape, share: Fraction) -> int:
     """Both products of each pair of a query and a key at the rate of the SMs, with softmax hidden behind them.
 
     Kernels are written that hide it (FlashAttention-3 and -4), and on long sequences beat the form above.
@@ -283,7 +283,7 @@ def _units_of_keys(gpu: Gpu, shape: AttentionBackShape) -> Sequence[tuple[int, i
     return [(count, rows, tile_us + -(-rows // Q_ROWS) * each_us) for count, rows in seen]
 
 
-def _least_back_sm_ticks(scenario: Scenario, shape: AttentionBackShape, share: Fraction) -> int:
+def _least_back_sm_ticks(scenario: OpCase, shape: AttentionBackShape, share: Fraction) -> int:
     return int(PRODUCTS * least_sm_ticks(scenario, shape, share))
 
 

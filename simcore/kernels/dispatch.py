@@ -18,8 +18,8 @@ from ...compiler.ir import (
     Gpu,
     IndexRange,
     KernelShape,
+    OpCase,
     Region,
-    Scenario,
     TileGroup,
     inner_size,
     tile_cols,
@@ -139,7 +139,7 @@ def model_of(shape: KernelShape) -> WorkModel[Any]:
     return next(model for model in MODELS if isinstance(shape, model.shape))
 
 
-def compute_shape(scenario: Scenario, group: TileGroup) -> KernelShape:
+def compute_shape(scenario: OpCase, group: TileGroup) -> KernelShape:
     """Return the shape of ``group``: its part of the kernel, or all of a lone kernel that is no GEMM."""
     scenario = scenario.stage(group.kernel)
     compute = scenario.workload.compute
@@ -149,7 +149,7 @@ def compute_shape(scenario: Scenario, group: TileGroup) -> KernelShape:
     return model_of(compute).part(scenario, compute, group)
 
 
-def whole_shape(scenario: Scenario, kernel: int = 0) -> KernelShape | None:
+def whole_shape(scenario: OpCase, kernel: int = 0) -> KernelShape | None:
     """The undivided kernel that groups of tiles are parts of; None where there is none or it stands alone."""
     workload, n = scenario.workload.stage(kernel), scenario.num_ranks
     if workload.kernel is None or not workload.pattern.overlaps:
@@ -160,13 +160,13 @@ def whole_shape(scenario: Scenario, kernel: int = 0) -> KernelShape | None:
     return compute_shape(scenario, TileGroup("", whole, inner, kernel=kernel))
 
 
-def whole_works(scenario: Scenario) -> tuple[KernelWork, ...]:
+def whole_works(scenario: OpCase) -> tuple[KernelWork, ...]:
     """Each undivided kernel before or after a collective, or the lone GEMM, on all SMs."""
     shapes = (whole_shape(scenario, kernel) for kernel in range(scenario.workload.num_kernels))
     return tuple(work_of(scenario.gpu, shape, scenario.gpu.sms) for shape in shapes if shape is not None)
 
 
-def compute_work(scenario: Scenario, group: TileGroup, sms: int) -> KernelWork:
+def compute_work(scenario: OpCase, group: TileGroup, sms: int) -> KernelWork:
     """The kernel that a library would launch for ``group`` when ``sms`` SMs are free for it.
 
     Raises
@@ -186,7 +186,7 @@ def work_of(gpu: Gpu, shape: KernelShape, sms: int, accumulate: bool = False) ->
 _ALL = Fraction(1)
 
 
-def least_sm_ticks(scenario: Scenario, share: Fraction = _ALL) -> int:
+def least_sm_ticks(scenario: OpCase, share: Fraction = _ALL) -> int:
     """SM-ticks (SMs times time) that kernels take, however they are cut; or ``share`` of their rows.
 
     0 where there is no kernel before or after a collective, or a GEMM of one column, which has no tiles.
@@ -197,7 +197,7 @@ def least_sm_ticks(scenario: Scenario, share: Fraction = _ALL) -> int:
     return 0 if shape is None else model_of(shape).min_sm_ticks(scenario, shape, share)
 
 
-def least_bytes(scenario: Scenario) -> int:
+def least_bytes(scenario: OpCase) -> int:
     """Bytes that kernels read from memory and write, however they are cut."""
     if scenario.workload.then is not None:
         return sum(map(least_bytes, scenario.stages))
@@ -205,11 +205,11 @@ def least_bytes(scenario: Scenario) -> int:
     return 0 if shape is None else sum(hbm_bytes(shape, accumulate=False))
 
 
-def _shape(scenario: Scenario) -> KernelShape | None:
+def _shape(scenario: OpCase) -> KernelShape | None:
     return whole_shape(scenario) or scenario.workload.compute
 
 
-def stream_work(scenario: Scenario, groups: Sequence[TileGroup], sms: int) -> KernelWork:
+def stream_work(scenario: OpCase, groups: Sequence[TileGroup], sms: int) -> KernelWork:
     """The persistent kernel that goes through ``groups`` on ``sms`` SMs; for one column a matrix-vector product.
 
     Raises
@@ -224,7 +224,7 @@ def stream_work(scenario: Scenario, groups: Sequence[TileGroup], sms: int) -> Ke
 
 
 def stream_parts(
-    scenario: Scenario, whole: KernelWork, groups: Sequence[TileGroup], sms: int, away: Mapping[str, int]
+    scenario: OpCase, whole: KernelWork, groups: Sequence[TileGroup], sms: int, away: Mapping[str, int]
 ) -> dict[str, KernelWork]:
     """Each group's share of the kernel on ``sms`` SMs, by name.
 

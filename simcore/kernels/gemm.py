@@ -25,7 +25,7 @@ from ...compiler.ir import (
     GemvShape,
     Gpu,
     KernelShape,
-    Scenario,
+    OpCase,
     TileGroup,
     cutting_of,
 )
@@ -177,12 +177,12 @@ def ticks_for(num_bytes: int, bytes_per_s: int) -> int:
     return (2 * num_bytes * TICKS_PER_SECOND + bytes_per_s) // (2 * bytes_per_s)
 
 
-def _least_sm_ticks(scenario: Scenario, shape: GemmShape, share: Fraction) -> int:
+def _least_sm_ticks(scenario: OpCase, shape: GemmShape, share: Fraction) -> int:
     """0 for one column, which has no tiles."""
     return 0 if shape.n == 1 else min_sm_ticks(scenario.gpu, replace(shape, m=max(1, int(shape.m * share))))
 
 
-def group_shape(scenario: Scenario, group: TileGroup) -> GemmShape:
+def group_shape(scenario: OpCase, group: TileGroup) -> GemmShape:
     """The GEMM that ``group`` computes: rows of all its regions stacked, the columns of the first.
 
     Where blocks lie side by side, these are its inner dimension instead. Rows of a transposed output are columns.
@@ -200,7 +200,7 @@ def group_shape(scenario: Scenario, group: TileGroup) -> GemmShape:
     return GemmShape(rows, cols.size, group.k.size, gemm.dtype)
 
 
-def stream_shape(scenario: Scenario, groups: Sequence[TileGroup]) -> GemmShape:
+def stream_shape(scenario: OpCase, groups: Sequence[TileGroup]) -> GemmShape:
     """The GEMM of a persistent kernel that goes through ``groups``: as many rows as take all their operations.
 
     Of a transposed output as many columns.
@@ -213,7 +213,7 @@ def stream_shape(scenario: Scenario, groups: Sequence[TileGroup]) -> GemmShape:
     return GemmShape(-(-flops // (2 * gemm.n * gemm.k)), gemm.n, gemm.k, gemm.dtype)
 
 
-def gemm_part(scenario: Scenario, whole: GemmShape, group: TileGroup) -> KernelShape:
+def gemm_part(scenario: OpCase, whole: GemmShape, group: TileGroup) -> KernelShape:
     """The kernel of ``group``: a GEMV where the output has one column and nothing is added to it."""
     shape = group_shape(scenario, group)
     if shape.n == 1 and not group.accumulate and not scenario.workload.by_columns:

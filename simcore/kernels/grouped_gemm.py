@@ -20,7 +20,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
-from ...compiler.ir import GemmShape, Gpu, GroupedGemmShape, Region, Scenario, TileGroup, tile_rows
+from ...compiler.ir import GemmShape, Gpu, GroupedGemmShape, OpCase, Region, TileGroup, tile_rows
 from .gemm import gemm_work, tiled_work
 from .gemm_form import BodyForm, Tiling, found, min_sm_ticks, operand_rows, tile_times
 from .work import KernelWork, WorkModel, hbm_bytes
@@ -85,7 +85,7 @@ def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int) -> Til
     return found(best, gpu, sms)
 
 
-def _part(scenario: Scenario, whole: GroupedGemmShape, group: TileGroup) -> GroupedGemmShape:
+def _part(scenario: OpCase, whole: GroupedGemmShape, group: TileGroup) -> GroupedGemmShape:
     """The rows of each expert in ``group``, with its columns and its slice of the inner dimension."""
     counts = [0] * len(whole.rows)
     for start, stop in _positions(scenario, group.regions):
@@ -115,7 +115,7 @@ def first_rows(rows: tuple[int, ...], count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _positions(scenario: Scenario, regions: tuple[Region, ...]) -> Iterator[tuple[int, int]]:
+def _positions(scenario: OpCase, regions: tuple[Region, ...]) -> Iterator[tuple[int, int]]:
     """Where the rows of each region begin and end among all rows, block after block."""
     workload, n = scenario.workload, scenario.num_ranks
     for region in regions:
@@ -123,7 +123,7 @@ def _positions(scenario: Scenario, regions: tuple[Region, ...]) -> Iterator[tupl
         yield before + region.rows.start, before + region.rows.stop
 
 
-def _least_sm_ticks(scenario: Scenario, shape: GroupedGemmShape, share: Fraction) -> int:
+def _least_sm_ticks(scenario: OpCase, shape: GroupedGemmShape, share: Fraction) -> int:
     """As one GEMM of all rows."""
     rows = max(1, int(sum(shape.rows) * share))
     return min_sm_ticks(scenario.gpu, GemmShape(rows, shape.n, shape.k, shape.dtype))

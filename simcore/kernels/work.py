@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
-from ...compiler.ir import KernelShape, Scenario, TileGroup
+from ...compiler.ir import KernelShape, OpCase, TileGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class KernelWork:
 ShapeT = TypeVar("ShapeT", bound=KernelShape)
 
 
-def _whole(scenario: Scenario, shape: KernelShape, group: TileGroup) -> KernelShape:
+def _whole(scenario: OpCase, shape: KernelShape, group: TileGroup) -> KernelShape:
     return shape
 
 
-def _no_bound(scenario: Scenario, shape: Any, share: Fraction) -> int:
+def _no_bound(scenario: OpCase, shape: Any, share: Fraction) -> int:
     return 0
 
 
@@ -72,9 +72,9 @@ class WorkModel(Generic[ShapeT]):
     shape: type[ShapeT]
     work: Callable[..., KernelWork]
     # What a group of tiles computes of the kernel, where a schedule may cut it.
-    part: Callable[[Scenario, ShapeT, TileGroup], KernelShape] = _whole
+    part: Callable[[OpCase, ShapeT, TileGroup], KernelShape] = _whole
     # A lower bound on the SM-ticks (SMs times time) of a share of its rows, however the kernel is cut; 0 is none.
-    min_sm_ticks: Callable[[Scenario, ShapeT, Fraction], int] = _no_bound
+    min_sm_ticks: Callable[[OpCase, ShapeT, Fraction], int] = _no_bound
 
 
 def hbm_bytes(shape: KernelShape, accumulate: bool) -> tuple[int, int]:

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from ...compiler.ir import (
     EngineKind,
-    GraphPlan,
     Kernels,
+    OpCase,
+    OpPlan,
+    Plan,
     Reach,
     Reduction,
-    Scenario,
-    Schedule,
     ShouldStop,
     Step,
     System,
@@ -61,7 +61,7 @@ class Cost(NamedTuple):
         return self.byte_hops // unit_bytes + self.packets * NOC_PACKET_BYTES // noc_packet_bytes(unit_bytes)
 
 
-def check_budget(system: System, plan: GraphPlan, unit_bytes: int, ranks: int) -> None:
+def check_budget(system: System, plan: Plan, unit_bytes: int, ranks: int) -> None:
     """Refuse a run of ``ranks`` simulated ranks in units of ``unit_bytes`` that is too large.
 
     Ranks are added up until the limit is passed; the estimate takes the others to cost as much.
@@ -71,7 +71,7 @@ def check_budget(system: System, plan: GraphPlan, unit_bytes: int, ranks: int) -
     RunTooLarge
         If there are more than ``MAX_LINE_HOPS``, ``MAX_OPS`` or ``MAX_ROUTED``.
     """
-    of_parts = (_costs(Scenario(p.name, system, p.workload), p.schedule, range(ranks)) for p in plan.parts)
+    of_parts = (_costs(OpCase(p.name, system, p.workload), p.schedule, range(ranks)) for p in plan.parts)
     costs = (reduce(Cost.plus, at_rank) for at_rank in zip(*of_parts, strict=True))
     total, lower = Cost(0, 0, 0), "fold symmetric ranks, or ask about smaller sizes"
     if unit_bytes <= system.gpu.line_bytes:
@@ -90,8 +90,8 @@ def check_budget(system: System, plan: GraphPlan, unit_bytes: int, ranks: int) -
 
 
 def affordable_unit(
-    scenario: Scenario,
-    schedule: Schedule,
+    scenario: OpCase,
+    schedule: OpPlan,
     unit_bytes: int,
     max_line_hops: int,
     should_stop: ShouldStop | None = None,
@@ -110,16 +110,16 @@ def affordable_unit(
     return unit_bytes
 
 
-def line_hops(scenario: Scenario, schedule: Schedule, unit_bytes: int) -> int:
+def line_hops(scenario: OpCase, schedule: OpPlan, unit_bytes: int) -> int:
     """Line-hops of the rank with most steps in units of ``unit_bytes``."""
     return cost_of(scenario, schedule, (_busiest(scenario, schedule),)).line_hops(unit_bytes)
 
 
-def _busiest(scenario: Scenario, schedule: Schedule) -> int:
+def _busiest(scenario: OpCase, schedule: OpPlan) -> int:
     return max(range(schedule.period(scenario.num_ranks)), key=lambda rank: len(schedule.steps_of(rank)))
 
 
-def cost_of(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> Cost:
+def cost_of(scenario: OpCase, schedule: OpPlan, ranks: Iterable[int]) -> Cost:
     """Total cost of ``ranks``."""
     return reduce(Cost.plus, _costs(scenario, schedule, ranks), Cost(0, 0, 0))
 
@@ -134,7 +134,7 @@ class _Way:
     ops: int
 
 
-def _costs(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> Iterator[Cost]:
+def _costs(scenario: OpCase, schedule: OpPlan, ranks: Iterable[int]) -> Iterator[Cost]:
     """Cost of each of ``ranks``; ranks with the same steps differ only in their routes."""
     n, network = scenario.num_ranks, scenario.network
     known: tuple[Step, ...] | None = None
@@ -153,7 +153,7 @@ def _costs(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> Iter
         yield here.plus(Cost(on_links, 0, routed))
 
 
-def _at_the_ends(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Cost:
+def _at_the_ends(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Cost:
     """Cost of ``steps`` at a rank, without the links between two ranks."""
     byte_hops, ops, packets, peers = 0, 0, 0, num_peers(steps)
     noc = noc_of(scenario)
@@ -170,7 +170,7 @@ def _at_the_ends(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) 
     return Cost(byte_hops, ops, 0, packets)
 
 
-def _copied(scenario: Scenario, schedule: Schedule, step: Transfer) -> int:
+def _copied(scenario: OpCase, schedule: OpPlan, step: Transfer) -> int:
     """Bytes of a transfer times the memories on their way, links left out, as if nothing hit a cache.
 
     Those of a switch that copies or sums are counted, since there is one way for all.
@@ -182,7 +182,7 @@ def _copied(scenario: Scenario, schedule: Schedule, step: Transfer) -> int:
     return int(size * (reads + sent_per_byte(schedule) * (1 + step.reduce)))
 
 
-def _ways(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> list[_Way]:
+def _ways(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> list[_Way]:
     """The transfers of ``steps`` from one rank to another."""
     sent, peers = sent_per_byte(schedule), num_peers(steps)
     return [
@@ -196,7 +196,7 @@ def _ways(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> list
     ]
 
 
-def _copying(scenario: Scenario, schedule: Schedule, step: Transfer, peers: int) -> int:
+def _copying(scenario: OpCase, schedule: OpPlan, step: Transfer, peers: int) -> int:
     """Ops of a transfer: one for each engine or SM that has a part of it, and those of slices in a switch."""
     to_all, workers = step.reach is Reach.ALL, 1
     if schedule.engine.kind is EngineKind.SM:
@@ -206,7 +206,7 @@ def _copying(scenario: Scenario, schedule: Schedule, step: Transfer, peers: int)
     return max(1, min(workers, lines)) * (3 * MAX_SLICES + 1 if to_all else 1)
 
 
-def _kernels(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Iterator[KernelWork]:
+def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[KernelWork]:
     """The kernels of a rank; the groups of a stream are one if they are persistent."""
     gpu, sms, streams = scenario.gpu, schedule.compute_sms, dict[int, list[TileGroup]]()
     persistent = schedule.tactics.kernel is Kernels.PERSISTENT and scenario.workload.gemm is not None

@@ -20,12 +20,12 @@ from ...compiler.ir import (
     Arrival,
     Direction,
     IndexRange,
+    OpCase,
+    OpPlan,
     Pattern,
     Reach,
     Reduction,
     Region,
-    Scenario,
-    Schedule,
     Transfer,
     all_arrivals,
     arrivals_at,
@@ -44,8 +44,8 @@ _GATHERS = (Pattern.ALL_GATHER, Pattern.AG_GEMM, Pattern.GEMM_BESIDE_AG)
 class Hits:
     """The hits of one plan, cached by rank."""
 
-    scenario: Scenario
-    schedule: Schedule
+    scenario: OpCase
+    schedule: OpPlan
     _arrivals: dict[int, tuple[Arrival, ...]] = field(default_factory=dict)
     _shares: dict[int, Share] = field(default_factory=dict)
     _added: dict[int, Counter[Region]] = field(default_factory=dict)

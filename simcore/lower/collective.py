@@ -10,7 +10,7 @@ are in the fitted start, and are taken out of it.
 from dataclasses import replace
 from fractions import Fraction
 
-from ...compiler.ir import TICKS_PER_SECOND, Pattern, ProtocolModel, Reduction, Scenario, System, Transfer
+from ...compiler.ir import TICKS_PER_SECOND, OpCase, Pattern, ProtocolModel, Reduction, System, Transfer
 from ...compiler.planning.knobs.library import library_on
 from ...compiler.templates.collective import collective_in
 from ..kernels.dispatch import split_by_weight
@@ -23,7 +23,7 @@ from .state import LibraryCall, Lowering, StepOps, Waiters
 _SENT_PER_BYTE = {NcclProtocol.LL: Fraction(2), NcclProtocol.LL128: Fraction(LL128_BYTES, LL128_PAYLOAD)}
 
 
-def library_operation(scenario: Scenario) -> NcclCollective:
+def library_operation(scenario: OpCase) -> NcclCollective:
     """The collective of the library that ``scenario`` is or has as a part.
 
     Raises
@@ -35,7 +35,7 @@ def library_operation(scenario: Scenario) -> NcclCollective:
     return NcclCollective(collective.value)
 
 
-def library_collective_time(scenario: Scenario) -> CollectiveTime:
+def library_collective_time(scenario: OpCase) -> CollectiveTime:
     """The time of the library's collective by its closed form, alone; scaled to the links that there are.
 
     Raises
@@ -49,7 +49,7 @@ def library_collective_time(scenario: Scenario) -> CollectiveTime:
     return collective_time(gpu, operation, moved.num_bytes, scenario.num_ranks)
 
 
-def _over_links(scenario: Scenario, time: CollectiveTime) -> Fraction:
+def _over_links(scenario: OpCase, time: CollectiveTime) -> Fraction:
     """The share of the library's bytes for which the links of ``scenario`` are held.
 
     Less than 1 where the library was measured to send faster than single copies achieve: links serve all parts at the
@@ -124,7 +124,7 @@ def _sent_bytes(time: CollectiveTime) -> int:
     return int(time.moved_bytes * _SENT_PER_BYTE.get(time.protocol, Fraction(1)))
 
 
-def _latency(scenario: Scenario, time: CollectiveTime, peers: range) -> int:
+def _latency(scenario: OpCase, time: CollectiveTime, peers: range) -> int:
     """Latency of the last bytes of the transfer, and of the own part where that is short."""
     gpu = scenario.gpu
     trip = gpu.l2.latency_ticks + gpu.hbm.latency_ticks

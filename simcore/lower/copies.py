@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
-from ...compiler.ir import CopyProtocol, Direction, EngineMode, Gpu, Reach, Scenario, Transfer, Wait, Write
+from ...compiler.ir import CopyProtocol, Direction, EngineMode, Gpu, OpCase, Reach, Transfer, Wait, Write
 from ..kernels.gemm import ticks_for
 from ..program.program import PACKET_BYTES, Flow, OpKind, OpSpec, Stage, TrafficClass
 from . import switch as noc
@@ -104,7 +104,7 @@ def _flag_alone(state: Lowering, rank: int, step: Transfer) -> tuple[Stage, ...]
     return (Stage(0, (flag,)),)
 
 
-def flag_lead_ticks(scenario: Scenario, rank: int, step: Transfer) -> int:
+def flag_lead_ticks(scenario: OpCase, rank: int, step: Transfer) -> int:
     """Time from the end of data until its flag leaves: until it is known to be there, where links keep no order."""
     return 0 if scenario.system.fabric.in_order else distance_ticks(scenario, -step.peer, rank + step.peer)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import Flag, auto
 from fractions import Fraction
 
-from ...compiler.ir import CopyProtocol, EngineKind, Network, Noc, Scenario, Schedule
+from ...compiler.ir import CopyProtocol, EngineKind, Network, Noc, OpCase, OpPlan
 from ..kernels.gemm import ticks_for
 from ..program.builder import ProgramBuilder
 from ..program.program import TrafficClass
@@ -91,8 +91,8 @@ class Machine:
 
 def build_machine(
     builder: ProgramBuilder,
-    scenario: Scenario,
-    schedule: Schedule,
+    scenario: OpCase,
+    schedule: OpPlan,
     unit_bytes: int,
     ideal: Idealization,
     shared_with: Machine | None = None,
@@ -119,12 +119,12 @@ def build_machine(
     )
 
 
-def issues_commands(scenario: Scenario, schedule: Schedule) -> bool:
+def issues_commands(scenario: OpCase, schedule: OpPlan) -> bool:
     """Whether issuing a copy takes time."""
     return schedule.engine.kind is EngineKind.DMA and scenario.gpu.dma.issue_interval_ticks > 0
 
 
-def distance_ticks(scenario: Scenario, peer: int, rank: int = 0) -> int:
+def distance_ticks(scenario: OpCase, peer: int, rank: int = 0) -> int:
     """Time a request takes from ``rank`` to the rank ``peer`` further, nothing else on the way.
 
     ``rank`` makes a difference only where the fabric does not look the same from every rank.
@@ -133,17 +133,17 @@ def distance_ticks(scenario: Scenario, peer: int, rank: int = 0) -> int:
     return scenario.network.latency_ticks(rank % n, (rank + peer) % n)
 
 
-def _issue(builder: ProgramBuilder, scenario: Scenario, schedule: Schedule) -> int | None:
+def _issue(builder: ProgramBuilder, scenario: OpCase, schedule: OpPlan) -> int | None:
     return builder.pool("dma_issue", 1) if issues_commands(scenario, schedule) else None
 
 
-def _engines(builder: ProgramBuilder, schedule: Schedule, sms: int) -> int:
+def _engines(builder: ProgramBuilder, schedule: OpPlan, sms: int) -> int:
     if schedule.engine.on_kernels_sms:
         return sms
     return builder.pool("dma" if schedule.engine.kind is EngineKind.DMA else "copy_sms", schedule.engine.count)
 
 
-def noc_of(scenario: Scenario) -> Noc | None:
+def noc_of(scenario: OpCase) -> Noc | None:
     """The network on chip as a server of ``scenario``; None without one in the profile, or a kernel that shares it."""
     return None if scenario.workload.is_collective else scenario.gpu.noc
 
@@ -158,7 +158,7 @@ def noc_packet_ticks(noc: Noc, unit_bytes: int) -> int:
     return max(1, ticks_for(noc_packet_bytes(unit_bytes), noc.copy_bytes_per_s))
 
 
-def _memory(builder: ProgramBuilder, scenario: Scenario, unit: int, suffix: str, *, noc: bool) -> Memory:
+def _memory(builder: ProgramBuilder, scenario: OpCase, unit: int, suffix: str, *, noc: bool) -> Memory:
     gpu, channels = scenario.gpu, scenario.gpu.hbm.channels
     l2_rate = gpu.l2.instances * gpu.l2.bytes_per_s
     l2 = builder.server(f"l2{suffix}", max(1, ticks_for(unit, l2_rate)), gpu.l2.latency_ticks)
@@ -197,7 +197,7 @@ def _links(builder: ProgramBuilder, network: Network, unit: int) -> tuple[Hop, .
 LL128_BYTES, LL128_PAYLOAD = 128, 120
 
 
-def sent_per_byte(schedule: Schedule) -> Fraction | int:
+def sent_per_byte(schedule: OpPlan) -> Fraction | int:
     """Bytes that copies put on a link, and write at the destination, for each byte of data."""
     if schedule.engine.kind is EngineKind.DMA:
         return 1

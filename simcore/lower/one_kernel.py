@@ -22,16 +22,16 @@ from ...compiler.ir import (
     Direction,
     EngineKind,
     Gpu,
-    GraphPlan,
     IndexRange,
     Kernels,
     LaunchMode,
+    OpCase,
+    OpPlan,
     Part,
+    Plan,
     Reach,
     Reduction,
     Region,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -51,7 +51,7 @@ READY = "ready"
 """Label of the flags by which a rank says that its kernel has begun."""
 
 
-def is_one_kernel(scenario: Scenario, schedule: Schedule) -> bool:
+def is_one_kernel(scenario: OpCase, schedule: OpPlan) -> bool:
     """Whether the plan is one kernel at each rank: a collective alone, by SMs."""
     engine = schedule.engine
     return engine.kind is EngineKind.SM and not engine.by_library and scenario.workload.is_collective
@@ -84,7 +84,7 @@ def begin_kernels(state: Lowering, ranks: range) -> None:
             state.kernels.ready[rank, offset] = look(state, rank, READY, (told[rank, offset],))
 
 
-def launch_ticks(gpu: Gpu, schedule: Schedule) -> int:
+def launch_ticks(gpu: Gpu, schedule: OpPlan) -> int:
     """The launch of the one kernel, from the host or in a graph."""
     graph = gpu.sync.graph_launch_ticks
     return gpu.launch.kernel_ticks if schedule.tactics.launch is LaunchMode.STREAM or graph is None else graph
@@ -103,7 +103,7 @@ def lower_sum(state: Lowering, rank: int, step: Reduction) -> None:
     state.register_kernel(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops), work, work.alone_ticks)
 
 
-def sum_work(scenario: Scenario, schedule: Schedule, num_bytes: int, num_parts: int, hit_bytes: int = 0) -> KernelWork:
+def sum_work(scenario: OpCase, schedule: OpPlan, num_bytes: int, num_parts: int, hit_bytes: int = 0) -> KernelWork:
     """The work of a sum in the one kernel: no launch, and SMs that have no more under way than when they copy.
 
     A copy has so many bytes under way that an SM reaches its rate over a link; what it sums has not so far to go. That
@@ -120,7 +120,7 @@ def sum_work(scenario: Scenario, schedule: Schedule, num_bytes: int, num_parts: 
     return replace(work, start_ticks=0, unit_ticks=max(work.unit_ticks, paced))
 
 
-def _measured_distance_ticks(scenario: Scenario) -> int:
+def _measured_distance_ticks(scenario: OpCase) -> int:
     """Latency to a peer at which an SM copies at its rate: over the links of the profile, else to the nearest peer."""
     known = None if scenario.gpu.collectives is None else scenario.gpu.collectives.link_latency_ticks
     if known is not None:
@@ -166,7 +166,7 @@ def _wanted(state: Lowering, rank: int) -> set[int]:
     return {offset for step in steps for offset in peers_to_be_ready(state.scenario, state.schedule, step)}
 
 
-def peers_to_be_ready(scenario: Scenario, schedule: Schedule, step: Transfer) -> Iterator[int]:
+def peers_to_be_ready(scenario: OpCase, schedule: OpPlan, step: Transfer) -> Iterator[int]:
     """Offsets of the ranks whose kernels must have begun before ``step`` of a lone collective may."""
     n, to_all = scenario.num_ranks, step.reach is Reach.ALL
     flags_between = schedule.tactics.protocol is not CopyProtocol.SIMPLE and not to_all
@@ -203,7 +203,7 @@ Mates = Mapping[str, tuple[TileGroup, ...]]
 """The groups that share a tile with each group, itself included, in the order of the plan."""
 
 
-def in_whole_tiles(scenario: Scenario, schedule: Schedule) -> Schedule:
+def in_whole_tiles(scenario: OpCase, schedule: OpPlan) -> OpPlan:
     """Return ``schedule`` with the waits that whole tiles add; itself where kernels are launched or tiles are finer.
 
     Plans in which transfers wait for the kernel and the kernel for transfers are left as they are: there the order of
@@ -233,7 +233,7 @@ def _goes_both_ways(steps: Sequence[Step]) -> bool:
     return gathers and scatters
 
 
-def _waiting(scenario: Scenario, schedule: Schedule, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _waiting(scenario: OpCase, schedule: OpPlan, steps: tuple[Step, ...]) -> tuple[Step, ...]:
     mates = _mates(scenario, schedule, steps)
     return tuple(_extended(step, mates) for step in steps) if mates else steps
 
@@ -248,7 +248,7 @@ def _extended(step: Step, mates: Mates) -> Step:
     return replace(step, after=tuple(dict.fromkeys((*step.after, *more))))
 
 
-def _mates(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Mates:
+def _mates(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Mates:
     """The groups of each kernel that share tiles; empty if none does."""
     streams: dict[int, list[TileGroup]] = {}
     for step in steps:
@@ -263,7 +263,7 @@ def _mates(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Mat
     return found
 
 
-def _tiles(scenario: Scenario, group: TileGroup, block_rows: int) -> frozenset[int]:
+def _tiles(scenario: OpCase, group: TileGroup, block_rows: int) -> frozenset[int]:
     """The rows of tiles that ``group`` has a part of."""
     n, rows = scenario.num_ranks, tile_rows(scenario.workload, scenario.num_ranks)
     spans = ((region.owner % n * rows + region.rows.start, region.rows.size) for region in group.regions)
@@ -285,19 +285,19 @@ def _sharing(groups: Sequence[TileGroup], tiles: Sequence[frozenset[int]]) -> di
     return {name: sharing for name, sharing in mates.items() if len(sharing) > 1}
 
 
-def as_kernels(scenario: Scenario, schedule: Schedule, apart: Collection[str] = ()) -> Schedule:
+def as_kernels(scenario: OpCase, schedule: OpPlan, apart: Collection[str] = ()) -> OpPlan:
     """Return ``schedule`` as its kernels carry it out; steps and signals in ``apart`` are waited for elsewhere."""
     return in_whole_tiles(scenario, all_blocks_at_once(scenario, schedule, apart))
 
 
-def part_as_kernels(scenario: Scenario, plan: GraphPlan, part: Part) -> Schedule:
+def part_as_kernels(scenario: OpCase, plan: Plan, part: Part) -> OpPlan:
     """The same of a part of a graph plan; ``scenario`` is that of the part."""
     waiting = [each.step for each in part.step_waits]
     awaited = [each.of for other in plan.parts for each in other.step_waits if each.on == part.name]
     return as_kernels(scenario, part.schedule, {*waiting, *awaited})
 
 
-def all_blocks_at_once(scenario: Scenario, schedule: Schedule, apart: Collection[str] = ()) -> Schedule:
+def all_blocks_at_once(scenario: OpCase, schedule: OpPlan, apart: Collection[str] = ()) -> OpPlan:
     """Return ``schedule`` with the blocks of each piece exchanged and summed in one go.
 
     Itself where copy engines or tiles move the data, ranks differ in more than the rows of blocks, or other steps wait
@@ -320,7 +320,7 @@ def _but_rows(step: Step) -> tuple[object, ...]:
     return step.name, step.after, step.region.owner, step.region.cols, step.peer if isinstance(step, Transfer) else None
 
 
-def _merged(scenario: Scenario, steps: Sequence[Step]) -> tuple[Step, ...]:
+def _merged(scenario: OpCase, steps: Sequence[Step]) -> tuple[Step, ...]:
     """The steps of a rank, those of each piece as a copy for each peer and one sum."""
     merged: dict[str, Step | None] = {}
     for sums, copies in _pieces(scenario, steps):
@@ -337,7 +337,7 @@ def _merged(scenario: Scenario, steps: Sequence[Step]) -> tuple[Step, ...]:
     return tuple(step for step in found if step is not None)
 
 
-def _pieces(scenario: Scenario, steps: Sequence[Step]) -> list[tuple[list[Reduction], list[Transfer]]]:
+def _pieces(scenario: OpCase, steps: Sequence[Step]) -> list[tuple[list[Reduction], list[Transfer]]]:
     """The sums of each piece of all blocks, and the copies that bring their parts; none unless all are of that kind."""
     n = scenario.num_ranks
     sums = [step for step in steps if isinstance(step, Reduction)]

@@ -6,12 +6,12 @@ from itertools import chain
 
 from ...compiler.ir import (
     Awaited,
-    GraphPlan,
     Kernels,
+    OpCase,
+    OpPlan,
     Part,
     PartWait,
-    Scenario,
-    Schedule,
+    Plan,
     Step,
     System,
     TileGroup,
@@ -54,7 +54,7 @@ def foreign_of(part: Part, ends: Mapping[str, Ends]) -> dict[str, Foreign]:
     return found
 
 
-def with_waits(scenario: Scenario, part: Part, schedule: Schedule) -> Schedule:
+def with_waits(scenario: OpCase, part: Part, schedule: OpPlan) -> OpPlan:
     """``schedule`` whose steps also name what they wait for in other parts.
 
     What one launch or call carries out waits there: at the gates of the lowered part.
@@ -83,7 +83,7 @@ def with_waits(scenario: Scenario, part: Part, schedule: Schedule) -> Schedule:
     )
 
 
-def _names(part: Part, schedule: Schedule, steps: Sequence[Step]) -> Iterator[list[str]]:
+def _names(part: Part, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[list[str]]:
     """For each of ``steps`` the names of what it waits for in other parts.
 
     That of a whole part the copies wait for that wait for no step of their own plan, and the first kernel of each
@@ -177,7 +177,7 @@ def _begun(state: Lowering, rank: int) -> Iterable[int]:
 MAIN_STREAM = 0
 
 
-def sms_of_parts(system: System, plan: GraphPlan) -> tuple[int, ...]:
+def sms_of_parts(system: System, plan: Plan) -> tuple[int, ...]:
     """Return for each part how many SMs its kernels have, and its copies that queue for the SMs of kernels."""
     own = tuple(part.schedule.compute_sms for part in plan.parts)
     taken: dict[int, int] = {}  # nodes that copy, by the SMs that do nothing else

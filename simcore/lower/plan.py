@@ -1,4 +1,4 @@
-"""System + GraphPlan -> Program: the plans of all parts on one machine, with the waits between them.
+"""System + Plan -> Program: the plans of all parts on one machine, with the waits between them.
 
 A plan of one op has one part. Each part is lowered as it would be alone, with its own hits in caches: what lands for it
 is what may lie between a write and its read. Streams and engines are shared:
@@ -21,12 +21,12 @@ from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import (
     EngineKind,
-    GraphPlan,
     Kernels,
+    OpCase,
+    OpPlan,
     Part,
+    Plan,
     Reduction,
-    Scenario,
-    Schedule,
     Step,
     System,
     TileGroup,
@@ -44,7 +44,7 @@ from .state import Lowering
 from .steps import LoweredPart, lower_steps, period_of
 
 
-def period_if_alike(schedule: Schedule, num_ranks: int) -> int:
+def period_if_alike(schedule: OpPlan, num_ranks: int) -> int:
     """The ranks of a plan to lower if the fabric were the same around each: one, if ranks differ by peers alone."""
     if schedule.overrides:
         return num_ranks
@@ -73,7 +73,7 @@ class Lowered:
     """The Program of a plan; each of ``parts`` is lowered into it, in the order of the plan, as its ``ops``."""
 
     system: System
-    plan: GraphPlan
+    plan: Plan
     program: Program
     parts: tuple[LoweredPart, ...]
     ops: tuple[range, ...]
@@ -83,12 +83,12 @@ class Lowered:
         return replace(self, program=program, parts=tuple(replace(part, program=program) for part in self.parts))
 
 
-def plan_of(scenario: Scenario, schedule: Schedule) -> GraphPlan:
+def plan_of(scenario: OpCase, schedule: OpPlan) -> Plan:
     """Return the plan of one op: ``schedule`` carries out the workload of ``scenario``."""
-    return GraphPlan.of_one(scenario.name, scenario.workload, schedule)
+    return Plan.of_one(scenario.name, scenario.workload, schedule)
 
 
-def plan_period(system: System, plan: GraphPlan, *, alike: bool = False) -> int:
+def plan_period(system: System, plan: Plan, *, alike: bool = False) -> int:
     """The least shift of all ranks that changes no plan of a part and not the fabric.
 
     With ``alike`` those are taken for alike that do the same whoever their peers are: an estimate.
@@ -101,7 +101,7 @@ def plan_period(system: System, plan: GraphPlan, *, alike: bool = False) -> int:
 
 def lower(
     system: System,
-    plan: GraphPlan,
+    plan: Plan,
     *,
     unit_bytes: int,
     fold: bool = True,
@@ -139,13 +139,13 @@ def lower(
     return Lowered(system, plan, program, tuple(parts), tuple(ops))
 
 
-def _scenario(system: System, part: Part) -> Scenario:
-    return Scenario(part.name, system, part.workload)
+def _scenario(system: System, part: Part) -> OpCase:
+    return OpCase(part.name, system, part.workload)
 
 
-def _on_their_sms(system: System, plan: GraphPlan) -> Iterator[Part]:
+def _on_their_sms(system: System, plan: Plan) -> Iterator[Part]:
     """The parts with the SMs that are left to kernels while others copy."""
-    limited: dict[tuple[int, int], Schedule] = {}  # layers share theirs
+    limited: dict[tuple[int, int], OpPlan] = {}  # layers share theirs
     for part, sms in zip(plan.parts, sms_of_parts(system, plan), strict=True):
         key = id(part.schedule), sms
         if key not in limited:
@@ -154,14 +154,14 @@ def _on_their_sms(system: System, plan: GraphPlan) -> Iterator[Part]:
 
 
 def _machines(
-    builder: ProgramBuilder, system: System, plan: GraphPlan, unit_bytes: int, ideal: Idealization
+    builder: ProgramBuilder, system: System, plan: Plan, unit_bytes: int, ideal: Idealization
 ) -> dict[str, Machine]:
     """One machine for all parts, with the pool of engines that each has; by the name of the part."""
     moving = [part for part in plan.parts if part.workload.moved is not None] or plan.parts[:1]
     kernels = (part for part in plan.parts if not part.workload.is_collective)
     scenario = _scenario(system, next(kernels, plan.parts[0]))
     own = _have_their_own(system, moving)
-    largest: dict[object, Schedule] = {}
+    largest: dict[object, OpPlan] = {}
     for part in moving:
         key = _pool_key(part.schedule, own=own)
         if key not in largest or part.schedule.engine.count > largest[key].engine.count:
@@ -192,7 +192,7 @@ def _have_their_own(system: System, parts: Sequence[Part]) -> bool:
     return sum({engine.count for engine in engines if engine.kind is EngineKind.DMA}) <= system.gpu.dma.engines
 
 
-def _pool_key(schedule: Schedule, *, own: bool) -> object:
+def _pool_key(schedule: OpPlan, *, own: bool) -> object:
     """Schedules with the same key share a pool of engines: those by as many copy engines, or where none has its own."""
     engine = schedule.engine
     if engine.on_kernels_sms:
@@ -204,7 +204,7 @@ def _pool_key(schedule: Schedule, *, own: bool) -> object:
 class _Composer:
     """Lowers the parts of a plan one after the other."""
 
-    plan: GraphPlan
+    plan: Plan
     builder: ProgramBuilder
     machines: dict[str, Machine]
     period: int
@@ -213,7 +213,7 @@ class _Composer:
     issued: dict[int, int] = field(default_factory=dict)  # kernels and copies, by rank: one host issues them all
     queues: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)  # last ops by rank and stream
 
-    def lower(self, scenario: Scenario, part: Part, unit_bytes: int, ideal: Idealization) -> Lowering:
+    def lower(self, scenario: OpCase, part: Part, unit_bytes: int, ideal: Idealization) -> Lowering:
         """Lower one part behind those before it."""
         prefix = f"{part.name}." if len(self.plan.parts) > 1 else ""
         builder = self.builder.scoped(prefix, self._priorities(part))

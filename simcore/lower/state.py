@@ -10,11 +10,11 @@ from ...compiler.ir import (
     EngineKind,
     EngineMode,
     LaunchMode,
+    OpCase,
+    OpPlan,
     Reach,
     Reduction,
     Region,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -115,8 +115,8 @@ class Lowering:
     by which a rank says that it has begun. ``foreign`` is what steps wait for in other plans, by the name for it.
     """
 
-    scenario: Scenario
-    schedule: Schedule
+    scenario: OpCase
+    schedule: OpPlan
     unit_bytes: int
     builder: ProgramBuilder
     machine: Machine
@@ -240,7 +240,7 @@ class Lowering:
         )
 
 
-def moved_bytes(scenario: Scenario, region: Region) -> int:
+def moved_bytes(scenario: OpCase, region: Region) -> int:
     """Size of a region of the tensor that crosses the fabric."""
     moved = scenario.workload.moved
     assert moved is not None, "a checked plan moves only what its workload moves"
@@ -278,7 +278,7 @@ def pairs_of(steps: Sequence[Transfer], mode: EngineMode) -> dict[str, Transfer]
     return pairs
 
 
-def counts_ticks(scenario: Scenario, schedule: Schedule) -> int:
+def counts_ticks(scenario: OpCase, schedule: OpPlan) -> int:
     """The time in which the host reads how many rows its copy engines are to copy; 0 where it knows, or SMs copy.
 
     An event tells it that the counts are there, a copy brings them, and then it issues: what each takes is the

@@ -1,4 +1,4 @@
-"""Scenario + Schedule -> ops of a Program: every step of one part on servers and pools.
+"""OpCase + OpPlan -> ops of a Program: every step of one part on servers and pools.
 
 Where a shift of all ranks changes neither the plan nor the fabric, only the first ranks are written, as many as it
 shifts by (``period``): one for a plan that is the same for all on a switch, those of a node on rails. What one of them
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from ...compiler.ir import (
     Direction,
+    OpCase,
+    OpPlan,
     Reach,
     Reduction,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -38,8 +38,8 @@ from .waits import announce, lower_stores, sums_tile_by_tile, wait_tile_by_tile
 class LoweredPart:
     """A part in a Program, with the way back to its plan."""
 
-    scenario: Scenario
-    schedule: Schedule
+    scenario: OpCase
+    schedule: OpPlan
     program: Program
     steps: tuple[StepOps, ...]
     machine: Machine
@@ -84,7 +84,7 @@ def _run_before(state: Lowering, steps: Iterable[Step]) -> frozenset[str]:
     return frozenset((*own, *(name for name, other in state.foreign.items() if other.runs_before)))
 
 
-def period_of(scenario: Scenario, schedule: Schedule) -> int:
+def period_of(scenario: OpCase, schedule: OpPlan) -> int:
     """The least shift of all ranks that changes neither plan nor fabric: so many ranks stand for all."""
     return math.lcm(schedule.period(scenario.num_ranks), scenario.network.period)
 

@@ -19,12 +19,12 @@ from ...compiler.ir import (
     Arrival,
     Direction,
     Distribution,
-    GraphPlan,
+    OpCase,
+    OpPlan,
+    Plan,
     Reach,
     Rejection,
     Replay,
-    Scenario,
-    Schedule,
     Shape,
     Step,
     System,
@@ -184,7 +184,7 @@ _SHOWN = 8
 
 def lower_replayed(
     system: System,
-    plan: GraphPlan,
+    plan: Plan,
     replay: Replay,
     *,
     unit_bytes: int,
@@ -200,7 +200,7 @@ def lower_replayed(
         If ``unit_bytes`` is not a multiple of the GPU's line.
     """
     (part,) = plan.parts
-    scenario, schedule = Scenario(part.name, system, part.workload), part.schedule
+    scenario, schedule = OpCase(part.name, system, part.workload), part.schedule
     arrivals = _arrivals(scenario, schedule)
     _check_signals(schedule, replay, arrivals)
     steps: list[list[Step]] = [list(schedule.steps_of(TARGET)), *([] for _ in range(1, scenario.num_ranks))]
@@ -239,7 +239,7 @@ def recorded_writes(lowered: LoweredPart, run: Run) -> tuple[Write, ...]:
     return tuple(sorted(writes, key=lambda write: (write.ticks, write.rank, write.signal)))
 
 
-def _arrivals(scenario: Scenario, schedule: Schedule) -> dict[str, Arrival]:
+def _arrivals(scenario: OpCase, schedule: OpPlan) -> dict[str, Arrival]:
     """Transfers of peers to rank 0, by signal."""
     if schedule.engine.by_library:
         message = "the library moves everything in one call, which a profile cannot say"
@@ -248,7 +248,7 @@ def _arrivals(scenario: Scenario, schedule: Schedule) -> dict[str, Arrival]:
     return {arrival.transfer.signal: arrival for arrival in arrivals if arrival.issuer != TARGET}
 
 
-def _check_signals(schedule: Schedule, replay: Replay, arrivals: Mapping[str, Arrival]) -> None:
+def _check_signals(schedule: OpPlan, replay: Replay, arrivals: Mapping[str, Arrival]) -> None:
     known = {write.signal for write in replay.writes}
     awaited = {name for step in schedule.steps_of(TARGET) for name in step.after if name in arrivals}
     for code, names, message in (

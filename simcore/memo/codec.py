@@ -17,7 +17,7 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from ...compiler.ir import Choice, Scenario, Workload
+from ...compiler.ir import OpCase, OpChoice, OpShape
 
 T = TypeVar("T")
 Given = Sequence[object]
@@ -27,7 +27,7 @@ PLAIN = (int, str, bool, NoneType)
 GIVEN = "given"
 """Key of the place of a value in ``given``, in the one kind of JSON object that is written."""
 
-STORED_NAMES: dict[type, str] = {Choice: "Choice", Scenario: "Scenario", Workload: "Workload"}
+STORED_NAMES: dict[type, str] = {OpChoice: "Choice", OpCase: "Scenario", OpShape: "Workload"}
 """Names of classes in files: the shipped model has them, and keys of a corpus are made of them.
 
 A class that is not here has its own name, and so comes here when it is renamed.

@@ -16,7 +16,7 @@ from magus.advisor.layers.recommend import recommend_graph
 from magus.advisor.oracle.times import COLLECTIVES, collective_us
 from magus.advisor.questions.advisor import Advisor
 from magus.compiler import compile_text
-from magus.compiler.ir import TICKS_PER_US, GraphScenario, Scenario
+from magus.compiler.ir import TICKS_PER_US, OpCase, Scenario
 from magus.compiler.planning.knobs.library import library_scaling
 from magus.compiler.planning.parts import collective_alone
 from magus.simcore.kernels.nccl import NcclProtocol
@@ -57,7 +57,7 @@ def machine(rng: random.Random) -> str:
     )
 
 
-def draw(seed: int, workload: str = "") -> Scenario:
+def draw(seed: int, workload: str = "") -> OpCase:
     rng = random.Random(f"above the bound {seed}")
     text = machine(rng)
     body = workload or rng.choice(WORKLOADS)
@@ -89,7 +89,7 @@ def times_us(advice: Advice) -> Iterator[tuple[str, float]]:
 @pytest.mark.parametrize("seed", range(24))
 def test_no_estimate_is_below_the_bound(seed: int) -> None:
     scenario = draw(seed)
-    advice, library = Advisor().recommend(GraphScenario.of_one(scenario), QUICK), library_time(scenario)
+    advice, library = Advisor().recommend(Scenario.of_one(scenario), QUICK), library_time(scenario)
     bound_us = quick_bound_ticks(scenario) / TICKS_PER_US
 
     assert [one for one in times_us(advice) if one[1] < bound_us * (1 - 1e-9)] == []
@@ -104,7 +104,7 @@ def test_no_estimate_is_below_the_bound(seed: int) -> None:
 
 @pytest.mark.parametrize(("seed", "workload"), [(0, WORKLOADS[1]), (3, WORKLOADS[4])])
 def test_no_simulated_time_is_below_the_bound(seed: int, workload: str) -> None:
-    advice = Advisor().recommend(GraphScenario.of_one(draw(seed, workload)), SHORT)
+    advice = Advisor().recommend(Scenario.of_one(draw(seed, workload)), SHORT)
 
     assert advice.bound is not None and advice.gap_to_bound is not None and advice.gap_to_bound >= 0
     bound_us = advice.bound.ticks / TICKS_PER_US
@@ -116,7 +116,7 @@ def text_of(link: str = "", switch: str = "", ranks: int = 8, share: float = 1, 
     return MACHINE.format(**names, link=link, switch=switch, ranks=ranks, share=share, changes=changes)
 
 
-def all_reduce(text: str) -> Scenario:
+def all_reduce(text: str) -> OpCase:
     work = "workload w on node {\n x = tensor bf16[16384, 4096]\n y = all_reduce(x)\n}"
     return (
         compile_text(f"{text}\n{work}\nexplore w {{ schedules serial, direct; chunks 8; engine dma }}").scenario().case
@@ -164,7 +164,7 @@ def test_the_library_is_not_told_over_another_kind_of_link(link: str, reason: st
 def test_what_is_below_the_bound_is_left_out_with_a_note() -> None:
     """Constants that are wrong, as a user may write them: the library is faster than its links."""
     text = text_of(changes="collectives { nvls { bandwidth 9 TB/s; start 1 us } }")
-    advice = Advisor().recommend(GraphScenario.of_one(all_reduce(text)), replace(SHORT, verify=False))
+    advice = Advisor().recommend(Scenario.of_one(all_reduce(text)), replace(SHORT, verify=False))
     document = advice_document(advice)
 
     assert document["library"] is None and not any(one.is_library for one in advice.candidates)

@@ -7,7 +7,7 @@ from magus.advisor.candidates.predicted import predicted_us, usual_serials
 from magus.advisor.layers.op_runs import copiers_of
 from magus.advisor.solver import enumerate_space
 from magus.compiler import compile_text
-from magus.compiler.ir import EngineKind, GraphScenario, Scenario, Schedule
+from magus.compiler.ir import EngineKind, OpCase, OpPlan, Scenario
 from magus.compiler.planning.plan import build_graph_plan
 from magus.compiler.resolve.schedules.check import SERIAL, read_choice, resolve_schedule
 from magus.simcore import simulate_op
@@ -34,17 +34,17 @@ LAYER = HEAD + (
 )
 
 
-def asked(statements: str, explore: str = "") -> Scenario:
+def asked(statements: str, explore: str = "") -> OpCase:
     return compile_text(f"{HEAD}workload w on hgx {{ {statements} }}\n{explore}").scenario().case
 
 
-def layer(asking: str) -> GraphScenario:
+def layer(asking: str) -> Scenario:
     found = compile_text(LAYER + asking).scenario("moe")
     assert found is not None
     return found
 
 
-def us(scenario: Scenario, schedule: Schedule) -> float:
+def us(scenario: OpCase, schedule: OpPlan) -> float:
     return simulate_op(scenario, schedule, unit_bytes=1024).makespan_us
 
 
@@ -118,5 +118,5 @@ def test_a_layer_with_experts_copies_by_sms_unless_asked() -> None:
     assert any("only the GPUs know" in each for each in marks)
 
 
-def by_sms(scenario: Scenario) -> Schedule:
+def by_sms(scenario: OpCase) -> OpPlan:
     return resolve_schedule(scenario, "serial(engine=sm(16))")

@@ -7,7 +7,7 @@ import pytest
 
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.estimate.makespan import estimate_ticks
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario
+from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import simulate_op
 from tests.helpers.marks import thinned
@@ -16,10 +16,10 @@ from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gather
 from tests.helpers.some import some
 
 
-def choices(scenario: Scenario) -> list[Choice]:
+def choices(scenario: OpCase) -> list[OpChoice]:
     n = scenario.num_ranks
     found = [
-        Choice(template, n * pieces, EngineChoice(kind, count))
+        OpChoice(template, n * pieces, EngineChoice(kind, count))
         for template, pieces in (("serial", 1), ("shard_p2p", 1), ("uniform_fused_1d", 2), ("hetero_fused_1d", 2))
         for kind, count in ((EngineKind.DMA, 2), (EngineKind.SM, 16))
     ]
@@ -28,7 +28,7 @@ def choices(scenario: Scenario) -> list[Choice]:
 
 # Each third has every fabric and every pattern.
 @pytest.mark.parametrize("case", thinned(product((ag_gemm, gemm_rs, lone_gather), UNEVEN), 5))
-def test_no_schedule_beats_the_bound(case: tuple[Callable[..., Scenario], str]) -> None:
+def test_no_schedule_beats_the_bound(case: tuple[Callable[..., OpCase], str]) -> None:
     make, (ranks, fabric) = case[0], UNEVEN[case[1]]
     sizes = (128 * ranks, 128 * ranks, 1024) if make is not lone_gather else (256 * ranks, 4096)
     scenario = make(*sizes, ranks=ranks, fabric=fabric)

@@ -17,7 +17,7 @@ from magus.advisor import Advice, AdviceOptions, Advisor, NoFeasibleSchedule, Re
 from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Source
 from magus.compiler.from_model.request import LayerRequest
-from magus.compiler.ir import Cancelled, GraphScenario
+from magus.compiler.ir import Cancelled, Scenario
 from magus.compiler.request.scenario import scenario_of
 from magus.simcore.memo.memo import memoizing
 from magus.simcore.memo.store import Store
@@ -122,10 +122,10 @@ def test_what_a_process_that_dies_was_asked_is_answered_here(caplog: pytest.LogC
 def test_answers_are_kept_on_disk_and_found_without_a_process(several: Advisor, tmp_path: Path) -> None:
     scenario = scenario_of(replace(REQUEST, m=640)).case
     with memoizing(Store(tmp_path)):
-        assert several.num_unknown([GraphScenario.of_one(scenario)], AT_ONCE) == 1
-        first = several.recommend(GraphScenario.of_one(scenario), AT_ONCE)
-        assert several.num_unknown([GraphScenario.of_one(scenario)], AT_ONCE) == 0
-        again = Advisor.load(processes=1).recommend(GraphScenario.of_one(scenario), AT_ONCE)
+        assert several.num_unknown([Scenario.of_one(scenario)], AT_ONCE) == 1
+        first = several.recommend(Scenario.of_one(scenario), AT_ONCE)
+        assert several.num_unknown([Scenario.of_one(scenario)], AT_ONCE) == 0
+        again = Advisor.load(processes=1).recommend(Scenario.of_one(scenario), AT_ONCE)
     assert (first.source, again.source) == (Source.MODEL, Source.CACHE)
     assert first.candidates == again.candidates
 

@@ -16,7 +16,7 @@ from magus.advisor.candidates.advice import Advice
 from magus.advisor.questions import advisor as recommend
 from magus.advisor.questions import computing
 from magus.compiler import compile_text
-from magus.compiler.ir import EngineChoice, EngineKind, Explore, GraphScenario, Scenario
+from magus.compiler.ir import EngineChoice, EngineKind, Explore, OpCase, Scenario
 from magus.simcore.memo.memo import memoizing
 from magus.simcore.memo.store import Store
 from magus.tui.text.render import advice_text
@@ -56,23 +56,23 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def computed(advisor: Advisor, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Scenario], tuple[Advice, Path]]:
+def computed(advisor: Advisor, tmp_path_factory: pytest.TempPathFactory) -> Callable[[OpCase], tuple[Advice, Path]]:
     """The advice for a scenario, and a folder where it and nothing else is kept; computed once."""
 
     @cache
-    def of(scenario: Scenario) -> tuple[Advice, Path]:
+    def of(scenario: OpCase) -> tuple[Advice, Path]:
         folder = tmp_path_factory.mktemp("kept")
         with memoizing(Store(folder)):
-            return advisor.recommend(GraphScenario.of_one(scenario), OPTIONS), folder
+            return advisor.recommend(Scenario.of_one(scenario), OPTIONS), folder
 
     return of
 
 
 @pytest.fixture
-def advise(store: Store, computed: Callable[[Scenario], tuple[Advice, Path]]) -> Callable[[Scenario], Advice]:
+def advise(store: Store, computed: Callable[[OpCase], tuple[Advice, Path]]) -> Callable[[OpCase], Advice]:
     """The advice for a scenario, which ``store`` keeps from then on."""
 
-    def of(scenario: Scenario) -> Advice:
+    def of(scenario: OpCase) -> Advice:
         advice, folder = computed(scenario)
         copytree(folder, store.folder, dirs_exist_ok=True)
         return advice
@@ -80,7 +80,7 @@ def advise(store: Store, computed: Callable[[Scenario], tuple[Advice, Path]]) ->
     return of
 
 
-def kept(advisor: Advisor, scenario: Scenario, options: AdviceOptions = OPTIONS) -> Advice | None:
+def kept(advisor: Advisor, scenario: OpCase, options: AdviceOptions = OPTIONS) -> Advice | None:
     """The advice that is given without being computed."""
 
     def computing_nothing(*_: object) -> Any:
@@ -89,7 +89,7 @@ def kept(advisor: Advisor, scenario: Scenario, options: AdviceOptions = OPTIONS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recommend, "computed_advice", computing_nothing)
         try:
-            return advisor.recommend(GraphScenario.of_one(scenario), options)
+            return advisor.recommend(Scenario.of_one(scenario), options)
         except Computed:
             return None
 
@@ -108,7 +108,7 @@ def kept(advisor: Advisor, scenario: Scenario, options: AdviceOptions = OPTIONS)
     ids=lambda scenario: scenario.name,
 )
 def test_what_is_kept_is_what_was_computed(
-    scenario: Scenario, advisor: Advisor, advise: Callable[[Scenario], Advice]
+    scenario: OpCase, advisor: Advisor, advise: Callable[[OpCase], Advice]
 ) -> None:
     computed = advise(scenario)
     again = kept(advisor, scenario)
@@ -128,7 +128,7 @@ def test_a_file_that_says_the_same_has_the_same_answer(advisor: Advisor, store: 
     assert kept(advisor, compile_text(f"# a comment\n{PLAN}").scenario().case) is not None
 
 
-def test_another_question_is_not_answered(advisor: Advisor, advise: Callable[[Scenario], Advice]) -> None:
+def test_another_question_is_not_answered(advisor: Advisor, advise: Callable[[OpCase], Advice]) -> None:
     advise(SCENARIO)
 
     assert kept(advisor, SCENARIO) is not None
@@ -150,16 +150,16 @@ def test_advice_that_was_cut_short_or_failed_in_part_is_not_kept(
     advisor: Advisor, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with memoizing(None):
-        advice = advisor.recommend(GraphScenario.of_one(SCENARIO), OPTIONS)
+        advice = advisor.recommend(Scenario.of_one(SCENARIO), OPTIONS)
     for partial_advice in (replace(advice, interrupted=True), replace(advice, notes=("a stage failed",))):
         with monkeypatch.context() as patch:
             patch.setattr(computing, "advice_of", lambda *_, given=partial_advice: given)
-            assert advisor.recommend(GraphScenario.of_one(SCENARIO), OPTIONS) is partial_advice
+            assert advisor.recommend(Scenario.of_one(SCENARIO), OPTIONS) is partial_advice
         assert kept(advisor, SCENARIO) is None
 
 
 def test_what_lies_there_malformed_is_computed_again(
-    advisor: Advisor, store: Store, advise: Callable[[Scenario], Advice]
+    advisor: Advisor, store: Store, advise: Callable[[OpCase], Advice]
 ) -> None:
     advice = advise(SCENARIO)
     ((key, data),) = (
@@ -182,7 +182,7 @@ def test_what_lies_there_malformed_is_computed_again(
     ):
         store.write(key, changed)
         assert kept(advisor, SCENARIO) is None
-    assert advisor.recommend(GraphScenario.of_one(SCENARIO), OPTIONS).recommended == advice.recommended
+    assert advisor.recommend(Scenario.of_one(SCENARIO), OPTIONS).recommended == advice.recommended
 
 
 @pytest.mark.slow
@@ -190,11 +190,11 @@ def test_what_lies_there_malformed_is_computed_again(
 def test_workers_keep_what_they_simulate(threads: bool, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     advisor, options = Advisor(), replace(OPTIONS, workers=2, bespoke=0)
     monkeypatch.setattr(computing, "suits_threads", lambda _: threads)
-    computed = advisor.recommend(GraphScenario.of_one(SCENARIO), options)
+    computed = advisor.recommend(Scenario.of_one(SCENARIO), options)
 
     # Another question with the same simulations, none of which is run.
     monkeypatch.setattr(import_module("magus.simcore.simulate"), "_simulate", partial(pytest.fail, "simulated"))
-    again = advisor.recommend(GraphScenario.of_one(SCENARIO), replace(options, workers=1))
+    again = advisor.recommend(Scenario.of_one(SCENARIO), replace(options, workers=1))
 
     assert again.notes == ()
     assert again.candidates == computed.candidates

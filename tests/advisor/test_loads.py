@@ -8,7 +8,7 @@ from magus.advisor import AdviceOptions, Advisor, lower_bound
 from magus.advisor.bounds.link_loads import least_traffic
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler import compile_text
-from magus.compiler.ir import Direction, GraphScenario
+from magus.compiler.ir import Direction, Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate_op
 from magus.tui.text.ops import scenario_line
@@ -58,7 +58,7 @@ def test_traffic_is_counted_by_rank() -> None:
 def test_a_hot_rank_is_advised_on() -> None:
     scenario = scenario_of("GEMM", ((128, 128, 128, 640),) * 4)
 
-    advice = Advisor.load().recommend(GraphScenario.of_one(scenario), AdviceOptions(top=3, workers=1))
+    advice = Advisor.load().recommend(Scenario.of_one(scenario), AdviceOptions(top=3, workers=1))
 
     assert advice.recommended.simulated_ticks is not None
     assert advice.bound is not None and advice.bound.ticks <= advice.recommended.simulated_ticks

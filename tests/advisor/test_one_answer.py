@@ -9,7 +9,7 @@ import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor
 from magus.compiler import compile_text
-from magus.compiler.ir import GraphScenario
+from magus.compiler.ir import Scenario
 from tests.helpers.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
@@ -73,7 +73,7 @@ def with_norm(block: str) -> str:
     return f"{block[: block.rindex('}')].rstrip()}\n  {NORM} = norm({last})\n}}"
 
 
-def pairs_of(file: str) -> list[tuple[GraphScenario, GraphScenario]]:
+def pairs_of(file: str) -> list[tuple[Scenario, Scenario]]:
     text = (ROOT / "examples" / f"{file}.mgs").read_text()
     kept = [block for block in blocks_of(text) if not re.match(r"\s*(schedule|expect|plan)\b", block)]
     alone, followed = (compile_text("\n".join(each)) for each in (kept, map(with_norm, kept)))

@@ -7,7 +7,7 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor, lower_bound
 from magus.advisor.sensitivity.threshold import num_rows, with_rows
 from magus.compiler import compile_text
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, ExecutionOptions, GraphScenario, Kernels, Scenario, Wait
+from magus.compiler.ir import EngineChoice, EngineKind, ExecutionOptions, Kernels, OpCase, OpChoice, Scenario, Wait
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.planning.knobs.library import library_serial
 from magus.compiler.templates import ALL_TEMPLATES
@@ -21,15 +21,15 @@ OPTIONS = (ExecutionOptions(), ExecutionOptions(kernel=Kernels.PERSISTENT, wait=
 pytestmark = pytest.mark.usefixtures("compiled_core")
 
 
-def choices_of(scenario: Scenario) -> list[Choice]:
+def choices_of(scenario: OpCase) -> list[OpChoice]:
     choices = (
-        Choice(each.name, scenario.num_ranks * (2 if each.cuts_shards else 1), engine, each.default_streams, options)
+        OpChoice(each.name, scenario.num_ranks * (2 if each.cuts_shards else 1), engine, each.default_streams, options)
         for each, engine, options in product(ALL_TEMPLATES, ENGINES, OPTIONS)
     )
     return [choice for choice in choices if reject_choice(scenario, choice) is None]
 
 
-def us(scenario: Scenario, choice: Choice) -> float:
+def us(scenario: OpCase, choice: OpChoice) -> float:
     return simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=1024).makespan_us
 
 
@@ -49,7 +49,7 @@ def test_no_schedule_beats_the_bound(kind: str, rows: int, cols: int, ranks: int
 def test_a_row_more_or_less_changes_little(kind: str, ranks: int) -> None:
     """Parts of columns, of rows and uneven ones take as long as their bytes."""
     engine = ENGINES[1]
-    times = [us(scenario_of(kind, rows, 4096, ranks), Choice("serial", ranks, engine)) for rows in (47, 48, 49)]
+    times = [us(scenario_of(kind, rows, 4096, ranks), OpChoice("serial", ranks, engine)) for rows in (47, 48, 49)]
 
     assert max(times) == pytest.approx(min(times), rel=0.05)
 
@@ -64,7 +64,7 @@ def test_the_library_does_not_mind_rows() -> None:
 @pytest.mark.parametrize(("rows", "ranks"), [(4, 8), (5, 3)])
 def test_a_step_of_decode_is_advised_on(rows: int, ranks: int) -> None:
     advice = Advisor().recommend(
-        GraphScenario.of_one(scenario_of("GEMM+AR", rows, 2048, ranks, inner=128)), AdviceOptions(workers=1)
+        Scenario.of_one(scenario_of("GEMM+AR", rows, 2048, ranks, inner=128)), AdviceOptions(workers=1)
     )
     simulated = [each.simulated_ticks for each in advice.candidates if each.simulated_ticks is not None]
 

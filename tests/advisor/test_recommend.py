@@ -15,17 +15,17 @@ from magus.advisor.solver import enumerate_space
 from magus.compiler.ir import (
     TICKS_PER_US,
     Cancelled,
-    Choice,
     CopyProtocol,
     EngineChoice,
     EngineKind,
     Explore,
-    GraphScenario,
     NamedSchedule,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Pattern,
-    Plan,
     Scenario,
-    Schedule,
+    WrittenPlan,
 )
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.knobs import base
@@ -43,7 +43,7 @@ DMA = EngineChoice(EngineKind.DMA, 7)
 
 
 def backwards(
-    scenario: Scenario, choices: Sequence[Choice], schedules: Sequence[Schedule], **options: object
+    scenario: OpCase, choices: Sequence[OpChoice], schedules: Sequence[OpPlan], **options: object
 ) -> tuple[float, ...]:
     """Times that like the worst best: what they say must change what is simulated, never what is true."""
     return tuple(1e6 / len(schedule.steps) for schedule in schedules)
@@ -57,15 +57,15 @@ def advisor() -> Advisor:
 @pytest.fixture(scope="module")
 def advice(advisor: Advisor) -> Advice:
     scenario = exploring(ag_gemm(4096, 8192, 16384), Explore.of(chunks=(8, 16, 32), engine=(DMA,)))
-    return advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(bespoke=50))
+    return advisor.recommend(Scenario.of_one(scenario), AdviceOptions(bespoke=50))
 
 
 def test_each_schedule_is_looked_at_and_built_once(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = exploring(ag_gemm(4096, 8192, 16384), Explore.of(chunks=(8, 16, 32), engine=(DMA,)))
     structures = enumerate_space(scenario).structures
-    asked: list[Choice] = []
+    asked: list[OpChoice] = []
 
-    def counting(scenario: Scenario, choice: Choice) -> TemplateInput:
+    def counting(scenario: OpCase, choice: OpChoice) -> TemplateInput:
         asked.append(choice)
         return template_input(scenario, choice)
 
@@ -137,7 +137,7 @@ def test_the_waterfall_of_the_answer_sums_exactly(advice: Advice) -> None:
 
 
 def test_serial_is_said_where_overlap_does_not_pay(advisor: Advisor) -> None:
-    advice = advisor.recommend(GraphScenario.of_one(ag_gemm(16, 8192, 28672)))
+    advice = advisor.recommend(Scenario.of_one(ag_gemm(16, 8192, 28672)))
 
     assert advice.verdict is Verdict.SERIAL
     assert advice.recommended.is_serial
@@ -148,9 +148,9 @@ def test_serial_is_said_where_overlap_does_not_pay(advisor: Advisor) -> None:
 def test_bad_estimates_cost_speed_but_never_truth(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = exploring(gemm_rs(2048, 8192, 4096), Explore.of(chunks=(8, 16)))
 
-    good = advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(top=2, bespoke=0))
+    good = advisor.recommend(Scenario.of_one(scenario), AdviceOptions(top=2, bespoke=0))
     monkeypatch.setattr(predicted, "predicted_us", backwards)
-    bad = advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(top=2, bespoke=0))
+    bad = advisor.recommend(Scenario.of_one(scenario), AdviceOptions(top=2, bespoke=0))
 
     assert (bad.serial.expression, bad.serial.simulated_ticks) == (good.serial.expression, good.serial.simulated_ticks)
     assert bad.recommended.best_us <= bad.serial.best_us
@@ -159,36 +159,36 @@ def test_bad_estimates_cost_speed_but_never_truth(advisor: Advisor, monkeypatch:
 def test_the_baseline_does_not_follow_the_engines_explored(advisor: Advisor) -> None:
     scenario = exploring(ag_gemm(2048, 8192, 4096), Explore.of(chunks=(16,), engine=(EngineChoice(EngineKind.SM, 8),)))
 
-    assert advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(bespoke=0)).serial.schedule.engine == DMA
+    assert advisor.recommend(Scenario.of_one(scenario), AdviceOptions(bespoke=0)).serial.schedule.engine == DMA
 
 
 def test_a_space_without_overlap_is_not_a_workload_without_it(advisor: Advisor) -> None:
-    advice = advisor.recommend(
-        GraphScenario.of_one(exploring(ag_gemm(1024, 1024, 4096), Explore.of(schedules=("serial",))))
-    )
+    advice = advisor.recommend(Scenario.of_one(exploring(ag_gemm(1024, 1024, 4096), Explore.of(schedules=("serial",)))))
 
     assert "No overlap schedule is in the space that the file explores." in advice.reasons
 
 
 def test_a_plan_by_hand_for_a_lone_collective_is_no_overlap(advisor: Advisor) -> None:
     scenario = lone_gather(1024, 1024)
-    steps = build_schedule(scenario, Choice("serial", 8, DMA)).steps
-    scenario = replace(scenario, schedules=(NamedSchedule("mine", Plan(EngineChoice(EngineKind.SM, 32), steps)),))
+    steps = build_schedule(scenario, OpChoice("serial", 8, DMA)).steps
+    scenario = replace(
+        scenario, schedules=(NamedSchedule("mine", WrittenPlan(EngineChoice(EngineKind.SM, 32), steps)),)
+    )
 
-    advice = advisor.recommend(GraphScenario.of_one(scenario))
+    advice = advisor.recommend(Scenario.of_one(scenario))
 
     assert advice.verdict is Verdict.USE
     assert not next(c for c in advice.candidates if c.expression == "mine").is_serial
 
 
 def test_declared_schedules_are_always_simulated(advisor: Advisor) -> None:
-    choice = Choice("shard_p2p", 8, DMA)
+    choice = OpChoice("shard_p2p", 8, DMA)
     scenario = replace(
         exploring(ag_gemm(1024, 1024, 4096), Explore.of(schedules=("serial",), engine=(DMA,))),
         schedules=(NamedSchedule("mine", choice),),
     )
 
-    advice = advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(top=1))
+    advice = advisor.recommend(Scenario.of_one(scenario), AdviceOptions(top=1))
 
     (mine,) = [c for c in advice.candidates if c.expression == "shard_p2p(engine=dma(7))"]
     assert mine.simulated_ticks is not None
@@ -196,10 +196,10 @@ def test_declared_schedules_are_always_simulated(advisor: Advisor) -> None:
 
 def test_plans_written_out_take_part(advisor: Advisor) -> None:
     scenario = exploring(ag_gemm(1024, 1024, 4096), Explore.of(schedules=("serial",), engine=(DMA,)))
-    steps = build_schedule(scenario, Choice("hetero_fused_1d", 16, DMA)).steps
-    scenario = replace(scenario, schedules=(NamedSchedule("by_hand", Plan(DMA, steps)),))
+    steps = build_schedule(scenario, OpChoice("hetero_fused_1d", 16, DMA)).steps
+    scenario = replace(scenario, schedules=(NamedSchedule("by_hand", WrittenPlan(DMA, steps)),))
 
-    advice = advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(top=1))
+    advice = advisor.recommend(Scenario.of_one(scenario), AdviceOptions(top=1))
 
     (by_hand,) = [c for c in advice.candidates if c.expression == "by_hand"]
     assert by_hand.predicted_us is None
@@ -208,7 +208,7 @@ def test_plans_written_out_take_part(advisor: Advisor) -> None:
 
 @pytest.mark.parametrize("pattern", [Pattern.GEMM, Pattern.KERNEL])
 def test_a_lone_kernel_has_nothing_to_overlap(advisor: Advisor, pattern: Pattern) -> None:
-    advice = advisor.recommend(GraphScenario.of_one(scenario_of(pattern, SYSTEMS[0], 2, 256, 256, 256)))
+    advice = advisor.recommend(Scenario.of_one(scenario_of(pattern, SYSTEMS[0], 2, 256, 256, 256)))
 
     assert advice.verdict is Verdict.SERIAL
     assert len(advice.candidates) == 1
@@ -225,7 +225,7 @@ def test_of_a_lone_collective_the_algorithms_are_compared(advisor: Advisor, case
     system, pattern = case
     scenario = scenario_of(pattern, system, 4, 256, 256, 256)
 
-    advice = advisor.recommend(GraphScenario.of_one(scenario))
+    advice = advisor.recommend(Scenario.of_one(scenario))
 
     simulated = [c for c in advice.candidates if c.simulated_ticks is not None]
     tried = {chosen_algorithm(c.choice) for c in simulated if c.choice is not None}
@@ -244,7 +244,7 @@ def test_of_a_lone_collective_the_algorithms_are_compared(advisor: Advisor, case
 
 @pytest.mark.parametrize("pattern", [Pattern.GEMM_BESIDE_AG, Pattern.GEMM_BESIDE_A2A])
 def test_what_runs_beside_is_an_overlap(advisor: Advisor, pattern: Pattern) -> None:
-    advice = advisor.recommend(GraphScenario.of_one(scenario_of(pattern, SYSTEMS[1], 4, 1024, 1024, 1024)))
+    advice = advisor.recommend(Scenario.of_one(scenario_of(pattern, SYSTEMS[1], 4, 1024, 1024, 1024)))
 
     assert advice.verdict is not Verdict.SERIAL
     assert advice.recommended.expression.startswith("bulk(")
@@ -255,7 +255,7 @@ def test_what_runs_beside_is_an_overlap(advisor: Advisor, pattern: Pattern) -> N
 @pytest.mark.parametrize("pattern", [Pattern.GEMM_A2A, Pattern.GEMM_BESIDE_AG, Pattern.ALL_GATHER])
 def test_where_estimates_were_not_judged_is_said(advisor: Advisor, pattern: Pattern) -> None:
     advice = advisor.recommend(
-        GraphScenario.of_one(scenario_of(pattern, SYSTEMS[0], 2, 128, 128, 128)), AdviceOptions(top=2)
+        Scenario.of_one(scenario_of(pattern, SYSTEMS[0], 2, 128, 128, 128)), AdviceOptions(top=2)
     )
 
     assert "were not compared with simulations of such scenarios" in advice.confidence_reason
@@ -263,7 +263,7 @@ def test_where_estimates_were_not_judged_is_said(advisor: Advisor, pattern: Patt
 
 
 def test_without_verification_nothing_is_simulated(advisor: Advisor) -> None:
-    advice = advisor.recommend(GraphScenario.of_one(ag_gemm(4096, 8192, 16384)), AdviceOptions(verify=False))
+    advice = advisor.recommend(Scenario.of_one(ag_gemm(4096, 8192, 16384)), AdviceOptions(verify=False))
 
     assert advice.result is None
     assert all(c.simulated_ticks is None for c in advice.candidates)
@@ -276,7 +276,7 @@ def test_the_number_of_processes_changes_nothing(advisor: Advisor, monkeypatch: 
     scenario = exploring(ag_gemm(512, 1024, 4096), Explore.of(chunks=(8, 16), engine=(DMA,)))
 
     alone, together = (
-        advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(workers=workers)) for workers in (1, 2)
+        advisor.recommend(Scenario.of_one(scenario), AdviceOptions(workers=workers)) for workers in (1, 2)
     )
 
     assert replace(alone, timing=together.timing) == together
@@ -299,25 +299,21 @@ def test_why_serial_wins_is_said(advice: Advice) -> None:
 
 def test_a_stop_is_heard(advisor: Advisor) -> None:
     with pytest.raises(Cancelled):
-        advisor.recommend(GraphScenario.of_one(ag_gemm(4096, 8192, 16384)), should_stop=lambda: True)
+        advisor.recommend(Scenario.of_one(ag_gemm(4096, 8192, 16384)), should_stop=lambda: True)
 
 
 def test_progress_is_told(advisor: Advisor) -> None:
     heard: list[tuple[str, int, int]] = []
     scenario = exploring(ag_gemm(256, 512, 1024), Explore.of(chunks=(8,), engine=(DMA,)))
 
-    advisor.recommend(
-        GraphScenario.of_one(scenario), progress=lambda stage, done, total: heard.append((stage, done, total))
-    )
+    advisor.recommend(Scenario.of_one(scenario), progress=lambda stage, done, total: heard.append((stage, done, total)))
 
     assert {stage for stage, _, _ in heard} == {"propose", "enumerate", "rank", "simulate", "bespoke", "confirm"}
 
 
 def test_nothing_feasible_names_the_constraints(advisor: Advisor) -> None:
     with pytest.raises(NoFeasibleSchedule) as caught:
-        advisor.recommend(
-            GraphScenario.of_one(exploring(ag_gemm(4096, 8192, 16384), Explore.of(staging_limit_bytes=1024)))
-        )
+        advisor.recommend(Scenario.of_one(exploring(ag_gemm(4096, 8192, 16384), Explore.of(staging_limit_bytes=1024))))
 
     assert any("staging" in reason for reason in caught.value.reasons)
 
@@ -327,7 +323,7 @@ def test_a_gain_by_options_alone_does_not_look_like_overlap(advisor: Advisor, le
     """The proposed serial schedule is persistent already; its estimate must not price other protocols out."""
     used = advisor if learned else Advisor()
 
-    found = used.recommend(GraphScenario.of_one(gemm_rs(16, 4096, 2048, ranks=2)))
+    found = used.recommend(Scenario.of_one(gemm_rs(16, 4096, 2048, ranks=2)))
 
     assert found.verdict is Verdict.SERIAL and found.recommended.is_serial
     assert found.recommended.choice is not None and found.recommended.choice.tactics.protocol is CopyProtocol.LL

@@ -8,7 +8,7 @@ from magus.advisor.candidates.advice import Confidence
 from magus.advisor.candidates.predicted import is_judged
 from magus.advisor.solver import enumerate_space
 from magus.advisor.solver.memory import check_memory, resident_bytes
-from magus.compiler.ir import GraphScenario
+from magus.compiler.ir import Scenario
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.compiler.verify.check import check_plan
 from magus.tui.text.ops import scenario_line
@@ -44,7 +44,7 @@ def test_an_answer(name: str) -> None:
     scenario = workload_of(name)
     assert not is_judged(scenario) and not scenario.is_algorithm_choice
 
-    advice = Advisor.load().recommend(GraphScenario.of_one(scenario), AdviceOptions(top=3))
+    advice = Advisor.load().recommend(Scenario.of_one(scenario), AdviceOptions(top=3))
 
     assert advice.recommended.best_us <= advice.serial.best_us and advice.serial.choice is not None
     assert advice.gap_to_bound is not None and advice.gap_to_bound >= 0 and advice.confidence is not Confidence.HIGH

@@ -13,15 +13,15 @@ from magus.advisor.work.workers import Failure, FailureKind, failure_sentences
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
     Cancelled,
-    Choice,
     EngineChoice,
     EngineKind,
     Explore,
-    GraphScenario,
     NamedSchedule,
-    Plan,
+    OpCase,
+    OpChoice,
     Rejection,
     Scenario,
+    WrittenPlan,
 )
 from magus.compiler.planning.build import ScheduleError, build_schedule, expression_of
 from magus.simcore import EngineUnavailable, RunTooLarge
@@ -41,12 +41,12 @@ def test_without_a_stage_before_simulation_there_is_an_answer(stage: str, monkey
     assert (advice.gap_to_bound is None) is (stage == "lower_bound")
 
 
-CHOICE = Choice("uniform_fused_1d", 16, DMA)
+CHOICE = OpChoice("uniform_fused_1d", 16, DMA)
 DECLARED = replace(SCENARIO, schedules=(NamedSchedule("mine", CHOICE),))
 
 
 def test_without_predictions_what_the_file_declares_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = Plan(DMA, build_schedule(SCENARIO, Choice("shard_p2p", 8, DMA)).steps)
+    plan = WrittenPlan(DMA, build_schedule(SCENARIO, OpChoice("shard_p2p", 8, DMA)).steps)
     scenario = replace(DECLARED, schedules=(*DECLARED.schedules, NamedSchedule("by_hand", plan)))
 
     advice = advised_without("predicted_candidates", monkeypatch, bespoke=0, scenario=scenario)
@@ -65,7 +65,7 @@ def test_without_predictions_and_the_shortlist_the_finalists_answer(monkeypatch:
 
 
 @pytest.mark.parametrize("scenario", [SCENARIO, DECLARED])
-def test_where_no_stage_finds_a_time_the_reasons_are_told(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_stage_finds_a_time_the_reasons_are_told(scenario: OpCase, monkeypatch: pytest.MonkeyPatch) -> None:
     without_shortlist(monkeypatch)
     monkeypatch.setattr(confirming, "affordable_unit", fail)
 
@@ -99,10 +99,10 @@ def fail(*args: object, **options: object) -> None:
     raise ValueError("on purpose")
 
 
-def advised_without(stage: str, monkeypatch: pytest.MonkeyPatch, bespoke: int, scenario: Scenario = SCENARIO) -> Advice:
+def advised_without(stage: str, monkeypatch: pytest.MonkeyPatch, bespoke: int, scenario: OpCase = SCENARIO) -> Advice:
     """Advice of which one stage fails; the notes name it."""
     monkeypatch.setattr(confirming if stage == "affordable_unit" else advice_run, stage, fail)
-    advice = Advisor.load().recommend(GraphScenario.of_one(scenario), AdviceOptions(bespoke=bespoke))
+    advice = Advisor.load().recommend(Scenario.of_one(scenario), AdviceOptions(bespoke=bespoke))
 
     assert any("on purpose" in note and "a fault of Magus" in note for note in advice.notes)
     assert set(advice.notes) <= set(advice.marks)
@@ -152,7 +152,7 @@ def test_ctrl_c_keeps_what_was_found(stage: str) -> None:
             raise KeyboardInterrupt
 
     advice = Advisor.load().recommend(
-        GraphScenario.of_one(SCENARIO), AdviceOptions(bespoke=40), progress=press, should_stop=lambda: pressed
+        Scenario.of_one(SCENARIO), AdviceOptions(bespoke=40), progress=press, should_stop=lambda: pressed
     )
 
     assert advice.interrupted and advice.notes[0].startswith("stopped early")
@@ -166,9 +166,9 @@ def test_before_anything_is_ranked_there_is_nothing_to_keep() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Advisor.load().recommend(GraphScenario.of_one(SCENARIO), progress=press)
+        Advisor.load().recommend(Scenario.of_one(SCENARIO), progress=press)
     with pytest.raises(Cancelled):
-        Advisor.load().recommend(GraphScenario.of_one(SCENARIO), should_stop=lambda: True)
+        Advisor.load().recommend(Scenario.of_one(SCENARIO), should_stop=lambda: True)
 
 
 def test_failed_simulations_are_told_once_for_each_kind() -> None:

@@ -7,13 +7,13 @@ from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.candidates.predicted import predicted_us
 from magus.advisor.solver import enumerate_space
 from magus.advisor.solver.enumerate import explain
-from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, heeding
+from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, OpChoice, heeding
 from magus.compiler.planning.build import build_schedule
 from tests.helpers.scenarios.fabrics import torus
 from tests.helpers.scenarios.scenarios import ag_gemm
 
 SCENARIO = ag_gemm(4096, 4096, 4096, ranks=9, fabric=torus(3, 3))
-CHOICE = Choice("serial", 9, EngineChoice(EngineKind.DMA, 4))
+CHOICE = OpChoice("serial", 9, EngineChoice(EngineKind.DMA, 4))
 
 
 def test_the_bound() -> None:

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from magus.advisor import AdviceOptions, Advisor, lower_bound
 from magus.advisor.bounds.kernels import KernelClass, least_ratios
-from magus.compiler.ir import DType, EngineChoice, EngineKind, Explore, GemmShape, GraphScenario
+from magus.compiler.ir import DType, EngineChoice, EngineKind, Explore, GemmShape, Scenario
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, mi300x
 
 THREADS = 4
@@ -73,7 +73,7 @@ def test_one_advisor_answers_many() -> None:
     advisor = Advisor.load()
     scenario = exploring(ag_gemm(1024, 1536, 4096), Explore.of(chunks=(8, 16), engine=(DMA,)))
 
-    answers = together(lambda: advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(top=2, bespoke=20)))
+    answers = together(lambda: advisor.recommend(Scenario.of_one(scenario), AdviceOptions(top=2, bespoke=20)))
 
     assert all(advice.notes == () for advice in answers)
     assert len({(advice.recommended.expression, str(advice.candidates)) for advice in answers}) == 1

@@ -9,7 +9,7 @@ from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.work import workers
 from magus.advisor.work.workers import SimulationJob, run_job
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, ExecutionOptions, Explore, GraphScenario, ShouldStop
+from magus.compiler.ir import EngineChoice, EngineKind, ExecutionOptions, Explore, OpChoice, Scenario, ShouldStop
 from magus.simcore import Result, RunTooLarge
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring
@@ -54,7 +54,7 @@ def advised(
         return run_job(job, should_stop)
 
     monkeypatch.setattr(workers, "run_job", run)
-    return Advisor.load().recommend(GraphScenario.of_one(SCENARIO), OPTIONS), refused
+    return Advisor.load().recommend(Scenario.of_one(SCENARIO), OPTIONS), refused
 
 
 STAGES = (of_shortlist, of_variants, of_search, of_confirmation, of_baseline)
@@ -80,5 +80,5 @@ def test_it_is_left_out_with_a_mark(
 def test_a_choice_that_is_refused_is_not_recommended(monkeypatch: pytest.MonkeyPatch) -> None:
     advice, refused = advised(of_search, ERRORS[0], monkeypatch)
 
-    assert isinstance(advice.recommended.choice, Choice)
+    assert isinstance(advice.recommended.choice, OpChoice)
     assert advice.recommended.expression not in refused and advice.recommended.simulated_ticks is not None

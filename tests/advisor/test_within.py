@@ -13,7 +13,7 @@ from magus.advisor.candidates import predicted
 from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.candidates.predicted import BATCH, predicted_candidates
 from magus.advisor.solver import enumerate_space
-from magus.compiler.ir import GraphScenario, NamedSchedule
+from magus.compiler.ir import NamedSchedule, Scenario
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.memo.memo import memoizing
 from magus.simcore.memo.store import Store
@@ -23,7 +23,7 @@ SCENARIO = ag_gemm(512, 2048, 2048, ranks=4)
 
 
 def test_with_no_time_schedules_are_proposed_and_nothing_is_simulated() -> None:
-    advice = Advisor.load().recommend(GraphScenario.of_one(SCENARIO), AdviceOptions(within_s=1e-9))
+    advice = Advisor.load().recommend(Scenario.of_one(SCENARIO), AdviceOptions(within_s=1e-9))
 
     assert advice.interrupted and any(one.provenance is not None for one in advice.candidates)
     assert all(one.simulated_ticks is None for one in advice.candidates)
@@ -34,8 +34,8 @@ def test_a_hurried_answer_without_simulation_is_marked_and_not_kept(tmp_path: Pa
     advisor, options = Advisor.load(), AdviceOptions(verify=False)
 
     with memoizing(Store(tmp_path)):
-        hurried = advisor.recommend(GraphScenario.of_one(SCENARIO), replace(options, within_s=1e-9))
-        whole = advisor.recommend(GraphScenario.of_one(SCENARIO), replace(options, within_s=100.0))
+        hurried = advisor.recommend(Scenario.of_one(SCENARIO), replace(options, within_s=1e-9))
+        whole = advisor.recommend(Scenario.of_one(SCENARIO), replace(options, within_s=100.0))
 
     assert hurried.interrupted and not whole.interrupted
     assert {one.expression for one in hurried.candidates} < {one.expression for one in whole.candidates}
@@ -45,7 +45,7 @@ def test_a_hurried_answer_without_simulation_is_marked_and_not_kept(tmp_path: Pa
 def test_proposals_are_simulated_before_the_space_is_ranked() -> None:
     heard: list[str] = []
 
-    Advisor.load().recommend(GraphScenario.of_one(SCENARIO), progress=lambda stage, done, total: heard.append(stage))
+    Advisor.load().recommend(Scenario.of_one(SCENARIO), progress=lambda stage, done, total: heard.append(stage))
 
     assert heard.index("propose") < heard.index("simulate") < heard.index("enumerate")
 
@@ -55,7 +55,7 @@ def test_a_stop_after_the_first_simulations_answers_with_them() -> None:
     progress = lambda stage, done, total: heard.append(stage)  # noqa: E731
 
     advice = Advisor.load().recommend(
-        GraphScenario.of_one(SCENARIO), progress=progress, should_stop=lambda: "enumerate" in heard
+        Scenario.of_one(SCENARIO), progress=progress, should_stop=lambda: "enumerate" in heard
     )
 
     assert advice.interrupted and advice.serial.simulated_ticks is not None
@@ -64,7 +64,7 @@ def test_a_stop_after_the_first_simulations_answers_with_them() -> None:
 
 
 def test_with_no_time_and_no_proposals_the_baseline_is_ranked() -> None:
-    advice = Advisor.load().recommend(GraphScenario.of_one(SCENARIO), AdviceOptions(within_s=1e-9, bespoke=0))
+    advice = Advisor.load().recommend(Scenario.of_one(SCENARIO), AdviceOptions(within_s=1e-9, bespoke=0))
 
     assert advice.interrupted and advice.candidates and all(one.is_serial for one in advice.candidates)
     assert all(one.simulated_ticks is None for one in advice.candidates)
@@ -76,8 +76,8 @@ def test_with_no_time_and_no_proposals_the_baseline_is_ranked() -> None:
 def test_with_enough_time_the_advice_is_the_same() -> None:
     advisor, options = Advisor.load(), AdviceOptions(top=2, bespoke=0)
     free, timed = (
-        advisor.recommend(GraphScenario.of_one(SCENARIO), options),
-        advisor.recommend(GraphScenario.of_one(SCENARIO), AdviceOptions(2, True, 0, 1, 1e6)),
+        advisor.recommend(Scenario.of_one(SCENARIO), options),
+        advisor.recommend(Scenario.of_one(SCENARIO), AdviceOptions(2, True, 0, 1, 1e6)),
     )
 
     assert not timed.interrupted and timed.notes == free.notes == ()
@@ -110,9 +110,9 @@ def test_what_is_ranked_before_it_is_late_are_the_shortest_plans(monkeypatch: py
 def test_advice_that_was_cut_short_is_not_kept_and_complete_advice_answers_at_once(tmp_path: Path) -> None:
     advisor, options = Advisor.load(), AdviceOptions(top=1, bespoke=0)
     with memoizing(Store(tmp_path)):
-        assert advisor.recommend(GraphScenario.of_one(SCENARIO), AdviceOptions(1, True, 0, 1, 1e-9)).interrupted
-        complete = advisor.recommend(GraphScenario.of_one(SCENARIO), options)
-        again = advisor.recommend(GraphScenario.of_one(SCENARIO), AdviceOptions(1, True, 0, 1, 1e-9))
+        assert advisor.recommend(Scenario.of_one(SCENARIO), AdviceOptions(1, True, 0, 1, 1e-9)).interrupted
+        complete = advisor.recommend(Scenario.of_one(SCENARIO), options)
+        again = advisor.recommend(Scenario.of_one(SCENARIO), AdviceOptions(1, True, 0, 1, 1e-9))
 
     assert not complete.interrupted and not again.interrupted
     assert again.recommended.expression == complete.recommended.expression
@@ -134,18 +134,18 @@ def test_a_simulated_baseline_alone_does_not_hide_what_was_proposed() -> None:
             done.append(finished)
 
     scenario = ag_gemm(4096, 8192, 8192)
-    advice = advisor.recommend(GraphScenario.of_one(scenario), progress=progress, should_stop=lambda: 1 in done)
+    advice = advisor.recommend(Scenario.of_one(scenario), progress=progress, should_stop=lambda: 1 in done)
 
     assert advice.interrupted and not advice.recommended.is_serial
 
 
 def test_a_bespoke_schedule_of_the_file_stays_what_the_file_declares() -> None:
     advisor = Advisor.load()
-    found = advisor.recommend(GraphScenario.of_one(SCENARIO), AdviceOptions(verify=False))
+    found = advisor.recommend(Scenario.of_one(SCENARIO), AdviceOptions(verify=False))
     bespoke = next(one.choice for one in found.candidates if one.choice is not None and one.choice.parts)
 
     declared = replace(SCENARIO, schedules=(NamedSchedule("mine", bespoke),))
-    advice = advisor.recommend(GraphScenario.of_one(declared), AdviceOptions(verify=False))
+    advice = advisor.recommend(Scenario.of_one(declared), AdviceOptions(verify=False))
 
     (mine,) = [one for one in advice.candidates if one.choice == bespoke]
     assert mine.provenance is None

@@ -5,7 +5,7 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer import stages
 from magus.compiler import compile_text
-from magus.compiler.ir import GraphScenario
+from magus.compiler.ir import Scenario
 from magus.tui.text.render import verdict_sentence
 from tests.helpers.work import calls_of
 
@@ -39,7 +39,7 @@ def test_a_pair_is_answered_in_time(workload: str, verify: bool) -> None:
     options = AdviceOptions(within_s=2.0, verify=verify)
     advisor = Advisor.load()
 
-    assert calls_of(lambda: found.append(advisor.recommend(GraphScenario.of_one(scenario), options))) < MOST_CALLS
+    assert calls_of(lambda: found.append(advisor.recommend(Scenario.of_one(scenario), options))) < MOST_CALLS
     (advice,) = found
     assert advice.interrupted and advice.serial.best_us > 0
     assert any("stopped after 2 s" in note for note in advice.notes)
@@ -61,7 +61,7 @@ def test_the_baseline_is_ranked_by_one_rank_if_all_take_too_long() -> None:
     options = AdviceOptions(within_s=2.0, verify=False)
     advisor = Advisor.load()
 
-    assert calls_of(lambda: found.append(advisor.recommend(GraphScenario.of_one(scenario), options))) < MOST_CALLS
+    assert calls_of(lambda: found.append(advisor.recommend(Scenario.of_one(scenario), options))) < MOST_CALLS
     (advice,) = found
     assert [one.is_serial for one in advice.candidates] == [True] and advice.serial.best_us > 0
     assert "no other schedule was ranked in time" in verdict_sentence(advice)

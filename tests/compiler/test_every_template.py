@@ -10,15 +10,15 @@ import pytest
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import (
-    Choice,
     EngineChoice,
     EngineKind,
     Fabric,
     IndexRange,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Pattern,
     Region,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -53,7 +53,7 @@ def name_of(value: object) -> str:
     return value.name if isinstance(value, Template) else value.value if isinstance(value, Pattern) else str(value)
 
 
-def scenarios(pattern: Pattern, num_ranks: int) -> list[Scenario]:
+def scenarios(pattern: Pattern, num_ranks: int) -> list[OpCase]:
     """Behind a switch that copies and sums, and where there can be several, in nodes of two."""
     ranks = 1 if collective_in(pattern) is None else num_ranks
     cols = PARTS * PART * ranks
@@ -62,30 +62,30 @@ def scenarios(pattern: Pattern, num_ranks: int) -> list[Scenario]:
     return [replace(one, system=replace(one.system, fabric=able(one))) for one in made]
 
 
-def able(scenario: Scenario) -> Fabric:
+def able(scenario: OpCase) -> Fabric:
     fabric = scenario.system.fabric
     assert fabric.switch is not None
     return replace(fabric, switch=replace(fabric.switch, multicast=True, reduces=True))
 
 
-def node_of(scenario: Scenario) -> int:
+def node_of(scenario: OpCase) -> int:
     layout = scenario.system.fabric.layout
     return layout.node if isinstance(layout, Rails) else 0
 
 
-def choices(template: Template, scenario: Scenario) -> Iterator[tuple[Choice, int]]:
+def choices(template: Template, scenario: OpCase) -> Iterator[tuple[OpChoice, int]]:
     """Everything that is legal, with its pieces per shard."""
     algorithms = ("", *ALGORITHM_BY_NAME) if template.has("algorithm") else ("",)
     # Checking sums on the way of many ranks in many chunks takes long.
     counts = (1,) if not template.cuts_shards else PIECES[:2] if scenario.num_ranks == max(RANKS) else PIECES
     for pieces, algorithm, engine in product(counts, algorithms, ENGINES):
         count = scenario.num_ranks * pieces
-        choice = Choice(template.name, count, engine, template.default_streams, algorithm=algorithm)
+        choice = OpChoice(template.name, count, engine, template.default_streams, algorithm=algorithm)
         if reject_choice(scenario, choice) is None:
             yield choice, pieces
 
 
-def narrowed(schedule: Schedule, scenario: Scenario) -> list[list[Step]]:
+def narrowed(schedule: OpPlan, scenario: OpCase) -> list[list[Step]]:
     """Steps of each rank, columns of the moved tensor in units of the smallest part."""
     moved = scenario.workload.moved
     unit = 1 if moved is None else moved.cols // PARTS

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario
+from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, Pattern
 from magus.compiler.planfile.write import plan_text
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, Template
@@ -24,7 +24,7 @@ ENGINES = (EngineChoice(EngineKind.DMA, 2), EngineChoice(EngineKind.SM, 4))
 IN_NODES = {"pipelined": (Pattern.GEMM_RS, "hierarchical"), "double_ring": (Pattern.ALL_GATHER, "")}
 
 
-def scenario_on(system: str, ranks: int, pattern: Pattern) -> Scenario:
+def scenario_on(system: str, ranks: int, pattern: Pattern) -> OpCase:
     """Four rows a shard, and columns that two pieces may cut; the switch copies and sums."""
     count = 1 if collective_in(pattern) is None else ranks
     made = scenario_of(pattern, system, count, 4 * count, 128 * count, 128 * count)
@@ -34,12 +34,12 @@ def scenario_on(system: str, ranks: int, pattern: Pattern) -> Scenario:
     return replace(made, system=replace(made.system, fabric=able))
 
 
-def choice_of(template: Template, scenario: Scenario, engine: EngineChoice, algorithm: str = "") -> Choice:
+def choice_of(template: Template, scenario: OpCase, engine: EngineChoice, algorithm: str = "") -> OpChoice:
     pieces = 2 if template.cuts_shards else 1
-    return Choice(template.name, scenario.num_ranks * pieces, engine, template.default_streams, algorithm=algorithm)
+    return OpChoice(template.name, scenario.num_ranks * pieces, engine, template.default_streams, algorithm=algorithm)
 
 
-def cases(template: Template) -> Iterator[tuple[Scenario, Choice]]:
+def cases(template: Template) -> Iterator[tuple[OpCase, OpChoice]]:
     """The first place where the template works, for each of its patterns; and one case in nodes."""
     for pattern in template.patterns:
         for (system, ranks), engine in product(WHERE, ENGINES):

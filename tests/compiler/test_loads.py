@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import compile_text, format_text
-from magus.compiler.ir import GemmShape, GroupedGemmShape, PeerOrder, Scenario, Schedule, TileGroup, Transfer
+from magus.compiler.ir import GemmShape, GroupedGemmShape, OpCase, OpPlan, PeerOrder, TileGroup, Transfer
 from magus.compiler.planfile.write import plan_document, plan_text
 from magus.compiler.planning.build import build_schedule, declared, reject_choice
 from magus.compiler.verify.check import check_plan
@@ -16,7 +16,7 @@ from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_
 from tests.helpers.some import some
 
 
-def schedules(kind: str, seed: int) -> Iterator[tuple[Scenario, Schedule]]:
+def schedules(kind: str, seed: int) -> Iterator[tuple[OpCase, OpPlan]]:
     scenario = scenario_of(kind, drawn(random.Random(seed)))
     return ((scenario, build_schedule(scenario, choice)) for choice in legal_choices(scenario))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from magus.compiler import CompileError, Scenario, compile_text
+from magus.compiler import CompileError, OpCase, compile_text
 from magus.compiler.pipeline import examine_text
 from magus.compiler.resolve.schedules.check import resolve_schedule
 from magus.compiler.text.diagnostics import MAX_ERRORS, MAX_SHOWN, Severity, render_text
@@ -82,6 +82,6 @@ def test_that_a_graph_has_too_many_operations_is_told_once() -> None:
 
 
 def test_a_schedule_on_the_command_line_with_many_mistakes() -> None:
-    scenario: Scenario = compile_text(_HEAD + _workload("w", _PAIR)).scenario().case
+    scenario: OpCase = compile_text(_HEAD + _workload("w", _PAIR)).scenario().case
     with pytest.raises(CompileError):
         resolve_schedule(scenario, "$" * (MAX_ERRORS + 1))

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from magus.compiler.ir import Pattern, Scenario
+from magus.compiler.ir import OpCase, Pattern
 from magus.compiler.resolve.schedules.check import resolve_schedule
 from magus.compiler.verify.check import check_plan
 from tests.helpers.paths import DOCS
@@ -30,7 +30,7 @@ def rows() -> list[tuple[str, str]]:
     return found
 
 
-def scenario_for(workload: str) -> Scenario:
+def scenario_for(workload: str) -> OpCase:
     label, _, nodes = workload.partition(" in ")
     if label not in {pattern.value for pattern in Pattern}:
         return workload_of(label)

@@ -12,11 +12,11 @@ from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
 from magus.compiler.collectives import ALGORITHMS
 from magus.compiler.ir import (
-    Choice,
     DType,
     EngineChoice,
     EngineKind,
-    GraphScenario,
+    OpCase,
+    OpChoice,
     Override,
     Scenario,
     Shard,
@@ -37,11 +37,11 @@ from tests.helpers.some import some
 ENGINES = (EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 4))
 
 
-def legal_choices(scenario: Scenario) -> list[Choice]:
+def legal_choices(scenario: OpCase) -> list[OpChoice]:
     n = scenario.num_ranks
     algorithms = ("", *(algorithm.name for algorithm in ALGORITHMS))
     choices = (
-        Choice(template.name, n * pieces, engine, template.default_streams, algorithm=algorithm)
+        OpChoice(template.name, n * pieces, engine, template.default_streams, algorithm=algorithm)
         for template, engine, pieces, algorithm in product(ALL_TEMPLATES, ENGINES, (1, 2, 3), algorithms)
         if pieces == 1 or template.cuts_shards
     )
@@ -107,7 +107,7 @@ def test_any_number_of_rows_has_right_plans(rows: int, cols: int, ranks: int, ki
 @pytest.mark.parametrize(("rows", "cols", "ranks"), [(3, 512, 4), (4, 50, 3)])
 def test_a_plan_with_a_wrong_region_is_found_out(rows: int, cols: int, ranks: int) -> None:
     scenario = scenario_of("GEMM+AR", rows, cols, ranks)
-    schedule = build_schedule(scenario, Choice("serial", ranks, ENGINES[1]))
+    schedule = build_schedule(scenario, OpChoice("serial", ranks, ENGINES[1]))
     step = next(step for step in schedule.steps_of(1) if isinstance(step, Transfer) and step.name.startswith("y"))
     shorter = replace(step.region, rows=replace(step.region.rows, stop=step.region.rows.stop - 1))
     steps = tuple(replace(step, region=shorter) if each is step else each for each in schedule.steps_of(1))
@@ -125,7 +125,7 @@ def test_a_plan_with_a_wrong_region_is_found_out(rows: int, cols: int, ranks: in
 @pytest.mark.parametrize("template", ["serial", "pipelined"])
 def test_plans_are_written_and_read_back(rows: int, cols: int, ranks: int, template: str) -> None:
     scenario = scenario_of("GEMM+AR", rows, cols, ranks)
-    schedule = build_schedule(scenario, Choice(template, ranks, ENGINES[1]))
+    schedule = build_schedule(scenario, OpChoice(template, ranks, ENGINES[1]))
     again = plan_from_document(scenario, plan_document(scenario, schedule))
     text = text_of("GEMM+AR", rows, cols, ranks) + plan_text(scenario, schedule, "plan_1")
     body = compile_text(text).scenario().case.schedules[0].body
@@ -138,14 +138,14 @@ def test_plans_are_written_and_read_back(rows: int, cols: int, ranks: int, templ
 def test_chunks_of_columns_keep_to_tiles() -> None:
     scenario = scenario_of("GEMM+AR", 4, 8192, 8)
 
-    assert reject_choice(scenario, Choice("uniform_fused_1d", 128, ENGINES[0])) is None
-    rejection = reject_choice(scenario, Choice("uniform_fused_1d", 256, ENGINES[0]))
+    assert reject_choice(scenario, OpChoice("uniform_fused_1d", 128, ENGINES[0])) is None
+    rejection = reject_choice(scenario, OpChoice("uniform_fused_1d", 256, ENGINES[0]))
     assert rejection is not None and rejection.code is Code.MGS512
 
 
 def test_a_triton_kernel_of_such_parts_is_refused_for_what_it_is() -> None:
     scenario = scenario_of("GEMM+AR", 4, 8192, 8)
-    rejection = reject_triton(scenario, build_schedule(scenario, Choice("serial", 8, ENGINES[0])))
+    rejection = reject_triton(scenario, build_schedule(scenario, OpChoice("serial", 8, ENGINES[0])))
 
     assert rejection is not None and "columns" in rejection.message and "multiple of 8" in rejection.hint
 
@@ -185,7 +185,7 @@ def test_rows_of_a_layer_that_are_columns_of_a_sum_are_no_seam() -> None:
     )
     graph = compile_text(text).scenario()
 
-    assert isinstance(graph, GraphScenario)
+    assert isinstance(graph, Scenario)
     op = next(op for op in graph.graph.ops if op.workload.moved is not None)
     assert op.workload.by_columns
     assert not any(read.by_rows for read in op.reads)

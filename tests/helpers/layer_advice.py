@@ -2,7 +2,7 @@
 
 from magus.advisor.candidates.advice import Advice, Confidence, Timing
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
-from magus.compiler.ir import GraphChoice, GraphScenario
+from magus.compiler.ir import Scenario, Schedule
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.check import SERIAL
 
@@ -12,7 +12,7 @@ def serial_candidate(ticks: int) -> Candidate:
     return joint_candidate(SERIAL, ScheduleOrigin.SERIAL, "no overlap", ticks)
 
 
-def advice_by_hand(scenario: GraphScenario, schedule: GraphChoice, ticks: int, serial_ticks: int) -> Advice:
+def advice_by_hand(scenario: Scenario, schedule: Schedule, ticks: int, serial_ticks: int) -> Advice:
     """The answer that recommends ``schedule``, which is declared if the file has it."""
     serial = serial_candidate(serial_ticks)
     origin = ScheduleOrigin.DECLARED if schedule in scenario.schedules else ScheduleOrigin.SEARCHED

@@ -11,15 +11,15 @@ from magus.compiler.codes import Code
 from magus.compiler.ir import (
     AttentionBackShape,
     AttentionShape,
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     IndexRange,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Pattern,
-    Scenario,
-    Schedule,
     TileGroup,
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
@@ -42,22 +42,22 @@ NAMES = tuple(name for name in TEXTS if "attention" in name)
 ENGINES = (EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 8))
 
 
-def scheduled(name: str, expression: str, ranks: int = 2) -> tuple[Scenario, Schedule]:
+def scheduled(name: str, expression: str, ranks: int = 2) -> tuple[OpCase, OpPlan]:
     scenario = workload_of(name, ranks, 32 * ranks, 8)
     return scenario, resolve_schedule(scenario, expression)
 
 
-def written(scenario: Scenario) -> Iterator[Schedule]:
+def written(scenario: OpCase) -> Iterator[OpPlan]:
     """Every template, by copy engines and by SMs, put and got, with one stream and with two."""
     n = scenario.num_ranks
     for template, count, engine, direction in product(ALL_TEMPLATES, (1, 2), ENGINES, Direction):
         for streams in {template.default_streams, 2}:
-            choice = Choice(template.name, n * count, engine, streams, ExecutionOptions(direction))
+            choice = OpChoice(template.name, n * count, engine, streams, ExecutionOptions(direction))
             if reject_choice(scenario, choice) is None:
                 yield build_schedule(scenario, choice)
 
 
-def last_run(scenario: Scenario, schedule: Schedule) -> SeedRun:
+def last_run(scenario: OpCase, schedule: OpPlan) -> SeedRun:
     return carry_out(*alone(scenario, schedule)).runs[-1]
 
 
@@ -112,7 +112,7 @@ SLOW = (
 )
 
 
-def keys_changed(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
+def keys_changed(schedule: OpPlan) -> Iterator[tuple[str, OpPlan]]:
     """Kernels that take keys of another block, keys twice, or other heads."""
     for place, step in enumerate(schedule.steps):
         if not isinstance(step, TileGroup):

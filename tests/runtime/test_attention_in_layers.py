@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from magus.compiler.ir import (
-    Graph,
-    GraphChoice,
-    GraphOp,
-    GraphPlan,
+    Op,
+    OpCase,
     OpMode,
+    Plan,
     Read,
-    Scenario,
+    Schedule,
     System,
     TileGroup,
+    Workload,
 )
-from magus.compiler.planning.parts import GraphPlanError
+from magus.compiler.planning.parts import PlanError
 from magus.compiler.planning.plan import build_graph_plan
 from magus.compiler.resolve.schedules.check import SERIAL
 from magus.runtime import Outcome, carry_out
@@ -85,33 +85,33 @@ def test_a_layer_is_that_of_plain_numpy(operands: str) -> None:
             assert np.array_equal(got, found[source][4 * rank : 4 * rank + 4])
 
 
-def draw_op(rng: random.Random, number: int, scenario: Scenario, before: list[GraphOp]) -> GraphOp:
+def draw_op(rng: random.Random, number: int, scenario: OpCase, before: list[Op]) -> Op:
     """Each operand is declared, or what an op before it leaves; the collective of a pair takes the last one."""
     workload = scenario.workload
     own = [tensor.name for tensor in workload.tensors if tensor.name not in workload.made]
     moved = own[-1] if not workload.pattern.produces else ""
     reads = (Read(name, rng.choice(["", *(op.name for op in before)]), moves=name == moved) for name in own)
-    return GraphOp(f"op{number}", workload, tuple(reads))
+    return Op(f"op{number}", workload, tuple(reads))
 
 
-def draw_mode(rng: random.Random, op: GraphOp, scenario: Scenario) -> OpMode:
+def draw_mode(rng: random.Random, op: Op, scenario: OpCase) -> OpMode:
     if op.workload.then is None and rng.random() < 0.3:
         return OpMode(op.name, apart=draw_whole(rng, scenario))
     return OpMode(op.name, draw_choice(rng, scenario))
 
 
-def draw_plan(rng: random.Random) -> tuple[System, Graph, GraphPlan]:
+def draw_plan(rng: random.Random) -> tuple[System, Workload, Plan]:
     """Three ops and a plan, drawn again where a get would not be told that its peer has made what it reads."""
     scenarios = [workload_of(name, 2, 64, 16) for name in rng.sample(PAIRS, 3)]
     while True:
-        ops: list[GraphOp] = []
+        ops: list[Op] = []
         for number, scenario in enumerate(scenarios):
             ops.append(draw_op(rng, number, scenario, ops))
         modes = [draw_mode(rng, op, one) for op, one in zip(ops, scenarios, strict=True)]
-        graph, choice = Graph("drawn", "", tuple(ops)), GraphChoice("drawn", tuple(modes))
+        graph, choice = Workload("drawn", "", tuple(ops)), Schedule("drawn", tuple(modes))
         try:
             return scenarios[0].system, graph, build_graph_plan(scenarios[0].system, graph, choice)
-        except GraphPlanError:
+        except PlanError:
             continue
 
 

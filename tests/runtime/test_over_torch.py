@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.compiler.ir import PartWait, Pattern, Scenario, Schedule
+from magus.compiler.ir import OpCase, OpPlan, PartWait, Pattern
 from magus.compiler.planfile.write import document_text, plan_document
 from magus.compiler.resolve.schedules.check import SERIAL, resolve_schedule
 from magus.runtime import Outcome, RunRefused, carry_out
@@ -55,17 +55,17 @@ ATTENTION = (
 SMALL = (Pattern.ALL_GATHER, 2, "direct(chunks=2, engine=dma(1))")
 
 
-def scheduled(pattern: Pattern, ranks: int, expression: str) -> tuple[Scenario, Schedule]:
+def scheduled(pattern: Pattern, ranks: int, expression: str) -> tuple[OpCase, OpPlan]:
     return resolved(scenario_of(pattern, SYSTEMS[0], ranks, ranks * 64, ranks * 64, 256), expression)
 
 
-def resolved(scenario: Scenario, expression: str) -> tuple[Scenario, Schedule]:
+def resolved(scenario: OpCase, expression: str) -> tuple[OpCase, OpPlan]:
     ranks = scenario.num_ranks
     text = expression.replace("{2n}", str(2 * ranks)).replace("{n}", str(ranks))
     return scenario, resolve_schedule(scenario, text)
 
 
-def of_attention(name: str, ranks: int, expression: str) -> tuple[Scenario, Schedule]:
+def of_attention(name: str, ranks: int, expression: str) -> tuple[OpCase, OpPlan]:
     return resolved(workload_of(name, ranks, ranks * 32, 8), expression)
 
 
@@ -159,7 +159,7 @@ def test_a_wait_for_another_part_that_is_left_out_is_found(name: str) -> None:
     assert [report.exact for report in reports] == [carry_out(*job).exact for job in jobs]
 
 
-def changed_step(schedule: Schedule, name: str, after: tuple[str, ...]) -> Schedule:
+def changed_step(schedule: OpPlan, name: str, after: tuple[str, ...]) -> OpPlan:
     steps = tuple(replace(step, after=after) if step.name == name else step for step in schedule.steps)
     return replace(schedule, steps=steps)
 

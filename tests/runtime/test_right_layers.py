@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from magus.compiler import compile_file, compile_text
-from magus.compiler.ir import Choice, GraphChoice, GraphScenario, OpMode
+from magus.compiler.ir import OpChoice, OpMode, Scenario, Schedule
 from magus.compiler.resolve.schedules.check import SERIAL
 from magus.runtime import Outcome, RunRefused, carry_out, report
 from magus.runtime.memory import Array
@@ -92,12 +92,12 @@ LAYERS = [*sorted((ROOT / "examples" / "layers").glob("*.mgs")), ROOT / "example
 
 
 @pytest.fixture(scope="module")
-def back() -> GraphScenario:
+def back() -> Scenario:
     return backward()
 
 
 @pytest.mark.parametrize("name", ["pairs", "late", "ring", "serial"])
-def test_every_schedule_of_a_backward_pass(back: GraphScenario, name: str) -> None:
+def test_every_schedule_of_a_backward_pass(back: Scenario, name: str) -> None:
     choice = {each.name: each for each in (*back.schedules, SERIAL)}[name]
     graph, plan = plan_of_layers(back, choice, 3)
 
@@ -207,7 +207,7 @@ def test_parts_of_a_result_are_its_columns(q: int, shard: str, detail: int | Non
         assert np.array_equal(run.problems["yt"].slots[0, 0].wanted(rank)[0], taken[2].T)
 
 
-def test_numbers_stay_small_over_many_layers(back: GraphScenario) -> None:
+def test_numbers_stay_small_over_many_layers(back: Scenario) -> None:
     graph, plan = plan_of_layers(back, SERIAL, 6)
     run = PlanRun(back.system, graph, plan, 0, detail=1)
 
@@ -216,14 +216,14 @@ def test_numbers_stay_small_over_many_layers(back: GraphScenario) -> None:
     assert output is not None and 0 < np.abs(output.values).max() < 2**53
 
 
-def test_ranks_with_loads_and_too_many_steps_are_refused(back: GraphScenario, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_with_loads_and_too_many_steps_are_refused(back: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "MAX_STEPS", 10)
     with pytest.raises(RunRefused) as caught:
         carry_out(back.system, *plan_of_layers(back, SERIAL, 1))
     assert "10 at most are carried out" in caught.value.rejection.message
 
 
-def test_kernels_beside_collectives_that_are_no_products_are_refused(back: GraphScenario) -> None:
+def test_kernels_beside_collectives_that_are_no_products_are_refused(back: Scenario) -> None:
     graph, plan = plan_of_layers(back, SERIAL, 1)
     dh, du = plan.part("dh"), plan.part("du")
     odd = replace(dh, workload=replace(dh.workload, gemm=None, kernel=du.workload.kernel))
@@ -265,7 +265,7 @@ def test_rows_that_do_not_divide_among_the_ranks(rows: int, ranks: int, index: i
 
 
 @pytest.mark.parametrize(("kind", "choice"), CASES, ids=named)
-def test_a_gemm_cut_as_the_exchange_before_it(kind: str, choice: Choice) -> None:
+def test_a_gemm_cut_as_the_exchange_before_it(kind: str, choice: OpChoice) -> None:
     scenario = exchange(kind)
     graph, plan = plan_of_layers(scenario, along(choice), min(2, scenario.graph.num_layers))
 
@@ -278,7 +278,7 @@ def test_a_gemm_cut_as_the_exchange_before_it(kind: str, choice: Choice) -> None
 def test_a_gemm_takes_all_that_an_exchange_brings(kind: str) -> None:
     """Also what lies side by side: without the wait for copies, they are missed."""
     scenario = exchange(kind)
-    whole = GraphChoice("whole", (OpMode("y", Choice("uniform_fused_1d", 16, DMA)),))
+    whole = Schedule("whole", (OpMode("y", OpChoice("uniform_fused_1d", 16, DMA)),))
     graph, plan = plan_of_layers(scenario, whole, 1)
 
     assert carry_out(scenario.system, graph, plan).exact

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler import compile_file, compile_text
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario, Schedule
+from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, OpPlan, Pattern
 from magus.compiler.planning.build import build_schedule, declared, reject_choice
 from magus.compiler.resolve.schedules.check import resolve_schedule
 from magus.compiler.templates import ALL_TEMPLATES
@@ -35,7 +35,7 @@ CARRIED = [body for body in BODIES if body != "kernel"]
 """Workloads that are carried out."""
 
 
-def check(scenario: Scenario, schedule: Schedule, seeds: int = 2) -> None:
+def check(scenario: OpCase, schedule: OpPlan, seeds: int = 2) -> None:
     report = carry_out(*alone(scenario, schedule), range(seeds))
 
     assert report.exact, (schedule.expression, report.runs[-1])
@@ -175,10 +175,10 @@ def test_all_rows_and_columns_where_they_are_few() -> None:
     assert carry_out(*alone(scenario, schedule), range(2), detail=None).exact
 
 
-def choices_of_parts(scenario: Scenario) -> list[Choice]:
+def choices_of_parts(scenario: OpCase) -> list[OpChoice]:
     n, engines = scenario.num_ranks, (EngineChoice(EngineKind.DMA, 2), EngineChoice(EngineKind.SM, 4))
     choices = (
-        Choice(template.name, n * (2 if template.cuts_shards else 1), engine, template.default_streams)
+        OpChoice(template.name, n * (2 if template.cuts_shards else 1), engine, template.default_streams)
         for template in ALL_TEMPLATES
         for engine in engines
     )
@@ -199,4 +199,4 @@ def test_rows_that_do_not_divide_among_the_ranks(kind: str, rows: int, cols: int
 def test_any_number_of_rows(rows: int, cols: int, ranks: int, kind: str) -> None:
     scenario = scenario_of_parts(kind, rows, cols, ranks)
 
-    check(scenario, build_schedule(scenario, Choice("serial", ranks, EngineChoice(EngineKind.SM, 4))), 1)
+    check(scenario, build_schedule(scenario, OpChoice("serial", ranks, EngineChoice(EngineKind.SM, 4))), 1)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.ir import IndexRange, Pattern, Scenario, Schedule
+from magus.compiler.ir import IndexRange, OpCase, OpPlan, Pattern
 from magus.compiler.resolve.schedules.check import resolve_schedule
 from magus.runtime import Outcome, carry_out
 from magus.runtime.axes import CutAxis
@@ -22,7 +22,7 @@ from tests.helpers.plans.alone import alone
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
 
-def scheduled(expression: str = "hetero_fused_1d(chunks=4, engine=dma(1))") -> tuple[Scenario, Schedule]:
+def scheduled(expression: str = "hetero_fused_1d(chunks=4, engine=dma(1))") -> tuple[OpCase, OpPlan]:
     scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 2, 8192, 28672, 8192)
     return scenario, resolve_schedule(scenario, expression)
 

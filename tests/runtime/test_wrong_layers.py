@@ -5,7 +5,7 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from magus.compiler.ir import Awaited, Choice, Graph, GraphPlan, GraphScenario, Part, PartWait, StepWait, Transfer
+from magus.compiler.ir import Awaited, OpChoice, Part, PartWait, Plan, Scenario, StepWait, Transfer, Workload
 from magus.compiler.resolve.schedules.check import SERIAL
 from magus.runtime import Outcome, carry_out
 from magus.runtime.report import SeedRun
@@ -16,20 +16,20 @@ from tests.helpers.scenarios.mlp_backward import backward, plan_of_layers
 
 
 @pytest.fixture(scope="module")
-def back() -> GraphScenario:
+def back() -> Scenario:
     return backward()
 
 
-def last_run(scenario: GraphScenario, graph: Graph, plan: GraphPlan) -> SeedRun:
+def last_run(scenario: Scenario, graph: Workload, plan: Plan) -> SeedRun:
     return carry_out(scenario.system, graph, plan).runs[-1]
 
 
-def changed(plan: GraphPlan, name: str, **changes: object) -> GraphPlan:
+def changed(plan: Plan, name: str, **changes: object) -> Plan:
     parts = (replace(part, **changes) if part.name == name else part for part in plan.parts)  # type: ignore[arg-type]
     return replace(plan, parts=tuple(parts))
 
 
-def side_by_side(plan: GraphPlan) -> GraphPlan:
+def side_by_side(plan: Plan) -> Plan:
     """Every part with kernels in a stream of its own, nothing beside it: nothing follows from what begins when."""
     parts = []
     for place, part in enumerate(plan.parts, start=1):
@@ -39,9 +39,9 @@ def side_by_side(plan: GraphPlan) -> GraphPlan:
     return replace(plan, parts=tuple(parts))
 
 
-def dropped(plan: GraphPlan) -> list[tuple[Part, PartWait | StepWait, GraphPlan]]:
+def dropped(plan: Plan) -> list[tuple[Part, PartWait | StepWait, Plan]]:
     """Each wait that feeds a part, and the plan without it."""
-    found: list[tuple[Part, PartWait | StepWait, GraphPlan]] = []
+    found: list[tuple[Part, PartWait | StepWait, Plan]] = []
     for part in plan.parts:
         for place, wait in enumerate(part.waits):
             waits = (*part.waits[:place], *part.waits[place + 1 :])
@@ -53,7 +53,7 @@ def dropped(plan: GraphPlan) -> list[tuple[Part, PartWait | StepWait, GraphPlan]
 
 
 @pytest.mark.parametrize("name", first(["late", "pairs", "ring", "serial"], 1))
-def test_a_wait_that_is_left_out_is_found(back: GraphScenario, name: str) -> None:
+def test_a_wait_that_is_left_out_is_found(back: Scenario, name: str) -> None:
     """The step that reads too early is named. A few follow from others, as a sum from a later one of its stream."""
     choice = {each.name: each for each in (*back.schedules, SERIAL)}[name]
     graph, plan = plan_of_layers(back, choice, 2)
@@ -70,7 +70,7 @@ def test_a_wait_that_is_left_out_is_found(back: GraphScenario, name: str) -> Non
         assert run.outcome is Outcome.EXACT or f": {part.name}." in run.sentences[0], run.sentences
 
 
-def follows_anyhow(scenario: GraphScenario, plan: GraphPlan, without: GraphPlan) -> bool:
+def follows_anyhow(scenario: Scenario, plan: Plan, without: Plan) -> bool:
     """Whether what steps no longer wait for is certain to come before them by other waits."""
     tasks, lost = (tasks_of(each, scenario.num_ranks).all for each in (plan, without))
     n = scenario.num_ranks
@@ -92,14 +92,14 @@ def follows_anyhow(scenario: GraphScenario, plan: GraphPlan, without: GraphPlan)
     return all(maker in known[late] for maker, late in needed)
 
 
-def test_what_the_order_of_a_stream_implies_need_not_be_said(back: GraphScenario) -> None:
+def test_what_the_order_of_a_stream_implies_need_not_be_said(back: Scenario) -> None:
     graph, plan = plan_of_layers(back, SERIAL, 1)
 
     assert last_run(back, graph, changed(plan, "du", waits=())).outcome is Outcome.EXACT
     assert last_run(back, graph, changed(side_by_side(plan), "du", waits=())).outcome is Outcome.FAULT
 
 
-def test_parts_that_wait_for_each_other_stand_still_and_are_named(back: GraphScenario) -> None:
+def test_parts_that_wait_for_each_other_stand_still_and_are_named(back: Scenario) -> None:
     graph, plan = plan_of_layers(back, SERIAL, 1)
     circle = changed(plan, "dh", waits=(PartWait("du"),))
 
@@ -111,7 +111,7 @@ def test_parts_that_wait_for_each_other_stand_still_and_are_named(back: GraphSce
     assert any(": dh." in sentence and "waits for du.g0" in sentence for sentence in run.sentences)
 
 
-def test_memory_that_is_free_too_early_is_found(back: GraphScenario) -> None:
+def test_memory_that_is_free_too_early_is_found(back: Scenario) -> None:
     """d_wdn comes behind dh by du, so that its data is there; but nothing holds what dh gathers for it."""
     graph, plan = plan_of_layers(back, SERIAL, 1)
     assert plan.holders()["dh"] == ("d_wdn",)
@@ -126,7 +126,7 @@ def test_memory_that_is_free_too_early_is_found(back: GraphScenario) -> None:
     assert all("d_wdn.g0 reads" in run.sentences[0] and "free again by then" in run.sentences[0] for run in runs)
 
 
-def test_rows_of_the_wrong_place_are_found(back: GraphScenario) -> None:
+def test_rows_of_the_wrong_place_are_found(back: Scenario) -> None:
     """Each step of dh in the second layer waits for the rows of another one."""
     graph, plan = plan_of_layers(back, back.schedules[0], 2)
     waits = plan.part("dh@2").step_waits
@@ -139,7 +139,7 @@ def test_rows_of_the_wrong_place_are_found(back: GraphScenario) -> None:
     assert "dh@2." in run.sentences[0] and "rows " in run.sentences[0]
 
 
-def test_a_step_that_computes_less_is_a_wrong_result(back: GraphScenario) -> None:
+def test_a_step_that_computes_less_is_a_wrong_result(back: Scenario) -> None:
     graph, plan = plan_of_layers(back, back.schedules[0], 1)
     dh = plan.part("dh")
     steps = dh.schedule.steps
@@ -156,7 +156,9 @@ def test_a_step_that_computes_less_is_a_wrong_result(back: GraphScenario) -> Non
 @pytest.mark.parametrize("kind", ["below", "beside"])
 def test_a_wait_for_an_exchange_that_is_left_out_is_found(kind: str) -> None:
     scenario = exchange(kind)
-    graph, plan = plan_of_layers(scenario, along(Choice("hetero_fused_1d", 8, DMA)), min(2, scenario.graph.num_layers))
+    graph, plan = plan_of_layers(
+        scenario, along(OpChoice("hetero_fused_1d", 8, DMA)), min(2, scenario.graph.num_layers)
+    )
     plan = side_by_side(plan)
     assert last_run(scenario, graph, plan).outcome is Outcome.EXACT
 

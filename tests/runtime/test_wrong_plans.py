@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler.codes import Code
-from magus.compiler.ir import IndexRange, Pattern, Scenario, Schedule, Transfer
+from magus.compiler.ir import IndexRange, OpCase, OpPlan, Pattern, Transfer
 from magus.compiler.resolve.schedules.check import resolve_schedule
 from magus.compiler.verify.check import check_plan
 from magus.runtime import Outcome, carry_out
@@ -41,12 +41,12 @@ SLOW = (
 )
 
 
-def scheduled(pattern: Pattern, ranks: int, expression: str) -> tuple[Scenario, Schedule]:
+def scheduled(pattern: Pattern, ranks: int, expression: str) -> tuple[OpCase, OpPlan]:
     scenario = scenario_of(pattern, SYSTEMS[0], ranks, ranks * 64, ranks * 64, ranks * 128)
     return scenario, resolve_schedule(scenario, expression)
 
 
-def harms(scenario: Scenario, schedule: Schedule) -> bool | None:
+def harms(scenario: OpCase, schedule: OpPlan) -> bool | None:
     """Whether the check of plans finds what makes results wrong; None where it may or may not.
 
     What comes a second time may be what another rank lacks. Copies beside kernels against the word of the plan harm no
@@ -58,7 +58,7 @@ def harms(scenario: Scenario, schedule: Schedule) -> bool | None:
     return bool(faults)
 
 
-def changes(pattern: Pattern, ranks: int, expression: str) -> Iterator[tuple[str, Scenario, Schedule]]:
+def changes(pattern: Pattern, ranks: int, expression: str) -> Iterator[tuple[str, OpCase, OpPlan]]:
     scenario, schedule = scheduled(pattern, ranks, expression)
     yield from ((what, scenario, other) for what, other in changed(schedule, ranks))
 

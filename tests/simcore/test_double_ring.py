@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Pattern, Scenario
+from magus.compiler.ir import EngineChoice, EngineKind, Fabric, OpCase, OpChoice, Pattern
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import thinned
@@ -18,7 +18,7 @@ DMA, SM = EngineChoice(EngineKind.DMA, 4), EngineChoice(EngineKind.SM, 4)
 KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
 
 
-def scenario_of(kind: Pattern, fabric: Fabric, rows: int, ranks: int) -> Scenario:
+def scenario_of(kind: Pattern, fabric: Fabric, rows: int, ranks: int) -> OpCase:
     make = lone_gather if kind is Pattern.ALL_GATHER else lone_scatter
     made = make(rows, 1024, ranks=ranks, gpu=h100(), fabric=fabric)
     return replace(made, workload=replace(made.workload, pattern=kind))
@@ -29,7 +29,7 @@ def scenario_of(kind: Pattern, fabric: Fabric, rows: int, ranks: int) -> Scenari
 def test_every_core_equals_the_oracle(kind: Pattern, fabric: Fabric) -> None:
     scenario = scenario_of(kind, fabric, 64, 4)
     for engine, pieces in product((DMA, SM), (1, 2)):
-        schedule = build_schedule(scenario, Choice("double_ring", 4 * pieces, engine))
+        schedule = build_schedule(scenario, OpChoice("double_ring", 4 * pieces, engine))
         assert check_plan(scenario, schedule) == ()
         assert differs_from_oracle(scenario, schedule, 1024, fold=False) == [], schedule.expression
 
@@ -40,7 +40,8 @@ def test_both_directions_of_a_ring_of_links_bring_twice_as_much(kind: Pattern) -
     scenario = scenario_of(kind, ring(), 32768, 8)
 
     one, both = (
-        makespan(scenario, build_schedule(scenario, Choice(name, 32, DMA)), 1 << 16) for name in ("ring", "double_ring")
+        makespan(scenario, build_schedule(scenario, OpChoice(name, 32, DMA)), 1 << 16)
+        for name in ("ring", "double_ring")
     )
 
     assert 0.45 < both / one < 0.65
@@ -52,7 +53,9 @@ def test_in_nodes_the_links_across_pass_a_share_of_each_node_once(kind: Pattern)
     scenario = scenario_of(kind, rails(4), 32768, 8)
 
     def ticks(name: str) -> int:
-        return makespan(scenario, build_schedule(scenario, Choice(name, 32, EngineChoice(EngineKind.DMA, 8))), 1 << 18)
+        return makespan(
+            scenario, build_schedule(scenario, OpChoice(name, 32, EngineChoice(EngineKind.DMA, 8))), 1 << 18
+        )
 
     assert ticks("double_ring") < 0.4 * ticks("ring")
     assert ticks("double_ring") == pytest.approx(ticks("hierarchical"), rel=0.25)

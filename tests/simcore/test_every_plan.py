@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from magus.compiler.ir import CopyProtocol, EngineKind, Pattern, Scenario, Schedule
+from magus.compiler.ir import CopyProtocol, EngineKind, OpCase, OpPlan, Pattern
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.figures.load_buckets import traffic_at, traffic_of
 from magus.simcore.fold.refine import Classes, detect
@@ -28,7 +28,7 @@ LINKS = ("link", "up", "down", "left", "right")
 MAX_LINE_HOPS = 20_000
 
 
-def drawn(pattern: Pattern, count: int) -> list[tuple[random.Random, Scenario, Schedule]]:
+def drawn(pattern: Pattern, count: int) -> list[tuple[random.Random, OpCase, OpPlan]]:
     """Plans of one pattern."""
     sources = [random.Random(f"{pattern.name} {index}") for index in range(count)]
     return [(rng, *draw_plan(rng, pattern)) for rng in sources]

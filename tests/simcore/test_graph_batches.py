@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Batch, Choice, Graph, GraphChoice, OpMode, Read, Seams
+from magus.compiler.ir import Batch, OpChoice, OpMode, Read, Schedule, Seams, Workload
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.planning.parts import op_names
 from magus.compiler.planning.plan import build_graph_plan, choice_of_layers, layers_of, written_out
@@ -44,12 +44,12 @@ schedule mixed for mlp {
 """
 
 
-def scenario(rows: int = 2048) -> tuple[Graph, dict[str, GraphChoice]]:
+def scenario(rows: int = 2048) -> tuple[Workload, dict[str, Schedule]]:
     (found,) = compile_text(TEXT.replace("ROWS", str(rows)), as_written=False).workloads
     return found.graph, {choice.name: choice for choice in found.schedules}
 
 
-def makespan(graph: Graph, choice: GraphChoice) -> int:
+def makespan(graph: Workload, choice: Schedule) -> int:
     (found,) = compile_text(TEXT.replace("ROWS", "2048")).workloads
     options = RunOptions(observe=True)
     return simulate_layers(found.system, graph, choice, unit_bytes=4096, options=options).total_ticks
@@ -64,12 +64,12 @@ def drawn(seed: int) -> tuple[int, bool]:
     graph = replace(cut, batch=Batch(("x",), 1, ((2, cut),)))
     names = op_names(graph, 2)
     modes = tuple(
-        OpMode(name, apart=Choice("serial", system.num_ranks, default_engine(system)))
+        OpMode(name, apart=OpChoice("serial", system.num_ranks, default_engine(system)))
         for op in graph.ops
         for name in names[op.name]
         if op.is_pair and op.workload.then is None and rng.random() < 0.5
     )
-    choice = GraphChoice("drawn", modes, seams=rng.choice(list(Seams)), sums_first=rng.random() < 0.5, batches=2)
+    choice = Schedule("drawn", modes, seams=rng.choice(list(Seams)), sums_first=rng.random() < 0.5, batches=2)
     plan = build_graph_plan(system, graph, choice)
     whole = lower(system, plan, unit_bytes=8192, fold=False).program
     if whole.num_line_hops > 12_000:
@@ -93,7 +93,7 @@ def test_batches_in_turn_take_as_long_as_their_halves() -> None:
     """Each layer of both is a layer of half of the rows, twice: nothing of one is there for the other to run beside."""
     graph, schedules = scenario()
     half, _ = scenario(1024)
-    serial = GraphChoice("serial", seams=Seams.WHOLE)
+    serial = Schedule("serial", seams=Seams.WHOLE)
 
     assert graph.batch is not None and dict(graph.batch.cuts)[2].ops == half.ops
     twice = makespan(layers_of(half, 2), choice_of_layers(serial, 2))

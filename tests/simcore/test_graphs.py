@@ -7,22 +7,22 @@ import pytest
 
 from magus.compiler.ir import (
     Awaited,
-    Choice,
     EngineChoice,
     EngineKind,
-    Graph,
-    GraphChoice,
-    GraphOp,
-    GraphPlan,
     Made,
+    Op,
+    OpCase,
+    OpChoice,
     OpMode,
     Pattern,
+    Plan,
     Read,
-    Scenario,
+    Schedule,
     Seams,
     Transfer,
     Variability,
     Wait,
+    Workload,
 )
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.plan import build_graph_plan
@@ -49,11 +49,11 @@ MAX_LINE_HOPS = 12_000
 UP, DOWN = Pattern.AG_GEMM, Pattern.GEMM_RS
 
 
-def scenario(pattern: Pattern, m: int = 1024, n: int = 1024, k: int = 512) -> Scenario:
+def scenario(pattern: Pattern, m: int = 1024, n: int = 1024, k: int = 512) -> OpCase:
     return scenario_of(pattern, SYSTEMS[0], 4, m, n, k)
 
 
-def without_noc(one: Scenario) -> Scenario:
+def without_noc(one: OpCase) -> OpCase:
     return replace(one, system=replace(one.system, gpu=replace(one.gpu, noc=None)))
 
 
@@ -61,11 +61,11 @@ def read(name: str, *, by_rows: bool = False, moves: bool = False, what: Made = 
     return Read(f"result of {name}", name, what, by_rows, moves)
 
 
-def of_ops(*ops: GraphOp) -> Graph:
-    return Graph("g", "", ops)
+def of_ops(*ops: Op) -> Workload:
+    return Workload("g", "", ops)
 
 
-def simulated(graph: Graph, choice: GraphChoice, system: Scenario) -> Result:
+def simulated(graph: Workload, choice: Schedule, system: OpCase) -> Result:
     result = simulate(system.system, build_graph_plan(system.system, graph, choice), name="g")
     assert result.outcome is RunOutcome.DONE
     return result
@@ -76,8 +76,8 @@ def test_a_graph_of_one_op_is_that_op(pattern: Pattern) -> None:
     """In everything that a result says."""
     for index in range(4):
         one, schedule = draw_plan(random.Random(f"graph of {pattern.name} {index}"), pattern)
-        choice = GraphChoice(schedule.expression, (OpMode("y", _as_drawn(index, pattern)),))
-        plan = build_graph_plan(one.system, of_ops(GraphOp("y", one.workload)), choice)
+        choice = Schedule(schedule.expression, (OpMode("y", _as_drawn(index, pattern)),))
+        plan = build_graph_plan(one.system, of_ops(Op("y", one.workload)), choice)
         expected = simulate_op(one, schedule, unit_bytes=4096, options=RunOptions(observe=True))
         result = simulate(one.system, plan, name=one.name, unit_bytes=4096, options=RunOptions(observe=True))
 
@@ -85,14 +85,14 @@ def test_a_graph_of_one_op_is_that_op(pattern: Pattern) -> None:
         assert [op.name for op in result.ops] == ["y"]
 
 
-def _as_drawn(index: int, pattern: Pattern) -> Choice:
+def _as_drawn(index: int, pattern: Pattern) -> OpChoice:
     """The choice behind the plan that ``draw_plan`` draws from the same seed."""
     rng = random.Random(f"graph of {pattern.name} {index}")
     return draw_choice(rng, draw_scenario(rng, pattern))
 
 
-FUSED = Choice("hetero_fused_1d", 16, DMA)
-SERIAL = Choice("serial", 4, DMA)
+FUSED = OpChoice("hetero_fused_1d", 16, DMA)
+SERIAL = OpChoice("serial", 4, DMA)
 BARRIERS = [
     (first, second, mode)
     for first in (UP, DOWN, Pattern.GEMM, Pattern.KERNEL)
@@ -104,20 +104,20 @@ BARRIERS = [
 @pytest.mark.parametrize(
     ("first", "second", "mode"), BARRIERS, ids=[f"{one.name} {two.name} {mode.template}" for one, two, mode in BARRIERS]
 )
-def test_behind_a_barrier_times_add_up(first: Pattern, second: Pattern, mode: Choice) -> None:
+def test_behind_a_barrier_times_add_up(first: Pattern, second: Pattern, mode: OpChoice) -> None:
     """To the tick: behind kernels of the same stream nothing is waited for but their end.
 
     A network on chip is left out: alone, a collective has no kernel to share it with.
     """
     one, other = without_noc(scenario(first)), without_noc(scenario(second))
     graph = of_ops(
-        GraphOp("a", one.workload),
-        GraphOp("b", other.workload, (read("a", by_rows=True, moves=other.workload.pattern is not DOWN),)),
+        Op("a", one.workload),
+        Op("b", other.workload, (read("a", by_rows=True, moves=other.workload.pattern is not DOWN),)),
     )
     modes = tuple(OpMode(name, mode) for name in "ab")
     alone = [simulate_op(each, build_schedule(each, mode)).makespan_ticks for each in (one, other)]
 
-    both = simulated(graph, GraphChoice("p", modes, seams=Seams.WHOLE), one)
+    both = simulated(graph, Schedule("p", modes, seams=Seams.WHOLE), one)
 
     assert both.makespan_ticks == sum(alone)
 
@@ -129,9 +129,9 @@ def test_there_are_twenty_barriers() -> None:
 @pytest.mark.parametrize("pattern", [UP, DOWN, Pattern.GEMM_AR, Pattern.A2A_GEMM], ids=lambda pattern: pattern.name)
 def test_a_pair_that_is_apart_takes_as_long_as_serial(pattern: Pattern) -> None:
     one = scenario(pattern)
-    graph = of_ops(GraphOp("y", one.workload))
+    graph = of_ops(Op("y", one.workload))
 
-    result = simulated(graph, GraphChoice("p", (OpMode("y", apart=SERIAL),)), one)
+    result = simulated(graph, Schedule("p", (OpMode("y", apart=SERIAL),)), one)
     serial = simulate_op(one, build_schedule(one, SERIAL))
 
     assert result.makespan_ticks == serial.makespan_ticks
@@ -143,12 +143,12 @@ def test_a_pair_that_is_apart_takes_as_long_as_serial(pattern: Pattern) -> None:
 def test_copies_by_fewer_engines_are_as_slow_beside_others(engines: int, own: bool) -> None:
     """One engine for one collective and seven for another are all that the GPU has; nine are not."""
     gather = scenario(Pattern.ALL_GATHER)
-    few = Choice("direct", 32, EngineChoice(EngineKind.DMA, engines))
-    graph = of_ops(GraphOp("a", gather.workload), GraphOp("b", gather.workload, (read("a"),)))
+    few = OpChoice("direct", 32, EngineChoice(EngineKind.DMA, engines))
+    graph = of_ops(Op("a", gather.workload), Op("b", gather.workload, (read("a"),)))
     modes = (OpMode("a", few), OpMode("b", SERIAL))
 
     alone = simulate_op(gather, build_schedule(gather, few)).makespan_ticks
-    times = simulated(graph, GraphChoice("p", modes), gather).op("a")
+    times = simulated(graph, Schedule("p", modes), gather).op("a")
 
     assert (times.end_ticks - times.begin_ticks == alone) is own
 
@@ -156,10 +156,10 @@ def test_copies_by_fewer_engines_are_as_slow_beside_others(engines: int, own: bo
 def test_rows_are_waited_for_one_by_one() -> None:
     """A reduce_scatter and the all_gather of its result overlap; each copy begins when its rows are summed."""
     down, up = scenario(DOWN, 4096, 2048, 4096), scenario(UP, 4096, 2048, 2048)
-    graph = of_ops(GraphOp("a", down.workload), GraphOp("b", up.workload, (read("a", by_rows=True, moves=True),)))
+    graph = of_ops(Op("a", down.workload), Op("b", up.workload, (read("a", by_rows=True, moves=True),)))
     modes = tuple(OpMode(name, FUSED) for name in "ab")
-    times = {seams: simulated(graph, GraphChoice("p", modes, seams=seams), down).makespan_ticks for seams in Seams}
-    plan = build_graph_plan(down.system, graph, GraphChoice("p", modes))
+    times = {seams: simulated(graph, Schedule("p", modes, seams=seams), down).makespan_ticks for seams in Seams}
+    plan = build_graph_plan(down.system, graph, Schedule("p", modes))
 
     assert times[Seams.ROWS] < times[Seams.WHOLE]
     assert plan.part("b").waits == ()
@@ -168,8 +168,8 @@ def test_rows_are_waited_for_one_by_one() -> None:
 
 def test_what_is_gathered_is_there_before_the_kernel_ends() -> None:
     up, grad = scenario(UP), scenario(Pattern.GEMM)
-    ops = GraphOp("a", up.workload), GraphOp("b", grad.workload, (read("a", what=Made.MOVED),))
-    beside = GraphChoice("p", (OpMode("a", SERIAL),), streams=(("b", 1),))
+    ops = Op("a", up.workload), Op("b", grad.workload, (read("a", what=Made.MOVED),))
+    beside = Schedule("p", (OpMode("a", SERIAL),), streams=(("b", 1),))
 
     result = simulated(of_ops(*ops), beside, up)
 
@@ -178,10 +178,10 @@ def test_what_is_gathered_is_there_before_the_kernel_ends() -> None:
 
 def test_sums_that_go_first_do_not_wait_for_queued_tiles() -> None:
     down, filler = scenario(DOWN, 2048, 2048, 2048), scenario(Pattern.GEMM, 4096, 4096, 4096)
-    graph = of_ops(GraphOp("a", down.workload), GraphOp("b", filler.workload))
+    graph = of_ops(Op("a", down.workload), Op("b", filler.workload))
     ends = {}
     for first in (False, True):
-        choice = GraphChoice("p", (OpMode("a", FUSED),), sums_first=first)
+        choice = Schedule("p", (OpMode("a", FUSED),), sums_first=first)
         ends[first] = simulated(graph, choice, down).op("a").end_ticks
 
     assert ends[True] < ends[False]
@@ -189,9 +189,9 @@ def test_sums_that_go_first_do_not_wait_for_queued_tiles() -> None:
 
 def test_collectives_follow_each_other() -> None:
     gather = scenario(Pattern.ALL_GATHER)
-    graph = of_ops(GraphOp("a", gather.workload), GraphOp("b", gather.workload))
+    graph = of_ops(Op("a", gather.workload), Op("b", gather.workload))
 
-    result = simulated(graph, GraphChoice("p", (OpMode("a", SERIAL), OpMode("b", SERIAL))), gather)
+    result = simulated(graph, Schedule("p", (OpMode("a", SERIAL), OpMode("b", SERIAL))), gather)
 
     assert result.op("a").end_ticks <= result.op("b").begin_ticks
     assert result.makespan_ticks == 2 * result.op("a").end_ticks
@@ -200,14 +200,14 @@ def test_collectives_follow_each_other() -> None:
 def test_a_collective_beside_a_kernel_begins_with_it() -> None:
     gather, kernel = scenario(Pattern.ALL_GATHER), scenario(Pattern.GEMM)
     graph = of_ops(
-        GraphOp("k", kernel.workload),
-        GraphOp("l", kernel.workload),
-        GraphOp("x", gather.workload),
-        GraphOp("z", gather.workload),
+        Op("k", kernel.workload),
+        Op("l", kernel.workload),
+        Op("x", gather.workload),
+        Op("z", gather.workload),
     )
     modes = (OpMode("x", SERIAL), OpMode("z", SERIAL))
 
-    result = simulated(graph, GraphChoice("p", modes, beside=(("x", "l"),)), kernel)
+    result = simulated(graph, Schedule("p", modes, beside=(("x", "l"),)), kernel)
 
     assert result.op("k").end_ticks <= result.op("x").begin_ticks < result.op("l").end_ticks
 
@@ -215,8 +215,8 @@ def test_a_collective_beside_a_kernel_begins_with_it() -> None:
 @pytest.mark.parametrize(("beside", "taken"), [((), 0), ((("x", "k"),), 16)])
 def test_copies_by_sms_take_them_from_kernels_beside_them(beside: tuple[tuple[str, str], ...], taken: int) -> None:
     gather, kernel = scenario(Pattern.ALL_GATHER), scenario(Pattern.GEMM)
-    graph = of_ops(GraphOp("k", kernel.workload), GraphOp("x", gather.workload))
-    choice = GraphChoice("p", (OpMode("x", Choice("serial", 4, EngineChoice(EngineKind.SM, 16))),), beside=beside)
+    graph = of_ops(Op("k", kernel.workload), Op("x", gather.workload))
+    choice = Schedule("p", (OpMode("x", OpChoice("serial", 4, EngineChoice(EngineKind.SM, 16))),), beside=beside)
     program = lower(kernel.system, build_graph_plan(kernel.system, graph, choice), unit_bytes=1024).program
 
     pools = sorted(zip(program.pool_names, program.pool_slots.tolist(), strict=True))
@@ -225,8 +225,8 @@ def test_copies_by_sms_take_them_from_kernels_beside_them(beside: tuple[tuple[st
 
 def test_labels_tell_ops_apart_and_priorities_are_theirs() -> None:
     down = scenario(DOWN)
-    graph = of_ops(GraphOp("a", down.workload), GraphOp("b", down.workload))
-    choice = GraphChoice("p", (OpMode("a", FUSED), OpMode("b", FUSED)), low=("b",), sums_first=True)
+    graph = of_ops(Op("a", down.workload), Op("b", down.workload))
+    choice = Schedule("p", (OpMode("a", FUSED), OpMode("b", FUSED)), low=("b",), sums_first=True)
     program = lower(down.system, build_graph_plan(down.system, graph, choice), unit_bytes=4096).program
 
     found = {
@@ -320,9 +320,9 @@ def too_early(seed: int) -> tuple[int, list[str]]:
 def test_rows_are_waited_for_by_every_kind_of_copy(engine: EngineChoice) -> None:
     """Also by a collective that is one kernel, whose copies all begin with its launch."""
     down, gather = scenario(DOWN, 4096, 2048, 4096), scenario(Pattern.ALL_GATHER, 4096, 512, 2048)
-    graph = of_ops(GraphOp("a", down.workload), GraphOp("b", gather.workload, (read("a", by_rows=True, moves=True),)))
-    modes = OpMode("a", FUSED), OpMode("b", Choice("serial", 4, engine))
-    result = simulated(graph, GraphChoice("p", modes), down)
+    graph = of_ops(Op("a", down.workload), Op("b", gather.workload, (read("a", by_rows=True, moves=True),)))
+    modes = OpMode("a", FUSED), OpMode("b", OpChoice("serial", 4, engine))
+    result = simulated(graph, Schedule("p", modes), down)
 
     sums = [one.end_ticks for one in result.timeline.of_rank(0) if one.name.startswith("a.r")]
     assert len(sums) == 4
@@ -355,16 +355,16 @@ def test_many_random_graphs_equal_the_oracle() -> None:
 
 def test_a_collective_that_reads_nothing_does_not_run_ahead() -> None:
     gather, kernel = scenario(Pattern.ALL_GATHER), scenario(Pattern.GEMM)
-    ops = (GraphOp("k", kernel.workload), GraphOp("x", gather.workload), GraphOp("l", kernel.workload))
-    result = simulated(of_ops(*ops), GraphChoice("p", (OpMode("x", SERIAL),)), kernel)
+    ops = (Op("k", kernel.workload), Op("x", gather.workload), Op("l", kernel.workload))
+    result = simulated(of_ops(*ops), Schedule("p", (OpMode("x", SERIAL),)), kernel)
 
     assert result.op("k").end_ticks <= result.op("x").begin_ticks < result.op("l").end_ticks
 
 
-def _of_two(system: Scenario) -> GraphPlan:
+def _of_two(system: OpCase) -> Plan:
     """Two pairs side by side, cut in pieces."""
-    graph = of_ops(GraphOp("a", system.workload), GraphOp("b", system.workload))
-    return build_graph_plan(system.system, graph, GraphChoice("p", tuple(OpMode(name, FUSED) for name in "ab")))
+    graph = of_ops(Op("a", system.workload), Op("b", system.workload))
+    return build_graph_plan(system.system, graph, Schedule("p", tuple(OpMode(name, FUSED) for name in "ab")))
 
 
 def test_what_is_lost_in_a_plan_of_several_parts_adds_up_to_its_time() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.compiler.ir import Choice, Graph, GraphChoice, GraphOp, OpMode, Scenario
+from magus.compiler.ir import Op, OpCase, OpChoice, OpMode, Schedule, Workload
 from magus.compiler.planning.plan import build_graph_plan
 from magus.simcore import RunOptions, simulate
 from magus.simcore.simulate_layers import simulate_layers
@@ -17,17 +17,17 @@ SHARED_STREAMS = ("uniform_fused_1d", "uniform_fused_2d")
 """In a pair the second kernel has a stream of its own, and begins before the last of the first ends."""
 
 
-def ticks(scenario: Scenario, graph: Graph, choice: GraphChoice) -> int:
+def ticks(scenario: OpCase, graph: Workload, choice: Schedule) -> int:
     plan = build_graph_plan(scenario.system, graph, choice)
     options = RunOptions(loads=False)
     return simulate(scenario.system, plan, unit_bytes=UNIT, options=options).makespan_ticks
 
 
 @pytest.mark.parametrize(("kind", "choice"), [case for case in CASES if case not in ADDED_BESIDE], ids=named)
-def test_it_takes_as_long_as_in_a_pair(kind: str, choice: Choice) -> None:
+def test_it_takes_as_long_as_in_a_pair(kind: str, choice: OpChoice) -> None:
     pair = as_pair(kind)
 
-    together = ticks(pair, Graph("p", "", (GraphOp("p", pair.workload),)), GraphChoice("p", (OpMode("p", choice),)))
+    together = ticks(pair, Workload("p", "", (Op("p", pair.workload),)), Schedule("p", (OpMode("p", choice),)))
     apart = ticks(pair, both(kind), along(choice))
 
     if choice.template in SHARED_STREAMS or choice.streams > 1:
@@ -39,14 +39,14 @@ def test_it_takes_as_long_as_in_a_pair(kind: str, choice: Choice) -> None:
 def test_it_begins_before_all_has_landed() -> None:
     scenario = exchange("below")
     times = simulate(
-        scenario.system, build_graph_plan(scenario.system, both("below"), along(Choice("uniform_fused_1d", 8, DMA)))
+        scenario.system, build_graph_plan(scenario.system, both("below"), along(OpChoice("uniform_fused_1d", 8, DMA)))
     )
 
     assert times.op("y_gemm").begin_ticks < times.op("y").end_ticks < times.op("y_gemm").end_ticks
 
 
 def test_layers_by_period_are_those_one_by_one() -> None:
-    scenario, choice = exchange("below"), along(Choice("hetero_fused_1d", 8, DMA))
+    scenario, choice = exchange("below"), along(OpChoice("hetero_fused_1d", 8, DMA))
     repeat = scenario.graph.repeat
     assert repeat is not None
     graph = replace(scenario.graph, repeat=replace(repeat, count=12))

@@ -9,22 +9,22 @@ import pytest
 
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     IndexRange,
     Kernels,
-    Plan,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Reduction,
     Region,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
     Wait,
+    WrittenPlan,
 )
 from magus.compiler.planning.build import ScheduleError, build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
@@ -44,11 +44,11 @@ RS = gemm_rs(4096, 2048, 128, ranks=2, gpu=SMALL, fabric=switch())
 ROWS, COLS, INNER = 2048, 1024, 128
 
 
-def written(scenario: Scenario, *steps: Step, tactics: ExecutionOptions = POLLS) -> Schedule:
-    return build_schedule(scenario, Plan(DMA, steps, tactics=tactics), "written")
+def written(scenario: OpCase, *steps: Step, tactics: ExecutionOptions = POLLS) -> OpPlan:
+    return build_schedule(scenario, WrittenPlan(DMA, steps, tactics=tactics), "written")
 
 
-def outcome(scenario: Scenario, schedule: Schedule) -> RunOutcome:
+def outcome(scenario: OpCase, schedule: OpPlan) -> RunOutcome:
     return simulate_op(scenario, schedule, unit_bytes=COARSE).outcome
 
 
@@ -144,11 +144,11 @@ def test_sums_that_need_nothing_of_each_other_may_poll_side_by_side() -> None:
     assert outcome(RS, schedule) is RunOutcome.DONE
 
 
-def drawn(scenario: Scenario, seed: int) -> Iterator[Schedule]:
+def drawn(scenario: OpCase, seed: int) -> Iterator[OpPlan]:
     """Plans of templates with persistent kernels, their steps dealt to streams at will, waiting for more, and mixed."""
     rng = random.Random(seed)
     for template in ALL_TEMPLATES:
-        choice = Choice(template.name, 4 if template.cuts_shards else 2, DMA, 1, POLLS)
+        choice = OpChoice(template.name, 4 if template.cuts_shards else 2, DMA, 1, POLLS)
         if scenario.workload.pattern in template.patterns and reject_choice(scenario, choice) is None:
             schedule = build_schedule(scenario, choice)
             yield from (replace(schedule, steps=tuple(mixed(rng, list(schedule.steps)))) for _ in range(8))
@@ -171,7 +171,7 @@ def mixed(rng: random.Random, steps: list[Step]) -> list[Step]:
 @pytest.mark.parametrize(
     ("scenario", "least"), [(AG, 10), pytest.param(RS, 1, marks=pytest.mark.slow)], ids=["AG+GEMM", "GEMM+RS"]
 )
-def test_what_the_check_lets_through_finishes(scenario: Scenario, least: int) -> None:
+def test_what_the_check_lets_through_finishes(scenario: OpCase, least: int) -> None:
     seen: Counter[tuple[bool, RunOutcome]] = Counter()
     for seed in range(4):
         for schedule in drawn(scenario, seed):

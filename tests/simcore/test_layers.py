@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.ir import GraphPlan, GraphScenario, System
+from magus.compiler.ir import Plan, Scenario, System
 from magus.compiler.planning.plan import build_graph_plan
 from magus.compiler.resolve.schedules.check import SERIAL
 from magus.simcore import Result, RunTooLarge, simulate
@@ -23,11 +23,11 @@ schedule span for back { apart dh, dx, xg; order dh, d_wup, dx, xg, d_wdn; late 
 
 
 @pytest.fixture(scope="module")
-def back() -> GraphScenario:
+def back() -> Scenario:
     return plain_backward(1024, "n = norm(h)\n  repeat 12 dx as dy", SCHEDULES)
 
 
-def simulated(scenario: GraphScenario, schedule: str, count: int = 12) -> Result:
+def simulated(scenario: Scenario, schedule: str, count: int = 12) -> Result:
     repeat = scenario.graph.repeat
     assert repeat is not None
     graph = replace(scenario.graph, repeat=replace(repeat, count=count))
@@ -36,7 +36,7 @@ def simulated(scenario: GraphScenario, schedule: str, count: int = 12) -> Result
 
 
 @pytest.mark.parametrize("schedule", ["pairs", "late", "span"])
-def test_by_period_is_as_one_by_one(back: GraphScenario, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_period_is_as_one_by_one(back: Scenario, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = simulated(back, schedule)
     monkeypatch.setattr(layers, "FEWEST_LAYERS", 1000)
     every = simulated(back, schedule)
@@ -52,7 +52,7 @@ def test_by_period_is_as_one_by_one(back: GraphScenario, schedule: str, monkeypa
     assert simulate(back.system, plan, unit_bytes=4096).period_ticks == found.period_ticks
 
 
-def test_a_derived_backward_pass_is_the_written_one_tick_for_tick(back: GraphScenario) -> None:
+def test_a_derived_backward_pass_is_the_written_one_tick_for_tick(back: Scenario) -> None:
     forward = """
 workload layer on hgx {
   x   = tensor bf16[1024, 1024] shard rows
@@ -73,7 +73,7 @@ workload derived on hgx { backward layer; keep h }
     assert ticks["derived"] == ticks["back"]
 
 
-def test_what_runs_ahead_has_no_period(back: GraphScenario) -> None:
+def test_what_runs_ahead_has_no_period(back: Scenario) -> None:
     """Nothing holds up the norm, so that those of later layers begin earlier and earlier before theirs."""
     found = simulated(back, "ahead")
 
@@ -81,7 +81,7 @@ def test_what_runs_ahead_has_no_period(back: GraphScenario) -> None:
 
 
 def test_of_too_many_layers_without_a_period_the_last_stand_for_the_rest(
-    back: GraphScenario, monkeypatch: pytest.MonkeyPatch
+    back: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = simulated(back, "ahead")
     monkeypatch.setattr(layers, "MOST_OPS", 70)
@@ -93,7 +93,7 @@ def test_of_too_many_layers_without_a_period_the_last_stand_for_the_rest(
     assert not simulated(back, "late").is_estimate and not every.is_estimate
 
 
-def test_layers_that_take_too_much_effort_are_stood_for_by_those_that_were_run(back: GraphScenario) -> None:
+def test_layers_that_take_too_much_effort_are_stood_for_by_those_that_were_run(back: Scenario) -> None:
     choice = next(choice for choice in back.schedules if choice.name == "ahead")
     every = simulated(back, "ahead")
     effort = layers.effort_of(simulated(back, "ahead", 5))
@@ -109,11 +109,11 @@ def test_layers_that_take_too_much_effort_are_stood_for_by_those_that_were_run(b
     assert found[-1].total_ticks == every.total_ticks
 
 
-def test_layers_too_large_for_one_run_too(back: GraphScenario, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_too_large_for_one_run_too(back: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was simulated before is the answer, once something was."""
     every, run, limits = simulated(back, "ahead"), simulate, [10, 5, 4]
 
-    def small(system: System, plan: GraphPlan, **options: Any) -> Result:
+    def small(system: System, plan: Plan, **options: Any) -> Result:
         if plan.num_layers > limits[0]:
             raise RunTooLarge("too large")
         return run(system, plan, **options)
@@ -127,12 +127,12 @@ def test_layers_too_large_for_one_run_too(back: GraphScenario, monkeypatch: pyte
         simulated(back, "ahead")
 
 
-def test_few_layers_are_simulated_one_by_one(back: GraphScenario) -> None:
+def test_few_layers_are_simulated_one_by_one(back: Scenario) -> None:
     assert simulated(back, "late", 3).num_simulated == 3
 
 
 @pytest.mark.slow
-def test_eighty_layers(back: GraphScenario, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eighty_layers(back: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     by_period = simulated(back, "late", 80)
     monkeypatch.setattr(layers, "FEWEST_LAYERS", 1000)
 

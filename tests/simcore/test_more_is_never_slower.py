@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from magus.compiler.ir import Choice, Pattern, Scenario
+from magus.compiler.ir import OpCase, OpChoice, Pattern
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.fold.run import RunOptions, run_folded
 from magus.simcore.program.program import PACKET_BYTES
@@ -35,7 +35,7 @@ class Comparison(NamedTuple):
     what: str
 
 
-def draw(rng: random.Random, pattern: Pattern) -> Scenario:
+def draw(rng: random.Random, pattern: Pattern) -> OpCase:
     """A scenario whose cache holds a part of what is moved."""
     ranks = rng.choice((2, 4, 8))
     sizes = (ranks * 64 * rng.choice((1, 2, 4)) for _ in range(3))
@@ -67,7 +67,7 @@ def _compared(seed: int) -> Iterator[Comparison]:
             yield Comparison(after / before - 1, name, factor, f"{scenario.system.fabric.topology.name} {choice}")
 
 
-def _ticks(scenario: Scenario, choice: Choice) -> int:
+def _ticks(scenario: OpCase, choice: OpChoice) -> int:
     schedule = build_schedule(scenario, choice)
     return run_folded(lower_op(scenario, schedule, unit_bytes=PACKET_BYTES).program, RunOptions()).run.makespan_ticks
 

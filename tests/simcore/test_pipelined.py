@@ -7,14 +7,14 @@ import pytest
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import (
-    Choice,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Fabric,
     Kernels,
+    OpCase,
+    OpChoice,
     Pattern,
-    Scenario,
     Wait,
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("compiled_core")
 FABRICS = {"switch": able(switch()), "mesh": full_mesh(), "ring": ring(), "rails": rails(2)}
 
 
-def scenario_of(pattern: Pattern, fabric: Fabric, size: int = 128, ranks: int = 4) -> Scenario:
+def scenario_of(pattern: Pattern, fabric: Fabric, size: int = 128, ranks: int = 4) -> OpCase:
     make = gemm_rs if pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR) else ag_gemm
     made = make(size, size, size, ranks=ranks, gpu=h100(), fabric=fabric)
     return replace(made, workload=replace(made.workload, pattern=pattern))
@@ -51,7 +51,7 @@ def test_every_core_equals_the_oracle(case: tuple[str, Pattern]) -> None:
     fabric, pattern = case
     scenario, tried = scenario_of(pattern, FABRICS[fabric]), 0
     for algorithm, (engine, tactics) in product(ALGORITHM_BY_NAME, ((DMA, ExecutionOptions()), (SM, PERSISTENT))):
-        choice = Choice("pipelined", 8, engine, tactics=tactics, algorithm=algorithm)
+        choice = OpChoice("pipelined", 8, engine, tactics=tactics, algorithm=algorithm)
         if reject_choice(scenario, choice) is None:
             schedule, tried = build_schedule(scenario, choice), tried + 1
             assert check_plan(scenario, schedule) == ()
@@ -62,8 +62,8 @@ def test_every_core_equals_the_oracle(case: tuple[str, Pattern]) -> None:
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
 def test_with_direct_it_takes_as_long_as_hetero_fused_1d(pattern: Pattern) -> None:
     scenario = scenario_of(pattern, full_mesh(), 512)
-    mine = build_schedule(scenario, Choice("pipelined", 8, DMA, algorithm="direct"))
-    theirs = build_schedule(scenario, Choice("hetero_fused_1d", 8, DMA))
+    mine = build_schedule(scenario, OpChoice("pipelined", 8, DMA, algorithm="direct"))
+    theirs = build_schedule(scenario, OpChoice("hetero_fused_1d", 8, DMA))
 
     assert makespan(scenario, mine) == makespan(scenario, theirs)
 
@@ -73,7 +73,7 @@ def test_on_one_link_each_way_a_ring_of_whole_blocks_is_shard_p2p_with_less_traf
     scenario = scenario_of(Pattern.AG_GEMM, ring(), 4096, 8)
 
     times = {
-        name: makespan(scenario, build_schedule(scenario, Choice(template, 8, DMA, algorithm=algorithm)), 1 << 16)
+        name: makespan(scenario, build_schedule(scenario, OpChoice(template, 8, DMA, algorithm=algorithm)), 1 << 16)
         for name, template, algorithm in (
             ("p2p", "shard_p2p", ""),
             ("ring", "pipelined", "ring"),
@@ -89,7 +89,7 @@ def test_across_nodes_blocks_that_cross_once_beat_those_that_cross_for_each_rank
     scenario = scenario_of(pattern, rails(4), 8192, 8)
 
     def ticks(template: str, algorithm: str = "", pieces: int = 1) -> int:
-        choice = Choice(template, 8 * pieces, EngineChoice(EngineKind.DMA, 7), algorithm=algorithm)
+        choice = OpChoice(template, 8 * pieces, EngineChoice(EngineKind.DMA, 7), algorithm=algorithm)
         return makespan(scenario, build_schedule(scenario, choice), 1 << 18)
 
     hierarchical = ticks("serial", "hierarchical")
@@ -103,7 +103,7 @@ def test_kernels_other_than_a_gemm_are_pipelined_too(name: str) -> None:
     """But for attention behind an all_to_all, whose queries need the keys of all rows."""
     scenario, tried = workload_of(name, ranks=2, m=512), 0
     for algorithm, pieces in product(ALGORITHM_BY_NAME, (1, 2)):
-        choice = Choice("pipelined", 2 * pieces, DMA, algorithm=algorithm)
+        choice = OpChoice("pipelined", 2 * pieces, DMA, algorithm=algorithm)
         if reject_choice(scenario, choice) is None:
             schedule, tried = build_schedule(scenario, choice), tried + 1
             assert check_plan(scenario, schedule) == ()

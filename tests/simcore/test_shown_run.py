@@ -2,7 +2,7 @@
 
 import pytest
 
-from magus.compiler.ir import Choice
+from magus.compiler.ir import OpChoice
 from magus.simcore import run_of
 from magus.simcore.figures.result import IntervalKind
 from magus.simcore.op_spans import op_times
@@ -54,7 +54,7 @@ def test_of_layers_that_repeat_one_within_is_looked_at_first() -> None:
 def test_copies_that_another_op_waits_for_flow_to_it() -> None:
     """A GEMM that is cut along an all_to_all: three copies to each kernel, and what the rank made itself."""
     scenario = exchange("below")
-    choice = along(Choice("uniform_fused_1d", 8, DMA))
+    choice = along(OpChoice("uniform_fused_1d", 8, DMA))
     result = simulate_layers(scenario.system, scenario.graph, choice, unit_bytes=8192)
 
     run = run_of(scenario, result, choice)

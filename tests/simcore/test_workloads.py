@@ -2,7 +2,7 @@
 
 import pytest
 
-from magus.compiler.ir import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import EngineChoice, EngineKind, OpChoice
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import RunOptions, WhatIf, simulate_op
 from magus.simcore.cores.engine import Core, run
@@ -49,7 +49,7 @@ def test_the_waterfall_adds_up_and_serial_has_no_decomposition_loss(name: str) -
     scenario = workload_of(name)
     template = "uniform_fused_2d" if name.startswith("A2A+attention") else "uniform_fused_1d"
     engine = EngineChoice(EngineKind.DMA, 3)
-    choices = Choice("serial", 4, engine), Choice(template, 8, engine)
+    choices = OpChoice("serial", 4, engine), OpChoice(template, 8, engine)
 
     serial, cut = (
         simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=4096, what_if=WhatIf(4096, BOUND))

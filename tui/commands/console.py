@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from ...advisor import ModelError, NoFeasibleSchedule
 from ...advisor.work.processes import forking
-from ...compiler.ir import Cancelled, GraphScenario, Rejection
+from ...compiler.ir import Cancelled, Rejection, Scenario
 from ...compiler.planning.build import ScheduleError
 from ...compiler.request.request import RequestError
 from ...compiler.text.diagnostics import CODE_COLUMNS, CompileError, Diagnostic, render_text
@@ -103,7 +103,7 @@ def run_command(action: Callable[[], Exit]) -> Exit:
         return Exit.NOT_FEASIBLE
 
 
-def exit_code_if_strict(scenario: GraphScenario, strict: bool, outside: Sequence[str] = ()) -> Exit:
+def exit_code_if_strict(scenario: Scenario, strict: bool, outside: Sequence[str] = ()) -> Exit:
     """NOT_FEASIBLE under ``--strict`` if the GEMM profile is not validated or the question is ``outside`` its fit."""
     if not strict:
         return Exit.DONE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...compiler import CompileError
 from ...compiler.codes import Code
-from ...compiler.ir import GraphScenario, Rejection, Scenario, Settings
+from ...compiler.ir import OpCase, Rejection, Scenario, Settings
 from ...compiler.pipeline import Compiled, compile_text
 from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import Report, Source
@@ -64,7 +64,7 @@ class ScenarioInput:
         settings = (word for name, value in self.settings for word in ("--set", f"{name}={value}"))
         return str(self.file), *workload, *settings
 
-    def scenario(self) -> GraphScenario:
+    def scenario(self) -> Scenario:
         """Compile the file and return the scenario of the workload; warnings are shown.
 
         Raises
@@ -76,7 +76,7 @@ class ScenarioInput:
         show(found.warnings)
         return found.scenario(self.workload)
 
-    def case(self, what: str) -> Scenario:
+    def case(self, what: str) -> OpCase:
         """Return the one op of the workload; ``what`` is made of it, in words.
 
         Raises
@@ -91,7 +91,7 @@ class ScenarioInput:
             raise ScheduleError(reject_several(scenario, what))
         return scenario.pair
 
-    def scenarios(self) -> tuple[GraphScenario, ...]:
+    def scenarios(self) -> tuple[Scenario, ...]:
         """Compile the file and return the scenario of the workload, without one those of all; warnings are shown.
 
         Raises
@@ -105,7 +105,7 @@ class ScenarioInput:
         return found.workloads if self.workload is None else (named,)
 
 
-def reject_several(scenario: GraphScenario, what: str) -> Rejection:
+def reject_several(scenario: Scenario, what: str) -> Rejection:
     """Return why ``what`` is not made of a workload of several ops."""
     count = len(scenario.graph.ops)
     has = f"has {count} ops" if count > 1 else "says more than its op alone"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...advisor.policy.build import Sweep
 from ...advisor.policy.graph_sweep import GraphSweep
 from ...advisor.sensitivity.several import ParamAxis, values_around
-from ...compiler.ir import GraphScenario, JsonObject
+from ...compiler.ir import JsonObject, Scenario
 from ...compiler.pipeline import compile_text
 from ..exit_codes import Exit
 from ..text.door import print_json, put, put_text, say
@@ -83,7 +83,7 @@ def axis_over(source: ScenarioInput, name: str | None) -> ParamAxis | None:
     param = whole[name] if name is not None else next(iter(whole.values()))
     others = tuple((key, value) for key, value in source.settings if key != param.name)
 
-    def at(value: int) -> GraphScenario:
+    def at(value: int) -> Scenario:
         return compile_text(text.text, text.path, (*others, (param.name, str(value)))).scenario(source.workload)
 
     listed = tuple(sorted(int(each) for each in param.choices if each.isdecimal()))

@@ -13,8 +13,8 @@ from ...compiler.ir import (
     TICKS_PER_US,
     DType,
     JsonObject,
+    OpCase,
     Region,
-    Scenario,
     TileGroup,
     Transfer,
 )
@@ -131,7 +131,7 @@ def _name(context: TraceContext, rank: int, interval: Interval) -> str:
     return f"{'kernel' if shape is None else shape.operation} {said}"
 
 
-def _collective(scenario: Scenario) -> str:
+def _collective(scenario: OpCase) -> str:
     return KINETO_NAMES[library_operation(scenario).value]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...advisor import AdviceOptions, LayerRequest, Request, RequestError, model_of
 from ...compiler.codes import Code
-from ...compiler.ir import GraphScenario, Settings
+from ...compiler.ir import Scenario, Settings
 from ...compiler.pipeline import compile_text
 from ...compiler.text.diagnostics import CompileError, did_you_mean, listing
 from ...compiler.text.json_forms import members_once
@@ -145,7 +145,7 @@ class LayerQuestion:
     workload: str | None = None
     settings: Settings = ()
 
-    def subject(self) -> LayerRequest | GraphScenario:
+    def subject(self) -> LayerRequest | Scenario:
         """Return what is asked about; of a text that is compiled here.
 
         Raises
@@ -156,7 +156,7 @@ class LayerQuestion:
         return _compiled(self) if self.request is None else self.request
 
 
-def _compiled(question: LayerQuestion) -> GraphScenario:
+def _compiled(question: LayerQuestion) -> Scenario:
     try:
         scenario = compile_text(question.text, _NOWHERE, question.settings).scenario(question.workload)
     except CompileError as error:

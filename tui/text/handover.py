@@ -14,7 +14,7 @@ from ...advisor.policy.cover import axis_of_scenario, size_of
 from ...advisor.targets import SCENARIO_TARGETS, TARGETS, Refused, Target
 from ...advisor.targets.base import Option, Options
 from ...compiler.codes import Code
-from ...compiler.ir import GraphPlan, Rejection, Scenario, Schedule
+from ...compiler.ir import OpCase, OpPlan, Plan, Rejection
 from ...compiler.planfile.mscclpp.write import mscclpp_document
 from ...compiler.planfile.write import document_text, plan_document
 from ...compiler.planning.build import ScheduleError
@@ -38,15 +38,15 @@ class Handover:
     name: str
     about: str
     file: str
-    text: Callable[[Advice, Schedule, Options], str]
+    text: Callable[[Advice, OpPlan, Options], str]
     options: tuple[Option, ...] = ()
     of_advice: bool = False
 
 
-def _written_out(text: Callable[[Scenario, Schedule], str]) -> Callable[[Advice, Schedule, Options], str]:
+def _written_out(text: Callable[[OpCase, OpPlan], str]) -> Callable[[Advice, OpPlan, Options], str]:
     """A format of plans: what the library moves in one call has none."""
 
-    def write(advice: Advice, schedule: Schedule, given: Options) -> str:
+    def write(advice: Advice, schedule: OpPlan, given: Options) -> str:
         if schedule.engine.by_library:
             raise ScheduleError(reject_library_plan(schedule.engine))
         return text(advice.case, schedule)
@@ -54,23 +54,23 @@ def _written_out(text: Callable[[Scenario, Schedule], str]) -> Callable[[Advice,
     return write
 
 
-def _json(scenario: Scenario, schedule: Schedule) -> str:
+def _json(scenario: OpCase, schedule: OpPlan) -> str:
     return document_text(plan_document(scenario, schedule))
 
 
-def _mscclpp(scenario: Scenario, schedule: Schedule) -> str:
+def _mscclpp(scenario: OpCase, schedule: OpPlan) -> str:
     return json.dumps(mscclpp_document(scenario, schedule), indent=1) + "\n"
 
 
-def _steps(advice: Advice, schedule: Schedule, given: Options) -> str:
-    plan = GraphPlan.of_one(advice.case.workload.output, advice.case.workload, schedule)
+def _steps(advice: Advice, schedule: OpPlan, given: Options) -> str:
+    plan = Plan.of_one(advice.case.workload.output, advice.case.workload, schedule)
     return how_text(how_of_plan(advice.scenario.system, plan), schedule.expression) + "\n"
 
 
-def _drawn(text: Callable[[ShownRun], str]) -> Callable[[Advice, Schedule, Options], str]:
+def _drawn(text: Callable[[ShownRun], str]) -> Callable[[Advice, OpPlan, Options], str]:
     """A picture of a run: that of the answer if there is one, else one in packets."""
 
-    def write(advice: Advice, schedule: Schedule, given: Options) -> str:
+    def write(advice: Advice, schedule: OpPlan, given: Options) -> str:
         runs = (advice.result, advice.serial_result)
         known = next((run for run in runs if run is not None and run.schedule.expression == schedule.expression), None)
         unit_bytes = packet_bytes(advice.case.gpu)
@@ -80,7 +80,7 @@ def _drawn(text: Callable[[ShownRun], str]) -> Callable[[Advice, Schedule, Optio
     return write
 
 
-def _rules(target: Target[Any], advice: Advice, schedule: Schedule, given: Options) -> str:
+def _rules(target: Target[Any], advice: Advice, schedule: OpPlan, given: Options) -> str:
     """The rule for the size of the scenario: the recommended schedule."""
     scenario = advice.case
     axis = axis_of_scenario(scenario)
@@ -92,7 +92,7 @@ def _rules(target: Target[Any], advice: Advice, schedule: Schedule, given: Optio
     return target.text(policy_table(axis, [size], lambda _: [lambda: advice], simulated=simulated), given)
 
 
-def _times(target: Target[Any], advice: Advice, schedule: Schedule, given: Options) -> str:
+def _times(target: Target[Any], advice: Advice, schedule: OpPlan, given: Options) -> str:
     return target.text([advice.case], given)
 
 

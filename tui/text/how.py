@@ -9,7 +9,7 @@ from ...advisor.how.code import code_lines
 from ...advisor.how.how import How, RankSteps
 from ...advisor.how.parts import PartHow, intro_lines
 from ...advisor.how.words import Told, told_steps
-from ...compiler.ir import GraphScenario, Scenario, Schedule
+from ...compiler.ir import OpCase, OpPlan, Scenario
 from ...compiler.planfile.write import plan_text
 from ...compiler.text.diagnostics import Report, Source, printable
 from ...compiler.text.parsing.parse import check_size
@@ -87,7 +87,7 @@ def _limited(lines: list[str]) -> Iterator[str]:
         yield f"  {len(lines) - MOST_LINES} more lines are left out here; JSON has all steps."
 
 
-def plan_block(scenario: Scenario, schedule: Schedule) -> str:
+def plan_block(scenario: OpCase, schedule: OpPlan) -> str:
     """Return the plan in the language, under a comment with its expression."""
     # The name may be that of a file, and a comment is one line.
     name = free_name(named.name for named in scenario.schedules)
@@ -111,7 +111,7 @@ def free_name(taken: Iterable[str]) -> str:
 
 
 def picked_lines(
-    scenario: GraphScenario, candidate: Candidate, run: ShownRun | None, words: tuple[str, ...]
+    scenario: Scenario, candidate: Candidate, run: ShownRun | None, words: tuple[str, ...]
 ) -> Iterator[str]:
     """Yield how a schedule is carried out: its block, what each op does, and commands; ``words`` name the workload."""
     yield "y copies the name, m the block."

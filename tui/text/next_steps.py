@@ -11,7 +11,7 @@ from ...advisor.candidates.candidate import Candidate
 from ...advisor.implementations.offers import Offer
 from ...advisor.layers.transformer_engine import NAME as TE
 from ...advisor.sensitivity.threshold import num_rows
-from ...compiler.ir import GraphPlan, Implementation
+from ...compiler.ir import Implementation, Plan
 from ...compiler.planning.build import expression_of
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.implementation import shipped_implementations
@@ -63,7 +63,7 @@ def _steps(advice: Advice, source: tuple[str, ...], how: bool) -> Iterator[NextS
             "write the plan", _magus("plan", *source, "--schedule", schedule, "--format", "json", "-o", PLAN)
         )
         schedule = PLAN
-    plan = GraphPlan.of_one(scenario.name, scenario.workload, chosen.schedule)
+    plan = Plan.of_one(scenario.name, scenario.workload, chosen.schedule)
     if reject_run(scenario.system, plan) is None:
         yield NextStep("check it with real data", _magus("run", *source, "--schedule", schedule))
     if not how:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ...advisor.candidates.advice import Advice
 from ...advisor.candidates.candidate import Candidate
-from ...compiler.ir import TICKS_PER_US, GraphScenario, Scenario, Settings, Workload, batch_of
+from ...compiler.ir import TICKS_PER_US, OpCase, OpShape, Scenario, Settings, batch_of
 from ...compiler.planning.build import ScheduleError, graph_choice_text
 from ...compiler.planning.parts import batch_counts, labels_of
 from ...compiler.planning.plan import in_layer, own_name
@@ -23,7 +23,7 @@ _CHART = {frozenset(): " ", frozenset({False}): "=", frozenset({True}): "-", fro
 """Marks of the chart, by whether copies run and whether kernels do."""
 
 
-def ops_line(scenario: GraphScenario) -> str:
+def ops_line(scenario: Scenario) -> str:
     """Return the workload in one line: its ops, layers, GPUs and fabric."""
     graph, system = scenario.graph, scenario.system
     fabric = system.fabric.topology.name.replace("_", " ")
@@ -31,7 +31,7 @@ def ops_line(scenario: GraphScenario) -> str:
     return f"{graph.name}: {len(graph.ops)} ops{layers} on {system.num_ranks} x {system.gpu.name}, {fabric}"
 
 
-def ops_lines(scenario: GraphScenario) -> Iterator[str]:
+def ops_lines(scenario: Scenario) -> Iterator[str]:
     """Yield what each op is and reads, the numbers of batches there may be, and the declared schedules."""
     width = max(len(op.name) for op in scenario.graph.ops)
     for op in scenario.graph.ops:
@@ -65,7 +65,7 @@ def layers_rows(result: Result) -> Iterator[tuple[str, str, str]]:
         yield "a layer", ticks_text(result.period_ticks), f"from one to the next; below, {result.num_simulated} layers"
 
 
-def run_lines(scenario: GraphScenario, result: Result) -> Iterator[str]:
+def run_lines(scenario: Scenario, result: Result) -> Iterator[str]:
     """Yield the ops with their times in us, and a chart; of several layers those of one within."""
     layer = min(SHOWN_LAYER, result.num_simulated)
     shown = [op for op in result.ops if op.name == in_layer(own_name(op.name), layer)]
@@ -143,7 +143,7 @@ def block_lines(block: str) -> Iterator[str]:
         yield from hanging(line.strip(), 6, line[: len(line) - len(line.lstrip())])
 
 
-def schedule_text(scenario: GraphScenario, candidate: Candidate) -> str:
+def schedule_text(scenario: Scenario, candidate: Candidate) -> str:
     """Return the block that declares a schedule; serial is always there, and so is its block."""
     try:
         return graph_choice_text(candidate.joint, scenario.graph.name)
@@ -151,12 +151,12 @@ def schedule_text(scenario: GraphScenario, candidate: Candidate) -> str:
         return f"{error.rejection.message}.\n"
 
 
-def question_line(scenario: GraphScenario) -> str:
+def question_line(scenario: Scenario) -> str:
     """Return the question in one line: workload, pattern and shape of the one op, or the ops; and the system."""
     return ops_line(scenario) if scenario.pair is None else scenario_line(scenario.pair)
 
 
-def scenario_line(scenario: Scenario) -> str:
+def scenario_line(scenario: OpCase) -> str:
     """Return the question in one line: workload, pattern, shape, system."""
     workload, system, shape = scenario.workload, scenario.system, shape_text(scenario.workload)
     fabric = system.fabric.topology.name.replace("_", " ")
@@ -166,7 +166,7 @@ def scenario_line(scenario: Scenario) -> str:
     return f"{workload.name}: {what} on {system.num_ranks} x {system.gpu.name}, {fabric}"
 
 
-def shape_text(workload: Workload) -> str:
+def shape_text(workload: OpShape) -> str:
     """Return the shape of a rank's computation; empty for a kernel alone other than a GEMM, and without a kernel."""
     if workload.then is not None:
         first, then = (shape_text(workload.stage(kernel)).removesuffix(" per rank") for kernel in range(2))

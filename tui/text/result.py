@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from ...advisor.bounds.lower_bound import Bound
-from ...compiler.ir import TICKS_PER_US, GraphScenario, Rejection
+from ...compiler.ir import TICKS_PER_US, Rejection, Scenario
 from ...compiler.text.units import bytes_text, ticks_text, us_text
 from ...runtime import RunReport
 from ...simcore import Cause, CriticalOp, Result, RunOutcome
@@ -25,7 +25,7 @@ _WAITED_COLUMN = 30
 
 def result_text(
     result: Result,
-    scenario: GraphScenario,
+    scenario: Scenario,
     bound: Bound,
     outside: Sequence[str] = (),
     *,
@@ -57,7 +57,7 @@ def result_text(
     return "\n".join(lines)
 
 
-def _rows(result: Result, scenario: GraphScenario, bound: Bound, *, several: bool) -> list[tuple[str, str, str]]:
+def _rows(result: Result, scenario: Scenario, bound: Bound, *, several: bool) -> list[tuple[str, str, str]]:
     """The figures: name, value, and what it is."""
     hidden, traffic, used = result.overlap_efficiency, result.traffic, result.utilization
     binding = f"binding: {bound.binding}" if scenario.system.replay is None else "with all ranks simulated"

@@ -8,7 +8,7 @@ from ...advisor import Advice
 from ...advisor.answer.export import advice_document
 from ...advisor.candidates.advice import short_names
 from ...advisor.candidates.candidate import Candidate
-from ...compiler.ir import GraphScenario, JsonObject
+from ...compiler.ir import JsonObject, Scenario
 from ..exit_codes import Exit
 from .door import VERDICTS, hanging, table_lines, wrapped
 
@@ -20,7 +20,7 @@ _HEAD = ("workload", "verdict", "us", "baseline", "gain")
 class WorkloadAnswer:
     """The advice for one workload, or ``reason``, why there is none, with the exit code of that."""
 
-    scenario: GraphScenario
+    scenario: Scenario
     advice: Advice | None
     reason: str = ""
     exit_code: Exit = Exit.DONE
@@ -74,7 +74,7 @@ def _lines(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> Iterator
     yield f"  {more}"
 
 
-def _row(scenario: GraphScenario, advice: Advice, names: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
+def _row(scenario: Scenario, advice: Advice, names: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
     best, serial = advice.recommended, advice.serial
     marks = " (stopped early)" if advice.interrupted else ""
     cells = (

@@ -7,7 +7,7 @@ from ...advisor.policy.build import Sweep, SweepPoint
 from ...advisor.policy.graph_sweep import GraphPoint, GraphRule, GraphSweep, block_of
 from ...advisor.policy.table import PolicyRule, PolicyTable
 from ...advisor.solver import Space
-from ...compiler.ir import TICKS_PER_US, GraphScenario
+from ...compiler.ir import TICKS_PER_US, Scenario
 from ...compiler.planning.build import expression_of
 from ...compiler.text.units import ticks_text
 from .door import VERDICTS, bullet, hanging, table_lines, wrapped
@@ -104,7 +104,7 @@ def _several_rule(rule: GraphRule, varied: tuple[str, ...]) -> str:
     return f"{', '.join(ends)}: {rule.schedule}, {gain}{loss}"
 
 
-def space_text(scenario: GraphScenario, space: Space | None, bound: Bound) -> str:
+def space_text(scenario: Scenario, space: Space | None, bound: Bound) -> str:
     """Return the feasible schedules, one per line, their number, and the lower bound with its terms.
 
     Without a ``space`` a search finds schedules: then the ops are told, and the schedules that the file declares.
@@ -112,7 +112,7 @@ def space_text(scenario: GraphScenario, space: Space | None, bound: Bound) -> st
     return "\n".join(_space_lines(scenario, space, bound))
 
 
-def _space_lines(scenario: GraphScenario, space: Space | None, bound: Bound) -> Iterator[str]:
+def _space_lines(scenario: Scenario, space: Space | None, bound: Bound) -> Iterator[str]:
     yield from wrapped(question_line(scenario))
     yield ""
     yield from ops_lines(scenario) if space is None else _schedules(space)

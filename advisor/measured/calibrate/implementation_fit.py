@@ -20,13 +20,13 @@ from ....compiler import CompileError
 from ....compiler.codes import Code
 from ....compiler.ir import (
     TICKS_PER_US,
-    Choice,
     DType,
     Implementation,
     Method,
+    OpCase,
+    OpChoice,
     Pattern,
     Rejection,
-    Scenario,
     TransferPath,
 )
 from ....compiler.resolve.schedules.implementation import shipped_implementations
@@ -55,8 +55,8 @@ class OwnPoint:
     """A row on its machine, where the schedule is ``choice``; ``target_us`` is the time to reach."""
 
     row: OwnRow
-    scenario: Scenario
-    choice: Choice
+    scenario: OpCase
+    choice: OpChoice
     target_us: float
 
     def us(self, method: Method) -> float:

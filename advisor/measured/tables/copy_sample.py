@@ -17,14 +17,14 @@ from ....compiler.ir import (
     EngineChoice,
     EngineKind,
     IndexRange,
+    OpCase,
+    OpPlan,
+    OpShape,
     Pattern,
     Region,
-    Scenario,
-    Schedule,
     Shard,
     Tensor,
     Transfer,
-    Workload,
 )
 from ....simcore import simulate_op
 from ....simcore.kernels.copy import sm_copy_rate
@@ -68,18 +68,18 @@ def _difference(copies: SmCopies) -> float:
     return abs(result.makespan_ticks / expected - 1)
 
 
-def _exchange(scenario: Scenario, rows: int) -> Scenario:
+def _exchange(scenario: OpCase, rows: int) -> OpCase:
     """Return an all_to_all of ``rows`` rows from each rank to each other."""
     moved = Tensor("x", DType.BF16, rows * scenario.num_ranks, COLUMNS, Shard.NONE)
-    return replace(scenario, workload=Workload("combine", "", Pattern.ALL_TO_ALL, (moved,), moved, None, "y"))
+    return replace(scenario, workload=OpShape("combine", "", Pattern.ALL_TO_ALL, (moved,), moved, None, "y"))
 
 
-def _by_all_sms(rows: int, peers: range, sms: int) -> Schedule:
+def _by_all_sms(rows: int, peers: range, sms: int) -> OpPlan:
     """Return puts to one peer after the other, the nearest first; no two ranks send to the same peer at once."""
     puts = tuple(
         Transfer(f"x{peer}", Direction.PUT, _block(peer, rows), peer, signal_of(f"x{peer}"), lane=0) for peer in peers
     )
-    return Schedule("combine", puts, EngineChoice(EngineKind.SM, sms), sms, 0)
+    return OpPlan("combine", puts, EngineChoice(EngineKind.SM, sms), sms, 0)
 
 
 def _block(peer: int, rows: int) -> Region:

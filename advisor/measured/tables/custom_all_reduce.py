@@ -21,13 +21,13 @@ from statistics import median
 
 from ....compiler.ir import (
     TICKS_PER_US,
-    Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     LaunchMode,
+    OpChoice,
 )
 from ....compiler.planning.build import build_schedule
 from ....simcore import simulate_op
@@ -94,7 +94,7 @@ def simulated_us(gpu: str, kernel: str, ranks: int, num_bytes: int) -> float:
     unit = scenario.gpu.line_bytes
     while num_bytes > unit * MAX_UNITS:
         unit *= 2
-    schedule = build_schedule(scenario, Choice(algorithm, ranks, EngineChoice(EngineKind.SM, sms), tactics=tactics))
+    schedule = build_schedule(scenario, OpChoice(algorithm, ranks, EngineChoice(EngineKind.SM, sms), tactics=tactics))
     return simulate_op(scenario, schedule, unit_bytes=unit).makespan_ticks / TICKS_PER_US
 
 

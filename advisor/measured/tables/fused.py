@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from ....compiler import CompileError, compile_text
-from ....compiler.ir import TICKS_PER_US, DType, Pattern, Scenario
+from ....compiler.ir import TICKS_PER_US, DType, OpCase, Pattern
 from ....compiler.planning.build import ScheduleError
 from ....compiler.templates.collective import collective_in
 from ....compiler.text.load import shipped_libraries
@@ -311,12 +311,12 @@ def _scheduled_us(row: FusedRow, part: FusedPart) -> float:
     return simulated_us(scenario, row.implementation.plans[part.pattern](scenario), row.implementation.name)
 
 
-def scenario_of(row: FusedRow, part: FusedPart) -> Scenario:
+def scenario_of(row: FusedRow, part: FusedPart) -> OpCase:
     """Return the scenario of one part of a row; see ``scenario_on``."""
     return scenario_on(row.gpu, row.ranks, row.dtype, part)
 
 
-def scenario_on(gpu: str, ranks: int, dtype: DType, part: FusedPart) -> Scenario:
+def scenario_on(gpu: str, ranks: int, dtype: DType, part: FusedPart) -> OpCase:
     """Return the scenario of ``part`` on the GPUs of the shipped library, behind its switch or in a full mesh.
 
     Raises

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ....compiler.ir import (
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
@@ -15,18 +14,19 @@ from ....compiler.ir import (
     ExecutionOptions,
     IndexRange,
     Kernels,
+    OpCase,
+    OpChoice,
     Pattern,
-    Plan,
     Region,
-    Scenario,
     Step,
     TileGroup,
     Transfer,
     Wait,
     WaitPer,
+    WrittenPlan,
 )
 
-MakePlan = Callable[[Scenario], Choice | Plan]
+MakePlan = Callable[[OpCase], OpChoice | WrittenPlan]
 PIECES = 4
 """Pieces of a shard with a signal each in flux: it releases tiles of 128 rows, and shards here have 512."""
 MULTIMEM_BLOCKS = 8
@@ -55,38 +55,38 @@ def implementation_named(text: str) -> FusedKernel | None:
     return next((each for each in IMPLEMENTATIONS if any(known in text for known in each.known_as)), None)
 
 
-def _pull_shards(scenario: Scenario) -> Choice:
+def _pull_shards(scenario: OpCase) -> OpChoice:
     """One copy stream gets whole shards, the next rank's first; tiles of one kernel wait for their shard."""
-    return Choice("shard_p2p", scenario.num_ranks, EngineChoice(EngineKind.DMA, 1), 1, _PULLING)
+    return OpChoice("shard_p2p", scenario.num_ranks, EngineChoice(EngineKind.DMA, 1), 1, _PULLING)
 
 
-def _push_shards(scenario: Scenario) -> Choice:
+def _push_shards(scenario: OpCase) -> OpChoice:
     """One kernel over all tiles; a copy stream sends a peer's block once its tiles are done, to be summed there."""
-    return Choice("shard_p2p", scenario.num_ranks, EngineChoice(EngineKind.DMA, 1), 1, _PERSISTENT)
+    return OpChoice("shard_p2p", scenario.num_ranks, EngineChoice(EngineKind.DMA, 1), 1, _PERSISTENT)
 
 
-def _flux_gather(scenario: Scenario) -> Choice:
+def _flux_gather(scenario: OpCase) -> OpChoice:
     engines = min(scenario.gpu.dma.engines, scenario.num_ranks - 1)
     chunks = PIECES * scenario.num_ranks
-    return Choice("hetero_unfused_1d", chunks, EngineChoice(EngineKind.DMA, engines), 1, _PERSISTENT)
+    return OpChoice("hetero_unfused_1d", chunks, EngineChoice(EngineKind.DMA, engines), 1, _PERSISTENT)
 
 
-def _flux_scatter(scenario: Scenario) -> Choice:
+def _flux_scatter(scenario: OpCase) -> OpChoice:
     engine = EngineChoice(EngineKind.SM, COPY_SMS, EngineMode.SHARED)
-    return Choice("hetero_unfused_1d", PIECES * scenario.num_ranks, engine, 1, _PERSISTENT)
+    return OpChoice("hetero_unfused_1d", PIECES * scenario.num_ranks, engine, 1, _PERSISTENT)
 
 
-def _sums_to_all(scenario: Scenario) -> Choice:
+def _sums_to_all(scenario: OpCase) -> OpChoice:
     engine = EngineChoice(EngineKind.SM, COPY_SMS)
-    return Choice("uniform_fused_1d", PIECES * scenario.num_ranks, engine, 1, _PERSISTENT)
+    return OpChoice("uniform_fused_1d", PIECES * scenario.num_ranks, engine, 1, _PERSISTENT)
 
 
-def _multimem(scenario: Scenario) -> Choice:
+def _multimem(scenario: OpCase) -> OpChoice:
     engine = EngineChoice(EngineKind.SM, MULTIMEM_BLOCKS)
-    return Choice("serial", scenario.num_ranks, engine, 1, ExecutionOptions(), "nvls")
+    return OpChoice("serial", scenario.num_ranks, engine, 1, ExecutionOptions(), "nvls")
 
 
-def _two_streams(scenario: Scenario) -> Plan:
+def _two_streams(scenario: OpCase) -> WrittenPlan:
     """Two streams take shards in turn: a stream gets a shard, computes with it, and continues with its next."""
     workload, ranks = scenario.workload, scenario.num_ranks
     assert workload.moved is not None and workload.gemm is not None, "an AG+GEMM has both"
@@ -100,7 +100,7 @@ def _two_streams(scenario: Scenario) -> Plan:
         steps.append(Transfer(f"x{peer}", Direction.GET, shard, peer, f"s{peer}", before, lane=stream))
         steps.append(TileGroup(name, (Region(peer, rows, out),), inner, (f"s{peer}",), stream))
         last[stream] = (name,)
-    return Plan(EngineChoice(EngineKind.DMA, 2), tuple(steps), tactics=ExecutionOptions(Direction.GET))
+    return WrittenPlan(EngineChoice(EngineKind.DMA, 2), tuple(steps), tactics=ExecutionOptions(Direction.GET))
 
 
 IMPLEMENTATIONS = (

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....compiler import compile_text
-from ....compiler.ir import TICKS_PER_US, DType, GemmModel, Gpu, Scenario
+from ....compiler.ir import TICKS_PER_US, DType, GemmModel, Gpu, OpCase
 from ....compiler.text.load import shipped_libraries
 from ....simcore.kernels.gemm import ROUNDING_TICKS
 from ....simcore.kernels.gemm_form import MIN_SPLIT_K, SPLITS, l2_bytes_per_s
@@ -197,7 +197,7 @@ class GemmTable:
 
 
 @cache
-def lone_scenario(gpu: str) -> Scenario | None:
+def lone_scenario(gpu: str) -> OpCase | None:
     """Return a GEMM on one GPU of the shipped library, for instance ``H100``; None without a profile of that name."""
     libraries = {name.partition("/")[2]: name for name in shipped_libraries()}
     if gpu.lower() not in libraries:

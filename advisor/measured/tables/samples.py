@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 from ....compiler import compile_text
-from ....compiler.ir import TICKS_PER_US, Choice, DType, GemmShape, Pattern, Scenario, Shard, Tensor, Workload
+from ....compiler.ir import TICKS_PER_US, DType, GemmShape, OpCase, OpChoice, OpShape, Pattern, Shard, Tensor
 from ....compiler.planning.build import build_schedule
 from ....compiler.planning.knobs.engine import default_engine
 from ....compiler.planning.knobs.library import library_serial
@@ -45,18 +45,18 @@ def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[
     return agreement_of(table.gpu, "GEMM", differences, len(chosen) - len(differences))
 
 
-def _simulated_us(scenario: Scenario, shape: Shape) -> float:
+def _simulated_us(scenario: OpCase, shape: Shape) -> float:
     """Return the makespan of the lone GEMM, scheduled as one kernel."""
     lone = replace(scenario, workload=_workload(*shape))
-    schedule = build_schedule(lone, Choice(BASELINE.name, 1, default_engine(lone.system)))
+    schedule = build_schedule(lone, OpChoice(BASELINE.name, 1, default_engine(lone.system)))
     unit_bytes = affordable_unit(lone, schedule, PACKET_BYTES, MAX_LINE_HOPS)
     return simulate_op(lone, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US
 
 
-def _workload(m: int, n: int, k: int) -> Workload:
+def _workload(m: int, n: int, k: int) -> OpShape:
     x = Tensor("x", DType.BF16, m, k, Shard.NONE)
     w = Tensor("w", DType.BF16, k, n, Shard.NONE)
-    return Workload("lone", "", Pattern.GEMM, (x, w), None, GemmShape(m, n, k, DType.BF16), "y")
+    return OpShape("lone", "", Pattern.GEMM, (x, w), None, GemmShape(m, n, k, DType.BF16), "y")
 
 
 MAX_UNITS = 8192
@@ -75,7 +75,7 @@ workload alone on node {{
 @cache
 def scenario_of(
     gpu: str, ranks: int, operation: NcclCollective = NcclCollective.ALL_GATHER, num_bytes: int = 1024
-) -> Scenario:
+) -> OpCase:
     """Return a collective alone on GPUs of the shipped library with its switch; its bytes as nccl-tests counts them."""
     library = next(name for name in shipped_libraries() if name.partition("/")[2] == gpu.lower())
     cols = num_bytes // (ranks * DType.BF16.num_bytes)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....compiler import compile_text
 from ....compiler.codes import Code
-from ....compiler.ir import TICKS_PER_US, GemmShape, GroupedGemmShape, Scenario
+from ....compiler.ir import TICKS_PER_US, GemmShape, GroupedGemmShape, OpCase
 from ....compiler.machine.machine import LibraryGpu, asked_gpu, device_named, library_gpu
 from ....compiler.text.diagnostics import Report, Source, Span
 from ....compiler.text.fmt import format_text
@@ -102,7 +102,7 @@ def _exchanged(shape: PairShape) -> str:
     return f"all_to_all({product}(x, w{experts}))"
 
 
-def _times(pair: TracedPair, scenario: Scenario) -> list[str]:
+def _times(pair: TracedPair, scenario: OpCase) -> list[str]:
     """Comments: what the run took, and what the profile of the library says of both parts alone."""
     shape = pair.shape
     together = "."
@@ -124,7 +124,7 @@ def _times(pair: TracedPair, scenario: Scenario) -> list[str]:
     ]
 
 
-def _gemm_ticks(scenario: Scenario) -> int:
+def _gemm_ticks(scenario: OpCase) -> int:
     """Ticks of the product alone on all SMs."""
     shape, gpu = scenario.workload.compute, scenario.gpu
     if isinstance(shape, GroupedGemmShape):

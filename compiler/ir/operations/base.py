@@ -64,7 +64,7 @@ class Routing:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Rows that ranks send each other in an all_to_all, where they are not the same for all; see ``Workload``.
+    """Rows that ranks send each other in an all_to_all, where they are not the same for all; see ``OpShape``.
 
     ``table`` holds the rows [from][to] wherever a call says them so, even if all ranks send alike. ``routing`` is that
     of a dispatch.

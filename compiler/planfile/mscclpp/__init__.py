@@ -1,1 +1,1 @@
-"""Execution plans of MSCCL++. In: their JSON. Out: a ``Plan``. Begin with ``read.py``."""
+"""Execution plans of MSCCL++. In: their JSON. Out: a ``WrittenPlan``. Begin with ``read.py``."""

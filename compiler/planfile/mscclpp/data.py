@@ -13,11 +13,11 @@ from ...codes import Code
 from ...ir import Direction
 from .document import (
     Action,
+    BlockOp,
     Buffer,
     BufferSpace,
     Chunk,
     Event,
-    Op,
     RunningOp,
     Slot,
     SymbolicValue,
@@ -50,7 +50,7 @@ class BufferState:
             own = frozenset([rank])
             self.held |= {slot: SymbolicValue(piece, own) for slot, piece in self.space.begins(rank)}
 
-    def written(self, op: Op) -> int | None:
+    def written(self, op: BlockOp) -> int | None:
         """Return the bits of the events that wrote the scratch data ``op`` reads, None if some of it is missing."""
         made, slots = 0, [slot for chunk in op.sources for slot in self.space.slots(op, chunk)]
         for slot in slots:
@@ -103,7 +103,7 @@ class BufferState:
         total = made_by(total, done)
         return done, self._deliver(at, total, done)
 
-    def _pairs(self, op: Op) -> Iterator[tuple[Chunk, Chunk]]:
+    def _pairs(self, op: BlockOp) -> Iterator[tuple[Chunk, Chunk]]:
         """Pair sources with targets; a single source goes to all targets."""
         sources = op.sources * len(op.targets) if len(op.sources) == 1 else op.sources
         if not op.targets or len(sources) != len(op.targets):
@@ -172,7 +172,7 @@ class BufferState:
             self._store(at.op, chunk, values if rank == at.rank else landed)
         return sent
 
-    def _store(self, op: Op, target: Chunk, values: Sequence[SymbolicValue]) -> None:
+    def _store(self, op: BlockOp, target: Chunk, values: Sequence[SymbolicValue]) -> None:
         slots = self.space.slots(op, target)
         if len(slots) != len(values):
             raise op.item.fail(f"{op.name} moves {len(values)} pieces to where {len(slots)} are")

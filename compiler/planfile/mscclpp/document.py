@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ...codes import Code
-from ...ir import Direction, IndexRange, Pattern, Region, Scenario, Tensor
+from ...ir import Direction, IndexRange, OpCase, Pattern, Region, Tensor
 from ...text.diagnostics import Stopped
 from ...text.json_forms import Item
 
@@ -52,7 +52,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Op:
+class BlockOp:
     """One operation of a threadblock, which does part ``part`` of ``group`` equal ones.
 
     ``numbers`` identify a barrier or semaphores; a barrier waits for ``count`` threadblocks.
@@ -81,7 +81,7 @@ class GpuDocument:
     input_chunks: int
     output_chunks: int
     semaphores: tuple[int, ...]
-    threadblocks: tuple[tuple[Op, ...], ...]
+    threadblocks: tuple[tuple[BlockOp, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class BufferSpace:
         """Pieces in the row block of a rank."""
         return self.total // self.num_ranks
 
-    def slots(self, op: Op, chunk: Chunk) -> list[Slot]:
+    def slots(self, op: BlockOp, chunk: Chunk) -> list[Slot]:
         """Return the slots of a chunk that ``op`` works on."""
         size = chunk.size * self.scale // op.group
         start = chunk.index * self.scale + op.part * size
@@ -164,7 +164,7 @@ class BufferSpace:
                 wanted = [(index, own + index % size, frozenset([index // size])) for index in range(self.total)]
         return [(self.slot(rank, Buffer.OUTPUT, index), piece, parts) for index, piece, parts in wanted]
 
-    def region(self, op: Op, first: int, count: int, rank: int) -> Region:
+    def region(self, op: BlockOp, first: int, count: int, rank: int) -> Region:
         """Return the region of ``count`` pieces of one row block from ``first`` on, relative to ``rank``.
 
         A block is stored row by row, so that pieces are whole rows or lie in one row.
@@ -182,7 +182,7 @@ class BufferSpace:
         raise op.beyond(message)
 
 
-def space_of(scenario: Scenario, execution: Execution, document: Item) -> BufferSpace:
+def space_of(scenario: OpCase, execution: Execution, document: Item) -> BufferSpace:
     """Cut ``execution``, which must be a plan for the workload of ``scenario``, into pieces."""
     workload, n = scenario.workload, scenario.num_ranks
     pattern = _COLLECTIVES.get(execution.collective)
@@ -258,7 +258,7 @@ class Event:
     rank: int
     block: int
     number: int
-    op: Op
+    op: BlockOp
     name: str
     piece: int
     count: int
@@ -273,7 +273,7 @@ class RunningOp:
     rank: int
     block: int
     number: int
-    op: Op
+    op: BlockOp
     known: int
 
 

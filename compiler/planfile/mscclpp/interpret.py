@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ...codes import Code
 from ...text.json_forms import Item
 from .data import BufferState
-from .document import BufferSpace, Channel, Execution, Op, RunningOp
+from .document import BlockOp, BufferSpace, Channel, Execution, RunningOp
 
 PUTS = ("put", "pws", "pwsf", "ppkt", "rppkt", "gstore", "gstorepkt")
 COPIES = ("copy", "cpkt", "upkt")
@@ -28,7 +28,7 @@ class _Block:
 
     rank: int
     number: int
-    ops: tuple[Op, ...]
+    ops: tuple[BlockOp, ...]
     next_op: int = 0
     known: int = 0
     sent: int = 0
@@ -82,7 +82,7 @@ class MscclppRun:
                     message = f"output chunk {slot[2] // space.scale} of GPU {rank} does not end as it should"
                     raise self.document.fail(message, code=Code.MGS501)
 
-    def _do(self, block: _Block, op: Op) -> bool:
+    def _do(self, block: _Block, op: BlockOp) -> bool:
         """Do one operation, or return False if it has to wait."""
         if op.name in _SYNCS:
             return _SYNCS[op.name](self, block, op)
@@ -96,7 +96,7 @@ class MscclppRun:
             self._signal(block, op)
         return True
 
-    def _move(self, block: _Block, op: Op, at: RunningOp) -> None:
+    def _move(self, block: _Block, op: BlockOp, at: RunningOp) -> None:
         done, sent = 0, 0
         if op.name in COPIES:
             self.state.copy(at)
@@ -116,24 +116,24 @@ class MscclppRun:
         everyone = any(target.everywhere for target in op.targets)
         self._changed.update(range(self.state.space.num_ranks) if everyone else (target.rank for target in op.targets))
 
-    def _nothing(self, block: _Block, op: Op) -> bool:
+    def _nothing(self, block: _Block, op: BlockOp) -> bool:
         return True
 
-    def _signal(self, block: _Block, op: Op) -> bool:
+    def _signal(self, block: _Block, op: BlockOp) -> bool:
         for channel in op.channels:
             back = Channel(channel.kind, block.rank, channel.number)
             self._mail.setdefault((channel.peer, back), deque()).append(block.known | block.sent)
             self._changed.add(channel.peer)
         return True
 
-    def _wait(self, block: _Block, op: Op) -> bool:
+    def _wait(self, block: _Block, op: BlockOp) -> bool:
         boxes = [self._mail.get((block.rank, channel)) for channel in op.channels]
         return self._take(block, boxes, heard="waits that bring no data")
 
-    def _acquire(self, block: _Block, op: Op) -> bool:
+    def _acquire(self, block: _Block, op: BlockOp) -> bool:
         return self._take(block, [self._semaphores.get((block.rank, number)) for number in op.numbers])
 
-    def _release(self, block: _Block, op: Op) -> bool:
+    def _release(self, block: _Block, op: BlockOp) -> bool:
         for number in op.numbers:
             if (block.rank, number) not in self._semaphores:
                 raise op.item.fail(f"there is no semaphore {number}")
@@ -154,7 +154,7 @@ class MscclppRun:
             self.idle[heard] += 1
         return True
 
-    def _barrier(self, block: _Block, op: Op) -> bool:
+    def _barrier(self, block: _Block, op: BlockOp) -> bool:
         """The last threadblock to arrive releases all; each then knows what any of them knew."""
         if block.released:
             block.released = False
@@ -175,7 +175,7 @@ class MscclppRun:
         return True
 
 
-_SYNCS: Mapping[str, Callable[[MscclppRun, _Block, Op], bool]] = {
+_SYNCS: Mapping[str, Callable[[MscclppRun, _Block, BlockOp], bool]] = {
     "nop": MscclppRun._nothing,
     "flush": MscclppRun._nothing,
     "signal": MscclppRun._signal,

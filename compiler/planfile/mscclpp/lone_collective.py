@@ -16,13 +16,13 @@ from ...ir import (
     CopyProtocol,
     Direction,
     EngineMode,
+    OpCase,
+    OpPlan,
     Pattern,
     Reach,
     Reduction,
     Region,
     Rejection,
-    Scenario,
-    Schedule,
     Step,
     Transfer,
     all_arrivals,
@@ -49,11 +49,11 @@ def beyond_mscclpp(message: str, hint: str = "") -> ScheduleError:
 class LoneCollective:
     """A schedule of a lone collective, whose puts are of whole rows and whose sums are of all parts."""
 
-    scenario: Scenario
-    schedule: Schedule
+    scenario: OpCase
+    schedule: OpPlan
 
     @classmethod
-    def of(cls, scenario: Scenario, schedule: Schedule) -> "LoneCollective":
+    def of(cls, scenario: OpCase, schedule: OpPlan) -> "LoneCollective":
         """Check that such a plan exists.
 
         Raises

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ...codes import Code
 from ...text.json_forms import Item
-from .document import Buffer, Channel, ChannelKind, Chunk, Execution, GpuDocument, Op
+from .document import BlockOp, Buffer, Channel, ChannelKind, Chunk, Execution, GpuDocument
 
 MAX_GPUS = 64
 MAX_THREADBLOCKS = 64
@@ -90,7 +90,7 @@ class _GpuReader:
     def _remote_buffer(self, item: Item) -> tuple[int, Buffer]:
         return self._rank_in(item, "rank"), _buffer(item, "type")
 
-    def _threadblock(self, item: Item, at: int) -> tuple[Op, ...]:
+    def _threadblock(self, item: Item, at: int) -> tuple[BlockOp, ...]:
         if _number(item, "id", 0, MAX_THREADBLOCKS) != at:
             raise item.fail(f"its id is not {at}: threadblocks stand in the order of their numbers")
         channels: dict[ChannelKind, list[Channel]] = {kind: [] for kind in ChannelKind}
@@ -116,7 +116,7 @@ class _OpReader:
     remote: dict[ChannelKind, list[tuple[int, Buffer]]]
     switched: list[Buffer]
 
-    def read(self, item: Item) -> Op:
+    def read(self, item: Item) -> BlockOp:
         """Read one operation."""
         members = item.members()
         kind = _kind(item, "channel_type") if "channel_type" in members else None
@@ -126,7 +126,7 @@ class _OpReader:
             channels = tuple(_pick(each, self.channels[kind], "channel of this threadblock") for each in ids)
         part, group = self._part(members["tbg_info"]) if "tbg_info" in members else (0, 1)
         numbers = tuple(each.number(0, MAX_OPS) for each in _items(item, "semaphore_ids", MAX_GPUS))
-        return Op(
+        return BlockOp(
             _key(item, "name").name(),
             item,
             tuple(self._chunk(each, kind) for each in _items(item, "src_buff", MAX_GPUS)),

@@ -19,12 +19,12 @@ from ...ir import (
     EngineChoice,
     EngineKind,
     ExecutionOptions,
-    Plan,
+    OpCase,
     Reach,
     Reduction,
-    Scenario,
     Step,
     Transfer,
+    WrittenPlan,
 )
 from ...text.json_forms import Item
 from .data import BufferState
@@ -93,7 +93,7 @@ def _numbers(bits: int) -> Iterator[int]:
         bits ^= low
 
 
-def read_mscclpp(scenario: Scenario, document: Item) -> Plan:
+def read_mscclpp(scenario: OpCase, document: Item) -> WrittenPlan:
     """Return the plan for ``scenario``, a collective alone; report operations that plans cannot express."""
     execution = read_execution(document)
     space = space_of(scenario, execution, document)
@@ -106,10 +106,10 @@ def read_mscclpp(scenario: Scenario, document: Item) -> Plan:
     state.events, state.seen = joined(state.events, state.seen, space)
     alike = _steps(state, lambda event: f"s_{event.name}")
     if all(steps == alike[0] for steps in alike):
-        return Plan(engine, alike[0], (), tactics)
+        return WrittenPlan(engine, alike[0], (), tactics)
     # Ranks differ, so signals of several ranks may land at one: the rank is part of the name.
     by_rank = _steps(state, lambda event: f"s{event.rank}_{event.name}")
-    return Plan(engine, by_rank[0], (), tactics, by_rank)
+    return WrittenPlan(engine, by_rank[0], (), tactics, by_rank)
 
 
 def _warn(run: MscclppRun, document: Item) -> None:
@@ -119,7 +119,7 @@ def _warn(run: MscclppRun, document: Item) -> None:
         origin.report.warn(Code.MGS527, f"{origin.file}: {parts} take no time here", origin.span)
 
 
-def _engine(scenario: Scenario, state: BufferState) -> EngineChoice:
+def _engine(scenario: OpCase, state: BufferState) -> EngineChoice:
     """One SM per threadblock that copies or sums, or one copy engine per port channel in use."""
     moves = [event for event in state.events if event.action.direction is not None]
     by_port = [event for event in moves if event.op.kind is ChannelKind.PORT]

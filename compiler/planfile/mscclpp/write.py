@@ -16,10 +16,10 @@ from ...ir import (
     EngineChoice,
     EngineKind,
     JsonObject,
+    OpCase,
+    OpPlan,
     Pattern,
     Reduction,
-    Scenario,
-    Schedule,
     Transfer,
 )
 from ...planning.build import ScheduleError
@@ -32,7 +32,7 @@ ALIGNMENT = 16
 ANY_SIZE = (1 << 64) - 1
 
 
-def mscclpp_document(scenario: Scenario, schedule: Schedule) -> JsonObject:
+def mscclpp_document(scenario: OpCase, schedule: OpPlan) -> JsonObject:
     """Return the execution plan; under ``magus``, which its loader passes over, stands what it was written from.
 
     Raises

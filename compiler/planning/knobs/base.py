@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from ...ir import Choice, Rejection, Scenario
+from ...ir import OpCase, OpChoice, Rejection
 from ...templates import BY_NAME, Template
 from ...templates.base import TemplateInput
 from ..staging import template_input
@@ -23,8 +23,8 @@ Lists = tuple[tuple[int, ...], ...]
 class ScheduleRequest:
     """A choice that is asked of a scenario, and what follows from both."""
 
-    scenario: Scenario
-    choice: Choice
+    scenario: OpCase
+    choice: OpChoice
 
     @cached_property
     def template(self) -> Template:
@@ -47,7 +47,7 @@ class Rule:
 
     knobs: tuple[str, ...]
     reject: Callable[[ScheduleRequest], Rejection | None]
-    sentence: Callable[[Scenario], str] | None = None
+    sentence: Callable[[OpCase], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ Values = WordValues | NameValues | CountValues | SizeValues | EngineValues
 class Knob:
     """One thing that a choice decides.
 
-    ``word`` is what the language, ``explore`` and JSON call it, ``field`` the field of ``Choice``, or of
+    ``word`` is what the language, ``explore`` and JSON call it, ``field`` the field of ``OpChoice``, or of
     ``ExecutionOptions`` if it is an ``option``. ``usual`` is the value of a choice that does not say it. Only templates
     that name an ``optional`` knob have it. ``explored`` knobs are words of ``explore``. A knob ``of_transfers`` is idle
     where nothing moves.
@@ -136,7 +136,7 @@ class Knob:
         """Whether it is a choice in ``template``."""
         return not self.optional or template.has(self.word)
 
-    def of(self, choice: Choice) -> Any:
+    def of(self, choice: OpChoice) -> Any:
         """Its value in a choice."""
         return getattr(choice.tactics if self.option else choice, self.field)
 
@@ -165,7 +165,7 @@ def words_of(kind: type[Enum]) -> tuple[str, ...]:
     return tuple(member.value for member in kind)
 
 
-def with_values(choice: Choice, values: Mapping[Knob, Any]) -> Choice:
+def with_values(choice: OpChoice, values: Mapping[Knob, Any]) -> OpChoice:
     """``choice`` with other values of some knobs."""
     options = {knob.field: value for knob, value in values.items() if knob.option}
     own = {knob.field: value for knob, value in values.items() if not knob.option}

@@ -15,13 +15,13 @@ from ...ir import (
     Explore,
     Gpu,
     Kernels,
+    OpCase,
+    OpShape,
     Reach,
     Rejection,
-    Scenario,
     Step,
     System,
     Transfer,
-    Workload,
     kernels_that_store,
 )
 from ...templates.collective import reject_algorithm
@@ -122,14 +122,14 @@ def copying_sms(gpu: Gpu) -> tuple[EngineChoice, ...]:
     return tuple(EngineChoice(EngineKind.SM, count) for count in counts)
 
 
-def explored_engines(system: System, workload: Workload, explore: Explore) -> Explore:
+def explored_engines(system: System, workload: OpShape, explore: Explore) -> Explore:
     """The space of ``explore``: copies by SMs alone where no host knows how much, unless the file says who copies."""
     if not workload.counts_on_device or explore.values(ENGINE.word):
         return explore
     return explore.asking(ENGINE.word, copying_sms(system.gpu))
 
 
-def usual_engine(system: System, workload: Workload) -> EngineChoice:
+def usual_engine(system: System, workload: OpShape) -> EngineChoice:
     """Who copies in a schedule that nobody wrote: SMs where no host knows how much, else copy engines.
 
     These SMs copy when kernels leave them, as the kernels of a library do.
@@ -177,17 +177,17 @@ def _reject_mode(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
     )
 
 
-def _asked(scenario: Scenario, kind: EngineKind) -> str:
+def _asked(scenario: OpCase, kind: EngineKind) -> str:
     engines = [str(engine) for engine in scenario.explore.values("engine") if engine.kind is kind]
     return f"; asked for: {', '.join(engines)}" if engines else ""
 
 
-def _engines(scenario: Scenario) -> str:
+def _engines(scenario: OpCase) -> str:
     gpu = scenario.gpu
     return f"{gpu.name} has {gpu.dma.engines} DMA engines{_asked(scenario, EngineKind.DMA)}"
 
 
-def _share(scenario: Scenario) -> str:
+def _share(scenario: OpCase) -> str:
     gpu = scenario.gpu
     share = f"at most {max_copy_sms(gpu)} of {gpu.name}'s {gpu.sms} SMs may copy"
     return f"{share}{_asked(scenario, EngineKind.SM)}"

@@ -7,10 +7,10 @@ from ...ir import (
     EngineKind,
     Kernels,
     LaunchMode,
+    OpShape,
     Rejection,
     Wait,
     WaitPer,
-    Workload,
 )
 from .base import Knob, Rule, ScheduleRequest, WordValues
 
@@ -69,7 +69,7 @@ def _reject_persistent(request: ScheduleRequest) -> Rejection | None:
     return persistent_rejection(request.scenario.workload)
 
 
-def persistent_rejection(workload: Workload) -> Rejection | None:
+def persistent_rejection(workload: OpShape) -> Rejection | None:
     """Why no persistent kernel can compute ``workload``, None if one can."""
     if workload.may_persist:
         return None

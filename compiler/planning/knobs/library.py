@@ -5,7 +5,6 @@ from fractions import Fraction
 
 from ...codes import Code
 from ...ir import (
-    Choice,
     Collectives,
     CopyProtocol,
     Direction,
@@ -13,10 +12,11 @@ from ...ir import (
     EngineKind,
     EngineMode,
     Gpu,
+    OpCase,
+    OpChoice,
     Pattern,
     ProtocolModel,
     Rejection,
-    Scenario,
     System,
 )
 from ...templates import BASELINE
@@ -38,12 +38,12 @@ def library_engine(gpu: Gpu) -> EngineChoice:
     return EngineChoice(EngineKind.SM, max(1, min(CHANNELS, gpu.sms // 2)), EngineMode.LIBRARY)
 
 
-def library_serial(scenario: Scenario) -> Choice:
+def library_serial(scenario: OpCase) -> OpChoice:
     """The library's kernels and its collective, one after the other."""
-    return Choice(BASELINE.name, scenario.num_ranks, library_engine(scenario.gpu))
+    return OpChoice(BASELINE.name, scenario.num_ranks, library_engine(scenario.gpu))
 
 
-def library_rejection(scenario: Scenario) -> Rejection | None:
+def library_rejection(scenario: OpCase) -> Rejection | None:
     """Why the time of the library's collective is not known for ``scenario``, None if it is.
 
     The closed form holds for one node behind a switch, and for equal blocks.

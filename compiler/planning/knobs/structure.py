@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ...codes import Code
 from ...collectives import ALGORITHM_BY_NAME
-from ...ir import COLUMN_STEP, Adds, Kernels, Pattern, PeerOrder, Rejection, Scenario, cutting_of
+from ...ir import COLUMN_STEP, Adds, Kernels, OpCase, Pattern, PeerOrder, Rejection, cutting_of
 from ...templates import ALL_TEMPLATES, Cut, Template
 from ...templates.base import TemplateInput
 from ...templates.collective import reject_algorithm
@@ -22,7 +22,7 @@ def _reject_pattern(request: ScheduleRequest) -> Rejection | None:
     return _rejection(f"{template.name} does not schedule {workload.label}", f"it schedules {fits}")
 
 
-def _fitting(scenario: Scenario) -> str:
+def _fitting(scenario: OpCase) -> str:
     workload = scenario.workload
     names = [template.name for template in ALL_TEMPLATES if workload.pattern in template.patterns]
     return f"{workload.label} is scheduled by {', '.join(names[:-1])} and {names[-1]} alone"
@@ -127,7 +127,7 @@ def _cut_hint(grains: int, request: ScheduleRequest) -> str:
     return f"chunks={', '.join(counts[:_MOST_HINTS])}{' ...' if len(counts) > _MOST_HINTS else ''} would do"
 
 
-def _shard_rows(scenario: Scenario) -> int:
+def _shard_rows(scenario: OpCase) -> int:
     """Rows of the block of a rank, of the smallest where those of a sum differ."""
     workload = scenario.workload
     if workload.uneven_parts:
@@ -135,17 +135,17 @@ def _shard_rows(scenario: Scenario) -> int:
     return 0 if workload.moved is None else workload.moved.rows // scenario.num_ranks
 
 
-def _cols(scenario: Scenario) -> int:
+def _cols(scenario: OpCase) -> int:
     moved = scenario.workload.moved
     return 0 if moved is None else moved.cols
 
 
-def _column_step(scenario: Scenario) -> int:
+def _column_step(scenario: OpCase) -> int:
     workload = scenario.workload
     return max(cutting_of(stage).column_step for stage in workload.stages or (workload,))
 
 
-def _columns_divide(scenario: Scenario) -> str:
+def _columns_divide(scenario: OpCase) -> str:
     return f"the {_cols(scenario)} columns divide into equal chunks of a multiple of {_column_step(scenario)}"
 
 

@@ -1,5 +1,5 @@
 """Schedules as a file says them.
 
-In: template calls, plans, outlines, blocks of ops, explore blocks. Out: ``GraphChoice`` with the mode of each op, and
+In: template calls, plans, outlines, blocks of ops, explore blocks. Out: ``Schedule`` with the mode of each op, and
 ``Explore``.
 """

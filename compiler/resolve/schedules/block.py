@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from ...codes import Code
-from ...ir import Graph, GraphChoice, GraphOp, OpMode, Scenario, Seams, System
+from ...ir import Op, OpCase, OpMode, Schedule, Seams, System, Workload
 from ...planning.handoff import brought_for
 from ...planning.parts import collective_name, in_batches, is_summed_last, op_names
 from ...text import syntax as ast
@@ -55,7 +55,7 @@ class ScheduleBlockReader:
     def __init__(
         self,
         system: System,
-        graph: Graph,
+        graph: Workload,
         choices: ChoiceReader,
         place: Place,
         evaluator: ExpressionEvaluator,
@@ -69,7 +69,7 @@ class ScheduleBlockReader:
         self._numbers = FigureReader(report, evaluator)
         self._names = OpNames(graph, 1, self._numbers, place, report)
 
-    def read(self, declaration: ast.Plan) -> GraphChoice:
+    def read(self, declaration: ast.Plan) -> Schedule:
         """Read a schedule."""
         said, failures = _Said(), self._report.num_failures
         said.batches = self._batches(declaration.block)
@@ -79,7 +79,7 @@ class ScheduleBlockReader:
                 self._statement(statement, said)
         if self._report.num_failures > failures:
             raise self._report.stop()
-        return GraphChoice(
+        return Schedule(
             declaration.name,
             tuple(said.modes.values()),
             said.order,
@@ -125,7 +125,7 @@ class ScheduleBlockReader:
         for name in self._names.planned(op):
             declaration = ast.Plan(name, ast.Path((name,), span=op.span), block, span=span)
             workload = in_batches(self._graph, said.batches).op(name).workload
-            plan = self._written.read(Scenario(name, self._system, workload), declaration, None)
+            plan = self._written.read(OpCase(name, self._system, workload), declaration, None)
             if plan is None:
                 raise self._report.stop()
             self._mode(OpMode(name, plan), said, span)
@@ -242,12 +242,12 @@ class ScheduleBlockReader:
 class OpNames:
     """The ops of ``graph`` in so many batches, by name."""
 
-    def __init__(self, graph: Graph, batches: int, numbers: FigureReader, place: Place, report: Report) -> None:
+    def __init__(self, graph: Workload, batches: int, numbers: FigureReader, place: Place, report: Report) -> None:
         self._graph, self._numbers, self._place, self._report = graph, numbers, place, report
         self._names = op_names(graph, batches)
         self._ops = {name: op for op in graph.ops for name in self._names[op.name]}
 
-    def __getitem__(self, name: str) -> GraphOp:
+    def __getitem__(self, name: str) -> Op:
         """The op of the file behind a name."""
         return self._ops[name]
 

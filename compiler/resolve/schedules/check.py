@@ -6,17 +6,17 @@ from pathlib import Path
 
 from ...codes import Code
 from ...ir import (
-    Choice,
-    GraphChoice,
-    GraphPlan,
-    GraphScenario,
+    OpCase,
+    OpChoice,
     OpMode,
+    OpPlan,
     Plan,
     Rejection,
     Scenario,
     Schedule,
     Seams,
     System,
+    WrittenPlan,
     without_batch,
 )
 from ...planfile.file import PLAN_SUFFIX, Warn, graph_plan_in_file, ignore_warnings, plan_in_file
@@ -36,8 +36,8 @@ Declaration = ast.Template | ast.Plan
 
 
 def check_schedules(
-    scope: Scope, scenarios: tuple[GraphScenario, ...], report: Report, *, as_written: bool
-) -> tuple[GraphScenario, ...]:
+    scope: Scope, scenarios: tuple[Scenario, ...], report: Report, *, as_written: bool
+) -> tuple[Scenario, ...]:
     """Report what is wrong with the schedules that the file declares, and keep those that are possible.
 
     ``as_written`` means that no parameter is set from outside. A schedule that is impossible then is an error; one that
@@ -70,29 +70,29 @@ class _Fault:
     span: Span
 
 
-def _faults(scenario: GraphScenario, choice: GraphChoice, declaration: Declaration) -> Iterator[_Fault]:
+def _faults(scenario: Scenario, choice: Schedule, declaration: Declaration) -> Iterator[_Fault]:
     workload, body = scenario.graph.pair, choice.body
     if workload is None or body is None:
         assert isinstance(declaration, ast.Plan), "a schedule of several ops is a block"
         yield from _faults_of_ops(scenario, choice, declaration)
         return
-    op = Scenario(scenario.name, scenario.system, workload)
+    op = OpCase(scenario.name, scenario.system, workload)
     block, head = _block(declaration), _head(declaration)
     try:
         schedule = build_schedule(op, body, choice.name)
     except ScheduleError as error:
         yield _Fault(error.rejection, block.statements[0].span if block is not None else head)
         return
-    if isinstance(body, Plan):
+    if isinstance(body, WrittenPlan):
         from ...verify.check import check_plan  # few files have a plan: the others do not wait for its import
 
         for fault in check_plan(op, schedule):
             yield _Fault(Rejection(fault.code, fault.message, fault.hint), _step(block, fault.step) or head)
 
 
-def _faults_of_ops(scenario: GraphScenario, choice: GraphChoice, declaration: ast.Plan) -> Iterator[_Fault]:
+def _faults_of_ops(scenario: Scenario, choice: Schedule, declaration: ast.Plan) -> Iterator[_Fault]:
     from ...planning.parts import (
-        GraphPlanError,
+        PlanError,
         in_batches,  # few files have such a schedule, as above
     )
     from ...planning.plan import build_graph_plan
@@ -101,12 +101,12 @@ def _faults_of_ops(scenario: GraphScenario, choice: GraphChoice, declaration: as
     system, graph = scenario.system, scenario.graph
     try:
         build_graph_plan(system, graph, choice, min(graph.num_layers, 1 + choice.layers_apart))
-    except GraphPlanError as error:
+    except PlanError as error:
         yield _Fault(error.rejection, _statement(declaration, without_batch(error.at)))
         return
     for mode in choice.modes:
-        if isinstance(mode.body, Plan):
-            op = Scenario(mode.op, system, in_batches(graph, choice.batches).op(mode.op).workload)
+        if isinstance(mode.body, WrittenPlan):
+            op = OpCase(mode.op, system, in_batches(graph, choice.batches).op(mode.op).workload)
             for fault in check_plan(op, build_schedule(op, mode.body, mode.op)):
                 block = _block_of(declaration, without_batch(mode.op))
                 span = _step(block, fault.step) or _statement(declaration, without_batch(mode.op))
@@ -174,11 +174,11 @@ def _names(part: ast.Expression) -> Iterator[str]:
             yield from _names(base)
 
 
-SERIAL = GraphChoice("serial", seams=Seams.WHOLE)
+SERIAL = Schedule("serial", seams=Seams.WHOLE)
 """Every op without overlap, in the order of the file."""
 
 
-def resolve_schedule(scenario: Scenario, text: str | None, warn: Warn = ignore_warnings) -> Schedule:
+def resolve_schedule(scenario: OpCase, text: str | None, warn: Warn = ignore_warnings) -> OpPlan:
     """The schedule that ``text`` means on ``scenario``; without a text the first declared one, else serial.
 
     ``warn`` is told what a file says that a plan does not.
@@ -195,13 +195,13 @@ def resolve_schedule(scenario: Scenario, text: str | None, warn: Warn = ignore_w
             return declared(scenario, named)
     if text is None:
         engine = usual_engine(scenario.system, scenario.workload)
-        return build_schedule(scenario, Choice(BASELINE.name, scenario.num_ranks, engine))
+        return build_schedule(scenario, OpChoice(BASELINE.name, scenario.num_ranks, engine))
     if text.endswith(PLAN_SUFFIX):
         return plan_in_file(scenario, Path(text), warn)
     return build_schedule(scenario, read_choice(scenario, text))
 
 
-def read_choice(scenario: Scenario, text: str) -> Choice:
+def read_choice(scenario: OpCase, text: str) -> OpChoice:
     """Read ``uniform_fused_1d(chunks=64, engine=dma(7))`` and fill in what is not said.
 
     Raises
@@ -212,7 +212,7 @@ def read_choice(scenario: Scenario, text: str) -> Choice:
     return _choice(scenario.system, text, [named.name for named in scenario.schedules])
 
 
-def _choice(system: System, text: str, declared_names: Sequence[str]) -> Choice:
+def _choice(system: System, text: str, declared_names: Sequence[str]) -> OpChoice:
     report, source = Report(), Source("--schedule", text)
     with report.trial():
         values = parse_value(source, report)
@@ -231,7 +231,7 @@ def _explained(found: Diagnostic, names: str) -> Diagnostic:
     return found
 
 
-def schedule_named(scenario: GraphScenario, text: str | None) -> GraphChoice | GraphPlan:
+def schedule_named(scenario: Scenario, text: str | None) -> Schedule | Plan:
     """The schedule that ``text`` names, as ``choice_named``, or the plan in the file that it names.
 
     Raises
@@ -244,7 +244,7 @@ def schedule_named(scenario: GraphScenario, text: str | None) -> GraphChoice | G
     )
 
 
-def plan_named(scenario: GraphScenario, text: str | None, layers: int = 1) -> GraphPlan:
+def plan_named(scenario: Scenario, text: str | None, layers: int = 1) -> Plan:
     """The plan of what ``text`` names, of so many layers; that in a file has those that are written out.
 
     Raises
@@ -259,16 +259,16 @@ def plan_named(scenario: GraphScenario, text: str | None, layers: int = 1) -> Gr
     return build_graph_plan(scenario.system, scenario.graph, choice_named(scenario, text), layers)
 
 
-def is_plan_file(scenario: GraphScenario, text: str) -> bool:
+def is_plan_file(scenario: Scenario, text: str) -> bool:
     """Whether ``text`` names a file with a plan, and no schedule that is declared."""
     return text.endswith(PLAN_SUFFIX) and text.strip() not in {choice.name for choice in scenario.schedules}
 
 
-def _in_file(scenario: GraphScenario, text: str) -> GraphPlan:
+def _in_file(scenario: Scenario, text: str) -> Plan:
     return graph_plan_in_file(scenario, Path(text))
 
 
-def choice_named(scenario: GraphScenario, text: str | None) -> GraphChoice:
+def choice_named(scenario: Scenario, text: str | None) -> Schedule:
     """The schedule that ``text`` names; without a text the first that is declared, else serial.
 
     Of one op it may be a template expression.
@@ -285,7 +285,7 @@ def choice_named(scenario: GraphScenario, text: str | None) -> GraphChoice:
         return known[text.strip()]
     if len(scenario.graph.ops) == 1:
         choice = _choice(scenario.system, text, [named.name for named in scenario.schedules])
-        return GraphChoice(text.strip(), (OpMode(scenario.graph.ops[0].name, choice),))
+        return Schedule(text.strip(), (OpMode(scenario.graph.ops[0].name, choice),))
     span = Span(Source("--schedule", text), 0, len(text))
     message = f"'{scenario.name}' has {len(scenario.graph.ops)} ops, and no schedule '{text[:64]}'"
     hint = did_you_mean(text, known) or f"its schedules are {listing(known)}"

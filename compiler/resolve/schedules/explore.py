@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
-from ...ir import OF_LAYERS, Explore, Graph, Implementation, Rejection
+from ...ir import OF_LAYERS, Explore, Implementation, Rejection, Workload
 from ...planning import knobs
 from ...planning.knobs import Knob
 from ...planning.knobs.base import CountValues
@@ -161,7 +161,7 @@ def opened(explore: Explore) -> Explore:
     return explore
 
 
-def asked_in_vain(explore: Explore, graph: Graph) -> Iterator[tuple[str, Rejection]]:
+def asked_in_vain(explore: Explore, graph: Workload) -> Iterator[tuple[str, Rejection]]:
     """The words of a block that ask about what a workload has not, and why: batches, and implementations."""
     for count in explore.values(BATCHES):
         rejection = _no_batches(graph, count)
@@ -173,7 +173,7 @@ def asked_in_vain(explore: Explore, graph: Graph) -> Iterator[tuple[str, Rejecti
             yield IMPLEMENTATIONS, rejection
 
 
-def _no_implementation(graph: Graph, implementation: Implementation) -> Rejection | None:
+def _no_implementation(graph: Workload, implementation: Implementation) -> Rejection | None:
     """Why an implementation cannot be predicted for a workload, None if it can."""
     if len(graph.ops) == 1:
         return reject_implementation(implementation, graph.ops[0].workload)
@@ -185,15 +185,15 @@ def _no_implementation(graph: Graph, implementation: Implementation) -> Rejectio
     return Rejection(Code.MGS520, f"{message}: {why}" if why else message, "name one that does a pair of them")
 
 
-def _no_batches(graph: Graph, count: int) -> Rejection | None:
+def _no_batches(graph: Workload, count: int) -> Rejection | None:
     """Why a workload cannot be computed in so many batches, None if it can."""
     from ...planning.parts import (
-        GraphPlanError,
+        PlanError,
         in_batches,  # few files ask about them
     )
 
     try:
         in_batches(graph, count)
-    except GraphPlanError as error:
+    except PlanError as error:
         return error.rejection
     return None

@@ -10,16 +10,16 @@ from fractions import Fraction
 
 from ...codes import Code
 from ...ir import (
-    Choice,
     DType,
     Implementation,
     Method,
+    OpChoice,
+    OpShape,
     Pattern,
     Provenance,
     Rejection,
     System,
     TransferPath,
-    Workload,
 )
 from ...planning.knobs.structure import CHUNKS
 from ...templates import BY_NAME
@@ -46,7 +46,7 @@ PATTERN_WORDS: Mapping[str, Pattern] = {
 }
 
 
-def reject_implementation(implementation: Implementation, workload: Workload) -> Rejection | None:
+def reject_implementation(implementation: Implementation, workload: OpShape) -> Rejection | None:
     """Why ``implementation`` cannot be predicted for ``workload``, None if it can."""
     name, method = implementation.name, implementation.method(workload.pattern)
     if method is None:
@@ -165,7 +165,7 @@ class MethodReader:
         self._system, self._evaluator, self._report = system, evaluator, report
         self._figures: dict[str, NumberWithOrigin] = {}
         self._tiles: Tiles = ()
-        self._choice: Choice | None = None
+        self._choice: OpChoice | None = None
         self._path: TransferPath | None = None
         self._spans: dict[str, Span] = {}
 
@@ -232,7 +232,7 @@ class MethodReader:
         self._spans["path"] = value.span
         self._path = TransferPath(choices.word("path", value, tuple(path.value for path in TransferPath)))
 
-    def _check(self, choice: Choice, path: TransferPath) -> None:
+    def _check(self, choice: OpChoice, path: TransferPath) -> None:
         """Report statements that contradict each other."""
         figures, at = self._figures, self._spans["path"]
         found: tuple[str, Span, str] | None = None
@@ -261,7 +261,7 @@ class MethodReader:
             message, span, hint = found
             raise self._report.fail(Code.MGS314, message, span, hint)
 
-    def _method(self, pattern: Pattern, choice: Choice, path: TransferPath, numbers: DeviceNumbers) -> Method:
+    def _method(self, pattern: Pattern, choice: OpChoice, path: TransferPath, numbers: DeviceNumbers) -> Method:
         pieces = numbers.whole_if("pieces")
         if pieces is not None:
             choice = replace(choice, chunks=pieces * self._system.num_ranks)

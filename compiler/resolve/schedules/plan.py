@@ -5,7 +5,7 @@ end, is checked where plans are lowered.
 """
 
 from ...codes import Code
-from ...ir import EngineChoice, ExecutionOptions, Override, Plan, Scenario, Step, System, Workload
+from ...ir import EngineChoice, ExecutionOptions, OpCase, OpShape, Override, Step, System, WrittenPlan
 from ...outline.outline import WORDS, Outline
 from ...outline.write import rejections_on, written_out
 from ...planfile.file import import_plan
@@ -29,7 +29,7 @@ class PlanReader:
     def __init__(
         self,
         system: System,
-        workload: Workload,
+        workload: OpShape,
         choices: ChoiceReader,
         place: Place,
         evaluator: ExpressionEvaluator,
@@ -39,7 +39,7 @@ class PlanReader:
         self._regions = RegionReader(system.num_ranks, place, evaluator, report)
         self._steps = StepReader(system, workload, choices.default_engine(), self._regions, report)
 
-    def read(self, plan: ast.Plan) -> Plan:
+    def read(self, plan: ast.Plan) -> WrittenPlan:
         """Return the plan; steps are in the order of the text."""
         statements = plan.block.statements
         engine, overlaps, tactics = self._head(statements, plan)
@@ -48,11 +48,11 @@ class PlanReader:
         if ranks:
             by_rank = self._by_rank(statements, ranks)
             self._steps.clauses.check_waits()
-            return Plan(engine, by_rank[0], (), tactics, by_rank, overlaps)
+            return WrittenPlan(engine, by_rank[0], (), tactics, by_rank, overlaps)
         steps = self._steps_of(statements)
         overrides = self._overrides(statements, steps)
         self._steps.clauses.check_waits()
-        return Plan(engine, steps, overrides, tactics, overlaps=overlaps)
+        return WrittenPlan(engine, steps, overrides, tactics, overlaps=overlaps)
 
     def _steps_of(self, statements: _Statements) -> tuple[Step, ...]:
         steps: list[Step] = []
@@ -190,8 +190,8 @@ class WrittenReader:
         self._as_written = as_written
 
     def read(
-        self, scenario: Scenario, declaration: ast.Template | ast.Plan, path: ast.Text | None = None
-    ) -> Plan | None:
+        self, scenario: OpCase, declaration: ast.Template | ast.Plan, path: ast.Text | None = None
+    ) -> WrittenPlan | None:
         """Return the plan, which lies in the file at ``path`` if that is given; None if an outline does not fit."""
         if path is not None:
             return import_plan(scenario, path, self._report)
@@ -202,7 +202,7 @@ class WrittenReader:
             return written_out(scenario, outline) if self._fits(scenario, outline, declaration) else None
         return PlanReader(scenario.system, scenario.workload, *with_choices).read(declaration)
 
-    def _fits(self, scenario: Scenario, outline: Outline, declaration: ast.Plan) -> bool:
+    def _fits(self, scenario: OpCase, outline: Outline, declaration: ast.Plan) -> bool:
         """Return whether an outline is a plan here; report why not, as warnings if parameters are set from outside."""
         rejections = tuple(rejections_on(scenario, outline))
         for rejection in rejections:

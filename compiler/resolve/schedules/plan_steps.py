@@ -14,6 +14,7 @@ from ...ir import (
     EngineChoice,
     EngineKind,
     IndexRange,
+    OpShape,
     Reach,
     Reduction,
     Region,
@@ -21,7 +22,6 @@ from ...ir import (
     System,
     TileGroup,
     Transfer,
-    Workload,
     inner_size,
     moved_rows,
     tile_cols,
@@ -223,7 +223,7 @@ class StepReader:
     """Reads the steps of one plan, whose transfers ``engine`` makes."""
 
     def __init__(
-        self, system: System, workload: Workload, engine: EngineChoice, regions: RegionReader, report: Report
+        self, system: System, workload: OpShape, engine: EngineChoice, regions: RegionReader, report: Report
     ) -> None:
         self._system, self._workload, self._engine, self._report = system, workload, engine, report
         self._regions = regions

@@ -4,7 +4,18 @@ from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
-from ...ir import Choice, EngineChoice, EngineKind, EngineMode, Graph, GraphChoice, OpMode, Plan, Scenario, System
+from ...ir import (
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    OpCase,
+    OpChoice,
+    OpMode,
+    Schedule,
+    System,
+    Workload,
+    WrittenPlan,
+)
 from ...planfile.file import imported
 from ...planning import knobs
 from ...planning.build import options_of
@@ -34,7 +45,7 @@ class ChoiceReader:
         """The number of GPUs of the system."""
         return self._system.num_ranks
 
-    def choice(self, template: ast.Template) -> Choice:
+    def choice(self, template: ast.Template) -> OpChoice:
         """Read ``uniform_fused_1d(chunks=64, engine=dma(7))`` and fill in what is not said."""
         expression = single(template.values, self._report)
         arguments: tuple[ast.Argument, ...] = ()
@@ -53,15 +64,15 @@ class ChoiceReader:
         usual: dict[Knob, Any] = {CHUNKS: chunks, ENGINE: self.default_engine(), STREAMS: chosen.default_streams}
         own = {knob.field: value for knob, value in (usual | said).items() if not knob.option}
         options = options_of({knob: value for knob, value in said.items() if knob.option})
-        return Choice(chosen.name, tactics=options, **own)
+        return OpChoice(chosen.name, tactics=options, **own)
 
-    def whole(self, by: ast.Expression | None) -> Choice:
+    def whole(self, by: ast.Expression | None) -> OpChoice:
         """Read how a collective is carried out as a whole: ``dma(7)``, ``direct(chunks=64, engine=dma(1))``; None."""
         match by:
             case ast.Name(text=word) | ast.Call(function=ast.Name(text=word)) if word in BY_NAME:
                 return self.choice(ast.Template("schedule", ast.Path((word,)), (by,), span=by.span))
         engine = self.default_engine() if by is None else self.engine(by)
-        return Choice(BASELINE.name, self.num_ranks, engine)
+        return OpChoice(BASELINE.name, self.num_ranks, engine)
 
     def _arguments(self, template: Template, arguments: tuple[ast.Argument, ...]) -> dict[Knob, Any]:
         """The value of each knob that an argument says."""
@@ -189,7 +200,7 @@ class ScheduleReader:
     def __init__(
         self,
         system: System,
-        graph: Graph | None,
+        graph: Workload | None,
         place: Place,
         evaluator: ExpressionEvaluator,
         report: Report,
@@ -201,7 +212,7 @@ class ScheduleReader:
         self._as_written = as_written
         self._choices = ChoiceReader(system, place, evaluator, report)
 
-    def read(self, declaration: ast.Template | ast.Plan) -> GraphChoice | None:
+    def read(self, declaration: ast.Template | ast.Plan) -> Schedule | None:
         """Return a schedule, None for an outline that does not fit.
 
         Raises
@@ -213,7 +224,7 @@ class ScheduleReader:
         if isinstance(declaration, ast.Template) and path is None and (graph is None or len(graph.ops) == 1):
             choice = self._choices.choice(declaration)
             if graph is not None:
-                return GraphChoice(declaration.name, (OpMode(graph.ops[0].name, choice),))
+                return Schedule(declaration.name, (OpMode(graph.ops[0].name, choice),))
         if graph is None:
             raise self._report.stop()
         if isinstance(declaration, ast.Plan) and self._is_of_ops(graph, declaration.block):
@@ -224,9 +235,9 @@ class ScheduleReader:
                 declaration
             )
         plan = self._plan(graph, declaration, path)
-        return None if plan is None else GraphChoice(declaration.name, (OpMode(graph.ops[0].name, plan),))
+        return None if plan is None else Schedule(declaration.name, (OpMode(graph.ops[0].name, plan),))
 
-    def _plan(self, graph: Graph, declaration: ast.Template | ast.Plan, path: ast.Text | None) -> Plan | None:
+    def _plan(self, graph: Workload, declaration: ast.Template | ast.Plan, path: ast.Text | None) -> WrittenPlan | None:
         """Read a plan of the one op."""
         workload = graph.pair
         if workload is None:
@@ -237,10 +248,10 @@ class ScheduleReader:
 
         with_choices = (self._choices, self._place, self._evaluator, self._report)
         reader = WrittenReader(*with_choices, as_written=self._as_written)
-        return reader.read(Scenario(graph.name, self._system, workload), declaration, path)
+        return reader.read(OpCase(graph.name, self._system, workload), declaration, path)
 
     @staticmethod
-    def _is_of_ops(graph: Graph, block: ast.Block) -> bool:
+    def _is_of_ops(graph: Workload, block: ast.Block) -> bool:
         """Whether a block says how ops are carried out and in which order, and not how the lone one is."""
         if graph.pair is None:
             return True

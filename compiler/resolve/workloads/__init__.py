@@ -1,1 +1,1 @@
-"""Workloads. In: the statements of a workload. Out: ``Graph``: its tensors, and ops that take results of each other."""
+"""Workloads. In: the statements of a workload. Out: ``Workload``: its tensors, and ops that read each other's results."""

@@ -7,14 +7,14 @@ with an all_to_all between them.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...ir import GemmShape, GraphOp, Made, Pattern, Read, Shard, Tensor, Then, Workload
+from ...ir import GemmShape, Made, Op, OpShape, Pattern, Read, Shard, Tensor, Then
 from ...ir.operations import CollectiveOperation, Exchange, KernelOperation, Operation
 from .calls import GATHER, GEMM, WorkloadCall
 
 
 def ops_of(
     calls: Sequence[WorkloadCall], tensors: Iterable[str], *, alone: bool
-) -> tuple[tuple[GraphOp, ...], tuple[tuple[str, str, Made], ...]]:
+) -> tuple[tuple[Op, ...], tuple[tuple[str, str, Made], ...]]:
     """Return the ops, in the order of their last calls, and for each result its op and whether that gathers it.
 
     ``tensors`` are the names of all tensors, in order. ``alone``: whether ``calls`` are all there is, once.
@@ -65,7 +65,7 @@ class _Group:
     def _is_beside(self) -> bool:
         return len(self.calls) == 2 and not _takes(self.calls[1], self.calls[0])
 
-    def op(self, made: Mapping[str, tuple[str, Made]], order: Mapping[str, int]) -> GraphOp:
+    def op(self, made: Mapping[str, tuple[str, Made]], order: Mapping[str, int]) -> Op:
         """The op with its workload, whose tensors are in the order of ``order``, by their names."""
         inner = {call.name for call in self.calls[:-1]}
         operands = {
@@ -75,16 +75,16 @@ class _Group:
         results = sorted((order[call.name], _result(call)) for call in self.calls)
         tensors = [tensor for _, tensor in sorted([*found, *results], key=lambda each: each[0])]
         names = tuple(tensor.name for _, tensor in results)
-        return GraphOp(self.name, self._shape(tuple(tensors), names), tuple(self._reads(made, inner)))
+        return Op(self.name, self._shape(tuple(tensors), names), tuple(self._reads(made, inner)))
 
-    def _shape(self, tensors: tuple[Tensor, ...], made: tuple[str, ...]) -> Workload:
+    def _shape(self, tensors: tuple[Tensor, ...], made: tuple[str, ...]) -> OpShape:
         """What the calls are together: of two kernels the first computes the output."""
         exchange = next((call.made.exchange for call in reversed(self.calls) if call.made.exchange), Exchange())
         moving = next((call for call in self.calls if call.made.moved is not None), None)
         parts = moving.made.in_parts if moving is not None else None
         first, then = (*(call for call in self.calls if call.made.kernel is not None), None, None)[:2]
         kernel = first.made.kernel if first is not None else None
-        return Workload(
+        return OpShape(
             name=self.name,
             about="",
             pattern=self.pattern,

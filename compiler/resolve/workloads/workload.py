@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
-from ...ir import Batch, Graph, Pattern, Repeat, System, Tensor, operations
+from ...ir import Batch, Pattern, Repeat, System, Tensor, Workload, operations
 from ...ir.operations import CollectiveOperation, KernelOperation, Operation, OperationError
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
@@ -33,7 +33,7 @@ _UNEVEN_PATTERNS = (Pattern.ALL_TO_ALL, Pattern.A2A_GEMM, Pattern.GEMM_BESIDE_A2
 
 def resolve_workload(
     entry: Entry, systems: SystemResolver, evaluator: ExpressionEvaluator, report: Report
-) -> tuple[System, Graph]:
+) -> tuple[System, Workload]:
     """Return the workload of an entry with its system."""
     declaration = entry.declaration
     assert isinstance(declaration, ast.Workload)
@@ -93,7 +93,7 @@ class WorkloadReader:
         """Which tensors may be cut."""
         return self._batch
 
-    def read(self) -> Graph:
+    def read(self) -> Workload:
         """Return the workload."""
         declaration = self._entry.declaration
         assert isinstance(declaration, ast.Workload)
@@ -116,13 +116,13 @@ class WorkloadReader:
         batch = Batch(self._batch.names, self._batch.rows, tuple((count, self._graph(*cut)) for count, cut in cuts))
         return replace(self._graph(*one), batch=batch)
 
-    def _graph(self, calls: Mapping[str, WorkloadCall], tensors: Mapping[str, Tensor]) -> Graph:
+    def _graph(self, calls: Mapping[str, WorkloadCall], tensors: Mapping[str, Tensor]) -> Workload:
         alone = self._repeat is None and self._batch is None
         ops, results = ops_of(list(calls.values()), tensors, alone=alone)
         viewed = {name: view.tensor.name for name, view in self._views.items()}
         made = {tensor: (op, what) for tensor, op, what in results}
         views = tuple((name, *made[tensor]) for name, tensor in viewed.items() if tensor in made)
-        return Graph(self._entry.name, self._about, ops, tuple(tensors.values()), (*results, *views), self._repeat)
+        return Workload(self._entry.name, self._about, ops, tuple(tensors.values()), (*results, *views), self._repeat)
 
     def _check(self, declaration: ast.Workload) -> None:
         if not self._calls:
@@ -138,7 +138,7 @@ class WorkloadReader:
             if collective and call is not None and self._system.num_ranks == 1:
                 self._report.error(Code.MGS307, "a collective needs at least 2 gpus", call.span)
 
-    def _check_loads(self, graph: Graph) -> None:
+    def _check_loads(self, graph: Workload) -> None:
         """Reject loads that differ from rank to rank beside what takes as many rows on every rank."""
         uneven = [call for call in self.calls if call.made.exchange is not None and call.made.exchange.loads]
         kernels = [call.operation for call in self.calls if isinstance(call.operation, KernelOperation)]

@@ -9,8 +9,8 @@ from magus.advisor.answer.explain import confidence_of, marks_of, price_of_simpl
 from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Advice, Confidence
 from magus.advisor.candidates.candidate import Candidate
-from magus.compiler import Scenario, compile_text
-from magus.compiler.ir import GraphScenario
+from magus.compiler import OpCase, compile_text
+from magus.compiler.ir import Scenario
 from tests.helpers.scenarios import scenarios
 from tests.helpers.tui import fakes
 
@@ -29,7 +29,7 @@ GUESSED = 'sms 264 @assumed "a guess"'
 OWN_ERROR = f'{GUESSED}; gemm {{ error 5 % @measured "a table" }}'
 
 
-def scenario(gpu: str = "", link: str = "") -> Scenario:
+def scenario(gpu: str = "", link: str = "") -> OpCase:
     return compile_text(SOURCE.format(gpu=gpu, link=link)).scenario().case
 
 
@@ -42,7 +42,7 @@ def test_the_error_of_another_gpu_is_no_error_of_this_one() -> None:
 
     assert level is Confidence.LOW
     assert "+-5% was found for H100, whose numbers NEXT changes" in why
-    assert any(mark.endswith("+-5% is H100's") for mark in marks_of(GraphScenario.of_one(scenario(GUESSED))))
+    assert any(mark.endswith("+-5% is H100's") for mark in marks_of(Scenario.of_one(scenario(GUESSED))))
 
 
 def test_what_changes_nothing_for_kernels_or_is_measured_again_keeps_its_error() -> None:
@@ -54,17 +54,17 @@ def test_a_faster_link_behind_the_engines_of_another_gpu_is_marked() -> None:
     fast = "bandwidth 900 GB/s; achieved 800 GB/s"
     slow = "a copy engine of NEXT copies 397 GB/s, as that of H100, and is slower than link fast with 800 GB/s"
 
-    assert slow in marks_of(GraphScenario.of_one(scenario(link=fast)))
-    assert slow not in marks_of(GraphScenario.of_one(scenario("dma { bandwidth 397 GB/s }", fast)))
-    assert not any("copy engine" in mark for mark in marks_of(GraphScenario.of_one(scenario())))
+    assert slow in marks_of(Scenario.of_one(scenario(link=fast)))
+    assert slow not in marks_of(Scenario.of_one(scenario("dma { bandwidth 397 GB/s }", fast)))
+    assert not any("copy engine" in mark for mark in marks_of(Scenario.of_one(scenario())))
 
 
 def test_a_link_with_the_rate_that_another_achieves_is_marked() -> None:
     assert any(
         "link fast carries 375 GB/s of 900" in mark
-        for mark in marks_of(GraphScenario.of_one(scenario(link="bandwidth 900 GB/s")))
+        for mark in marks_of(Scenario.of_one(scenario(link="bandwidth 900 GB/s")))
     )
-    assert not any("link fast" in mark for mark in marks_of(GraphScenario.of_one(scenario())))
+    assert not any("link fast" in mark for mark in marks_of(Scenario.of_one(scenario())))
 
 
 def test_outside_of_the_fit_and_without_a_promise_confidence_is_at_most_medium() -> None:
@@ -78,7 +78,7 @@ def test_outside_of_the_fit_and_without_a_promise_confidence_is_at_most_medium()
 
 
 def test_the_answer_says_so() -> None:
-    advice: Advice = Advisor.load().recommend(GraphScenario.of_one(scenario(GUESSED)), AdviceOptions(top=1, bespoke=0))
+    advice: Advice = Advisor.load().recommend(Scenario.of_one(scenario(GUESSED)), AdviceOptions(top=1, bespoke=0))
 
     assert advice.confidence is Confidence.LOW and "H100" in advice.confidence_reason
 
@@ -86,9 +86,9 @@ def test_the_answer_says_so() -> None:
 def test_what_simplicity_costs_is_said_from_one_percent_on() -> None:
     serial, simple = fakes.candidate("serial()", 118.0, 117.0, 128), fakes.candidate(fakes.BEST, 100.0, 100.0, 128)
 
-    def said(asked: Scenario, us: float, recommended: Candidate) -> list[str]:
+    def said(asked: OpCase, us: float, recommended: Candidate) -> list[str]:
         fast = fakes.candidate("quick(chunks=8)", 90.0, us, 1024)
-        return list(price_of_simplicity(GraphScenario.of_one(asked), (fast, recommended, serial), recommended, serial))
+        return list(price_of_simplicity(Scenario.of_one(asked), (fast, recommended, serial), recommended, serial))
 
     (sentence,) = said(scenario(), 97.0, simple)
     assert sentence.startswith("quick(chunks=8) is 3.1% faster than what is recommended, within what the profile can")

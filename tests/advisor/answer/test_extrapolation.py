@@ -6,7 +6,7 @@ import pytest
 
 from magus.advisor.answer.extrapolation import outside_calibration
 from magus.compiler import compile_text
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import OpCase
 from magus.compiler.resolve.schedules.check import resolve_schedule
 
 TEXT = """
@@ -23,13 +23,13 @@ NVIDIA = "switch(nvswitch, link=nvlink)"
 
 def scenario(
     m: int = 8192, n: int = 8192, dtype: str = "bf16", gpu: str = "h100", ranks: int = 8, fabric: str = NVIDIA
-) -> Scenario:
+) -> OpCase:
     vendor = "amd" if gpu.startswith("mi") else "nvidia"
     text = TEXT.format(vendor=vendor, gpu=gpu, name=gpu.upper(), ranks=ranks, fabric=fabric, dtype=dtype, m=m, n=n)
     return compile_text(text).scenario().case
 
 
-def said(of: Scenario, schedule: str = "serial") -> tuple[str, ...]:
+def said(of: OpCase, schedule: str = "serial") -> tuple[str, ...]:
     return outside_calibration(of, (resolve_schedule(of, schedule),))
 
 
@@ -59,7 +59,7 @@ def test_every_kernel_is_judged_by_its_shape() -> None:
         (scenario(fabric="rails(nvswitch, link=nvlink, node=4, nic=nvlink)"), "between nodes"),
     ],
 )
-def test_types_sizes_and_numbers_of_gpus_are_named(of: Scenario, sentence: str) -> None:
+def test_types_sizes_and_numbers_of_gpus_are_named(of: OpCase, sentence: str) -> None:
     assert any(sentence in each for each in said(of)), said(of)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from magus.advisor import AdviceOptions, Advisor, keep_results
 from magus.advisor.candidates.advice import Advice, Source
-from magus.compiler.ir import EngineChoice, EngineKind, Explore, GraphScenario
+from magus.compiler.ir import EngineChoice, EngineKind, Explore, Scenario
 from magus.simcore.memo.memo import use
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring
 
@@ -18,7 +18,7 @@ SCENARIO = exploring(ag_gemm(1024, 2048, 4096), Explore.of(chunks=(8, 16), engin
 @pytest.fixture(scope="module")
 def told() -> tuple[list[Advice], Advice]:
     partial: list[Advice] = []
-    final = Advisor.load().recommend(GraphScenario.of_one(SCENARIO), OPTIONS, answered=partial.append)
+    final = Advisor.load().recommend(Scenario.of_one(SCENARIO), OPTIONS, answered=partial.append)
     return partial, final
 
 
@@ -46,7 +46,7 @@ def test_the_last_answer_on_the_way_has_the_candidates_of_the_final_one(told: tu
 def test_what_is_confirmed_is_told_before_the_threshold_is_looked_for() -> None:
     partial: list[Advice] = []
     options = replace(OPTIONS, bespoke=0, top=1, threshold=True)
-    final = Advisor.load().recommend(GraphScenario.of_one(SCENARIO), options, answered=partial.append)
+    final = Advisor.load().recommend(Scenario.of_one(SCENARIO), options, answered=partial.append)
     last = partial[-1]
 
     assert final.threshold is not None and last.threshold is None and last.interrupted
@@ -55,7 +55,7 @@ def test_what_is_confirmed_is_told_before_the_threshold_is_looked_for() -> None:
 
 
 def test_watching_changes_no_answer(told: tuple[list[Advice], Advice]) -> None:
-    again = Advisor.load().recommend(GraphScenario.of_one(SCENARIO), OPTIONS)
+    again = Advisor.load().recommend(Scenario.of_one(SCENARIO), OPTIONS)
 
     assert replace(again, timing=told[1].timing) == told[1]
 
@@ -63,9 +63,9 @@ def test_watching_changes_no_answer(told: tuple[list[Advice], Advice]) -> None:
 def test_a_kept_answer_is_told_once_and_whole(tmp_path: Path) -> None:
     keep_results(tmp_path)
     try:
-        first = Advisor.load().recommend(GraphScenario.of_one(SCENARIO), OPTIONS)
+        first = Advisor.load().recommend(Scenario.of_one(SCENARIO), OPTIONS)
         partial: list[Advice] = []
-        again = Advisor.load().recommend(GraphScenario.of_one(SCENARIO), OPTIONS, answered=partial.append)
+        again = Advisor.load().recommend(Scenario.of_one(SCENARIO), OPTIONS, answered=partial.append)
     finally:
         use(None)
 

@@ -6,7 +6,7 @@ from magus.advisor.answer.rule import alike_us, ratio_of
 from magus.advisor.candidates.candidate import ScheduleOrigin, joint_candidate
 from magus.advisor.layers.declared import simulated_candidate
 from magus.compiler import compile_text
-from magus.compiler.ir import TICKS_PER_US, GraphChoice
+from magus.compiler.ir import TICKS_PER_US, Schedule
 from magus.compiler.ir.stopping import never
 from magus.compiler.resolve.schedules.check import SERIAL
 
@@ -28,7 +28,7 @@ workload layer on node {
 
 def test_kernels_without_a_collective_are_alike_in_batches_too() -> None:
     scenario = compile_text(LAYER).workloads[0]
-    choices = (SERIAL, GraphChoice("halves", batches=2))
+    choices = (SERIAL, Schedule("halves", batches=2))
     one, other = (
         simulated_candidate(scenario, joint_candidate(choice, ScheduleOrigin.KNOWN), never) for choice in choices
     )

@@ -6,7 +6,6 @@ from magus.advisor.bespoke import optimize
 from magus.advisor.bespoke.neighbours import is_explored, usual_options
 from magus.advisor.bespoke.result import SearchBudget, SearchOptions
 from magus.compiler.ir import (
-    Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
@@ -15,6 +14,7 @@ from magus.compiler.ir import (
     Explore,
     Kernels,
     LaunchMode,
+    OpChoice,
     Pattern,
     PeerOrder,
     Wait,
@@ -26,7 +26,7 @@ from tests.helpers.some import some
 
 DMA3 = EngineChoice(EngineKind.DMA, 3)
 PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
-BASE = Choice("bespoke", 4, DMA3, 2)
+BASE = OpChoice("bespoke", 4, DMA3, 2)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_what_is_named_binds(explore: Explore, asked: bool) -> None:
 
 def test_chunks_and_algorithms_bind_templates_that_have_them() -> None:
     explore = Explore.of(chunks=(16,), algorithm=("ring", "double_ring"))
-    legal = [Choice("pipelined", 16, DMA3), Choice("pipelined", 16, DMA3, algorithm="ring")]
-    others = [Choice("pipelined", 8, DMA3), Choice("pipelined", 16, DMA3, algorithm="direct")]
+    legal = [OpChoice("pipelined", 16, DMA3), OpChoice("pipelined", 16, DMA3, algorithm="ring")]
+    others = [OpChoice("pipelined", 8, DMA3), OpChoice("pipelined", 16, DMA3, algorithm="direct")]
 
     assert all(is_explored(explore, choice) for choice in some(legal))
     assert not any(is_explored(explore, choice) for choice in some(others))

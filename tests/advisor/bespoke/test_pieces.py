@@ -29,7 +29,7 @@ from magus.advisor.bespoke.cp_sat import MAX_BATCHES, as_batches, solved_parts, 
 from magus.advisor.bespoke.neighbours import INFEASIBLE, PlanEstimator, neighbour
 from magus.advisor.bespoke.search import anneal
 from magus.advisor.solver.model import BatchProblem, solve_batches
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario
+from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, Pattern
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates.bespoke import PATTERNS, Parts, shortened
 from magus.simcore import simulate_op
@@ -42,18 +42,18 @@ RANKS = 4
 SPLIT = (128, 400, 48, 448)
 
 
-def scenario_with(pattern: Pattern, system: int = 1) -> Scenario:
+def scenario_with(pattern: Pattern, system: int = 1) -> OpCase:
     """A small one; the all_to_all is uneven."""
     scenario = scenario_of(pattern, SYSTEMS[system], RANKS, 1024, 1024, 1024)
     return replace(scenario, workload=replace(scenario.workload, split=SPLIT if pattern is Pattern.A2A_GEMM else ()))
 
 
-def bespoke(parts: Parts, streams: int = 1) -> Choice:
-    return Choice("bespoke", RANKS, DMA3, streams, parts=shortened(parts))
+def bespoke(parts: Parts, streams: int = 1) -> OpChoice:
+    return OpChoice("bespoke", RANKS, DMA3, streams, parts=shortened(parts))
 
 
-def of_batches(batches: Batches) -> Choice:
-    return with_batches(Choice("bespoke", RANKS, DMA3), batches)
+def of_batches(batches: Batches) -> OpChoice:
+    return with_batches(OpChoice("bespoke", RANKS, DMA3), batches)
 
 
 @given(st.integers(0, 5000), st.lists(st.integers(0, 9), min_size=1, max_size=8))
@@ -162,7 +162,7 @@ def test_dynamic_programming_finds_the_best_cuts(first: int, by_rows: bool) -> N
 
 def test_kernel_times_are_those_of_the_simulator() -> None:
     scenario = scenario_with(Pattern.AG_GEMM)
-    schedule = build_schedule(scenario, Choice("serial", RANKS, DMA3))
+    schedule = build_schedule(scenario, OpChoice("serial", RANKS, DMA3))
 
     alone = simulate_op(scenario, schedule, unit_bytes=4096).compute_ticks
 

@@ -18,7 +18,7 @@ from magus.advisor.bespoke.search import Search
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.work.workers import open_workers
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Pattern, Scenario, Schedule
+from magus.compiler.ir import EngineChoice, EngineKind, EngineMode, OpCase, OpChoice, OpPlan, Pattern
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.templates.bespoke import PATTERNS
 from magus.simcore import simulate_op
@@ -30,14 +30,14 @@ DMA3 = EngineChoice(EngineKind.DMA, 3)
 UNIT = 8192
 
 
-def unit_of(schedule: Schedule) -> int:
+def unit_of(schedule: OpPlan) -> int:
     return UNIT
 
 
 OPTIONS = SearchOptions(unit_of)
 
 
-def small(pattern: Pattern, size: int = 1024) -> Scenario:
+def small(pattern: Pattern, size: int = 1024) -> OpCase:
     return scenario_of(pattern, SYSTEMS[1], 4, size, size, size)
 
 
@@ -185,7 +185,7 @@ def test_a_limit_by_the_clock_is_not_reproducible() -> None:
 
 
 def test_known_templates_are_not_simulated_again() -> None:
-    scenario, choice = small(Pattern.AG_GEMM), Choice("hetero_fused_1d", 8, DMA3)
+    scenario, choice = small(Pattern.AG_GEMM), OpChoice("hetero_fused_1d", 8, DMA3)
     schedule = build_schedule(scenario, choice)
     ticks = simulate_op(scenario, schedule, unit_bytes=UNIT).makespan_ticks
     known = SimulatedPlan(choice, schedule, ticks, UNIT, Proposer.TEMPLATE)
@@ -214,7 +214,7 @@ def test_commands_written_before_are_tried_where_asked_for(
 
 
 def test_a_template_at_the_bound_ends_the_search() -> None:
-    scenario, choice = small(Pattern.AG_GEMM), Choice("hetero_fused_1d", 8, DMA3)
+    scenario, choice = small(Pattern.AG_GEMM), OpChoice("hetero_fused_1d", 8, DMA3)
     bound = SimulatedPlan(choice, build_schedule(scenario, choice), 1, UNIT, Proposer.TEMPLATE)
 
     options = replace(OPTIONS, known=(bound,), bound_ticks=lower_bound(scenario).ticks)
@@ -227,11 +227,11 @@ def test_a_template_at_the_bound_ends_the_search() -> None:
 def test_why_takes_each_freedom_away() -> None:
     scenario = small(Pattern.AG_GEMM)
 
-    def ticks_of(choice: Choice) -> float:
+    def ticks_of(choice: OpChoice) -> float:
         return estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks
 
-    template = Choice("hetero_fused_1d", 8, DMA3)
-    plain = Choice("bespoke", 4, DMA3, 1, parts=((256, 0), (0, 128), (0, 128)))
+    template = OpChoice("hetero_fused_1d", 8, DMA3)
+    plain = OpChoice("bespoke", 4, DMA3, 1, parts=((256, 0), (0, 128), (0, 128)))
     lopsided = replace(plain, parts=((256, 0), (0, 16), (0, 240)))
 
     cut = replace(plain, slices=((), (512, 512), ()), columns=((), (), (128, 128)))

@@ -2,11 +2,11 @@
 
 from magus.advisor.bespoke.result import PlanSimulator, Proposer
 from magus.advisor.work.workers import Workers
-from magus.compiler.ir import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import EngineChoice, EngineKind, OpChoice
 from tests.helpers.scenarios.scenarios import ag_gemm
 
 DMA3 = EngineChoice(EngineKind.DMA, 3)
-CHOICES = [(Choice("hetero_fused_1d", 4 * pieces, DMA3), Proposer.OPTIONS) for pieces in (1, 2, 4)]
+CHOICES = [(OpChoice("hetero_fused_1d", 4 * pieces, DMA3), Proposer.OPTIONS) for pieces in (1, 2, 4)]
 
 
 def simulator(limit: int) -> PlanSimulator:

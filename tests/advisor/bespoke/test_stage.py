@@ -15,14 +15,14 @@ from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, Search
 from magus.compiler import compile_text
 from magus.compiler.ir import (
     TICKS_PER_US,
-    Choice,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Explore,
-    GraphScenario,
     Kernels,
+    OpChoice,
     Pattern,
+    Scenario,
 )
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.check import resolve_schedule
@@ -32,7 +32,7 @@ from tests.helpers.scenarios.scenarios import ag_gemm, exploring
 from tests.helpers.some import some
 
 DMA = EngineChoice(EngineKind.DMA, 7)
-DMA_CHOICE = Choice("hetero_fused_1d", 8, DMA)
+DMA_CHOICE = OpChoice("hetero_fused_1d", 8, DMA)
 EVALUATIONS = 100
 SCENARIO = exploring(ag_gemm(4096, 4096, 8192), Explore.of(chunks=(8, 16), engine=(DMA,)))
 PROVENANCE = SearchProvenance("local search", 0, 10, 2, True, "9.15", (("own shard as filler", 0.02),))
@@ -40,7 +40,7 @@ PROVENANCE = SearchProvenance("local search", 0, 10, 2, True, "9.15", (("own sha
 
 @pytest.fixture(scope="module")
 def advice() -> Advice:
-    return Advisor.load().recommend(GraphScenario.of_one(SCENARIO), AdviceOptions(top=3, bespoke=EVALUATIONS))
+    return Advisor.load().recommend(Scenario.of_one(SCENARIO), AdviceOptions(top=3, bespoke=EVALUATIONS))
 
 
 def candidate(us: float, provenance: SearchProvenance | None) -> Candidate:
@@ -79,7 +79,7 @@ def test_the_document_says_where_it_comes_from(advice: Advice) -> None:
 
 
 def test_none_are_searched_where_none_are_wanted() -> None:
-    advice = Advisor.load().recommend(GraphScenario.of_one(SCENARIO), AdviceOptions(bespoke=0))
+    advice = Advisor.load().recommend(Scenario.of_one(SCENARIO), AdviceOptions(bespoke=0))
 
     assert all(each.provenance is None for each in some(advice.candidates))
 
@@ -92,9 +92,9 @@ def test_a_tie_goes_to_the_simpler_one() -> None:
     close, clear = candidate(98.0 / (1 + resolution / 2), PROVENANCE), candidate(98.0 / (1 + resolution), PROVENANCE)
 
     assert resolution > 0.01
-    assert finalists(GraphScenario.of_one(SCENARIO), [close, odd, simple, serial]) == (simple, serial)
-    assert finalists(GraphScenario.of_one(SCENARIO), [clear, odd, simple, serial]) == (clear, serial)
-    assert finalists(GraphScenario.of_one(SCENARIO), [serial]) == (serial, serial)
+    assert finalists(Scenario.of_one(SCENARIO), [close, odd, simple, serial]) == (simple, serial)
+    assert finalists(Scenario.of_one(SCENARIO), [clear, odd, simple, serial]) == (clear, serial)
+    assert finalists(Scenario.of_one(SCENARIO), [serial]) == (serial, serial)
 
 
 def test_what_the_profile_cannot_tell_from_serial_is_not_worth_it() -> None:
@@ -102,11 +102,11 @@ def test_what_the_profile_cannot_tell_from_serial_is_not_worth_it() -> None:
     serial = replace(candidate(100.0, None), origin=ScheduleOrigin.SERIAL)
     near, clear = candidate(100.0 / (1 + 0.9 * resolution), PROVENANCE), candidate(99.0 / (1 + resolution), PROVENANCE)
 
-    assert not is_worth_it(GraphScenario.of_one(SCENARIO), serial, near)
-    assert is_worth_it(GraphScenario.of_one(SCENARIO), serial, clear)
+    assert not is_worth_it(Scenario.of_one(SCENARIO), serial, near)
+    assert is_worth_it(Scenario.of_one(SCENARIO), serial, clear)
     # What is not worth it does not stand in the way of what is.
     assert finalists(
-        GraphScenario.of_one(SCENARIO), [clear, replace(near, provenance=None, origin=ScheduleOrigin.TEMPLATE), serial]
+        Scenario.of_one(SCENARIO), [clear, replace(near, provenance=None, origin=ScheduleOrigin.TEMPLATE), serial]
     ) == (
         clear,
         serial,
@@ -118,8 +118,8 @@ def test_serial_schedules_that_were_simulated_before_a_stop_keep_no_proposal_fro
     proposed = replace(candidate(100.0, PROVENANCE), simulated_ticks=None)
     slower = candidate(150.0, None)
 
-    assert finalists(GraphScenario.of_one(SCENARIO), [proposed, other, serial]) == (proposed, other)
-    assert finalists(GraphScenario.of_one(SCENARIO), [proposed, slower, other, serial]) == (
+    assert finalists(Scenario.of_one(SCENARIO), [proposed, other, serial]) == (proposed, other)
+    assert finalists(Scenario.of_one(SCENARIO), [proposed, slower, other, serial]) == (
         slower,
         other,
     )  # simulated, and it overlaps

@@ -17,7 +17,6 @@ from magus.advisor.bespoke.neighbours import (
 from magus.advisor.bespoke.stage import why_bespoke
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler.ir import (
-    Choice,
     CopyProtocol,
     EngineChoice,
     EngineKind,
@@ -25,8 +24,9 @@ from magus.compiler.ir import (
     ExecutionOptions,
     Explore,
     Kernels,
+    OpCase,
+    OpChoice,
     Pattern,
-    Scenario,
     Wait,
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
@@ -39,18 +39,18 @@ ENGINES = (DMA3, EngineChoice(EngineKind.DMA, 6, EngineMode.PRELAUNCHED), Engine
 PATTERNS = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 
 
-def ring(pattern: Pattern) -> Scenario:
+def ring(pattern: Pattern) -> OpCase:
     return scenario_of(pattern, SYSTEMS[2], 4, 4096, 2048, 1024)
 
 
 def test_every_way_changes_one_knob_or_two_that_belong_together() -> None:
     """Chunks with their waves, and a persistent kernel with the one stream that sums have behind it."""
-    base = Choice("pipelined", 16, DMA3, 2, algorithm="double_ring", waves=4, sums=2)
+    base = OpChoice("pipelined", 16, DMA3, 2, algorithm="double_ring", waves=4, sums=2)
 
     ways = [way for way in single_knob_changes(ring(Pattern.GEMM_RS), base, ENGINES) if way != base]
 
     changed = [
-        {each.name for each in fields(Choice) if getattr(way, each.name) != getattr(base, each.name)} for way in ways
+        {each.name for each in fields(OpChoice) if getattr(way, each.name) != getattr(base, each.name)} for way in ways
     ]
     assert all(len(knobs) == 1 or knobs in ({"chunks", "waves"}, {"tactics", "sums"}) for knobs in changed)
     assert {knob for knobs in changed for knob in knobs} == {
@@ -60,7 +60,7 @@ def test_every_way_changes_one_knob_or_two_that_belong_together() -> None:
 
 def test_sums_in_several_streams_are_reached_from_a_persistent_kernel() -> None:
     tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
-    base = Choice("pipelined", 16, DMA3, 2, tactics, algorithm="double_ring", waves=4)
+    base = OpChoice("pipelined", 16, DMA3, 2, tactics, algorithm="double_ring", waves=4)
 
     ways = [way for way in single_knob_changes(ring(Pattern.GEMM_RS), base, ENGINES) if way.sums > 1]
 
@@ -69,7 +69,7 @@ def test_sums_in_several_streams_are_reached_from_a_persistent_kernel() -> None:
 
 def test_parts_keep_their_sizes_and_copies_by_engines_lose_their_protocol() -> None:
     parts, ll = ((1024, 0), (0, 1024)), ExecutionOptions(protocol=CopyProtocol.LL)
-    base = Choice("bespoke", 4, ENGINES[2], 2, ll, parts=parts)
+    base = OpChoice("bespoke", 4, ENGINES[2], 2, ll, parts=parts)
 
     ways = list(single_knob_changes(ring(Pattern.AG_GEMM), base, ENGINES))
 
@@ -81,16 +81,16 @@ def test_what_a_file_asks_for_is_kept_to() -> None:
     one = ring(Pattern.AG_GEMM)
     asked = replace(one, explore=Explore.of(kernel=(Kernels.LAUNCHED,), streams=(2,), algorithm=("ring",)))
 
-    ways = list(single_knob_changes(asked, Choice("pipelined", 16, DMA3, 2, algorithm="ring"), ENGINES))
+    ways = list(single_knob_changes(asked, OpChoice("pipelined", 16, DMA3, 2, algorithm="ring"), ENGINES))
 
     assert {way.tactics.kernel for way in ways} == {Kernels.LAUNCHED}
     assert {way.streams for way in ways} == {2} and {way.algorithm for way in ways} == {"ring"}
 
 
 def test_a_search_starts_from_each_template_and_algorithm() -> None:
-    choices = [Choice("serial", 4, DMA3), Choice("serial", 4, ENGINES[2]), Choice("pipelined", 8, DMA3)]
-    choices += [Choice("pipelined", 16, DMA3, algorithm="double_ring"), Choice("bespoke", 4, DMA3, parts=((1, 1),))]
-    choices += [Choice("shard_p2p", 4, DMA3), Choice("shard_p2p", 4, ENGINES[2])]
+    choices = [OpChoice("serial", 4, DMA3), OpChoice("serial", 4, ENGINES[2]), OpChoice("pipelined", 8, DMA3)]
+    choices += [OpChoice("pipelined", 16, DMA3, algorithm="double_ring"), OpChoice("bespoke", 4, DMA3, parts=((1, 1),))]
+    choices += [OpChoice("shard_p2p", 4, DMA3), OpChoice("shard_p2p", 4, ENGINES[2])]
 
     assert start_points(choices) == [choices[2], choices[3], choices[5]], "serial is what the others are compared with"
 
@@ -106,7 +106,7 @@ def test_on_a_ring_joined_waves_win_and_stay_above_the_bound(pattern: Pattern) -
     ways = best_first_search(evaluate, start, 200, ENGINES)
 
     @cache
-    def ticks(choice: Choice) -> int:
+    def ticks(choice: OpChoice) -> int:
         return simulate_op(one, build_schedule(one, choice), unit_bytes=16384).makespan_ticks
 
     best = sorted(ways, key=evaluate.ticks)[:5]
@@ -117,13 +117,13 @@ def test_on_a_ring_joined_waves_win_and_stay_above_the_bound(pattern: Pattern) -
 
 
 def test_a_search_without_a_budget_finds_where_it_began() -> None:
-    one, start = ring(Pattern.AG_GEMM), Choice("pipelined", 8, DMA3)
+    one, start = ring(Pattern.AG_GEMM), OpChoice("pipelined", 8, DMA3)
 
     assert best_first_search(PlanEstimator(one, 100), start, 0, ENGINES) == [start]
 
 
 def test_why_names_the_knobs() -> None:
-    template = Choice("pipelined", 16, DMA3, algorithm="double_ring")
+    template = OpChoice("pipelined", 16, DMA3, algorithm="double_ring")
     found = replace(template, streams=2, waves=4, sums=4, engine=ENGINES[1])
 
     said = dict(why_bespoke(ring(Pattern.GEMM_RS), found, template, lambda each: 1.0 if each == found else 1.5))
@@ -142,6 +142,6 @@ def test_persistent_kernels_that_may_hold_the_sms_of_copies_are_not_searched() -
 
     for mode, tactics in product((shared, EngineMode.OWN), (persistent, ExecutionOptions())):
         engine = EngineChoice(EngineKind.SM, 16, mode)
-        choice = Choice("bespoke", 2, engine, 2, tactics, parts=parts, slices=cuts)
+        choice = OpChoice("bespoke", 2, engine, 2, tactics, parts=parts, slices=cuts)
         assert reject_choice(one, choice) is None
         assert (evaluate.ticks(choice) == INFEASIBLE) is (mode is shared and tactics is persistent)

@@ -7,7 +7,7 @@ import pytest
 
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler import compile_text
-from magus.compiler.ir import Pattern, Scenario
+from magus.compiler.ir import OpCase, Pattern
 from magus.simcore import simulate_op
 from magus.simcore.program.program import RunOutcome
 from tests.helpers.marks import first
@@ -23,7 +23,7 @@ SYSTEMS = (
 )
 
 
-def draw(rng: random.Random) -> Scenario:
+def draw(rng: random.Random) -> OpCase:
     """AG+GEMM or GEMM+RS of some hundred to some thousand rows, columns and inner elements."""
     pattern, ranks = rng.choice((Pattern.AG_GEMM, Pattern.GEMM_RS)), rng.choice((2, 4, 8))
     library, system = rng.choice(SYSTEMS)

@@ -18,7 +18,7 @@ from magus.advisor.measured.tables.fused import COLUMNS, MAX_RANKS, NUMBERS, PAT
 from magus.advisor.measured.tables.implementations import GPU_OF_SOURCE, semantics_of
 from magus.advisor.measured.tables.samples import scenario_of
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import TICKS_PER_US, AttentionShape, DType, GemmShape, Scenario
+from magus.compiler.ir import TICKS_PER_US, AttentionShape, DType, GemmShape, OpCase
 from magus.simcore.kernels.attention import least_sm_ticks
 from magus.simcore.kernels.dispatch import least_sm_ticks as min_work
 from magus.simcore.kernels.gemm_form import min_sm_ticks
@@ -52,7 +52,7 @@ workload moe on pod {{
 """
 
 
-def pairs_of(path: Path) -> Iterator[tuple[Scenario, float]]:
+def pairs_of(path: Path) -> Iterator[tuple[OpCase, float]]:
     """Every pair of a table with its time; of a layer of two pairs, which may overlap, either with the time of both."""
     for row in read_rows(path, COLUMNS, NUMBERS).rows:
         name, gpu = gpu_named(GPU_OF_SOURCE.get(row.get("source", ""), row["gpu"]))
@@ -66,9 +66,9 @@ def pairs_of(path: Path) -> Iterator[tuple[Scenario, float]]:
 
 
 @cache
-def fastest_pairs() -> tuple[tuple[Scenario, float], ...]:
+def fastest_pairs() -> tuple[tuple[OpCase, float], ...]:
     """The least time of each pair; those that come nearest to what the SMs need at least are first."""
-    fastest: dict[Scenario, float] = {}
+    fastest: dict[OpCase, float] = {}
     for path in tables_of(Path(DATA), PATTERNS):
         for scenario, us in pairs_of(path):
             fastest[scenario] = min(us, fastest.get(scenario, us))
@@ -124,7 +124,7 @@ def test_no_collective_is_faster() -> None:
     assert len(whole) > 200 and faster == []
 
 
-def us_of(scenario: Scenario) -> float:
+def us_of(scenario: OpCase) -> float:
     return lower_bound(scenario).ticks / TICKS_PER_US
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.advisor.bounds.lower_bound import lower_bound
-from magus.compiler.ir import Gpu, Pattern, Scenario
+from magus.compiler.ir import Gpu, OpCase, Pattern
 from tests.helpers.marks import examples, thinned
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
@@ -24,14 +24,14 @@ factors = st.integers(2, 5)
 few = examples(4)
 
 
-def on(scenario: Scenario, gpu: Gpu) -> Scenario:
+def on(scenario: OpCase, gpu: Gpu) -> OpCase:
     """The same problem on another GPU."""
     return replace(scenario, system=replace(scenario.system, gpu=gpu))
 
 
 @few
 @given(scenarios, factors)
-def test_faster_links_never_raise_it(scenario: Scenario, factor: int) -> None:
+def test_faster_links_never_raise_it(scenario: OpCase, factor: int) -> None:
     fabric = scenario.system.fabric
     link = replace(fabric.link, achieved_bytes_per_s=factor * fabric.link.achieved_bytes_per_s)
     faster = replace(scenario, system=replace(scenario.system, fabric=replace(fabric, link=link)))
@@ -41,7 +41,7 @@ def test_faster_links_never_raise_it(scenario: Scenario, factor: int) -> None:
 
 @few
 @given(scenarios, factors)
-def test_faster_engines_and_memory_never_raise_it(scenario: Scenario, factor: int) -> None:
+def test_faster_engines_and_memory_never_raise_it(scenario: OpCase, factor: int) -> None:
     gpu, bound = scenario.gpu, lower_bound(scenario).ticks
     dma = replace(gpu.dma, bytes_per_s=factor * gpu.dma.bytes_per_s, setup_ticks=gpu.dma.setup_ticks // factor)
     copies = replace(gpu.sm_copy, bytes_per_s=factor * gpu.sm_copy.bytes_per_s)
@@ -53,7 +53,7 @@ def test_faster_engines_and_memory_never_raise_it(scenario: Scenario, factor: in
 
 @few
 @given(scenarios, factors)
-def test_slower_launches_never_lower_it(scenario: Scenario, factor: int) -> None:
+def test_slower_launches_never_lower_it(scenario: OpCase, factor: int) -> None:
     gpu = scenario.gpu
     launch = replace(gpu.launch, kernel_ticks=factor * gpu.launch.kernel_ticks, event_ticks=2 * gpu.launch.event_ticks)
 

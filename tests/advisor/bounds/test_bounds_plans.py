@@ -10,16 +10,16 @@ import pytest
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler import compile_text
 from magus.compiler.ir import (
-    Choice,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Gpu,
     Kernels,
+    OpCase,
+    OpChoice,
     Pattern,
-    Plan,
-    Scenario,
     Wait,
+    WrittenPlan,
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.verify.check import check_plan
@@ -63,7 +63,7 @@ def test_no_kernels_side_by_side_beat_the_bound(gpu: Gpu, seed: int) -> None:
     gemm, engine = scenario.workload.gemm, EngineChoice(EngineKind.DMA, 1)
     assert gemm is not None
     for _ in range(3):
-        schedule = build_schedule(scenario, Plan(engine, draw_grid(rng, gemm)), "plan")
+        schedule = build_schedule(scenario, WrittenPlan(engine, draw_grid(rng, gemm)), "plan")
         assert check_plan(scenario, schedule) == ()
         ticks = simulate_op(scenario, schedule, unit_bytes=rng.choice((1024, 16384))).makespan_ticks
         assert ticks >= lower_bound(scenario).ticks
@@ -89,12 +89,12 @@ def test_blocks_that_are_nearly_all_or_nothing_are_bounded(rows: tuple[int, int]
     text = f"x = tensor bf16[4096, 1024]; w = tensor bf16[1024, 1024]; y = gemm(all_to_all(x, rows={list(rows)}), w)"
     system = 'use "amd/mi300x"\nsystem s { gpus 2 x MI300X; fabric full_mesh(xgmi) }'
     scenario = compile_text(f"{system}\nworkload one on s {{ {text} }}\n").scenario().case
-    schedule = build_schedule(scenario, Choice("serial", 2, EngineChoice(EngineKind.DMA, 2)))
+    schedule = build_schedule(scenario, OpChoice("serial", 2, EngineChoice(EngineKind.DMA, 2)))
 
     assert 0 < lower_bound(scenario).ticks <= simulate_op(scenario, schedule, unit_bytes=16384).makespan_ticks
 
 
-def best_of_all(scenario: Scenario, blocks: int) -> int:
+def best_of_all(scenario: OpCase, blocks: int) -> int:
     """The fastest of all sequences of batches of whole row blocks, of launched kernels and of persistent ones."""
     n, found = scenario.num_ranks, list[int]()
     moved = scenario.workload.moved
@@ -102,7 +102,7 @@ def best_of_all(scenario: Scenario, blocks: int) -> int:
     grain = moved.rows // n // blocks
     for batches, tactics in product(all_batches((blocks, blocks)), (ExecutionOptions(), PERSISTENT)):
         parts = tuple((own * grain, each * grain) for own, each in batches)
-        choice = Choice("bespoke", n, EngineChoice(EngineKind.DMA, 7), 1, tactics, parts=parts)
+        choice = OpChoice("bespoke", n, EngineChoice(EngineKind.DMA, 7), 1, tactics, parts=parts)
         if reject_choice(scenario, choice) is None:
             found.append(simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=65536).makespan_ticks)
     return min(found)

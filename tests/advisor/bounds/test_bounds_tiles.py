@@ -8,19 +8,19 @@ import pytest
 
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler.ir import (
-    Choice,
     EngineKind,
     ExecutionOptions,
     Kernels,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Pattern,
-    Plan,
     Reduction,
-    Scenario,
-    Schedule,
     TileGroup,
     Transfer,
     Wait,
     WaitPer,
+    WrittenPlan,
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.planning.knobs.engine import tiles_engine
@@ -35,34 +35,34 @@ PATTERNS = (Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.GEMM_A2A)
 PER_TILE = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
 
 
-def with_memory(scenario: Scenario, rate: int) -> Scenario:
+def with_memory(scenario: OpCase, rate: int) -> OpCase:
     """``scenario`` on memories of ``rate`` bytes per second."""
     hbm = replace(scenario.gpu.hbm, achieved_bytes_per_s=rate, peak_bytes_per_s=rate)
     return replace(scenario, system=replace(scenario.system, gpu=replace(scenario.gpu, hbm=hbm)))
 
 
-def adding_where_it_lands(scenario: Scenario, schedule: Schedule) -> Schedule:
+def adding_where_it_lands(scenario: OpCase, schedule: OpPlan) -> OpPlan:
     """``schedule`` without its sums: partial sums add where they land."""
     steps = tuple(
         replace(step, reduce=True) if isinstance(step, Transfer) else step
         for step in schedule.steps
         if not isinstance(step, Reduction)
     )
-    return build_schedule(scenario, Plan(schedule.engine, steps, tactics=schedule.tactics), "landing")
+    return build_schedule(scenario, WrittenPlan(schedule.engine, steps, tactics=schedule.tactics), "landing")
 
 
-def _straight(schedule: Schedule) -> bool:
+def _straight(schedule: OpPlan) -> bool:
     """Whether partial sums go to their owner at once."""
     groups = {step.name for step in schedule.steps if isinstance(step, TileGroup)}
     return all(groups.issuperset(step.after) for step in schedule.steps if isinstance(step, Transfer))
 
 
-def stored(scenario: Scenario) -> Iterator[Schedule]:
+def stored(scenario: OpCase) -> Iterator[OpPlan]:
     """Schedules of all templates whose tiles store."""
     engine = tiles_engine(scenario.gpu)
     for template in ALL_TEMPLATES:
         for pieces in (1, 2):
-            choice = Choice(template.name, pieces * scenario.num_ranks, engine, 1, PER_TILE)
+            choice = OpChoice(template.name, pieces * scenario.num_ranks, engine, 1, PER_TILE)
             if scenario.workload.pattern in template.patterns and reject_choice(scenario, choice) is None:
                 schedule = build_schedule(scenario, choice)
                 yield schedule

@@ -5,7 +5,7 @@ import random
 from magus.advisor.bounds.copy_modes import served_ticks
 from magus.advisor.bounds.lower_bound import Bound, graph_bound, lower_bound
 from magus.compiler import compile_text
-from magus.compiler.ir import Graph, GraphOp, Pattern, Repeat, Scenario
+from magus.compiler.ir import Op, OpCase, Pattern, Repeat, Workload
 from magus.simcore import simulate
 from magus.simcore.program.program import RunOutcome
 from tests.helpers.oracle.drawn_graphs import draw_graph_plan
@@ -27,10 +27,10 @@ def test_no_plan_is_faster() -> None:
 def test_ops_add_up() -> None:
     one = scenario_of(Pattern.GEMM, SYSTEMS[0], 4, 4096, 4096, 4096)
     single, double = (
-        graph_bound(one.system, Graph("g", "", tuple(GraphOp(f"op{n}", one.workload) for n in range(count))))
+        graph_bound(one.system, Workload("g", "", tuple(Op(f"op{n}", one.workload) for n in range(count))))
         for count in (1, 2)
     )
-    repeated = graph_bound(one.system, Graph("g", "", (GraphOp("op", one.workload),), repeat=Repeat(10, "y", "x")))
+    repeated = graph_bound(one.system, Workload("g", "", (Op("op", one.workload),), repeat=Repeat(10, "y", "x")))
 
     work, added = terms(single)["work"], double.ticks - terms(single)["work"]
     assert double.binding == "work" and work > added > 0.95 * work  # it is launched once
@@ -55,7 +55,7 @@ def test_ops_that_can_be_cut_do_not_add_up_along_a_path() -> None:
     """Experts, rows and tiles of a layer may be fused: exchanges, products and row-wise kernels then overlap."""
     (found,) = compile_text(CHAIN).workloads
     bound = graph_bound(found.system, found.graph)
-    alone = [lower_bound(Scenario(op.name, found.system, op.workload)).ticks for op in found.graph.ops]
+    alone = [lower_bound(OpCase(op.name, found.system, op.workload)).ticks for op in found.graph.ops]
 
     assert bound.ticks < 0.6 * sum(alone)
     assert max(terms(bound)["work"], terms(bound)["links"], terms(bound)["op"]) == bound.ticks

@@ -6,7 +6,7 @@ import pytest
 
 from magus.advisor.bounds.link_loads import LinkLoad, least_traffic, loads_of, ports_of
 from magus.compiler import compile_text
-from magus.compiler.ir import Pattern, Scenario
+from magus.compiler.ir import OpCase, Pattern
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.fabrics import UNEVEN
 from tests.helpers.scenarios.scenarios import G, lone_gather
@@ -51,7 +51,7 @@ def test_kernels_move_nothing(pattern: Pattern) -> None:
     assert least_traffic(scenario_of(pattern, SWITCH, RANKS, 1024, 256, 256)) is None
 
 
-def loads(scenario: Scenario) -> dict[str, LinkLoad]:
+def loads(scenario: OpCase) -> dict[str, LinkLoad]:
     """The largest load of each kind."""
     moved = least_traffic(scenario)
     assert moved is not None

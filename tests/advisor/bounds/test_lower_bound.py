@@ -12,7 +12,6 @@ from magus.advisor.bounds.terms import TERMS
 from magus.advisor.solver import enumerate_space
 from magus.compiler.ir import (
     TICKS_PER_US,
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
@@ -21,14 +20,15 @@ from magus.compiler.ir import (
     Gpu,
     IndexRange,
     Link,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Pattern,
-    Plan,
     Region,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
+    WrittenPlan,
 )
 from magus.compiler.planning.build import build_schedule, expression_of
 from magus.compiler.verify.check import check_plan
@@ -62,7 +62,7 @@ FABRICS: list[Callable[[Link], Fabric]] = [full_mesh, switch, ring, lambda link:
 FEW = Explore.of(engine=(EngineChoice(DMA, 7), EngineChoice(SM, 8), EngineChoice(SM, 64)))
 
 
-def makespan(scenario: Scenario, schedule: Schedule, unit_bytes: int, fold: bool = True) -> int:
+def makespan(scenario: OpCase, schedule: OpPlan, unit_bytes: int, fold: bool = True) -> int:
     finished = run(lower_op(scenario, schedule, unit_bytes=unit_bytes, fold=fold).program)
     assert finished.outcome is RunOutcome.DONE
     return finished.makespan_ticks
@@ -72,7 +72,7 @@ OVERLAPPED = (Pattern.AG_GEMM, Pattern.GEMM_RS)
 ALONE = (Pattern.GEMM, Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER)
 
 
-def random_scenario(rng: random.Random) -> Scenario:
+def random_scenario(rng: random.Random) -> OpCase:
     gpu, link = rng.choice(MACHINES)
     fabric, ranks = rng.choice(FABRICS)(link), rng.choice((2, 4, 8))
     m, n, k = (ranks * 64 * rng.choice((1, 2, 3, 8)) for _ in range(3))
@@ -105,7 +105,7 @@ def test_no_template_beats_the_bound(seed: int) -> None:
 
 @pytest.mark.parametrize("unit_bytes", [128, 256, 1024])
 @pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
-def test_holds_at_fine_granularity(make: Callable[..., Scenario], unit_bytes: int) -> None:
+def test_holds_at_fine_granularity(make: Callable[..., OpCase], unit_bytes: int) -> None:
     scenario = make(128, 256, 512, ranks=2, gpu=h100())
     bound = lower_bound(scenario).ticks
 
@@ -113,7 +113,7 @@ def test_holds_at_fine_granularity(make: Callable[..., Scenario], unit_bytes: in
         assert makespan(scenario, build_schedule(scenario, choice), unit_bytes) >= bound
 
 
-def reduced_in_place(scenario: Scenario, pieces: int) -> tuple[Step, ...]:
+def reduced_in_place(scenario: OpCase, pieces: int) -> tuple[Step, ...]:
     """A reduce_scatter whose transfers add as they land, so that no kernel reduces."""
     moved, n = scenario.workload.moved, scenario.num_ranks
     assert moved is not None
@@ -128,7 +128,7 @@ def reduced_in_place(scenario: Scenario, pieces: int) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def forwarded(scenario: Scenario) -> tuple[Step, ...]:
+def forwarded(scenario: OpCase) -> tuple[Step, ...]:
     """AG+GEMM around a ring: each shard is passed on to the right neighbour, which gets it from its left one."""
     moved, gemm, n = scenario.workload.moved, scenario.workload.gemm, scenario.num_ranks
     assert moved is not None and gemm is not None
@@ -142,7 +142,7 @@ def forwarded(scenario: Scenario) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def fetched(scenario: Scenario) -> tuple[Step, ...]:
+def fetched(scenario: OpCase) -> tuple[Step, ...]:
     """AG+GEMM where each rank gets the shards, and computes halves of the inner dimension apart."""
     moved, gemm, n = scenario.workload.moved, scenario.workload.gemm, scenario.num_ranks
     assert moved is not None and gemm is not None
@@ -169,7 +169,7 @@ def test_no_explicit_plan_beats_the_bound(ranks: int, machine: int, fabric: int)
 
     for scenario, steps in some(plans):
         for engine in (EngineChoice(SM, 32), EngineChoice(DMA, 7)):
-            schedule = build_schedule(scenario, Plan(engine, steps), "plan")
+            schedule = build_schedule(scenario, WrittenPlan(engine, steps), "plan")
             if engine.kind is DMA and scenario is rs:
                 continue
             assert check_plan(scenario, schedule) == ()
@@ -185,10 +185,10 @@ def test_plans_whose_reads_hit_do_not_beat_the_bound(ranks: int) -> None:
     for make in (lone_gather, lone_scatter):
         hot, without = (make(64 * ranks, 1024, ranks=ranks, gpu=each, fabric=switch(nvlink())) for each in (gpu, cold))
         engines = EngineChoice(SM, 32), EngineChoice(DMA, 7)
-        choices = [Choice(name, ranks, engine) for name in ("direct", "ring") for engine in engines]
+        choices = [OpChoice(name, ranks, engine) for name in ("direct", "ring") for engine in engines]
         schedules = [build_schedule(hot, choice) for choice in choices]
         if make is lone_scatter:
-            schedules.append(build_schedule(hot, Plan(engines[0], reduced_in_place(hot, 1)), "plan"))
+            schedules.append(build_schedule(hot, WrittenPlan(engines[0], reduced_in_place(hot, 1)), "plan"))
         for schedule in schedules:
             ticks, bound = makespan(hot, schedule, 4096), lower_bound(hot, (schedule.engine.kind,))
             assert bound.binding == "hbm"
@@ -200,17 +200,17 @@ def test_plans_whose_reads_hit_do_not_beat_the_bound(ranks: int) -> None:
 @pytest.mark.parametrize(
     ("scenario", "choice", "most"),
     [
-        (ag_gemm(8192, 28672, 8192, gpu=h100()), Choice("hetero_fused_1d", 32, EngineChoice(DMA, 7)), 0.10),
-        (gemm_rs(8192, 8192, 28672, gpu=h100()), Choice("hetero_unfused_1d", 8, EngineChoice(DMA, 7), 4), 0.15),
-        (lone_gather(16384, 8192), Choice("serial", 8, EngineChoice(DMA, 7)), 0.01),
-        (lone_gather(16384, 8192, gpu=h100()), Choice("serial", 8, EngineChoice(DMA, 7)), 0.01),
-        (lone_scatter(16384, 8192), Choice("serial", 8, EngineChoice(DMA, 7)), 0.15),
-        (lone_gemm(8192, 3584, 8192, gpu=h100()), Choice("serial", 1, EngineChoice(DMA, 1)), 0.02),
-        (lone_gemm(8192, 3584, 8192), Choice("serial", 1, EngineChoice(DMA, 1)), 0.10),
+        (ag_gemm(8192, 28672, 8192, gpu=h100()), OpChoice("hetero_fused_1d", 32, EngineChoice(DMA, 7)), 0.10),
+        (gemm_rs(8192, 8192, 28672, gpu=h100()), OpChoice("hetero_unfused_1d", 8, EngineChoice(DMA, 7), 4), 0.15),
+        (lone_gather(16384, 8192), OpChoice("serial", 8, EngineChoice(DMA, 7)), 0.01),
+        (lone_gather(16384, 8192, gpu=h100()), OpChoice("serial", 8, EngineChoice(DMA, 7)), 0.01),
+        (lone_scatter(16384, 8192), OpChoice("serial", 8, EngineChoice(DMA, 7)), 0.15),
+        (lone_gemm(8192, 3584, 8192, gpu=h100()), OpChoice("serial", 1, EngineChoice(DMA, 1)), 0.02),
+        (lone_gemm(8192, 3584, 8192), OpChoice("serial", 1, EngineChoice(DMA, 1)), 0.10),
     ],
     ids=["ag_gemm", "gemm_rs", "gather-mesh", "gather-switch", "scatter", "gemm-h100", "gemm-mi300x"],
 )
-def test_is_close_to_good_schedules_of_large_problems(scenario: Scenario, choice: Choice, most: float) -> None:
+def test_is_close_to_good_schedules_of_large_problems(scenario: OpCase, choice: OpChoice, most: float) -> None:
     ticks = makespan(scenario, build_schedule(scenario, choice), 65536)
 
     assert 1 <= ticks / lower_bound(scenario).ticks < 1 + most
@@ -286,6 +286,6 @@ def test_an_all_reduce_without_a_switch_that_sums_moves_it_nearly_twice() -> Non
 
 def test_a_matrix_times_a_vector_is_no_gemm() -> None:
     scenario = lone_gemm(4096, 1, 4096, gpu=h100())
-    schedule = build_schedule(scenario, Choice("serial", 1, EngineChoice(DMA, 1)))
+    schedule = build_schedule(scenario, OpChoice("serial", 1, EngineChoice(DMA, 1)))
 
     assert 0 < lower_bound(scenario).ticks <= simulate_op(scenario, schedule, unit_bytes=1024).makespan_ticks

@@ -1,16 +1,16 @@
 """Which schedule is the baseline: one with unusual options must lead clearly."""
 
 from magus.advisor.candidates.candidate import MIN_LEAD, Candidate, ScheduleOrigin, baseline_of, by_time
-from magus.compiler.ir import Choice, CopyProtocol, EngineChoice, EngineKind, ExecutionOptions, Pattern
+from magus.compiler.ir import CopyProtocol, EngineChoice, EngineKind, ExecutionOptions, OpChoice, Pattern
 from magus.compiler.planning.build import build_schedule
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
 GEMM = scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 4, 256, 256, 256)
-USUAL = Choice("serial", 4, EngineChoice(EngineKind.SM, 16))
-FLAGGED = Choice("serial", 4, USUAL.engine, tactics=ExecutionOptions(protocol=CopyProtocol.LL128))
+USUAL = OpChoice("serial", 4, EngineChoice(EngineKind.SM, 16))
+FLAGGED = OpChoice("serial", 4, USUAL.engine, tactics=ExecutionOptions(protocol=CopyProtocol.LL128))
 
 
-def timed(choice: Choice, ticks: int) -> Candidate:
+def timed(choice: OpChoice, ticks: int) -> Candidate:
     schedule = build_schedule(GEMM, choice)
     return Candidate(
         schedule.expression, choice, schedule, ScheduleOrigin.SERIAL, simulated_ticks=ticks, unit_bytes=128

@@ -12,7 +12,7 @@ from magus.advisor.candidates.candidate import baseline_of
 from magus.advisor.candidates.predicted import library_time, predicted_candidates
 from magus.advisor.expect.simulations import serial_baseline
 from magus.compiler import compile_text
-from magus.compiler.ir import GraphScenario, Scenario
+from magus.compiler.ir import OpCase, Scenario
 from magus.compiler.planning.build import expression_of
 from magus.compiler.planning.knobs.library import library_serial
 from magus.compiler.resolve.expect.expectation import Verdict
@@ -27,7 +27,7 @@ SPACE = "explore w {{\n schedules direct, ring, serial\n engine sm(32)\n chunks 
 LIBRARY = "serial(engine=sm(16, library))"
 
 
-def lone(operation: str, rows: int, gpu: str = "H100", gpus: int = 8) -> Scenario:
+def lone(operation: str, rows: int, gpu: str = "H100", gpus: int = 8) -> OpCase:
     shard = " shard rows" if operation == "all_gather" else ""
     text = (
         "mgs 1\n"
@@ -43,7 +43,7 @@ def lone(operation: str, rows: int, gpu: str = "H100", gpus: int = 8) -> Scenari
     )
 
 
-def gathered(rows: int) -> Scenario:
+def gathered(rows: int) -> OpCase:
     """AG+GEMM on 8 H100."""
     body = (
         f"workload w on node {{\n x = tensor bf16[{rows}, 4096] shard rows\n w = tensor bf16[4096, 8192] shard cols\n"
@@ -99,7 +99,7 @@ def test_without_it_the_fastest_serial_schedule_is_the_baseline() -> None:
 
 
 def test_the_direct_exchange_is_a_schedule_of_its_own() -> None:
-    advice = Advisor.load().recommend(GraphScenario.of_one(gathered(512)), AdviceOptions(bespoke=0))
+    advice = Advisor.load().recommend(Scenario.of_one(gathered(512)), AdviceOptions(bespoke=0))
     rows = {candidate.expression: candidate for candidate in advice.candidates}
     direct = rows["serial(engine=dma(7))"]
     persistent = rows["serial(engine=dma(7), kernel=persistent)"]
@@ -120,7 +120,7 @@ def test_the_direct_exchange_is_a_schedule_of_its_own() -> None:
 @pytest.fixture(scope="module")
 def small() -> Advice:
     """All_reduce of 32 KiB on 8 B200: libraries written for small messages take a fraction of the usual one's time."""
-    return Advisor.load().recommend(GraphScenario.of_one(lone("all_reduce", 16, gpu="B200")))
+    return Advisor.load().recommend(Scenario.of_one(lone("all_reduce", 16, gpu="B200")))
 
 
 def test_a_small_all_reduce_is_compared_with_the_library(small: Advice) -> None:
@@ -170,7 +170,7 @@ def test_a_library_that_is_as_fast_is_the_answer() -> None:
     start = quick_bound_ticks(scenario)
     quick = replace(gpu, collectives=replace(gpu.collectives, start_ticks=start, ll128=step))
     scenario = replace(scenario, system=replace(scenario.system, gpu=quick))
-    advice = Advisor.load().recommend(GraphScenario.of_one(scenario))
+    advice = Advisor.load().recommend(Scenario.of_one(scenario))
 
     assert advice.recommended.expression == LIBRARY and advice.speedup == 1
     assert advice.verdict is Verdict.LIBRARY

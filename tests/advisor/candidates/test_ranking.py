@@ -17,15 +17,15 @@ from magus.advisor.candidates.predicted import (
 )
 from magus.advisor.training.families import PATTERNS, draw
 from magus.compiler.ir import (
-    Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Explore,
+    OpCase,
+    OpChoice,
     Pattern,
-    Scenario,
 )
 from magus.compiler.planning.build import build_schedule, expression_of, reject_choice
 from tests.helpers.scenarios.drawn import SYSTEMS, TEXTS, scenario_of
@@ -33,7 +33,7 @@ from tests.helpers.scenarios.drawn import SYSTEMS, TEXTS, scenario_of
 SM, DMA = EngineChoice(EngineKind.SM, 16), EngineChoice(EngineKind.DMA, 3)
 
 
-def candidates(scenario: Scenario, choices: list[Choice]) -> list[Candidate]:
+def candidates(scenario: OpCase, choices: list[OpChoice]) -> list[Candidate]:
     """Simulated in the order given."""
     built = [(choice, build_schedule(scenario, choice)) for choice in choices]
     return [
@@ -57,7 +57,7 @@ def test_the_best_of_each_algorithm_comes_before_the_second_best_of_any() -> Non
     scenario = scenario_of(Pattern.ALL_REDUCE, SYSTEMS[0], 4, 256, 256, 256)
     found = candidates(
         scenario,
-        [Choice("nvls", 4, SM), Choice("nvls", 16, SM), Choice("ring", 4, SM), Choice("ring", 4, DMA)],
+        [OpChoice("nvls", 4, SM), OpChoice("nvls", 16, SM), OpChoice("ring", 4, SM), OpChoice("ring", 4, DMA)],
     )
 
     plain = shortlisted(found, 2, by_algorithm=False)
@@ -69,8 +69,8 @@ def test_the_best_of_each_algorithm_comes_before_the_second_best_of_any() -> Non
 
 def test_variants_are_legal_new_and_of_the_fastest() -> None:
     scenario = scenario_of(Pattern.ALL_GATHER, SYSTEMS[0], 4, 256, 256, 256)
-    slow = [Choice("halving_doubling", 4, SM), Choice("double_tree", 4, SM)]
-    fast = [Choice("serial", 4, SM), Choice("nvls", 4, SM), Choice("ring", 4, SM)]
+    slow = [OpChoice("halving_doubling", 4, SM), OpChoice("double_tree", 4, SM)]
+    fast = [OpChoice("serial", 4, SM), OpChoice("nvls", 4, SM), OpChoice("ring", 4, SM)]
     known = [*fast, replace(fast[0], tactics=ExecutionOptions(protocol=CopyProtocol.LL)), *slow[:1]]
 
     found = protocol_variants(scenario, candidates(scenario, known))
@@ -85,7 +85,7 @@ def test_variants_are_legal_new_and_of_the_fastest() -> None:
     )
 
 
-def beside(choices: list[Choice], explore: Explore | None = None) -> tuple[Scenario, list[Candidate]]:
+def beside(choices: list[OpChoice], explore: Explore | None = None) -> tuple[OpCase, list[Candidate]]:
     scenario = replace(scenario_of(Pattern.GEMM_RS, SYSTEMS[1], 4, 256, 256, 256), explore=explore or Explore())
     found = candidates(scenario, choices)
     return scenario, [
@@ -95,15 +95,20 @@ def beside(choices: list[Choice], explore: Explore | None = None) -> tuple[Scena
 
 
 def test_the_best_of_each_algorithm_beside_kernels_is_tried() -> None:
-    few = [Choice("hetero_fused_1d", 8, SM), *(Choice("pipelined", 8, SM, algorithm=name) for name in ("ring", "ring"))]
-    scenario, found = beside([*few, Choice("pipelined", 16, SM, algorithm="double_ring"), Choice("shard_p2p", 4, SM)])
+    few = [
+        OpChoice("hetero_fused_1d", 8, SM),
+        *(OpChoice("pipelined", 8, SM, algorithm=name) for name in ("ring", "ring")),
+    ]
+    scenario, found = beside(
+        [*few, OpChoice("pipelined", 16, SM, algorithm="double_ring"), OpChoice("shard_p2p", 4, SM)]
+    )
 
     assert best_of_explored(scenario, found) == [found[0], found[1], found[3]]
 
 
 def test_what_a_file_names_is_tried() -> None:
-    choices = [Choice("hetero_fused_1d", 8, SM), Choice("hetero_fused_1d", 16, DMA), Choice("shard_p2p", 4, SM)]
-    choices += [Choice("pipelined", 8, SM, algorithm="ring"), Choice("pipelined", 16, SM, algorithm="ring")]
+    choices = [OpChoice("hetero_fused_1d", 8, SM), OpChoice("hetero_fused_1d", 16, DMA), OpChoice("shard_p2p", 4, SM)]
+    choices += [OpChoice("pipelined", 8, SM, algorithm="ring"), OpChoice("pipelined", 16, SM, algorithm="ring")]
     named = Explore.of(schedules=("shard_p2p", "pipelined"), engine=(SM, DMA), chunks=(8, 16))
     many = Explore.of(chunks=tuple(range(4, 4 * MAX_NAMED_VALUES + 8, 4)))
 
@@ -113,7 +118,7 @@ def test_what_a_file_names_is_tried() -> None:
 
 def test_of_serial_schedules_by_other_algorithms_the_best_of_each_is_a_baseline() -> None:
     names = ["ring", "", "ring", "double_ring", ""]
-    _, found = beside([Choice("serial", 4, (SM, DMA)[at % 2], algorithm=name) for at, name in enumerate(names)])
+    _, found = beside([OpChoice("serial", 4, (SM, DMA)[at % 2], algorithm=name) for at, name in enumerate(names)])
     again = replace(found[4], expression="by other engines")
 
     assert baselines([*found[:4], again, replace(found[0], origin=ScheduleOrigin.TEMPLATE)]) == [

@@ -10,7 +10,7 @@ from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import LONGEST, short_names
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
 from magus.compiler import compile_file
-from magus.compiler.ir import GraphScenario, Scenario
+from magus.compiler.ir import OpCase, Scenario
 from magus.compiler.planning.build import build_schedule, expression_of
 from magus.compiler.resolve.schedules.check import read_choice
 from magus.examples import path
@@ -24,14 +24,14 @@ TEXTS = [f"bespoke(parts={parts}, engine=dma(7), streams=2)" for parts in PARTS[
 
 
 @pytest.fixture(scope="module")
-def scenario() -> Scenario:
+def scenario() -> OpCase:
     return compile_file(path("llama70b_tp8_mi300x")).scenario().case
 
 
 @pytest.fixture(scope="module")
-def advice(scenario: Scenario) -> Advice:
+def advice(scenario: OpCase) -> Advice:
     """Advice that recommends a bespoke schedule, beside two others of the same parts."""
-    plain = Advisor().recommend(GraphScenario.of_one(scenario), AdviceOptions(verify=False, bespoke=0))
+    plain = Advisor().recommend(Scenario.of_one(scenario), AdviceOptions(verify=False, bespoke=0))
     found = []
     for number, text in enumerate(TEXTS):
         choice = read_choice(scenario, text)
@@ -43,7 +43,7 @@ def advice(scenario: Scenario) -> Advice:
     return replace(plain, recommended=found[0], candidates=(*found, *plain.candidates), ties=(TEXTS[1],))
 
 
-def names_of(scenario: Scenario, texts: list[str]) -> list[str]:
+def names_of(scenario: OpCase, texts: list[str]) -> list[str]:
     choices = [read_choice(scenario, text) for text in texts]
     return list(short_names((expression_of(choice), choice) for choice in choices).values())
 
@@ -62,20 +62,20 @@ def names_of(scenario: Scenario, texts: list[str]) -> list[str]:
         ),
     ],
 )
-def test_lists_of_sizes_are_counted(scenario: Scenario, text: str, name: str) -> None:
+def test_lists_of_sizes_are_counted(scenario: OpCase, text: str, name: str) -> None:
     (found,) = names_of(scenario, [text])
 
     assert found == name
 
 
-def test_what_is_short_or_no_list_keeps_its_name(scenario: Scenario) -> None:
+def test_what_is_short_or_no_list_keeps_its_name(scenario: OpCase) -> None:
     long = "pipelined(chunks=64, engine=sm(16), algorithm=double_ring, protocol=ll, streams=2, waves=3)"
 
     assert len(long) > LONGEST
     assert names_of(scenario, ["bespoke(engine=dma(7))", "serial(engine=dma(7))", long]) == []
 
 
-def test_no_two_schedules_have_the_same_name(scenario: Scenario) -> None:
+def test_no_two_schedules_have_the_same_name(scenario: OpCase) -> None:
     names = names_of(scenario, TEXTS)
 
     assert names == [f"bespoke {number} (3 parts, dma(7), 2 streams)" for number in (1, 2, 3)]

@@ -17,7 +17,7 @@ from magus.advisor.candidates.shortlist import (
     simulate_variants,
 )
 from magus.advisor.work.workers import open_workers
-from magus.compiler.ir import TICKS_PER_US, Choice, Direction, EngineChoice, EngineKind, Explore, Pattern, Scenario
+from magus.compiler.ir import TICKS_PER_US, Direction, EngineChoice, EngineKind, Explore, OpCase, OpChoice, Pattern
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.lower.budget import cost_of
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -27,7 +27,7 @@ from tests.helpers.scenarios.scenarios import ag_gemm, h100
 DMA = EngineChoice(EngineKind.DMA, 3)
 
 
-def candidate(scenario: Scenario, choice: Choice, predicted_us: float) -> Candidate:
+def candidate(scenario: OpCase, choice: OpChoice, predicted_us: float) -> Candidate:
     schedule = build_schedule(scenario, choice)
     return Candidate(
         schedule.expression,
@@ -41,7 +41,7 @@ def candidate(scenario: Scenario, choice: Choice, predicted_us: float) -> Candid
 
 
 def test_small_pieces_are_simulated_in_lines_and_large_problems_coarser_than_packets() -> None:
-    choice = Choice("serial", 8, EngineChoice(EngineKind.DMA, 7))
+    choice = OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7))
     small, large, vast = ag_gemm(64, 512, 512), ag_gemm(16384, 28672, 8192), ag_gemm(1 << 20, 28672, 8192)
 
     units = [shortlist_unit(scenario, build_schedule(scenario, choice)) for scenario in (small, large, vast)]
@@ -52,9 +52,9 @@ def test_small_pieces_are_simulated_in_lines_and_large_problems_coarser_than_pac
 
 def test_favourites_and_every_serial_schedule_are_simulated() -> None:
     scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[1], 4, 256, 256, 256)
-    serial = candidate(scenario, Choice("serial", 4, DMA), 9.0)
-    liked = candidate(scenario, Choice("shard_p2p", 4, DMA), 1.0)
-    other = candidate(scenario, Choice("hetero_fused_1d", 4, DMA), 2.0)
+    serial = candidate(scenario, OpChoice("serial", 4, DMA), 9.0)
+    liked = candidate(scenario, OpChoice("shard_p2p", 4, DMA), 1.0)
+    other = candidate(scenario, OpChoice("hetero_fused_1d", 4, DMA), 2.0)
     heard: list[tuple[str, int, int]] = []
 
     with open_workers(1) as pool:
@@ -71,13 +71,13 @@ def test_favourites_and_every_serial_schedule_are_simulated() -> None:
 @pytest.mark.parametrize("proposed", [True, False])
 def test_templates_that_are_predicted_behind_a_simulated_proposal_are_not_simulated(proposed: bool) -> None:
     scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[1], 4, 256, 256, 256)
-    serial = candidate(scenario, Choice("serial", 4, DMA), 1000.0)
-    proposal = candidate(scenario, Choice("shard_p2p", 4, DMA), 100.0)
+    serial = candidate(scenario, OpChoice("serial", 4, DMA), 1000.0)
+    proposal = candidate(scenario, OpChoice("shard_p2p", 4, DMA), 100.0)
     if proposed:
         proposal = replace(proposal, simulated_ticks=100 * TICKS_PER_US, unit_bytes=128)
-    near = candidate(scenario, Choice("uniform_fused_1d", 8, DMA), BEHIND * 100 - 1)
+    near = candidate(scenario, OpChoice("uniform_fused_1d", 8, DMA), BEHIND * 100 - 1)
     behind = [
-        candidate(scenario, Choice("hetero_fused_1d", chunks, DMA), BEHIND * 100 + chunks) for chunks in (4, 8, 16)
+        candidate(scenario, OpChoice("hetero_fused_1d", chunks, DMA), BEHIND * 100 + chunks) for chunks in (4, 8, 16)
     ]
 
     with open_workers(1) as pool:
@@ -93,9 +93,9 @@ def test_six_at_most_are_left_out_and_no_tie(resolution: str, left_out: int) -> 
     scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[1], 4, 1024, 1024, 1024)
     gemm = replace(scenario.gpu.gemm, resolution=Fraction(resolution.split()[0]) / 100)
     scenario = replace(scenario, system=replace(scenario.system, gpu=replace(scenario.gpu, gemm=gemm)))
-    proposal = replace(candidate(scenario, Choice("shard_p2p", 4, DMA), 100.0), simulated_ticks=100 * TICKS_PER_US)
+    proposal = replace(candidate(scenario, OpChoice("shard_p2p", 4, DMA), 100.0), simulated_ticks=100 * TICKS_PER_US)
     names = ("hetero_fused_1d", "hetero_unfused_1d", "uniform_fused_1d")
-    choices = [Choice(name, chunks, DMA) for name in names for chunks in (16, 32, 64)]
+    choices = [OpChoice(name, chunks, DMA) for name in names for chunks in (16, 32, 64)]
     behind = [candidate(scenario, choice, 120.0 + place / 2) for place, choice in enumerate(choices)]
 
     with open_workers(1) as pool:
@@ -109,8 +109,10 @@ def test_only_a_lone_collective_has_variants() -> None:
     lone = scenario_of(Pattern.ALL_GATHER, SYSTEMS[1], 4, 256, 256, 256)
 
     with open_workers(1) as pool:
-        alone = simulate_shortlist(pool, lone, [candidate(lone, Choice("serial", 4, DMA), 1.0)], 1, lambda *said: None)
-        same = [candidate(gemm, Choice("serial", 4, DMA), 1.0)]
+        alone = simulate_shortlist(
+            pool, lone, [candidate(lone, OpChoice("serial", 4, DMA), 1.0)], 1, lambda *said: None
+        )
+        same = [candidate(gemm, OpChoice("serial", 4, DMA), 1.0)]
         assert simulate_variants(pool, gemm, same, lambda *said: None) == same
         found = simulate_variants(pool, lone, alone, lambda *said: None)
 
@@ -120,7 +122,7 @@ def test_only_a_lone_collective_has_variants() -> None:
 
 
 def test_ranks_that_are_simulated_one_by_one_share_what_a_run_may_cost() -> None:
-    choice = Choice("serial", 8, EngineChoice(EngineKind.DMA, 7))
+    choice = OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7))
     alike, unlike = (ag_gemm(16384, 28672, 8192, gpu=h100(), fabric=fabric) for fabric in (None, fat_tree(4, 5)))
 
     units = [shortlist_unit(scenario, build_schedule(scenario, choice)) for scenario in (alike, unlike)]
@@ -134,13 +136,13 @@ def test_plans_whose_busiest_link_takes_longer_than_another_plan_are_not_simulat
     scenario = ag_gemm(1024 * 32, 512, 512, ranks=32, fabric=rails(8))
 
     def made(template: str, algorithm: str, predicted_us: float) -> Candidate:
-        return candidate(scenario, Choice(template, 32, DMA, algorithm=algorithm), predicted_us)
+        return candidate(scenario, OpChoice(template, 32, DMA, algorithm=algorithm), predicted_us)
 
     direct = [made("serial", "", 2.0), made("pipelined", "direct", 1.0)]  # predicted far too fast
     by_nodes = [made("serial", "hierarchical", 40.0), made("pipelined", "hierarchical", 30.0)]
     everything = by_time([*direct, *by_nodes])
 
-    def simulated(asked: Scenario, candidates: list[Candidate]) -> set[str]:
+    def simulated(asked: OpCase, candidates: list[Candidate]) -> set[str]:
         with open_workers(1) as pool:
             found = simulate_shortlist(pool, asked, candidates, 8, lambda *said: None)
         assert len(found) == len(candidates)
@@ -157,7 +159,7 @@ def test_plans_whose_busiest_link_takes_longer_than_another_plan_are_not_simulat
 def test_plans_of_many_ranks_that_are_predicted_far_behind_are_not_simulated(times: float, simulated: bool) -> None:
     scenario = ag_gemm(1024, 512, 512, ranks=16, fabric=rails(8))
     serial, quick, slow = (
-        candidate(scenario, Choice(template, 16, DMA, algorithm=algorithm), predicted_us)
+        candidate(scenario, OpChoice(template, 16, DMA, algorithm=algorithm), predicted_us)
         for template, algorithm, predicted_us in (
             ("serial", "hierarchical", 1e6),
             ("pipelined", "hierarchical", 1e6),

@@ -8,7 +8,6 @@ from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
 from magus.advisor.candidates.shortlist import NUM_TRIED, forms_of, may_deadlock, variants
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import (
-    Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
@@ -18,8 +17,9 @@ from magus.compiler.ir import (
     Explore,
     Kernels,
     LaunchMode,
+    OpCase,
+    OpChoice,
     Pattern,
-    Scenario,
     Wait,
 )
 from magus.compiler.planning.build import build_schedule, expression_of, reject_choice
@@ -28,13 +28,13 @@ from tests.helpers.scenarios.scenarios import exploring
 
 SM, DMA = EngineChoice(EngineKind.SM, 16), EngineChoice(EngineKind.DMA, 3)
 GEMM = scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 4, 256, 256, 256)
-CHOICES = [Choice("hetero_fused_1d", 8, SM), Choice("shard_p2p", 4, DMA), Choice("uniform_fused_1d", 8, SM)]
-SERIAL, BY_SM = Choice("serial", 4, DMA), Choice("serial", 4, SM)
+CHOICES = [OpChoice("hetero_fused_1d", 8, SM), OpChoice("shard_p2p", 4, DMA), OpChoice("uniform_fused_1d", 8, SM)]
+SERIAL, BY_SM = OpChoice("serial", 4, DMA), OpChoice("serial", 4, SM)
 SMALL = scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 4, 16, 4096, 256)
 PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 
 
-def candidates(scenario: Scenario, choices: list[Choice]) -> list[Candidate]:
+def candidates(scenario: OpCase, choices: list[OpChoice]) -> list[Candidate]:
     """Simulated in the order given."""
     built = [(choice, build_schedule(scenario, choice)) for choice in choices]
     return [
@@ -51,12 +51,12 @@ def candidates(scenario: Scenario, choices: list[Choice]) -> list[Candidate]:
     ]
 
 
-def ways(explore: Explore) -> list[Choice]:
+def ways(explore: Explore) -> list[OpChoice]:
     scenario = exploring(GEMM, explore)
     return variants(scenario, candidates(scenario, [*CHOICES, SERIAL, BY_SM]))
 
 
-def differs(way: Choice, name: str) -> bool:
+def differs(way: OpChoice, name: str) -> bool:
     return getattr(way.tactics, name) is not getattr(ExecutionOptions(), name)
 
 
@@ -74,17 +74,17 @@ def test_the_fastest_are_varied_and_nothing_is_tried_twice() -> None:
 
 
 def test_serial_and_overlapping_schedules_have_the_same_options() -> None:
-    def options(base: Choice) -> set[ExecutionOptions]:
+    def options(base: OpChoice) -> set[ExecutionOptions]:
         return {form.tactics for form in forms_of(GEMM, base)}
 
-    overlapping = Choice("hetero_fused_1d", 4, SM)
+    overlapping = OpChoice("hetero_fused_1d", 4, SM)
     assert options(overlapping) == options(BY_SM)
     assert len(options(BY_SM)) > len(options(SERIAL)) > 0, "protocols are those of copies by SMs"
     assert ExecutionOptions(Direction.PUT, CopyProtocol.LL, Kernels.PERSISTENT, Wait.POLL) in options(BY_SM)
 
 
 def test_a_faster_baseline_is_tried_where_its_estimate_promises_it() -> None:
-    quick = candidates(SMALL, [Choice("hetero_fused_1d", 4, SM), BY_SM])
+    quick = candidates(SMALL, [OpChoice("hetero_fused_1d", 4, SM), BY_SM])
     found = variants(SMALL, quick)
     tried = [way for way in found if way.template == "serial"]
 
@@ -94,7 +94,7 @@ def test_a_faster_baseline_is_tried_where_its_estimate_promises_it() -> None:
 
 
 def test_what_may_never_finish_is_not_tried() -> None:
-    shared = Choice("hetero_fused_1d", 8, EngineChoice(EngineKind.SM, 16, EngineMode.SHARED))
+    shared = OpChoice("hetero_fused_1d", 8, EngineChoice(EngineKind.SM, 16, EngineMode.SHARED))
 
     assert may_deadlock(replace(shared, tactics=PERSISTENT))
     forms = list(forms_of(GEMM, shared))
@@ -102,7 +102,7 @@ def test_what_may_never_finish_is_not_tried() -> None:
 
 
 def test_get_by_a_copy_engine_is_left_to_a_rule_of_dominance() -> None:
-    def gets(scenario: Scenario) -> bool:
+    def gets(scenario: OpCase) -> bool:
         return any(form.tactics.direction is Direction.GET for form in forms_of(scenario, CHOICES[1]))
 
     assert not gets(GEMM)

@@ -9,7 +9,7 @@ import pytest
 from magus.advisor.estimate.makespan import Estimate, estimate_ticks
 from magus.advisor.training import record as module
 from magus.advisor.training.record import CASES, fingerprint
-from magus.compiler.ir import Scenario, Schedule
+from magus.compiler.ir import OpCase, OpPlan
 from magus.compiler.templates import BY_NAME
 from tests.helpers.marks import first
 
@@ -32,7 +32,7 @@ def test_the_fingerprint_is_the_same_in_another_process() -> None:
 def test_another_estimate_changes_what_searches_find(monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprint()
 
-    def slower(scenario: Scenario, schedule: Schedule) -> Estimate:
+    def slower(scenario: OpCase, schedule: OpPlan) -> Estimate:
         found = estimate_ticks(scenario, schedule)
         return replace(found, makespan_ticks=found.makespan_ticks * 1.001)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Pattern, Scenario
+from magus.compiler.ir import TICKS_PER_US, EngineChoice, EngineKind, OpCase, OpChoice, Pattern
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import Result, exposed_spans, run_of, simulate_op
 from magus.tui.drawing import chrome_trace as writer
@@ -23,7 +23,7 @@ PATTERNS = [Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.ALL_TO_AL
 Event = dict[str, Any]
 
 
-def events_of(scenario: Scenario, result: Result, ranks: range | None = None) -> dict[str, list[Event]]:
+def events_of(scenario: OpCase, result: Result, ranks: range | None = None) -> dict[str, list[Event]]:
     """The events of a trace by their phase."""
     found: dict[str, list[Event]] = defaultdict(list)
     for event in json.loads(chrome_trace(run_of(scenario, result), ranks).text)["traceEvents"]:
@@ -31,9 +31,9 @@ def events_of(scenario: Scenario, result: Result, ranks: range | None = None) ->
     return found
 
 
-def chunked() -> tuple[Scenario, Result]:
+def chunked() -> tuple[OpCase, Result]:
     scenario = ag_gemm(4096, 512, 4096)
-    schedule = build_schedule(scenario, Choice("uniform_fused_1d", 32, EngineChoice(EngineKind.DMA, 7)))
+    schedule = build_schedule(scenario, OpChoice("uniform_fused_1d", 32, EngineChoice(EngineKind.DMA, 7)))
     return scenario, simulate_op(scenario, schedule)
 
 

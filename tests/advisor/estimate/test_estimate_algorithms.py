@@ -5,7 +5,7 @@ import pytest
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler import compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario
+from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import simulate_op
 from tests.helpers.marks import first, thinned
@@ -44,17 +44,17 @@ FEW = ("switch", "rails")
 DMA, SM = EngineChoice(EngineKind.DMA, 7), EngineChoice(EngineKind.SM, 16)
 
 
-def scenario_of(system: str, body: str) -> Scenario:
+def scenario_of(system: str, body: str) -> OpCase:
     return (
         compile_text(f"{HEAD}system s {{ gpus {SYSTEMS[system]} }}\nworkload w on s {{\n  {body}\n}}\n").scenario().case
     )
 
 
-def legal(scenario: Scenario, choices: list[Choice]) -> list[Choice]:
+def legal(scenario: OpCase, choices: list[OpChoice]) -> list[OpChoice]:
     return [choice for choice in choices if reject_choice(scenario, choice) is None]
 
 
-def ratio(scenario: Scenario, choice: Choice) -> float:
+def ratio(scenario: OpCase, choice: OpChoice) -> float:
     """Estimated time over simulated time."""
     schedule = build_schedule(scenario, choice)
     return (
@@ -72,7 +72,7 @@ def test_a_lone_collective(algorithm: str, systems: tuple[str, ...]) -> None:
     for system in systems:
         for name, body in LONE.items():
             scenario = scenario_of(system, body)
-            for choice in legal(scenario, [Choice(algorithm, 16, DMA), Choice(algorithm, 16, SM)]):
+            for choice in legal(scenario, [OpChoice(algorithm, 16, DMA), OpChoice(algorithm, 16, SM)]):
                 found[system, name, choice.engine] = ratio(scenario, choice)
 
     off = sorted(abs(each - 1) for each in found.values())
@@ -86,7 +86,7 @@ def test_kernels_beside_a_collective(system: str) -> None:
     found = {}
     for name, body in BESIDE.items():
         scenario, template = scenario_of(system, body), "bulk" if name == "GEMM beside AG" else "pipelined"
-        for choice in legal(scenario, [Choice(template, 16, SM, algorithm=each) for each in ALGORITHM_BY_NAME]):
+        for choice in legal(scenario, [OpChoice(template, 16, SM, algorithm=each) for each in ALGORITHM_BY_NAME]):
             found[name, choice.algorithm] = ratio(scenario, choice)
 
     off = sorted(abs(each - 1) for each in found.values())

@@ -4,7 +4,7 @@ import pytest
 
 from magus.advisor.estimate.fluid import FluidLink, SlotPool
 from magus.advisor.estimate.makespan import estimate_ticks
-from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Scenario
+from magus.compiler.ir import TICKS_PER_US, EngineChoice, EngineKind, OpCase, OpChoice
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import simulate_op
 from tests.helpers.marks import thinned
@@ -23,12 +23,12 @@ SCENARIOS = {
 }
 
 
-def choices_of(scenario: Scenario) -> list[Choice]:
+def choices_of(scenario: OpCase) -> list[OpChoice]:
     n = scenario.num_ranks
     shapes = [("serial", n, 1), ("shard_p2p", n, 1), ("uniform_fused_1d", 2 * n, 1), ("hetero_fused_1d", 4 * n, 1)]
     shapes += [("hetero_unfused_1d", 2 * n, 4), ("hetero_unfused_1d", 2 * n, 1), ("uniform_fused_2d", 4 * n, 1)]
     engines = [EngineChoice(DMA, 1), EngineChoice(DMA, n - 1), EngineChoice(SM, 8), EngineChoice(SM, 32)]
-    found = [Choice(name, chunks, engine, streams) for name, chunks, streams in shapes for engine in engines]
+    found = [OpChoice(name, chunks, engine, streams) for name, chunks, streams in shapes for engine in engines]
     return [choice for choice in found if reject_choice(scenario, choice) is None]
 
 
@@ -48,7 +48,7 @@ def test_estimate_is_near_the_simulation(name: str) -> None:
 
 def test_serial_on_an_idle_mesh_is_exact_to_a_thousandth() -> None:
     scenario = SCENARIOS["mesh"]
-    schedule = build_schedule(scenario, Choice("serial", 8, EngineChoice(DMA, 7)))
+    schedule = build_schedule(scenario, OpChoice("serial", 8, EngineChoice(DMA, 7)))
 
     found = estimate_ticks(scenario, schedule)
 
@@ -62,8 +62,8 @@ def test_serial_on_an_idle_mesh_is_exact_to_a_thousandth() -> None:
 @pytest.mark.parametrize(
     "scenario", [make.lone_gather(1024, 4096), make.lone_scatter(1024, 4096), make.lone_gemm(1024, 1024, 1024)]
 )
-def test_estimate_of_half_a_workload(scenario: Scenario) -> None:
-    schedule = build_schedule(scenario, Choice("serial", scenario.num_ranks, EngineChoice(DMA, 7)))
+def test_estimate_of_half_a_workload(scenario: OpCase) -> None:
+    schedule = build_schedule(scenario, OpChoice("serial", scenario.num_ranks, EngineChoice(DMA, 7)))
 
     found = estimate_ticks(scenario, schedule)
 
@@ -73,7 +73,7 @@ def test_estimate_of_half_a_workload(scenario: Scenario) -> None:
 def test_a_faster_link_never_hurts_a_serial_schedule() -> None:
     slow = make.ag_gemm(4096, 8192, 8192, fabric=make.full_mesh(make.xgmi()))
     fast = make.ag_gemm(4096, 8192, 8192, fabric=make.full_mesh(make.nvlink()))
-    choice = Choice("serial", 8, EngineChoice(DMA, 7))
+    choice = OpChoice("serial", 8, EngineChoice(DMA, 7))
 
     times = [estimate_ticks(one, build_schedule(one, choice)).makespan_ticks for one in (slow, fast)]
 
@@ -83,7 +83,7 @@ def test_a_faster_link_never_hurts_a_serial_schedule() -> None:
 @pytest.mark.parametrize("chunks", [64, 256])
 def test_work_of_an_estimate_grows_with_the_steps(chunks: int) -> None:
     scenario = make.ag_gemm(4096, 14336, 4096)
-    schedule = build_schedule(scenario, Choice("uniform_fused_1d", chunks, EngineChoice(DMA, 7)))
+    schedule = build_schedule(scenario, OpChoice("uniform_fused_1d", chunks, EngineChoice(DMA, 7)))
     estimate_ticks(scenario, schedule)  # what is kept for the next
 
     assert calls_of(lambda: estimate_ticks(scenario, schedule)) < 150 * len(schedule.steps)

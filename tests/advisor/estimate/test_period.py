@@ -10,7 +10,7 @@ from magus.advisor.estimate.graph import graph_of
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.estimate.run import EstimateRun
 from magus.advisor.estimate.step_costs import StepCosts
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario, Schedule
+from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, OpPlan
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.lower.steps import period_of
 from tests.helpers.marks import thinned
@@ -21,7 +21,7 @@ DMA, SM = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 8)
 FOLDED = ("torus 3 x 4", "fat tree of four leaves", "rails of three nodes", "rails of single links")
 
 
-def ends_of(scenario: Scenario, schedule: Schedule, num_ranks: int) -> list[list[float]]:
+def ends_of(scenario: OpCase, schedule: OpPlan, num_ranks: int) -> list[list[float]]:
     """When each step of each of the first ranks is done, if so many are followed."""
     graph = graph_of(scenario, schedule, num_ranks)
     fabric = WholeFabric(scenario, schedule.engine.kind is EngineKind.SM, num_ranks)
@@ -34,10 +34,10 @@ def ends_of(scenario: Scenario, schedule: Schedule, num_ranks: int) -> list[list
 @pytest.mark.parametrize("name", thinned(FOLDED, 3))
 @pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
 @pytest.mark.parametrize("body", ["serial", "hetero_unfused_1d", "shard_p2p", "pipelined"])
-def test_a_period_of_ranks_ends_as_all_do(name: str, make: Callable[..., Scenario], body: str) -> None:
+def test_a_period_of_ranks_ends_as_all_do(name: str, make: Callable[..., OpCase], body: str) -> None:
     num_ranks, fabric = UNEVEN[name]
     scenario = make(256 * num_ranks, 256 * num_ranks, 512, ranks=num_ranks, fabric=fabric)
-    choices = [Choice(body, num_ranks, engine) for engine in (DMA, SM)]
+    choices = [OpChoice(body, num_ranks, engine) for engine in (DMA, SM)]
     if body in ("serial", "pipelined") and scenario.system.fabric.node_size:
         choices.append(replace(choices[0], algorithm="hierarchical"))
     assert len(choices) >= 2

@@ -7,7 +7,7 @@ import pytest
 from magus.advisor.estimate import makespan
 from magus.advisor.estimate.graph import graph_of
 from magus.advisor.estimate.makespan import estimate_ticks, estimates
-from magus.compiler.ir import Choice, CopyProtocol, EngineChoice, EngineKind, ExecutionOptions, Kernels, Scenario, Wait
+from magus.compiler.ir import CopyProtocol, EngineChoice, EngineKind, ExecutionOptions, Kernels, OpCase, OpChoice, Wait
 from magus.compiler.planning.build import build_schedules
 from tests.helpers.scenarios import scenarios as make
 from tests.helpers.some import some
@@ -22,13 +22,13 @@ PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 @pytest.mark.parametrize(
     ("scenario", "choice"),
     [
-        (make.ag_gemm(4096, 4096, 4096), Choice("hetero_unfused_1d", 32, ENGINES[0], streams=2)),
-        (make.gemm_rs(4096, 4096, 4096, fabric=make.ring()), Choice("uniform_fused_1d", 32, ENGINES[0])),
-        (make.ag_gemm(4096, 4096, 4096), Choice("uniform_fused_1d", 32, ENGINES[0], tactics=PERSISTENT)),
-        (make.lone_gather(4096, 4096), Choice("serial", 8, ENGINES[0])),
+        (make.ag_gemm(4096, 4096, 4096), OpChoice("hetero_unfused_1d", 32, ENGINES[0], streams=2)),
+        (make.gemm_rs(4096, 4096, 4096, fabric=make.ring()), OpChoice("uniform_fused_1d", 32, ENGINES[0])),
+        (make.ag_gemm(4096, 4096, 4096), OpChoice("uniform_fused_1d", 32, ENGINES[0], tactics=PERSISTENT)),
+        (make.lone_gather(4096, 4096), OpChoice("serial", 8, ENGINES[0])),
     ],
 )
-def test_estimates_of_one_plan_are_those_of_each_schedule(scenario: Scenario, choice: Choice) -> None:
+def test_estimates_of_one_plan_are_those_of_each_schedule(scenario: OpCase, choice: OpChoice) -> None:
     choices = [replace(choice, engine=engine) for engine in ENGINES]
     if choice.tactics.protocol is CopyProtocol.SIMPLE and scenario.workload.is_collective:
         choices.append(replace(choices[-1], tactics=ExecutionOptions(protocol=CopyProtocol.LL)))
@@ -48,7 +48,7 @@ def test_a_plan_has_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
         return graph_of(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(makespan, "graph_of", counted)
-    choices = [Choice("hetero_fused_1d", chunks, engine) for chunks in (16, 32) for engine in ENGINES]
+    choices = [OpChoice("hetero_fused_1d", chunks, engine) for chunks in (16, 32) for engine in ENGINES]
 
     assert len(list(estimates(scenario, build_schedules(scenario, choices)))) == 6
     assert len(built) == 2

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.estimate.step_costs import StaticOrder
-from magus.compiler.ir import Choice, CopyProtocol, Direction, EngineChoice, EngineKind, Pattern
+from magus.compiler.ir import CopyProtocol, Direction, EngineChoice, EngineKind, OpChoice, Pattern
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate_op
 from magus.simcore.kernels.work import KernelWork
@@ -78,14 +78,14 @@ def test_ends_are_those_of_single_units(slots: int, groups: list[tuple[int, int]
 @pytest.mark.parametrize(
     "choice",
     [
-        Choice("hetero_unfused_1d", 16, DMA3, 4, tactics=PERSISTENT),
-        Choice("hetero_fused_1d", 8, SM32, tactics=PERSISTENT),
-        Choice("uniform_fused_2d", 8, SM32, tactics=PERSISTENT),
-        Choice("serial", 4, SM32, tactics=replace(PERSISTENT, protocol=CopyProtocol.LL, direction=Direction.GET)),
+        OpChoice("hetero_unfused_1d", 16, DMA3, 4, tactics=PERSISTENT),
+        OpChoice("hetero_fused_1d", 8, SM32, tactics=PERSISTENT),
+        OpChoice("uniform_fused_2d", 8, SM32, tactics=PERSISTENT),
+        OpChoice("serial", 4, SM32, tactics=replace(PERSISTENT, protocol=CopyProtocol.LL, direction=Direction.GET)),
     ],
     ids=["streams", "flags", "slices", "get"],
 )
-def test_the_estimate_is_near_the_simulation(choice: Choice, rows: int, system: int) -> None:
+def test_the_estimate_is_near_the_simulation(choice: OpChoice, rows: int, system: int) -> None:
     one = scenario_of(Pattern.AG_GEMM, SYSTEMS[system], 4, rows, 2048, 2048)
     schedule = build_schedule(one, choice)
 

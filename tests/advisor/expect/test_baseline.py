@@ -6,7 +6,7 @@ from magus.advisor import Advisor
 from magus.advisor.expect.simulations import serial_baseline
 from magus.advisor.solver import NoFeasibleSchedule, enumerate_space
 from magus.compiler import compile_text
-from magus.compiler.ir import ExecutionOptions, GraphScenario
+from magus.compiler.ir import ExecutionOptions, Scenario
 from magus.compiler.planning.knobs.engine import default_engine
 from tests.helpers.marks import thinned
 
@@ -48,10 +48,7 @@ workload up on quad {
 def test_it_is_the_baseline_of_the_advice(text: str) -> None:
     scenario = compile_text(text).scenario().case
 
-    assert (
-        serial_baseline(scenario).expression
-        == Advisor.load().recommend(GraphScenario.of_one(scenario)).serial.expression
-    )
+    assert serial_baseline(scenario).expression == Advisor.load().recommend(Scenario.of_one(scenario)).serial.expression
 
 
 def test_it_has_the_options_that_pay() -> None:

@@ -9,7 +9,7 @@ import magus.simcore
 from magus.advisor import Advisor
 from magus.advisor.expect.run import CheckResult, ExpectationRunner, Standing
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import TICKS_PER_US, Scenario, Schedule
+from magus.compiler.ir import TICKS_PER_US, OpCase, OpPlan
 from magus.simcore import Result, simulate_op
 
 HEAD = """
@@ -219,7 +219,7 @@ def test_a_figure_that_a_schedule_does_not_have_is_told() -> None:
 def test_each_schedule_is_simulated_once_at_each_point(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def counted(scenario: Scenario, schedule: Schedule, **options: int) -> Result:
+    def counted(scenario: OpCase, schedule: OpPlan, **options: int) -> Result:
         asked.append(schedule.expression)
         return simulate_op(scenario, schedule, **options)  # type: ignore[arg-type]
 
@@ -229,7 +229,7 @@ def test_each_schedule_is_simulated_once_at_each_point(monkeypatch: pytest.Monke
     assert len(asked) == 5
 
 
-def later(scenario: Scenario, schedule: Schedule, seeds: Sequence[int], *, unit_bytes: int) -> tuple[Result, ...]:
+def later(scenario: OpCase, schedule: OpPlan, seeds: Sequence[int], *, unit_bytes: int) -> tuple[Result, ...]:
     """A variability that delays by a microsecond for each seed."""
     result = simulate_op(scenario, schedule, unit_bytes=unit_bytes)
     return tuple(replace(result, makespan_ticks=seed * TICKS_PER_US) for seed in seeds)

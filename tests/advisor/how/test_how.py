@@ -30,10 +30,10 @@ from magus.compiler.ir import (
     Direction,
     IndexRange,
     Kernels,
+    OpCase,
+    OpPlan,
     Reach,
     Reduction,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -87,19 +87,19 @@ schedule by_hand for w {
 """
 
 
-def drawn() -> Iterator[tuple[str, Scenario, Schedule]]:
+def drawn() -> Iterator[tuple[str, OpCase, OpPlan]]:
     for body in BODIES:
         for schedule in all_schedules(body):
             yield body, scenario_of(body), schedule
 
 
-def shipped(file: Path) -> Iterator[tuple[str, Scenario, Schedule]]:
+def shipped(file: Path) -> Iterator[tuple[str, OpCase, OpPlan]]:
     for scenario in cases_in(compile_file(file)):
         for named in scenario.schedules:
             yield named.name, scenario, declared(scenario, named)
 
 
-def asked() -> Iterator[tuple[str, Scenario, Schedule]]:
+def asked() -> Iterator[tuple[str, OpCase, OpPlan]]:
     for name, texts in (("llama70b_tp8_mi300x", LLAMA), ("gemm_rs_h100", RS)):
         scenario = compile_file(path(name)).scenario().case
         yield from ((text, scenario, resolve_schedule(scenario, text)) for text in texts)
@@ -121,7 +121,7 @@ def test_every_step_of_the_examples_is_told_once_and_truly(file: Path) -> None:
     check(shipped(file))
 
 
-def check(cases: Iterable[tuple[str, Scenario, Schedule]]) -> None:
+def check(cases: Iterable[tuple[str, OpCase, OpPlan]]) -> None:
     for name, scenario, schedule in cases:
         how = how_of(scenario, schedule)
 
@@ -365,7 +365,7 @@ def test_what_is_summed_is_told_from_what_is_not() -> None:
     assert summing and wrong == []
 
 
-def puts_of(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[Transfer, bool, bool]]:
+def puts_of(scenario: OpCase, schedule: OpPlan) -> Iterator[tuple[Transfer, bool, bool]]:
     """The puts of a plan, whether they are told to take a sum, and whether they do."""
     access_map = AccessMap(scenario, schedule, Waits(scenario, schedule))
     for group in how_of(scenario, schedule).groups:

@@ -17,7 +17,7 @@ from magus.advisor.implementations.predict import (
     kernel_promise,
 )
 from magus.compiler import compile_text
-from magus.compiler.ir import TICKS_PER_US, GraphScenario, Scenario
+from magus.compiler.ir import TICKS_PER_US, OpCase, Scenario
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
 from magus.tui.text.render import advice_text, implementation_lines
@@ -36,17 +36,17 @@ workload w on s {{
 """
 
 
-def gather(gpu: str = "H100", m: int = 4096, dtype: str = "bf16", explore: str = "") -> Scenario:
+def gather(gpu: str = "H100", m: int = 4096, dtype: str = "bf16", explore: str = "") -> OpCase:
     return compile_text(TEXT.format(library=gpu.lower(), gpu=gpu, m=m, dtype=dtype, explore=explore)).scenario("w").case
 
 
 @pytest.fixture(scope="module")
 def advice() -> Advice:
-    return Advisor.load().recommend(GraphScenario.of_one(gather()), AdviceOptions(top=1, bespoke=0))
+    return Advisor.load().recommend(Scenario.of_one(gather()), AdviceOptions(top=1, bespoke=0))
 
 
-def found_for(scenario: Scenario) -> Offers:
-    found = offers_of(GraphScenario.of_one(scenario))
+def found_for(scenario: OpCase) -> Offers:
+    found = offers_of(Scenario.of_one(scenario))
     assert found is not None
     return found
 
@@ -94,7 +94,7 @@ def test_without_a_library_there_is_nothing_to_compare_with() -> None:
     )
     found, why = found_for(asked), "the profile of H100 has no collectives"
 
-    assert offers_of(GraphScenario.of_one(scenario)) is None
+    assert offers_of(Scenario.of_one(scenario)) is None
     assert (found.library_us, found.offers, found.unknown) == (None, (), (Unknown("flux", why),))
     lines = list(implementation_lines(found))
     assert lines == ["What you can switch on today:", f"  ! flux: {why}"]
@@ -175,6 +175,6 @@ def test_what_a_kernel_promises(speedup: float, us: float, resolution: float, ve
 
 
 def test_without_simulations_nothing_is_offered() -> None:
-    advice = Advisor.load().recommend(GraphScenario.of_one(gather()), AdviceOptions(top=1, bespoke=0, verify=False))
+    advice = Advisor.load().recommend(Scenario.of_one(gather()), AdviceOptions(top=1, bespoke=0, verify=False))
 
     assert advice.offers is None and advice_document(advice)["implementations"] is None

@@ -8,7 +8,7 @@ import pytest
 from magus.advisor.implementations.predict import library_us, machine_of, predict_us
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import TICKS_PER_US, Implementation, Method, Pattern, Rejection, Scenario
+from magus.compiler.ir import TICKS_PER_US, Implementation, Method, OpCase, Pattern, Rejection
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
 
@@ -22,18 +22,18 @@ workload w on s {{
 """
 
 
-def gather(m: int = 2048, gpu: str = "H100") -> Scenario:
+def gather(m: int = 2048, gpu: str = "H100") -> OpCase:
     return compile_text(TEXT.format(library=gpu.lower(), gpu=gpu, m=m)).scenario("w").case
 
 
-def shipped(scenario: Scenario, name: str) -> tuple[Implementation, Method]:
+def shipped(scenario: OpCase, name: str) -> tuple[Implementation, Method]:
     (found,) = [each for each in shipped_implementations(scenario.system) if each.name == name]
     method = found.method(Pattern.AG_GEMM)
     assert method is not None
     return found, method
 
 
-def us_of(scenario: Scenario, method: Method) -> float:
+def us_of(scenario: OpCase, method: Method) -> float:
     us = predict_us(scenario, Implementation("one", (), (), (method,)))
     assert not isinstance(us, Rejection), us.message
     return us

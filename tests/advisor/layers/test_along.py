@@ -16,7 +16,7 @@ from magus.advisor.layers.space import LayerSpace, space_of
 from magus.advisor.layers.timing import estimated_ticks
 from magus.advisor.layers.way import fastest_alone, fastest_with_next
 from magus.compiler import compile_text
-from magus.compiler.ir import TICKS_PER_US, GraphChoice, GraphScenario
+from magus.compiler.ir import TICKS_PER_US, Scenario, Schedule
 from magus.compiler.planning.build import graph_choice_text
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
@@ -34,7 +34,7 @@ explore chain { engine dma(3) }
 """
 
 
-def scenario_of(rest: str = "  z = norm(y)\n") -> GraphScenario:
+def scenario_of(rest: str = "  z = norm(y)\n") -> Scenario:
     return compile_text(TEXT.replace("REST", rest)).workloads[0]
 
 
@@ -45,7 +45,7 @@ def space() -> LayerSpace:
     return space_of(Ways(scenario.system, copier, COARSE_BYTES), 1, scenario.graph)
 
 
-def cut(choice: GraphChoice) -> GraphChoice:
+def cut(choice: Schedule) -> Schedule:
     return cut_along(space().graph, space().ways, space().following, choice)
 
 
@@ -60,7 +60,7 @@ def test_ways_know_what_both_take() -> None:
 
 def test_an_estimate_knows_what_is_cut_along() -> None:
     scenario = scenario_of()
-    choice = cut(GraphChoice("p", order=("y", "y_gemm", "z")))
+    choice = cut(Schedule("p", order=("y", "y_gemm", "z")))
 
     simulated = JointRuns(scenario.system, scenario.graph).ticks(choice)
 
@@ -70,7 +70,7 @@ def test_an_estimate_knows_what_is_cut_along() -> None:
 
 
 def test_small_changes_cut_along_or_not_and_only_what_is_cut() -> None:
-    along = cut(GraphChoice("p", order=("y", "y_gemm", "z")))
+    along = cut(Schedule("p", order=("y", "y_gemm", "z")))
 
     changes = list(small_changes(space().graph, space().ways, space().following, along))
 
@@ -113,7 +113,7 @@ def test_of_several_the_longest_is_cut_and_comes_first() -> None:
     copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
     found = space_of(Ways(scenario.system, copier, COARSE_BYTES), 1, scenario.graph)
 
-    choice = cut_along(found.graph, found.ways, found.following, GraphChoice("p"))
+    choice = cut_along(found.graph, found.ways, found.following, Schedule("p"))
     changes = small_changes(found.graph, found.ways, found.following, choice)
 
     assert found.following == {"y": ("y_gemm",), "h": ("b", "a")}

@@ -14,7 +14,7 @@ from magus.advisor.layers.options import Ways
 from magus.advisor.layers.recommend import NOT_SEARCHED, SHORTENED
 from magus.advisor.layers.search import JointSearch
 from magus.advisor.layers.space import LayerSpace, space_of
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode
+from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, OpMode, Scenario, Schedule
 from magus.compiler.planning.plan import build_graph_plan
 from magus.simcore.lower.plan import plan_period
 
@@ -39,7 +39,7 @@ SMALL = RAILS.replace("4096", "512").replace("8192", "1024")
 
 
 @cache
-def rails() -> tuple[GraphScenario, AlikeRanks, LayerSpace]:
+def rails() -> tuple[Scenario, AlikeRanks, LayerSpace]:
     scenario = scenario_of(RAILS)
     ranks = AlikeRanks(scenario.system)
     copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
@@ -72,14 +72,14 @@ def test_the_fastest_way_has_the_time_of_all_ranks() -> None:
 def test_of_many_ranks_ways_are_searched_in_which_one_stands_for_all() -> None:
     scenario, ranks, space = rails()
     first, *_ = ways = space.ways["d_w"]
-    ring = Choice("pipelined", 16, EngineChoice(EngineKind.DMA, 8), algorithm="ring")
+    ring = OpChoice("pipelined", 16, EngineChoice(EngineKind.DMA, 8), algorithm="ring")
     unlike = replace(first, mode=OpMode("d_w", ring))
     quick = replace(space, ways={**space.ways, "d_w": (*ways, unlike)}).quick(ranks)
 
     assert quick.ways["d_w"] and unlike not in quick.ways["d_w"]
     assert replace(space, ways={**space.ways, "d_w": (unlike,)}).quick(ranks).ways["d_w"] == (unlike,)
     for way in quick.ways["d_w"]:
-        plan = build_graph_plan(scenario.system, scenario.graph, GraphChoice("one", (way.mode,)), 1)
+        plan = build_graph_plan(scenario.system, scenario.graph, Schedule("one", (way.mode,)), 1)
         assert plan_period(scenario.system, plan, alike=True) == 1 < plan_period(scenario.system, plan)
 
 

@@ -15,7 +15,7 @@ from magus.advisor.layers.search import at_its_paces
 from magus.advisor.layers.space import LayerSpace, space_of
 from magus.advisor.layers.timing import estimated_ticks
 from magus.compiler import compile_text
-from magus.compiler.ir import EngineChoice, EngineKind, GraphChoice, GraphScenario
+from magus.compiler.ir import EngineChoice, EngineKind, Scenario, Schedule
 from magus.compiler.planning.build import graph_choice_text
 
 from .test_recommend import BACKWARD, HEAD, scenario_of
@@ -34,7 +34,7 @@ schedule whole for back {
 
 
 @cache
-def problem() -> tuple[GraphScenario, LayerSpace, GraphChoice]:
+def problem() -> tuple[Scenario, LayerSpace, Schedule]:
     """A backward pass whose collectives are whole."""
     text = BACKWARD.replace("explore back { engine dma(3) }", WHOLE).replace("2048", "4096")
     scenario = scenario_of(text)

@@ -12,7 +12,7 @@ from magus.advisor.layers.placement import leaves, placed_choices, small_changes
 from magus.advisor.layers.space import LayerSpace, space_of
 from magus.advisor.layers.timing import estimated_ticks
 from magus.advisor.solver.layer_model import LayerOp, LayerProblem, NeededBy, WayTimes, place_layer
-from magus.compiler.ir import GraphChoice, GraphScenario
+from magus.compiler.ir import Scenario, Schedule
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.planning.plan import build_graph_plan
 
@@ -21,13 +21,13 @@ from .test_recommend import BACKWARD, scenario_of
 pytestmark = pytest.mark.usefixtures("compiled_core")
 
 
-def placed_in(space: LayerSpace) -> tuple[GraphChoice, ...]:
+def placed_in(space: LayerSpace) -> tuple[Schedule, ...]:
     """Placements whose layers come one after the other."""
     return placed_choices(space.graph, space.ways, name="placed", batches=1, layers=12, spans_layers=False, seed=0)
 
 
 @cache
-def problem() -> tuple[GraphScenario, LayerSpace, tuple[GraphChoice, ...]]:
+def problem() -> tuple[Scenario, LayerSpace, tuple[Schedule, ...]]:
     scenario = scenario_of(BACKWARD)
     copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
     ways = Ways(scenario.system, copier, COARSE_BYTES)

@@ -17,7 +17,7 @@ from magus.advisor.layers.joint import JointRuns
 from magus.advisor.layers.recommend import recommend_graph
 from magus.advisor.layers.search import JointSearch
 from magus.compiler import compile_text
-from magus.compiler.ir import Cancelled, Choice, GraphChoice, GraphScenario, Seams
+from magus.compiler.ir import Cancelled, OpChoice, Scenario, Schedule, Seams
 from magus.compiler.planning.build import ScheduleError, graph_choice_text
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.check import SERIAL
@@ -74,7 +74,7 @@ explore two { engine dma(3); batches 1, 2 }
 """
 
 
-def scenario_of(text: str) -> GraphScenario:
+def scenario_of(text: str) -> Scenario:
     return compile_text(HEAD + text).workloads[0]
 
 
@@ -120,7 +120,7 @@ def test_independent_work_is_used() -> None:
 def test_small_changes_begin_at_the_best_of_what_is_known() -> None:
     scenario = scenario_of(BACKWARD)
     search = JointSearch(scenario, JointRuns(scenario.system, scenario.graph))
-    declared, placed = GraphChoice("declared", seams=Seams.WHOLE), GraphChoice("placed", sums_first=True)
+    declared, placed = Schedule("declared", seams=Seams.WHOLE), Schedule("placed", sums_first=True)
     search.known, search.searched = {declared: "declared in the file"}, {placed}
     search.spaces = [SimpleNamespace(batches=1, graph=scenario.graph)]  # type: ignore[list-item]
 
@@ -142,7 +142,7 @@ def test_ops_with_exposed_copies_may_be_bespoke() -> None:
 
 
 def _has_parts(candidate: Candidate) -> bool:
-    return any(isinstance(mode.body, Choice) and mode.body.parts for mode in candidate.joint.modes)
+    return any(isinstance(mode.body, OpChoice) and mode.body.parts for mode in candidate.joint.modes)
 
 
 @pytest.mark.slow
@@ -292,7 +292,7 @@ def test_what_changes_have_gained_until_a_stop_is_kept() -> None:
     start = search.best_searched()[-1]
     gained: list[int] = []
 
-    def told(choice: GraphChoice, ticks: int) -> None:
+    def told(choice: Schedule, ticks: int) -> None:
         gained.append(ticks)
         runs.should_stop = lambda: ticks < search.found[start] * 0.99
 
@@ -311,7 +311,7 @@ def test_without_pairs_there_is_nothing_to_compare_with_but_no_overlap() -> None
 
 def test_the_mark_of_kernels_side_by_side_is_explained() -> None:
     advice = advice_on(CHAIN)
-    beside = joint_candidate(GraphChoice("two", streams=(("u", 1),)), ScheduleOrigin.KNOWN, "by hand", 100)
+    beside = joint_candidate(Schedule("two", streams=(("u", 1),)), ScheduleOrigin.KNOWN, "by hand", 100)
     beside = replace(beside, simulated_ticks=100)
     text = advice_text(replace(advice, candidates=(*advice.candidates, beside)), 8)
 
@@ -324,7 +324,7 @@ def test_the_mark_of_kernels_side_by_side_is_explained() -> None:
 def test_each_searched_schedule_is_tried_with_the_other_seams(
     monkeypatch: pytest.MonkeyPatch, better: Seams, climbs: bool
 ) -> None:
-    def ticks(runs: JointRuns, choice: GraphChoice) -> int:
+    def ticks(runs: JointRuns, choice: Schedule) -> int:
         return 100 - (choice.seams is better) - 2 * choice.sums_first
 
     monkeypatch.setattr(JointRuns, "ticks", ticks)

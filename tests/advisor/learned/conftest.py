@@ -11,7 +11,7 @@ from magus.advisor.learned.structure import BatchShape, Structure
 from magus.advisor.training.families import draw
 from magus.advisor.training.table import ANYWHERE, LabelTable, Winner
 from magus.advisor.training.train import Labeller, fit_model
-from magus.compiler.ir import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import EngineChoice, EngineKind, OpChoice
 
 SEED, COUNT = 3, 24
 SM16 = EngineChoice(EngineKind.SM, 16)
@@ -21,7 +21,7 @@ BATCHES = (BatchShape(0.75, (0.25,)), BatchShape(0.25, (0.75,)))
 @pytest.fixture(scope="session")
 def table() -> LabelTable:
     """Labels of a part of the catalogue and of a bespoke structure for each direction, in ``COUNT`` scenarios."""
-    knobs = Choice("bespoke", 1, SM16, streams=2)
+    knobs = OpChoice("bespoke", 1, SM16, streams=2)
     found = [Winner(Structure(knobs, 1, 0.0, 0.0, BATCHES), idx, consumes) for idx, consumes in ((0, False), (1, True))]
     usual = [Winner(each, ANYWHERE, kind) for kind in (False, True) for each in catalogue(consumes=kind)[::8]]
     winners = (*found, *usual)

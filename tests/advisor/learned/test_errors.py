@@ -8,7 +8,7 @@ from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.implementations.predict import KERNEL_ERROR, MOST_ERROR, kernel_promise
 from magus.advisor.learned.pairs import COVERED, EstimateErrors, Found
 from magus.compiler import compile_text
-from magus.compiler.ir import GraphScenario
+from magus.compiler.ir import Scenario
 from magus.compiler.resolve.expect.expectation import Verdict
 
 DECLARED = """
@@ -54,7 +54,7 @@ def test_what_was_estimated_promises_less() -> None:
 
 def test_an_estimate_of_what_the_file_declares_promises_no_more_than_one_of_a_proposal() -> None:
     declared = compile_text(f"{DECLARED}schedule shards for w = shard_p2p()").scenario().case
-    advice = Advisor.load().recommend(GraphScenario.of_one(declared), AdviceOptions(verify=False))
+    advice = Advisor.load().recommend(Scenario.of_one(declared), AdviceOptions(verify=False))
 
     assert advice.recommended.gain_error is None and advice.promise is not None
     assert advice.promise.error is not None and advice.promise.error > KERNEL_ERROR

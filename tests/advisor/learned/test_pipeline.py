@@ -9,7 +9,7 @@ from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.learned.pipeline import pipeline_times
 from magus.advisor.learned.situation import Situation
 from magus.advisor.learned.structure import MAX_PIECES, BatchShape, Shapes, Structure, fitted
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, ExecutionOptions, Kernels, Scenario, Wait
+from magus.compiler.ir import EngineChoice, EngineKind, ExecutionOptions, Kernels, OpCase, OpChoice, Wait
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.request.request import Request
 from magus.compiler.request.scenario import scenario_of
@@ -22,26 +22,26 @@ HALVES = (BatchShape(0.0, (0.5,)),) * 2
 BANDS = replace(WHOLE, columns=(0.25,) * 4)
 
 
-def gemm_ar(m: int, n: int, k: int) -> Scenario:
+def gemm_ar(m: int, n: int, k: int) -> OpCase:
     return scenario_of(Request("GEMM+AR", m=m, n=n, k=k // 8, gpu="MI300X", ranks=8)).case
 
 
 def bespoke(*batches: BatchShape, streams: int = 1, options: ExecutionOptions | None = None) -> Structure:
-    knobs = Choice("bespoke", 1, DMA, streams, tactics=options or ExecutionOptions())
+    knobs = OpChoice("bespoke", 1, DMA, streams, tactics=options or ExecutionOptions())
     return Structure(knobs, 1, 1.0, 0.0, batches)
 
 
 def template(name: str, pieces: int = 1, algorithm: str = "") -> Structure:
-    return Structure(Choice(name, 1, DMA, 1, algorithm=algorithm), pieces, 1.0, 0.0, ())
+    return Structure(OpChoice(name, 1, DMA, 1, algorithm=algorithm), pieces, 1.0, 0.0, ())
 
 
-def times(scenario: Scenario, *structures: Structure) -> list[float]:
+def times(scenario: OpCase, *structures: Structure) -> list[float]:
     """Times over that of the whole kernel."""
     shapes = Shapes.of(structures, scenario.num_ranks, consumes=scenario.workload.pattern.consumes)
     return [float(time) for time in np.exp(pipeline_times(Situation.of(scenario), shapes))]
 
 
-def estimated(scenario: Scenario, structure: Structure) -> float:
+def estimated(scenario: OpCase, structure: Structure) -> float:
     choice = fitted(structure, scenario)
     assert choice is not None
     ticks = estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks
@@ -58,7 +58,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("scenario, structures", CASES)
-def test_it_is_near_the_estimate(scenario: Scenario, structures: tuple[Structure, ...]) -> None:
+def test_it_is_near_the_estimate(scenario: OpCase, structures: tuple[Structure, ...]) -> None:
     ratios = [
         form / estimated(scenario, each) for form, each in zip(times(scenario, *structures), structures, strict=True)
     ]

@@ -15,7 +15,7 @@ from magus.advisor.learned.situation import Situation
 from magus.advisor.learned.structure import BatchShape, Structure, fitted
 from magus.advisor.training.families import draw
 from magus.advisor.training.table import LabelTable
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Scenario, ShouldStop
+from magus.compiler.ir import EngineChoice, EngineKind, Explore, OpCase, OpChoice, ShouldStop
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, ring
 
@@ -59,7 +59,7 @@ def test_features_are_named_and_finite(table: LabelTable, model: ProposalModel) 
 
 
 @pytest.mark.parametrize("scenario", [ag_gemm(4096, 8192, 8192), gemm_rs(512, 4096, 4096, ranks=4)])
-def test_proposals_are_legal_and_the_fastest_by_estimate_is_first(model: ProposalModel, scenario: Scenario) -> None:
+def test_proposals_are_legal_and_the_fastest_by_estimate_is_first(model: ProposalModel, scenario: OpCase) -> None:
     found = model.propose(scenario, 8)
 
     ticks = [proposal.estimate_ticks for proposal in found]
@@ -148,7 +148,7 @@ def test_templates_that_the_file_does_not_name_are_not_proposed(model: ProposalM
 
 
 def test_one_whole_batch_is_no_proposal() -> None:
-    whole = Structure(Choice("bespoke", 1, SM16), 1, 0.0, 0.0, (BatchShape(1.0, (1.0,)),))
+    whole = Structure(OpChoice("bespoke", 1, SM16), 1, 0.0, 0.0, (BatchShape(1.0, (1.0,)),))
 
     assert fitted(whole, ag_gemm(4096, 8192, 8192)) is None
 

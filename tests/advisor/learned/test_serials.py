@@ -7,7 +7,7 @@ from magus.advisor.learned.proposal_model import Screen, serial_proposals
 from magus.advisor.questions.advisor import Advisor
 from magus.advisor.training.families import draw
 from magus.advisor.training.ways import least_serial_ticks
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, GraphScenario
+from magus.compiler.ir import EngineChoice, EngineKind, Explore, OpChoice, Scenario
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, ring
 
@@ -30,7 +30,7 @@ def test_no_usual_serial_schedule_is_faster(idx: int) -> None:
 
 
 def test_without_simulation_gains_are_over_the_best_serial_schedule() -> None:
-    advice = Advisor.load().recommend(GraphScenario.of_one(ag_gemm(8192, 8192, 8192, fabric=ring())), AT_ONCE)
+    advice = Advisor.load().recommend(Scenario.of_one(ag_gemm(8192, 8192, 8192, fabric=ring())), AT_ONCE)
 
     assert advice.serial.choice is not None and advice.serial.choice.algorithm == "double_ring"
     assert 1 <= advice.speedup < 1.5
@@ -39,7 +39,7 @@ def test_without_simulation_gains_are_over_the_best_serial_schedule() -> None:
 
 def test_a_screen_yields_what_is_legal_and_explored() -> None:
     scenario = exploring(ag_gemm(8192, 8192, 8192), Explore.of(engine=(SM16,)))
-    choices = [Choice("uniform_fused_1d", chunks, engine) for chunks in (12, 16, 32, 64) for engine in (SM16, DMA7)]
+    choices = [OpChoice("uniform_fused_1d", chunks, engine) for chunks in (12, 16, 32, 64) for engine in (SM16, DMA7)]
 
     found = list(Screen.of(scenario).fastest([*choices, *choices]))
 

@@ -10,25 +10,25 @@ from magus.advisor.bespoke.batches import batches_of, whole_rows
 from magus.advisor.learned.catalogue import catalogue
 from magus.advisor.learned.structure import BatchShape, Structure, fitted, structure_of
 from magus.advisor.training.families import draw
-from magus.compiler.ir import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import EngineChoice, EngineKind, OpChoice
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.marks import examples
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, h100
 
 DMA7, SM16 = EngineChoice(EngineKind.DMA, 7), EngineChoice(EngineKind.SM, 16)
 BESPOKE = (
-    Choice("bespoke", 8, DMA7, 2, parts=((512, 128), (0, 384)), slices=((4096, 4096), ())),
-    Choice("bespoke", 8, SM16, 3, parts=((0, 128, 0, 64, 64, 64, 64, 64), (512, 384, 512, 448, 448, 448, 448, 448))),
+    OpChoice("bespoke", 8, DMA7, 2, parts=((512, 128), (0, 384)), slices=((4096, 4096), ())),
+    OpChoice("bespoke", 8, SM16, 3, parts=((0, 128, 0, 64, 64, 64, 64, 64), (512, 384, 512, 448, 448, 448, 448, 448))),
 )
 TEMPLATES = (
-    Choice("uniform_fused_1d", 32, SM16),
-    Choice("hetero_unfused_1d", 16, DMA7, streams=4),
-    Choice("serial", 8, DMA7),
+    OpChoice("uniform_fused_1d", 32, SM16),
+    OpChoice("hetero_unfused_1d", 16, DMA7, streams=4),
+    OpChoice("serial", 8, DMA7),
 )
 
 
 @pytest.mark.parametrize("choice", [*BESPOKE, *TEMPLATES])
-def test_a_structure_is_the_same_choice_again_in_its_own_scenario(choice: Choice) -> None:
+def test_a_structure_is_the_same_choice_again_in_its_own_scenario(choice: OpChoice) -> None:
     scenario = ag_gemm(4096, 8192, 8192)
 
     assert reject_choice(scenario, choice) is None
@@ -74,7 +74,7 @@ def test_every_structure_that_fits_is_a_legal_choice_of_all_rows(
     sizes = tuple(cut / sum(cuts) for cut in cuts)
     shapes = [BatchShape(a, (b,)) for a, b in zip(own, remote, strict=False)]
     shapes[0] = replace(shapes[0], columns=sizes) if produces else replace(shapes[0], slices=sizes)
-    structure = Structure(Choice("bespoke", 1, SM16), 1, 0.0, 0.0, tuple(shapes))
+    structure = Structure(OpChoice("bespoke", 1, SM16), 1, 0.0, 0.0, tuple(shapes))
 
     found = fitted(structure, scenario)
 

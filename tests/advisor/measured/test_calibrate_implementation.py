@@ -21,7 +21,7 @@ from magus.advisor.measured.calibrate.text import calibration_document, calibrat
 from magus.advisor.measured.tables.fused import FusedPart, scenario_on
 from magus.advisor.measured.tables.own_rows import MAX_ROWS
 from magus.compiler import CompileError, compile_file, format_text
-from magus.compiler.ir import TICKS_PER_US, DType, Implementation, Method, Pattern, Rejection, Scenario
+from magus.compiler.ir import TICKS_PER_US, DType, Implementation, Method, OpCase, Pattern, Rejection
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
 from tests.helpers.some import some
 
@@ -151,7 +151,7 @@ def test_constants_that_change_no_row_are_left_out_one_by_one(
     start = replace(kraken.methods[0], missing=(), limit_bytes_per_s=10**11 if limited else None)
     row: Any = None
     points = [
-        implementation_fit.OwnPoint(row, cast("Scenario", us), start.choice, (us + 90) * (1 + noise * (-1) ** index))
+        implementation_fit.OwnPoint(row, cast("OpCase", us), start.choice, (us + 90) * (1 + noise * (-1) ** index))
         for index, us in enumerate(kernels_us)
     ]
 

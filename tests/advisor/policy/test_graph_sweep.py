@@ -13,21 +13,21 @@ from magus.compiler.ir import (
     Cancelled,
     EngineChoice,
     EngineKind,
-    GraphChoice,
-    GraphScenario,
     OpMode,
-    Plan,
     Rejection,
+    Scenario,
+    Schedule,
     Seams,
     Settings,
+    WrittenPlan,
 )
 from magus.compiler.planning.build import ScheduleError, graph_expression_of
 from magus.compiler.resolve.schedules.check import SERIAL
 from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.scenarios.mlp_backward import backward
 
-A = GraphChoice("joint", order=("dh", "du"))
-B = GraphChoice("joint", low=("d_wup",))
+A = Schedule("joint", order=("dh", "du"))
+B = Schedule("joint", low=("d_wup",))
 TIMES: dict[int, dict[str, int | None]] = {
     1024: {"serial": 100, "a": 90, "b": 92},
     2048: {"serial": 200, "a": 161, "b": 160},
@@ -38,37 +38,37 @@ TIMES: dict[int, dict[str, int | None]] = {
 BEST = {1024: A, 2048: B, 4096: B, 8192: SERIAL}
 
 
-def word(choice: GraphChoice) -> str:
+def word(choice: Schedule) -> str:
     said = graph_expression_of(choice)
     return {graph_expression_of(A): "a", graph_expression_of(B): "b"}.get(said, "serial")
 
 
 @pytest.fixture(scope="module")
-def scenarios() -> Mapping[int, GraphScenario]:
+def scenarios() -> Mapping[int, Scenario]:
     return {m: backward(m=m) for m in TIMES}
 
 
-def rows_of(scenario: GraphScenario) -> int:
+def rows_of(scenario: Scenario) -> int:
     return next(tensor.rows for tensor in scenario.graph.tensors if tensor.name == "dy")
 
 
-def advise(scenario: GraphScenario) -> Advice:
+def advise(scenario: Scenario) -> Advice:
     m = rows_of(scenario)
     best = BEST[m]
     return advice_by_hand(scenario, best, TIMES[m][word(best)] or 0, TIMES[m]["serial"] or 0)
 
 
-def simulate(scenario: GraphScenario, choice: GraphChoice, advice: Advice) -> int | None:
+def simulate(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None:
     assert word(choice) not in ("serial", word(advice.recommended.joint)), "what is known is not simulated again"
     return TIMES[rows_of(scenario)][word(choice)]
 
 
-def swept(scenarios: Mapping[int, GraphScenario], tolerance: float = 0.02) -> GraphSweep:
-    points: list[tuple[Settings, GraphScenario]] = [((("M", str(m)),), one) for m, one in scenarios.items()]
+def swept(scenarios: Mapping[int, Scenario], tolerance: float = 0.02) -> GraphSweep:
+    points: list[tuple[Settings, Scenario]] = [((("M", str(m)),), one) for m, one in scenarios.items()]
     return graph_swept(points, advise, simulate, tolerance=tolerance)
 
 
-def test_each_schedule_is_timed_at_each_point(scenarios: Mapping[int, GraphScenario]) -> None:
+def test_each_schedule_is_timed_at_each_point(scenarios: Mapping[int, Scenario]) -> None:
     sweep = swept(scenarios)
 
     assert [choice.name for choice in sweep.schedules] == ["serial", "joint_1", "joint_2"]
@@ -81,7 +81,7 @@ def test_each_schedule_is_timed_at_each_point(scenarios: Mapping[int, GraphScena
     ]
 
 
-def test_rules_are_as_few_as_the_tolerance_allows(scenarios: Mapping[int, GraphScenario]) -> None:
+def test_rules_are_as_few_as_the_tolerance_allows(scenarios: Mapping[int, Scenario]) -> None:
     def rules(tolerance: float) -> list[tuple[str, str, str]]:
         return [(dict(r.first)["M"], dict(r.last)["M"], r.schedule) for r in swept(scenarios, tolerance).rules]
 
@@ -93,7 +93,7 @@ def test_rules_are_as_few_as_the_tolerance_allows(scenarios: Mapping[int, GraphS
     assert rule.loss == pytest.approx(92 / 90 - 1)
 
 
-def test_where_no_overlap_does_it_is_the_rule(scenarios: Mapping[int, GraphScenario]) -> None:
+def test_where_no_overlap_does_it_is_the_rule(scenarios: Mapping[int, Scenario]) -> None:
     sweep = swept({8192: scenarios[8192]})
 
     assert sweep.rules == (), "one point is no range"
@@ -102,7 +102,7 @@ def test_where_no_overlap_does_it_is_the_rule(scenarios: Mapping[int, GraphScena
     assert [rule.schedule for rule in both.rules] == ["serial"]
 
 
-def test_the_document(scenarios: Mapping[int, GraphScenario]) -> None:
+def test_the_document(scenarios: Mapping[int, Scenario]) -> None:
     document = swept(scenarios).document()
 
     assert document["schema"] == "magus-graph-sweep/1" and document["scenario"] == "back"
@@ -113,11 +113,11 @@ def test_the_document(scenarios: Mapping[int, GraphScenario]) -> None:
     assert document["rules"][-1]["last"] == {"M": "8192"}
 
 
-def test_names_of_the_file_are_kept_and_not_taken(scenarios: Mapping[int, GraphScenario]) -> None:
+def test_names_of_the_file_are_kept_and_not_taken(scenarios: Mapping[int, Scenario]) -> None:
     one = scenarios[1024]
     declared = replace(one, schedules=(replace(B, name="mine"), replace(B, name="joint_1", seams=Seams.WHOLE)))
 
-    def by_file(scenario: GraphScenario) -> Advice:
+    def by_file(scenario: Scenario) -> Advice:
         advice = advise(scenario)
         own = joint_candidate(replace(B, name="mine"), ScheduleOrigin.DECLARED, ticks=advice.recommended.ticks)
         return replace(advice, recommended=own) if scenario is declared else advice
@@ -130,32 +130,32 @@ def test_names_of_the_file_are_kept_and_not_taken(scenarios: Mapping[int, GraphS
 
 
 def test_a_schedule_in_outline_is_known_by_its_name() -> None:
-    outlined = GraphChoice("mine", (OpMode("dh", Plan(EngineChoice(EngineKind.DMA, 3), ())),))
+    outlined = Schedule("mine", (OpMode("dh", WrittenPlan(EngineChoice(EngineKind.DMA, 3), ())),))
 
     assert (said_of(outlined), block_of(outlined, "back")) == ("mine", None)
     assert block_of(SERIAL, "back") is None
 
 
-def test_what_fails_leaves_the_others_without_rules(scenarios: Mapping[int, GraphScenario]) -> None:
-    def fails(scenario: GraphScenario) -> Advice:
+def test_what_fails_leaves_the_others_without_rules(scenarios: Mapping[int, Scenario]) -> None:
+    def fails(scenario: Scenario) -> Advice:
         if rows_of(scenario) == 2048:
             raise ScheduleError(Rejection(Code.MGS402, "too large"))
         return advise(scenario)
 
-    points: list[tuple[Settings, GraphScenario]] = [((("M", str(m)),), one) for m, one in scenarios.items()]
+    points: list[tuple[Settings, Scenario]] = [((("M", str(m)),), one) for m, one in scenarios.items()]
     sweep = graph_swept(points, fails, simulate)
 
     assert len(sweep.points) == 3 and sweep.rules == ()
     assert [dict(settings) for settings, _ in sweep.failed] == [{"M": "2048"}]
 
 
-def test_a_sweep_that_is_stopped_has_what_was_found(scenarios: Mapping[int, GraphScenario]) -> None:
-    def stopped(scenario: GraphScenario) -> Advice:
+def test_a_sweep_that_is_stopped_has_what_was_found(scenarios: Mapping[int, Scenario]) -> None:
+    def stopped(scenario: Scenario) -> Advice:
         if rows_of(scenario) > 1024:
             raise Cancelled
         return advise(scenario)
 
-    points: list[tuple[Settings, GraphScenario]] = [((("M", str(m)),), one) for m, one in scenarios.items()]
+    points: list[tuple[Settings, Scenario]] = [((("M", str(m)),), one) for m, one in scenarios.items()]
     sweep = graph_swept(points, stopped, simulate)
 
     assert sweep.interrupted and [point.schedule for point in sweep.points] == ["joint_1"]

@@ -11,7 +11,7 @@ from magus.advisor.policy.layer_rules import GraphAxis, layer_policy, ops_of
 from magus.advisor.policy.reader import Policy, PolicyError
 from magus.advisor.policy.table import SCHEMA, PolicyTable, policy_schema
 from magus.compiler import compile_text
-from magus.compiler.ir import Cancelled, GraphChoice, GraphScenario
+from magus.compiler.ir import Cancelled, Scenario, Schedule
 from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.scenarios.mlp_backward import TEXT, backward
@@ -25,17 +25,17 @@ def times(m: int) -> dict[str, int]:
     return {"serial": 4 * m, "pairs": 2 * m if m < FLIP else 3 * m, "late": 2 * m if m >= FLIP else 3 * m}
 
 
-def rows_of(scenario: GraphScenario) -> int:
+def rows_of(scenario: Scenario) -> int:
     return next(tensor.rows for tensor in scenario.graph.tensors if tensor.name == "dy")
 
 
-def advise(scenario: GraphScenario) -> Advice:
+def advise(scenario: Scenario) -> Advice:
     found = times(rows_of(scenario))
     best = min(scenario.schedules[:2], key=lambda each: found[each.name])
     return replace(advice_by_hand(scenario, best, found[best.name], found["serial"]), marks=("a warning",))
 
 
-def simulate(scenario: GraphScenario, choice: GraphChoice, advice: Advice) -> int | None:
+def simulate(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None:
     return times(rows_of(scenario))[choice.name]
 
 
@@ -125,7 +125,7 @@ def test_an_altered_table_is_refused(policy: PolicyTable) -> None:
 
 
 def test_sizes_at_which_a_schedule_cannot_be_are_left_to_the_other() -> None:
-    def only_pairs(scenario: GraphScenario, choice: GraphChoice, advice: Advice) -> int | None:
+    def only_pairs(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None:
         between = rows_of(scenario) not in SIZES
         return None if between and choice.name == "late" else simulate(scenario, choice, advice)
 
@@ -137,7 +137,7 @@ def test_sizes_at_which_a_schedule_cannot_be_are_left_to_the_other() -> None:
 def test_a_table_with_gaps_is_none() -> None:
     calls: Iterator[int] = iter(range(3))
 
-    def stopped(scenario: GraphScenario) -> Advice:
+    def stopped(scenario: Scenario) -> Advice:
         if next(calls, None) == 2:
             raise Cancelled
         return advise(scenario)
@@ -150,7 +150,7 @@ def test_sizes_may_be_of_a_file() -> None:
     sizes = {"width": 256, "inner": 1024, "both": 2048, "ranks": 4, "layers": 2}
     text = "param M = 1024 in 64..8192 x2\n" + TEXT.format(m="M", **sizes)
 
-    def at(size: int) -> GraphScenario:
+    def at(size: int) -> Scenario:
         graph = compile_text(text, "back.mgs", (("M", str(size)),)).scenario()
         assert graph is not None
         return graph

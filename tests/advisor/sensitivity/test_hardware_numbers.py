@@ -10,7 +10,7 @@ import pytest
 
 from magus.advisor.sensitivity.sensitivity import HardwareNumber, hardware_numbers, with_number
 from magus.compiler import compile_text
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import OpCase
 from tests.helpers.some import some
 
 USES = 'use "amd/mi300x"\nuse "nvidia/h100"\n'
@@ -26,7 +26,7 @@ FULL = (  # with all numbers that a profile may leave out
 )
 
 
-def scenario(gpus: str, fabric: str) -> Scenario:
+def scenario(gpus: str, fabric: str) -> OpCase:
     return compile_text(f"{USES}{NIC}{FULL}system s {{ gpus {gpus}; fabric {fabric} }}\n{WORKLOAD}").scenario().case
 
 
@@ -86,7 +86,7 @@ def leaves(part: object, path: str = "") -> Iterator[tuple[str, object]]:
         yield path, part
 
 
-def changes(before: Scenario, after: Scenario) -> dict[str, tuple[object, object]]:
+def changes(before: OpCase, after: OpCase) -> dict[str, tuple[object, object]]:
     """What differs between two scenarios, by path in the system."""
     assert before.workload == after.workload and before.explore == after.explore
     old, new = dict(leaves(before.system)), dict(leaves(after.system))
@@ -94,7 +94,7 @@ def changes(before: Scenario, after: Scenario) -> dict[str, tuple[object, object
     return {path: (old[path], new[path]) for path in old if old[path] != new[path]}
 
 
-def number(of: Scenario, name: str) -> HardwareNumber:
+def number(of: OpCase, name: str) -> HardwareNumber:
     return next(each for each in hardware_numbers(of.system) if each.name == name)
 
 
@@ -119,7 +119,7 @@ def rates_of(figure: Any) -> list[float]:
 
 
 @pytest.mark.parametrize("of", [MESH, RAILS, EDGES], ids=["mesh", "rails", "edges"])
-def test_paths_are_those_of_the_profiles(of: Scenario) -> None:
+def test_paths_are_those_of_the_profiles(of: OpCase) -> None:
     gpu, fabric = of.gpu, of.system.fabric
     notes = (
         gpu.provenance,

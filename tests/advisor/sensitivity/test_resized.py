@@ -4,7 +4,7 @@ import pytest
 
 from magus.advisor.bespoke.batches import batches_of
 from magus.advisor.sensitivity.threshold import num_rows, resized_choices, with_rows
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern
+from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, Pattern
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.some import some
@@ -30,7 +30,7 @@ def test_a_template_has_few_chunks_as_many_or_of_the_same_size() -> None:
     scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 4, 1024, 256, 256)
     resized = with_rows(scenario, 8192)
 
-    forms = list(resized_choices(scenario, resized, Choice("hetero_fused_1d", 4, DMA)))
+    forms = list(resized_choices(scenario, resized, OpChoice("hetero_fused_1d", 4, DMA)))
 
     assert {form.chunks for form in forms} == {4, 8, 16, 32}
     assert all(reject_choice(resized, form) is None for form in some(forms))
@@ -38,7 +38,7 @@ def test_a_template_has_few_chunks_as_many_or_of_the_same_size() -> None:
 
 def test_a_bespoke_choice_keeps_the_shares_of_its_parts() -> None:
     scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 4, 1024, 256, 256)
-    choice = Choice("bespoke", 4, DMA, parts=((256, 0), (0, 64), (0, 192)))
+    choice = OpChoice("bespoke", 4, DMA, parts=((256, 0), (0, 64), (0, 192)))
     resized = with_rows(scenario, 2048)
 
     (form,) = resized_choices(scenario, resized, choice)

@@ -16,7 +16,7 @@ from magus.advisor.questions import one_op as advice_run
 from magus.advisor.sensitivity import sensitivity
 from magus.advisor.sensitivity.sensitivity import hardware_numbers, sensitivity_of, with_number
 from magus.advisor.work.workers import Workers, open_workers
-from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Explore, GraphScenario, LaunchCost, Scenario
+from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, Explore, LaunchCost, OpCase, OpChoice, Scenario
 from magus.simcore import simulate_op
 from magus.tui.text.render import advice_text
 from magus.tui.text.sensitivity import sensitivity_lines
@@ -24,7 +24,7 @@ from tests.helpers.scenarios.scenarios import ag_gemm, exploring, lone_gather, l
 from tests.helpers.some import some
 
 DMA, SM = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 12)
-BY_DMA, BY_SM = Choice("hetero_fused_1d", 8, DMA), Choice("hetero_fused_1d", 8, SM)
+BY_DMA, BY_SM = OpChoice("hetero_fused_1d", 8, DMA), OpChoice("hetero_fused_1d", 8, SM)
 BASE = ag_gemm(2048, 2048, 8192, ranks=4)
 
 
@@ -32,7 +32,7 @@ def untold(stage: str, done: int, total: int) -> None:
     """Progress that nobody sees."""
 
 
-def with_gpu(scenario: Scenario, **changes: object) -> Scenario:
+def with_gpu(scenario: OpCase, **changes: object) -> OpCase:
     gpu = replace(scenario.gpu, **changes)  # type: ignore[arg-type]
     return replace(scenario, system=replace(scenario.system, gpu=gpu))
 
@@ -42,19 +42,19 @@ CLOSE = with_gpu(BASE, sm_copy=replace(BASE.gpu.sm_copy, bytes_per_s=11 * 10**9)
 SLOW_SMS = with_gpu(BASE, sm_copy=replace(BASE.gpu.sm_copy, bytes_per_s=6 * 10**9))
 
 
-def slow_launches(us: float) -> Scenario:
+def slow_launches(us: float) -> OpCase:
     """Launches so slow that many chunks hardly pay."""
     base = ag_gemm(2048, 3072, 8192, ranks=4)
     gemm = replace(base.gpu.gemm, start_ticks=ticks(us))
     return with_gpu(base, gemm=gemm, launch=LaunchCost(ticks(us), ticks(us / 2)))
 
 
-def candidates(scenario: Scenario, choices: Sequence[Choice]) -> list[Candidate]:
+def candidates(scenario: OpCase, choices: Sequence[OpChoice]) -> list[Candidate]:
     ranked = predicted_candidates(scenario, choices)
     return simulate_shortlist(Workers(), scenario, ranked, 12, untold)
 
 
-def found(scenario: Scenario, choices: Sequence[Choice], pool: Workers | None = None) -> Sensitivity:
+def found(scenario: OpCase, choices: Sequence[OpChoice], pool: Workers | None = None) -> Sensitivity:
     """The sensitivity of the fastest overlapping schedule."""
     simulated = candidates(scenario, choices)
     answer = next(one.expression for one in simulated if not one.is_serial)
@@ -107,7 +107,7 @@ def test_an_answer_far_ahead_holds_and_nothing_is_simulated() -> None:
 
 
 def test_few_chunks_are_the_robust_choice_where_a_launch_may_cost_twice_as_much() -> None:
-    choices = tuple(Choice("uniform_fused_1d", chunks, DMA) for chunks in (8, 16, 32))
+    choices = tuple(OpChoice("uniform_fused_1d", chunks, DMA) for chunks in (8, 16, 32))
     table = found(slow_launches(10), choices, Workers())
     robust = table.robust
 
@@ -161,7 +161,7 @@ def test_a_stop_leaves_none() -> None:
 
 def test_one_schedule_alone_has_no_sensitivity() -> None:
     scenario = lone_gemm(512, 512, 512)
-    assert Advisor.load().recommend(GraphScenario.of_one(scenario), AdviceOptions(sensitivity=True)).sensitivity is None
+    assert Advisor.load().recommend(Scenario.of_one(scenario), AdviceOptions(sensitivity=True)).sensitivity is None
 
 
 # -- what follows from a table ----------------------------------------------------------------------------------------
@@ -240,8 +240,7 @@ OPTIONS = AdviceOptions(top=3, bespoke=0)
 def test_it_is_part_of_advice_and_does_not_change_the_answer() -> None:
     advisor = Advisor.load()
     without, advice = (
-        advisor.recommend(GraphScenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=asked))
-        for asked in (False, True)
+        advisor.recommend(Scenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=asked)) for asked in (False, True)
     )
 
     assert without.sensitivity is None and advice.sensitivity is not None
@@ -255,7 +254,7 @@ def test_it_is_part_of_advice_and_does_not_change_the_answer() -> None:
 
 
 def test_the_document_has_all_times() -> None:
-    advice = Advisor.load().recommend(GraphScenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=True))
+    advice = Advisor.load().recommend(Scenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=True))
     document, table = advice_document(advice)["sensitivity"], advice.sensitivity
 
     assert table is not None and isinstance(document, dict)
@@ -272,7 +271,7 @@ def test_the_document_has_all_times() -> None:
 @pytest.mark.parametrize("verify", [True, False])
 def test_collectives_alone_have_one_and_no_verdict_flips(verify: bool) -> None:
     options = AdviceOptions(top=3, bespoke=0, verify=verify, sensitivity=True)
-    table = Advisor.load().recommend(GraphScenario.of_one(lone_gather(1024, 1024, ranks=4)), options).sensitivity
+    table = Advisor.load().recommend(Scenario.of_one(lone_gather(1024, 1024, ranks=4)), options).sensitivity
 
     assert table is not None and table.simulated is verify and table.flips == ()
 
@@ -282,9 +281,9 @@ def test_a_failure_leaves_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ValueError("on purpose")
 
     advisor = Advisor.load()
-    before = advisor.recommend(GraphScenario.of_one(SCENARIO), OPTIONS)
+    before = advisor.recommend(Scenario.of_one(SCENARIO), OPTIONS)
     monkeypatch.setattr(advice_run, "sensitivity_of", fail)
-    advice = advisor.recommend(GraphScenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=True))
+    advice = advisor.recommend(Scenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=True))
 
     assert advice.sensitivity is None and not advice.interrupted
     assert advice.notes == (
@@ -302,11 +301,9 @@ def test_a_stop_in_the_stage_leaves_the_answer_and_is_told(monkeypatch: pytest.M
         raise Cancelled
 
     advisor = Advisor.load()
-    before = advisor.recommend(GraphScenario.of_one(SCENARIO), OPTIONS)
+    before = advisor.recommend(Scenario.of_one(SCENARIO), OPTIONS)
     monkeypatch.setattr(advice_run, "sensitivity_of", pressed)
-    advice = advisor.recommend(
-        GraphScenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=True), should_stop=lambda: stop
-    )
+    advice = advisor.recommend(Scenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=True), should_stop=lambda: stop)
 
     assert advice.interrupted and advice.sensitivity is None
     assert advice.notes == ("stopped early: this is the best of what was found until then",)
@@ -314,13 +311,13 @@ def test_a_stop_in_the_stage_leaves_the_answer_and_is_told(monkeypatch: pytest.M
 
 
 def test_with_no_time_there_is_an_answer_without_it() -> None:
-    advice = Advisor.load().recommend(GraphScenario.of_one(SCENARIO), AdviceOptions(within_s=1e-9, sensitivity=True))
+    advice = Advisor.load().recommend(Scenario.of_one(SCENARIO), AdviceOptions(within_s=1e-9, sensitivity=True))
 
     assert advice.interrupted and advice.sensitivity is None
 
 
 def test_of_long_plans_fewer_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    choices = tuple(Choice("uniform_fused_1d", chunks, DMA) for chunks in (8, 16, 32))
+    choices = tuple(OpChoice("uniform_fused_1d", chunks, DMA) for chunks in (8, 16, 32))
     every = found(CLOSE, choices)
     monkeypatch.setattr(sensitivity, "MAX_STEPS", 0)
     few = found(CLOSE, choices)

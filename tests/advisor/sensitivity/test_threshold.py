@@ -8,7 +8,7 @@ from magus.advisor.candidates.advice import Threshold
 from magus.advisor.candidates.predicted import predicted_candidates
 from magus.advisor.sensitivity import threshold
 from magus.advisor.sensitivity.threshold import LEAST_ROWS, MOST_ROWS, PRECISION, threshold_of
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, GraphScenario, Pattern
+from magus.compiler.ir import EngineChoice, EngineKind, Explore, OpChoice, Pattern, Scenario
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.tui.text.render import advice_text, threshold_sentence
@@ -22,16 +22,14 @@ GEMM = exploring(scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 4, 1024, 512, 512), Ex
 def found(monkeypatch: pytest.MonkeyPatch, pays_from: int, pays_until: int = 1 << 30) -> Threshold:
     """What is found where overlap pays from ``pays_from`` rows on, up to ``pays_until``."""
 
-    def pays(scenario: GraphScenario, finals: object) -> bool:
+    def pays(scenario: Scenario, finals: object) -> bool:
         gemm = scenario.case.workload.gemm
         assert gemm is not None
         return pays_from <= gemm.m < pays_until
 
     monkeypatch.setattr(threshold, "overlap_pays", pays)
-    overlapping = Choice("hetero_fused_1d", 4, default_engine(GEMM.system))
-    answer = threshold_of(
-        GEMM, predicted_candidates(GEMM, (overlapping,)), pays(GraphScenario.of_one(GEMM), None), None
-    )
+    overlapping = OpChoice("hetero_fused_1d", 4, default_engine(GEMM.system))
+    answer = threshold_of(GEMM, predicted_candidates(GEMM, (overlapping,)), pays(Scenario.of_one(GEMM), None), None)
     assert answer is not None
     return answer
 
@@ -69,7 +67,7 @@ def test_advice_of_both_sides_agrees() -> None:
     explore = Explore.of(chunks=(4, 8), engine=(EngineChoice(EngineKind.DMA, 3),))
     scenario, advisor = exploring(ag_gemm(1024, 2048, 4096, ranks=4), explore), Advisor.load()
 
-    advice = advisor.recommend(GraphScenario.of_one(scenario), AdviceOptions(bespoke=0, threshold=True))
+    advice = advisor.recommend(Scenario.of_one(scenario), AdviceOptions(bespoke=0, threshold=True))
 
     limit = advice.threshold
     assert limit is not None and limit.rows is not None and limit.simulated
@@ -82,7 +80,7 @@ def test_advice_of_both_sides_agrees() -> None:
     assert threshold_sentence(limit) in advice_text(advice, 8)
     for rows in some(limit.tried):
         there = advisor.recommend(
-            GraphScenario.of_one(exploring(ag_gemm(rows, 2048, 4096, ranks=4), explore)), AdviceOptions(bespoke=0)
+            Scenario.of_one(exploring(ag_gemm(rows, 2048, 4096, ranks=4), explore)), AdviceOptions(bespoke=0)
         )
         overlaps = there.verdict is not Verdict.SERIAL and not there.recommended.is_serial
         assert overlaps is ((rows == limit.rows) is limit.pays_above)
@@ -91,8 +89,8 @@ def test_advice_of_both_sides_agrees() -> None:
 def test_there_is_none_where_rows_cannot_change_or_nobody_asks() -> None:
     advisor = Advisor.load()
 
-    alone = advisor.recommend(GraphScenario.of_one(lone_gather(256, 256)), AdviceOptions(verify=False, threshold=True))
-    unasked = advisor.recommend(GraphScenario.of_one(GEMM), AdviceOptions(verify=False))
+    alone = advisor.recommend(Scenario.of_one(lone_gather(256, 256)), AdviceOptions(verify=False, threshold=True))
+    unasked = advisor.recommend(Scenario.of_one(GEMM), AdviceOptions(verify=False))
 
     assert alone.threshold is None and unasked.threshold is None
     assert advice_document(unasked)["threshold"] is None

@@ -9,15 +9,15 @@ from magus.advisor.solver import enumerate_space
 from magus.advisor.solver.domains import RULES, domains_of, dominated, knobs_of, left_out
 from magus.advisor.solver.enumerate import generate
 from magus.compiler.ir import (
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Explore,
     Kernels,
+    OpCase,
+    OpChoice,
     PeerOrder,
-    Scenario,
     Wait,
     WaitPer,
 )
@@ -39,7 +39,7 @@ SCENARIOS = {
 }
 PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 # What each rule prefers: the values that stand in for those that it leaves out.
-KEPT: dict[str, Callable[[Choice], Choice]] = {
+KEPT: dict[str, Callable[[OpChoice], OpChoice]] = {
     "mirror": lambda choice: replace(choice, order=PeerOrder.ROTATED),
     "one_target": lambda choice: replace(choice, order=PeerOrder.ROTATED),
     "look_again": lambda choice: replace(choice, tactics=replace(choice.tactics, per=WaitPer.CHUNK)),
@@ -47,14 +47,14 @@ KEPT: dict[str, Callable[[Choice], Choice]] = {
 }
 
 
-def left_out_by(name: str, scenario: Scenario) -> Iterator[Choice]:
+def left_out_by(name: str, scenario: OpCase) -> Iterator[OpChoice]:
     """Schedules of every kind of kernel and engine that the rule leaves out."""
     n = scenario.num_ranks
     engines = EngineChoice(EngineKind.DMA, n - 1), EngineChoice(EngineKind.SM, 16)
     for template, chunks in (("shard_p2p", n), ("hetero_fused_1d", 4 * n), ("uniform_fused_2d", 4 * n)):
         for engine in engines:
             for tactics in (ExecutionOptions(), PERSISTENT):
-                base = Choice(template, chunks, engine, 1, tactics)
+                base = OpChoice(template, chunks, engine, 1, tactics)
                 yield from {
                     "mirror": [replace(base, order=PeerOrder.REVERSED)],
                     "one_target": [replace(base, order=PeerOrder.ABSOLUTE)],
@@ -63,7 +63,7 @@ def left_out_by(name: str, scenario: Scenario) -> Iterator[Choice]:
                 }[name]
 
 
-def is_left_out(name: str, scenario: Scenario, choice: Choice) -> bool:
+def is_left_out(name: str, scenario: OpCase, choice: OpChoice) -> bool:
     asked = exploring(scenario, opened(Explore.of(chunks=(choice.chunks,), engine=(choice.engine,))))
     domains = domains_of(asked)
     knobs = knobs_of(asked, domains)

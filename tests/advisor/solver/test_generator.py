@@ -11,7 +11,7 @@ from magus.advisor.solver import NoFeasibleSchedule, Space, enumerate_space
 from magus.advisor.solver.domains import domains_of, knobs_of
 from magus.advisor.solver.enumerate import generate
 from magus.compiler import compile_text
-from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, EngineMode, Explore, Scenario
+from magus.compiler.ir import Direction, EngineChoice, EngineKind, EngineMode, Explore, OpCase, OpChoice
 from magus.compiler.planning.build import build_schedule, expression_of, reject_choice
 from magus.compiler.resolve.schedules.check import read_choice
 from magus.compiler.resolve.schedules.explore import opened
@@ -53,7 +53,7 @@ ENGINES = (
 )
 
 
-def scenario_of(system: str, workload: str) -> Scenario:
+def scenario_of(system: str, workload: str) -> OpCase:
     text = UNEVEN if workload == "uneven" else WORKLOADS[workload]
     return compile_text(f"{HEAD}workload w on {system} {{ {text} }}\n").scenario("w").case
 
@@ -84,7 +84,7 @@ explores = st.builds(
 )
 
 
-def space_or_none(scenario: Scenario, *, generated: bool) -> Space | None:
+def space_or_none(scenario: OpCase, *, generated: bool) -> Space | None:
     try:
         return enumerate_space(scenario, generated=generated)
     except NoFeasibleSchedule as error:
@@ -94,7 +94,7 @@ def space_or_none(scenario: Scenario, *, generated: bool) -> Space | None:
 
 @given(scenario=st.sampled_from(list(SCENARIOS.values())), explore=explores)
 @examples(20, deep=500)
-def test_the_same_set_as_the_solver(scenario: Scenario, explore: Explore) -> None:
+def test_the_same_set_as_the_solver(scenario: OpCase, explore: Explore) -> None:
     asked = exploring(scenario, explore)
 
     solved, generated = space_or_none(asked, generated=False), space_or_none(asked, generated=True)
@@ -117,7 +117,7 @@ def test_with_all_knobs_open(key: tuple[str, str]) -> None:
 @given(data=st.data(), scenario=st.sampled_from(list(SCENARIOS.values())), explore=explores)
 @examples(25)
 def test_what_is_in_the_space_is_legal_and_without_faults(
-    data: st.DataObject, scenario: Scenario, explore: Explore
+    data: st.DataObject, scenario: OpCase, explore: Explore
 ) -> None:
     asked = exploring(scenario, explore)
     space = space_or_none(asked, generated=True)
@@ -155,7 +155,7 @@ def test_nothing_that_is_legal_is_missing(key: tuple[str, str]) -> None:
 def test_pipelined_and_direct_is_another_name_of_hetero_fused_1d(key: tuple[str, str]) -> None:
     scenario, names = SCENARIOS[key], ("hetero_fused_1d", "pipelined")
     engine, chunks = EngineChoice(EngineKind.DMA, 3), 4 * scenario.num_ranks
-    fused, direct = Choice(names[0], chunks, engine), Choice(names[1], chunks, engine, algorithm="direct")
+    fused, direct = OpChoice(names[0], chunks, engine), OpChoice(names[1], chunks, engine, algorithm="direct")
 
     alone = enumerate_space(exploring(scenario, Explore.of(schedules=names[1:], chunks=(chunks,), engine=(engine,))))
     both = enumerate_space(exploring(scenario, Explore.of(schedules=names, chunks=(chunks,), engine=(engine,))))

@@ -13,7 +13,7 @@ from magus.advisor.solver.domains import domains_of, streams_of
 from magus.advisor.solver.enumerate import explain
 from magus.advisor.solver.memory import check_memory, resident_bytes
 from magus.compiler import compile_text
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Fabric, Scenario
+from magus.compiler.ir import EngineChoice, EngineKind, Explore, Fabric, OpCase, OpChoice
 from magus.compiler.planning.build import ScheduleError, build_schedule, expression_of, reject_choice, template_named
 from magus.compiler.planning.knobs.engine import ENGINE
 from magus.compiler.planning.knobs.structure import CHUNKS, TEMPLATE
@@ -57,19 +57,19 @@ SCENARIOS = [
 ]
 
 
-def brute_force(scenario: Scenario) -> set[Choice]:
+def brute_force(scenario: OpCase) -> set[OpChoice]:
     domains, found = domains_of(scenario), set()
     chunks = {*domains[CHUNKS], scenario.num_ranks}
     for name, count, engine in itertools.product(domains[TEMPLATE], chunks, domains[ENGINE]):
         template = template_named(name)
         for streams in streams_of(template):
-            choice = Choice(template.name, count, engine, streams)
+            choice = OpChoice(template.name, count, engine, streams)
             if reject_choice(scenario, choice) is None and is_sound(scenario, choice):
                 found.add(choice)
     return found
 
 
-def is_sound(scenario: Scenario, choice: Choice) -> bool:
+def is_sound(scenario: OpCase, choice: OpChoice) -> bool:
     """Whether memory suffices, transfers fill lines, and the expression is the only one of this schedule."""
     template, moved, n = template_named(choice.template), scenario.workload.moved, scenario.num_ranks
     if template.name == "direct" and choice.chunks == n:
@@ -89,7 +89,7 @@ def is_sound(scenario: Scenario, choice: Choice) -> bool:
     thinned([Explore(), MANY, replace(MANY, staging_limit_bytes=200 * MIB)], 3),
 )
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: f"{s.name}-{s.gpu.name}")
-def test_enumerates_what_is_legal(scenario: Scenario, explore: Explore) -> None:
+def test_enumerates_what_is_legal(scenario: OpCase, explore: Explore) -> None:
     scenario = exploring(scenario, explore)
 
     expected = brute_force(scenario)
@@ -105,13 +105,13 @@ def test_enumerates_what_is_legal(scenario: Scenario, explore: Explore) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS[:2], ids=["large", "small"])
-def test_every_choice_is_a_schedule_without_faults(scenario: Scenario) -> None:
+def test_every_choice_is_a_schedule_without_faults(scenario: OpCase) -> None:
     for choice in some(enumerate_space(scenario).choices):
         assert check_plan(scenario, build_schedule(scenario, choice)) == ()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: f"{s.name}-{s.gpu.name}")
-def test_no_two_choices_have_one_expression(scenario: Scenario) -> None:
+def test_no_two_choices_have_one_expression(scenario: OpCase) -> None:
     choices = enumerate_space(scenario).choices
 
     assert len({expression_of(choice) for choice in choices}) == len(choices)
@@ -325,7 +325,7 @@ def test_memory_of_every_pattern_that_a_file_can_ask_for(workload: str, resident
     """Inputs, results, and what is in between, each once."""
     system = 'use "nvidia/h100"\nsystem s { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }'
     scenario = compile_text(f"{system}\nworkload w on s {{ {workload} }}").scenario("w").case
-    schedule = build_schedule(scenario, Choice("serial", 8, EngineChoice(EngineKind.SM, 32)))
+    schedule = build_schedule(scenario, OpChoice("serial", 8, EngineChoice(EngineKind.SM, 32)))
 
     assert (resident_bytes(scenario), schedule.staging_bytes) == (resident * MIB, staging * MIB)
     needed = (resident + staging) * MIB

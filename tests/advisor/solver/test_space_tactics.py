@@ -13,8 +13,8 @@ from magus.compiler.ir import (
     Explore,
     Kernels,
     LaunchMode,
+    OpCase,
     PeerOrder,
-    Scenario,
     Wait,
     WaitPer,
 )
@@ -66,7 +66,7 @@ DMA = EngineChoice(EngineKind.DMA, 7)
         ),
     ],
 )
-def test_a_minimal_set_of_rules(scenario: Scenario, explore: Explore, reasons: tuple[str, ...]) -> None:
+def test_a_minimal_set_of_rules(scenario: OpCase, explore: Explore, reasons: tuple[str, ...]) -> None:
     asked = exploring(scenario, explore)
 
     with pytest.raises(NoFeasibleSchedule) as caught:

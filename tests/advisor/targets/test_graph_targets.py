@@ -12,7 +12,7 @@ from magus.advisor.policy.graph_sweep import GraphPoint, GraphSweep
 from magus.advisor.targets import TARGETS, Refused
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode
+from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, OpMode, Scenario, Schedule
 from magus.compiler.resolve.schedules.check import SERIAL
 from tests.advisor.layers.offers.test_te_layers import graph_of
 from tests.helpers.layer_advice import advice_by_hand
@@ -24,8 +24,8 @@ TOKENS = (1024, 2048, 4096)
 
 
 def sweep_of(
-    scenario: GraphScenario,
-    choice: GraphChoice = SERIAL,
+    scenario: Scenario,
+    choice: Schedule = SERIAL,
     offer: Order | Offer | None = None,
     ticks: dict[int, int] | None = None,
 ) -> GraphSweep:
@@ -52,7 +52,7 @@ def text_of(name: str, sweep: GraphSweep, **options: str) -> str:
     return next(each for each in TARGETS if each.name == name).text(sweep, options)
 
 
-def te_offer(scenario: GraphScenario, methods: TeMethods | None = None) -> Order:
+def te_offer(scenario: Scenario, methods: TeMethods | None = None) -> Order:
     search = TeSearch(scenario.system, scenario.graph)
     table = search.table(methods or search.defaults())
     return Order("transformer_engine", "the table", table, 800, unknown="the costs of its calls")
@@ -152,7 +152,7 @@ def test_vllm_has_the_tokens_from_which_fusion_pays(error: float | None) -> None
     assert config["pass_config"] == {"enable_sp": True, "fuse_gemm_comms": True, "sp_min_token_num": 2048}
 
 
-def with_tokens(tokens: int) -> GraphScenario:
+def with_tokens(tokens: int) -> Scenario:
     text = f"""
     use "nvidia/h100"
     system s {{ gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }}
@@ -184,7 +184,7 @@ def test_vllm_runs_no_backward_pass_and_has_one_threshold() -> None:
         text_of("vllm", sweep_of(scenario))
 
 
-WHOLE = GraphChoice("joint", (OpMode("dx", apart=Choice("serial", 4, SM16)), OpMode("xg", Choice("serial", 4, SM16))))
+WHOLE = Schedule("joint", (OpMode("dx", apart=OpChoice("serial", 4, SM16)), OpMode("xg", OpChoice("serial", 4, SM16))))
 
 
 @pytest.mark.parametrize("name", ["nccl", "rccl", "ncclx"])
@@ -205,22 +205,22 @@ CALLS = ("allgather", "reducescatter")
 @pytest.mark.parametrize(
     ("modes", "message"),
     [
-        ((OpMode("dx", apart=Choice("serial", 4, DMA)),), "moves data by copy engines"),
-        ((OpMode("dx", Choice("hetero_fused_1d", 8, SM16)),), "is moved in pieces"),
+        ((OpMode("dx", apart=OpChoice("serial", 4, DMA)),), "moves data by copy engines"),
+        ((OpMode("dx", OpChoice("hetero_fused_1d", 8, SM16)),), "is moved in pieces"),
         ((), "no collective is left whole beside kernels"),
-        ((OpMode("xg", Choice("halving_doubling", 4, SM16, algorithm="halving_doubling")),), "no name for"),
+        ((OpMode("xg", OpChoice("halving_doubling", 4, SM16, algorithm="halving_doubling")),), "no name for"),
     ],
 )
 def test_what_a_tuner_cannot_say_is_refused(modes: tuple[OpMode, ...], message: str) -> None:
     with pytest.raises(Refused, match=message) as caught:
-        text_of("nccl", sweep_of(backward(), GraphChoice("joint", modes)))
+        text_of("nccl", sweep_of(backward(), Schedule("joint", modes)))
     assert caught.value.rejection.code is Code.MGS550 and caught.value.rejection.hint
 
 
 def test_calls_of_one_size_have_one_setting() -> None:
     modes = (
-        OpMode("dh", apart=Choice("serial", 4, SM16)),
-        OpMode("xg", Choice("serial", 4, EngineChoice(EngineKind.SM, 8))),
+        OpMode("dh", apart=OpChoice("serial", 4, SM16)),
+        OpMode("xg", OpChoice("serial", 4, EngineChoice(EngineKind.SM, 8))),
     )
     with pytest.raises(Refused, match="calls of one size need two settings"):
-        text_of("nccl", sweep_of(backward(), GraphChoice("joint", modes)))
+        text_of("nccl", sweep_of(backward(), Schedule("joint", modes)))

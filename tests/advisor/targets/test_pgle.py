@@ -11,7 +11,7 @@ from magus.advisor.oracle.hlo import Array, HloError, arrays_of, product_sizes, 
 from magus.advisor.targets import Refused
 from magus.advisor.targets.pgle import PGLE
 from magus.compiler import compile_text
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import OpCase
 from tests.helpers.commands import magus
 from tests.helpers.policy_rules import GOLDEN, assert_golden
 
@@ -19,7 +19,7 @@ MODULE = GOLDEN / "module.hlo"
 MIB = 1 << 20
 
 
-def scenarios(ranks: int = 4) -> Sequence[Scenario]:
+def scenarios(ranks: int = 4) -> Sequence[OpCase]:
     text = (
         f'use "nvidia/h100"\nsystem hgx {{ gpus {ranks} x H100; fabric switch(nvswitch, link=nvlink) }}\n'
         "workload w on hgx { x = tensor bf16[4096, 4096] shard rows; y = all_gather(x) }\n"

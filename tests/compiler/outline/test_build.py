@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from magus.compiler import compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.ir import EngineChoice, Plan, Reduction, Scenario, Schedule, Step, TileGroup, Transfer
+from magus.compiler.ir import EngineChoice, OpCase, OpPlan, Reduction, Step, TileGroup, Transfer, WrittenPlan
 from magus.compiler.outline.outline import Axis, By, Grouping, Outline, Split
 from magus.compiler.outline.write import rejections_on, written_out
 from magus.compiler.planfile.write import plan_text
@@ -85,7 +85,7 @@ SAME = [
 ]
 
 
-def both(body: str, template: str, outline: str) -> tuple[Scenario, Schedule, Schedule]:
+def both(body: str, template: str, outline: str) -> tuple[OpCase, OpPlan, OpPlan]:
     more = f"schedule template for w = {template}\nschedule outline for w {{ {outline} }}\n"
     scenario = compile_text(f"{HARDWARE}workload w on node {{ {body} }}\n{more}").scenario().case
     first, second = (declared(scenario, named) for named in scenario.schedules)
@@ -161,7 +161,7 @@ def test_an_outline_written_out_is_the_same_plan(name: str, outline: str) -> Non
     assert again.schedules == scenario.schedules and declared(again, again.schedules[0]) == schedule
 
 
-def said(scenario: Scenario, text: str) -> list[str]:
+def said(scenario: OpCase, text: str) -> list[str]:
     """The steps of an outline in short: what moves where, what is computed, and what each waits for."""
     plan = written_out(scenario, read(scenario, f"schedule s for w {{ {text} }}"))
     assert check_plan(scenario, build_schedule(scenario, plan, "s")) == ()
@@ -291,7 +291,7 @@ def test_every_algorithm_in_every_grouping(algorithm: str, engine: EngineChoice)
 
 @given(st.sampled_from(SCENARIOS), st.data())
 @examples(100)
-def test_an_outline_that_fits_is_a_plan_without_faults(scenario: Scenario, data: st.DataObject) -> None:
+def test_an_outline_that_fits_is_a_plan_without_faults(scenario: OpCase, data: st.DataObject) -> None:
     outline = data.draw(outlines(scenario.num_ranks, whole=False))
     assume(not list(rejections_on(scenario, outline)))
 
@@ -306,7 +306,7 @@ def test_an_outline_that_fits_is_a_plan_without_faults(scenario: Scenario, data:
     st.data(),
 )
 @examples(60)
-def test_any_cut_of_rows_moves_every_row_once(scenario: Scenario, cuts: set[int], data: st.DataObject) -> None:
+def test_any_cut_of_rows_moves_every_row_once(scenario: OpCase, cuts: set[int], data: st.DataObject) -> None:
     """Whatever the sizes are, each peer gets as many rows as with whole shards."""
     pieces = Outline(DMA3, Split(Axis.ROWS, len(cuts) + 1, tuple(sorted(cuts))))
     whole = Outline(DMA3)
@@ -317,7 +317,7 @@ def test_any_cut_of_rows_moves_every_row_once(scenario: Scenario, cuts: set[int]
     assert rows_to(plans[0]) == rows_to(plans[1])
 
 
-def rows_to(plan: Plan) -> dict[tuple[int, int], int]:
+def rows_to(plan: WrittenPlan) -> dict[tuple[int, int], int]:
     """Rows by (rank, peer)."""
     found: dict[tuple[int, int], int] = {}
     for rank, steps in enumerate(plan.by_rank or (plan.steps,)):

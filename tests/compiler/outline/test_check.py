@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import Pattern, Scenario
+from magus.compiler.ir import OpCase, Pattern
 from magus.compiler.outline.outline import Axis, Outline, Split
 from magus.compiler.outline.write import rejections_on
 from tests.helpers.scenarios.outlines import COLS, DMA3, ROWS, read, scenarios
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gather, lone_gemm
 
-WITH: Mapping[str, Scenario] = {
+WITH: Mapping[str, OpCase] = {
     "gather": ag_gemm(4 * ROWS, 512, COLS, ranks=4),
     "scatter": gemm_rs(4 * ROWS, COLS, 512, ranks=4),
     "lone": lone_gather(4 * ROWS, COLS, ranks=4),
@@ -21,7 +21,7 @@ WITH: Mapping[str, Scenario] = {
 }
 
 
-def told(scenario: Scenario, text: str) -> list[tuple[str, str, str]]:
+def told(scenario: OpCase, text: str) -> list[tuple[str, str, str]]:
     found = rejections_on(scenario, read(scenario, f"schedule s for w {{ {text} }}"))
     return [(rejection.code.name, rejection.statement, rejection.hint) for rejection in found]
 

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from magus.compiler.ir import Choice, PeerOrder, Reduction, Scenario, Schedule, TileGroup, Transfer
+from magus.compiler.ir import OpCase, OpChoice, OpPlan, PeerOrder, Reduction, TileGroup, Transfer
 from magus.compiler.outline.write import rejections_on, written_out
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, Cut, Template
@@ -18,7 +18,7 @@ SCENARIOS = scenarios()
 ELSEWHERE = ("bulk", "hierarchical", "nvls")
 
 
-def choices(template: Template, scenario: Scenario) -> list[Choice]:
+def choices(template: Template, scenario: OpCase) -> list[OpChoice]:
     n = scenario.num_ranks
     chunks = [n] if template.cut is Cut.SHARD else [n, 2 * n, 4 * n]
     algorithms = ["", "ring", "double_tree"] if template.has("algorithm") else [""]
@@ -26,7 +26,7 @@ def choices(template: Template, scenario: Scenario) -> list[Choice]:
     lanes = [0, 3] if template.has("parts") else [0]
     parts = [((0, 32), (96, 32), (0, 32)), ((96, 95), (0, 1))] if template.has("parts") else [()]
     return [
-        Choice(
+        OpChoice(
             template.name,
             count,
             engine,
@@ -61,7 +61,7 @@ def test_a_template_is_an_outline(template: Template) -> None:
     assert compared or template.name in ELSEWHERE
 
 
-def content(schedule: Schedule, scenario: Scenario) -> list[Counter[object]]:
+def content(schedule: OpPlan, scenario: OpCase) -> list[Counter[object]]:
     """What each rank does, without names and order."""
     return [
         Counter(_content(step) for step in schedule.steps_of(rank))
@@ -85,6 +85,6 @@ def test_parts_that_differ_by_peer_are_no_outline() -> None:
     scenario = SCENARIOS[0]
     uneven = ((ROWS, 32, 0, 96), (0, 64, 96, 0))
 
-    choice = Choice("bespoke", scenario.num_ranks, DMA3, parts=uneven)
+    choice = OpChoice("bespoke", scenario.num_ranks, DMA3, parts=uneven)
 
     assert outline_of(choice, scenario.num_ranks, scenario.workload.pattern) is None

@@ -3,15 +3,15 @@
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Graph, JsonObject, Scenario
+from magus.compiler.ir import JsonObject, OpCase, Workload
 from magus.compiler.planfile.write import fingerprint
 from tests.helpers.plans.plans import BODIES, scenario_of, text_of
 from tests.helpers.some import some
 
 
-def fits(scenario: Scenario) -> JsonObject:
+def fits(scenario: OpCase) -> JsonObject:
     """What a plan of the scenario fits, without the name of its op."""
-    found = fingerprint(scenario.system, Graph.of_one(scenario.workload))
+    found = fingerprint(scenario.system, Workload.of_one(scenario.workload))
     (op,) = found["ops"]
     return found | {"ops": [{key: value for key, value in op.items() if key != "name"}]}
 

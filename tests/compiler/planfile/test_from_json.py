@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.codes import Code
-from magus.compiler.ir import Graph, GraphPlan, Scenario
+from magus.compiler.ir import OpCase, Plan, Workload
 from magus.compiler.planfile.forms import MAX_STEPS, plan_schema
 from magus.compiler.planfile.write import document_text, plan_document
 from magus.compiler.text.diagnostics import CompileError, Report, Source, Span
@@ -29,7 +29,7 @@ def document_of(body: str, at: int = 0) -> Json:
     return json.loads(document_text(plan_document(scenario_of(body), schedule)))  # type: ignore[no-any-return]
 
 
-def read_text(scenario: Scenario, text: str) -> GraphPlan:
+def read_text(scenario: OpCase, text: str) -> Plan:
     """Read a plan as from a file, whatever the text."""
     report = Report()
     with report.attempt():
@@ -283,7 +283,7 @@ def test_a_text_changed_anywhere_is_read_or_refused(body: str, data: st.DataObje
         assert error.diagnostics
 
 
-def used(scenario: Scenario, document: object) -> None:
+def used(scenario: OpCase, document: object) -> None:
     """A plan that is read fits the published schema, and is built and checked without other exceptions."""
     try:
         plan = built_from_document(scenario, document, "changed")
@@ -291,4 +291,4 @@ def used(scenario: Scenario, document: object) -> None:
         assert error.diagnostics and all(str(found.message) for found in error.diagnostics)
         return
     assert is_valid(document, plan_schema())
-    assert check_parts(scenario.system, Graph.of_one(scenario.workload), plan) == ()
+    assert check_parts(scenario.system, Workload.of_one(scenario.workload), plan) == ()

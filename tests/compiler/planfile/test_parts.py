@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from magus.compiler import CompileError
-from magus.compiler.ir import GraphPlan, GraphScenario
+from magus.compiler.ir import Plan, Scenario
 from magus.compiler.planfile.file import graph_plan_in_file
 from magus.compiler.planfile.forms import plan_schema
 from magus.compiler.planfile.write import document_text, graph_plan_document, plan_document
@@ -26,24 +26,24 @@ Document = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def scenario() -> GraphScenario:
+def scenario() -> Scenario:
     return backward()
 
 
-def written(scenario: GraphScenario, name: str = "late", layers: int = 2) -> Document:
+def written(scenario: Scenario, name: str = "late", layers: int = 2) -> Document:
     choice = {each.name: each for each in (*scenario.schedules, SERIAL)}[name]
     plan = plan_of_layers(scenario, choice, layers)[1]
     document: Document = json.loads(document_text(graph_plan_document(scenario.system, scenario.graph, plan)))
     return document
 
 
-def read(scenario: GraphScenario, document: object, folder: Path) -> GraphPlan:
+def read(scenario: Scenario, document: object, folder: Path) -> Plan:
     path = folder / "p.json"
     path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
     return graph_plan_in_file(scenario, path)
 
 
-def errors(scenario: GraphScenario, document: object, folder: Path) -> list[tuple[str, str]]:
+def errors(scenario: Scenario, document: object, folder: Path) -> list[tuple[str, str]]:
     with pytest.raises(CompileError) as caught:
         read(scenario, document, folder)
     return [(found.code.name, found.message) for found in caught.value.diagnostics]
@@ -51,7 +51,7 @@ def errors(scenario: GraphScenario, document: object, folder: Path) -> list[tupl
 
 @pytest.mark.parametrize("name", ["pairs", "late", "ring", "serial"])
 @pytest.mark.parametrize("layers", [1, 3])
-def test_a_plan_that_is_read_back_is_the_same(scenario: GraphScenario, tmp_path: Path, name: str, layers: int) -> None:
+def test_a_plan_that_is_read_back_is_the_same(scenario: Scenario, tmp_path: Path, name: str, layers: int) -> None:
     choice = {each.name: each for each in (*scenario.schedules, SERIAL)}[name]
     plan = plan_of_layers(scenario, choice, layers)[1]
 
@@ -61,7 +61,7 @@ def test_a_plan_that_is_read_back_is_the_same(scenario: GraphScenario, tmp_path:
     assert schedule_named(scenario, str(tmp_path / "p.json")) == found
 
 
-def test_layers_share_plans(scenario: GraphScenario) -> None:
+def test_layers_share_plans(scenario: Scenario) -> None:
     one, three = (written(scenario, layers=layers) for layers in (1, 3))
 
     assert len(three["parts"]) == 3 * len(one["parts"])
@@ -69,7 +69,7 @@ def test_layers_share_plans(scenario: GraphScenario) -> None:
     assert any(wait["on"].endswith("@2") for part in three["parts"] for wait in part.get("waits", ()))
 
 
-def test_what_is_written_satisfies_the_schema(scenario: GraphScenario) -> None:
+def test_what_is_written_satisfies_the_schema(scenario: Scenario) -> None:
     schema = plan_schema()
 
     assert all(is_valid(written(scenario, name), schema) for name in ("pairs", "late", "ring", "serial"))
@@ -178,7 +178,7 @@ WRONG: dict[str, tuple[Callable[[Document], object], str, str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.replace(" ", "-"))
-def test_what_is_wrong_is_told(scenario: GraphScenario, tmp_path: Path, wrong: str) -> None:
+def test_what_is_wrong_is_told(scenario: Scenario, tmp_path: Path, wrong: str) -> None:
     change, code, message = WRONG[wrong]
     document = written(scenario)
     del document["hash"]
@@ -189,7 +189,7 @@ def test_what_is_wrong_is_told(scenario: GraphScenario, tmp_path: Path, wrong: s
     assert any(code == each and message in text for each, text in found), found
 
 
-def test_a_plan_that_was_changed(scenario: GraphScenario, tmp_path: Path) -> None:
+def test_a_plan_that_was_changed(scenario: Scenario, tmp_path: Path) -> None:
     document = written(scenario)
     _part(document, "du")["priority"] = 1
 
@@ -199,7 +199,7 @@ def test_a_plan_that_was_changed(scenario: GraphScenario, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["pairs", "late", "ring", "serial"])
-def test_no_wait_can_be_left_out(scenario: GraphScenario, tmp_path: Path, name: str) -> None:
+def test_no_wait_can_be_left_out(scenario: Scenario, tmp_path: Path, name: str) -> None:
     """But those that stand beside something, which order nothing that is read."""
     whole = written(scenario, name)
     waits = [
@@ -222,11 +222,11 @@ def test_no_wait_can_be_left_out(scenario: GraphScenario, tmp_path: Path, name: 
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", '{"schema": 1}', '{"schema": "magus-plan/2", "schema": 2}', "[" * 5000, "nan"]
 )
-def test_what_is_no_plan_at_all(scenario: GraphScenario, tmp_path: Path, text: str) -> None:
+def test_what_is_no_plan_at_all(scenario: Scenario, tmp_path: Path, text: str) -> None:
     assert errors(scenario, text, tmp_path)
 
 
-def test_hundreds_of_errors_are_no_traceback(scenario: GraphScenario, tmp_path: Path) -> None:
+def test_hundreds_of_errors_are_no_traceback(scenario: Scenario, tmp_path: Path) -> None:
     document = written(scenario)
     document["parts"] = [{"name": f"p{number}", "op": "x", "plan": 0} for number in range(1000)]
     del document["hash"]
@@ -265,7 +265,7 @@ def drawn_place(rng: random.Random, value: Any) -> tuple[Any, str | int]:
 
 
 @pytest.mark.parametrize("seed", first(range(12), 2))
-def test_whatever_stands_there_it_is_read_or_refused(scenario: GraphScenario, tmp_path: Path, seed: int) -> None:
+def test_whatever_stands_there_it_is_read_or_refused(scenario: Scenario, tmp_path: Path, seed: int) -> None:
     """And what is read can be lowered."""
     rng, whole = random.Random(seed), written(scenario, "pairs")
     del whole["hash"]
@@ -287,7 +287,7 @@ def test_whatever_stands_there_it_is_read_or_refused(scenario: GraphScenario, tm
     assert set(read_or_not) == {False, True}
 
 
-def test_a_plan_for_other_ops_is_refused(scenario: GraphScenario, tmp_path: Path) -> None:
+def test_a_plan_for_other_ops_is_refused(scenario: Scenario, tmp_path: Path) -> None:
     pair, schedule = scenario_of("AG+GEMM"), all_schedules("AG+GEMM")[0]
     path = tmp_path / "graph.json"
     path.write_text(json.dumps(written(scenario)))

@@ -20,11 +20,11 @@ from magus.compiler.ir import (
     IndexRange,
     Kernels,
     LaunchMode,
+    OpPlan,
     Override,
     Reach,
     Reduction,
     Region,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -71,17 +71,17 @@ by_ranks = st.lists(plans_of_a_rank, min_size=RANKS, max_size=RANKS).map(tuple)
 
 
 @st.composite
-def schedules(draw: st.DrawFn) -> Schedule:
+def schedules(draw: st.DrawFn) -> OpPlan:
     engine, how = draw(engines), draw(tactics | st.just(ExecutionOptions()))
     if draw(st.booleans()):
         by_rank = draw(by_ranks)
-        return Schedule("any", by_rank[0], engine, 0, 0, (), how, by_rank)
-    return Schedule("any", draw(plans_of_a_rank), engine, 0, 0, draw(overrides), how)
+        return OpPlan("any", by_rank[0], engine, 0, 0, (), how, by_rank)
+    return OpPlan("any", draw(plans_of_a_rank), engine, 0, 0, draw(overrides), how)
 
 
 @given(schedules())
 @examples(80)
-def test_any_plan_is_read_back(schedule: Schedule) -> None:
+def test_any_plan_is_read_back(schedule: OpPlan) -> None:
     scenario = scenario_of("AG+GEMM")
 
     document = json.loads(document_text(plan_document(scenario, schedule)))

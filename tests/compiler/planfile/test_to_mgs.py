@@ -8,7 +8,7 @@ import pytest
 
 from magus.compiler import compile_text, format_text
 from magus.compiler.collectives import ALGORITHMS
-from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions
+from magus.compiler.ir import Direction, EngineChoice, EngineKind, ExecutionOptions, OpChoice
 from magus.compiler.planfile.write import plan_text
 from magus.compiler.planning.build import build_schedule, declared, reject_choice
 from magus.compiler.planning.knobs.engine import default_engine
@@ -56,7 +56,7 @@ OTHERS = {
 def test_a_template_written_out_is_the_same_plan(workload: str, template) -> None:  # type: ignore[no-untyped-def]
     scenario = compile_text(HEAD + workload).scenario().case
     for chunks in (4, 8, 16):
-        choice = Choice(template.name, chunks, default_engine(scenario.system), template.default_streams)
+        choice = OpChoice(template.name, chunks, default_engine(scenario.system), template.default_streams)
         if reject_choice(scenario, choice) is not None:
             continue
         schedule = build_schedule(scenario, choice)
@@ -77,7 +77,7 @@ def test_so_is_every_template_of_the_other_patterns(body: str, engine: EngineCho
     scenario, written = compile_text(head).scenario().case, 0
     for template in ALL_TEMPLATES:
         for chunks, direction in product((4, 8, 16), Direction):
-            choice = Choice(template.name, chunks, engine, template.default_streams, ExecutionOptions(direction))
+            choice = OpChoice(template.name, chunks, engine, template.default_streams, ExecutionOptions(direction))
             if reject_choice(scenario, choice) is not None:
                 continue
             schedule = build_schedule(scenario, choice)
@@ -113,7 +113,7 @@ def test_a_rank_without_steps_has_an_empty_block() -> None:
 
 def test_every_algorithm_whose_ranks_differ_is_written() -> None:
     engine = EngineChoice(EngineKind.SM, 8)
-    pairs = [(kind.value, Choice(one.name, 8, engine)) for one in ALGORITHMS for kind in one.per_rank]
+    pairs = [(kind.value, OpChoice(one.name, 8, engine)) for one in ALGORITHMS for kind in one.per_rank]
     for body, choice in some(pair for pair in pairs if reject_choice(scenario_of(pair[0]), pair[1]) is None):
         scenario = scenario_of(body)
         schedule = build_schedule(scenario, choice)
@@ -126,7 +126,7 @@ def test_every_algorithm_whose_ranks_differ_is_written() -> None:
 def test_kernels_that_keep_apart_from_copies_have_all_sms() -> None:
     scenario = scenario_of("AG+GEMM")
     apart, beside = (
-        build_schedule(scenario, Choice(name, chunks, EngineChoice(EngineKind.SM, 8), 1))
+        build_schedule(scenario, OpChoice(name, chunks, EngineChoice(EngineKind.SM, 8), 1))
         for name, chunks in (("serial", 4), ("uniform_fused_1d", 8))
     )
 

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from magus.compiler import CompileError, compile_text, format_text
 from magus.compiler.ir import (
-    Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
@@ -15,7 +14,8 @@ from magus.compiler.ir import (
     ExecutionOptions,
     Kernels,
     LaunchMode,
-    Scenario,
+    OpCase,
+    OpChoice,
     Wait,
     WaitPer,
 )
@@ -60,31 +60,31 @@ tactics = st.builds(
 
 
 @pytest.fixture(scope="module")
-def waker() -> Scenario:
+def waker() -> OpCase:
     return compile_text(TEXT).scenario("w").case
 
 
 @pytest.fixture(scope="module")
-def plain() -> Scenario:
+def plain() -> OpCase:
     return compile_text(TEXT).scenario("v").case
 
 
 @given(engine=engines, tactics=tactics, algorithm=st.sampled_from(["", "ring", "nvls"]))
 @examples(60)
 def test_an_expression_is_read_as_what_was_printed(
-    waker: Scenario, engine: EngineChoice, tactics: ExecutionOptions, algorithm: str
+    waker: OpCase, engine: EngineChoice, tactics: ExecutionOptions, algorithm: str
 ) -> None:
     for template, chunks, streams, name in (("serial", 4, 1, algorithm), ("hetero_unfused_1d", 16, 4, "")):
-        choice = Choice(template, chunks, engine, streams, tactics, name)
+        choice = OpChoice(template, chunks, engine, streams, tactics, name)
 
         assert read_choice(waker, expression_of(choice)) == choice
 
 
 @given(engine=engines, tactics=tactics)
 @examples(40)
-def test_a_plan_is_read_as_what_was_printed(waker: Scenario, engine: EngineChoice, tactics: ExecutionOptions) -> None:
+def test_a_plan_is_read_as_what_was_printed(waker: OpCase, engine: EngineChoice, tactics: ExecutionOptions) -> None:
     try:
-        schedule = build_schedule(waker, Choice("shard_p2p", 4, engine, 1, tactics))
+        schedule = build_schedule(waker, OpChoice("shard_p2p", 4, engine, 1, tactics))
     except ScheduleError:
         return
     text = TEXT + plan_text(waker, schedule, "written")
@@ -103,7 +103,7 @@ def test_what_is_usual_is_not_printed() -> None:
         ("kernel", "persistent"),
         ("wait", "event"),
     )
-    choice = Choice("serial", 4, SM, tactics=ExecutionOptions(Direction.GET, CopyProtocol.LL), algorithm="direct")
+    choice = OpChoice("serial", 4, SM, tactics=ExecutionOptions(Direction.GET, CopyProtocol.LL), algorithm="direct")
     assert expression_of(choice) == "serial(engine=sm(16), algorithm=direct, transfer=get, protocol=ll)"
     assert options_from({"kernel": "persistent"}).wait is Wait.POLL
 
@@ -121,25 +121,23 @@ def test_what_is_usual_is_not_printed() -> None:
         (SM, ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.MONITOR), "MGS410"),
     ],
 )
-def test_what_a_machine_has_not_got(
-    plain: Scenario, engine: EngineChoice, tactics: ExecutionOptions, code: str
-) -> None:
+def test_what_a_machine_has_not_got(plain: OpCase, engine: EngineChoice, tactics: ExecutionOptions, code: str) -> None:
     with pytest.raises(ScheduleError) as caught:
-        build_schedule(plain, Choice("shard_p2p", 4, engine, 1, tactics))
+        build_schedule(plain, OpChoice("shard_p2p", 4, engine, 1, tactics))
 
     assert caught.value.rejection.code.name == code and caught.value.rejection.hint
 
 
-def test_what_a_machine_has_got(waker: Scenario) -> None:
+def test_what_a_machine_has_got(waker: OpCase) -> None:
     tactics = ExecutionOptions(
         Direction.PUT, CopyProtocol.LL128, Kernels.PERSISTENT, Wait.MONITOR, WaitPer.TILE, LaunchMode.GRAPH
     )
     shared = EngineChoice(EngineKind.SM, 16, EngineMode.SHARED)
 
-    schedule = build_schedule(waker, Choice("shard_p2p", 4, SM, 1, tactics))
+    schedule = build_schedule(waker, OpChoice("shard_p2p", 4, SM, 1, tactics))
 
     assert (schedule.tactics, schedule.compute_sms) == (tactics, waker.gpu.sms - 16)
-    assert build_schedule(waker, Choice("shard_p2p", 4, shared)).compute_sms == waker.gpu.sms
+    assert build_schedule(waker, OpChoice("shard_p2p", 4, shared)).compute_sms == waker.gpu.sms
 
 
 @pytest.mark.parametrize(
@@ -154,7 +152,7 @@ def test_what_a_machine_has_got(waker: Scenario) -> None:
         ("serial(engine=sm(8, shared, shared))", "MGS204"),
     ],
 )
-def test_arguments_that_are_not_understood(waker: Scenario, written: str, code: str) -> None:
+def test_arguments_that_are_not_understood(waker: OpCase, written: str, code: str) -> None:
     with pytest.raises(CompileError) as caught:
         read_choice(waker, written)
 

@@ -4,7 +4,7 @@ import pytest
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import Awaited, GraphChoice, GraphScenario, OpMode, Part, PartWait, Pattern, Read, Transfer
+from magus.compiler.ir import Awaited, OpMode, Part, PartWait, Pattern, Read, Scenario, Schedule, Transfer
 from magus.compiler.planning.parts import in_batches, labels_of
 from magus.compiler.planning.plan import build_graph_plan
 
@@ -23,12 +23,12 @@ schedule mine for back {{ batches 2; {said} }}
 """
 
 
-def scenario(said: str = "", *, sum: str = "all_reduce") -> GraphScenario:
+def scenario(said: str = "", *, sum: str = "all_reduce") -> Scenario:
     (found,) = compile_text(TEXT.format(said=said, sum=sum)).workloads
     return found
 
 
-def parts(found: GraphScenario) -> dict[str, Part]:
+def parts(found: Scenario) -> dict[str, Part]:
     return {part.name: part for part in build_graph_plan(found.system, found.graph, found.schedules[0]).parts}
 
 
@@ -54,9 +54,7 @@ def test_ranks_add_up_behind_the_last_batch(sum: str) -> None:
 def test_the_last_waits_for_the_others_and_moves_as_much_as_in_one_batch() -> None:
     found = scenario()
     made = parts(found)
-    (one,) = (
-        part for part in build_graph_plan(found.system, found.graph, GraphChoice("one")).parts if part.op == "d_w"
-    )
+    (one,) = (part for part in build_graph_plan(found.system, found.graph, Schedule("one")).parts if part.op == "d_w")
 
     assert PartWait("d_w[0]", Awaited.END) in made["d_w[1]"].waits
     moved = [

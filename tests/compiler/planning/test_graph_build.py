@@ -2,18 +2,18 @@
 
 import pytest
 
-from magus.compiler.ir import COLLECTIVES_STREAM, Awaited, GraphChoice, GraphPlan, GraphScenario, PartWait, StepWait
-from magus.compiler.planning.parts import GraphPlanError
+from magus.compiler.ir import COLLECTIVES_STREAM, Awaited, PartWait, Plan, Scenario, Schedule, StepWait
+from magus.compiler.planning.parts import PlanError
 from magus.compiler.planning.plan import build_graph_plan, choice_of_layers, layers_of
 from tests.helpers.scenarios.mlp_backward import plain_backward
 
 
-def of(block: str = "") -> tuple[GraphScenario, GraphChoice]:
+def of(block: str = "") -> tuple[Scenario, Schedule]:
     scenario = plain_backward(4096, "repeat 8 dx as dy", f"schedule s for back {{ {block} }}")
     return scenario, scenario.schedules[0]
 
 
-def plan(block: str = "", layers: int = 1) -> GraphPlan:
+def plan(block: str = "", layers: int = 1) -> Plan:
     scenario, choice = of(block)
     return build_graph_plan(scenario.system, layers_of(scenario.graph, layers), choice_of_layers(choice, layers))
 
@@ -90,12 +90,12 @@ def test_layers_take_the_result_of_the_one_before() -> None:
 
 def test_an_order_that_cannot_be_kept_is_refused() -> None:
     scenario, _ = of()
-    with pytest.raises(GraphPlanError, match="d_wup is in the order before dh, which it needs") as error:
-        build_graph_plan(scenario.system, scenario.graph, GraphChoice("s", order=("d_wup", "dh")))
+    with pytest.raises(PlanError, match="d_wup is in the order before dh, which it needs") as error:
+        build_graph_plan(scenario.system, scenario.graph, Schedule("s", order=("d_wup", "dh")))
     assert error.value.at == "order"
 
 
 def test_ops_that_stand_beside_each_other_are_refused() -> None:
     scenario, _ = of()
-    with pytest.raises(GraphPlanError, match="ops wait for each other: xg needs d_wup needs xg"):
-        build_graph_plan(scenario.system, scenario.graph, GraphChoice("s", order=("xg",), beside=(("xg", "d_wup"),)))
+    with pytest.raises(PlanError, match="ops wait for each other: xg needs d_wup needs xg"):
+        build_graph_plan(scenario.system, scenario.graph, Schedule("s", order=("xg",), beside=(("xg", "d_wup"),)))

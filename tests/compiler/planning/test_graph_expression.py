@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.ir import EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode, Plan, Scenario, Seams
+from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpMode, Scenario, Schedule, Seams, WrittenPlan
 from magus.compiler.planning.build import ScheduleError, graph_choice_text, graph_expression_of
-from magus.compiler.planning.parts import GraphPlanError
+from magus.compiler.planning.parts import PlanError
 from magus.compiler.planning.plan import build_graph_plan
 from tests.helpers.oracle.drawn_graphs import draw_whole
 from tests.helpers.oracle.drawn_programs import draw_choice
@@ -18,11 +18,11 @@ MORE = "n = norm(dx)"
 
 
 @pytest.fixture(scope="module")
-def back() -> GraphScenario:
+def back() -> Scenario:
     return plain_backward(4096, MORE)
 
 
-def draw(rng: random.Random, scenario: GraphScenario, name: str) -> GraphChoice:
+def draw(rng: random.Random, scenario: Scenario, name: str) -> Schedule:
     """A schedule with something of everything that a block can say, drawn until it can be kept."""
     ops = scenario.graph.ops
     names = [op.name for op in ops]
@@ -30,12 +30,12 @@ def draw(rng: random.Random, scenario: GraphScenario, name: str) -> GraphChoice:
     def mode(op_index: int) -> OpMode:
         op = ops[op_index]
         if op.is_pair and rng.random() < 0.4:
-            return OpMode(op.name, apart=draw_whole(rng, Scenario(op.name, scenario.system, op.workload)))
-        return OpMode(op.name, draw_choice(rng, Scenario(op.name, scenario.system, op.workload)))
+            return OpMode(op.name, apart=draw_whole(rng, OpCase(op.name, scenario.system, op.workload)))
+        return OpMode(op.name, draw_choice(rng, OpCase(op.name, scenario.system, op.workload)))
 
     while True:
         chosen = rng.sample(range(len(ops)), rng.randint(0, len(ops)))
-        choice = GraphChoice(
+        choice = Schedule(
             name,
             tuple(mode(index) for index in chosen),
             tuple(rng.sample(names, rng.randint(0, len(names)))) if rng.random() < 0.5 else (),
@@ -48,11 +48,11 @@ def draw(rng: random.Random, scenario: GraphScenario, name: str) -> GraphChoice:
         try:
             build_graph_plan(scenario.system, scenario.graph, choice)
             return choice
-        except GraphPlanError:
+        except PlanError:
             continue
 
 
-def test_what_is_written_compiles_to_the_same_schedule(back: GraphScenario) -> None:
+def test_what_is_written_compiles_to_the_same_schedule(back: Scenario) -> None:
     rng = random.Random("blocks")
     drawn = tuple(draw(rng, back, f"s{number}") for number in range(60))
 
@@ -62,7 +62,7 @@ def test_what_is_written_compiles_to_the_same_schedule(back: GraphScenario) -> N
     assert read.schedules == drawn
 
 
-def test_one_line_says_the_same_in_every_order(back: GraphScenario) -> None:
+def test_one_line_says_the_same_in_every_order(back: Scenario) -> None:
     rng = random.Random("lines")
     drawn = [draw(rng, back, "s") for _ in range(20)]
     mixed = [
@@ -81,11 +81,11 @@ def test_one_line_says_the_same_in_every_order(back: GraphScenario) -> None:
 
 
 def test_nothing_said() -> None:
-    assert graph_choice_text(GraphChoice("usual"), "back") == "schedule usual for back { }\n"
-    assert graph_expression_of(GraphChoice("usual", streams=(("dh", 0),))) == "{ }"
+    assert graph_choice_text(Schedule("usual"), "back") == "schedule usual for back { }\n"
+    assert graph_expression_of(Schedule("usual", streams=(("dh", 0),))) == "{ }"
 
 
 def test_a_plan_written_out_has_no_words_here() -> None:
-    mode = OpMode("dh", Plan(EngineChoice(EngineKind.DMA, 7), ()))
+    mode = OpMode("dh", WrittenPlan(EngineChoice(EngineKind.DMA, 7), ()))
     with pytest.raises(ScheduleError, match="dh has a plan written out"):
-        graph_choice_text(GraphChoice("s", (mode,)), "back")
+        graph_choice_text(Schedule("s", (mode,)), "back")

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 import pytest
 
 from magus.compiler.ir import (
-    Choice,
     ExecutionOptions,
-    GraphChoice,
-    GraphPlan,
     Kernels,
+    OpCase,
+    OpChoice,
     OpMode,
+    OpPlan,
     PartWait,
     PeerOrder,
-    Scenario,
+    Plan,
     Schedule,
     Seams,
     Step,
@@ -23,7 +23,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.handoff import Brought, brought_for, following
-from magus.compiler.planning.parts import GraphPlanError
+from magus.compiler.planning.parts import PlanError
 from magus.compiler.planning.plan import build_graph_plan
 from magus.compiler.verify.check import check_parts, check_plan
 from tests.helpers.scenarios.exchange import (
@@ -43,12 +43,12 @@ Kernel = tuple[frozenset[tuple[int, int, int, int, int]], frozenset[str]]
 """What a kernel takes, as blocks with their rows and inner indices, and what it waits for."""
 
 
-def plan_of(kind: str, choice: GraphChoice) -> GraphPlan:
+def plan_of(kind: str, choice: Schedule) -> Plan:
     scenario = exchange(kind)
     return build_graph_plan(scenario.system, scenario.graph, choice)
 
 
-def second_kernels(schedule: Schedule) -> Iterator[Kernel]:
+def second_kernels(schedule: OpPlan) -> Iterator[Kernel]:
     """The kernels of the second GEMM of a pair of two, which count blocks as the pair does."""
     for step in schedule.steps:
         if isinstance(step, TileGroup) and step.kernel:
@@ -56,7 +56,7 @@ def second_kernels(schedule: Schedule) -> Iterator[Kernel]:
             yield frozenset(taken), frozenset(name for name in step.after if not name.startswith("then_"))
 
 
-def kernels_along(plan: GraphPlan, brought: Brought) -> Iterator[Kernel]:
+def kernels_along(plan: Plan, brought: Brought) -> Iterator[Kernel]:
     """Those of the GEMM that is an op of its own; of blocks side by side each is a slice of the inner dimension."""
     part = plan.part("y_gemm")
     for step in part.schedule.steps:
@@ -77,7 +77,7 @@ def _pieces(step: TileGroup, rows: object, brought: Brought) -> Iterator[tuple[i
 
 
 @pytest.mark.parametrize(("kind", "choice"), [case for case in CASES if case not in ADDED_BESIDE], ids=named)
-def test_it_is_cut_as_the_second_kernel_of_a_pair(kind: str, choice: Choice) -> None:
+def test_it_is_cut_as_the_second_kernel_of_a_pair(kind: str, choice: OpChoice) -> None:
     """The templates of A2A+GEMM say the same, and with GEMM+A2A in one plan what waits for what."""
     scenario, pair = exchange(kind), as_pair(kind)
     found = brought_for(scenario.graph, scenario.graph.op("y_gemm"), RANKS)
@@ -91,28 +91,28 @@ def test_it_is_cut_as_the_second_kernel_of_a_pair(kind: str, choice: Choice) -> 
 
 
 @pytest.mark.parametrize(("kind", "choice"), CASES, ids=named)
-def test_a_plan_is_right(kind: str, choice: Choice) -> None:
+def test_a_plan_is_right(kind: str, choice: OpChoice) -> None:
     """Each tile once, slices in turn, and all that is read is waited for; whole, there is one kernel."""
     scenario, plan = exchange(kind), plan_of(kind, along(choice))
     part = plan.part("y_gemm")
 
     assert check_parts(scenario.system, scenario.graph, plan) == ()
-    assert check_plan(Scenario("y_gemm", scenario.system, part.workload), part.schedule) == ()
+    assert check_plan(OpCase("y_gemm", scenario.system, part.workload), part.schedule) == ()
     assert part.waits == ()
     assert part.schedule.expression == f"along {plan.part('y').schedule.expression}"
-    whole = plan_of(kind, GraphChoice("whole", (OpMode("y", choice),))).part("y_gemm")
+    whole = plan_of(kind, Schedule("whole", (OpMode("y", choice),))).part("y_gemm")
     assert (len(whole.schedule.steps), whole.waits, whole.step_waits) == (1, (PartWait("y"),), ())
 
 
 def test_what_is_cut_along_waits_by_rows_whatever_the_seams() -> None:
     choice = along(CHOICES[0])
-    whole = GraphChoice("whole", choice.modes, along=choice.along, seams=Seams.WHOLE)
+    whole = Schedule("whole", choice.modes, along=choice.along, seams=Seams.WHOLE)
 
     assert plan_of("below", whole).part("y_gemm") == plan_of("below", choice).part("y_gemm")
 
 
 def test_what_needs_no_transfer_comes_first() -> None:
-    steps = plan_of("below", along(Choice("hetero_fused_1d", 8, DMA))).part("y_gemm").schedule.steps
+    steps = plan_of("below", along(OpChoice("hetero_fused_1d", 8, DMA))).part("y_gemm").schedule.steps
 
     assert [step.name for step in steps] == ["own", "g0", "g1"]
 
@@ -127,17 +127,17 @@ def test_who_may_be_cut_along_whom() -> None:
 
 PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 UNCUT = {
-    "it is one kernel": ("below", Choice("serial", RANKS, DMA)),
-    "its kernel is persistent": ("below", Choice("uniform_fused_1d", 8, DMA, tactics=PERSISTENT)),
-    "its ranks differ": ("below", Choice("shard_p2p", RANKS, DMA, order=PeerOrder.ABSOLUTE)),
-    "a kernel of that makes slices with gaps between them": ("beside", Choice("uniform_fused_2d", 8, DMA)),
+    "it is one kernel": ("below", OpChoice("serial", RANKS, DMA)),
+    "its kernel is persistent": ("below", OpChoice("uniform_fused_1d", 8, DMA, tactics=PERSISTENT)),
+    "its ranks differ": ("below", OpChoice("shard_p2p", RANKS, DMA, order=PeerOrder.ABSOLUTE)),
+    "a kernel of that makes slices with gaps between them": ("beside", OpChoice("uniform_fused_2d", 8, DMA)),
 }
 
 
 @pytest.mark.parametrize("why", UNCUT)
 def test_why_nothing_is_cut_along_a_pair(why: str) -> None:
     kind, choice = UNCUT[why]
-    with pytest.raises(GraphPlanError) as caught:
+    with pytest.raises(PlanError) as caught:
         plan_of(kind, along(choice))
 
     assert caught.value.at == "y_gemm"
@@ -146,12 +146,12 @@ def test_why_nothing_is_cut_along_a_pair(why: str) -> None:
 
 
 def test_apart_there_is_nothing_to_be_cut_along() -> None:
-    apart = GraphChoice("apart", (OpMode("y", apart=Choice("serial", RANKS, DMA)),), along=("y_gemm",))
+    apart = Schedule("apart", (OpMode("y", apart=OpChoice("serial", RANKS, DMA)),), along=("y_gemm",))
 
-    with pytest.raises(GraphPlanError, match="cannot be cut along y: it is apart"):
+    with pytest.raises(PlanError, match="cannot be cut along y: it is apart"):
         plan_of("below", apart)
-    with pytest.raises(GraphPlanError, match="z is row_wise, which is not cut along another op"):
-        plan_of("below", GraphChoice("z", along=("z",)))
+    with pytest.raises(PlanError, match="z is row_wise, which is not cut along another op"):
+        plan_of("below", Schedule("z", along=("z",)))
 
 
 def _names(steps: tuple[Step, ...]) -> list[str]:

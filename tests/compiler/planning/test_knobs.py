@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Choice, ExecutionOptions, Scenario
+from magus.compiler.ir import ExecutionOptions, OpCase, OpChoice
 from magus.compiler.planning.build import all_rules, expression_of
 from magus.compiler.planning.knobs import KNOBS, ScheduleRequest, with_values
 from magus.compiler.planning.knobs.base import CountValues
@@ -42,7 +42,7 @@ ENGINES = ("dma(1)", "dma(2)", "dma(3, prelaunched)", "sm(8)", "sm(16, shared)")
 
 
 @st.composite
-def choices(draw: st.DrawFn, scenario: Scenario) -> Choice:
+def choices(draw: st.DrawFn, scenario: OpCase) -> OpChoice:
     """Values of all knobs but those of ``bespoke``, legal or not."""
     engine = read_choice(scenario, f"serial(engine={draw(st.sampled_from(ENGINES))})").engine
     fitting = [template.name for template in BY_NAME.values() if scenario.workload.pattern in template.patterns]
@@ -53,17 +53,17 @@ def choices(draw: st.DrawFn, scenario: Scenario) -> Choice:
             values[knob] = draw(st.sampled_from(counts))
         elif knob.words and knob is not TEMPLATE:
             values[knob] = draw(st.sampled_from((knob.usual, *knob.every())))
-    return with_values(Choice(TEMPLATE.usual, scenario.num_ranks, engine), values)
+    return with_values(OpChoice(TEMPLATE.usual, scenario.num_ranks, engine), values)
 
 
 @given(data=st.data(), scenario=st.sampled_from(SCENARIOS))
 @examples(100, deep=3000)
-def test_a_rule_reads_the_knobs_that_it_names_and_no_others(data: st.DataObject, scenario: Scenario) -> None:
+def test_a_rule_reads_the_knobs_that_it_names_and_no_others(data: st.DataObject, scenario: OpCase) -> None:
     choice = data.draw(choices(scenario))
     by_word = {knob.word: knob for knob in KNOBS}
 
     for rule in some(all_rules()):
-        usual = Choice(choice.template, scenario.num_ranks, default_engine(scenario.system))
+        usual = OpChoice(choice.template, scenario.num_ranks, default_engine(scenario.system))
         read = {by_word[word]: by_word[word].of(choice) for word in rule.knobs}
         alone = rule.reject(ScheduleRequest(scenario, with_values(usual, read)))
         assert rule.reject(ScheduleRequest(scenario, choice)) == alone, rule.knobs
@@ -73,12 +73,12 @@ def test_every_field_of_a_choice_is_one_knob() -> None:
     own = [knob.field for knob in KNOBS if not knob.option]
     options = [knob.field for knob in KNOBS if knob.option]
 
-    assert sorted(own) == sorted(field.name for field in fields(Choice) if field.name != "tactics")
+    assert sorted(own) == sorted(field.name for field in fields(OpChoice) if field.name != "tactics")
     assert options == [field.name for field in fields(ExecutionOptions)]
 
 
 def test_usual_values_are_the_defaults_of_the_fields() -> None:
-    usual = {field.name: field.default for kind in (Choice, ExecutionOptions) for field in fields(kind)}
+    usual = {field.name: field.default for kind in (OpChoice, ExecutionOptions) for field in fields(kind)}
     required = {"template", "chunks", "engine"}
 
     assert all(knob.usual == usual[knob.field] for knob in some(k for k in KNOBS if k.field not in required))
@@ -86,7 +86,7 @@ def test_usual_values_are_the_defaults_of_the_fields() -> None:
 
 @given(data=st.data(), scenario=st.sampled_from(SCENARIOS[:2]))
 @examples(60)
-def test_what_a_template_takes_is_printed_and_read_again(data: st.DataObject, scenario: Scenario) -> None:
+def test_what_a_template_takes_is_printed_and_read_again(data: st.DataObject, scenario: OpCase) -> None:
     drawn = data.draw(choices(scenario))
     template = BY_NAME[drawn.template]
     lacking = {knob: knob.usual for knob in KNOBS if not knob.has(template)} | {CHUNKS: drawn.chunks}

@@ -6,16 +6,16 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import (
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     IndexRange,
     Kernels,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Region,
-    Scenario,
-    Schedule,
     TileGroup,
     Transfer,
     Wait,
@@ -35,17 +35,17 @@ DMA = EngineChoice(EngineKind.DMA, 3)
 
 
 @pytest.fixture(scope="module")
-def scenario() -> Scenario:
+def scenario() -> OpCase:
     return ag_gemm(1024, 2048, 2048, ranks=4, gpu=h100())
 
 
-def held(scenario: Scenario, template: str, depth: int, tactics: ExecutionOptions = GET, streams: int = 1) -> Schedule:
-    return build_schedule(scenario, Choice(template, 32, DMA, streams, tactics, depth=depth))
+def held(scenario: OpCase, template: str, depth: int, tactics: ExecutionOptions = GET, streams: int = 1) -> OpPlan:
+    return build_schedule(scenario, OpChoice(template, 32, DMA, streams, tactics, depth=depth))
 
 
 @pytest.mark.parametrize("streams", [1, 4])
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_staging_is_the_share_of_the_pieces_that_are_held(scenario: Scenario, template: str, streams: int) -> None:
+def test_staging_is_the_share_of_the_pieces_that_are_held(scenario: OpCase, template: str, streams: int) -> None:
     gathered = 1024 * 2048 * 2 * 3 // 4
     whole = held(scenario, template, 0, streams=streams)
 
@@ -58,7 +58,7 @@ def test_staging_is_the_share_of_the_pieces_that_are_held(scenario: Scenario, te
 
 @pytest.mark.parametrize("tactics", [GET, PERSISTENT], ids=["launched", "persistent"])
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_it_runs_and_holding_less_is_not_faster(scenario: Scenario, template: str, tactics: ExecutionOptions) -> None:
+def test_it_runs_and_holding_less_is_not_faster(scenario: OpCase, template: str, tactics: ExecutionOptions) -> None:
     times = []
     for depth in (1, 2, 0):
         result = simulate_op(scenario, held(scenario, template, depth, tactics), unit_bytes=4096)
@@ -68,7 +68,7 @@ def test_it_runs_and_holding_less_is_not_faster(scenario: Scenario, template: st
     assert times[0] >= times[1] >= times[2]
 
 
-def test_a_plan_written_out_needs_as_much_as_the_template_it_came_from(scenario: Scenario) -> None:
+def test_a_plan_written_out_needs_as_much_as_the_template_it_came_from(scenario: OpCase) -> None:
     head = 'use "nvidia/h100"\nsystem s { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }\n'
     work = (
         "{ x = tensor bf16[1024, 2048] shard rows; w = tensor bf16[2048, 2048] shard cols; y = gemm(all_gather(x), w) }"
@@ -134,7 +134,7 @@ def test_waits_in_a_circle_reuse_nothing() -> None:
         ),
     ],
 )
-def test_where_buffers_cannot_be_reused(scenario: Scenario, text: str, reason: str) -> None:
+def test_where_buffers_cannot_be_reused(scenario: OpCase, text: str, reason: str) -> None:
     with pytest.raises(ScheduleError, match=reason) as caught:
         build_schedule(scenario, read_choice(scenario, text))
 
@@ -145,4 +145,4 @@ def test_what_is_no_staging_is_not_held_in_part() -> None:
     lone = lone_gather(1024, 1024, ranks=4)
 
     with pytest.raises(ScheduleError, match="holds nothing that is gathered for a kernel"):
-        build_schedule(lone, Choice("direct", 16, DMA, 1, GET, depth=1))
+        build_schedule(lone, OpChoice("direct", 16, DMA, 1, GET, depth=1))

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import Choice, EngineMode
+from magus.compiler.ir import EngineMode, OpChoice
 from magus.compiler.planning.build import expression_of
 
 HEAD = """mgs 1
@@ -25,9 +25,9 @@ AG = """workload w on h8 {
 """
 
 
-def declared(schedule: str, workload: str = RS) -> Choice:
+def declared(schedule: str, workload: str = RS) -> OpChoice:
     (named,) = compile_text(f"{HEAD}{workload}schedule s for w = {schedule}\n").scenario().case.schedules
-    assert isinstance(named.body, Choice)
+    assert isinstance(named.body, OpChoice)
     return named.body
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from magus.compiler import Compiled, CompileError, compile_text
 from magus.compiler.ir import (
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
@@ -14,15 +13,16 @@ from magus.compiler.ir import (
     IndexRange,
     Metric,
     MetricOf,
+    OpCase,
+    OpChoice,
     Pattern,
-    Plan,
     Reduction,
-    Scenario,
     Shard,
     Speedup,
     TileGroup,
     Transfer,
     Value,
+    WrittenPlan,
 )
 from magus.compiler.resolve.expect.expectation import Comparison, Relation, Verdict, VerdictIs
 from magus.compiler.resolve.file import resolve
@@ -45,7 +45,7 @@ def compiled(body: str, more: str = "", before: str = "") -> Compiled:
     return compile_text(f"{before}{HARDWARE}workload w on node {{ {body} }}\n{more}")
 
 
-def scenario(body: str, more: str = "") -> Scenario:
+def scenario(body: str, more: str = "") -> OpCase:
     return compiled(body, more).scenario().case
 
 
@@ -85,18 +85,18 @@ def test_a_tensor_that_is_not_used_warns() -> None:
 @pytest.mark.parametrize(
     ("expression", "choice"),
     [
-        ("serial()", Choice("serial", 8, DMA_7)),
-        ("serial", Choice("serial", 8, DMA_7)),
+        ("serial()", OpChoice("serial", 8, DMA_7)),
+        ("serial", OpChoice("serial", 8, DMA_7)),
         (
             "uniform_fused_1d(chunks=2 * 16, engine=sm(8))",
-            Choice("uniform_fused_1d", 32, EngineChoice(EngineKind.SM, 8)),
+            OpChoice("uniform_fused_1d", 32, EngineChoice(EngineKind.SM, 8)),
         ),
-        ("uniform_fused_2d(engine=dma)", Choice("uniform_fused_2d", 64, EngineChoice(EngineKind.DMA, 7))),
-        ("hetero_unfused_1d()", Choice("hetero_unfused_1d", 64, DMA_7, streams=4)),
-        ("hetero_unfused_1d(streams=2)", Choice("hetero_unfused_1d", 64, DMA_7, streams=2)),
+        ("uniform_fused_2d(engine=dma)", OpChoice("uniform_fused_2d", 64, EngineChoice(EngineKind.DMA, 7))),
+        ("hetero_unfused_1d()", OpChoice("hetero_unfused_1d", 64, DMA_7, streams=4)),
+        ("hetero_unfused_1d(streams=2)", OpChoice("hetero_unfused_1d", 64, DMA_7, streams=2)),
     ],
 )
-def test_choices(expression: str, choice: Choice) -> None:
+def test_choices(expression: str, choice: OpChoice) -> None:
     assert scenario(GATHER, f"schedule s for w = {expression}").schedules[0].body == choice
 
 
@@ -154,11 +154,11 @@ def test_a_setting_that_cannot_work_is_told_at_compile_time() -> None:
     assert found.message == "with M = 20: 20 rows do not divide among 8 ranks"
 
 
-def plan(body: str, workload: str = GATHER) -> Plan:
+def plan(body: str, workload: str = GATHER) -> WrittenPlan:
     """A plan as it is read; whether it moves every byte is checked behind this."""
     text, report = f"{HARDWARE}workload w on node {{ {workload} }}\nschedule p for w {{\n{body}\n}}", Report()
     found = resolve(load(Source("<text>", text), report), {}, report).scenarios[0].schedules[0].body
-    assert isinstance(found, Plan) and not report.has_errors
+    assert isinstance(found, WrittenPlan) and not report.has_errors
     return found
 
 

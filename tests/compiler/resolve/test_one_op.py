@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import Choice, GraphScenario, Plan, Read, Workload
+from magus.compiler.ir import OpChoice, OpShape, Read, Scenario, WrittenPlan
 from magus.compiler.pipeline import Compiled
 from tests.helpers.scenarios.compiled import cases_in
 
@@ -34,12 +34,12 @@ def _compiled(body: str, rest: str = "") -> Compiled:
     return compile_text(f"{_HARDWARE}workload w on hgx {{ {body} }}\n{rest}")
 
 
-def _scenario(body: str, rest: str = "") -> GraphScenario:
+def _scenario(body: str, rest: str = "") -> Scenario:
     (found,) = _compiled(body, rest).workloads
     return found
 
 
-def _shape(workload: Workload) -> Workload:
+def _shape(workload: OpShape) -> OpShape:
     return replace(workload, name="", about="")
 
 
@@ -83,7 +83,7 @@ def test_a_template_is_short_for_a_block_with_the_op() -> None:
 
     assert short == long and short.pair is not None
     (named,) = short.pair.schedules
-    assert isinstance(named.body, Choice) and named.body.template == "shard_p2p"
+    assert isinstance(named.body, OpChoice) and named.body.template == "shard_p2p"
 
 
 @pytest.mark.parametrize("how", [_PLAN, "split rows into 2; move by dma(3)"])
@@ -94,7 +94,7 @@ def test_steps_and_outlines_are_said_of_the_op_alone_and_among_others(how: str) 
     among = _scenario(f"{body}; n = norm(y)", f"schedule s for w {{\n  y {{\n    {how}\n  }}\n}}")
 
     assert direct == block and direct.schedules[0].modes == among.schedules[0].modes
-    assert isinstance(direct.schedules[0].body, Plan)
+    assert isinstance(direct.schedules[0].body, WrittenPlan)
 
 
 @pytest.mark.parametrize("others", ["", "; n = norm(y)"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Pattern, Scenario
+from magus.compiler.ir import OpCase, Pattern
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.resolve.schedules.check import resolve_schedule
 from magus.compiler.targets.gemm_program import Group
@@ -25,7 +25,7 @@ CASES = {
 }
 
 
-def scenario(pattern: Pattern) -> Scenario:
+def scenario(pattern: Pattern) -> OpCase:
     return scenario_of(pattern, SYSTEMS[1], 3, 96, 192, 384)
 
 
@@ -107,7 +107,7 @@ WORKLOADS = {
 }
 
 
-def refused(made: Scenario, expression: str | None) -> str:
+def refused(made: OpCase, expression: str | None) -> str:
     with pytest.raises(ScheduleError) as caught:
         triton_text(made, resolve_schedule(made, expression))
     assert caught.value.rejection.code.name == "MGS541" and caught.value.rejection.hint

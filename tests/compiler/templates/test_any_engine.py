@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.compiler.ir import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import EngineChoice, EngineKind, OpChoice
 from magus.compiler.planning.build import build_schedule, build_schedules
 from magus.compiler.planning.staging import template_input
 from magus.compiler.templates import ALL_TEMPLATES, Template
@@ -19,7 +19,7 @@ ANY_ENGINE = [template for template in ALL_TEMPLATES if template.any_engine]
 def test_steps_do_not_depend_on_the_engine(template: Template) -> None:
     for pattern in some(template.patterns):
         for scenario in some(scenarios_of(pattern)):
-            choice = Choice(template.name, 2 * scenario.num_ranks, DMA)
+            choice = OpChoice(template.name, 2 * scenario.num_ranks, DMA)
             by_dma, by_sm = (template_input(scenario, replace(choice, engine=engine)) for engine in (DMA, SM))
 
             assert template.write(by_dma) == template.write(by_sm)
@@ -28,7 +28,7 @@ def test_steps_do_not_depend_on_the_engine(template: Template) -> None:
 def test_choices_that_differ_in_their_engine_share_their_steps() -> None:
     scenario = scenarios_of(ANY_ENGINE[0].patterns[0])[0]
     n = scenario.num_ranks
-    choices = [Choice(name, n, engine) for name in ("serial", "shard_p2p") for engine in (DMA, SM)]
+    choices = [OpChoice(name, n, engine) for name in ("serial", "shard_p2p") for engine in (DMA, SM)]
 
     schedules = list(build_schedules(scenario, choices))
 

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Kernels,
+    OpCase,
+    OpChoice,
     Pattern,
     Reduction,
-    Scenario,
     TileGroup,
     Transfer,
     Wait,
@@ -43,7 +43,7 @@ RANKS = 4
 SPLIT = (128, 400, 48, 448)
 
 
-def _scenario(pattern: Pattern) -> Scenario:
+def _scenario(pattern: Pattern) -> OpCase:
     """A small one; an all_to_all is uneven."""
     scenario = scenario_of(pattern, SYSTEMS[1], RANKS, 1024, 512, 512)
     split = SPLIT if pattern.exchanges else ()
@@ -53,11 +53,11 @@ def _scenario(pattern: Pattern) -> Scenario:
 SCENARIOS = {pattern: _scenario(pattern) for pattern in PATTERNS}
 
 
-def drawn_parts(scenario: Scenario, tactics: ExecutionOptions, seed: int) -> tuple[tuple[int, ...], ...]:
+def drawn_parts(scenario: OpCase, tactics: ExecutionOptions, seed: int) -> tuple[tuple[int, ...], ...]:
     """Parts at random, of which some have no rows of some blocks."""
     rng = random.Random(seed)
     count, columns = rng.randint(1, 6), list[list[int]]()
-    for rows in block_rows(template_input(scenario, Choice("bespoke", RANKS, DMA3, tactics=tactics))):
+    for rows in block_rows(template_input(scenario, OpChoice("bespoke", RANKS, DMA3, tactics=tactics))):
         edges = [0, *sorted(rng.randint(0, rows) for _ in range(count - 1)), rows]
         columns.append([high - low for low, high in pairwise(edges)])
     return shortened(part for part in zip(*columns, strict=True) if any(part))
@@ -76,7 +76,9 @@ def test_any_parts_make_a_sound_plan_that_its_text_rebuilds(
     parts, rng = drawn_parts(scenario, tactics, seed), random.Random(seed)
     sizes = inner_size(scenario.workload), tile_cols(scenario.workload)
     slices, columns = (draw_cuts(rng, len(parts), size) for size in sizes)
-    choice = Choice("bespoke", RANKS, DMA3, streams, tactics, lanes=lanes, parts=parts, slices=slices, columns=columns)
+    choice = OpChoice(
+        "bespoke", RANKS, DMA3, streams, tactics, lanes=lanes, parts=parts, slices=slices, columns=columns
+    )
 
     schedule = build_schedule(scenario, choice)
 
@@ -103,7 +105,7 @@ def test_batches_carry_what_the_parts_say() -> None:
     scenario = SCENARIOS[Pattern.AG_GEMM]
     parts = ((64, 0, 256, 16), (192, 256, 0, 240))
 
-    schedule = build_schedule(scenario, Choice("bespoke", RANKS, DMA3, 1, parts=parts))
+    schedule = build_schedule(scenario, OpChoice("bespoke", RANKS, DMA3, 1, parts=parts))
 
     groups = [step for step in schedule.steps if isinstance(step, TileGroup)]
     moved = {step.name: step.region.rows.size for step in schedule.steps if isinstance(step, Transfer)}
@@ -115,7 +117,7 @@ def test_sums_follow_the_batch_that_completes_their_rows_at_all_peers() -> None:
     scenario = SCENARIOS[Pattern.GEMM_RS]
     parts = ((0, 128, 64, 64), (256, 128, 192, 192))
 
-    schedule = build_schedule(scenario, Choice("bespoke", RANKS, DMA3, 1, parts=parts))
+    schedule = build_schedule(scenario, OpChoice("bespoke", RANKS, DMA3, 1, parts=parts))
 
     sums = [step for step in schedule.steps if isinstance(step, Reduction)]
     assert [str(step.region.rows) for step in sums] == ["0:64", "64:256"]
@@ -126,7 +128,7 @@ def test_slices_are_brought_one_by_one_and_added_up() -> None:
     scenario = SCENARIOS[Pattern.AG_GEMM]
     parts, slices = ((256, 0), (0, 256)), ((), (128, 384))
 
-    schedule = build_schedule(scenario, Choice("bespoke", RANKS, DMA3, 2, parts=parts, slices=slices))
+    schedule = build_schedule(scenario, OpChoice("bespoke", RANKS, DMA3, 2, parts=parts, slices=slices))
 
     groups = {step.name: step for step in schedule.steps if isinstance(step, TileGroup)}
     moved = [step for step in schedule.steps if isinstance(step, Transfer)]
@@ -135,7 +137,7 @@ def test_slices_are_brought_one_by_one_and_added_up() -> None:
     ]
     assert {str(step.region.cols) for step in moved} == {"0:128", "128:512"}
     assert set(groups["g1k1"].after) == {f"s_x1k1_{peer}" for peer in (1, 2, 3)}
-    whole = build_schedule(scenario, Choice("bespoke", RANKS, DMA3, 2, parts=parts))
+    whole = build_schedule(scenario, OpChoice("bespoke", RANKS, DMA3, 2, parts=parts))
     assert schedule.staging_bytes - whole.staging_bytes == 1024 * 128 * 4  # the output, in fp32 until it is whole
 
 
@@ -144,7 +146,7 @@ def test_slices_of_a_persistent_kernel_may_end_in_any_order_and_copies_wait_for_
     parts = ((0, 256), (256, 0))
     scenario = replace(SCENARIOS[pattern], workload=replace(SCENARIOS[pattern].workload, split=()))
     size = inner_size(scenario.workload)
-    base = Choice("bespoke", RANKS, DMA3, 2, parts=parts, slices=((64, size - 64), ()))
+    base = OpChoice("bespoke", RANKS, DMA3, 2, parts=parts, slices=((64, size - 64), ()))
     after = [("g0k1",), ("g0k0", "g0k1")]
 
     for tactics, expected in some(zip((ExecutionOptions(), PERSISTENT), after, strict=True)):
@@ -158,7 +160,7 @@ def test_bands_leave_when_they_are_made_and_are_summed_apart() -> None:
     scenario = SCENARIOS[Pattern.GEMM_AR]
     parts, columns = ((0, 256), (256, 0)), ((128, 384), (128, 192, 192))
 
-    steps = build_schedule(scenario, Choice("bespoke", RANKS, DMA3, 2, parts=parts, columns=columns)).steps
+    steps = build_schedule(scenario, OpChoice("bespoke", RANKS, DMA3, 2, parts=parts, columns=columns)).steps
 
     made = {step.name: (str(step.region.cols), step.after) for step in steps if isinstance(step, Transfer)}
     sums = [step for step in steps if isinstance(step, Reduction)]
@@ -172,7 +174,7 @@ def test_lanes_give_each_peer_an_engine() -> None:
     scenario = SCENARIOS[Pattern.A2A_GEMM]
     parts = ((SPLIT[0], 200, 24, 224), (0, 200, 24, 224))
 
-    steps = build_schedule(scenario, Choice("bespoke", RANKS, DMA3, 1, lanes=3, parts=parts)).steps
+    steps = build_schedule(scenario, OpChoice("bespoke", RANKS, DMA3, 1, lanes=3, parts=parts)).steps
 
     lanes = {(step.peer, step.lane) for step in steps if isinstance(step, Transfer)}
     assert lanes == {(peer, peer - 1) for peer in range(1, RANKS)}
@@ -181,7 +183,7 @@ def test_lanes_give_each_peer_an_engine() -> None:
 def test_without_parts_the_own_shard_is_apart() -> None:
     scenario = SCENARIOS[Pattern.GEMM_AR]
 
-    steps = build_schedule(scenario, Choice("bespoke", RANKS, DMA3, 1)).steps
+    steps = build_schedule(scenario, OpChoice("bespoke", RANKS, DMA3, 1)).steps
 
     first, last = (step for step in steps if isinstance(step, TileGroup))
     assert {region.owner for region in first.regions} == {1, 2, 3}
@@ -200,7 +202,7 @@ def test_without_parts_the_own_shard_is_apart() -> None:
     ],
 )
 def test_parts_that_do_not_make_up_the_shards_are_refused(parts: tuple[tuple[int, ...], ...], message: str) -> None:
-    error = reject_choice(SCENARIOS[Pattern.AG_GEMM], Choice("bespoke", RANKS, DMA3, parts=parts))
+    error = reject_choice(SCENARIOS[Pattern.AG_GEMM], OpChoice("bespoke", RANKS, DMA3, parts=parts))
 
     assert error is not None
     assert error.code is Code.MGS514
@@ -224,7 +226,7 @@ Cuts = tuple[tuple[int, ...], ...]
 )
 def test_cuts_that_do_not_make_up_a_part_are_refused(slices: Cuts, columns: Cuts, message: str) -> None:
     parts = ((256, 0), (0, 256))
-    choice = Choice("bespoke", RANKS, DMA3, parts=parts, slices=slices, columns=columns)
+    choice = OpChoice("bespoke", RANKS, DMA3, parts=parts, slices=slices, columns=columns)
 
     error = reject_choice(SCENARIOS[Pattern.AG_GEMM], choice)
 
@@ -236,8 +238,8 @@ def test_cuts_that_do_not_make_up_a_part_are_refused(slices: Cuts, columns: Cuts
 @pytest.mark.parametrize(("template", "code"), [("bespoke", Code.MGS514), ("serial", Code.MGS511)])
 def test_cuts_are_those_of_parts(template: str, code: Code) -> None:
     for choice in (
-        Choice(template, RANKS, DMA3, slices=((256, 256),)),
-        Choice(template, RANKS, DMA3, columns=((64, 64),)),
+        OpChoice(template, RANKS, DMA3, slices=((256, 256),)),
+        OpChoice(template, RANKS, DMA3, columns=((64, 64),)),
     ):
         error = reject_choice(SCENARIOS[Pattern.AG_GEMM], choice)
         assert error is not None and error.code is code
@@ -245,7 +247,7 @@ def test_cuts_are_those_of_parts(template: str, code: Code) -> None:
 
 def test_lanes_are_engines_of_the_pool() -> None:
     with pytest.raises(ScheduleError) as caught:
-        build_schedule(SCENARIOS[Pattern.AG_GEMM], Choice("bespoke", RANKS, DMA3, lanes=4))
+        build_schedule(SCENARIOS[Pattern.AG_GEMM], OpChoice("bespoke", RANKS, DMA3, lanes=4))
 
     assert caught.value.rejection.code is Code.MGS401
 
@@ -288,7 +290,7 @@ def test_what_a_size_is_of_is_said(argument: str, message: str) -> None:
 
 
 def test_parts_are_for_bespoke_alone() -> None:
-    error = reject_choice(SCENARIOS[Pattern.AG_GEMM], Choice("serial", RANKS, DMA3, parts=((256, 256),)))
+    error = reject_choice(SCENARIOS[Pattern.AG_GEMM], OpChoice("serial", RANKS, DMA3, parts=((256, 256),)))
 
     assert error is not None and error.code is Code.MGS511
 

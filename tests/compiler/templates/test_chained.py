@@ -7,13 +7,13 @@ import pytest
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
     Adds,
-    Choice,
     EngineChoice,
     EngineKind,
     GemmShape,
     IndexRange,
-    Scenario,
-    Schedule,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Step,
     TileGroup,
     Transfer,
@@ -34,9 +34,9 @@ CHAINS = [name for name in TEXTS if "+A2A+" in name]
 SIDE = "GEMM+A2A+GEMM side by side"
 
 
-def schedule_of(name: str, template: str, pieces: int = 1) -> tuple[Scenario, Schedule]:
+def schedule_of(name: str, template: str, pieces: int = 1) -> tuple[OpCase, OpPlan]:
     scenario = workload_of(name)
-    return scenario, build_schedule(scenario, Choice(template, scenario.num_ranks * pieces, DMA))
+    return scenario, build_schedule(scenario, OpChoice(template, scenario.num_ranks * pieces, DMA))
 
 
 def without(step: Step, name: str) -> Step:
@@ -102,9 +102,9 @@ def test_blocks_side_by_side_are_one_inner_dimension() -> None:
 
 def test_blocks_side_by_side_run_one_after_the_other_unless_all_are_taken_at_once() -> None:
     scenario = workload_of(SIDE)
-    error = reject_choice(scenario, Choice("hetero_unfused_1d", 8, DMA, 4))
+    error = reject_choice(scenario, OpChoice("hetero_unfused_1d", 8, DMA, 4))
     assert error is not None and error.hint == "streams=1"
-    assert reject_choice(scenario, Choice("hetero_unfused_1d", 8, DMA, 1)) is None
+    assert reject_choice(scenario, OpChoice("hetero_unfused_1d", 8, DMA, 1)) is None
     at_once, apart = (schedule_of(SIDE, template, 2)[1] for template in ("uniform_fused_1d", "hetero_fused_1d"))
 
     assert not any(step.accumulate for step in at_once.steps if isinstance(step, TileGroup))
@@ -155,7 +155,7 @@ def test_nothing_of_one_kernel_alone_is_changed() -> None:
 
 
 def test_waves_are_of_different_rows() -> None:
-    waves = Choice("pipelined", 8, DMA, algorithm="direct", waves=2)
+    waves = OpChoice("pipelined", 8, DMA, algorithm="direct", waves=2)
     error = reject_choice(workload_of(SIDE), waves)
 
     assert error is not None and error.code is Code.MGS511 and error.hint == "leave waves out"

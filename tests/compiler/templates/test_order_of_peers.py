@@ -4,13 +4,13 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import (
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    OpCase,
+    OpChoice,
     PeerOrder,
-    Scenario,
     Transfer,
 )
 from magus.compiler.planning.build import build_schedule, expression_of
@@ -30,11 +30,11 @@ workload w on s {
 
 
 def peers(
-    scenario: Scenario, template: str, order: PeerOrder, rank: int = 0, tactics: ExecutionOptions | None = None
+    scenario: OpCase, template: str, order: PeerOrder, rank: int = 0, tactics: ExecutionOptions | None = None
 ) -> list[int]:
     """Peers of the transfers of the first piece, in the order of issue."""
     chunks = 4 if template == "shard_p2p" else 8
-    choice = Choice(template, chunks, DMA, 1, tactics or ExecutionOptions(), order=order)
+    choice = OpChoice(template, chunks, DMA, 1, tactics or ExecutionOptions(), order=order)
     schedule = build_schedule(scenario, choice)
     assert check_plan(scenario, schedule) == ()
     return [step.peer for step in schedule.steps_of(rank) if isinstance(step, Transfer)][:3]
@@ -42,7 +42,7 @@ def peers(
 
 @pytest.mark.parametrize("scenario", [ag_gemm(512, 1024, 1024, ranks=4), gemm_rs(512, 1024, 1024, ranks=4)])
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_nearest_first_last_first_or_all_the_same_first(scenario: Scenario, template: str) -> None:
+def test_nearest_first_last_first_or_all_the_same_first(scenario: OpCase, template: str) -> None:
     assert peers(scenario, template, PeerOrder.ROTATED) == [1, 2, 3]
     assert peers(scenario, template, PeerOrder.REVERSED) == [3, 2, 1]
     for rank in range(4):
@@ -64,7 +64,7 @@ def test_by_the_rows_of_an_uneven_all_to_all(template: str) -> None:
 @pytest.mark.parametrize("depth", [0, 2])
 def test_order_and_depth_are_read_as_they_are_printed(order: PeerOrder, depth: int) -> None:
     scenario = ag_gemm(512, 1024, 1024, ranks=4)
-    choice = Choice("hetero_fused_1d", 16, DMA, 1, ExecutionOptions(Direction.GET), order=order, depth=depth)
+    choice = OpChoice("hetero_fused_1d", 16, DMA, 1, ExecutionOptions(Direction.GET), order=order, depth=depth)
 
     text = expression_of(choice)
 

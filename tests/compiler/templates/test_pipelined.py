@@ -9,11 +9,11 @@ import pytest
 from magus.compiler.codes import Code
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import (
-    Choice,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Kernels,
+    OpChoice,
     Pattern,
     Reduction,
     Step,
@@ -222,12 +222,12 @@ def test_waves_are_for_pipelined_and_sums_for_what_is_summed() -> None:
     gather, engine = scenario_of(AG, SYSTEMS[2], 4, 1024, 1024, 1024), EngineChoice(EngineKind.DMA, 3)
 
     for choice, words in (
-        (Choice("hetero_fused_1d", 8, engine, waves=2), "hetero_fused_1d is not told its waves"),
-        (Choice("pipelined", 8, engine, sums=2), "AG+GEMM sums nothing"),
+        (OpChoice("hetero_fused_1d", 8, engine, waves=2), "hetero_fused_1d is not told its waves"),
+        (OpChoice("pipelined", 8, engine, sums=2), "AG+GEMM sums nothing"),
     ):
         error = reject_choice(gather, choice)
         assert error is not None and error.code is Code.MGS511 and words in str(error)
-    assert reject_choice(gather, Choice("pipelined", 8, engine, waves=2)) is None
+    assert reject_choice(gather, OpChoice("pipelined", 8, engine, waves=2)) is None
 
 
 def test_sums_behind_a_persistent_kernel_are_in_one_stream() -> None:
@@ -236,7 +236,7 @@ def test_sums_behind_a_persistent_kernel_are_in_one_stream() -> None:
         scenario_of(RS, SYSTEMS[2], 4, 1024, 1024, 1024),
         ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL),
     )
-    choice = Choice("pipelined", 8, EngineChoice(EngineKind.DMA, 3), tactics=tactics, sums=2)
+    choice = OpChoice("pipelined", 8, EngineChoice(EngineKind.DMA, 3), tactics=tactics, sums=2)
 
     error = reject_choice(scenario, choice)
     one = build_schedule(scenario, replace(choice, sums=1))
@@ -250,7 +250,7 @@ def test_sums_behind_a_persistent_kernel_are_in_one_stream() -> None:
 
 def test_streams_are_in_its_name_where_there_are_several() -> None:
     engine = EngineChoice(EngineKind.DMA, 7)
-    texts = [expression_of(Choice("pipelined", 16, engine, streams)) for streams in (1, 2)]
+    texts = [expression_of(OpChoice("pipelined", 16, engine, streams)) for streams in (1, 2)]
 
     assert texts == ["pipelined(chunks=16, engine=dma(7))", "pipelined(chunks=16, engine=dma(7), streams=2)"]
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler.ir import (
-    Choice,
     Direction,
     DType,
     EngineChoice,
@@ -16,9 +15,10 @@ from magus.compiler.ir import (
     Fabric,
     GemmShape,
     GemvShape,
+    OpCase,
+    OpChoice,
     Pattern,
     Reduction,
-    Scenario,
     Step,
     Then,
     TileGroup,
@@ -42,7 +42,7 @@ SHAPES = ((512, 2048, 1024, 2), (1536, 3072, 2048, 4), (8192, 8192, 8192, 8))
 GEMM = GemmShape(384, 256, 512, DType.BF16)
 
 
-def scenarios_of(pattern: Pattern) -> list[Scenario]:
+def scenarios_of(pattern: Pattern) -> list[OpCase]:
     """The same shapes for every pattern; those that move alike have the same tensors."""
     match pattern:
         case Pattern.AG_GEMM | Pattern.A2A_GEMM:
@@ -66,7 +66,7 @@ def scenarios_of(pattern: Pattern) -> list[Scenario]:
     return [replace(one, workload=replace(one.workload, pattern=pattern)) for one in made]
 
 
-def with_second(scenario: Scenario) -> Scenario:
+def with_second(scenario: OpCase) -> OpCase:
     """The same with a kernel on what the first one makes."""
     gemm = scenario.workload.gemm
     assert gemm is not None
@@ -82,7 +82,7 @@ CASES = [
     for pieces in (PIECES if template.cut is not Cut.SHARD else (1,))
     for streams in sorted({1, template.default_streams})
     if pieces >= template.min_pieces
-    for choice in [Choice(template.name, scenario.num_ranks * pieces, DMA7, streams)]
+    for choice in [OpChoice(template.name, scenario.num_ranks * pieces, DMA7, streams)]
     if reject_choice(scenario, choice) is None
 ]
 # How often a rank's n - 1 blocks leave it.
@@ -99,13 +99,13 @@ DIRECT_CASES = [
 
 
 def name_of(value: object) -> str:
-    if isinstance(value, Scenario):
+    if isinstance(value, OpCase):
         return f"{value.workload.pattern.value}-{value.num_ranks}"
-    return expression_of(value) if isinstance(value, Choice) else str(value)
+    return expression_of(value) if isinstance(value, OpChoice) else str(value)
 
 
 @pytest.mark.parametrize(("scenario", "choice"), CASES, ids=name_of)
-def test_has_no_faults(scenario: Scenario, choice: Choice) -> None:
+def test_has_no_faults(scenario: OpCase, choice: OpChoice) -> None:
     schedule = build_schedule(scenario, choice)
 
     assert check_plan(scenario, schedule) == ()
@@ -113,14 +113,14 @@ def test_has_no_faults(scenario: Scenario, choice: Choice) -> None:
 
 
 @pytest.mark.parametrize(("scenario", "choice"), DIRECT_CASES, ids=name_of)
-def test_moves_every_byte_and_computes_every_operation_once(scenario: Scenario, choice: Choice) -> None:
+def test_moves_every_byte_and_computes_every_operation_once(scenario: OpCase, choice: OpChoice) -> None:
     steps = build_schedule(scenario, choice).steps
 
     assert_moves_every_byte_once(scenario, choice, [step for step in steps if isinstance(step, Transfer)])
     assert_computes_every_operation_once(scenario, steps)
 
 
-def assert_moves_every_byte_once(scenario: Scenario, choice: Choice, transfers: Sequence[Transfer]) -> None:
+def assert_moves_every_byte_once(scenario: OpCase, choice: OpChoice, transfers: Sequence[Transfer]) -> None:
     n, moved, times = scenario.num_ranks, scenario.workload.moved, TIMES[scenario.workload.pattern]
     pieces = 1 if template_named(choice.template).cut is Cut.SHARD else choice.chunks // n
 
@@ -133,7 +133,7 @@ def assert_moves_every_byte_once(scenario: Scenario, choice: Choice, transfers: 
         assert len(to_peer) == times * pieces and set(to_peer) == {moved.rows // n * moved.cols // pieces}
 
 
-def assert_computes_every_operation_once(scenario: Scenario, steps: Sequence[Step]) -> None:
+def assert_computes_every_operation_once(scenario: OpCase, steps: Sequence[Step]) -> None:
     kernels = [stage.gemm for stage in scenario.workload.stages]
     groups = [step for step in steps if isinstance(step, TileGroup)]
     flops = sum(2 * r.rows.size * r.cols.size * group.k.size for group in groups for r in group.regions)
@@ -147,7 +147,7 @@ def assert_computes_every_operation_once(scenario: Scenario, steps: Sequence[Ste
 def test_a_lone_kernel_is_one_step(pattern: Pattern) -> None:
     scenario = scenarios_of(pattern)[0]
 
-    (step,) = build_schedule(scenario, Choice("serial", 1, DMA7)).steps
+    (step,) = build_schedule(scenario, OpChoice("serial", 1, DMA7)).steps
 
     assert isinstance(step, TileGroup) and step.after == () and len(step.regions) == 1
 
@@ -168,7 +168,7 @@ def test_number_of_kernels(make: object, template: str, kernels: int) -> None:
     scenario = ag_gemm(4096, 4096, 4096) if make is ag_gemm else gemm_rs(4096, 4096, 4096)
     chunks = 8 if template_named(template).cut is Cut.SHARD else 32
 
-    steps = build_schedule(scenario, Choice(template, chunks, DMA7, 4)).steps
+    steps = build_schedule(scenario, OpChoice(template, chunks, DMA7, 4)).steps
 
     assert sum(isinstance(step, TileGroup) for step in steps) == kernels
 
@@ -176,7 +176,7 @@ def test_number_of_kernels(make: object, template: str, kernels: int) -> None:
 def test_streams_are_dealt_in_turn_and_reductions_stay_apart() -> None:
     scenario = gemm_rs(4096, 4096, 4096)
 
-    steps = build_schedule(scenario, Choice("hetero_unfused_1d", 16, DMA7, 3)).steps
+    steps = build_schedule(scenario, OpChoice("hetero_unfused_1d", 16, DMA7, 3)).steps
 
     assert [step.stream for step in steps if isinstance(step, TileGroup)][:7] == [0, 1, 2, 0, 1, 2, 0]
     assert {step.stream for step in steps if isinstance(step, Reduction)} == {3}
@@ -191,7 +191,7 @@ def test_patterns_it_does_not_schedule_are_refused(template: Template, pattern: 
     scenario = scenarios_of(pattern)[0]
     chunks = scenario.num_ranks * (1 if template.cut is Cut.SHARD else 2)
 
-    problem = reject_choice(scenario, Choice(template.name, chunks, EngineChoice(EngineKind.DMA, 1)))
+    problem = reject_choice(scenario, OpChoice(template.name, chunks, EngineChoice(EngineKind.DMA, 1)))
 
     refused = problem is not None and "does not schedule" in str(problem)
     assert refused == (pattern not in template.patterns)
@@ -207,11 +207,11 @@ def test_a_template_is_refused_where_its_algorithm_cannot_work() -> None:
     all_reduce, gemm_ar = scenarios_of(Pattern.ALL_REDUCE)[1], scenarios_of(Pattern.GEMM_AR)[1]
     get = ExecutionOptions(direction=Direction.GET)
     cases = [
-        (all_reduce, Choice("nvls", 4, EngineChoice(EngineKind.SM, 8)), "a switch that sums"),
-        (all_reduce, Choice("serial", 4, DMA7, algorithm="hierarchical"), "grouped into nodes"),
-        (all_reduce, Choice("ring", 4, DMA7, tactics=get), "cannot know when its peer has it"),
-        (gemm_ar, Choice("uniform_fused_1d", 8, DMA7, tactics=get), "put by the rank that computes them"),
-        (gemm_ar, Choice("uniform_fused_1d", 8, DMA7, algorithm="ring"), "takes no algorithm"),
+        (all_reduce, OpChoice("nvls", 4, EngineChoice(EngineKind.SM, 8)), "a switch that sums"),
+        (all_reduce, OpChoice("serial", 4, DMA7, algorithm="hierarchical"), "grouped into nodes"),
+        (all_reduce, OpChoice("ring", 4, DMA7, tactics=get), "cannot know when its peer has it"),
+        (gemm_ar, OpChoice("uniform_fused_1d", 8, DMA7, tactics=get), "put by the rank that computes them"),
+        (gemm_ar, OpChoice("uniform_fused_1d", 8, DMA7, algorithm="ring"), "takes no algorithm"),
     ]
     for scenario, choice, words in some(cases):
         with pytest.raises(ScheduleError, match=words):
@@ -224,8 +224,8 @@ def test_nodes_and_switches_of_the_fabric_are_used(node: int) -> None:
     scenario = scenarios_of(Pattern.ALL_REDUCE)[2]
     nodes = replace(xgmi_switch(), topology=topologies.fat_tree.TOPOLOGY, layout=FatTree(node, 4))
     for fabric, choice in (
-        (nodes, Choice("hierarchical", 16, DMA7)),
-        (xgmi_switch(), Choice("nvls", 16, EngineChoice(EngineKind.SM, 8))),
+        (nodes, OpChoice("hierarchical", 16, DMA7)),
+        (xgmi_switch(), OpChoice("nvls", 16, EngineChoice(EngineKind.SM, 8))),
     ):
         changed = replace(scenario, system=replace(scenario.system, fabric=fabric))
         schedule = build_schedule(changed, choice)
@@ -244,7 +244,7 @@ def test_staging_counts_the_parts_that_are_put_down() -> None:
     scenario, block = scenarios_of(Pattern.ALL_REDUCE)[2], 16 << 20
 
     def staging(template: str, engine: EngineChoice = DMA7) -> int:
-        return build_schedule(scenario, Choice(template, 8, engine)).staging_bytes
+        return build_schedule(scenario, OpChoice(template, 8, engine)).staging_bytes
 
     assert staging("direct") == 7 * block
     assert staging("ring") == 7 * block
@@ -255,20 +255,20 @@ def test_staging_counts_the_parts_that_are_put_down() -> None:
 @pytest.mark.parametrize(
     ("choice", "words"),
     [
-        (Choice("serial", 16, DMA7), "whole shards, 8 of them"),
-        (Choice("uniform_fused_1d", 8, DMA7), "needs 16 chunks or more"),
-        (Choice("hetero_fused_1d", 12, DMA7), "do not divide among 8 ranks"),
-        (Choice("hetero_fused_1d", 24, DMA7), "1024 rows of a shard do not divide into 3"),
+        (OpChoice("serial", 16, DMA7), "whole shards, 8 of them"),
+        (OpChoice("uniform_fused_1d", 8, DMA7), "needs 16 chunks or more"),
+        (OpChoice("hetero_fused_1d", 12, DMA7), "do not divide among 8 ranks"),
+        (OpChoice("hetero_fused_1d", 24, DMA7), "1024 rows of a shard do not divide into 3"),
         (
-            Choice("uniform_fused_2d", 2048, DMA7),
+            OpChoice("uniform_fused_2d", 2048, DMA7),
             "8192 columns do not divide into 256 equal chunks of a multiple of 64",
         ),
-        (Choice("serial", 8, EngineChoice(EngineKind.DMA, 15)), "MI300X has 14"),
-        (Choice("serial", 8, EngineChoice(EngineKind.SM, 153)), "at most 152"),
-        (Choice("sideways", 8, DMA7), "no template 'sideways'"),
+        (OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 15)), "MI300X has 14"),
+        (OpChoice("serial", 8, EngineChoice(EngineKind.SM, 153)), "at most 152"),
+        (OpChoice("sideways", 8, DMA7), "no template 'sideways'"),
     ],
 )
-def test_says_why_a_choice_is_illegal(choice: Choice, words: str) -> None:
+def test_says_why_a_choice_is_illegal(choice: OpChoice, words: str) -> None:
     with pytest.raises(ScheduleError, match=words):
         build_schedule(ag_gemm(8192, 28672, 8192), choice)
 
@@ -276,9 +276,9 @@ def test_says_why_a_choice_is_illegal(choice: Choice, words: str) -> None:
 def test_copying_sms_are_taken_from_kernels_that_run_beside_them() -> None:
     scenario, engine = ag_gemm(8192, 28672, 8192), EngineChoice(EngineKind.SM, 32)
 
-    assert build_schedule(scenario, Choice("serial", 8, engine)).compute_sms == 304
-    assert build_schedule(scenario, Choice("hetero_fused_1d", 8, engine)).compute_sms == 304 - 32
-    assert build_schedule(scenario, Choice("hetero_fused_1d", 8, DMA7)).compute_sms == 304
+    assert build_schedule(scenario, OpChoice("serial", 8, engine)).compute_sms == 304
+    assert build_schedule(scenario, OpChoice("hetero_fused_1d", 8, engine)).compute_sms == 304 - 32
+    assert build_schedule(scenario, OpChoice("hetero_fused_1d", 8, DMA7)).compute_sms == 304
 
 
 def test_staging_in_figures() -> None:
@@ -308,7 +308,7 @@ def test_staging_in_figures() -> None:
 def test_sums_and_second_kernels_are_in_streams_that_a_plan_can_say(template: Template, pattern: Pattern) -> None:
     scenario = scenarios_of(pattern)[1]
     pieces = 32 if template.cuts_shards else 1
-    choice = Choice(template.name, pieces * scenario.num_ranks, DMA7, MAX_STREAMS)
+    choice = OpChoice(template.name, pieces * scenario.num_ranks, DMA7, MAX_STREAMS)
 
     schedule = build_schedule(scenario, choice)
 

@@ -8,18 +8,18 @@ import pytest
 from magus.compiler import CompileError, compile_file
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
     IndexRange,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Override,
     PlanFault,
     Rect,
     Reduction,
     Region,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -39,51 +39,51 @@ SCATTER = lone_scatter(1024, 512, ranks=4)
 GEMM = lone_gemm(1024, 512, 256)
 
 
-def plan(scenario: Scenario, template: str = "hetero_fused_1d", chunks: int = 8) -> Schedule:
-    return build_schedule(scenario, Choice(template, chunks, DMA))
+def plan(scenario: OpCase, template: str = "hetero_fused_1d", chunks: int = 8) -> OpPlan:
+    return build_schedule(scenario, OpChoice(template, chunks, DMA))
 
 
-def serial(scenario: Scenario) -> Schedule:
+def serial(scenario: OpCase) -> OpPlan:
     return plan(scenario, "serial", 4)
 
 
-def change(schedule: Schedule, name: str, **fields: Any) -> Schedule:
+def change(schedule: OpPlan, name: str, **fields: Any) -> OpPlan:
     """The schedule with some fields of one step changed."""
     assert any(step.name == name for step in schedule.steps)
     steps = tuple(replace(step, **fields) if step.name == name else step for step in schedule.steps)
     return replace(schedule, steps=steps)
 
 
-def without(schedule: Schedule, name: str) -> Schedule:
+def without(schedule: OpPlan, name: str) -> OpPlan:
     return replace(schedule, steps=tuple(step for step in schedule.steps if step.name != name))
 
 
-def plus(schedule: Schedule, step: Step) -> Schedule:
+def plus(schedule: OpPlan, step: Step) -> OpPlan:
     return replace(schedule, steps=(*schedule.steps, step))
 
 
-def step_of(schedule: Schedule, name: str) -> Step:
+def step_of(schedule: OpPlan, name: str) -> Step:
     return next(step for step in schedule.steps if step.name == name)
 
 
-def transfer_of(schedule: Schedule, name: str) -> Transfer:
+def transfer_of(schedule: OpPlan, name: str) -> Transfer:
     step = step_of(schedule, name)
     assert isinstance(step, Transfer)
     return step
 
 
-def found(scenario: Scenario, schedule: Schedule) -> list[tuple[str, str]]:
+def found(scenario: OpCase, schedule: OpPlan) -> list[tuple[str, str]]:
     return [(fault.code.name, fault.step) for fault in check_plan(scenario, schedule)]
 
 
-def only(scenario: Scenario, schedule: Schedule) -> PlanFault:
+def only(scenario: OpCase, schedule: OpPlan) -> PlanFault:
     faults = check_plan(scenario, schedule)
     assert len(faults) == 1, faults
     return faults[0]
 
 
 @pytest.mark.parametrize("scenario", [AG, RS, GATHER, SCATTER], ids=lambda s: s.name)
-def test_a_good_plan_has_no_faults(scenario: Scenario) -> None:
+def test_a_good_plan_has_no_faults(scenario: OpCase) -> None:
     assert check_plan(scenario, serial(scenario)) == ()
 
 
@@ -97,7 +97,7 @@ def test_a_dropped_transfer_is_missed_where_it_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("scenario", [GATHER, AG], ids=["gather", "ag"])
-def test_a_dropped_transfer_that_nobody_waits_for_leaves_rows_behind(scenario: Scenario) -> None:
+def test_a_dropped_transfer_that_nobody_waits_for_leaves_rows_behind(scenario: OpCase) -> None:
     schedule = without(serial(scenario), "x2")
     if scenario is AG:
         schedule = change(schedule, "g0", after=("s_x1", "s_x3"))
@@ -275,7 +275,7 @@ def test_sums_are_done_once() -> None:
 # Puts and gets.
 
 
-def getting(schedule: Schedule) -> Schedule:
+def getting(schedule: OpPlan) -> OpPlan:
     """Every put of the own shard as a get of the peer's."""
     steps = [
         replace(step, direction=Direction.GET, region=replace(step.region, owner=step.peer))

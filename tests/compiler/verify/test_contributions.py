@@ -11,17 +11,17 @@ import pytest
 from magus.compiler import CompileError, compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import (
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Override,
     PlanFault,
     Reach,
     Reduction,
-    Scenario,
-    Schedule,
     Step,
     Transfer,
 )
@@ -52,7 +52,7 @@ def text_of(body: str, plan: str = "", ranks: int = 4, fabric: str = "switch(sum
     return text + (f"schedule p for w {{\n{plan}\n}}\n" if plan else "")
 
 
-def scenario(body: str, ranks: int = 4, fabric: str = "switch(summing, link=nvlink)") -> Scenario:
+def scenario(body: str, ranks: int = 4, fabric: str = "switch(summing, link=nvlink)") -> OpCase:
     return compile_text(text_of(body, ranks=ranks, fabric=fabric)).scenario().case
 
 
@@ -128,14 +128,14 @@ def cases() -> Iterator[Any]:
     for body in (*bodies, BROADCAST, f"{products}y = all_reduce(gemm(x, w))"):
         where = scenario(body)
         for name, engine in product(ALGORITHM_BY_NAME, (SM, DMA)):
-            for choice in (Choice("serial", 4, engine, algorithm=name), Choice(name, 16, engine)):
+            for choice in (OpChoice("serial", 4, engine, algorithm=name), OpChoice(name, 16, engine)):
                 if reject_choice(where, choice) is None:
                     label = f"{where.workload.pattern.value} {expression_of(choice)}"
                     yield pytest.param(where, choice, id=label)
 
 
 @pytest.mark.parametrize(("where", "choice"), list(cases()))
-def test_every_algorithm_brings_every_part_once(where: Scenario, choice: Choice) -> None:
+def test_every_algorithm_brings_every_part_once(where: OpCase, choice: OpChoice) -> None:
     """And each of its transfers is needed."""
     schedule = build_schedule(where, choice)
 
@@ -147,7 +147,7 @@ def test_every_algorithm_brings_every_part_once(where: Scenario, choice: Choice)
                 assert check_plan(where, with_steps(schedule, rank, less)) != (), step.name
 
 
-def with_steps(schedule: Schedule, rank: int, steps: tuple[Step, ...]) -> Schedule:
+def with_steps(schedule: OpPlan, rank: int, steps: tuple[Step, ...]) -> OpPlan:
     if not schedule.by_rank:
         return replace(schedule, steps=steps)
     ranks = list(schedule.by_rank)
@@ -160,14 +160,14 @@ def with_steps(schedule: Schedule, rank: int, steps: tuple[Step, ...]) -> Schedu
 def test_sums_within_nodes_and_across(kind: str, engine: EngineChoice) -> None:
     where = scenario(ALL_REDUCE.replace("all_reduce", kind), 8, "rails(nvswitch, link=nvlink, node=4, nic=nvlink)")
 
-    schedule = build_schedule(where, Choice("hierarchical", 8, engine))
+    schedule = build_schedule(where, OpChoice("hierarchical", 8, engine))
 
     assert check_plan(where, schedule) == ()
 
 
 def test_overrides_are_looked_at_rank_by_rank() -> None:
     where = scenario(ALL_REDUCE)
-    schedule = build_schedule(where, Choice("ring", 4, SM))
+    schedule = build_schedule(where, OpChoice("ring", 4, SM))
     last = schedule.steps[-1]
     assert isinstance(last, Transfer)
 
@@ -181,7 +181,7 @@ def test_overrides_are_looked_at_rank_by_rank() -> None:
 
 def test_a_kernel_that_sums_too_few_parts() -> None:
     where = scenario(ALL_REDUCE)
-    schedule = build_schedule(where, Choice("direct", 4, DMA))
+    schedule = build_schedule(where, OpChoice("direct", 4, DMA))
     sums = [replace(step, num_parts=3) if isinstance(step, Reduction) else step for step in schedule.steps]
 
     faults = check_plan(where, replace(schedule, steps=tuple(sums)))
@@ -192,7 +192,7 @@ def test_a_kernel_that_sums_too_few_parts() -> None:
 def test_partial_sums_are_not_sent_before_they_are_computed() -> None:
     body = "x = tensor bf16[1024, 512] shard cols; w = tensor bf16[512, 1024] shard rows; y = all_reduce(gemm(x, w))"
     where = scenario(body)
-    schedule = build_schedule(where, Choice("serial", 4, DMA))
+    schedule = build_schedule(where, OpChoice("serial", 4, DMA))
     first = next(step for step in schedule.steps if isinstance(step, Transfer))
     steps = tuple(replace(step, after=()) if step is first else step for step in schedule.steps)
 
@@ -203,7 +203,7 @@ def test_partial_sums_are_not_sent_before_they_are_computed() -> None:
 
 def test_a_switch_that_cannot() -> None:
     where, able = scenario(ALL_REDUCE, fabric="switch(plain, link=nvlink)"), scenario(ALL_REDUCE)
-    schedule = build_schedule(able, Choice("nvls", 4, SM))
+    schedule = build_schedule(able, OpChoice("nvls", 4, SM))
 
     assert {fault.code.name for fault in check_plan(where, schedule)} == {"MGS409"}
     assert check_plan(able, schedule) == ()
@@ -211,7 +211,7 @@ def test_a_switch_that_cannot() -> None:
 
 def test_one_reach_for_one_thing() -> None:
     where = scenario(ALL_REDUCE)
-    schedule = build_schedule(where, Choice("nvls", 4, SM))
+    schedule = build_schedule(where, OpChoice("nvls", 4, SM))
     got, put = schedule.steps
     assert isinstance(got, Transfer) and isinstance(put, Transfer) and got.reach is put.reach is Reach.ALL
 
@@ -222,7 +222,7 @@ def test_one_reach_for_one_thing() -> None:
 
 def test_gets_are_checked_like_puts() -> None:
     where = scenario(ALL_REDUCE)
-    schedule = build_schedule(where, Choice("one_shot", 4, SM, tactics=ExecutionOptions(Direction.GET)))
+    schedule = build_schedule(where, OpChoice("one_shot", 4, SM, tactics=ExecutionOptions(Direction.GET)))
 
     assert check_plan(where, schedule) == ()
     less = replace(schedule, steps=schedule.steps[1:])

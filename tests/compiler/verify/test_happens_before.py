@@ -9,7 +9,7 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Schedule
+from magus.compiler.ir import EngineChoice, EngineKind, EngineMode, OpChoice, OpPlan
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.verify.check import check_plan
@@ -24,11 +24,11 @@ workload w on s { x = tensor bf16[160, 64]; y = all_reduce(x) }
 SCENARIO = compile_text(TEXT).scenario().case
 
 
-def ring(chunks: int = 10, engine: EngineChoice | None = None) -> Schedule:
-    return build_schedule(SCENARIO, Choice("ring", chunks, engine or default_engine(SCENARIO.system)))
+def ring(chunks: int = 10, engine: EngineChoice | None = None) -> OpPlan:
+    return build_schedule(SCENARIO, OpChoice("ring", chunks, engine or default_engine(SCENARIO.system)))
 
 
-def apart(schedule: Schedule) -> Schedule:
+def apart(schedule: OpPlan) -> OpPlan:
     """The same with the steps of each rank written out."""
     return replace(schedule, by_rank=(schedule.steps,) * SCENARIO.num_ranks)
 

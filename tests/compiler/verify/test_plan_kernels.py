@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     IndexRange,
     Kernels,
-    Scenario,
-    Schedule,
+    OpCase,
+    OpChoice,
+    OpPlan,
     TileGroup,
     Transfer,
     Wait,
@@ -38,12 +38,12 @@ DMA = EngineChoice(EngineKind.DMA, 3)
 RING, TO_HEADS, TO_ROWS, COMBINE = "AG+attention", "A2A+attention", "attention+A2A", "grouped_gemm+A2A"
 
 
-def schedule_of(name: str, template: str, chunks: int = 8, streams: int = 1) -> tuple[Scenario, Schedule]:
+def schedule_of(name: str, template: str, chunks: int = 8, streams: int = 1) -> tuple[OpCase, OpPlan]:
     scenario = workload_of(name)
-    return scenario, build_schedule(scenario, Choice(template, chunks, DMA, streams))
+    return scenario, build_schedule(scenario, OpChoice(template, chunks, DMA, streams))
 
 
-def changed(schedule: Schedule, name: str, **fields: object) -> Schedule:
+def changed(schedule: OpPlan, name: str, **fields: object) -> OpPlan:
     """The schedule with a step that is otherwise."""
     steps = tuple(replace(step, **fields) if step.name == name else step for step in schedule.steps)  # type: ignore[arg-type]
     return replace(schedule, steps=steps)
@@ -78,14 +78,14 @@ def test_templates_have_no_faults_and_compute_and_move_everything_once(name: str
 @pytest.mark.parametrize("template", ["shard_p2p", "uniform_fused_1d", "hetero_fused_1d", "hetero_unfused_1d"])
 def test_queries_of_an_exchange_need_all_rows(template: str) -> None:
     scenario = workload_of(TO_HEADS)
-    error = reject_choice(scenario, Choice(template, 4 if template == "shard_p2p" else 8, DMA))
+    error = reject_choice(scenario, OpChoice(template, 4 if template == "shard_p2p" else 8, DMA))
 
     assert error is not None and error.code is Code.MGS511
     assert "the keys of all rows" in str(error) and error.hint == "uniform_fused_2d cuts heads"
 
 
 def test_columns_are_cut_by_heads() -> None:
-    error = reject_choice(workload_of(RING), Choice("uniform_fused_2d", 32, DMA))
+    error = reject_choice(workload_of(RING), OpChoice("uniform_fused_2d", 32, DMA))
 
     assert error is not None and error.code is Code.MGS512
     assert str(error) == "512 columns do not divide into 8 equal chunks of a multiple of 128"
@@ -95,16 +95,16 @@ def test_columns_are_cut_by_heads() -> None:
 def test_kernels_that_add_to_one_output_stay_in_one_stream() -> None:
     scenario = workload_of(RING)
 
-    error = reject_choice(scenario, Choice("hetero_unfused_1d", 8, DMA, 4))
+    error = reject_choice(scenario, OpChoice("hetero_unfused_1d", 8, DMA, 4))
     assert error is not None and error.hint == "streams=1"
-    assert reject_choice(scenario, Choice("hetero_unfused_1d", 8, DMA, 1)) is None
-    assert reject_choice(workload_of(TO_ROWS), Choice("hetero_unfused_1d", 8, DMA, 4)) is None
+    assert reject_choice(scenario, OpChoice("hetero_unfused_1d", 8, DMA, 1)) is None
+    assert reject_choice(workload_of(TO_ROWS), OpChoice("hetero_unfused_1d", 8, DMA, 4)) is None
 
 
 @pytest.mark.parametrize("name", [RING, COMBINE])
 def test_a_persistent_kernel_is_a_gemm(name: str) -> None:
     tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
-    choice = Choice("hetero_fused_1d", 8, DMA, tactics=tactics)
+    choice = OpChoice("hetero_fused_1d", 8, DMA, tactics=tactics)
 
     with pytest.raises(ScheduleError, match=f"the tiles of one GEMM, {name.replace('+', '.')} has none"):
         build_schedule(workload_of(name), choice)
@@ -112,7 +112,7 @@ def test_a_persistent_kernel_is_a_gemm(name: str) -> None:
 
 @pytest.mark.parametrize("name", [TO_ROWS, COMBINE, "GEMM+A2A"])
 def test_what_a_kernel_makes_is_put(name: str) -> None:
-    choice = Choice("hetero_fused_1d", 8, DMA, tactics=ExecutionOptions(Direction.GET))
+    choice = OpChoice("hetero_fused_1d", 8, DMA, tactics=ExecutionOptions(Direction.GET))
     error = reject_choice(workload_of(name), choice)
 
     assert error is not None and error.code is Code.MGS511 and "put by the rank that computes them" in str(error)
@@ -180,7 +180,7 @@ def test_staging(name: str, template: str, staging: int) -> None:
     """What arrives; the output in fp32 with two numbers a row where keys add to it; what is computed to be sent."""
     chunks = 4 if template == "serial" else 8
 
-    assert build_schedule(workload_of(name), Choice(template, chunks, DMA)).staging_bytes == staging
+    assert build_schedule(workload_of(name), OpChoice(template, chunks, DMA)).staging_bytes == staging
 
 
 @pytest.mark.parametrize("name", thinned(TEXTS, 3))

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario, TileGroup, moved_rows
+from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, TileGroup, moved_rows
 from magus.compiler.planning.build import build_schedule
 from tests.helpers.plans.numeric_executor import Array, Rank, attend, carry_out, merged, rows_of
 from tests.helpers.scenarios.workloads import choices_of, workload_of
@@ -41,7 +41,7 @@ def heads_of(columns: Array, head: int, queries: int) -> tuple[Array, Array, Arr
     return mine[:, : queries * D], mine[:, queries * D : -D], mine[:, -D:]
 
 
-def ring(scenario: Scenario, seed: int) -> Numbers:
+def ring(scenario: OpCase, seed: int) -> Numbers:
     """AG+attention: own queries against the keys of all ranks."""
     rows = M // RANKS
     keys = [draw(100 * seed + r, rows, 2 * KV_HEADS * D) for r in range(RANKS)]
@@ -74,7 +74,7 @@ def ring(scenario: Scenario, seed: int) -> Numbers:
     return ranks, kernel, right
 
 
-def to_heads(scenario: Scenario, seed: int) -> Numbers:
+def to_heads(scenario: OpCase, seed: int) -> Numbers:
     """A2A+attention: rank s has for each rank its own positions of that rank's heads."""
     rows, cols = M // RANKS, (HEADS + 2 * KV_HEADS) * D
     sent = [{t: draw(100 * seed + 10 * s + t, rows, cols) for t in range(RANKS)} for s in range(RANKS)]
@@ -106,7 +106,7 @@ def to_heads(scenario: Scenario, seed: int) -> Numbers:
     return ranks, kernel, right
 
 
-def to_rows(scenario: Scenario, seed: int) -> Numbers:
+def to_rows(scenario: OpCase, seed: int) -> Numbers:
     """attention+A2A: every rank has all positions of its heads, and sends each rank the rows that it owns."""
     rows = M // RANKS
     qkv = [draw(100 * seed + r, M, (HEADS + 2 * KV_HEADS) * D) for r in range(RANKS)]
@@ -131,7 +131,7 @@ def to_rows(scenario: Scenario, seed: int) -> Numbers:
     return _empty(scenario, HEADS * D), kernel, right
 
 
-def _empty(scenario: Scenario, cols: int) -> list[Rank]:
+def _empty(scenario: OpCase, cols: int) -> list[Rank]:
     """Ranks that have yet to make what they send."""
     sizes = [moved_rows(scenario.workload, RANKS, k) for k in range(RANKS)]
     return [
@@ -155,7 +155,7 @@ def _empty(scenario: Scenario, cols: int) -> list[Rank]:
     ],
 )
 def test_every_template_gives_the_result_of_the_whole(
-    name: str, numbers: Callable[[Scenario, int], Numbers], seed: int
+    name: str, numbers: Callable[[OpCase, int], Numbers], seed: int
 ) -> None:
     scenario, done = workload_of(name, RANKS, M, D), 0
     for choice in choices_of(scenario, (1, 2, 4)):
@@ -177,11 +177,11 @@ def test_every_template_gives_the_result_of_the_whole(
     ],
 )
 def test_numbers_show_what_is_wrong(
-    name: str, numbers: Callable[[Scenario, int], Numbers], step: str, changes: dict[str, object]
+    name: str, numbers: Callable[[OpCase, int], Numbers], step: str, changes: dict[str, object]
 ) -> None:
     scenario = workload_of(name, RANKS, M, D)
     template = "uniform_fused_2d" if name.startswith("A2A") else "hetero_fused_1d"
-    schedule = build_schedule(scenario, Choice(template, 2 * RANKS, EngineChoice(EngineKind.DMA, 3)))
+    schedule = build_schedule(scenario, OpChoice(template, 2 * RANKS, EngineChoice(EngineKind.DMA, 3)))
     steps = tuple(replace(one, **changes) if one.name == step else one for one in schedule.steps)  # type: ignore[arg-type]
     wrong = 0
     for seed in range(5):

@@ -7,7 +7,7 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import Plan, Scenario, Schedule
+from magus.compiler.ir import OpCase, OpPlan, WrittenPlan
 from magus.compiler.planfile.mscclpp.read import read_mscclpp
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.text.diagnostics import CompileError, Report, Source, Span
@@ -42,11 +42,11 @@ def text_of(collective: str, n: int) -> str:
     return system + f"workload w on s {{ {BODIES[collective]} }}\n"
 
 
-def scenario_of(collective: str, n: int) -> Scenario:
+def scenario_of(collective: str, n: int) -> OpCase:
     return compile_text(text_of(collective, n)).scenario().case
 
 
-def read(scenario: Scenario, document: object) -> tuple[Plan, Report]:
+def read(scenario: OpCase, document: object) -> tuple[WrittenPlan, Report]:
     report = Report()
     with report.attempt():
         span = Span(Source("a.mgs", ""), 0, 0)
@@ -54,12 +54,12 @@ def read(scenario: Scenario, document: object) -> tuple[Plan, Report]:
     raise CompileError(report.diagnostics)
 
 
-def schedule_of(program: Program) -> tuple[Scenario, Schedule]:
+def schedule_of(program: Program) -> tuple[OpCase, OpPlan]:
     scenario = scenario_of(program.collective, program.n)
     return scenario, build_schedule(scenario, read(scenario, program.document())[0], "imported")
 
 
-def refused(program: Program | Json, scenario: Scenario | None = None) -> tuple[Code, str]:
+def refused(program: Program | Json, scenario: OpCase | None = None) -> tuple[Code, str]:
     document = program.document() if isinstance(program, Program) else program
     n = len(document["gpus"])
     with pytest.raises(CompileError) as caught:

@@ -72,7 +72,7 @@ class Step:
     by: tuple[int, ...] | None = None
 
 
-class Plan:
+class WrittenPlan:
     """Steps in the order in which a rank issues them. ``through``: the place after the last is in the next node."""
 
     def __init__(self, system: System, units: int) -> None:
@@ -111,7 +111,7 @@ class Plan:
         return [divmod(peer, self.system.places) for peer in range(1, self.system.num_ranks)]
 
 
-def _ring(plan: Plan, kind: Collective) -> None:
+def _ring(plan: WrittenPlan, kind: Collective) -> None:
     plan.through, ranks = True, plan.system.num_ranks
     chunks = [plan.share(ranks)] * (ranks - 1)
     if kind is Collective.BROADCAST:  # the root's chunks follow each other through all but the last
@@ -128,7 +128,7 @@ def _ring(plan: Plan, kind: Collective) -> None:
         plan.ring((0, 1), chunks, done[-1:])
 
 
-def _direct(plan: Plan, kind: Collective) -> None:
+def _direct(plan: WrittenPlan, kind: Collective) -> None:
     chunk = plan.share(plan.system.num_ranks)
     if kind is Collective.BROADCAST:
         for to in plan.others:
@@ -140,7 +140,7 @@ def _direct(plan: Plan, kind: Collective) -> None:
         plan.direct(plan.others, chunk, done)
 
 
-def _hierarchical(plan: Plan, kind: Collective) -> None:
+def _hierarchical(plan: WrittenPlan, kind: Collective) -> None:
     nodes, places = plan.system.nodes, plan.system.places
     rail = [plan.share(plan.system.num_ranks)] * (nodes - 1)
     if kind is Collective.BROADCAST:
@@ -160,7 +160,7 @@ def _hierarchical(plan: Plan, kind: Collective) -> None:
         plan.direct(plan.in_node, plan.share(places), done)
 
 
-ALGORITHMS: dict[Algorithm, Callable[[Plan, Collective], None]] = {
+ALGORITHMS: dict[Algorithm, Callable[[WrittenPlan, Collective], None]] = {
     Algorithm.RING: _ring,
     Algorithm.DIRECT: _direct,
     Algorithm.HIERARCHICAL: _hierarchical,
@@ -169,7 +169,7 @@ ALGORITHMS: dict[Algorithm, Callable[[Plan, Collective], None]] = {
 
 def collective(kind: Collective, algorithm: Algorithm, system: System, units: int, *, folded: bool = False) -> Program:
     """A collective as a program; ``folded``, of one rank, if they all do the same."""
-    plan = Plan(system, units)
+    plan = WrittenPlan(system, units)
     ALGORITHMS[algorithm](plan, kind)
     return _Machine(plan, folded).program()
 
@@ -199,7 +199,7 @@ def hierarchical_all_reduce(nodes: int, places: int, units: int, *, folded: bool
 class _Machine:
     """The servers of a system, and the ops of a plan on it."""
 
-    def __init__(self, plan: Plan, folded: bool) -> None:
+    def __init__(self, plan: WrittenPlan, folded: bool) -> None:
         self.plan, self.system, self.folded = plan, plan.system, folded
         system = plan.system
         self.builder = ProgramBuilder(system.num_ranks, period=1 if folded else None, unit_bytes=system.unit_bytes)

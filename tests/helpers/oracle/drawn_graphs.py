@@ -4,21 +4,21 @@ import random
 from dataclasses import replace
 
 from magus.compiler.ir import (
-    Choice,
-    Graph,
-    GraphChoice,
-    GraphOp,
-    GraphPlan,
     Made,
+    Op,
+    OpCase,
+    OpChoice,
     OpMode,
     Pattern,
+    Plan,
     Read,
-    Scenario,
+    Schedule,
     Seams,
     System,
+    Workload,
 )
 from magus.compiler.planning.handoff import following
-from magus.compiler.planning.parts import GraphPlanError, collective_alone
+from magus.compiler.planning.parts import PlanError, collective_alone
 from magus.compiler.planning.plan import build_graph_plan
 from tests.helpers.oracle.drawn_programs import ONE_RANK, draw_choice, draw_scenario
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -26,7 +26,7 @@ from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 PAIRS = tuple(pattern for pattern in Pattern if pattern not in ONE_RANK)
 
 
-def draw_graph_plan(rng: random.Random, most_ops: int = 6) -> tuple[System, Graph, GraphPlan]:
+def draw_graph_plan(rng: random.Random, most_ops: int = 6) -> tuple[System, Workload, Plan]:
     """A graph of 2 to ``most_ops`` ops, and a plan that is drawn again until it can be kept."""
     first = draw_scenario(rng, Pattern.GEMM_A2A if rng.random() < 0.2 else rng.choice(PAIRS))
     scenarios = [first, *(_another(rng, first) for _ in range(rng.randint(1, most_ops - 1)))]
@@ -35,11 +35,11 @@ def draw_graph_plan(rng: random.Random, most_ops: int = 6) -> tuple[System, Grap
         choice = _draw_choice(rng, graph, of_ops)
         try:
             return first.system, graph, build_graph_plan(first.system, graph, choice)
-        except GraphPlanError:
+        except PlanError:
             continue
 
 
-def _followed(rng: random.Random, graph: Graph, scenarios: list[Scenario]) -> tuple[Graph, list[Scenario]]:
+def _followed(rng: random.Random, graph: Workload, scenarios: list[OpCase]) -> tuple[Workload, list[OpCase]]:
     """Maybe with a GEMM behind one of the pairs that exchange rows, which may be cut along it."""
     exchanging = [op for op in graph.ops if op.workload.pattern is Pattern.GEMM_A2A and not op.workload.uneven]
     if not exchanging or rng.random() < 0.3:
@@ -48,11 +48,11 @@ def _followed(rng: random.Random, graph: Graph, scenarios: list[Scenario]) -> tu
     moved = pair.workload.moved
     assert moved is not None
     behind = scenario_of(Pattern.GEMM, SYSTEMS[0], scenarios[0].num_ranks, moved.rows, 64, moved.cols)
-    op = GraphOp(f"op{len(graph.ops)}", behind.workload, (Read(f"t_{pair.name}", pair.name, by_rows=True),))
+    op = Op(f"op{len(graph.ops)}", behind.workload, (Read(f"t_{pair.name}", pair.name, by_rows=True),))
     return replace(graph, ops=(*graph.ops, op)), [*scenarios, replace(behind, system=scenarios[0].system)]
 
 
-def _another(rng: random.Random, first: Scenario) -> Scenario:
+def _another(rng: random.Random, first: OpCase) -> OpCase:
     """An op of any pattern on the system of ``first``."""
     ranks = first.num_ranks
     m, n, k = (ranks * rng.choice((16, 32)) for _ in range(3))
@@ -60,22 +60,22 @@ def _another(rng: random.Random, first: Scenario) -> Scenario:
     return replace(scenario, system=first.system)
 
 
-def _draw_graph(rng: random.Random, scenarios: list[Scenario]) -> Graph:
-    ops: list[GraphOp] = []
+def _draw_graph(rng: random.Random, scenarios: list[OpCase]) -> Workload:
+    ops: list[Op] = []
     for number, scenario in enumerate(scenarios):
         reads = tuple(_read(rng, op, scenario) for op in ops if rng.random() < 0.4)
-        ops.append(GraphOp(f"op{number}", scenario.workload, reads))
-    return Graph("drawn", "", tuple(ops))
+        ops.append(Op(f"op{number}", scenario.workload, reads))
+    return Workload("drawn", "", tuple(ops))
 
 
-def _read(rng: random.Random, op: GraphOp, reader: Scenario) -> Read:
+def _read(rng: random.Random, op: Op, reader: OpCase) -> Read:
     gathers = op.workload.pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM)
     what = Made.MOVED if gathers and rng.random() < 0.3 else Made.OUTPUT
     moves = reader.workload.is_collective or (reader.workload.pattern.consumes and rng.random() < 0.6)
     return Read(f"t_{op.name}", op.name, what, by_rows=rng.random() < 0.7, moves=moves)
 
 
-def _draw_choice(rng: random.Random, graph: Graph, scenarios: list[Scenario]) -> GraphChoice:
+def _draw_choice(rng: random.Random, graph: Workload, scenarios: list[OpCase]) -> Schedule:
     ranks = scenarios[0].num_ranks
     along = [op.name for ops in following(graph, ranks).values() for op in ops if rng.random() < 0.8]
     drawn = (_mode(rng, op, scenario) for op, scenario in zip(graph.ops, scenarios, strict=True))
@@ -83,7 +83,7 @@ def _draw_choice(rng: random.Random, graph: Graph, scenarios: list[Scenario]) ->
     names = [op.name for op in graph.ops]
     alone = [op.name for op in graph.ops if op.workload.is_collective]
     beside = ((rng.choice(alone), rng.choice(names)),) if alone and rng.random() < 0.3 else ()
-    return GraphChoice(
+    return Schedule(
         "drawn",
         modes,
         order=tuple(rng.sample(names, len(names))) if rng.random() < 0.3 else (),
@@ -96,13 +96,13 @@ def _draw_choice(rng: random.Random, graph: Graph, scenarios: list[Scenario]) ->
     )
 
 
-def _mode(rng: random.Random, op: GraphOp, scenario: Scenario) -> OpMode:
+def _mode(rng: random.Random, op: Op, scenario: OpCase) -> OpMode:
     if op.is_pair and op.workload.then is None and not op.workload.loads and rng.random() < 0.3:
         return OpMode(op.name, apart=draw_whole(rng, scenario))
     return OpMode(op.name, draw_choice(rng, scenario))
 
 
-def draw_whole(rng: random.Random, scenario: Scenario) -> Choice:
+def draw_whole(rng: random.Random, scenario: OpCase) -> OpChoice:
     """How the collective of a pair is carried out when it is apart."""
     alone = collective_alone(scenario.workload)
     return draw_choice(rng, replace(scenario, workload=alone))

@@ -8,7 +8,6 @@ from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import TICKS_PER_US as US
 from magus.compiler.ir import (
     Cache,
-    Choice,
     CopyProtocol,
     Direction,
     Distribution,
@@ -21,9 +20,10 @@ from magus.compiler.ir import (
     Kernels,
     Late,
     LaunchMode,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Pattern,
-    Scenario,
-    Schedule,
     Shape,
     Straggler,
     Sync,
@@ -46,18 +46,18 @@ ENGINES = (
 )
 
 
-def draw_plan(rng: random.Random, pattern: Pattern) -> tuple[Scenario, Schedule]:
+def draw_plan(rng: random.Random, pattern: Pattern) -> tuple[OpCase, OpPlan]:
     """A small scenario of ``pattern``, and one of its schedules."""
     scenario = draw_scenario(rng, pattern)
     return scenario, build_schedule(scenario, draw_choice(rng, scenario))
 
 
-def draw_choice(rng: random.Random, scenario: Scenario) -> Choice:
+def draw_choice(rng: random.Random, scenario: OpCase) -> OpChoice:
     """One of the schedules of a scenario."""
     fitting = [each for each in ALL_TEMPLATES if scenario.workload.pattern in each.patterns]
     while True:
         template = rng.choice(fitting)
-        choice = Choice(
+        choice = OpChoice(
             template.name,
             scenario.num_ranks * (rng.choice((1, 2, 4)) if template.cuts_shards else 1),
             rng.choice((*ENGINES, tiles_engine(scenario.gpu))),
@@ -90,7 +90,7 @@ def _draw_tactics(rng: random.Random) -> ExecutionOptions:
     )
 
 
-def draw_scenario(rng: random.Random, pattern: Pattern) -> Scenario:
+def draw_scenario(rng: random.Random, pattern: Pattern) -> OpCase:
     """A small scenario of ``pattern`` on hardware with anything that a profile may say."""
     ranks = 1 if pattern in ONE_RANK else rng.choice((2, 3, 4, 4))
     system = rng.choice((*SYSTEMS, FAT_TREE) if ranks == 4 else SYSTEMS[:3])

@@ -9,8 +9,8 @@ from magus.compiler.ir import (
     EngineMode,
     ExecutionOptions,
     Gpu,
-    Scenario,
-    Schedule,
+    OpCase,
+    OpPlan,
     SmCopy,
     Step,
 )
@@ -27,17 +27,17 @@ from tests.helpers.oracle.oracle import Oracle
 UNIT = 1024
 
 
-def on_gpu(scenario: Scenario, gpu: Gpu) -> Scenario:
+def on_gpu(scenario: OpCase, gpu: Gpu) -> OpCase:
     """The same scenario with another GPU."""
     return replace(scenario, system=replace(scenario.system, gpu=gpu))
 
 
-def with_dma(scenario: Scenario, dma: Dma) -> Scenario:
+def with_dma(scenario: OpCase, dma: Dma) -> OpCase:
     """The same scenario with other copy engines."""
     return on_gpu(scenario, replace(scenario.gpu, dma=dma))
 
 
-def with_copies(scenario: Scenario, sm_copy: SmCopy) -> Scenario:
+def with_copies(scenario: OpCase, sm_copy: SmCopy) -> OpCase:
     """The same scenario with other copies by SMs."""
     return on_gpu(scenario, replace(scenario.gpu, sm_copy=sm_copy))
 
@@ -49,15 +49,15 @@ def plan(
     mode: EngineMode = EngineMode.OWN,
     compute_sms: int = 304,
     tactics: ExecutionOptions | None = None,
-) -> Schedule:
+) -> OpPlan:
     """A plan of ``steps``, moved by ``sms`` SMs, or by ``dma`` copy engines if there are none."""
     engine = EngineChoice(EngineKind.SM, sms, mode) if sms else EngineChoice(EngineKind.DMA, dma, mode)
-    return Schedule("p", steps, engine, compute_sms, 0, tactics=tactics or ExecutionOptions())
+    return OpPlan("p", steps, engine, compute_sms, 0, tactics=tactics or ExecutionOptions())
 
 
 def lower_op(
-    scenario: Scenario,
-    schedule: Schedule,
+    scenario: OpCase,
+    schedule: OpPlan,
     *,
     unit_bytes: int,
     fold: bool = True,
@@ -68,19 +68,19 @@ def lower_op(
     return lower(scenario.system, plan, unit_bytes=unit_bytes, fold=fold, ideal=ideal).parts[0]
 
 
-def late_part(scenario: Scenario, schedule: Schedule, unit_bytes: int) -> LoweredPart:
+def late_part(scenario: OpCase, schedule: OpPlan, unit_bytes: int) -> LoweredPart:
     """The only part of a plan of one op on a system some of whose ranks are late, with all ranks."""
     case = Case(scenario.system, plan_of(scenario, schedule), perturbation_of(scenario.system, None))
     return case.lowered(unit_bytes, fold=False).parts[0]
 
 
-def lowered_run(scenario: Scenario, schedule: Schedule, unit_bytes: int = UNIT) -> tuple[LoweredPart, Run]:
+def lowered_run(scenario: OpCase, schedule: OpPlan, unit_bytes: int = UNIT) -> tuple[LoweredPart, Run]:
     """A plan as a program, and its run."""
     lowered = lower_op(scenario, schedule, unit_bytes=unit_bytes)
     return lowered, run(lowered.program)
 
 
-def makespan(scenario: Scenario, schedule: Schedule, unit_bytes: int = UNIT) -> int:
+def makespan(scenario: OpCase, schedule: OpPlan, unit_bytes: int = UNIT) -> int:
     """The time of a plan."""
     return lowered_run(scenario, schedule, unit_bytes)[1].makespan_ticks
 
@@ -99,7 +99,7 @@ def starts_of(lowered: LoweredPart, finished: Run, name: str, kind: OpKind) -> l
     return [int(start) for start in finished.op_start[chosen]]
 
 
-def differs_from_oracle(scenario: Scenario, schedule: Schedule, unit_bytes: int, *, fold: bool) -> list[str]:
+def differs_from_oracle(scenario: OpCase, schedule: OpPlan, unit_bytes: int, *, fold: bool) -> list[str]:
     """What any core gets other than the event-driven oracle."""
     program = lower_op(scenario, schedule, unit_bytes=unit_bytes, fold=fold).program
     expected = Oracle(program).run()

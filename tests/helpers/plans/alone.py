@@ -1,9 +1,9 @@
 """Schedules of one op as plans of one part."""
 
-from magus.compiler.ir import Graph, GraphPlan, Scenario, Schedule, System
+from magus.compiler.ir import OpCase, OpPlan, Plan, System, Workload
 
 
-def alone(scenario: Scenario, schedule: Schedule) -> tuple[System, Graph, GraphPlan]:
+def alone(scenario: OpCase, schedule: OpPlan) -> tuple[System, Workload, Plan]:
     """What ``carry_out`` takes, of one op."""
     name, workload = scenario.name, scenario.workload
-    return scenario.system, Graph.of_one(workload, name), GraphPlan.of_one(name, workload, schedule)
+    return scenario.system, Workload.of_one(workload, name), Plan.of_one(name, workload, schedule)

@@ -1,6 +1,6 @@
 """Plans as JSON documents: read without a file, and the hash of a schedule."""
 
-from magus.compiler.ir import Graph, GraphPlan, Plan, Scenario, Schedule
+from magus.compiler.ir import OpCase, OpPlan, Plan, Workload, WrittenPlan
 from magus.compiler.planfile.from_json import ReadPlan, read_plan
 from magus.compiler.planfile.write import plan_document
 from magus.compiler.text.diagnostics import CompileError, Report, Source, Span
@@ -12,12 +12,12 @@ def item_of(document: object, report: Report) -> Item:
     return Item(document, "", JsonPlace("plan", Span(Source("<document>", ""), 0, 0), report))
 
 
-def read_from_document(scenario: Scenario, item: Item) -> ReadPlan:
+def read_from_document(scenario: OpCase, item: Item) -> ReadPlan:
     """Read a plan for the one op of ``scenario``."""
-    return read_plan(scenario.system, Graph.of_one(scenario.workload), item)
+    return read_plan(scenario.system, Workload.of_one(scenario.workload), item)
 
 
-def plan_from_document(scenario: Scenario, document: object) -> Plan:
+def plan_from_document(scenario: OpCase, document: object) -> WrittenPlan:
     """Read the steps of a plan for ``scenario``; what is wrong is in the diagnostics of the CompileError."""
     report = Report()
     with report.attempt():
@@ -25,7 +25,7 @@ def plan_from_document(scenario: Scenario, document: object) -> Plan:
     raise CompileError(report.diagnostics)
 
 
-def built_from_document(scenario: Scenario, document: object, name: str) -> GraphPlan:
+def built_from_document(scenario: OpCase, document: object, name: str) -> Plan:
     """Read, build and check a plan; what is wrong is in the diagnostics of the CompileError."""
     report = Report()
     with report.attempt():
@@ -33,6 +33,6 @@ def built_from_document(scenario: Scenario, document: object, name: str) -> Grap
     raise CompileError(report.diagnostics)
 
 
-def schedule_hash(scenario: Scenario, schedule: Schedule) -> str:
+def schedule_hash(scenario: OpCase, schedule: OpPlan) -> str:
     """The hash of the plan of ``schedule``."""
     return str(plan_document(scenario, schedule)["hash"])

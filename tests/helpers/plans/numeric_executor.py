@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from magus.compiler.ir import Direction, Pattern, Region, Scenario, Schedule, TileGroup, Transfer, queued_behind
+from magus.compiler.ir import Direction, OpCase, OpPlan, Pattern, Region, TileGroup, Transfer, queued_behind
 
 Array = NDArray[np.float64]
 Kernel = Callable[["Rank", TileGroup], None]
@@ -33,7 +33,7 @@ class Rank:
         return (self.number + region.owner) % self.num_ranks
 
 
-def carry_out(scenario: Scenario, schedule: Schedule, ranks: list[Rank], kernel: Kernel, seed: int) -> None:
+def carry_out(scenario: OpCase, schedule: OpPlan, ranks: list[Rank], kernel: Kernel, seed: int) -> None:
     """Do every step at every rank, in an order drawn from those that the waits allow."""
     rng, done, landed = random.Random(seed), set[tuple[int, str]](), set[tuple[int, str]]()
     waits = {(rank.number, step.name): set(step.after) for rank in ranks for step in schedule.steps}
@@ -58,7 +58,7 @@ def _may_run(rank: int, waits: set[str], happened: set[tuple[int, str]]) -> bool
     return all((rank, name) in happened for name in waits)
 
 
-def _move(scenario: Scenario, ranks: list[Rank], issuer: int, step: Transfer) -> int:
+def _move(scenario: OpCase, ranks: list[Rank], issuer: int, step: Transfer) -> int:
     """Copy what a transfer moves; the rank at which it lands."""
     n, puts = len(ranks), step.direction is Direction.PUT
     other = (issuer + step.peer) % n

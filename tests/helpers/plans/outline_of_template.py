@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import accumulate
 
-from magus.compiler.ir import Choice, Pattern
+from magus.compiler.ir import OpChoice, Pattern
 from magus.compiler.outline.outline import ANY_ORDER, Axis, By, Grouping, Ordering, Outline, Split, Sums
 from magus.compiler.templates import BY_NAME, Cut
 from magus.compiler.templates.collective import DEFAULT_ALGORITHM
@@ -11,7 +11,7 @@ from magus.compiler.templates.collective import DEFAULT_ALGORITHM
 _TOGETHER = Grouping(own_alone=False)
 
 
-def outline_of(choice: Choice, num_ranks: int, pattern: Pattern) -> Outline | None:
+def outline_of(choice: OpChoice, num_ranks: int, pattern: Pattern) -> Outline | None:
     """The outline of ``choice``, which is legal for ``pattern``; None where no outline says the same."""
     if choice.waves > 1 or choice.sums > 1:
         return None
@@ -31,7 +31,7 @@ def outline_of(choice: Choice, num_ranks: int, pattern: Pattern) -> Outline | No
     return _overlapped(choice, said, Sums.BEHIND if pattern.sums else Sums.APART)
 
 
-def _overlapped(choice: Choice, said: Outline, behind: Sums) -> Outline | None:
+def _overlapped(choice: OpChoice, said: Outline, behind: Sums) -> Outline | None:
     match choice.template:
         case "serial":
             return replace(said, grouping=Grouping(False, By.TOGETHER), sums=behind)
@@ -55,7 +55,7 @@ def _overlapped(choice: Choice, said: Outline, behind: Sums) -> Outline | None:
             return None
 
 
-def _bespoke(choice: Choice, said: Outline) -> Outline | None:
+def _bespoke(choice: OpChoice, said: Outline) -> Outline | None:
     """Parts that are the same for all peers, of which each has something to move, and that are not cut further."""
     if not choice.parts or choice.slices or choice.columns:
         return None

@@ -5,7 +5,7 @@ from functools import cache
 from itertools import product
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions, Scenario, Schedule
+from magus.compiler.ir import Direction, EngineChoice, EngineKind, ExecutionOptions, OpCase, OpChoice, OpPlan
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 
@@ -59,22 +59,22 @@ def text_of(body: str) -> str:
 
 
 @cache
-def scenario_of(body: str) -> Scenario:
+def scenario_of(body: str) -> OpCase:
     """Its scenario."""
     return compile_text(text_of(body)).scenario().case
 
 
-def schedules_of(body: str) -> Iterator[Schedule]:
+def schedules_of(body: str) -> Iterator[OpPlan]:
     """Every template, put and got, by copy engines and by SMs."""
     scenario = scenario_of(body)
     for template in ALL_TEMPLATES:
         for chunks, direction, engine in product((4, 8), Direction, ENGINES):
-            choice = Choice(template.name, chunks, engine, template.default_streams, ExecutionOptions(direction))
+            choice = OpChoice(template.name, chunks, engine, template.default_streams, ExecutionOptions(direction))
             if reject_choice(scenario, choice) is None:
                 yield build_schedule(scenario, choice)
 
 
 @cache
-def all_schedules(body: str) -> tuple[Schedule, ...]:
+def all_schedules(body: str) -> tuple[OpPlan, ...]:
     """The same, made once."""
     return tuple(schedules_of(body))

@@ -1,6 +1,6 @@
 """What the rules say of a problem that a test made up, without the scenario it would come from."""
 
-from magus.compiler.ir import Choice, EngineChoice, Rejection
+from magus.compiler.ir import EngineChoice, OpChoice, Rejection
 from magus.compiler.planning.build import all_rules
 from magus.compiler.planning.knobs import ScheduleRequest
 from magus.compiler.templates import Template
@@ -13,7 +13,7 @@ _READ = {"schedules", "streams", "engine", "algorithm", "transfer", "kernel", "w
 
 def reject_problem(template: Template, problem: TemplateInput) -> Rejection | None:
     """Why ``template`` cannot schedule ``problem``, which it is given as it is; None if it can."""
-    choice = Choice(
+    choice = OpChoice(
         template.name,
         problem.num_ranks * problem.pieces,
         EngineChoice(problem.engine, 1),

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from magus.compiler.ir import EngineKind, IndexRange, Reach, Reduction, Region, Schedule, Step, TileGroup, Transfer
+from magus.compiler.ir import EngineKind, IndexRange, OpPlan, Reach, Reduction, Region, Step, TileGroup, Transfer
 
-Change = tuple[str, Schedule]
+Change = tuple[str, OpPlan]
 """What was changed, and the schedule that came of it."""
 
 
-def changed(schedule: Schedule, num_ranks: int) -> Iterator[Change]:
+def changed(schedule: OpPlan, num_ranks: int) -> Iterator[Change]:
     """Every such change: at all ranks where they are alike, else at the ranks that have the same part."""
     for part, steps in enumerate(schedule.by_rank or (schedule.steps,)):
         for what, others in _changed_steps(steps, schedule, num_ranks):
@@ -18,9 +18,7 @@ def changed(schedule: Schedule, num_ranks: int) -> Iterator[Change]:
             yield what, replace(schedule, steps=parts[0] if parts else others, by_rank=parts)
 
 
-def _changed_steps(
-    steps: tuple[Step, ...], schedule: Schedule, num_ranks: int
-) -> Iterator[tuple[str, tuple[Step, ...]]]:
+def _changed_steps(steps: tuple[Step, ...], schedule: OpPlan, num_ranks: int) -> Iterator[tuple[str, tuple[Step, ...]]]:
     for place, step in enumerate(steps):
         for what, others in _instead(step, schedule, num_ranks):
             yield f"{step.name} {what}", (*steps[:place], *others, *steps[place + 1 :])
@@ -30,7 +28,7 @@ def _changed_steps(
     yield from _swapped(steps)
 
 
-def _instead(step: Step, schedule: Schedule, num_ranks: int) -> Iterator[tuple[str, tuple[Step, ...]]]:
+def _instead(step: Step, schedule: OpPlan, num_ranks: int) -> Iterator[tuple[str, tuple[Step, ...]]]:
     """Steps in place of one."""
     yield "missing", ()
     for name in step.after:

@@ -3,18 +3,18 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from magus.compiler.ir import Fabric, Gpu, Scenario
+from magus.compiler.ir import Fabric, Gpu, OpCase
 
 
-def _gpu(scenario: Scenario, gpu: Gpu) -> Scenario:
+def _gpu(scenario: OpCase, gpu: Gpu) -> OpCase:
     return replace(scenario, system=replace(scenario.system, gpu=gpu))
 
 
-def _fabric(scenario: Scenario, change: Callable[[Fabric], Fabric]) -> Scenario:
+def _fabric(scenario: OpCase, change: Callable[[Fabric], Fabric]) -> OpCase:
     return replace(scenario, system=replace(scenario.system, fabric=change(scenario.system.fabric)))
 
 
-def more_cache(scenario: Scenario, factor: float) -> Scenario:
+def more_cache(scenario: OpCase, factor: float) -> OpCase:
     """A larger last cache in front of memory, or L2 where there is none."""
     gpu, mall = scenario.gpu, scenario.gpu.mall
     if mall is not None:
@@ -22,7 +22,7 @@ def more_cache(scenario: Scenario, factor: float) -> Scenario:
     return _gpu(scenario, replace(gpu, l2=replace(gpu.l2, size_bytes=int(gpu.l2.size_bytes * factor))))
 
 
-def faster_links(scenario: Scenario, factor: float) -> Scenario:
+def faster_links(scenario: OpCase, factor: float) -> OpCase:
     """Links and ports of switches with a higher rate."""
 
     def change(fabric: Fabric) -> Fabric:
@@ -35,7 +35,7 @@ def faster_links(scenario: Scenario, factor: float) -> Scenario:
     return _fabric(scenario, change)
 
 
-def nearer_peers(scenario: Scenario, factor: float) -> Scenario:
+def nearer_peers(scenario: OpCase, factor: float) -> OpCase:
     """Links and switches with less latency."""
 
     def change(fabric: Fabric) -> Fabric:
@@ -46,28 +46,28 @@ def nearer_peers(scenario: Scenario, factor: float) -> Scenario:
     return _fabric(scenario, change)
 
 
-def faster_memory(scenario: Scenario, factor: float) -> Scenario:
+def faster_memory(scenario: OpCase, factor: float) -> OpCase:
     """Memory with a higher rate."""
     hbm = scenario.gpu.hbm
     peak, achieved = int(hbm.peak_bytes_per_s * factor), int(hbm.achieved_bytes_per_s * factor)
     return _gpu(scenario, replace(scenario.gpu, hbm=replace(hbm, peak_bytes_per_s=peak, achieved_bytes_per_s=achieved)))
 
 
-def nearer_memory(scenario: Scenario, factor: float) -> Scenario:
+def nearer_memory(scenario: OpCase, factor: float) -> OpCase:
     """Memory and L2 with less latency."""
     gpu = scenario.gpu
     l2 = replace(gpu.l2, latency_ticks=int(gpu.l2.latency_ticks / factor))
     return _gpu(scenario, replace(gpu, l2=l2, hbm=replace(gpu.hbm, latency_ticks=int(gpu.hbm.latency_ticks / factor))))
 
 
-def more_sms(scenario: Scenario, factor: float) -> Scenario:
+def more_sms(scenario: OpCase, factor: float) -> OpCase:
     """More SMs of the same kind: the peak grows with them."""
     gpu, sms = scenario.gpu, max(scenario.gpu.sms + 1, int(scenario.gpu.sms * factor))
     peaks = tuple((dtype, peak * sms // gpu.sms) for dtype, peak in gpu.peak_flops)
     return _gpu(scenario, replace(gpu, sms=sms, peak_flops=peaks))
 
 
-def faster_engines(scenario: Scenario, factor: float) -> Scenario:
+def faster_engines(scenario: OpCase, factor: float) -> OpCase:
     """SMs and engines that copy faster."""
     gpu = scenario.gpu
     sm_copy = replace(gpu.sm_copy, bytes_per_s=int(gpu.sm_copy.bytes_per_s * factor))
@@ -76,7 +76,7 @@ def faster_engines(scenario: Scenario, factor: float) -> Scenario:
     )
 
 
-def quicker_starts(scenario: Scenario, factor: float) -> Scenario:
+def quicker_starts(scenario: OpCase, factor: float) -> OpCase:
     """Kernels and commands that begin sooner."""
     gpu, launch = scenario.gpu, scenario.gpu.launch
     sooner = replace(
@@ -86,7 +86,7 @@ def quicker_starts(scenario: Scenario, factor: float) -> Scenario:
     return _gpu(scenario, replace(gpu, launch=sooner, dma=dma))
 
 
-BETTER: Mapping[str, Callable[[Scenario, float], Scenario]] = {
+BETTER: Mapping[str, Callable[[OpCase, float], OpCase]] = {
     "cache": more_cache,
     "links": faster_links,
     "memory": faster_memory,

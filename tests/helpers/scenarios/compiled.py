@@ -1,14 +1,14 @@
 """The workloads of a file that are one op, and those of several."""
 
-from magus.compiler.ir import GraphScenario, Scenario
+from magus.compiler.ir import OpCase, Scenario
 from magus.compiler.pipeline import Compiled
 
 
-def cases_in(found: Compiled) -> tuple[Scenario, ...]:
+def cases_in(found: Compiled) -> tuple[OpCase, ...]:
     """The one op of each workload that has no more."""
     return tuple(each.pair for each in found.workloads if each.pair is not None)
 
 
-def several_in(found: Compiled) -> tuple[GraphScenario, ...]:
+def several_in(found: Compiled) -> tuple[Scenario, ...]:
     """The workloads of several ops."""
     return tuple(each for each in found.workloads if each.pair is None)

@@ -7,7 +7,6 @@ from itertools import product
 from magus.compiler import compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import (
-    Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
@@ -16,8 +15,9 @@ from magus.compiler.ir import (
     ExecutionOptions,
     Kernels,
     LaunchMode,
+    OpCase,
+    OpChoice,
     Pattern,
-    Scenario,
     Wait,
     WaitPer,
 )
@@ -80,7 +80,7 @@ ENGINES = (
 
 
 @cache
-def scenario_of(pattern: Pattern, system: str, ranks: int, m: int, n: int, k: int) -> Scenario:
+def scenario_of(pattern: Pattern, system: str, ranks: int, m: int, n: int, k: int) -> OpCase:
     """A scenario as a user's file would give it."""
     where = system.format(ranks=ranks, half=ranks // 2)
     text = TEXTS[pattern].format(m=m, n=n, k=k)
@@ -88,7 +88,7 @@ def scenario_of(pattern: Pattern, system: str, ranks: int, m: int, n: int, k: in
     return compile_text(f"{uses}system s {{ {where} }}\nworkload one on s {{ {text} }}\n").scenario().case
 
 
-def draw_scenario(rng: random.Random, pattern: Pattern) -> Scenario:
+def draw_scenario(rng: random.Random, pattern: Pattern) -> OpCase:
     """``pattern`` on one of the systems, small."""
     ranks = rng.choice((2, 4, 8))
     m, n, k = (ranks * 64 * rng.choice((1, 2, 4)) for _ in range(3))
@@ -96,9 +96,9 @@ def draw_scenario(rng: random.Random, pattern: Pattern) -> Scenario:
     return scenario_of(pattern, rng.choice(systems), ranks, m, n, k)
 
 
-def draw_choices(rng: random.Random, scenario: Scenario, count: int) -> list[Choice]:
+def draw_choices(rng: random.Random, scenario: OpCase, count: int) -> list[OpChoice]:
     """``count`` legal choices at most, of all templates, algorithms, engines and tactics."""
-    n, found = scenario.num_ranks, list[Choice]()
+    n, found = scenario.num_ranks, list[OpChoice]()
     fitting = [each for each in ALL_TEMPLATES if scenario.workload.pattern in each.patterns]
     ways = list(product(Direction, CopyProtocol, KERNELS, ENGINES))
     for _ in range(40 * count):
@@ -109,7 +109,7 @@ def draw_choices(rng: random.Random, scenario: Scenario, count: int) -> list[Cho
         pieces = rng.choice((1, 2, 4)) if template.cuts_shards else 1
         streams = rng.choice((1, template.default_streams))
         waves, sums = (rng.choice((1, 2, 3)), rng.choice((1, 2))) if template.has("waves") else (1, 1)
-        choice = Choice(template.name, n * pieces, engine, streams, tactics, algorithm, waves=waves, sums=sums)
+        choice = OpChoice(template.name, n * pieces, engine, streams, tactics, algorithm, waves=waves, sums=sums)
         if choice not in found and reject_choice(scenario, choice) is None:
             found.append(choice)
         if len(found) == count:

@@ -7,15 +7,15 @@ from itertools import product
 from magus.compiler.ir import (
     Direction,
     EngineMode,
+    OpCase,
+    OpPlan,
     Pattern,
-    Plan,
     Reduction,
     Region,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
+    WrittenPlan,
 )
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.verify.check import check_plan
@@ -25,16 +25,16 @@ from tests.helpers.scenarios.drawn_plans import cuts
 STREAMS = (1, 2, 4, 16)
 
 
-def draw_grid_plan(rng: random.Random, scenario: Scenario) -> Schedule | None:
+def draw_grid_plan(rng: random.Random, scenario: OpCase) -> OpPlan | None:
     """A plan for AG+GEMM or GEMM+RS, None where what was drawn is no plan."""
     engine = rng.choice([each for each in ENGINES if each.mode is not EngineMode.BROADCAST])
     tactics = rng.choice(KERNELS)
     draw = _gathered if scenario.workload.pattern is Pattern.AG_GEMM else _scattered
-    schedule = build_schedule(scenario, Plan(engine, tuple(draw(rng, scenario)), tactics=tactics), "plan")
+    schedule = build_schedule(scenario, WrittenPlan(engine, tuple(draw(rng, scenario)), tactics=tactics), "plan")
     return None if check_plan(scenario, schedule) else schedule
 
 
-def _gathered(rng: random.Random, scenario: Scenario) -> Iterator[Step]:
+def _gathered(rng: random.Random, scenario: OpCase) -> Iterator[Step]:
     """Pieces of each shard are fetched; kernels on own rows, and on those of one or of all others, slice by slice."""
     moved, gemm, n = scenario.workload.moved, scenario.workload.gemm, scenario.num_ranks
     assert moved is not None and gemm is not None
@@ -52,7 +52,7 @@ def _gathered(rng: random.Random, scenario: Scenario) -> Iterator[Step]:
             before = (f"g{number}_{j}",)
 
 
-def _scattered(rng: random.Random, scenario: Scenario) -> Iterator[Step]:
+def _scattered(rng: random.Random, scenario: OpCase) -> Iterator[Step]:
     """Pieces of the partial sums leave when all slices are done, and are summed when all parts have come."""
     moved, gemm, n = scenario.workload.moved, scenario.workload.gemm, scenario.num_ranks
     assert moved is not None and gemm is not None

@@ -7,13 +7,13 @@ from dataclasses import replace
 from itertools import pairwise, product
 
 from magus.compiler.ir import (
-    Choice,
     GemmShape,
     IndexRange,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Reduction,
     Region,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     inner_size,
@@ -29,14 +29,14 @@ from tests.helpers.scenarios.drawn import ENGINES, KERNELS, scenario_of
 Part = tuple[int, ...]
 
 
-def draw_uneven(rng: random.Random, system: str, ranks: int) -> Scenario:
+def draw_uneven(rng: random.Random, system: str, ranks: int) -> OpCase:
     """An overlapped workload with rows, columns and inner dimension far apart, on ``system``."""
     pattern = rng.choice(PATTERNS)
     m, n, k = (ranks * 64 * round(math.exp(rng.uniform(0, math.log(16)))) for _ in range(3))
     return scenario_of(pattern, system, ranks, m, n, rng.choice((k, 64 * ranks)))
 
 
-def draw_parts(rng: random.Random, scenario: Scenario) -> tuple[Part, ...]:
+def draw_parts(rng: random.Random, scenario: OpCase) -> tuple[Part, ...]:
     """Up to five batches, in each any rows of the own block and of that for every peer."""
     batches, columns = rng.randint(1, 5), []
     for rows in rows_of(scenario):
@@ -45,10 +45,10 @@ def draw_parts(rng: random.Random, scenario: Scenario) -> tuple[Part, ...]:
     return tuple(part for part in zip(*columns, strict=True) if any(part))
 
 
-def rows_of(scenario: Scenario) -> Part:
+def rows_of(scenario: OpCase) -> Part:
     """Rows of the own block, and of the blocks that concern peer 1, 2, ..."""
     n = scenario.num_ranks
-    return block_rows(template_input(scenario, Choice("bespoke", n, ENGINES[0])))
+    return block_rows(template_input(scenario, OpChoice("bespoke", n, ENGINES[0])))
 
 
 def draw_cuts(rng: random.Random, num_parts: int, size: int) -> tuple[Part, ...]:
@@ -60,10 +60,10 @@ def draw_cuts(rng: random.Random, num_parts: int, size: int) -> tuple[Part, ...]
     return shortened_cuts(tuple(found))
 
 
-def draw_bespoke(rng: random.Random, scenario: Scenario) -> Schedule | None:
+def draw_bespoke(rng: random.Random, scenario: OpCase) -> OpPlan | None:
     """A bespoke schedule with kernels in any streams, None where what was drawn cannot run."""
     tactics, engine, parts = rng.choice(KERNELS), rng.choice(ENGINES), draw_parts(rng, scenario)
-    choice = Choice(
+    choice = OpChoice(
         "bespoke",
         scenario.num_ranks,
         engine,

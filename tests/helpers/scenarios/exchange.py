@@ -3,7 +3,7 @@
 from functools import cache
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Graph, GraphChoice, GraphScenario, OpMode, Scenario
+from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, OpMode, Scenario, Schedule, Workload
 from magus.compiler.planning.build import expression_of
 
 RANKS = 4
@@ -29,15 +29,15 @@ PAIR = {
 REST = {"below": "  z = norm(y)\n  repeat 3 z as x\n", "beside": "  z = norm(y)\n"}
 
 CHOICES = (
-    Choice("uniform_fused_1d", 16, DMA),
-    Choice("uniform_fused_1d", 8, SM),
-    Choice("hetero_fused_1d", 8, DMA),
-    Choice("hetero_unfused_1d", 8, DMA, streams=1),
-    Choice("hetero_unfused_1d", 8, DMA, streams=4),
-    Choice("shard_p2p", 4, SM),
-    Choice("pipelined", 16, DMA),
+    OpChoice("uniform_fused_1d", 16, DMA),
+    OpChoice("uniform_fused_1d", 8, SM),
+    OpChoice("hetero_fused_1d", 8, DMA),
+    OpChoice("hetero_unfused_1d", 8, DMA, streams=1),
+    OpChoice("hetero_unfused_1d", 8, DMA, streams=4),
+    OpChoice("shard_p2p", 4, SM),
+    OpChoice("pipelined", 16, DMA),
 )
-SLICED = Choice("uniform_fused_2d", 8, DMA)
+SLICED = OpChoice("uniform_fused_2d", 8, DMA)
 """Slices of the inner dimension: heads of attention are several of them here, which no kernel takes together."""
 
 CASES = (
@@ -50,26 +50,26 @@ ADDED_BESIDE = tuple((kind, choice) for kind, choice in CASES if kind == "beside
 
 def named(value: object) -> str:
     """A case in the name of its test."""
-    return expression_of(value) if isinstance(value, Choice) else str(value)
+    return expression_of(value) if isinstance(value, OpChoice) else str(value)
 
 
 @cache
-def exchange(kind: str) -> GraphScenario:
+def exchange(kind: str) -> Scenario:
     """The graph: ``y`` is the pair, ``y_gemm`` the GEMM behind it, and ``z`` is made of its rows."""
     return compile_text(f"{SYSTEM}{TENSORS[kind]}{PAIR[kind]}{REST[kind]}}}\n").workloads[0]
 
 
-def as_pair(kind: str) -> Scenario:
+def as_pair(kind: str) -> OpCase:
     """Both kernels and the all_to_all between them as one workload."""
     return compile_text(f"{SYSTEM}{TENSORS[kind]}{PAIR[kind]}}}\n").workloads[0].case
 
 
-def both(kind: str) -> Graph:
+def both(kind: str) -> Workload:
     """The two ops alone."""
     graph = exchange(kind).graph
-    return Graph("both", "", graph.ops[:2])
+    return Workload("both", "", graph.ops[:2])
 
 
-def along(choice: Choice) -> GraphChoice:
+def along(choice: OpChoice) -> Schedule:
     """The pair by a template, and the GEMM cut along it."""
-    return GraphChoice("along", (OpMode("y", choice),), along=("y_gemm",))
+    return Schedule("along", (OpMode("y", choice),), along=("y_gemm",))

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from magus.compiler.ir import GraphScenario
+from magus.compiler.ir import Scenario
 from magus.compiler.pipeline import compile_text
 from magus.compiler.resolve.schedules.check import choice_named
 from magus.simcore import ShownRun, run_of
@@ -38,7 +38,7 @@ SCHEDULES = ("serial", "pairs", "whole")
 
 
 @cache
-def small_graph(text: str = TEXT) -> GraphScenario:
+def small_graph(text: str = TEXT) -> Scenario:
     return compile_text(text, "mlp.mgs").workloads[0]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions, Scenario
+from magus.compiler.ir import Direction, EngineChoice, EngineKind, ExecutionOptions, OpCase, OpChoice
 from magus.compiler.planning.build import reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 
@@ -32,7 +32,7 @@ def text_of(kind: str, table: Table) -> str:
     return f"{head}workload w on s {{\n  x = tensor bf16[{sum(table[0])}, 64]\n{body}}}\n"
 
 
-def scenario_of(kind: str, table: Table) -> Scenario:
+def scenario_of(kind: str, table: Table) -> OpCase:
     """The scenario of ``text_of``."""
     return compile_text(text_of(kind, table)).scenario().case
 
@@ -48,11 +48,11 @@ def drawn(rng: random.Random, ranks: int = 3, rows: int = 96) -> Table:
     return tuple(table)
 
 
-def legal_choices(scenario: Scenario) -> Iterator[Choice]:
+def legal_choices(scenario: OpCase) -> Iterator[OpChoice]:
     """Every template that schedules it, with put and get, by engines and by SMs."""
     for template, engine, direction in product(ALL_TEMPLATES, ENGINES, Direction):
         pieces = max(2, template.min_pieces) if template.cuts_shards else 1
         chunks, tactics = scenario.num_ranks * pieces, ExecutionOptions(direction=direction)
-        choice = Choice(template.name, chunks, engine, template.default_streams, tactics)
+        choice = OpChoice(template.name, chunks, engine, template.default_streams, tactics)
         if reject_choice(scenario, choice) is None:
             yield choice

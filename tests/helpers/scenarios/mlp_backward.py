@@ -1,7 +1,7 @@
 """The backward pass of a small MLP: a graph with pairs, lone kernels, a lone collective and layers."""
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Graph, GraphChoice, GraphPlan, GraphScenario
+from magus.compiler.ir import Plan, Scenario, Schedule, Workload
 from magus.compiler.planning.plan import build_graph_plan, written_out
 
 TEXT = """
@@ -67,12 +67,12 @@ def plain_text(m: int, more: str, schedules: str = "") -> str:
     return PLAIN.format(m=m, more=more, schedules=schedules)
 
 
-def plain_backward(m: int, more: str, schedules: str = "") -> GraphScenario:
+def plain_backward(m: int, more: str, schedules: str = "") -> Scenario:
     """The scenario of ``plain_text``."""
     return compile_text(plain_text(m, more, schedules)).workloads[0]
 
 
-def backward(m: int = 1024, ranks: int = 4, layers: int = 8, width: int = 256) -> GraphScenario:
+def backward(m: int = 1024, ranks: int = 4, layers: int = 8, width: int = 256) -> Scenario:
     """The scenario, with schedules ``pairs``, ``late`` and ``ring``."""
     (scenario,) = compile_text(
         TEXT.format(m=m, ranks=ranks, layers=layers, width=width, inner=4 * width, both=8 * width)
@@ -80,7 +80,7 @@ def backward(m: int = 1024, ranks: int = 4, layers: int = 8, width: int = 256) -
     return scenario
 
 
-def plan_of_layers(scenario: GraphScenario, choice: GraphChoice, layers: int) -> tuple[Graph, GraphPlan]:
+def plan_of_layers(scenario: Scenario, choice: Schedule, layers: int) -> tuple[Workload, Plan]:
     """So many layers, and the plan of ``choice`` for them."""
     plan = build_graph_plan(scenario.system, scenario.graph, choice, layers)
     return written_out(scenario.graph, choice, layers)[0], plan

@@ -13,9 +13,9 @@ from magus.compiler.ir import (
     ExecutionOptions,
     Kernels,
     LaunchMode,
+    OpCase,
     Pattern,
     PeerOrder,
-    Scenario,
     Wait,
     WaitPer,
 )
@@ -33,7 +33,7 @@ DMA3, SM8 = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 8)
 ROWS, COLS = 96, 256
 
 
-def read(scenario: Scenario, text: str) -> Outline:
+def read(scenario: OpCase, text: str) -> Outline:
     """The outline that ``schedule NAME for WORKLOAD { ... }`` says."""
     report = Report()
     (plan,) = parse_file(Source("<text>", text), report).declarations
@@ -45,7 +45,7 @@ def read(scenario: Scenario, text: str) -> Outline:
     return outline
 
 
-def scenarios() -> tuple[Scenario, ...]:
+def scenarios() -> tuple[OpCase, ...]:
     """Small scenarios of all patterns that move a tensor: 4 shards of 96 rows and 256 columns, once 3 of them."""
     gather, scatter = (
         (ag_gemm(ranks * ROWS, 512, COLS, ranks=ranks) for ranks in (4, 3)),

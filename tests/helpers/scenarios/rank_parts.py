@@ -1,7 +1,7 @@
 """Collectives of tensors that ranks hold in full, of any number of rows."""
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import OpCase
 
 KINDS = ("GEMM+AR", "all_reduce", "broadcast", "send_recv")
 
@@ -22,6 +22,6 @@ system s {{ gpus {ranks} x H100; fabric switch(nvswitch, link=nvlink) }}
     return f"{head}workload w on s {{\n  x = tensor bf16[{rows}, {cols}]\n  y = {kind}(x)\n}}\n"
 
 
-def scenario_of(kind: str, rows: int, cols: int, ranks: int, inner: int = 64) -> Scenario:
+def scenario_of(kind: str, rows: int, cols: int, ranks: int, inner: int = 64) -> OpCase:
     """The scenario of ``text_of``."""
     return compile_text(text_of(kind, rows, cols, ranks, inner)).scenario().case

@@ -21,14 +21,14 @@ from magus.compiler.ir import (
     Hbm,
     LaunchCost,
     Link,
+    OpCase,
+    OpShape,
     Pattern,
-    Scenario,
     Shard,
     SmCopy,
     Switch,
     System,
     Tensor,
-    Workload,
     topologies,
 )
 
@@ -138,51 +138,47 @@ def switch(link: Link | None = None) -> Fabric:
     return Fabric(topologies.switch.TOPOLOGY, link or nvlink(), Switch("nvswitch", 8, 450 * G, 250 * TICKS_PER_NS))
 
 
-def ag_gemm(
-    m: int, n: int, k: int, *, ranks: int = 8, gpu: Gpu | None = None, fabric: Fabric | None = None
-) -> Scenario:
+def ag_gemm(m: int, n: int, k: int, *, ranks: int = 8, gpu: Gpu | None = None, fabric: Fabric | None = None) -> OpCase:
     """x[m, k] sharded by rows is gathered and multiplied by w[k, n] sharded by columns."""
     x, w = Tensor("x", DT, m, k, Shard.ROWS), Tensor("w", DT, k, n, Shard.COLS)
-    workload = Workload("up", "", Pattern.AG_GEMM, (x, w), x, GemmShape(m, n // ranks, k, DT), "y")
+    workload = OpShape("up", "", Pattern.AG_GEMM, (x, w), x, GemmShape(m, n // ranks, k, DT), "y")
     return _scenario(workload, ranks, gpu, fabric)
 
 
-def gemm_rs(
-    m: int, n: int, k: int, *, ranks: int = 8, gpu: Gpu | None = None, fabric: Fabric | None = None
-) -> Scenario:
+def gemm_rs(m: int, n: int, k: int, *, ranks: int = 8, gpu: Gpu | None = None, fabric: Fabric | None = None) -> OpCase:
     """h[m, k] sharded by columns times w[k, n] sharded by rows; the partial sums are reduced and scattered by rows."""
     h, w = Tensor("h", DT, m, k, Shard.COLS), Tensor("w", DT, k, n, Shard.ROWS)
     partial = Tensor("y", DT, m, n, Shard.ROWS)
-    workload = Workload("down", "", Pattern.GEMM_RS, (h, w), partial, GemmShape(m, n, k // ranks, DT), "z")
+    workload = OpShape("down", "", Pattern.GEMM_RS, (h, w), partial, GemmShape(m, n, k // ranks, DT), "z")
     return _scenario(workload, ranks, gpu, fabric)
 
 
-def lone_gather(m: int, k: int, *, ranks: int = 8, gpu: Gpu | None = None, fabric: Fabric | None = None) -> Scenario:
+def lone_gather(m: int, k: int, *, ranks: int = 8, gpu: Gpu | None = None, fabric: Fabric | None = None) -> OpCase:
     """x[m, k] sharded by rows is gathered."""
     x = Tensor("x", DT, m, k, Shard.ROWS)
-    return _scenario(Workload("gather", "", Pattern.ALL_GATHER, (x,), x, None, "xg"), ranks, gpu, fabric)
+    return _scenario(OpShape("gather", "", Pattern.ALL_GATHER, (x,), x, None, "xg"), ranks, gpu, fabric)
 
 
-def lone_scatter(m: int, n: int, *, ranks: int = 8, gpu: Gpu | None = None, fabric: Fabric | None = None) -> Scenario:
+def lone_scatter(m: int, n: int, *, ranks: int = 8, gpu: Gpu | None = None, fabric: Fabric | None = None) -> OpCase:
     """Each rank holds y[m, n]; the sum is scattered by rows."""
     y = Tensor("y", DT, m, n, Shard.NONE)
-    return _scenario(Workload("scatter", "", Pattern.REDUCE_SCATTER, (y,), y, None, "z"), ranks, gpu, fabric)
+    return _scenario(OpShape("scatter", "", Pattern.REDUCE_SCATTER, (y,), y, None, "z"), ranks, gpu, fabric)
 
 
-def lone_gemm(m: int, n: int, k: int, *, gpu: Gpu | None = None) -> Scenario:
+def lone_gemm(m: int, n: int, k: int, *, gpu: Gpu | None = None) -> OpCase:
     """x[m, k] times w[k, n] on one GPU."""
     x, w = Tensor("x", DT, m, k, Shard.NONE), Tensor("w", DT, k, n, Shard.NONE)
-    workload = Workload("one", "", Pattern.GEMM, (x, w), None, GemmShape(m, n, k, DT), "y")
+    workload = OpShape("one", "", Pattern.GEMM, (x, w), None, GemmShape(m, n, k, DT), "y")
     return _scenario(workload, 1, gpu, None)
 
 
-def exploring(scenario: Scenario, explore: Explore) -> Scenario:
+def exploring(scenario: OpCase, explore: Explore) -> OpCase:
     """The same scenario with another space to search."""
     return replace(scenario, explore=explore)
 
 
-def _scenario(workload: Workload, ranks: int, gpu: Gpu | None, fabric: Fabric | None) -> Scenario:
+def _scenario(workload: OpShape, ranks: int, gpu: Gpu | None, fabric: Fabric | None) -> OpCase:
     """MI300X joined by a mesh where nothing else is said, other GPUs behind a switch."""
     chosen = gpu or mi300x()
     joined = fabric or (full_mesh() if chosen.name == "MI300X" else switch())
-    return Scenario(workload.name, System("node", ranks, chosen, joined), workload)
+    return OpCase(workload.name, System("node", ranks, chosen, joined), workload)

@@ -1,7 +1,7 @@
 """An MLP whose rows may be computed in two batches."""
 
 from magus.compiler import compile_text
-from magus.compiler.ir import GraphScenario
+from magus.compiler.ir import Scenario
 
 TEXT = """
 use "nvidia/h100"
@@ -28,7 +28,7 @@ schedule mixed for mlp {
 """
 
 
-def two_batches() -> GraphScenario:
+def two_batches() -> Scenario:
     """The scenario, with schedules ``domino`` and ``mixed``."""
     (scenario,) = compile_text(TEXT).workloads
     return scenario

@@ -1,7 +1,7 @@
 """Layers of attention between two all_to_alls: a graph in which attention stands behind a collective and before one."""
 
 from magus.compiler import compile_text
-from magus.compiler.ir import GraphScenario
+from magus.compiler.ir import Scenario
 
 TEXT = """
 use "nvidia/h100"
@@ -36,7 +36,7 @@ schedule apart_ for ulysses {{ apart a, t by dma(3) }}
 OPERANDS = ("qkv", "q, kv", "q, k, v", "q, k, k")
 
 
-def ulysses(operands: str = "q, kv", m: int = 256, inner: int = 256, ranks: int = 4) -> GraphScenario:
+def ulysses(operands: str = "q, kv", m: int = 256, inner: int = 256, ranks: int = 4) -> Scenario:
     """The scenario, with schedules ``chunked``, ``by_sms`` and ``apart_``."""
     unused = {"qkv", "q", "kv", "k", "v"} - set(operands.split(", "))
     text = TEXT.format(operands=operands, m=m, inner=inner, ranks=ranks, fine=2 * ranks)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario
+from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice
 from magus.compiler.planning.build import reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 
@@ -50,9 +50,7 @@ SYSTEMS = (
 ENGINES = (EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 16))
 
 
-def workload_of(
-    name: str, ranks: int = 4, m: int = 1024, d: int = 64, system: int = 0, uneven: bool = True
-) -> Scenario:
+def workload_of(name: str, ranks: int = 4, m: int = 1024, d: int = 64, system: int = 0, uneven: bool = True) -> OpCase:
     """A scenario of ``TEXTS`` as a user's file would give it; an all_to_all sends ``uneven`` blocks where it may."""
     block = m // ranks
     sent = [block + block // 2, block // 2, *[block] * (ranks - 2)] if uneven else [block] * ranks
@@ -70,13 +68,13 @@ def text_of(name: str, d: int = 64, system: int = 0, sent: Sequence[int] = (384,
     return f'use "amd/mi300x"\nuse "nvidia/h100"\nsystem s {{ {where} }}\nworkload one on s {{ {body} }}\n'
 
 
-def choices_of(scenario: Scenario, pieces: tuple[int, ...] = (1, 2, 4)) -> Iterator[Choice]:
+def choices_of(scenario: OpCase, pieces: tuple[int, ...] = (1, 2, 4)) -> Iterator[OpChoice]:
     """The legal choices of every template that a search goes through, by copy engines and by SMs."""
     n = scenario.num_ranks
     for template in ALL_TEMPLATES:
         if template.explored and scenario.workload.pattern in template.patterns:
             for count in pieces if template.cuts_shards else (1,):
                 for engine in ENGINES:
-                    choice = Choice(template.name, n * count, engine)
+                    choice = OpChoice(template.name, n * count, engine)
                     if reject_choice(scenario, choice) is None:
                         yield choice

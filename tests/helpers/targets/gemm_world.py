@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from magus.compiler.ir import Pattern, Scenario
+from magus.compiler.ir import OpCase, Pattern
 
 Matrix = NDArray[np.float32]
 LARGEST = 4
@@ -32,7 +32,7 @@ def plan_of(text: str) -> ModuleType:
 class World:
     """Buffers and flags of all ranks, and what each rank must end with; ``plan`` is the module of a file."""
 
-    def __init__(self, plan: Any, scenario: Scenario, block: int, programs: int) -> None:
+    def __init__(self, plan: Any, scenario: OpCase, block: int, programs: int) -> None:
         self.plan, self.block, self.programs, self.seed = plan, block, programs, 0
         self.pattern, self.ranks = scenario.workload.pattern, range(plan.RANKS)
         assert scenario.workload.moved is not None

@@ -14,10 +14,10 @@ from magus.compiler.ir import (
     Cancelled,
     EngineChoice,
     EngineKind,
-    GraphScenario,
+    OpCase,
+    OpPlan,
     Progress,
     Scenario,
-    Schedule,
     Settings,
     ShouldStop,
 )
@@ -42,9 +42,9 @@ def ticks(us: float) -> int:
     return round(us * TICKS_PER_US)
 
 
-def schedule(expression: str) -> Schedule:
+def schedule(expression: str) -> OpPlan:
     """A schedule that only has a name."""
-    return Schedule(expression, (), EngineChoice(EngineKind.DMA, ENGINES), 304, 0)
+    return OpPlan(expression, (), EngineChoice(EngineKind.DMA, ENGINES), 304, 0)
 
 
 def timeline(makespan_us: float, parts: int, num_ranks: int) -> Timeline:
@@ -60,7 +60,7 @@ def timeline(makespan_us: float, parts: int, num_ranks: int) -> Timeline:
     return Timeline(num_ranks, ticks(makespan_us), tuple(found), 1)
 
 
-def result(scenario: Scenario, expression: str, makespan_us: float, *, line: bool, explained: bool = True) -> Result:
+def result(scenario: OpCase, expression: str, makespan_us: float, *, line: bool, explained: bool = True) -> Result:
     """A Result with a share of every loss, contention being won back."""
     unit = 128 if line else 1024
     launch, contention, parts = (ticks(makespan_us * share) for share in (0.02, -0.01, 0.05))
@@ -102,14 +102,14 @@ def candidate(expression: str, predicted_us: float | None, simulated_us: float |
     return Candidate(expression, None, schedule(expression), origin, predicted_us, simulated, unit)
 
 
-def advice(scenario: Scenario, verdict: Verdict = Verdict.OVERLAP) -> Advice:
+def advice(scenario: OpCase, verdict: Verdict = Verdict.OVERLAP) -> Advice:
     """Five candidates: the best and serial by line, two in packets, one predicted."""
     best, serial = candidate(BEST, 101.0, 100.0, 128), candidate(SERIAL, 118.0, 117.0, 128)
     overlap = verdict in (Verdict.OVERLAP, Verdict.USE)
     recommended = best if overlap else serial
     others = (candidate(TIE, 103.0, 102.0, 1024), candidate(LONG, None, 110.0, 1024), serial)
     return Advice(
-        scenario=GraphScenario.of_one(scenario),
+        scenario=Scenario.of_one(scenario),
         verdict=verdict,
         recommended=recommended,
         serial=serial,
@@ -138,7 +138,7 @@ def advice(scenario: Scenario, verdict: Verdict = Verdict.OVERLAP) -> Advice:
 class FakeStages:
     """Stages that answer at once, unless a gate is given that they wait at; they count what they are asked."""
 
-    scenarios: tuple[Scenario, ...]
+    scenarios: tuple[OpCase, ...]
     verdict: Verdict = Verdict.OVERLAP
     failure: Callable[[], Exception] | None = None
     advice_gate: Event | None = None
@@ -157,10 +157,10 @@ class FakeStages:
     def compile(self, path: Path, settings: Settings) -> Compiled:
         """The scenarios, whatever the file says."""
         self.compiled.append(tuple(settings))
-        return Compiled(str(path), tuple(map(GraphScenario.of_one, self.scenarios)), (), (), ())
+        return Compiled(str(path), tuple(map(Scenario.of_one, self.scenarios)), (), (), ())
 
     def recommend(
-        self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
     ) -> Advice:
         """The advice made by hand, after those of ``partial``."""
         if self.failure is not None:
@@ -172,7 +172,7 @@ class FakeStages:
             raise Cancelled
         return advice(scenario.case, self.verdict)
 
-    def simulate(self, scenario: Scenario, plan: Schedule, bound: int | None, should_stop: ShouldStop) -> Result:
+    def simulate(self, scenario: OpCase, plan: OpPlan, bound: int | None, should_stop: ShouldStop) -> Result:
         """A result of 105 us."""
         self.simulated.append(plan.expression)
         cancelled = self._waits(self.simulation_gate, should_stop)
@@ -192,7 +192,7 @@ def with_outcome(found: Result, outcome: RunOutcome) -> Result:
     return replace(found, outcome=outcome)
 
 
-def two_workloads() -> tuple[Scenario, ...]:
+def two_workloads() -> tuple[OpCase, ...]:
     """An AG+GEMM and a GEMM+RS; what is shown of the GPU stays as it is, whatever is measured later."""
     gpu = scenarios.mi300x()
     gpu = replace(gpu, gemm=replace(gpu.gemm, resolution=Fraction("0.03")))

@@ -11,7 +11,7 @@ from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.layers.declared import simulated_candidate, simulated_schedules
 from magus.compiler.ir import (
     Cancelled,
-    GraphScenario,
+    OpCase,
     Progress,
     Scenario,
     Settings,
@@ -29,7 +29,7 @@ LARGE_TEXT = TEXT.replace("param M = 1024", "param M = 4096")
 BEST, SERIAL, WHOLE = "pairs", "serial", "whole"
 
 
-def layer() -> GraphScenario:
+def layer() -> Scenario:
     """The graph, on GPUs whose library is not known, so that the baseline is serial, by a profile that resolves 1 %."""
     scenario = small_graph(LARGE_TEXT)
     gpu = scenario.gpu
@@ -95,7 +95,7 @@ def with_problem() -> Advice:
 class GraphStages:
     """Stages of a file with the layer, behind ``pairs`` if there are any."""
 
-    pairs: tuple[Scenario, ...] = ()
+    pairs: tuple[OpCase, ...] = ()
     partial: tuple[Advice, ...] = ()
     final: Callable[[], Advice] = answer
     stops: bool = False
@@ -113,10 +113,10 @@ class GraphStages:
 
     def compile(self, path: Path, settings: Settings) -> Compiled:
         """The scenarios, whatever the file says."""
-        return Compiled(str(path), (*map(GraphScenario.of_one, self.pairs), layer()), (), (), ())
+        return Compiled(str(path), (*map(Scenario.of_one, self.pairs), layer()), (), (), ())
 
     def recommend(
-        self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, told: Callable[[Advice], None]
+        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, told: Callable[[Advice], None]
     ) -> Advice:
         """What was simulated, after the answers of ``partial``; until it is stopped, if it ``stops``."""
         if scenario.pair is not None:
@@ -128,10 +128,10 @@ class GraphStages:
                 raise Cancelled
         return self.final()
 
-    def simulate_graph(self, scenario: GraphScenario, candidate: Candidate, should_stop: ShouldStop) -> Candidate:
+    def simulate_graph(self, scenario: Scenario, candidate: Candidate, should_stop: ShouldStop) -> Candidate:
         """One schedule, really."""
         return simulated_candidate(scenario, candidate, should_stop)
 
-    def sweep(self, scenario: GraphScenario, simulated: bool, should_stop: ShouldStop) -> Advice:
+    def sweep(self, scenario: Scenario, simulated: bool, should_stop: ShouldStop) -> Advice:
         """The same at each value."""
         return answer()

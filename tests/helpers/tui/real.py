@@ -8,7 +8,7 @@ from pathlib import Path
 from magus.advisor.bounds.lower_bound import Bound
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
-from magus.compiler.ir import GraphScenario, Progress, Scenario, Schedule, Settings, ShouldStop
+from magus.compiler.ir import OpCase, OpPlan, Progress, Scenario, Settings, ShouldStop
 from magus.compiler.pipeline import Compiled
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.check import read_choice
@@ -25,17 +25,17 @@ EXPRESSIONS = (PIECES, WHOLE, SERIAL)
 UNIT = 1024
 
 
-def gather() -> Scenario:
+def gather() -> OpCase:
     """A small AG+GEMM on a full mesh of eight."""
     return scenarios.ag_gemm(2048, 2048, 1024)
 
 
 @cache
-def _simulated(scenario: Scenario, expression: str) -> Result:
+def _simulated(scenario: OpCase, expression: str) -> Result:
     return simulate_op(scenario, build_schedule(scenario, read_choice(scenario, expression)), unit_bytes=UNIT)
 
 
-def result_of(scenario: Scenario, expression: str) -> Result:
+def result_of(scenario: OpCase, expression: str) -> Result:
     """The result of a schedule, simulated once."""
     return _simulated(scenario, expression)
 
@@ -44,7 +44,7 @@ def result_of(scenario: Scenario, expression: str) -> Result:
 class RealStages:
     """Stages that give a few real schedules, of which the first ``num_known`` are simulated."""
 
-    scenario: Scenario
+    scenario: OpCase
     expressions: Sequence[str] = EXPRESSIONS
     num_known: int = 1
 
@@ -54,10 +54,10 @@ class RealStages:
 
     def compile(self, path: Path, settings: Settings) -> Compiled:
         """The scenario, whatever the file says."""
-        return Compiled(str(path), (GraphScenario.of_one(self.scenario),), (), (), ())
+        return Compiled(str(path), (Scenario.of_one(self.scenario),), (), (), ())
 
     def recommend(
-        self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, found: Callable[[Advice], None]
+        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, found: Callable[[Advice], None]
     ) -> Advice:
         """Advice about the real schedules; its words are made by hand."""
         made = fakes.advice(scenario.case)
@@ -81,6 +81,6 @@ class RealStages:
         origin = ScheduleOrigin.SERIAL if expression.startswith("serial") else ScheduleOrigin.TEMPLATE
         return Candidate(expression, choice, schedule, origin, 50.0 + place, known, None if known is None else UNIT)
 
-    def simulate(self, scenario: Scenario, plan: Schedule, bound: int | None, should_stop: ShouldStop) -> Result:
+    def simulate(self, scenario: OpCase, plan: OpPlan, bound: int | None, should_stop: ShouldStop) -> Result:
         """The real result."""
         return result_of(scenario, plan.expression)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Override, Scenario, Transfer
+from magus.compiler.ir import EngineChoice, EngineKind, Fabric, OpCase, OpChoice, Override, Transfer
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.cores.engine import run
 from magus.simcore.fold.refine import Classes, Refusal, by_local_id, detect
@@ -28,13 +28,17 @@ from tests.helpers.work import calls_of
 @pytest.mark.parametrize(
     "system", thinned(itertools.product((2, 4, 8), (full_mesh(), ring(), switch()), (ag_gemm, gemm_rs)), 5)
 )
-def test_lowered_plans_fold_to_one_rank(system: tuple[int, Fabric, Callable[..., Scenario]]) -> None:
+def test_lowered_plans_fold_to_one_rank(system: tuple[int, Fabric, Callable[..., OpCase]]) -> None:
     ranks, fabric, make = system
     scenario = make(256, 512, 512, ranks=ranks, fabric=fabric)
     dma, sm = EngineChoice(EngineKind.DMA, max(1, ranks - 1)), EngineChoice(EngineKind.SM, 8)
     for choice in (
-        *(Choice("serial", ranks, dma), Choice("shard_p2p", ranks, dma), Choice("hetero_fused_1d", 2 * ranks, sm)),
-        *(Choice("uniform_fused_2d", 4 * ranks, dma), Choice("hetero_unfused_1d", 2 * ranks, dma, 4)),
+        *(
+            OpChoice("serial", ranks, dma),
+            OpChoice("shard_p2p", ranks, dma),
+            OpChoice("hetero_fused_1d", 2 * ranks, sm),
+        ),
+        *(OpChoice("uniform_fused_2d", 4 * ranks, dma), OpChoice("hetero_unfused_1d", 2 * ranks, dma, 4)),
     ):
         schedule = build_schedule(scenario, choice)
         program = lower_op(scenario, schedule, unit_bytes=8192, fold=False).program
@@ -52,7 +56,7 @@ def test_lowered_plans_fold_to_one_rank(system: tuple[int, Fabric, Callable[...,
 
 def test_overrides_that_change_nothing_or_little_fold_as_far_as_they_go() -> None:
     scenario = ag_gemm(256, 512, 512, ranks=8)
-    schedule = build_schedule(scenario, Choice("uniform_fused_1d", 16, EngineChoice(EngineKind.DMA, 2)))
+    schedule = build_schedule(scenario, OpChoice("uniform_fused_1d", 16, EngineChoice(EngineKind.DMA, 2)))
     first, second, *_ = (step for step in schedule.steps if isinstance(step, Transfer))
     late = replace(second, after=(*second.after, first.name))
     classes = []

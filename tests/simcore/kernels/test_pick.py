@@ -15,9 +15,9 @@ from magus.compiler.ir import (
     IndexRange,
     KernelShape,
     LaunchMode,
+    OpCase,
     Pattern,
     Region,
-    Scenario,
     Sync,
     TileGroup,
 )
@@ -42,7 +42,7 @@ def whole(rows: int, cols: int, k: int) -> TileGroup:
     return TileGroup("g0", (Region(0, IndexRange(0, rows), IndexRange(0, cols)),), IndexRange(0, k))
 
 
-def lone_kernel(shape: KernelShape) -> Scenario:
+def lone_kernel(shape: KernelShape) -> OpCase:
     scenario = lone_gemm(64, 64, 64)
     workload = replace(scenario.workload, pattern=Pattern.KERNEL, gemm=None, kernel=shape)
     return replace(scenario, workload=workload)

@@ -7,17 +7,17 @@ import pytest
 from magus.advisor.estimate.makespan import estimate_ticks, makespans
 from magus.compiler.ir import (
     TICKS_PER_US,
-    Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     IndexRange,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Pattern,
     Reduction,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -35,21 +35,21 @@ LL128 = ExecutionOptions(protocol=CopyProtocol.LL128)
 GETS = ExecutionOptions(direction=Direction.GET)
 
 
-def all_reduce(num_bytes: int, ranks: int = 8, system: str = SYSTEMS[0]) -> Scenario:
+def all_reduce(num_bytes: int, ranks: int = 8, system: str = SYSTEMS[0]) -> OpCase:
     return scenario_of(Pattern.ALL_REDUCE, system, ranks, ranks, 1, num_bytes // (2 * ranks))
 
 
 def built(
-    scenario: Scenario,
+    scenario: OpCase,
     algorithm: str = "one_shot",
     pieces: int = 1,
     engine: EngineChoice = SM,
     tactics: ExecutionOptions = LL128,
-) -> Schedule:
-    return build_schedule(scenario, Choice(algorithm, scenario.num_ranks * pieces, engine, tactics=tactics))
+) -> OpPlan:
+    return build_schedule(scenario, OpChoice(algorithm, scenario.num_ranks * pieces, engine, tactics=tactics))
 
 
-def simulated_us(scenario: Scenario, schedule: Schedule) -> float:
+def simulated_us(scenario: OpCase, schedule: OpPlan) -> float:
     return simulate_op(scenario, schedule, unit_bytes=1024).makespan_ticks / TICKS_PER_US
 
 
@@ -89,7 +89,7 @@ def test_engines_and_those_whom_others_wait_for_go_block_by_block() -> None:
     assert all_blocks_at_once(scenario, unlike) is unlike
 
 
-def uneven(schedule: Schedule, rows: tuple[int, ...]) -> Schedule:
+def uneven(schedule: OpPlan, rows: tuple[int, ...]) -> OpPlan:
     """The plan with so many rows in the block of each rank."""
 
     def at(rank: int, step: Step) -> Step:
@@ -132,7 +132,7 @@ def test_it_is_exact_and_moves_what_the_plan_moves(tactics: ExecutionOptions, fo
 
 def test_a_sum_behind_a_gemm_is_one_too() -> None:
     scenario = scenario_of(Pattern.GEMM_AR, SYSTEMS[0], 4, 256, 256, 256)
-    schedule = build_schedule(scenario, Choice("serial", 4, SM, algorithm="one_shot"))
+    schedule = build_schedule(scenario, OpChoice("serial", 4, SM, algorithm="one_shot"))
     result = simulate_op(scenario, schedule, unit_bytes=1024)
 
     names = {each.name for each in result.timeline.of_rank(0)}
@@ -193,7 +193,7 @@ def _cells(row: str) -> list[str]:
     )
 
 
-def _simulated_as(scenario: Scenario, expression: str) -> float:
+def _simulated_as(scenario: OpCase, expression: str) -> float:
     algorithm, _, rest = expression.partition("(")
     sms = int(rest.partition("sm(")[2].partition(")")[0])
     tactics = LL128 if "ll128" in rest else GETS if "transfer=get" in rest else ExecutionOptions()

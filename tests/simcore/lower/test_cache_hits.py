@@ -9,7 +9,6 @@ import pytest
 
 from magus.compiler.ir import (
     Cache,
-    Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
@@ -17,11 +16,12 @@ from magus.compiler.ir import (
     ExecutionOptions,
     Gpu,
     IndexRange,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Pattern,
     Reduction,
     Region,
-    Scenario,
-    Schedule,
     Transfer,
 )
 from magus.compiler.planning.build import build_schedule
@@ -47,22 +47,22 @@ def with_l2(gpu: Gpu, size_bytes: int, instances: int = 1) -> Gpu:
     return replace(gpu, l2=replace(gpu.l2, size_bytes=size_bytes, instances=instances))
 
 
-def gather(gpu: Gpu) -> Scenario:
+def gather(gpu: Gpu) -> OpCase:
     """An all_gather of 8 x 128 KiB."""
     return lone_gather(8 * 64, 1024, gpu=gpu)
 
 
-def scatter(gpu: Gpu) -> Scenario:
+def scatter(gpu: Gpu) -> OpCase:
     """A reduce_scatter of 8 x 128 KiB."""
     return lone_scatter(8 * 64, 1024, gpu=gpu)
 
 
-def built(scenario: Scenario, algorithm: str, engine: EngineChoice = SM) -> Schedule:
+def built(scenario: OpCase, algorithm: str, engine: EngineChoice = SM) -> OpPlan:
     """The lone collective by one algorithm, a chunk to a rank."""
-    return build_schedule(scenario, Choice(algorithm, 8, engine))
+    return build_schedule(scenario, OpChoice(algorithm, 8, engine))
 
 
-def added(num_parts: int) -> Schedule:
+def added(num_parts: int) -> OpPlan:
     """Copies that all add to the own block of rank 0's neighbours: a sum by SMs, without a kernel."""
     part = IndexRange(0, 64), IndexRange(0, 1024)
     puts = [
@@ -108,7 +108,7 @@ def test_around_a_ring_all_but_the_own_block_hits() -> None:
     scenario = gather(h100())
     direct, around = built(scenario, "direct"), built(scenario, "ring")
 
-    def shares(schedule: Schedule) -> list[int]:
+    def shares(schedule: OpPlan) -> list[int]:
         hits = Hits(scenario, schedule)
         copies = [step for step in schedule.steps if isinstance(step, Transfer)]
         return sorted(int(hits.of_copy(0, step)[0]) for step in copies)
@@ -177,7 +177,7 @@ def test_a_sum_alone_takes_as_long_as_the_slower_of_memory_and_cache() -> None:
     assert reduce_work(slow, size, 8, 132, 7 * size).body_ticks == pytest.approx(7 * size / T * 1e14, abs=1)
 
 
-def served_bytes(scenario: Scenario, schedule: Schedule) -> dict[str, int]:
+def served_bytes(scenario: OpCase, schedule: OpPlan) -> dict[str, int]:
     """What each server passed, flags left out."""
     lowered, finished = lowered_run(scenario, schedule)
     busy = finished.server_busy_ticks[:, : TrafficClass.FLAGS].sum(axis=1)
@@ -188,7 +188,7 @@ def served_bytes(scenario: Scenario, schedule: Schedule) -> dict[str, int]:
 @pytest.mark.parametrize("algorithm", ["direct", "ring"])
 @pytest.mark.parametrize("make", [gather, scatter])
 @pytest.mark.parametrize("mall", [False, True])
-def test_what_hits_does_not_pass_memory(algorithm: str, make: Callable[[Gpu], Scenario], mall: bool) -> None:
+def test_what_hits_does_not_pass_memory(algorithm: str, make: Callable[[Gpu], OpCase], mall: bool) -> None:
     gpu = with_mall(h100()) if mall else h100()
     scenario, without = make(gpu), make(with_l2(h100(), 50 * MIB, instances=2))
     schedule = built(scenario, algorithm)
@@ -231,7 +231,7 @@ def test_a_larger_cache_makes_no_ring_slower(pieces: int) -> None:
     """Copies that hit in part keep the pace of those that miss: SMs that copy stay out of step with each other."""
     scenario = lone_gather(32 * MIB // 2048, 1024, gpu=h100())
     scenario = replace(scenario, workload=replace(scenario.workload, pattern=Pattern.ALL_REDUCE))
-    schedule = build_schedule(scenario, Choice("ring", 8 * pieces, EngineChoice(EngineKind.SM, 32)))
+    schedule = build_schedule(scenario, OpChoice("ring", 8 * pieces, EngineChoice(EngineKind.SM, 32)))
     times = [
         simulate_op(replace(scenario, system=replace(scenario.system, gpu=with_l2(h100(), size * MIB))), schedule)
         for size in (24, 28, 32, 40, 50, 56, 64)

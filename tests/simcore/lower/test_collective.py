@@ -8,20 +8,20 @@ import pytest
 from magus.advisor.measured.tables.samples import scenario_of
 from magus.compiler import compile_file, compile_text
 from magus.compiler.ir import (
-    Choice,
     EngineChoice,
     EngineKind,
-    GraphChoice,
-    GraphPlan,
-    GraphScenario,
     Late,
+    OpCase,
+    OpChoice,
     OpMode,
+    OpPlan,
     Plan,
     Scenario,
     Schedule,
     Seams,
     System,
     Variability,
+    WrittenPlan,
 )
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.compiler.planning.knobs.library import library_rejection, library_serial
@@ -48,11 +48,11 @@ GPUS = ("H100", "A100", "B200")
 SIZES = (512, 64 << 10, 1 << 20, 8 << 20, 64 << 20)
 
 
-def library(scenario: Scenario) -> Schedule:
+def library(scenario: OpCase) -> OpPlan:
     return build_schedule(scenario, library_serial(scenario))
 
 
-def with_gemm(collective: str, rows: int = 4096) -> Scenario:
+def with_gemm(collective: str, rows: int = 4096) -> OpCase:
     """A GEMM on 8 H100 behind an all_gather, or before a sum."""
     gathers = collective == "all_gather"
     x, w = ("rows", "cols") if gathers else ("cols", "rows")
@@ -137,7 +137,7 @@ def test_it_equals_the_oracle(collective: str) -> None:
     assert differences(program, run(program), Oracle(program).run()) == []
 
 
-def refused(scenario: Scenario, **changes: Any) -> str:
+def refused(scenario: OpCase, **changes: Any) -> str:
     with pytest.raises(ScheduleError) as caught:
         build_schedule(scenario, replace(library_serial(scenario), **changes))
     return caught.value.rejection.message
@@ -176,18 +176,18 @@ def test_no_plan_is_written_out_for_it() -> None:
     written = library(scenario)
 
     with pytest.raises(ScheduleError, match="a plan says what is moved when"):
-        build_schedule(scenario, Plan(written.engine, written.steps))
+        build_schedule(scenario, WrittenPlan(written.engine, written.steps))
 
 
-def plan_of(layer: GraphScenario, **by_copies: Choice) -> GraphPlan:
+def plan_of(layer: Scenario, **by_copies: OpChoice) -> Plan:
     """One layer, each collective by the library but for those of ``by_copies``, nothing handed over in rows."""
     graph = replace(layer.graph, repeat=None)
     modes = tuple(
-        OpMode(op.name, by_copies.get(op.name, library_serial(Scenario(op.name, layer.system, op.workload))))
+        OpMode(op.name, by_copies.get(op.name, library_serial(OpCase(op.name, layer.system, op.workload))))
         for op in graph.ops
         if op.workload.moved is not None
     )
-    return build_graph_plan(layer.system, graph, GraphChoice("library", modes, seams=Seams.WHOLE))
+    return build_graph_plan(layer.system, graph, Schedule("library", modes, seams=Seams.WHOLE))
 
 
 @pytest.mark.parametrize("file", thinned(LAYERS, 3))
@@ -196,10 +196,10 @@ def test_a_layer_by_the_library_takes_the_times_of_its_ops_alone(file: str) -> N
     layers = several_in(compile_file(ROOT / "examples" / "layers" / f"{file}.mgs"))
     assert layers
     for layer in layers:
-        cases = (Scenario(op.name, layer.system, op.workload) for op in layer.graph.ops)
+        cases = (OpCase(op.name, layer.system, op.workload) for op in layer.graph.ops)
         assert all(case.workload.moved is None or library_rejection(case) is None for case in cases)
         plan = plan_of(layer)
-        alone = (GraphPlan(part.name, (replace(part, stream=0, waits=(), step_waits=()),)) for part in plan.parts)
+        alone = (Plan(part.name, (replace(part, stream=0, waits=(), step_waits=()),)) for part in plan.parts)
         ticks = [simulate(layer.system, one, unit_bytes=65536).makespan_ticks for one in alone]
 
         whole = simulate(layer.system, plan, unit_bytes=65536).makespan_ticks
@@ -230,14 +230,14 @@ def test_links_stay_those_of_copies_where_a_library_sends_faster() -> None:
         "workload w on node {\n x = tensor bf16[16384, 8192] shard rows\n v = tensor bf16[8192, 8192] shard cols\n"
         " w = tensor bf16[8192, 8192] shard rows\n y = gemm(all_gather(x), v)\n z = reduce_scatter(gemm(y, w))\n}"
     ).workloads
-    copies = Choice("serial", 8, EngineChoice(EngineKind.DMA, 7))
+    copies = OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7))
     mixed, copied = plan_of(layer, y=copies), plan_of(layer, y=copies, z=copies)
     one, other = (lower(layer.system, plan, unit_bytes=65536).program for plan in (mixed, copied))
     ops, others = (
         {op.name: op.comm_ticks for op in simulate(layer.system, plan, unit_bytes=65536).ops}
         for plan in (mixed, copied)
     )
-    called = library_collective_time(Scenario("z", layer.system, layer.graph.ops[1].workload))
+    called = library_collective_time(OpCase("z", layer.system, layer.graph.ops[1].workload))
 
     up = [program.service_ticks[program.server_names.index("up")] for program in (one, other)]
     assert up[0] == up[1] and ops["y"] == others["y"]

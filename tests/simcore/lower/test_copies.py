@@ -9,7 +9,6 @@ from magus.compiler import compile_text
 from magus.compiler.ir import (
     TICKS_PER_SECOND,
     TICKS_PER_US,
-    Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
@@ -20,9 +19,10 @@ from magus.compiler.ir import (
     Gpu,
     IndexRange,
     Kernels,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Region,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -51,7 +51,7 @@ ROWS, COLS = 256, 1024  # a block of 512 KiB
 BYTES = ROWS * COLS * 2
 
 
-def gather(ranks: int = 2, gpu: Gpu | None = None, fabric: Fabric | None = None) -> Scenario:
+def gather(ranks: int = 2, gpu: Gpu | None = None, fabric: Fabric | None = None) -> OpCase:
     """Copies beside a GEMM: a collective alone would be a kernel with a launch and flags of its own."""
     return ag_gemm(ROWS * ranks, 256, COLS, ranks=ranks, gpu=gpu, fabric=fabric)
 
@@ -67,7 +67,7 @@ def tactics(protocol: CopyProtocol, wait: Wait = Wait.EVENT) -> ExecutionOptions
     return ExecutionOptions(protocol=protocol, wait=wait)
 
 
-def link_bytes(scenario: Scenario, schedule: Schedule) -> int:
+def link_bytes(scenario: OpCase, schedule: OpPlan) -> int:
     """What passes links in the program, and what the figures of the run say."""
     lowered, finished = lowered_run(scenario, schedule, 128)
     program = lowered.program
@@ -305,8 +305,8 @@ def test_copies_that_wait_at_their_source_leave_memory_to_a_gemm(library: str) -
     scenario = compile_text(BESIDE.format(library=library, gpu=library.upper())).scenario().case
     without_limit = with_dma(scenario, replace(scenario.gpu.dma, outstanding_bytes=None))
 
-    def times(one: Scenario, template: str = "bulk") -> tuple[int, int]:
-        schedule = build_schedule(one, Choice(template, 8, EngineChoice(EngineKind.DMA, 7)))
+    def times(one: OpCase, template: str = "bulk") -> tuple[int, int]:
+        schedule = build_schedule(one, OpChoice(template, 8, EngineChoice(EngineKind.DMA, 7)))
         result = simulate_op(one, schedule, unit_bytes=1 << 15)
         return result.compute_ticks, result.comm_ticks
 

@@ -6,15 +6,15 @@ import pytest
 
 from magus.compiler.ir import (
     TICKS_PER_US,
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Kernels,
     LaunchMode,
-    Scenario,
-    Schedule,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Wait,
 )
 from magus.compiler.planning.build import build_schedule
@@ -27,18 +27,16 @@ PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 ASYNC_TP = ExecutionOptions(Direction.GET)
 
 
-def issued(
-    us: int, tactics: ExecutionOptions = ASYNC_TP, kind: EngineKind = EngineKind.DMA
-) -> tuple[Scenario, Schedule]:
+def issued(us: int, tactics: ExecutionOptions = ASYNC_TP, kind: EngineKind = EngineKind.DMA) -> tuple[OpCase, OpPlan]:
     """A GEMM and a copy for each rank, on a machine whose host takes ``us`` to issue one."""
     scenario = ag_gemm(512, 1024, 1024, ranks=4)
     launch = replace(scenario.gpu.launch, host_ticks=us * TICKS_PER_US)
     scenario = on_gpu(scenario, replace(scenario.gpu, launch=launch))
-    choice = Choice("hetero_unfused_1d", 4, EngineChoice(kind, 2), 2, tactics)
+    choice = OpChoice("hetero_unfused_1d", 4, EngineChoice(kind, 2), 2, tactics)
     return scenario, build_schedule(scenario, choice)
 
 
-def releases(scenario: Scenario, schedule: Schedule, kind: OpKind) -> list[int]:
+def releases(scenario: OpCase, schedule: OpPlan, kind: OpKind) -> list[int]:
     """When the first op of each step of rank 0 is issued, in steps of the host."""
     program = lower_op(scenario, schedule, unit_bytes=8192).program
     ticks = [

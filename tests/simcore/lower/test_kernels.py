@@ -8,7 +8,6 @@ import pytest
 from magus.compiler.ir import (
     TICKS_PER_US,
     Cache,
-    Choice,
     Direction,
     EngineChoice,
     EngineKind,
@@ -17,10 +16,11 @@ from magus.compiler.ir import (
     IndexRange,
     Kernels,
     LaunchMode,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Reduction,
     Region,
-    Scenario,
-    Schedule,
     Sync,
     TileGroup,
     Transfer,
@@ -50,16 +50,16 @@ PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 FUSED = ("uniform_fused_1d", "uniform_fused_2d", "hetero_fused_1d")
 
 
-def overlapped(scenario: Scenario, template: str, tactics: ExecutionOptions, pieces: int = 4) -> Schedule:
+def overlapped(scenario: OpCase, template: str, tactics: ExecutionOptions, pieces: int = 4) -> OpPlan:
     """A template cut into ``pieces`` a shard, by DMA, under ``tactics``."""
     n = scenario.num_ranks
     engine = EngineChoice(EngineKind.DMA, n - 1)
     cut = n * (pieces if BY_NAME[template].cuts_shards else 1)
-    choice = Choice(template, cut, engine, BY_NAME[template].default_streams)
+    choice = OpChoice(template, cut, engine, BY_NAME[template].default_streams)
     return replace(build_schedule(scenario, choice), tactics=tactics)
 
 
-def rows(gpu: Gpu, num_groups: int, cols: int = 2048, m: int = 4096) -> tuple[Scenario, Schedule]:
+def rows(gpu: Gpu, num_groups: int, cols: int = 2048, m: int = 4096) -> tuple[OpCase, OpPlan]:
     """A GEMM on one GPU as ``num_groups`` groups of rows under a persistent kernel."""
     scenario, size = lone_gemm(m, cols, 2048, gpu=gpu), m // num_groups
     groups = [
@@ -179,7 +179,7 @@ def test_one_rank_of_a_persistent_plan_stands_for_all(make) -> None:  # type: ig
         assert one.makespan_ticks == every.makespan_ticks
 
 
-def graph_of(scenario: Scenario, schedule: Schedule, launch: LaunchMode) -> Schedule:
+def graph_of(scenario: OpCase, schedule: OpPlan, launch: LaunchMode) -> OpPlan:
     return replace(schedule, tactics=ExecutionOptions(launch=launch))
 
 
@@ -209,7 +209,7 @@ def test_a_graph_launches_sums_and_waiting_kernels_at_its_own_cost() -> None:
 def test_a_short_kernel_does_not_pay_the_latency_of_memory_twice(gpu: Gpu, shape: tuple[int, int, int]) -> None:
     scenario = lone_gemm(*shape, gpu=gpu)
     work = gemm_work(gpu, scenario.workload.gemm, gpu.sms)
-    schedule = build_schedule(scenario, Choice("serial", 1, EngineChoice(EngineKind.DMA, 1)))
+    schedule = build_schedule(scenario, OpChoice("serial", 1, EngineChoice(EngineKind.DMA, 1)))
 
     found = makespan(scenario, schedule)
     latency = gpu.l2.latency_ticks + gpu.hbm.latency_ticks
@@ -220,7 +220,7 @@ def test_a_short_kernel_does_not_pay_the_latency_of_memory_twice(gpu: Gpu, shape
         assert found == pytest.approx(work.alone_ticks, rel=0.02)
 
 
-def beside_a_hungry_kernel(gpu: Gpu) -> tuple[Scenario, Schedule]:
+def beside_a_hungry_kernel(gpu: Gpu) -> tuple[OpCase, OpPlan]:
     """Copies by SMs beside a kernel that asks for more than memory gives."""
     scenario = ag_gemm(256, 8192, 8192, ranks=2, gpu=gpu)
     put = Transfer("x", Direction.PUT, Region(0, IndexRange(0, 128), IndexRange(0, 8192)), 1, "s")
@@ -289,7 +289,7 @@ def test_what_another_l2_misses_is_not_part_of_the_fitted_start() -> None:
         gpu = replace(gpu, gemm=replace(gpu.gemm, fitted_l2=(50 * MIB, 1)))
         gpu = replace(gpu, hbm=replace(gpu.hbm, achieved_bytes_per_s=500 * 10**9))
         scenario = lone_gemm(16384, 8192, 1024, gpu=gpu)
-        schedule = build_schedule(scenario, Choice("serial", 1, EngineChoice(EngineKind.DMA, 1)))
+        schedule = build_schedule(scenario, OpChoice("serial", 1, EngineChoice(EngineKind.DMA, 1)))
         times.append(makespan(scenario, schedule, 16384))
         works.append(gemm_work(gpu, scenario.workload.gemm, gpu.sms))
 

@@ -8,9 +8,9 @@ from magus.compiler.ir import (
     Direction,
     ExecutionOptions,
     IndexRange,
+    OpCase,
+    OpPlan,
     Region,
-    Scenario,
-    Schedule,
     Sync,
     TileGroup,
     Transfer,
@@ -24,7 +24,7 @@ from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gemm
 CHANNELS = 8
 
 
-def with_channels(scenario: Scenario, count: int) -> Scenario:
+def with_channels(scenario: OpCase, count: int) -> OpCase:
     return on_gpu(scenario, replace(scenario.gpu, hbm=replace(scenario.gpu.hbm, channels=count)))
 
 
@@ -53,7 +53,7 @@ def test_every_channel_carries_its_part() -> None:
     assert max(busy.values()) - min(busy.values()) <= 2
 
 
-def polled(channels: int, sms: int) -> tuple[Scenario, Schedule]:
+def polled(channels: int, sms: int) -> tuple[OpCase, OpPlan]:
     """Kernels on ``sms`` SMs that poll one flag all the time, while the shard they need is on its way."""
     scenario = with_channels(ag_gemm(2048, 2 * 8192, 1024, ranks=2), channels)
     scenario = on_gpu(scenario, replace(scenario.gpu, sync=Sync(poll_interval_ticks=1)))

@@ -8,7 +8,6 @@ import pytest
 from magus.compiler import compile_text
 from magus.compiler.ir import (
     TICKS_PER_US,
-    Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
@@ -17,10 +16,11 @@ from magus.compiler.ir import (
     ExecutionOptions,
     IndexRange,
     Late,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Pattern,
     Region,
-    Scenario,
-    Schedule,
     Transfer,
     Variability,
 )
@@ -51,15 +51,15 @@ GET = Transfer("x", Direction.GET, Region(1, IndexRange(0, 1), IndexRange(0, 64)
 LATE = 50 * TICKS_PER_US
 
 
-def pair() -> Scenario:
+def pair() -> OpCase:
     return lone_gather(2, 64, ranks=2, gpu=h100(), fabric=full_mesh(nvlink()))
 
 
-def one(step: Transfer, protocol: CopyProtocol = CopyProtocol.SIMPLE, sms: int = 1) -> Schedule:
+def one(step: Transfer, protocol: CopyProtocol = CopyProtocol.SIMPLE, sms: int = 1) -> OpPlan:
     return plan(step, sms=sms, tactics=ExecutionOptions(protocol=protocol))
 
 
-def way_ticks(scenario: Scenario, *, read: bool) -> int:
+def way_ticks(scenario: OpCase, *, read: bool) -> int:
     """A line, or a flag that is not read from memory, from a rank into the memory of the next."""
     gpu, link = scenario.gpu, scenario.system.fabric.link
     memory = ticks_for(LINE, gpu.hbm.achieved_bytes_per_s) + gpu.hbm.latency_ticks
@@ -130,7 +130,7 @@ def test_who_waits_for_a_late_rank(step: Transfer, protocol: CopyProtocol, waits
 def scattered(mode: EngineMode) -> LoweredPart:
     scenario = lone_scatter(64, 256, ranks=4, gpu=h100(), fabric=switch(nvlink()))
     engine = EngineChoice(EngineKind.SM, 6, mode)
-    schedule = build_schedule(scenario, Choice("serial", 4, engine))
+    schedule = build_schedule(scenario, OpChoice("serial", 4, engine))
     return lower_op(scenario, schedule, unit_bytes=LINE)
 
 
@@ -153,7 +153,7 @@ def test_a_sum_on_few_sms_takes_longer() -> None:
     scenario = lone_scatter(4096, 4096, ranks=4, gpu=h100(), fabric=switch(nvlink()))
     took = []
     for count in (4, 32):
-        schedule = build_schedule(scenario, Choice("serial", 4, EngineChoice(EngineKind.SM, count)))
+        schedule = build_schedule(scenario, OpChoice("serial", 4, EngineChoice(EngineKind.SM, count)))
         lowered, finished = lowered_run(scenario, schedule, 16384)
         took.append(done_at(lowered, finished, "r0") - min(starts_of(lowered, finished, "r0", OpKind.REDUCE)))
 
@@ -199,7 +199,9 @@ def test_one_kernel_equals_the_oracle_and_folds(make, engine: EngineChoice) -> N
     by_sms = engine.kind is EngineKind.SM
     protocols = (CopyProtocol.SIMPLE, CopyProtocol.LL) if by_sms else (CopyProtocol.SIMPLE,)
     for direction, protocol in some(product(Direction, protocols)):
-        schedule = build_schedule(scenario, Choice("serial", 3, engine, tactics=ExecutionOptions(direction, protocol)))
+        schedule = build_schedule(
+            scenario, OpChoice("serial", 3, engine, tactics=ExecutionOptions(direction, protocol))
+        )
         for fold in (True, False):
             assert differs_from_oracle(scenario, schedule, LINE, fold=fold) == [], (direction, protocol, fold)
         times = {
@@ -216,7 +218,9 @@ def test_algorithms_of_one_kernel_equal_the_oracle(template: str, pieces: int) -
         workload = replace(scenario.workload, pattern=Pattern.ALL_REDUCE)
         scenario = replace(scenario, workload=workload)
     for protocol in (CopyProtocol.SIMPLE, CopyProtocol.LL):
-        schedule = build_schedule(scenario, Choice(template, pieces, SMS, tactics=ExecutionOptions(protocol=protocol)))
+        schedule = build_schedule(
+            scenario, OpChoice(template, pieces, SMS, tactics=ExecutionOptions(protocol=protocol))
+        )
         assert differs_from_oracle(scenario, schedule, LINE, fold=False) == []
 
 
@@ -227,7 +231,7 @@ def test_small_all_reduces_take_as_long_as_those_of_a_library_written_for_them(k
     workload = replace(scenario.workload, pattern=Pattern.ALL_REDUCE)
     scenario = replace(scenario, workload=workload)
     engine, tactics = EngineChoice(EngineKind.SM, 32), ExecutionOptions(protocol=CopyProtocol.LL)
-    found = makespan(scenario, build_schedule(scenario, Choice("serial", 8, engine, tactics=tactics)), LINE)
+    found = makespan(scenario, build_schedule(scenario, OpChoice("serial", 8, engine, tactics=tactics)), LINE)
 
     assert found / TICKS_PER_US == pytest.approx(measured_us, rel=0.15)
 
@@ -242,7 +246,7 @@ system hgx {{ gpus 8 x H100; fabric switch(nvswitch, link=near) }}
 workload sum on hgx {{ x = tensor bf16[16384, 1024]; y = all_reduce(x) }}
 """
     scenarios = [compile_text(text.format(latency)).scenario().case for latency in (1000, 250, 50)]
-    choice = Choice(template, 8, EngineChoice(EngineKind.SM, 32))
+    choice = OpChoice(template, 8, EngineChoice(EngineKind.SM, 32))
     far, usual, near = (makespan(each, build_schedule(each, choice), unit_bytes=8192) for each in scenarios)
 
     assert far > usual > near

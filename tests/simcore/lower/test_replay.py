@@ -8,7 +8,6 @@ import pytest
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
     TICKS_PER_US,
-    Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
@@ -18,12 +17,13 @@ from magus.compiler.ir import (
     Kernels,
     Late,
     Noc,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Pattern,
     Reach,
     Region,
     Replay,
-    Scenario,
-    Schedule,
     Transfer,
     Variability,
     Wait,
@@ -48,7 +48,7 @@ UNIT = 1024
 DMA = EngineChoice(EngineKind.DMA, 3)
 
 
-def replaying(scenario: Scenario, writes: tuple[Write, ...]) -> Scenario:
+def replaying(scenario: OpCase, writes: tuple[Write, ...]) -> OpCase:
     return replace(scenario, system=replace(scenario.system, replay=Replay("p.csv", writes)))
 
 
@@ -57,8 +57,8 @@ def times(result: Result) -> dict[str, tuple[int, int]]:
     return {each.name: (each.start_ticks, each.end_ticks) for each in result.timeline.of_rank(0)}
 
 
-def built(scenario: Scenario, template: str = "serial", pieces: int = 1, engine: EngineChoice = DMA) -> Schedule:
-    return build_schedule(scenario, Choice(template, scenario.num_ranks * pieces, engine))
+def built(scenario: OpCase, template: str = "serial", pieces: int = 1, engine: EngineChoice = DMA) -> OpPlan:
+    return build_schedule(scenario, OpChoice(template, scenario.num_ranks * pieces, engine))
 
 
 @pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
@@ -93,12 +93,12 @@ def test_with_kernels_beside_the_copies_times_differ_by_little(template: str, en
     assert replayed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=0.02)
 
 
-def fused_gemv(rows: int, ranks: int) -> tuple[Scenario, Schedule]:
+def fused_gemv(rows: int, ranks: int) -> tuple[OpCase, OpPlan]:
     """A GEMV whose work-groups store at other ranks and set flags there; with its all_reduce one kernel."""
     scenario = gemm_rs(rows, 1, 16384, ranks=ranks)
     scenario = replace(scenario, workload=replace(scenario.workload, pattern=Pattern.GEMM_AR))
     tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
-    choice = Choice("hetero_unfused_1d", ranks, tiles_engine(scenario.gpu), 1, tactics)
+    choice = OpChoice("hetero_unfused_1d", ranks, tiles_engine(scenario.gpu), 1, tactics)
     return scenario, build_schedule(scenario, choice)
 
 
@@ -130,7 +130,7 @@ def test_flags_of_protocols_are_replayed_as_they_were(make, protocol: CopyProtoc
     link = replace(scenario.system.fabric.link, protocols=tuple(CopyProtocol))
     fabric = replace(scenario.system.fabric, link=link)
     scenario = replace(scenario, system=replace(scenario.system, fabric=fabric))
-    schedule = build_schedule(scenario, Choice("serial", ranks, EngineChoice(EngineKind.SM, 64), tactics=tactics))
+    schedule = build_schedule(scenario, OpChoice("serial", ranks, EngineChoice(EngineKind.SM, 64), tactics=tactics))
     full = simulate_op(scenario, schedule, unit_bytes=unit)
 
     writes = record_writes(scenario, schedule, unit_bytes=unit)

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode
+from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, OpMode, Scenario, Schedule
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.plan import build_graph_plan
 from magus.simcore import simulate, simulate_op
@@ -23,24 +23,24 @@ workload w on node {
 }
 """
 SMS, COPYING = 304, 14
-SERIAL = Choice("serial", 8, EngineChoice(EngineKind.SM, COPYING))
-FUSED = Choice("hetero_fused_1d", 8, EngineChoice(EngineKind.SM, COPYING))
+SERIAL = OpChoice("serial", 8, EngineChoice(EngineKind.SM, COPYING))
+FUSED = OpChoice("hetero_fused_1d", 8, EngineChoice(EngineKind.SM, COPYING))
 IN_TURN = TEXT.replace("  other = gemm(all_gather(x), v)\n", "")
 
 
-def graph(text: str) -> GraphScenario:
+def graph(text: str) -> Scenario:
     (found,) = compile_text(text).workloads
     return found
 
 
 def sms(text: str, *modes: OpMode, streams: tuple[tuple[str, int], ...] = ()) -> dict[str, int]:
     found = graph(text)
-    plan = build_graph_plan(found.system, found.graph, GraphChoice("p", modes, streams=streams))
+    plan = build_graph_plan(found.system, found.graph, Schedule("p", modes, streams=streams))
     return dict(zip((part.name for part in plan.parts), sms_of_parts(found.system, plan), strict=True))
 
 
 @pytest.mark.parametrize(("mode", "of_y"), [(SERIAL, SMS), (FUSED, SMS - COPYING)])
-def test_kernels_before_and_behind_the_copies_keep_theirs(mode: Choice, of_y: int) -> None:
+def test_kernels_before_and_behind_the_copies_keep_theirs(mode: OpChoice, of_y: int) -> None:
     assert sms(IN_TURN, OpMode("y", mode)) == {"before": SMS, "y": of_y, "behind": SMS}
 
 
@@ -66,7 +66,7 @@ def test_kernels_that_share_sms_have_as_many() -> None:
 
 def test_ops_in_turn_take_as_long_as_each_alone() -> None:
     found = graph(IN_TURN)
-    plan = build_graph_plan(found.system, found.graph, GraphChoice("p", (OpMode("y", SERIAL),)))
+    plan = build_graph_plan(found.system, found.graph, Schedule("p", (OpMode("y", SERIAL),)))
     result = simulate(found.system, plan)
     alone = [simulate_op(case, build_schedule(case, SERIAL)) for case in found.cases if case.name == "y"]
 

@@ -11,9 +11,9 @@ from magus.compiler.ir import (
     EngineMode,
     ExecutionOptions,
     IndexRange,
+    OpCase,
     Reach,
     Region,
-    Scenario,
     TileGroup,
     Transfer,
 )
@@ -42,12 +42,12 @@ MULTICAST = Transfer("x", Direction.PUT, BLOCK, 0, "s", reach=Reach.ALL)
 SUM = Transfer("x", Direction.GET, BLOCK, 0, "s", reach=Reach.ALL, reduce=True)
 
 
-def node(ranks: int = 4) -> Scenario:
+def node(ranks: int = 4) -> OpCase:
     """Copies beside a GEMM: a collective alone would be a kernel with a launch and flags of its own."""
     return ag_gemm(ROWS * ranks, 256, COLS, ranks=ranks, gpu=h100())
 
 
-def bytes_at(scenario: Scenario, step: Transfer, server: str) -> int:
+def bytes_at(scenario: OpCase, step: Transfer, server: str) -> int:
     """Bytes that pass a server of each rank when every rank issues ``step``."""
     program = lower_op(scenario, plan(step, sms=32), unit_bytes=UNIT).program
     at = [i for i, name in enumerate(program.server_names) if name == server]

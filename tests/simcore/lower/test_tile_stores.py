@@ -9,16 +9,16 @@ from magus.compiler import compile_text
 from magus.compiler.ir import (
     TICKS_PER_SECOND,
     TICKS_PER_US,
-    Choice,
     EngineChoice,
     EngineKind,
     EngineMode,
     ExecutionOptions,
     Kernels,
     Late,
+    OpCase,
+    OpChoice,
     Pattern,
     Reduction,
-    Scenario,
     Transfer,
     Variability,
     Wait,
@@ -44,29 +44,29 @@ PER_TILE = replace(PER_CHUNK, per=WaitPer.TILE)
 SHARED = EngineChoice(EngineKind.SM, 8, EngineMode.SHARED)
 
 
-def scattering(rows: int = 1024, ranks: int = 4) -> Scenario:
+def scattering(rows: int = 1024, ranks: int = 4) -> OpCase:
     return gemm_rs(rows, 512, 1024, ranks=ranks, fabric=switch())
 
 
-def reducing(scenario: Scenario) -> Scenario:
+def reducing(scenario: OpCase) -> OpCase:
     return replace(scenario, workload=replace(scenario.workload, pattern=Pattern.GEMM_AR))
 
 
-def on_few_sms(rows: int) -> Scenario:
+def on_few_sms(rows: int) -> OpCase:
     """Kernels of several waves."""
     scenario = scattering(rows)
     return replace(scenario, system=replace(scenario.system, gpu=replace(scenario.gpu, sms=8)))
 
 
-def lowered(scenario: Scenario, options: ExecutionOptions = PER_TILE, unit_bytes: int = UNIT) -> LoweredPart:
+def lowered(scenario: OpCase, options: ExecutionOptions = PER_TILE, unit_bytes: int = UNIT) -> LoweredPart:
     return lower_op(scenario, build_schedule(scenario, choice_of(scenario, options)), unit_bytes=unit_bytes)
 
 
-def simulated(scenario: Scenario, choice: Choice, *, fold: bool = True) -> Result:
+def simulated(scenario: OpCase, choice: OpChoice, *, fold: bool = True) -> Result:
     return simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=UNIT, options=RunOptions(fold))
 
 
-def summing(operation: str) -> Scenario:
+def summing(operation: str) -> OpCase:
     """A workload of few SMs on a switch that sums."""
     head = 'use "nvidia/h100"\nsystem s { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }\n'
     tensors = "x = tensor bf16[512, 512] shard cols; w = tensor bf16[512, 256] shard rows"
@@ -87,7 +87,7 @@ CASES = [
     for template in ALL_TEMPLATES
     for options in (PER_CHUNK, PER_TILE)
     for choice in (
-        Choice(template.name, chunks, tiles_engine(scenario.gpu), 1, options, algorithm)
+        OpChoice(template.name, chunks, tiles_engine(scenario.gpu), 1, options, algorithm)
         for chunks in (4, 16)
         for algorithm in ("", "direct", "ring", "one_shot", "double_tree", "nvls")
     )
@@ -96,7 +96,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", thinned(CASES, 20))
-def test_every_plan_that_is_allowed_runs_and_all_cores_agree(case: tuple[Scenario, Choice]) -> None:
+def test_every_plan_that_is_allowed_runs_and_all_cores_agree(case: tuple[OpCase, OpChoice]) -> None:
     scenario, choice = case
     schedule = build_schedule(scenario, choice)
     ways = (RunOptions(fold) for fold in (True, False))
@@ -118,7 +118,7 @@ def test_several_templates_and_patterns_are_among_them() -> None:
 def test_as_many_bytes_cross_the_links_as_by_copies_and_none_are_read_for_it(options: ExecutionOptions) -> None:
     scenario = scattering()
     tiles, copies = (
-        simulated(scenario, Choice("hetero_unfused_1d", 4, engine, 1, options))
+        simulated(scenario, OpChoice("hetero_unfused_1d", 4, engine, 1, options))
         for engine in (tiles_engine(scenario.gpu), SHARED)
     )
     away = 3 * 256 * 512 * 2  # of the four row blocks three leave, by each rank
@@ -192,7 +192,7 @@ def test_an_sm_sends_to_one_rank_after_the_other() -> None:
     scenario = reducing(on_few_sms(4096))
     gpu = replace(scenario.gpu, sm_copy=replace(scenario.gpu.sm_copy, bytes_per_s=10**9))
     scenario = replace(scenario, system=replace(scenario.system, gpu=gpu))
-    result = simulated(scenario, Choice("serial", 4, tiles_engine(gpu), 1, PER_TILE, "one_shot"))
+    result = simulated(scenario, OpChoice("serial", 4, tiles_engine(gpu), 1, PER_TILE, "one_shot"))
     sent = 3 * 4096 * 512 * 2  # all of the partial sums to each of the others
 
     assert result.makespan_ticks >= sent * TICKS_PER_SECOND // (gpu.sms * 10**9)
@@ -201,7 +201,7 @@ def test_an_sm_sends_to_one_rank_after_the_other() -> None:
 def test_what_a_rank_sums_itself_it_writes_at_home() -> None:
     scenario = reducing(gemm_rs(1024, 512, 1024, ranks=2, fabric=switch()))
     tiles, copies = (
-        simulated(scenario, Choice("serial", 2, engine, 1, PER_TILE, "one_shot"))
+        simulated(scenario, OpChoice("serial", 2, engine, 1, PER_TILE, "one_shot"))
         for engine in (tiles_engine(scenario.gpu), SHARED)
     )
 
@@ -237,7 +237,7 @@ def test_a_unit_of_a_sum_looks_for_the_flags_of_its_own_tiles() -> None:
 
 def test_a_sum_of_the_switch_begins_when_the_tiles_of_all_ranks_are_there() -> None:
     scenario = summing("all_reduce")
-    choice = Choice("serial", 4, tiles_engine(scenario.gpu), 1, PER_CHUNK, "nvls")
+    choice = OpChoice("serial", 4, tiles_engine(scenario.gpu), 1, PER_CHUNK, "nvls")
     late = replace(scenario.system, variability=Variability(late=(Late(2, 50 * TICKS_PER_US),)))
     makespans = [
         simulated(replace(scenario, system=system), choice).makespan_ticks for system in (scenario.system, late)
@@ -254,8 +254,8 @@ def test_looking_tile_by_tile_takes_no_longer() -> None:
     assert tile.makespan_ticks <= chunk.makespan_ticks
 
 
-def choice_of(scenario: Scenario, options: ExecutionOptions) -> Choice:
-    return Choice("hetero_unfused_1d", scenario.num_ranks, tiles_engine(scenario.gpu), 1, options)
+def choice_of(scenario: OpCase, options: ExecutionOptions) -> OpChoice:
+    return OpChoice("hetero_unfused_1d", scenario.num_ranks, tiles_engine(scenario.gpu), 1, options)
 
 
 def test_coarser_units_give_nearly_the_same_time() -> None:

@@ -8,16 +8,16 @@ import pytest
 
 from magus.compiler.ir import (
     TICKS_PER_US,
-    Choice,
     Direction,
     Distribution,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Late,
+    OpCase,
+    OpChoice,
+    OpPlan,
     Reach,
-    Scenario,
-    Schedule,
     Shape,
     Straggler,
     Transfer,
@@ -41,18 +41,18 @@ SKEW = Distribution(Shape.UNIFORM, (Fraction(0), Fraction(5 * US)))
 JITTER = Distribution(Shape.NORMAL, (Fraction(2, 100),))
 
 
-def varied(scenario: Scenario, variability: Variability) -> Scenario:
+def varied(scenario: OpCase, variability: Variability) -> OpCase:
     return replace(scenario, system=replace(scenario.system, variability=variability))
 
 
 @pytest.fixture
-def scenario() -> Scenario:
+def scenario() -> OpCase:
     return ag_gemm(512, 1024, 1024, ranks=4)
 
 
 @pytest.fixture
-def schedule(scenario: Scenario) -> Schedule:
-    return build_schedule(scenario, Choice("hetero_fused_1d", 8, EngineChoice(EngineKind.DMA, 3)))
+def schedule(scenario: OpCase) -> OpPlan:
+    return build_schedule(scenario, OpChoice("hetero_fused_1d", 8, EngineChoice(EngineKind.DMA, 3)))
 
 
 def test_known_draws() -> None:
@@ -106,7 +106,7 @@ def test_ranks_and_steps_have_luck_of_their_own() -> None:
     assert len({drawn.factor(rank, step) for rank in range(20) for step in ("a", "b")}) == 40
 
 
-def test_without_a_seed_only_what_is_late_is_late(scenario: Scenario, schedule: Schedule) -> None:
+def test_without_a_seed_only_what_is_late_is_late(scenario: OpCase, schedule: OpPlan) -> None:
     plain = simulate_op(scenario, schedule, unit_bytes=UNIT)
     drawn_only = simulate_op(varied(scenario, Variability(SKEW, JITTER)), schedule, unit_bytes=UNIT)
     late = simulate_op(varied(scenario, Variability(SKEW, JITTER, late=(Late(1, 20 * US),))), schedule, unit_bytes=UNIT)
@@ -122,10 +122,10 @@ def test_without_a_seed_only_what_is_late_is_late(scenario: Scenario, schedule: 
 
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize("template", ["serial", "hetero_fused_1d", "uniform_fused_2d"])
-def test_data_of_a_rank_is_there_when_it_has_begun(scenario: Scenario, template: str, direction: Direction) -> None:
+def test_data_of_a_rank_is_there_when_it_has_begun(scenario: OpCase, template: str, direction: Direction) -> None:
     """Rank 1 sends nothing before it begins, and nobody gets anything from it; others do not wait for it."""
     engine, pieces = EngineChoice(EngineKind.SM, 6), 4 if template == "serial" else 8
-    schedule = build_schedule(scenario, Choice(template, pieces, engine, tactics=ExecutionOptions(direction)))
+    schedule = build_schedule(scenario, OpChoice(template, pieces, engine, tactics=ExecutionOptions(direction)))
     late = varied(scenario, Variability(late=(Late(1, 20 * US),)))
     lowered = late_part(late, schedule, UNIT)
     started = run(lowered.program).op_start
@@ -144,7 +144,7 @@ def test_what_a_switch_copies_or_sums_waits_for_all_ranks(make) -> None:  # type
     assert switch is not None
     fabric = replace(node.system.fabric, switch=replace(switch, multicast=True, reduces=True))
     node = replace(node, system=replace(node.system, fabric=fabric, variability=Variability(late=(Late(1, 20 * US),))))
-    schedule = build_schedule(node, Choice("nvls", 4, EngineChoice(EngineKind.SM, 8)))
+    schedule = build_schedule(node, OpChoice("nvls", 4, EngineChoice(EngineKind.SM, 8)))
     lowered = late_part(node, schedule, UNIT)
     started = run(lowered.program).op_start
     to_all = [ops for ops in lowered.steps if isinstance(ops.step, Transfer) and ops.step.reach is Reach.ALL]
@@ -153,7 +153,7 @@ def test_what_a_switch_copies_or_sums_waits_for_all_ranks(make) -> None:  # type
     assert {ops.rank for ops in to_all if min(started[ops.work]) >= 20 * US} == {0, 1, 2, 3}
 
 
-def test_a_constant_delay_of_all_ranks_moves_everything(scenario: Scenario, schedule: Schedule) -> None:
+def test_a_constant_delay_of_all_ranks_moves_everything(scenario: OpCase, schedule: OpPlan) -> None:
     plain = simulate_op(scenario, schedule, unit_bytes=UNIT)
     skew = Distribution(Shape.CONSTANT, (Fraction(3 * US),))
     moved = simulate_op(varied(scenario, Variability(skew)), schedule, unit_bytes=UNIT, seed=5)
@@ -162,7 +162,7 @@ def test_a_constant_delay_of_all_ranks_moves_everything(scenario: Scenario, sche
     assert moved.compute_ticks == plain.compute_ticks
 
 
-def test_slower_kernels_take_as_much_longer(scenario: Scenario, schedule: Schedule) -> None:
+def test_slower_kernels_take_as_much_longer(scenario: OpCase, schedule: OpPlan) -> None:
     plain = lower_op(scenario, schedule, unit_bytes=UNIT, fold=False).program
     slow = Perturbation(Variability(straggler=Straggler(Fraction(1), Fraction(3, 2))), seed=0)
     found = perturbed(plain, slow, range(plain.num_ranks))
@@ -172,7 +172,7 @@ def test_slower_kernels_take_as_much_longer(scenario: Scenario, schedule: Schedu
     assert (found.op_setup_ticks == plain.op_setup_ticks).all()
 
 
-def test_ranks_left_out_begin_as_before(scenario: Scenario, schedule: Schedule) -> None:
+def test_ranks_left_out_begin_as_before(scenario: OpCase, schedule: OpPlan) -> None:
     plain = lower_op(scenario, schedule, unit_bytes=UNIT, fold=False).program
     found = perturbed(plain, Perturbation(Variability(SKEW), seed=1), (0,))
 
@@ -180,7 +180,7 @@ def test_ranks_left_out_begin_as_before(scenario: Scenario, schedule: Schedule) 
     assert (found.op_release_ticks[plain.op_rank == 0] > 0).all()
 
 
-def test_what_cannot_be_varied_is_refused(scenario: Scenario, schedule: Schedule) -> None:
+def test_what_cannot_be_varied_is_refused(scenario: OpCase, schedule: OpPlan) -> None:
     with pytest.raises(ValueError, match="whole number from 0"):
         perturbation_of(varied(scenario, Variability(SKEW)).system, -1)
     folded = lower_op(scenario, schedule, unit_bytes=UNIT).program
@@ -192,7 +192,7 @@ def test_what_cannot_be_varied_is_refused(scenario: Scenario, schedule: Schedule
         perturbed(endless, Perturbation(Variability(jitter=JITTER), 0), (0,))
 
 
-def test_a_rank_that_begins_past_the_clock_is_refused_with_the_schedule(scenario: Scenario, schedule: Schedule) -> None:
+def test_a_rank_that_begins_past_the_clock_is_refused_with_the_schedule(scenario: OpCase, schedule: OpPlan) -> None:
     late = varied(scenario, Variability(late=(Late(1, MAX_HORIZON_TICKS),)))
 
     with pytest.raises(RunTooLarge, match=r"^hetero_fused_1d\(.*simulated clock"):
@@ -201,7 +201,7 @@ def test_a_rank_that_begins_past_the_clock_is_refused_with_the_schedule(scenario
 
 def test_varied_programs_agree_with_the_oracle() -> None:
     scenario = ag_gemm(256, 256, 256, ranks=4)
-    schedule = build_schedule(scenario, Choice("uniform_fused_1d", 8, EngineChoice(EngineKind.SM, 6)))
+    schedule = build_schedule(scenario, OpChoice("uniform_fused_1d", 8, EngineChoice(EngineKind.SM, 6)))
     plain = lower_op(scenario, schedule, unit_bytes=4096, fold=False).program
     everything = Variability(SKEW, JITTER, Straggler(Fraction(1, 2), Fraction(2)), (Late(1, US),))
     for seed in range(3):

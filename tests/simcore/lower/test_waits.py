@@ -10,9 +10,9 @@ from magus.compiler.ir import (
     Direction,
     ExecutionOptions,
     IndexRange,
+    OpCase,
+    OpPlan,
     Region,
-    Scenario,
-    Schedule,
     Sync,
     TileGroup,
     Transfer,
@@ -30,7 +30,7 @@ INTERVAL, WAKE, ARM = 2 * TICKS_PER_US, 3 * TICKS_PER_US, TICKS_PER_US
 POLL, MONITOR = ExecutionOptions(wait=Wait.POLL), ExecutionOptions(wait=Wait.MONITOR)
 
 
-def late(setup_us: int, entries: int | None = None, cols: int = 256) -> Scenario:
+def late(setup_us: int, entries: int | None = None, cols: int = 256) -> OpCase:
     """Two GPUs with ``cols`` columns of the output each; the shard of the other one leaves ``setup_us`` late."""
     scenario = ag_gemm(256, 2 * cols, 512, ranks=2)
     sync = Sync(INTERVAL, ARM, WAKE, entries)
@@ -38,7 +38,7 @@ def late(setup_us: int, entries: int | None = None, cols: int = 256) -> Scenario
     return on_gpu(with_dma(scenario, dma), replace(scenario.gpu, dma=dma, sync=sync))
 
 
-def waiting_kernel(tactics: ExecutionOptions, sms: int = 1, cols: int = 256) -> Schedule:
+def waiting_kernel(tactics: ExecutionOptions, sms: int = 1, cols: int = 256) -> OpPlan:
     """A kernel on ``sms`` SMs that needs the shard of the other GPU."""
     block = Region(0, IndexRange(0, 128), IndexRange(0, 512))
     put = Transfer("x", Direction.PUT, block, 1, "s")

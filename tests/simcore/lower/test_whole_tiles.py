@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler.ir import (
-    Choice,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Kernels,
-    Scenario,
-    Schedule,
+    OpCase,
+    OpChoice,
+    OpPlan,
     TileGroup,
     Transfer,
     Wait,
@@ -32,22 +32,22 @@ SM = EngineChoice(EngineKind.SM, 8)
 PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 
 
-def one_tile(scenario: Scenario, rows: int, cols: int = 64) -> Scenario:
+def one_tile(scenario: OpCase, rows: int, cols: int = 64) -> OpCase:
     """The GPU of ``scenario`` with a single tile."""
     gpu = scenario.gpu
     gpu = replace(gpu, gemm=replace(gpu.gemm, tiles=((rows, cols),), pair_tiles=()))
     return replace(scenario, system=replace(scenario.system, gpu=gpu))
 
 
-def plan(scenario: Scenario, template: str, chunks: int, options: ExecutionOptions = PERSISTENT) -> Schedule:
-    return build_schedule(scenario, Choice(template, chunks, SM, tactics=options))
+def plan(scenario: OpCase, template: str, chunks: int, options: ExecutionOptions = PERSISTENT) -> OpPlan:
+    return build_schedule(scenario, OpChoice(template, chunks, SM, tactics=options))
 
 
-def gathering(rows_of_tile: int) -> Scenario:
+def gathering(rows_of_tile: int) -> OpCase:
     return one_tile(ag_gemm(256, 512, 512, ranks=4, fabric=switch()), rows_of_tile)  # shards of 64 rows
 
 
-def scattering(rows_of_tile: int) -> Scenario:
+def scattering(rows_of_tile: int) -> OpCase:
     return one_tile(gemm_rs(256, 512, 512, ranks=4, fabric=switch()), rows_of_tile)
 
 
@@ -106,13 +106,13 @@ CASES = [
     (scenario, choice)
     for scenario in (gathering(256), scattering(256))
     for template in ALL_TEMPLATES
-    for choice in (Choice(template.name, chunks, SM, tactics=PERSISTENT) for chunks in (4, 8, 16))
+    for choice in (OpChoice(template.name, chunks, SM, tactics=PERSISTENT) for chunks in (4, 8, 16))
     if reject_choice(scenario, choice) is None
 ]
 
 
 @pytest.mark.parametrize("case", thinned(CASES, 3))
-def test_no_plan_comes_to_a_deadlock_and_all_cores_agree(case: tuple[Scenario, Choice]) -> None:
+def test_no_plan_comes_to_a_deadlock_and_all_cores_agree(case: tuple[OpCase, OpChoice]) -> None:
     scenario, choice = case
     schedule = build_schedule(scenario, choice)
     folded, every = (

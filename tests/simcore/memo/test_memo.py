@@ -15,13 +15,13 @@ from magus.advisor import lower_bound
 from magus.compiler import compile_file
 from magus.compiler.ir import (
     TICKS_PER_US,
-    Choice,
     EngineChoice,
     EngineKind,
     Explore,
     Late,
     NamedSchedule,
-    Scenario,
+    OpCase,
+    OpChoice,
     Variability,
 )
 from magus.compiler.planning.build import build_schedule, declared
@@ -41,7 +41,7 @@ from tests.simcore.lower.test_variability import JITTER
 
 DMA = EngineChoice(EngineKind.DMA, 3)
 SCENARIO = ag_gemm(512, 1024, 1024, ranks=4)
-CHOICE = Choice("hetero_fused_1d", 8, DMA)
+CHOICE = OpChoice("hetero_fused_1d", 8, DMA)
 UNIT = 8192
 SIMULATE = import_module("magus.simcore.simulate")  # not the function of that name
 SEEDS = import_module("magus.simcore.simulate")
@@ -64,7 +64,7 @@ def computing_nothing(*_: object) -> Any:
     raise Computed
 
 
-def is_known(scenario: Scenario, choice: Choice = CHOICE, **options: Any) -> bool:
+def is_known(scenario: OpCase, choice: OpChoice = CHOICE, **options: Any) -> bool:
     """Whether a simulation is answered without being run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SIMULATE, "_simulate", computing_nothing)
@@ -80,7 +80,7 @@ def is_known(scenario: Scenario, choice: Choice = CHOICE, **options: Any) -> boo
 def test_what_is_kept_of_an_example_is_what_was_computed(file: Path, store: Store) -> None:
     for scenario in some(cases_in(compile_file(file))[:2]):
         schedules = [declared(scenario, named) for named in scenario.schedules]
-        schedules.append(build_schedule(scenario, Choice("serial", scenario.num_ranks, DMA)))
+        schedules.append(build_schedule(scenario, OpChoice("serial", scenario.num_ranks, DMA)))
         for schedule in some(schedules[:2]):
             computed = simulate_op(scenario, schedule, unit_bytes=1 << 16)
             with pytest.MonkeyPatch.context() as patch:
@@ -110,7 +110,7 @@ def test_what_is_kept_of_a_graph_is_what_was_computed(store: Store) -> None:
         replace(SCENARIO, system=replace(SCENARIO.system, variability=Variability(jitter=JITTER))),
     ],
 )
-def test_every_option_gives_what_it_gave(scenario: Scenario, store: Store) -> None:
+def test_every_option_gives_what_it_gave(scenario: OpCase, store: Store) -> None:
     schedule = build_schedule(scenario, CHOICE)
     for options in (
         {"what_if": WhatIf(UNIT, 17)},

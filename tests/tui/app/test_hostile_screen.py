@@ -10,7 +10,7 @@ import pytest
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.codes import Code
-from magus.compiler.ir import GraphScenario, Progress, Rejection, Scenario, Schedule, Settings, ShouldStop
+from magus.compiler.ir import OpCase, OpPlan, Progress, Rejection, Scenario, Settings, ShouldStop
 from magus.compiler.pipeline import Compiled
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.text.diagnostics import CompileError, Diagnostic, Severity, Source, Span
@@ -33,15 +33,15 @@ class HostileStages(fakes.FakeStages):
         evil = [self._hostile(each) for each in self.scenarios]
         span = Span(Source(EVERYTHING, EVERYTHING), 0, 1)
         warning = Diagnostic(Code.MGS120, EVERYTHING, span, EVERYTHING, Severity.WARNING)
-        return Compiled(str(path), tuple(map(GraphScenario.of_one, evil)), (), (warning,), ())
+        return Compiled(str(path), tuple(map(Scenario.of_one, evil)), (), (warning,), ())
 
-    def _hostile(self, scenario: Scenario) -> Scenario:
+    def _hostile(self, scenario: OpCase) -> OpCase:
         gpu = replace(scenario.system.gpu, name=MARKUP)
         workload = replace(scenario.workload, name=EVERYTHING + scenario.workload.name, about=EVERYTHING)
         return replace(scenario, name=EVERYTHING, system=replace(scenario.system, gpu=gpu), workload=workload)
 
     def recommend(
-        self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
     ) -> Advice:
         """Hostile names of schedules, reasons and marks."""
         advice = super().recommend(scenario, progress, should_stop, answered)
@@ -66,7 +66,7 @@ class HostileStages(fakes.FakeStages):
         evil = tuple(replace(each, lane=f"dma {MARKUP[:9]}\x1b", name="\x1b]") for each in timeline.intervals)
         return replace(result, schedule=fakes.schedule(EVERYTHING), timeline=replace(timeline, intervals=evil))
 
-    def simulate(self, scenario: Scenario, plan: Schedule, bound: int | None, should_stop: ShouldStop) -> Result:
+    def simulate(self, scenario: OpCase, plan: OpPlan, bound: int | None, should_stop: ShouldStop) -> Result:
         """A failure with a hostile text."""
         raise ScheduleError(Rejection(Code.MGS503, EVERYTHING, EVERYTHING))
 

@@ -7,7 +7,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from magus.compiler.ir import GraphScenario
+from magus.compiler.ir import Scenario
 from magus.simcore import run_of
 from magus.simcore.figures.result import Result
 from magus.tui.app.charts.comparison import ComparisonModel
@@ -50,7 +50,7 @@ def comparison() -> ComparisonView:
     results = [real.result_of(scenario, each) for each in real.EXPRESSIONS]
     marked = [Compared(each.schedule.expression, each.schedule, run_of(scenario, each)) for each in results]
     view = ComparisonView(id="comparison")
-    view.show(ComparisonModel(GraphScenario.of_one(scenario), marked, 10**9))
+    view.show(ComparisonModel(Scenario.of_one(scenario), marked, 10**9))
     return view
 
 
@@ -95,7 +95,7 @@ async def test_hostile_names_are_shown_and_not_obeyed(keys: tuple[str, ...]) -> 
     marked = (Compared(EVERYTHING, found.schedule, run), Compared(EVERYTHING, found.schedule, None, EVERYTHING))
     lanes, compared = TimelineView(id="lanes"), ComparisonView(id="comparison")
     lanes.show(run)
-    compared.show(ComparisonModel(GraphScenario.of_one(real.gather()), marked, 10**9))
+    compared.show(ComparisonModel(Scenario.of_one(real.gather()), marked, 10**9))
     view = compared if "d" in keys else lanes
     app = Alone(view)
     async with app.run_test(size=SIZES[1]) as pilot:

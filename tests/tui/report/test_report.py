@@ -12,7 +12,7 @@ import pytest
 from magus.advisor import Advice, AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
 from magus.compiler import compile_text
-from magus.compiler.ir import GraphScenario
+from magus.compiler.ir import Scenario
 from magus.simcore import Result, run_of
 from magus.tui.report import ReportData, report_html
 from magus.tui.report.shell import IDLE
@@ -185,7 +185,7 @@ def test_text_of_others_is_shown_as_text(hostile: str, advice: Advice) -> None:
     numbers = tuple(replace(each, path=f"{hostile}.x", source=hostile) for each in compile_text(TEXT).numbers)
     advice = replace(
         advice,
-        scenario=GraphScenario.of_one(scenario),
+        scenario=Scenario.of_one(scenario),
         reasons=(hostile,),
         marks=(hostile,),
         confidence_reason=hostile,

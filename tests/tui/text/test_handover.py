@@ -7,7 +7,7 @@ import pytest
 
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.targets import SCENARIO_TARGETS, TARGETS, Refused
-from magus.compiler.ir import EngineKind, EngineMode, GraphScenario, Schedule
+from magus.compiler.ir import EngineKind, EngineMode, OpPlan, Scenario
 from magus.compiler.planning.build import ScheduleError
 from magus.tui.text.handover import HANDOVERS, PLAN_JSON, PLAN_MGS
 from magus.tui.text.next_steps import shipped_lines
@@ -21,12 +21,12 @@ BY_NAME = {each.name: each for each in HANDOVERS}
 def advice() -> Advice:
     scenario = real.gather()
     return real.RealStages(scenario).recommend(
-        GraphScenario.of_one(scenario), lambda *_: None, lambda: False, lambda _: None
+        Scenario.of_one(scenario), lambda *_: None, lambda: False, lambda _: None
     )
 
 
 @pytest.fixture(scope="module")
-def picked(advice: Advice) -> Schedule:
+def picked(advice: Advice) -> OpPlan:
     return advice.candidates[1].schedule
 
 
@@ -38,7 +38,7 @@ def test_plans_come_first_and_every_target_has_a_line() -> None:
     assert len({each.file for each in HANDOVERS}) == len(HANDOVERS)
 
 
-def test_plans_are_those_of_the_picked_schedule(advice: Advice, picked: Schedule) -> None:
+def test_plans_are_those_of_the_picked_schedule(advice: Advice, picked: OpPlan) -> None:
     document = json.loads(PLAN_JSON.text(advice, picked, {}))
 
     assert document["expression"] == picked.expression
@@ -47,14 +47,14 @@ def test_plans_are_those_of_the_picked_schedule(advice: Advice, picked: Schedule
     assert "@triton.jit" in BY_NAME["triton"].text(advice, picked, {})
 
 
-def test_runs_are_those_of_the_picked_schedule(advice: Advice, picked: Schedule) -> None:
+def test_runs_are_those_of_the_picked_schedule(advice: Advice, picked: OpPlan) -> None:
     trace = json.loads(BY_NAME["trace"].text(advice, picked, {}))
 
     assert any(event["ph"] == "X" for event in trace["traceEvents"])
     assert BY_NAME["svg"].text(advice, picked, {}).startswith("<svg")
 
 
-def test_rules_are_those_of_the_recommended_schedule_at_its_size(advice: Advice, picked: Schedule) -> None:
+def test_rules_are_those_of_the_recommended_schedule_at_its_size(advice: Advice, picked: OpPlan) -> None:
     rule, *fallbacks = json.loads(BY_NAME["policy"].text(advice, picked, {}))["rules"]
 
     assert rule["schedule"] == advice.recommended.expression
@@ -62,7 +62,7 @@ def test_rules_are_those_of_the_recommended_schedule_at_its_size(advice: Advice,
     assert BY_NAME["policy"].of_advice
 
 
-def test_what_a_format_cannot_say_is_refused(advice: Advice, picked: Schedule) -> None:
+def test_what_a_format_cannot_say_is_refused(advice: Advice, picked: OpPlan) -> None:
     serial = advice.serial.schedule
     library = replace(serial, engine=replace(serial.engine, kind=EngineKind.SM, mode=EngineMode.LIBRARY))
     for handover in some((PLAN_JSON, PLAN_MGS)):

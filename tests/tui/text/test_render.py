@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.bounds.lower_bound import Bound
-from magus.compiler.ir import TICKS_PER_US, GraphScenario
+from magus.compiler.ir import TICKS_PER_US, Scenario
 from magus.simcore import Cause, CriticalOp, RunOutcome
 from magus.simcore.program.program import OpKind
 from magus.tui.text.door import columns, table
@@ -95,7 +95,7 @@ def test_the_legend_counts_what_is_not_shown(others: int, said: str) -> None:
 
 def test_the_result_of_a_run_that_did_not_end_says_so() -> None:
     scenario = fakes.two_workloads()[0]
-    question = GraphScenario.of_one(scenario)
+    question = Scenario.of_one(scenario)
     done = fakes.result(scenario, fakes.BEST, 100.0, line=False)
 
     stopped = result_text(fakes.with_outcome(done, RunOutcome.TIME), question, Bound(TICKS_PER_US, "links", ()))

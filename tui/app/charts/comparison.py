@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from ....compiler.ir import TICKS_PER_US, GraphScenario, Reduction, Region, Step, TileGroup, Transfer
+from ....compiler.ir import TICKS_PER_US, Reduction, Region, Scenario, Step, TileGroup, Transfer
 from ....compiler.planning.plan import own_name
 from ....compiler.text.units import us_text
 from ....simcore.figures.result import Interval, IntervalKind, union_of
@@ -129,7 +129,7 @@ class Band:
 class ComparisonModel:
     """The marked schedules of a scenario; those without a Result have no rows yet."""
 
-    def __init__(self, scenario: GraphScenario, marked: Sequence[Compared], bound_ticks: int | None) -> None:
+    def __init__(self, scenario: Scenario, marked: Sequence[Compared], bound_ticks: int | None) -> None:
         self.marked = tuple(marked)
         self.in_lanes = False
         self.differences: tuple[Difference, ...] = differences_of(scenario, self.marked, bound_ticks)

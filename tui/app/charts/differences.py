@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any
 
 from ....compiler.ir import (
-    GraphScenario,
     Kernels,
+    OpCase,
+    OpPlan,
     Reduction,
     Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
@@ -47,7 +47,7 @@ class Compared:
     """
 
     name: str
-    schedule: Schedule | None
+    schedule: OpPlan | None
     run: ShownRun | None
     problem: str | None = None
 
@@ -67,9 +67,7 @@ class _Figure:
     less_is_better: bool = True
 
 
-def differences_of(
-    scenario: GraphScenario, marked: Sequence[Compared], bound_ticks: int | None
-) -> tuple[Difference, ...]:
+def differences_of(scenario: Scenario, marked: Sequence[Compared], bound_ticks: int | None) -> tuple[Difference, ...]:
     """Return the table: one row a figure, one value a schedule; what is not known yet is a dash.
 
     Of a graph the figures of each op follow.
@@ -80,9 +78,7 @@ def differences_of(
     return tuple(_difference(figure, scenario, marked, bound_ticks) for figure in figures)
 
 
-def _difference(
-    figure: _Figure, scenario: GraphScenario, marked: Sequence[Compared], bound_ticks: int | None
-) -> Difference:
+def _difference(figure: _Figure, scenario: Scenario, marked: Sequence[Compared], bound_ticks: int | None) -> Difference:
     values = [figure.value(scenario, one, bound_ticks) for one in marked]
     texts = tuple(UNKNOWN if value is None else figure.text(value) for value in values)
     numbers = [value for value in values if isinstance(value, int | float)]
@@ -92,7 +88,7 @@ def _difference(
     return Difference(figure.label, texts, best)
 
 
-def launches_of(scenario: Scenario, schedule: Schedule) -> int:
+def launches_of(scenario: OpCase, schedule: OpPlan) -> int:
     """Kernels that rank 0 launches: one for each group and sum, one a stream of a persistent kernel.
 
     Of the copies and sums of the library there is one call.
@@ -106,7 +102,7 @@ def launches_of(scenario: Scenario, schedule: Schedule) -> int:
     return len(kernels)
 
 
-def waves_of(scenario: Scenario, schedule: Schedule) -> int:
+def waves_of(scenario: OpCase, schedule: OpPlan) -> int:
     """Waves of tiles of all kernels of rank 0, on the SMs that the schedule leaves to them."""
     here, sms = scenario.at(0), schedule.compute_sms
     groups = [step for step in schedule.steps_of(0) if isinstance(step, TileGroup)]
@@ -124,7 +120,7 @@ def waves_of(scenario: Scenario, schedule: Schedule) -> int:
     return total
 
 
-def _persistent(scenario: Scenario, schedule: Schedule) -> bool:
+def _persistent(scenario: OpCase, schedule: OpPlan) -> bool:
     return schedule.tactics.kernel is Kernels.PERSISTENT and scenario.workload.gemm is not None
 
 
@@ -140,7 +136,7 @@ def _of_result(read: Callable[[Result], int | float | str | None]) -> Callable[.
     return lambda scenario, one, bound_ticks: None if one.result is None else read(one.result)
 
 
-def _gap(scenario: GraphScenario, one: Compared, bound_ticks: int | None) -> float | None:
+def _gap(scenario: Scenario, one: Compared, bound_ticks: int | None) -> float | None:
     if one.run is None or not bound_ticks:
         return None
     return one.run.makespan_ticks / bound_ticks - 1
@@ -149,7 +145,7 @@ def _gap(scenario: GraphScenario, one: Compared, bound_ticks: int | None) -> flo
 def _num(kind: type[Step]) -> Callable[..., int | None]:
     """The number of steps of a kind; a call of the library does not say how many it makes."""
 
-    def count(scenario: GraphScenario, one: Compared, bound_ticks: int | None) -> int | None:
+    def count(scenario: Scenario, one: Compared, bound_ticks: int | None) -> int | None:
         if one.schedule is None:
             return None
         steps = one.schedule.steps_of(0)
@@ -158,11 +154,11 @@ def _num(kind: type[Step]) -> Callable[..., int | None]:
     return count
 
 
-def _moved_by(scenario: Scenario, one: Compared, bound_ticks: int | None) -> str | None:
+def _moved_by(scenario: OpCase, one: Compared, bound_ticks: int | None) -> str | None:
     return None if one.schedule is None else str(one.schedule.engine)
 
 
-def _sms(scenario: Scenario, one: Compared, bound_ticks: int | None) -> str | None:
+def _sms(scenario: OpCase, one: Compared, bound_ticks: int | None) -> str | None:
     if one.schedule is None:
         return None
     engine, sms = one.schedule.engine, f"{one.schedule.compute_sms} for kernels"

@@ -8,7 +8,7 @@ from math import cos, pi, sin
 
 import numpy as np
 
-from ....compiler.ir import Network, Scenario
+from ....compiler.ir import Network, OpCase
 from ....compiler.text.units import rate_text
 from ....simcore.figures.loads import LoadKind, Loads
 from ....simcore.program.program import FloatArray, Int64Array
@@ -49,7 +49,7 @@ class FabricMap:
     wires: tuple[DrawnLink, ...]
 
 
-def fabric_map(scenario: Scenario | ShownRun) -> FabricMap | None:
+def fabric_map(scenario: OpCase | ShownRun) -> FabricMap | None:
     """Return the map of the fabric of ``scenario``, or of a run; None if it is too large to be drawn node by node."""
     network, num_ranks = scenario.network, scenario.num_ranks
     if num_ranks > MOST_RANKS:
@@ -174,7 +174,7 @@ class Window:
 class HeatModel:
     """Loads of one run, looked at through a window of time."""
 
-    def __init__(self, scenario: Scenario | ShownRun, loads: Loads) -> None:
+    def __init__(self, scenario: OpCase | ShownRun, loads: Loads) -> None:
         self.scenario, self.loads = scenario, loads
         self.window = self.whole
         self.map: FabricMap | None = fabric_map(scenario)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ....compiler.ir import TICKS_PER_US, Direction, Reach, Reduction, Region, Scenario, Step, TileGroup, Transfer
+from ....compiler.ir import TICKS_PER_US, Direction, OpCase, Reach, Reduction, Region, Step, TileGroup, Transfer
 from ....compiler.planning.plan import own_name
 from ....compiler.text.units import bytes_text
 from ....simcore.figures.result import Interval, Result
@@ -53,7 +53,7 @@ def _op(run: ShownRun, name: str) -> list[str]:
     return [*how, f"copies beside {same.beside_text}"] if same is not None and same.beside_text else how
 
 
-def _work(scenario: Scenario, rank: int, step: Step) -> str:
+def _work(scenario: OpCase, rank: int, step: Step) -> str:
     match step:
         case Transfer():
             return f"{step.direction.value} of {_moved(scenario, step.region)}{_way(scenario.num_ranks, rank, step)}"
@@ -64,7 +64,7 @@ def _work(scenario: Scenario, rank: int, step: Step) -> str:
             return f"sum of {step.num_parts} parts of {_moved(scenario, step.region)}"
 
 
-def _moved(scenario: Scenario, region: Region) -> str:
+def _moved(scenario: OpCase, region: Region) -> str:
     return bytes_text(moved_bytes(scenario, region)) if scenario.workload.moved is not None else "data"
 
 

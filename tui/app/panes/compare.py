@@ -15,7 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ....advisor.candidates.candidate import Candidate
-from ....compiler.ir import Schedule, ShouldStop
+from ....compiler.ir import OpPlan, ShouldStop
 from ....compiler.text.diagnostics import columns_of, printable
 from ....simcore.shown_run import ShownRun
 from ..background import in_thread
@@ -295,7 +295,7 @@ class ComparePane(JobPane):
             self.show(job)
 
 
-def _plan(candidate: Candidate) -> Schedule | None:
+def _plan(candidate: Candidate) -> OpPlan | None:
     """The plan of a pair."""
     return candidate.plan
 

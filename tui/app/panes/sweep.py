@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from ....advisor.candidates.advice import Advice
 from ....compiler.changed import compile_changed_file
-from ....compiler.ir import Cancelled, GraphScenario, ShouldStop
+from ....compiler.ir import Cancelled, Scenario, ShouldStop
 from ....compiler.text.diagnostics import CompileError, printable
 from ..background import in_thread
 from ..charts.sweep_plot import MAX_CURVES, SweepPlot
@@ -208,7 +208,7 @@ class SweepPane(JobPane):
         self._draw()
 
         def visit(should_stop: ShouldStop) -> None:
-            def scenario_at(text: str) -> GraphScenario:
+            def scenario_at(text: str) -> Scenario:
                 changes = plan.changes(job.what_if.changes, text)
                 return compile_changed_file(job.path, changes).scenario(job.scenario.name)
 
@@ -218,7 +218,7 @@ class SweepPane(JobPane):
             def failed(text: str, error: Exception) -> None:
                 self.post_message(SweepProgressed(id(job), axis, f"{axis} = {text}: {_reason(error)}"))
 
-            def advise(scenario: GraphScenario) -> Advice:
+            def advise(scenario: Scenario) -> Advice:
                 return job.sweep_advice(scenario, simulate, should_stop)
 
             with suppress(Cancelled):

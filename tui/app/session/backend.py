@@ -14,10 +14,10 @@ from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes, compile_changed_file
 from ....compiler.ir import (
     Cancelled,
-    GraphScenario,
+    OpCase,
+    OpPlan,
     Progress,
     Scenario,
-    Schedule,
     Settings,
     ShouldStop,
 )
@@ -27,11 +27,11 @@ from ....simcore.figures.result import Result
 if TYPE_CHECKING:
     from ....advisor.questions.advisor import Advisor
 
-SweepAdvice = Callable[[GraphScenario, bool, ShouldStop], Advice]
+SweepAdvice = Callable[[Scenario, bool, ShouldStop], Advice]
 SWEEP_TOP, SWEEP_WORKERS = 4, 2
 
 
-def short_advice(scenario: GraphScenario, simulated: bool, should_stop: ShouldStop) -> Advice:
+def short_advice(scenario: Scenario, simulated: bool, should_stop: ShouldStop) -> Advice:
     """Return short advice: templates alone, of which few are simulated; of a graph all declared schedules are."""
     if scenario.pair is None:
         from ....advisor.layers.declared import simulated_schedules
@@ -50,7 +50,7 @@ def short_advice(scenario: GraphScenario, simulated: bool, should_stop: ShouldSt
     return advice
 
 
-def _simulated_schedule(scenario: GraphScenario, candidate: Candidate, should_stop: ShouldStop) -> Candidate:
+def _simulated_schedule(scenario: Scenario, candidate: Candidate, should_stop: ShouldStop) -> Candidate:
     """Return one schedule of a graph, simulated."""
     from ....advisor.layers.declared import simulated_candidate
 
@@ -68,11 +68,11 @@ class Backend:
     """
 
     compile: Callable[[Path, Settings], Compiled]
-    recommend: Callable[[GraphScenario, Progress, ShouldStop, Callable[[Advice], None]], Advice]
-    simulate: Callable[[Scenario, Schedule, int | None, ShouldStop], Result]
+    recommend: Callable[[Scenario, Progress, ShouldStop, Callable[[Advice], None]], Advice]
+    simulate: Callable[[OpCase, OpPlan, int | None, ShouldStop], Result]
     change: Callable[[Path, Changes], Compiled] = compile_changed_file
     sweep: SweepAdvice = short_advice
-    simulate_graph: Callable[[GraphScenario, Candidate, ShouldStop], Candidate] = _simulated_schedule
+    simulate_graph: Callable[[Scenario, Candidate, ShouldStop], Candidate] = _simulated_schedule
 
 
 @cache
@@ -87,7 +87,7 @@ def default_backend(workers: int) -> Backend:
     """Return the real stages; simulations of the advice run in ``workers`` processes, those on demand in this one."""
 
     def recommend(
-        scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+        scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
     ) -> Advice:
         from ....advisor.answer.stages import AdviceOptions
 
@@ -95,7 +95,7 @@ def default_backend(workers: int) -> Backend:
         return _advisor().recommend(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
 
     def simulate_packets(
-        scenario: Scenario, schedule: Schedule, bound_ticks: int | None, should_stop: ShouldStop
+        scenario: OpCase, schedule: OpPlan, bound_ticks: int | None, should_stop: ShouldStop
     ) -> Result:
         from ....advisor.candidates.shortlist import packet_bytes
         from ....simcore import RunOptions, WhatIf, simulate_op

@@ -11,7 +11,7 @@ from ....advisor.answer.export import advice_document
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes
-from ....compiler.ir import GraphScenario, Settings
+from ....compiler.ir import Scenario, Settings
 from ....compiler.resolve.values.device_numbers import StatedNumber
 from ....compiler.resolve.values.params import Param
 from ....compiler.text.diagnostics import Diagnostic
@@ -89,11 +89,11 @@ class ValuesOfFile:
     before: tuple[StatedNumber, ...] = ()
     changes: Changes = field(default_factory=Changes)
 
-    def rows(self, scenario: GraphScenario) -> tuple[ValueRow, ...]:
+    def rows(self, scenario: Scenario) -> tuple[ValueRow, ...]:
         """Return what can be changed of ``scenario``: params, then numbers of links and switches, then of the GPU."""
         return (*map(self._of_param, self.params), *map(self._of_number, self._used(scenario)))
 
-    def _used(self, scenario: GraphScenario) -> Iterator[StatedNumber]:
+    def _used(self, scenario: Scenario) -> Iterator[StatedNumber]:
         fabric, gpu = scenario.system.fabric, scenario.system.gpu
         switches = [] if fabric.switch is None else [fabric.switch.name]
         for name in dict.fromkeys([*(link.name for link in fabric.links), *switches, gpu.name]):
@@ -180,7 +180,7 @@ class Job:
     expression. ``what_if`` are the values of the file at ``path`` from which the scenario was made.
     """
 
-    scenario: GraphScenario
+    scenario: Scenario
     answer: Advice | JobProblem | None = None
     picked: str | None = None
     marked: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from ....advisor.answer.answer import run_of_candidate
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes
-from ....compiler.ir import Cancelled, GraphScenario, Progress, Settings, ShouldStop
+from ....compiler.ir import Cancelled, Progress, Scenario, Settings, ShouldStop
 from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, render_text
 from ....simcore.program.program import RunOutcome
@@ -141,7 +141,7 @@ class Session:
         return run_of(found.case, result)
 
     def _simulated_graph(
-        self, scenario: GraphScenario, candidate: Candidate, should_stop: ShouldStop
+        self, scenario: Scenario, candidate: Candidate, should_stop: ShouldStop
     ) -> ShownRun | JobProblem:
         if candidate.problem:
             return JobProblem(ProblemKind.OUTCOME, candidate.problem)

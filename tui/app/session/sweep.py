@@ -12,7 +12,7 @@ from itertools import pairwise
 from ....advisor.candidates.advice import SERIAL, Advice
 from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes
-from ....compiler.ir import Cancelled, GraphScenario
+from ....compiler.ir import Cancelled, Scenario
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.units import NUMBER, Quantity, read_text
 from .job import ValueRow, with_value
@@ -221,8 +221,8 @@ def over_chunks(advice: Advice) -> SweepFigure:
 
 def run(
     plan: SweepPlan,
-    scenario_at: Callable[[str], GraphScenario],
-    advise: Callable[[GraphScenario], Advice],
+    scenario_at: Callable[[str], Scenario],
+    advise: Callable[[Scenario], Advice],
     told: Callable[[Point], None],
     failed: Callable[[str, Exception], None],
 ) -> None:

@@ -6,7 +6,7 @@ from enum import Enum
 
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
-from ....compiler.ir import TICKS_PER_US, Fabric, GraphScenario
+from ....compiler.ir import TICKS_PER_US, Fabric, Scenario
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.units import ticks_text, us_text
 from ....simcore.shown_run import ShownRun
@@ -67,8 +67,8 @@ def us(ticks: int) -> str:
     return f"{ticks / TICKS_PER_US:.1f}"
 
 
-def title_of(scenario: GraphScenario, job_idx: int, num_jobs: int) -> str:
-    """Scenario, workload, pattern, GPUs, fabric and shape in one line; of a graph its ops and layers."""
+def title_of(scenario: Scenario, job_idx: int, num_jobs: int) -> str:
+    """OpCase, workload, pattern, GPUs, fabric and shape in one line; of a graph its ops and layers."""
     case, system = scenario.pair, scenario.system
     if case is None:
         return " · ".join(_title_of_graph(scenario, job_idx, num_jobs))
@@ -88,7 +88,7 @@ def title_of(scenario: GraphScenario, job_idx: int, num_jobs: int) -> str:
     return " · ".join(parts)
 
 
-def _title_of_graph(scenario: GraphScenario, job_idx: int, num_jobs: int) -> Iterator[str]:
+def _title_of_graph(scenario: Scenario, job_idx: int, num_jobs: int) -> Iterator[str]:
     graph, system = scenario.graph, scenario.system
     yield graph.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else "")
     yield f"{len(graph.ops)} op{'s' if len(graph.ops) > 1 else ''}"

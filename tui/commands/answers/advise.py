@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ....advisor import AdviceOptions, Advisor, NoFeasibleSchedule
 from ....advisor.answer.export import advice_document
-from ....compiler.ir import Cancelled, GraphScenario, Progress, ShouldStop
+from ....compiler.ir import Cancelled, Progress, Scenario, ShouldStop
 from ....compiler.planning.build import ScheduleError
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
@@ -56,7 +56,7 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
     return run_command(action)
 
 
-def _advise_one(source: ScenarioInput, scenario: GraphScenario, options: AdviseOptions) -> Exit:
+def _advise_one(source: ScenarioInput, scenario: Scenario, options: AdviseOptions) -> Exit:
     axis = None
     if options.advice.threshold and scenario.pair is None:
         axis = axis_over(source, options.over)
@@ -82,7 +82,7 @@ def _advise_one(source: ScenarioInput, scenario: GraphScenario, options: AdviseO
     return max(drawn, exit_code_if_strict(scenario, options.strict, advice.outside_calibration))
 
 
-def advise_all(source: ScenarioInput, scenarios: Sequence[GraphScenario], options: "AdviseOptions") -> Exit:
+def advise_all(source: ScenarioInput, scenarios: Sequence[Scenario], options: "AdviseOptions") -> Exit:
     """Advise on one workload after the other: each has the whole time, and what fails leaves the others."""
     if options.about_one:
         names = ", ".join(each.title for each in scenarios)
@@ -119,7 +119,7 @@ def _strict_code(answer: WorkloadAnswer, strict: bool) -> Exit:
 
 def _answer(
     advisor: Advisor,
-    scenario: GraphScenario,
+    scenario: Scenario,
     options: "AdviseOptions",
     progress: Progress,
     stopped: ShouldStop,

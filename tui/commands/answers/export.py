@@ -12,7 +12,7 @@ from ....advisor.policy.layer_rules import GraphAxis, across, policy_of
 from ....advisor.targets import SCENARIO_TARGETS, TARGETS, Refused, Target
 from ....advisor.targets.policy import POLICY
 from ....compiler.codes import Code
-from ....compiler.ir import Cancelled, GraphScenario, Rejection, Settings
+from ....compiler.ir import Cancelled, Rejection, Scenario, Settings
 from ....compiler.pipeline import compile_text
 from ....compiler.request.request import KERNEL_PATTERNS, one_of
 from ...exit_codes import Exit
@@ -54,18 +54,18 @@ def export_file(request: SweepRequest, target_name: str, options: Mapping[str, s
     return run_command(action)
 
 
-def _at(request: SweepRequest) -> Callable[[Settings], GraphScenario]:
+def _at(request: SweepRequest) -> Callable[[Settings], Scenario]:
     """The graph of a request under settings; ``CompileError`` where it cannot be."""
     source = source_of(request.file)
 
-    def graph(settings: Settings) -> GraphScenario:
+    def graph(settings: Settings) -> Scenario:
         return compile_text(source.text, source.path, settings).scenario(request.workload)
 
     return graph
 
 
 def _text(
-    request: SweepRequest, points: Sequence[tuple[Settings, GraphScenario]], name: str, options: Mapping[str, str]
+    request: SweepRequest, points: Sequence[tuple[Settings, Scenario]], name: str, options: Mapping[str, str]
 ) -> str | None:
     """Return the file; None if the sweep for it was stopped."""
     for of_scenarios in SCENARIO_TARGETS:
@@ -84,10 +84,10 @@ def _text(
 def _file_of_several(
     target: str,
     options: Mapping[str, str],
-    points: Sequence[tuple[Settings, GraphScenario]],
+    points: Sequence[tuple[Settings, Scenario]],
     advice: AdviceOptions,
     tolerance: float,
-    at: Callable[[Settings], GraphScenario],
+    at: Callable[[Settings], Scenario],
 ) -> str | None:
     """Return the file of ``target`` for ``points``; ``at`` gives the graph under other settings. None if stopped.
 
@@ -119,7 +119,7 @@ def _file_of_several(
             return None
 
 
-def _axis(sweep: GraphSweep, at: Callable[[Settings], GraphScenario]) -> GraphAxis:
+def _axis(sweep: GraphSweep, at: Callable[[Settings], Scenario]) -> GraphAxis:
     """The parameter that varies, in whole numbers.
 
     Raises

@@ -12,7 +12,7 @@ from ....advisor.policy.graph_sweep import GraphSweep, Simulate, graph_swept
 from ....advisor.policy.layer_rules import across
 from ....advisor.work.pools import counted, in_threads
 from ....compiler import CompileError
-from ....compiler.ir import Cancelled, GraphChoice, GraphScenario, JsonObject, Progress, Settings, ShouldStop
+from ....compiler.ir import Cancelled, JsonObject, Progress, Scenario, Schedule, Settings, ShouldStop
 from ....compiler.pipeline import compile_text
 from ....compiler.resolve.values.params import is_swept, points_of
 from ...exit_codes import Exit
@@ -60,13 +60,13 @@ def sweep_file(request: SweepRequest, *, as_json: bool, as_csv: bool) -> Exit:
     return run_command(action)
 
 
-def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, GraphScenario]]) -> Sweep:
+def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, Scenario]]) -> Sweep:
     """Return the advice for ``points``, with progress; Ctrl-C ends it with what was found."""
     options, advisor = request.advice, Advisor.load()
     processes = _processes_for(advisor.num_unknown([scenario for _, scenario in points], options), options)
     with advisor.in_processes(processes) as several, progress_line() as progress, interruptible() as stopped:
 
-        def advise(scenario: GraphScenario, stop: ShouldStop) -> Advice:
+        def advise(scenario: Scenario, stop: ShouldStop) -> Advice:
             advice = several.recommend(scenario, options, should_stop=either(stop, stopped))
             if stopped():
                 raise Cancelled
@@ -86,7 +86,7 @@ def _processes_for(num_points: int, options: AdviceOptions) -> int:
     return options.workers if options.workers > 1 and num_points >= least else 0
 
 
-def subjects_of(request: SweepRequest) -> tuple[list[tuple[Settings, GraphScenario]], bool]:
+def subjects_of(request: SweepRequest) -> tuple[list[tuple[Settings, Scenario]], bool]:
     """Return each point with its scenario, and whether some have errors.
 
     Raises
@@ -98,7 +98,7 @@ def subjects_of(request: SweepRequest) -> tuple[list[tuple[Settings, GraphScenar
     plain = tuple((name, text) for name, text in request.settings if not is_swept(text))
     compiled = compile_text(source.text, source.path, plain)
     show(compiled.warnings)
-    points: list[tuple[Settings, GraphScenario]] = []
+    points: list[tuple[Settings, Scenario]] = []
     errors: list[CompileError] = []
     for settings in points_of(request.settings, compiled.params):
         try:
@@ -125,7 +125,7 @@ def _flat(document: JsonObject) -> JsonObject:
 def _sweep_several(
     advice: AdviceOptions,
     tolerance: float,
-    points: Sequence[tuple[Settings, GraphScenario]],
+    points: Sequence[tuple[Settings, Scenario]],
     varied: tuple[str, ...],
     form: SweepForm,
     *,
@@ -146,14 +146,14 @@ def _sweep_several(
 
 
 def swept_jointly(
-    options: AdviceOptions, tolerance: float, points: Sequence[tuple[Settings, GraphScenario]], stopped: ShouldStop
+    options: AdviceOptions, tolerance: float, points: Sequence[tuple[Settings, Scenario]], stopped: ShouldStop
 ) -> GraphSweep:
     """Return the sweep, with progress; once ``stopped`` says so it ends with what was found."""
     advisor, done = Advisor.load(), 0
     with progress_line() as progress:
         simulate = counting(across(stopped), progress)
 
-        def advise(scenario: GraphScenario) -> Advice:
+        def advise(scenario: Scenario) -> Advice:
             nonlocal done
             progress("sweep", done, len(points))
             advice = advisor.recommend(scenario, options, should_stop=stopped)
@@ -169,7 +169,7 @@ def counting(simulate: Simulate, progress: Progress) -> Simulate:
     """Return ``simulate``, which tells how often it was called."""
     calls = count()
 
-    def told(scenario: GraphScenario, choice: GraphChoice, advice: Advice) -> int | None:
+    def told(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None:
         progress("across", next(calls), 0)
         return simulate(scenario, choice, advice)
 

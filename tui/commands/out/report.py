@@ -11,7 +11,7 @@ from ....advisor.answer.export import advice_document
 from ....advisor.answer.stages import either
 from ....advisor.policy.build import Sweep, swept
 from ....advisor.work.pools import in_threads
-from ....compiler.ir import Cancelled, GraphScenario, Progress, Settings, ShouldStop
+from ....compiler.ir import Cancelled, Progress, Scenario, Settings, ShouldStop
 from ....compiler.pipeline import Compiled, compile_text
 from ....compiler.resolve.values.params import Param
 from ....compiler.text.diagnostics import CompileError, Source
@@ -118,7 +118,7 @@ def _sweep(
     def late() -> bool:
         return stopped() or time.monotonic() > deadline
 
-    def advise(scenario: GraphScenario, stop: ShouldStop) -> Advice:
+    def advise(scenario: Scenario, stop: ShouldStop) -> Advice:
         nonlocal done
         progress("sweep", min(done, len(points)), len(points))
         advice = advisor.recommend(scenario, given, should_stop=either(late, stop))
@@ -139,9 +139,9 @@ def _sweep(
 
 def _points(
     text: Source, source: ScenarioInput, param: Param, values: Sequence[str]
-) -> list[tuple[Settings, GraphScenario]]:
+) -> list[tuple[Settings, Scenario]]:
     """Return the scenario at each of ``values``; those with which the file has errors are left out."""
-    points: list[tuple[Settings, GraphScenario]] = []
+    points: list[tuple[Settings, Scenario]] = []
     for value in values:
         with suppress(CompileError):
             found = compile_text(text.text, text.path, (*source.settings, (param.name, value)))

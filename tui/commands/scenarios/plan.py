@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ....advisor.candidates.shortlist import packet_bytes
 from ....compiler.codes import Code
-from ....compiler.ir import TICKS_PER_US, EngineChoice, GraphPlan, GraphScenario, JsonObject, Scenario, Schedule
+from ....compiler.ir import TICKS_PER_US, EngineChoice, JsonObject, OpCase, OpPlan, Plan, Scenario
 from ....compiler.planfile.file import plan_in_text
 from ....compiler.planfile.mscclpp.write import mscclpp_document
 from ....compiler.planfile.write import document_text, graph_plan_document, plan_document
@@ -52,7 +52,7 @@ def print_steps(source: ScenarioInput, *, schedule: str | None, out: Path | None
             plan = plan_named(question, schedule).first_layer()
         else:
             chosen = resolve_schedule(question.pair, schedule, show)
-            plan = GraphPlan.of_one(question.pair.workload.output, question.pair.workload, chosen)
+            plan = Plan.of_one(question.pair.workload.output, question.pair.workload, chosen)
         text = how_text(how_of_plan(question.system, plan), plan.expression)
         return deliver(f"{text}\n", out, f"the steps of {plan.expression}")
 
@@ -113,7 +113,7 @@ def print_schema(out: Path | None) -> Exit:
     return run_command(lambda: deliver(json.dumps(plan_schema(), indent=2) + "\n", out, "the schema of plans"))
 
 
-def _deliver_plan(scenario: GraphScenario, schedule: str | None, layers: int | None, out: Path | None) -> Exit:
+def _deliver_plan(scenario: Scenario, schedule: str | None, layers: int | None, out: Path | None) -> Exit:
     plan = plan_named(scenario, schedule, min(layers or FEWEST_LAYERS, scenario.num_layers))
     for part in plan.parts:
         _check_written_out(part.schedule.engine)
@@ -121,7 +121,7 @@ def _deliver_plan(scenario: GraphScenario, schedule: str | None, layers: int | N
     return deliver(text, out, plan.expression)
 
 
-def _deliver_block(scenario: GraphScenario, schedule: str | None, out: Path | None) -> Exit:
+def _deliver_block(scenario: Scenario, schedule: str | None, out: Path | None) -> Exit:
     if schedule is not None and is_plan_file(scenario, schedule):
         say("magus: a plan written out is no schedule of the language; use --format json")
         return Exit.USAGE
@@ -131,7 +131,7 @@ def _deliver_block(scenario: GraphScenario, schedule: str | None, out: Path | No
     return deliver(text, out, chosen.name)
 
 
-def _written_out(scenario: Scenario, text: str | None) -> Schedule:
+def _written_out(scenario: OpCase, text: str | None) -> OpPlan:
     """The schedule that is meant, by default the first that the file declares, else serial."""
     chosen = resolve_schedule(scenario, text, show)
     _check_written_out(chosen.engine)
@@ -173,7 +173,7 @@ def print_mscclpp(source: ScenarioInput, *, schedule: str | None, out: Path | No
     return run_command(action)
 
 
-def _read_back(scenario: Scenario, schedule: Schedule, text: str) -> tuple[JsonObject, list[Diagnostic]]:
+def _read_back(scenario: OpCase, schedule: OpPlan, text: str) -> tuple[JsonObject, list[Diagnostic]]:
     """Return the times of a schedule and of its plan, None where one does not end, and what is to be said of them."""
     try:
         again = plan_in_text(scenario, text, "the plan")
@@ -191,11 +191,11 @@ def _read_back(scenario: Scenario, schedule: Schedule, text: str) -> tuple[JsonO
     return times, [_warning(schedule, f"{message} ({after / before - 1:+.1%}){engines}", hint)]
 
 
-def _us(scenario: Scenario, schedule: Schedule) -> float | None:
+def _us(scenario: OpCase, schedule: OpPlan) -> float | None:
     result = simulate_op(scenario, schedule, unit_bytes=packet_bytes(scenario.gpu))
     return result.makespan_ticks / TICKS_PER_US if result.outcome is RunOutcome.DONE else None
 
 
-def _warning(schedule: Schedule, message: str, hint: str) -> Diagnostic:
+def _warning(schedule: OpPlan, message: str, hint: str) -> Diagnostic:
     text = schedule.expression
     return Diagnostic(Code.MGS561, message, Span(Source("--schedule", text), 0, len(text)), hint, Severity.WARNING)

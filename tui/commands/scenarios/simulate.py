@@ -12,10 +12,10 @@ from ....advisor.candidates.shortlist import packet_bytes, simulated_ranks
 from ....advisor.solver.memory import check_graph_memory, check_memory
 from ....compiler.codes import Code
 from ....compiler.ir import (
-    GraphChoice,
-    GraphPlan,
-    GraphScenario,
     JsonObject,
+    OpCase,
+    OpPlan,
+    Plan,
     Rejection,
     Scenario,
     Schedule,
@@ -98,7 +98,7 @@ class _Ran:
     seeded_layers: int = 1
 
 
-def _ran_alone(scenario: Scenario, options: SimulateOptions) -> _Ran:
+def _ran_alone(scenario: OpCase, options: SimulateOptions) -> _Ran:
     """Simulate a schedule of one op."""
     schedule = resolve_schedule(scenario, options.schedule, show)
     check_memory(scenario, schedule)
@@ -115,7 +115,7 @@ def _ran_alone(scenario: Scenario, options: SimulateOptions) -> _Ran:
     )
 
 
-def _ran(scenario: GraphScenario, options: SimulateOptions) -> _Ran:
+def _ran(scenario: Scenario, options: SimulateOptions) -> _Ran:
     """Simulate a schedule of several ops."""
     check_graph_memory(scenario)
     chosen = schedule_named(scenario, options.schedule)
@@ -128,7 +128,7 @@ def _ran(scenario: GraphScenario, options: SimulateOptions) -> _Ran:
     bound = graph_bound(scenario.system, scenario.graph)
     several = plan_named(scenario, options.schedule, min(FEWEST_LAYERS, scenario.num_layers))
     part = plan.parts[0]
-    case = Scenario(part.name, scenario.system, part.workload)
+    case = OpCase(part.name, scenario.system, part.workload)
     return _Ran(
         result,
         bound,
@@ -141,7 +141,7 @@ def _ran(scenario: GraphScenario, options: SimulateOptions) -> _Ran:
     )
 
 
-def _simulated_layers(scenario: GraphScenario, chosen: GraphChoice | GraphPlan, options: SimulateOptions) -> Result:
+def _simulated_layers(scenario: Scenario, chosen: Schedule | Plan, options: SimulateOptions) -> Result:
     with stoppable() as pressed, progress_line() as progress:
         return simulate_layers(
             scenario.system,
@@ -154,7 +154,7 @@ def _simulated_layers(scenario: GraphScenario, chosen: GraphChoice | GraphPlan, 
         )
 
 
-def _simulated(scenario: Scenario, schedule: Schedule, options: SimulateOptions, bound_ticks: int) -> Result:
+def _simulated(scenario: OpCase, schedule: OpPlan, options: SimulateOptions, bound_ticks: int) -> Result:
     packet, ranks = packet_bytes(scenario.gpu), simulated_ranks(scenario, schedule)
     coarse = affordable_unit(scenario, schedule, packet, EXPLAINED_LINE_HOPS // ranks)
     # The bound is of all ranks, a replay simulates one.
@@ -173,19 +173,19 @@ def _simulated(scenario: Scenario, schedule: Schedule, options: SimulateOptions,
         return result
 
 
-def _by_seed(scenario: Scenario, schedule: Schedule, seeds: range) -> tuple[Result, ...]:
+def _by_seed(scenario: OpCase, schedule: OpPlan, seeds: range) -> tuple[Result, ...]:
     """One result for each seed, in packets that are as small as the budget of line-hops allows."""
     budget = max(1, SEEDED_LINE_HOPS // (scenario.num_ranks * len(seeds)))
     unit = affordable_unit(scenario, schedule, packet_bytes(scenario.gpu), budget)
     return _under(seeds, scenario.system, plan_of(scenario, schedule), scenario.name, unit)
 
 
-def _layers_by_seed(scenario: GraphScenario, plan: GraphPlan, seeds: range) -> tuple[Result, ...]:
+def _layers_by_seed(scenario: Scenario, plan: Plan, seeds: range) -> tuple[Result, ...]:
     """One result for each seed, of the layers of ``plan``, in packets."""
     return _under(seeds, scenario.system, plan, scenario.name, packet_bytes(scenario.gpu))
 
 
-def _under(seeds: range, system: System, plan: GraphPlan, name: str, unit: int) -> tuple[Result, ...]:
+def _under(seeds: range, system: System, plan: Plan, name: str, unit: int) -> tuple[Result, ...]:
     with progress_line() as progress:
         return simulate_seeds(
             system,
@@ -197,7 +197,7 @@ def _under(seeds: range, system: System, plan: GraphPlan, name: str, unit: int) 
         )
 
 
-def _record(scenario: Scenario, schedule: Schedule, unit_bytes: int, options: SimulateOptions) -> Exit:
+def _record(scenario: OpCase, schedule: OpPlan, unit_bytes: int, options: SimulateOptions) -> Exit:
     """Write the profile of the writes to rank 0 to the file that the options name."""
     assert options.record is not None, "asked where a file is named"
     writes = record_writes(scenario, schedule, unit_bytes=unit_bytes, seed=options.seed)

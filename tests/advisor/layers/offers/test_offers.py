@@ -11,7 +11,7 @@ from magus.advisor.implementations.offers import offers_of
 from magus.advisor.implementations.predict import library_us, predict_us, simulated_us
 from magus.advisor.layers.orders import DOMINO
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Rejection, Scenario
+from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, Rejection
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
 from magus.tui.text.render import advice_text
@@ -98,11 +98,11 @@ def us_of(predicted: float | Rejection) -> float:
     return predicted
 
 
-def alone_us(case: Scenario) -> float:
+def alone_us(case: OpCase) -> float:
     """A kernel alone, or a collective by the library, of which no call is known."""
     if case.workload.moved is not None:
         return library_us(case)
-    return simulated_us(case, Choice("serial", case.num_ranks, EngineChoice(EngineKind.DMA, 1)))
+    return simulated_us(case, OpChoice("serial", case.num_ranks, EngineChoice(EngineKind.DMA, 1)))
 
 
 def test_a_pair_has_the_same_offers_with_a_kernel_behind_it() -> None:

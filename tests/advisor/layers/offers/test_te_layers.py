@@ -5,7 +5,7 @@ import pytest
 from magus.advisor.layers.joint import JointRuns
 from magus.advisor.layers.transformer_engine import BULK, PIPELINE, RING, TeMethods, TeSearch, taken_ticks, te_layers
 from magus.compiler import compile_text
-from magus.compiler.ir import GraphScenario
+from magus.compiler.ir import Scenario
 from magus.compiler.planning.parts import issue_order
 from magus.compiler.planning.plan import build_graph_plan
 from tests.helpers.scenarios.mlp_backward import backward
@@ -33,7 +33,7 @@ workload back on hgx { backward layer; keep qkv, a, r, u }
 ALL = (("qkv_dgrad", RING, 0), ("fc1_dgrad", PIPELINE, 4))
 
 
-def graph_of(name: str) -> GraphScenario:
+def graph_of(name: str) -> Scenario:
     graph = compile_text(LAYER).scenario(name)
     assert graph is not None
     return graph

@@ -18,7 +18,7 @@ from magus.advisor.learned.model_file import load
 from magus.advisor.training.families import draw
 from magus.advisor.training.table import load_table
 from magus.advisor.training.ways import MODEL, WAYS, Models, models_of, predicted_ticks
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import OpCase
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -37,18 +37,18 @@ def shipped() -> Models:
 
 
 @pytest.fixture(scope="module")
-def scenarios() -> tuple[Scenario, ...]:
+def scenarios() -> tuple[OpCase, ...]:
     """Scenarios of a seed that no table has."""
     return tuple(draw(SEED, idx).scenario for idx in range(COUNT))
 
 
-def log_times(way: str, models: Models, scenarios: Sequence[Scenario]) -> FloatArray:
+def log_times(way: str, models: Models, scenarios: Sequence[OpCase]) -> FloatArray:
     """Return the logarithm of the estimated time of the answer of ``way`` in each of ``scenarios``."""
     return np.log([predicted_ticks(scenario, WAYS[way](models, scenario)[0]) for scenario in scenarios])
 
 
 @pytest.fixture(scope="module")
-def times(shipped: Models, scenarios: tuple[Scenario, ...]) -> FloatArray:
+def times(shipped: Models, scenarios: tuple[OpCase, ...]) -> FloatArray:
     """The answers of the shipped model."""
     return log_times(MODEL, shipped, scenarios)
 
@@ -64,7 +64,7 @@ def check_that_it_earns(part: str, times: FloatArray, without: FloatArray) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("part", MARGINS)
 def test_a_shipped_part_earns_its_place(
-    part: str, shipped: Models, scenarios: tuple[Scenario, ...], times: FloatArray
+    part: str, shipped: Models, scenarios: tuple[OpCase, ...], times: FloatArray
 ) -> None:
     check_that_it_earns(part, times, log_times(part, shipped, scenarios))
 
@@ -81,7 +81,7 @@ class Noise:
 
 
 @pytest.mark.slow
-def test_trees_know_more_than_chance(shipped: Models, scenarios: tuple[Scenario, ...], times: FloatArray) -> None:
+def test_trees_know_more_than_chance(shipped: Models, scenarios: tuple[OpCase, ...], times: FloatArray) -> None:
     noise = replace(shipped.whole, trees=cast("BoostedTrees", Noise(1)))
 
     check_that_it_earns("random trees:", times, log_times(MODEL, replace(shipped, whole=noise), scenarios))

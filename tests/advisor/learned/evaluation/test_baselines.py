@@ -23,13 +23,13 @@ from magus.advisor.training.ways import (
     predicted_ticks,
     roofline,
 )
-from magus.compiler.ir import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import EngineChoice, EngineKind, OpChoice
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs
 
 SM16 = EngineChoice(EngineKind.SM, 16)
-PLAIN = Structure(Choice("uniform_fused_1d", 1, SM16), 4, 0.0, 0.0, ())
-BESPOKE = Structure(Choice("bespoke", 1, SM16), 1, 0.0, 0.0, (BatchShape(0.75, (0.25,)), BatchShape(0.25, (0.75,))))
+PLAIN = Structure(OpChoice("uniform_fused_1d", 1, SM16), 4, 0.0, 0.0, ())
+BESPOKE = Structure(OpChoice("bespoke", 1, SM16), 1, 0.0, 0.0, (BatchShape(0.75, (0.25,)), BatchShape(0.25, (0.75,))))
 SMALL, LARGE = ag_gemm(128, 4096, 4096), ag_gemm(65536, 8192, 8192)
 
 
@@ -44,7 +44,7 @@ def test_the_winner_of_the_nearest_situation_is_chosen(model: ProposalModel) -> 
 
 
 def test_a_winner_that_does_not_fit_gives_way_to_the_next(model: ProposalModel) -> None:
-    columns = Structure(Choice("uniform_fused_2d", 1, SM16), 1, 0.0, 0.0, ())
+    columns = Structure(OpChoice("uniform_fused_2d", 1, SM16), 1, 0.0, 0.0, ())
     origins = np.array([Situation.of(scenario).values for scenario in (SMALL, LARGE)])
     winners = replace(model, after=Library((columns, PLAIN), origins, consumes=True))
 

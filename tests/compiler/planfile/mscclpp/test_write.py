@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Scenario, Schedule, Transfer
+from magus.compiler.ir import OpCase, OpPlan, Transfer
 from magus.compiler.planfile.mscclpp.threadblocks import MAX_BLOCK_OPS
 from magus.compiler.planfile.mscclpp.write import mscclpp_document
 from magus.compiler.planning.build import ScheduleError, build_schedule
@@ -50,7 +50,7 @@ TOP_LEVEL = {
 }
 
 
-def written(collective: str, n: int, expression: str) -> tuple[Scenario, Schedule, dict[str, Any]]:
+def written(collective: str, n: int, expression: str) -> tuple[OpCase, OpPlan, dict[str, Any]]:
     scenario = compile_text(text_of(collective, n).replace("[512, 64]", "[4096, 1024]")).scenario().case
     schedule = resolve_schedule(scenario, expression, lambda warnings: None)
     return scenario, schedule, json.loads(json.dumps(mscclpp_document(scenario, schedule)))

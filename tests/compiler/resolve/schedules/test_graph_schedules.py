@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, Plan
+from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, Schedule, WrittenPlan
 from magus.compiler.planning.build import graph_choice_text
 from magus.compiler.planning.plan import build_graph_plan
 
@@ -26,7 +26,7 @@ workload mlp on hgx {
 """
 
 
-def choice(block: str) -> GraphChoice:
+def choice(block: str) -> Schedule:
     (found,) = compile_text(f"{HEAD}schedule s for mlp {{\n{block}\n}}\n").workloads
     return found.schedules[0]
 
@@ -40,8 +40,8 @@ def test_what_is_apart_may_be_carried_out_in_pieces() -> None:
     found = choice("apart u by direct(chunks=64, engine=dma(1))\napart y by dma(3)")
 
     assert [mode.apart for mode in found.modes] == [
-        Choice("direct", 64, EngineChoice(EngineKind.DMA, 1)),
-        Choice("serial", 4, EngineChoice(EngineKind.DMA, 3)),
+        OpChoice("direct", 64, EngineChoice(EngineKind.DMA, 1)),
+        OpChoice("serial", 4, EngineChoice(EngineKind.DMA, 3)),
     ]
 
 
@@ -104,7 +104,7 @@ def test_outlines_of_ops() -> None:
     found = choice("batches 2\nu[1] {\n  split rows 256, 256\n  move by dma(3) put direct\n}")
     (mode,) = found.modes
 
-    assert mode.op == "u[1]" and isinstance(mode.body, Plan)
+    assert mode.op == "u[1]" and isinstance(mode.body, WrittenPlan)
     assert any(name.startswith("u[1]") for name in issued("batches 2\nu[1] { split rows 512 }"))
 
 

@@ -16,9 +16,9 @@ from magus.compiler.ir import (
     Kernels,
     LaunchMode,
     PeerOrder,
-    Plan,
     Wait,
     WaitPer,
+    WrittenPlan,
 )
 from magus.compiler.outline.outline import WORDS, Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
 from tests.helpers.marks import examples
@@ -97,14 +97,14 @@ def test_what_is_said(text: str, outline: Outline) -> None:
 def test_an_outline_is_a_plan_with_the_name_of_its_schedule() -> None:
     (named,) = compiled("split rows into 4; move by dma(2)").scenario().case.schedules
 
-    assert named.name == "mine" and isinstance(named.body, Plan)
+    assert named.name == "mine" and isinstance(named.body, WrittenPlan)
     assert named.body.engine == EngineChoice(EngineKind.DMA, 2) and len(named.body.steps) == 1 + 4 * (3 + 1)
 
 
 def test_sizes_are_those_of_parameters() -> None:
     (named,) = compiled("split rows into M / 128").scenario().case.schedules
 
-    assert isinstance(named.body, Plan) and len(named.body.steps) == 1 + 8 * (3 + 1)
+    assert isinstance(named.body, WrittenPlan) and len(named.body.steps) == 1 + 8 * (3 + 1)
 
 
 def test_an_outline_that_does_not_fit_sizes_set_from_outside_is_left_out() -> None:
@@ -122,7 +122,7 @@ order = put xg.shard(0) to 1 signal s3; move = put xg.shard(0) to 2 signal s2; s
 group = compute y.shard(0); sync = compute y.shard(1), y.shard(2), y.shard(3) after s1, s2, s3"""
     (named,) = compiled(body).scenario().case.schedules
 
-    assert isinstance(named.body, Plan) and [step.name for step in named.body.steps][:2] == ["order", "move"]
+    assert isinstance(named.body, WrittenPlan) and [step.name for step in named.body.steps][:2] == ["order", "move"]
 
 
 VOCABULARY = [

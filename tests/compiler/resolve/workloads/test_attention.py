@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import AttentionShape, DType, GemmShape, GroupedGemmShape, Pattern, Shard, Workload
+from magus.compiler.ir import AttentionShape, DType, GemmShape, GroupedGemmShape, OpShape, Pattern, Shard
 
 BF16 = DType.BF16
 HARDWARE = 'use "nvidia/h100"\nsystem node { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }\n'
@@ -13,7 +13,7 @@ EXPERTS = "x = tensor bf16[512, 64]; w = tensor bf16[3 * 64, 32]"
 ROWS = "rows=[256, 192, 64]"
 
 
-def workload(body: str) -> Workload:
+def workload(body: str) -> OpShape:
     return compile_text(f"{HARDWARE}workload w on node {{ {body} }}\n").scenario().case.workload
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from magus.compiler import CompileError, compile_file, compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import AttentionBackShape, ColumnPart, DType, Graph
+from magus.compiler.ir import AttentionBackShape, ColumnPart, DType, Workload
 from magus.compiler.pipeline import written_out
 from magus.examples import path
 from tests.helpers.backward import layers, text_of
@@ -30,7 +30,7 @@ ATTENTION = """
 """
 
 
-def graph(text: str, name: str = "back") -> Graph:
+def graph(text: str, name: str = "back") -> Workload:
     found = compile_text(text).scenario(name)
     assert found is not None
     return found.graph

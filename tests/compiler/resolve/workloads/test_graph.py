@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import AttentionShape, ColumnPart, DType, Graph, GraphScenario, Made, Pattern, Shard
+from magus.compiler.ir import AttentionShape, ColumnPart, DType, Made, Pattern, Scenario, Shard, Workload
 from tests.helpers.scenarios.compiled import cases_in, several_in
 
 HEAD = 'use "nvidia/h100"\nsystem hgx { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }\n'
@@ -32,12 +32,12 @@ FORWARD = """
 """
 
 
-def compiled(body: str, rest: str = "") -> GraphScenario:
+def compiled(body: str, rest: str = "") -> Scenario:
     (found,) = compile_text(f"{HEAD}workload w on hgx {{\n{body}\n}}\n{rest}").workloads
     return found
 
 
-def graph(body: str) -> Graph:
+def graph(body: str) -> Workload:
     return compiled(body).graph
 
 

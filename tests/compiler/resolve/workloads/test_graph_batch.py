@@ -5,8 +5,8 @@ import re
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import AttentionShape, Graph
-from magus.compiler.planning.parts import GraphPlanError, batch_counts, in_batches
+from magus.compiler.ir import AttentionShape, Workload
+from magus.compiler.planning.parts import PlanError, batch_counts, in_batches
 from magus.compiler.planning.plan import layers_of
 
 TEXT = """
@@ -25,12 +25,12 @@ workload w on hgx {{
 """
 
 
-def graph(batch: str = "batch x by 1024", rows: int = 4096, attention: str = "") -> Graph:
+def graph(batch: str = "batch x by 1024", rows: int = 4096, attention: str = "") -> Workload:
     (found,) = compile_text(TEXT.format(rows=rows, batch=batch, attention=attention)).workloads
     return found.graph
 
 
-def attention_of(found: Graph, name: str = "a") -> AttentionShape:
+def attention_of(found: Workload, name: str = "a") -> AttentionShape:
     kernel = found.op(name).workload.kernel
     assert isinstance(kernel, AttentionShape)
     return kernel
@@ -78,9 +78,9 @@ def test_batches_have_whole_sequences(rows: int, counts: tuple[int, ...]) -> Non
 
 
 def test_batches_that_are_not_possible() -> None:
-    with pytest.raises(GraphPlanError, match="x by 1024 rows cannot be cut into 3 batches"):
+    with pytest.raises(PlanError, match="x by 1024 rows cannot be cut into 3 batches"):
         in_batches(graph(), 3)
-    with pytest.raises(GraphPlanError, match="w does not say which rows may be computed apart"):
+    with pytest.raises(PlanError, match="w does not say which rows may be computed apart"):
         in_batches(graph(""), 2)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import DType, Graph, GroupedGemmShape, Pattern, RowWiseShape, Shard
+from magus.compiler.ir import DType, GroupedGemmShape, Pattern, RowWiseShape, Shard, Workload
 from magus.compiler.planning.parts import in_batches
 
 TEXT = """
@@ -23,14 +23,14 @@ workload moe on pod {{
 """
 
 
-def graph(said: str = ", type=fp8", *, experts: int = 32, top: int = 4, rows: int = 4096, back: str = "") -> Graph:
+def graph(said: str = ", type=fp8", *, experts: int = 32, top: int = 4, rows: int = 4096, back: str = "") -> Workload:
     dtype = "fp8" if "fp8" in said else "bf16"
     text = TEXT.format(said=said, experts=experts, top=top, rows=rows, back=back or ", type=bf16", dtype=dtype)
     (found,) = compile_text(text).workloads
     return found.graph
 
 
-def moved_rows(found: Graph, name: str) -> int:
+def moved_rows(found: Workload, name: str) -> int:
     moved = found.op(name).workload.moved
     assert moved is not None
     return moved.rows

@@ -11,9 +11,9 @@ from magus.compiler.ir import (
     GemvShape,
     GroupedGemmShape,
     KernelShape,
+    OpShape,
     Pattern,
     Shard,
-    Workload,
 )
 
 BF16 = DType.BF16
@@ -21,7 +21,7 @@ HARDWARE = 'use "amd/mi300x"\nparam B = 4\nsystem node { gpus 4 x MI300X; fabric
 X, W = "x = tensor bf16[512, 256]", "w = tensor bf16[256, 128]"
 
 
-def workload(body: str) -> Workload:
+def workload(body: str) -> OpShape:
     return compile_text(f"{HARDWARE}workload w on node {{ {body} }}\n").scenario().case.workload
 
 

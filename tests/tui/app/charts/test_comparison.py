@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.compiler.ir import GraphScenario, Scenario, Schedule, TileGroup
+from magus.compiler.ir import OpCase, OpPlan, Scenario, TileGroup
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.check import read_choice
 from magus.simcore import run_of, simulate_op
@@ -14,7 +14,7 @@ from tests.helpers.scenarios import scenarios
 from tests.helpers.tui import real
 
 
-def compared(scenario: Scenario, expression: str, *, simulated: bool = True) -> Compared:
+def compared(scenario: OpCase, expression: str, *, simulated: bool = True) -> Compared:
     schedule = build_schedule(scenario, read_choice(scenario, expression))
     return Compared(expression, schedule, run_of(scenario, real.result_of(scenario, expression)) if simulated else None)
 
@@ -25,7 +25,7 @@ def three() -> tuple[Compared, ...]:
     return tuple(compared(scenario, each) for each in real.EXPRESSIONS)
 
 
-def plan_of(one: Compared) -> Schedule:
+def plan_of(one: Compared) -> OpPlan:
     assert one.schedule is not None, "a pair has a plan"
     return one.schedule
 
@@ -33,7 +33,7 @@ def plan_of(one: Compared) -> Schedule:
 def test_the_table_has_the_figures_of_the_results(three: tuple[Compared, ...]) -> None:
     scenario = real.gather()
     bound = 10**9
-    table = {row.label: row for row in differences_of(GraphScenario.of_one(scenario), three, bound)}
+    table = {row.label: row for row in differences_of(Scenario.of_one(scenario), three, bound)}
     results = [one.result for one in three if one.result is not None]
     times = [result.makespan_us for result in results]
 
@@ -69,7 +69,7 @@ def test_a_persistent_kernel_is_launched_once() -> None:
 def test_what_is_not_simulated_is_a_dash(three: tuple[Compared, ...]) -> None:
     scenario = real.gather()
     unknown = replace(three[1], run=None)
-    model = ComparisonModel(GraphScenario.of_one(scenario), (three[0], unknown), None)
+    model = ComparisonModel(Scenario.of_one(scenario), (three[0], unknown), None)
     table = {row.label: row for row in model.differences}
 
     assert table["makespan"].values[1] == "-"
@@ -104,7 +104,7 @@ def test_schedules_that_do_the_same_part_where_one_is_later() -> None:
 
 
 def test_rows_of_a_schedule_are_two_or_all(three: tuple[Compared, ...]) -> None:
-    model = ComparisonModel(GraphScenario.of_one(real.gather()), three, 10**9)
+    model = ComparisonModel(Scenario.of_one(real.gather()), three, 10**9)
 
     assert {tuple(row.lane for row in band.rows) for band in model.bands} == {("kernels", "copies")}
     assert model.viewport.total_ticks == max(one.result.makespan_ticks for one in three if one.result is not None)

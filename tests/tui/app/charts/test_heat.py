@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import OpCase
 from magus.compiler.ir.topologies import TOPOLOGIES
 from magus.compiler.pipeline import compile_text
 from magus.compiler.planning.build import build_schedule
@@ -27,7 +27,7 @@ FABRICS = {
 }
 
 
-def scenario_on(name: str) -> Scenario:
+def scenario_on(name: str) -> OpCase:
     ranks, library, gpu, fabric = FABRICS[name]
     vendor = "amd" if library == "mi300x" else "nvidia"
     text = f"""use "{vendor}/{library}"
@@ -42,7 +42,7 @@ workload up on node {{
     return compile_text(text, "t.mgs", ()).workloads[0].case
 
 
-def model_of(scenario: Scenario, expression: str = real.SERIAL) -> HeatModel:
+def model_of(scenario: OpCase, expression: str = real.SERIAL) -> HeatModel:
     schedule = build_schedule(scenario, read_choice(scenario, expression))
     return HeatModel(scenario, simulate_op(scenario, schedule, unit_bytes=real.UNIT).loads)
 

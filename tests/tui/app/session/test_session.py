@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from magus.compiler.codes import Code
-from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Rejection
+from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, OpChoice, Rejection
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.examples import path
 from magus.tui.app.session.backend import default_backend
@@ -67,7 +67,7 @@ def test_a_schedule_that_is_no_candidate_is_not_simulated() -> None:
 
 def test_the_stages_of_magus_simulate_with_and_without_a_waterfall() -> None:
     scenario, backend = ag_gemm(256, 512, 512, ranks=2), default_backend(workers=1)
-    schedule = build_schedule(scenario, Choice("serial", 2, EngineChoice(EngineKind.DMA, 1)))
+    schedule = build_schedule(scenario, OpChoice("serial", 2, EngineChoice(EngineKind.DMA, 1)))
 
     plain, explained = (backend.simulate(scenario, schedule, bound, lambda: False) for bound in (None, 1))
 

@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 
 from magus.advisor.candidates.advice import Advice
-from magus.compiler.ir import Cancelled, GraphScenario, ShouldStop
+from magus.compiler.ir import Cancelled, Scenario, ShouldStop
 from magus.compiler.pipeline import compile_file
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.tui.app.app import MagusApp
@@ -152,7 +152,7 @@ def test_one_point_is_a_plot() -> None:
 # On screen.
 
 
-def swept(scenario: GraphScenario, simulated: bool, should_stop: ShouldStop) -> Advice:
+def swept(scenario: Scenario, simulated: bool, should_stop: ShouldStop) -> Advice:
     """Overlap pays from 2048 rows on."""
     gemm = scenario.case.workload.gemm
     rows = gemm.m if gemm is not None else 0
@@ -212,7 +212,7 @@ async def test_a_number_of_the_hardware_goes_on_the_axis(file: Path) -> None:
 async def test_a_sweep_that_is_stopped_keeps_what_was_found(file: Path) -> None:
     gate = Event()
 
-    def slow(scenario: GraphScenario, simulated: bool, should_stop: ShouldStop) -> Advice:
+    def slow(scenario: Scenario, simulated: bool, should_stop: ShouldStop) -> Advice:
         gemm = scenario.case.workload.gemm
         if gemm is not None and gemm.m == 2048:
             while not gate.wait(0.01):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import OpCase
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore import run_of
 from magus.simcore.figures.result import Waterfall
@@ -102,7 +102,7 @@ def test_code_is_cut_around_its_carets() -> None:
     ],
     ids=["algorithm", "library", "kernel"],
 )
-def test_the_headline_fits_what_was_asked(scenario: Scenario, verdict: Verdict, sentence: str, headline: str) -> None:
+def test_the_headline_fits_what_was_asked(scenario: OpCase, verdict: Verdict, sentence: str, headline: str) -> None:
     advice = fakes.advice(scenario, verdict)
 
     assert verdict_sentence(advice) == sentence

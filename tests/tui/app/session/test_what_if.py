@@ -11,7 +11,7 @@ from textual.widgets import Input
 from magus.advisor.candidates.advice import Advice, Source
 from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.changed import Changes, compile_changed_file
-from magus.compiler.ir import GraphScenario, Progress, ShouldStop
+from magus.compiler.ir import Progress, Scenario, ShouldStop
 from magus.compiler.pipeline import compile_file
 from magus.examples import path
 from magus.tui.app.app import MagusApp
@@ -214,7 +214,7 @@ class Picky(FakeStages):
     """Stages that find nothing feasible at 4096 rows."""
 
     def recommend(
-        self, scenario: GraphScenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
     ) -> Advice:
         """The advice made by hand, or none."""
         gemm = scenario.case.workload.gemm

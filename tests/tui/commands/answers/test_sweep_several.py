@@ -9,7 +9,7 @@ import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor
 from magus.advisor.policy.reader import Policy
-from magus.compiler.ir import GraphScenario, ShouldStop
+from magus.compiler.ir import Scenario, ShouldStop
 from tests.helpers.commands import magus
 from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.scenarios.mlp_backward import TEXT
@@ -23,7 +23,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "back.mgs"
     path.write_text("param M = 256 in 64..4096 x2\n" + TEXT.format(m="M", **sizes))
 
-    def given(advisor: Advisor, scenario: GraphScenario, options: AdviceOptions, *, should_stop: ShouldStop) -> Advice:
+    def given(advisor: Advisor, scenario: Scenario, options: AdviceOptions, *, should_stop: ShouldStop) -> Advice:
         """``pairs`` for few rows, ``late`` for more, by times that are those of nobody."""
         pairs, late = scenario.schedules[:2]
         rows = scenario.graph.tensors[0].rows

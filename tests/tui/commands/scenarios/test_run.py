@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.compiler.ir import Graph, GraphPlan, System
+from magus.compiler.ir import Plan, System, Workload
 from magus.runtime import Outcome, RunReport, SeedRun, carry_out
 from magus.tui.commands.scenarios import run
 from tests.helpers.commands import document, magus
@@ -101,7 +101,7 @@ def test_the_document_is_the_same_each_time(file: Path) -> None:
 def test_what_is_wrong_is_said_and_the_rest_is_carried_out(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans of a file are checked before; a plan that the check lets pass and that is wrong is found here."""
 
-    def without_waits(system: System, graph: Graph, plan: GraphPlan, seeds: range) -> RunReport:
+    def without_waits(system: System, graph: Workload, plan: Plan, seeds: range) -> RunReport:
         if plan.expression == "by_hand":
             return carry_out(system, graph, plan, seeds)
         (part,) = plan.parts
