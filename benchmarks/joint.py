@@ -113,11 +113,11 @@ def _speed() -> Iterator[Figure]:
     whole = replace(_example("layers/llama70b_layer_backward", "back", M=8192), schedules=())
     seconds, advice = timed(partial(recommend_graph, whole))
     yield Figure(
-        f"advice on {len(whole.graph.ops)} ops, 8192 tokens, {advice.searched} runs", seconds, "s", "lower", 45
+        f"advice on {len(whole.workload.ops)} ops, 8192 tokens, {advice.searched} runs", seconds, "s", "lower", 45
     )
     batches = replace(_example("layers/llama70b_domino", "layer", M=8192), schedules=())
     seconds, advice = timed(partial(recommend_graph, batches))
-    ops = sum(len(batches.graph.ops) * count for count in (1, 2))
+    ops = sum(len(batches.workload.ops) * count for count in (1, 2))
     yield Figure(f"advice on {ops} ops of one and of two batches", seconds, "s", "lower", 90)
 
 
@@ -149,7 +149,7 @@ def _ablations() -> Iterator[Figure]:
 
 
 def _searched(scenario: Scenario, *, places: bool = True, climbs: bool = True) -> JointSearch:
-    search = JointSearch(scenario, JointRuns(scenario.system, scenario.graph), places, climbs)
+    search = JointSearch(scenario, JointRuns(scenario.system, scenario.workload), places, climbs)
     search.run()
     return search
 

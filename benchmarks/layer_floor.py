@@ -84,7 +84,7 @@ class _Rows:
 
 def floor_ticks(space: LayerSpace, *, carried: bool, event_ticks: int) -> int:
     """Return the least time of a layer of ``space``; where it is ``carried`` on, layers follow each other."""
-    moved = [_moved(space, op.name, carried=carried) for op in space.graph.ops if op.workload.moved is not None]
+    moved = [_moved(space, op.name, carried=carried) for op in space.graph.ops if op.shape.moved is not None]
     kernels = {name: ticks / US for name, ticks in space.kernels.items() if ticks}
     beside = list(_beside_each(space, moved, kernels))
     pairs = sorted({(each.collective, each.kernel) for each in beside if each.kernel})
@@ -142,7 +142,7 @@ def _beside(graph: Workload, name: str, *, carried: bool) -> Iterator[str]:
     line = _all(graph, name, made=True) | _all(graph, name, made=False) | {name}
     for op in graph.ops:
         in_chain = name in chain and op.name in chain and op.batch == graph.op(name).batch
-        if not op.workload.is_collective and op.name != name and (op.name not in line or (carried and not in_chain)):
+        if not op.shape.is_collective and op.name != name and (op.name not in line or (carried and not in_chain)):
             yield op.name
 
 
@@ -169,9 +169,9 @@ def _all(graph: Workload, name: str, *, made: bool) -> set[str]:
 
 def _space(scenario: Scenario, batches: int) -> LayerSpace:
     """By copy engines, with every template that overlaps a pair in itself."""
-    copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
+    copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
     ways = Ways(scenario.system, copier, COARSE_BYTES, replace(scenario.explore, asked=()), paced=False)
-    return space_of(ways, batches, in_batches(scenario.graph, batches))
+    return space_of(ways, batches, in_batches(scenario.workload, batches))
 
 
 def measure() -> Iterator[Figure]:
@@ -183,7 +183,7 @@ def measure() -> Iterator[Figure]:
         ("layers/llama70b_domino", "layer", 2),
     ):
         scenario = compile_file(path(file)).scenario(workload)
-        space, repeats = _space(scenario, batches), scenario.graph.repeat is not None
+        space, repeats = _space(scenario, batches), scenario.workload.repeat is not None
         floor = floor_ticks(space, carried=repeats, event_ticks=scenario.system.gpu.launch.event_ticks)
         name = f"{file}, {workload}, {batches} batches"
         yield Figure(f"{name}: kernels alone", space.kernels_ticks / US, "us", "lower")

@@ -33,7 +33,7 @@ def _choice(scenario: Scenario, name: str) -> Schedule:
 
 
 def _one_layer(scenario: Scenario, name: str) -> int:
-    graph = replace(scenario.graph, repeat=None)
+    graph = replace(scenario.workload, repeat=None)
     plan = build_graph_plan(scenario.system, graph, _choice(scenario, name))
     return simulate(scenario.system, plan).makespan_ticks
 
@@ -41,19 +41,19 @@ def _one_layer(scenario: Scenario, name: str) -> int:
 def _exact(back: Scenario) -> Iterator[Figure]:
     """Ops of the example as graphs of one op, and layers by period against layers one by one."""
     off = 0
-    for op in back.graph.ops:
+    for op in back.workload.ops:
         mode = next((mode for mode in _choice(back, LATE).modes if mode.op == op.name and mode.body), None)
-        alone = Workload("one", "", (Op(op.name, op.workload),))
+        alone = Workload("one", "", (Op(op.name, op.shape),))
         choice = Schedule("one", (mode,) if mode else ())
         plan = build_graph_plan(back.system, alone, choice)
         joint = simulate(back.system, plan).makespan_ticks
         part = plan.parts[0]
-        single = simulate_op(OpCase(op.name, back.system, op.workload), part.schedule).makespan_ticks
+        single = simulate_op(OpCase(op.name, back.system, op.shape), part.schedule).makespan_ticks
         off += joint != single
     yield Figure("ops alone whose ticks differ from those of the pair", off, "ops", "lower", 0)
     count = 80
-    by_period = simulate_layers(back.system, back.graph, _choice(back, LATE), unit_bytes=8192)
-    plan = build_graph_plan(back.system, layers_of(back.graph, count), choice_of_layers(_choice(back, LATE), count))
+    by_period = simulate_layers(back.system, back.workload, _choice(back, LATE), unit_bytes=8192)
+    plan = build_graph_plan(back.system, layers_of(back.workload, count), choice_of_layers(_choice(back, LATE), count))
     direct = simulate(back.system, plan, unit_bytes=8192).makespan_ticks
     yield Figure("80 layers by period less one by one", abs(by_period.total_ticks - direct), "ticks", "lower", 0)
 
@@ -68,21 +68,21 @@ def _gains(back: Scenario) -> Iterator[Figure]:
             back.system,
             build_graph_plan(back.system, Workload("k", "", (_kernel(op),)), Schedule("k")),
         ).makespan_ticks
-        for op in back.graph.ops
-        if op.workload.compute is not None
+        for op in back.workload.ops
+        if op.shape.compute is not None
     )
     yield Figure("the same, kernels alone", kernels / 10**8, "us", "lower")
     yield Figure("late over kernels alone", times[LATE] / kernels, "x", "lower")
 
 
 def _kernel(op: Op) -> Op:
-    return Op(op.name, kernel_alone(op.workload) if op.is_pair else op.workload)
+    return Op(op.name, kernel_alone(op.shape) if op.is_pair else op.shape)
 
 
 def _speed(back: Scenario, forward: Scenario) -> Iterator[Figure]:
     """Seconds of one layer, of two as 12 ops, and of 80, plans and lowering included."""
-    one = replace(back.graph, repeat=None)
-    two = layers_of(back.graph, 2)
+    one = replace(back.workload, repeat=None)
+    two = layers_of(back.workload, 2)
     for name, graph, choice, target in (
         ("6 ops", one, _choice(back, LATE), None),
         ("12 ops", two, choice_of_layers(_choice(back, LATE), 2), 1.5),
@@ -101,7 +101,7 @@ def _planned(scenario: Scenario, graph: Workload, choice: Schedule) -> int:
 
 def _layers(scenario: Scenario, schedule: str) -> int:
     choice = _choice(scenario, schedule)
-    return simulate_layers(scenario.system, scenario.graph, choice).total_ticks
+    return simulate_layers(scenario.system, scenario.workload, choice).total_ticks
 
 
 if __name__ == "__main__":

@@ -148,7 +148,7 @@ class PlanRun:
         steps = (task.step for name in parts for task in self.tasks.of_part[name])
         if any(isinstance(step, Transfer) and step.reduce for step in steps):
             return ((),) * self._num_ranks
-        whole, ranks = graph.op(op).workload, range(self._num_ranks)
+        whole, ranks = graph.op(op).shape, range(self._num_ranks)
         return tuple(
             tuple(array for name in parts for array in self.problems[name].held(rank, whole)) for rank in ranks
         )
@@ -174,11 +174,11 @@ def jobs_of(scenario: Scenario, schedule: str | None, warn: Warn = ignore_warnin
     ScheduleError
         If it cannot run on the scenario.
     """
-    case = scenario.pair
+    case = scenario.only_case
     if case is None:
         layers = min(LAYERS, scenario.num_layers)
         if schedule is None and scenario.schedules:
-            plans = [build_graph_plan(scenario.system, scenario.graph, each, layers) for each in scenario.schedules]
+            plans = [build_graph_plan(scenario.system, scenario.workload, each, layers) for each in scenario.schedules]
         else:
             plans = [plan_named(scenario, schedule, layers)]
         return tuple(_job_of_plan(scenario, each) for each in plans)
@@ -188,12 +188,12 @@ def jobs_of(scenario: Scenario, schedule: str | None, warn: Warn = ignore_warnin
 
 
 def _job_of_pair(scenario: OpCase, schedule: OpPlan) -> Job:
-    name, workload = scenario.name, scenario.workload
+    name, workload = scenario.name, scenario.shape
     return scenario.system, Workload.of_one(workload, name), Plan.of_one(name, workload, schedule)
 
 
 def _job_of_plan(scenario: Scenario, plan: Plan) -> Job:
-    graph = layers_of(in_batches(scenario.graph, plan.num_batches), plan.num_layers)
+    graph = layers_of(in_batches(scenario.workload, plan.num_batches), plan.num_layers)
     return scenario.system, graph, plan
 
 
@@ -255,6 +255,6 @@ def _scenario(gpu: str, said: dict[str, Item]) -> OpCase:
     num_bytes = rows * cols * dtype.num_bytes if moves_apart else 0
     request = requests.Request(pattern, m, n, k, num_bytes, dtype.value, gpu, ranks)
     scenario = scenario_of(request).case
-    assert scenario.workload.moved is not None, "a plan that moves nothing has no key 'moved'"
-    tensor = replace(scenario.workload.moved, rows=rows, cols=cols)
-    return replace(scenario, workload=replace(scenario.workload, moved=tensor))
+    assert scenario.shape.moved is not None, "a plan that moves nothing has no key 'moved'"
+    tensor = replace(scenario.shape.moved, rows=rows, cols=cols)
+    return replace(scenario, shape=replace(scenario.shape, moved=tensor))

@@ -154,7 +154,7 @@ def kernel_operands(op: Op, workload: OpShape) -> tuple[Tensor, ...]:
     Of a pair in two halves what its collective brings is there too, all rows of it.
     """
     by_name = {tensor.name: tensor for tensor in workload.tensors if tensor.name not in workload.made}
-    behind = op.workload.pattern.consumes and workload.pattern is Pattern.KERNEL
+    behind = op.shape.pattern.consumes and workload.pattern is Pattern.KERNEL
     operands = [read for read in op.reads if not read.adds and (behind or not read.moves)]
     if operands and all(read.seen in by_name for read in operands):
         named = ((by_name[read.seen], read.moves) for read in operands)
@@ -171,7 +171,7 @@ def _brought(op: Op, workload: OpShape) -> Key:
 
 def _placed(op: Op, part: Part, keys: Sequence[Key]) -> Iterator[tuple[Key, Read]]:
     """Yield each read of a part with its operand, one of ``keys``, those of kernels in turn."""
-    whole = part.workload == op.workload
+    whole = part.workload == op.shape
     operands = (read for read in op.reads if not read.adds)
     reads = [read for read in operands if whole or read.moves == part.workload.is_collective]
     of_kernels = [key for key in keys if key != MOVED_IN]

@@ -70,7 +70,7 @@ def op_spans(run: ShownRun, rank: int) -> tuple[OpSpan, ...]:
 
 def _carried_out(parts: Sequence[ShownPart]) -> str:
     """How an op is carried out, where there is a choice: kernels alone are as usual unless they are cut."""
-    moving = [part for part in parts if part.scenario.workload.moved is not None]
+    moving = [part for part in parts if part.scenario.shape.moved is not None]
     if not moving:
         cut = len(parts[0].schedule.steps) > 1
         return parts[0].schedule.expression if cut else ""

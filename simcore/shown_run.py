@@ -194,10 +194,10 @@ def run_of(scenario: OpCase | Scenario, result: Result, schedule: Schedule | Pla
     Of layers that repeat it has those that were simulated.
     """
     if isinstance(scenario, OpCase):
-        only = ShownPart("", scenario, result.schedule, scenario.workload.label)
-        return ShownRun(scenario.workload.name, result.schedule.expression, scenario.system, result, (only,))
+        only = ShownPart("", scenario, result.schedule, scenario.shape.label)
+        return ShownRun(scenario.shape.name, result.schedule.expression, scenario.system, result, (only,))
     assert schedule is not None, "several ops have no schedule in common"
-    system, graph = scenario.system, scenario.graph
+    system, graph = scenario.system, scenario.workload
     plan = schedule
     if isinstance(plan, Schedule):
         plan = build_graph_plan(system, graph, plan, result.num_simulated)

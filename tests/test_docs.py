@@ -84,7 +84,7 @@ def test_the_scenarios_of_the_readme_compile() -> None:
     pair, layer = blocks("mgs")
     (schedule,) = (text for text in blocks("text") if text.startswith("schedule joint"))
 
-    assert compile_text(pair).scenario().case.workload.name == "mlp_up"
+    assert compile_text(pair).scenario().case.shape.name == "mlp_up"
     assert [choice.name for choice in compile_text(layer + schedule).workloads[0].schedules] == ["joint"]
 
 

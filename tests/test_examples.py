@@ -60,7 +60,7 @@ def test_every_workload_of_every_example_gets_an_answer(name: str) -> None:
     answers = [
         advisor.recommend(scenario)
         for scenario in compiled.workloads
-        if scenario.pair is not None and scenario.system.replay is None
+        if scenario.only_case is not None and scenario.system.replay is None
     ]
     of_graphs = [recommend_graph(scenario) for scenario in several_in(compiled)]
 

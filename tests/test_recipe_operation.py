@@ -189,7 +189,7 @@ def test_it_runs_as_its_work_model_says(tmp_path: Path) -> None:
     scenarios = {
         name: compile_file(file_with(tmp_path, *WORKLOADS[name])).scenario().case for name in ("scale", "norm")
     }
-    shapes = {name: scenario.workload.compute for name, scenario in scenarios.items()}
+    shapes = {name: scenario.shape.compute for name, scenario in scenarios.items()}
     assert shapes == {"scale": ScaleShape(1 << 19, 1, DType.BF16), "norm": NormShape(1024, 512, 8, DType.BF16)}
     gpu = scenarios["scale"].gpu
     works = [dispatch.work_of(gpu, shape, gpu.sms) for shape in shapes.values() if shape is not None]

@@ -171,9 +171,9 @@ def _reasons(
 
 def _outside(scenario: Scenario, candidates: Sequence[Candidate]) -> tuple[str, ...]:
     """Why results of ``candidates`` lie outside what the profile is fitted to, each reason once."""
-    case = scenario.pair
+    case = scenario.only_case
     if case is None:
-        plans = (build_graph_plan(scenario.system, scenario.graph, one.joint, 1) for one in candidates)
+        plans = (build_graph_plan(scenario.system, scenario.workload, one.joint, 1) for one in candidates)
         return tuple(dict.fromkeys(said for plan in plans for said in outside_of_graph(scenario.system, plan)))
     return outside_calibration(case, (one.schedule for one in candidates))
 

@@ -39,7 +39,7 @@ def confidence_of(
         level, reason = Confidence.MEDIUM, f"{reason}; but measured kernels do not promise it"
     if outside and level is Confidence.HIGH:
         level, reason = Confidence.MEDIUM, f"{reason}; but this lies outside what the profile was fitted to"
-    if verified and scenario.workload.moved is not None and not is_judged(scenario):
+    if verified and scenario.shape.moved is not None and not is_judged(scenario):
         level = Confidence.MEDIUM if level is Confidence.HIGH else level
         reason += "; estimates chose what to simulate, and were not compared with simulations of such scenarios"
     return level, reason
@@ -49,7 +49,7 @@ def confidence_of_ops(
     scenario: Scenario, overlap: bool, gain: float, *, verified: bool, outside: bool, promised: bool
 ) -> tuple[Confidence, str]:
     """Return the least confidence of the ops with a collective, and its reason; of several at most medium."""
-    moving = [case for case in scenario.cases if case.workload.moved is not None] or scenario.cases[:1]
+    moving = [case for case in scenario.cases if case.shape.moved is not None] or scenario.cases[:1]
     each = [
         confidence_of(case, overlap, gain, verified=verified, outside=outside, promised=promised) for case in moving
     ]
@@ -61,7 +61,7 @@ def confidence_of_ops(
 
 
 def _confidence_inside(scenario: OpCase, overlap: bool, gain: float, verified: bool) -> tuple[Confidence, str]:
-    gemm, gpu, workload = scenario.gpu.gemm, scenario.gpu.name, scenario.workload
+    gemm, gpu, workload = scenario.gpu.gemm, scenario.gpu.name, scenario.shape
     if not verified:
         return Confidence.LOW, "times are estimates, nothing was simulated"
     if workload.kernel is not None:
@@ -94,7 +94,7 @@ def _confidence_inside(scenario: OpCase, overlap: bool, gain: float, verified: b
 def marks_of(scenario: Scenario) -> tuple[str, ...]:
     """Return warnings about the hardware profile: what is not validated, capped or assumed."""
     gpu, fabric, marks = scenario.gpu, scenario.system.fabric, []
-    gemms = [case.workload.gemm for case in scenario.cases if case.workload.gemm is not None]
+    gemms = [case.shape.gemm for case in scenario.cases if case.shape.gemm is not None]
     if gemms and not gpu.gemm.validated:
         dtype = gemms[0].dtype.value
         sibling = _inherited(gpu, "gemm.error")
@@ -102,7 +102,7 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
         error = f"+-{float(gpu.gemm.error):.0%}{whose}"
         marks.append(f"{gpu.name} {dtype} GEMM is not validated against measurements: {error}")
     marks.extend(_capped(gpu, fabric.links))
-    cut = any(case.workload.pattern in OVERLAPPED_PATTERNS for case in scenario.cases)
+    cut = any(case.shape.pattern in OVERLAPPED_PATTERNS for case in scenario.cases)
     if not fabric.direct and cut and not passing_on_pays(scenario.cases[0]):
         marks.append(
             f"where more than {MOST_RANKS_SIMULATED} ranks see different fabrics, algorithms that pass blocks on are "
@@ -157,7 +157,7 @@ def reasons_for(
     if result is not None and serial_result is not None:
         if scenario.is_algorithm_choice:
             reasons.extend(_algorithms(candidates, result))
-        elif scenario.workload.moved is None:
+        elif scenario.shape.moved is None:
             reasons.append("There is nothing to move, and so nothing to overlap in this workload.")
         else:
             reasons.extend(_exposure(serial_result))
@@ -167,7 +167,7 @@ def reasons_for(
             reasons.extend(_why_serial(serial, best, other) if serially else _why_overlap(scenario, result, chosen))
         reasons.extend(_losses(result))
     reasons.extend(_about_the_baseline(scenario, serial))
-    if scenario.workload.counts_on_device and scenario.explore.values("engine") == copying_sms(scenario.gpu):
+    if scenario.shape.counts_on_device and scenario.explore.values("engine") == copying_sms(scenario.gpu):
         reasons.append(COPY_ENGINES_LEFT_OUT)
     if bound is not None:
         reasons.append(_limit(baseline_name(scenario.is_algorithm_choice, serial), serial, bound))
@@ -177,7 +177,7 @@ def reasons_for(
 def reasons_of_several(scenario: Scenario, serial: Candidate, bound: Bound | None) -> Iterator[str]:
     """Yield what the baseline of several ops is where it is not the library, and what no schedule can beat."""
     baseline = baseline_name(scenario.is_algorithm_choice, serial)
-    moving = [case for case in scenario.cases if case.workload.moved is not None]
+    moving = [case for case in scenario.cases if case.shape.moved is not None]
     unfit = next(filter(None, map(library_unfit, moving)), None)
     if not serial.is_library and unfit is not None:
         yield f"The baseline is {baseline}, not the library: {unfit.message}."
@@ -226,7 +226,7 @@ def _about_the_baseline(scenario: OpCase, serial: Candidate) -> Iterator[str]:
     library, unfit = library_time(scenario), library_unfit(scenario)
     if library is not None:
         yield library.sentence
-    elif unfit is not None and scenario.workload.moved is not None:
+    elif unfit is not None and scenario.shape.moved is not None:
         baseline = baseline_name(scenario.is_algorithm_choice, serial)
         yield f"The baseline is {baseline}, not the library: {unfit.message}."
 
@@ -258,7 +258,7 @@ def _exposure(serial: Result) -> Iterator[str]:
 
 
 def _why_overlap(scenario: OpCase, result: Result, name: str) -> Iterator[str]:
-    hidden, beside = result.overlap_efficiency, scenario.workload.pattern.beside
+    hidden, beside = result.overlap_efficiency, scenario.shape.pattern.beside
     if hidden is not None:
         how = " beside the GEMM, which needs nothing of it" if beside else ""
         yield (f"{name} hides {hidden:.0%} of its communication{how}; {ticks_text(result.exposed_ticks)} stay exposed.")
@@ -267,7 +267,7 @@ def _why_overlap(scenario: OpCase, result: Result, name: str) -> Iterator[str]:
     if beside:
         yield f"On the SMs that are left to it the GEMM takes {result.dil:.2f}x its time on all, if it runs alone."
     else:
-        kernels = [stage.kernel for stage in scenario.workload.stages]
+        kernels = [stage.kernel for stage in scenario.shape.stages]
         operations = ["GEMM" if kernel is None else kernel.operation for kernel in kernels]
         one = f"the {operations[0]} takes {result.dil:.2f}x its"
         both = f"{' and '.join(operations)} take {result.dil:.2f}x their"
@@ -314,8 +314,8 @@ def headline_of(advice: Advice) -> str:
     Gains of implementations are over the library with its call, others over the baseline. Empty where there is nothing
     to overlap.
     """
-    case = advice.scenario.pair
-    if case is None or case.is_algorithm_choice or case.workload.moved is None:
+    case = advice.scenario.only_case
+    if case is None or case.is_algorithm_choice or case.shape.moved is None:
         return ""
     return "; ".join(_levels(advice))
 

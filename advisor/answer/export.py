@@ -128,7 +128,7 @@ def space_document(scenario: OpCase, space: Space, bound: Bound) -> JsonObject:
     return {
         "schema": SPACE_SCHEMA,
         "scenario": scenario.name,
-        "workload": scenario.workload.name,
+        "workload": scenario.shape.name,
         "complete": space.complete,
         "size": space.size,
         "knobs": {word: list(values) for word, values in space.knobs.items()},
@@ -144,7 +144,7 @@ def advice_document(advice: Advice, *, how: bool = False, results: bool = False)
 
     Of several ops ``results`` adds the run of every candidate.
     """
-    case, recommended = advice.scenario.pair, advice.recommended
+    case, recommended = advice.scenario.only_case, advice.recommended
     steps: JsonObject | None = None
     if how:
         from ..how.parts import how_of_plan, parts_document  # who does not ask how does not wait for it
@@ -155,7 +155,7 @@ def advice_document(advice: Advice, *, how: bool = False, results: bool = False)
         "schema": ADVICE_SCHEMA,
         "scenario": advice.scenario.name,
         "workload": advice.scenario.title,
-        "pattern": None if case is None else case.workload.label,
+        "pattern": None if case is None else case.shape.label,
         "recommended": recommended.expression,
         "verdict": advice.verdict.value,
         "headline": headline_of(advice) or None,

@@ -72,7 +72,7 @@ def result_members(scenario: Scenario, plan: Plan, result: Result) -> JsonObject
 
     All else is of the layers that were simulated.
     """
-    labels = labels_of(scenario.graph, plan.num_batches)
+    labels = labels_of(scenario.workload, plan.num_batches)
     schedules: dict[str, list[str]] = {}
     for part in plan.parts:
         schedules.setdefault(part.op, []).append(part.schedule.expression)
@@ -108,15 +108,15 @@ def _op_result(op: OpResult) -> JsonObject:
 def ops_members(scenario: Scenario) -> JsonObject:
     """Return what ``magus schedules --json`` says of several ops: layers, batches, and what each op reads."""
     return {
-        "layers": scenario.graph.num_layers,
-        "batches": list(batch_counts(scenario.graph)),
+        "layers": scenario.workload.num_layers,
+        "batches": list(batch_counts(scenario.workload)),
         "ops": [
             {
                 "name": op.name,
                 "pattern": op.label,
                 "reads": [{"tensor": read.tensor, "made_by": read.made_by or None} for read in op.reads],
             }
-            for op in scenario.graph.ops
+            for op in scenario.workload.ops
         ],
     }
 

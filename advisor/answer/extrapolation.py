@@ -59,7 +59,7 @@ def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Itera
     """Yield warnings about kernels: GEMMs of other sizes or types than fitted; other, persistent, parallel kernels."""
     groups = [step for step in steps if isinstance(step, TileGroup)]
     region, gpu = scenario.gpu.calibrated.gemm, scenario.gpu
-    stages = scenario.workload.stages
+    stages = scenario.shape.stages
     products = [group for group in groups if stages[group.kernel].gemm is not None]
     if products and region is not None:
         shapes = list(dict.fromkeys(group_shape(scenario, group) for group in products))
@@ -124,8 +124,8 @@ def _copies(gpu: Gpu, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[str]:
 
 def _of_system(scenario: OpCase) -> Iterator[str]:
     """Yield warnings about collectives of other sizes or numbers of GPUs than fitted, and about several nodes."""
-    gpu, moved, region = scenario.gpu, scenario.workload.moved, scenario.gpu.calibrated.collectives
-    if moved is not None and region is not None and scenario.workload.pattern not in _NOT_MEASURED:
+    gpu, moved, region = scenario.gpu, scenario.shape.moved, scenario.gpu.calibrated.collectives
+    if moved is not None and region is not None and scenario.shape.pattern not in _NOT_MEASURED:
         low, high = region.num_bytes
         fitted = f"collectives of {_named(gpu, 'collectives')} were fitted"
         if not low <= moved.num_bytes <= high:

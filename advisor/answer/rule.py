@@ -75,7 +75,7 @@ def alike_us(scenario: Scenario, one: Candidate, other: Candidate) -> float:
         if not known or case.name in along:
             continue
         same = modes[0].get(case.name, OpMode(case.name)) == modes[1].get(case.name, OpMode(case.name))
-        if case.workload.moved is None:
+        if case.shape.moved is None:
             ticks += min(compute for compute, _ in known)
         elif same and in_turn:
             ticks += min(makespan for _, makespan in known)
@@ -148,7 +148,7 @@ def _times_us(scenario: Scenario, candidate: Candidate) -> Iterator[float]:
         return
     result = candidate.result
     layer = min(SHOWN_LAYER, result.num_simulated)
-    names = {in_layer(case.name, layer) for case in scenario.cases if case.workload.moved is not None}
+    names = {in_layer(case.name, layer) for case in scenario.cases if case.shape.moved is not None}
     yield from (op.makespan_ticks / TICKS_PER_US for op in result.ops if op.name in names)
 
 

@@ -66,7 +66,7 @@ class Lengths(NamedTuple):
 
 def lengths_of(scenario: OpCase) -> Lengths:
     """Return the dimensions along which batches of ``scenario`` may be cut."""
-    workload = scenario.workload
+    workload = scenario.shape
     step = cutting_of(workload).column_step
     return Lengths(inner_size(workload), tile_cols(workload), step, workload.pattern.produces)
 
@@ -204,14 +204,14 @@ def kernel_ticks(scenario: OpCase, engine: EngineChoice, rows: int, inner: int =
     """
     if not rows:
         return 0
-    region = Region(0, IndexRange(0, rows), IndexRange(0, cols or tile_cols(scenario.workload)))
-    group = TileGroup("g", (region,), IndexRange(0, inner or inner_size(scenario.workload)))
+    region = Region(0, IndexRange(0, rows), IndexRange(0, cols or tile_cols(scenario.shape)))
+    group = TileGroup("g", (region,), IndexRange(0, inner or inner_size(scenario.shape)))
     return compute_work(scenario, group, compute_sms(scenario, engine, overlaps=True)).alone_ticks
 
 
 def _moved(scenario: OpCase, engine: EngineChoice, whole: Part, grid: int) -> tuple[tuple[int, ...], int]:
     """Return ([d] time in which d units of every block pass links and engines, the latency to the farthest peer)."""
-    moved, gpu, by_dma = scenario.workload.moved, scenario.gpu, engine.kind is EngineKind.DMA
+    moved, gpu, by_dma = scenario.shape.moved, scenario.gpu, engine.kind is EngineKind.DMA
     assert moved is not None, "batches move something"
     fabric, row_bytes = FluidFabric(scenario, by_sm=not by_dma), moved.cols * moved.dtype.num_bytes
     rate = (gpu.dma if by_dma else gpu.sm_copy).bytes_per_s

@@ -48,16 +48,16 @@ def solved_parts(
     whole, engine = whole_rows(scenario), start.engine
     grain = GRAIN * -(-sum(whole) // (GRAIN * MAX_GRAINS))
     blocks = tuple(-(-rows // grain) for rows in whole)
-    direction = -1 if scenario.workload.pattern.produces else 1
+    direction = -1 if scenario.shape.pattern.produces else 1
     batches = spelled(start.parts, scenario.num_ranks)[::direction]
     begin: Grains = tuple(_in_grains(batches, whole, grain))
-    if len(begin) > MAX_BATCHES or not inner_size(scenario.workload):
+    if len(begin) > MAX_BATCHES or not inner_size(scenario.shape):
         return ()
     costs = costs_of(scenario, engine)
     fabric = FluidFabric(scenario, by_sm=engine.kind is EngineKind.SM)
     paths = [fabric.queue_to(peer) for peer in range(1, scenario.num_ranks)]
     links = {id(link): index for index, (link, _, _) in enumerate(paths)}
-    moved = scenario.workload.moved
+    moved = scenario.shape.moved
     assert moved is not None, "batches move something"
     num_bytes, num_rows = grain * moved.cols * moved.dtype.num_bytes, sum(whole)
     sizes = (min(num_rows, grains * grain) for grains in range(sum(blocks) + 1))

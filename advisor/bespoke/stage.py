@@ -74,7 +74,7 @@ def _without_cuts(scenario: OpCase, choice: OpChoice) -> Iterator[tuple[str, OpC
     """Yield (feature, ``choice`` without it) for the features of its batches."""
     whole, batches = whole_rows(scenario), batches_of(choice)
     for feature, other in (
-        ("own shard as filler", _with_own_batch(batches, whole, last=scenario.workload.pattern.produces)),
+        ("own shard as filler", _with_own_batch(batches, whole, last=scenario.shape.pattern.produces)),
         ("chunks of unequal size", _with_equal_chunks(batches, whole)),
         ("unequal amounts per link", _with_equal_shares(batches, whole)),
         ("slices of the inner dimension", tuple(replace(batch, slices=()) for batch in batches)),
@@ -186,7 +186,7 @@ def is_searched(scenario: OpCase) -> bool:
 
     Attention is left to templates: heads and keys are cut by other rules than rows and columns.
     """
-    explored, workload = scenario.explore.values("schedules"), scenario.workload
+    explored, workload = scenario.explore.values("schedules"), scenario.shape
     compute, cutting = workload.compute, cutting_of(workload)
     multiplies = compute is not None and compute.tiled and cutting.head == 1
     # Where results are blocks of rows that are added up, batches of different rows are not adjacent.

@@ -72,7 +72,7 @@ def copy_modes_of(scenario: OpCase, kind: EngineKind) -> tuple[CopyMode, ...]:
         dma = gpu.dma
         return (CopyMode(kind, min(dma.setup_ticks, dma.prelaunch_ticks), max(1, dma.engines), dma.bytes_per_s),)
     most, rate = max(1, max_copy_sms(gpu)), gpu.sm_copy.bytes_per_s
-    sums, workload = reject_reach(system, sums=True) is None, scenario.workload
+    sums, workload = reject_reach(system, sums=True) is None, scenario.shape
     tiles: tuple[CopyMode, ...] = ()
     if workload.pattern.produces and workload.may_persist:
         tiles = (CopyMode(kind, 0, gpu.sms, rate, from_tiles=True),)
@@ -149,7 +149,7 @@ class BoundCase:
     @property
     def sums_by_kernels(self) -> bool:
         """Whether only kernels can sum: the switch cannot, nor can copies into data that a kernel still writes."""
-        pattern = self.scenario.workload.pattern
+        pattern = self.scenario.shape.pattern
         if not pattern.sums or self.mode.can_sum or self.mode.from_tiles or self.moved is None:
             return False
         return not self.mode.by_sms or pattern is Pattern.GEMM_RS
@@ -157,7 +157,7 @@ class BoundCase:
     @property
     def before_sending(self) -> int:
         """Time before the first transfer if a kernel produces the data to send."""
-        return self.kernels.first if self.scenario.workload.pattern.produces else 0
+        return self.kernels.first if self.scenario.shape.pattern.produces else 0
 
     @property
     def after_arrival(self) -> int:
@@ -165,7 +165,7 @@ class BoundCase:
 
         The last transfer of an all_reduce may bring a result.
         """
-        pattern = self.scenario.workload.pattern
+        pattern = self.scenario.shape.pattern
         if pattern.consumes:
             return self.kernels.after
         if not pattern.reduces or self.mode.can_sum or self.mode.from_tiles:
@@ -178,7 +178,7 @@ class BoundCase:
 
         The sum of an all_reduce is then sent to others. Kernels that sum begin when a persistent one has ended.
         """
-        pattern, copy = self.scenario.workload.pattern, self.first_byte_latency + self.last_byte_latency
+        pattern, copy = self.scenario.shape.pattern, self.first_byte_latency + self.last_byte_latency
         if not (pattern.sums and pattern.produces) or self.moved is None:
             return 0
         everywhere = pattern is Pattern.GEMM_AR
@@ -205,7 +205,7 @@ class BoundCase:
 
         Parts that arrived may still be in a cache.
         """
-        workload, n, cache = self.scenario.workload, self.scenario.num_ranks, self.scenario.gpu.last_cache
+        workload, n, cache = self.scenario.shape, self.scenario.num_ranks, self.scenario.gpu.last_cache
         if not self.sums_by_kernels or workload.moved is None:
             return 0
         shard = workload.moved.num_bytes // n
@@ -216,7 +216,7 @@ class BoundCase:
     @property
     def sum_ticks(self) -> int:
         """Time in which kernels that sum hold all SMs; 0 for small blocks, whose pieces hold few."""
-        gpu, moved = self.scenario.gpu, self.scenario.workload.moved
+        gpu, moved = self.scenario.gpu, self.scenario.shape.moved
         if (
             moved is None
             or moved.num_bytes // self.scenario.num_ranks < MIN_SUM_LINES_PER_SM * gpu.sms * gpu.line_bytes

@@ -52,7 +52,7 @@ class KernelLimits:
 def kernel_limits(scenario: OpCase) -> tuple[KernelLimits, ...]:
     """Return the limits of each class of kernels that the scenario allows."""
     launched, persistent = _sums(scenario, Kernels.LAUNCHED), _sums(scenario, Kernels.PERSISTENT)
-    workload, gpu = scenario.workload, scenario.gpu
+    workload, gpu = scenario.shape, scenario.gpu
     if workload.gemm is None or workload.gemm.n == 1:
         if workload.pattern.overlaps and workload.gemm is None:
             return (_of_other_kernel(launched),)
@@ -129,7 +129,7 @@ def _least_kernels(gpu: Gpu, gemm: GemmShape, inner: int) -> tuple[int, int]:
 
 def lone_kernel(scenario: OpCase) -> KernelWork | None:
     """Return the kernel of a workload that is one kernel other than a GEMM, else None."""
-    if scenario.workload.kernel is None or scenario.workload.pattern.overlaps:
+    if scenario.shape.kernel is None or scenario.shape.pattern.overlaps:
         return None
     schedule = build_schedule(scenario, OpChoice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system)))
     (group,) = (step for step in schedule.steps if isinstance(step, TileGroup))

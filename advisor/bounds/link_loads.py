@@ -59,7 +59,7 @@ class LeastTraffic:
 
 def least_traffic(scenario: OpCase, *, can_sum: bool = True) -> LeastTraffic | None:
     """Return the least traffic, None if nothing moves; ``can_sum`` is whether engines can ask a switch for sums."""
-    workload, n = scenario.workload, scenario.num_ranks
+    workload, n = scenario.shape, scenario.num_ranks
     kind, moved = collective_in(workload.pattern), workload.moved
     if kind is None or moved is None or n == 1:
         return None
@@ -94,7 +94,7 @@ def _exchanged(scenario: OpCase) -> LeastTraffic:
     n, table = scenario.num_ranks, block_table(scenario)
     into = tuple(sum(sent[rank] for sent in table) - table[rank][rank] for rank in range(n))
     out = tuple(sum(sent) - sent[rank] for rank, sent in enumerate(table))
-    rank = scenario.workload.rank
+    rank = scenario.shape.rank
     return LeastTraffic(into, out, sum(into), read=out[rank], issued=sum(into) // n, rank=rank)
 
 
@@ -105,7 +105,7 @@ def _alike(n: int, into: int, out: int, arriving: int = 0, *, read: int, issued:
 
 def blocks_of(scenario: OpCase) -> tuple[int, ...]:
     """Return the bytes [k] that rank r sends to r + k in an all_to_all; if ranks differ, that r + k sends to r."""
-    workload, n = scenario.workload, scenario.num_ranks
+    workload, n = scenario.shape, scenario.num_ranks
     if workload.loads:
         table = block_table(scenario)
         return tuple(table[(workload.rank + k) % n][workload.rank] for k in range(n))
@@ -116,7 +116,7 @@ def blocks_of(scenario: OpCase) -> tuple[int, ...]:
 
 def block_table(scenario: OpCase) -> tuple[tuple[int, ...], ...]:
     """Return the bytes [source][target] of an all_to_all whose ranks send different amounts."""
-    workload = scenario.workload
+    workload = scenario.shape
     assert workload.moved is not None, "an all_to_all moves a tensor"
     width = workload.moved.cols * workload.moved.dtype.num_bytes
     return tuple(tuple(rows * width for rows in sent) for sent in workload.loads)
@@ -211,7 +211,7 @@ def loads_of(scenario: OpCase, moved: LeastTraffic) -> Iterator[LinkLoad]:
     for num_bytes, rate in dict.fromkeys(zip(moved.out, ports.out, strict=True)):
         yield LinkLoad(num_bytes, rate, "out of a rank")
     yield LinkLoad(moved.total, sum(ports.into), "into all ranks together")
-    if scenario.workload.pattern.exchanges:
+    if scenario.shape.pattern.exchanges:
         yield from _exchange_loads(scenario)
     elif not scenario.network.symmetric:
         yield from _group_loads(scenario)
@@ -220,7 +220,7 @@ def loads_of(scenario: OpCase, moved: LeastTraffic) -> Iterator[LinkLoad]:
 def _exchange_loads(scenario: OpCase) -> Iterator[LinkLoad]:
     """Yield the loads of an all_to_all, whose blocks go to their target over the one route there is."""
     fabric, n = scenario.system.fabric, scenario.num_ranks
-    if scenario.workload.loads:
+    if scenario.shape.loads:
         sent_to, ranks = np.array(block_table(scenario), np.int64), np.arange(n)
         yield from _busiest_links(fabric, n, lambda peer: sent_to[ranks, (ranks + peer) % n])
     else:
@@ -306,7 +306,7 @@ def _group_sizes(scenario: OpCase) -> list[int]:
 
 def _crossing(scenario: OpCase, size: int, *, has_root: bool) -> tuple[int, int]:
     """Return the bytes into and out of ``size`` ranks; ``has_root``: the root of a broadcast is one of them."""
-    workload, n = scenario.workload, scenario.num_ranks
+    workload, n = scenario.shape, scenario.num_ranks
     assert workload.moved is not None, "a collective moves a tensor"
     whole = workload.moved.num_bytes
     others = whole // n * (n - size)

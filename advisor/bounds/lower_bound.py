@@ -96,7 +96,7 @@ def lower_bound(
 @lru_cache(maxsize=64)
 def quick_bound_ticks(scenario: OpCase, *, in_memory: bool = True) -> int:
     """Return a bound that needs no search over kernels, in milliseconds: at most ``lower_bound``, at least one tick."""
-    if scenario.workload.then is not None:
+    if scenario.shape.then is not None:
         return max(quick_bound_ticks(stage, in_memory=False) for stage in scenario.stages)
     scenario = _over_fastest_links(scenario)
     return max(1, min(map(_first_bound, _cases(scenario, tuple(EngineKind), in_memory))))
@@ -108,7 +108,7 @@ def _over_fastest_links(scenario: OpCase) -> OpCase:
 
 
 def _lower_bound(scenario: OpCase, kinds: tuple[EngineKind, ...], in_memory: bool) -> Bound:
-    if scenario.workload.then is not None:
+    if scenario.shape.then is not None:
         return _bound_of_two_kernels(scenario, kinds)
     scenario = _over_fastest_links(scenario)
     # Refine the case with the lowest bound, until it is one that is fully refined.
@@ -144,7 +144,7 @@ def _bound_of_two_kernels(scenario: OpCase, kinds: tuple[EngineKind, ...]) -> Bo
 
 def _memory_of_both(scenario: OpCase) -> tuple[int, str]:
     """Return the time of the inputs and the result of two kernels in memory, without what one hands to the other."""
-    gpu, (first, _), moved = scenario.gpu, scenario.workload.stages, scenario.workload.moved
+    gpu, (first, _), moved = scenario.gpu, scenario.shape.stages, scenario.shape.moved
     assert first.compute is not None and moved is not None, "a kernel stands on both sides of a collective"
     num_bytes = max(0, least_bytes(scenario) - first.compute.output_bytes - moved.num_bytes)
     ticks = served_ticks(num_bytes, gpu.hbm.achieved_bytes_per_s, gpu.line_bytes)
@@ -199,7 +199,7 @@ def graph_bound(system: System, graph: Workload, should_stop: ShouldStop | None 
 
 def _bound(system: System, graph: Workload) -> Bound:
     system = with_fastest_links(system)
-    scenarios = {op.name: OpCase(op.name, system, op.workload) for op in graph.ops if not _is_row_wise(op)}
+    scenarios = {op.name: OpCase(op.name, system, op.shape) for op in graph.ops if not _is_row_wise(op)}
     terms = tuple(_terms(system, graph, scenarios))
     largest = max(terms, key=lambda term: term.ticks)
     return Bound(max(1, largest.ticks), largest.name, terms, GRAPH_ASSUMPTIONS)
@@ -207,7 +207,7 @@ def _bound(system: System, graph: Workload) -> Bound:
 
 def _is_row_wise(op: Op) -> bool:
     """Whether a neighbour may do it in passing."""
-    return isinstance(op.workload.compute, ElementwiseShape) and not op.workload.pattern.overlaps
+    return isinstance(op.shape.compute, ElementwiseShape) and not op.shape.pattern.overlaps
 
 
 def _terms(system: System, graph: Workload, scenarios: dict[str, OpCase]) -> Iterator[Term]:
@@ -221,7 +221,7 @@ def _terms(system: System, graph: Workload, scenarios: dict[str, OpCase]) -> Ite
     yield Term("hbm", ticks, f"{bytes_text(float(memory))} of inputs and results pass the memory of a rank")
     links = layers * _link_ticks(scenarios.values(), gpu.line_bytes)
     yield Term("links", links, "what the collectives of all ops move passes the links of one rank")
-    by_workload = {each.workload: name for name, each in scenarios.items() if each.workload.moved}  # batches are alike
+    by_workload = {each.shape: name for name, each in scenarios.items() if each.shape.moved}  # batches are alike
     if by_workload:
         alone = {name: lower_bound(scenarios[name], in_memory=False).ticks for name in by_workload.values()}
         longest = max(alone, key=lambda name: alone[name])
@@ -251,7 +251,7 @@ def _memory_bytes(system: System, graph: Workload) -> Iterator[int]:
 
 def _read_bytes(system: System, tensor: Tensor, op: Op, read: Read) -> int:
     """What an op reads of an input: of experts the weights of those that have rows."""
-    compute, num_bytes = op.workload.compute, _rank_bytes(system, tensor)
+    compute, num_bytes = op.shape.compute, _rank_bytes(system, tensor)
     if read.part is not None:
         num_bytes = num_bytes * read.part.cols // read.part.of
     if isinstance(compute, GroupedGemmShape) and read != op.reads[0]:

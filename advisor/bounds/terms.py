@@ -96,7 +96,7 @@ def kernels_and_links(case: BoundCase, gemm: GemmShape) -> Pipeline:
     ends = np.append(np.linspace(0, own, own_cells + 1)[1:], np.linspace(own, 1, CELLS - own_cells + 1)[1:])
     kernels, passed = case.kernels, _passed_us(case)(np.linspace(0, 1, CELLS - own_cells + 1)[:-1])
     first = case.first_byte_latency + case.last_byte_latency
-    if case.scenario.workload.pattern.consumes:
+    if case.scenario.shape.pattern.consumes:
         alone = _us(kernels.start)
         remote = np.maximum(alone, _us(first + kernels.launched) + passed)
     else:
@@ -107,7 +107,7 @@ def kernels_and_links(case: BoundCase, gemm: GemmShape) -> Pipeline:
 
 def ratios_of(case: BoundCase, gemm: GemmShape) -> Ratios:
     """Return the least SM time of the kernels for each element."""
-    division, pattern = case.division, case.scenario.workload.pattern
+    division, pattern = case.division, case.scenario.shape.pattern
     # Data that is sent has been computed with all its slices.
     finished = pattern.produces and not case.kernels.persistent
     kind = KernelClass(division.fewest, division.most, case.kernels.persistent, finished)
@@ -115,7 +115,7 @@ def ratios_of(case: BoundCase, gemm: GemmShape) -> Ratios:
 
 
 def _pipeline(case: BoundCase, gemm: GemmShape, ends: Floats, begins: Floats) -> Pipeline:
-    division, pattern, kernels = case.division, case.scenario.workload.pattern, case.kernels
+    division, pattern, kernels = case.division, case.scenario.shape.pattern, case.kernels
     # Kernels that sum fill their SMs; after a persistent kernel their time is part of what follows it.
     sums = 0 if kernels.persistent else case.sum_ticks * division.most
     return Pipeline(
@@ -135,7 +135,7 @@ def _pipeline(case: BoundCase, gemm: GemmShape, ends: Floats, begins: Floats) ->
 
 def _own_share(case: BoundCase) -> float:
     """Return the share of the operations that needs no data of other ranks, and whose results none of them needs."""
-    workload, n = case.scenario.workload, case.scenario.num_ranks
+    workload, n = case.scenario.shape, case.scenario.num_ranks
     if case.moved is None or not workload.pattern.overlaps:
         return 1.0
     if workload.pattern is Pattern.GEMM_AR:
@@ -151,13 +151,13 @@ def _passed_us(case: BoundCase) -> Callable[[Floats], Floats]:
     messages before the last contribution of a rank are at most in proportion to the operations that all ranks together
     have done. If a switch sums, every part leaves each rank at least once.
     """
-    scenario, moved, pattern = case.scenario, case.moved, case.scenario.workload.pattern
-    assert moved is not None and scenario.workload.moved is not None, "asked only where something moves"
+    scenario, moved, pattern = case.scenario, case.moved, case.scenario.shape.pattern
+    assert moved is not None and scenario.shape.moved is not None, "asked only where something moves"
     ports, sent = ports_of(scenario), case.mode.sent
     if pattern is Pattern.GEMM_AR and not case.mode.can_sum:
         loads = [(moved.total, sum(ports.into))]
     elif pattern is Pattern.GEMM_AR:
-        loads = [(scenario.workload.moved.num_bytes, rate) for rate in ports.out]
+        loads = [(scenario.shape.moved.num_bytes, rate) for rate in ports.out]
     else:
         sizes, rates = (moved.into, ports.into) if pattern.consumes else (moved.out, ports.out)
         loads = list(zip(sizes, rates, strict=True))
@@ -200,7 +200,7 @@ def work(case: BoundCase) -> Term | None:
         return Term("work", ticks, f"the units of the kernel fill all {sms} SMs this long")
     if not case.kernels.first:
         return None
-    what = "GEMM" if scenario.workload.kernel is None else scenario.workload.kernel.operation
+    what = "GEMM" if scenario.shape.kernel is None else scenario.shape.kernel.operation
     ticks = max(case.kernels.first, _busy_sms(case))
     beside = " beside copies and sums" if case.copy_ticks or case.sum_ticks else ""
     return Term("work", ticks, f"the tiles of the {what} fill all {sms} SMs this long{beside}")
@@ -274,7 +274,7 @@ def hbm(case: BoundCase) -> Term | None:
 
 def _input_and_result_bytes(case: BoundCase) -> int:
     """Return what a rank reads of its inputs and writes of its results, at least."""
-    scenario, moved, workload = case.scenario, case.moved, case.scenario.workload
+    scenario, moved, workload = case.scenario, case.moved, case.scenario.shape
     num_bytes, pattern, n = least_bytes(scenario), workload.pattern, scenario.num_ranks
     if moved is None or workload.moved is None:
         return num_bytes
@@ -294,7 +294,7 @@ def end_chunk(case: BoundCase) -> Term | None:
 
     Kernels other than GEMMs are taken to do all of this work after the first arrival, or before the last departure.
     """
-    pattern, gemm = case.scenario.workload.pattern, _tiled_gemm(case.scenario)
+    pattern, gemm = case.scenario.shape.pattern, _tiled_gemm(case.scenario)
     if case.moved is None or not pattern.overlaps:
         return None
     ticks = _end_chunk_ticks(case)
@@ -311,14 +311,14 @@ def _end_chunk_ticks(case: BoundCase) -> int:
     sms, kernels, transfer = case.scenario.gpu.sms, case.kernels, case.first_byte_latency + case.last_byte_latency
     # Units of a persistent kernel are dealt to its groups in whole numbers: only one unit is certainly remote.
     remote = 0 if kernels.persistent else least_sm_ticks(case.scenario, _remote_share(case)) // sms
-    if case.scenario.workload.pattern.consumes:
+    if case.scenario.shape.pattern.consumes:
         return transfer + max(kernels.launched + remote, kernels.after)
     return max(kernels.first, kernels.start + remote) + transfer + case.after_arrival
 
 
 def _remote_share(case: BoundCase) -> Fraction:
     """Return the share of the kernel that needs arriving data, or whose results others need."""
-    workload, n = case.scenario.workload, case.scenario.num_ranks
+    workload, n = case.scenario.shape, case.scenario.num_ranks
     if workload.pattern is Pattern.GEMM_AR or not cutting_of(workload).by_rows:
         return Fraction(1)
     rows = [tile_rows(workload, n, owner) for owner in range(n)]
@@ -327,7 +327,7 @@ def _remote_share(case: BoundCase) -> Fraction:
 
 def _tiled_gemm(scenario: OpCase) -> GemmShape | None:
     """Return the GEMM of a rank; None if there is none, or if it has one column and is a matrix times a vector."""
-    gemm = scenario.workload.gemm
+    gemm = scenario.shape.gemm
     return None if gemm is None or gemm.n == 1 else gemm
 
 

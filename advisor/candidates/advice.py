@@ -288,13 +288,13 @@ class Advice:
             return None
         if self.recommended.several is None:
             return plan_document(self.case, self.recommended.schedule)
-        return graph_plan_document(self.scenario.system, self.scenario.graph, self.plan_of(self.recommended))
+        return graph_plan_document(self.scenario.system, self.scenario.workload, self.plan_of(self.recommended))
 
     def plan_of(self, candidate: Candidate) -> Plan:
         """Return the plan of a schedule, of layers that repeat that of the first."""
         if candidate.several is not None:
-            return build_graph_plan(self.scenario.system, self.scenario.graph, candidate.several)
-        return Plan.of_one(self.case.workload.output, self.case.workload, candidate.schedule)
+            return build_graph_plan(self.scenario.system, self.scenario.workload, candidate.several)
+        return Plan.of_one(self.case.shape.output, self.case.shape, candidate.schedule)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -323,7 +323,7 @@ class Advice:
     @property
     def why_serial(self) -> str:
         """The reason of a serial verdict in a few words: overlap loses, or there was none to try."""
-        if all(case.workload.moved is None for case in self.scenario.cases):
+        if all(case.shape.moved is None for case in self.scenario.cases):
             return "there is one kernel and nothing to move"
         if all(candidate.is_serial for candidate in self.candidates):
             return "no overlap schedule was " + ("ranked in time" if self.interrupted else "in the space")

@@ -96,7 +96,7 @@ def library_unfit(scenario: OpCase) -> Rejection | None:
     if unfit is not None:
         return unfit
     ticks = library_collective_time(scenario).ticks
-    least = quick_bound_ticks(replace(scenario, workload=collective_alone(scenario.workload)))
+    least = quick_bound_ticks(replace(scenario, shape=collective_alone(scenario.shape)))
     if ticks >= least:
         return None
     message = f"its closed form gives {ticks_text(ticks)}, below the bound of {ticks_text(least)}"
@@ -118,7 +118,7 @@ AlgorithmAndEngine = tuple[str, EngineKind]
 
 def is_judged(scenario: OpCase) -> bool:
     """Whether estimates were compared with simulations of such scenarios: GEMMs in ``JUDGED_ON`` on one node."""
-    workload, fabric = scenario.workload, scenario.system.fabric
+    workload, fabric = scenario.shape, scenario.system.fabric
     return workload.gemm is not None and workload.pattern in JUDGED_ON and fabric.node_size == 0
 
 
@@ -160,7 +160,7 @@ def chosen_algorithm(choice: OpChoice) -> str:
 def algorithm_beside(scenario: OpCase, choice: OpChoice) -> str:
     """Return the algorithm of a collective beside kernels."""
     default = BY_NAME[choice.template].default_algorithm
-    return choice.algorithm or (usual_algorithm(scenario.workload.pattern, default) if default else DEFAULT_ALGORITHM)
+    return choice.algorithm or (usual_algorithm(scenario.shape.pattern, default) if default else DEFAULT_ALGORITHM)
 
 
 def shortlisted(candidates: Sequence[Candidate], top: int, *, by_algorithm: bool) -> list[Candidate]:
@@ -328,7 +328,7 @@ def _candidate(scenario: OpCase, choice: OpChoice | None, schedule: OpPlan) -> C
 
 def usual_serials(scenario: OpCase) -> tuple[OpChoice, ...]:
     """The usual serial schedules: by copy engines, or SMs, and by the library where its time is known."""
-    direct = OpChoice(BASELINE.name, scenario.num_ranks, usual_engine(scenario.system, scenario.workload))
+    direct = OpChoice(BASELINE.name, scenario.num_ranks, usual_engine(scenario.system, scenario.shape))
     return (direct, library_serial(scenario)) if library_unfit(scenario) is None else (direct,)
 
 
@@ -338,7 +338,7 @@ def is_serial(scenario: OpCase, choice: OpChoice | None) -> bool:
     Every schedule of a lone kernel is serial. Serial schedules of a lone collective exchange directly, in one piece, or
     are the library's.
     """
-    if scenario.workload.moved is None:
+    if scenario.shape.moved is None:
         return True
     return choice is not None and choice.template == BASELINE.name
 

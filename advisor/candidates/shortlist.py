@@ -249,7 +249,7 @@ def simulate_variants(
 
     For a lone collective these are the fastest algorithms with other protocols, and by get instead of put.
     """
-    if scenario.workload.moved is None:
+    if scenario.shape.moved is None:
         return candidates
     alone = scenario.is_algorithm_choice
     variants_of = protocol_variants if alone else variants

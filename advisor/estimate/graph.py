@@ -25,7 +25,7 @@ from ...simcore.lower.one_kernel import as_kernels, is_one_kernel, sum_work
 
 def persistent_parts(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Mapping[str, KernelWork]:
     """Return the part of each group of a rank in its stream's kernel, by name; empty for launched kernels."""
-    if schedule.tactics.kernel is not Kernels.PERSISTENT or scenario.workload.gemm is None:
+    if schedule.tactics.kernel is not Kernels.PERSISTENT or scenario.shape.gemm is None:
         return {}
     streams: dict[int, list[TileGroup]] = {}
     for step in steps:
@@ -244,5 +244,5 @@ def _work(scenario: OpCase, schedule: OpPlan, graph: StepGraph) -> dict[int, tup
 
 def _width(scenario: OpCase) -> int:
     """Return the bytes of an element of the moved tensor."""
-    moved = scenario.workload.moved
+    moved = scenario.shape.moved
     return moved.dtype.num_bytes if moved is not None else 0

@@ -103,7 +103,7 @@ def _finished_run(scenario: OpCase, schedule: OpPlan, graph: StepGraph) -> Estim
 
 def _part_of(scenario: OpCase, groups: list[KernelWork]) -> KernelWork | None:
     """Return the kernel that the plan repeats; the own shard is first for a gather, last for a scatter."""
-    return None if not groups else groups[0] if scenario.workload.pattern.reduces else groups[-1]
+    return None if not groups else groups[0] if scenario.shape.pattern.reduces else groups[-1]
 
 
 def _makespan_of(run: EstimateRun) -> float:
@@ -116,7 +116,7 @@ def _estimate_of(run: EstimateRun) -> Estimate:
     computing = {i: run.graph.work[i][0] for i in own if i in run.graph.work}
     copied = [run.done[i] for i in own if i not in computing]
     computed = [run.done[i] for i in computing if isinstance(steps[i], TileGroup)]
-    first, last = (copied, computed) if not run.scenario.workload.pattern.reduces else (computed, copied)
+    first, last = (copied, computed) if not run.scenario.shape.pattern.reduces else (computed, copied)
     makespan = _makespan_of(run)
     idle, reached = 0.0, 0.0
     for begin, end in sorted((run.begin[i], run.done[i]) for i in computing):

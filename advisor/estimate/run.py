@@ -50,7 +50,7 @@ class EstimateRun:
         count, ranks = len(graph.steps), range(graph.num_ranks)
         self.waits, self.begin, self.done = list(graph.waits), [0.0] * count, [0.0] * count
         self.left, self.missing = [0] * count, [0] * count
-        self.in_turn = graph.num_ranks > 1 or self.scenario.workload.compute is None
+        self.in_turn = graph.num_ranks > 1 or self.scenario.shape.compute is None
         rate = (gpu.dma if engine.kind is EngineKind.DMA else gpu.sm_copy).bytes_per_s / TICKS_PER_SECOND
         noc_bytes_per_s = None if gpu.noc is None else gpu.noc.copy_bytes_per_s
         self.memories = [FluidMemory(gpu.hbm.achieved_bytes_per_s, noc_bytes_per_s) for _ in ranks]

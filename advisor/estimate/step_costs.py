@@ -109,7 +109,7 @@ class StepCosts:
     def _earliest(self, rank: int, copy: Transfer) -> float:
         scenario, gpu = self.scenario, self.scenario.gpu
         launched = self.launched + counts_ticks(scenario, self.schedule)
-        if not scenario.workload.is_collective:
+        if not scenario.shape.is_collective:
             return launched
         offsets = set(peers_to_be_ready(scenario, self.schedule, copy))
         if not offsets:

@@ -320,10 +320,10 @@ class ExpectationRunner:
         key = (block.workload, settings, block.packets)
         if key not in self._runs:
             scenario = self._file(settings).scenario(block.workload)
-            if scenario.pair is None:
+            if scenario.only_case is None:
                 self._runs[key] = GraphRuns(scenario, self.advisor, block.packets)
             else:
-                self._runs[key] = Runs(scenario.pair, self.advisor, self.workers, block.packets)
+                self._runs[key] = Runs(scenario.only_case, self.advisor, self.workers, block.packets)
         return RunFigures(self._runs[key], seeds)
 
 

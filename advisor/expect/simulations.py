@@ -34,10 +34,10 @@ def serial_baseline(scenario: OpCase) -> OpPlan:
     if library_unfit(scenario) is None:
         return build_schedule(scenario, library_serial(scenario))
     candidates = _serial_candidates(scenario)
-    if len(candidates) == 1 and scenario.workload.moved is None:
+    if len(candidates) == 1 and scenario.shape.moved is None:
         return candidates[0].schedule
     candidates = _simulated(scenario, candidates)
-    if scenario.workload.moved is not None and not scenario.is_algorithm_choice:
+    if scenario.shape.moved is not None and not scenario.is_algorithm_choice:
         varied = (_candidate(choice, build_schedule(scenario, choice)) for choice in variants(scenario, candidates))
         candidates = by_time([*candidates, *_simulated(scenario, varied)])
     return baseline_of(candidates).schedule
@@ -272,7 +272,7 @@ class GraphRuns:
     def bound_ticks(self) -> int:
         """Return the lower bound on any schedule, of all layers."""
         if self._bound_ticks is None:
-            self._bound_ticks = graph_bound(self.scenario.system, self.scenario.graph).ticks
+            self._bound_ticks = graph_bound(self.scenario.system, self.scenario.workload).ticks
         return self._bound_ticks
 
     def result(self, name: str, *, explained: bool = False) -> Result:
@@ -335,7 +335,7 @@ class GraphRuns:
         try:
             choice = self.advice().recommended.joint if name == BEST else choice_named(scenario, name)
             found = simulate_layers(
-                scenario.system, scenario.graph, choice, name=scenario.name, unit_bytes=unit, seed=seed
+                scenario.system, scenario.workload, choice, name=scenario.name, unit_bytes=unit, seed=seed
             )
         except CompileError as error:
             raise ExpectationError(f"{name} does not fit these sizes and was left out") from error

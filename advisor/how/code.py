@@ -157,7 +157,7 @@ class _Command:
 
     def _call(self) -> str:
         """Return the call without what it waits for and its last bracket."""
-        facts, workload = self._facts, self.telling.how.scenario.workload
+        facts, workload = self._facts, self.telling.how.scenario.shape
         action = facts.action
         moved = workload.moved.name if workload.moved is not None else ""
         match action.kind:
@@ -184,7 +184,7 @@ class _Command:
         return f"[{self.names.ranks(peer_codes(self._facts, self.names, self.hidden))}]"
 
     def _landed(self) -> Iterator[str]:
-        workload = self.telling.how.scenario.workload
+        workload = self.telling.how.scenario.shape
         moved = workload.moved.name if workload.moved is not None else ""
         alike = groupby(self._facts.landed, lambda each: (each.adds, each.block.rows, each.block.cols))
         for _, same in alike:

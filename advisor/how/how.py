@@ -56,7 +56,7 @@ class PlanFacts:
     @cached_property
     def parts_of_block(self) -> int:
         """Equal parts into which the plan cuts blocks of different sizes; 0 where rows are counted."""
-        if not self.scenario.workload.uneven:
+        if not self.scenario.shape.uneven:
             return 0
         cuts = [
             Fraction(row, rows).denominator
@@ -75,7 +75,7 @@ class PlanFacts:
     def _sized_regions(self, rank: int) -> Iterator[tuple[Region, int]]:
         for step in self.schedule.steps_of(rank):
             if isinstance(step, TileGroup):
-                stage = self.scenario.at(rank).workload.stage(step.kernel)
+                stage = self.scenario.at(rank).shape.stage(step.kernel)
                 yield from ((each, tile_rows(stage, self.scenario.num_ranks, each.owner)) for each in step.regions)
             else:
                 yield step.region, block_rows(self.scenario, rank, step)
@@ -84,7 +84,7 @@ class PlanFacts:
 def block_rows(scenario: OpCase, rank: int, step: Transfer | Reduction) -> int:
     """Return the rows of the block that a step of ``rank`` moves or sums."""
     holder = step.peer if isinstance(step, Transfer) and step.direction is Direction.GET else 0
-    return moved_rows(scenario.workload.at(rank), scenario.num_ranks, step.region.owner, holder)
+    return moved_rows(scenario.shape.at(rank), scenario.num_ranks, step.region.owner, holder)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class _RankFacts:
 
     @property
     def _workload(self) -> OpShape:
-        return self.plan.scenario.workload.at(self.rank)
+        return self.plan.scenario.shape.at(self.rank)
 
     def steps(self) -> tuple[StepFacts[int], ...]:
         return tuple(self._with_waits(step, self._alone(step)) for step in self._steps)
@@ -260,7 +260,7 @@ class How:
 def how_of(scenario: OpCase, schedule: OpPlan) -> How:
     """Return how to carry out ``schedule``. Every step of every rank is told exactly once."""
     facts, n = PlanFacts(scenario, schedule), scenario.num_ranks
-    alike = schedule.symmetric and not scenario.workload.loads
+    alike = schedule.symmetric and not scenario.shape.loads
     ranks, frames = tuple(range(n)), shared_frames(n, scenario.system.fabric.node_size)
     if schedule.engine.by_library:
         steps = facts.steps_of(0, frames[0])

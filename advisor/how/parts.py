@@ -47,7 +47,7 @@ def _lines(how: How) -> Iterator[str]:
     steps = [step for group in how.groups for step in schedule.steps_of(group.ranks[0])]
     transfers = [step for step in steps if isinstance(step, Transfer)]
     yield _ranks(how)
-    if scenario.workload.moved is not None:
+    if scenario.shape.moved is not None:
         yield _blocks(how)
     if transfers and not schedule.engine.by_library:
         yield from _copies(schedule, scenario, transfers)
@@ -80,7 +80,7 @@ def _names(frame: Frame) -> str:
 
 def _blocks(how: How) -> str:
     scenario = how.scenario
-    workload, n, pattern = scenario.workload, scenario.num_ranks, scenario.workload.pattern
+    workload, n, pattern = scenario.shape, scenario.num_ranks, scenario.shape.pattern
     assert workload.moved is not None, "blocks are those of what moves"
     name, rows = workload.moved.name, moved_rows(workload, n)
     if pattern.exchanges:

@@ -145,10 +145,10 @@ class _Sentence:
         for rank in self.telling.group.ranks[: 1 if schedule.symmetric else None]:
             steps = schedule.steps_of(rank)
             for step in (steps[place] for place in entry.places):
-                if isinstance(step, Transfer) and scenario.workload.moved is not None:
-                    size = scenario.workload.moved.dtype.num_bytes
+                if isinstance(step, Transfer) and scenario.shape.moved is not None:
+                    size = scenario.shape.moved.dtype.num_bytes
                     amounts.add(bytes_text(step.region.rows.size * step.region.cols.size * size))
-                elif isinstance(step, TileGroup) and scenario.workload.moved is not None:
+                elif isinstance(step, TileGroup) and scenario.shape.moved is not None:
                     amounts.add(f"{sum(region.rows.size for region in step.regions)} rows")
         if entry.facts.action.kind is StepKind.LIBRARY or len(amounts) != 1:
             return ""
@@ -242,14 +242,14 @@ class _Action:
 
     def _taken(self, what: str) -> str:
         """Return a block, or which of two things there are of one that is summed."""
-        if not self.how.scenario.workload.pattern.sums:
+        if not self.how.scenario.shape.pattern.sums:
             return what
         if not self.facts.action.summed:
             return "the own part" if what in PRONOUNS else f"the own part of {what}"
         return f"{PRONOUNS[what]} sum so far" if what in PRONOUNS else f"the sum so far of {what}"
 
     def _kernel(self, what: str) -> str:
-        stage = self.how.scenario.workload.stage(self.facts.action.kernel)
+        stage = self.how.scenario.shape.stage(self.facts.action.kernel)
         name = "GEMM" if stage.kernel is None else stage.kernel.operation
         cut = f", k {self.names.span(self.facts.inner)}" if self.facts.inner else ""
         adds = ", added to the output" if self.facts.action.adds else ""
@@ -283,6 +283,6 @@ def peer_codes(facts: StepFacts[Expression], names: EntryNames, axis: int) -> li
 
 def library_text(scenario: OpCase) -> str:
     """Return the call of the library."""
-    collective, moved = collective_in(scenario.workload.pattern), scenario.workload.moved
+    collective, moved = collective_in(scenario.shape.pattern), scenario.shape.moved
     assert collective is not None and moved is not None, "the library moves something"
     return f"call {collective.value} of {moved.name}, which moves everything"

@@ -137,7 +137,7 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = ()) -> Offers | None
     library = _Library(next(each for each in shipped if _is_library(each)))
     named = {each.implementation for each in orders}
     asked = [each for each in scenario.explore.implementations if each.name not in named]
-    moving = [case for case in scenario.cases if case.workload.moved is not None]
+    moving = [case for case in scenario.cases if case.shape.moved is not None]
     unfit = [why for case in moving if isinstance(why := library.predicted(case), Rejection)]
     if len(unfit) == len(moving) and not orders:
         left_out = tuple(Unknown(each.name, unfit[0].message) for each in asked) if unfit else ()
@@ -172,23 +172,23 @@ class _Library:
 
     def predicted(self, case: OpCase) -> float | Rejection:
         """The predicted time of an op with its call, or why there is none."""
-        if case.workload not in self._predicted:
-            self._predicted[case.workload] = predict_us(case, self.implementation)
-        return self._predicted[case.workload]
+        if case.shape not in self._predicted:
+            self._predicted[case.shape] = predict_us(case, self.implementation)
+        return self._predicted[case.shape]
 
     def us(self, case: OpCase) -> float:
         """The time of any op: what no call is known of goes without one, else by the direct exchange."""
-        if case.workload not in self._us:
-            known = None if case.workload.moved is None else self.predicted(case)
-            self._us[case.workload] = known if isinstance(known, float) else _without_call_us(case)
-        return self._us[case.workload]
+        if case.shape not in self._us:
+            known = None if case.shape.moved is None else self.predicted(case)
+            self._us[case.shape] = known if isinstance(known, float) else _without_call_us(case)
+        return self._us[case.shape]
 
 
 def _without_call_us(case: OpCase) -> float:
     try:
         return library_us(case)
     except (ScheduleError, RunTooLarge):
-        engine = usual_engine(case.system, case.workload)
+        engine = usual_engine(case.system, case.shape)
         return simulated_us(case, OpChoice(BASELINE.name, case.num_ranks, engine))
 
 
@@ -206,11 +206,11 @@ def _offer(
     asked, done, times = bool(scenario.explore.implementations), dict[str, float](), dict[OpShape, float | Rejection]()
     rejection: Rejection | None = None
     for case in scenario.cases:
-        if not (asked and case.workload.moved is not None) and not _is_offered(implementation, case):
+        if not (asked and case.shape.moved is not None) and not _is_offered(implementation, case):
             continue
-        if case.workload not in times:
-            times[case.workload] = predict_us(case, implementation)
-        us = times[case.workload]
+        if case.shape not in times:
+            times[case.shape] = predict_us(case, implementation)
+        us = times[case.shape]
         if isinstance(us, Rejection):
             rejection = rejection or us
         else:
@@ -232,14 +232,14 @@ def _told(
     """The name of each op that is done, the error of its time, and why that was not measured for the like of it."""
     for case in scenario.cases:
         if case.name in done:
-            method = implementation.method(case.workload.pattern)
+            method = implementation.method(case.shape.pattern)
             error = None if method is None or method.error is None else float(method.error)
             yield case.name, error, _outside(case, implementation, done[case.name])
 
 
 def _outside(scenario: OpCase, implementation: Implementation, us: float) -> str:
     """Why the numbers of an implementation were not measured for the like of this; empty if they were."""
-    method = implementation.method(scenario.workload.pattern)
+    method = implementation.method(scenario.shape.pattern)
     if scenario.gpu.name not in implementation.gpus:
         return f"known for {', '.join(implementation.gpus) or 'no GPU'}"
     if method is not None and us * TICKS_PER_US < method.shortest_ticks:
@@ -253,7 +253,7 @@ def _is_library(implementation: Implementation) -> bool:
 
 def _is_offered(implementation: Implementation, scenario: OpCase) -> bool:
     """Whether it is offered unasked: it is known for this GPU, type and pattern, and is not the library."""
-    method, workload = implementation.method(scenario.workload.pattern), scenario.workload
+    method, workload = implementation.method(scenario.shape.pattern), scenario.shape
     if method is None or method.missing or method.path is TransferPath.LIBRARY:
         return False
     dtype = None if workload.gemm is None else workload.gemm.dtype

@@ -54,7 +54,7 @@ def _gemm(scenario: OpCase, method: Method) -> GemmModel:
 
 def _reads(scenario: OpCase, method: Method) -> Fraction:
     """Bytes that the kernel reads and writes, over those of a kernel that reads each operand once."""
-    gemm = scenario.workload.gemm
+    gemm = scenario.shape.gemm
     if gemm is None or gemm.m >= method.rereads_below:
         return Fraction(1)
     tile_rows = math.ceil(gemm.m / method.tiles[0][0])
@@ -69,9 +69,9 @@ def predict_us(
     scenario: OpCase, implementation: Implementation, options: RunOptions = DEFAULT_OPTIONS
 ) -> float | Rejection:
     """Return the predicted time of ``implementation`` in us, or why there is none."""
-    method = implementation.method(scenario.workload.pattern)
+    method = implementation.method(scenario.shape.pattern)
     if method is None:
-        return Rejection(Code.MGS530, f"{implementation.name} does not do {scenario.workload.pattern.value}")
+        return Rejection(Code.MGS530, f"{implementation.name} does not do {scenario.shape.pattern.value}")
     if method.missing:
         return Rejection(Code.MGS209, f"{implementation.name}: {', '.join(method.missing)} not known")
     try:

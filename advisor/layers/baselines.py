@@ -53,10 +53,10 @@ def by_library(scenario: Scenario) -> tuple[Known | None, tuple[str, ...]]:
     """
     modes, unknown = [], list[str]()
     for case in scenario.cases:
-        unfit = None if case.workload.moved is None else library_unfit(case)
+        unfit = None if case.shape.moved is None else library_unfit(case)
         if unfit is not None:
             unknown.append(f"{case.name} goes by the direct exchange in the baseline: {unfit.message}")
-        elif case.workload.moved is not None:
+        elif case.shape.moved is not None:
             modes.append(OpMode(case.name, library_serial(case)))
     if not modes:
         return None, ()
@@ -71,7 +71,7 @@ def in_turn_of(scenario: Scenario, options: Sequence[Candidate]) -> Iterator[tup
     """
     assert scenario.sole is not None, "there is such an op"
     op, names = scenario.sole.name, free_names(IN_TURN, scenario.schedules)
-    usual = {part.schedule.expression for part in build_graph_plan(scenario.system, scenario.graph, SERIAL, 1).parts}
+    usual = {part.schedule.expression for part in build_graph_plan(scenario.system, scenario.workload, SERIAL, 1).parts}
     for option in options:
         if option.choice is None or option.is_library or option.is_estimate or option.expression in usual:
             continue
@@ -110,7 +110,7 @@ def _by_blocks(graph: Workload) -> Iterator[str]:
     for op in graph.ops:
         own = blocks.setdefault(op.batch, [[]])
         own[-1].append(op.name)
-        if op.workload.moved is not None and not op.workload.pattern.consumes:
+        if op.shape.moved is not None and not op.shape.pattern.consumes:
             own.append([])
     for place in range(max(map(len, blocks.values()))):
         for own in blocks.values():

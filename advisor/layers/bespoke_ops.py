@@ -69,7 +69,7 @@ class BespokeOps:
 
     def _case(self, space: LayerSpace, op: Op) -> OpCase:
         scenario = self.search.scenario
-        return OpCase(op.name, scenario.system, op.workload, explore=of_one_op(scenario.explore, space.copier))
+        return OpCase(op.name, scenario.system, op.shape, explore=of_one_op(scenario.explore, space.copier))
 
     def _ways(self, space: LayerSpace, op: Op, evaluations: int) -> Iterator[Way]:
         """Bespoke ways of an op that are faster alone than all that are known of it."""

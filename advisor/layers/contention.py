@@ -31,7 +31,7 @@ class Uses:
 
 def of_kernel(system: System, op: Op, sms: int) -> Uses:
     """What the kernel of an op takes on so many SMs."""
-    kernel = kernel_alone(op.workload) if op.is_pair and op.workload.then is None else op.workload
+    kernel = kernel_alone(op.shape) if op.is_pair and op.shape.then is None else op.shape
     if kernel.compute is None:
         return Uses()
     scenario = OpCase(op.name, system, kernel)
@@ -45,7 +45,7 @@ def of_kernel(system: System, op: Op, sms: int) -> Uses:
 
 def of_copies(system: System, op: Op, ticks: int) -> Uses:
     """What the copies of an op take that last so long: each byte is read and written once."""
-    moved = least_traffic(OpCase(op.name, system, op.workload))
+    moved = least_traffic(OpCase(op.name, system, op.shape))
     if moved is None or not ticks:
         return Uses()
     passed = 2 * max(*moved.into, *moved.out) * TICKS_PER_SECOND / ticks

@@ -192,7 +192,7 @@ def simulated_schedules(
     waiting = [joint_candidate(library.choice, ScheduleOrigin.LIBRARY, library.what)] if library is not None else []
     waiting += [_declared(each) for each in schedules.values()]
     known = {each.expression: each for each in waiting}
-    comparison = _Comparison(scenario, graph_bound(scenario.system, scenario.graph, should_stop), known)
+    comparison = _Comparison(scenario, graph_bound(scenario.system, scenario.workload, should_stop), known)
     progress("simulate", 0, len(waiting))
     for done, candidate in enumerate(_simulated(scenario, waiting, workers, should_stop), 1):
         comparison.known[candidate.expression] = candidate
@@ -217,7 +217,7 @@ def simulated_candidate(scenario: Scenario, candidate: Candidate, should_stop: S
     try:
         result = simulate_layers(
             scenario.system,
-            scenario.graph,
+            scenario.workload,
             candidate.joint,
             name=scenario.name,
             unit_bytes=packet_bytes(scenario.gpu),
@@ -267,7 +267,7 @@ class _Comparison:
         advice = advice_of(self.scenario, Findings(tuple(ranked), None, self.bound, Confirmed(), stages, problems))
         best = advice.recommended
         assert best.result is not None, "the baseline is simulated"
-        written_out = in_batches(self.scenario.graph, best.joint.batches)
+        written_out = in_batches(self.scenario.workload, best.joint.batches)
         ops = ops_of(written_out, {}, best.joint, best.result)
         return replace(advice, ops=ops, reasons=(*reasons_for(ops, best, None, 0), *advice.reasons))
 
@@ -317,7 +317,7 @@ def with_simulated(advice: Advice, first: Advice) -> Advice:
     best = again.recommended
     told = {"ops": advice.ops, "reasons": advice.reasons}
     if best.expression != advice.recommended.expression and best.result is not None:
-        ops = ops_of(in_batches(advice.scenario.graph, best.joint.batches), {}, best.joint, best.result)
+        ops = ops_of(in_batches(advice.scenario.workload, best.joint.batches), {}, best.joint, best.result)
         told = {"ops": ops, "reasons": (*reasons_for(ops, best, None, advice.kernels_ticks), *again.reasons)}
     return replace(
         again,

@@ -151,7 +151,7 @@ def copiers_of(system: System, graph: Workload, explore: Explore, *, few: bool =
 
 def leaves_out_copy_engines(graph: Workload, explore: Explore) -> bool:
     """Whether copy engines are not tried, since no host knows how much some op moves."""
-    return not explore.values("engine") and any(op.workload.counts_on_device for op in graph.ops)
+    return not explore.values("engine") and any(op.shape.counts_on_device for op in graph.ops)
 
 
 def of_one_op(explore: Explore, copier: Copier) -> Explore:
@@ -201,14 +201,14 @@ class OpRuns:
         ScheduleError, RunTooLarge
             If it cannot be carried out so, or takes too long to simulate.
         """
-        alike = alike or op.workload.moved is None  # lone kernels are, whatever the fabric
+        alike = alike or op.shape.moved is None  # lone kernels are, whatever the fabric
         result = self._run(self.plan(op, mode), alike=alike)
         of_kernels = [one for one in result.timeline.intervals if one.kind is IntervalKind.COMPUTE]
         of_copies = [one for one in result.timeline.intervals if one.kind is IntervalKind.COMM]
         kernel = max((one.end_ticks for one in of_kernels), default=0)
         begin = min((one.start_ticks for one in of_copies), default=0)
         end = max((one.end_ticks for one in of_copies), default=0)
-        if op.workload.is_collective:
+        if op.shape.is_collective:
             begin, end = 0, result.makespan_ticks
         sums = sum(
             one.end_ticks - one.start_ticks

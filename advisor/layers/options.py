@@ -121,7 +121,7 @@ class Ways:
         Cancelled
             If the caller is asked to stop.
         """
-        key = op.workload, behind and behind.workload
+        key = op.shape, behind and behind.shape
         if key not in self._known:
             self._known[key] = self._ways(op, behind)
         return tuple(replace(way, mode=replace(way.mode, op=op.name)) for way in self._known[key])
@@ -138,23 +138,23 @@ class Ways:
 
     def kernel_ticks(self, op: Op) -> int:
         """Return the time of the kernel of an op alone, 0 of a collective."""
-        if op.workload.is_collective:
+        if op.shape.is_collective:
             return 0
-        kernel = kernel_alone(op.workload) if op.is_pair and op.workload.then is None else op.workload
+        kernel = kernel_alone(op.shape) if op.is_pair and op.shape.then is None else op.shape
         if kernel not in self._kernels:
-            self._kernels[kernel] = self._runs.times(replace(op, workload=kernel, reads=()), OpMode(_OP)).kernel
+            self._kernels[kernel] = self._runs.times(replace(op, shape=kernel, reads=()), OpMode(_OP)).kernel
         return self._kernels[kernel]
 
     def _ways(self, op: Op, behind: Op | None) -> tuple[Way, ...]:
         if op.is_pair:
             return self._pair(op, behind)
-        if op.workload.is_collective:
+        if op.shape.is_collective:
             return self._collective(op)
         return (self._way(op, OpMode(_OP)),)
 
     def _way(self, op: Op, mode: OpMode, *, alike: bool = False) -> Way:
         total, kernel, copies, staging, sums = self._runs.times(op, mode, alike=alike)
-        if not op.workload.is_collective:
+        if not op.shape.is_collective:
             return Way(mode, total, kernel, copies, staging)
         return Way(mode, total, kernel, copies, staging, sums)
 
@@ -210,7 +210,7 @@ class Ways:
 
     def _followed(self, op: Op, behind: Op, found: Sequence[Way]) -> tuple[Way, ...]:
         """The ways that were ``found``, and the one that is best with the GEMM ``behind`` it, which is cut along it."""
-        both = self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False, of=_as_one(op.workload, behind.workload))
+        both = self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False, of=_as_one(op.shape, behind.shape))
         ways = [self._with_next(op, way, behind) for way in dict.fromkeys((*found, *both))]
         best, kept = fastest_with_next(ways), ways[: len(found)]
         return tuple(kept) if best in kept else (*kept, replace(best, is_for_next=True))
@@ -224,11 +224,11 @@ class Ways:
 
     def _apart(self, op: Op) -> Iterator[Way]:
         """A pair as a kernel and a collective, the usual one first; none where it cannot be."""
-        if op.workload.then is not None or op.workload.uneven_by_rank:
+        if op.shape.then is not None or op.shape.uneven_by_rank:
             return
-        kernel = self._runs.times(replace(op, workload=kernel_alone(op.workload), reads=()), OpMode(_OP)).total
+        kernel = self._runs.times(replace(op, shape=kernel_alone(op.shape), reads=()), OpMode(_OP)).total
         serial = self._runs.times(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))
-        whole = replace(op, workload=collective_alone(op.workload), reads=())
+        whole = replace(op, shape=collective_alone(op.shape), reads=())
         usual, *paced = self._whole(whole)
         other = self._by_nodes(whole, usual)
         first = () if any(usual.total > way.total * WORSE for way in other) else (usual,)
@@ -239,7 +239,7 @@ class Ways:
 
     def _shortlisted(self, op: Op, top: int, *, by_algorithm: bool, of: OpShape | None = None) -> Sequence[Way]:
         """What is estimated to be the fastest, alone or for the workload ``of`` which the op is a part, simulated."""
-        scenario = OpCase(op.name, self.system, of or op.workload, explore=self.explore)
+        scenario = OpCase(op.name, self.system, of or op.shape, explore=self.explore)
         try:
             space = enumerate_space(scenario)
         except NoFeasibleSchedule:

@@ -74,18 +74,18 @@ class OfferSearch:
         return next(free_names(name, self.scenario.schedules))
 
     def _transformer_engine(self) -> Iterator[Order]:
-        search = TeSearch(self.scenario.system, self.scenario.graph, self._name(TE_ORDER))
+        search = TeSearch(self.scenario.system, self.scenario.workload, self._name(TE_ORDER))
         if not search.layers or not self._has_te():
             return
-        layers = self.scenario.graph.num_layers
+        layers = self.scenario.workload.num_layers
         for table, ticks in search.found(self.runs.ticks):
-            extra = taken_ticks(self.scenario.system, self.scenario.graph, table.settings) * layers
+            extra = taken_ticks(self.scenario.system, self.scenario.workload, table.settings) * layers
             what = "the best table of Transformer Engine"
             yield Order(TE, what, table, ticks, extra, "the costs of its calls")
 
     def _in_batches(self) -> Iterator[Order]:
         """What the search has compared already: batches op by op where ranks exchange, else block by block."""
-        exchanges = any(op.workload.pattern in EXCHANGES for op in self.scenario.graph.ops)
+        exchanges = any(op.shape.pattern in EXCHANGES for op in self.scenario.workload.ops)
         name, usual = (TWO_BATCHES, OP_BY_OP) if exchanges else (DOMINO, BY_BLOCKS)
         what = "two-batch overlap of SGLang and vLLM" if exchanges else "Domino of DeepSpeed: two half batches"
         asked = self.scenario.explore.implementations

@@ -89,9 +89,9 @@ def _problem(graph: Workload, ways: Mapping[str, Sequence[Way]], layers: int) ->
         ops.append(
             LayerOp(
                 tuple(times(way, alone) for way in of),
-                not op.workload.is_collective,
-                op.workload.moved is not None,
-                op.workload.pattern.produces,
+                not op.shape.is_collective,
+                op.shape.moved is not None,
+                op.shape.pattern.produces,
                 needs,
             )
         )
@@ -134,10 +134,10 @@ def _choice(
         unit for _, _, unit in sorted((begin - period * (unit in late), place, unit) for begin, place, unit in units)
     ]
     modes = tuple(way.mode for way in chosen.values() if way.mode != OpMode(way.mode.op))
-    computing = [op.name for op in graph.ops if not op.workload.is_collective and op.name not in late]
+    computing = [op.name for op in graph.ops if not op.shape.is_collective and op.name not in late]
     beside = []
     for op in graph.ops:
-        if is_free(op) and op.workload.is_collective and op.name not in late:
+        if is_free(op) and op.shape.is_collective and op.name not in late:
             kernel = _kernel_beside(graph, op, begins[op.name], {each: kernels[each] for each in computing})
             if kernel:
                 beside.append((op.name, kernel))
@@ -181,7 +181,7 @@ def leaves(graph: Workload) -> Iterator[str]:
     carried = set() if graph.repeat is None else set(graph.repeat.carried.values())
     kept = {op for tensor, op, _ in graph.results if tensor in carried}
     for op in graph.ops:
-        if op.name not in read and op.name not in kept and op.workload.moved is None:
+        if op.name not in read and op.name not in kept and op.shape.moved is None:
             yield op.name
 
 
@@ -264,10 +264,10 @@ def _fillers(graph: Workload, choice: Schedule) -> Iterator[Schedule]:
 
 def _beside(graph: Workload, choice: Schedule) -> Iterator[Schedule]:
     """Each collective that nothing must come before, with each other kernel or behind the kernels before it."""
-    kernels = [op.name for op in graph.ops if not op.workload.is_collective]
+    kernels = [op.name for op in graph.ops if not op.shape.is_collective]
     beside = dict(choice.beside)
     for op in graph.ops:
-        if op.workload.is_collective and is_free(op):
+        if op.shape.is_collective and is_free(op):
             for kernel in kernels:
                 if beside.get(op.name) != kernel:
                     yield replace(choice, beside=tuple((beside | {op.name: kernel}).items()))
@@ -295,7 +295,7 @@ def brings_ahead(graph: Workload) -> bool:
     """Whether layers repeat that begin with collectives of declared tensors, such as weights."""
     carried = {} if graph.repeat is None else graph.repeat.carried
     return graph.repeat is not None and any(
-        op.workload.is_collective and is_free(op) and not any(read.tensor in carried for read in op.reads)
+        op.shape.is_collective and is_free(op) and not any(read.tensor in carried for read in op.reads)
         for op in graph.ops
     )
 

@@ -182,7 +182,7 @@ def _recommended(
 ) -> Advice:
     late = lateness(options.within_s)
     early = stop if late is None else either(stop, late)
-    runs = JointRuns(scenario.system, scenario.graph, scenario.explore.staging_limit_bytes, early)
+    runs = JointRuns(scenario.system, scenario.workload, scenario.explore.staging_limit_bytes, early)
     runs.told = lambda choice, ticks: report("joint", runs.num_runs, 0)
     report("place", 0, 1)
     serial = _begun(scenario, options, runs, stop)
@@ -206,7 +206,7 @@ def _recommended(
     known = [replace(one, origin=origins.get(one.joint, one.origin)) for one in _candidates(scenario, search, serial)]
     begun = perf_counter()
     candidates = finish.candidates([*known, *orders.candidates(known)])
-    bound = stages.run(BOUND, lambda: graph_bound(scenario.system, scenario.graph), None)
+    bound = stages.run(BOUND, lambda: graph_bound(scenario.system, scenario.workload), None)
     candidates = _with_whole_winner(scenario, finish, candidates)
     offers = stages.run(IMPLEMENTATIONS, lambda: offers_of(scenario, orders.timed(candidates)), None)
     stages.seconds[CONFIRM] = perf_counter() - begun
@@ -304,9 +304,9 @@ def serial_estimate(scenario: Scenario, should_stop: ShouldStop, too_late: Shoul
         If ``should_stop`` returned true.
     """
     with heeding(should_stop):
-        pairs = (OpCase(op.name, scenario.system, op.workload) for op in scenario.graph.ops)
+        pairs = (OpCase(op.name, scenario.system, op.shape) for op in scenario.workload.ops)
         one_us = sum(predicted_candidates(pair, (), never, too_late)[0].best_us for pair in pairs)
-    return round(one_us * TICKS_PER_US * scenario.graph.num_layers)
+    return round(one_us * TICKS_PER_US * scenario.workload.num_layers)
 
 
 def _unsimulated(scenario: Scenario, estimate_ticks: int) -> Advice:
@@ -326,7 +326,7 @@ def _left_out(scenario: Scenario, runs: JointRuns) -> Iterator[str]:
 def _not_searched(scenario: Scenario, runs: JointRuns) -> Iterator[str]:
     """What was left out of a search that would take too long."""
     if runs.ranks.are_many:
-        others = "other numbers of SMs" if leaves_out_copy_engines(scenario.graph, scenario.explore) else "SMs"
+        others = "other numbers of SMs" if leaves_out_copy_engines(scenario.workload, scenario.explore) else "SMs"
         yield f"{runs.system.num_ranks} GPUs that are not alike: {NOT_SEARCHED.format(others)}"
     if runs.is_spent:
         yield SHORTENED
@@ -369,7 +369,7 @@ def _explained(advice: Advice, search: JointSearch) -> Advice:
     reasons = (
         *reasons_for(ops, recommended, in_turn, kernels),
         *(slowly(space.ways, recommended.joint) if space is not None else ()),
-        *((COPY_ENGINES_LEFT_OUT,) if leaves_out_copy_engines(scenario.graph, scenario.explore) else ()),
+        *((COPY_ENGINES_LEFT_OUT,) if leaves_out_copy_engines(scenario.workload, scenario.explore) else ()),
         *advice.reasons,
     )
     return replace(

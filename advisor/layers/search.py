@@ -194,16 +194,16 @@ class JointSearch:
 
     def _spaces(self) -> Iterator[LayerSpace]:
         """Who copies, in how many batches: left out where the kernels alone take longer than what was found."""
-        system, graph = self.scenario.system, self.scenario.graph
+        system, graph = self.scenario.system, self.scenario.workload
         usual = [count for count in batch_counts(graph) if count <= USUAL_BATCHES]
-        for copier in copiers_of(system, self.scenario.graph, self.scenario.explore, few=self.runs.ranks.are_many):
+        for copier in copiers_of(system, self.scenario.workload, self.scenario.explore, few=self.runs.ranks.are_many):
             explore = self.scenario.explore
             of_ops, paced = of_one_op(explore, copier), not is_limited(explore)
             ways = Ways(system, copier, self.runs.unit_bytes, of_ops, paced, self.runs.ranks)
             for batches in self.scenario.explore.values(BATCHES) or usual:
                 written_out = in_batches(graph, batches)
                 kernels = sum(ways.kernel_ticks(op) for op in written_out.ops)
-                if kernels * self.scenario.graph.num_layers >= self._least_in_one_stream():
+                if kernels * self.scenario.workload.num_layers >= self._least_in_one_stream():
                     continue
                 yield space_of(ways, batches, written_out)
 
@@ -231,7 +231,7 @@ class JointSearch:
             space.ways,
             name=JOINT,
             batches=space.batches,
-            layers=self.scenario.graph.num_layers,
+            layers=self.scenario.workload.num_layers,
             seed=self.seed,
             should_stop=self.runs.should_stop,
         )
@@ -343,7 +343,7 @@ class Finish:
         """
         if one.joint == SERIAL and self.serial.is_long and unit == COARSE_BYTES and not whole:
             return self.serial.result
-        system, graph = self.scenario.system, self.scenario.graph
+        system, graph = self.scenario.system, self.scenario.workload
         result = simulated(system, graph, one.joint, unit, self.should_stop, fine=True, whole=whole)
         may_not_be = result is not None and one.joint != SERIAL and self.runs.stages_too_much(result)
         return None if may_not_be else result

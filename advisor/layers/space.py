@@ -39,7 +39,7 @@ class LayerSpace:
         ways = {
             op.name: tuple(way for way in self.ways[op.name] if ranks.saves(op, way.mode)) or self.ways[op.name]
             for op in self.graph.ops
-            if op.workload.moved is not None
+            if op.shape.moved is not None
         }
         return replace(self, ways=dict(self.ways) | ways)
 

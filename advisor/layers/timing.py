@@ -88,9 +88,9 @@ class _Clock:
         """Place a part, and return its layer."""
         op = self.ops[part.partition(".")[0]]
         way = self._way(op)
-        if op.workload.is_collective or (way.is_apart and part == collective_name(op)):
+        if op.shape.is_collective or (way.is_apart and part == collective_name(op)):
             self._collective(op, way)
-        elif way.is_apart or op.workload.moved is None:
+        elif way.is_apart or op.shape.moved is None:
             self._kernel(op, way)
         else:
             self._together(op, way)
@@ -112,8 +112,8 @@ class _Clock:
         return max(times)
 
     def _collective(self, op: Op, way: Way) -> None:
-        begin = max(self.collectives_end, self._ready(op, moves=None if op.workload.is_collective else True))
-        if op.workload.pattern.produces and op.name in self._ends:
+        begin = max(self.collectives_end, self._ready(op, moves=None if op.shape.is_collective else True))
+        if op.shape.pattern.produces and op.name in self._ends:
             begin = max(begin, self._ends[op.name])
         if op.name in self._beside:
             begin = max(begin, self._begins.get(self._beside[op.name], 0))
@@ -125,12 +125,12 @@ class _Clock:
         if way.sums:
             self._meet(_Meets(op.name, landed, end, 0.0))
         self.collectives_end = self._moved[op.name] = end
-        if op.workload.is_collective or op.workload.pattern.produces:
+        if op.shape.is_collective or op.shape.pattern.produces:
             self._ends[op.name] = end
 
     def _kernel(self, op: Op, way: Way) -> None:
         begin = max(self.main_end, self._ready(op, moves=False if op.is_pair else None))
-        if op.is_pair and not op.workload.pattern.produces:
+        if op.is_pair and not op.shape.pattern.produces:
             begin = max(begin, self._moved[op.name])
         if op.name in self.choice.along:
             self._along(op, way)
@@ -148,12 +148,12 @@ class _Clock:
 
     def _together(self, op: Op, way: Way) -> None:
         begin = max(self.main_end, self._ready(op, moves=False))
-        moves = max(self._ready(op, moves=True), 0 if op.workload.pattern.consumes else begin)
+        moves = max(self._ready(op, moves=True), 0 if op.shape.pattern.consumes else begin)
         length = way.copies[1] - way.copies[0]
         landed = self._copied(op, moves + way.copies[0], length, self._share(op, length))
         late = landed - (moves + way.copies[1])
         kernel = way.kernel
-        if op.workload.pattern.consumes:  # what has landed before the kernel begins is not waited for
+        if op.shape.pattern.consumes:  # what has landed before the kernel begins is not waited for
             kernel = max(self.space.kernels[own_name(op.name)], moves + way.kernel + late - begin)
         self._run(op, begin, kernel)
         self._moved[op.name] = landed
@@ -207,6 +207,6 @@ def _rate(uses: Uses, other: _Meets) -> float:
 def _serial(way: Way, op: Op) -> Way:
     """A pair that is carried out in the usual way: one half behind the other, as one part."""
     mode = OpMode(op.name)
-    if op.workload.pattern.produces:
+    if op.shape.pattern.produces:
         return replace(way, mode=mode, copies=(way.kernel, way.kernel + way.copies[1]))
     return replace(way, mode=mode, kernel=way.total)

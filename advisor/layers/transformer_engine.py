@@ -64,7 +64,7 @@ def _layer(graph: Workload, op: Op) -> TeLayer | None:
     weight = _weight(op)
     if weight is None:
         return None
-    gathers = op.workload.pattern is GATHERS
+    gathers = op.shape.pattern is GATHERS
     beside_attention = _meets_attention(graph, op, "attention_back" if weight.transposed else "attention")
     if gathers is not weight.transposed:
         block = "qkv" if beside_attention else "fc1"
@@ -79,7 +79,7 @@ def _layer(graph: Workload, op: Op) -> TeLayer | None:
 
 def _weight(op: Op) -> Read | None:
     """The declared operand of the product of a pair; None where the op is no pair of a product."""
-    if op.workload.pattern not in (GATHERS, SCATTERS) or op.workload.kernel is not None or len(op.reads) != 2:
+    if op.shape.pattern not in (GATHERS, SCATTERS) or op.shape.kernel is not None or len(op.reads) != 2:
         return None
     declared = [read for read in op.reads if not read.made_by and not read.moves]
     return declared[-1] if declared else None
@@ -90,11 +90,11 @@ def _meets_attention(graph: Workload, op: Op, kernel: str) -> bool:
     seen, ahead = {op.name}, [op]
     while ahead:
         at = ahead.pop()
-        near = _readers(graph, at) if op.workload.pattern is GATHERS else _makers(graph, at)
+        near = _readers(graph, at) if op.shape.pattern is GATHERS else _makers(graph, at)
         for each in near:
-            if each.workload.kernel is not None and each.workload.kernel.operation == kernel:
+            if each.shape.kernel is not None and each.shape.kernel.operation == kernel:
                 return True
-            if each.workload.moved is None and each.name not in seen:
+            if each.shape.moved is None and each.name not in seen:
                 seen.add(each.name)
                 ahead.append(each)
     return False
@@ -112,18 +112,18 @@ def _wgrad(graph: Workload, op: Op) -> Op | None:
     """The product of the gradient of a pair's weight: it takes the pair's gradient, and its activation transposed."""
     taken = next((read for read in op.reads if read.moves or read.made_by), None)
     for each in graph.ops:
-        if each.workload.pattern is not Pattern.GEMM or not any(read.transposed for read in each.reads):
+        if each.shape.pattern is not Pattern.GEMM or not any(read.transposed for read in each.reads):
             continue
         gathered = any(read.made_by == op.name and read.what is Made.MOVED for read in each.reads)
         same = taken is not None and any(read.name == taken.name for read in each.reads)
-        if gathered or (same and op.workload.pattern is SCATTERS):
+        if gathered or (same and op.shape.pattern is SCATTERS):
             return each
     return None
 
 
 def _gather(graph: Workload, wgrad: Op) -> str:
     """The collective of its own that brings an operand of ``wgrad``, empty without one."""
-    makers = (each for each in _makers(graph, wgrad) if each.workload.pattern is Pattern.ALL_GATHER)
+    makers = (each for each in _makers(graph, wgrad) if each.shape.pattern is Pattern.ALL_GATHER)
     return next((each.name for each in makers), "")
 
 
@@ -318,7 +318,7 @@ def taken_ticks(system: System, graph: Workload, settings: Iterable[OpSetting]) 
     total = 0.0
     for setting in settings:
         if setting.num_sm:
-            workload = graph.op(setting.op).workload
+            workload = graph.op(setting.op).shape
             moved = workload if workload.is_collective else collective_alone(workload)
             engine = EngineChoice(EngineKind.SM, setting.num_sm)
             whole = OpChoice(BASELINE.name, system.num_ranks, engine)

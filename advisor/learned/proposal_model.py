@@ -95,7 +95,7 @@ class ProposalModel:
 
     def library(self, scenario: OpCase) -> Library:
         """Return the library of the kind of ``scenario``."""
-        return self.after if scenario.workload.pattern.consumes else self.before
+        return self.after if scenario.shape.pattern.consumes else self.before
 
     def ranking(self, situation: Situation, library: Library) -> Iterator[int]:
         """Yield the places of structures in ``library``: in turn the best with the trees and by the closed form alone.
@@ -171,7 +171,7 @@ class Screen:
 
     def fastest(self, choices: Iterable[OpChoice]) -> Iterator[OpChoice]:
         """Yield the legal ones of ``choices`` that the file lets be explored, the fastest by the closed form first."""
-        explore, consumes = self.scenario.explore, self.scenario.workload.pattern.consumes
+        explore, consumes = self.scenario.explore, self.scenario.shape.pattern.consumes
         asked = [one for one in dict.fromkeys(choices) if not may_deadlock(one) and is_explored(explore, one)]
         if not asked:
             return

@@ -61,7 +61,7 @@ def _named(scenario: OpCase) -> Iterator[tuple[str, float]]:
 
 def _work(scenario: OpCase) -> Iterator[tuple[str, float]]:
     """Sizes and shape: what is computed and moved, by whom."""
-    gpu, workload, n = scenario.gpu, scenario.workload, scenario.num_ranks
+    gpu, workload, n = scenario.gpu, scenario.shape, scenario.num_ranks
     (work, *_), moved = whole_works(scenario), workload.moved
     assert moved is not None, "a collective moves something"
     yield "log_ranks", _log(n)
@@ -113,9 +113,9 @@ def _against(scenario: OpCase, dma: Costs, many: Costs) -> Iterator[tuple[str, f
 
 def _sum_ticks(scenario: OpCase) -> int:
     """Return the time in which a rank adds up its own block of all ranks; 0 if nothing is summed."""
-    moved, n = scenario.workload.moved, scenario.num_ranks
+    moved, n = scenario.shape.moved, scenario.num_ranks
     assert moved is not None, "a collective moves something"
-    if not scenario.workload.pattern.sums:
+    if not scenario.shape.pattern.sums:
         return 0
     block_bytes = moved.rows * moved.cols * moved.dtype.num_bytes // n
     return reduce_work(scenario.gpu, block_bytes, n, scenario.gpu.sms).unit_ticks
@@ -123,7 +123,7 @@ def _sum_ticks(scenario: OpCase) -> int:
 
 def _sent_bytes(scenario: OpCase, costs: Costs) -> int:
     """Return the bytes that a rank sends to others, once."""
-    moved = scenario.workload.moved
+    moved = scenario.shape.moved
     assert moved is not None, "a collective moves something"
     return sum(costs.whole[1:]) * moved.cols * moved.dtype.num_bytes
 
@@ -134,7 +134,7 @@ def _link_ticks(scenario: OpCase, costs: Costs) -> tuple[float, float, float, fl
     Neighbours pass blocks on in one direction, the second time, or half of them each way, the third. The last one is
     that of copies to one peer after the other.
     """
-    moved, n = scenario.workload.moved, scenario.num_ranks
+    moved, n = scenario.shape.moved, scenario.num_ranks
     assert moved is not None, "a collective moves something"
     fabric, row_bytes = FluidFabric(scenario, by_sm=False), moved.cols * moved.dtype.num_bytes
     links = [fabric.queue_to(peer) for peer in range(1, n)]

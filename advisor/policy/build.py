@@ -182,7 +182,7 @@ def _joined(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
 def _rule_of(axis: SizeAxis, own: _Range, choice: OpChoice, multiple: int, *, simulated: bool) -> PolicyRule:
     stretch = own.stretch
     scenario = stretch.points[0].advice.case
-    workload, gemm = scenario.workload, scenario.workload.gemm
+    workload, gemm = scenario.shape, scenario.shape.gemm
     dtype = gemm.dtype if gemm is not None else workload.tensors[0].dtype
     timed = [(time_us(point, choice, simulated=simulated), point) for point in stretch.points]
     times = [(us, point) for us, point in timed if us is not None]
@@ -362,8 +362,8 @@ def _by_size(advices: Sequence[Advice]) -> tuple[SizeAxis, Mapping[int, Advice]]
         return None
     known = {_size(advice.case, axis): advice for advice in advices}
     alike = all(
-        axis.at(size).workload.compute == advice.case.workload.compute
-        and axis.at(size).workload.moved == advice.case.workload.moved
+        axis.at(size).shape.compute == advice.case.shape.compute
+        and axis.at(size).shape.moved == advice.case.shape.moved
         and advice.scenario.system == advices[0].scenario.system
         for size, advice in known.items()
     )
@@ -371,4 +371,4 @@ def _by_size(advices: Sequence[Advice]) -> tuple[SizeAxis, Mapping[int, Advice]]
 
 
 def _size(scenario: OpCase, axis: SizeAxis) -> int:
-    return size_of(scenario.workload, axis.field) or 0
+    return size_of(scenario.shape, axis.field) or 0

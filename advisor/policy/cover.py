@@ -119,9 +119,9 @@ def axis_of(question: Request | Scenario) -> SizeAxis:
     """
     if isinstance(question, Request):
         return axis_of_request(question)
-    axis = None if question.pair is None else axis_of_scenario(question.case)
+    axis = None if question.only_case is None else axis_of_scenario(question.case)
     if axis is None:
-        label = question.title if question.pair is None else question.case.workload.label
+        label = question.title if question.only_case is None else question.case.shape.label
         raise RequestError(Code.MGS520, "pattern", f"{label} has no size that varies alone", _HINT)
     return axis
 
@@ -154,7 +154,7 @@ def axis_of_request(request: Request) -> SizeAxis:
         raise RequestError(Code.MGS520, "pattern", f"{request.pattern} has no size that varies alone", _HINT)
     ranks = scenario_of(request).num_ranks
     if request.kind in COLLECTIVE_PATTERNS:
-        moved = scenario_of(request).case.workload.moved
+        moved = scenario_of(request).case.shape.moved
         assert moved is not None, "a collective moves a tensor"
         return SizeAxis(
             BYTES, ranks * moved.dtype.num_bytes, lambda size: scenario_of(replace(request, num_bytes=size)).case
@@ -164,10 +164,10 @@ def axis_of_request(request: Request) -> SizeAxis:
 
 def axis_of_scenario(scenario: OpCase) -> SizeAxis | None:
     """Return the axis of the scenario of a file; None where its sizes cannot be changed alone."""
-    if num_rows(scenario.workload) is not None:
+    if num_rows(scenario.shape) is not None:
         return SizeAxis(ROWS, scenario.num_ranks, lambda size: with_rows(scenario, size))
-    moved = scenario.workload.moved
-    if not scenario.is_algorithm_choice or moved is None or scenario.workload.uneven:
+    moved = scenario.shape.moved
+    if not scenario.is_algorithm_choice or moved is None or scenario.shape.uneven:
         return None
     row_bytes = moved.cols * moved.dtype.num_bytes
     return SizeAxis(BYTES, scenario.num_ranks * row_bytes, lambda size: with_moved_rows(scenario, size // row_bytes))

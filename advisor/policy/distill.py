@@ -120,7 +120,7 @@ def distilled(
         If the pattern has no GEMM beside a collective.
     """
     first = scenario_of(request).case
-    if first.workload.gemm is None or first.workload.moved is None or first.workload.pattern.beside:
+    if first.shape.gemm is None or first.shape.moved is None or first.shape.pattern.beside:
         raise RequestError(Code.MGS520, "pattern", f"{request.pattern} is no GEMM that waits for a collective")
     choices = _choices(first)
     shapes = _shapes(first.num_ranks, num_shapes, seed)
@@ -213,10 +213,10 @@ def _ticks(scenario: OpCase, choices: Sequence[OpChoice]) -> FloatArray:
 
 
 def _machine(request: Request, scenario: OpCase) -> MachineRates:
-    gemm, moved = scenario.workload.gemm, scenario.workload.moved
+    gemm, moved = scenario.shape.gemm, scenario.shape.moved
     assert gemm is not None and moved is not None, "distilled checks this"
     large = scenario_of(replace(request, m=8192 * scenario.num_ranks, n=4096, k=4096)).case
-    whole = large.workload.moved
+    whole = large.shape.moved
     assert whole is not None, "the pattern is the same"
     ticks = costs_of(large, default_engine(large.system)).moved[-1]
     return MachineRates(
@@ -226,7 +226,7 @@ def _machine(request: Request, scenario: OpCase) -> MachineRates:
         sms=scenario.gpu.sms,
         ranks=scenario.num_ranks,
         bytes_per_element=gemm.dtype.num_bytes,
-        consumes=scenario.workload.pattern.consumes,
+        consumes=scenario.shape.pattern.consumes,
     )
 
 

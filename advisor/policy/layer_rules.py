@@ -123,7 +123,7 @@ def ops_of(scenario: Scenario, choice: Schedule) -> tuple[OpRule, ...]:
     ScheduleError
         If it cannot be carried out.
     """
-    plan, beside = build_graph_plan(scenario.system, scenario.graph, choice, 1), dict(choice.beside)
+    plan, beside = build_graph_plan(scenario.system, scenario.workload, choice, 1), dict(choice.beside)
     modes = {mode.op: mode for mode in choice.modes}
     return tuple(_op_rule(part, modes.get(part.op), choice, beside.get(part.op, "")) for part in plan.parts)
 
@@ -165,7 +165,7 @@ def _multiple_of(axis: GraphAxis, choice: Schedule, sizes: Sequence[int]) -> int
 def _can_be(axis: GraphAxis, choice: Schedule, size: int) -> bool:
     try:
         scenario = axis.at(size)
-        build_graph_plan(scenario.system, scenario.graph, choice, 1)
+        build_graph_plan(scenario.system, scenario.workload, choice, 1)
     except (ScheduleError, CompileError, RequestError):
         return False
     return True
@@ -209,7 +209,7 @@ def across(should_stop: ShouldStop) -> Simulate:
 
     def ticks(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None:
         unit = advice.recommended.unit_bytes or PACKET_BYTES
-        result = simulated(scenario.system, scenario.graph, choice, unit, should_stop, fine=True)
+        result = simulated(scenario.system, scenario.workload, choice, unit, should_stop, fine=True)
         return None if result is None else result.makespan_ticks
 
     return ticks

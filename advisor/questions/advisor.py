@@ -271,7 +271,7 @@ class Advisor:
             message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
             hint = "simulate that schedule, or drop 'replay' from the system"
             raise ScheduleError(Rejection(Code.MGS523, message, hint))
-        if scenario.pair is not None:
+        if scenario.only_case is not None:
             kept = place_of(self.proposals, scenario, options).recall()
             if kept is not None:
                 return kept

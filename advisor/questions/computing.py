@@ -159,7 +159,7 @@ def computed_advice(
 
     Raises as ``Advisor.recommend`` does.
     """
-    case = scenario.pair
+    case = scenario.only_case
     if case is None:
         return _of_several(proposals, scenario, options, watcher)
     stop, answers = watcher.should_stop or never, PartialAnswers(scenario, case, watcher.answered)
@@ -179,7 +179,7 @@ def _of_several(
     begun, of_sole = perf_counter(), tuple[Candidate, ...]()
     sole = scenario.sole
     if sole is not None and within_s != 0:
-        sole = replace(sole, explore=explored_engines(sole.system, sole.workload, sole.explore))
+        sole = replace(sole, explore=explored_engines(sole.system, sole.shape, sole.explore))
         half_s = None if within_s is None else within_s / 2  # the rest is for all ops together
         of_one = replace(options, within_s=half_s, threshold=False, sensitivity=False)
         with suppress(Cancelled):

@@ -92,9 +92,9 @@ def _of_ops(advice: Advice) -> Counter[tuple[OpCase, OpPlan]]:
     """The ops by themselves under their schedules in what is recommended, and how often there is each."""
     modes = {mode.op: mode.body for mode in advice.recommended.joint.modes}
     system, found = advice.scenario.system, Counter[tuple[OpCase, OpPlan]]()
-    for op in advice.scenario.graph.ops:
-        case = OpCase("", system, replace(op.workload, name=""))
-        usual = OpChoice(BASELINE.name, system.num_ranks, usual_engine(system, op.workload))
+    for op in advice.scenario.workload.ops:
+        case = OpCase("", system, replace(op.shape, name=""))
+        usual = OpChoice(BASELINE.name, system.num_ranks, usual_engine(system, op.shape))
         body = modes.get(op.name)
         choice = body if isinstance(body, OpChoice) and not body.engine.by_library else usual
         try:
@@ -144,7 +144,7 @@ class _Runs:
         try:
             result = simulate_layers(
                 system,
-                self.scenario.graph,
+                self.scenario.workload,
                 candidate.joint,
                 name=self.scenario.name,
                 unit_bytes=UNIT_BYTES,
@@ -276,7 +276,7 @@ class _Search:
         try:
             result = simulate_layers(
                 scenario.system,
-                scenario.graph,
+                scenario.workload,
                 candidate.joint,
                 name=scenario.name,
                 unit_bytes=UNIT_BYTES,

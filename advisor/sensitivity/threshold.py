@@ -41,7 +41,7 @@ def with_rows(scenario: OpCase, rows: int) -> OpCase:
 
     They are a multiple of the ranks, but for an all_reduce. Tensors of weights stay as they are.
     """
-    workload = scenario.workload
+    workload = scenario.shape
     gemm, moved = workload.gemm, workload.moved
     assert gemm is not None and moved is not None, "num_rows says whether this applies"
     names, shard = (moved.name, *workload.made), _SHARD_OF_ROWS.get(workload.pattern)
@@ -51,16 +51,16 @@ def with_rows(scenario: OpCase, rows: int) -> OpCase:
 
     workload = replace(workload, tensors=tuple(map(resized, workload.tensors)), gemm=replace(gemm, m=rows))
     if workload.pattern is not Pattern.GEMM_AR:
-        return replace(scenario, workload=replace(workload, moved=replace(moved, rows=rows)), schedules=())
+        return replace(scenario, shape=replace(workload, moved=replace(moved, rows=rows)), schedules=())
     parts = rank_parts(replace(moved, rows=rows, cols=gemm.n), scenario.num_ranks)
     assert parts is not None, "there are as many columns as before, or rows for all ranks"
     workload = replace(workload, moved=parts.moved, by_columns=parts.by_columns, loads=parts.loads)
-    return replace(scenario, workload=workload, schedules=())
+    return replace(scenario, shape=workload, schedules=())
 
 
 def with_moved_rows(scenario: OpCase, rows: int) -> OpCase:
     """Return ``scenario``, a collective alone, with a tensor of ``rows`` rows, a multiple of the ranks."""
-    workload = scenario.workload
+    workload = scenario.shape
     moved = workload.moved
     assert moved is not None, "a collective moves a tensor"
 
@@ -71,7 +71,7 @@ def with_moved_rows(scenario: OpCase, rows: int) -> OpCase:
 
     tensors = tuple(map(resized, workload.tensors))
     workload = replace(workload, tensors=tensors, moved=replace(moved, rows=rows), loads=())
-    return replace(scenario, workload=workload, schedules=())
+    return replace(scenario, shape=workload, schedules=())
 
 
 def resized_choices(scenario: OpCase, resized: OpCase, choice: OpChoice) -> Iterator[OpChoice]:
@@ -83,7 +83,7 @@ def resized_choices(scenario: OpCase, resized: OpCase, choice: OpChoice) -> Iter
     if choice.parts:
         forms = [_with_shares(resized, choice)]
     else:
-        ranks, before, after = scenario.num_ranks, num_rows(scenario.workload), num_rows(resized.workload)
+        ranks, before, after = scenario.num_ranks, num_rows(scenario.shape), num_rows(resized.shape)
         assert before is not None and after is not None, "only such scenarios are resized"
         same_size = 1 << max(0, round(math.log2(choice.chunks / ranks * after / before)))
         pieces = {*FEW_PIECES, min(MAX_PIECES, same_size)}
@@ -124,7 +124,7 @@ def threshold_of(
     Cancelled
         If the caller asked to stop.
     """
-    rows = num_rows(scenario.workload)
+    rows = num_rows(scenario.shape)
     if rows is None or all(candidate.is_serial for candidate in candidates):
         return None
     search = _Search(scenario, rows, _structures(candidates), pool, {rows: pays})

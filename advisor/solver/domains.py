@@ -179,7 +179,7 @@ def domains_of(scenario: OpCase) -> Domains:
 
 def _default_chunks(scenario: OpCase) -> tuple[int, ...]:
     """Pieces that are tried unasked: one for each rank, and more as far as plans do not become too long."""
-    pieces = LONE_PIECES if scenario.workload.compute is None else DEFAULT_PIECES
+    pieces = LONE_PIECES if scenario.shape.compute is None else DEFAULT_PIECES
     counts = [scenario.num_ranks * count for count in pieces]
     return (counts[0], *(count for count in counts[1:] if count * scenario.network.period <= MOST_PIECES))
 
@@ -218,7 +218,7 @@ def _engine_place(engine: EngineChoice) -> tuple[int, int, int]:
 
 def has_knob(scenario: OpCase, template: Template, knob: Knob) -> bool:
     """Whether the value of ``knob`` makes a difference for a template here."""
-    return knob.has(template) and not (knob.of_transfers and scenario.workload.moved is None)
+    return knob.has(template) and not (knob.of_transfers and scenario.shape.moved is None)
 
 
 def candidates_of(scenario: OpCase, domains: Domains, template: Template, knob: Knob) -> tuple[Any, ...]:
@@ -239,7 +239,7 @@ def algorithms_of(scenario: OpCase, template: Template, domains: Domains) -> tup
     with all if the file names that, else with those that pass on; one that merely contains the direct exchange with the
     usual one, and with those where they pay.
     """
-    workload = scenario.workload
+    workload = scenario.shape
     if not template.has("algorithm") or workload.moved is None or workload.compute is None:
         return ("",)
     around = template.default_algorithm != DEFAULT_ALGORITHM
@@ -255,7 +255,7 @@ def algorithms_of(scenario: OpCase, template: Template, domains: Domains) -> tup
 
 def _searched(scenario: OpCase) -> tuple[Template, ...]:
     """Templates that are tried unasked: the algorithms for a lone collective, ``bulk`` where two things run beside."""
-    pattern = scenario.workload.pattern
+    pattern = scenario.shape.pattern
     unasked = pattern if passing_on_pays(scenario) or not pattern.overlaps else None
     fitting = (each for each in ALL_TEMPLATES if each.explored or unasked in each.patterns)
     return tuple(each for each in fitting if not each.has("parts"))
@@ -277,7 +277,7 @@ def streams_of(template: Template) -> tuple[int, ...]:
 def _engines(scenario: OpCase) -> tuple[EngineChoice, ...]:
     """Engines asked for, or one DMA engine a peer and a few numbers of copying SMs; one choice for a lone kernel."""
     engines = tuple(dict.fromkeys(scenario.explore.values(ENGINE.word))) or _default_engines(scenario)
-    if scenario.workload.moved is None:
+    if scenario.shape.moved is None:
         return (next((engine for engine in engines if is_granted(scenario, engine)), engines[0]),)
     return engines
 
@@ -306,12 +306,12 @@ class Dominance:
 
 def _mirrored(scenario: OpCase, domains: Domains) -> Iterator[Values]:
     mirror = scenario.system.fabric.direct
-    if mirror and not scenario.workload.uneven and PeerOrder.ROTATED in domains[ORDER]:
+    if mirror and not scenario.shape.uneven and PeerOrder.ROTATED in domains[ORDER]:
         yield {ORDER: (PeerOrder.REVERSED,)}
 
 
 def _one_target(scenario: OpCase, domains: Domains) -> Iterator[Values]:
-    if scenario.network.symmetric and not scenario.workload.uneven and PeerOrder.ROTATED in domains[ORDER]:
+    if scenario.network.symmetric and not scenario.shape.uneven and PeerOrder.ROTATED in domains[ORDER]:
         yield {ORDER: (PeerOrder.ABSOLUTE,)}
 
 
@@ -321,7 +321,7 @@ def _looked_again(scenario: OpCase, domains: Domains) -> Iterator[Values]:
 
 
 def _asked_first(scenario: OpCase, domains: Domains) -> Iterator[Values]:
-    if Direction.PUT in domains[TRANSFER] and not scenario.workload.pattern.sums:
+    if Direction.PUT in domains[TRANSFER] and not scenario.shape.pattern.sums:
         engines = tuple(engine for engine in domains[ENGINE] if engine.kind is EngineKind.DMA)
         yield {ENGINE: engines, TRANSFER: (Direction.GET,), DEPTH: (0,)}
 

@@ -31,7 +31,7 @@ from .domains import Domains, candidates_of
 
 def resident_bytes(scenario: OpCase) -> int:
     """Memory of a rank for its inputs and its results, without what counts as staging: partial sums, gathered rows."""
-    workload, moved, n = scenario.workload, scenario.workload.moved, scenario.num_ranks
+    workload, moved, n = scenario.shape, scenario.shape.moved, scenario.num_ranks
     if moved is not None and workload.compute is None:
         one_sided = workload.pattern in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER)
         return moved.num_bytes + (moved.num_bytes // n if one_sided else moved.num_bytes)
@@ -43,7 +43,7 @@ def resident_bytes(scenario: OpCase) -> int:
 
 def _result_bytes(scenario: OpCase) -> int:
     """Bytes that a rank keeps of the last result, and of a collective beside it."""
-    workload = scenario.workload.last_stage
+    workload = scenario.shape.last_stage
     gemm, moved = workload.gemm, workload.moved
     if gemm is None:
         ends = [tensor for tensor in workload.tensors if tensor.name == workload.output or moved is None]
@@ -76,11 +76,11 @@ def staging_needed(scenario: OpCase, choice: OpChoice) -> int:
     """
     template = BY_NAME[choice.template]
     whole = staging_bytes(scenario, slices_inner=slices_inner(scenario, template))
-    if scenario.workload.pattern.sums and template.default_algorithm:
+    if scenario.shape.pattern.sums and template.default_algorithm:
         uncut = replace(choice, chunks=least_chunks(scenario, template))
         return build_schedule(scenario, uncut).staging_bytes if reject_choice(scenario, uncut) is None else whole
     pieces = pieces_of(choice.chunks, scenario.num_ranks, template)
-    if scenario.workload.pattern not in GATHERS or not 0 < choice.depth < pieces:
+    if scenario.shape.pattern not in GATHERS or not 0 < choice.depth < pieces:
         return whole
     gathered = staging_bytes(scenario, slices_inner=False)
     return whole - gathered * (pieces - choice.depth) // pieces
@@ -114,7 +114,7 @@ class StagingRules:
 
     def _deciding(self, template: Template) -> tuple[Knob, ...]:
         """The knobs that decide what a template stages."""
-        pattern = self._scenario.workload.pattern
+        pattern = self._scenario.shape.pattern
         if pattern.sums and template.default_algorithm:
             return ENGINE, ALGORITHM, TRANSFER
         if pattern in GATHERS and template.has("depth") and len(self._domains[DEPTH]) > 1:
@@ -170,7 +170,7 @@ def check_graph_memory(scenario: Scenario, staging_bytes: int = 0) -> None:
     ScheduleError
         If they do not.
     """
-    graph, gpu = scenario.graph, scenario.system.gpu
+    graph, gpu = scenario.workload, scenario.system.gpu
     held = held_bytes(graph, scenario.num_ranks)
     if held + staging_bytes > gpu.hbm.capacity_bytes:
         layers = f" of {graph.repeat.count} layers" if graph.repeat is not None else ""

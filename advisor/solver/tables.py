@@ -126,19 +126,19 @@ def limits(scenario: OpCase, domains: Domains) -> Iterator[Rule]:
     """Rules on what a search leaves out although it could run, and on memory."""
     yield Rule((KERNEL.word,), _reject_persistent)
     yield Rule((LAUNCH.word,), _reject_graph)
-    if scenario.workload.moved is not None:
+    if scenario.shape.moved is not None:
         yield Rule((TEMPLATE.word, CHUNKS.word), _reject_below_line, _line)
     yield from StagingRules(scenario, domains).rules()
 
 
 def _reject_persistent(request: ScheduleRequest) -> Rejection | None:
     persistent = request.choice.tactics.kernel is Kernels.PERSISTENT
-    return persistent_rejection(request.scenario.workload) if persistent else None
+    return persistent_rejection(request.scenario.shape) if persistent else None
 
 
 def _reject_graph(request: ScheduleRequest) -> Rejection | None:
     """A graph differs from a stream where there are kernels, and the profile says what it costs."""
-    workload, gpu = request.scenario.workload, request.scenario.gpu
+    workload, gpu = request.scenario.shape, request.scenario.gpu
     if request.choice.tactics.launch is LaunchMode.STREAM:
         return None
     if gpu.sync.graph_launch_ticks is None:
@@ -150,7 +150,7 @@ def _reject_graph(request: ScheduleRequest) -> Rejection | None:
 
 
 def _shard_bytes(scenario: OpCase) -> int:
-    moved = scenario.workload.moved
+    moved = scenario.shape.moved
     return 0 if moved is None else moved.num_bytes // scenario.num_ranks
 
 
@@ -242,7 +242,7 @@ class RuleTables:
         """The tables of every rule for one template; of one for another pattern few others mean anything."""
         usual = OpChoice(template.name, self._scenario.num_ranks, default_engine(self._scenario.system))
         allowed = {knob: list(range(len(values))) for knob, values in self.axes.values.items()}
-        fits = self._scenario.workload.pattern in template.patterns
+        fits = self._scenario.shape.pattern in template.patterns
         found: list[Table] = []
         for read in self._rules:
             if not fits and read.feasible and read.knobs and TEMPLATE.word in read.rule.knobs:

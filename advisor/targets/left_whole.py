@@ -54,7 +54,7 @@ def _rows(sweep: GraphSweep, point: GraphPoint, dialect: Dialect) -> Iterator[Tu
     if choice == SERIAL:
         return
     modes = {mode.op: mode for mode in choice.modes}
-    for op in point.advice.scenario.graph.ops:
+    for op in point.advice.scenario.workload.ops:
         for number in range(choice.batches):
             name = op.name if choice.batches == 1 else f"{op.name}[{number}]"
             row = _row(sweep, point, choice, op, modes.get(name), dialect)
@@ -66,9 +66,9 @@ def _row(
     sweep: GraphSweep, point: GraphPoint, choice: Schedule, op: Op, mode: OpMode | None, dialect: Dialect
 ) -> TunerRow | None:
     """The row of an op; None where it moves nothing, or is left to the library."""
-    whole = mode is not None and (mode.apart is not None or op.workload.is_collective)
+    whole = mode is not None and (mode.apart is not None or op.shape.is_collective)
     usual = mode is None or (isinstance(mode.body, OpChoice) and mode.body.template == BASELINE.name and op.is_pair)
-    if op.workload.moved is None or (usual and not whole):
+    if op.shape.moved is None or (usual and not whole):
         return None
     where = f"{settings_text(point)}: {op.name} of {choice.name}"
     engine = _engine(mode) if whole else None
@@ -78,13 +78,13 @@ def _row(
     if engine.kind is EngineKind.DMA:
         message = f"{where} moves data by copy engines, and {dialect.library} tunes calls that run on SMs"
         raise refused(message, _explore(sweep))
-    found = collective_in(op.workload.pattern) if op.is_pair else op.workload.pattern
+    found = collective_in(op.shape.pattern) if op.is_pair else op.shape.pattern
     collective = _CALLS.get("" if found is None else found.value)
     if collective is None:
         raise refused(
             f"{where}: a tuner of {dialect.library} is not asked about {op.label}", "it is about NCCL's calls"
         )
-    num_bytes = op.workload.moved.num_bytes // choice.batches
+    num_bytes = op.shape.moved.num_bytes // choice.batches
     how = mode.apart or mode.body
     algorithm = how.algorithm if isinstance(how, OpChoice) else ""
     name, does = dialect.algorithms.get(algorithm or RING, ("", ()))

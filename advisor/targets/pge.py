@@ -9,8 +9,8 @@ from .base import Options, Target, refused
 
 def _write(scenarios: Sequence[OpCase], options: Options) -> str:
     machine = scenarios[0].system
-    gemms = [stage.gemm for scenario in scenarios for stage in scenario.workload.stages if stage.gemm is not None]
-    dtypes = list(dict.fromkeys(shape.dtype for shape in gemms)) or [scenarios[0].workload.tensors[0].dtype]
+    gemms = [stage.gemm for scenario in scenarios for stage in scenario.shape.stages if stage.gemm is not None]
+    dtypes = list(dict.fromkeys(shape.dtype for shape in gemms)) or [scenarios[0].shape.tensors[0].dtype]
     if len(dtypes) > 1 or dtypes[0] not in TYPES:
         said = ", ".join(dtype.value for dtype in dtypes)
         raise refused(f"times of {said} are not known", f"a trace has one of {', '.join(each.value for each in TYPES)}")

@@ -69,7 +69,7 @@ def _write(content: Content, options: Options) -> str:
 def _points(content: Content) -> list[_Tokens]:
     if not isinstance(content, GraphSweep):
         return [_Tokens(f"M {size}", _tokens(advice), advice) for size, advice in content.points]
-    graph = content.points[0].advice.scenario.graph
+    graph = content.points[0].advice.scenario.workload
     if any(layer.backward for layer in te_layers(graph)):
         raise refused(f"{graph.name} is a backward pass, which vLLM has not", "export the forward pass: --workload W")
     return [_Tokens(settings_text(point), _tokens(point.advice), point.advice) for point in content.points]
@@ -83,7 +83,7 @@ def _tokens(advice: Advice) -> int:
     Refused
         If there are none.
     """
-    workloads = [case.workload for case in advice.scenario.cases]
+    workloads = [case.shape for case in advice.scenario.cases]
     rows = [each.gemm.m for each in workloads if each.pattern in PATTERNS and each.gemm is not None]
     if not rows:
         does = ", ".join(dict.fromkeys(each.label for each in workloads if each.moved is not None))

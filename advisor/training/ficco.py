@@ -46,7 +46,7 @@ def four_choices(scenario: OpCase) -> tuple[OpChoice, ...]:
     """
     ranks, engine = scenario.num_ranks, default_engine(scenario.system)
     choices = tuple(OpChoice(name, ranks * ranks, engine, BY_NAME[name].default_streams) for name in FOUR)
-    legal = scenario.workload.pattern is Pattern.AG_GEMM and scenario.workload.gemm is not None
+    legal = scenario.shape.pattern is Pattern.AG_GEMM and scenario.shape.gemm is not None
     return choices if legal and all(reject_choice(scenario, choice) is None for choice in choices) else ()
 
 
@@ -201,7 +201,7 @@ def _together(losses: Sequence[tuple[Trial, str, FloatArray]]) -> Iterator[FourS
 
 def _estimated(seed: int, idx: int) -> Four | None:
     scenario = draw(seed, idx).scenario
-    choices, gemm = four_choices(scenario), scenario.workload.gemm
+    choices, gemm = four_choices(scenario), scenario.shape.gemm
     if not choices or gemm is None:
         return None
     return Four(idx, sizes_of(gemm), tuple(predicted_ticks(scenario, choice) for choice in choices))

@@ -57,7 +57,7 @@ def winners_of(record: Record) -> Iterator[Winner]:
         kind = (structure.batches, choice.template, choice.algorithm, structure.pieces)
         if kind not in seen and len(structure.batches) <= MAX_BATCHES:
             seen.add(kind)
-            yield Winner(structure, record.idx, scenario.workload.pattern.consumes)
+            yield Winner(structure, record.idx, scenario.shape.pattern.consumes)
 
 
 def with_catalogue(winners: Iterable[Winner]) -> tuple[Winner, ...]:
@@ -128,7 +128,7 @@ class Labeller:
 
     def _labels(self, idx: int, kinds: Mapping[bool, "_Kind"]) -> Labels:
         drawn = draw(self.seed, idx)
-        situation, consumes = Situation.of(drawn.scenario), drawn.scenario.workload.pattern.consumes
+        situation, consumes = Situation.of(drawn.scenario), drawn.scenario.shape.pattern.consumes
         chosen = kinds[consumes].numbers[self._chosen(idx, situation, kinds[consumes])]
         ticks = np.array(list(_ticks(drawn.scenario, [self.winners[number].structure for number in chosen])))
         return Labels(idx, drawn.family, situation, consumes, self.found.get(idx, Found()), chosen, ticks)

@@ -175,7 +175,7 @@ def _improved(
 
 
 def _static(models: Models, scenario: OpCase) -> OpChoice | None:
-    return first_legal([models.static[scenario.workload.pattern.consumes]], scenario)
+    return first_legal([models.static[scenario.shape.pattern.consumes]], scenario)
 
 
 def _simple(pick: Callable[[Models, OpCase], OpChoice | None]) -> Way:

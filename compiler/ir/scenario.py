@@ -142,7 +142,7 @@ class OpCase:
 
     name: str
     system: System
-    workload: OpShape
+    shape: OpShape
     schedules: tuple[NamedSchedule, ...] = field(default=(), hash=False)
     explore: Explore = field(default_factory=Explore, hash=False)
 
@@ -159,7 +159,7 @@ class OpCase:
     @property
     def is_algorithm_choice(self) -> bool:
         """Whether it is a collective alone: the question is which algorithm, not whether to overlap."""
-        return self.workload.is_collective
+        return self.shape.is_collective
 
     @property
     def resolution(self) -> float:
@@ -168,7 +168,7 @@ class OpCase:
         All kernels that multiply matrices have the resolution of the GEMM: experts and attention are known no better.
         Times of collectives alone are compared as simulated: 0.
         """
-        compute = self.workload.compute
+        compute = self.shape.compute
         return float(self.gpu.gemm.resolution) if compute is not None and compute.tiled else 0.0
 
     @property
@@ -179,16 +179,16 @@ class OpCase:
     @property
     def stages(self) -> tuple["OpCase", ...]:
         """The scenario of each kernel; none for a lone collective."""
-        return tuple(map(self.stage, range(self.workload.num_kernels)))
+        return tuple(map(self.stage, range(self.shape.num_kernels)))
 
     def at(self, rank: int) -> "OpCase":
         """Return the scenario of the absolute ``rank``; see ``OpShape.at``."""
         rank %= self.num_ranks
-        return self if self.workload.at(rank) is self.workload else replace(self, workload=self.workload.at(rank))
+        return self if self.shape.at(rank) is self.shape else replace(self, shape=self.shape.at(rank))
 
     def stage(self, kernel: int) -> "OpCase":
         """Return the scenario of the kernel with that number; see ``OpShape.stage``."""
-        return self if self.workload.then is None else replace(self, workload=self.workload.stage(kernel))
+        return self if self.shape.then is None else replace(self, shape=self.shape.stage(kernel))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,17 +197,17 @@ class Scenario:
 
     name: str
     system: System
-    graph: Workload
+    workload: Workload
     schedules: tuple[Schedule, ...] = field(default=(), hash=False)
     explore: Explore = field(default_factory=Explore, hash=False)
 
     @classmethod
     def of_one(cls, case: OpCase) -> "Scenario":
         """The question about one op alone."""
-        graph = Workload.of_one(case.workload)
-        (op,) = graph.ops
+        workload = Workload.of_one(case.shape)
+        (op,) = workload.ops
         schedules = tuple(Schedule(each.name, (OpMode(op.name, each.body),)) for each in case.schedules)
-        return cls(case.name, case.system, graph, schedules, case.explore)
+        return cls(case.name, case.system, workload, schedules, case.explore)
 
     @property
     def num_ranks(self) -> int:
@@ -216,27 +216,27 @@ class Scenario:
 
     @property
     def case(self) -> OpCase:
-        """The one op that there is, where ``pair`` says so.
+        """The one op that there is, where ``only_case`` says so.
 
         Raises
         ------
         ValueError
             If there are several, or more is said of the one.
         """
-        case = self.pair
+        case = self.only_case
         if case is None:
             raise ValueError(f"{self.name} is no op by itself")
         return case
 
     @property
-    def pair(self) -> OpCase | None:
-        """The scenario of a lone op that says all there is, with a body for each of its schedules; else None."""
-        workload, bodies = self.graph.pair, tuple(choice.body for choice in self.schedules)
-        if workload is None or None in bodies:
+    def only_case(self) -> OpCase | None:
+        """The only op where it says all there is, with what each schedule does with it; None if there is more."""
+        shape, bodies = self.workload.only_shape, tuple(choice.body for choice in self.schedules)
+        if shape is None or None in bodies:
             return None
         named = zip(self.schedules, bodies, strict=True)
         schedules = tuple(NamedSchedule(choice.name, body) for choice, body in named if body is not None)
-        return OpCase(self.name, self.system, workload, schedules, self.explore)
+        return OpCase(self.name, self.system, shape, schedules, self.explore)
 
     @property
     def gpu(self) -> Gpu:
@@ -246,15 +246,15 @@ class Scenario:
     @property
     def title(self) -> str:
         """The name of the workload."""
-        return self.graph.name
+        return self.workload.name
 
     @property
     def cases(self) -> tuple[OpCase, ...]:
         """Each op on this system, by itself."""
-        pair = self.pair
-        if pair is not None:
-            return (pair,)
-        return tuple(OpCase(op.name, self.system, op.workload) for op in self.graph.ops)
+        case = self.only_case
+        if case is not None:
+            return (case,)
+        return tuple(OpCase(op.name, self.system, op.shape) for op in self.workload.ops)
 
     @property
     def sole(self) -> OpCase | None:
@@ -262,25 +262,25 @@ class Scenario:
 
         Such kernels read what it makes, or make what it reads.
         """
-        graph, pair = self.graph, self.pair
-        if pair is not None:
-            return pair
-        moving = [op for op in graph.ops if op.workload.moved is not None]
-        if len(moving) != 1 or (graph.batch is not None and graph.batch.cuts):
+        workload, case = self.workload, self.only_case
+        if case is not None:
+            return case
+        moving = [op for op in workload.ops if op.shape.moved is not None]
+        if len(moving) != 1 or (workload.batch is not None and workload.batch.cuts):
             return None
-        others = [op for op in graph.ops if op is not moving[0]]
-        if any(op.workload.compute is None or op.workload.compute.tiled for op in others):
+        others = [op for op in workload.ops if op is not moving[0]]
+        if any(op.shape.compute is None or op.shape.compute.tiled for op in others):
             return None
-        before = graph.made_from(moving[0].name)
-        behind = {op.name for op in others if moving[0].name in graph.made_from(op.name)}
+        before = workload.made_from(moving[0].name)
+        behind = {op.name for op in others if moving[0].name in workload.made_from(op.name)}
         if any(op.name not in before | behind for op in others):
             return None
-        return OpCase(moving[0].name, self.system, moving[0].workload, explore=self.explore)
+        return OpCase(moving[0].name, self.system, moving[0].shape, explore=self.explore)
 
     @property
     def num_layers(self) -> int:
         """How many layers there are."""
-        return self.graph.num_layers
+        return self.workload.num_layers
 
     @property
     def is_algorithm_choice(self) -> bool:

@@ -218,13 +218,13 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """An op: its ``workload`` is a pair of compute and communication, a kernel or a collective.
+    """An op: its ``shape`` is a pair of compute and communication, a kernel or a collective.
 
     ``layer`` counts from 1 where layers that repeat are written out, and ``batch`` from 0 where batches are.
     """
 
     name: str
-    workload: OpShape
+    shape: OpShape
     reads: tuple[Read, ...] = ()
     layer: int = 1
     batch: int = 0
@@ -232,15 +232,13 @@ class Op:
     @property
     def label(self) -> str:
         """What it is, for people: a pattern with the names of its kernels, or the name of a lone kernel."""
-        kernel = self.workload.kernel
-        return (
-            self.workload.label if self.workload.pattern is not Pattern.KERNEL or kernel is None else kernel.operation
-        )
+        kernel = self.shape.kernel
+        return self.shape.label if self.shape.pattern is not Pattern.KERNEL or kernel is None else kernel.operation
 
     @property
     def is_pair(self) -> bool:
         """Whether a kernel and a collective can hide each other."""
-        return self.workload.pattern.overlaps
+        return self.shape.pattern.overlaps
 
     @property
     def takes_rows_of(self) -> str:
@@ -317,7 +315,7 @@ class Workload:
         return 1 if self.repeat is None else self.repeat.count
 
     @property
-    def pair(self) -> OpShape | None:
+    def only_shape(self) -> OpShape | None:
         """The workload of a lone op that says all there is, by the name of the graph; else None.
 
         It says nothing of transposed operands and parts of them, of ends of its kernel, of layers and of batches.
@@ -326,9 +324,9 @@ class Workload:
             return None
         (op,) = self.ops
         is_plain = all(not read.transposed and read.part is None for read in op.reads)
-        if not is_plain or len(self.results) != len(op.workload.made):
+        if not is_plain or len(self.results) != len(op.shape.made):
             return None
-        return replace(op.workload, name=self.name, about=self.about)
+        return replace(op.shape, name=self.name, about=self.about)
 
     def made_from(self, name: str) -> frozenset[str]:
         """The ops whose results an op takes, directly or through others."""

@@ -41,7 +41,7 @@ def import_plan(scenario: OpCase, text: ast.Text, report: Report) -> WrittenPlan
     from .write import plan_of
 
     document = _document(path_beside(text, "plan", report), text.span, report)
-    part = _only_part(_built(scenario.system, Workload.of_one(scenario.workload), document, ""), document)
+    part = _only_part(_built(scenario.system, Workload.of_one(scenario.shape), document, ""), document)
     return plan_of(scenario, part.schedule)
 
 
@@ -82,7 +82,7 @@ def graph_plan_in_file(scenario: Scenario, path: Path) -> Plan:
     name, report = str(path), Report()
     with report.trial():
         document = _document(path, _span(name), report)
-        return _built(scenario.system, scenario.graph, document, name)
+        return _built(scenario.system, scenario.workload, document, name)
     raise CompileError(report.diagnostics)
 
 
@@ -92,7 +92,7 @@ def _schedule(
     report = Report()
     with report.trial():
         document = read(_span(name), report)
-        part = _only_part(_built(scenario.system, Workload.of_one(scenario.workload), document, name), document)
+        part = _only_part(_built(scenario.system, Workload.of_one(scenario.shape), document, name), document)
         warn(report.diagnostics)
         return part.schedule
     raise CompileError(report.diagnostics)
@@ -121,13 +121,13 @@ def _built_mscclpp(system: System, graph: Workload, document: Item, name: str) -
         message = f"this is the plan of one collective, {graph.name} has {len(graph.ops)} ops"
         raise document.fail(message, code=Code.MGS524)
     (op,) = graph.ops
-    case = OpCase(op.name, system, op.workload)
+    case = OpCase(op.name, system, op.shape)
     try:
         schedule = build_schedule(case, read_mscclpp(case, document), name)
     except ScheduleError as error:
         unfit = error.rejection
         raise document.fail(unfit.message, unfit.hint, unfit.code) from None
-    plan = Plan.of_one(op.name, op.workload, schedule)
+    plan = Plan.of_one(op.name, op.shape, schedule)
     check(system, graph, plan, document, {})
     return plan
 

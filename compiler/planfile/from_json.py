@@ -102,11 +102,11 @@ class ReadPlan:
         scenario = OpCase(read.said.name, self.system, read.workload)
         try:
             schedule = build_schedule(scenario, read.plan, name if read.expression is None else read.expression)
-            if read.workload is read.op.workload or not read.workload.is_collective:
+            if read.workload is read.op.shape or not read.workload.is_collective:
                 return schedule
             # What the collective of a pair brings is what the pair holds.
             whole = OpChoice(BASELINE.name, self.system.num_ranks, read.plan.engine)
-            pair = build_schedule(replace(scenario, workload=read.op.workload), whole)
+            pair = build_schedule(replace(scenario, shape=read.op.shape), whole)
             return replace(schedule, staging_bytes=pair.staging_bytes)
         except ScheduleError as error:
             unfit, message = error.rejection, f"{read.said.name}: {error.rejection.message}"
@@ -260,10 +260,10 @@ def _known_parts(graph: Workload, named: set[str]) -> dict[str, tuple[Op, OpShap
     known: dict[str, tuple[Op, OpShape]] = {}
     for op in graph.ops:
         collective = collective_name(op)
-        whole = not (op.is_pair and op.workload.then is None and collective in named)
-        known[op.name] = op, op.workload if whole else kernel_alone(op.workload)
+        whole = not (op.is_pair and op.shape.then is None and collective in named)
+        known[op.name] = op, op.shape if whole else kernel_alone(op.shape)
         if not whole:
-            known[collective] = op, collective_alone(op.workload)
+            known[collective] = op, collective_alone(op.shape)
     return known
 
 

@@ -54,7 +54,7 @@ _OPENED = ("scenario", "ops", "plans", "parts", "steps", "ranks", "overrides")
 
 def plan_document(scenario: OpCase, schedule: OpPlan) -> JsonObject:
     """Return ``schedule`` of the one op of ``scenario`` as a JSON object, with what it fits and its hash."""
-    workload = scenario.workload
+    workload = scenario.shape
     plan = Plan.of_one(workload.output, workload, schedule)
     return graph_plan_document(scenario.system, Workload.of_one(workload), plan)
 
@@ -84,7 +84,7 @@ def fingerprint(system: System, graph: Workload, batches: int = 1, layers: int =
     The machine and its rates are left out: a plan runs on any machine with as many GPUs.
     """
     ops: list[JsonObject] = [
-        {"name": op.name, **_shapes(op.workload)} | ({"reads": reads} if (reads := _reads(op.reads)) else {})
+        {"name": op.name, **_shapes(op.shape)} | ({"reads": reads} if (reads := _reads(op.reads)) else {})
         for op in layers_of(in_batches(graph, batches), min(layers, SHOWN_LAYERS)).ops
     ]
     document: JsonObject = {"ranks": system.num_ranks}
@@ -295,7 +295,7 @@ def plan_text(scenario: OpCase, schedule: OpPlan, name: str) -> str:
 
     Ranks with different steps get a block ``rank r { ... }`` each. The text compiles to the same SM and buffer pools.
     """
-    lines = [f"schedule {name} for {scenario.workload.name} {{", f"  plan by {_head(scenario, schedule)}"]
+    lines = [f"schedule {name} for {scenario.shape.name} {{", f"  plan by {_head(scenario, schedule)}"]
     for rank, steps in enumerate(schedule.each_rank(scenario.num_ranks)):
         inner = [f"    {_step_text(scenario, step)}" for step in steps]
         lines += [f"  rank {rank} {{", *inner, "  }"] if inner else [f"  rank {rank} {{ }}"]
@@ -313,8 +313,8 @@ def _head(scenario: OpCase, schedule: OpPlan) -> str:
 
 
 def _step_text(scenario: OpCase, step: Step) -> str:
-    moved = scenario.workload.moved
-    tensor = moved.name if moved is not None else scenario.workload.output
+    moved = scenario.shape.moved
+    tensor = moved.name if moved is not None else scenario.shape.output
     match step:
         case Transfer():
             side = "to" if step.direction is Direction.PUT else "from"
@@ -324,7 +324,7 @@ def _step_text(scenario: OpCase, step: Step) -> str:
             words += [] if step.lane is None else [f"lane {step.lane}"]
             words += ["reduce"] if step.reduce else []
         case TileGroup():
-            output = scenario.workload.stage(step.kernel).output
+            output = scenario.shape.stage(step.kernel).output
             words = ["compute " + ", ".join(_region_text(output, region) for region in step.regions), f"k {step.k}"]
             words += [*_after(step.after), f"stream {step.stream}", *(["accumulate"] if step.accumulate else [])]
         case Reduction():

@@ -114,7 +114,7 @@ class Brought:
 def brought_for(graph: Workload, op: Op, num_ranks: int) -> tuple[str, Brought] | None:
     """The pair that brings what ``op`` takes by rows, by its name, and how; None if it is no GEMM behind such a one."""
     pair = op.takes_rows_of
-    brought = Brought.of(graph.op(pair).workload, op.workload, num_ranks) if pair else None
+    brought = Brought.of(graph.op(pair).shape, op.shape, num_ranks) if pair else None
     return (pair, brought) if brought is not None else None
 
 
@@ -131,7 +131,7 @@ def following(graph: Workload, num_ranks: int) -> dict[str, tuple[Op, ...]]:
 def reject_along(op: Op, pair: Op, maker: Part, steps: Sequence[TileGroup]) -> Rejection | None:
     """Why a GEMM ``op`` cannot be ``steps``, cut along ``pair`` which is carried out as ``maker``; None if it can."""
     schedule, hint = maker.schedule, f"{pair.name} = uniform_fused_1d(chunks=...)"
-    if maker.workload != pair.workload:
+    if maker.workload != pair.shape:
         why, hint = "it is apart, and moved as a whole", f"a template that overlaps it in itself: {hint}"
     elif schedule.tactics.kernel is not Kernels.LAUNCHED:
         why, hint = "its kernel is persistent, and ends as a whole", "kernel=launched"

@@ -27,7 +27,7 @@ def collective_name(op: Op) -> str:
     >>> collective_name(Op("y", Workload("y", "", Pattern.AG_GEMM, (), x, None, "y")))
     'y.all_gather'
     """
-    collective = collective_in(op.workload.pattern)
+    collective = collective_in(op.shape.pattern)
     return f"{op.name}{_DOT}{collective.value if collective is not None else 'collective'}"
 
 
@@ -76,7 +76,7 @@ class _Order:
     def _layer(self, name: str) -> tuple[int, int]:
         """The layer in which a part is issued, and whether it comes there before others: what is brought ahead does."""
         op, ahead = self._op(name), self._choice.ahead
-        brings = ahead > 0 and op.workload.is_collective and not any(read.made_by for read in op.reads)
+        brings = ahead > 0 and op.shape.is_collective and not any(read.made_by for read in op.reads)
         return (op.layer - ahead, 0) if brings else (op.layer + (name in self._late), 1)
 
     def _check_known(self, name: str) -> None:
@@ -101,7 +101,7 @@ class _Order:
         if name not in self._apart:
             return (name,)
         collective = collective_name(op)
-        return (name, collective) if op.workload.pattern.produces else (collective, name)
+        return (name, collective) if op.shape.pattern.produces else (collective, name)
 
     def _collective(self, name: str) -> str:
         """The part of an op that is or holds its collective."""
@@ -235,7 +235,7 @@ def labels_of(graph: Workload, count: int) -> dict[str, str]:
 
 def is_summed_last(op: Op) -> bool:
     """Whether ranks add up what an op makes of rows that are cut: behind the last batch, once."""
-    return op.workload.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR) and op.reads[0].transposed
+    return op.shape.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR) and op.reads[0].transposed
 
 
 def _op(op: Op, names: Sequence[str], number: int) -> Op:
@@ -244,8 +244,8 @@ def _op(op: Op, names: Sequence[str], number: int) -> Op:
     if len(names) == 1 or not is_summed_last(op):
         return made
     if number < len(names) - 1:
-        return replace(made, workload=kernel_alone(op.workload))
-    before = tuple(Read(in_batch(op.workload.output, k), name, adds=True) for k, name in enumerate(names[:-1]))
+        return replace(made, shape=kernel_alone(op.shape))
+    before = tuple(Read(in_batch(op.shape.output, k), name, adds=True) for k, name in enumerate(names[:-1]))
     return replace(made, reads=(*op.reads, *before))
 
 

@@ -177,19 +177,19 @@ class _Builder:
         op = self.graph.op(op_name)
         mode = self._mode(op)
         if mode.apart is None:
-            self._add(op, op.name, op.workload, self._schedule(op, mode.body))
+            self._add(op, op.name, op.shape, self._schedule(op, mode.body))
             return
-        if not op.is_pair or op.workload.then is not None:
-            message = f"{op.name} is {op.workload.label}: it has no kernel and collective to keep apart"
+        if not op.is_pair or op.shape.then is not None:
+            message = f"{op.name} is {op.shape.label}: it has no kernel and collective to keep apart"
             raise PlanError(Rejection(Code.MGS509, message, "apart is for a pair such as AG+GEMM"), op.name)
-        if op.workload.uneven_by_rank:
+        if op.shape.uneven_by_rank:
             message = f"the kernel of {op.name} is as large as the rank's loads: it is not simulated apart"
             raise PlanError(Rejection(Code.MGS515, message, "leave it to a template"), op.name)
         if not collective:
-            kernel = kernel_alone(op.workload)
+            kernel = kernel_alone(op.shape)
             self._add(op, op.name, kernel, self._usual(op, kernel, default_engine(self.system)))
             return
-        alone, serial = collective_alone(op.workload), self._usual(op, op.workload, mode.apart.engine)
+        alone, serial = collective_alone(op.shape), self._usual(op, op.shape, mode.apart.engine)
         schedule = replace(self._built(op, alone, mode.apart), staging_bytes=serial.staging_bytes)
         self._add(op, name, alone, schedule)
 
@@ -197,7 +197,7 @@ class _Builder:
         stream = COLLECTIVES_STREAM if workload.is_collective else dict(self.choice.streams).get(op.name, 0)
         priority = LOW if op.name in self.choice.low else 0
         free = not any(read.made_by for read in op.reads) and op.name not in dict(self.choice.beside)
-        behind = op.workload.is_collective and free
+        behind = op.shape.is_collective and free
         part = Part(name, op.name, workload, schedule, stream, priority, layer=op.layer, behind_kernels=behind)
         waits, step_waits = self._waits(op, part)
         self.parts[name] = replace(part, waits=waits, step_waits=step_waits)
@@ -207,9 +207,9 @@ class _Builder:
 
     def _schedule(self, op: Op, body: OpChoice | WrittenPlan | None) -> OpPlan:
         if body is None:
-            usual = self._usual(op, op.workload, usual_engine(self.system, op.workload))
+            usual = self._usual(op, op.shape, usual_engine(self.system, op.shape))
             return self._along(op, usual) if op.name in self.choice.along else usual
-        return self._built(op, op.workload, body)
+        return self._built(op, op.shape, body)
 
     def _along(self, op: Op, usual: OpPlan) -> OpPlan:
         """The kernel of an op cut as the all_to_all that brings what it takes."""
@@ -218,7 +218,7 @@ class _Builder:
             message = f"{op.name} is {op.label}, which is not cut along another op"
             raise PlanError(Rejection(Code.MGS509, message, "along is for a GEMM behind GEMM+A2A"), op.name)
         (pair, brought), maker = found, self.parts[found[0]]
-        steps = brought.cut_along(maker.schedule, tile_cols(op.workload))
+        steps = brought.cut_along(maker.schedule, tile_cols(op.shape))
         unfit = reject_along(op, self.graph.op(pair), maker, steps)
         if unfit is not None:
             raise PlanError(unfit, op.name)
@@ -249,7 +249,7 @@ class _Builder:
             steps += need.rows
             waits += () if need.rows else need.whole
         beside = dict(self.choice.beside).get(op.name)
-        if beside is not None and (part.workload.is_collective or not op.workload.pattern.overlaps):
+        if beside is not None and (part.workload.is_collective or not op.shape.pattern.overlaps):
             waits.append(PartWait(beside, Awaited.BEGUN))
         return tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(steps))
 
@@ -267,7 +267,7 @@ class _Builder:
 
     def _reads(self, op: Op, part: Part, read: Read) -> bool:
         """Whether it is this part of an op that takes the operand."""
-        whole = part.workload is op.workload
+        whole = part.workload is op.shape
         return whole or read.moves == part.workload.is_collective
 
     def _by_rows(self, op: Op, read: Read, maker: Part) -> bool:
@@ -279,7 +279,7 @@ class _Builder:
         op = self.graph.op(read.made_by)
         names = [name for name in (op.name, collective_name(op)) if name in self.parts]
         apart = len(names) == 2
-        collective_last = read.what is Made.MOVED or op.workload.pattern.produces
+        collective_last = read.what is Made.MOVED or op.shape.pattern.produces
         return self.parts[names[1] if apart and collective_last else names[0]]
 
     def _whole(self, op: Op, part: Part, read: Read) -> Iterator[PartWait]:
@@ -296,9 +296,9 @@ class _Builder:
 
     def _other_half(self, op: Op, part: Part) -> str | None:
         """The part of the same op that comes before this one."""
-        if part.workload is op.workload:
+        if part.workload is op.shape:
             return None
-        first = op.name if op.workload.pattern.produces else collective_name(op)
+        first = op.name if op.shape.pattern.produces else collective_name(op)
         return first if first != part.name else None
 
     def _check_direction(self, op: Op, part: Part, read: Read) -> None:

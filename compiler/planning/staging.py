@@ -101,7 +101,7 @@ def staging_bytes(scenario: OpCase, *, slices_inner: bool) -> int:
 
     Where what an output sums over is cut (``slices_inner``) it is kept in fp32 meanwhile.
     """
-    workload, n = scenario.workload, scenario.num_ranks
+    workload, n = scenario.shape, scenario.num_ranks
     if workload.moved is None:
         return 0
     remote = _remote_bytes(workload, n)
@@ -146,7 +146,7 @@ def staging_of_steps(scenario: OpCase, ranks: tuple[tuple[Step, ...], ...], *, s
     Algorithms differ in how many parts they put down to be summed, and a get may land where an earlier one has been
     read.
     """
-    workload, pattern = scenario.workload, scenario.workload.pattern
+    workload, pattern = scenario.shape, scenario.shape.pattern
     needed = staging_bytes(scenario, slices_inner=slices_inner)
     if workload.moved is not None and pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM):
         reused = min(elements_reused(steps, scenario.num_ranks, exchanges=pattern.exchanges) for steps in ranks)
@@ -161,7 +161,7 @@ def staging_of_steps(scenario: OpCase, ranks: tuple[tuple[Step, ...], ...], *, s
 
 def slices_inner(scenario: OpCase, template: Template) -> bool:
     """Whether the template cuts what one output sums over: the inner dimension of a GEMM, or keys."""
-    match cutting_of(scenario.workload.last_stage).adds:
+    match cutting_of(scenario.shape.last_stage).adds:
         case Adds.COLUMNS:
             return template.cut is Cut.COLUMNS
         case Adds.ROWS:
@@ -187,10 +187,10 @@ def reject_reach(system: System, *, sums: bool) -> Rejection | None:
 
 def template_input(scenario: OpCase, choice: OpChoice) -> TemplateInput:
     """The workload of ``scenario`` as the template of ``choice`` sees it; of two kernels the second is in ``then``."""
-    if scenario.workload.then is not None:
+    if scenario.shape.then is not None:
         first, then = (template_input(stage, choice) for stage in scenario.stages)
         return replace(first, then=then)
-    workload, n = scenario.workload, scenario.num_ranks
+    workload, n = scenario.shape, scenario.num_ranks
     moved, gemm, alone = workload.moved, workload.gemm, workload.pattern is Pattern.KERNEL
     rows = moved.rows if moved is not None else gemm.m if gemm is not None else 0
     return TemplateInput(

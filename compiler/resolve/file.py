@@ -160,7 +160,7 @@ class _Resolver:
         settable = self._report.num_failures == failures
         resolved, reading = self._workloads[entry], Reading(self._place, self._evaluator, self._report)
         work = None if resolved is None else resolved[1]
-        ops = tuple(op.name for op in work.ops) if work is not None and work.pair is None else ()
+        ops = tuple(op.name for op in work.ops) if work is not None and work.only_shape is None else ()
         expectation = ExpectReader(names, reading, ops, _verdicts_on(work)).read(question, entry.name)
         if not settable:
             raise self._report.stop()
@@ -200,11 +200,11 @@ class _Resolver:
 def _explored(system: System, graph: Workload, explore: Explore | None) -> Explore:
     """The space of a block, with engines that suit a lone op."""
     space = explore or Explore()
-    return explored_engines(system, graph.ops[0].workload, space) if graph.pair is not None else space
+    return explored_engines(system, graph.ops[0].shape, space) if graph.only_shape is not None else space
 
 
 def _verdicts_on(graph: Workload | None) -> tuple[Verdict, ...]:
     """Return the verdicts that there may be on a workload: any if it is not known for its own errors."""
     if graph is None:
         return tuple(Verdict)
-    return ON_ALGORITHM if len(graph.ops) == 1 and graph.ops[0].workload.is_collective else ON_OVERLAP
+    return ON_ALGORITHM if len(graph.ops) == 1 and graph.ops[0].shape.is_collective else ON_OVERLAP

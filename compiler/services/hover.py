@@ -74,7 +74,7 @@ def _name(document: Document, cursor: Cursor, offset: int, span: Span) -> Hover 
 
 def _ops_text(scenario: Scenario) -> str:
     (first, *others) = scenario.cases
-    return f"{len(others) + 1} ops" if others else first.workload.pattern.value
+    return f"{len(others) + 1} ops" if others else first.shape.pattern.value
 
 
 def _head(entry: Entry) -> str:

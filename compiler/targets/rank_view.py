@@ -39,7 +39,7 @@ class RankView:
     @property
     def pattern(self) -> Pattern:
         """The pattern of the workload."""
-        return self.scenario.workload.pattern
+        return self.scenario.shape.pattern
 
     @cached_property
     def steps(self) -> dict[str, Step]:
@@ -66,7 +66,7 @@ class RankView:
     @cached_property
     def block(self) -> int:
         """Rows of a block of the moved tensor."""
-        return moved_rows(self.scenario.workload, self.scenario.num_ranks)
+        return moved_rows(self.scenario.shape, self.scenario.num_ranks)
 
     def place(self, region: Region, block: int | None = None) -> Rect:
         """Return a region in the whole tensor, in row block ``block`` if that is not the region's own."""

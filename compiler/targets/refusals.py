@@ -31,7 +31,7 @@ def reject_triton(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
 
 
 def _reject_workload(scenario: OpCase) -> Rejection | None:
-    workload = scenario.workload
+    workload = scenario.shape
     patterns = ", ".join(pattern.value for pattern in PATTERNS)
     if workload.then is not None or not isinstance(workload.gemm, GemmShape) or workload.pattern not in PATTERNS:
         return _rejection(f"{workload.name} is {workload.label}, and the kernel is one GEMM", f"it does {patterns}")

@@ -93,7 +93,7 @@ def _call_of(scenario: OpCase, kernel: RewrittenKernel) -> str:
     block_m, block_n = (f'CONFIG["{name}"]' if name in given else name for name in kernel.blocks)
     more = ", **CONFIG" if given else ""
     call = REWRITTEN_CALL.format(name=kernel.name, block_m=block_m, block_n=block_n, more=more)
-    pattern = scenario.workload.pattern
+    pattern = scenario.shape.pattern
     if pattern.consumes:
         call += "".join(f"\n{each.message}: {each.hint}.\n" for each in kernel.by_row)
     if pattern.sums:
@@ -111,7 +111,7 @@ def _check_tiles(scenario: OpCase, kernel: RewrittenKernel, programs: Sequence[G
     """Refuse a configuration whose tiles do not divide the regions of the plan."""
     given = {} if kernel.config is None else kernel.config.settings
     block_m, block_n = (given.get(name) for name in kernel.blocks)
-    shape = scenario.workload.gemm
+    shape = scenario.shape.gemm
     if isinstance(block_m, int) and isinstance(block_n, int) and shape is not None:
         try:
             for program in programs:
@@ -121,7 +121,7 @@ def _check_tiles(scenario: OpCase, kernel: RewrittenKernel, programs: Sequence[G
 
 
 def _head(scenario: OpCase, schedule: OpPlan, call: str) -> str:
-    workload, shape = scenario.workload, scenario.workload.gemm
+    workload, shape = scenario.shape, scenario.shape.gemm
     assert shape is not None, "a GEMM is all that is written"
     lines = [
         "A GEMM in the tile order of a plan, beside its copies.",
@@ -138,13 +138,13 @@ def _head(scenario: OpCase, schedule: OpPlan, call: str) -> str:
 
 
 def _constants(scenario: OpCase, schedule: OpPlan, programs: tuple[GemmProgram, ...]) -> str:
-    shape = scenario.workload.gemm
+    shape = scenario.shape.gemm
     assert shape is not None, "a GEMM is all that is written"
     groups = [group for program in programs for group in program.groups]
     edges = [edge for group in groups for region in group.regions for edge in (*region[2:], *group.k)]
     k_slices, aligned = {group.k for group in groups}, gcd(VECTOR, *edges)
     part_rows = max(program.part_rows for program in programs)
-    buffers = _buffers(scenario.workload.pattern, shape.m, shape.n, shape.k, part_rows)
+    buffers = _buffers(scenario.shape.pattern, shape.m, shape.n, shape.k, part_rows)
     return "\n".join(
         [
             f"RANKS = {scenario.num_ranks}",

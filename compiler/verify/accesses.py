@@ -94,7 +94,7 @@ class AccessMap:
     """The accesses of each cell of the moved tensor, at the ranks that ``waits`` keeps."""
 
     def __init__(self, scenario: OpCase, schedule: OpPlan, waits: Waits) -> None:
-        workload, self.num_ranks, self.period = scenario.workload, waits.num_ranks, waits.period
+        workload, self.num_ranks, self.period = scenario.shape, waits.num_ranks, waits.period
         assert workload.moved is not None, "only plans that move a tensor have contributions"
         self.sums = workload.pattern.sums
         self.computes = workload.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR)

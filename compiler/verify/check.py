@@ -42,7 +42,7 @@ def check_plan(scenario: OpCase, schedule: OpPlan) -> tuple[PlanFault, ...]:
     found_faults = list(_name_faults(scenario, schedule))
     if found_faults:
         return tuple(found_faults)
-    if (scenario.workload.pattern in _FROM_FIRST or scenario.workload.loads) and not schedule.overrides:
+    if (scenario.shape.pattern in _FROM_FIRST or scenario.shape.loads) and not schedule.overrides:
         schedule = replace(
             schedule, by_rank=schedule.each_rank(scenario.num_ranks) or (schedule.steps,) * scenario.num_ranks
         )

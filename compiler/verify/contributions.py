@@ -35,7 +35,7 @@ class _Flow:
 
     def __init__(self, scenario: OpCase, access_map: AccessMap) -> None:
         self._scenario, self._access_map, self._n = scenario, access_map, access_map.num_ranks
-        gemm = scenario.workload.gemm
+        gemm = scenario.shape.gemm
         self._inner = gemm.k if gemm is not None and access_map.computes else 0
         self._computed: dict[Place, int] = {}
         self._results: dict[Place, int] = {}
@@ -56,7 +56,7 @@ class _Flow:
 
     def lacking(self) -> Iterator[PlanFault]:
         """Return faults for data that is missing at the end."""
-        pattern, everything = self._scenario.workload.pattern, (1 << self._n) - 1
+        pattern, everything = self._scenario.shape.pattern, (1 << self._n) - 1
         for rank in range(self._access_map.period):
             if pattern is Pattern.SEND_RECV and rank != 1:
                 continue
@@ -162,7 +162,7 @@ class _Flow:
     def _lacks(self, place: Place, missing: int) -> PlanFault:
         rect, block, rank = self._access_map.where(place)
         if not self._access_map.sums:
-            moved = self._scenario.workload.moved
+            moved = self._scenario.shape.moved
             assert moved is not None, "this workload moves a tensor"
             return PlanFault(Code.MGS501, "", f"{rect} of block {block} of {moved.name} never reach rank {rank}")
         message = f"{rect} of block {block} at rank {rank} lack {self._ranks(missing, rank)}"

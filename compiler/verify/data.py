@@ -30,7 +30,7 @@ _GATHERS = (Pattern.ALL_GATHER, Pattern.AG_GEMM, Pattern.GEMM_BESIDE_AG)
 
 def passes_on(scenario: OpCase, schedule: OpPlan) -> bool:
     """Whether ranks sum on the way or forward data of others; False for an all_gather, which is checked directly."""
-    pattern = scenario.workload.pattern
+    pattern = scenario.shape.pattern
     if not pattern.reduces:
         return pattern.sums or pattern in (Pattern.BROADCAST, Pattern.SEND_RECV)
     n = scenario.num_ranks
@@ -50,9 +50,9 @@ def _ends_astray(step: Transfer, num_ranks: int) -> bool:
 
 def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
     """Return faults for bytes that never arrive, arrive twice, or are used before they arrive."""
-    before, pattern = plan.before(), plan.scenario.workload.pattern
+    before, pattern = plan.before(), plan.scenario.shape.pattern
     flows = passes_on(plan.scenario, plan.schedule)
-    if plan.scenario.workload.moved is not None and not flows:
+    if plan.scenario.shape.moved is not None and not flows:
         yield from _arrival_faults(plan)
     yield from output_faults(plan)
     if flows:
@@ -60,7 +60,7 @@ def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
     if pattern.reduces:
         yield from _sum_faults(plan)
     for step in plan.steps.values():
-        if isinstance(step, TileGroup) and plan.scenario.workload.stage(step.kernel).pattern.consumes:
+        if isinstance(step, TileGroup) and plan.scenario.shape.stage(step.kernel).pattern.consumes:
             yield from _needs(plan, step, step.regions, before[step.name], cols=(step.k.start, step.k.stop))
             yield from _own_faults(plan, step, before[step.name])
         elif isinstance(step, Transfer) and pattern in _GATHERS:
@@ -76,14 +76,14 @@ def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
 
 def _origin(plan: RankPlan, arrival: Arrival) -> int | None:
     """Return the rank whose data arrive, relative to this one; None if this rank does not need them."""
-    if plan.scenario.workload.pattern in _GATHERS:
+    if plan.scenario.shape.pattern in _GATHERS:
         return arrival.region.owner
     return arrival.source if arrival.region.owner == 0 else None
 
 
 def _arrival_faults(plan: RankPlan) -> Iterator[PlanFault]:
     """Check arrivals: each remote block once for a gather, each peer's part of the own block once otherwise."""
-    workload, n = plan.scenario.workload, plan.scenario.num_ranks
+    workload, n = plan.scenario.shape, plan.scenario.num_ranks
     moved = workload.moved
     assert moved is not None, "data arrive only where a tensor moves"
     for other in range(1, n):
@@ -109,7 +109,7 @@ def _exchange_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
 
 def _output_faults(plan: RankPlan, step: Transfer, before: frozenset[str]) -> Iterator[PlanFault]:
     """Check that output of a kernel is put by the rank that computes it, after it is computed."""
-    if not plan.scenario.workload.pattern.produces:
+    if not plan.scenario.shape.pattern.produces:
         return
     if step.direction is Direction.GET:
         yield PlanFault(Code.MGS508, step.name, f"{step.name}: what is computed is put by the rank that computes it")
@@ -119,7 +119,7 @@ def _output_faults(plan: RankPlan, step: Transfer, before: frozenset[str]) -> It
 
 def _own_faults(plan: RankPlan, step: TileGroup, before: frozenset[str]) -> Iterator[PlanFault]:
     """Check that the part of the own block that a second kernel needs is computed before it."""
-    if plan.scenario.workload.pattern.produces:
+    if plan.scenario.shape.pattern.produces:
         for region in step.regions:
             if region.owner % plan.scenario.num_ranks == 0:
                 yield from computed_faults(plan, step, replace(region, cols=step.k), before)
@@ -127,7 +127,7 @@ def _own_faults(plan: RankPlan, step: TileGroup, before: frozenset[str]) -> Iter
 
 def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:
     """Check that the own block is reduced exactly once, unless every part is added as it lands."""
-    moved = plan.scenario.workload.moved
+    moved = plan.scenario.shape.moved
     assert moved is not None
     rects = [Rect.of(step.region) for step in plan.steps.values() if isinstance(step, Reduction)]
     adds = [arrival.transfer.reduce for arrival in plan.arrivals]
@@ -138,9 +138,7 @@ def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:
             name = arrival.transfer.name
             message = f"{name} adds as it lands; then every transfer must, and no kernel sums"
             yield PlanFault(Code.MGS507, name, message)
-    missing, twice = uncovered(
-        Rect(0, moved_rows(plan.scenario.workload, plan.scenario.num_ranks), 0, moved.cols), rects
-    )
+    missing, twice = uncovered(Rect(0, moved_rows(plan.scenario.shape, plan.scenario.num_ranks), 0, moved.cols), rects)
     for rect, fault in ((missing, "never summed"), (twice, "summed twice")):
         if rect is not None:
             yield PlanFault(Code.MGS507, "", f"{rect} of the own block are {fault}")
@@ -175,7 +173,7 @@ def _source_faults(plan: RankPlan, step: Transfer, before: Mapping[str, frozense
 
 def _partial_faults(plan: RankPlan, step: Transfer, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:
     """Check that partial sums are sent after they are computed, and to their owner."""
-    n, computes = plan.scenario.num_ranks, plan.scenario.workload.pattern is Pattern.GEMM_RS
+    n, computes = plan.scenario.num_ranks, plan.scenario.shape.pattern is Pattern.GEMM_RS
     if step.direction is Direction.GET and not computes:
         if region.owner % n:
             message = f"{step.name} gets a part of block +{region.owner}, which is not its own"
@@ -192,7 +190,7 @@ def _partial_faults(plan: RankPlan, step: Transfer, region: Region, before: froz
 
 def _reduction_faults(plan: RankPlan, step: Reduction, before: frozenset[str]) -> Iterator[PlanFault]:
     """Check that a reduction sums the own block, waits for every part and says their number."""
-    n, pattern = plan.scenario.num_ranks, plan.scenario.workload.pattern
+    n, pattern = plan.scenario.num_ranks, plan.scenario.shape.pattern
     if step.region.owner % n:
         yield PlanFault(Code.MGS509, step.name, f"{step.name} reduces a block that belongs to another rank")
     if step.num_parts != n:

@@ -48,7 +48,7 @@ def shape_faults(plan: RankPlan) -> Iterator[PlanFault]:
 
 
 def _tile_faults(plan: RankPlan, step: TileGroup) -> Iterator[PlanFault]:
-    workload = plan.scenario.workload.stage(step.kernel)
+    workload = plan.scenario.shape.stage(step.kernel)
     if not 0 <= step.k.start < step.k.stop <= inner_size(workload):
         yield PlanFault(Code.MGS509, step.name, f"{step.name} computes k {step.k}, outside this workload")
     if len({region.cols for region in step.regions}) > 1:
@@ -84,7 +84,7 @@ def _head_faults(workload: OpShape, step: TileGroup, n: int) -> Iterator[PlanFau
 
 
 def _region_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:
-    if isinstance(step, TileGroup) and not plan.scenario.workload.num_kernels:
+    if isinstance(step, TileGroup) and not plan.scenario.shape.num_kernels:
         return
     for region in regions_of(step):
         rows, cols = _block_of(plan, step, region)
@@ -97,7 +97,7 @@ def _region_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:
 
 def _block_of(plan: RankPlan, step: Step, region: Region) -> tuple[int, int]:
     """Return rows and columns of the block that ``region`` lies in."""
-    workload, n = plan.scenario.workload, plan.scenario.num_ranks
+    workload, n = plan.scenario.shape, plan.scenario.num_ranks
     cols = workload.moved.cols if workload.moved is not None else 0
     if isinstance(step, TileGroup):
         stage = workload.stage(step.kernel)
@@ -129,14 +129,14 @@ def _peer_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
 
 
 def _sum_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:
-    pattern, engine = plan.scenario.workload.pattern, plan.schedule.engine
+    pattern, engine = plan.scenario.shape.pattern, plan.schedule.engine
     adds = isinstance(step, Transfer) and step.reduce
     apart = isinstance(step, Transfer) and step.reach is Reach.ALL
     if adds and engine.kind is EngineKind.SM and pattern is Pattern.GEMM_RS and not apart and not engine.by_tiles:
         message = f"{step.name} adds into a block that its owner's kernel still writes, in no order"
         yield PlanFault(Code.MGS509, step.name, message)
     if (adds or isinstance(step, Reduction)) and not pattern.sums:
-        message = f"{step.name} sums, and {plan.scenario.workload.label} has nothing to sum"
+        message = f"{step.name} sums, and {plan.scenario.shape.label} has nothing to sum"
         yield PlanFault(Code.MGS509, step.name, message)
 
 
@@ -182,12 +182,12 @@ def _wait_for(rects_by_name: dict[str, list[Rect]], verb: str, where: str) -> st
 
 def output_faults(plan: RankPlan) -> Iterator[PlanFault]:
     """Check that every (row, column, k) of the output of each kernel is computed exactly once."""
-    for kernel in range(plan.scenario.workload.num_kernels):
+    for kernel in range(plan.scenario.shape.num_kernels):
         yield from _kernel_faults(plan, kernel)
 
 
 def _kernel_faults(plan: RankPlan, kernel: int) -> Iterator[PlanFault]:
-    workload, n, groups = plan.scenario.workload.stage(kernel), plan.scenario.num_ranks, _groups(plan, kernel)
+    workload, n, groups = plan.scenario.shape.stage(kernel), plan.scenario.num_ranks, _groups(plan, kernel)
     slices = _inner_slices(workload, groups)
     for owner in range(num_tile_blocks(workload, n)):
         whole = Rect(0, tile_rows(workload, n, owner), 0, tile_cols(workload))
@@ -217,12 +217,12 @@ def _groups(plan: RankPlan, kernel: int) -> list[TileGroup]:
 
 def _tensor(plan: RankPlan, stage: OpShape) -> str:
     """Name the output for messages, where a workload has two."""
-    return f"{stage.output}, " if plan.scenario.workload.then is not None else ""
+    return f"{stage.output}, " if plan.scenario.shape.then is not None else ""
 
 
 def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:
     """Check that groups before ``step`` compute all of ``region`` (and all of k) of the first kernel's output."""
-    workload, n, wanted = plan.scenario.workload.stage(0), plan.scenario.num_ranks, Rect.of(region)
+    workload, n, wanted = plan.scenario.shape.stage(0), plan.scenario.num_ranks, Rect.of(region)
     groups = [group for group in _groups(plan, 0) if group.name in before]
     for low, high, parts in _inner_slices(workload, groups):
         rects = [Rect.of(r) for group in parts for r in group.regions if r.owner % n == region.owner % n]

@@ -177,8 +177,8 @@ def _op_result(name: str, intervals: Sequence[Interval], kernels: Mapping[int, S
 def _utilization(lowered: Lowered, finished: Finished) -> Utilization:
     program = lowered.program
     slots = program.pool_slots.reshape(-1, program.ranks_simulated)[:, 0]
-    engines = {part.machine.engines for part in lowered.parts if part.scenario.workload.moved is not None}
-    computing = [part for part in lowered.parts if not part.scenario.workload.is_collective] or lowered.parts
+    engines = {part.machine.engines for part in lowered.parts if part.scenario.shape.moved is not None}
+    computing = [part for part in lowered.parts if not part.scenario.shape.is_collective] or lowered.parts
     sms = max(int(slots[part.machine.sms]) for part in computing)
     total = sum(int(slots[pool]) for pool in engines)
     return utilization(program, finished.run, lowered.parts[0].machine.link_servers, sms, max(1, total))

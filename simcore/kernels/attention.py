@@ -207,7 +207,7 @@ def _traffic(gpu: Gpu, shape: AttentionShape, units: Sequence[_Units], sms: int)
 
 def _part(scenario: OpCase, whole: AttentionShape, group: TileGroup) -> AttentionShape:
     """The heads, queries and keys of ``group``."""
-    workload, n = scenario.workload, scenario.num_ranks
+    workload, n = scenario.shape, scenario.num_ranks
     rows = sum(region.rows.size for region in group.regions)
     all_rows = sum(tile_rows(workload, n, owner) for owner in range(n))
     moved = workload.moved
@@ -235,7 +235,7 @@ def least_sm_ticks(scenario: OpCase, shape: AttentionShape, share: Fraction) -> 
 
     Kernels are written that hide it (FlashAttention-3 and -4), and on long sequences beat the form above.
     """
-    gpu, cuts_queries = scenario.gpu, scenario.workload.pattern.produces
+    gpu, cuts_queries = scenario.gpu, scenario.shape.pattern.produces
     per_pair = 4 * shape.head_dim / (gpu.peak(shape.dtype) / gpu.sms * float(gpu.gemm.mma_fraction)) * 1e6
     heads, queries = shape.batch * shape.heads, int(shape.q_len * share) if cuts_queries else shape.q_len
     # A share of keys that a mask hides in part is rounded by less than one key.

@@ -142,16 +142,16 @@ def model_of(shape: KernelShape) -> WorkModel[Any]:
 def compute_shape(scenario: OpCase, group: TileGroup) -> KernelShape:
     """Return the shape of ``group``: its part of the kernel, or all of a lone kernel that is no GEMM."""
     scenario = scenario.stage(group.kernel)
-    compute = scenario.workload.compute
+    compute = scenario.shape.compute
     assert compute is not None, "a checked plan computes only where the workload has a kernel"
-    if scenario.workload.gemm is None and not scenario.workload.pattern.overlaps:
+    if scenario.shape.gemm is None and not scenario.shape.pattern.overlaps:
         return compute
     return model_of(compute).part(scenario, compute, group)
 
 
 def whole_shape(scenario: OpCase, kernel: int = 0) -> KernelShape | None:
     """The undivided kernel that groups of tiles are parts of; None where there is none or it stands alone."""
-    workload, n = scenario.workload.stage(kernel), scenario.num_ranks
+    workload, n = scenario.shape.stage(kernel), scenario.num_ranks
     if workload.kernel is None or not workload.pattern.overlaps:
         return workload.gemm
     cols, inner = IndexRange(0, tile_cols(workload)), IndexRange(0, inner_size(workload))
@@ -162,7 +162,7 @@ def whole_shape(scenario: OpCase, kernel: int = 0) -> KernelShape | None:
 
 def whole_works(scenario: OpCase) -> tuple[KernelWork, ...]:
     """Each undivided kernel before or after a collective, or the lone GEMM, on all SMs."""
-    shapes = (whole_shape(scenario, kernel) for kernel in range(scenario.workload.num_kernels))
+    shapes = (whole_shape(scenario, kernel) for kernel in range(scenario.shape.num_kernels))
     return tuple(work_of(scenario.gpu, shape, scenario.gpu.sms) for shape in shapes if shape is not None)
 
 
@@ -191,7 +191,7 @@ def least_sm_ticks(scenario: OpCase, share: Fraction = _ALL) -> int:
 
     0 where there is no kernel before or after a collective, or a GEMM of one column, which has no tiles.
     """
-    if scenario.workload.then is not None:
+    if scenario.shape.then is not None:
         return sum(least_sm_ticks(stage, share) for stage in scenario.stages)
     shape = _shape(scenario)
     return 0 if shape is None else model_of(shape).min_sm_ticks(scenario, shape, share)
@@ -199,14 +199,14 @@ def least_sm_ticks(scenario: OpCase, share: Fraction = _ALL) -> int:
 
 def least_bytes(scenario: OpCase) -> int:
     """Bytes that kernels read from memory and write, however they are cut."""
-    if scenario.workload.then is not None:
+    if scenario.shape.then is not None:
         return sum(map(least_bytes, scenario.stages))
     shape = _shape(scenario)
     return 0 if shape is None else sum(hbm_bytes(shape, accumulate=False))
 
 
 def _shape(scenario: OpCase) -> KernelShape | None:
-    return whole_shape(scenario) or scenario.workload.compute
+    return whole_shape(scenario) or scenario.shape.compute
 
 
 def stream_work(scenario: OpCase, groups: Sequence[TileGroup], sms: int) -> KernelWork:
@@ -218,7 +218,7 @@ def stream_work(scenario: OpCase, groups: Sequence[TileGroup], sms: int) -> Kern
         As the work models do.
     """
     shape = stream_shape(scenario, groups)
-    if shape.n == 1 and not any(group.accumulate for group in groups) and not scenario.workload.by_columns:
+    if shape.n == 1 and not any(group.accumulate for group in groups) and not scenario.shape.by_columns:
         return gemv_work(scenario.gpu, GemvShape(shape.m, shape.k, shape.dtype), sms)
     return gemm_work(scenario.gpu, shape, sms, static_order=True)
 

@@ -187,7 +187,7 @@ def group_shape(scenario: OpCase, group: TileGroup) -> GemmShape:
 
     Where blocks lie side by side, these are its inner dimension instead. Rows of a transposed output are columns.
     """
-    workload, regions = scenario.workload.stage(group.kernel), group.regions
+    workload, regions = scenario.shape.stage(group.kernel), group.regions
     gemm = workload.gemm
     assert gemm is not None, "a checked plan computes only where the workload has a GEMM"
     cols = regions[0].cols
@@ -205,10 +205,10 @@ def stream_shape(scenario: OpCase, groups: Sequence[TileGroup]) -> GemmShape:
 
     Of a transposed output as many columns.
     """
-    gemm = scenario.workload.gemm
+    gemm = scenario.shape.gemm
     assert gemm is not None, "only groups of a GEMM are persistent"
     flops = sum(group_shape(scenario, group).flops for group in groups)
-    if scenario.workload.by_columns:
+    if scenario.shape.by_columns:
         return GemmShape(gemm.m, -(-flops // (2 * gemm.m * gemm.k)), gemm.k, gemm.dtype)
     return GemmShape(-(-flops // (2 * gemm.n * gemm.k)), gemm.n, gemm.k, gemm.dtype)
 
@@ -216,7 +216,7 @@ def stream_shape(scenario: OpCase, groups: Sequence[TileGroup]) -> GemmShape:
 def gemm_part(scenario: OpCase, whole: GemmShape, group: TileGroup) -> KernelShape:
     """The kernel of ``group``: a GEMV where the output has one column and nothing is added to it."""
     shape = group_shape(scenario, group)
-    if shape.n == 1 and not group.accumulate and not scenario.workload.by_columns:
+    if shape.n == 1 and not group.accumulate and not scenario.shape.by_columns:
         return GemvShape(shape.m, shape.k, shape.dtype)
     return shape
 

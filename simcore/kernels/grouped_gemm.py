@@ -117,7 +117,7 @@ def first_rows(rows: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 def _positions(scenario: OpCase, regions: tuple[Region, ...]) -> Iterator[tuple[int, int]]:
     """Where the rows of each region begin and end among all rows, block after block."""
-    workload, n = scenario.workload, scenario.num_ranks
+    workload, n = scenario.shape, scenario.num_ranks
     for region in regions:
         before = sum(tile_rows(workload, n, owner) for owner in range(region.owner % n))
         yield before + region.rows.start, before + region.rows.stop

@@ -142,7 +142,7 @@ def _costs(scenario: OpCase, schedule: OpPlan, ranks: Iterable[int]) -> Iterator
     for rank in ranks:
         checkpoint()
         steps = schedule.steps_of(rank)
-        if steps != known or scenario.workload.loads:
+        if steps != known or scenario.shape.loads:
             at = scenario.at(rank)
             known, here, ways = steps, _at_the_ends(at, schedule, steps), _ways(scenario, schedule, steps)
         on_links, routed = 0, 0
@@ -209,7 +209,7 @@ def _copying(scenario: OpCase, schedule: OpPlan, step: Transfer, peers: int) -> 
 def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[KernelWork]:
     """The kernels of a rank; the groups of a stream are one if they are persistent."""
     gpu, sms, streams = scenario.gpu, schedule.compute_sms, dict[int, list[TileGroup]]()
-    persistent = schedule.tactics.kernel is Kernels.PERSISTENT and scenario.workload.gemm is not None
+    persistent = schedule.tactics.kernel is Kernels.PERSISTENT and scenario.shape.gemm is not None
     for step in steps:
         if isinstance(step, Reduction):
             yield reduce_work(gpu, moved_bytes(scenario, step.region), step.num_parts, sms)

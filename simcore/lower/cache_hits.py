@@ -82,7 +82,7 @@ class Hits:
             return NONE
         puts = step.direction is Direction.PUT
         source = 0 if puts else step.peer
-        if self.scenario.workload.pattern in _GATHERS:
+        if self.scenario.shape.pattern in _GATHERS:
             own = (step.region.owner - source) % self.scenario.num_ranks == 0
             return NONE if own else self.share(rank + source)
         return self._forwarded(rank, step) * self.share(rank) if puts and step.after else NONE
@@ -105,7 +105,7 @@ class Hits:
         return rank % self.schedule.period(self.scenario.num_ranks)
 
     def _share(self, arrivals: Sequence[Arrival]) -> Share:
-        cache, moved = self.scenario.gpu.last_cache, self.scenario.workload.moved
+        cache, moved = self.scenario.gpu.last_cache, self.scenario.shape.moved
         if cache is None or moved is None or not arrivals:
             return NONE
         elements = sum(_size(arrival.region) for arrival in arrivals)

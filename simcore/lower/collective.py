@@ -31,7 +31,7 @@ def library_operation(scenario: OpCase) -> NcclCollective:
     ValueError
         If the library has none.
     """
-    collective = collective_in(scenario.workload.pattern) or Pattern.KERNEL
+    collective = collective_in(scenario.shape.pattern) or Pattern.KERNEL
     return NcclCollective(collective.value)
 
 
@@ -43,7 +43,7 @@ def library_collective_time(scenario: OpCase) -> CollectiveTime:
     ValueError
         As ``collective_time``, or if the library has no such collective.
     """
-    moved, operation = scenario.workload.moved, library_operation(scenario)
+    moved, operation = scenario.shape.moved, library_operation(scenario)
     assert moved is not None, "a collective moves a tensor"
     gpu = replace(scenario.gpu, collectives=library_on(scenario.system))
     return collective_time(gpu, operation, moved.num_bytes, scenario.num_ranks)

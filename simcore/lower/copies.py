@@ -251,7 +251,7 @@ def _gap(state: Lowering, step: Transfer, units: int) -> int:
     if state.by_sms:
         return ticks_for(state.unit_bytes, gpu.sm_copy.bytes_per_s)
     gap = ticks_for(state.unit_bytes, gpu.dma.bytes_per_s)
-    moved, num_bytes = state.scenario.workload.moved, moved_bytes(state.scenario, step.region)
+    moved, num_bytes = state.scenario.shape.moved, moved_bytes(state.scenario, step.region)
     if not gpu.dma.packet_ticks or moved is None:
         return gap
     return gap + gpu.dma.packet_ticks * (num_packets(gpu, moved.cols, step, num_bytes) - 1) // max(1, units)

@@ -30,7 +30,7 @@ from .waits import add_units, num_waiting, order_stores, stored_away_bytes
 
 def lower_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Step]) -> None:
     """A group of tiles, launched by itself or as a part of its stream's persistent kernel."""
-    if state.schedule.tactics.kernel is Kernels.PERSISTENT and state.scenario.workload.gemm is not None:
+    if state.schedule.tactics.kernel is Kernels.PERSISTENT and state.scenario.shape.gemm is not None:
         _persistent_group(state, rank, step, steps)
         return
     here = state.scenario.at(rank)

@@ -145,7 +145,7 @@ def _engines(builder: ProgramBuilder, schedule: OpPlan, sms: int) -> int:
 
 def noc_of(scenario: OpCase) -> Noc | None:
     """The network on chip as a server of ``scenario``; None without one in the profile, or a kernel that shares it."""
-    return None if scenario.workload.is_collective else scenario.gpu.noc
+    return None if scenario.shape.is_collective else scenario.gpu.noc
 
 
 def noc_packet_bytes(unit_bytes: int) -> int:

@@ -54,7 +54,7 @@ READY = "ready"
 def is_one_kernel(scenario: OpCase, schedule: OpPlan) -> bool:
     """Whether the plan is one kernel at each rank: a collective alone, by SMs."""
     engine = schedule.engine
-    return engine.kind is EngineKind.SM and not engine.by_library and scenario.workload.is_collective
+    return engine.kind is EngineKind.SM and not engine.by_library and scenario.shape.is_collective
 
 
 def begin_kernels(state: Lowering, ranks: range) -> None:
@@ -209,7 +209,7 @@ def in_whole_tiles(scenario: OpCase, schedule: OpPlan) -> OpPlan:
     Plans in which transfers wait for the kernel and the kernel for transfers are left as they are: there the order of
     pieces is the plan's own, and waits for whole tiles could close a circle.
     """
-    workload = scenario.workload
+    workload = scenario.shape
     if schedule.tactics.kernel is not Kernels.PERSISTENT or workload.gemm is None or workload.uneven:
         return schedule
     if num_tile_blocks(workload, scenario.num_ranks) == 1 or _goes_both_ways(schedule.steps_of(0)):
@@ -257,7 +257,7 @@ def _mates(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Mates:
     found: dict[str, tuple[TileGroup, ...]] = {}
     for groups in streams.values():
         work = stream_work(scenario, groups, schedule.compute_sms)
-        rows = work.block_cols if scenario.workload.by_columns else work.block_rows
+        rows = work.block_cols if scenario.shape.by_columns else work.block_rows
         if rows:
             found |= _sharing(groups, [_tiles(scenario, group, rows) for group in groups])
     return found
@@ -265,7 +265,7 @@ def _mates(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Mates:
 
 def _tiles(scenario: OpCase, group: TileGroup, block_rows: int) -> frozenset[int]:
     """The rows of tiles that ``group`` has a part of."""
-    n, rows = scenario.num_ranks, tile_rows(scenario.workload, scenario.num_ranks)
+    n, rows = scenario.num_ranks, tile_rows(scenario.shape, scenario.num_ranks)
     spans = ((region.owner % n * rows + region.rows.start, region.rows.size) for region in group.regions)
     return frozenset(
         tile for start, size in spans for tile in range(start // block_rows, (start + size - 1) // block_rows + 1)

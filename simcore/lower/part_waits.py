@@ -61,7 +61,7 @@ def with_waits(scenario: OpCase, part: Part, schedule: OpPlan) -> OpPlan:
     """
     if not part.waits and not part.step_waits:
         return schedule
-    held = is_one_kernel(scenario, schedule) or (schedule.engine.by_library and scenario.workload.is_collective)
+    held = is_one_kernel(scenario, schedule) or (schedule.engine.by_library and scenario.shape.is_collective)
 
     def waiting(steps: Sequence[Step]) -> tuple[Step, ...]:
         if held:

@@ -85,7 +85,7 @@ class Lowered:
 
 def plan_of(scenario: OpCase, schedule: OpPlan) -> Plan:
     """Return the plan of one op: ``schedule`` carries out the workload of ``scenario``."""
-    return Plan.of_one(scenario.name, scenario.workload, schedule)
+    return Plan.of_one(scenario.name, scenario.shape, schedule)
 
 
 def plan_period(system: System, plan: Plan, *, alike: bool = False) -> int:

@@ -148,7 +148,7 @@ class Lowering:
     @property
     def alone(self) -> bool:
         """Whether there is a collective and nothing else, and all of it is simulated."""
-        return self.scenario.workload.is_collective and not self.writes
+        return self.scenario.shape.is_collective and not self.writes
 
     @property
     def one_kernel(self) -> bool:
@@ -242,7 +242,7 @@ class Lowering:
 
 def moved_bytes(scenario: OpCase, region: Region) -> int:
     """Size of a region of the tensor that crosses the fabric."""
-    moved = scenario.workload.moved
+    moved = scenario.shape.moved
     assert moved is not None, "a checked plan moves only what its workload moves"
     return region.rows.size * region.cols.size * moved.dtype.num_bytes
 
@@ -284,7 +284,7 @@ def counts_ticks(scenario: OpCase, schedule: OpPlan) -> int:
     An event tells it that the counts are there, a copy brings them, and then it issues: what each takes is the
     profile's, of a host that does nothing else.
     """
-    if not scenario.workload.counts_on_device or schedule.engine.kind is not EngineKind.DMA:
+    if not scenario.shape.counts_on_device or schedule.engine.kind is not EngineKind.DMA:
         return 0
     gpu = scenario.gpu
     return gpu.launch.event_ticks + gpu.dma.setup_ticks + gpu.launch.kernel_ticks

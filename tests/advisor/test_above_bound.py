@@ -94,7 +94,7 @@ def test_no_estimate_is_below_the_bound(seed: int) -> None:
 
     assert [one for one in times_us(advice) if one[1] < bound_us * (1 - 1e-9)] == []
     if library is not None:
-        alone = replace(scenario, workload=collective_alone(scenario.workload))
+        alone = replace(scenario, shape=collective_alone(scenario.shape))
         assert library.us >= lower_bound(alone).ticks / TICKS_PER_US
     n, rate = scenario.num_ranks, scenario.system.fabric.link.peak_bytes_per_s
     for name, size in ((name, 1 << power) for name in COLLECTIVES for power in (10, 20, 28)):
@@ -188,7 +188,7 @@ workload w on node {{
 """
     (found,) = compile_text(text).workloads
     advice = recommend_graph(found, QUICK)
-    least = graph_bound(found.system, found.graph).ticks
+    least = graph_bound(found.system, found.workload).ticks
 
     assert advice.candidates and all(one.ticks >= least for one in advice.candidates)
     offers = () if advice.offers is None else advice.offers.offers

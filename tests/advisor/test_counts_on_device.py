@@ -53,7 +53,7 @@ def test_copy_engines_are_left_out_unasked(name: str) -> None:
     scenario = asked(PAIRS[name])
     tried = {choice.engine.kind for choice in enumerate_space(scenario).structures}
 
-    assert scenario.workload.counts_on_device
+    assert scenario.shape.counts_on_device
     assert tried == {EngineKind.SM}
     assert all(choice.engine.kind is EngineKind.SM for choice in some(usual_serials(scenario)))
     assert resolve_schedule(scenario, None).engine.kind is EngineKind.SM
@@ -64,7 +64,7 @@ def test_a_host_that_knows_the_counts_may_use_them(name: str) -> None:
     scenario = asked(KNOWN[name])
     serial = resolve_schedule(scenario, "serial(engine=dma(3))")
 
-    assert not scenario.workload.counts_on_device
+    assert not scenario.shape.counts_on_device
     assert EngineKind.DMA in {choice.engine.kind for choice in enumerate_space(scenario).structures}
     assert not any("counts" in each.label for each in simulate_op(scenario, serial, unit_bytes=1024).critical_path)
 
@@ -106,15 +106,15 @@ def test_a_layer_with_experts_copies_by_sms_unless_asked() -> None:
     graph = layer("")
     dma = layer("explore moe { engine dma(3) }\nschedule mine for moe { apart t, z by dma(3) }")
 
-    assert [op.name for op in graph.graph.ops if op.workload.counts_on_device] == ["t", "z"]
+    assert [op.name for op in graph.workload.ops if op.shape.counts_on_device] == ["t", "z"]
     for few in (False, True):
-        copiers = list(copiers_of(graph.system, graph.graph, graph.explore, few=few))
+        copiers = list(copiers_of(graph.system, graph.workload, graph.explore, few=few))
         assert all(copier.engine.kind is EngineKind.SM for copier in some(copiers))
-    plan = build_graph_plan(graph.system, graph.graph, SERIAL)
+    plan = build_graph_plan(graph.system, graph.workload, SERIAL)
     assert all(part.schedule.engine.kind is EngineKind.SM for part in plan.parts if part.op in "tz")
     assert not any("only the GPUs" in each for each in outside_of_graph(graph.system, plan))
-    assert [copier.engine.kind for copier in copiers_of(dma.system, dma.graph, dma.explore)] == [EngineKind.DMA]
-    marks = outside_of_graph(dma.system, build_graph_plan(dma.system, dma.graph, dma.schedules[0]))
+    assert [copier.engine.kind for copier in copiers_of(dma.system, dma.workload, dma.explore)] == [EngineKind.DMA]
+    marks = outside_of_graph(dma.system, build_graph_plan(dma.system, dma.workload, dma.schedules[0]))
     assert any("only the GPUs know" in each for each in marks)
 
 

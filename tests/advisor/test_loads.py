@@ -68,7 +68,7 @@ def test_the_line_that_says_what_is_asked_names_the_rank() -> None:
     hot = scenario_of("GEMM", ((128, 128, 128, 640),) * 4)
 
     assert "2560 x 64 x 64 at rank 3, which gets most, on 4 x" in scenario_line(hot)
-    assert scenario_line(scenario_of("alone", hot.workload.loads)) == "w: all_to_all on 4 x MI300X, full mesh"
+    assert scenario_line(scenario_of("alone", hot.shape.loads)) == "w: all_to_all on 4 x MI300X, full mesh"
 
 
 def test_memory_is_that_of_the_rank_that_gets_most() -> None:

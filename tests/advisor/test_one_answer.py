@@ -78,7 +78,7 @@ def pairs_of(file: str) -> list[tuple[Scenario, Scenario]]:
     kept = [block for block in blocks_of(text) if not re.match(r"\s*(schedule|expect|plan)\b", block)]
     alone, followed = (compile_text("\n".join(each)) for each in (kept, map(with_norm, kept)))
     graphs = {graph.name: graph for graph in followed.workloads}
-    return [(scenario, graphs[scenario.name]) for scenario in alone.workloads if scenario.pair is not None]
+    return [(scenario, graphs[scenario.name]) for scenario in alone.workloads if scenario.only_case is not None]
 
 
 @cache

@@ -77,9 +77,9 @@ def test_a_step_of_decode_is_advised_on(rows: int, ranks: int) -> None:
 @pytest.mark.parametrize("ranks", [8, 6])
 def test_a_scenario_with_other_rows_is_that_of_its_text(rows: int, ranks: int) -> None:
     scenario = scenario_of("GEMM+AR", 12, 4096, ranks)
-    assert num_rows(scenario.workload) == 12
+    assert num_rows(scenario.shape) == 12
 
-    assert with_rows(scenario, rows).workload == scenario_of("GEMM+AR", rows, 4096, ranks).workload
+    assert with_rows(scenario, rows).shape == scenario_of("GEMM+AR", rows, 4096, ranks).shape
 
 
 def test_an_expectation_may_set_any_number_of_rows() -> None:
@@ -90,4 +90,4 @@ def test_an_expectation_may_set_any_number_of_rows() -> None:
     )
     found = compile_text(text + "expect w with M = 3 { serial.makespan < 1 ms }\n")
 
-    assert [each.workload.moved.rows for each in cases_in(found) if each.workload.moved is not None] == [4096]
+    assert [each.shape.moved.rows for each in cases_in(found) if each.shape.moved is not None] == [4096]

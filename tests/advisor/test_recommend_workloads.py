@@ -48,7 +48,7 @@ def test_an_answer(name: str) -> None:
 
     assert advice.recommended.best_us <= advice.serial.best_us and advice.serial.choice is not None
     assert advice.gap_to_bound is not None and advice.gap_to_bound >= 0 and advice.confidence is not Confidence.HIGH
-    assert advice_document(advice)["pattern"] == scenario.workload.label == name.removesuffix(" causal")
+    assert advice_document(advice)["pattern"] == scenario.shape.label == name.removesuffix(" causal")
     assert name.removesuffix(" causal") in advice_text(advice, 3)
     assert "None" not in advice_text(advice, 3)
 

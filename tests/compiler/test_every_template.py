@@ -87,7 +87,7 @@ def choices(template: Template, scenario: OpCase) -> Iterator[tuple[OpChoice, in
 
 def narrowed(schedule: OpPlan, scenario: OpCase) -> list[list[Step]]:
     """Steps of each rank, columns of the moved tensor in units of the smallest part."""
-    moved = scenario.workload.moved
+    moved = scenario.shape.moved
     unit = 1 if moved is None else moved.cols // PARTS
 
     def region(of: Region) -> Region:
@@ -96,7 +96,7 @@ def narrowed(schedule: OpPlan, scenario: OpCase) -> list[list[Step]]:
 
     def narrow(step: Step) -> Step:
         if isinstance(step, TileGroup):
-            made = scenario.workload.stage(step.kernel).pattern.produces
+            made = scenario.shape.stage(step.kernel).pattern.produces
             return replace(step, regions=tuple(map(region, step.regions))) if made else step
         return replace(step, region=region(step.region))
 

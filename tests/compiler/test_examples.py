@@ -15,19 +15,19 @@ def test_all_examples_are_listed() -> None:
 def test_examples_compile_without_a_warning(name: str) -> None:
     compiled = compile_file(path(name))
     assert compiled.workloads and not compiled.warnings
-    assert compiled.scenario().case.workload.about
+    assert compiled.scenario().case.shape.about
 
 
 def test_the_main_example() -> None:
     scenario = compile_file(path("llama70b_tp8_mi300x")).scenario("mlp_up").case
-    gemm = scenario.workload.gemm
+    gemm = scenario.shape.gemm
     assert gemm is not None and (gemm.m, gemm.n, gemm.k) == (8192, 3584, 8192)
-    assert scenario.workload.pattern is Pattern.AG_GEMM
+    assert scenario.shape.pattern is Pattern.AG_GEMM
     assert scenario.num_ranks == 8 and scenario.system.fabric.topology.name == "full_mesh"
 
 
 def test_all_gather_moves_8_mib_per_rank() -> None:
-    moved = compile_file(path("all_gather_h100")).scenario().case.workload.moved
+    moved = compile_file(path("all_gather_h100")).scenario().case.shape.moved
     assert moved is not None and moved.num_bytes == 8 * (8 << 20)
 
 

@@ -59,7 +59,7 @@ def cases(template: Template) -> Iterator[tuple[OpCase, OpChoice]]:
 def written(template: Template) -> str:
     texts = []
     for scenario, choice in cases(template):
-        head = f"# {scenario.workload.label} on {scenario.num_ranks} ranks: "
+        head = f"# {scenario.shape.label} on {scenario.num_ranks} ranks: "
         schedule = build_schedule(scenario, choice)
         texts.append(f"{head}{schedule.expression}\n{plan_text(scenario, schedule, template.name)}")
     return "\n".join(texts)

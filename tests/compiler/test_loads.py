@@ -23,7 +23,7 @@ def schedules(kind: str, seed: int) -> Iterator[tuple[OpCase, OpPlan]]:
 
 def test_a_rank_has_the_rows_that_it_gets() -> None:
     table = ((8, 16, 40), (24, 24, 16), (0, 8, 56))
-    workload = scenario_of("GEMM", table).workload
+    workload = scenario_of("GEMM", table).shape
 
     assert workload.rank == 2
     assert [workload.at(rank).gemm for rank in range(3)] == [
@@ -33,7 +33,7 @@ def test_a_rank_has_the_rows_that_it_gets() -> None:
 
 def test_experts_are_those_of_each_rank() -> None:
     table = ((8, 16, 40), (24, 24, 16), (0, 8, 56))
-    workload = scenario_of("experts", table).workload
+    workload = scenario_of("experts", table).shape
     kernels = [workload.at(rank).kernel for rank in range(3)]
 
     assert all(isinstance(kernel, GroupedGemmShape) for kernel in kernels)
@@ -45,7 +45,7 @@ def test_a_matrix_of_ranks_that_send_alike_is_what_each_sends_in_turn() -> None:
     text = text_of("GEMM", turned)
     again = text.replace(text[text.index("rows=") : text.index("]]") + 2], "rows=[8, 16, 40]")
 
-    assert compile_text(text).scenario().case.workload == compile_text(again).scenario().case.workload
+    assert compile_text(text).scenario().case.shape == compile_text(again).scenario().case.shape
 
 
 def test_rows_to_is_a_matrix_of_one_list() -> None:
@@ -53,7 +53,7 @@ def test_rows_to_is_a_matrix_of_one_list() -> None:
     text = text_of("alone", table)
     short = text[: text.index("rows=")] + "rows_to=[8, 16, 40])\n}\n"
 
-    assert compile_text(short).scenario().case.workload == compile_text(text).scenario().case.workload
+    assert compile_text(short).scenario().case.shape == compile_text(text).scenario().case.shape
     assert format_text(format_text(short)) == format_text(short)
 
 
@@ -71,7 +71,7 @@ def test_every_template_moves_every_row_once(kind: str, seed: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_plan_written_out_is_the_same_plan(kind: str) -> None:
     for scenario, schedule in some(schedules(kind, 1)):
-        text = text_of(kind, scenario.workload.loads) + plan_text(scenario, schedule, "written")
+        text = text_of(kind, scenario.shape.loads) + plan_text(scenario, schedule, "written")
         again = compile_text(text).scenario().case
         assert replace(declared(again, again.schedules[0]), expression=schedule.expression) == schedule
         plan = plan_from_document(scenario, plan_document(scenario, schedule))

@@ -186,6 +186,6 @@ def test_rows_of_a_layer_that_are_columns_of_a_sum_are_no_seam() -> None:
     graph = compile_text(text).scenario()
 
     assert isinstance(graph, Scenario)
-    op = next(op for op in graph.graph.ops if op.workload.moved is not None)
-    assert op.workload.by_columns
+    op = next(op for op in graph.workload.ops if op.shape.moved is not None)
+    assert op.shape.by_columns
     assert not any(read.by_rows for read in op.reads)

@@ -198,7 +198,7 @@ def problem_of(name: str) -> tuple[Problem, AttentionShape]:
     """Every row and column of a small scenario: 2 ranks, 4 rows each, 8 heads of 4 columns and 4 of keys."""
     scenario = workload_of(name, 2, 8, 4, uneven=False)
     schedule = resolve_schedule(scenario, "serial(engine=dma(1))")
-    shape = scenario.workload.stage(0).compute
+    shape = scenario.shape.stage(0).compute
     assert isinstance(shape, AttentionShape)
     (problem,) = PlanRun(*alone(scenario, schedule), seed=3, detail=None).problems.values()
     return problem, shape
@@ -264,7 +264,7 @@ def test_all_rows_and_columns_where_they_are_few(name: str) -> None:
 
 def test_attention_alone_and_its_backward_pass_are_refused() -> None:
     scenario, schedule = scheduled("AG+attention", "serial(engine=dma(3))")
-    workload = scenario.workload
+    workload = scenario.shape
     assert isinstance(workload.compute, AttentionShape)
     shape = workload.compute
     words = {field.name: getattr(shape, field.name) for field in fields(shape)}
@@ -272,7 +272,7 @@ def test_attention_alone_and_its_backward_pass_are_refused() -> None:
     back = replace(workload, kernel=AttentionBackShape(**words))
     for refused, name in ((lone, "attention alone"), (back, "attention_back")):
         with pytest.raises(RunRefused) as caught:
-            carry_out(*alone(replace(scenario, workload=refused), schedule))
+            carry_out(*alone(replace(scenario, shape=refused), schedule))
         rejection = caught.value.rejection
         assert rejection.code is Code.MGS540
         assert rejection.message == f"one computes {name}, which is not carried out with real data"

@@ -87,7 +87,7 @@ def test_a_layer_is_that_of_plain_numpy(operands: str) -> None:
 
 def draw_op(rng: random.Random, number: int, scenario: OpCase, before: list[Op]) -> Op:
     """Each operand is declared, or what an op before it leaves; the collective of a pair takes the last one."""
-    workload = scenario.workload
+    workload = scenario.shape
     own = [tensor.name for tensor in workload.tensors if tensor.name not in workload.made]
     moved = own[-1] if not workload.pattern.produces else ""
     reads = (Read(name, rng.choice(["", *(op.name for op in before)]), moves=name == moved) for name in own)
@@ -95,7 +95,7 @@ def draw_op(rng: random.Random, number: int, scenario: OpCase, before: list[Op])
 
 
 def draw_mode(rng: random.Random, op: Op, scenario: OpCase) -> OpMode:
-    if op.workload.then is None and rng.random() < 0.3:
+    if op.shape.then is None and rng.random() < 0.3:
         return OpMode(op.name, apart=draw_whole(rng, scenario))
     return OpMode(op.name, draw_choice(rng, scenario))
 

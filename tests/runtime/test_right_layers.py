@@ -267,7 +267,7 @@ def test_rows_that_do_not_divide_among_the_ranks(rows: int, ranks: int, index: i
 @pytest.mark.parametrize(("kind", "choice"), CASES, ids=named)
 def test_a_gemm_cut_as_the_exchange_before_it(kind: str, choice: OpChoice) -> None:
     scenario = exchange(kind)
-    graph, plan = plan_of_layers(scenario, along(choice), min(2, scenario.graph.num_layers))
+    graph, plan = plan_of_layers(scenario, along(choice), min(2, scenario.workload.num_layers))
 
     report = carry_out(scenario.system, graph, plan, seeds=(0, 1))
 

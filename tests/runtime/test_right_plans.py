@@ -163,7 +163,7 @@ def test_schedules_of_the_examples(name: str) -> None:
                 report = carry_out(*alone(scenario, schedule), range(1))
             except RunRefused as error:
                 assert error.rejection.code.name == "MGS540"
-                assert scenario.workload.pattern is Pattern.KERNEL or "steps over all ranks" in error.rejection.message
+                assert scenario.shape.pattern is Pattern.KERNEL or "steps over all ranks" in error.rejection.message
             else:
                 assert report.exact, (schedule.expression, report.runs[-1])
 

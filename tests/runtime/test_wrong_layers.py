@@ -157,7 +157,7 @@ def test_a_step_that_computes_less_is_a_wrong_result(back: Scenario) -> None:
 def test_a_wait_for_an_exchange_that_is_left_out_is_found(kind: str) -> None:
     scenario = exchange(kind)
     graph, plan = plan_of_layers(
-        scenario, along(OpChoice("hetero_fused_1d", 8, DMA)), min(2, scenario.graph.num_layers)
+        scenario, along(OpChoice("hetero_fused_1d", 8, DMA)), min(2, scenario.workload.num_layers)
     )
     plan = side_by_side(plan)
     assert last_run(scenario, graph, plan).outcome is Outcome.EXACT

@@ -21,7 +21,7 @@ KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
 def scenario_of(kind: Pattern, fabric: Fabric, rows: int, ranks: int) -> OpCase:
     make = lone_gather if kind is Pattern.ALL_GATHER else lone_scatter
     made = make(rows, 1024, ranks=ranks, gpu=h100(), fabric=fabric)
-    return replace(made, workload=replace(made.workload, pattern=kind))
+    return replace(made, shape=replace(made.shape, pattern=kind))
 
 
 @pytest.mark.parametrize("kind", thinned(KINDS, 2), ids=lambda kind: kind.name)

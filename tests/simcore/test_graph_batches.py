@@ -46,7 +46,7 @@ schedule mixed for mlp {
 
 def scenario(rows: int = 2048) -> tuple[Workload, dict[str, Schedule]]:
     (found,) = compile_text(TEXT.replace("ROWS", str(rows)), as_written=False).workloads
-    return found.graph, {choice.name: choice for choice in found.schedules}
+    return found.workload, {choice.name: choice for choice in found.schedules}
 
 
 def makespan(graph: Workload, choice: Schedule) -> int:
@@ -67,7 +67,7 @@ def drawn(seed: int) -> tuple[int, bool]:
         OpMode(name, apart=OpChoice("serial", system.num_ranks, default_engine(system)))
         for op in graph.ops
         for name in names[op.name]
-        if op.is_pair and op.workload.then is None and rng.random() < 0.5
+        if op.is_pair and op.shape.then is None and rng.random() < 0.5
     )
     choice = Schedule("drawn", modes, seams=rng.choice(list(Seams)), sums_first=rng.random() < 0.5, batches=2)
     plan = build_graph_plan(system, graph, choice)

@@ -77,7 +77,7 @@ def test_a_graph_of_one_op_is_that_op(pattern: Pattern) -> None:
     for index in range(4):
         one, schedule = draw_plan(random.Random(f"graph of {pattern.name} {index}"), pattern)
         choice = Schedule(schedule.expression, (OpMode("y", _as_drawn(index, pattern)),))
-        plan = build_graph_plan(one.system, of_ops(Op("y", one.workload)), choice)
+        plan = build_graph_plan(one.system, of_ops(Op("y", one.shape)), choice)
         expected = simulate_op(one, schedule, unit_bytes=4096, options=RunOptions(observe=True))
         result = simulate(one.system, plan, name=one.name, unit_bytes=4096, options=RunOptions(observe=True))
 
@@ -111,8 +111,8 @@ def test_behind_a_barrier_times_add_up(first: Pattern, second: Pattern, mode: Op
     """
     one, other = without_noc(scenario(first)), without_noc(scenario(second))
     graph = of_ops(
-        Op("a", one.workload),
-        Op("b", other.workload, (read("a", by_rows=True, moves=other.workload.pattern is not DOWN),)),
+        Op("a", one.shape),
+        Op("b", other.shape, (read("a", by_rows=True, moves=other.shape.pattern is not DOWN),)),
     )
     modes = tuple(OpMode(name, mode) for name in "ab")
     alone = [simulate_op(each, build_schedule(each, mode)).makespan_ticks for each in (one, other)]
@@ -129,7 +129,7 @@ def test_there_are_twenty_barriers() -> None:
 @pytest.mark.parametrize("pattern", [UP, DOWN, Pattern.GEMM_AR, Pattern.A2A_GEMM], ids=lambda pattern: pattern.name)
 def test_a_pair_that_is_apart_takes_as_long_as_serial(pattern: Pattern) -> None:
     one = scenario(pattern)
-    graph = of_ops(Op("y", one.workload))
+    graph = of_ops(Op("y", one.shape))
 
     result = simulated(graph, Schedule("p", (OpMode("y", apart=SERIAL),)), one)
     serial = simulate_op(one, build_schedule(one, SERIAL))
@@ -144,7 +144,7 @@ def test_copies_by_fewer_engines_are_as_slow_beside_others(engines: int, own: bo
     """One engine for one collective and seven for another are all that the GPU has; nine are not."""
     gather = scenario(Pattern.ALL_GATHER)
     few = OpChoice("direct", 32, EngineChoice(EngineKind.DMA, engines))
-    graph = of_ops(Op("a", gather.workload), Op("b", gather.workload, (read("a"),)))
+    graph = of_ops(Op("a", gather.shape), Op("b", gather.shape, (read("a"),)))
     modes = (OpMode("a", few), OpMode("b", SERIAL))
 
     alone = simulate_op(gather, build_schedule(gather, few)).makespan_ticks
@@ -156,7 +156,7 @@ def test_copies_by_fewer_engines_are_as_slow_beside_others(engines: int, own: bo
 def test_rows_are_waited_for_one_by_one() -> None:
     """A reduce_scatter and the all_gather of its result overlap; each copy begins when its rows are summed."""
     down, up = scenario(DOWN, 4096, 2048, 4096), scenario(UP, 4096, 2048, 2048)
-    graph = of_ops(Op("a", down.workload), Op("b", up.workload, (read("a", by_rows=True, moves=True),)))
+    graph = of_ops(Op("a", down.shape), Op("b", up.shape, (read("a", by_rows=True, moves=True),)))
     modes = tuple(OpMode(name, FUSED) for name in "ab")
     times = {seams: simulated(graph, Schedule("p", modes, seams=seams), down).makespan_ticks for seams in Seams}
     plan = build_graph_plan(down.system, graph, Schedule("p", modes))
@@ -168,7 +168,7 @@ def test_rows_are_waited_for_one_by_one() -> None:
 
 def test_what_is_gathered_is_there_before_the_kernel_ends() -> None:
     up, grad = scenario(UP), scenario(Pattern.GEMM)
-    ops = Op("a", up.workload), Op("b", grad.workload, (read("a", what=Made.MOVED),))
+    ops = Op("a", up.shape), Op("b", grad.shape, (read("a", what=Made.MOVED),))
     beside = Schedule("p", (OpMode("a", SERIAL),), streams=(("b", 1),))
 
     result = simulated(of_ops(*ops), beside, up)
@@ -178,7 +178,7 @@ def test_what_is_gathered_is_there_before_the_kernel_ends() -> None:
 
 def test_sums_that_go_first_do_not_wait_for_queued_tiles() -> None:
     down, filler = scenario(DOWN, 2048, 2048, 2048), scenario(Pattern.GEMM, 4096, 4096, 4096)
-    graph = of_ops(Op("a", down.workload), Op("b", filler.workload))
+    graph = of_ops(Op("a", down.shape), Op("b", filler.shape))
     ends = {}
     for first in (False, True):
         choice = Schedule("p", (OpMode("a", FUSED),), sums_first=first)
@@ -189,7 +189,7 @@ def test_sums_that_go_first_do_not_wait_for_queued_tiles() -> None:
 
 def test_collectives_follow_each_other() -> None:
     gather = scenario(Pattern.ALL_GATHER)
-    graph = of_ops(Op("a", gather.workload), Op("b", gather.workload))
+    graph = of_ops(Op("a", gather.shape), Op("b", gather.shape))
 
     result = simulated(graph, Schedule("p", (OpMode("a", SERIAL), OpMode("b", SERIAL))), gather)
 
@@ -200,10 +200,10 @@ def test_collectives_follow_each_other() -> None:
 def test_a_collective_beside_a_kernel_begins_with_it() -> None:
     gather, kernel = scenario(Pattern.ALL_GATHER), scenario(Pattern.GEMM)
     graph = of_ops(
-        Op("k", kernel.workload),
-        Op("l", kernel.workload),
-        Op("x", gather.workload),
-        Op("z", gather.workload),
+        Op("k", kernel.shape),
+        Op("l", kernel.shape),
+        Op("x", gather.shape),
+        Op("z", gather.shape),
     )
     modes = (OpMode("x", SERIAL), OpMode("z", SERIAL))
 
@@ -215,7 +215,7 @@ def test_a_collective_beside_a_kernel_begins_with_it() -> None:
 @pytest.mark.parametrize(("beside", "taken"), [((), 0), ((("x", "k"),), 16)])
 def test_copies_by_sms_take_them_from_kernels_beside_them(beside: tuple[tuple[str, str], ...], taken: int) -> None:
     gather, kernel = scenario(Pattern.ALL_GATHER), scenario(Pattern.GEMM)
-    graph = of_ops(Op("k", kernel.workload), Op("x", gather.workload))
+    graph = of_ops(Op("k", kernel.shape), Op("x", gather.shape))
     choice = Schedule("p", (OpMode("x", OpChoice("serial", 4, EngineChoice(EngineKind.SM, 16))),), beside=beside)
     program = lower(kernel.system, build_graph_plan(kernel.system, graph, choice), unit_bytes=1024).program
 
@@ -225,7 +225,7 @@ def test_copies_by_sms_take_them_from_kernels_beside_them(beside: tuple[tuple[st
 
 def test_labels_tell_ops_apart_and_priorities_are_theirs() -> None:
     down = scenario(DOWN)
-    graph = of_ops(Op("a", down.workload), Op("b", down.workload))
+    graph = of_ops(Op("a", down.shape), Op("b", down.shape))
     choice = Schedule("p", (OpMode("a", FUSED), OpMode("b", FUSED)), low=("b",), sums_first=True)
     program = lower(down.system, build_graph_plan(down.system, graph, choice), unit_bytes=4096).program
 
@@ -320,7 +320,7 @@ def too_early(seed: int) -> tuple[int, list[str]]:
 def test_rows_are_waited_for_by_every_kind_of_copy(engine: EngineChoice) -> None:
     """Also by a collective that is one kernel, whose copies all begin with its launch."""
     down, gather = scenario(DOWN, 4096, 2048, 4096), scenario(Pattern.ALL_GATHER, 4096, 512, 2048)
-    graph = of_ops(Op("a", down.workload), Op("b", gather.workload, (read("a", by_rows=True, moves=True),)))
+    graph = of_ops(Op("a", down.shape), Op("b", gather.shape, (read("a", by_rows=True, moves=True),)))
     modes = OpMode("a", FUSED), OpMode("b", OpChoice("serial", 4, engine))
     result = simulated(graph, Schedule("p", modes), down)
 
@@ -355,7 +355,7 @@ def test_many_random_graphs_equal_the_oracle() -> None:
 
 def test_a_collective_that_reads_nothing_does_not_run_ahead() -> None:
     gather, kernel = scenario(Pattern.ALL_GATHER), scenario(Pattern.GEMM)
-    ops = (Op("k", kernel.workload), Op("x", gather.workload), Op("l", kernel.workload))
+    ops = (Op("k", kernel.shape), Op("x", gather.shape), Op("l", kernel.shape))
     result = simulated(of_ops(*ops), Schedule("p", (OpMode("x", SERIAL),)), kernel)
 
     assert result.op("k").end_ticks <= result.op("x").begin_ticks < result.op("l").end_ticks
@@ -363,7 +363,7 @@ def test_a_collective_that_reads_nothing_does_not_run_ahead() -> None:
 
 def _of_two(system: OpCase) -> Plan:
     """Two pairs side by side, cut in pieces."""
-    graph = of_ops(Op("a", system.workload), Op("b", system.workload))
+    graph = of_ops(Op("a", system.shape), Op("b", system.shape))
     return build_graph_plan(system.system, graph, Schedule("p", tuple(OpMode(name, FUSED) for name in "ab")))
 
 

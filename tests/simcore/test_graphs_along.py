@@ -27,7 +27,7 @@ def ticks(scenario: OpCase, graph: Workload, choice: Schedule) -> int:
 def test_it_takes_as_long_as_in_a_pair(kind: str, choice: OpChoice) -> None:
     pair = as_pair(kind)
 
-    together = ticks(pair, Workload("p", "", (Op("p", pair.workload),)), Schedule("p", (OpMode("p", choice),)))
+    together = ticks(pair, Workload("p", "", (Op("p", pair.shape),)), Schedule("p", (OpMode("p", choice),)))
     apart = ticks(pair, both(kind), along(choice))
 
     if choice.template in SHARED_STREAMS or choice.streams > 1:
@@ -47,9 +47,9 @@ def test_it_begins_before_all_has_landed() -> None:
 
 def test_layers_by_period_are_those_one_by_one() -> None:
     scenario, choice = exchange("below"), along(OpChoice("hetero_fused_1d", 8, DMA))
-    repeat = scenario.graph.repeat
+    repeat = scenario.workload.repeat
     assert repeat is not None
-    graph = replace(scenario.graph, repeat=replace(repeat, count=12))
+    graph = replace(scenario.workload, repeat=replace(repeat, count=12))
 
     found = simulate_layers(scenario.system, graph, choice, unit_bytes=4096)
     direct = simulate(

@@ -112,7 +112,7 @@ def test_a_group_of_a_persistent_kernel_may_begin_before_an_earlier_one_is_done(
 
 def sums(stream_of_last: int, number: int = 3) -> tuple[Step, ...]:
     """One after the other: what the next sum needs leaves the peer when this one is done there."""
-    inner, part = RS.workload.gemm.k if RS.workload.gemm else 0, ROWS // 4
+    inner, part = RS.shape.gemm.k if RS.shape.gemm else 0, ROWS // 4
     rows = [IndexRange(index * part, (index + 1) * part) for index in range(4)]
     whole = TileGroup(
         "g", tuple(Region(owner, IndexRange(0, ROWS), IndexRange(0, 2048)) for owner in (1, 0)), IndexRange(0, inner)
@@ -149,7 +149,7 @@ def drawn(scenario: OpCase, seed: int) -> Iterator[OpPlan]:
     rng = random.Random(seed)
     for template in ALL_TEMPLATES:
         choice = OpChoice(template.name, 4 if template.cuts_shards else 2, DMA, 1, POLLS)
-        if scenario.workload.pattern in template.patterns and reject_choice(scenario, choice) is None:
+        if scenario.shape.pattern in template.patterns and reject_choice(scenario, choice) is None:
             schedule = build_schedule(scenario, choice)
             yield from (replace(schedule, steps=tuple(mixed(rng, list(schedule.steps)))) for _ in range(8))
 

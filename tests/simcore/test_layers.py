@@ -28,9 +28,9 @@ def back() -> Scenario:
 
 
 def simulated(scenario: Scenario, schedule: str, count: int = 12) -> Result:
-    repeat = scenario.graph.repeat
+    repeat = scenario.workload.repeat
     assert repeat is not None
-    graph = replace(scenario.graph, repeat=replace(repeat, count=count))
+    graph = replace(scenario.workload, repeat=replace(repeat, count=count))
     choice = next(choice for choice in scenario.schedules if choice.name == schedule)
     return simulate_layers(scenario.system, graph, choice, unit_bytes=4096)
 
@@ -48,7 +48,7 @@ def test_by_period_is_as_one_by_one(back: Scenario, schedule: str, monkeypatch: 
     assert every.total_ticks == found.total_ticks
     # The period of the last layers is that of the first few too.
     choice = next(choice for choice in back.schedules if choice.name == schedule)
-    plan = build_graph_plan(back.system, back.graph, choice, 12)
+    plan = build_graph_plan(back.system, back.workload, choice, 12)
     assert simulate(back.system, plan, unit_bytes=4096).period_ticks == found.period_ticks
 
 
@@ -67,7 +67,7 @@ workload derived on hgx { backward layer; keep h }
     written = plain_text(1024, "repeat 12 dx as dy")
     graphs = {each.name: each for each in compile_text(written + forward).workloads}
     ticks = {
-        name: simulate_layers(graphs[name].system, graphs[name].graph, SERIAL, unit_bytes=4096).total_ticks
+        name: simulate_layers(graphs[name].system, graphs[name].workload, SERIAL, unit_bytes=4096).total_ticks
         for name in ("derived", "back")
     }
     assert ticks["derived"] == ticks["back"]
@@ -98,7 +98,7 @@ def test_layers_that_take_too_much_effort_are_stood_for_by_those_that_were_run(b
     every = simulated(back, "ahead")
     effort = layers.effort_of(simulated(back, "ahead", 5))
     found = [
-        simulate_layers(back.system, back.graph, choice, unit_bytes=4096, most_effort=effort * number)
+        simulate_layers(back.system, back.workload, choice, unit_bytes=4096, most_effort=effort * number)
         for number in (1, 2, 3)
     ]
 

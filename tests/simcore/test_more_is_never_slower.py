@@ -40,7 +40,7 @@ def draw(rng: random.Random, pattern: Pattern) -> OpCase:
     ranks = rng.choice((2, 4, 8))
     sizes = (ranks * 64 * rng.choice((1, 2, 4)) for _ in range(3))
     scenario = scenario_of(pattern, rng.choice(SYSTEMS if ranks > 2 else SYSTEMS[:3]), ranks, *sizes)
-    gpu, moved = scenario.gpu, scenario.workload.moved
+    gpu, moved = scenario.gpu, scenario.shape.moved
     assert moved is not None
     size = int(moved.num_bytes * rng.choice((0.3, 0.5, 0.7, 0.9, 1.2))) + 128
     if gpu.mall is not None:

@@ -42,7 +42,7 @@ FABRICS = {"switch": able(switch()), "mesh": full_mesh(), "ring": ring(), "rails
 def scenario_of(pattern: Pattern, fabric: Fabric, size: int = 128, ranks: int = 4) -> OpCase:
     make = gemm_rs if pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR) else ag_gemm
     made = make(size, size, size, ranks=ranks, gpu=h100(), fabric=fabric)
-    return replace(made, workload=replace(made.workload, pattern=pattern))
+    return replace(made, shape=replace(made.shape, pattern=pattern))
 
 
 # Each fifth: every fabric, with a pattern of its own.

@@ -55,7 +55,7 @@ def test_copies_that_another_op_waits_for_flow_to_it() -> None:
     """A GEMM that is cut along an all_to_all: three copies to each kernel, and what the rank made itself."""
     scenario = exchange("below")
     choice = along(OpChoice("uniform_fused_1d", 8, DMA))
-    result = simulate_layers(scenario.system, scenario.graph, choice, unit_bytes=8192)
+    result = simulate_layers(scenario.system, scenario.workload, choice, unit_bytes=8192)
 
     run = run_of(scenario, result, choice)
     flows = [flow for flow in run.flows(1) if flow.waiter.name.startswith("y_gemm.")]

@@ -108,7 +108,7 @@ def exit_code_if_strict(scenario: Scenario, strict: bool, outside: Sequence[str]
     if not strict:
         return Exit.DONE
     reasons = [f"outside what was fitted: {sentence}" for sentence in outside]
-    if any(case.workload.gemm for case in scenario.cases) and not scenario.gpu.gemm.validated:
+    if any(case.shape.gemm for case in scenario.cases) and not scenario.gpu.gemm.validated:
         reasons.append(f"the GEMM profile of {scenario.gpu.name} is not validated against measurements")
     for reason in reasons:
         say(f"magus: --strict: {reason}")

@@ -87,9 +87,9 @@ class ScenarioInput:
             If the workload is more than one op.
         """
         scenario = self.scenario()
-        if scenario.pair is None:
+        if scenario.only_case is None:
             raise ScheduleError(reject_several(scenario, what))
-        return scenario.pair
+        return scenario.only_case
 
     def scenarios(self) -> tuple[Scenario, ...]:
         """Compile the file and return the scenario of the workload, without one those of all; warnings are shown.
@@ -107,6 +107,6 @@ class ScenarioInput:
 
 def reject_several(scenario: Scenario, what: str) -> Rejection:
     """Return why ``what`` is not made of a workload of several ops."""
-    count = len(scenario.graph.ops)
+    count = len(scenario.workload.ops)
     has = f"has {count} ops" if count > 1 else "says more than its op alone"
     return Rejection(Code.MGS520, f"{scenario.name} {has}, and {what} is of one op", "--workload names another")

@@ -127,7 +127,7 @@ def _name(context: TraceContext, rank: int, interval: Interval) -> str:
         return f"ncclDevKernel_{_collective(scenario)} {said}"
     if not isinstance(step, TileGroup):
         return f"reduce {said}"
-    shape = scenario.workload.stage(step.kernel).compute
+    shape = scenario.shape.stage(step.kernel).compute
     return f"{'kernel' if shape is None else shape.operation} {said}"
 
 
@@ -137,7 +137,7 @@ def _collective(scenario: OpCase) -> str:
 
 def _args(context: TraceContext, rank: int, interval: Interval) -> JsonObject:
     part, step = context.run.part_of(rank, interval.name), context.run.step_of(rank, interval.name)
-    scenario, moved = part.scenario, part.scenario.workload.moved
+    scenario, moved = part.scenario, part.scenario.shape.moved
     args: JsonObject = {"step": printable(interval.name), "lane": printable(interval.lane)}
     if part.op:
         args |= {"op": printable(part.op), "layer": part.layer}

@@ -255,7 +255,7 @@ def report_html(report: ReportData) -> str:
 
 def _sections(report: ReportData) -> Iterator[Markup]:
     advice, scenario = report.advice, report.advice.scenario
-    yield header(question_line(scenario), scenario.graph.about, report.file, report.settings)
+    yield header(question_line(scenario), scenario.workload.about, report.file, report.settings)
     yield headline(advice)
     yield levels(advice)
     if report.todo:

@@ -166,7 +166,7 @@ def _compiled(question: LayerQuestion) -> Scenario:
             raise RequestError(first.code, "text", "it asks for a file", hint) from None
         line = first.span.location.line
         raise RequestError(first.code, "text", f"line {line}: {first.message}"[:400], first.hint[:400]) from None
-    if scenario.pair is not None:
+    if scenario.only_case is not None:
         hint = "say workload, or ask /v1/recommend about pairs"
         raise RequestError(Code.MGS520, "text", "the workload is no graph", hint)
     if scenario.num_ranks > MOST_RANKS:

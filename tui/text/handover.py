@@ -63,7 +63,7 @@ def _mscclpp(scenario: OpCase, schedule: OpPlan) -> str:
 
 
 def _steps(advice: Advice, schedule: OpPlan, given: Options) -> str:
-    plan = Plan.of_one(advice.case.workload.output, advice.case.workload, schedule)
+    plan = Plan.of_one(advice.case.shape.output, advice.case.shape, schedule)
     return how_text(how_of_plan(advice.scenario.system, plan), schedule.expression) + "\n"
 
 
@@ -84,7 +84,7 @@ def _rules(target: Target[Any], advice: Advice, schedule: OpPlan, given: Options
     """The rule for the size of the scenario: the recommended schedule."""
     scenario = advice.case
     axis = axis_of_scenario(scenario)
-    size = None if axis is None else size_of(scenario.workload, axis.field)
+    size = None if axis is None else size_of(scenario.shape, axis.field)
     if axis is None or size is None:
         hint = "a table is about one size: the rows of one GEMM, or the bytes of one collective"
         raise Refused(Rejection(Code.MGS520, "this workload has no size that varies alone", hint))

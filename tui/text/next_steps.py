@@ -63,13 +63,13 @@ def _steps(advice: Advice, source: tuple[str, ...], how: bool) -> Iterator[NextS
             "write the plan", _magus("plan", *source, "--schedule", schedule, "--format", "json", "-o", PLAN)
         )
         schedule = PLAN
-    plan = Plan.of_one(scenario.name, scenario.workload, chosen.schedule)
+    plan = Plan.of_one(scenario.name, scenario.shape, chosen.schedule)
     if reject_run(scenario.system, plan) is None:
         yield NextStep("check it with real data", _magus("run", *source, "--schedule", schedule))
     if not how:
         yield NextStep("tell it step by step", _magus("advise", *source, "--how"))
     overlaps = not all(candidate.is_serial for candidate in advice.candidates)
-    if advice.verdict is Verdict.SERIAL and advice.threshold is None and overlaps and num_rows(scenario.workload):
+    if advice.verdict is Verdict.SERIAL and advice.threshold is None and overlaps and num_rows(scenario.shape):
         yield NextStep("find the M from which overlap pays", _magus("advise", *source, "--threshold"))
 
 
@@ -102,7 +102,7 @@ def _nearest(offers: Sequence[Offer]) -> Offer | None:
 
 def _switch_on(advice: Advice, offer: Offer, library: str, source: tuple[str, ...]) -> NextStep:
     """Return an implementation with the schedule that it carries out."""
-    method = _named(advice, offer.name).method(advice.case.workload.pattern)
+    method = _named(advice, offer.name).method(advice.case.shape.pattern)
     assert method is not None, "an offer has a predicted time"
     schedule = expression_of(method.choice)
     word = "switch on" if offer.promise.verdict is Verdict.OVERLAP else "try"
@@ -177,7 +177,7 @@ def shipped_lines(advice: Advice, candidate: Candidate) -> Iterator[str]:
     methods = {implementation.name: implementation for implementation in _known(advice)}
     told = []
     for place, offer in enumerate(offers.offers):
-        method = methods[offer.name].method(advice.case.workload.pattern)
+        method = methods[offer.name].method(advice.case.shape.pattern)
         assert method is not None, "an offer has a predicted time"
         alike = candidate.choice is not None and candidate.choice.template == method.choice.template
         gain = f"{_WORDS[offer.promise.verdict]}, {offer.promise.speedup:.2f}x over {offers.library}"

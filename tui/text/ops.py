@@ -25,7 +25,7 @@ _CHART = {frozenset(): " ", frozenset({False}): "=", frozenset({True}): "-", fro
 
 def ops_line(scenario: Scenario) -> str:
     """Return the workload in one line: its ops, layers, GPUs and fabric."""
-    graph, system = scenario.graph, scenario.system
+    graph, system = scenario.workload, scenario.system
     fabric = system.fabric.topology.name.replace("_", " ")
     layers = f", {graph.repeat.count} layers" if graph.repeat is not None else ""
     return f"{graph.name}: {len(graph.ops)} ops{layers} on {system.num_ranks} x {system.gpu.name}, {fabric}"
@@ -33,13 +33,13 @@ def ops_line(scenario: Scenario) -> str:
 
 def ops_lines(scenario: Scenario) -> Iterator[str]:
     """Yield what each op is and reads, the numbers of batches there may be, and the declared schedules."""
-    width = max(len(op.name) for op in scenario.graph.ops)
-    for op in scenario.graph.ops:
+    width = max(len(op.name) for op in scenario.workload.ops)
+    for op in scenario.workload.ops:
         made = dict.fromkeys(read.tensor for read in op.reads if read.made_by)
         reads = f" reads {', '.join(made)}" if made else ""
         yield from hanging(f"  {op.name:<{width}}  {op.label}{reads}", width + 4)
     yield ""
-    batch, counts = scenario.graph.batch, ", ".join(map(str, batch_counts(scenario.graph)))
+    batch, counts = scenario.workload.batch, ", ".join(map(str, batch_counts(scenario.workload)))
     if batch is not None:
         yield from wrapped(f"Batches, of sequences of {batch.rows} rows of {', '.join(batch.inputs)}: {counts}.")
     names = [choice.name for choice in scenario.schedules]
@@ -69,7 +69,7 @@ def run_lines(scenario: Scenario, result: Result) -> Iterator[str]:
     """Yield the ops with their times in us, and a chart; of several layers those of one within."""
     layer = min(SHOWN_LAYER, result.num_simulated)
     shown = [op for op in result.ops if op.name == in_layer(own_name(op.name), layer)]
-    labels = labels_of(scenario.graph, 1 + max(batch_of(op.name) for op in shown))
+    labels = labels_of(scenario.workload, 1 + max(batch_of(op.name) for op in shown))
     name_width = max(len("op, us"), *(len(op.name) for op in shown))
     label_width = max(len("pattern"), *(len(labels[own_name(op.name)]) for op in shown))
     yield f"{'op, us':<{name_width}}  {'pattern':<{label_width}}" + "".join(f"{figure:>9}" for figure in _FIGURES)
@@ -146,19 +146,19 @@ def block_lines(block: str) -> Iterator[str]:
 def schedule_text(scenario: Scenario, candidate: Candidate) -> str:
     """Return the block that declares a schedule; serial is always there, and so is its block."""
     try:
-        return graph_choice_text(candidate.joint, scenario.graph.name)
+        return graph_choice_text(candidate.joint, scenario.workload.name)
     except ScheduleError as error:
         return f"{error.rejection.message}.\n"
 
 
 def question_line(scenario: Scenario) -> str:
     """Return the question in one line: workload, pattern and shape of the one op, or the ops; and the system."""
-    return ops_line(scenario) if scenario.pair is None else scenario_line(scenario.pair)
+    return ops_line(scenario) if scenario.only_case is None else scenario_line(scenario.only_case)
 
 
 def scenario_line(scenario: OpCase) -> str:
     """Return the question in one line: workload, pattern, shape, system."""
-    workload, system, shape = scenario.workload, scenario.system, shape_text(scenario.workload)
+    workload, system, shape = scenario.shape, scenario.system, shape_text(scenario.shape)
     fabric = system.fabric.topology.name.replace("_", " ")
     if workload.loads and workload.pattern.consumes:
         shape = shape.replace("per rank", f"at rank {workload.rank}, which gets most,")

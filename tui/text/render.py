@@ -43,8 +43,8 @@ def advice_text(advice: Advice, top: int, *, how: bool = False, todo: Sequence[N
 def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str]) -> Iterator[str]:
     """Yield the lines of ``advice_text``; expressions that are ``spelled`` elsewhere are not said again."""
     yield from wrapped(question_line(advice.scenario))
-    if advice.scenario.graph.about:
-        yield from wrapped(advice.scenario.graph.about)
+    if advice.scenario.workload.about:
+        yield from wrapped(advice.scenario.workload.about)
     yield ""
     yield from wrapped(verdict_sentence(advice))
     if headline_of(advice):

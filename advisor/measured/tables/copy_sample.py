@@ -71,7 +71,7 @@ def _difference(copies: SmCopies) -> float:
 def _exchange(scenario: OpCase, rows: int) -> OpCase:
     """Return an all_to_all of ``rows`` rows from each rank to each other."""
     moved = Tensor("x", DType.BF16, rows * scenario.num_ranks, COLUMNS, Shard.NONE)
-    return replace(scenario, workload=OpShape("combine", "", Pattern.ALL_TO_ALL, (moved,), moved, None, "y"))
+    return replace(scenario, shape=OpShape("combine", "", Pattern.ALL_TO_ALL, (moved,), moved, None, "y"))
 
 
 def _by_all_sms(rows: int, peers: range, sms: int) -> OpPlan:

@@ -88,7 +88,7 @@ def _multimem(scenario: OpCase) -> OpChoice:
 
 def _two_streams(scenario: OpCase) -> WrittenPlan:
     """Two streams take shards in turn: a stream gets a shard, computes with it, and continues with its next."""
-    workload, ranks = scenario.workload, scenario.num_ranks
+    workload, ranks = scenario.shape, scenario.num_ranks
     assert workload.moved is not None and workload.gemm is not None, "an AG+GEMM has both"
     rows, inner = IndexRange(0, workload.moved.rows // ranks), IndexRange(0, workload.gemm.k)
     out, moved = IndexRange(0, workload.gemm.n), IndexRange(0, workload.moved.cols)

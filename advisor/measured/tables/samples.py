@@ -47,7 +47,7 @@ def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[
 
 def _simulated_us(scenario: OpCase, shape: Shape) -> float:
     """Return the makespan of the lone GEMM, scheduled as one kernel."""
-    lone = replace(scenario, workload=_workload(*shape))
+    lone = replace(scenario, shape=_workload(*shape))
     schedule = build_schedule(lone, OpChoice(BASELINE.name, 1, default_engine(lone.system)))
     unit_bytes = affordable_unit(lone, schedule, PACKET_BYTES, MAX_LINE_HOPS)
     return simulate_op(lone, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US

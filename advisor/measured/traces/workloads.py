@@ -126,7 +126,7 @@ def _times(pair: TracedPair, scenario: OpCase) -> list[str]:
 
 def _gemm_ticks(scenario: OpCase) -> int:
     """Ticks of the product alone on all SMs."""
-    shape, gpu = scenario.workload.compute, scenario.gpu
+    shape, gpu = scenario.shape.compute, scenario.gpu
     if isinstance(shape, GroupedGemmShape):
         return grouped_gemm_work(gpu, shape, gpu.sms).alone_ticks
     assert isinstance(shape, GemmShape), "pairs of a trace have a GEMM, or one of several experts"

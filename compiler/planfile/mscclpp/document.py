@@ -184,7 +184,7 @@ class BufferSpace:
 
 def space_of(scenario: OpCase, execution: Execution, document: Item) -> BufferSpace:
     """Cut ``execution``, which must be a plan for the workload of ``scenario``, into pieces."""
-    workload, n = scenario.workload, scenario.num_ranks
+    workload, n = scenario.shape, scenario.num_ranks
     pattern = _COLLECTIVES.get(execution.collective)
     if pattern is None:
         message = f"collective '{execution.collective[:32]}' is not in the reach of plans"

@@ -61,7 +61,7 @@ class LoneCollective:
         ScheduleError
             If not, with the first reason.
         """
-        workload = scenario.workload
+        workload = scenario.shape
         if workload.uneven_parts and workload.pattern in COLLECTIVE_NAMES:
             n = scenario.num_ranks
             message = f"a plan of MSCCL++ has equal chunks, and parts for {n} ranks are not of one size here"
@@ -81,7 +81,7 @@ class LoneCollective:
         return collective
 
     def _check(self, step: Step) -> None:
-        workload, hint = self.scenario.workload, "algorithm direct or one_shot; ring for an all_gather"
+        workload, hint = self.scenario.shape, "algorithm direct or one_shot; ring for an all_gather"
         if isinstance(step, Transfer):
             if step.direction is Direction.GET or step.reduce or step.reach is Reach.ALL:
                 raise beyond_mscclpp(f"{step.name} is no plain put to one peer", hint)
@@ -136,7 +136,7 @@ class LoneCollective:
 
     def is_staged(self, rank: int, transfer: Transfer) -> bool:
         """Whether ``rank`` sends its own part of a sum, and not a result."""
-        if not self.scenario.workload.pattern.sums:
+        if not self.scenario.shape.pattern.sums:
             return False
         before = self.before[rank][transfer.name]
         sums = [each for each in self.schedule.steps_of(rank) if isinstance(each, Reduction) and each.name in before]
@@ -164,7 +164,7 @@ class LoneCollective:
     @cached_property
     def unit_rows(self) -> int:
         """Rows of a chunk: all regions begin and end between chunks."""
-        moved = self.scenario.workload.moved
+        moved = self.scenario.shape.moved
         assert moved is not None, "a collective moves a tensor"
         unit = moved.rows // self.scenario.num_ranks
         for rank in range(self.schedule.period(self.scenario.num_ranks)):

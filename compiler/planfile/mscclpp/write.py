@@ -42,10 +42,10 @@ def mscclpp_document(scenario: OpCase, schedule: OpPlan) -> JsonObject:
     """
     gpus = _written(LoneCollective.of(scenario, schedule))
     plan = plan_document(scenario, schedule)
-    in_place = scenario.workload.pattern is Pattern.ALL_GATHER
+    in_place = scenario.shape.pattern is Pattern.ALL_GATHER
     return {
-        "name": f"magus_{COLLECTIVE_NAMES[scenario.workload.pattern]}",
-        "collective": COLLECTIVE_NAMES[scenario.workload.pattern],
+        "name": f"magus_{COLLECTIVE_NAMES[scenario.shape.pattern]}",
+        "collective": COLLECTIVE_NAMES[scenario.shape.pattern],
         "protocol": "Simple",
         "inplace": in_place,
         "reuse_resources": False,
@@ -79,7 +79,7 @@ def _with_share(collective: LoneCollective, share: int) -> list[JsonObject]:
 
 def _shares(collective: LoneCollective) -> list[int]:
     """How many threadblocks may share a transfer, most first: of copy engines each does one alone."""
-    width, moved = _layout(collective)[1], collective.scenario.workload.moved
+    width, moved = _layout(collective)[1], collective.scenario.shape.moved
     assert moved is not None, "a collective moves a tensor"
     unit_bytes = collective.unit_rows * moved.cols * moved.dtype.num_bytes
     by_sms = collective.schedule.engine.kind is EngineKind.SM
@@ -138,13 +138,13 @@ class _Writer:
     @property
     def per_block(self) -> int:
         """Chunks in the row block of a rank."""
-        moved = self.collective.scenario.workload.moved
+        moved = self.collective.scenario.shape.moved
         assert moved is not None, "a collective moves a tensor"
         return moved.rows // len(self.gpus) // self.unit
 
     @property
     def pattern(self) -> Pattern:
-        return self.collective.scenario.workload.pattern
+        return self.collective.scenario.shape.pattern
 
     def write(self) -> None:
         """Write the operations of all GPUs."""

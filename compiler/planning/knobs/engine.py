@@ -67,7 +67,7 @@ def _reject_protocol(request: ScheduleRequest) -> Rejection | None:
 
 
 def _reject_pattern(request: ScheduleRequest) -> Rejection | None:
-    workload = request.scenario.workload
+    workload = request.scenario.shape
     if not request.choice.engine.by_tiles or (workload.pattern.produces and workload.then is None):
         return None
     message = f"tiles store what a GEMM has computed, and {workload.label} moves what was there before"

@@ -64,9 +64,9 @@ PROTOCOL = Knob(
 
 
 def _reject_persistent(request: ScheduleRequest) -> Rejection | None:
-    if request.choice.tactics.kernel is Kernels.LAUNCHED or not request.scenario.workload.pattern.overlaps:
+    if request.choice.tactics.kernel is Kernels.LAUNCHED or not request.scenario.shape.pattern.overlaps:
         return None
-    return persistent_rejection(request.scenario.workload)
+    return persistent_rejection(request.scenario.shape)
 
 
 def persistent_rejection(workload: OpShape) -> Rejection | None:

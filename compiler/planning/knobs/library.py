@@ -48,7 +48,7 @@ def library_rejection(scenario: OpCase) -> Rejection | None:
 
     The closed form holds for one node behind a switch, and for equal blocks.
     """
-    gpu, model, workload = scenario.gpu, scenario.gpu.collectives, scenario.workload
+    gpu, model, workload = scenario.gpu, scenario.gpu.collectives, scenario.shape
     if model is None:
         return _rejection(f"the profile of {gpu.name} has no collectives")
     collective = collective_in(workload.pattern)

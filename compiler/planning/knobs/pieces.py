@@ -14,7 +14,7 @@ _LISTS = ("parts", "slices", "columns")
 
 
 def _reject_loads(request: ScheduleRequest) -> Rejection | None:
-    if not (request.template.has("parts") and request.scenario.workload.loads):
+    if not (request.template.has("parts") and request.scenario.shape.loads):
         return None
     name = request.template.name
     message = f"{name} counts the rows of each peer, the same for every rank, and here they differ"

@@ -15,7 +15,7 @@ _MOST_HINTS, _MOST_PIECES = 4, 64
 
 
 def _reject_pattern(request: ScheduleRequest) -> Rejection | None:
-    template, workload = request.template, request.scenario.workload
+    template, workload = request.template, request.scenario.shape
     if workload.pattern in template.patterns:
         return None
     fits = ", ".join(pattern.value for pattern in template.patterns)
@@ -23,7 +23,7 @@ def _reject_pattern(request: ScheduleRequest) -> Rejection | None:
 
 
 def _fitting(scenario: OpCase) -> str:
-    workload = scenario.workload
+    workload = scenario.shape
     names = [template.name for template in ALL_TEMPLATES if workload.pattern in template.patterns]
     return f"{workload.label} is scheduled by {', '.join(names[:-1])} and {names[-1]} alone"
 
@@ -61,7 +61,7 @@ TEMPLATE = Knob(
 
 def _reject_shards(request: ScheduleRequest) -> Rejection | None:
     template, n = request.template, request.scenario.num_ranks
-    if template.cuts_shards or request.choice.chunks == n or request.scenario.workload.moved is None:
+    if template.cuts_shards or request.choice.chunks == n or request.scenario.shape.moved is None:
         return None
     return Rejection(Code.MGS512, f"{template.name} moves whole shards, {n} of them", f"chunks={n}")
 
@@ -90,7 +90,7 @@ def _reject_rows(request: ScheduleRequest) -> Rejection | None:
     if request.template.cut is not Cut.ROWS:
         return None
     scenario, chunks = request.scenario, request.choice.chunks
-    rows, pieces, workload = _shard_rows(scenario), chunks // scenario.num_ranks, scenario.workload
+    rows, pieces, workload = _shard_rows(scenario), chunks // scenario.num_ranks, scenario.shape
     # Of columns of the text; whole parts are as they are.
     step = COLUMN_STEP if workload.by_columns and workload.gemm is not None and pieces > 1 else 1
     what = "columns of a part" if workload.by_columns else "rows of a shard"
@@ -129,19 +129,19 @@ def _cut_hint(grains: int, request: ScheduleRequest) -> str:
 
 def _shard_rows(scenario: OpCase) -> int:
     """Rows of the block of a rank, of the smallest where those of a sum differ."""
-    workload = scenario.workload
+    workload = scenario.shape
     if workload.uneven_parts:
         return min(workload.loads[0])
     return 0 if workload.moved is None else workload.moved.rows // scenario.num_ranks
 
 
 def _cols(scenario: OpCase) -> int:
-    moved = scenario.workload.moved
+    moved = scenario.shape.moved
     return 0 if moved is None else moved.cols
 
 
 def _column_step(scenario: OpCase) -> int:
-    workload = scenario.workload
+    workload = scenario.shape
     return max(cutting_of(stage).column_step for stage in workload.stages or (workload,))
 
 
@@ -176,7 +176,7 @@ def _reject_unknown(request: ScheduleRequest) -> Rejection | None:
 
 
 def _reject_own(request: ScheduleRequest) -> Rejection | None:
-    template, workload = request.template, request.scenario.workload
+    template, workload = request.template, request.scenario.shape
     if not request.choice.algorithm:
         return None
     if workload.moved is None:

@@ -124,7 +124,7 @@ class ScheduleBlockReader:
         """Read ``u { ... }``: an outline of an op, or its plan written out."""
         for name in self._names.planned(op):
             declaration = ast.Plan(name, ast.Path((name,), span=op.span), block, span=span)
-            workload = in_batches(self._graph, said.batches).op(name).workload
+            workload = in_batches(self._graph, said.batches).op(name).shape
             plan = self._written.read(OpCase(name, self._system, workload), declaration, None)
             if plan is None:
                 raise self._report.stop()
@@ -212,7 +212,7 @@ class ScheduleBlockReader:
         names = self._names.distinct(words, planned=True)
         how = self._choices.whole(words.take("an engine, or a template") if words.take_word("by") else None)
         for name in names:
-            lone = self._names[name].workload.is_collective
+            lone = self._names[name].shape.is_collective
             self._mode(OpMode(name, how) if lone else OpMode(name, apart=how), said, span)
 
     def _mode(self, mode: OpMode, said: _Said, span: Span) -> None:

@@ -71,7 +71,7 @@ class _Fault:
 
 
 def _faults(scenario: Scenario, choice: Schedule, declaration: Declaration) -> Iterator[_Fault]:
-    workload, body = scenario.graph.pair, choice.body
+    workload, body = scenario.workload.only_shape, choice.body
     if workload is None or body is None:
         assert isinstance(declaration, ast.Plan), "a schedule of several ops is a block"
         yield from _faults_of_ops(scenario, choice, declaration)
@@ -98,7 +98,7 @@ def _faults_of_ops(scenario: Scenario, choice: Schedule, declaration: ast.Plan) 
     from ...planning.plan import build_graph_plan
     from ...verify.check import check_plan
 
-    system, graph = scenario.system, scenario.graph
+    system, graph = scenario.system, scenario.workload
     try:
         build_graph_plan(system, graph, choice, min(graph.num_layers, 1 + choice.layers_apart))
     except PlanError as error:
@@ -106,7 +106,7 @@ def _faults_of_ops(scenario: Scenario, choice: Schedule, declaration: ast.Plan) 
         return
     for mode in choice.modes:
         if isinstance(mode.body, WrittenPlan):
-            op = OpCase(mode.op, system, in_batches(graph, choice.batches).op(mode.op).workload)
+            op = OpCase(mode.op, system, in_batches(graph, choice.batches).op(mode.op).shape)
             for fault in check_plan(op, build_schedule(op, mode.body, mode.op)):
                 block = _block_of(declaration, without_batch(mode.op))
                 span = _step(block, fault.step) or _statement(declaration, without_batch(mode.op))
@@ -194,7 +194,7 @@ def resolve_schedule(scenario: OpCase, text: str | None, warn: Warn = ignore_war
         if text is None or named.name == text.strip():
             return declared(scenario, named)
     if text is None:
-        engine = usual_engine(scenario.system, scenario.workload)
+        engine = usual_engine(scenario.system, scenario.shape)
         return build_schedule(scenario, OpChoice(BASELINE.name, scenario.num_ranks, engine))
     if text.endswith(PLAN_SUFFIX):
         return plan_in_file(scenario, Path(text), warn)
@@ -256,7 +256,7 @@ def plan_named(scenario: Scenario, text: str | None, layers: int = 1) -> Plan:
     """
     if text is not None and is_plan_file(scenario, text):
         return _in_file(scenario, text)
-    return build_graph_plan(scenario.system, scenario.graph, choice_named(scenario, text), layers)
+    return build_graph_plan(scenario.system, scenario.workload, choice_named(scenario, text), layers)
 
 
 def is_plan_file(scenario: Scenario, text: str) -> bool:
@@ -283,10 +283,10 @@ def choice_named(scenario: Scenario, text: str | None) -> Schedule:
         return next(iter(known.values()))
     if text.strip() in known:
         return known[text.strip()]
-    if len(scenario.graph.ops) == 1:
+    if len(scenario.workload.ops) == 1:
         choice = _choice(scenario.system, text, [named.name for named in scenario.schedules])
-        return Schedule(text.strip(), (OpMode(scenario.graph.ops[0].name, choice),))
+        return Schedule(text.strip(), (OpMode(scenario.workload.ops[0].name, choice),))
     span = Span(Source("--schedule", text), 0, len(text))
-    message = f"'{scenario.name}' has {len(scenario.graph.ops)} ops, and no schedule '{text[:64]}'"
+    message = f"'{scenario.name}' has {len(scenario.workload.ops)} ops, and no schedule '{text[:64]}'"
     hint = did_you_mean(text, known) or f"its schedules are {listing(known)}"
     raise CompileError([Diagnostic(Code.MGS203, message, span, hint)])

@@ -176,8 +176,8 @@ def asked_in_vain(explore: Explore, graph: Workload) -> Iterator[tuple[str, Reje
 def _no_implementation(graph: Workload, implementation: Implementation) -> Rejection | None:
     """Why an implementation cannot be predicted for a workload, None if it can."""
     if len(graph.ops) == 1:
-        return reject_implementation(implementation, graph.ops[0].workload)
-    rejected = [reject_implementation(implementation, op.workload) for op in graph.ops if op.workload.moved is not None]
+        return reject_implementation(implementation, graph.ops[0].shape)
+    rejected = [reject_implementation(implementation, op.shape) for op in graph.ops if op.shape.moved is not None]
     if implementation.name in OF_LAYERS or None in rejected:
         return None
     why = "; ".join(dict.fromkeys(each.message for each in rejected if each is not None))

@@ -200,7 +200,7 @@ class WrittenReader:
         if is_outline(declaration, self._report):
             outline = OutlineReader(scenario.system, *with_choices).read(declaration)
             return written_out(scenario, outline) if self._fits(scenario, outline, declaration) else None
-        return PlanReader(scenario.system, scenario.workload, *with_choices).read(declaration)
+        return PlanReader(scenario.system, scenario.shape, *with_choices).read(declaration)
 
     def _fits(self, scenario: OpCase, outline: Outline, declaration: ast.Plan) -> bool:
         """Return whether an outline is a plan here; report why not, as warnings if parameters are set from outside."""

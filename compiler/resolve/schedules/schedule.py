@@ -239,7 +239,7 @@ class ScheduleReader:
 
     def _plan(self, graph: Workload, declaration: ast.Template | ast.Plan, path: ast.Text | None) -> WrittenPlan | None:
         """Read a plan of the one op."""
-        workload = graph.pair
+        workload = graph.only_shape
         if workload is None:
             assert isinstance(declaration, ast.Template), "a block of a workload that is no lone op is of ops"
             message = f"{graph.name} has {len(graph.ops)} ops: its schedule is a block"
@@ -253,7 +253,7 @@ class ScheduleReader:
     @staticmethod
     def _is_of_ops(graph: Workload, block: ast.Block) -> bool:
         """Whether a block says how ops are carried out and in which order, and not how the lone one is."""
-        if graph.pair is None:
+        if graph.only_shape is None:
             return True
         name, heads = graph.ops[0].name, [head_word(each) for each in block.statements]
         if "plan" in heads:

@@ -1,1 +1,1 @@
-"""Workloads. In: the statements of a workload. Out: ``Workload``: its tensors, and ops that read each other's results."""
+"""Workloads. In: the statements of a workload. Out: ``Workload``: its tensors, and ops that read from each other."""

@@ -142,7 +142,7 @@ class WorkloadReader:
         """Reject loads that differ from rank to rank beside what takes as many rows on every rank."""
         uneven = [call for call in self.calls if call.made.exchange is not None and call.made.exchange.loads]
         kernels = [call.operation for call in self.calls if isinstance(call.operation, KernelOperation)]
-        alone = len(graph.ops) == 1 and graph.repeat is None and graph.ops[0].workload.pattern in _UNEVEN_PATTERNS
+        alone = len(graph.ops) == 1 and graph.repeat is None and graph.ops[0].shape.pattern in _UNEVEN_PATTERNS
         if uneven and not (alone and all(kernel.uneven for kernel in kernels)):
             takers = [each.name for each in operations.OPERATIONS if isinstance(each, KernelOperation) and each.uneven]
             message = f"loads that differ from rank to rank are simulated alone, or before a {' or '.join(takers)}"

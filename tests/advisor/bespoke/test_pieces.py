@@ -45,7 +45,7 @@ SPLIT = (128, 400, 48, 448)
 def scenario_with(pattern: Pattern, system: int = 1) -> OpCase:
     """A small one; the all_to_all is uneven."""
     scenario = scenario_of(pattern, SYSTEMS[system], RANKS, 1024, 1024, 1024)
-    return replace(scenario, workload=replace(scenario.workload, split=SPLIT if pattern is Pattern.A2A_GEMM else ()))
+    return replace(scenario, shape=replace(scenario.shape, split=SPLIT if pattern is Pattern.A2A_GEMM else ()))
 
 
 def bespoke(parts: Parts, streams: int = 1) -> OpChoice:

@@ -133,7 +133,7 @@ def test_the_sentence_names_the_freedoms() -> None:
 @pytest.mark.parametrize("pattern", list(Pattern))
 def test_one_gemm_that_overlaps_is_searched(pattern: Pattern) -> None:
     scenario = scenario_of(pattern, SYSTEMS[0], 4, 256, 256, 256)
-    searched = pattern.overlaps and scenario.workload.num_kernels == 1
+    searched = pattern.overlaps and scenario.shape.num_kernels == 1
 
     assert is_searched(scenario) is searched
     assert is_searched(exploring(scenario, Explore.of(schedules=("bespoke",)))) is searched

@@ -80,7 +80,7 @@ def test_no_fused_pair_is_faster(pairs: slice) -> None:
     found = fastest_pairs()[pairs]
     for scenario, us in found:
         bound = lower_bound(scenario).ticks / TICKS_PER_US
-        assert us > bound * (1 - float(scenario.gpu.gemm.error)), (scenario.gpu.name, scenario.workload.gemm)
+        assert us > bound * (1 - float(scenario.gpu.gemm.error)), (scenario.gpu.name, scenario.shape.gemm)
 
     assert len(found) >= 6
 
@@ -92,7 +92,7 @@ def moe_terms(**sizes: str) -> Mapping[str, float] | None:
         (found,) = compile_text(MOE.format(**sizes)).workloads
     except CompileError:
         return None
-    return {term.name: term.ticks / TICKS_PER_US for term in graph_bound(found.system, found.graph).terms}
+    return {term.name: term.ticks / TICKS_PER_US for term in graph_bound(found.system, found.workload).terms}
 
 
 def test_no_fused_layer_of_experts_is_faster() -> None:

@@ -60,7 +60,7 @@ def test_no_kernels_side_by_side_beat_the_bound(gpu: Gpu, seed: int) -> None:
     rng = random.Random(seed)
     m, n, k = (64 * rng.choice((2, 4, 8, 16, 24)) for _ in range(3))
     scenario = lone_gemm(m, n, k, gpu=gpu)
-    gemm, engine = scenario.workload.gemm, EngineChoice(EngineKind.DMA, 1)
+    gemm, engine = scenario.shape.gemm, EngineChoice(EngineKind.DMA, 1)
     assert gemm is not None
     for _ in range(3):
         schedule = build_schedule(scenario, WrittenPlan(engine, draw_grid(rng, gemm)), "plan")
@@ -97,7 +97,7 @@ def test_blocks_that_are_nearly_all_or_nothing_are_bounded(rows: tuple[int, int]
 def best_of_all(scenario: OpCase, blocks: int) -> int:
     """The fastest of all sequences of batches of whole row blocks, of launched kernels and of persistent ones."""
     n, found = scenario.num_ranks, list[int]()
-    moved = scenario.workload.moved
+    moved = scenario.shape.moved
     assert moved is not None
     grain = moved.rows // n // blocks
     for batches, tactics in product(all_batches((blocks, blocks)), (ExecutionOptions(), PERSISTENT)):

@@ -63,10 +63,10 @@ def stored(scenario: OpCase) -> Iterator[OpPlan]:
     for template in ALL_TEMPLATES:
         for pieces in (1, 2):
             choice = OpChoice(template.name, pieces * scenario.num_ranks, engine, 1, PER_TILE)
-            if scenario.workload.pattern in template.patterns and reject_choice(scenario, choice) is None:
+            if scenario.shape.pattern in template.patterns and reject_choice(scenario, choice) is None:
                 schedule = build_schedule(scenario, choice)
                 yield schedule
-                if scenario.workload.pattern is Pattern.GEMM_RS and _straight(schedule):
+                if scenario.shape.pattern is Pattern.GEMM_RS and _straight(schedule):
                     yield adding_where_it_lands(scenario, schedule)
 
 

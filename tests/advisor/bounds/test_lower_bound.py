@@ -115,7 +115,7 @@ def test_holds_at_fine_granularity(make: Callable[..., OpCase], unit_bytes: int)
 
 def reduced_in_place(scenario: OpCase, pieces: int) -> tuple[Step, ...]:
     """A reduce_scatter whose transfers add as they land, so that no kernel reduces."""
-    moved, n = scenario.workload.moved, scenario.num_ranks
+    moved, n = scenario.shape.moved, scenario.num_ranks
     assert moved is not None
     rows, steps = moved.rows // n, list[Step]()
     for peer in range(1, n):
@@ -130,7 +130,7 @@ def reduced_in_place(scenario: OpCase, pieces: int) -> tuple[Step, ...]:
 
 def forwarded(scenario: OpCase) -> tuple[Step, ...]:
     """AG+GEMM around a ring: each shard is passed on to the right neighbour, which gets it from its left one."""
-    moved, gemm, n = scenario.workload.moved, scenario.workload.gemm, scenario.num_ranks
+    moved, gemm, n = scenario.shape.moved, scenario.shape.gemm, scenario.num_ranks
     assert moved is not None and gemm is not None
     whole, inner = (IndexRange(0, moved.rows // n), IndexRange(0, moved.cols)), IndexRange(0, gemm.k)
     output = (whole[0], IndexRange(0, gemm.n))
@@ -144,7 +144,7 @@ def forwarded(scenario: OpCase) -> tuple[Step, ...]:
 
 def fetched(scenario: OpCase) -> tuple[Step, ...]:
     """AG+GEMM where each rank gets the shards, and computes halves of the inner dimension apart."""
-    moved, gemm, n = scenario.workload.moved, scenario.workload.gemm, scenario.num_ranks
+    moved, gemm, n = scenario.shape.moved, scenario.shape.gemm, scenario.num_ranks
     assert moved is not None and gemm is not None
     rows, steps, half = IndexRange(0, moved.rows // n), list[Step](), gemm.k // 2
     blocks = tuple(Region(owner, rows, IndexRange(0, gemm.n)) for owner in range(n))

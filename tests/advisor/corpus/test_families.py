@@ -41,7 +41,7 @@ def test_hardware_is_as_shipped_or_moved() -> None:
 def test_rows_are_shared_by_all_ranks() -> None:
     drawn = [draw(0, idx) for idx in range(100)]
 
-    rows = [one.scenario.workload.moved.rows for one in drawn if one.scenario.workload.moved is not None]
+    rows = [one.scenario.shape.moved.rows for one in drawn if one.scenario.shape.moved is not None]
     assert len(rows) == len(drawn)
     assert all(count % one.family.ranks == 0 for count, one in zip(rows, drawn, strict=True))
     assert any(count & (count - 1) for count in rows)

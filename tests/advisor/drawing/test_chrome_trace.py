@@ -146,7 +146,7 @@ def test_names_of_others_are_shown_as_text(text: str) -> None:
     intervals = tuple(replace(each, name=each.name + text) for each in result.timeline.intervals)
     result = replace(result, scenario=text, timeline=replace(result.timeline, intervals=intervals))
 
-    trace = chrome_trace(run_of(replace(scenario, workload=replace(scenario.workload, name=text)), result)).text
+    trace = chrome_trace(run_of(replace(scenario, shape=replace(scenario.shape, name=text)), result)).text
 
     assert json.loads(trace)["traceEvents"] and trace.isascii()
     assert "\x1b" not in json.loads(trace)["magus"]["workload"]

@@ -72,7 +72,7 @@ def test_names_of_others_are_shown_as_text(text: str) -> None:
     intervals = tuple(replace(each, name=text) for each in result.timeline.intervals)
     result = replace(result, timeline=replace(result.timeline, intervals=intervals))
 
-    drawing = timeline_svg(run_of(replace(scenario, workload=replace(scenario.workload, name=text)), result))
+    drawing = timeline_svg(run_of(replace(scenario, shape=replace(scenario.shape, name=text)), result))
 
     tags = {each.tag.removeprefix(SVG) for each in ElementTree.fromstring(drawing).iter()}
     assert tags <= {"svg", "rect", "text", "title", "path"}

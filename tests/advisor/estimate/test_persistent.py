@@ -40,8 +40,8 @@ def test_groups_share_the_units_of_the_whole_kernel() -> None:
 
         parts = persistent_parts(one, schedule, schedule.steps)
 
-        assert one.workload.gemm is not None
-        whole = gemm_work(one.gpu, one.workload.gemm, schedule.compute_sms, static_order=True)
+        assert one.shape.gemm is not None
+        whole = gemm_work(one.gpu, one.shape.gemm, schedule.compute_sms, static_order=True)
         assert set(parts) == {"own", "g0", "g1", "g2", "g3"}
         assert sum(part.num_units for part in parts.values()) == whole.num_units
         assert sum(part.hbm_read_bytes for part in parts.values()) == whole.hbm_read_bytes

@@ -30,7 +30,7 @@ PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 )
 def test_estimates_of_one_plan_are_those_of_each_schedule(scenario: OpCase, choice: OpChoice) -> None:
     choices = [replace(choice, engine=engine) for engine in ENGINES]
-    if choice.tactics.protocol is CopyProtocol.SIMPLE and scenario.workload.is_collective:
+    if choice.tactics.protocol is CopyProtocol.SIMPLE and scenario.shape.is_collective:
         choices.append(replace(choices[-1], tactics=ExecutionOptions(protocol=CopyProtocol.LL)))
     schedules = list(build_schedules(scenario, choices))
 

@@ -166,7 +166,7 @@ class _Judge:
     def __init__(self, how: How, group: RankSteps, rank: int) -> None:
         self.how, self.group, self.rank = how, group, rank
         self.scenario, self.n, self.frame = how.scenario, how.scenario.num_ranks, group.frame
-        self.workload = self.scenario.workload.at(rank)
+        self.workload = self.scenario.shape.at(rank)
         self.steps = how.schedule.steps_of(rank)
         self.waits = LocalWaits(group.nodes)
         self.arrivals: dict[str, list[Arrival]] = {}
@@ -359,7 +359,7 @@ def test_what_is_summed_is_told_from_what_is_not() -> None:
         (scenario, schedule)
         for _, scenario, schedule in (*drawn(), *(each for file in files for each in shipped(file)))
     ]
-    summing = [each for each in cases if each[0].workload.pattern.sums and len(each[1].steps) <= 200]
+    summing = [each for each in cases if each[0].shape.pattern.sums and len(each[1].steps) <= 200]
     wrong = [step for each in summing for step, told, taken in puts_of(*each) if told is not taken]
 
     assert summing and wrong == []

@@ -41,8 +41,8 @@ def scenario_of(rest: str = "  z = norm(y)\n") -> Scenario:
 @cache
 def space() -> LayerSpace:
     scenario = scenario_of()
-    copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
-    return space_of(Ways(scenario.system, copier, COARSE_BYTES), 1, scenario.graph)
+    copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
+    return space_of(Ways(scenario.system, copier, COARSE_BYTES), 1, scenario.workload)
 
 
 def cut(choice: Schedule) -> Schedule:
@@ -62,7 +62,7 @@ def test_an_estimate_knows_what_is_cut_along() -> None:
     scenario = scenario_of()
     choice = cut(Schedule("p", order=("y", "y_gemm", "z")))
 
-    simulated = JointRuns(scenario.system, scenario.graph).ticks(choice)
+    simulated = JointRuns(scenario.system, scenario.workload).ticks(choice)
 
     assert choice.along == ("y_gemm",)
     assert simulated is not None
@@ -110,8 +110,8 @@ SEVERAL = """  n = norm(y)
 def test_of_several_the_longest_is_cut_and_comes_first() -> None:
     """In whichever order the file has them."""
     scenario = scenario_of(SEVERAL)
-    copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
-    found = space_of(Ways(scenario.system, copier, COARSE_BYTES), 1, scenario.graph)
+    copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
+    found = space_of(Ways(scenario.system, copier, COARSE_BYTES), 1, scenario.workload)
 
     choice = cut_along(found.graph, found.ways, found.following, Schedule("p"))
     changes = small_changes(found.graph, found.ways, found.following, choice)
@@ -119,5 +119,5 @@ def test_of_several_the_longest_is_cut_and_comes_first() -> None:
     assert found.following == {"y": ("y_gemm",), "h": ("b", "a")}
     assert choice.along == ("y_gemm", "b")
     assert choice.order.index("b") == choice.order.index("h") + 1 == choice.order.index("a") - 1
-    assert JointRuns(scenario.system, scenario.graph).ticks(choice) is not None
+    assert JointRuns(scenario.system, scenario.workload).ticks(choice) is not None
     assert any(each.along == ("y_gemm", "b", "a") for each in changes)

@@ -42,17 +42,17 @@ SMALL = RAILS.replace("4096", "512").replace("8192", "1024")
 def rails() -> tuple[Scenario, AlikeRanks, LayerSpace]:
     scenario = scenario_of(RAILS)
     ranks = AlikeRanks(scenario.system)
-    copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
+    copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
     ways = Ways(scenario.system, copier, COARSE_BYTES, scenario.explore, ranks=ranks)
-    return scenario, ranks, space_of(ways, 1, scenario.graph)
+    return scenario, ranks, space_of(ways, 1, scenario.workload)
 
 
 def test_a_whole_collective_goes_within_nodes_and_across_where_that_is_faster() -> None:
     scenario, _, space = rails()
     apart = [way for way in space.ways["d_w"] if way.is_apart]
-    copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
+    copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
     limited = Ways(scenario.system, copier, COARSE_BYTES, paced=False)  # a file that says how collectives go
-    usual = next(way for way in limited.of(scenario.graph.op("d_w")) if way.is_apart)
+    usual = next(way for way in limited.of(scenario.workload.op("d_w")) if way.is_apart)
 
     assert apart[0].mode.apart is not None and apart[0].mode.apart.template == "hierarchical"
     assert apart[0].total < usual.total
@@ -60,8 +60,8 @@ def test_a_whole_collective_goes_within_nodes_and_across_where_that_is_faster() 
 
 def test_the_fastest_way_has_the_time_of_all_ranks() -> None:
     scenario, _, space = rails()
-    copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
-    exact = {way.mode: way for way in Ways(scenario.system, copier, COARSE_BYTES).of(scenario.graph.op("d_w"))}
+    copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
+    exact = {way.mode: way for way in Ways(scenario.system, copier, COARSE_BYTES).of(scenario.workload.op("d_w"))}
     together = [way for way in space.ways["d_w"] if not way.is_apart]
     best = min(together, key=lambda way: way.total)
 
@@ -79,7 +79,7 @@ def test_of_many_ranks_ways_are_searched_in_which_one_stands_for_all() -> None:
     assert quick.ways["d_w"] and unlike not in quick.ways["d_w"]
     assert replace(space, ways={**space.ways, "d_w": (unlike,)}).quick(ranks).ways["d_w"] == (unlike,)
     for way in quick.ways["d_w"]:
-        plan = build_graph_plan(scenario.system, scenario.graph, Schedule("one", (way.mode,)), 1)
+        plan = build_graph_plan(scenario.system, scenario.workload, Schedule("one", (way.mode,)), 1)
         assert plan_period(scenario.system, plan, alike=True) == 1 < plan_period(scenario.system, plan)
 
 
@@ -97,11 +97,11 @@ def test_what_was_not_searched_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_search_ends_when_it_has_taken_what_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = scenario_of(SMALL + "explore back { engine dma(7) }")
-    whole = JointSearch(scenario, JointRuns(scenario.system, scenario.graph))
+    whole = JointSearch(scenario, JointRuns(scenario.system, scenario.workload))
     whole.run()
     assert not whole.runs.is_spent
     monkeypatch.setattr(joint, "SEARCH_EFFORT", 1)
-    runs = JointRuns(scenario.system, scenario.graph)
+    runs = JointRuns(scenario.system, scenario.workload)
     search = JointSearch(scenario, runs)
     search.run()
 

@@ -38,8 +38,8 @@ def problem() -> tuple[Scenario, LayerSpace, Schedule]:
     """A backward pass whose collectives are whole."""
     text = BACKWARD.replace("explore back { engine dma(3) }", WHOLE).replace("2048", "4096")
     scenario = scenario_of(text)
-    ways = Ways(scenario.system, next(copiers_of(scenario.system, scenario.graph, scenario.explore)), COARSE_BYTES)
-    return scenario, space_of(ways, 1, scenario.graph), scenario.schedules[0]
+    ways = Ways(scenario.system, next(copiers_of(scenario.system, scenario.workload, scenario.explore)), COARSE_BYTES)
+    return scenario, space_of(ways, 1, scenario.workload), scenario.schedules[0]
 
 
 def test_slower_copies_cost_kernels_less_down_to_nothing() -> None:
@@ -57,7 +57,7 @@ def test_slower_copies_cost_kernels_less_down_to_nothing() -> None:
 
 def test_a_layer_is_faster_with_them() -> None:
     scenario, space, whole = problem()
-    runs = JointRuns(scenario.system, scenario.graph)
+    runs = JointRuns(scenario.system, scenario.workload)
     paced = at_its_paces(space, whole)
     before = runs.ticks(whole)
     times = [runs.ticks(choice) for choice in other_paces(space.graph, space.ways, whole)]

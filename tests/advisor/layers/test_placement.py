@@ -29,9 +29,9 @@ def placed_in(space: LayerSpace) -> tuple[Schedule, ...]:
 @cache
 def problem() -> tuple[Scenario, LayerSpace, tuple[Schedule, ...]]:
     scenario = scenario_of(BACKWARD)
-    copier = next(copiers_of(scenario.system, scenario.graph, scenario.explore))
+    copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
     ways = Ways(scenario.system, copier, COARSE_BYTES)
-    space = space_of(ways, 1, scenario.graph)
+    space = space_of(ways, 1, scenario.workload)
     placed = placed_in(space)
     return scenario, space, placed
 
@@ -52,14 +52,14 @@ def test_placements_can_be_carried_out_and_are_the_same_again() -> None:
 
     assert placed
     for choice in placed:
-        assert {name for name in choice.order if "." not in name} == {op.name for op in scenario.graph.ops}
-        build_graph_plan(scenario.system, scenario.graph, choice, 2)
+        assert {name for name in choice.order if "." not in name} == {op.name for op in scenario.workload.ops}
+        build_graph_plan(scenario.system, scenario.workload, choice, 2)
     assert placed == placed_in(space)
 
 
 def test_the_estimate_orders_schedules_as_the_simulation_does() -> None:
     scenario, space, placed = problem()
-    runs = JointRuns(scenario.system, scenario.graph)
+    runs = JointRuns(scenario.system, scenario.workload)
     changed = list(small_changes(space.graph, space.ways, space.following, placed[0]))[::3]
     compared = []
     for choice in (*placed, *changed):
@@ -97,7 +97,7 @@ def test_what_spans_layers_can_be_carried_out() -> None:
 
     assert choices
     for choice in choices:
-        parts = build_graph_plan(scenario.system, scenario.graph, choice, 3).parts
+        parts = build_graph_plan(scenario.system, scenario.workload, choice, 3).parts
         assert set(choice.late) <= set(choice.order) and len(parts) == 3 * len(choice.order)
 
 
@@ -112,7 +112,7 @@ def test_small_changes_differ_in_one_decision() -> None:
         differs = {part for part in parts if getattr(choice, part) != getattr(placed[0], part)}
         assert len(differs) == 1 or differs == {"modes", "order"}
         try:
-            build_graph_plan(scenario.system, scenario.graph, choice, 2)
+            build_graph_plan(scenario.system, scenario.workload, choice, 2)
             kept += 1
         except ScheduleError:
             pass
@@ -122,12 +122,12 @@ def test_small_changes_differ_in_one_decision() -> None:
 def test_weight_gradients_are_leaves() -> None:
     scenario, _, _ = problem()
 
-    assert set(leaves(scenario.graph)) == {"d_wd", "d_wu"}
+    assert set(leaves(scenario.workload)) == {"d_wd", "d_wu"}
 
 
 def test_large_graphs_are_searched_in_larger_packets() -> None:
     scenario, _, placed = problem()
-    run = simulated(scenario.system, scenario.graph, placed[0], COARSE_BYTES, lambda: False)
+    run = simulated(scenario.system, scenario.workload, placed[0], COARSE_BYTES, lambda: False)
     assert run is not None
     line_hops = run.line_hops
 

@@ -119,16 +119,16 @@ def test_independent_work_is_used() -> None:
 
 def test_small_changes_begin_at_the_best_of_what_is_known() -> None:
     scenario = scenario_of(BACKWARD)
-    search = JointSearch(scenario, JointRuns(scenario.system, scenario.graph))
+    search = JointSearch(scenario, JointRuns(scenario.system, scenario.workload))
     declared, placed = Schedule("declared", seams=Seams.WHOLE), Schedule("placed", sums_first=True)
     search.known, search.searched = {declared: "declared in the file"}, {placed}
-    search.spaces = [SimpleNamespace(batches=1, graph=scenario.graph)]  # type: ignore[list-item]
+    search.spaces = [SimpleNamespace(batches=1, graph=scenario.workload)]  # type: ignore[list-item]
 
     search.found = {declared: 3, placed: 2}
     assert search._starts() == [placed]
     search.found = {declared: 1, placed: 2}
     first, second = search._starts()
-    assert second == placed and first.seams is Seams.WHOLE and len(first.order) == len(scenario.graph.ops)
+    assert second == placed and first.seams is Seams.WHOLE and len(first.order) == len(scenario.workload.ops)
 
 
 def test_ops_with_exposed_copies_may_be_bespoke() -> None:
@@ -162,7 +162,7 @@ def test_the_block_that_is_printed_is_what_was_simulated(text: str) -> None:
 
     assert again.schedules == (best.joint,)
     assert best.unit_bytes is not None
-    result = simulate_layers(again.system, again.graph, again.schedules[0], unit_bytes=best.unit_bytes)
+    result = simulate_layers(again.system, again.workload, again.schedules[0], unit_bytes=best.unit_bytes)
     assert result.total_ticks == best.ticks
 
 
@@ -259,7 +259,7 @@ def test_times_of_layers_that_show_no_period_are_marked() -> None:
 
 def test_kernels_side_by_side_in_the_file_end_no_search() -> None:
     beside = scenario_of(CHAIN + "schedule two for mlp { stream 1 u }")
-    search = JointSearch(beside, JointRuns(beside.system, beside.graph), climbs=False)
+    search = JointSearch(beside, JointRuns(beside.system, beside.workload), climbs=False)
     search.found[beside.schedules[0]] = 1  # faster than all kernels one after the other
 
     assert next(iter(search._spaces()), None) is not None
@@ -286,7 +286,7 @@ def test_a_limit_that_nothing_meets_is_said() -> None:
 
 def test_what_changes_have_gained_until_a_stop_is_kept() -> None:
     scenario = scenario_of(BACKWARD)
-    runs = JointRuns(scenario.system, scenario.graph)
+    runs = JointRuns(scenario.system, scenario.workload)
     search = JointSearch(scenario, runs, climbs=False)
     search.run()
     start = search.best_searched()[-1]
@@ -329,7 +329,7 @@ def test_each_searched_schedule_is_tried_with_the_other_seams(
 
     monkeypatch.setattr(JointRuns, "ticks", ticks)
     scenario = scenario_of(CHAIN)
-    search = JointSearch(scenario, JointRuns(scenario.system, scenario.graph), places=False, climbs=climbs)
+    search = JointSearch(scenario, JointRuns(scenario.system, scenario.workload), places=False, climbs=climbs)
     search.run()
 
     best = search.best_searched()[0]

@@ -63,7 +63,7 @@ def test_the_verdict_is_decided_again_with_what_was_simulated_whole(monkeypatch:
 
     assert advice.recommended.expression == BEST and not advice.recommended.is_estimate
     assert advice.speedup == advice.serial.best_us / advice.recommended.best_us
-    assert {op.name for op in advice.ops} == {op.name for op in graphs.layer().graph.ops}
+    assert {op.name for op in advice.ops} == {op.name for op in graphs.layer().workload.ops}
 
 
 def test_a_search_that_fails_leaves_what_the_file_declares(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ def template(name: str, pieces: int = 1, algorithm: str = "") -> Structure:
 
 def times(scenario: OpCase, *structures: Structure) -> list[float]:
     """Times over that of the whole kernel."""
-    shapes = Shapes.of(structures, scenario.num_ranks, consumes=scenario.workload.pattern.consumes)
+    shapes = Shapes.of(structures, scenario.num_ranks, consumes=scenario.shape.pattern.consumes)
     return [float(time) for time in np.exp(pipeline_times(Situation.of(scenario), shapes))]
 
 

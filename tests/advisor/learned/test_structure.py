@@ -70,7 +70,7 @@ def test_every_structure_that_fits_is_a_legal_choice_of_all_rows(
     own: list[float], remote: list[float], cuts: list[float], idx: int
 ) -> None:
     scenario = draw(7, idx).scenario
-    produces = scenario.workload.pattern.produces
+    produces = scenario.shape.pattern.produces
     sizes = tuple(cut / sum(cuts) for cut in cuts)
     shapes = [BatchShape(a, (b,)) for a, b in zip(own, remote, strict=False)]
     shapes[0] = replace(shapes[0], columns=sizes) if produces else replace(shapes[0], slices=sizes)
@@ -86,7 +86,7 @@ def test_every_structure_that_fits_is_a_legal_choice_of_all_rows(
 
 def test_the_catalogue_fits_most_scenarios() -> None:
     for scenario in (ag_gemm(4096, 8192, 8192), gemm_rs(2048, 4096, 4096, gpu=h100())):
-        structures = catalogue(consumes=scenario.workload.pattern.consumes)
+        structures = catalogue(consumes=scenario.shape.pattern.consumes)
         legal = [choice for choice in (fitted(one, scenario) for one in structures) if choice is not None]
         assert len(legal) > 0.8 * len(structures)
         assert {choice.template for choice in legal} >= {"serial", "hetero_fused_1d", "pipelined", "uniform_fused_2d"}

@@ -56,7 +56,7 @@ def test_the_command_writes_workloads(tmp_path: Path) -> None:
     done = magus("import", path, "--gpu", "H100")
     compiled = compile_text(done.stdout)
 
-    assert {each.workload.pattern for each in cases_in(compiled)} == {Pattern.AG_GEMM, Pattern.GEMM_RS}
+    assert {each.shape.pattern for each in cases_in(compiled)} == {Pattern.AG_GEMM, Pattern.GEMM_RS}
     assert "a trace of Chakra" in done.stdout
     assert "3 times in the trace, medians: all_gather 190.0 us, GEMM 370.0 us.\n" in done.stdout
     assert "MGS604" in magus("import", path).stderr, "it does not name its GPU"

@@ -136,8 +136,8 @@ def test_experts_before_and_behind_an_all_to_all() -> None:
     text = written(trace(events))
     first, second = (compile_text(text).scenario(name).case for name in ("a2a_experts_1", "experts_a2a_2"))
 
-    assert (first.workload.pattern, second.workload.pattern) == (Pattern.A2A_GEMM, Pattern.GEMM_A2A)
-    shapes = [each.workload.compute for each in (first, second)]
+    assert (first.shape.pattern, second.shape.pattern) == (Pattern.A2A_GEMM, Pattern.GEMM_A2A)
+    shapes = [each.shape.compute for each in (first, second)]
     assert [
         (shape.n, shape.k, len(shape.rows), sum(shape.rows)) for shape in shapes if isinstance(shape, GroupedGemmShape)
     ] == [(N, K, 24, M), (K, N, 24, M)]

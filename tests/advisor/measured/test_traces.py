@@ -59,9 +59,9 @@ def test_workloads_of_layers() -> None:
     first, second = compiled.scenario("ag_gemm_1").case, compiled.scenario("gemm_rs_2").case
 
     assert text == format_text(text)
-    assert (first.workload.pattern, second.workload.pattern) == (Pattern.AG_GEMM, Pattern.GEMM_RS)
+    assert (first.shape.pattern, second.shape.pattern) == (Pattern.AG_GEMM, Pattern.GEMM_RS)
     assert (first.num_ranks, first.gpu.name) == (8, "H100")
-    shapes = [each.workload.gemm for each in (first, second)]
+    shapes = [each.shape.gemm for each in (first, second)]
     assert [(shape.m, shape.n, shape.k) for shape in shapes if shape is not None] == [
         (4096, 3584, 8192),
         (4096, 8192, 3584),

@@ -49,7 +49,7 @@ def scenarios() -> Mapping[int, Scenario]:
 
 
 def rows_of(scenario: Scenario) -> int:
-    return next(tensor.rows for tensor in scenario.graph.tensors if tensor.name == "dy")
+    return next(tensor.rows for tensor in scenario.workload.tensors if tensor.name == "dy")
 
 
 def advise(scenario: Scenario) -> Advice:

@@ -26,7 +26,7 @@ def times(m: int) -> dict[str, int]:
 
 
 def rows_of(scenario: Scenario) -> int:
-    return next(tensor.rows for tensor in scenario.graph.tensors if tensor.name == "dy")
+    return next(tensor.rows for tensor in scenario.workload.tensors if tensor.name == "dy")
 
 
 def advise(scenario: Scenario) -> Advice:

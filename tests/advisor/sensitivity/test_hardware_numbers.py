@@ -88,7 +88,7 @@ def leaves(part: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 def changes(before: OpCase, after: OpCase) -> dict[str, tuple[object, object]]:
     """What differs between two scenarios, by path in the system."""
-    assert before.workload == after.workload and before.explore == after.explore
+    assert before.shape == after.shape and before.explore == after.explore
     old, new = dict(leaves(before.system)), dict(leaves(after.system))
     assert old.keys() == new.keys()
     return {path: (old[path], new[path]) for path in old if old[path] != new[path]}

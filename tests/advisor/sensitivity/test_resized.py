@@ -17,13 +17,13 @@ DMA = EngineChoice(EngineKind.DMA, 3)
 def test_it_is_the_scenario_of_the_text_with_other_rows(pattern: Pattern) -> None:
     square = scenario_of(pattern, SYSTEMS[0], 4, 256, 256, 256)
 
-    assert num_rows(square.workload) == 256
+    assert num_rows(square.shape) == 256
     assert with_rows(square, 64) == scenario_of(pattern, SYSTEMS[0], 4, 64, 256, 256)
 
 
 @pytest.mark.parametrize("pattern", [each for each in Pattern if each not in RESIZED])
 def test_other_patterns_have_no_rows_to_change(pattern: Pattern) -> None:
-    assert num_rows(scenario_of(pattern, SYSTEMS[0], 4, 256, 256, 256).workload) is None
+    assert num_rows(scenario_of(pattern, SYSTEMS[0], 4, 256, 256, 256).shape) is None
 
 
 def test_a_template_has_few_chunks_as_many_or_of_the_same_size() -> None:

@@ -23,7 +23,7 @@ def found(monkeypatch: pytest.MonkeyPatch, pays_from: int, pays_until: int = 1 <
     """What is found where overlap pays from ``pays_from`` rows on, up to ``pays_until``."""
 
     def pays(scenario: Scenario, finals: object) -> bool:
-        gemm = scenario.case.workload.gemm
+        gemm = scenario.case.shape.gemm
         assert gemm is not None
         return pays_from <= gemm.m < pays_until
 

@@ -71,7 +71,7 @@ def brute_force(scenario: OpCase) -> set[OpChoice]:
 
 def is_sound(scenario: OpCase, choice: OpChoice) -> bool:
     """Whether memory suffices, transfers fill lines, and the expression is the only one of this schedule."""
-    template, moved, n = template_named(choice.template), scenario.workload.moved, scenario.num_ranks
+    template, moved, n = template_named(choice.template), scenario.shape.moved, scenario.num_ranks
     if template.name == "direct" and choice.chunks == n:
         return False  # that is serial
     staging = build_schedule(scenario, choice).staging_bytes

@@ -53,7 +53,7 @@ def text_of(name: str, sweep: GraphSweep, **options: str) -> str:
 
 
 def te_offer(scenario: Scenario, methods: TeMethods | None = None) -> Order:
-    search = TeSearch(scenario.system, scenario.graph)
+    search = TeSearch(scenario.system, scenario.workload)
     table = search.table(methods or search.defaults())
     return Order("transformer_engine", "the table", table, 800, unknown="the costs of its calls")
 

@@ -55,7 +55,7 @@ def test_the_golden_files(name: str, options: tuple[str, ...], golden: str) -> N
 
 def test_a_layer_has_the_shapes_of_one_rank() -> None:
     text = layer_text(LLAMA_70B, H100, whole=False)
-    shapes = {each.name: each.workload for each in cases_in(compile_text(text))}
+    shapes = {each.name: each.shape for each in cases_in(compile_text(text))}
 
     assert {name: (one.pattern, one.gemm and (one.gemm.n, one.gemm.k)) for name, one in shapes.items()} == {
         "qkv": (Pattern.AG_GEMM, (1280, 8192)),
@@ -66,7 +66,7 @@ def test_a_layer_has_the_shapes_of_one_rank() -> None:
 
 
 def test_a_dense_layer_is_there_as_a_whole() -> None:
-    graphs = {each.name: each.graph for each in compile_text(layer_text(LLAMA_70B, H100)).workloads}
+    graphs = {each.name: each.workload for each in compile_text(layer_text(LLAMA_70B, H100)).workloads}
     forward, back = graphs["layer"], graphs["layer_back"]
 
     assert {op.name: op.label for op in forward.ops if op.is_pair} == {
@@ -82,19 +82,19 @@ def test_a_dense_layer_is_there_as_a_whole() -> None:
 
 def test_the_pairs_of_a_layer_are_those_of_the_whole() -> None:
     whole, pairs = (compile_text(layer_text(LLAMA_70B, H100, whole=whole)) for whole in (True, False))
-    in_graph = [op.workload.gemm for op in whole.workloads[0].graph.ops if op.is_pair]
+    in_graph = [op.shape.gemm for op in whole.workloads[0].workload.ops if op.is_pair]
 
-    assert [each.workload.gemm for each in cases_in(pairs)] == in_graph
+    assert [each.shape.gemm for each in cases_in(pairs)] == in_graph
 
 
 def test_a_layer_with_experts_is_there_with_its_backward_pass() -> None:
     model = read_config(GOLDEN / "qwen3_moe.json")
     layer, back = compile_text(layer_text(model, H100)).workloads
 
-    kernel = layer.graph.op("u").workload.kernel
+    kernel = layer.workload.op("u").shape.kernel
     assert kernel is not None and len(kernel.rows) == 16 and sum(kernel.rows) == 8192  # type: ignore[attr-defined]
-    assert {"t", "y"} <= {op.name for op in layer.graph.ops if op.label == "all_to_all"}
-    gradients = [op.workload.kernel for op in back.graph.ops if op.name in ("d_wup", "d_wdn")]
+    assert {"t", "y"} <= {op.name for op in layer.workload.ops if op.label == "all_to_all"}
+    gradients = [op.shape.kernel for op in back.workload.ops if op.name in ("d_wup", "d_wdn")]
     assert [(kernel.rows, kernel.k) for kernel in gradients] == [  # type: ignore[union-attr]
         ((1536,) * 16, 512),
         ((4096,) * 16, 512),
@@ -105,21 +105,21 @@ def test_compressed_attention_is_that_of_each_rank() -> None:
     """DeepSeek-V2, section 2.1: queries by 1536 columns, keys and values by 512; heads of 128 + 64 and of 128."""
     model = read_config(GOLDEN / "deepseek_v3.json")
     layer, back, dense, _ = compile_text(layer_text(model, H100)).workloads
-    shapes = {op.name: op.workload.kernel or op.workload.gemm for op in layer.graph.ops}
+    shapes = {op.name: op.shape.kernel or op.shape.gemm for op in layer.workload.ops}
 
     assert shapes["a"] == AttentionShape(1, 128, 128, 1024, 1024, 160, DType.BF16, causal=True)
     assert shapes["q"] == GemmShape(1024, 20480, 1536, DType.BF16)
     assert shapes["kv"] == GemmShape(1024, 40960, 512, DType.BF16)
     assert shapes["s"] == GemmShape(1024, 7168, 2048, DType.BF16)
-    assert {"t", "z"} <= {op.name for op in layer.graph.ops if op.label == "all_to_all"}
+    assert {"t", "z"} <= {op.name for op in layer.workload.ops if op.label == "all_to_all"}
     made_again = AttentionBackShape(1, 128, 128, 1024, 1024, 160, DType.BF16, causal=True)
-    assert back.graph.op("a_back").workload.kernel == made_again
-    assert {op.name: op.workload.gemm for op in back.graph.ops if op.name in ("q", "d_q_norm", "d_wkv")} == {
+    assert back.workload.op("a_back").shape.kernel == made_again
+    assert {op.name: op.shape.gemm for op in back.workload.ops if op.name in ("q", "d_q_norm", "d_wkv")} == {
         "q": GemmShape(1024, 20480, 1536, DType.BF16),
         "d_q_norm": GemmShape(1024, 1536, 20480, DType.BF16),
         "d_wkv": GemmShape(512, 40960, 1024, DType.BF16),
     }
-    assert [op.label for op in dense.graph.ops if op.is_pair] == ["AG+GEMM", "GEMM+RS"]
+    assert [op.label for op in dense.workload.ops if op.is_pair] == ["AG+GEMM", "GEMM+RS"]
 
 
 def test_gpus_of_several_nodes_are_on_rails(tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ def test_compressed_attention_without_experts_and_with_whole_queries(tmp_path: P
     model = read(tmp_path / "config.json", kv_lora_rank=256, q_lora_rank=None, v_head_dim=64)
     layer, back = compile_text(layer_text(model, H100)).workloads
 
-    assert back.graph.op("d_q_norm").workload.gemm == GemmShape(1024, 8192, 64 * 128, DType.BF16)
-    assert layer.graph.op("q").workload.gemm == GemmShape(1024, 64 * 128, 8192, DType.BF16)
-    assert [op.label for op in layer.graph.ops if op.is_pair] == ["AG+GEMM", "GEMM+RS"]
+    assert back.workload.op("d_q_norm").shape.gemm == GemmShape(1024, 8192, 64 * 128, DType.BF16)
+    assert layer.workload.op("q").shape.gemm == GemmShape(1024, 64 * 128, 8192, DType.BF16)
+    assert [op.label for op in layer.workload.ops if op.is_pair] == ["AG+GEMM", "GEMM+RS"]
 
 
 def test_what_no_graph_says_is_written_pair_by_pair() -> None:
@@ -155,7 +155,7 @@ def test_what_no_graph_says_is_written_pair_by_pair() -> None:
 def test_a_whole_layer_without_gate_and_with_whole_activations(tmp_path: Path) -> None:
     model = read(tmp_path / "config.json", model_type="gpt_neox", num_key_value_heads=4)
     graphs = {
-        each.name: each.graph for each in compile_text(layer_text(model, Parallelism("h100", 8, False))).workloads
+        each.name: each.workload for each in compile_text(layer_text(model, Parallelism("h100", 8, False))).workloads
     }
 
     assert [op.label for op in graphs["layer"].ops if op.is_pair] == ["GEMM+AR", "GEMM+AR"]
@@ -167,12 +167,12 @@ def test_without_sequence_parallelism_results_are_summed_for_all() -> None:
     scenarios = cases_in(compile_text(text))
 
     assert [each.name for each in scenarios] == ["attention_out", "mlp_down"]
-    assert {each.workload.pattern for each in scenarios} == {Pattern.GEMM_AR}
+    assert {each.shape.pattern for each in scenarios} == {Pattern.GEMM_AR}
 
 
 def test_experts_are_dealt_to_the_ranks() -> None:
     text = layer_text(read_config(GOLDEN / "qwen3_moe.json"), H100, whole=False)
-    by_name = {each.name: each.workload for each in cases_in(compile_text(text))}
+    by_name = {each.name: each.shape for each in cases_in(compile_text(text))}
     kernel = by_name["dispatch"].compute
 
     assert by_name["dispatch"].label == "A2A+grouped_gemm" and by_name["combine"].label == "grouped_gemm+A2A"
@@ -181,7 +181,7 @@ def test_experts_are_dealt_to_the_ranks() -> None:
 
 def test_heads_of_keys_are_held_by_several_ranks_where_they_are_few(tmp_path: Path) -> None:
     model = read(tmp_path / "config.json", num_key_value_heads=4)
-    qkv = compile_text(layer_text(model, H100, whole=False)).scenario("qkv").case.workload.gemm
+    qkv = compile_text(layer_text(model, H100, whole=False)).scenario("qkv").case.shape.gemm
     assert qkv is not None and qkv.n == (64 // 8 + 2) * 128
 
 

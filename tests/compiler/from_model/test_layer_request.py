@@ -37,14 +37,14 @@ def test_the_layer_has_the_tokens_that_are_asked_about() -> None:
     forward, back = layer_scenario(REQUEST), layer_scenario(replace(REQUEST, backward=True))
 
     assert (forward.name, back.name) == ("layer", "layer_back")
-    assert forward.num_ranks == 4 and forward.graph.num_layers == 12
-    assert next(tensor.rows for tensor in forward.graph.tensors if tensor.name == "x") == 3000
-    assert len(back.graph.ops) > len(forward.graph.ops)
+    assert forward.num_ranks == 4 and forward.workload.num_layers == 12
+    assert next(tensor.rows for tensor in forward.workload.tensors if tensor.name == "x") == 3000
+    assert len(back.workload.ops) > len(forward.workload.ops)
 
 
 def test_compressed_attention_has_a_backward_pass() -> None:
     model = model_of(GOLDEN / "deepseek_v3.json")
-    back = layer_scenario(replace(REQUEST, model=model, tp=8, tokens=1024, backward=True)).graph
+    back = layer_scenario(replace(REQUEST, model=model, tp=8, tokens=1024, backward=True)).workload
 
     assert back.op("a_back").label == "attention_back"
     assert {read.name for op in back.ops for read in op.reads if read.made_by == "a_back"} == {"a_back.q", "a_back.kv"}
@@ -53,7 +53,7 @@ def test_compressed_attention_has_a_backward_pass() -> None:
 def test_without_sequence_parallelism_sums_are_whole() -> None:
     whole = layer_scenario(replace(REQUEST, sequence_parallel=False))
 
-    assert {op.label for op in whole.graph.ops if op.is_pair} == {"GEMM+AR"}
+    assert {op.label for op in whole.workload.ops if op.is_pair} == {"GEMM+AR"}
 
 
 def test_more_gpus_than_a_node_has_are_on_several() -> None:

@@ -64,7 +64,7 @@ def test_layers_without_attention_are_said_to_be_left_out(name: str) -> None:
     text = layer_text(found, Parallelism("h100", 4))
     assert f"without those of {found.layers - written} layers that are left out" in text.replace("\n# ", " ")
     (layer, _) = compile_text(text).workloads
-    assert layer.graph.num_layers == written
+    assert layer.workload.num_layers == written
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -85,7 +85,7 @@ def test_what_is_written_checks_at_both_ends_of_its_tokens(name: str) -> None:
     text = layer_text(found, Parallelism("h200", ranks))
     graphs = compile_text(text).workloads
 
-    assert [each.graph.num_layers for each in graphs[::2]] == [
+    assert [each.workload.num_layers for each in graphs[::2]] == [
         count for count in (found.expert_layers, found.dense_layers) if count
     ]
     usual, low, high = (int(number) for number in re.findall(r"param M = (\d+) in (\d+)\.\.(\d+) x2", text)[0])
@@ -107,8 +107,8 @@ def test_layers_of_two_kinds_are_two_workloads() -> None:
     layer, _, dense, _ = compile_text(text).workloads
 
     assert (layer.name, dense.name) == ("layer", "dense")
-    assert layer.graph.op("s").workload.gemm == GemmShape(1024, 5120, 8192, DType.BF16)  # the shared expert
-    assert dense.graph.op("u").workload.gemm == GemmShape(8192, 4096, 5120, DType.BF16)
+    assert layer.workload.op("s").shape.gemm == GemmShape(1024, 5120, 8192, DType.BF16)  # the shared expert
+    assert dense.workload.op("u").shape.gemm == GemmShape(8192, 4096, 5120, DType.BF16)
     pairs = compile_text(layer_text(model(MAVERICK), Parallelism("h200", 8), whole=False))
     assert [each.name for each in pairs.workloads][-4:] == ["mlp_up", "mlp_down", "dispatch", "combine"]
 
@@ -119,10 +119,10 @@ def test_experts_that_are_fp8_in_the_file_fit_where_they_are_deployed() -> None:
         compile_text(layer_text(model({**DEEPSEEK_V3, **more}), Parallelism("h200", 8))).scenario("layer")
         for more in ({}, {"quantization_config": None})
     ]
-    fp8, bf16 = (held_bytes(each.graph, 8) for each in scenarios if each is not None)
+    fp8, bf16 = (held_bytes(each.workload, 8) for each in scenarios if each is not None)
 
     assert fp8 < 141e9 < bf16
-    assert scenarios[0] is not None and scenarios[0].graph.op("u").workload.kernel.dtype is DType.FP8  # type: ignore[union-attr]
+    assert scenarios[0] is not None and scenarios[0].workload.op("u").shape.kernel.dtype is DType.FP8  # type: ignore[union-attr]
     with pytest.raises(RequestError, match="A100 has no peak rate for fp8"):
         layer_text(model(DEEPSEEK_V3), Parallelism("a100", 8))
 

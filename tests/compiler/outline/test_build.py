@@ -301,7 +301,7 @@ def test_an_outline_that_fits_is_a_plan_without_faults(scenario: OpCase, data: s
 
 
 @given(
-    st.sampled_from([each for each in SCENARIOS if not each.workload.split]),
+    st.sampled_from([each for each in SCENARIOS if not each.shape.split]),
     st.sets(st.integers(1, ROWS - 1)),
     st.data(),
 )

@@ -16,7 +16,7 @@ WITH: Mapping[str, OpCase] = {
     "gather": ag_gemm(4 * ROWS, 512, COLS, ranks=4),
     "scatter": gemm_rs(4 * ROWS, COLS, 512, ranks=4),
     "lone": lone_gather(4 * ROWS, COLS, ranks=4),
-    "uneven": next(scenario for scenario in scenarios() if scenario.workload.split),
+    "uneven": next(scenario for scenario in scenarios() if scenario.shape.split),
     "one": lone_gemm(64, 64, 64),
 }
 
@@ -113,9 +113,9 @@ def test_a_plan_too_long_to_be_written_out() -> None:
 
 def test_columns_of_a_kernel_that_is_no_inner_dimension() -> None:
     scenario = WITH["gather"]
-    gemm = scenario.workload.gemm
+    gemm = scenario.shape.gemm
     assert gemm is not None
-    other = replace(scenario, workload=replace(scenario.workload, gemm=replace(gemm, k=512)))
+    other = replace(scenario, shape=replace(scenario.shape, gemm=replace(gemm, k=512)))
 
     (found,) = rejections_on(other, Outline(DMA3, Split(Axis.COLS, 2)))
 
@@ -131,7 +131,7 @@ workload w on quad {
 }
 """
     heads = compile_text(f"{text}schedule s for w {{ split cols into 4; group own together }}").scenario().case
-    assert heads.workload.pattern is Pattern.A2A_GEMM and heads.schedules
+    assert heads.shape.pattern is Pattern.A2A_GEMM and heads.schedules
     with pytest.raises(CompileError) as caught:
         compile_text(f"{text}schedule s for w {{ split rows into 4; group own together }}")
     (found,) = caught.value.diagnostics

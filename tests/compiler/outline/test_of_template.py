@@ -47,15 +47,15 @@ def test_a_template_is_an_outline(template: Template) -> None:
     compared = 0
     for scenario in SCENARIOS:
         for choice in choices(template, scenario):
-            if scenario.workload.pattern not in template.patterns or reject_choice(scenario, choice) is not None:
+            if scenario.shape.pattern not in template.patterns or reject_choice(scenario, choice) is not None:
                 continue
-            outline = outline_of(choice, scenario.num_ranks, scenario.workload.pattern)
+            outline = outline_of(choice, scenario.num_ranks, scenario.shape.pattern)
             assert outline is not None and not list(rejections_on(scenario, outline)), choice
             assert read(scenario, outline_text(outline, "s", "w")) == outline
 
             one, other = build_schedule(scenario, choice), build_schedule(scenario, written_out(scenario, outline))
 
-            assert content(one, scenario) == content(other, scenario), (choice, scenario.workload.pattern)
+            assert content(one, scenario) == content(other, scenario), (choice, scenario.shape.pattern)
             assert (one.compute_sms, one.staging_bytes) == (other.compute_sms, other.staging_bytes)
             compared += 1
     assert compared or template.name in ELSEWHERE
@@ -87,4 +87,4 @@ def test_parts_that_differ_by_peer_are_no_outline() -> None:
 
     choice = OpChoice("bespoke", scenario.num_ranks, DMA3, parts=uneven)
 
-    assert outline_of(choice, scenario.num_ranks, scenario.workload.pattern) is None
+    assert outline_of(choice, scenario.num_ranks, scenario.shape.pattern) is None

@@ -11,7 +11,7 @@ from tests.helpers.some import some
 
 def fits(scenario: OpCase) -> JsonObject:
     """What a plan of the scenario fits, without the name of its op."""
-    found = fingerprint(scenario.system, Workload.of_one(scenario.workload))
+    found = fingerprint(scenario.system, Workload.of_one(scenario.shape))
     (op,) = found["ops"]
     return found | {"ops": [{key: value for key, value in op.items() if key != "name"}]}
 

@@ -291,4 +291,4 @@ def used(scenario: OpCase, document: object) -> None:
         assert error.diagnostics and all(str(found.message) for found in error.diagnostics)
         return
     assert is_valid(document, plan_schema())
-    assert check_parts(scenario.system, Workload.of_one(scenario.workload), plan) == ()
+    assert check_parts(scenario.system, Workload.of_one(scenario.shape), plan) == ()

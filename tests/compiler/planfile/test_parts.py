@@ -33,7 +33,7 @@ def scenario() -> Scenario:
 def written(scenario: Scenario, name: str = "late", layers: int = 2) -> Document:
     choice = {each.name: each for each in (*scenario.schedules, SERIAL)}[name]
     plan = plan_of_layers(scenario, choice, layers)[1]
-    document: Document = json.loads(document_text(graph_plan_document(scenario.system, scenario.graph, plan)))
+    document: Document = json.loads(document_text(graph_plan_document(scenario.system, scenario.workload, plan)))
     return document
 
 

@@ -29,21 +29,21 @@ def scenario(said: str = "", *, sum: str = "all_reduce") -> Scenario:
 
 
 def parts(found: Scenario) -> dict[str, Part]:
-    return {part.name: part for part in build_graph_plan(found.system, found.graph, found.schedules[0]).parts}
+    return {part.name: part for part in build_graph_plan(found.system, found.workload, found.schedules[0]).parts}
 
 
 @pytest.mark.parametrize("sum", ["all_reduce", "reduce_scatter"])
 def test_ranks_add_up_behind_the_last_batch(sum: str) -> None:
-    graph = in_batches(scenario(sum=sum).graph, 4)
+    graph = in_batches(scenario(sum=sum).workload, 4)
     *before, last = (graph.op(f"d_w[{k}]") for k in range(4))
 
-    assert [op.workload.pattern for op in before] == [Pattern.GEMM] * 3
-    assert last.workload.pattern is (Pattern.GEMM_AR if sum == "all_reduce" else Pattern.GEMM_RS)
-    assert {op.workload.gemm for op in before} == {last.workload.gemm}
+    assert [op.shape.pattern for op in before] == [Pattern.GEMM] * 3
+    assert last.shape.pattern is (Pattern.GEMM_AR if sum == "all_reduce" else Pattern.GEMM_RS)
+    assert {op.shape.gemm for op in before} == {last.shape.gemm}
     assert [read for read in last.reads if read.adds] == [
         Read(f"d_w_partial[{k}]", f"d_w[{k}]", adds=True) for k in range(3)
     ]
-    assert labels_of(scenario().graph, 2) == {
+    assert labels_of(scenario().workload, 2) == {
         "d_w[0]": "GEMM",
         "d_w[1]": "GEMM+AR",
         "dx[0]": "GEMM",
@@ -54,7 +54,9 @@ def test_ranks_add_up_behind_the_last_batch(sum: str) -> None:
 def test_the_last_waits_for_the_others_and_moves_as_much_as_in_one_batch() -> None:
     found = scenario()
     made = parts(found)
-    (one,) = (part for part in build_graph_plan(found.system, found.graph, Schedule("one")).parts if part.op == "d_w")
+    (one,) = (
+        part for part in build_graph_plan(found.system, found.workload, Schedule("one")).parts if part.op == "d_w"
+    )
 
     assert PartWait("d_w[0]", Awaited.END) in made["d_w[1]"].waits
     moved = [

@@ -24,14 +24,14 @@ def back() -> Scenario:
 
 def draw(rng: random.Random, scenario: Scenario, name: str) -> Schedule:
     """A schedule with something of everything that a block can say, drawn until it can be kept."""
-    ops = scenario.graph.ops
+    ops = scenario.workload.ops
     names = [op.name for op in ops]
 
     def mode(op_index: int) -> OpMode:
         op = ops[op_index]
         if op.is_pair and rng.random() < 0.4:
-            return OpMode(op.name, apart=draw_whole(rng, OpCase(op.name, scenario.system, op.workload)))
-        return OpMode(op.name, draw_choice(rng, OpCase(op.name, scenario.system, op.workload)))
+            return OpMode(op.name, apart=draw_whole(rng, OpCase(op.name, scenario.system, op.shape)))
+        return OpMode(op.name, draw_choice(rng, OpCase(op.name, scenario.system, op.shape)))
 
     while True:
         chosen = rng.sample(range(len(ops)), rng.randint(0, len(ops)))
@@ -46,7 +46,7 @@ def draw(rng: random.Random, scenario: Scenario, name: str) -> Schedule:
             rng.choice(list(Seams)),
         )
         try:
-            build_graph_plan(scenario.system, scenario.graph, choice)
+            build_graph_plan(scenario.system, scenario.workload, choice)
             return choice
         except PlanError:
             continue

@@ -45,7 +45,7 @@ Kernel = tuple[frozenset[tuple[int, int, int, int, int]], frozenset[str]]
 
 def plan_of(kind: str, choice: Schedule) -> Plan:
     scenario = exchange(kind)
-    return build_graph_plan(scenario.system, scenario.graph, choice)
+    return build_graph_plan(scenario.system, scenario.workload, choice)
 
 
 def second_kernels(schedule: OpPlan) -> Iterator[Kernel]:
@@ -80,7 +80,7 @@ def _pieces(step: TileGroup, rows: object, brought: Brought) -> Iterator[tuple[i
 def test_it_is_cut_as_the_second_kernel_of_a_pair(kind: str, choice: OpChoice) -> None:
     """The templates of A2A+GEMM say the same, and with GEMM+A2A in one plan what waits for what."""
     scenario, pair = exchange(kind), as_pair(kind)
-    found = brought_for(scenario.graph, scenario.graph.op("y_gemm"), RANKS)
+    found = brought_for(scenario.workload, scenario.workload.op("y_gemm"), RANKS)
     assert found is not None and found[0] == "y"
     assert found[1].beside is (kind == "beside")
 
@@ -96,7 +96,7 @@ def test_a_plan_is_right(kind: str, choice: OpChoice) -> None:
     scenario, plan = exchange(kind), plan_of(kind, along(choice))
     part = plan.part("y_gemm")
 
-    assert check_parts(scenario.system, scenario.graph, plan) == ()
+    assert check_parts(scenario.system, scenario.workload, plan) == ()
     assert check_plan(OpCase("y_gemm", scenario.system, part.workload), part.schedule) == ()
     assert part.waits == ()
     assert part.schedule.expression == f"along {plan.part('y').schedule.expression}"
@@ -118,7 +118,7 @@ def test_what_needs_no_transfer_comes_first() -> None:
 
 
 def test_who_may_be_cut_along_whom() -> None:
-    graph = exchange("below").graph
+    graph = exchange("below").workload
 
     assert {pair: [op.name for op in ops] for pair, ops in following(graph, RANKS).items()} == {"y": ["y_gemm"]}
     assert following(graph, 3) == {}, "blocks of other sizes"

@@ -45,7 +45,7 @@ ENGINES = ("dma(1)", "dma(2)", "dma(3, prelaunched)", "sm(8)", "sm(16, shared)")
 def choices(draw: st.DrawFn, scenario: OpCase) -> OpChoice:
     """Values of all knobs but those of ``bespoke``, legal or not."""
     engine = read_choice(scenario, f"serial(engine={draw(st.sampled_from(ENGINES))})").engine
-    fitting = [template.name for template in BY_NAME.values() if scenario.workload.pattern in template.patterns]
+    fitting = [template.name for template in BY_NAME.values() if scenario.shape.pattern in template.patterns]
     values = {TEMPLATE: draw(st.sampled_from(fitting))}
     for knob in KNOBS:
         if isinstance(knob.values, CountValues):

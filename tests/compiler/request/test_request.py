@@ -27,7 +27,7 @@ AG: dict[str, Any] = {"pattern": "AG+GEMM", "m": 4096, "n": 3584, "k": 8192, "gp
 def test_m_n_k_are_the_gemm_of_one_rank(pattern: Any, gpu: str, ranks: int) -> None:
     moved = 1 << 20 if pattern in BESIDE_PATTERNS else 0
     request = Request(pattern.value, m=512, n=768, k=256, num_bytes=moved, dtype="fp8", gpu=gpu, ranks=ranks)
-    workload = scenario_of(request).case.workload
+    workload = scenario_of(request).case.shape
 
     assert workload.pattern is pattern
     assert workload.gemm == GemmShape(512, 768, 256, DType.FP8)
@@ -36,7 +36,7 @@ def test_m_n_k_are_the_gemm_of_one_rank(pattern: Any, gpu: str, ranks: int) -> N
 @given(st.sampled_from(COLLECTIVE_PATTERNS), st.integers(1, 1 << 20), st.sampled_from([2, 4, 8]))
 def test_bytes_are_the_whole_tensor(pattern: Any, units: int, ranks: int) -> None:
     request = Request(pattern.value, num_bytes=units * ranks * 2, gpu="MI300X", ranks=ranks)
-    workload = scenario_of(request).case.workload
+    workload = scenario_of(request).case.shape
 
     assert workload.pattern is pattern
     assert workload.moved is not None and workload.moved.num_bytes == request.num_bytes
@@ -145,7 +145,7 @@ def test_anything_is_a_request_or_an_error_of_its_own(given_values: dict[str, An
     except RequestError as error:
         assert error.field in (*Request.__dataclass_fields__, "request")
     else:
-        assert scenario.workload.gemm is not None
+        assert scenario.shape.gemm is not None
 
 
 MACHINE = """use "nvidia/h100"
@@ -164,7 +164,7 @@ def test_a_system_comes_from_a_file(tmp_path: Any) -> None:
     assert scenario_of(Request("AG+GEMM", **sizes)).case.num_ranks == 4
     small = scenario_of(Request("AG+GEMM", **sizes, system="small")).case
     assert small.num_ranks == 2
-    assert small.workload.gemm == GemmShape(512, 768, 256, DType.BF16)
+    assert small.shape.gemm == GemmShape(512, 768, 256, DType.BF16)
 
 
 def test_a_file_that_the_system_file_includes_is_looked_at_too(tmp_path: Any) -> None:

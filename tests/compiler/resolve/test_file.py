@@ -69,7 +69,7 @@ def scenario(body: str, more: str = "") -> OpCase:
 def test_patterns(
     body: str, pattern: Pattern, shape: tuple[int, int, int] | None, moved: str | None, output: str
 ) -> None:
-    workload = scenario(body).workload
+    workload = scenario(body).shape
     assert workload.pattern is pattern
     assert (workload.gemm and (workload.gemm.m, workload.gemm.n, workload.gemm.k)) == shape
     assert (workload.moved and workload.moved.name) == moved

@@ -48,10 +48,10 @@ def test_an_op_is_the_same_alone_and_among_others(label: str) -> None:
     body = _OPS[label]
     alone, among = _scenario(body), _scenario(f"{body}; n = norm(y)")
 
-    assert alone.pair is not None and alone.pair.workload.label == label
-    assert among.pair is None and [op.name for op in among.graph.ops] == ["y", "n"]
-    assert _shape(alone.graph.ops[0].workload) == _shape(among.graph.ops[0].workload) == _shape(alone.pair.workload)
-    assert alone.graph.ops[0].reads == among.graph.ops[0].reads
+    assert alone.only_case is not None and alone.only_case.shape.label == label
+    assert among.only_case is None and [op.name for op in among.workload.ops] == ["y", "n"]
+    assert _shape(alone.workload.ops[0].shape) == _shape(among.workload.ops[0].shape) == _shape(alone.only_case.shape)
+    assert alone.workload.ops[0].reads == among.workload.ops[0].reads
 
 
 def test_workloads_are_in_the_order_of_the_file() -> None:
@@ -74,15 +74,15 @@ def test_workloads_are_in_the_order_of_the_file() -> None:
 def test_a_lone_op_that_its_shape_does_not_say_is_no_pair(body: str) -> None:
     found = _scenario(body)
 
-    assert len(found.graph.ops) == 1 and found.pair is None
+    assert len(found.workload.ops) == 1 and found.only_case is None
 
 
 def test_a_template_is_short_for_a_block_with_the_op() -> None:
     short = _scenario(_OPS["AG+GEMM"], "schedule s for w = shard_p2p(engine=dma(3))")
     long = _scenario(_OPS["AG+GEMM"], "schedule s for w { y = shard_p2p(engine=dma(3)) }")
 
-    assert short == long and short.pair is not None
-    (named,) = short.pair.schedules
+    assert short == long and short.only_case is not None
+    (named,) = short.only_case.schedules
     assert isinstance(named.body, OpChoice) and named.body.template == "shard_p2p"
 
 
@@ -110,19 +110,19 @@ def test_a_plan_of_an_op_is_checked_at_its_steps(others: str) -> None:
 def test_an_op_that_is_apart_is_no_pair_and_keeps_its_schedule() -> None:
     found = _scenario(_OPS["AG+GEMM"], "schedule s for w { apart y by dma(3) }")
 
-    assert found.pair is None and found.schedules[0].modes[0].apart is not None
+    assert found.only_case is None and found.schedules[0].modes[0].apart is not None
 
 
 def test_loads_that_differ_are_of_one_op() -> None:
     rows = "[[256, 256, 256, 256], [512, 256, 128, 128], [256, 256, 256, 256], [256, 256, 256, 256]]"
     body = f"x = tensor bf16[1024, 512]; w = tensor bf16[512, 512]; y = gemm(all_to_all(x, rows={rows}), w)"
-    assert _scenario(body).pair is not None
+    assert _scenario(body).only_case is not None
 
     with pytest.raises(CompileError, match="loads that differ from rank to rank are simulated alone"):
         _scenario(f"{body}; z = norm(y)")
 
 
 def test_queries_of_each_rank_read_gathered_keys_by_blocks() -> None:
-    (op, _) = _scenario(f"{_OPS['AG+attention']}; n = norm(y)").graph.ops
+    (op, _) = _scenario(f"{_OPS['AG+attention']}; n = norm(y)").workload.ops
 
     assert op.reads == (Read("kv", by_rows=True, moves=True), Read("q"))

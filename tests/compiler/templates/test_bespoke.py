@@ -47,7 +47,7 @@ def _scenario(pattern: Pattern) -> OpCase:
     """A small one; an all_to_all is uneven."""
     scenario = scenario_of(pattern, SYSTEMS[1], RANKS, 1024, 512, 512)
     split = SPLIT if pattern.exchanges else ()
-    return replace(scenario, workload=replace(scenario.workload, split=split))
+    return replace(scenario, shape=replace(scenario.shape, split=split))
 
 
 SCENARIOS = {pattern: _scenario(pattern) for pattern in PATTERNS}
@@ -74,7 +74,7 @@ def test_any_parts_make_a_sound_plan_that_its_text_rebuilds(
     direction = Direction.GET if get and not pattern.produces else Direction.PUT
     tactics = replace(PERSISTENT if persistent else ExecutionOptions(), direction=direction)
     parts, rng = drawn_parts(scenario, tactics, seed), random.Random(seed)
-    sizes = inner_size(scenario.workload), tile_cols(scenario.workload)
+    sizes = inner_size(scenario.shape), tile_cols(scenario.shape)
     slices, columns = (draw_cuts(rng, len(parts), size) for size in sizes)
     choice = OpChoice(
         "bespoke", RANKS, DMA3, streams, tactics, lanes=lanes, parts=parts, slices=slices, columns=columns
@@ -89,7 +89,7 @@ def test_any_parts_make_a_sound_plan_that_its_text_rebuilds(
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_equal_parts_are_the_template_tick_for_tick(pattern: Pattern) -> None:
-    scenario = replace(SCENARIOS[pattern], workload=replace(SCENARIOS[pattern].workload, split=()))
+    scenario = replace(SCENARIOS[pattern], shape=replace(SCENARIOS[pattern].shape, split=()))
     parts = [[256, 0], [0, 128], [0, 128]]
     text = f"bespoke(parts={parts[::-1] if pattern.produces else parts}, engine=dma(3), streams=1)"
 
@@ -144,8 +144,8 @@ def test_slices_are_brought_one_by_one_and_added_up() -> None:
 @pytest.mark.parametrize("pattern", [each for each in PATTERNS if each.produces])
 def test_slices_of_a_persistent_kernel_may_end_in_any_order_and_copies_wait_for_each(pattern: Pattern) -> None:
     parts = ((0, 256), (256, 0))
-    scenario = replace(SCENARIOS[pattern], workload=replace(SCENARIOS[pattern].workload, split=()))
-    size = inner_size(scenario.workload)
+    scenario = replace(SCENARIOS[pattern], shape=replace(SCENARIOS[pattern].shape, split=()))
+    size = inner_size(scenario.shape)
     base = OpChoice("bespoke", RANKS, DMA3, 2, parts=parts, slices=((64, size - 64), ()))
     after = [("g0k1",), ("g0k0", "g0k1")]
 

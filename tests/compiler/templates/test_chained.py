@@ -85,9 +85,9 @@ def test_the_own_block_comes_from_the_first_kernel() -> None:
 
 def test_blocks_side_by_side_are_one_inner_dimension() -> None:
     scenario, schedule = schedule_of(SIDE, "hetero_fused_1d", 2)
-    n, then = scenario.num_ranks, scenario.workload.then
+    n, then = scenario.num_ranks, scenario.shape.then
     assert then is not None and isinstance(then.kernel, GemmShape)
-    stage = scenario.workload.stage(1)
+    stage = scenario.shape.stage(1)
     assert cutting_of(stage).adds is Adds.BLOCKS and inner_size(stage) * n == then.kernel.k
 
     second = [step for step in schedule.steps if isinstance(step, TileGroup) and step.kernel == 1]
@@ -109,7 +109,7 @@ def test_blocks_side_by_side_run_one_after_the_other_unless_all_are_taken_at_onc
 
     assert not any(step.accumulate for step in at_once.steps if isinstance(step, TileGroup))
     sums = apart.staging_bytes - at_once.staging_bytes
-    then = scenario.workload.then
+    then = scenario.shape.then
     assert then is not None and isinstance(then.kernel, GemmShape) and sums == then.kernel.accumulator_bytes
 
 
@@ -129,10 +129,10 @@ def test_a_group_of_unequal_rows_of_blocks_side_by_side_is_refused() -> None:
 
 def test_what_is_made_and_what_comes_are_held() -> None:
     scenario = workload_of("GEMM+A2A+GEMM")
-    moved, n = scenario.workload.moved, scenario.num_ranks
+    moved, n = scenario.shape.moved, scenario.num_ranks
     assert moved is not None
-    sent = sum(scenario.workload.split) * moved.cols * moved.dtype.num_bytes
-    own = scenario.workload.split[0] * moved.cols * moved.dtype.num_bytes
+    sent = sum(scenario.shape.split) * moved.cols * moved.dtype.num_bytes
+    own = scenario.shape.split[0] * moved.cols * moved.dtype.num_bytes
 
     assert n == 4 and staging_bytes(scenario, slices_inner=False) == sent + (sent - own)
 

@@ -58,20 +58,20 @@ def scenarios_of(pattern: Pattern) -> list[OpCase]:
         case Pattern.KERNEL:
             gemv = GemvShape(512, 1024, DType.BF16)
             lone = lone_gemm(512, 512, 512)
-            made = [replace(lone, workload=replace(lone.workload, gemm=None, kernel=gemv))]
+            made = [replace(lone, shape=replace(lone.shape, gemm=None, kernel=gemv))]
         case _:
             made = [lone_scatter(m, k, ranks=ranks) for m, _, k, ranks in SHAPES]
     if pattern.beside:
-        made = [replace(one, workload=replace(one.workload, gemm=GEMM)) for one in made]
-    return [replace(one, workload=replace(one.workload, pattern=pattern)) for one in made]
+        made = [replace(one, shape=replace(one.shape, gemm=GEMM)) for one in made]
+    return [replace(one, shape=replace(one.shape, pattern=pattern)) for one in made]
 
 
 def with_second(scenario: OpCase) -> OpCase:
     """The same with a kernel on what the first one makes."""
-    gemm = scenario.workload.gemm
+    gemm = scenario.shape.gemm
     assert gemm is not None
     then = Then(GemmShape(gemm.m, 256, gemm.n, gemm.dtype), "z")
-    return replace(scenario, workload=replace(scenario.workload, then=then))
+    return replace(scenario, shape=replace(scenario.shape, then=then))
 
 
 CASES = [
@@ -94,13 +94,13 @@ TIMES = {Pattern.ALL_REDUCE: 2, Pattern.GEMM_AR: 2} | {
 DIRECT_CASES = [
     (scenario, choice)
     for scenario, choice in CASES
-    if template_named(choice.template).default_algorithm in ("", "direct") and scenario.workload.pattern in TIMES
+    if template_named(choice.template).default_algorithm in ("", "direct") and scenario.shape.pattern in TIMES
 ]
 
 
 def name_of(value: object) -> str:
     if isinstance(value, OpCase):
-        return f"{value.workload.pattern.value}-{value.num_ranks}"
+        return f"{value.shape.pattern.value}-{value.num_ranks}"
     return expression_of(value) if isinstance(value, OpChoice) else str(value)
 
 
@@ -121,7 +121,7 @@ def test_moves_every_byte_and_computes_every_operation_once(scenario: OpCase, ch
 
 
 def assert_moves_every_byte_once(scenario: OpCase, choice: OpChoice, transfers: Sequence[Transfer]) -> None:
-    n, moved, times = scenario.num_ranks, scenario.workload.moved, TIMES[scenario.workload.pattern]
+    n, moved, times = scenario.num_ranks, scenario.shape.moved, TIMES[scenario.shape.pattern]
     pieces = 1 if template_named(choice.template).cut is Cut.SHARD else choice.chunks // n
 
     assert moved is not None
@@ -134,12 +134,12 @@ def assert_moves_every_byte_once(scenario: OpCase, choice: OpChoice, transfers: 
 
 
 def assert_computes_every_operation_once(scenario: OpCase, steps: Sequence[Step]) -> None:
-    kernels = [stage.gemm for stage in scenario.workload.stages]
+    kernels = [stage.gemm for stage in scenario.shape.stages]
     groups = [step for step in steps if isinstance(step, TileGroup)]
     flops = sum(2 * r.rows.size * r.cols.size * group.k.size for group in groups for r in group.regions)
     assert flops == sum(gemm.flops for gemm in kernels if gemm is not None)
     reduced = sum(s.region.rows.size * s.region.cols.size for s in steps if isinstance(s, Reduction))
-    moved, sums = scenario.workload.moved, scenario.workload.pattern.sums
+    moved, sums = scenario.shape.moved, scenario.shape.pattern.sums
     assert reduced == (moved.rows * moved.cols // scenario.num_ranks if sums and moved is not None else 0)
 
 

@@ -23,7 +23,7 @@ def test_included_names_belong_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "parts" / "more.mgs").write_text("mgs 1\nlet size = 128\n", encoding="utf-8")
     main = tmp_path / "main.mgs"
     main.write_text(f'{BODY}include "parts/sizes.mgs"\ninclude "parts/more.mgs"\n', encoding="utf-8")
-    gemm = compile_file(main).scenario().case.workload.gemm
+    gemm = compile_file(main).scenario().case.shape.gemm
     assert gemm is not None and gemm.m == 128
 
 

@@ -130,7 +130,7 @@ def cases() -> Iterator[Any]:
         for name, engine in product(ALGORITHM_BY_NAME, (SM, DMA)):
             for choice in (OpChoice("serial", 4, engine, algorithm=name), OpChoice(name, 16, engine)):
                 if reject_choice(where, choice) is None:
-                    label = f"{where.workload.pattern.value} {expression_of(choice)}"
+                    label = f"{where.shape.pattern.value} {expression_of(choice)}"
                     yield pytest.param(where, choice, id=label)
 
 

@@ -52,7 +52,7 @@ def changed(schedule: OpPlan, name: str, **fields: object) -> OpPlan:
 @pytest.mark.parametrize("name", TEXTS)
 def test_templates_have_no_faults_and_compute_and_move_everything_once(name: str) -> None:
     scenario = workload_of(name)
-    workload, n, seen = scenario.workload, scenario.num_ranks, Counter[str]()
+    workload, n, seen = scenario.shape, scenario.num_ranks, Counter[str]()
     moved = workload.moved
     assert moved is not None
     stages = workload.stages

@@ -133,7 +133,7 @@ def to_rows(scenario: OpCase, seed: int) -> Numbers:
 
 def _empty(scenario: OpCase, cols: int) -> list[Rank]:
     """Ranks that have yet to make what they send."""
-    sizes = [moved_rows(scenario.workload, RANKS, k) for k in range(RANKS)]
+    sizes = [moved_rows(scenario.shape, RANKS, k) for k in range(RANKS)]
     return [
         Rank(
             r,

@@ -41,14 +41,14 @@ def draw_graph_plan(rng: random.Random, most_ops: int = 6) -> tuple[System, Work
 
 def _followed(rng: random.Random, graph: Workload, scenarios: list[OpCase]) -> tuple[Workload, list[OpCase]]:
     """Maybe with a GEMM behind one of the pairs that exchange rows, which may be cut along it."""
-    exchanging = [op for op in graph.ops if op.workload.pattern is Pattern.GEMM_A2A and not op.workload.uneven]
+    exchanging = [op for op in graph.ops if op.shape.pattern is Pattern.GEMM_A2A and not op.shape.uneven]
     if not exchanging or rng.random() < 0.3:
         return graph, scenarios
     pair = rng.choice(exchanging)
-    moved = pair.workload.moved
+    moved = pair.shape.moved
     assert moved is not None
     behind = scenario_of(Pattern.GEMM, SYSTEMS[0], scenarios[0].num_ranks, moved.rows, 64, moved.cols)
-    op = Op(f"op{len(graph.ops)}", behind.workload, (Read(f"t_{pair.name}", pair.name, by_rows=True),))
+    op = Op(f"op{len(graph.ops)}", behind.shape, (Read(f"t_{pair.name}", pair.name, by_rows=True),))
     return replace(graph, ops=(*graph.ops, op)), [*scenarios, replace(behind, system=scenarios[0].system)]
 
 
@@ -64,14 +64,14 @@ def _draw_graph(rng: random.Random, scenarios: list[OpCase]) -> Workload:
     ops: list[Op] = []
     for number, scenario in enumerate(scenarios):
         reads = tuple(_read(rng, op, scenario) for op in ops if rng.random() < 0.4)
-        ops.append(Op(f"op{number}", scenario.workload, reads))
+        ops.append(Op(f"op{number}", scenario.shape, reads))
     return Workload("drawn", "", tuple(ops))
 
 
 def _read(rng: random.Random, op: Op, reader: OpCase) -> Read:
-    gathers = op.workload.pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM)
+    gathers = op.shape.pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM)
     what = Made.MOVED if gathers and rng.random() < 0.3 else Made.OUTPUT
-    moves = reader.workload.is_collective or (reader.workload.pattern.consumes and rng.random() < 0.6)
+    moves = reader.shape.is_collective or (reader.shape.pattern.consumes and rng.random() < 0.6)
     return Read(f"t_{op.name}", op.name, what, by_rows=rng.random() < 0.7, moves=moves)
 
 
@@ -81,7 +81,7 @@ def _draw_choice(rng: random.Random, graph: Workload, scenarios: list[OpCase]) -
     drawn = (_mode(rng, op, scenario) for op, scenario in zip(graph.ops, scenarios, strict=True))
     modes = tuple(mode for mode in drawn if mode.op not in along)
     names = [op.name for op in graph.ops]
-    alone = [op.name for op in graph.ops if op.workload.is_collective]
+    alone = [op.name for op in graph.ops if op.shape.is_collective]
     beside = ((rng.choice(alone), rng.choice(names)),) if alone and rng.random() < 0.3 else ()
     return Schedule(
         "drawn",
@@ -97,12 +97,12 @@ def _draw_choice(rng: random.Random, graph: Workload, scenarios: list[OpCase]) -
 
 
 def _mode(rng: random.Random, op: Op, scenario: OpCase) -> OpMode:
-    if op.is_pair and op.workload.then is None and not op.workload.loads and rng.random() < 0.3:
+    if op.is_pair and op.shape.then is None and not op.shape.loads and rng.random() < 0.3:
         return OpMode(op.name, apart=draw_whole(rng, scenario))
     return OpMode(op.name, draw_choice(rng, scenario))
 
 
 def draw_whole(rng: random.Random, scenario: OpCase) -> OpChoice:
     """How the collective of a pair is carried out when it is apart."""
-    alone = collective_alone(scenario.workload)
-    return draw_choice(rng, replace(scenario, workload=alone))
+    alone = collective_alone(scenario.shape)
+    return draw_choice(rng, replace(scenario, shape=alone))

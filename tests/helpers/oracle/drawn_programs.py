@@ -54,7 +54,7 @@ def draw_plan(rng: random.Random, pattern: Pattern) -> tuple[OpCase, OpPlan]:
 
 def draw_choice(rng: random.Random, scenario: OpCase) -> OpChoice:
     """One of the schedules of a scenario."""
-    fitting = [each for each in ALL_TEMPLATES if scenario.workload.pattern in each.patterns]
+    fitting = [each for each in ALL_TEMPLATES if scenario.shape.pattern in each.patterns]
     while True:
         template = rng.choice(fitting)
         choice = OpChoice(

@@ -14,7 +14,7 @@ def item_of(document: object, report: Report) -> Item:
 
 def read_from_document(scenario: OpCase, item: Item) -> ReadPlan:
     """Read a plan for the one op of ``scenario``."""
-    return read_plan(scenario.system, Workload.of_one(scenario.workload), item)
+    return read_plan(scenario.system, Workload.of_one(scenario.shape), item)
 
 
 def plan_from_document(scenario: OpCase, document: object) -> WrittenPlan:

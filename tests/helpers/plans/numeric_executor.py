@@ -68,7 +68,7 @@ def _move(scenario: OpCase, ranks: list[Rank], issuer: int, step: Transfer) -> i
         slice(step.region.cols.start, step.region.cols.stop),
     )
     block = ranks[issuer].block(step.region)
-    gathers = scenario.workload.pattern is Pattern.AG_GEMM
+    gathers = scenario.shape.pattern is Pattern.AG_GEMM
     into = ranks[target].sent[block] if gathers else ranks[target].came[source]
     into[rows, cols] = ranks[source].sent[block][rows, cols]
     return target

@@ -6,9 +6,9 @@ from magus.compiler.pipeline import Compiled
 
 def cases_in(found: Compiled) -> tuple[OpCase, ...]:
     """The one op of each workload that has no more."""
-    return tuple(each.pair for each in found.workloads if each.pair is not None)
+    return tuple(each.only_case for each in found.workloads if each.only_case is not None)
 
 
 def several_in(found: Compiled) -> tuple[Scenario, ...]:
     """The workloads of several ops."""
-    return tuple(each for each in found.workloads if each.pair is None)
+    return tuple(each for each in found.workloads if each.only_case is None)

@@ -99,7 +99,7 @@ def draw_scenario(rng: random.Random, pattern: Pattern) -> OpCase:
 def draw_choices(rng: random.Random, scenario: OpCase, count: int) -> list[OpChoice]:
     """``count`` legal choices at most, of all templates, algorithms, engines and tactics."""
     n, found = scenario.num_ranks, list[OpChoice]()
-    fitting = [each for each in ALL_TEMPLATES if scenario.workload.pattern in each.patterns]
+    fitting = [each for each in ALL_TEMPLATES if scenario.shape.pattern in each.patterns]
     ways = list(product(Direction, CopyProtocol, KERNELS, ENGINES))
     for _ in range(40 * count):
         template = rng.choice(fitting)

@@ -29,14 +29,14 @@ def draw_grid_plan(rng: random.Random, scenario: OpCase) -> OpPlan | None:
     """A plan for AG+GEMM or GEMM+RS, None where what was drawn is no plan."""
     engine = rng.choice([each for each in ENGINES if each.mode is not EngineMode.BROADCAST])
     tactics = rng.choice(KERNELS)
-    draw = _gathered if scenario.workload.pattern is Pattern.AG_GEMM else _scattered
+    draw = _gathered if scenario.shape.pattern is Pattern.AG_GEMM else _scattered
     schedule = build_schedule(scenario, WrittenPlan(engine, tuple(draw(rng, scenario)), tactics=tactics), "plan")
     return None if check_plan(scenario, schedule) else schedule
 
 
 def _gathered(rng: random.Random, scenario: OpCase) -> Iterator[Step]:
     """Pieces of each shard are fetched; kernels on own rows, and on those of one or of all others, slice by slice."""
-    moved, gemm, n = scenario.workload.moved, scenario.workload.gemm, scenario.num_ranks
+    moved, gemm, n = scenario.shape.moved, scenario.shape.gemm, scenario.num_ranks
     assert moved is not None and gemm is not None
     rows, inner = cuts(rng, moved.rows // n, 4, rng.choice((16, 64))), cuts(rng, gemm.k, rng.choice((1, 1, 3, 5)), 64)
     for i, j, peer in product(range(len(rows)), range(len(inner)), range(1, n)):
@@ -54,7 +54,7 @@ def _gathered(rng: random.Random, scenario: OpCase) -> Iterator[Step]:
 
 def _scattered(rng: random.Random, scenario: OpCase) -> Iterator[Step]:
     """Pieces of the partial sums leave when all slices are done, and are summed when all parts have come."""
-    moved, gemm, n = scenario.workload.moved, scenario.workload.gemm, scenario.num_ranks
+    moved, gemm, n = scenario.shape.moved, scenario.shape.gemm, scenario.num_ranks
     assert moved is not None and gemm is not None
     rows, inner = cuts(rng, moved.rows // n, 4, rng.choice((16, 64))), cuts(rng, gemm.k, rng.choice((1, 1, 2, 3)), 64)
     streams, number = rng.choice(STREAMS), 0

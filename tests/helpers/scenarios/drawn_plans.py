@@ -69,8 +69,8 @@ def draw_bespoke(rng: random.Random, scenario: OpCase) -> OpPlan | None:
         engine,
         tactics=tactics,
         parts=parts,
-        slices=draw_cuts(rng, len(parts), inner_size(scenario.workload)),
-        columns=draw_cuts(rng, len(parts), tile_cols(scenario.workload)),
+        slices=draw_cuts(rng, len(parts), inner_size(scenario.shape)),
+        columns=draw_cuts(rng, len(parts), tile_cols(scenario.shape)),
     )
     if reject_choice(scenario, choice) is not None:
         return None

@@ -66,7 +66,7 @@ def as_pair(kind: str) -> OpCase:
 
 def both(kind: str) -> Workload:
     """The two ops alone."""
-    graph = exchange(kind).graph
+    graph = exchange(kind).workload
     return Workload("both", "", graph.ops[:2])
 
 

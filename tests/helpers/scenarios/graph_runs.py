@@ -47,4 +47,4 @@ def graph_run(schedule: str, text: str = TEXT) -> ShownRun:
     """The graph under one of ``SCHEDULES``, in packets."""
     scenario = small_graph(text)
     choice = choice_named(scenario, schedule)
-    return run_of(scenario, simulate_layers(scenario.system, scenario.graph, choice, name=scenario.name), choice)
+    return run_of(scenario, simulate_layers(scenario.system, scenario.workload, choice, name=scenario.name), choice)

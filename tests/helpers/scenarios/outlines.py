@@ -58,11 +58,11 @@ def scenarios() -> tuple[OpCase, ...]:
         Pattern.REDUCE_SCATTER: (Pattern.ALL_REDUCE, Pattern.ALL_TO_ALL, Pattern.BROADCAST, Pattern.SEND_RECV),
     }
     more = [
-        replace(each, workload=replace(each.workload, pattern=pattern))
+        replace(each, shape=replace(each.shape, pattern=pattern))
         for each in found
-        for pattern in alike.get(each.workload.pattern, ())
+        for pattern in alike.get(each.shape.pattern, ())
     ]
-    uneven = replace(more[0], workload=replace(more[0].workload, split=(192, 96, 0, 96)))
+    uneven = replace(more[0], shape=replace(more[0].shape, split=(192, 96, 0, 96)))
     return (*found, *more, uneven)
 
 

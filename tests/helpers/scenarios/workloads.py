@@ -72,7 +72,7 @@ def choices_of(scenario: OpCase, pieces: tuple[int, ...] = (1, 2, 4)) -> Iterato
     """The legal choices of every template that a search goes through, by copy engines and by SMs."""
     n = scenario.num_ranks
     for template in ALL_TEMPLATES:
-        if template.explored and scenario.workload.pattern in template.patterns:
+        if template.explored and scenario.shape.pattern in template.patterns:
             for count in pieces if template.cuts_shards else (1,):
                 for engine in ENGINES:
                     choice = OpChoice(template.name, n * count, engine)

@@ -34,9 +34,9 @@ class World:
 
     def __init__(self, plan: Any, scenario: OpCase, block: int, programs: int) -> None:
         self.plan, self.block, self.programs, self.seed = plan, block, programs, 0
-        self.pattern, self.ranks = scenario.workload.pattern, range(plan.RANKS)
-        assert scenario.workload.moved is not None
-        self._rows = scenario.workload.moved.rows // plan.RANKS
+        self.pattern, self.ranks = scenario.shape.pattern, range(plan.RANKS)
+        assert scenario.shape.moved is not None
+        self._rows = scenario.shape.moved.rows // plan.RANKS
         self.buffers = [{name: np.empty(size, np.float32) for name, size in plan.BUFFERS.items()} for _ in self.ranks]
         self.partial = [np.empty(plan.BUFFERS["c"], np.float32) for _ in self.ranks]
         self.flags = [np.zeros(len(plan.FLAGS[rank]), np.int32) for rank in self.ranks]

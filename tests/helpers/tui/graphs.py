@@ -119,7 +119,7 @@ class GraphStages:
         self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, told: Callable[[Advice], None]
     ) -> Advice:
         """What was simulated, after the answers of ``partial``; until it is stopped, if it ``stops``."""
-        if scenario.pair is not None:
+        if scenario.only_case is not None:
             return fakes.FakeStages(self.pairs).recommend(scenario, progress, should_stop, told)
         for each in self.partial:
             told(each)

@@ -65,8 +65,8 @@ def groups_of(scenario: OpCase, choice: OpChoice, kernel: int) -> list[TileGroup
 @pytest.mark.parametrize("name", [name for name in TEXTS if "grouped" in name])
 def test_groups_of_experts_are_the_whole(name: str) -> None:
     scenario = workload_of(name)
-    kernel = int(name.endswith("+grouped_gemm") and scenario.workload.then is not None)
-    whole = scenario.workload.stage(kernel).kernel
+    kernel = int(name.endswith("+grouped_gemm") and scenario.shape.then is not None)
+    whole = scenario.shape.stage(kernel).kernel
     assert isinstance(whole, GroupedGemmShape) and whole_shape(scenario, kernel) == whole
 
     for choice in choices_of(scenario):

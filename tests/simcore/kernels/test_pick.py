@@ -44,8 +44,8 @@ def whole(rows: int, cols: int, k: int) -> TileGroup:
 
 def lone_kernel(shape: KernelShape) -> OpCase:
     scenario = lone_gemm(64, 64, 64)
-    workload = replace(scenario.workload, pattern=Pattern.KERNEL, gemm=None, kernel=shape)
-    return replace(scenario, workload=workload)
+    workload = replace(scenario.shape, pattern=Pattern.KERNEL, gemm=None, kernel=shape)
+    return replace(scenario, shape=workload)
 
 
 def test_a_group_of_a_gemm_is_the_rows_of_its_regions() -> None:

@@ -131,7 +131,7 @@ def test_a_get_hits_what_its_peer_has_been_sent() -> None:
 
 
 def test_where_blocks_are_summed_only_what_is_waited_for_was_sent_here() -> None:
-    scenario = replace(scatter(h100()), workload=replace(scatter(h100()).workload, pattern=Pattern.ALL_REDUCE))
+    scenario = replace(scatter(h100()), shape=replace(scatter(h100()).shape, pattern=Pattern.ALL_REDUCE))
     half, rest, whole = (Region(1, IndexRange(*rows), IndexRange(0, 1024)) for rows in ((0, 16), (16, 64), (0, 64)))
     lands = Transfer("lands", Direction.PUT, replace(half, owner=2), 1, "landed")
     on, twice, ahead = (
@@ -230,7 +230,7 @@ def test_parts_of_a_copy_keep_its_pace_and_its_window(outstanding: int | None) -
 def test_a_larger_cache_makes_no_ring_slower(pieces: int) -> None:
     """Copies that hit in part keep the pace of those that miss: SMs that copy stay out of step with each other."""
     scenario = lone_gather(32 * MIB // 2048, 1024, gpu=h100())
-    scenario = replace(scenario, workload=replace(scenario.workload, pattern=Pattern.ALL_REDUCE))
+    scenario = replace(scenario, shape=replace(scenario.shape, pattern=Pattern.ALL_REDUCE))
     schedule = build_schedule(scenario, OpChoice("ring", 8 * pieces, EngineChoice(EngineKind.SM, 32)))
     times = [
         simulate_op(replace(scenario, system=replace(scenario.system, gpu=with_l2(h100(), size * MIB))), schedule)

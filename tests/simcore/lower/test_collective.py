@@ -181,11 +181,11 @@ def test_no_plan_is_written_out_for_it() -> None:
 
 def plan_of(layer: Scenario, **by_copies: OpChoice) -> Plan:
     """One layer, each collective by the library but for those of ``by_copies``, nothing handed over in rows."""
-    graph = replace(layer.graph, repeat=None)
+    graph = replace(layer.workload, repeat=None)
     modes = tuple(
-        OpMode(op.name, by_copies.get(op.name, library_serial(OpCase(op.name, layer.system, op.workload))))
+        OpMode(op.name, by_copies.get(op.name, library_serial(OpCase(op.name, layer.system, op.shape))))
         for op in graph.ops
-        if op.workload.moved is not None
+        if op.shape.moved is not None
     )
     return build_graph_plan(layer.system, graph, Schedule("library", modes, seams=Seams.WHOLE))
 
@@ -196,8 +196,8 @@ def test_a_layer_by_the_library_takes_the_times_of_its_ops_alone(file: str) -> N
     layers = several_in(compile_file(ROOT / "examples" / "layers" / f"{file}.mgs"))
     assert layers
     for layer in layers:
-        cases = (OpCase(op.name, layer.system, op.workload) for op in layer.graph.ops)
-        assert all(case.workload.moved is None or library_rejection(case) is None for case in cases)
+        cases = (OpCase(op.name, layer.system, op.shape) for op in layer.workload.ops)
+        assert all(case.shape.moved is None or library_rejection(case) is None for case in cases)
         plan = plan_of(layer)
         alone = (Plan(part.name, (replace(part, stream=0, waits=(), step_waits=()),)) for part in plan.parts)
         ticks = [simulate(layer.system, one, unit_bytes=65536).makespan_ticks for one in alone]
@@ -237,7 +237,7 @@ def test_links_stay_those_of_copies_where_a_library_sends_faster() -> None:
         {op.name: op.comm_ticks for op in simulate(layer.system, plan, unit_bytes=65536).ops}
         for plan in (mixed, copied)
     )
-    called = library_collective_time(OpCase("z", layer.system, layer.graph.ops[1].workload))
+    called = library_collective_time(OpCase("z", layer.system, layer.workload.ops[1].shape))
 
     up = [program.service_ticks[program.server_names.index("up")] for program in (one, other)]
     assert up[0] == up[1] and ops["y"] == others["y"]

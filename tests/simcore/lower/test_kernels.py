@@ -73,7 +73,7 @@ def rows(gpu: Gpu, num_groups: int, cols: int = 2048, m: int = 4096) -> tuple[Op
 @pytest.mark.parametrize("num_groups", [1, 4, 16])
 def test_a_persistent_kernel_alone_takes_the_closed_form_of_the_whole(gpu: Gpu, num_groups: int) -> None:
     scenario, schedule = rows(gpu, num_groups)
-    gemm = scenario.workload.gemm
+    gemm = scenario.shape.gemm
     assert gemm is not None
     whole, free = gemm_work(gpu, gemm, gpu.sms, static_order=True), gemm_work(gpu, gemm, gpu.sms)
 
@@ -89,7 +89,7 @@ def test_units_are_dealt_by_operations_and_all_of_them() -> None:
     assert split_by_weight(7, [1, 1, 1]) == [2, 2, 3]
     scenario, schedule = rows(h100(), 8)
     kernels = [ops.kernel for ops in lower_op(scenario, schedule, unit_bytes=UNIT).steps if ops.kernel is not None]
-    gemm = scenario.workload.gemm
+    gemm = scenario.shape.gemm
     assert gemm is not None
     whole = gemm_work(h100(), gemm, h100().sms, static_order=True)
     for of in ("num_units", "l2_hit_bytes", "hbm_read_bytes", "hbm_write_bytes"):
@@ -146,7 +146,7 @@ def test_waiting_for_each_tile_is_never_faster_than_for_each_chunk(make, wait: W
 def test_slices_of_the_inner_dimension_add_to_the_output() -> None:
     scenario = ag_gemm(2048, 4096, 2048, ranks=4)
     schedule = overlapped(scenario, "uniform_fused_2d", PERSISTENT)
-    gemm = scenario.workload.gemm
+    gemm = scenario.shape.gemm
     assert gemm is not None
     whole = gemm_work(scenario.gpu, gemm, schedule.compute_sms)
     kernels = [ops.kernel for ops in lower_op(scenario, schedule, unit_bytes=UNIT).steps if ops.kernel is not None]
@@ -208,7 +208,7 @@ def test_a_graph_launches_sums_and_waiting_kernels_at_its_own_cost() -> None:
 @pytest.mark.parametrize("gpu", [mi300x(), h100()], ids=lambda gpu: gpu.name)
 def test_a_short_kernel_does_not_pay_the_latency_of_memory_twice(gpu: Gpu, shape: tuple[int, int, int]) -> None:
     scenario = lone_gemm(*shape, gpu=gpu)
-    work = gemm_work(gpu, scenario.workload.gemm, gpu.sms)
+    work = gemm_work(gpu, scenario.shape.gemm, gpu.sms)
     schedule = build_schedule(scenario, OpChoice("serial", 1, EngineChoice(EngineKind.DMA, 1)))
 
     found = makespan(scenario, schedule)
@@ -291,7 +291,7 @@ def test_what_another_l2_misses_is_not_part_of_the_fitted_start() -> None:
         scenario = lone_gemm(16384, 8192, 1024, gpu=gpu)
         schedule = build_schedule(scenario, OpChoice("serial", 1, EngineChoice(EngineKind.DMA, 1)))
         times.append(makespan(scenario, schedule, 16384))
-        works.append(gemm_work(gpu, scenario.workload.gemm, gpu.sms))
+        works.append(gemm_work(gpu, scenario.shape.gemm, gpu.sms))
 
     more = ticks_for(works[1].hbm_read_bytes - works[0].hbm_read_bytes, 500 * 10**9)
     traffic = ticks_for(works[1].hbm_read_bytes + works[1].hbm_write_bytes, 500 * 10**9)

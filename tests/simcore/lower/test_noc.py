@@ -91,17 +91,17 @@ def test_a_gemm_beside_long_copies_is_as_slow_as_the_closed_form_says(m: int) ->
     assert beside.comm_ticks > beside.compute_ticks  # copies all the while
     bytes_per_s = 7 * 65536 // 8 * 8192 * 2 * 1e14 / beside.comm_ticks
 
-    assert scenario.workload.gemm is not None
-    slower = slowdown_beside_copies(scenario.gpu, scenario.workload.gemm, scenario.gpu.sms, bytes_per_s)
+    assert scenario.shape.gemm is not None
+    slower = slowdown_beside_copies(scenario.gpu, scenario.shape.gemm, scenario.gpu.sms, bytes_per_s)
     assert slower > 1.05
     assert beside.compute_ticks / alone.compute_ticks == pytest.approx(slower, rel=0.02)
 
 
 def test_copies_that_leave_nothing_are_refused() -> None:
     scenario = gathered(NOC)
-    assert scenario.workload.gemm is not None
+    assert scenario.shape.gemm is not None
     with pytest.raises(ValueError, match="leave the GEMM nothing of a server"):
-        slowdown_beside_copies(scenario.gpu, scenario.workload.gemm, 132, 2e12)
+        slowdown_beside_copies(scenario.gpu, scenario.shape.gemm, 132, 2e12)
 
 
 @given(

@@ -215,8 +215,8 @@ def test_one_kernel_equals_the_oracle_and_folds(make, engine: EngineChoice) -> N
 def test_algorithms_of_one_kernel_equal_the_oracle(template: str, pieces: int) -> None:
     scenario = lone_scatter(64, 64, ranks=4, gpu=h100(), fabric=switch(nvlink()))
     if template == "double_tree":
-        workload = replace(scenario.workload, pattern=Pattern.ALL_REDUCE)
-        scenario = replace(scenario, workload=workload)
+        workload = replace(scenario.shape, pattern=Pattern.ALL_REDUCE)
+        scenario = replace(scenario, shape=workload)
     for protocol in (CopyProtocol.SIMPLE, CopyProtocol.LL):
         schedule = build_schedule(
             scenario, OpChoice(template, pieces, SMS, tactics=ExecutionOptions(protocol=protocol))
@@ -228,8 +228,8 @@ def test_algorithms_of_one_kernel_equal_the_oracle(template: str, pieces: int) -
 def test_small_all_reduces_take_as_long_as_those_of_a_library_written_for_them(kib: int, measured_us: float) -> None:
     """8 x H100, packets that are put and summed in one kernel (microsoft/mscclpp, its performance baselines)."""
     scenario = lone_scatter(kib * 4, 128, ranks=8, gpu=h100(), fabric=switch(nvlink()))
-    workload = replace(scenario.workload, pattern=Pattern.ALL_REDUCE)
-    scenario = replace(scenario, workload=workload)
+    workload = replace(scenario.shape, pattern=Pattern.ALL_REDUCE)
+    scenario = replace(scenario, shape=workload)
     engine, tactics = EngineChoice(EngineKind.SM, 32), ExecutionOptions(protocol=CopyProtocol.LL)
     found = makespan(scenario, build_schedule(scenario, OpChoice("serial", 8, engine, tactics=tactics)), LINE)
 

@@ -95,7 +95,7 @@ def test_one_rank_gives_the_times_of_all(system: tuple[int, Fabric, Callable[...
 @pytest.mark.parametrize("shape", [(4096, 4096, 4096), (512, 8192, 1024), (128, 256, 16384), (8192, 3584, 8192)])
 def test_a_gemm_alone_takes_its_closed_form(shape: tuple[int, int, int]) -> None:
     scenario = lone_gemm(*shape)
-    work = gemm_work(scenario.gpu, scenario.workload.gemm, scenario.gpu.sms)
+    work = gemm_work(scenario.gpu, scenario.shape.gemm, scenario.gpu.sms)
     schedule = build_schedule(scenario, OpChoice("serial", scenario.num_ranks, EngineChoice(EngineKind.DMA, 1)))
 
     found = run(lower_op(scenario, schedule, unit_bytes=1024).program).makespan_ticks

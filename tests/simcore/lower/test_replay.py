@@ -96,7 +96,7 @@ def test_with_kernels_beside_the_copies_times_differ_by_little(template: str, en
 def fused_gemv(rows: int, ranks: int) -> tuple[OpCase, OpPlan]:
     """A GEMV whose work-groups store at other ranks and set flags there; with its all_reduce one kernel."""
     scenario = gemm_rs(rows, 1, 16384, ranks=ranks)
-    scenario = replace(scenario, workload=replace(scenario.workload, pattern=Pattern.GEMM_AR))
+    scenario = replace(scenario, shape=replace(scenario.shape, pattern=Pattern.GEMM_AR))
     tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
     choice = OpChoice("hetero_unfused_1d", ranks, tiles_engine(scenario.gpu), 1, tactics)
     return scenario, build_schedule(scenario, choice)
@@ -111,7 +111,7 @@ def test_flags_of_tiles_are_flags_in_the_profile(rows: int, ranks: int, unit: in
     writes = record_writes(scenario, schedule, unit_bytes=unit)
     replayed = simulate_op(replaying(scenario, writes), schedule, unit_bytes=unit)
 
-    moved = scenario.workload.moved
+    moved = scenario.shape.moved
     assert moved is not None
     assert sum(write.num_bytes for write in writes) == 2 * (ranks - 1) * moved.num_bytes // ranks
     assert replayed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=0.01)

@@ -35,7 +35,7 @@ def graph(text: str) -> Scenario:
 
 def sms(text: str, *modes: OpMode, streams: tuple[tuple[str, int], ...] = ()) -> dict[str, int]:
     found = graph(text)
-    plan = build_graph_plan(found.system, found.graph, Schedule("p", modes, streams=streams))
+    plan = build_graph_plan(found.system, found.workload, Schedule("p", modes, streams=streams))
     return dict(zip((part.name for part in plan.parts), sms_of_parts(found.system, plan), strict=True))
 
 
@@ -66,7 +66,7 @@ def test_kernels_that_share_sms_have_as_many() -> None:
 
 def test_ops_in_turn_take_as_long_as_each_alone() -> None:
     found = graph(IN_TURN)
-    plan = build_graph_plan(found.system, found.graph, Schedule("p", (OpMode("y", SERIAL),)))
+    plan = build_graph_plan(found.system, found.workload, Schedule("p", (OpMode("y", SERIAL),)))
     result = simulate(found.system, plan)
     alone = [simulate_op(case, build_schedule(case, SERIAL)) for case in found.cases if case.name == "y"]
 

@@ -49,7 +49,7 @@ def scattering(rows: int = 1024, ranks: int = 4) -> OpCase:
 
 
 def reducing(scenario: OpCase) -> OpCase:
-    return replace(scenario, workload=replace(scenario.workload, pattern=Pattern.GEMM_AR))
+    return replace(scenario, shape=replace(scenario.shape, pattern=Pattern.GEMM_AR))
 
 
 def on_few_sms(rows: int) -> OpCase:

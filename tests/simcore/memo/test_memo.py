@@ -93,7 +93,7 @@ def test_what_is_kept_of_an_example_is_what_was_computed(file: Path, store: Stor
 @pytest.mark.usefixtures("compiled_core")
 def test_what_is_kept_of_a_graph_is_what_was_computed(store: Store) -> None:
     graph = compile_file(example("layers/llama70b_backward"), (("M", "1024"),)).workloads[0]
-    plan = build_graph_plan(graph.system, graph.graph, graph.schedules[0])
+    plan = build_graph_plan(graph.system, graph.workload, graph.schedules[0])
     computed = simulate(graph.system, plan, unit_bytes=1 << 16)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SIMULATE, "_simulate", computing_nothing)

@@ -37,8 +37,8 @@ class HostileStages(fakes.FakeStages):
 
     def _hostile(self, scenario: OpCase) -> OpCase:
         gpu = replace(scenario.system.gpu, name=MARKUP)
-        workload = replace(scenario.workload, name=EVERYTHING + scenario.workload.name, about=EVERYTHING)
-        return replace(scenario, name=EVERYTHING, system=replace(scenario.system, gpu=gpu), workload=workload)
+        workload = replace(scenario.shape, name=EVERYTHING + scenario.shape.name, about=EVERYTHING)
+        return replace(scenario, name=EVERYTHING, system=replace(scenario.system, gpu=gpu), shape=workload)
 
     def recommend(
         self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]

@@ -179,7 +179,7 @@ def test_the_page_loads_nothing_and_runs_no_other_script(page_file: Path) -> Non
 @pytest.mark.parametrize("hostile", HTML)
 def test_text_of_others_is_shown_as_text(hostile: str, advice: Advice) -> None:
     scenario, candidate = advice.case, advice.recommended
-    scenario = replace(scenario, workload=replace(scenario.workload, name=hostile, about=hostile))
+    scenario = replace(scenario, shape=replace(scenario.shape, name=hostile, about=hostile))
     gpu = replace(scenario.system.gpu, name=hostile)
     scenario = replace(scenario, system=replace(scenario.system, gpu=gpu))
     numbers = tuple(replace(each, path=f"{hostile}.x", source=hostile) for each in compile_text(TEXT).numbers)

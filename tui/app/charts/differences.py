@@ -73,7 +73,7 @@ def differences_of(scenario: Scenario, marked: Sequence[Compared], bound_ticks: 
     Of a graph the figures of each op follow.
     """
     figures: tuple[_Figure, ...] = _FIGURES
-    if scenario.pair is None:
+    if scenario.only_case is None:
         figures = (*_GRAPH_FIGURES, *_op_figures(marked))
     return tuple(_difference(figure, scenario, marked, bound_ticks) for figure in figures)
 
@@ -121,7 +121,7 @@ def waves_of(scenario: OpCase, schedule: OpPlan) -> int:
 
 
 def _persistent(scenario: OpCase, schedule: OpPlan) -> bool:
-    return schedule.tactics.kernel is Kernels.PERSISTENT and scenario.workload.gemm is not None
+    return schedule.tactics.kernel is Kernels.PERSISTENT and scenario.shape.gemm is not None
 
 
 def _of_run(read: Callable[[ShownRun], int | float | str | None]) -> Callable[..., int | float | str | None]:

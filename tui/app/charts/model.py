@@ -65,7 +65,7 @@ def _work(scenario: OpCase, rank: int, step: Step) -> str:
 
 
 def _moved(scenario: OpCase, region: Region) -> str:
-    return bytes_text(moved_bytes(scenario, region)) if scenario.workload.moved is not None else "data"
+    return bytes_text(moved_bytes(scenario, region)) if scenario.shape.moved is not None else "data"
 
 
 def _way(num_ranks: int, rank: int, step: Transfer) -> str:

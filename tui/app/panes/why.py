@@ -70,7 +70,7 @@ class ReasonsPane(VerticalScroll):
         if run is not None and run.ops:
             return _ops(run)
         head = Content.styled("Loss waterfall", "bold")
-        if self._advice is not None and self._advice.scenario.pair is None:
+        if self._advice is not None and self._advice.scenario.only_case is None:
             return Content(self._note)
         if run is None or run.result.waterfall is None:
             return head + Content(f"\n{self._note}")

@@ -33,7 +33,7 @@ SWEEP_TOP, SWEEP_WORKERS = 4, 2
 
 def short_advice(scenario: Scenario, simulated: bool, should_stop: ShouldStop) -> Advice:
     """Return short advice: templates alone, of which few are simulated; of a graph all declared schedules are."""
-    if scenario.pair is None:
+    if scenario.only_case is None:
         from ....advisor.layers.declared import simulated_schedules
 
         answer = simulated_schedules(scenario, workers=SWEEP_WORKERS, should_stop=should_stop)
@@ -91,7 +91,7 @@ def default_backend(workers: int) -> Backend:
     ) -> Advice:
         from ....advisor.answer.stages import AdviceOptions
 
-        options = AdviceOptions(workers=workers, threshold=scenario.pair is not None)
+        options = AdviceOptions(workers=workers, threshold=scenario.only_case is not None)
         return _advisor().recommend(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
 
     def simulate_packets(

@@ -202,7 +202,7 @@ class Job:
     @property
     def is_graph(self) -> bool:
         """Whether the workload is a graph."""
-        return self.scenario.pair is None
+        return self.scenario.only_case is None
 
     @property
     def found(self) -> Advice | None:

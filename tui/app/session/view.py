@@ -69,10 +69,10 @@ def us(ticks: int) -> str:
 
 def title_of(scenario: Scenario, job_idx: int, num_jobs: int) -> str:
     """OpCase, workload, pattern, GPUs, fabric and shape in one line; of a graph its ops and layers."""
-    case, system = scenario.pair, scenario.system
+    case, system = scenario.only_case, scenario.system
     if case is None:
         return " · ".join(_title_of_graph(scenario, job_idx, num_jobs))
-    workload = case.workload
+    workload = case.shape
     parts = [] if scenario.name == workload.name else [scenario.name]
     parts.append(workload.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else ""))
     parts.append(workload.label)
@@ -89,7 +89,7 @@ def title_of(scenario: Scenario, job_idx: int, num_jobs: int) -> str:
 
 
 def _title_of_graph(scenario: Scenario, job_idx: int, num_jobs: int) -> Iterator[str]:
-    graph, system = scenario.graph, scenario.system
+    graph, system = scenario.workload, scenario.system
     yield graph.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else "")
     yield f"{len(graph.ops)} op{'s' if len(graph.ops) > 1 else ''}"
     if graph.repeat is not None:

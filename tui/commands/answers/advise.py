@@ -58,7 +58,7 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
 
 def _advise_one(source: ScenarioInput, scenario: Scenario, options: AdviseOptions) -> Exit:
     axis = None
-    if options.advice.threshold and scenario.pair is None:
+    if options.advice.threshold and scenario.only_case is None:
         axis = axis_over(source, options.over)
         if axis is None:
             return Exit.USAGE

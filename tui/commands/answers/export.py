@@ -34,7 +34,7 @@ def export_file(request: SweepRequest, target_name: str, options: Mapping[str, s
     def action() -> Exit:
         try:
             subjects, failed = subjects_of(request)
-            if subjects[0][1].pair is None:
+            if subjects[0][1].only_case is None:
                 text = _file_of_several(target_name, options, subjects, request.advice, request.tolerance, _at(request))
             else:
                 target.settled(options)  # before anything is simulated

@@ -16,9 +16,9 @@ def list_schedules(source: ScenarioInput, *, limit: int | None, as_json: bool) -
 
     def action() -> Exit:
         question = source.scenario()
-        case, space, cut_short = question.pair, None, False
+        case, space, cut_short = question.only_case, None, False
         if case is None:
-            bound = graph_bound(question.system, question.graph)
+            bound = graph_bound(question.system, question.workload)
             document = schedules_document(question, bound)
         else:
             with interruptible() as stopped:

@@ -49,7 +49,7 @@ def sweep_file(request: SweepRequest, *, as_json: bool, as_csv: bool) -> Exit:
     def action() -> Exit:
         subjects, failed = subjects_of(request)
         form = SweepForm(as_json, as_csv)
-        if subjects[0][1].pair is None:
+        if subjects[0][1].only_case is None:
             return _sweep_several(request.advice, request.tolerance, subjects, request.varied, form, some_failed=failed)
         sweep = sweep_of(request, subjects)
         params = request.varied or tuple(name for name, _ in request.settings)

@@ -52,12 +52,12 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
         scenario, advisor = compiled.scenario(source.workload), Advisor.load()
         with progress_line() as progress, interruptible() as stopped:
             # Of several ops the page shows all declared schedules, which those who watch are told first.
-            watched = None if scenario.pair is not None else _untold
+            watched = None if scenario.only_case is not None else _untold
             advice = advisor.recommend(
                 scenario, options.advice, progress=progress, should_stop=stopped, answered=watched
             )
             run = drawn_run(advice)
-            sweeps = options.sweep_s and not stopped() and scenario.pair is not None
+            sweeps = options.sweep_s and not stopped() and scenario.only_case is not None
             param = swept_param(compiled, source.settings) if sweeps else None
             sweep, note = None, ""
             if param is not None:

@@ -48,11 +48,11 @@ def print_steps(source: ScenarioInput, *, schedule: str | None, out: Path | None
 
     def action() -> Exit:
         question = source.scenario()
-        if question.pair is None:
+        if question.only_case is None:
             plan = plan_named(question, schedule).first_layer()
         else:
-            chosen = resolve_schedule(question.pair, schedule, show)
-            plan = Plan.of_one(question.pair.workload.output, question.pair.workload, chosen)
+            chosen = resolve_schedule(question.only_case, schedule, show)
+            plan = Plan.of_one(question.only_case.shape.output, question.only_case.shape, chosen)
         text = how_text(how_of_plan(question.system, plan), plan.expression)
         return deliver(f"{text}\n", out, f"the steps of {plan.expression}")
 
@@ -72,7 +72,7 @@ def print_plan(
 
     def action() -> Exit:
         question = source.scenario()
-        scenario = question.pair
+        scenario = question.only_case
         if scenario is None:
             if as_json:
                 return _deliver_plan(question, schedule, layers, out)
@@ -99,7 +99,7 @@ def print_triton(source: ScenarioInput, options: TritonOptions, out: Path | None
         chosen = _written_out(scenario, options.schedule)
         kernel = None if options.kernel is None else rewrite_kernel(source_of(options.kernel), options.config)
         text = triton_text(scenario, chosen, options.rank, kernel)
-        if kernel is not None and scenario.workload.pattern.consumes:
+        if kernel is not None and scenario.shape.pattern.consumes:
             show(kernel.by_row)
         return deliver(text, out, chosen.expression)
 
@@ -117,7 +117,7 @@ def _deliver_plan(scenario: Scenario, schedule: str | None, layers: int | None, 
     plan = plan_named(scenario, schedule, min(layers or FEWEST_LAYERS, scenario.num_layers))
     for part in plan.parts:
         _check_written_out(part.schedule.engine)
-    text = document_text(graph_plan_document(scenario.system, scenario.graph, plan))
+    text = document_text(graph_plan_document(scenario.system, scenario.workload, plan))
     return deliver(text, out, plan.expression)
 
 

@@ -63,7 +63,7 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
             check_writable(options.record)
         options.pictures.check()
         question = source.scenario()
-        ran = _ran(question, options) if question.pair is None else _ran_alone(question.pair, options)
+        ran = _ran(question, options) if question.only_case is None else _ran_alone(question.only_case, options)
         result, done = ran.result, ran.result.outcome is RunOutcome.DONE
         by_seed = ran.by_seed() if options.seeds and done else ()
         recorded = ran.record() if options.record is not None and done else Exit.DONE
@@ -74,7 +74,7 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
                 document | {"seeds": seeds_document(options.seeds, by_seed, ran.seeded_layers)} if by_seed else document
             )
         else:
-            put(result_text(result, question, ran.bound, ran.outside, several=question.pair is None))
+            put(result_text(result, question, ran.bound, ran.outside, several=question.only_case is None))
             if by_seed:
                 put(seeds_text(options.seeds, by_seed, ran.seeded_layers))
         if not done:
@@ -108,7 +108,7 @@ def _ran_alone(scenario: OpCase, options: SimulateOptions) -> _Ran:
         result,
         bound,
         outside_calibration(scenario, (schedule,)),
-        result_document(result, scenario.workload.name),
+        result_document(result, scenario.shape.name),
         partial(run_of, scenario, result),
         partial(_by_seed, scenario, schedule, options.seeds),
         partial(_record, scenario, schedule, result.unit_bytes, options),
@@ -125,7 +125,7 @@ def _ran(scenario: Scenario, options: SimulateOptions) -> _Ran:
         raise ScheduleError(Rejection(Code.MGS523, message, "record those of one op: --workload names another"))
     result = _simulated_layers(scenario, chosen, options)
     check_graph_memory(scenario, result.schedule.staging_bytes)
-    bound = graph_bound(scenario.system, scenario.graph)
+    bound = graph_bound(scenario.system, scenario.workload)
     several = plan_named(scenario, options.schedule, min(FEWEST_LAYERS, scenario.num_layers))
     part = plan.parts[0]
     case = OpCase(part.name, scenario.system, part.workload)
@@ -145,7 +145,7 @@ def _simulated_layers(scenario: Scenario, chosen: Schedule | Plan, options: Simu
     with stoppable() as pressed, progress_line() as progress:
         return simulate_layers(
             scenario.system,
-            scenario.graph,
+            scenario.workload,
             chosen,
             name=scenario.name,
             unit_bytes=scenario.gpu.line_bytes if options.at_line else packet_bytes(scenario.gpu),

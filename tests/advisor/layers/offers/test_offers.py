@@ -100,7 +100,7 @@ def us_of(predicted: float | Rejection) -> float:
 
 def alone_us(case: OpCase) -> float:
     """A kernel alone, or a collective by the library, of which no call is known."""
-    if case.workload.moved is not None:
+    if case.shape.moved is not None:
         return library_us(case)
     return simulated_us(case, OpChoice("serial", case.num_ranks, EngineChoice(EngineKind.DMA, 1)))
 

@@ -40,7 +40,7 @@ def graph_of(name: str) -> Scenario:
 
 
 def test_layers_have_their_names_forward() -> None:
-    layers = te_layers(graph_of("layer").graph)
+    layers = te_layers(graph_of("layer").workload)
 
     assert {each.op: each.name for each in layers} == {
         "qkv": "qkv_fprop",
@@ -51,7 +51,7 @@ def test_layers_have_their_names_forward() -> None:
 
 
 def test_layers_have_their_names_backward_with_what_their_weight_gradients_need() -> None:
-    layers = {each.name: each for each in te_layers(graph_of("back").graph)}
+    layers = {each.name: each for each in te_layers(graph_of("back").workload)}
 
     assert {name: (each.op, each.wgrad, each.gather) for name, each in layers.items()} == {
         "fc2_dgrad": ("d_y_swiglu", "d_wdn", ""),
@@ -68,14 +68,14 @@ def test_what_is_no_product_has_no_name() -> None:
     )
     (scenario,) = compile_text(text).workloads
 
-    assert te_layers(scenario.graph) == ()
+    assert te_layers(scenario.workload) == ()
 
 
 def test_by_default_weight_gradients_hide_the_sums_and_activations_what_is_gathered_again() -> None:
     scenario = graph_of("back")
-    search = TeSearch(scenario.system, scenario.graph)
+    search = TeSearch(scenario.system, scenario.workload)
     table = search.table(search.defaults())
-    order = list(issue_order(scenario.graph, table.choice))
+    order = list(issue_order(scenario.workload, table.choice))
 
     methods = {each.layer: each.method for each in table.settings}
     assert methods == {
@@ -94,7 +94,7 @@ def test_by_default_weight_gradients_hide_the_sums_and_activations_what_is_gathe
 
 def test_what_is_declared_is_gathered_beside_the_product() -> None:
     scenario = backward()
-    search = TeSearch(scenario.system, scenario.graph)
+    search = TeSearch(scenario.system, scenario.workload)
 
     assert search.table(search.defaults()).choice.beside == (("xg", "dx"),)
     without = search.table(TeMethods(bulk_dgrad=False))
@@ -104,7 +104,7 @@ def test_what_is_declared_is_gathered_beside_the_product() -> None:
 @pytest.mark.parametrize("workload", ["layer", "back"])
 def test_the_flags_hold_for_all_layers(workload: str) -> None:
     scenario = graph_of(workload)
-    search = TeSearch(scenario.system, scenario.graph)
+    search = TeSearch(scenario.system, scenario.workload)
     methods = [search.defaults(), *search._flags(search.defaults()), *search._methods(TeMethods(scatters_back=ALL))]
     assert len(set(methods)) >= 6
 
@@ -118,13 +118,13 @@ def test_the_flags_hold_for_all_layers(workload: str) -> None:
             assert set(back) <= {RING, PIPELINE} and not any(name.endswith("_wgrad") for name in on)
         else:
             assert set(back) <= {BULK, None} and len(set(back)) <= 1
-        build_graph_plan(scenario.system, scenario.graph, table.choice, 1)
+        build_graph_plan(scenario.system, scenario.workload, table.choice, 1)
 
 
 def test_the_search_gets_ever_faster_and_ends_no_slower_than_any_table_of_the_flags() -> None:
     scenario = backward(layers=3)
-    runs = JointRuns(scenario.system, scenario.graph)
-    search = TeSearch(scenario.system, scenario.graph)
+    runs = JointRuns(scenario.system, scenario.workload)
+    search = TeSearch(scenario.system, scenario.workload)
 
     times = [ticks for _, ticks in search.found(runs.ticks)]
 
@@ -135,11 +135,11 @@ def test_the_search_gets_ever_faster_and_ends_no_slower_than_any_table_of_the_fl
 
 def test_sms_that_copy_take_their_share_of_the_kernels_while_they_copy() -> None:
     scenario = backward()
-    search = TeSearch(scenario.system, scenario.graph)
+    search = TeSearch(scenario.system, scenario.workload)
     settings = search.table(search.defaults()).settings
     rings = [each for each in settings if each.copy_engine]
 
-    assert taken_ticks(scenario.system, scenario.graph, rings) == 0
-    two = taken_ticks(scenario.system, scenario.graph, [each for each in settings if each.num_sm])
-    one = taken_ticks(scenario.system, scenario.graph, [each for each in settings if each.op == "xg"])
+    assert taken_ticks(scenario.system, scenario.workload, rings) == 0
+    two = taken_ticks(scenario.system, scenario.workload, [each for each in settings if each.num_sm])
+    one = taken_ticks(scenario.system, scenario.workload, [each for each in settings if each.op == "xg"])
     assert 0 < one < two

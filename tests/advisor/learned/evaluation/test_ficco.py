@@ -46,7 +46,7 @@ def test_the_four_schedules_have_a_piece_for_each_rank() -> None:
 
 
 def test_sizes_are_those_of_the_gemm_of_one_rank() -> None:
-    gemm = ag_gemm(4096, 8192, 8192).workload.gemm
+    gemm = ag_gemm(4096, 8192, 8192).shape.gemm
     assert gemm is not None
 
     intensity, rows, traffic = sizes_of(gemm)

@@ -38,7 +38,7 @@ def test_in_any_order_its_waits_allow_it_does_the_collective(name: str, seed: in
     scenario = compile_text(text_of(program.collective, 4).replace("[512, 64]", "[16, 4]")).scenario().case
     plan, _ = read(scenario, program.document())
 
-    ranks = Ranks(scenario.workload.pattern, plan.by_rank or (plan.steps,) * 4, rows=4, cols=4)
+    ranks = Ranks(scenario.shape.pattern, plan.by_rank or (plan.steps,) * 4, rows=4, cols=4)
     ranks.run(Random(seed))
     ranks.check()
 

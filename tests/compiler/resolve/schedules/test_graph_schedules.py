@@ -33,7 +33,7 @@ def choice(block: str) -> Schedule:
 
 def issued(block: str, layers: int = 1) -> list[str]:
     (found,) = compile_text(f"{HEAD}schedule s for mlp {{\n{block}\n}}\n").workloads
-    return [part.name for part in build_graph_plan(found.system, found.graph, found.schedules[0], layers).parts]
+    return [part.name for part in build_graph_plan(found.system, found.workload, found.schedules[0], layers).parts]
 
 
 def test_what_is_apart_may_be_carried_out_in_pieces() -> None:

@@ -10,7 +10,7 @@ HARDWARE = 'use "amd/mi300x"\nsystem node { gpus 8 x MI300X; fabric full_mesh(xg
 def rows(value: str, before: str = "", settings: tuple[tuple[str, str], ...] = ()) -> int:
     tensors = f"a = tensor bf16[{value}, 64]; b = tensor bf16[64, 64]"
     text = f"{before}\n{HARDWARE}workload g on node {{ {tensors}; y = gemm(a, b) }}"
-    gemm = compile_text(text, settings=settings).scenario().case.workload.gemm
+    gemm = compile_text(text, settings=settings).scenario().case.shape.gemm
     assert gemm is not None
     return gemm.m
 

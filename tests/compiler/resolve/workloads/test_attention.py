@@ -14,7 +14,7 @@ ROWS = "rows=[256, 192, 64]"
 
 
 def workload(body: str) -> OpShape:
-    return compile_text(f"{HARDWARE}workload w on node {{ {body} }}\n").scenario().case.workload
+    return compile_text(f"{HARDWARE}workload w on node {{ {body} }}\n").scenario().case.shape
 
 
 def refused(body: str) -> tuple[str, str]:

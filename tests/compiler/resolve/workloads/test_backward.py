@@ -33,7 +33,7 @@ ATTENTION = """
 def graph(text: str, name: str = "back") -> Workload:
     found = compile_text(text).scenario(name)
     assert found is not None
-    return found.graph
+    return found.workload
 
 
 def made(forward: str, keep: str = "") -> dict[str, str]:
@@ -44,7 +44,7 @@ def made(forward: str, keep: str = "") -> dict[str, str]:
 
 
 def test_that_of_an_mlp_is_the_written_one_op_by_op() -> None:
-    written = compile_file(path("layers/llama70b_backward")).workloads[0].graph
+    written = compile_file(path("layers/llama70b_backward")).workloads[0].workload
     derived = graph(text_of(MLP, "u, h"))
     names = {op.name: other.name for op, other in zip(derived.ops, written.ops, strict=True)}
 
@@ -57,7 +57,7 @@ def test_that_of_an_mlp_is_the_written_one_op_by_op() -> None:
         "d_wup": "d_wup",
     }
     for op, other in zip(derived.ops, written.ops, strict=True):
-        mine, theirs = op.workload, other.workload
+        mine, theirs = op.shape, other.shape
         assert (mine.pattern, mine.gemm, mine.kernel) == (theirs.pattern, theirs.gemm, theirs.kernel)
         assert [(each.dtype, each.rows, each.cols, each.shard) for each in (mine.moved,) if each] == [
             (each.dtype, each.rows, each.cols, each.shard) for each in (theirs.moved,) if each
@@ -81,7 +81,7 @@ def test_through_attention_norms_and_what_is_added() -> None:
         "d_wqkv": "gemm(qkv_norm_gathered.t, d_qkv)",
         "d_x": "add(d_y, norm_back(x, d_qkv_norm))",
     }
-    kernel = graph(text_of(ATTENTION, "qkv, a")).op("d_qkv").workload.kernel
+    kernel = graph(text_of(ATTENTION, "qkv, a")).op("d_qkv").shape.kernel
     assert kernel == AttentionBackShape(1, 2, 1, 4096, 4096, 64, DType.BF16, causal=True)
 
 
@@ -107,10 +107,10 @@ def test_gradients_of_attention_that_are_apart_are_parts_of_one_result() -> None
     assert found["a_back"] == "attention_back(q, kv, a, d_a, heads=16, kv_heads=4, causal=true)"
     assert (found["d_q"], found["d_kv"]) == ("a_back.q", "a_back.kv")
     assert (found["d_q_norm"], found["d_wq"]) == ("gemm(d_q, wq.t)", "all_reduce(gemm(q_norm.t, d_q))")
-    kernel = back.op("a_back").workload.kernel
+    kernel = back.op("a_back").shape.kernel
     assert kernel == AttentionBackShape(1, 16, 4, 512, 512, 128, DType.BF16, causal=True)
     assert [op.name for op in back.ops if op.name in ("d_q", "d_kv")] == [], "what is taken of it is no op"
-    gemm = back.op("d_kv_norm").workload.gemm
+    gemm = back.op("d_kv_norm").shape.gemm
     assert gemm is not None and (gemm.m, gemm.n, gemm.k) == (512, 1024, 1024)
     reads = {op.name: read for op in back.ops for read in op.reads if read.made_by == "a_back"}
     assert reads["d_kv_norm"].part == ColumnPart("kv", 2048, 1024, 3072)
@@ -122,7 +122,7 @@ def test_keys_that_are_values_too_have_both_gradients() -> None:
 
     assert found["a_back"] == "attention_back(a_norm, k, k, a, d_a, heads=16, kv_heads=8)"
     assert (found["d_a_norm"], found["d_k"]) == ("a_back.q", "add(a_back.k, a_back.v)")
-    kernel = back.op("a_back").workload.kernel
+    kernel = back.op("a_back").shape.kernel
     assert kernel == AttentionBackShape(1, 2, 1, 4096, 4096, 64, DType.BF16, causal=False)
     assert [read.part for read in back.op("d_k").reads] == [
         ColumnPart("k", 1024, 512, 2048),
@@ -133,7 +133,7 @@ def test_keys_that_are_values_too_have_both_gradients() -> None:
 def test_batches_of_attention_that_is_apart() -> None:
     back = graph(text_of(f"{LATENT}  batch x by 256\n", "q, kv, a"))
 
-    kernel = back.op("a_back").workload.kernel
+    kernel = back.op("a_back").shape.kernel
     assert kernel == AttentionBackShape(2, 16, 4, 256, 256, 128, DType.BF16, causal=True)
     assert back.batch is not None and [count for count, _ in back.batch.cuts] == [2]
 
@@ -237,7 +237,7 @@ def test_batches_are_those_of_the_forward_pass() -> None:
 
     assert "  batch d_y, x, qkv, a by 2048\n" in text
     assert back.batch is not None and [count for count, _ in back.batch.cuts] == [2]
-    kernel = back.op("d_qkv").workload.kernel
+    kernel = back.op("d_qkv").shape.kernel
     assert kernel == AttentionBackShape(2, 2, 1, 2048, 2048, 64, DType.BF16, causal=True)
 
 

@@ -38,7 +38,7 @@ def compiled(body: str, rest: str = "") -> Scenario:
 
 
 def graph(body: str) -> Workload:
-    return compiled(body).graph
+    return compiled(body).workload
 
 
 def test_collectives_and_kernels_become_pairs() -> None:
@@ -52,7 +52,7 @@ def test_collectives_and_kernels_become_pairs() -> None:
         "xg": "all_gather",
         "d_wup": "GEMM",
     }
-    shapes = {name: op.workload.gemm for name, op in ops.items() if op.workload.gemm is not None}
+    shapes = {name: op.shape.gemm for name, op in ops.items() if op.shape.gemm is not None}
     assert {name: (gemm.m, gemm.n, gemm.k) for name, gemm in shapes.items()} == {
         "dh": (4096, 512, 1024),
         "d_wdn": (512, 1024, 4096),
@@ -70,9 +70,9 @@ def test_a_pair_in_a_graph_is_the_pair_alone() -> None:
     (scenario,) = cases_in(compile_text(f"{HEAD}workload w on hgx {{\n{alone}\n}}\n"))
     (op, _) = graph(alone + "  z = norm(y)").ops
 
-    assert op.workload.pattern is scenario.workload.pattern
-    assert (op.workload.gemm, op.workload.kernel) == (scenario.workload.gemm, scenario.workload.kernel)
-    moved, other = op.workload.moved, scenario.workload.moved
+    assert op.shape.pattern is scenario.shape.pattern
+    assert (op.shape.gemm, op.shape.kernel) == (scenario.shape.gemm, scenario.shape.kernel)
+    moved, other = op.shape.moved, scenario.shape.moved
     assert moved is not None and other is not None
     assert (moved.rows, moved.cols, moved.shard) == (other.rows, other.cols, other.shard)
 
@@ -99,13 +99,13 @@ def test_names_of_what_a_definition_does_beside_its_collective() -> None:
 
 def test_kernels_take_the_part_of_a_rank() -> None:
     found = graph(FORWARD)
-    attention = found.op("a").workload.kernel
+    attention = found.op("a").shape.kernel
     tensors = {tensor.name: tensor for tensor in found.tensors}
 
     assert attention == AttentionShape(1, 2, 1, 4096, 4096, 64, DType.BF16, causal=True)
     assert (tensors["a"].rows, tensors["a"].cols, tensors["a"].shard) == (4096, 1024, Shard.COLS)
     assert (tensors["y"].rows, tensors["y"].shard) == (4096, Shard.ROWS)
-    norm = found.op("qkv_norm").workload.kernel
+    norm = found.op("qkv_norm").shape.kernel
     assert norm is not None and norm.output_bytes == norm.operand_bytes == 4096 // 8 * 1024 * 2
 
 
@@ -126,7 +126,7 @@ def test_a_kernel_that_needs_what_is_gathered_twice_is_no_pair() -> None:
   y = gemm(g, n.t)
 """)
 
-    assert [(op.name, op.workload.pattern) for op in found.ops] == [
+    assert [(op.name, op.shape.pattern) for op in found.ops] == [
         ("g", Pattern.ALL_GATHER),
         ("n", Pattern.KERNEL),
         ("y", Pattern.GEMM),
@@ -149,7 +149,7 @@ def test_parts_of_a_result_and_what_is_transposed_may_have_names() -> None:
     assert named.ops == in_line.ops and [op.name for op in named.ops] == ["d_norm", "d", "g", "y"]
     taken, _ = named.op("y").reads
     assert (taken.tensor, taken.seen, taken.part) == ("d", "d.v.t", ColumnPart("v", 2048, 1024, 3072))
-    gemm = named.op("y").workload.gemm
+    gemm = named.op("y").shape.gemm
     assert gemm is not None and (gemm.m, gemm.n, gemm.k) == (128, 1024, 4096)
     assert list(named.results[-2:]) == [("v", "d", Made.OUTPUT), ("t", "d", Made.OUTPUT)]
 

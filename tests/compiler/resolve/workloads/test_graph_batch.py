@@ -27,11 +27,11 @@ workload w on hgx {{
 
 def graph(batch: str = "batch x by 1024", rows: int = 4096, attention: str = "") -> Workload:
     (found,) = compile_text(TEXT.format(rows=rows, batch=batch, attention=attention)).workloads
-    return found.graph
+    return found.workload
 
 
 def attention_of(found: Workload, name: str = "a") -> AttentionShape:
-    kernel = found.op(name).workload.kernel
+    kernel = found.op(name).shape.kernel
     assert isinstance(kernel, AttentionShape)
     return kernel
 
@@ -48,7 +48,7 @@ def test_each_batch_has_ops_on_its_rows() -> None:
     found = in_batches(graph(), 2)
 
     assert [op.name for op in found.ops[:4]] == ["qkv_norm[0]", "qkv_norm[1]", "qkv[0]", "qkv[1]"]
-    gemm, whole = found.op("qkv[1]").workload.gemm, graph().op("qkv").workload.gemm
+    gemm, whole = found.op("qkv[1]").shape.gemm, graph().op("qkv").shape.gemm
     assert gemm is not None and whole is not None
     assert (gemm.m, gemm.n, gemm.k) == (whole.m // 2, whole.n, whole.k)
     assert (attention_of(found, "a[0]").batch, attention_of(found, "a[0]").q_len) == (2, 1024)
@@ -66,10 +66,10 @@ def test_each_batch_goes_on_with_its_own_rows() -> None:
 def test_what_is_made_of_weights_alone_is_shared() -> None:
     text = TEXT.format(rows=4096, batch="batch x by 1024", attention="").replace("gemm(a, wo)", "gemm(a, wn)")
     (found,) = compile_text(text.replace("  qkv = gemm", "  wn  = norm(wo)\n  qkv = gemm")).workloads
-    names = [op.name for op in in_batches(found.graph, 2).ops]
+    names = [op.name for op in in_batches(found.workload, 2).ops]
 
     assert "wn" in names and "wn[0]" not in names
-    assert [read.made_by for read in in_batches(found.graph, 2).op("y[1]").reads] == ["a[1]", "wn"]
+    assert [read.made_by for read in in_batches(found.workload, 2).op("y[1]").reads] == ["a[1]", "wn"]
 
 
 @pytest.mark.parametrize(("rows", "counts"), [(4096, (1, 2, 4)), (3072, (1, 3)), (1024, (1,)), (512, (1,))])

@@ -27,11 +27,11 @@ def graph(said: str = ", type=fp8", *, experts: int = 32, top: int = 4, rows: in
     dtype = "fp8" if "fp8" in said else "bf16"
     text = TEXT.format(said=said, experts=experts, top=top, rows=rows, back=back or ", type=bf16", dtype=dtype)
     (found,) = compile_text(text).workloads
-    return found.graph
+    return found.workload
 
 
 def moved_rows(found: Workload, name: str) -> int:
-    moved = found.op(name).workload.moved
+    moved = found.op(name).shape.moved
     assert moved is not None
     return moved.rows
 
@@ -56,7 +56,7 @@ def test_a_dispatch_is_a_cast_an_exchange_and_a_kernel_that_deals() -> None:
 def test_experts_get_their_rows() -> None:
     """4,096 rows to 4 experts each: 512 for each of 32, of which a rank has 4."""
     found = graph()
-    kernel = found.op("h").workload.kernel
+    kernel = found.op("h").shape.kernel
     tensors = {tensor.name: tensor for tensor in found.tensors}
 
     assert kernel == GroupedGemmShape((512,) * 4, 512, 1024, DType.FP8)
@@ -76,11 +76,11 @@ def test_gradients_of_experts() -> None:
     """512 rows of each of the 4 experts of a rank, whose weights w2 are [512, 1024]."""
     head = TEXT.format(rows=4096, dtype="bf16", experts=32, top=4, said="", back="").split("  t = ")[0]
     body = f"  h = tensor bf16[4 * 4096, 512] shard rows\n{BACK}"
-    found = compile_text(f"{head}{body}}}").workloads[0].graph
+    found = compile_text(f"{head}{body}}}").workloads[0].workload
     tensors = {tensor.name: tensor for tensor in found.tensors}
 
-    assert found.op("dh").workload.kernel == GroupedGemmShape((512,) * 4, 512, 1024, DType.BF16)
-    assert found.op("d2").workload.kernel == GroupedGemmShape((512,) * 4, 1024, 512, DType.BF16)
+    assert found.op("dh").shape.kernel == GroupedGemmShape((512,) * 4, 512, 1024, DType.BF16)
+    assert found.op("d2").shape.kernel == GroupedGemmShape((512,) * 4, 1024, 512, DType.BF16)
     assert [(tensors[name].rows, tensors[name].cols, tensors[name].shard) for name in ("dh", "d2", "w2")] == [
         (4 * 4096, 512, Shard.ROWS),
         (32 * 512, 1024, Shard.ROWS),
@@ -113,7 +113,7 @@ def test_a_row_goes_once_to_a_rank() -> None:
 
     assert moved_rows(found, "t") == moved_rows(found, "z") == 1768  # ceil(512 * 3.445 / 8) * 8
     assert moved_rows(graph(", nodes=2, type=fp8"), "t") == 1024
-    expand, collapse, merge = (found.op(name).workload.kernel for name in ("t_expand", "z_collapse", "z_merge"))
+    expand, collapse, merge = (found.op(name).shape.kernel for name in ("t_expand", "z_collapse", "z_merge"))
     assert expand == RowWiseShape(2048 * 1024, 1, DType.FP8, 1768 * 1024)
     assert collapse == RowWiseShape(1768 * 1024, 1, DType.BF16, 2048 * 1024)
     assert merge == RowWiseShape(512 * 1024, 1, DType.BF16, 1768 * 1024 * 2)
@@ -121,11 +121,11 @@ def test_a_row_goes_once_to_a_rank() -> None:
 
 def test_half_of_the_rows_are_routed_in_each_of_two_batches() -> None:
     found = in_batches(graph(), 2)
-    kernel = found.op("h[1]").workload.kernel
+    kernel = found.op("h[1]").shape.kernel
 
     assert isinstance(kernel, GroupedGemmShape) and kernel.rows == (256,) * 4
     assert moved_rows(found, "t[0]") == 888
-    assert found.op("t[0]").workload.pattern is Pattern.ALL_TO_ALL
+    assert found.op("t[0]").shape.pattern is Pattern.ALL_TO_ALL
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ X, W = "x = tensor bf16[512, 256]", "w = tensor bf16[256, 128]"
 
 
 def workload(body: str) -> OpShape:
-    return compile_text(f"{HARDWARE}workload w on node {{ {body} }}\n").scenario().case.workload
+    return compile_text(f"{HARDWARE}workload w on node {{ {body} }}\n").scenario().case.shape
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def test_one_point_is_a_plot() -> None:
 
 def swept(scenario: Scenario, simulated: bool, should_stop: ShouldStop) -> Advice:
     """Overlap pays from 2048 rows on."""
-    gemm = scenario.case.workload.gemm
+    gemm = scenario.case.shape.gemm
     rows = gemm.m if gemm is not None else 0
     pays = rows >= 2048
     times = {BEST: rows / 16 + (0 if pays else 100), SERIAL: rows / 14}
@@ -213,7 +213,7 @@ async def test_a_sweep_that_is_stopped_keeps_what_was_found(file: Path) -> None:
     gate = Event()
 
     def slow(scenario: Scenario, simulated: bool, should_stop: ShouldStop) -> Advice:
-        gemm = scenario.case.workload.gemm
+        gemm = scenario.case.shape.gemm
         if gemm is not None and gemm.m == 2048:
             while not gate.wait(0.01):
                 if should_stop():

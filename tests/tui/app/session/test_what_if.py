@@ -100,7 +100,7 @@ async def test_a_step_asks_the_question_with_the_other_value(file: Path) -> None
         text = screen_text(app)
 
         assert app.session.job is not None
-        gemm = app.session.job.scenario.case.workload.gemm
+        gemm = app.session.job.scenario.case.shape.gemm
         assert gemm is not None and gemm.m == 8192
         assert "● M" in text and "8192" in text
         assert "small.mgs with M = 8192" in text
@@ -217,7 +217,7 @@ class Picky(FakeStages):
         self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
     ) -> Advice:
         """The advice made by hand, or none."""
-        gemm = scenario.case.workload.gemm
+        gemm = scenario.case.shape.gemm
         if gemm is not None and gemm.m == 4096:
             raise NoFeasibleSchedule(("staging <= 1 KiB is too little",))
         return super().recommend(scenario, progress, should_stop, answered)

@@ -26,7 +26,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def given(advisor: Advisor, scenario: Scenario, options: AdviceOptions, *, should_stop: ShouldStop) -> Advice:
         """``pairs`` for few rows, ``late`` for more, by times that are those of nobody."""
         pairs, late = scenario.schedules[:2]
-        rows = scenario.graph.tensors[0].rows
+        rows = scenario.workload.tensors[0].rows
         return advice_by_hand(scenario, pairs if rows < 512 else late, 10**9, 2 * 10**9)
 
     monkeypatch.setattr(Advisor, "recommend", given)
