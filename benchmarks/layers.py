@@ -9,7 +9,7 @@ from magus.compiler import compile_file
 from magus.compiler.ir import Op, OpCase, Scenario, Schedule, Workload
 from magus.compiler.planning.parts import kernel_alone
 from magus.compiler.planning.plan import build_graph_plan, choice_of_layers, layers_of
-from magus.compiler.resolve.schedules.check import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.examples import path
 from magus.simcore import simulate, simulate_op
 from magus.simcore.simulate_layers import simulate_layers

@@ -12,7 +12,7 @@ from functools import partial
 from magus.advisor import enumerate_space
 from magus.compiler.ir import OpCase
 from magus.compiler.planning.build import build_schedule
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.lower.plan import lower, plan_of
 from magus.simcore.program.program import Program

@@ -16,7 +16,7 @@ _HOMES = {
     "OpCase": "ir",
     "compile_file": "pipeline",
     "compile_text": "pipeline",
-    "format_text": "text.formatting.fmt",
+    "format_text": "text.fmt",
 }
 
 

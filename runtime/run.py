@@ -16,7 +16,7 @@ from ..compiler.planning.parts import in_batches
 from ..compiler.planning.plan import build_graph_plan, layers_of
 from ..compiler.request import request as requests
 from ..compiler.request.scenario import scenario_of
-from ..compiler.resolve.schedules.check import plan_named, resolve_schedule
+from ..compiler.resolve.schedules.from_text import plan_named, resolve_schedule
 from ..compiler.text.diagnostics import CompileError, Report, Source, Span
 from ..compiler.text.json_forms import MAX_FILE_BYTES, Item, JsonPlace, read_json
 from ..compiler.text.load import read_source

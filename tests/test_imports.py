@@ -43,8 +43,8 @@ def test_an_import_brings_only_what_it_needs(statement: str, allowed: set[str]) 
 def test_advice_imports_no_learner_and_no_pandas() -> None:
     statement = (
         "from magus.advisor import Advisor, AdviceOptions\n"
-        "from tests.helpers.scenarios.scenarios import ag_gemm\n"
-        "Advisor.load().recommend(ag_gemm(512, 1024, 1024), AdviceOptions(top=1, bespoke=20))"
+        "from magus.compiler.ir import Scenario\nfrom tests.helpers.scenarios.scenarios import ag_gemm\n"
+        "Advisor.load().recommend(Scenario.of_one(ag_gemm(512, 1024, 1024)), AdviceOptions(top=1, bespoke=20))"
     )
 
     assert imported_by(statement) & {"sklearn", "pandas", "textual", "ortools"} == {"ortools"}
@@ -94,10 +94,9 @@ def test_a_pair_is_checked_without_what_graphs_and_other_commands_need() -> None
     found = modules_of("check", str(example("llama70b_tp8_mi300x")))
 
     unused = (
-        "resolve.workloads.graph",
+        "planning.plan",
         "resolve.workloads.backward_pass",
-        "planning.graph_",
-        "formatting.fmt",
+        "text.fmt",
         "verbs.answers",
     )
     assert not [name for name in found if any(word in name for word in unused)]

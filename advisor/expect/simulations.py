@@ -9,7 +9,7 @@ from ...compiler.planning.build import ScheduleError, build_schedule, declared
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.planning.plan import in_layer, own_name
 from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.resolve.schedules.check import choice_named
+from ...compiler.resolve.schedules.from_text import choice_named
 from ...compiler.templates import BASELINE
 from ...compiler.text.diagnostics import CompileError
 from ...simcore import Result, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate_op

@@ -12,7 +12,7 @@ from ...compiler.ir import OpMode, Scenario, Schedule, Seams, Workload
 from ...compiler.planning.build import expression_of
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.planning.plan import build_graph_plan
-from ...compiler.resolve.schedules.check import SERIAL
+from ...compiler.resolve.schedules.from_text import SERIAL
 from ..candidates.candidate import Candidate, ScheduleOrigin
 from ..candidates.predicted import library_unfit
 from .way import Way, fastest_alone, fastest_with_next

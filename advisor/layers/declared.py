@@ -23,7 +23,7 @@ from ...compiler.ir.stopping import never
 from ...compiler.planning.build import expression_of, whole_text
 from ...compiler.planning.parts import in_batches
 from ...compiler.planning.plan import in_layer
-from ...compiler.resolve.schedules.check import SERIAL
+from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.text.diagnostics import listing
 from ...compiler.text.units import us_text
 from ...simcore import RunOptions, RunOutcome

@@ -19,7 +19,7 @@ from ...compiler.ir import (
 )
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
-from ...compiler.resolve.schedules.check import SERIAL
+from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import RunTooLarge
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ..answer.answer import BESPOKE, IMPLEMENTATIONS, Answered, Confirmed, Findings, advice_of

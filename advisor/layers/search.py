@@ -7,8 +7,8 @@ from math import inf
 from ...compiler.ir import Cancelled, Progress, Scenario, Schedule, ShouldStop, checkpoint
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.parts import batch_counts, in_batches
-from ...compiler.resolve.schedules.check import SERIAL
 from ...compiler.resolve.schedules.explore import BATCHES
+from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import Result
 from ..candidates.candidate import Candidate, by_time
 from .baselines import EACH_ITS_BEST, IN_TURN, baselines_of, cut_along, free_names, in_batches_of, in_one_program

@@ -10,7 +10,7 @@ from itertools import count
 
 from ...compiler.ir import TICKS_PER_US, Cancelled, JsonObject, Scenario, Schedule, Settings
 from ...compiler.planning.build import ScheduleError, graph_choice_text, graph_expression_of
-from ...compiler.resolve.schedules.check import SERIAL
+from ...compiler.resolve.schedules.from_text import SERIAL
 from ..candidates.advice import Advice
 from ..candidates.candidate import ScheduleOrigin
 from .cover import TOLERANCE

@@ -12,7 +12,7 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.plan import build_graph_plan
 from ...compiler.request.request import RequestError
 from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.resolve.schedules.check import SERIAL
+from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.templates import BASELINE
 from ...compiler.text.diagnostics import CompileError
 from ...simcore.program.program import PACKET_BYTES

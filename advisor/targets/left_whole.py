@@ -7,7 +7,7 @@ SMs to its copies. Collectives beside nothing, those of pairs in the usual way, 
 from collections.abc import Iterator
 
 from ...compiler.ir import EngineChoice, EngineKind, Op, OpChoice, OpMode, Schedule
-from ...compiler.resolve.schedules.check import SERIAL
+from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.templates import BASELINE
 from ...compiler.templates.collective import collective_in
 from ..policy.graph_sweep import GraphPoint, GraphSweep

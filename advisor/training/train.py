@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ...compiler.ir import Counted, EngineMode, OpCase
 from ...compiler.planning.build import build_schedule
-from ...compiler.resolve.schedules.check import read_choice
+from ...compiler.resolve.schedules.from_text import read_choice
 from ...compiler.text.writing import check_writable
 from ...simcore.memo.codec import encode
 from ..candidates.shortlist import may_deadlock

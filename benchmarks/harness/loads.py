@@ -4,7 +4,7 @@ from functools import cache
 
 from magus.compiler import compile_file
 from magus.compiler.ir import TICKS_PER_SECOND, OpCase
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.examples import path as example
 from magus.simcore.lower.plan import lower, plan_of
 from magus.simcore.program.builder import ProgramBuilder

@@ -12,7 +12,7 @@ from textual.geometry import Region
 from magus.compiler.ir import OpCase
 from magus.compiler.pipeline import compile_file
 from magus.compiler.planning.build import build_schedule
-from magus.compiler.resolve.schedules.check import read_choice
+from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.examples import path
 from magus.simcore import run_of, simulate_op
 from magus.simcore.figures.result import Interval, IntervalKind, Result, Timeline

@@ -9,7 +9,7 @@ from magus.advisor.solver import enumerate_space
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineKind, OpCase, OpPlan, Scenario
 from magus.compiler.planning.plan import build_graph_plan
-from magus.compiler.resolve.schedules.check import SERIAL, read_choice, resolve_schedule
+from magus.compiler.resolve.schedules.from_text import SERIAL, read_choice, resolve_schedule
 from magus.simcore import simulate_op
 from tests.helpers.some import some
 

@@ -6,7 +6,7 @@ import pytest
 
 from magus.compiler import CompileError, OpCase, compile_text
 from magus.compiler.pipeline import examine_text
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.text.diagnostics import MAX_ERRORS, MAX_SHOWN, Severity, render_text
 
 AROUND_THE_LIMIT = (MAX_ERRORS - 1, MAX_ERRORS, MAX_ERRORS + 1)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from magus.compiler.ir import OpCase, Pattern
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.verify.check import check_plan
 from tests.helpers.paths import DOCS
 from tests.helpers.scenarios.drawn import scenario_of

@@ -4,7 +4,7 @@ from magus.advisor.candidates.advice import Advice, Confidence, Timing
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
 from magus.compiler.ir import Scenario, Schedule
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.compiler.resolve.schedules.check import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 
 
 def serial_candidate(ticks: int) -> Candidate:

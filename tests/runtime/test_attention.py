@@ -23,7 +23,7 @@ from magus.compiler.ir import (
     TileGroup,
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.runtime import Outcome, RunRefused, carry_out

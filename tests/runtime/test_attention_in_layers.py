@@ -19,7 +19,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.parts import PlanError
 from magus.compiler.planning.plan import build_graph_plan
-from magus.compiler.resolve.schedules.check import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.runtime import Outcome, carry_out
 from magus.runtime.memory import Array
 from magus.runtime.operands import MODULUS, drawn

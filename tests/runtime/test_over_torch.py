@@ -11,7 +11,7 @@ import pytest
 
 from magus.compiler.ir import OpCase, OpPlan, PartWait, Pattern
 from magus.compiler.planfile.write import document_text, plan_document
-from magus.compiler.resolve.schedules.check import SERIAL, resolve_schedule
+from magus.compiler.resolve.schedules.from_text import SERIAL, resolve_schedule
 from magus.runtime import Outcome, RunRefused, carry_out
 from magus.runtime.over_torch import launch
 from magus.runtime.over_torch.launch import RankFailed, carry_out_over_torch

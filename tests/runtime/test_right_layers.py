@@ -8,7 +8,7 @@ import pytest
 
 from magus.compiler import compile_file, compile_text
 from magus.compiler.ir import OpChoice, OpMode, Scenario, Schedule
-from magus.compiler.resolve.schedules.check import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.runtime import Outcome, RunRefused, carry_out, report
 from magus.runtime.memory import Array
 from magus.runtime.operands import MODULUS, drawn

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from magus.compiler import compile_file, compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, OpPlan, Pattern
 from magus.compiler.planning.build import build_schedule, declared, reject_choice
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.examples import NAMES, PAPERS, TEMPLATES, path
 from magus.runtime import RunRefused, carry_out

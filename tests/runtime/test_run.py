@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import IndexRange, OpCase, OpPlan, Pattern
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.runtime import Outcome, carry_out
 from magus.runtime.axes import CutAxis
 from magus.runtime.execute import Executor

@@ -6,7 +6,7 @@ from graphlib import TopologicalSorter
 import pytest
 
 from magus.compiler.ir import Awaited, OpChoice, Part, PartWait, Plan, Scenario, StepWait, Transfer, Workload
-from magus.compiler.resolve.schedules.check import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.runtime import Outcome, carry_out
 from magus.runtime.report import SeedRun
 from magus.runtime.tasks import Mark, Task, landing_ranks, marks_of, tasks_of

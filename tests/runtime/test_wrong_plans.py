@@ -7,7 +7,7 @@ import pytest
 
 from magus.compiler.codes import Code
 from magus.compiler.ir import IndexRange, OpCase, OpPlan, Pattern, Transfer
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.verify.check import check_plan
 from magus.runtime import Outcome, carry_out
 from tests.helpers.marks import thinned

@@ -8,7 +8,7 @@ import pytest
 from magus.compiler import compile_text
 from magus.compiler.ir import Plan, Scenario, System
 from magus.compiler.planning.plan import build_graph_plan
-from magus.compiler.resolve.schedules.check import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.simcore import Result, RunTooLarge, simulate
 from magus.simcore import simulate_layers as layers
 from magus.simcore.simulate_layers import simulate_layers

@@ -17,9 +17,9 @@ from textual.widgets import DataTable
 from ...compiler.text.diagnostics import printable
 from .first_frame import PROGRAM, THEMES
 from .lifecycle import Lifecycle
+from .messages import Answered, CandidatePicked, ChangesMade, Progressed
 from .panes import PANES
 from .widgets.start import HelpScreen, Section
-from .work import Answered, CandidatePicked, ChangesMade, Progressed
 
 if TYPE_CHECKING:
     from .panes.editor import EditorPane

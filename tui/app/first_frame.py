@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from ...compiler.text.diagnostics import printable
 from .panes import PANES
-from .widgets.headline import PaneTabs
+from .widgets.tabs import PaneTabs
 
 READING = "reading ..."
 PROGRAM = "magus"

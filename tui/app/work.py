@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-
-from textual.message import Message
 
 from ...compiler.text.diagnostics import printable
 from ...compiler.text.writing import write_whole
 from .background import in_thread
 from .first_frame import title_of_path
+from .messages import Answered, CandidatePicked, Progressed
 from .session.files import Watched, files_of
 from .widgets.dialogs import Answer, AskScreen, NameScreen
 
@@ -25,10 +23,8 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from ...advisor.candidates.advice import Advice
-    from ...compiler.changed import Changes
     from .session.job import Job
     from .session.session import Session
-    from .session.sweep import Point
     from .workbench import Workbench
 
 
@@ -111,47 +107,6 @@ class OpenFile:
         """Answer anew for what the editor has saved if it has no errors; otherwise the last answer stays."""
         if compiles or self._work.session.job is None:
             self._work.read()
-
-
-@dataclass
-class Progressed(Message):
-    """Progress of a stage of the advice for the job ``job_id``; sent from a thread."""
-
-    job_id: int
-    stage: str
-    done: int
-    total: int
-
-
-@dataclass
-class CandidatePicked(Message):
-    """The cursor has moved to this candidate."""
-
-    expression: str
-
-
-@dataclass
-class Answered(Message):
-    """What would be answered now for the job ``job_id``; sent from a thread."""
-
-    job_id: int
-    advice: Advice
-
-
-@dataclass
-class ChangesMade(Message):
-    """The user has changed values of the file, which compiles with them."""
-
-    changes: Changes
-
-
-@dataclass
-class SweepProgressed(Message):
-    """A point on an axis of the job ``job_id``, or why there is none; sent from a thread."""
-
-    job_id: int
-    axis: str
-    found: Point | str
 
 
 READ, ADVISE, SIMULATE, REPORT = "file", "advice", "candidate", "report"

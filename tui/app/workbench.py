@@ -16,7 +16,8 @@ from .panes.timeline import TimelinePane
 from .panes.views import VIEWS
 from .session.job import Job, JobProblem
 from .session.view import progress_text, row_of, selected_text, title_of
-from .widgets.headline import Headline, PaneTabs, ProblemPane
+from .widgets.headline import Headline, ProblemPane
+from .widgets.tabs import PaneTabs
 
 WAITING = "Does overlap pay? Schedules are being enumerated, ranked and simulated."
 

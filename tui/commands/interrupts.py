@@ -4,16 +4,12 @@ import _thread
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from threading import Timer, main_thread
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from ...compiler.ir import Cancelled, ShouldStop
-from ...simcore import Result, RunOutcome
-from ..exit_codes import Exit
-from ..text.door import say
-from .out.pictures import NO_PICTURES, Pictures
+if TYPE_CHECKING:
+    from ...compiler.ir import ShouldStop
 
 PATIENCE_S = 0.8
 """Time after Ctrl-C within which a stage has to ask whether to stop; else it is interrupted."""
@@ -75,49 +71,3 @@ def interruptible() -> Iterator["ShouldStop"]:
         if timer is not None:
             timer.cancel()
         signal.signal(signal.SIGINT, before)
-
-
-@dataclass(frozen=True, slots=True)
-class SimulateOptions:
-    """Options of ``magus simulate``.
-
-    ``schedule`` None is the first that the file declares, else serial. ``at_line`` simulates cache lines, else packets;
-    ``fold`` simulates one rank for all that are alike. ``num_seeds`` adds percentiles over so many seeds from ``seed``
-    on, in packets. ``record`` is the file for the writes to rank 0, and ``pictures`` those that show the run.
-    """
-
-    schedule: str | None = None
-    at_line: bool = True
-    fold: bool = True
-    seed: int | None = None
-    num_seeds: int = 0
-    record: Path | None = None
-    pictures: Pictures = NO_PICTURES
-    strict: bool = False
-    as_json: bool = False
-
-    @property
-    def seeds(self) -> range:
-        """The seeds to take percentiles over."""
-        first = self.seed or 0
-        return range(first, first + self.num_seeds)
-
-
-@contextmanager
-def stoppable() -> Iterator[ShouldStop]:
-    """Ctrl-C asks the run to stop; before there is anything to show it interrupts as usual."""
-    try:
-        with interruptible() as pressed:
-            yield pressed
-    except Cancelled:
-        raise KeyboardInterrupt from None
-
-
-def explain_outcome(result: Result) -> Exit:
-    """Say why a run did not end."""
-    say(f"magus: {result.outcome.value}")
-    for sentence in result.deadlock:
-        say(f"  {sentence}")
-    if result.outcome is RunOutcome.CANCELLED:
-        raise KeyboardInterrupt
-    return Exit.INPUT

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..commands.console import keep_results
+from ..commands.results import keep_results
 
 DEFAULT_WORKERS = min(4, os.cpu_count() or 1)
 MAX_SEED = (1 << 31) - 1

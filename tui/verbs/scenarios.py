@@ -76,7 +76,7 @@ def fmt(
     ] = False,
 ) -> None:
     """Rewrite the files in the canonical form."""
-    from ..commands.scenarios.check import format_files, print_derived
+    from ..commands.scenarios.editing import format_files, print_derived
 
     if derived:
         raise typer.Exit(print_derived(files))
@@ -85,7 +85,7 @@ def fmt(
 
 def lsp() -> None:
     """Serve an editor: mistakes, completion and names of .mgs files."""
-    from ..commands.scenarios.check import serve_editor
+    from ..commands.scenarios.editing import serve_editor
 
     raise typer.Exit(serve_editor())
 
@@ -136,9 +136,9 @@ def simulate(
 ) -> None:
     """Simulate one schedule: times, traffic and losses."""
     from ..commands.inputs import ScenarioInput
-    from ..commands.interrupts import SimulateOptions
     from ..commands.out.pictures import Pictures
     from ..commands.scenarios.simulate import simulate_file
+    from ..commands.simulate_options import SimulateOptions
 
     options = SimulateOptions(
         schedule=schedule,

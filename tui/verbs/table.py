@@ -13,7 +13,7 @@ import click
 import typer
 import typer.core
 
-from ..commands.console import Commands
+from ..commands.usage import Commands
 
 
 @dataclass(frozen=True, slots=True)

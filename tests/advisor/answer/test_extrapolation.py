@@ -7,7 +7,7 @@ import pytest
 from magus.advisor.answer.extrapolation import outside_calibration
 from magus.compiler import compile_text
 from magus.compiler.ir import OpCase
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 
 TEXT = """
 use "{vendor}/{gpu}"

@@ -8,7 +8,7 @@ from magus.advisor.layers.declared import simulated_candidate
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, Schedule
 from magus.compiler.ir.stopping import never
-from magus.compiler.resolve.schedules.check import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
 

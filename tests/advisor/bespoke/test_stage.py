@@ -25,7 +25,7 @@ from magus.compiler.ir import (
     Scenario,
 )
 from magus.compiler.planning.build import build_schedule
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.verify.check import check_plan
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring

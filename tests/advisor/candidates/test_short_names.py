@@ -12,7 +12,7 @@ from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
 from magus.compiler import compile_file
 from magus.compiler.ir import OpCase, Scenario
 from magus.compiler.planning.build import build_schedule, expression_of
-from magus.compiler.resolve.schedules.check import read_choice
+from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.examples import path
 from magus.tui.app.session.view import SortKey, rows_of, verdict_of
 from magus.tui.text.next_steps import next_steps

@@ -4,7 +4,7 @@ import pytest
 
 from magus.advisor.training.families import draw
 from magus.advisor.training.record import Record, record_of
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 
 
 @pytest.fixture(scope="module")

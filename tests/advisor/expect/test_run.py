@@ -9,8 +9,8 @@ import magus.simcore
 from magus.advisor import Advisor
 from magus.advisor.expect.run import CheckResult, ExpectationRunner, Standing
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import TICKS_PER_US, OpCase, OpPlan
-from magus.simcore import Result, simulate_op
+from magus.compiler.ir import TICKS_PER_US, OpCase, OpPlan, Plan, System
+from magus.simcore import Result, simulate, simulate_op
 
 HEAD = """
 use "amd/mi300x"
@@ -223,15 +223,15 @@ def test_each_schedule_is_simulated_once_at_each_point(monkeypatch: pytest.Monke
         asked.append(schedule.expression)
         return simulate_op(scenario, schedule, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("magus.advisor.expect.simulations.simulate_op", counted)
+    monkeypatch.setattr("magus.advisor.expect.simulations.simulate", counted)
     results("sweep M in 512, 1024 { mine.makespan > 1 us; mine.dil > 1; shards.makespan > 1 us }; mine.exposed > 0")
 
     assert len(asked) == 5
 
 
-def later(scenario: OpCase, schedule: OpPlan, seeds: Sequence[int], *, unit_bytes: int) -> tuple[Result, ...]:
+def later(system: System, plan: Plan, seeds: Sequence[int], *, name: str, unit_bytes: int) -> tuple[Result, ...]:
     """A variability that delays by a microsecond for each seed."""
-    result = simulate_op(scenario, schedule, unit_bytes=unit_bytes)
+    result = simulate(system, plan, name=name, unit_bytes=unit_bytes)
     return tuple(replace(result, makespan_ticks=seed * TICKS_PER_US) for seed in seeds)
 
 

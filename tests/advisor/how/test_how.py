@@ -44,7 +44,7 @@ from magus.compiler.ir import (
     tile_rows,
 )
 from magus.compiler.planning.build import declared
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.verify.accesses import AccessMap, reads_result
 from magus.compiler.verify.happens_before import Waits
 from magus.examples import path

@@ -85,9 +85,9 @@ def test_of_many_ranks_ways_are_searched_in_which_one_stands_for_all() -> None:
 
 def test_what_was_not_searched_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = scenario_of(SMALL)
-    full = recommend_graph(scenario, AdviceOptions())
+    full = recommend_graph(scenario, AdviceOptions(bespoke=0))
     monkeypatch.setattr(alike, "LARGE", 8)
-    few = recommend_graph(scenario, AdviceOptions())
+    few = recommend_graph(scenario, AdviceOptions(bespoke=0))
 
     assert not any(NOT_SEARCHED.format("SMs") in mark for mark in full.marks)
     assert any(NOT_SEARCHED.format("SMs") in mark and mark.startswith("8 GPUs") for mark in few.marks)

@@ -20,7 +20,7 @@ from magus.compiler import compile_text
 from magus.compiler.ir import Cancelled, OpChoice, Scenario, Schedule, Seams
 from magus.compiler.planning.build import ScheduleError, graph_choice_text
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.compiler.resolve.schedules.check import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.simcore.simulate_layers import simulate_layers
 from magus.tui.text.render import advice_text
 

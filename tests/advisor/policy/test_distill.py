@@ -14,7 +14,7 @@ from magus.advisor.policy.distill import FEATURES, DistilledRule, distilled, pic
 from magus.compiler.planfile.file import ignore_warnings
 from magus.compiler.planning.build import reject_choice
 from magus.compiler.request.scenario import scenario_of
-from magus.compiler.resolve.schedules.check import read_choice, resolve_schedule
+from magus.compiler.resolve.schedules.from_text import read_choice, resolve_schedule
 from tests.helpers.commands import magus
 
 REQUEST = Request("AG+GEMM", m=4096, n=4096, k=4096, gpu="H100", ranks=8)

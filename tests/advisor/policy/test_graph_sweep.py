@@ -22,7 +22,7 @@ from magus.compiler.ir import (
     WrittenPlan,
 )
 from magus.compiler.planning.build import ScheduleError, graph_expression_of
-from magus.compiler.resolve.schedules.check import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.scenarios.mlp_backward import backward
 

@@ -22,7 +22,7 @@ from magus.compiler.planfile.file import ignore_warnings
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.request.scenario import scenario_of
 from magus.compiler.resolve.expect.expectation import ON_OVERLAP
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.examples import path
 from tests.helpers.paths import DOCS
 from tests.helpers.plans.json_schema import is_valid

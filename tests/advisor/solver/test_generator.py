@@ -13,8 +13,8 @@ from magus.advisor.solver.enumerate import generate
 from magus.compiler import compile_text
 from magus.compiler.ir import Direction, EngineChoice, EngineKind, EngineMode, Explore, OpCase, OpChoice
 from magus.compiler.planning.build import build_schedule, expression_of, reject_choice
-from magus.compiler.resolve.schedules.check import read_choice
 from magus.compiler.resolve.schedules.explore import opened
+from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.templates import TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op

@@ -13,7 +13,7 @@ from magus.advisor.targets import TARGETS, Refused
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, OpMode, Scenario, Schedule
-from magus.compiler.resolve.schedules.check import SERIAL
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from tests.advisor.layers.offers.test_te_layers import graph_of
 from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.scenarios.mlp_backward import backward

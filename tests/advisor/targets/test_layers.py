@@ -16,7 +16,7 @@ from magus.advisor.targets import Refused
 from magus.advisor.targets.megatron import LAYERS, MEGATRON
 from magus.advisor.targets.vllm import VLLM
 from magus.compiler import compile_text
-from magus.compiler.resolve.schedules.check import SERIAL as SERIAL_CHOICE
+from magus.compiler.resolve.schedules.from_text import SERIAL as SERIAL_CHOICE
 from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.policy_rules import assert_golden, gemm_rule, table_of
 from tests.helpers.some import some

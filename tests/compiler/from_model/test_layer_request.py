@@ -101,7 +101,7 @@ def test_a_request_is_checked_when_it_is_made(changed: dict[str, Any], code: Cod
         ({"tp": 3}, Code.MGS304, "num_attention_heads"),
         ({"tokens": 3001}, Code.MGS304, "tokens"),
         ({"engines": ("dma(99)",)}, Code.MGS401, "engines"),
-        ({"implementations": ("flux",)}, Code.MGS520, "implementations"),
+        ({"implementations": ("flashinfer",)}, Code.MGS520, "implementations"),
         ({"implementations": ("fluxx",)}, Code.MGS208, "implementations"),
         ({"model": model_of(GOLDEN / "qwen3_moe.json"), "sequence_parallel": False}, Code.MGS520, "model"),
     ],

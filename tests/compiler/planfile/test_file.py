@@ -9,7 +9,7 @@ from magus.compiler import CompileError, compile_file, format_text
 from magus.compiler.codes import Code
 from magus.compiler.planfile.write import document_text, plan_document
 from magus.compiler.planning.build import declared
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from tests.helpers.mscclpp import programs as mscclpp_programs
 from tests.helpers.plans.documents import schedule_hash
 from tests.helpers.plans.plans import all_schedules, scenario_of, text_of

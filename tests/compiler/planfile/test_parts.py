@@ -15,7 +15,7 @@ from magus.compiler.ir import Plan, Scenario
 from magus.compiler.planfile.file import graph_plan_in_file
 from magus.compiler.planfile.forms import plan_schema
 from magus.compiler.planfile.write import document_text, graph_plan_document, plan_document
-from magus.compiler.resolve.schedules.check import SERIAL, resolve_schedule, schedule_named
+from magus.compiler.resolve.schedules.from_text import SERIAL, resolve_schedule, schedule_named
 from magus.simcore.lower.plan import lower
 from tests.helpers.marks import first
 from tests.helpers.plans.json_schema import is_valid

@@ -28,7 +28,7 @@ from magus.compiler.planning.build import (
     non_default_options,
     options_from,
 )
-from magus.compiler.resolve.schedules.check import read_choice
+from magus.compiler.resolve.schedules.from_text import read_choice
 from tests.helpers.marks import examples
 
 HEAD = """use "nvidia/h100"

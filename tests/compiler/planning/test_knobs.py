@@ -12,7 +12,7 @@ from magus.compiler.planning.knobs import KNOBS, ScheduleRequest, with_values
 from magus.compiler.planning.knobs.base import CountValues
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.planning.knobs.structure import CHUNKS, TEMPLATE
-from magus.compiler.resolve.schedules.check import read_choice
+from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.templates import BY_NAME
 from tests.helpers.marks import examples
 from tests.helpers.scenarios.compiled import cases_in

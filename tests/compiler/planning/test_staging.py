@@ -23,7 +23,7 @@ from magus.compiler.ir import (
 from magus.compiler.planfile.write import plan_text
 from magus.compiler.planning.build import ScheduleError, build_schedule, declared
 from magus.compiler.planning.staging import elements_reused
-from magus.compiler.resolve.schedules.check import read_choice
+from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.verify.check import check_plan
 from magus.simcore import RunOutcome, simulate_op
 from tests.helpers.scenarios.scenarios import ag_gemm, h100, lone_gather

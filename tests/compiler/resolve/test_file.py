@@ -201,7 +201,7 @@ r = reduce y_partial.shard(0) parts 2 after s stream 1""",
 
 def test_scenarios_are_found_by_name() -> None:
     found = compiled(GATHER)
-    assert found.scenario("w").case is found.scenario().case
+    assert found.scenario("w") is found.scenario()
     with pytest.raises(CompileError, match=r"(?s)MGS203.*unknown workload 'v'"):
         found.scenario("v")
     with pytest.raises(CompileError, match="MGS122"):

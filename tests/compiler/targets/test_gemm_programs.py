@@ -6,7 +6,7 @@ import pytest
 
 from magus.compiler.ir import Pattern
 from magus.compiler.planning.build import ScheduleError, build_schedule
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.targets.refusals import PATTERNS
 from magus.compiler.targets.triton import triton_text
 from tests.helpers.marks import thinned

@@ -7,7 +7,7 @@ import pytest
 from magus.compiler.codes import Code
 from magus.compiler.ir import Pattern
 from magus.compiler.planning.build import ScheduleError
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.targets.kernel_rewrite import RewrittenKernel, rewrite_kernel
 from magus.compiler.targets.kernel_tuning import config_of
 from magus.compiler.targets.triton import triton_text

@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from magus.compiler.ir import Pattern
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.targets.kernel_rewrite import rewrite_kernel
 from magus.compiler.targets.triton import triton_text
 from magus.compiler.text.diagnostics import Source

@@ -27,7 +27,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import ScheduleError, build_schedule, expression_of, reject_choice
 from magus.compiler.planning.staging import template_input
-from magus.compiler.resolve.schedules.check import read_choice, resolve_schedule
+from magus.compiler.resolve.schedules.from_text import read_choice, resolve_schedule
 from magus.compiler.templates.bespoke import MAX_PARTS, PATTERNS, block_rows, shortened, spelled
 from magus.compiler.text.diagnostics import CompileError
 from magus.compiler.verify.check import check_plan

@@ -14,7 +14,7 @@ from magus.compiler.ir import (
     Transfer,
 )
 from magus.compiler.planning.build import build_schedule, expression_of
-from magus.compiler.resolve.schedules.check import read_choice
+from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.verify.check import check_plan
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs
 

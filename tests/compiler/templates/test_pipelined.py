@@ -22,7 +22,7 @@ from magus.compiler.ir import (
     Wait,
 )
 from magus.compiler.planning.build import build_schedule, expression_of, reject_choice
-from magus.compiler.resolve.schedules.check import read_choice
+from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.templates import BY_NAME
 from magus.compiler.templates.base import TemplateInput
 from magus.compiler.templates.waves import Hops

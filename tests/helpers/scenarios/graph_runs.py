@@ -4,7 +4,7 @@ from functools import cache
 
 from magus.compiler.ir import Scenario
 from magus.compiler.pipeline import compile_text
-from magus.compiler.resolve.schedules.check import choice_named
+from magus.compiler.resolve.schedules.from_text import choice_named
 from magus.simcore import ShownRun, run_of
 from magus.simcore.simulate_layers import simulate_layers
 

@@ -11,7 +11,7 @@ from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
 from magus.compiler.ir import OpCase, OpPlan, Progress, Scenario, Settings, ShouldStop
 from magus.compiler.pipeline import Compiled
 from magus.compiler.planning.build import build_schedule
-from magus.compiler.resolve.schedules.check import read_choice
+from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.simcore import simulate_op
 from magus.simcore.figures.result import Result
 from magus.tui.app.session.backend import Backend

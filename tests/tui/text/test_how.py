@@ -6,7 +6,7 @@ import pytest
 
 from magus.advisor.how.how import How, how_of
 from magus.compiler import compile_file, compile_text
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.examples import path
 from magus.tui.text import how as how_module
 from magus.tui.text.door import columns

@@ -10,9 +10,9 @@ from textual.widgets import DataTable
 
 from ....compiler.text.diagnostics import printable
 from ..charts.comparison import LETTERS
+from ..messages import CandidatePicked
 from ..session.job import Job
 from ..session.view import CandidateRow, Mark, SortKey, rows_of, shortened
-from ..work import CandidatePicked
 from . import CANDIDATES
 from .base import JobPane
 

@@ -24,7 +24,7 @@ from ...text.next_steps import shipped_lines
 from ...text.ops import scenario_words, schedule_text
 from ..background import in_thread
 from ..session.job import Job
-from ..widgets.dialogs import HandoverScreen, HandoverWanted
+from ..widgets.handover import HandoverScreen, HandoverWanted
 from . import HOW
 from .base import JobPane
 

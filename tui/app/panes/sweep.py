@@ -20,9 +20,9 @@ from ....compiler.ir import Cancelled, Scenario, ShouldStop
 from ....compiler.text.diagnostics import CompileError, printable
 from ..background import in_thread
 from ..charts.sweep_plot import MAX_CURVES, SweepPlot
+from ..messages import SweepProgressed
 from ..session.job import Job, ValueRow
 from ..session.sweep import CHUNKS, Point, SweepFigure, SweepPlan, over_chunks, run, words_of
-from ..work import SweepProgressed
 from . import SWEEP
 from .base import JobPane
 

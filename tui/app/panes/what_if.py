@@ -19,9 +19,9 @@ from ....compiler.text.diagnostics import CompileError, printable
 from ....compiler.text.load import real_path
 from ....compiler.text.writing import write_whole
 from ..background import in_thread
-from ..session.files import exists, typed_path
+from ..messages import ChangesMade
 from ..session.job import Job, ValueRow, with_value
-from ..work import ChangesMade
+from ..session.listed_files import exists, typed_path
 from . import WHAT_IF
 from .base import JobPane
 

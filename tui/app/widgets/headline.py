@@ -10,7 +10,6 @@ from ....advisor.candidates.advice import Advice
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.diagnostics import printable
 from ...text.render import threshold_sentence
-from ..panes import PANES
 from ..session import view
 from ..session.job import JobProblem, ProblemKind
 from ..session.view import fitted_code
@@ -71,37 +70,6 @@ class Headline(Vertical):
 def _threshold(advice: Advice) -> str:
     """Where the answer flips, as far as it is known."""
     return threshold_sentence(advice.threshold) if advice.threshold is not None else ""
-
-
-class PaneTabs(Static):
-    """One name for each pane; that of the one in front stands out."""
-
-    _front_idx = 0
-
-    def show(self, front_idx: int) -> None:
-        """Let the name of a pane stand out."""
-        self._front_idx = front_idx
-        self._draw()
-
-    def on_resize(self) -> None:
-        """Name the panes again: how long their names may be depends on the width."""
-        self._draw()
-
-    def _draw(self) -> None:
-        """Where there is no room, all names but that in front in fewer letters."""
-        titles = [pane.title for pane in PANES]
-        longest = max(map(len, titles))
-        for letters in range(longest, 0, -1):
-            names = [
-                f"{idx + 1} {title if idx == self._front_idx else title[:letters].rstrip()}"
-                for idx, title in enumerate(titles)
-            ]
-            if sum(map(len, names)) + len(names) + 1 <= self.app.size.width:
-                break
-        parts: list[str | tuple[str, str]] = []
-        for idx, name in enumerate(names):
-            parts += [(name, "reverse bold" if idx == self._front_idx else "dim"), " "]
-        self.update(Content.assemble(*parts))
 
 
 REMEDIES = {

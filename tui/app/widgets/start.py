@@ -14,7 +14,7 @@ from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ....compiler.text.diagnostics import columns_of, printable
-from ..session.files import FileEntry, entries
+from ..session.listed_files import FileEntry, entries
 
 NAME_COLUMNS = 26
 HEAD = "magus: which overlap schedule to use, what it gains, and how we know"

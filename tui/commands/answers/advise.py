@@ -14,10 +14,10 @@ from ...text.next_steps import next_steps
 from ...text.progress import progress_line
 from ...text.render import advice_text
 from ...text.several import WorkloadAnswer, several_document, several_text
-from ..console import exit_code_if_strict, run_command
 from ..inputs import ScenarioInput
 from ..interrupts import interruptible
 from ..out.pictures import NO_PICTURES, Pictures
+from ..running import exit_code_if_strict, run_command
 from ..swept import axis_over
 
 

@@ -18,9 +18,10 @@ from ....compiler.request.request import KERNEL_PATTERNS, one_of
 from ...exit_codes import Exit
 from ...text.door import put_text, say
 from ...text.progress import progress_line
-from ..console import run_command, save, say_rejection, say_request_error
+from ..console import save, say_rejection, say_request_error
 from ..inputs import source_of
 from ..interrupts import interruptible
+from ..running import run_command
 from .sweep import SweepRequest, counting, subjects_of, sweep_of, swept_jointly
 
 _ALL: tuple[Target[Any], ...] = (*TARGETS, *SCENARIO_TARGETS)

@@ -6,9 +6,9 @@ from ....advisor.bounds.lower_bound import graph_bound
 from ...exit_codes import Exit
 from ...text.door import print_json, put
 from ...text.sweep import space_text
-from ..console import run_command
 from ..inputs import ScenarioInput
 from ..interrupts import interruptible
+from ..running import run_command
 
 
 def list_schedules(source: ScenarioInput, *, limit: int | None, as_json: bool) -> Exit:

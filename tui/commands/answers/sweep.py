@@ -18,9 +18,10 @@ from ....compiler.resolve.values.params import is_swept, points_of
 from ...exit_codes import Exit
 from ...text.progress import progress_line
 from ...text.sweep import several_sweep_text, sweep_text
-from ..console import run_command, show
+from ..console import show
 from ..inputs import source_of
 from ..interrupts import interruptible
+from ..running import run_command
 from ..swept import SweepForm, put_sweep
 
 LEAST_SIMULATED, LEAST_ESTIMATED = 4, 16

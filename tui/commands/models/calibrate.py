@@ -14,7 +14,8 @@ from ....compiler.text.writing import check_writable
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
 from ...text.progress import progress_line
-from ..console import run_command, save
+from ..console import save
+from ..running import run_command
 
 Fit = Callable[[Progress], Calibration | ImplementationCalibration]
 

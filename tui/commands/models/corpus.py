@@ -26,7 +26,8 @@ from ....compiler.text.writing import check_writable
 from ...exit_codes import Exit
 from ...text.door import bullet, hanging, print_json, put, say
 from ...text.progress import duration_text, progress_line
-from ..console import run_command, say_rejection
+from ..console import say_rejection
+from ..running import run_command
 
 
 @dataclass(frozen=True, slots=True)

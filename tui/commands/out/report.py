@@ -22,9 +22,10 @@ from ...report import ReportData, report_html
 from ...text.door import say
 from ...text.next_steps import next_steps
 from ...text.progress import progress_line
-from ..console import run_command, save, show
+from ..console import save, show
 from ..inputs import ScenarioInput, name_of, source_of
 from ..interrupts import interruptible
+from ..running import run_command
 
 MAX_POINTS = 9
 """Values of a sweep at most: a parameter with more has them spread evenly."""

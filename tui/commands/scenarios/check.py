@@ -1,21 +1,16 @@
 """``magus check``: every error and warning of files."""
 
-import logging
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
-from ....compiler import CompileError, format_text
-from ....compiler.codes import Code
+from ....compiler import CompileError
 from ....compiler.ir import Settings
-from ....compiler.pipeline import written_out
 from ....compiler.text.diagnostics import Diagnostic
 from ....compiler.text.diagnostics import as_json as json_object
-from ....compiler.text.writing import write_whole
 from ...exit_codes import Exit
-from ...text.door import print_json, put_text, say
-from ..console import report_errors, show
-from ..inputs import compiled, is_stdin, name_of, source_of
+from ...text.door import print_json, say
+from ..console import show
+from ..inputs import compiled
 
 
 def check_files(files: Sequence[Path], settings: Settings, *, as_json: bool) -> Exit:
@@ -41,48 +36,3 @@ def _summary(num_files: int, num_wrong: int) -> str:
     if not num_wrong:
         return f"{checked}, no errors"
     return f"{checked}, {num_wrong} with errors"
-
-
-def format_files(files: Sequence[Path], *, check_only: bool) -> Exit:
-    """Rewrite files in the canonical form, stdin to stdout; or only say which files are not in it, and exit 1."""
-    return max(report_errors(partial(_format, file, check_only)) for file in files)
-
-
-def print_derived(files: Sequence[Path]) -> Exit:
-    """Print files in the canonical form, with what they derive written out."""
-    return max(report_errors(partial(_print_derived, file)) for file in files)
-
-
-def _print_derived(file: Path) -> Exit:
-    source = source_of(file)
-    put_text(written_out(source.text, source.path))
-    return Exit.DONE
-
-
-def _format(file: Path, check_only: bool) -> Exit:
-    source = source_of(file)
-    text = format_text(source.text, source.path)
-    if is_stdin(file) and not check_only:
-        put_text(text)
-        return Exit.DONE
-    if text == source.text:
-        return Exit.DONE
-    if check_only:
-        say(f"{name_of(file)} is not in the canonical form")
-        return Exit.INPUT
-    write_whole(file, text)
-    say(f"{file} rewritten")
-    return Exit.DONE
-
-
-def serve_editor() -> Exit:
-    """Serve an editor until it says goodbye or closes stdin."""
-    try:
-        from ...lsp.server import make_server
-    except ImportError as error:
-        say(f"{Code.MGS432.name} error: {error.name or error} is not installed\n  help: pip install 'magus-gpu[lsp]'")
-        return Exit.USAGE
-    if not logging.getLogger("magus").isEnabledFor(logging.DEBUG):
-        logging.getLogger("pygls").setLevel(logging.CRITICAL)
-    make_server().start_io()
-    return Exit.DONE

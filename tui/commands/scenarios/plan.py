@@ -12,7 +12,7 @@ from ....compiler.planfile.mscclpp.write import mscclpp_document
 from ....compiler.planfile.write import document_text, graph_plan_document, plan_document
 from ....compiler.planning.build import ScheduleError, graph_choice_text
 from ....compiler.planning.knobs.library import reject_library_plan
-from ....compiler.resolve.schedules.check import choice_named, is_plan_file, plan_named, resolve_schedule
+from ....compiler.resolve.schedules.from_text import choice_named, is_plan_file, plan_named, resolve_schedule
 from ....compiler.targets.kernel_rewrite import rewrite_kernel
 from ....compiler.targets.kernel_tuning import Config
 from ....compiler.targets.triton import triton_text
@@ -24,8 +24,9 @@ from ....simcore.simulate_layers import FEWEST_LAYERS
 from ...exit_codes import Exit
 from ...text.door import put_text, say
 from ...text.how import free_name, is_too_long, plan_block
-from ..console import deliver, run_command, save, show
+from ..console import deliver, save, show
 from ..inputs import ScenarioInput, source_of
+from ..running import run_command
 
 
 @dataclass(frozen=True, slots=True)

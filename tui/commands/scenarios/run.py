@@ -7,8 +7,9 @@ from ....runtime.run import Job, jobs_of
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
 from ...text.result import Carried, run_text, runs_document
-from ..console import run_command, show
+from ..console import show
 from ..inputs import ScenarioInput
+from ..running import run_command
 
 
 def run_file(source: ScenarioInput, *, schedule: str | None, seeds: range, over_torch: bool, as_json: bool) -> Exit:

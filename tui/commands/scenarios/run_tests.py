@@ -15,8 +15,9 @@ from ....compiler.pipeline import Compiled
 from ....compiler.text.diagnostics import Diagnostic, Severity
 from ...exit_codes import Exit
 from ...text.door import hanging, print_json, put, say
-from ..console import run_command, show
+from ..console import show
 from ..inputs import name_of, source_of
+from ..running import run_command
 
 SCHEMA = "magus-test/1"
 _INDENT = " " * 7

@@ -23,7 +23,7 @@ from ....compiler.ir import (
 )
 from ....compiler.planning.build import ScheduleError
 from ....compiler.resolve.devices.variability import write_profile
-from ....compiler.resolve.schedules.check import plan_named, resolve_schedule, schedule_named
+from ....compiler.resolve.schedules.from_text import plan_named, resolve_schedule, schedule_named
 from ....compiler.text.writing import check_writable
 from ....simcore import (
     Result,
@@ -44,9 +44,10 @@ from ...text.door import print_json, put
 from ...text.progress import progress_line
 from ...text.result import result_text
 from ...text.sensitivity import seeds_document, seeds_text
-from ..console import exit_code_if_strict, run_command, save, show
+from ..console import save, show
 from ..inputs import ScenarioInput
-from ..interrupts import SimulateOptions, explain_outcome, stoppable
+from ..running import exit_code_if_strict, run_command
+from ..simulate_options import SimulateOptions, explain_outcome, stoppable
 
 SEEDED_LINE_HOPS = 1_000_000_000
 """Over all seeds and ranks; above it the seeds are simulated in larger packets."""

@@ -12,7 +12,7 @@ from magus.compiler.ir import OpCase, OpPlan, Transfer
 from magus.compiler.planfile.mscclpp.threadblocks import MAX_BLOCK_OPS
 from magus.compiler.planfile.mscclpp.write import mscclpp_document
 from magus.compiler.planning.build import ScheduleError, build_schedule
-from magus.compiler.resolve.schedules.check import resolve_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op
 from tests.helpers import paths

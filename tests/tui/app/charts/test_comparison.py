@@ -6,7 +6,7 @@ import pytest
 
 from magus.compiler.ir import OpCase, OpPlan, Scenario, TileGroup
 from magus.compiler.planning.build import build_schedule
-from magus.compiler.resolve.schedules.check import read_choice
+from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.simcore import run_of, simulate_op
 from magus.tui.app.charts.comparison import ComparisonModel, parting_of
 from magus.tui.app.charts.differences import Compared, differences_of, launches_of, waves_of

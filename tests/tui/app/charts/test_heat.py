@@ -7,7 +7,7 @@ from magus.compiler.ir import OpCase
 from magus.compiler.ir.topologies import TOPOLOGIES
 from magus.compiler.pipeline import compile_text
 from magus.compiler.planning.build import build_schedule
-from magus.compiler.resolve.schedules.check import read_choice
+from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.simcore import simulate_op
 from magus.simcore.figures.loads import LoadKind
 from magus.simcore.program.program import FloatArray

@@ -1,0 +1,136 @@
+"""Schedules by their text: what ``--schedule`` takes is a declared name, an expression or a file."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ...codes import Code
+from ...ir import OpCase, OpChoice, OpMode, OpPlan, Plan, Scenario, Schedule, Seams, System
+from ...planfile.file import PLAN_SUFFIX, Warn, graph_plan_in_file, ignore_warnings, plan_in_file
+from ...planning.build import build_schedule, declared
+from ...planning.knobs.engine import usual_engine
+from ...planning.plan import build_graph_plan
+from ...templates import BASELINE
+from ...text import syntax as ast
+from ...text.diagnostics import CompileError, Diagnostic, Report, Source, Span, did_you_mean, listing
+from ...text.names import Scope
+from ...text.parsing.parse import parse_value
+from ..values.evaluate import ExpressionEvaluator, Place
+from .schedule import ChoiceReader
+
+SERIAL = Schedule("serial", seams=Seams.WHOLE)
+"""Every op without overlap, in the order of the file."""
+
+
+def resolve_schedule(scenario: OpCase, text: str | None, warn: Warn = ignore_warnings) -> OpPlan:
+    """The schedule that ``text`` means on ``scenario``; without a text the first declared one, else serial.
+
+    ``warn`` is told what a file says that a plan does not.
+
+    Raises
+    ------
+    CompileError
+        If the text is no template expression, or the file that it names holds no plan that can run.
+    ScheduleError
+        If the template cannot run on this scenario.
+    """
+    for named in scenario.schedules:
+        if text is None or named.name == text.strip():
+            return declared(scenario, named)
+    if text is None:
+        engine = usual_engine(scenario.system, scenario.shape)
+        return build_schedule(scenario, OpChoice(BASELINE.name, scenario.num_ranks, engine))
+    if text.endswith(PLAN_SUFFIX):
+        return plan_in_file(scenario, Path(text), warn)
+    return build_schedule(scenario, read_choice(scenario, text))
+
+
+def read_choice(scenario: OpCase, text: str) -> OpChoice:
+    """Read ``uniform_fused_1d(chunks=64, engine=dma(7))`` and fill in what is not said.
+
+    Raises
+    ------
+    CompileError
+        If the text is no template expression.
+    """
+    return _choice(scenario.system, text, [named.name for named in scenario.schedules])
+
+
+def _choice(system: System, text: str, declared_names: Sequence[str]) -> OpChoice:
+    report, source = Report(), Source("--schedule", text)
+    with report.trial():
+        values = parse_value(source, report)
+        reader = ChoiceReader(system, Place(Scope()), ExpressionEvaluator(report, {}), report)
+        return reader.choice(ast.Template("schedule", ast.Path(("w",)), values))
+    names = ", ".join(declared_names)
+    raise CompileError(_explained(found, names) for found in report.diagnostics)
+
+
+def _explained(found: Diagnostic, names: str) -> Diagnostic:
+    """An unknown template may be meant as a schedule of the file, and what is no expression as a plan in a file."""
+    if found.code is Code.MGS505 and names:
+        return replace(found, hint=f"{found.hint}; the file declares {names}")
+    if found.code is Code.MGS107 and not found.hint:
+        return replace(found, hint=f"for instance serial(engine=dma), or a plan in a file: plan{PLAN_SUFFIX}")
+    return found
+
+
+def schedule_named(scenario: Scenario, text: str | None) -> Schedule | Plan:
+    """The schedule that ``text`` names, as ``choice_named``, or the plan in the file that it names.
+
+    Raises
+    ------
+    CompileError
+        If there is none, or the file holds no plan that can run.
+    """
+    return (
+        choice_named(scenario, text) if text is None or not is_plan_file(scenario, text) else _in_file(scenario, text)
+    )
+
+
+def plan_named(scenario: Scenario, text: str | None, layers: int = 1) -> Plan:
+    """The plan of what ``text`` names, of so many layers; that in a file has those that are written out.
+
+    Raises
+    ------
+    CompileError
+        As ``schedule_named``.
+    ScheduleError
+        If the schedule cannot run on this scenario.
+    """
+    if text is not None and is_plan_file(scenario, text):
+        return _in_file(scenario, text)
+    return build_graph_plan(scenario.system, scenario.workload, choice_named(scenario, text), layers)
+
+
+def is_plan_file(scenario: Scenario, text: str) -> bool:
+    """Whether ``text`` names a file with a plan, and no schedule that is declared."""
+    return text.endswith(PLAN_SUFFIX) and text.strip() not in {choice.name for choice in scenario.schedules}
+
+
+def _in_file(scenario: Scenario, text: str) -> Plan:
+    return graph_plan_in_file(scenario, Path(text))
+
+
+def choice_named(scenario: Scenario, text: str | None) -> Schedule:
+    """The schedule that ``text`` names; without a text the first that is declared, else serial.
+
+    Of one op it may be a template expression.
+
+    Raises
+    ------
+    CompileError
+        If there is none of that name.
+    """
+    known = {choice.name: choice for choice in (*scenario.schedules, SERIAL)}
+    if text is None:
+        return next(iter(known.values()))
+    if text.strip() in known:
+        return known[text.strip()]
+    if len(scenario.workload.ops) == 1:
+        choice = _choice(scenario.system, text, [named.name for named in scenario.schedules])
+        return Schedule(text.strip(), (OpMode(scenario.workload.ops[0].name, choice),))
+    span = Span(Source("--schedule", text), 0, len(text))
+    message = f"'{scenario.name}' has {len(scenario.workload.ops)} ops, and no schedule '{text[:64]}'"
+    hint = did_you_mean(text, known) or f"its schedules are {listing(known)}"
+    raise CompileError([Diagnostic(Code.MGS203, message, span, hint)])
