@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from .answer.stages import AdviceOptions
     from .bounds.lower_bound import lower_bound
     from .candidates.advice import Advice, Source
-    from .layers.recommend import recommend_graph
+    from .layers.recommend import recommend_workload
     from .learned.boosted_trees import ModelError
     from .oracle.oracle import Oracle
     from .questions.advisor import Advisor
@@ -30,7 +30,7 @@ __all__ = [
     "keep_results",
     "lower_bound",
     "model_of",
-    "recommend_graph",
+    "recommend_workload",
 ]
 
 _HOMES = {
@@ -48,7 +48,7 @@ _HOMES = {
     "keep_results": ".questions.computing",
     "lower_bound": ".bounds.lower_bound",
     "model_of": "..compiler.from_model.request",
-    "recommend_graph": ".layers.recommend",
+    "recommend_workload": ".layers.recommend",
 }
 
 

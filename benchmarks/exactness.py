@@ -13,7 +13,7 @@ from functools import partial
 from unittest.mock import patch
 
 from magus.compiler.ir import EngineChoice, EngineKind, OpChoice
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore.cores import windows
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.fold.refine import Refusal, detect
@@ -138,7 +138,7 @@ def lowered() -> Iterator[Case]:
     systems = itertools.product((ag_gemm, gemm_rs), (full_mesh(), ring(), switch()))
     for (make, fabric), choice, unit_bytes in itertools.product(systems, choices, (8192, 4096, 2048)):
         scenario = make(128, 256, 256, ranks=4, fabric=fabric)
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         for fold in (True, False) if unit_bytes == 8192 else (True,):
             case = f"{make.__name__}, {fabric.topology.name}, {choice.template}, {unit_bytes} bytes, folded: {fold}"
             yield case, lower(scenario.system, plan_of(scenario, schedule), unit_bytes=unit_bytes, fold=fold).program
@@ -149,7 +149,7 @@ def other_kernels() -> Iterator[Case]:
     for name, system in itertools.product(TEXTS, range(len(SYSTEMS))):
         scenario = workload_of(name, ranks=4, m=512, system=system)
         for choice in choices_of(scenario, (2,)):
-            plan = plan_of(scenario, build_schedule(scenario, choice))
+            plan = plan_of(scenario, build_op_plan(scenario, choice))
             program = lower(scenario.system, plan, unit_bytes=4096).program
             yield f"{name}, {SYSTEMS[system]}, {choice.template}, {choice.engine}", program
 

@@ -9,7 +9,7 @@ from statistics import mean, median
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.layers.baselines import IN_TURN
 from magus.advisor.layers.joint import JointRuns
-from magus.advisor.layers.recommend import recommend_graph
+from magus.advisor.layers.recommend import recommend_workload
 from magus.advisor.layers.search import JointSearch
 from magus.advisor.layers.timing import estimated_ticks
 from magus.compiler import compile_file, compile_text
@@ -75,7 +75,7 @@ def _golden() -> Iterator[Figure]:
         _example("layers/llama70b_layer", "layer", M=2048),
         _example("layers/llama70b_backward", "back", M=2048),
     ]
-    found = [recommend_graph(replace(scenario, schedules=())) for scenario in scenarios]
+    found = [recommend_workload(replace(scenario, schedules=())) for scenario in scenarios]
     ratios = [advice.recommended.ticks / _best_known(advice) for advice in found]
     yield Figure(f"advice over the best of the baselines, worst of {len(found)} graphs", max(ratios), "x", "lower", 1)
     gains = [1 / ratio for ratio in ratios]
@@ -90,7 +90,7 @@ def _golden() -> Iterator[Figure]:
 def _table() -> Iterator[Figure]:
     """The MLP backward with the projection before it, whose 240 plans were tried one by one."""
     scenario = replace(_example("papers/layers", "back", M=TABLE_M), schedules=())
-    seconds, advice = timed(partial(recommend_graph, scenario))
+    seconds, advice = timed(partial(recommend_workload, scenario))
     yield Figure("MLP backward of the table, 8192 tokens", advice.recommended.best_us, "us", "lower", 4140)
     yield Figure("its kernels alone", advice.kernels_ticks / 10**8, "us", "lower")
     yield Figure("advice on its 7 ops", seconds, "s", "lower", 20)
@@ -103,7 +103,7 @@ def _over_kernels() -> Iterator[Figure]:
         ("layers/llama70b_domino", "layer", 1.04),
     ):
         for tokens in (8192, 2048):
-            advice = recommend_graph(replace(_example(name, workload, M=tokens), schedules=()))
+            advice = recommend_workload(replace(_example(name, workload, M=tokens), schedules=()))
             over = advice.recommended.ticks / advice.kernels_ticks
             yield Figure(f"{name}, {tokens} tokens, over kernels alone", over, "x", "lower", target)
 
@@ -111,12 +111,12 @@ def _over_kernels() -> Iterator[Figure]:
 def _speed() -> Iterator[Figure]:
     """Seconds of an answer."""
     whole = replace(_example("layers/llama70b_layer_backward", "back", M=8192), schedules=())
-    seconds, advice = timed(partial(recommend_graph, whole))
+    seconds, advice = timed(partial(recommend_workload, whole))
     yield Figure(
         f"advice on {len(whole.workload.ops)} ops, 8192 tokens, {advice.searched} runs", seconds, "s", "lower", 45
     )
     batches = replace(_example("layers/llama70b_domino", "layer", M=8192), schedules=())
-    seconds, advice = timed(partial(recommend_graph, batches))
+    seconds, advice = timed(partial(recommend_workload, batches))
     ops = sum(len(batches.workload.ops) * count for count in (1, 2))
     yield Figure(f"advice on {ops} ops of one and of two batches", seconds, "s", "lower", 90)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from magus.advisor import Advisor
 from magus.advisor.candidates.advice import Advice
-from magus.advisor.layers.recommend import recommend_graph
+from magus.advisor.layers.recommend import recommend_workload
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US
 
@@ -43,7 +43,7 @@ def _of_shape(rows: int, columns: int, inner: int, then: int) -> Iterator[Figure
         return TEXT.format(rows=rows, columns=columns, inner=inner, then=then, more=more)
 
     name = f"{rows} x {columns} x {inner}, then x {then}"
-    advice = recommend_graph(compile_text(text("z = norm(y)")).scenario())
+    advice = recommend_workload(compile_text(text("z = norm(y)")).scenario())
     times = {
         along: min(one.ticks for one in advice.candidates if bool(one.joint.along) is along) for along in (False, True)
     }

@@ -84,7 +84,7 @@ class _Rows:
 
 def floor_ticks(space: LayerSpace, *, carried: bool, event_ticks: int) -> int:
     """Return the least time of a layer of ``space``; where it is ``carried`` on, layers follow each other."""
-    moved = [_moved(space, op.name, carried=carried) for op in space.graph.ops if op.shape.moved is not None]
+    moved = [_moved(space, op.name, carried=carried) for op in space.workload.ops if op.shape.moved is not None]
     kernels = {name: ticks / US for name, ticks in space.kernels.items() if ticks}
     beside = list(_beside_each(space, moved, kernels))
     pairs = sorted({(each.collective, each.kernel) for each in beside if each.kernel})
@@ -125,11 +125,11 @@ def _beside_each(space: LayerSpace, moved: Sequence[Moved], kernels: Mapping[str
 
 
 def _moved(space: LayerSpace, name: str, *, carried: bool) -> Moved:
-    op, ways = space.graph.op(name), space.ways[name]
+    op, ways = space.workload.op(name), space.ways[name]
     whole = min((way for way in ways if way.is_whole and not way.is_paced), key=lambda way: way.copies[1])
     together = min((way.total for way in ways if not way.is_whole), default=None)
-    beside = frozenset(_beside(space.graph, name, carried=carried))
-    chain = op.batch if carried and name in _chain(space.graph) else None
+    beside = frozenset(_beside(space.workload, name, carried=carried))
+    chain = op.batch if carried and name in _chain(space.workload) else None
     return Moved(name, whole.copies[1] - whole.sums, whole.sums, together, beside, chain)
 
 

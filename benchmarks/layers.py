@@ -8,7 +8,7 @@ from functools import partial
 from magus.compiler import compile_file
 from magus.compiler.ir import Op, OpCase, Scenario, Schedule, Workload
 from magus.compiler.planning.parts import kernel_alone
-from magus.compiler.planning.plan import build_graph_plan, choice_of_layers, layers_of
+from magus.compiler.planning.plan import build_plan, choice_of_layers, layers_of
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.examples import path
 from magus.simcore import simulate, simulate_op
@@ -34,7 +34,7 @@ def _choice(scenario: Scenario, name: str) -> Schedule:
 
 def _one_layer(scenario: Scenario, name: str) -> int:
     graph = replace(scenario.workload, repeat=None)
-    plan = build_graph_plan(scenario.system, graph, _choice(scenario, name))
+    plan = build_plan(scenario.system, graph, _choice(scenario, name))
     return simulate(scenario.system, plan).makespan_ticks
 
 
@@ -45,7 +45,7 @@ def _exact(back: Scenario) -> Iterator[Figure]:
         mode = next((mode for mode in _choice(back, LATE).modes if mode.op == op.name and mode.body), None)
         alone = Workload("one", "", (Op(op.name, op.shape),))
         choice = Schedule("one", (mode,) if mode else ())
-        plan = build_graph_plan(back.system, alone, choice)
+        plan = build_plan(back.system, alone, choice)
         joint = simulate(back.system, plan).makespan_ticks
         part = plan.parts[0]
         single = simulate_op(OpCase(op.name, back.system, op.shape), part.schedule).makespan_ticks
@@ -53,7 +53,7 @@ def _exact(back: Scenario) -> Iterator[Figure]:
     yield Figure("ops alone whose ticks differ from those of the pair", off, "ops", "lower", 0)
     count = 80
     by_period = simulate_layers(back.system, back.workload, _choice(back, LATE), unit_bytes=8192)
-    plan = build_graph_plan(back.system, layers_of(back.workload, count), choice_of_layers(_choice(back, LATE), count))
+    plan = build_plan(back.system, layers_of(back.workload, count), choice_of_layers(_choice(back, LATE), count))
     direct = simulate(back.system, plan, unit_bytes=8192).makespan_ticks
     yield Figure("80 layers by period less one by one", abs(by_period.total_ticks - direct), "ticks", "lower", 0)
 
@@ -66,7 +66,7 @@ def _gains(back: Scenario) -> Iterator[Figure]:
     kernels = sum(
         simulate(
             back.system,
-            build_graph_plan(back.system, Workload("k", "", (_kernel(op),)), Schedule("k")),
+            build_plan(back.system, Workload("k", "", (_kernel(op),)), Schedule("k")),
         ).makespan_ticks
         for op in back.workload.ops
         if op.shape.compute is not None
@@ -95,7 +95,7 @@ def _speed(back: Scenario, forward: Scenario) -> Iterator[Figure]:
 
 
 def _planned(scenario: Scenario, graph: Workload, choice: Schedule) -> int:
-    plan = build_graph_plan(scenario.system, graph, choice)
+    plan = build_plan(scenario.system, graph, choice)
     return simulate(scenario.system, plan).makespan_ticks
 
 

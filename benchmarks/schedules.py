@@ -29,7 +29,7 @@ from magus.advisor.bespoke import (
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import TICKS_PER_US, OpCase, OpChoice
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.simcore import affordable_unit, simulate_op
 
@@ -115,7 +115,7 @@ def measure(seed: int, budget: SearchBudget = BUDGET) -> Row:
         fabric=drawn.fabric,
         gpu=drawn.gpu,
         ranks=scenario.num_ranks,
-        template=build_schedule(scenario, template).expression,
+        template=build_op_plan(scenario, template).expression,
         template_us=uniform_ticks[0] / TICKS_PER_US,
         uniform_us=min(uniform_ticks) / TICKS_PER_US,
         bespoke=best.schedule.expression,
@@ -136,7 +136,7 @@ def measure(seed: int, budget: SearchBudget = BUDGET) -> Row:
 def _sweep(scenario: OpCase, unit: int) -> tuple[OpChoice, int]:
     """The fastest template, and how many were simulated: all that the estimate does not rule out."""
     choices = uniform_choices(scenario)
-    estimates = [estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks for choice in choices]
+    estimates = [estimate_ticks(scenario, build_op_plan(scenario, choice)).makespan_ticks for choice in choices]
     limit = WITHIN * min(estimates)
     likely = [choice for choice, ticks in zip(choices, estimates, strict=True) if ticks <= limit]
     times = [_ticks(scenario, choice, unit) for choice in likely]
@@ -152,17 +152,17 @@ def _confirmed(scenario: OpCase, outcome: SearchResult, unit: int) -> tuple[Simu
 
 def _unit(scenario: OpCase, line_hops: int) -> int:
     """The finest granularity at which a serial run has no more than so many line-hops."""
-    serial = build_schedule(scenario, OpChoice("serial", scenario.num_ranks, default_engine(scenario.system)))
+    serial = build_op_plan(scenario, OpChoice("serial", scenario.num_ranks, default_engine(scenario.system)))
     return affordable_unit(scenario, serial, scenario.gpu.line_bytes, line_hops)
 
 
 def _ticks(scenario: OpCase, choice: OpChoice, unit: int) -> int:
-    return simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=unit).makespan_ticks
+    return simulate_op(scenario, build_op_plan(scenario, choice), unit_bytes=unit).makespan_ticks
 
 
 def _why(scenario: OpCase, choice: OpChoice, template: OpChoice) -> tuple[tuple[str, float], ...]:
     def ticks_of(each: OpChoice) -> float:
-        return estimate_ticks(scenario, build_schedule(scenario, each)).makespan_ticks
+        return estimate_ticks(scenario, build_op_plan(scenario, each)).makespan_ticks
 
     return why_bespoke(scenario, choice, template, ticks_of)
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from magus.advisor import enumerate_space
 from magus.compiler.ir import OpCase
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.lower.plan import lower, plan_of
@@ -133,7 +133,7 @@ def _lowering_figures(scenario: OpCase) -> Iterator[Figure]:
     """Lowering against simulating, over every tenth feasible schedule of a scenario."""
     lowering = simulating = 0.0
     for choice in enumerate_space(scenario).choices[::10]:
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         seconds, lowered = timed(partial(lower, scenario.system, plan_of(scenario, schedule), unit_bytes=PACKET_BYTES))
         lowering += seconds
         simulating += timed(partial(run, lowered.program))[0]

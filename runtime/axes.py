@@ -103,21 +103,21 @@ class Layout:
     @classmethod
     def of(
         cls,
-        workload: OpShape,
+        shape: OpShape,
         steps: Sequence[Sequence[Step]],
         detail: int | None,
         more: Mapping[Axis, Collection[int]],
     ) -> "Layout":
         """Return the axes that the ``steps`` of each rank cut, with ``more`` cuts; ``detail`` as for ``CutAxis.of``."""
         every = tuple(dict.fromkeys(chain(*steps)))  # ranks that are alike have the same steps
-        more = _with_heads(workload, every, more)
-        moved, num_ranks = workload.moved, len(steps)
-        regions = [region for step in every for region in _moved_regions(workload, step)]
-        row_cuts, col_cuts = set(_block_sizes(workload, num_ranks)) | _row_edges(regions), {0} | _col_edges(regions)
+        more = _with_heads(shape, every, more)
+        moved, num_ranks = shape.moved, len(steps)
+        regions = [region for step in every for region in _moved_regions(shape, step)]
+        row_cuts, col_cuts = set(_block_sizes(shape, num_ranks)) | _row_edges(regions), {0} | _col_edges(regions)
         if moved is not None:
             col_cuts.add(moved.cols)
         for group in _groups(every):
-            stage = workload.stage(group.kernel)
+            stage = shape.stage(group.kernel)
             if stage.pattern.overlaps:
                 row_cuts |= _row_edges(group.regions)
             if stage.pattern.consumes:
@@ -135,7 +135,7 @@ class Layout:
 
         rows, cols = axis((MOVED, "rows"), row_cuts), axis((MOVED, "cols"), col_cuts)
         kernels = []
-        for kernel, stage in enumerate(workload.stages):
+        for kernel, stage in enumerate(shape.stages):
             own = _kernel_cuts(stage, kernel, num_ranks, every)
             kernels.append(KernelAxes(*(axis(axis_of(stage, kernel, word), cuts) for word, cuts in own.items())))
         return cls(rows, cols, tuple(kernels))
@@ -190,15 +190,15 @@ def _groups(steps: Iterable[Step]) -> Iterator[TileGroup]:
     return (step for step in steps if isinstance(step, TileGroup))
 
 
-def _moved_regions(workload: OpShape, step: Step) -> tuple[Region, ...]:
-    return () if isinstance(step, TileGroup) or workload.moved is None else (step.region,)
+def _moved_regions(shape: OpShape, step: Step) -> tuple[Region, ...]:
+    return () if isinstance(step, TileGroup) or shape.moved is None else (step.region,)
 
 
-def _block_sizes(workload: OpShape, num_ranks: int) -> Iterator[int]:
+def _block_sizes(shape: OpShape, num_ranks: int) -> Iterator[int]:
     """Yield the rows of every block of the moved tensor at every rank, and 0."""
     yield 0
-    for rank in range(num_ranks if workload.uneven else 1):
-        yield from (moved_rows(workload.at(rank), num_ranks, owner) for owner in range(num_ranks))
+    for rank in range(num_ranks if shape.uneven else 1):
+        yield from (moved_rows(shape.at(rank), num_ranks, owner) for owner in range(num_ranks))
 
 
 def _row_edges(regions: Iterable[Region]) -> set[int]:

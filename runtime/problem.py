@@ -64,7 +64,7 @@ class Problem:
     def __init__(
         self, part: Part, layout: Layout, slots: Mapping[Key, Slot], tasks: Sequence[Task], num_ranks: int, seed: int
     ) -> None:
-        self.part, self.workload, self.layout, self.slots = part, part.workload, layout, slots
+        self.part, self.workload, self.layout, self.slots = part, part.shape, layout, slots
         self.num_ranks, self._seed = num_ranks, seed
         self.attentions = tuple(map(self._attention, range(self.workload.num_kernels)))
         self.memories = tuple(self._memory(tasks, rank) for rank in range(num_ranks))

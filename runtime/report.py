@@ -113,7 +113,7 @@ def reject_run(system: System, plan: Plan) -> Rejection | None:
     """
     alone = len(plan.parts) == 1
     for part in plan.parts:
-        if not alone and part.workload.uneven_by_rank:
+        if not alone and part.shape.uneven_by_rank:
             message = f"{part.name} has loads that differ from rank to rank, which are carried out by themselves alone"
             return Rejection(Code.MGS540, message)
         if (unfit := _reject_kernels(part, alone)) is not None:
@@ -127,7 +127,7 @@ def reject_run(system: System, plan: Plan) -> Rejection | None:
 
 
 def _reject_kernels(part: Part, alone: bool) -> Rejection | None:
-    workload = part.workload
+    workload = part.shape
     is_kernel = workload.pattern is Pattern.KERNEL
     if is_kernel and not alone:
         return None

@@ -9,11 +9,11 @@ from pathlib import Path
 from ..compiler.codes import Code
 from ..compiler.ir import DType, OpCase, OpPlan, Plan, Scenario, System, Transfer, Workload
 from ..compiler.pipeline import compile_file
-from ..compiler.planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, plan_in_file
+from ..compiler.planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, op_plan_in_file
 from ..compiler.planfile.forms import MAX_PARTS
 from ..compiler.planning.build import declared
 from ..compiler.planning.parts import in_batches
-from ..compiler.planning.plan import build_graph_plan, layers_of
+from ..compiler.planning.plan import build_plan, layers_of
 from ..compiler.request import request as requests
 from ..compiler.request.scenario import scenario_of
 from ..compiler.resolve.schedules.from_text import plan_named, resolve_schedule
@@ -36,7 +36,7 @@ DETAIL = 2
 
 
 def carry_out(
-    system: System, graph: Workload, plan: Plan, seeds: Iterable[int] = range(3), detail: int | None = DETAIL
+    system: System, workload: Workload, plan: Plan, seeds: Iterable[int] = range(3), detail: int | None = DETAIL
 ) -> RunReport:
     """Carry ``plan`` out with real data, once for each of ``seeds``, until a run fails.
 
@@ -44,7 +44,7 @@ def carry_out(
     ----------
     system
         What the plan runs on; its number of ranks counts.
-    graph
+    workload
         The ops of the plan, those of all layers that it has written out.
     plan
         How each op is carried out; of one op, ``Plan.of_one``.
@@ -58,17 +58,17 @@ def carry_out(
     RunRefused
         If it cannot be carried out here.
     """
-    return RunReport.of(system, plan, (PlanRun(system, graph, plan, seed, detail).report() for seed in seeds))
+    return RunReport.of(system, plan, (PlanRun(system, workload, plan, seed, detail).report() for seed in seeds))
 
 
 class PlanRun:
     """One run of a plan; ``problems`` are the memories of its parts by their names."""
 
-    def __init__(self, system: System, graph: Workload, plan: Plan, seed: int, detail: int | None) -> None:
+    def __init__(self, system: System, workload: Workload, plan: Plan, seed: int, detail: int | None) -> None:
         self._num_ranks, self._plan, self._seed = system.num_ranks, plan, seed
         self.tasks = tasks_of(plan, system.num_ranks)
         self._prepare(self.tasks.threads(plan))
-        self.problems = problems_of(graph, plan, self.tasks, system.num_ranks, detail, seed)
+        self.problems = problems_of(workload, plan, self.tasks, system.num_ranks, detail, seed)
         self._executors: Mapping[str, Executor] = {
             name: self._executor(problem, self.tasks.of_part[name]) for name, problem in self.problems.items()
         }
@@ -76,7 +76,7 @@ class PlanRun:
         names = {task.number: name for name, tasks in self.tasks.of_part.items() for task in tasks}
         names |= {number: first[op] for number, op in self.tasks.frees.items()}
         self._of_task: Mapping[int, Executor] = {number: self._executors[name] for number, name in names.items()}
-        self._held = {op: self._arrays(graph, op) for op in dict.fromkeys(self.tasks.frees.values())}
+        self._held = {op: self._arrays(workload, op) for op in dict.fromkeys(self.tasks.frees.values())}
 
     # What a subclass does otherwise, where one rank is here.
 
@@ -139,7 +139,7 @@ class PlanRun:
             sentences += [sentence for sentence, _ in zip(wrong, range(MAX_NAMED + 1 - len(sentences)), strict=False)]
         return Outcome.WRONG if sentences else Outcome.EXACT, sentences
 
-    def _arrays(self, graph: Workload, op: str) -> tuple[tuple[CheckedArray, ...], ...]:
+    def _arrays(self, workload: Workload, op: str) -> tuple[tuple[CheckedArray, ...], ...]:
         """Return, for each rank, what is freed when an op and all that hold it have ended.
 
         Copies that add where they land leave the result in what the kernel made, which then stays.
@@ -148,7 +148,7 @@ class PlanRun:
         steps = (task.step for name in parts for task in self.tasks.of_part[name])
         if any(isinstance(step, Transfer) and step.reduce for step in steps):
             return ((),) * self._num_ranks
-        whole, ranks = graph.op(op).shape, range(self._num_ranks)
+        whole, ranks = workload.op(op).shape, range(self._num_ranks)
         return tuple(
             tuple(array for name in parts for array in self.problems[name].held(rank, whole)) for rank in ranks
         )
@@ -178,7 +178,7 @@ def jobs_of(scenario: Scenario, schedule: str | None, warn: Warn = ignore_warnin
     if case is None:
         layers = min(LAYERS, scenario.num_layers)
         if schedule is None and scenario.schedules:
-            plans = [build_graph_plan(scenario.system, scenario.workload, each, layers) for each in scenario.schedules]
+            plans = [build_plan(scenario.system, scenario.workload, each, layers) for each in scenario.schedules]
         else:
             plans = [plan_named(scenario, schedule, layers)]
         return tuple(_job_of_plan(scenario, each) for each in plans)
@@ -188,13 +188,13 @@ def jobs_of(scenario: Scenario, schedule: str | None, warn: Warn = ignore_warnin
 
 
 def _job_of_pair(scenario: OpCase, schedule: OpPlan) -> Job:
-    name, workload = scenario.name, scenario.shape
-    return scenario.system, Workload.of_one(workload, name), Plan.of_one(name, workload, schedule)
+    name, shape = scenario.name, scenario.shape
+    return scenario.system, Workload.of_one(shape, name), Plan.of_one(name, shape, schedule)
 
 
 def _job_of_plan(scenario: Scenario, plan: Plan) -> Job:
-    graph = layers_of(in_batches(scenario.workload, plan.num_batches), plan.num_layers)
-    return scenario.system, graph, plan
+    workload = layers_of(in_batches(scenario.workload, plan.num_batches), plan.num_layers)
+    return scenario.system, workload, plan
 
 
 def read_job(file: Path, schedule: str | None) -> Job:
@@ -213,8 +213,8 @@ def read_job(file: Path, schedule: str | None) -> Job:
         return jobs_of(compile_file(file).scenario(), schedule)[0]
     switched, other = _scenarios(file)
     with suppress(CompileError):
-        return _job_of_pair(switched, plan_in_file(switched, file))
-    return _job_of_pair(other, plan_in_file(other, file))
+        return _job_of_pair(switched, op_plan_in_file(switched, file))
+    return _job_of_pair(other, op_plan_in_file(other, file))
 
 
 def _scenarios(file: Path) -> tuple[OpCase, ...]:

@@ -231,7 +231,7 @@ class _Composer:
         streams = set[int]()
         for task in mine:
             marks = by_step.get(task.step.name, [])
-            if part.workload.is_collective:
+            if part.shape.is_collective:
                 marks += self._of_collective(part, task)
             elif isinstance(task.step, Transfer):
                 marks += [] if task.step.after else self._whole(part, rank, copies=True)
@@ -285,7 +285,7 @@ class _Composer:
             yield from self.last.get((rank, 0, 0), ())
 
     def _queue_up(self, part: Part, rank: int, mine: Sequence[Task]) -> None:
-        if part.workload.is_collective:
+        if part.shape.is_collective:
             self.last[rank, part.stream, 0] = [(rank, task.step.name) for task in mine]
             return
         kernels: dict[int, list[Mark]] = {}

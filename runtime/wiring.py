@@ -35,15 +35,15 @@ _ONE = CutAxis((0, 1), (0, 1))
 
 
 def problems_of(
-    graph: Workload, plan: Plan, tasks: PlanTasks, num_ranks: int, detail: int | None, seed: int
+    workload: Workload, plan: Plan, tasks: PlanTasks, num_ranks: int, detail: int | None, seed: int
 ) -> dict[str, Problem]:
     """Return the memories of each part, by its name, with the operands that parts before it make."""
     problems: dict[str, Problem] = {}
     sheets: dict[tuple[str, Made], Sheet] = {}
     for part in plan.parts:
-        wires = wires_of(graph, plan, part, sheets)
-        if part.workload.pattern is Pattern.KERNEL:
-            layout, slots = _of_kernel(graph, part, num_ranks, wires, detail, seed)
+        wires = wires_of(workload, plan, part, sheets)
+        if part.shape.pattern is Pattern.KERNEL:
+            layout, slots = _of_kernel(workload, part, num_ranks, wires, detail, seed)
         else:
             layout, slots = _of_steps(part, tasks, num_ranks, wires, detail, seed)
         problem = Problem(part, layout, slots, tasks.all, num_ranks, seed)
@@ -69,8 +69,8 @@ class OperandWire:
 def maker_of(plan: Plan, read: Read) -> Part:
     """The part after which what is read is there."""
     halves = [part for part in plan.parts if part.op == read.made_by]
-    collective = next((part for part in halves if part.workload.is_collective), halves[0])
-    kernel = next((part for part in halves if not part.workload.is_collective), halves[0])
+    collective = next((part for part in halves if part.shape.is_collective), halves[0])
+    kernel = next((part for part in halves if not part.shape.is_collective), halves[0])
     if len(halves) == 1:
         return halves[0]
     produces = plan.parts.index(kernel) < plan.parts.index(collective)
@@ -78,25 +78,25 @@ def maker_of(plan: Plan, read: Read) -> Part:
 
 
 def wires_of(
-    graph: Workload, plan: Plan, part: Part, sheets: Mapping[tuple[str, Made], Sheet]
+    workload: Workload, plan: Plan, part: Part, sheets: Mapping[tuple[str, Made], Sheet]
 ) -> tuple[OperandWire, ...]:
     """Return the operands of ``part``; ``sheets`` are what parts before it leave."""
-    op = graph.op(part.op)
-    shards = {tensor.name: tensor.shard for tensor in graph.tensors}
+    op = workload.op(part.op)
+    shards = {tensor.name: tensor.shard for tensor in workload.tensors}
     found: dict[Key, list[tuple[Read | None, SheetLink | None]]] = {key: [] for key in keys_of(op, part)}
     half, named = _other_half(plan, part), list(found)
     if half is not None:
-        brought = MOVED_IN if part.workload.is_collective else _brought(op, part.workload)
-        turned = part.workload.by_columns is not half.workload.by_columns
+        brought = MOVED_IN if part.shape.is_collective else _brought(op, part.shape)
+        turned = part.shape.by_columns is not half.shape.by_columns
         found[brought].append((None, SheetLink(sheets[half.name, Made.OUTPUT], turned)))
         named = [key for key in found if MOVED_IN in (key, brought) or key != brought]
     for key, read in _placed(op, part, named):
         maker = maker_of(plan, read) if read.made_by else None
         link = None
         if maker is not None:
-            whole = read.what if maker.workload.pattern.consumes else Made.OUTPUT
+            whole = read.what if maker.shape.pattern.consumes else Made.OUTPUT
             sheet = sheets[maker.name, whole]
-            turned = read.transposed ^ maker.workload.by_columns ^ part.workload.by_columns
+            turned = read.transposed ^ maker.shape.by_columns ^ part.shape.by_columns
             link = SheetLink(sheet, turned, read.part, beside=_beside(maker, part, sheet))
         found[key].append((read, link))
     return tuple(_wire(part, key, reads, shards) for key, reads in found.items())
@@ -104,8 +104,8 @@ def wires_of(
 
 def _beside(maker: Part, part: Part, sheet: Sheet) -> bool:
     """Whether the blocks that an all_to_all brings lie side by side in the input of a GEMM."""
-    gemm = part.workload.gemm
-    if gemm is None or part.workload.pattern is not Pattern.GEMM or not maker.workload.pattern.exchanges:
+    gemm = part.shape.gemm
+    if gemm is None or part.shape.pattern is not Pattern.GEMM or not maker.shape.pattern.exchanges:
         return False
     count, rows, cols = len(sheet.blocks(0)), sheet.rows.cuts[-1], sheet.cols.cuts[-1]
     return count > 1 and (gemm.m, gemm.k) == (rows, count * cols)
@@ -117,44 +117,44 @@ def _wire(
     links = tuple(link for _, link in reads if link is not None)
     read = next((read for read, _ in reads if read is not None), None)
     if read is None:
-        moved = part.workload.moved
+        moved = part.shape.moved
         name = moved.name if key == MOVED_IN and moved is not None else f"operand {key[1]} of {part.name}"
         return OperandWire(key, name, links)
     alike = shards.get(read.tensor) is Shard.NONE and key != MOVED_IN
-    return OperandWire(key, read.tensor, links, alike, read.transposed ^ part.workload.by_columns)
+    return OperandWire(key, read.tensor, links, alike, read.transposed ^ part.shape.by_columns)
 
 
-def part_edges(graph: Workload, op: Op, num_cols: int) -> set[int]:
+def part_edges(workload: Workload, op: Op, num_cols: int) -> set[int]:
     """Columns at a rank, of ``num_cols`` that ``op`` makes there, where parts of them begin that others take."""
-    reads = (read for each in graph.ops for read in each.reads if read.made_by == op.name)
+    reads = (read for each in workload.ops for read in each.reads if read.made_by == op.name)
     return {read.part.first_of(num_cols) for read in reads if read.part is not None}
 
 
 def keys_of(op: Op, part: Part) -> tuple[Key, ...]:
     """The operands of a part."""
-    workload, pattern = part.workload, part.workload.pattern
+    workload, pattern = part.shape, part.shape.pattern
     if pattern is Pattern.KERNEL:
         return tuple((0, index) for index in range(len(kernel_operands(op, workload))))
     moved = () if workload.moved is None or pattern.produces else (MOVED_IN,)
     return (*moved, *((k, i) for k in range(workload.num_kernels) for i in _numbers(op, workload, workload.stage(k))))
 
 
-def _numbers(op: Op, workload: OpShape, stage: OpShape) -> Iterable[int]:
+def _numbers(op: Op, shape: OpShape, stage: OpShape) -> Iterable[int]:
     """The operands of one kernel that no collective brings; attention before one has those that the text names."""
     if attention_of(stage) is None:
         return (1,) if stage.pattern.consumes else (0, 1)
     if stage.pattern.consumes:
         return (0,) if stage.pattern.gathers else ()
-    return range(len(kernel_operands(op, workload)) - (workload.then is not None))
+    return range(len(kernel_operands(op, shape)) - (shape.then is not None))
 
 
-def kernel_operands(op: Op, workload: OpShape) -> tuple[Tensor, ...]:
+def kernel_operands(op: Op, shape: OpShape) -> tuple[Tensor, ...]:
     """The operands of a lone kernel as it sees them, one for each that the text names.
 
     Of a pair in two halves what its collective brings is there too, all rows of it.
     """
-    by_name = {tensor.name: tensor for tensor in workload.tensors if tensor.name not in workload.made}
-    behind = op.shape.pattern.consumes and workload.pattern is Pattern.KERNEL
+    by_name = {tensor.name: tensor for tensor in shape.tensors if tensor.name not in shape.made}
+    behind = op.shape.pattern.consumes and shape.pattern is Pattern.KERNEL
     operands = [read for read in op.reads if not read.adds and (behind or not read.moves)]
     if operands and all(read.seen in by_name for read in operands):
         named = ((by_name[read.seen], read.moves) for read in operands)
@@ -162,26 +162,26 @@ def kernel_operands(op: Op, workload: OpShape) -> tuple[Tensor, ...]:
     return tuple(by_name.values())
 
 
-def _brought(op: Op, workload: OpShape) -> Key:
+def _brought(op: Op, shape: OpShape) -> Key:
     """The operand of a kernel that the other half of its pair brings."""
     moved = {read.seen for read in op.reads if read.moves}
-    operands = kernel_operands(op, workload) if workload.pattern is Pattern.KERNEL else ()
+    operands = kernel_operands(op, shape) if shape.pattern is Pattern.KERNEL else ()
     return 0, next((number for number, tensor in enumerate(operands) if tensor.name in moved), 0)
 
 
 def _placed(op: Op, part: Part, keys: Sequence[Key]) -> Iterator[tuple[Key, Read]]:
     """Yield each read of a part with its operand, one of ``keys``, those of kernels in turn."""
-    whole = part.workload == op.shape
+    whole = part.shape == op.shape
     operands = (read for read in op.reads if not read.adds)
-    reads = [read for read in operands if whole or read.moves == part.workload.is_collective]
+    reads = [read for read in operands if whole or read.moves == part.shape.is_collective]
     of_kernels = [key for key in keys if key != MOVED_IN]
-    if part.workload.by_columns:  # the transpose of a product: the second operand, transposed, comes first
+    if part.shape.by_columns:  # the transpose of a product: the second operand, transposed, comes first
         of_kernels.reverse()
     place = 0
     for read in reads:
         if MOVED_IN in keys and (read.moves or not of_kernels):
             yield MOVED_IN, read
-        elif read.by_rows and read.made_by and part.workload.pattern in _BY_ROWS:
+        elif read.by_rows and read.made_by and part.shape.pattern in _BY_ROWS:
             yield (0, 0), read
             place = max(place, 1)
         else:
@@ -202,7 +202,7 @@ def _of_steps(
     part: Part, tasks: PlanTasks, num_ranks: int, wires: Sequence[OperandWire], detail: int | None, seed: int
 ) -> tuple[Layout, dict[Key, Slot]]:
     """The axes of a part that its steps and what it takes cut, and its operands."""
-    workload, more = part.workload, dict[Axis, set[int]]()
+    workload, more = part.shape, dict[Axis, set[int]]()
     for wire in wires:
         for axis, cuts in _cuts(workload, num_ranks, wire):
             more.setdefault(axis, set()).update(cuts)
@@ -213,15 +213,15 @@ def _of_steps(
     return layout, {wire.key: _slot(workload, num_ranks, layout, wire, wires, seed) for wire in wires}
 
 
-def _cuts(workload: OpShape, num_ranks: int, wire: OperandWire) -> Iterator[tuple[Axis, set[int]]]:
+def _cuts(shape: OpShape, num_ranks: int, wire: OperandWire) -> Iterator[tuple[Axis, set[int]]]:
     """Yield each axis of an operand with its cuts: those of the results that the operand consists of."""
     rows, cols = cuts_of(wire.links)
     if wire.key == MOVED_IN:
-        yield (MOVED, "rows"), in_blocks(rows, _heights(workload, num_ranks))
+        yield (MOVED, "rows"), in_blocks(rows, _heights(shape, num_ranks))
         yield (MOVED, "cols"), cols
         return
     kernel, operand = wire.key
-    stage = workload.stage(kernel)
+    stage = shape.stage(kernel)
     attention, in_turn = attention_of(stage), axis_of(stage, kernel, "rows")
     if operand == 0:
         yield in_turn, in_blocks(rows, _heights(stage, num_ranks)) if in_turn[0] == MOVED else rows
@@ -235,14 +235,12 @@ def _cuts(workload: OpShape, num_ranks: int, wire: OperandWire) -> Iterator[tupl
         yield axis_of(stage, kernel, "cols" if operand else "inner"), cols
 
 
-def _slot(
-    workload: OpShape, n: int, layout: Layout, wire: OperandWire, wires: Sequence[OperandWire], seed: int
-) -> Slot:
+def _slot(shape: OpShape, n: int, layout: Layout, wire: OperandWire, wires: Sequence[OperandWire], seed: int) -> Slot:
     slot = partial(Slot, wire.tensor, wire.links, seed=seed, alike=wire.alike, transposed=wire.transposed)
     if wire.key == MOVED_IN:
-        return slot(n, cache(partial(_moved_blocks, workload, n)), layout.rows, layout.cols)
+        return slot(n, cache(partial(_moved_blocks, shape, n)), layout.rows, layout.cols)
     kernel, operand = wire.key
-    axes, stage = layout.kernels[kernel], workload.stage(kernel)
+    axes, stage = layout.kernels[kernel], shape.stage(kernel)
     computed = cache(partial(_computed_blocks, stage, n))
     if attention_of(stage) is not None:
         count = sum(each.key[0] == kernel for each in wires)
@@ -253,28 +251,28 @@ def _slot(
         count = n if cutting_of(stage).adds is Adds.BLOCKS else 1
         blocks = tuple((block, axes.inner.cuts[-1]) for block in range(count))
         return slot(count, lambda rank: blocks, axes.inner, axes.cols)
-    if workload.pattern.produces:
+    if shape.pattern.produces:
         return slot(n, computed, axes.rows, axes.inner)
     return slot(1, partial(_one_block, axes.rows.cuts[-1]), axes.rows, axes.inner)
 
 
-def _moved_blocks(workload: OpShape, num_ranks: int, rank: int) -> Blocks:
+def _moved_blocks(shape: OpShape, num_ranks: int, rank: int) -> Blocks:
     """The blocks that a rank has before anything moves."""
-    pattern = workload.pattern
+    pattern = shape.pattern
     if pattern.exchanges:
-        own = workload.at(rank)
+        own = shape.at(rank)
         return tuple((block, moved_rows(own, num_ranks, block - rank)) for block in range(num_ranks))
-    heights = _heights(workload, num_ranks)
+    heights = _heights(shape, num_ranks)
     if pattern in GATHERS:
         return ((rank, heights[rank]),)
     return tuple(enumerate(heights)) if pattern not in FROM_FIRST or rank == 0 else ()
 
 
-def _heights(workload: OpShape, num_ranks: int) -> tuple[int, ...]:
+def _heights(shape: OpShape, num_ranks: int) -> tuple[int, ...]:
     """Rows of the block of each rank, one below the other in what moves; of an exchange those of the own one."""
-    if workload.pattern.exchanges:
-        return (moved_rows(workload, num_ranks),) * num_ranks
-    return tuple(rows_of_block(workload, num_ranks, block) for block in range(num_ranks))
+    if shape.pattern.exchanges:
+        return (moved_rows(shape, num_ranks),) * num_ranks
+    return tuple(rows_of_block(shape, num_ranks, block) for block in range(num_ranks))
 
 
 def _computed_blocks(stage: OpShape, num_ranks: int, rank: int) -> Blocks:
@@ -286,7 +284,7 @@ def _of_kernel(
     graph: Workload, part: Part, num_ranks: int, wires: Sequence[OperandWire], detail: int | None, seed: int
 ) -> tuple[Layout, dict[Key, Slot]]:
     """A lone kernel that is no GEMM: its operands and its output are tensors of the text, and it is one tile."""
-    workload, op = part.workload, graph.op(part.op)
+    workload, op = part.shape, graph.op(part.op)
     operands = kernel_operands(op, workload)
     output = next((tensor for tensor in workload.tensors if tensor.name == workload.output), operands[0])
     sizes, (rows, cols) = [_local(tensor, num_ranks) for tensor in operands], _local(output, num_ranks)

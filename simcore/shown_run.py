@@ -23,7 +23,7 @@ from ..compiler.ir import (
     Workload,
 )
 from ..compiler.planning.parts import labels_of
-from ..compiler.planning.plan import build_graph_plan, in_layer, own_name
+from ..compiler.planning.plan import build_plan, in_layer, own_name
 from ..compiler.text.units import ticks_text
 from .figures.metrics import DataFlow, flows_of, flows_to, shown_name
 from .figures.result import Interval, IntervalKind, OpResult, Result
@@ -197,17 +197,17 @@ def run_of(scenario: OpCase | Scenario, result: Result, schedule: Schedule | Pla
         only = ShownPart("", scenario, result.schedule, scenario.shape.label)
         return ShownRun(scenario.shape.name, result.schedule.expression, scenario.system, result, (only,))
     assert schedule is not None, "several ops have no schedule in common"
-    system, graph = scenario.system, scenario.workload
+    system, workload = scenario.system, scenario.workload
     plan = schedule
     if isinstance(plan, Schedule):
-        plan = build_graph_plan(system, graph, plan, result.num_simulated)
+        plan = build_plan(system, workload, plan, result.num_simulated)
     name = schedule.name if isinstance(schedule, Schedule) else schedule.expression
-    return ShownRun(scenario.title, name, system, result, tuple(_shown_parts(system, graph, plan)))
+    return ShownRun(scenario.title, name, system, result, tuple(_shown_parts(system, workload, plan)))
 
 
-def _shown_parts(system: System, graph: Workload, plan: Plan) -> Iterator[ShownPart]:
-    alone, labels = len(plan.parts) == 1, labels_of(graph, plan.num_batches)
+def _shown_parts(system: System, workload: Workload, plan: Plan) -> Iterator[ShownPart]:
+    alone, labels = len(plan.parts) == 1, labels_of(workload, plan.num_batches)
     for part in plan.parts:
-        here = OpCase(part.name, system, part.workload)
+        here = OpCase(part.name, system, part.shape)
         prefix = "" if alone else f"{part.name}."
         yield ShownPart(prefix, here, part_as_kernels(here, plan, part), labels[own_name(part.op)], part)

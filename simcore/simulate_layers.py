@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..compiler.ir import Plan, Schedule, System, Workload
-from ..compiler.planning.plan import build_graph_plan, in_layer, own_name
+from ..compiler.planning.plan import build_plan, in_layer, own_name
 from .figures.result import Result
 from .fold.run import DEFAULT_OPTIONS, RunOptions
 from .program.limits import RunTooLarge
@@ -27,7 +27,7 @@ STEP_LINE_HOPS = 30_000
 
 def simulate_layers(
     system: System,
-    graph: Workload,
+    workload: Workload,
     schedule: Schedule | Plan,
     *,
     name: str = "workload",
@@ -37,7 +37,7 @@ def simulate_layers(
     most_effort: int | None = None,
     options: RunOptions = DEFAULT_OPTIONS,
 ) -> Result:
-    """Simulate the layers that ``graph`` repeats, one without ``repeat``; parameters are those of ``simulate``.
+    """Simulate the layers that ``workload`` repeats, one without ``repeat``; parameters are those of ``simulate``.
 
     All are simulated where they are few, where no period shows, and under a seed: the result has no period then. Of a
     plan those are that it has. Where no period shows and all layers are too many to simulate, the last of some stand
@@ -47,23 +47,23 @@ def simulate_layers(
     Raises
     ------
     ScheduleError
-        As ``build_graph_plan`` and ``simulate``.
+        As ``build_plan`` and ``simulate``.
     RunTooLarge
         If the layers are too large to simulate, or no period shows and a plan does not have all.
     """
-    count = graph.num_layers
+    count = workload.num_layers
 
     def simulated(plan: Plan) -> Result:
         return simulate(system, plan, name=name, unit_bytes=unit_bytes, seed=seed, alike=alike, options=options)
 
     def run(layers: int) -> Result:
         assert isinstance(schedule, Schedule), "a plan is run as it is"
-        return simulated(build_graph_plan(system, graph, schedule, layers))
+        return simulated(build_plan(system, workload, schedule, layers))
 
     if isinstance(schedule, Plan):
-        return _of_written(graph, schedule, seed, simulated(schedule))
+        return _of_written(workload, schedule, seed, simulated(schedule))
     found = _of_first_layers(run, count, most_effort) if seed is None else None
-    too_many = count * schedule.batches * len(graph.ops) > MOST_OPS
+    too_many = count * schedule.batches * len(workload.ops) > MOST_OPS
     if found is not None and (not found.is_estimate or too_many or _is_beyond(most_effort, found, count)):
         return found
     try:
@@ -112,9 +112,9 @@ def _mean_ticks(result: Result, layers: int) -> int:
     return (last - middle) // (layers - first)
 
 
-def _of_written(graph: Workload, plan: Plan, seed: int | None, result: Result) -> Result:
+def _of_written(workload: Workload, plan: Plan, seed: int | None, result: Result) -> Result:
     """The result of all layers from that of a plan that has some of them written out."""
-    count, layers = graph.num_layers, plan.num_layers
+    count, layers = workload.num_layers, plan.num_layers
     period = result.period_ticks if seed is None else None
     if layers < count and period is None and result.outcome is RunOutcome.DONE:
         why = "under a seed none follow from others" if seed is not None else "it shows no period"

@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from magus.advisor import AdviceOptions, Advisor, recommend_graph
+from magus.advisor import AdviceOptions, Advisor, recommend_workload
 from magus.compiler import compile_file
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import NamedSchedule, OpChoice
@@ -62,7 +62,7 @@ def test_every_workload_of_every_example_gets_an_answer(name: str) -> None:
         for scenario in compiled.workloads
         if scenario.only_case is not None and scenario.system.replay is None
     ]
-    of_graphs = [recommend_graph(scenario) for scenario in several_in(compiled)]
+    of_graphs = [recommend_workload(scenario) for scenario in several_in(compiled)]
 
     assert answers or of_graphs
     for graph in of_graphs:

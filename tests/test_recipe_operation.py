@@ -23,7 +23,7 @@ from magus.compiler.ir import (
 from magus.compiler.ir.operations import CallArgument, CallArgumentKind, CallResult, KernelOperation, OperationCall
 from magus.compiler.ir.operations.base import mismatch
 from magus.compiler.ir.operations.checks import check_local, check_types, lone_tensors
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore.kernels import dispatch
 from magus.simcore.kernels.dispatch import elementwise_work
 from magus.simcore.kernels.work import KernelWork, WorkModel
@@ -180,7 +180,7 @@ def test_its_groups_are_the_whole_kernel_under_every_schedule(name: str, tmp_pat
     choices = list(choices_of(scenario))
     assert {"serial", "shard_p2p"} < {choice.template for choice in choices}
     for choice in some(choices):
-        steps = build_schedule(scenario, choice).steps
+        steps = build_op_plan(scenario, choice).steps
         shapes = [dispatch.compute_shape(scenario, step) for step in steps if isinstance(step, TileGroup)]
         assert sum(shape.flops for shape in shapes) == whole.flops, choice
 

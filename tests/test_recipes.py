@@ -12,7 +12,7 @@ from magus.compiler.ir import TICKS_PER_US, Fabric, Network, OpChoice, Topology,
 from magus.compiler.ir.stopping import Rejection
 from magus.compiler.ir.topologies.base import LINK
 from magus.compiler.ir.topologies.network import Symmetry, edge_over
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.templates import BASELINE
 from magus.simcore import simulate_op
@@ -105,7 +105,7 @@ def test_a_new_topology_is_simulated_and_advised_on_as_the_same_links_one_by_one
 def test_times_are_estimated_on_a_new_topology(chain: Path) -> None:
     scenario = compile_file(chain).scenario().case
     choice = OpChoice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
-    schedule = build_schedule(scenario, choice)
+    schedule = build_op_plan(scenario, choice)
 
     (predicted,) = predicted_us(scenario, [choice], [schedule])
 

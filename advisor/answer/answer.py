@@ -6,7 +6,7 @@ from math import isfinite
 from time import perf_counter
 
 from ...compiler.ir import TICKS_PER_US, OpCase, Scenario
-from ...compiler.planning.plan import build_graph_plan
+from ...compiler.planning.plan import build_plan
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.units import us_text
 from ...simcore import Result, ShownRun, run_of
@@ -17,7 +17,7 @@ from ..candidates.candidate import Candidate, by_time
 from ..implementations.offers import Offers
 from ..work.workers import Failure, FailureKind, SimulationJob
 from .explain import confidence_of_ops, marks_of, price_of_simplicity, reasons_for, reasons_of_several
-from .extrapolation import outside_calibration, outside_of_graph
+from .extrapolation import outside_calibration, outside_of_plan
 from .rule import Finalists, finalists, promise_of, ratio_of, recommended_of, ties_of, verdict_of
 from .stages import Stages
 
@@ -173,8 +173,8 @@ def _outside(scenario: Scenario, candidates: Sequence[Candidate]) -> tuple[str, 
     """Why results of ``candidates`` lie outside what the profile is fitted to, each reason once."""
     case = scenario.only_case
     if case is None:
-        plans = (build_graph_plan(scenario.system, scenario.workload, one.joint, 1) for one in candidates)
-        return tuple(dict.fromkeys(said for plan in plans for said in outside_of_graph(scenario.system, plan)))
+        plans = (build_plan(scenario.system, scenario.workload, one.joint, 1) for one in candidates)
+        return tuple(dict.fromkeys(said for plan in plans for said in outside_of_plan(scenario.system, plan)))
     return outside_calibration(case, (one.schedule for one in candidates))
 
 

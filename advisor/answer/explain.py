@@ -61,18 +61,18 @@ def confidence_of_ops(
 
 
 def _confidence_inside(scenario: OpCase, overlap: bool, gain: float, verified: bool) -> tuple[Confidence, str]:
-    gemm, gpu, workload = scenario.gpu.gemm, scenario.gpu.name, scenario.shape
+    gemm, gpu, shape = scenario.gpu.gemm, scenario.gpu.name, scenario.shape
     if not verified:
         return Confidence.LOW, "times are estimates, nothing was simulated"
-    if workload.kernel is not None:
-        if workload.moved is None:
+    if shape.kernel is not None:
+        if shape.moved is None:
             return Confidence.MEDIUM, "a kernel alone, simulated, but not validated here"
-        return Confidence.MEDIUM, f"{workload.label} is simulated, but its kernel is not validated here"
-    if workload.then is not None:
-        return Confidence.MEDIUM, f"{workload.label} is simulated, but two kernels in a row are not validated here"
-    if workload.compute is None:
+        return Confidence.MEDIUM, f"{shape.label} is simulated, but its kernel is not validated here"
+    if shape.then is not None:
+        return Confidence.MEDIUM, f"{shape.label} is simulated, but two kernels in a row are not validated here"
+    if shape.compute is None:
         return Confidence.MEDIUM, "a collective alone: its schedule is simulated, but not validated here"
-    if workload.pattern is Pattern.GEMM:
+    if shape.pattern is Pattern.GEMM:
         level = Confidence.HIGH if gemm.validated else Confidence.LOW
         return level, f"a kernel alone, by the profile of {gpu} (+-{float(gemm.error):.0%})"
     resolution = float(gemm.resolution)

@@ -1,7 +1,7 @@
 """What the JSON documents say of several ops besides: layers, what each op does, and what can be switched on today."""
 
 from ...compiler.ir import TICKS_PER_US, JsonObject, Plan, Scenario
-from ...compiler.planning.build import ScheduleError, graph_choice_text, graph_expression_of
+from ...compiler.planning.build import ScheduleError, expression_of_schedule, schedule_block
 from ...compiler.planning.parts import batch_counts, labels_of
 from ...compiler.planning.plan import own_name
 from ...simcore import OpResult, Result
@@ -38,7 +38,7 @@ def candidate_members(candidate: Candidate) -> JsonObject:
 def _expression(candidate: Candidate) -> str | None:
     """The schedule on one line; None where an op has a plan written out."""
     try:
-        return graph_expression_of(candidate.joint)
+        return expression_of_schedule(candidate.joint)
     except ScheduleError:
         return None
 
@@ -46,7 +46,7 @@ def _expression(candidate: Candidate) -> str | None:
 def _block(advice: Advice) -> str | None:
     """The recommended schedule as a block for the file; None where an op has a plan written out."""
     try:
-        return graph_choice_text(advice.recommended.joint, advice.scenario.name)
+        return schedule_block(advice.recommended.joint, advice.scenario.name)
     except ScheduleError:
         return None
 

@@ -150,12 +150,12 @@ def _range(limits: Range) -> str:
     return f"{limits[0]}..{limits[1]}"
 
 
-def outside_of_graph(system: System, plan: Plan) -> tuple[str, ...]:
+def outside_of_plan(system: System, plan: Plan) -> tuple[str, ...]:
     """Why results of a graph lie outside what the profile is fitted to, as sentences."""
     found = [
         sentence
         for part in plan.parts
-        for sentence in outside_calibration(OpCase(part.name, system, part.workload), (part.schedule,))
+        for sentence in outside_calibration(OpCase(part.name, system, part.shape), (part.schedule,))
     ]
     if any(part.stream > 0 for part in plan.parts):
         found.append("kernels side by side in streams: no profile is fitted to them")

@@ -66,9 +66,9 @@ class Lengths(NamedTuple):
 
 def lengths_of(scenario: OpCase) -> Lengths:
     """Return the dimensions along which batches of ``scenario`` may be cut."""
-    workload = scenario.shape
-    step = cutting_of(workload).column_step
-    return Lengths(inner_size(workload), tile_cols(workload), step, workload.pattern.produces)
+    shape = scenario.shape
+    step = cutting_of(shape).column_step
+    return Lengths(inner_size(shape), tile_cols(shape), step, shape.pattern.produces)
 
 
 def batches_of(choice: OpChoice) -> Batches:

@@ -22,7 +22,7 @@ from ...compiler.ir import (
     OpChoice,
     ShouldStop,
 )
-from ...compiler.planning.build import OPTIONS, ScheduleError, build_schedule, options_of
+from ...compiler.planning.build import OPTIONS, ScheduleError, build_op_plan, options_of
 from ...compiler.planning.knobs import KNOBS
 from ...compiler.planning.knobs.execution import USUAL_WAIT
 from ...compiler.planning.knobs.structure import ALGORITHM, DEPTH, ORDER, TEMPLATE
@@ -111,7 +111,7 @@ class PlanEstimator:
         if may_deadlock(choice) or not is_explored(self.scenario.explore, choice):
             return INFEASIBLE
         try:
-            return next(makespans(self.scenario, (build_schedule(self.scenario, choice),)))
+            return next(makespans(self.scenario, (build_op_plan(self.scenario, choice),)))
         except ScheduleError:
             return INFEASIBLE
 

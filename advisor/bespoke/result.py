@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ...compiler.ir import Counted, OpCase, OpChoice, OpPlan
-from ...compiler.planning.build import build_schedule
+from ...compiler.planning.build import build_op_plan
 from ..work.workers import Begun, Failure, SimulationJob, Workers
 from .batches import Batches, batches_of, is_cut
 from .neighbours import INFEASIBLE, PlanEstimator
@@ -214,7 +214,7 @@ class PlanSimulator:
         """Begin to simulate new choices that may be wanted; it has no effect but to have their results earlier."""
         for choice in choices:
             if self.is_new(choice) and choice not in self.begun:
-                schedule = build_schedule(self.scenario, choice)
+                schedule = build_op_plan(self.scenario, choice)
                 job = SimulationJob(self.scenario, schedule, self.unit_of(schedule))
                 (self.begun[choice],) = self.pool.begin([job])
 

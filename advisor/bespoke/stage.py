@@ -17,7 +17,7 @@ from ...compiler.ir import (
     cutting_of,
     heeding,
 )
-from ...compiler.planning.build import build_schedule, reject_choice
+from ...compiler.planning.build import build_op_plan, reject_choice
 from ...compiler.templates.bespoke import PATTERNS, Part
 from ..candidates.candidate import Candidate, ScheduleOrigin, SearchProvenance
 from ..candidates.shortlist import NUM_OFFERED, shortlist_unit
@@ -186,12 +186,12 @@ def is_searched(scenario: OpCase) -> bool:
 
     Attention is left to templates: heads and keys are cut by other rules than rows and columns.
     """
-    explored, workload = scenario.explore.values("schedules"), scenario.shape
-    compute, cutting = workload.compute, cutting_of(workload)
+    explored, shape = scenario.explore.values("schedules"), scenario.shape
+    compute, cutting = shape.compute, cutting_of(shape)
     multiplies = compute is not None and compute.tiled and cutting.head == 1
     # Where results are blocks of rows that are added up, batches of different rows are not adjacent.
-    cuts = workload.pattern in PATTERNS and cutting.adds is not Adds.BLOCKS
-    fits = multiplies and cuts and not workload.loads and scenario.network.symmetric
+    cuts = shape.pattern in PATTERNS and cutting.adds is not Adds.BLOCKS
+    fits = multiplies and cuts and not shape.loads and scenario.network.symmetric
     return fits and (not explored or "bespoke" in explored)
 
 
@@ -253,7 +253,7 @@ def _candidate(scenario: OpCase, result: SearchResult, plan: SimulatedPlan) -> C
     template = result.best_template
 
     def ticks_of(choice: OpChoice) -> float:
-        return estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks
+        return estimate_ticks(scenario, build_op_plan(scenario, choice)).makespan_ticks
 
     provenance = SearchProvenance(
         found_by=plan.proposer.value,

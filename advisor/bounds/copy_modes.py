@@ -72,9 +72,9 @@ def copy_modes_of(scenario: OpCase, kind: EngineKind) -> tuple[CopyMode, ...]:
         dma = gpu.dma
         return (CopyMode(kind, min(dma.setup_ticks, dma.prelaunch_ticks), max(1, dma.engines), dma.bytes_per_s),)
     most, rate = max(1, max_copy_sms(gpu)), gpu.sm_copy.bytes_per_s
-    sums, workload = reject_reach(system, sums=True) is None, scenario.shape
+    sums, shape = reject_reach(system, sums=True) is None, scenario.shape
     tiles: tuple[CopyMode, ...] = ()
-    if workload.pattern.produces and workload.may_persist:
+    if shape.pattern.produces and shape.may_persist:
         tiles = (CopyMode(kind, 0, gpu.sms, rate, from_tiles=True),)
     flagged = [protocol for protocol in system.fabric.link.protocols if protocol is not CopyProtocol.SIMPLE]
     if flagged and (sums or reject_reach(system, sums=False) is None):
@@ -205,10 +205,10 @@ class BoundCase:
 
         Parts that arrived may still be in a cache.
         """
-        workload, n, cache = self.scenario.shape, self.scenario.num_ranks, self.scenario.gpu.last_cache
-        if not self.sums_by_kernels or workload.moved is None:
+        shape, n, cache = self.scenario.shape, self.scenario.num_ranks, self.scenario.gpu.last_cache
+        if not self.sums_by_kernels or shape.moved is None:
             return 0
-        shard = workload.moved.num_bytes // n
+        shard = shape.moved.num_bytes // n
         parts = (n - 1) * shard
         hits = 0 if cache is None else hit_share(int(parts * self.mode.sent), cache.instances * cache.size_bytes)
         return (n + 1) * shard - int(parts * hits)

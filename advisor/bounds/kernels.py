@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiler.ir import TICKS_PER_US, GemmShape, GemvShape, Gpu, Kernels, OpCase, OpChoice, TileGroup, checkpoint
-from ...compiler.planning.build import build_schedule
+from ...compiler.planning.build import build_op_plan
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
 from ...simcore.kernels.dispatch import BYTES_IN_FLIGHT_PER_SM, compute_work, gemv_work, least_sm_ticks
@@ -52,21 +52,21 @@ class KernelLimits:
 def kernel_limits(scenario: OpCase) -> tuple[KernelLimits, ...]:
     """Return the limits of each class of kernels that the scenario allows."""
     launched, persistent = _sums(scenario, Kernels.LAUNCHED), _sums(scenario, Kernels.PERSISTENT)
-    workload, gpu = scenario.shape, scenario.gpu
-    if workload.gemm is None or workload.gemm.n == 1:
-        if workload.pattern.overlaps and workload.gemm is None:
+    shape, gpu = scenario.shape, scenario.gpu
+    if shape.gemm is None or shape.gemm.n == 1:
+        if shape.pattern.overlaps and shape.gemm is None:
             return (_of_other_kernel(launched),)
         return launched, persistent
-    return _of_launched(launched, gpu, workload.gemm), _of_persistent(persistent, gpu, workload.gemm)
+    return _of_launched(launched, gpu, shape.gemm), _of_persistent(persistent, gpu, shape.gemm)
 
 
 def _sums(scenario: OpCase, kernels: Kernels) -> KernelLimits:
     """Return the limits of kernels that sum. A kernel that polls may be launched before the data to sum arrive."""
     gpu, latency = scenario.gpu, scenario.gpu.hbm.latency_ticks
-    graph = gpu.sync.graph_launch_ticks
-    launch = gpu.launch.kernel_ticks if graph is None else min(graph, gpu.launch.kernel_ticks)
+    workload = gpu.sync.graph_launch_ticks
+    launch = gpu.launch.kernel_ticks if workload is None else min(workload, gpu.launch.kernel_ticks)
     waits = gpu.launch.kernel_ticks + gpu.launch.event_ticks
-    after = 0 if kernels is Kernels.PERSISTENT else waits if graph is None else min(graph, waits)
+    after = 0 if kernels is Kernels.PERSISTENT else waits if workload is None else min(workload, waits)
     return KernelLimits(scenario, kernels, sum_after=after + latency, sum_launch=launch)
 
 
@@ -81,15 +81,15 @@ def _of_other_kernel(limits: KernelLimits) -> KernelLimits:
 
 def _of_launched(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimits:
     """Return the limits of launched kernels, of one element at least: a GEMM, or a matrix times a vector."""
-    graph, kernel, event = gpu.sync.graph_launch_ticks, gpu.launch.kernel_ticks, gpu.launch.event_ticks
+    workload, kernel, event = gpu.sync.graph_launch_ticks, gpu.launch.kernel_ticks, gpu.launch.event_ticks
     start = gemm_start_ticks(gpu)
-    vector = kernel if graph is None else min(kernel, graph)
+    vector = kernel if workload is None else min(kernel, workload)
     whole, vector_whole = _least_kernels(gpu, gemm, gemm.k)
     slice_, vector_slice = _least_kernels(gpu, gemm, 1)
     short = min(start + slice_, vector + vector_slice)
     waits, vector_waits = start + event, kernel + event
-    if graph is not None:
-        waits, vector_waits = start + min(event, graph), min(vector_waits, graph)
+    if workload is not None:
+        waits, vector_waits = start + min(event, workload), min(vector_waits, workload)
     return replace(
         limits,
         start=min(start, vector),
@@ -131,7 +131,7 @@ def lone_kernel(scenario: OpCase) -> KernelWork | None:
     """Return the kernel of a workload that is one kernel other than a GEMM, else None."""
     if scenario.shape.kernel is None or scenario.shape.pattern.overlaps:
         return None
-    schedule = build_schedule(scenario, OpChoice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system)))
+    schedule = build_op_plan(scenario, OpChoice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system)))
     (group,) = (step for step in schedule.steps if isinstance(step, TileGroup))
     return compute_work(scenario, group, scenario.gpu.sms)
 

@@ -59,8 +59,8 @@ class LeastTraffic:
 
 def least_traffic(scenario: OpCase, *, can_sum: bool = True) -> LeastTraffic | None:
     """Return the least traffic, None if nothing moves; ``can_sum`` is whether engines can ask a switch for sums."""
-    workload, n = scenario.shape, scenario.num_ranks
-    kind, moved = collective_in(workload.pattern), workload.moved
+    shape, n = scenario.shape, scenario.num_ranks
+    kind, moved = collective_in(shape.pattern), shape.moved
     if kind is None or moved is None or n == 1:
         return None
     whole, shard = moved.num_bytes, moved.num_bytes // n
@@ -77,7 +77,7 @@ def least_traffic(scenario: OpCase, *, can_sum: bool = True) -> LeastTraffic | N
             arriving = whole if sums else 2 * (n - 1) * shard
             out = whole + shard * (n - 2) // (n - 1) if sums else whole
             return _alike(n, whole, out, arriving, read=shard, issued=((1 if sums else n - 1) + spread) * shard)
-        case Pattern.ALL_TO_ALL if workload.loads:
+        case Pattern.ALL_TO_ALL if shape.loads:
             return _exchanged(scenario)
         case Pattern.ALL_TO_ALL:
             num_bytes = sum(blocks_of(scenario)[1:])
@@ -105,21 +105,21 @@ def _alike(n: int, into: int, out: int, arriving: int = 0, *, read: int, issued:
 
 def blocks_of(scenario: OpCase) -> tuple[int, ...]:
     """Return the bytes [k] that rank r sends to r + k in an all_to_all; if ranks differ, that r + k sends to r."""
-    workload, n = scenario.shape, scenario.num_ranks
-    if workload.loads:
+    shape, n = scenario.shape, scenario.num_ranks
+    if shape.loads:
         table = block_table(scenario)
-        return tuple(table[(workload.rank + k) % n][workload.rank] for k in range(n))
-    assert workload.moved is not None, "an all_to_all moves a tensor"
-    width = workload.moved.cols * workload.moved.dtype.num_bytes
-    return tuple(rows * width for rows in workload.split or (workload.moved.rows // n,) * n)
+        return tuple(table[(shape.rank + k) % n][shape.rank] for k in range(n))
+    assert shape.moved is not None, "an all_to_all moves a tensor"
+    width = shape.moved.cols * shape.moved.dtype.num_bytes
+    return tuple(rows * width for rows in shape.split or (shape.moved.rows // n,) * n)
 
 
 def block_table(scenario: OpCase) -> tuple[tuple[int, ...], ...]:
     """Return the bytes [source][target] of an all_to_all whose ranks send different amounts."""
-    workload = scenario.shape
-    assert workload.moved is not None, "an all_to_all moves a tensor"
-    width = workload.moved.cols * workload.moved.dtype.num_bytes
-    return tuple(tuple(rows * width for rows in sent) for sent in workload.loads)
+    shape = scenario.shape
+    assert shape.moved is not None, "an all_to_all moves a tensor"
+    width = shape.moved.cols * shape.moved.dtype.num_bytes
+    return tuple(tuple(rows * width for rows in sent) for sent in shape.loads)
 
 
 Ints = npt.NDArray[np.int64]
@@ -306,11 +306,11 @@ def _group_sizes(scenario: OpCase) -> list[int]:
 
 def _crossing(scenario: OpCase, size: int, *, has_root: bool) -> tuple[int, int]:
     """Return the bytes into and out of ``size`` ranks; ``has_root``: the root of a broadcast is one of them."""
-    workload, n = scenario.shape, scenario.num_ranks
-    assert workload.moved is not None, "a collective moves a tensor"
-    whole = workload.moved.num_bytes
+    shape, n = scenario.shape, scenario.num_ranks
+    assert shape.moved is not None, "a collective moves a tensor"
+    whole = shape.moved.num_bytes
     others = whole // n * (n - size)
-    match collective_in(workload.pattern):
+    match collective_in(shape.pattern):
         case Pattern.ALL_GATHER:
             return others, whole // n * size
         case Pattern.REDUCE_SCATTER:

@@ -184,8 +184,8 @@ GRAPH_ASSUMPTIONS = (
 )
 
 
-def graph_bound(system: System, graph: Workload, should_stop: ShouldStop | None = None) -> Bound:
-    """Return the bound for ``graph``, all its layers, in whichever number of batches: the least of all.
+def workload_bound(system: System, workload: Workload, should_stop: ShouldStop | None = None) -> Bound:
+    """Return the bound for ``workload``, all its layers, in whichever number of batches: the least of all.
 
     Raises
     ------
@@ -193,14 +193,14 @@ def graph_bound(system: System, graph: Workload, should_stop: ShouldStop | None 
         If ``should_stop`` returned true.
     """
     with heeding(should_stop):
-        bounds = [_bound(system, in_batches(graph, count)) for count in batch_counts(graph)]
+        bounds = [_bound(system, in_batches(workload, count)) for count in batch_counts(workload)]
     return min(bounds, key=lambda bound: bound.ticks)
 
 
-def _bound(system: System, graph: Workload) -> Bound:
+def _bound(system: System, workload: Workload) -> Bound:
     system = with_fastest_links(system)
-    scenarios = {op.name: OpCase(op.name, system, op.shape) for op in graph.ops if not _is_row_wise(op)}
-    terms = tuple(_terms(system, graph, scenarios))
+    scenarios = {op.name: OpCase(op.name, system, op.shape) for op in workload.ops if not _is_row_wise(op)}
+    terms = tuple(_terms(system, workload, scenarios))
     largest = max(terms, key=lambda term: term.ticks)
     return Bound(max(1, largest.ticks), largest.name, terms, GRAPH_ASSUMPTIONS)
 
@@ -210,13 +210,13 @@ def _is_row_wise(op: Op) -> bool:
     return isinstance(op.shape.compute, ElementwiseShape) and not op.shape.pattern.overlaps
 
 
-def _terms(system: System, graph: Workload, scenarios: dict[str, OpCase]) -> Iterator[Term]:
-    gpu, layers = system.gpu, graph.num_layers
+def _terms(system: System, workload: Workload, scenarios: dict[str, OpCase]) -> Iterator[Term]:
+    gpu, layers = system.gpu, workload.num_layers
     starts = [limits.start for each in scenarios.values() if least_sm_ticks(each) for limits in kernel_limits(each)]
     work = layers * sum(map(least_sm_ticks, scenarios.values())) // gpu.sms
     products = f"the products of {layers * len(scenarios)} ops"
     yield Term("work", min(starts, default=0) + work, f"{products} fill all {gpu.sms} SMs this long")
-    memory = sum(_memory_bytes(system, graph))
+    memory = sum(_memory_bytes(system, workload))
     ticks = served_ticks(memory, gpu.hbm.achieved_bytes_per_s, gpu.line_bytes)
     yield Term("hbm", ticks, f"{bytes_text(float(memory))} of inputs and results pass the memory of a rank")
     links = layers * _link_ticks(scenarios.values(), gpu.line_bytes)
@@ -228,25 +228,27 @@ def _terms(system: System, graph: Workload, scenarios: dict[str, OpCase]) -> Ite
         yield Term("op", alone[longest], f"{longest} takes this long by itself, in whatever pieces")
 
 
-def _memory_bytes(system: System, graph: Workload) -> Iterator[int]:
+def _memory_bytes(system: System, workload: Workload) -> Iterator[int]:
     """Bytes of inputs and results at a rank: once in each layer, but what layers hand on once in all."""
-    carried = {} if graph.repeat is None else graph.repeat.carried
-    tensors = {tensor.name: tensor for tensor in graph.tensors}
+    carried = {} if workload.repeat is None else workload.repeat.carried
+    tensors = {tensor.name: tensor for tensor in workload.tensors}
     inputs = defaultdict[str, dict[str, int]](dict)  # by tensor: what is read of each of its parts
-    for op in graph.ops:
+    for op in workload.ops:
         for read in op.reads:
             if not read.made_by and read.tensor in tensors:
                 parts, num_bytes = inputs[read.tensor], _read_bytes(system, tensors[read.tensor], op, read)
                 parts[read.name] = max(num_bytes, parts.get(read.name, 0))
     for name, parts in inputs.items():
         num_bytes = min(_rank_bytes(system, tensors[name]), sum(parts.values()))
-        yield num_bytes * (1 if name in carried else graph.num_layers)
-    taken = {read.made_by for op in graph.ops for read in op.reads if read.what is Made.OUTPUT}
-    for op in graph.ops:
-        made = [name for name, by, what in graph.results if by == op.name and what is Made.OUTPUT and name in tensors]
+        yield num_bytes * (1 if name in carried else workload.num_layers)
+    taken = {read.made_by for op in workload.ops for read in op.reads if read.what is Made.OUTPUT}
+    for op in workload.ops:
+        made = [
+            name for name, by, what in workload.results if by == op.name and what is Made.OUTPUT and name in tensors
+        ]
         if made and op.name not in taken:
             num_bytes = min(_rank_bytes(system, tensors[name]) for name in made)  # not the parts that are summed
-            yield num_bytes * (1 if set(made) & set(carried.values()) else graph.num_layers)
+            yield num_bytes * (1 if set(made) & set(carried.values()) else workload.num_layers)
 
 
 def _read_bytes(system: System, tensor: Tensor, op: Op, read: Read) -> int:

@@ -135,12 +135,12 @@ def _pipeline(case: BoundCase, gemm: GemmShape, ends: Floats, begins: Floats) ->
 
 def _own_share(case: BoundCase) -> float:
     """Return the share of the operations that needs no data of other ranks, and whose results none of them needs."""
-    workload, n = case.scenario.shape, case.scenario.num_ranks
-    if case.moved is None or not workload.pattern.overlaps:
+    shape, n = case.scenario.shape, case.scenario.num_ranks
+    if case.moved is None or not shape.pattern.overlaps:
         return 1.0
-    if workload.pattern is Pattern.GEMM_AR:
+    if shape.pattern is Pattern.GEMM_AR:
         return 0.0
-    rows = [tile_rows(workload, n, owner) for owner in range(n)]
+    rows = [tile_rows(shape, n, owner) for owner in range(n)]
     return rows[0] / sum(rows)
 
 
@@ -274,12 +274,12 @@ def hbm(case: BoundCase) -> Term | None:
 
 def _input_and_result_bytes(case: BoundCase) -> int:
     """Return what a rank reads of its inputs and writes of its results, at least."""
-    scenario, moved, workload = case.scenario, case.moved, case.scenario.shape
-    num_bytes, pattern, n = least_bytes(scenario), workload.pattern, scenario.num_ranks
-    if moved is None or workload.moved is None:
+    scenario, moved, shape = case.scenario, case.moved, case.scenario.shape
+    num_bytes, pattern, n = least_bytes(scenario), shape.pattern, scenario.num_ranks
+    if moved is None or shape.moved is None:
         return num_bytes
     rank = moved.rank or 0
-    arriving, leaving, whole = moved.into[rank], moved.out[rank], workload.moved.num_bytes
+    arriving, leaving, whole = moved.into[rank], moved.out[rank], shape.moved.num_bytes
     if pattern.consumes:  # operands of the kernel, but not what arrives
         return num_bytes - arriving + (leaving if pattern.exchanges else 0)
     if pattern.produces and pattern.exchanges:  # results of the kernel, but not what leaves
@@ -318,10 +318,10 @@ def _end_chunk_ticks(case: BoundCase) -> int:
 
 def _remote_share(case: BoundCase) -> Fraction:
     """Return the share of the kernel that needs arriving data, or whose results others need."""
-    workload, n = case.scenario.shape, case.scenario.num_ranks
-    if workload.pattern is Pattern.GEMM_AR or not cutting_of(workload).by_rows:
+    shape, n = case.scenario.shape, case.scenario.num_ranks
+    if shape.pattern is Pattern.GEMM_AR or not cutting_of(shape).by_rows:
         return Fraction(1)
-    rows = [tile_rows(workload, n, owner) for owner in range(n)]
+    rows = [tile_rows(shape, n, owner) for owner in range(n)]
     return Fraction(sum(rows[1:]), sum(rows))
 
 

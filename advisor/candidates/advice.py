@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ...compiler.ir import TICKS_PER_US, JsonObject, OpCase, OpChoice, Plan, Scenario
-from ...compiler.planfile.write import graph_plan_document, plan_document
+from ...compiler.planfile.write import op_plan_document, plan_document
 from ...compiler.planning.build import short_text_of
-from ...compiler.planning.plan import build_graph_plan
+from ...compiler.planning.plan import build_plan
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore.figures.result import Result
 from ..bounds.lower_bound import Bound
@@ -287,13 +287,13 @@ class Advice:
         if self.recommended.is_library:
             return None
         if self.recommended.several is None:
-            return plan_document(self.case, self.recommended.schedule)
-        return graph_plan_document(self.scenario.system, self.scenario.workload, self.plan_of(self.recommended))
+            return op_plan_document(self.case, self.recommended.schedule)
+        return plan_document(self.scenario.system, self.scenario.workload, self.plan_of(self.recommended))
 
     def plan_of(self, candidate: Candidate) -> Plan:
         """Return the plan of a schedule, of layers that repeat that of the first."""
         if candidate.several is not None:
-            return build_graph_plan(self.scenario.system, self.scenario.workload, candidate.several)
+            return build_plan(self.scenario.system, self.scenario.workload, candidate.several)
         return Plan.of_one(self.case.shape.output, self.case.shape, candidate.schedule)
 
     @property

@@ -27,7 +27,7 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import (
     ScheduleError,
-    build_schedule,
+    build_op_plan,
     build_schedules,
     declared,
     expression_of,
@@ -118,8 +118,8 @@ AlgorithmAndEngine = tuple[str, EngineKind]
 
 def is_judged(scenario: OpCase) -> bool:
     """Whether estimates were compared with simulations of such scenarios: GEMMs in ``JUDGED_ON`` on one node."""
-    workload, fabric = scenario.shape, scenario.system.fabric
-    return workload.gemm is not None and workload.pattern in JUDGED_ON and fabric.node_size == 0
+    shape, fabric = scenario.shape, scenario.system.fabric
+    return shape.gemm is not None and shape.pattern in JUDGED_ON and fabric.node_size == 0
 
 
 def predicted_us(
@@ -314,7 +314,7 @@ def _ranked(scenario: OpCase, choices: Sequence[OpChoice], max_steps: int = MAX_
 def unpredicted_candidates(scenario: OpCase) -> list[Candidate]:
     """Return the usual serial schedules, and what the file declares as far as it can be built."""
     usual = usual_serials(scenario)
-    candidates = [_candidate(scenario, choice, build_schedule(scenario, choice)) for choice in usual]
+    candidates = [_candidate(scenario, choice, build_op_plan(scenario, choice)) for choice in usual]
     for named in scenario.schedules:
         with suppress(ScheduleError):
             choice = named.body if isinstance(named.body, OpChoice) else None

@@ -22,7 +22,7 @@ from ...compiler.ir import (
     Progress,
     Wait,
 )
-from ...compiler.planning.build import OPTIONS, build_schedule, declared, reject_choice
+from ...compiler.planning.build import OPTIONS, build_op_plan, declared, reject_choice
 from ...compiler.planning.knobs.structure import ALGORITHM
 from ...simcore import PACKET_BYTES, affordable_unit
 from ...simcore.lower.steps import period_of
@@ -67,7 +67,7 @@ def _likely(
         if new:
             off = one.best_us * TICKS_PER_US / estimate_ticks(scenario, one.schedule).makespan_ticks
             for form in new:
-                estimate = estimate_ticks(scenario, build_schedule(scenario, form))
+                estimate = estimate_ticks(scenario, build_op_plan(scenario, form))
                 predicted.setdefault(form, off * estimate.makespan_ticks)
     limit = max_ratio * TICKS_PER_US * min((one.best_us for one in varied), default=0.0)
     best = sorted(predicted, key=lambda form: predicted[form])
@@ -253,7 +253,7 @@ def simulate_variants(
         return candidates
     alone = scenario.is_algorithm_choice
     variants_of = protocol_variants if alone else variants
-    built = [(choice, build_schedule(scenario, choice)) for choice in variants_of(scenario, candidates)]
+    built = [(choice, build_op_plan(scenario, choice)) for choice in variants_of(scenario, candidates)]
     varied = [
         Candidate(
             schedule.expression, choice, schedule, ScheduleOrigin.TEMPLATE if alone else origin_of(scenario, choice)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ...compiler.ir import Metric, OpCase, OpChoice, OpPlan, Scenario, without_batch
-from ...compiler.planning.build import ScheduleError, build_schedule, declared
+from ...compiler.planning.build import ScheduleError, build_op_plan, declared
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.planning.plan import in_layer, own_name
 from ...compiler.resolve.expect.expectation import Verdict
@@ -15,7 +15,7 @@ from ...compiler.text.diagnostics import CompileError
 from ...simcore import Result, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate_op
 from ...simcore.simulate_layers import SHOWN_LAYER, simulate_layers
 from ..answer.stages import AdviceOptions
-from ..bounds.lower_bound import graph_bound, lower_bound
+from ..bounds.lower_bound import lower_bound, workload_bound
 from ..candidates.advice import Advice
 from ..candidates.candidate import Candidate, ScheduleOrigin, baseline_of, by_time
 from ..candidates.predicted import is_serial, library_unfit, usual_serials
@@ -32,13 +32,13 @@ def serial_baseline(scenario: OpCase) -> OpPlan:
     schedule of a lone kernel is serial.
     """
     if library_unfit(scenario) is None:
-        return build_schedule(scenario, library_serial(scenario))
+        return build_op_plan(scenario, library_serial(scenario))
     candidates = _serial_candidates(scenario)
     if len(candidates) == 1 and scenario.shape.moved is None:
         return candidates[0].schedule
     candidates = _simulated(scenario, candidates)
     if scenario.shape.moved is not None and not scenario.is_algorithm_choice:
-        varied = (_candidate(choice, build_schedule(scenario, choice)) for choice in variants(scenario, candidates))
+        varied = (_candidate(choice, build_op_plan(scenario, choice)) for choice in variants(scenario, candidates))
         candidates = by_time([*candidates, *_simulated(scenario, varied)])
     return baseline_of(candidates).schedule
 
@@ -50,7 +50,7 @@ def _serial_candidates(scenario: OpCase) -> list[Candidate]:
         choices = enumerate_space(only_serial).structures
     except NoFeasibleSchedule:
         choices = ()
-    candidates = [_candidate(each, build_schedule(scenario, each)) for each in (*choices, *usual_serials(scenario))]
+    candidates = [_candidate(each, build_op_plan(scenario, each)) for each in (*choices, *usual_serials(scenario))]
     for named in scenario.schedules:
         choice = named.body if isinstance(named.body, OpChoice) else None
         if is_serial(scenario, choice):
@@ -272,7 +272,7 @@ class GraphRuns:
     def bound_ticks(self) -> int:
         """Return the lower bound on any schedule, of all layers."""
         if self._bound_ticks is None:
-            self._bound_ticks = graph_bound(self.scenario.system, self.scenario.workload).ticks
+            self._bound_ticks = workload_bound(self.scenario.system, self.scenario.workload).ticks
         return self._bound_ticks
 
     def result(self, name: str, *, explained: bool = False) -> Result:

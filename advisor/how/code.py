@@ -157,9 +157,9 @@ class _Command:
 
     def _call(self) -> str:
         """Return the call without what it waits for and its last bracket."""
-        facts, workload = self._facts, self.telling.how.scenario.shape
+        facts, shape = self._facts, self.telling.how.scenario.shape
         action = facts.action
-        moved = workload.moved.name if workload.moved is not None else ""
+        moved = shape.moved.name if shape.moved is not None else ""
         match action.kind:
             case StepKind.PUT | StepKind.GET:
                 word = "to" if action.kind is StepKind.PUT else "of"
@@ -167,7 +167,7 @@ class _Command:
                 whom = "all" if action.to_all else self._peers()
                 return f"{call}({blocks_code(moved, facts.blocks, self.names)}, {word}={whom}"
             case StepKind.KERNEL:
-                stage = workload.stage(action.kernel)
+                stage = shape.stage(action.kernel)
                 name = "gemm" if stage.kernel is None else stage.kernel.operation
                 cut = f", k={self.names.span(facts.inner)}" if facts.inner else ""
                 adds = ", accumulate=True" if action.adds else ""
@@ -175,7 +175,7 @@ class _Command:
             case StepKind.SUM:
                 return f"sum({blocks_code(moved, facts.blocks, self.names)}, parts={action.parts}"
             case StepKind.LIBRARY:
-                collective = collective_in(workload.pattern)
+                collective = collective_in(shape.pattern)
                 return f"{'' if collective is None else collective.value}({moved}"
 
     def _peers(self) -> str:
@@ -184,8 +184,8 @@ class _Command:
         return f"[{self.names.ranks(peer_codes(self._facts, self.names, self.hidden))}]"
 
     def _landed(self) -> Iterator[str]:
-        workload = self.telling.how.scenario.shape
-        moved = workload.moved.name if workload.moved is not None else ""
+        shape = self.telling.how.scenario.shape
+        moved = shape.moved.name if shape.moved is not None else ""
         alike = groupby(self._facts.landed, lambda each: (each.adds, each.block.rows, each.block.cols))
         for _, same in alike:
             items = list(same)

@@ -80,22 +80,22 @@ def _names(frame: Frame) -> str:
 
 def _blocks(how: How) -> str:
     scenario = how.scenario
-    workload, n, pattern = scenario.shape, scenario.num_ranks, scenario.shape.pattern
-    assert workload.moved is not None, "blocks are those of what moves"
-    name, rows = workload.moved.name, moved_rows(workload, n)
+    shape, n, pattern = scenario.shape, scenario.num_ranks, scenario.shape.pattern
+    assert shape.moved is not None, "blocks are those of what moves"
+    name, rows = shape.moved.name, moved_rows(shape, n)
     if pattern.exchanges:
-        size = "different numbers to each" if workload.uneven else f"{rows} to each"
+        size = "different numbers to each" if shape.uneven else f"{rows} to each"
         equal = " Parts are equal shares of the rows of one rank for another." if how.parts_of_block > 1 else ""
         return f"Each rank sends rows of {name} to every rank, {size}: rows for rank b go there.{equal}"
     if pattern in (Pattern.ALL_GATHER, Pattern.AG_GEMM, Pattern.GEMM_BESIDE_AG):
         return f"Block b of {name} is the {rows} rows of rank b."
     if pattern.reduces:
         return f"Block b of {name} is the {rows} rows whose sum rank b gets."
-    if not workload.by_columns and not workload.loads:
+    if not shape.by_columns and not shape.loads:
         return f"{name} has {n} blocks of {rows} rows; they are counted from 0."
-    sizes = sorted({rows_of_block(workload, n, block) for block in range(n)}, reverse=True)
-    what = "columns" if workload.by_columns else "rows"
-    turned = " Steps count its transpose: their rows are its columns." if workload.by_columns else ""
+    sizes = sorted({rows_of_block(shape, n, block) for block in range(n)}, reverse=True)
+    what = "columns" if shape.by_columns else "rows"
+    turned = " Steps count its transpose: their rows are its columns." if shape.by_columns else ""
     return f"{name} has {n} blocks of {' or '.join(map(str, sizes))} {what}; they are counted from 0.{turned}"
 
 
@@ -168,7 +168,7 @@ class PartHow:
     @property
     def label(self) -> str:
         """What it is, for people."""
-        return Op(self.part.op, self.part.workload).label
+        return Op(self.part.op, self.part.shape).label
 
     @property
     def stream(self) -> str:
@@ -200,7 +200,7 @@ def _awaited(what: Awaited, on: str) -> str:
 
 def how_of_plan(system: System, plan: Plan) -> tuple[PartHow, ...]:
     """Return how to carry out each part of ``plan``, in the order of issue."""
-    return tuple(PartHow(part, how_of(OpCase(part.name, system, part.workload), part.schedule)) for part in plan.parts)
+    return tuple(PartHow(part, how_of(OpCase(part.name, system, part.shape), part.schedule)) for part in plan.parts)
 
 
 def parts_document(name: str, parts: tuple[PartHow, ...]) -> JsonObject:

@@ -253,8 +253,8 @@ def _is_library(implementation: Implementation) -> bool:
 
 def _is_offered(implementation: Implementation, scenario: OpCase) -> bool:
     """Whether it is offered unasked: it is known for this GPU, type and pattern, and is not the library."""
-    method, workload = implementation.method(scenario.shape.pattern), scenario.shape
+    method, shape = implementation.method(scenario.shape.pattern), scenario.shape
     if method is None or method.missing or method.path is TransferPath.LIBRARY:
         return False
-    dtype = None if workload.gemm is None else workload.gemm.dtype
+    dtype = None if shape.gemm is None else shape.gemm.dtype
     return scenario.gpu.name in implementation.gpus and dtype in implementation.dtypes

@@ -17,7 +17,7 @@ from ...compiler.ir import (
     TransferPath,
     WrittenPlan,
 )
-from ...compiler.planning.build import ScheduleError, build_schedule
+from ...compiler.planning.build import ScheduleError, build_op_plan
 from ...compiler.planning.knobs.library import library_rejection, library_serial
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.units import us_text
@@ -114,7 +114,7 @@ def simulated_us(
     RunTooLarge
         If the run would take minutes or more memory than is sensible.
     """
-    schedule = build_schedule(scenario, body, name)
+    schedule = build_op_plan(scenario, body, name)
     unit_bytes = affordable_unit(scenario, schedule, PACKET_BYTES, MAX_LINE_HOPS)
     return simulate_op(scenario, schedule, unit_bytes=unit_bytes, options=options).makespan_ticks / TICKS_PER_US
 

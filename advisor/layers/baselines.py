@@ -11,7 +11,7 @@ from itertools import count
 from ...compiler.ir import OpMode, Scenario, Schedule, Seams, Workload
 from ...compiler.planning.build import expression_of
 from ...compiler.planning.knobs.library import library_serial
-from ...compiler.planning.plan import build_graph_plan
+from ...compiler.planning.plan import build_plan
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ..candidates.candidate import Candidate, ScheduleOrigin
 from ..candidates.predicted import library_unfit
@@ -35,10 +35,10 @@ class Known:
     what: str
 
 
-def baselines_of(graph: Workload, ways: Mapping[str, Sequence[Way]]) -> Iterator[Known]:
+def baselines_of(workload: Workload, ways: Mapping[str, Sequence[Way]]) -> Iterator[Known]:
     """Yield what a graph can be compared with, without pairs no overlap alone; ``ways`` are those of its ops."""
     yield Known(SERIAL, NO_OVERLAP)
-    if not any(op.is_pair for op in graph.ops):
+    if not any(op.is_pair for op in workload.ops):
         return
     best = tuple(fastest_alone(of).mode for of in ways.values() if len(of) > 1)
     lone = tuple(way.mode for of in ways.values() for way in of if len(of) == 1 and way.mode.body is not None)
@@ -71,7 +71,7 @@ def in_turn_of(scenario: Scenario, options: Sequence[Candidate]) -> Iterator[tup
     """
     assert scenario.sole is not None, "there is such an op"
     op, names = scenario.sole.name, free_names(IN_TURN, scenario.schedules)
-    usual = {part.schedule.expression for part in build_graph_plan(scenario.system, scenario.workload, SERIAL, 1).parts}
+    usual = {part.schedule.expression for part in build_plan(scenario.system, scenario.workload, SERIAL, 1).parts}
     for option in options:
         if option.choice is None or option.is_library or option.is_estimate or option.expression in usual:
             continue
@@ -89,25 +89,25 @@ def free_names(name: str, declared: Sequence[Schedule]) -> Iterator[str]:
             yield each
 
 
-def in_batches_of(graph: Workload, ways: Mapping[str, Sequence[Way]], batches: int) -> Iterator[Known]:
-    """Yield the orders that people write for ``graph``, written out in batches, with collectives apart."""
+def in_batches_of(workload: Workload, ways: Mapping[str, Sequence[Way]], batches: int) -> Iterator[Known]:
+    """Yield the orders that people write for ``workload``, written out in batches, with collectives apart."""
     modes = tuple(next((way for way in of if way.is_apart), of[0]).mode for of in ways.values())
     modes = tuple(mode for mode in modes if mode != OpMode(mode.op))
-    ops = [op.name for op in graph.ops]
+    ops = [op.name for op in workload.ops]
     yield Known(
         Schedule(OP_BY_OP, modes, tuple(ops), sums_first=True, batches=batches),
         f"{batches} batches op by op, as two-batch overlap does",
     )
     yield Known(
-        Schedule(BY_BLOCKS, modes, tuple(_by_blocks(graph)), sums_first=True, batches=batches),
+        Schedule(BY_BLOCKS, modes, tuple(_by_blocks(workload)), sums_first=True, batches=batches),
         f"{batches} batches block by block, as Domino does",
     )
 
 
-def _by_blocks(graph: Workload) -> Iterator[str]:
+def _by_blocks(workload: Workload) -> Iterator[str]:
     """The ops of one batch up to a collective that sums or exchanges, then those of the next batch."""
     blocks: dict[int, list[list[str]]] = {}
-    for op in graph.ops:
+    for op in workload.ops:
         own = blocks.setdefault(op.batch, [[]])
         own[-1].append(op.name)
         if op.shape.moved is not None and not op.shape.pattern.consumes:
@@ -123,15 +123,15 @@ def in_one_program(choice: Schedule, name: str) -> Schedule:
 
 
 def cut_along(
-    graph: Workload, ways: Mapping[str, Sequence[Way]], following: Mapping[str, Sequence[str]], choice: Schedule
+    workload: Workload, ways: Mapping[str, Sequence[Way]], following: Mapping[str, Sequence[str]], choice: Schedule
 ) -> Schedule:
     """The same, the longest GEMM ``following`` a pair cut along it and right behind it, as is best for both."""
     best = {pair: way for pair in following if not (way := fastest_with_next(ways[pair])).is_apart}
     modes = {mode.op: mode for mode in choice.modes} | {pair: way.mode for pair, way in best.items()}
     along = tuple(following[pair][0] for pair in best)
-    order = [op.name for op in graph.ops]
+    order = [op.name for op in workload.ops]
     for name in along:
         order.remove(name)
-        order.insert(1 + max(order.index(read.made_by) for read in graph.op(name).reads if read.made_by), name)
-    moved = order != [op.name for op in graph.ops]
+        order.insert(1 + max(order.index(read.made_by) for read in workload.op(name).reads if read.made_by), name)
+    moved = order != [op.name for op in workload.ops]
     return replace(choice, modes=tuple(modes.values()), along=along, order=tuple(order) if moved else choice.order)

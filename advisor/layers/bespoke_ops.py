@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...compiler.ir import Counted, Op, OpCase, OpChoice, OpMode, Schedule
-from ...compiler.planning.build import build_schedule
+from ...compiler.planning.build import build_op_plan
 from ...compiler.planning.plan import in_layer
 from ...simcore.simulate_layers import SHOWN_LAYER
 from ..bespoke.stage import bespoke_candidates, budget_of, is_searched
@@ -62,7 +62,7 @@ class BespokeOps:
             return
         layer, modes = min(SHOWN_LAYER, result.num_simulated), {mode.op: mode for mode in choice.modes}
         exposed = {op.name: op.exposed_ticks for op in result.ops}
-        for op in sorted(space.graph.ops, key=lambda each: -exposed.get(in_layer(each.name, layer), 0)):
+        for op in sorted(space.workload.ops, key=lambda each: -exposed.get(in_layer(each.name, layer), 0)):
             mode = modes.get(op.name)
             if mode is not None and mode.body is not None and op.is_pair and is_searched(self._case(space, op)):
                 yield op
@@ -90,6 +90,6 @@ def _candidate(case: OpCase, way: Way, unit_bytes: int) -> Candidate | None:
     choice = way.mode.body
     if not isinstance(choice, OpChoice):
         return None
-    schedule = build_schedule(case, choice)
+    schedule = build_op_plan(case, choice)
     template = ScheduleOrigin.TEMPLATE
     return Candidate(schedule.expression, choice, schedule, template, simulated_ticks=way.total, unit_bytes=unit_bytes)

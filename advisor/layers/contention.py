@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...compiler.ir import TICKS_PER_SECOND, Gpu, Op, OpCase, OpChoice, System, TileGroup
-from ...compiler.planning.build import build_schedule
+from ...compiler.planning.build import build_op_plan
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.planning.parts import kernel_alone
 from ...compiler.templates import BASELINE
@@ -35,7 +35,7 @@ def of_kernel(system: System, op: Op, sms: int) -> Uses:
     if kernel.compute is None:
         return Uses()
     scenario = OpCase(op.name, system, kernel)
-    schedule = build_schedule(scenario, OpChoice(BASELINE.name, system.num_ranks, default_engine(system)))
+    schedule = build_op_plan(scenario, OpChoice(BASELINE.name, system.num_ranks, default_engine(system)))
     works = [compute_work(scenario, step, sms) for step in schedule.steps if isinstance(step, TileGroup)]
     ticks = max(1, sum(work.body_ticks for work in works))
     moved = sum(work.hbm_read_bytes + work.hbm_write_bytes for work in works)

@@ -31,11 +31,11 @@ from ...simcore.figures.result import Interval, IntervalKind, Result, overlap_ti
 from ...simcore.simulate_layers import SHOWN_LAYER, simulate_layers
 from ..answer.answer import Answered, Confirmed, Findings, advice_of
 from ..answer.stages import Stages
-from ..bounds.lower_bound import Bound, graph_bound
+from ..bounds.lower_bound import Bound, workload_bound
 from ..candidates.advice import Advice, OpAdvice
 from ..candidates.candidate import Candidate, ScheduleOrigin, by_time, joint_candidate
 from ..candidates.shortlist import packet_bytes
-from ..solver.memory import check_graph_memory
+from ..solver.memory import check_workload_memory
 from ..solver.result import NoFeasibleSchedule
 from ..work.pools import open_processes
 from ..work.processes import POLL_S, ProcessDied
@@ -56,11 +56,11 @@ WORTH = 1.02
 
 
 def ops_of(
-    graph: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedule, result: Result
+    workload: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedule, result: Result
 ) -> tuple[OpAdvice, ...]:
-    """Return what the ops of ``graph`` do in ``choice``, in the order in which they begin.
+    """Return what the ops of ``workload`` do in ``choice``, in the order in which they begin.
 
-    ``graph`` is written out in the batches of the choice; of layers that repeat it is one that has neighbours.
+    ``workload`` is written out in the batches of the choice; of layers that repeat it is one that has neighbours.
     """
     layer = min(SHOWN_LAYER, result.num_simulated)
     timeline = result.timeline
@@ -70,7 +70,7 @@ def ops_of(
     kernels = [each for each in timeline.of_rank(0) if each.kind is not IntervalKind.COMM]
     modes = {mode.op: mode for mode in choice.modes}
     found = []
-    for op in graph.ops:
+    for op in workload.ops:
         times = result.op(in_layer(op.name, layer))
         copies = [each for each in of_parts.get(times.name, ()) if each.kind is IntervalKind.COMM]
         of = ways.get(op.name, ())
@@ -186,13 +186,13 @@ def simulated_schedules(
     Cancelled
         If it was stopped before there was anything to answer.
     """
-    check_graph_memory(scenario)
+    check_workload_memory(scenario)
     schedules = {schedule.name: schedule for schedule in (SERIAL, *scenario.schedules)}
     library, _ = by_library(scenario)
     waiting = [joint_candidate(library.choice, ScheduleOrigin.LIBRARY, library.what)] if library is not None else []
     waiting += [_declared(each) for each in schedules.values()]
     known = {each.expression: each for each in waiting}
-    comparison = _Comparison(scenario, graph_bound(scenario.system, scenario.workload, should_stop), known)
+    comparison = _Comparison(scenario, workload_bound(scenario.system, scenario.workload, should_stop), known)
     progress("simulate", 0, len(waiting))
     for done, candidate in enumerate(_simulated(scenario, waiting, workers, should_stop), 1):
         comparison.known[candidate.expression] = candidate
@@ -223,7 +223,7 @@ def simulated_candidate(scenario: Scenario, candidate: Candidate, should_stop: S
             unit_bytes=packet_bytes(scenario.gpu),
             options=RunOptions(observe=True, should_stop=should_stop),
         )
-        check_graph_memory(scenario, result.schedule.staging_bytes)
+        check_workload_memory(scenario, result.schedule.staging_bytes)
     except Cancelled:
         raise
     except Exception as error:

@@ -7,7 +7,7 @@ from statistics import median
 
 from ...compiler.ir import Cancelled, Schedule, ShouldStop, System, Workload
 from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.plan import build_graph_plan, in_layer, own_name
+from ...compiler.planning.plan import build_plan, in_layer, own_name
 from ...compiler.text.units import bytes_text
 from ...simcore import Result, RunOptions, RunOutcome, RunTooLarge
 from ...simcore.lower.plan import plan_period
@@ -60,7 +60,7 @@ class JointRuns:
     """
 
     system: System
-    graph: Workload
+    workload: Workload
     staging_limit_bytes: int | None = None
     should_stop: ShouldStop = lambda: False
     told: Callable[[Schedule, int], None] = lambda choice, ticks: None
@@ -105,7 +105,7 @@ class JointRuns:
         result = self._few(choice, should_stop)
         if result is None:
             return None
-        layers, line_hops = self.graph.num_layers, self._line_hops(choice, result)
+        layers, line_hops = self.workload.num_layers, self._line_hops(choice, result)
         if layers > result.num_simulated:
             period = _shift(result, 0)
             result = replace(result, layers=layers, period_ticks=period, is_estimate=True)
@@ -117,12 +117,12 @@ class JointRuns:
 
     def _line_hops(self, choice: Schedule, result: Result) -> int:
         """Those of so many layers as show a period, at all ranks that are not the same, from a run of few layers."""
-        one_layer = replace(self.graph, repeat=None)
+        one_layer = replace(self.workload, repeat=None)
         taken = result.line_hops
         if self.ranks.under(one_layer, choice):
-            plan = build_graph_plan(self.system, one_layer, choice)
+            plan = build_plan(self.system, one_layer, choice)
             taken = taken * plan_period(self.system, plan) // plan_period(self.system, plan, alike=True)
-        return taken * min(self.graph.num_layers, FEWEST_LAYERS) // result.num_simulated
+        return taken * min(self.workload.num_layers, FEWEST_LAYERS) // result.num_simulated
 
     def few(self, choice: Schedule) -> Result | None:
         """Return the result of a few layers; None where it cannot be.
@@ -137,11 +137,11 @@ class JointRuns:
 
     def _few(self, choice: Schedule, should_stop: ShouldStop) -> Result | None:
         """The result of a few layers, with one rank for all where that makes no difference."""
-        repeat = self.graph.repeat
+        repeat = self.workload.repeat
         few = None if repeat is None else replace(repeat, count=few_layers(repeat.count, choice))
-        graph = replace(self.graph, repeat=few)
-        alike = self.ranks.under(replace(graph, repeat=None), choice)
-        return simulated(self.system, graph, choice, self.unit_bytes, should_stop, alike=alike)
+        workload = replace(self.workload, repeat=few)
+        alike = self.ranks.under(replace(workload, repeat=None), choice)
+        return simulated(self.system, workload, choice, self.unit_bytes, should_stop, alike=alike)
 
     def _simulated(self, choice: Schedule) -> int | None:
         result = self._few(choice, self.should_stop)
@@ -150,7 +150,7 @@ class JointRuns:
         if result is None or self.stages_too_much(result):
             self.left_out[choice] = CANNOT_BE if result is None else too_much(result, self.staging_limit_bytes or 0)
             return None
-        ticks = _of_layers(result, self.graph.num_layers, choice.layers_apart)
+        ticks = _of_layers(result, self.workload.num_layers, choice.layers_apart)
         self.told(choice, ticks)
         return ticks
 
@@ -200,7 +200,7 @@ def _shift(result: Result, apart: int) -> int:
 
 def simulated(
     system: System,
-    graph: Workload,
+    workload: Workload,
     choice: Schedule,
     unit_bytes: int,
     should_stop: ShouldStop,
@@ -223,9 +223,9 @@ def simulated(
     try:
         result = simulate_layers(
             system,
-            graph,
+            workload,
             choice,
-            name=graph.name,
+            name=workload.name,
             unit_bytes=unit_bytes,
             alike=alike,
             most_effort=None if whole else MOST_EFFORT,

@@ -24,7 +24,7 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.engine import default_engine, max_copy_sms
-from ...compiler.planning.plan import build_graph_plan
+from ...compiler.planning.plan import build_plan
 from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.templates import BASELINE
 from ...simcore import Result, RunOptions, RunOutcome, RunTooLarge, simulate
@@ -59,28 +59,28 @@ class AlikeRanks:
         """Whether a run with all ranks that are not the same is too long to search by."""
         return self.differ and self.system.num_ranks >= LARGE
 
-    def under(self, graph: Workload, choice: Schedule) -> bool:
+    def under(self, workload: Workload, choice: Schedule) -> bool:
         """Whether ranks may be taken for alike under ``choice``; it makes no difference where they are."""
         if not self.differ:
             return False
         try:
-            plan = build_graph_plan(self.system, graph, choice)
+            plan = build_plan(self.system, workload, choice)
         except ScheduleError:
             return False
-        return all(part.workload.moved is None or self.alone(part) for part in plan.parts)
+        return all(part.shape.moved is None or self.alone(part) for part in plan.parts)
 
     def saves(self, op: Op, mode: OpMode) -> bool:
         """Whether one rank may be simulated for all under one way to carry out ``op``."""
-        graph, choice = Workload(op.name, "", (replace(op, reads=(), layer=1),)), Schedule(op.name, (mode,))
+        workload, choice = Workload(op.name, "", (replace(op, reads=(), layer=1),)), Schedule(op.name, (mode,))
         try:
-            plan = build_graph_plan(self.system, graph, choice)
+            plan = build_plan(self.system, workload, choice)
         except ScheduleError:
             return False
-        return plan_period(self.system, plan, alike=True) == 1 and self.under(graph, choice)
+        return plan_period(self.system, plan, alike=True) == 1 and self.under(workload, choice)
 
     def alone(self, part: Part) -> bool:
         """Whether an op that copies takes as long alone if ranks are taken for alike."""
-        key = part.workload, part.schedule
+        key = part.shape, part.schedule
         if key not in self._known:
             self._known[key] = self._compared(part)
         return self._known[key]
@@ -132,7 +132,7 @@ class Copier:
         return str(self.engine)
 
 
-def copiers_of(system: System, graph: Workload, explore: Explore, *, few: bool = False) -> Iterator[Copier]:
+def copiers_of(system: System, workload: Workload, explore: Explore, *, few: bool = False) -> Iterator[Copier]:
     """Yield who may copy: what the file explores, else copy engines, then SMs unless they shall be ``few``.
 
     Copy engines are left out where no host knows how much some op moves.
@@ -141,7 +141,7 @@ def copiers_of(system: System, graph: Workload, explore: Explore, *, few: bool =
     if asked:
         yield from (Copier(engine) for engine in asked if isinstance(engine, EngineChoice))
         return
-    by_sms = leaves_out_copy_engines(graph, explore)
+    by_sms = leaves_out_copy_engines(workload, explore)
     if not by_sms:
         yield Copier(default_engine(system))
     for sms in USUAL_SMS[: int(by_sms) if few else len(USUAL_SMS)]:
@@ -149,9 +149,9 @@ def copiers_of(system: System, graph: Workload, explore: Explore, *, few: bool =
             yield Copier(EngineChoice(EngineKind.SM, sms))
 
 
-def leaves_out_copy_engines(graph: Workload, explore: Explore) -> bool:
+def leaves_out_copy_engines(workload: Workload, explore: Explore) -> bool:
     """Whether copy engines are not tried, since no host knows how much some op moves."""
-    return not explore.values("engine") and any(op.shape.counts_on_device for op in graph.ops)
+    return not explore.values("engine") and any(op.shape.counts_on_device for op in workload.ops)
 
 
 def of_one_op(explore: Explore, copier: Copier) -> Explore:
@@ -191,7 +191,7 @@ class OpRuns:
             If it cannot be carried out so.
         """
         alone = Workload(_OP, "", (replace(op, name=_OP, reads=(), layer=1),))
-        return build_graph_plan(self.system, alone, Schedule(_OP, (mode,) if mode.body is not None else ()))
+        return build_plan(self.system, alone, Schedule(_OP, (mode,) if mode.body is not None else ()))
 
     def times(self, op: Op, mode: OpMode, *, alike: bool = False) -> Times:
         """Return the times of an op that runs alone.
@@ -226,7 +226,7 @@ class OpRuns:
             As ``times``.
         """
         choice = Schedule(_OP, (replace(mode, op=op.name),), along=(behind.name,))
-        plan = build_graph_plan(self.system, _two_ops(op, behind), choice)
+        plan = build_plan(self.system, _two_ops(op, behind), choice)
         return self._run(plan, alike=alike).makespan_ticks
 
     def _run(self, plan: Plan, *, alike: bool) -> Result:

@@ -126,14 +126,14 @@ class Ways:
             self._known[key] = self._ways(op, behind)
         return tuple(replace(way, mode=replace(way.mode, op=op.name)) for way in self._known[key])
 
-    def of_graph(self, graph: Workload) -> dict[str, tuple[Way, ...]]:
+    def of_graph(self, workload: Workload) -> dict[str, tuple[Way, ...]]:
         """Return the ways of each op of a graph by its name."""
-        behind = self.following(graph)
-        return {op.name: self.of(op, *behind.get(op.name, ())[:1]) for op in graph.ops}
+        behind = self.following(workload)
+        return {op.name: self.of(op, *behind.get(op.name, ())[:1]) for op in workload.ops}
 
-    def following(self, graph: Workload) -> dict[str, tuple[Op, ...]]:
+    def following(self, workload: Workload) -> dict[str, tuple[Op, ...]]:
         """Return the GEMMs that may be cut along a pair, by its name, the longest first."""
-        found = following(graph, self.system.num_ranks)
+        found = following(workload, self.system.num_ranks)
         return {pair: tuple(sorted(ops, key=self.kernel_ticks, reverse=True)) for pair, ops in found.items()}
 
     def kernel_ticks(self, op: Op) -> int:

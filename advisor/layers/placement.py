@@ -28,7 +28,7 @@ NUM_PLACED = 4
 
 
 def placed_choices(
-    graph: Workload,
+    workload: Workload,
     ways: Mapping[str, Sequence[Way]],
     *,
     name: str,
@@ -41,17 +41,17 @@ def placed_choices(
 ) -> tuple[Schedule, ...]:
     """Return the joint schedules that the solver finds, the best in its model first; maybe none.
 
-    ``graph`` is written out in so many ``batches``. Of those that repeat so many ``layers`` are placed; of many kernels
+    ``workload`` is written out in so many ``batches``. Of those that repeat so many ``layers`` are placed; many kernels
     of one may run among those of the next where that ``spans_layers``. Collectives are as fast as they can be: the
     solver does not know what copies cost kernels, nor what is cut along a pair.
     """
     from ..solver.layer_model import place_layer
 
     ways = {name: tuple(way for way in of if not way.is_paced and not way.is_for_next) for name, of in ways.items()}
-    problem = replace(_problem(graph, ways, layers), spans_layers=spans_layers and layers >= MANY_LAYERS)
+    problem = replace(_problem(workload, ways, layers), spans_layers=spans_layers and layers >= MANY_LAYERS)
     placements, _ = place_layer(problem, seed=seed, limit=limit, should_stop=should_stop)
     choices = (
-        replace(_choice(graph, ways, placement, name, spans_layers=problem.spans_layers), batches=batches)
+        replace(_choice(workload, ways, placement, name, spans_layers=problem.spans_layers), batches=batches)
         for placement in _unlike(placements)
     )
     return tuple(dict.fromkeys(choices))[:NUM_PLACED]
@@ -66,10 +66,10 @@ def _unlike(placements: "Sequence[Placement]") -> "Iterator[Placement]":
             yield placement
 
 
-def _problem(graph: Workload, ways: Mapping[str, Sequence[Way]], layers: int) -> "LayerProblem":
+def _problem(workload: Workload, ways: Mapping[str, Sequence[Way]], layers: int) -> "LayerProblem":
     from ..solver.layer_model import TICKS, LayerOp, LayerProblem, WayTimes
 
-    index = {op.name: number for number, op in enumerate(graph.ops)}
+    index = {op.name: number for number, op in enumerate(workload.ops)}
 
     def times(way: Way, alone: int) -> WayTimes:
         begin, end = (ticks // TICKS for ticks in way.copies)
@@ -81,11 +81,11 @@ def _problem(graph: Workload, ways: Mapping[str, Sequence[Way]], layers: int) ->
         return WayTimes(-(-way.total // TICKS), -(-way.kernel // TICKS), (begin, end), way.is_apart, share)
 
     ops = []
-    for op in graph.ops:
+    for op in workload.ops:
         of = ways[op.name]
         apart = next((way for way in of if way.is_apart), None)
         alone = apart.copies[1] if apart is not None else 0
-        needs = tuple(_need(graph, index, read, op) for read in op.reads if _maker(graph, read))
+        needs = tuple(_need(workload, index, read, op) for read in op.reads if _maker(workload, read))
         ops.append(
             LayerOp(
                 tuple(times(way, alone) for way in of),
@@ -95,50 +95,52 @@ def _problem(graph: Workload, ways: Mapping[str, Sequence[Way]], layers: int) ->
                 needs,
             )
         )
-    return LayerProblem(tuple(ops), min(layers, graph.num_layers), (0,) * len(ops))
+    return LayerProblem(tuple(ops), min(layers, workload.num_layers), (0,) * len(ops))
 
 
-def _maker(graph: Workload, read: Read) -> tuple[str, Made, bool] | None:
+def _maker(workload: Workload, read: Read) -> tuple[str, Made, bool] | None:
     """The op that makes what is read, what of it, and whether that of the layer before."""
     if read.made_by:
         return read.made_by, read.what, False
-    carried = {} if graph.repeat is None else graph.repeat.carried
+    carried = {} if workload.repeat is None else workload.repeat.carried
     if read.tensor not in carried:
         return None
-    op, what = next((op, what) for tensor, op, what in graph.results if tensor == carried[read.tensor])
+    op, what = next((op, what) for tensor, op, what in workload.results if tensor == carried[read.tensor])
     return op, what, True
 
 
-def _need(graph: Workload, index: Mapping[str, int], read: Read, op: Op) -> "NeededBy":
+def _need(workload: Workload, index: Mapping[str, int], read: Read, op: Op) -> "NeededBy":
     from ..solver.layer_model import NeededBy
 
-    found = _maker(graph, read)
+    found = _maker(workload, read)
     assert found is not None, "the caller asks for what is made"
     maker, what, carried = found
     return NeededBy(index[maker], what is Made.MOVED, read.moves, carried)
 
 
 def _choice(
-    graph: Workload, ways: Mapping[str, Sequence[Way]], placement: "Placement", name: str, *, spans_layers: bool
+    workload: Workload, ways: Mapping[str, Sequence[Way]], placement: "Placement", name: str, *, spans_layers: bool
 ) -> Schedule:
     """What a placement says, as a schedule: modes, the order of kernels, and what begins with which kernel."""
-    chosen = {op.name: ways[op.name][placed.way] for op, placed in zip(graph.ops, placement.ops, strict=True)}
-    kernels = {op.name: placed.kernel for op, placed in zip(graph.ops, placement.ops, strict=True)}
-    begins = {op.name: placed.copies for op, placed in zip(graph.ops, placement.ops, strict=True)}
-    places = {op.name: place for place, op in enumerate(graph.ops)}
-    units = [(kernels[op.name], places[op.name], op.name) for op in graph.ops]
-    units += [(begins[op.name], places[op.name], collective_name(op)) for op in graph.ops if chosen[op.name].is_apart]
+    chosen = {op.name: ways[op.name][placed.way] for op, placed in zip(workload.ops, placement.ops, strict=True)}
+    kernels = {op.name: placed.kernel for op, placed in zip(workload.ops, placement.ops, strict=True)}
+    begins = {op.name: placed.copies for op, placed in zip(workload.ops, placement.ops, strict=True)}
+    places = {op.name: place for place, op in enumerate(workload.ops)}
+    units = [(kernels[op.name], places[op.name], op.name) for op in workload.ops]
+    units += [
+        (begins[op.name], places[op.name], collective_name(op)) for op in workload.ops if chosen[op.name].is_apart
+    ]
     period = placement.next_begin - placement.begin
     late = {unit for begin, _, unit in units if spans_layers and begin >= placement.next_begin}
     order = [
         unit for _, _, unit in sorted((begin - period * (unit in late), place, unit) for begin, place, unit in units)
     ]
     modes = tuple(way.mode for way in chosen.values() if way.mode != OpMode(way.mode.op))
-    computing = [op.name for op in graph.ops if not op.shape.is_collective and op.name not in late]
+    computing = [op.name for op in workload.ops if not op.shape.is_collective and op.name not in late]
     beside = []
-    for op in graph.ops:
+    for op in workload.ops:
         if is_free(op) and op.shape.is_collective and op.name not in late:
-            kernel = _kernel_beside(graph, op, begins[op.name], {each: kernels[each] for each in computing})
+            kernel = _kernel_beside(workload, op, begins[op.name], {each: kernels[each] for each in computing})
             if kernel:
                 beside.append((op.name, kernel))
                 order.remove(op.name)
@@ -155,12 +157,12 @@ def _choice(
     )
 
 
-def _kernel_beside(graph: Workload, op: Op, begin: int, kernels: Mapping[str, int]) -> str:
+def _kernel_beside(workload: Workload, op: Op, begin: int, kernels: Mapping[str, int]) -> str:
     """The kernel with which a collective begins that is placed at ``begin``; empty where it comes before all.
 
     The next one to begin, when the links are free; but before the kernels that need what is moved the one before.
     """
-    readers = {each.name for each in graph.ops if any(read.made_by == op.name for read in each.reads)}
+    readers = {each.name for each in workload.ops if any(read.made_by == op.name for read in each.reads)}
     first = min((kernels[name] for name in readers if name in kernels), default=0)
     after = [name for name in kernels if begin <= kernels[name] < first]
     before = [name for name in kernels if kernels[name] <= begin and name not in readers]
@@ -175,12 +177,12 @@ def is_free(op: Op) -> bool:
     return not any(read.made_by for read in op.reads)
 
 
-def leaves(graph: Workload) -> Iterator[str]:
+def leaves(workload: Workload) -> Iterator[str]:
     """Kernels whose results no op reads, nor the next layer: what may run whenever SMs are free."""
-    read = {each.made_by for op in graph.ops for each in op.reads}
-    carried = set() if graph.repeat is None else set(graph.repeat.carried.values())
-    kept = {op for tensor, op, _ in graph.results if tensor in carried}
-    for op in graph.ops:
+    read = {each.made_by for op in workload.ops for each in op.reads}
+    carried = set() if workload.repeat is None else set(workload.repeat.carried.values())
+    kept = {op for tensor, op, _ in workload.results if tensor in carried}
+    for op in workload.ops:
         if op.name not in read and op.name not in kept and op.shape.moved is None:
             yield op.name
 
@@ -190,18 +192,18 @@ MOST_AHEAD = 2
 
 
 def small_changes(
-    graph: Workload, ways: Mapping[str, Sequence[Way]], following: Mapping[str, Sequence[str]], choice: Schedule
+    workload: Workload, ways: Mapping[str, Sequence[Way]], following: Mapping[str, Sequence[str]], choice: Schedule
 ) -> Iterator[Schedule]:
     """Yield schedules that differ from ``choice`` in one decision; ``following`` may be cut along pairs.
 
     The order of ``choice`` lists all ops. A change may be one that cannot be carried out.
     """
-    for changed in (*_ways(graph, ways, choice), *_along(following, choice)):
+    for changed in (*_ways(workload, ways, choice), *_along(following, choice)):
         yield _cut(following, changed)
-    yield from _fillers(graph, choice)
-    yield from _beside(graph, choice)
-    yield from _priorities(graph, choice)
-    yield from _ahead(graph, choice)
+    yield from _fillers(workload, choice)
+    yield from _beside(workload, choice)
+    yield from _priorities(workload, choice)
+    yield from _ahead(workload, choice)
     yield from _swaps(choice)
 
 
@@ -220,10 +222,10 @@ def with_way(choice: Schedule, op: Op, way: Way) -> Schedule:
     return replace(choice, modes=modes_said, order=order, late=late)
 
 
-def _ways(graph: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedule) -> Iterator[Schedule]:
+def _ways(workload: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedule) -> Iterator[Schedule]:
     """Each op in each other way."""
     chosen = {mode.op: mode for mode in choice.modes}
-    for op in graph.ops:
+    for op in workload.ops:
         for way in ways[op.name]:
             if len(ways[op.name]) > 1 and way.mode != chosen.get(op.name):
                 yield with_way(choice, op, way)
@@ -243,18 +245,18 @@ def _cut(following: Mapping[str, Sequence[str]], choice: Schedule) -> Schedule:
     return replace(choice, along=tuple(name for name in choice.along if name in may))
 
 
-def other_paces(graph: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedule) -> Iterator[Schedule]:
+def other_paces(workload: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedule) -> Iterator[Schedule]:
     """Each collective that is a part of its own, at each lower rate."""
     chosen = {mode.op: mode for mode in choice.modes}
-    for op in graph.ops:
+    for op in workload.ops:
         mode = chosen.get(op.name)
         if mode is not None and any(way.is_whole and way.mode == mode for way in ways[op.name]):
             yield from (with_way(choice, op, way) for way in ways[op.name] if way.is_paced and way.mode != mode)
 
 
-def _fillers(graph: Workload, choice: Schedule) -> Iterator[Schedule]:
+def _fillers(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
     """Each kernel that nothing waits for, at each other place."""
-    for name in leaves(graph):
+    for name in leaves(workload):
         rest = [each for each in choice.order if each != name]
         for place in range(len(rest) + 1):
             order = (*rest[:place], name, *rest[place:])
@@ -262,11 +264,11 @@ def _fillers(graph: Workload, choice: Schedule) -> Iterator[Schedule]:
                 yield replace(choice, order=order)
 
 
-def _beside(graph: Workload, choice: Schedule) -> Iterator[Schedule]:
+def _beside(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
     """Each collective that nothing must come before, with each other kernel or behind the kernels before it."""
-    kernels = [op.name for op in graph.ops if not op.shape.is_collective]
+    kernels = [op.name for op in workload.ops if not op.shape.is_collective]
     beside = dict(choice.beside)
-    for op in graph.ops:
+    for op in workload.ops:
         if op.shape.is_collective and is_free(op):
             for kernel in kernels:
                 if beside.get(op.name) != kernel:
@@ -276,27 +278,27 @@ def _beside(graph: Workload, choice: Schedule) -> Iterator[Schedule]:
                 yield replace(choice, beside=without)
 
 
-def _priorities(graph: Workload, choice: Schedule) -> Iterator[Schedule]:
+def _priorities(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
     """Sums first or not, and each kernel that nothing waits for last or not."""
     yield replace(choice, sums_first=not choice.sums_first)
-    for name in leaves(graph):
+    for name in leaves(workload):
         low = tuple(each for each in choice.low if each != name) if name in choice.low else (*choice.low, name)
         yield replace(choice, low=low)
 
 
-def _ahead(graph: Workload, choice: Schedule) -> Iterator[Schedule]:
+def _ahead(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
     """What is brought of declared tensors a layer earlier, or later."""
-    if brings_ahead(graph):
+    if brings_ahead(workload):
         for ahead in {max(0, choice.ahead - 1), min(MOST_AHEAD, choice.ahead + 1)} - {choice.ahead}:
             yield replace(choice, ahead=ahead, beside=() if ahead else choice.beside)
 
 
-def brings_ahead(graph: Workload) -> bool:
+def brings_ahead(workload: Workload) -> bool:
     """Whether layers repeat that begin with collectives of declared tensors, such as weights."""
-    carried = {} if graph.repeat is None else graph.repeat.carried
-    return graph.repeat is not None and any(
+    carried = {} if workload.repeat is None else workload.repeat.carried
+    return workload.repeat is not None and any(
         op.shape.is_collective and is_free(op) and not any(read.tensor in carried for read in op.reads)
-        for op in graph.ops
+        for op in workload.ops
     )
 
 

@@ -26,12 +26,12 @@ from ..answer.answer import BESPOKE, IMPLEMENTATIONS, Answered, Confirmed, Findi
 from ..answer.explain import COPY_ENGINES_LEFT_OUT
 from ..answer.rule import finalists, recommended_of
 from ..answer.stages import PATIENCE_S, AdviceOptions, Stages, either, lateness
-from ..bounds.lower_bound import graph_bound
+from ..bounds.lower_bound import workload_bound
 from ..candidates.advice import Advice, OpAdvice
 from ..candidates.candidate import Candidate, ScheduleOrigin, by_time, joint_candidate
 from ..candidates.predicted import predicted_candidates
 from ..implementations.offers import offers_of
-from ..solver.memory import check_graph_memory
+from ..solver.memory import check_workload_memory
 from ..work.pools import open_processes, result_of
 from ..work.processes import ProcessDied
 from ..work.workers import failed_stage, failure_sentences, open_workers
@@ -69,7 +69,7 @@ def _silent(stage: str, done: int, total: int) -> None:
     """Report no progress."""
 
 
-def recommend_graph(
+def recommend_workload(
     scenario: Scenario,
     options: AdviceOptions | None = None,
     *,
@@ -97,7 +97,7 @@ def recommend_graph(
         If ``should_stop`` returned true before anything was simulated.
     """
     options = options or AdviceOptions()
-    check_graph_memory(scenario)
+    check_workload_memory(scenario)
     if scenario.system.replay is not None:
         message = f"{scenario.system.name} replays a profile, which is one of a single pair"
         raise ScheduleError(Rejection(Code.MGS523, message))
@@ -165,7 +165,7 @@ def _searched(
     asked = replace(options, within_s=None, workers=1)
     compared = tuple(one.expression for one in of_sole)
     return memoized(
-        memo_of(("recommend_graph", scenario, asked, compared), ADVISOR),
+        memo_of(("recommend_workload", scenario, asked, compared), ADVISOR),
         Advice,
         lambda: _recommended(scenario, options, progress, should_stop, of_sole),
         given=(scenario,),
@@ -206,7 +206,7 @@ def _recommended(
     known = [replace(one, origin=origins.get(one.joint, one.origin)) for one in _candidates(scenario, search, serial)]
     begun = perf_counter()
     candidates = finish.candidates([*known, *orders.candidates(known)])
-    bound = stages.run(BOUND, lambda: graph_bound(scenario.system, scenario.workload), None)
+    bound = stages.run(BOUND, lambda: workload_bound(scenario.system, scenario.workload), None)
     candidates = _with_whole_winner(scenario, finish, candidates)
     offers = stages.run(IMPLEMENTATIONS, lambda: offers_of(scenario, orders.timed(candidates)), None)
     stages.seconds[CONFIRM] = perf_counter() - begun
@@ -363,7 +363,7 @@ def _explained(advice: Advice, search: JointSearch) -> Advice:
     kernels = 0 if space is None else space.kernels_ticks * scenario.num_layers
     ops: tuple[OpAdvice, ...] = ()
     if recommended.result is not None and space is not None:
-        ops = ops_of(space.graph, space.ways, recommended.joint, recommended.result)
+        ops = ops_of(space.workload, space.ways, recommended.joint, recommended.result)
     in_turns = (one for one in advice.candidates if one.what.startswith(EACH_ITS_BEST))  # by each copier
     in_turn = min(in_turns, key=lambda one: one.ticks, default=None)
     reasons = (

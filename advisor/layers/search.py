@@ -62,7 +62,7 @@ def _promising(space: LayerSpace, choice: Schedule) -> Iterator[Schedule]:
     if limit is None:
         return
     estimated = []
-    for place, changed in enumerate(small_changes(space.graph, space.ways, space.following, choice)):
+    for place, changed in enumerate(small_changes(space.workload, space.ways, space.following, choice)):
         checkpoint()
         estimate = _estimate(space, changed)
         if estimate is not None and estimate <= limit * (1 + SLACK):
@@ -77,7 +77,7 @@ def at_its_paces(space: LayerSpace, choice: Schedule) -> Schedule:
     changed = least is not None
     while changed and least is not None:
         changed = False
-        for slower in other_paces(space.graph, space.ways, best):
+        for slower in other_paces(space.workload, space.ways, best):
             checkpoint()
             estimate = _estimate(space, slower)
             if estimate is not None and estimate < least * (1 - LEAST_GAIN):
@@ -187,21 +187,21 @@ class JointSearch:
             return
         space = self.space_of(first)
         if space is not None:
-            ops = tuple(op.name for op in space.graph.ops)
+            ops = tuple(op.name for op in space.workload.ops)
             start = replace(first, name=JOINT, order=first.order or ops)
             self.origin[start] = space
             yield start
 
     def _spaces(self) -> Iterator[LayerSpace]:
         """Who copies, in how many batches: left out where the kernels alone take longer than what was found."""
-        system, graph = self.scenario.system, self.scenario.workload
-        usual = [count for count in batch_counts(graph) if count <= USUAL_BATCHES]
+        system, workload = self.scenario.system, self.scenario.workload
+        usual = [count for count in batch_counts(workload) if count <= USUAL_BATCHES]
         for copier in copiers_of(system, self.scenario.workload, self.scenario.explore, few=self.runs.ranks.are_many):
             explore = self.scenario.explore
             of_ops, paced = of_one_op(explore, copier), not is_limited(explore)
             ways = Ways(system, copier, self.runs.unit_bytes, of_ops, paced, self.runs.ranks)
             for batches in self.scenario.explore.values(BATCHES) or usual:
-                written_out = in_batches(graph, batches)
+                written_out = in_batches(workload, batches)
                 kernels = sum(ways.kernel_ticks(op) for op in written_out.ops)
                 if kernels * self.scenario.workload.num_layers >= self._least_in_one_stream():
                     continue
@@ -215,19 +215,19 @@ class JointSearch:
         if space.batches > USUAL_BATCHES:
             return
         if space.batches > 1:
-            for each in in_batches_of(space.graph, space.ways, space.batches):
+            for each in in_batches_of(space.workload, space.ways, space.batches):
                 self.take(each.choice, each.what, space)
             return
-        for each in baselines_of(space.graph, space.ways):
+        for each in baselines_of(space.workload, space.ways):
             self.take(each.choice, each.what, space)
             if each.choice.name == IN_TURN:
                 start = in_one_program(each.choice, JOINT)
                 self._searched(start, space)
-                self._searched(cut_along(space.graph, space.ways, space.following, start), space)
+                self._searched(cut_along(space.workload, space.ways, space.following, start), space)
 
     def _placed(self, space: LayerSpace) -> None:
         choices = placed_choices(
-            space.graph,
+            space.workload,
             space.ways,
             name=JOINT,
             batches=space.batches,
@@ -237,7 +237,7 @@ class JointSearch:
         )
         for choice in choices:
             self._searched(choice, space)
-            if brings_ahead(space.graph):
+            if brings_ahead(space.workload):
                 self._searched(replace(choice, ahead=1, beside=()), space)
 
     def take(self, choice: Schedule, what: str, space: LayerSpace | None = None) -> None:
@@ -343,8 +343,8 @@ class Finish:
         """
         if one.joint == SERIAL and self.serial.is_long and unit == COARSE_BYTES and not whole:
             return self.serial.result
-        system, graph = self.scenario.system, self.scenario.workload
-        result = simulated(system, graph, one.joint, unit, self.should_stop, fine=True, whole=whole)
+        system, workload = self.scenario.system, self.scenario.workload
+        result = simulated(system, workload, one.joint, unit, self.should_stop, fine=True, whole=whole)
         may_not_be = result is not None and one.joint != SERIAL and self.runs.stages_too_much(result)
         return None if may_not_be else result
 

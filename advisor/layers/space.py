@@ -21,7 +21,7 @@ class LayerSpace:
 
     copier: Copier
     batches: int
-    graph: Workload
+    workload: Workload
     ways: Mapping[str, tuple[Way, ...]] = field(hash=False)
     kernels: Mapping[str, int] = field(hash=False)
     copies: Mapping[str, int] = field(hash=False)
@@ -38,28 +38,28 @@ class LayerSpace:
         """Return the space without the ways that take all ranks to simulate; an op that has no other keeps its own."""
         ways = {
             op.name: tuple(way for way in self.ways[op.name] if ranks.saves(op, way.mode)) or self.ways[op.name]
-            for op in self.graph.ops
+            for op in self.workload.ops
             if op.shape.moved is not None
         }
         return replace(self, ways=dict(self.ways) | ways)
 
 
-def space_of(ways: Ways, batches: int, graph: Workload) -> LayerSpace:
+def space_of(ways: Ways, batches: int, workload: Workload) -> LayerSpace:
     """Return the space of a graph that is written out in so many batches."""
-    system, copier, of_graph = ways.system, ways.copier, ways.of_graph(graph)
+    system, copier, of_graph = ways.system, ways.copier, ways.of_graph(workload)
     sms = system.gpu.sms - copier.taken_sms
     copies = {
         op.name: min((way.copies[1] - way.sums for way in of_graph[op.name] if way.is_whole), default=0)
-        for op in graph.ops
+        for op in workload.ops
     }
     return LayerSpace(
         copier,
         batches,
-        graph,
+        workload,
         of_graph,
-        {op.name: ways.kernel_ticks(op) for op in graph.ops},
+        {op.name: ways.kernel_ticks(op) for op in workload.ops},
         copies,
-        {op.name: of_kernel(system, op, sms) for op in graph.ops},
-        {op.name: of_copies(system, op, copies[op.name]) for op in graph.ops},
-        {pair: tuple(op.name for op in ops) for pair, ops in ways.following(graph).items()},
+        {op.name: of_kernel(system, op, sms) for op in workload.ops},
+        {op.name: of_copies(system, op, copies[op.name]) for op in workload.ops},
+        {pair: tuple(op.name for op in ops) for pair, ops in ways.following(workload).items()},
     )

@@ -31,9 +31,9 @@ def estimated_ticks(space: LayerSpace, choice: Schedule) -> int:
     PlanError
         If the order cannot be kept.
     """
-    count = space.graph.num_layers
+    count = space.workload.num_layers
     few = few_layers(count, choice)
-    written, of_layers = written_out(space.graph, replace(choice, batches=1), few)
+    written, of_layers = written_out(space.workload, replace(choice, batches=1), few)
     clock = _Clock(space, {op.name: op for op in written.ops}, of_layers)
     ends = [0] * (few + 1)
     for part in issue_order(written, of_layers):

@@ -55,25 +55,25 @@ class TeLayer:
         return self.name.replace("_dgrad", "_wgrad")
 
 
-def te_layers(graph: Workload) -> tuple[TeLayer, ...]:
-    """Return the layers of ``graph``, in its order; several ops may have one name."""
-    return tuple(layer for op in graph.ops if (layer := _layer(graph, op)) is not None)
+def te_layers(workload: Workload) -> tuple[TeLayer, ...]:
+    """Return the layers of ``workload``, in its order; several ops may have one name."""
+    return tuple(layer for op in workload.ops if (layer := _layer(workload, op)) is not None)
 
 
-def _layer(graph: Workload, op: Op) -> TeLayer | None:
+def _layer(workload: Workload, op: Op) -> TeLayer | None:
     weight = _weight(op)
     if weight is None:
         return None
     gathers = op.shape.pattern is GATHERS
-    beside_attention = _meets_attention(graph, op, "attention_back" if weight.transposed else "attention")
+    beside_attention = _meets_attention(workload, op, "attention_back" if weight.transposed else "attention")
     if gathers is not weight.transposed:
         block = "qkv" if beside_attention else "fc1"
     else:
         block = "proj" if beside_attention else "fc2"
     if not weight.transposed:
         return TeLayer(f"{block}_fprop", op.name, gathers, backward=False)
-    wgrad = _wgrad(graph, op)
-    gather = "" if wgrad is None or gathers else _gather(graph, wgrad)
+    wgrad = _wgrad(workload, op)
+    gather = "" if wgrad is None or gathers else _gather(workload, wgrad)
     return TeLayer(f"{block}_dgrad", op.name, gathers, True, "" if wgrad is None else wgrad.name, gather)
 
 
@@ -85,12 +85,12 @@ def _weight(op: Op) -> Read | None:
     return declared[-1] if declared else None
 
 
-def _meets_attention(graph: Workload, op: Op, kernel: str) -> bool:
+def _meets_attention(workload: Workload, op: Op, kernel: str) -> bool:
     """Whether that kernel lies behind a pair that gathers, or before one that scatters, with no collective between."""
     seen, ahead = {op.name}, [op]
     while ahead:
         at = ahead.pop()
-        near = _readers(graph, at) if op.shape.pattern is GATHERS else _makers(graph, at)
+        near = _readers(workload, at) if op.shape.pattern is GATHERS else _makers(workload, at)
         for each in near:
             if each.shape.kernel is not None and each.shape.kernel.operation == kernel:
                 return True
@@ -100,18 +100,18 @@ def _meets_attention(graph: Workload, op: Op, kernel: str) -> bool:
     return False
 
 
-def _readers(graph: Workload, op: Op) -> Iterator[Op]:
-    return (each for each in graph.ops if any(read.made_by == op.name for read in each.reads))
+def _readers(workload: Workload, op: Op) -> Iterator[Op]:
+    return (each for each in workload.ops if any(read.made_by == op.name for read in each.reads))
 
 
-def _makers(graph: Workload, op: Op) -> Iterator[Op]:
-    return (graph.op(read.made_by) for read in op.reads if read.made_by)
+def _makers(workload: Workload, op: Op) -> Iterator[Op]:
+    return (workload.op(read.made_by) for read in op.reads if read.made_by)
 
 
-def _wgrad(graph: Workload, op: Op) -> Op | None:
+def _wgrad(workload: Workload, op: Op) -> Op | None:
     """The product of the gradient of a pair's weight: it takes the pair's gradient, and its activation transposed."""
     taken = next((read for read in op.reads if read.moves or read.made_by), None)
-    for each in graph.ops:
+    for each in workload.ops:
         if each.shape.pattern is not Pattern.GEMM or not any(read.transposed for read in each.reads):
             continue
         gathered = any(read.made_by == op.name and read.what is Made.MOVED for read in each.reads)
@@ -121,9 +121,9 @@ def _wgrad(graph: Workload, op: Op) -> Op | None:
     return None
 
 
-def _gather(graph: Workload, wgrad: Op) -> str:
+def _gather(workload: Workload, wgrad: Op) -> str:
     """The collective of its own that brings an operand of ``wgrad``, empty without one."""
-    makers = (each for each in _makers(graph, wgrad) if each.shape.pattern is Pattern.ALL_GATHER)
+    makers = (each for each in _makers(workload, wgrad) if each.shape.pattern is Pattern.ALL_GATHER)
     return next((each.name for each in makers), "")
 
 
@@ -166,12 +166,12 @@ class TeSearch:
     """The tables of Transformer Engine for one graph; ``layers`` are empty where it has nothing to overlap."""
 
     system: System
-    graph: Workload
+    workload: Workload
     name: str = NAME
     layers: tuple[TeLayer, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.layers = te_layers(self.graph)
+        self.layers = te_layers(self.workload)
 
     def found(self, ticks: Ticks) -> Iterator[tuple[LayerTable, int]]:
         """Yield ever faster tables with their times, from the defaults on: one decision after the other is changed.
@@ -220,7 +220,7 @@ class TeSearch:
 
     def table(self, methods: TeMethods) -> LayerTable:
         """Return the settings of each layer, and the schedule of the graph."""
-        return _Table(self.system, self.graph, self.layers, methods).made(self.name)
+        return _Table(self.system, self.workload, self.layers, methods).made(self.name)
 
 
 @dataclass(slots=True)
@@ -228,7 +228,7 @@ class _Table:
     """A schedule in the making."""
 
     system: System
-    graph: Workload
+    workload: Workload
     layers: Sequence[TeLayer]
     methods: TeMethods
     settings: list[OpSetting] = field(default_factory=list)
@@ -245,7 +245,7 @@ class _Table:
                 self._ring(layer) if method == RING else self._pipeline(layer, splits)
             elif layer.backward:
                 self._bulk(layer)
-        order = tuple(_order(self.graph, self._before(), self._behind()))
+        order = tuple(_order(self.workload, self._before(), self._behind()))
         choice = Schedule(name, tuple(self.modes), order, (), tuple(self.beside), seams=Seams.WHOLE)
         return LayerTable(choice, tuple(self.settings), tuple(self._flags()))
 
@@ -264,7 +264,7 @@ class _Table:
         if self.methods.bulk_dgrad and layer.gather:
             self.settings.append(OpSetting(layer.name, layer.gather, BULK, NUM_SM))
             self.modes.append(OpMode(layer.gather, whole))
-            if is_free(self.graph.op(layer.gather)):
+            if is_free(self.workload.op(layer.gather)):
                 self.beside.append((layer.gather, layer.op))
         if self.methods.bulk_wgrad and layer.wgrad:
             self.settings.append(OpSetting(layer.wgrad_name, layer.op, BULK, NUM_SM))
@@ -294,23 +294,23 @@ class _Table:
             yield from () if methods.bulk_wgrad else ("--disable-tp-comm-bulk-wgrad",)
 
 
-def _order(graph: Workload, before: Mapping[str, str], behind: Mapping[str, str]) -> Iterator[str]:
+def _order(workload: Workload, before: Mapping[str, str], behind: Mapping[str, str]) -> Iterator[str]:
     """The ops of the file in their order, but what ``before`` and ``behind`` name next to the op of theirs."""
     issued: dict[str, None] = {}
 
     def issue(names: Iterable[str]) -> None:
         for name in names:
             if name and name not in issued:
-                issue(read.made_by for read in graph.op(name).reads)
+                issue(read.made_by for read in workload.op(name).reads)
                 issue((before.get(name, ""),))
                 issued[name] = None
                 issue((behind.get(name, ""),))
 
-    issue(op.name for op in graph.ops)
+    issue(op.name for op in workload.ops)
     return iter(issued)
 
 
-def taken_ticks(system: System, graph: Workload, settings: Iterable[OpSetting]) -> int:
+def taken_ticks(system: System, workload: Workload, settings: Iterable[OpSetting]) -> int:
     """Return the time of a layer that SMs which copy take from its kernels: their share, while they copy.
 
     A collective takes as long as it does alone by so many SMs; beside kernels it takes longer.
@@ -318,8 +318,8 @@ def taken_ticks(system: System, graph: Workload, settings: Iterable[OpSetting]) 
     total = 0.0
     for setting in settings:
         if setting.num_sm:
-            workload = graph.op(setting.op).shape
-            moved = workload if workload.is_collective else collective_alone(workload)
+            shape = workload.op(setting.op).shape
+            moved = shape if shape.is_collective else collective_alone(shape)
             engine = EngineChoice(EngineKind.SM, setting.num_sm)
             whole = OpChoice(BASELINE.name, system.num_ranks, engine)
             us = simulated_us(OpCase(setting.op, system, moved), whole)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ...compiler.ir import TICKS_PER_US, EngineChoice, EngineKind, OpCase, OpChoice, OpPlan, ShouldStop, checkpoint
 from ...compiler.ir.stopping import never
-from ...compiler.planning.build import build_schedule, build_schedules, reject_choice
+from ...compiler.planning.build import build_op_plan, build_schedules, reject_choice
 from ...compiler.planning.knobs.engine import max_copy_sms
 from ...compiler.templates import BASELINE, BY_NAME
 from ..bespoke import Proposer
@@ -206,7 +206,7 @@ def polished(
         if not chosen:
             break
         best = min((best, *chosen), key=estimator.ticks)
-    return start if best == start.choice else Proposal(best, build_schedule(scenario, best), estimator.ticks(best))
+    return start if best == start.choice else Proposal(best, build_op_plan(scenario, best), estimator.ticks(best))
 
 
 @dataclass(frozen=True, slots=True)

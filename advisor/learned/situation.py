@@ -61,13 +61,13 @@ def _named(scenario: OpCase) -> Iterator[tuple[str, float]]:
 
 def _work(scenario: OpCase) -> Iterator[tuple[str, float]]:
     """Sizes and shape: what is computed and moved, by whom."""
-    gpu, workload, n = scenario.gpu, scenario.shape, scenario.num_ranks
-    (work, *_), moved = whole_works(scenario), workload.moved
+    gpu, shape, n = scenario.gpu, scenario.shape, scenario.num_ranks
+    (work, *_), moved = whole_works(scenario), shape.moved
     assert moved is not None, "a collective moves something"
     yield "log_ranks", _log(n)
-    yield "consumes", float(workload.pattern.consumes)
-    yield "sums", float(workload.pattern.sums)
-    yield "keeps_all", float(workload.pattern.sums and not workload.pattern.reduces)
+    yield "consumes", float(shape.pattern.consumes)
+    yield "sums", float(shape.pattern.sums)
+    yield "keeps_all", float(shape.pattern.sums and not shape.pattern.reduces)
     yield "log_whole_us", _log(work.alone_ticks / TICKS_PER_US)
     yield "waves", _log(work.num_units / gpu.sms)
     yield "last_wave", work.num_units / gpu.sms / math.ceil(work.num_units / gpu.sms)

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 
 from ...compiler.ir import Cancelled, JsonObject, OpCase, OpChoice, Scenario, Settings
-from ...compiler.planning.build import ScheduleError, build_schedule, expression_of
+from ...compiler.planning.build import ScheduleError, build_op_plan, expression_of
 from ...compiler.resolve.expect.expectation import ON_OVERLAP, Verdict
 from ...compiler.templates import BASELINE
 from ..answer.stages import AdviceOptions
@@ -182,12 +182,12 @@ def _joined(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
 def _rule_of(axis: SizeAxis, own: _Range, choice: OpChoice, multiple: int, *, simulated: bool) -> PolicyRule:
     stretch = own.stretch
     scenario = stretch.points[0].advice.case
-    workload, gemm = scenario.shape, scenario.shape.gemm
-    dtype = gemm.dtype if gemm is not None else workload.tensors[0].dtype
+    shape, gemm = scenario.shape, scenario.shape.gemm
+    dtype = gemm.dtype if gemm is not None else shape.tensors[0].dtype
     timed = [(time_us(point, choice, simulated=simulated), point) for point in stretch.points]
     times = [(us, point) for us, point in timed if us is not None]
     gains = [point.advice.serial.best_us / us for us, point in times]
-    engine = build_schedule(scenario, choice).engine
+    engine = build_op_plan(scenario, choice).engine
     op = OpRule(
         scenario.name,
         scenario.name,
@@ -200,7 +200,7 @@ def _rule_of(axis: SizeAxis, own: _Range, choice: OpChoice, multiple: int, *, si
         engine.copy_sms,
     )
     return PolicyRule(
-        pattern=workload.pattern.value,
+        pattern=shape.pattern.value,
         gpu=scenario.gpu.name,
         ranks=scenario.num_ranks,
         topology=scenario.system.fabric.topology.name,

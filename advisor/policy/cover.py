@@ -173,11 +173,11 @@ def axis_of_scenario(scenario: OpCase) -> SizeAxis | None:
     return SizeAxis(BYTES, scenario.num_ranks * row_bytes, lambda size: with_moved_rows(scenario, size // row_bytes))
 
 
-def size_of(workload: OpShape, field: str) -> int | None:
+def size_of(shape: OpShape, field: str) -> int | None:
     """Return the size of a workload on the axis of ``field``, None if it has none."""
     if field == ROWS:
-        return None if workload.gemm is None else workload.gemm.m
-    return None if workload.moved is None else workload.moved.num_bytes
+        return None if shape.gemm is None else shape.gemm.m
+    return None if shape.moved is None else shape.moved.num_bytes
 
 
 PRECISION = 1 / 16

@@ -9,7 +9,7 @@ from ...compiler.from_model.request import LayerRequest, layer_scenario
 from ...compiler.ir import Cancelled, OpChoice, OpMode, Part, Scenario, Schedule, ShouldStop
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.plan import build_graph_plan
+from ...compiler.planning.plan import build_plan
 from ...compiler.request.request import RequestError
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.from_text import SERIAL
@@ -21,14 +21,14 @@ from ..candidates.advice import Advice
 from ..layers.joint import simulated
 from .build import table_of
 from .cover import PRECISION, TOLERANCE
-from .graph_sweep import GraphPoint, GraphRule, GraphSweep, Simulate, graph_swept
 from .table import OpRule, PolicyRule, PolicyTable
+from .workload_sweep import Simulate, WorkloadPoint, WorkloadRule, WorkloadSweep, workload_swept
 
 TOKENS = "tokens"
 
 
 @dataclass(frozen=True, slots=True)
-class GraphAxis:
+class SettingAxis:
     """Graphs that differ in one size: ``at`` returns that of a size, which the file or a request calls ``field``.
 
     ``at`` raises ``CompileError`` or ``RequestError`` for a size that cannot be. ``model`` is that of a request.
@@ -40,14 +40,14 @@ class GraphAxis:
 
 
 def layer_policy(
-    axis: GraphAxis,
+    axis: SettingAxis,
     sizes: Sequence[int],
     advise: Callable[[Scenario], Advice],
     simulate: Simulate,
     *,
     tolerance: float = TOLERANCE,
 ) -> PolicyTable:
-    """Return rules for all sizes of ``axis`` from the least of ``sizes`` on, as ``graph_swept`` finds them.
+    """Return rules for all sizes of ``axis`` from the least of ``sizes`` on, as ``workload_swept`` finds them.
 
     Raises
     ------
@@ -57,13 +57,13 @@ def layer_policy(
         If ``advise`` or ``simulate`` was stopped: a table with gaps is none.
     """
     points = [(((axis.field, str(size)),), axis.at(size)) for size in sorted(set(sizes))]
-    sweep = graph_swept(points, advise, simulate, tolerance=tolerance)
+    sweep = workload_swept(points, advise, simulate, tolerance=tolerance)
     if sweep.interrupted:
         raise Cancelled
     return policy_of(sweep, axis, simulate)
 
 
-def policy_of(sweep: GraphSweep, axis: GraphAxis, simulate: Simulate) -> PolicyTable:
+def policy_of(sweep: WorkloadSweep, axis: SettingAxis, simulate: Simulate) -> PolicyTable:
     """Return the rules of a finished ``sweep`` over sizes of ``axis``; where two schedules meet, both are simulated.
 
     Raises
@@ -86,12 +86,12 @@ def policy_of(sweep: GraphSweep, axis: GraphAxis, simulate: Simulate) -> PolicyT
     return table_of(found, [point.advice for point in sweep.points], simulated=True)
 
 
-def _ends(rule: GraphRule, axis: GraphAxis) -> tuple[int, int]:
+def _ends(rule: WorkloadRule, axis: SettingAxis) -> tuple[int, int]:
     return int(dict(rule.first)[axis.field]), int(dict(rule.last)[axis.field])
 
 
 def _rule(
-    rule: GraphRule, axis: GraphAxis, choice: Schedule, ends: tuple[int, int], points: dict[int, GraphPoint]
+    rule: WorkloadRule, axis: SettingAxis, choice: Schedule, ends: tuple[int, int], points: dict[int, WorkloadPoint]
 ) -> PolicyRule:
     scenario = next(iter(points.values())).advice.scenario
     return PolicyRule(
@@ -123,7 +123,7 @@ def ops_of(scenario: Scenario, choice: Schedule) -> tuple[OpRule, ...]:
     ScheduleError
         If it cannot be carried out.
     """
-    plan, beside = build_graph_plan(scenario.system, scenario.workload, choice, 1), dict(choice.beside)
+    plan, beside = build_plan(scenario.system, scenario.workload, choice, 1), dict(choice.beside)
     modes = {mode.op: mode for mode in choice.modes}
     return tuple(_op_rule(part, modes.get(part.op), choice, beside.get(part.op, "")) for part in plan.parts)
 
@@ -131,7 +131,7 @@ def ops_of(scenario: Scenario, choice: Schedule) -> tuple[OpRule, ...]:
 def _op_rule(part: Part, mode: OpMode | None, choice: Schedule, beside: str) -> OpRule:
     """What a part does; a kernel that is whole has no schedule."""
     place = OpRule(part.name, part.op, None, stream=part.stream, priority=part.priority)
-    if part.workload.moved is None:
+    if part.shape.moved is None:
         return replace(place, schedule=part.schedule.expression) if part.op in choice.along else place
     said = None if mode is None else mode.apart or mode.body
     how = said if isinstance(said, OpChoice) else None
@@ -145,11 +145,11 @@ def _op_rule(part: Part, mode: OpMode | None, choice: Schedule, beside: str) -> 
         chunks=how.chunks if how is not None else 0,
         copy_engines=engine.copy_engines,
         copy_sms=engine.copy_sms,
-        beside=beside if part.workload.is_collective else "",
+        beside=beside if part.shape.is_collective else "",
     )
 
 
-def _multiple_of(axis: GraphAxis, choice: Schedule, sizes: Sequence[int]) -> int:
+def _multiple_of(axis: SettingAxis, choice: Schedule, sizes: Sequence[int]) -> int:
     """A number whose multiples, near the least of ``sizes``, are sizes that ``choice`` can be carried out for.
 
     It is a power of two that divides all of them, or the least of them where none does.
@@ -162,20 +162,20 @@ def _multiple_of(axis: GraphAxis, choice: Schedule, sizes: Sequence[int]) -> int
     return sizes[0]
 
 
-def _can_be(axis: GraphAxis, choice: Schedule, size: int) -> bool:
+def _can_be(axis: SettingAxis, choice: Schedule, size: int) -> bool:
     try:
         scenario = axis.at(size)
-        build_graph_plan(scenario.system, scenario.workload, choice, 1)
+        build_plan(scenario.system, scenario.workload, choice, 1)
     except (ScheduleError, CompileError, RequestError):
         return False
     return True
 
 
 def _flip(
-    axis: GraphAxis,
+    axis: SettingAxis,
     choices: tuple[Schedule, Schedule],
     ends: tuple[int, int],
-    known: GraphPoint,
+    known: WorkloadPoint,
     simulate: Simulate,
 ) -> int:
     """The first size from which the second schedule is taken, to ``PRECISION``: between ``ends`` both are simulated.
@@ -197,7 +197,7 @@ def _flip(
     return high
 
 
-def _ticks(axis: GraphAxis, size: int, choice: Schedule, advice: Advice, simulate: Simulate) -> int | None:
+def _ticks(axis: SettingAxis, size: int, choice: Schedule, advice: Advice, simulate: Simulate) -> int | None:
     try:
         return simulate(axis.at(size), choice, advice)
     except (CompileError, RequestError):
@@ -248,5 +248,5 @@ def layer_table(
         told(done, len(asked))
         return advice
 
-    axis = GraphAxis(TOKENS, lambda size: layer_scenario(replace(request, tokens=size)), request.model.name)
+    axis = SettingAxis(TOKENS, lambda size: layer_scenario(replace(request, tokens=size)), request.model.name)
     return layer_policy(axis, asked, advised, across(should_stop), tolerance=tolerance)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ... import __version__
 from ...compiler.ir import DType, JsonObject, Schedule, Seams
 from ...compiler.ir.topologies import TOPOLOGIES
-from ...compiler.planning.build import ScheduleError, graph_expression_of
+from ...compiler.planning.build import ScheduleError, expression_of_schedule
 from ...compiler.request.request import PATTERNS
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.json_forms import DIALECT, list_of, object_of, one_of, whole_number
@@ -140,7 +140,7 @@ def _together(choice: Schedule) -> JsonObject:
 def _expression(choice: Schedule) -> str | None:
     """The schedule on one line; None where an op has a plan written out."""
     try:
-        return graph_expression_of(choice)
+        return expression_of_schedule(choice)
     except ScheduleError:
         return None
 

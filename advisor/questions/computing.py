@@ -9,7 +9,7 @@ from pathlib import Path
 from time import perf_counter
 
 from ...compiler.ir import Cancelled, OpCase, OpChoice, Progress, Scenario, ShouldStop, never
-from ...compiler.planning.build import ScheduleError, build_schedule
+from ...compiler.planning.build import ScheduleError, build_op_plan
 from ...compiler.planning.knobs.engine import explored_engines
 from ...simcore.memo.codec import MalformedError, decode, encode
 from ...simcore.memo.memo import ADVISOR, Memo, current_store, memo_of, use
@@ -65,7 +65,7 @@ class KeptAdvice:
             return None
         choices, _, rest = data.partition(b"\n")
         try:
-            schedules = [build_schedule(self.case, choice) for choice in decode(choices, tuple[OpChoice, ...])]
+            schedules = [build_op_plan(self.case, choice) for choice in decode(choices, tuple[OpChoice, ...])]
             return replace(decode(rest, Advice, (self.scenario, *schedules)), source=Source.CACHE)
         except (MalformedError, ScheduleError):
             log.debug("the advice on disk is malformed", exc_info=True)
@@ -173,7 +173,7 @@ def computed_advice(
 def _of_several(
     proposals: ProposalModel | None, scenario: Scenario, options: AdviceOptions, watcher: Watcher
 ) -> Advice:
-    from ..layers.recommend import recommend_graph  # those who ask about one op do not wait for it
+    from ..layers.recommend import recommend_workload  # those who ask about one op do not wait for it
 
     within_s = None if options.within_s is None else max(0.0, options.within_s - watcher.waited_s)
     begun, of_sole = perf_counter(), tuple[Candidate, ...]()
@@ -187,7 +187,7 @@ def _of_several(
                 proposals, Scenario.of_one(sole), of_one, Watcher(watcher.progress, watcher.should_stop)
             ).candidates
     left_s = None if within_s is None else max(0.0, within_s - (perf_counter() - begun))
-    advice = recommend_graph(
+    advice = recommend_workload(
         scenario,
         replace(options, within_s=left_s),
         progress=watcher.progress,

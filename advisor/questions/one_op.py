@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ...compiler.ir import Cancelled, OpCase, OpPlan, Progress, Scenario, ShouldStop, heeding
-from ...compiler.planning.build import build_schedule
+from ...compiler.planning.build import build_op_plan
 from ...simcore import Result, affordable_unit, line_hops, load_core
 from ..answer.answer import (
     BESPOKE,
@@ -124,7 +124,7 @@ class AdviceRun:
         """Begin to simulate the usual baseline, which is among the first in any case, with all that takes loaded."""
 
         def begin() -> None:
-            job = job_in_packets(self.scenario, build_schedule(self.scenario, usual_serials(self.scenario)[0]))
+            job = job_in_packets(self.scenario, build_op_plan(self.scenario, usual_serials(self.scenario)[0]))
             load_core(line_hops(self.scenario, job.schedule, job.unit_bytes))
             pool.ahead([job])
 

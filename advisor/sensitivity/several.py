@@ -17,7 +17,7 @@ from ...compiler.ir import (
     ShouldStop,
     System,
 )
-from ...compiler.planning.build import ScheduleError, build_schedule
+from ...compiler.planning.build import ScheduleError, build_op_plan
 from ...compiler.planning.knobs.engine import usual_engine
 from ...compiler.templates import BASELINE
 from ...compiler.text.diagnostics import CompileError
@@ -98,9 +98,9 @@ def _of_ops(advice: Advice) -> Counter[tuple[OpCase, OpPlan]]:
         body = modes.get(op.name)
         choice = body if isinstance(body, OpChoice) and not body.engine.by_library else usual
         try:
-            found[case, build_schedule(case, choice)] += 1
+            found[case, build_op_plan(case, choice)] += 1
         except ScheduleError:
-            found[case, build_schedule(case, usual)] += 1
+            found[case, build_op_plan(case, usual)] += 1
     return found
 
 

@@ -25,15 +25,15 @@ FEW_PIECES, MAX_PIECES = (1, 2, 4), 16
 _SHARD_OF_ROWS = {Pattern.AG_GEMM: Shard.ROWS, Pattern.GEMM_RS: Shard.COLS, Pattern.GEMM_AR: Shard.COLS}
 
 
-def num_rows(workload: OpShape) -> int | None:
+def num_rows(shape: OpShape) -> int | None:
     """Return the rows of the GEMM, None where ``with_rows`` does not apply.
 
     It applies to one GEMM with a collective that moves as many rows as the GEMM has, the same between all ranks.
     """
-    gemm, moved = workload.gemm, workload.moved
-    if gemm is None or moved is None or workload.uneven or workload.pattern not in (*_SHARD_OF_ROWS, Pattern.A2A_GEMM):
+    gemm, moved = shape.gemm, shape.moved
+    if gemm is None or moved is None or shape.uneven or shape.pattern not in (*_SHARD_OF_ROWS, Pattern.A2A_GEMM):
         return None
-    return gemm.m if gemm.m == (moved.cols if workload.by_columns else moved.rows) else None
+    return gemm.m if gemm.m == (moved.cols if shape.by_columns else moved.rows) else None
 
 
 def with_rows(scenario: OpCase, rows: int) -> OpCase:

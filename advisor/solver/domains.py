@@ -239,11 +239,11 @@ def algorithms_of(scenario: OpCase, template: Template, domains: Domains) -> tup
     with all if the file names that, else with those that pass on; one that merely contains the direct exchange with the
     usual one, and with those where they pay.
     """
-    workload = scenario.shape
-    if not template.has("algorithm") or workload.moved is None or workload.compute is None:
+    shape = scenario.shape
+    if not template.has("algorithm") or shape.moved is None or shape.compute is None:
         return ("",)
     around = template.default_algorithm != DEFAULT_ALGORITHM
-    usual = usual_algorithm(workload.pattern, template.default_algorithm)
+    usual = usual_algorithm(shape.pattern, template.default_algorithm)
     named = tuple(ALGORITHM_BY_NAME) if template.name in scenario.explore.values(TEMPLATE.word) else PASSING_ON
     beside = (usual, *PASSING_ON) if passing_on_pays(scenario) else (usual,)
     names = domains[ALGORITHM] or (named if around else beside)

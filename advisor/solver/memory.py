@@ -18,7 +18,7 @@ from ...compiler.ir import (
     Tensor,
     Workload,
 )
-from ...compiler.planning.build import ScheduleError, build_schedule, reject_choice
+from ...compiler.planning.build import ScheduleError, build_op_plan, reject_choice
 from ...compiler.planning.knobs import Knob, Rule, ScheduleRequest, with_values
 from ...compiler.planning.knobs.engine import ENGINE, default_engine
 from ...compiler.planning.knobs.execution import TRANSFER
@@ -31,12 +31,12 @@ from .domains import Domains, candidates_of
 
 def resident_bytes(scenario: OpCase) -> int:
     """Memory of a rank for its inputs and its results, without what counts as staging: partial sums, gathered rows."""
-    workload, moved, n = scenario.shape, scenario.shape.moved, scenario.num_ranks
-    if moved is not None and workload.compute is None:
-        one_sided = workload.pattern in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER)
+    shape, moved, n = scenario.shape, scenario.shape.moved, scenario.num_ranks
+    if moved is not None and shape.compute is None:
+        one_sided = shape.pattern in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER)
         return moved.num_bytes + (moved.num_bytes // n if one_sided else moved.num_bytes)
-    made = {*workload.made, *((moved.name,) if moved is not None and workload.pattern.sums else ())}
-    return sum(share_of_rank(tensor, n) for tensor in workload.tensors if tensor.name not in made) + _result_bytes(
+    made = {*shape.made, *((moved.name,) if moved is not None and shape.pattern.sums else ())}
+    return sum(share_of_rank(tensor, n) for tensor in shape.tensors if tensor.name not in made) + _result_bytes(
         scenario
     )
 
@@ -78,7 +78,7 @@ def staging_needed(scenario: OpCase, choice: OpChoice) -> int:
     whole = staging_bytes(scenario, slices_inner=slices_inner(scenario, template))
     if scenario.shape.pattern.sums and template.default_algorithm:
         uncut = replace(choice, chunks=least_chunks(scenario, template))
-        return build_schedule(scenario, uncut).staging_bytes if reject_choice(scenario, uncut) is None else whole
+        return build_op_plan(scenario, uncut).staging_bytes if reject_choice(scenario, uncut) is None else whole
     pieces = pieces_of(choice.chunks, scenario.num_ranks, template)
     if scenario.shape.pattern not in GATHERS or not 0 < choice.depth < pieces:
         return whole
@@ -154,15 +154,15 @@ def _by_one(choice: OpChoice) -> OpChoice:
     return replace(choice, engine=EngineChoice(choice.engine.kind, 1))
 
 
-def held_bytes(graph: Workload, num_ranks: int) -> int:
+def held_bytes(workload: Workload, num_ranks: int) -> int:
     """Memory of a rank for the tensors that the file declares: each layer has its own, but for what it is handed."""
-    made = {tensor for tensor, _, _ in graph.results}
-    layers, handed = (graph.repeat.count, graph.repeat.as_input) if graph.repeat is not None else (1, "")
-    declared = (tensor for tensor in graph.tensors if tensor.name not in made)
+    made = {tensor for tensor, _, _ in workload.results}
+    layers, handed = (workload.repeat.count, workload.repeat.as_input) if workload.repeat is not None else (1, "")
+    declared = (tensor for tensor in workload.tensors if tensor.name not in made)
     return sum(share_of_rank(tensor, num_ranks) * (1 if tensor.name == handed else layers) for tensor in declared)
 
 
-def check_graph_memory(scenario: Scenario, staging_bytes: int = 0) -> None:
+def check_workload_memory(scenario: Scenario, staging_bytes: int = 0) -> None:
     """Refuse a graph whose tensors, with ``staging_bytes``, do not fit into the memory of a GPU.
 
     Raises
@@ -170,10 +170,10 @@ def check_graph_memory(scenario: Scenario, staging_bytes: int = 0) -> None:
     ScheduleError
         If they do not.
     """
-    graph, gpu = scenario.workload, scenario.system.gpu
-    held = held_bytes(graph, scenario.num_ranks)
+    workload, gpu = scenario.workload, scenario.system.gpu
+    held = held_bytes(workload, scenario.num_ranks)
     if held + staging_bytes > gpu.hbm.capacity_bytes:
-        layers = f" of {graph.repeat.count} layers" if graph.repeat is not None else ""
+        layers = f" of {workload.repeat.count} layers" if workload.repeat is not None else ""
         message = f"the tensors{layers} take {bytes_text(held)} of a rank"
         if staging_bytes:
             message += f", and the schedule stages {bytes_text(staging_bytes)}"

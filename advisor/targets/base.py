@@ -9,15 +9,15 @@ from ... import __version__
 from ...compiler.codes import Code
 from ...compiler.ir import Rejection
 from ...compiler.text.diagnostics import did_you_mean, listing
-from ..policy.graph_sweep import GraphPoint, GraphSweep
 from ..policy.table import PolicyRule, PolicyTable
+from ..policy.workload_sweep import WorkloadPoint, WorkloadSweep
 
 Options = Mapping[str, str]
 """Values of the options of a target by name, checked and with defaults."""
 
 ContentT = TypeVar("ContentT")
 
-Content = PolicyTable | GraphSweep
+Content = PolicyTable | WorkloadSweep
 """Rules of one op, or the points of a sweep of several."""
 
 COMMENT_COLUMNS = 110
@@ -76,7 +76,7 @@ class Target(Generic[ContentT]):
         Refused
             If an option is unknown, missing or has another value, or if the format cannot say what the content says.
         """
-        return self.write(content, self.settled(given, several=isinstance(content, GraphSweep)))
+        return self.write(content, self.settled(given, several=isinstance(content, WorkloadSweep)))
 
     def settled(self, given: Options, *, several: bool = False) -> Options:
         """Return the value of each option, of a file about one op or about ``several``.
@@ -102,7 +102,7 @@ def refused(message: str, hint: str = "") -> Refused:
 
 def heading(content: Content, target: str) -> str:
     """Return comment lines: who wrote the file from which table, for which system, and how far to trust it."""
-    if isinstance(content, GraphSweep):
+    if isinstance(content, WorkloadSweep):
         return _heading_of_sweep(content, target)
     table = content
     document, rule = table.document(), table.rules[0]
@@ -116,7 +116,7 @@ def heading(content: Content, target: str) -> str:
     )
 
 
-def _heading_of_sweep(sweep: GraphSweep, target: str) -> str:
+def _heading_of_sweep(sweep: WorkloadSweep, target: str) -> str:
     scenario = sweep.points[0].advice.scenario
     marks = (mark for point in sweep.points for mark in point.advice.marks)
     return comments(
@@ -126,7 +126,7 @@ def _heading_of_sweep(sweep: GraphSweep, target: str) -> str:
     )
 
 
-def settings_text(point: GraphPoint) -> str:
+def settings_text(point: WorkloadPoint) -> str:
     """Return the parameters of a point: ``M = 8192``; the name of the workload where the file has none."""
     said = ", ".join(f"{name} = {text}" for name, text in point.settings)
     return said or point.advice.scenario.name

@@ -10,7 +10,7 @@ from ...compiler.ir import EngineChoice, EngineKind, Op, OpChoice, OpMode, Sched
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.templates import BASELINE
 from ...compiler.templates.collective import collective_in
-from ..policy.graph_sweep import GraphPoint, GraphSweep
+from ..policy.workload_sweep import WorkloadPoint, WorkloadSweep
 from .base import Content, refused, settings_text
 from .tuner_rows import RING, Dialect, TunerRow, tuner_rows
 
@@ -25,10 +25,10 @@ def rows_of(content: Content, dialect: Dialect) -> tuple[TunerRow, ...]:
     Refused
         As ``tuner_rows``.
     """
-    return _rows_of_sweep(content, dialect) if isinstance(content, GraphSweep) else tuner_rows(content, dialect)
+    return _rows_of_sweep(content, dialect) if isinstance(content, WorkloadSweep) else tuner_rows(content, dialect)
 
 
-def _rows_of_sweep(sweep: GraphSweep, dialect: Dialect) -> tuple[TunerRow, ...]:
+def _rows_of_sweep(sweep: WorkloadSweep, dialect: Dialect) -> tuple[TunerRow, ...]:
     """Return a row for each size of a call that the recommended schedules leave whole beside kernels.
 
     Raises
@@ -49,7 +49,7 @@ def _rows_of_sweep(sweep: GraphSweep, dialect: Dialect) -> tuple[TunerRow, ...]:
     return tuple(sorted(rows.values(), key=lambda row: (row.collective, row.least)))
 
 
-def _rows(sweep: GraphSweep, point: GraphPoint, dialect: Dialect) -> Iterator[TunerRow]:
+def _rows(sweep: WorkloadSweep, point: WorkloadPoint, dialect: Dialect) -> Iterator[TunerRow]:
     choice = next(each for each in sweep.schedules if each.name == point.schedule)
     if choice == SERIAL:
         return
@@ -63,7 +63,7 @@ def _rows(sweep: GraphSweep, point: GraphPoint, dialect: Dialect) -> Iterator[Tu
 
 
 def _row(
-    sweep: GraphSweep, point: GraphPoint, choice: Schedule, op: Op, mode: OpMode | None, dialect: Dialect
+    sweep: WorkloadSweep, point: WorkloadPoint, choice: Schedule, op: Op, mode: OpMode | None, dialect: Dialect
 ) -> TunerRow | None:
     """The row of an op; None where it moves nothing, or is left to the library."""
     whole = mode is not None and (mode.apart is not None or op.shape.is_collective)
@@ -103,6 +103,6 @@ def _engine(mode: OpMode | None) -> EngineChoice | None:
     return None if how is None else how.engine
 
 
-def _explore(sweep: GraphSweep) -> str:
-    graph = sweep.points[0].advice.scenario.name
-    return f"let the search choose among what it has: explore {graph} {{ engine sm(8), sm(16) }}"
+def _explore(sweep: WorkloadSweep) -> str:
+    workload = sweep.points[0].advice.scenario.name
+    return f"let the search choose among what it has: explore {workload} {{ engine sm(8), sm(16) }}"

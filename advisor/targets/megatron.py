@@ -6,8 +6,8 @@ ends with an error at a key that it does not know, and passes over a layer that 
 """
 
 from ...compiler.ir import Pattern
-from ..policy.graph_sweep import GraphSweep
 from ..policy.table import PolicyRule
+from ..policy.workload_sweep import WorkloadSweep
 from .base import (
     Content,
     Option,
@@ -33,7 +33,7 @@ Settings = dict[str, str | int | bool]
 
 
 def _write(content: Content, options: Options) -> str:
-    if isinstance(content, GraphSweep):
+    if isinstance(content, WorkloadSweep):
         return te_table_text(content, options)
     table, rules, layer = content, main_rules(content), options["layer"]
     pattern = Pattern(rules[0].pattern)

@@ -5,7 +5,7 @@ protocols that NCCL takes itself about these sizes. A line whose algorithm or pr
 """
 
 from ...compiler.planning.knobs.library import CHANNELS
-from ..policy.graph_sweep import GraphSweep
+from ..policy.workload_sweep import WorkloadSweep
 from .base import Content, Option, Options, Target, comments, heading, sizes_text
 from .left_whole import rows_of
 from .tuner_rows import COLLECTIVES, Dialect, TunerRow, library_rules
@@ -33,7 +33,7 @@ def csv_line(row: TunerRow) -> str:
 
 
 def _write(content: Content, options: Options) -> str:
-    own = () if isinstance(content, GraphSweep) else library_rules(content)
+    own = () if isinstance(content, WorkloadSweep) else library_rules(content)
     kept = [f"{sizes_text(rule)}: the choice of NCCL itself is best, which no line can keep" for rule in own]
     rows = rows_of(content, DIALECT)
     lines = [f"{comments(row.why)}{csv_line(row)}" for row in rows]

@@ -8,13 +8,13 @@ error at a key that it does not know.
 from ...compiler.resolve.expect.expectation import Verdict
 from ..implementations.offers import Offer, OpSetting, Order
 from ..layers.transformer_engine import NAME, RING
-from ..policy.graph_sweep import GraphPoint, GraphSweep
+from ..policy.workload_sweep import WorkloadPoint, WorkloadSweep
 from .base import Options, comments, heading, refused, settings_text
 
 OFF = "leave out --tp-comm-overlap"
 
 
-def te_table_text(sweep: GraphSweep, options: Options) -> str:
+def te_table_text(sweep: WorkloadSweep, options: Options) -> str:
     """Return the file of a sweep.
 
     Raises
@@ -41,13 +41,13 @@ def te_table_text(sweep: GraphSweep, options: Options) -> str:
     return f"{heading(sweep, 'megatron')}{comments(*why)}{''.join(blocks.values())}"
 
 
-def _why(point: GraphPoint, offer: Offer) -> str:
+def _why(point: WorkloadPoint, offer: Offer) -> str:
     gain, offers = offer.promise.speedup, point.advice.offers
     library = "" if offers is None else f" over {offers.library}"
     return f"{settings_text(point)}: {gain:.2f}x{library}; the recommended schedule {point.advice.speedup:.2f}x"
 
 
-def _offer(point: GraphPoint) -> tuple[Offer, Order]:
+def _offer(point: WorkloadPoint) -> tuple[Offer, Order]:
     """The table for one point.
 
     Raises

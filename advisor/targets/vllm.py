@@ -12,7 +12,7 @@ from ...compiler.ir import Pattern
 from ..candidates.advice import Advice
 from ..implementations.predict import MIN_GAIN, Promise
 from ..layers.transformer_engine import te_layers
-from ..policy.graph_sweep import GraphSweep
+from ..policy.workload_sweep import WorkloadSweep
 from .base import Content, Options, Target, comments, heading, refused, settings_text
 
 NAME = "torch_async_tp"
@@ -67,11 +67,13 @@ def _write(content: Content, options: Options) -> str:
 
 
 def _points(content: Content) -> list[_Tokens]:
-    if not isinstance(content, GraphSweep):
+    if not isinstance(content, WorkloadSweep):
         return [_Tokens(f"M {size}", _tokens(advice), advice) for size, advice in content.points]
-    graph = content.points[0].advice.scenario.workload
-    if any(layer.backward for layer in te_layers(graph)):
-        raise refused(f"{graph.name} is a backward pass, which vLLM has not", "export the forward pass: --workload W")
+    workload = content.points[0].advice.scenario.workload
+    if any(layer.backward for layer in te_layers(workload)):
+        raise refused(
+            f"{workload.name} is a backward pass, which vLLM has not", "export the forward pass: --workload W"
+        )
     return [_Tokens(settings_text(point), _tokens(point.advice), point.advice) for point in content.points]
 
 

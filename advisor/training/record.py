@@ -18,7 +18,7 @@ from ...compiler.ir import (
     Wait,
 )
 from ...compiler.ir.topologies import TOPOLOGIES
-from ...compiler.planning.build import build_schedule, expression_of
+from ...compiler.planning.build import build_op_plan, expression_of
 from ...compiler.templates import BASELINE
 from ...simcore import simulate_op
 from ...simcore.memo.memo import StoredFunctions, content_hash
@@ -106,7 +106,7 @@ def _with_joint_options(scenario: OpCase, plans: tuple[SimulatedPlan, ...], pool
     known, new = {plan.choice for plan in plans}, dict[OpChoice, SimulationJob]()
     for choice in joint_options(scenario, plans):
         if choice not in known and choice not in new:
-            schedule = build_schedule(scenario, choice)
+            schedule = build_op_plan(scenario, choice)
             if choice.template == BASELINE.name or estimate_ticks(scenario, schedule).makespan_ticks <= limit:
                 new[choice] = SimulationJob(scenario, schedule, shortlist_unit(scenario, schedule))
     results = pool.run(list(new.values()))
@@ -228,7 +228,7 @@ def fingerprint() -> str:
     for ((gpu, fabric), workload, rows, template, chunks, kind, count, streams), options in (*usual, *WITH_OPTIONS):
         scenario = _scenario(gpu, fabric, workload.format(m=rows))
         choice = OpChoice(template, chunks, EngineChoice(kind, count), streams, tactics=options)
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         ticks = simulate_op(scenario, schedule, unit_bytes=UNIT_BYTES).makespan_ticks
         # Estimates to the digits that are safe to compare.
         estimate = f"{estimate_ticks(scenario, schedule).makespan_ticks:.6g}"

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...compiler.ir import Counted, EngineMode, OpCase
-from ...compiler.planning.build import build_schedule
+from ...compiler.planning.build import build_op_plan
 from ...compiler.resolve.schedules.from_text import read_choice
 from ...compiler.text.writing import check_writable
 from ...simcore.memo.codec import encode
@@ -163,7 +163,7 @@ def _ticks(scenario: OpCase, structures: Sequence[Structure]) -> Iterator[float]
             yield float("inf")
             continue
         if choice not in known:
-            known[choice] = estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks
+            known[choice] = estimate_ticks(scenario, build_op_plan(scenario, choice)).makespan_ticks
         yield known[choice]
 
 

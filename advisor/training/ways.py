@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...compiler.ir import TICKS_PER_US, OpCase, OpChoice
-from ...compiler.planning.build import build_schedule, reject_choice
+from ...compiler.planning.build import build_op_plan, reject_choice
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
 from ...simcore import RunOutcome, simulate_op
@@ -60,7 +60,7 @@ def predicted_ticks(scenario: OpCase, choice: OpChoice) -> float:
     """Return the estimated time of a schedule; that of the library is a closed form."""
     if choice.engine.by_library:
         return library_us(scenario) * TICKS_PER_US
-    return estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks
+    return estimate_ticks(scenario, build_op_plan(scenario, choice)).makespan_ticks
 
 
 def nearest(winners: ProposalModel, scenario: OpCase) -> OpChoice | None:
@@ -289,7 +289,7 @@ def simulated_ticks(scenario: OpCase, choice: OpChoice) -> int:
     RuntimeError
         If it does not end.
     """
-    schedule = build_schedule(scenario, choice)
+    schedule = build_op_plan(scenario, choice)
     result = simulate_op(scenario, schedule, unit_bytes=shortlist_unit(scenario, schedule))
     if result.outcome is not RunOutcome.DONE:
         raise RuntimeError(f"{schedule.expression} of {scenario.name}: {result.outcome.value}")

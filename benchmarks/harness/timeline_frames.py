@@ -11,7 +11,7 @@ from textual.geometry import Region
 
 from magus.compiler.ir import OpCase
 from magus.compiler.pipeline import compile_file
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.examples import path
 from magus.simcore import run_of, simulate_op
@@ -68,7 +68,7 @@ def _timed(view: TimelineView, action: Callable[[int], None], frame: int) -> flo
 def _large(num_intervals: int) -> tuple[OpCase, Result]:
     """The Result of a real run, with a timeline of so many short intervals in place of its own."""
     scenario = compile_file(Path(path("gemm_rs_h100")), ()).scenario().case
-    schedule = build_schedule(scenario, read_choice(scenario, "shard_p2p(engine=dma(7))"))
+    schedule = build_op_plan(scenario, read_choice(scenario, "shard_p2p(engine=dma(7))"))
     result = simulate_op(scenario, schedule, unit_bytes=4096)
     per_lane = max(1, num_intervals // (NUM_RANKS * len(LANES)))
     step = max(2, result.makespan_ticks // per_lane)

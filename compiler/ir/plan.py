@@ -48,7 +48,7 @@ class Part:
 
     name: str
     op: str
-    workload: OpShape
+    shape: OpShape
     schedule: OpPlan
     stream: int = 0
     priority: int = 0
@@ -70,11 +70,11 @@ class Plan:
     sums_priority: int = 0
 
     @classmethod
-    def of_one(cls, name: str, workload: OpShape, schedule: OpPlan) -> "Plan":
-        """Return the plan of one op: ``schedule`` carries out ``workload``, as the part ``name``."""
-        alone = workload.is_collective
+    def of_one(cls, name: str, shape: OpShape, schedule: OpPlan) -> "Plan":
+        """Return the plan of one op: ``schedule`` carries out ``shape``, as the part ``name``."""
+        alone = shape.is_collective
         stream = COLLECTIVES_STREAM if alone else 0
-        return cls(schedule.expression, (Part(name, name, workload, schedule, stream, behind_kernels=alone),))
+        return cls(schedule.expression, (Part(name, name, shape, schedule, stream, behind_kernels=alone),))
 
     def part(self, name: str) -> Part:
         """The part of that name.
@@ -115,12 +115,12 @@ class Plan:
         for part in self.parts:
             for wait in part.waits:
                 maker = parts[wait.on]
-                pattern = maker.workload.pattern
-                lone = maker.workload.is_collective and (pattern.gathers or pattern.exchanges)
+                pattern = maker.shape.pattern
+                lone = maker.shape.is_collective and (pattern.gathers or pattern.exchanges)
                 brings = wait.what is Awaited.LANDED or (lone and wait.what is Awaited.END)
                 if brings and maker.op != part.op:
                     found[maker.op][part.op] = None
-                    found[maker.op] |= readers[part.op] if part.workload.is_collective else {}
+                    found[maker.op] |= readers[part.op] if part.shape.is_collective else {}
         return {op: tuple(holders) for op, holders in found.items()}
 
 

@@ -159,61 +159,61 @@ def num_peers(steps: Iterable[Step]) -> int:
 _WHOLE = Cutting()
 
 
-def cutting_of(workload: OpShape) -> Cutting:
-    """How the kernel of ``workload`` may be cut; see ``KernelShape.cutting``."""
-    compute, moved = workload.compute, workload.moved
-    return _WHOLE if compute is None or moved is None else compute.cutting(workload.pattern, moved)
+def cutting_of(shape: OpShape) -> Cutting:
+    """How the kernel of ``shape`` may be cut; see ``KernelShape.cutting``."""
+    compute, moved = shape.compute, shape.moved
+    return _WHOLE if compute is None or moved is None else compute.cutting(shape.pattern, moved)
 
 
-def moved_rows(workload: OpShape, num_ranks: int, owner: int = 0, holder: int = 0) -> int:
+def moved_rows(shape: OpShape, num_ranks: int, owner: int = 0, holder: int = 0) -> int:
     """Rows of the moved tensor's block of rank r + ``owner`` that rank r + ``holder`` has; 0 where nothing moves.
 
     Where ranks differ, r is ``workload.rank``.
     """
-    if workload.loads:
-        rank = workload.rank
-        return workload.loads[(rank + holder) % num_ranks][(rank + owner) % num_ranks]
-    if workload.split:
-        return workload.split[(owner - holder) % num_ranks]
-    return workload.moved.rows // num_ranks if workload.moved is not None else 0
+    if shape.loads:
+        rank = shape.rank
+        return shape.loads[(rank + holder) % num_ranks][(rank + owner) % num_ranks]
+    if shape.split:
+        return shape.split[(owner - holder) % num_ranks]
+    return shape.moved.rows // num_ranks if shape.moved is not None else 0
 
 
-def rows_of_block(workload: OpShape, num_ranks: int, block: int) -> int:
+def rows_of_block(shape: OpShape, num_ranks: int, block: int) -> int:
     """Rows of the moved tensor's block of the absolute rank ``block``, which all ranks hold alike."""
-    return moved_rows(workload, num_ranks, block - workload.rank)
+    return moved_rows(shape, num_ranks, block - shape.rank)
 
 
-def num_tile_blocks(workload: OpShape, num_ranks: int) -> int:
+def num_tile_blocks(shape: OpShape, num_ranks: int) -> int:
     """Row blocks that the rows of the output of one rank's kernels are counted in."""
-    return num_ranks if workload.moved is not None and workload.pattern.overlaps else 1
+    return num_ranks if shape.moved is not None and shape.pattern.overlaps else 1
 
 
-def tile_rows(workload: OpShape, num_ranks: int, owner: int = 0) -> int:
+def tile_rows(shape: OpShape, num_ranks: int, owner: int = 0) -> int:
     """Rows of the tiles in block ``owner``: those that came from rank r + ``owner``, or are computed for it."""
-    if workload.moved is not None and workload.pattern.overlaps:
-        consumes = workload.pattern.consumes
-        return moved_rows(workload, num_ranks, 0 if consumes else owner, owner if consumes else 0)
-    return workload.gemm.m if workload.gemm is not None else inner_size(workload)
+    if shape.moved is not None and shape.pattern.overlaps:
+        consumes = shape.pattern.consumes
+        return moved_rows(shape, num_ranks, 0 if consumes else owner, owner if consumes else 0)
+    return shape.gemm.m if shape.gemm is not None else inner_size(shape)
 
 
-def tile_cols(workload: OpShape) -> int:
+def tile_cols(shape: OpShape) -> int:
     """Columns of the output of one rank's kernels, rows where that is transposed (``OpShape.by_columns``)."""
-    if workload.by_columns and workload.gemm is not None:
-        return workload.gemm.m
-    return _cols_and_inner(workload)[0]
+    if shape.by_columns and shape.gemm is not None:
+        return shape.gemm.m
+    return _cols_and_inner(shape)[0]
 
 
-def inner_size(workload: OpShape) -> int:
+def inner_size(shape: OpShape) -> int:
     """The inner dimension that tiles may be sliced along, 0 where nothing computes."""
-    return _cols_and_inner(workload)[1]
+    return _cols_and_inner(shape)[1]
 
 
-def _cols_and_inner(workload: OpShape) -> tuple[int, int]:
-    if workload.compute is None:
+def _cols_and_inner(shape: OpShape) -> tuple[int, int]:
+    if shape.compute is None:
         return 0, 0
-    if workload.pattern is Pattern.KERNEL:
+    if shape.pattern is Pattern.KERNEL:
         return 1, 1
-    return workload.compute.tile_extent(workload.pattern, workload.moved)
+    return shape.compute.tile_extent(shape.pattern, shape.moved)
 
 
 Span = tuple[Fraction, Fraction]

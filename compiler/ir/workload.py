@@ -301,13 +301,13 @@ class Workload:
     batch: Batch | None = None
 
     @classmethod
-    def of_one(cls, workload: OpShape, name: str = "") -> "Workload":
-        """Return the graph whose one op is ``workload``, called ``name``, else as what it makes."""
-        op = Op(name or workload.output, workload)
-        gathered = set(workload.made) - {workload.output} if workload.pattern is Pattern.AG_GEMM else set()
-        what = {each: Made.MOVED if each in gathered else Made.OUTPUT for each in workload.made}
-        results = tuple((each, op.name, what[each]) for each in workload.made)
-        return cls(name or workload.name, workload.about, (op,), workload.tensors, results)
+    def of_one(cls, shape: OpShape, name: str = "") -> "Workload":
+        """Return the graph whose one op is ``shape``, called ``name``, else as what it makes."""
+        op = Op(name or shape.output, shape)
+        gathered = set(shape.made) - {shape.output} if shape.pattern is Pattern.AG_GEMM else set()
+        what = {each: Made.MOVED if each in gathered else Made.OUTPUT for each in shape.made}
+        results = tuple((each, op.name, what[each]) for each in shape.made)
+        return cls(name or shape.name, shape.about, (op,), shape.tensors, results)
 
     @property
     def num_layers(self) -> int:

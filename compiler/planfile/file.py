@@ -49,7 +49,7 @@ def ignore_warnings(warnings: Sequence[Diagnostic]) -> None:
     """Drop warnings."""
 
 
-def plan_in_file(scenario: OpCase, path: Path, warn: Warn = ignore_warnings) -> OpPlan:
+def op_plan_in_file(scenario: OpCase, path: Path, warn: Warn = ignore_warnings) -> OpPlan:
     """Read the schedule of a plan file at any path, which becomes its name; pass warnings to ``warn``.
 
     Raises
@@ -66,18 +66,18 @@ def plan_in_text(scenario: OpCase, text: str, name: str) -> OpPlan:
     Raises
     ------
     CompileError
-        As ``plan_in_file``.
+        As ``op_plan_in_file``.
     """
     return _schedule(scenario, name, lambda span, report: read_json(text, JsonPlace(name, span, report)))
 
 
-def graph_plan_in_file(scenario: Scenario, path: Path) -> Plan:
+def plan_in_file(scenario: Scenario, path: Path) -> Plan:
     """Read the plan of several ops from a file at any path, which becomes its name.
 
     Raises
     ------
     CompileError
-        As ``plan_in_file``.
+        As ``op_plan_in_file``.
     """
     name, report = str(path), Report()
     with report.trial():
@@ -102,33 +102,33 @@ def _span(name: str) -> Span:
     return Span(Source("--schedule", name), 0, len(name))
 
 
-def _built(system: System, graph: Workload, document: Item, name: str) -> Plan:
+def _built(system: System, workload: Workload, document: Item, name: str) -> Plan:
     """The plan of a file, called ``name``, with nothing wrong in it."""
     # Imported here: few scenarios import a plan, and every command reads scenarios.
     if "gpus" in document.members():
-        return _built_mscclpp(system, graph, document, name)
+        return _built_mscclpp(system, workload, document, name)
     from .from_json import read_plan
 
-    return read_plan(system, graph, document).build(name)
+    return read_plan(system, workload, document).build(name)
 
 
-def _built_mscclpp(system: System, graph: Workload, document: Item, name: str) -> Plan:
-    from ..planning.build import ScheduleError, build_schedule
+def _built_mscclpp(system: System, workload: Workload, document: Item, name: str) -> Plan:
+    from ..planning.build import ScheduleError, build_op_plan
     from .from_json import check
     from .mscclpp.read import read_mscclpp
 
-    if len(graph.ops) > 1:
-        message = f"this is the plan of one collective, {graph.name} has {len(graph.ops)} ops"
+    if len(workload.ops) > 1:
+        message = f"this is the plan of one collective, {workload.name} has {len(workload.ops)} ops"
         raise document.fail(message, code=Code.MGS524)
-    (op,) = graph.ops
+    (op,) = workload.ops
     case = OpCase(op.name, system, op.shape)
     try:
-        schedule = build_schedule(case, read_mscclpp(case, document), name)
+        schedule = build_op_plan(case, read_mscclpp(case, document), name)
     except ScheduleError as error:
         unfit = error.rejection
         raise document.fail(unfit.message, unfit.hint, unfit.code) from None
     plan = Plan.of_one(op.name, op.shape, schedule)
-    check(system, graph, plan, document, {})
+    check(system, workload, plan, document, {})
     return plan
 
 

@@ -22,7 +22,7 @@ from ..ir import (
     Workload,
     WrittenPlan,
 )
-from ..planning.build import ScheduleError, build_schedule
+from ..planning.build import ScheduleError, build_op_plan
 from ..planning.parts import batch_counts, collective_alone, collective_name, in_batches, kernel_alone
 from ..planning.plan import layers_of
 from ..templates import BASELINE
@@ -40,7 +40,7 @@ from .forms import (
     StepLimits,
     plan_form,
 )
-from .write import SCHEMA, SHOWN_LAYERS, base_name, fingerprint, graph_plan_document, renamed
+from .write import SCHEMA, SHOWN_LAYERS, base_name, fingerprint, plan_document, renamed
 
 MAX_SHOWN_FAULTS = 20
 _FIT = "a plan fits the workload and the number of GPUs it was made for"
@@ -53,7 +53,7 @@ class ReadPart:
     said: PartInFile
     item: Item
     op: Op
-    workload: OpShape
+    shape: OpShape
     plan: WrittenPlan
     expression: str | None
     """Of its plan, None where that is the expression of the whole."""
@@ -68,7 +68,7 @@ class ReadPlan:
 
     document: Item
     system: System
-    graph: Workload
+    workload: Workload
     batches: int
     layers: int
     plans: tuple[Item, ...]
@@ -86,27 +86,27 @@ class ReadPlan:
         schedules: dict[tuple[int, OpShape], OpPlan] = {}
         parts = []
         for read in self.parts:
-            key = read.said.plan, read.workload  # layers that are alike share what is built
+            key = read.said.plan, read.shape  # layers that are alike share what is built
             if key not in schedules:
                 schedules[key] = self._schedule(read, name)
             parts.append(_part(read, schedules[key]))
         plan = Plan(name, tuple(parts), self.sums_priority)
         self._check_hash(plan)
         places = {read.said.name: self.plans[read.said.plan] for read in self.parts}
-        graph = layers_of(in_batches(self.graph, self.batches), self.layers)
-        check(self.system, graph, plan, self.document, places)
+        workload = layers_of(in_batches(self.workload, self.batches), self.layers)
+        check(self.system, workload, plan, self.document, places)
         self._check_staging(plan)
         return plan
 
     def _schedule(self, read: ReadPart, name: str) -> OpPlan:
-        scenario = OpCase(read.said.name, self.system, read.workload)
+        scenario = OpCase(read.said.name, self.system, read.shape)
         try:
-            schedule = build_schedule(scenario, read.plan, name if read.expression is None else read.expression)
-            if read.workload is read.op.shape or not read.workload.is_collective:
+            schedule = build_op_plan(scenario, read.plan, name if read.expression is None else read.expression)
+            if read.shape is read.op.shape or not read.shape.is_collective:
                 return schedule
             # What the collective of a pair brings is what the pair holds.
             whole = OpChoice(BASELINE.name, self.system.num_ranks, read.plan.engine)
-            pair = build_schedule(replace(scenario, shape=read.op.shape), whole)
+            pair = build_op_plan(replace(scenario, shape=read.op.shape), whole)
             return replace(schedule, staging_bytes=pair.staging_bytes)
         except ScheduleError as error:
             unfit, message = error.rejection, f"{read.said.name}: {error.rejection.message}"
@@ -114,7 +114,7 @@ class ReadPlan:
 
     def _check_hash(self, plan: Plan) -> None:
         said = self.document.members().get("hash")
-        if said is not None and said.value != graph_plan_document(self.system, self.graph, plan)["hash"]:
+        if said is not None and said.value != plan_document(self.system, self.workload, plan)["hash"]:
             hint = "leave the key 'hash' out, or write the plan anew: magus plan --format json"
             raise said.fail("this is not the hash of this plan, which was changed", hint, Code.MGS525)
 
@@ -133,7 +133,7 @@ class ReadPlan:
                 raise items["until"].fail(f"what {part.name} holds is needed until {listing(needed)} have ended")
 
 
-def check(system: System, graph: Workload, plan: Plan, document: Item, places: Mapping[str, Item]) -> None:
+def check(system: System, workload: Workload, plan: Plan, document: Item, places: Mapping[str, Item]) -> None:
     """Report what is wrong with a plan: with the steps of a part at its place, else with the ``document``.
 
     Raises
@@ -141,15 +141,15 @@ def check(system: System, graph: Workload, plan: Plan, document: Item, places: M
     Stopped
         If anything is.
     """
-    faults = check_parts(system, graph, plan)
+    faults = check_parts(system, workload, plan)
     for fault in faults[:MAX_SHOWN_FAULTS]:
         places.get(fault.part, document).fail(fault.message, fault.hint, fault.code)
     if faults:
         raise document.origin.report.stop()
 
 
-def read_plan(system: System, graph: Workload, document: Item) -> ReadPlan:
-    """Read a plan for ``graph`` on ``system``, in as many batches and layers as it has.
+def read_plan(system: System, workload: Workload, document: Item) -> ReadPlan:
+    """Read a plan for ``workload`` on ``system``, in as many batches and layers as it has.
 
     Raises
     ------
@@ -159,16 +159,16 @@ def read_plan(system: System, graph: Workload, document: Item) -> ReadPlan:
     _check_schema(document)
     file = FILE.read(document)
     scenario = SCENARIO.read(file["scenario"])
-    names = _names(graph, file["scenario"], scenario)
+    names = _names(workload, file["scenario"], scenario)
     members = {key: item.value for key, item in document.members().items()}
     named = FILE.read(replace(document, value=renamed(members, names)))
-    fitting = _graph_that_fits(system, graph, scenario, named["scenario"])
+    fitting = _graph_that_fits(system, workload, scenario, named["scenario"])
     parts = _read_parts(system, fitting, file["plans"], named["parts"])
     unused = set(range(len(file["plans"]))) - {part.said.plan for part in parts}
     if unused:
         raise file["plans"][min(unused)].fail("no part has this plan")
     counts = scenario.batches, scenario.layers
-    return ReadPlan(document, system, graph, *counts, file["plans"], parts, file.get("sums_priority", 0))
+    return ReadPlan(document, system, workload, *counts, file["plans"], parts, file.get("sums_priority", 0))
 
 
 def _check_schema(document: Item) -> None:
@@ -181,12 +181,15 @@ def _check_schema(document: Item) -> None:
         raise found.fail(f"this release reads {SCHEMA}", f'"schema": "{SCHEMA}"')
 
 
-def _names(graph: Workload, item: Item, scenario: ScenarioInFile) -> dict[str, str]:
+def _names(workload: Workload, item: Item, scenario: ScenarioInFile) -> dict[str, str]:
     """What ops of the file are called here: names are no part of what a plan fits, the order of ops is."""
-    _check_counts(graph, item, scenario)
-    ours, theirs = layers_of(in_batches(graph, scenario.batches), min(scenario.layers, SHOWN_LAYERS)).ops, scenario.ops
+    _check_counts(workload, item, scenario)
+    ours, theirs = (
+        layers_of(in_batches(workload, scenario.batches), min(scenario.layers, SHOWN_LAYERS)).ops,
+        scenario.ops,
+    )
     if len(ours) != len(theirs):
-        message = f"the plan is for {len(theirs)} ops, {graph.name} has {len(ours)}"
+        message = f"the plan is for {len(theirs)} ops, {workload.name} has {len(ours)}"
         raise item.members()["ops"].fail(message, _FIT, Code.MGS524)
     names = [op["name"] for op in theirs]
     for number, name in enumerate(names):
@@ -195,31 +198,31 @@ def _names(graph: Workload, item: Item, scenario: ScenarioInFile) -> dict[str, s
     return {base_name(name): base_name(op.name) for name, op in zip(reversed(names), reversed(ours), strict=True)}
 
 
-def _check_counts(graph: Workload, item: Item, scenario: ScenarioInFile) -> None:
+def _check_counts(workload: Workload, item: Item, scenario: ScenarioInFile) -> None:
     """Refuse batches and layers that the graph cannot have."""
-    counts = batch_counts(graph)
+    counts = batch_counts(workload)
     if scenario.batches not in counts:
         possible = f"numbers of batches that are possible: {listing(map(str, counts))}"
-        message = f"{graph.name} cannot be cut into {scenario.batches} batches"
+        message = f"{workload.name} cannot be cut into {scenario.batches} batches"
         raise item.members()["batches"].fail(message, possible, Code.MGS524)
-    if scenario.layers > graph.num_layers:
-        message = f"the plan has {scenario.layers} layers, {graph.name} has {graph.num_layers}"
+    if scenario.layers > workload.num_layers:
+        message = f"the plan has {scenario.layers} layers, {workload.name} has {workload.num_layers}"
         raise item.members()["layers"].fail(message, _FIT, Code.MGS524)
 
 
-def _graph_that_fits(system: System, graph: Workload, scenario: ScenarioInFile, item: Item) -> Workload:
+def _graph_that_fits(system: System, workload: Workload, scenario: ScenarioInFile, item: Item) -> Workload:
     """The graph in the batches and layers of the plan, if all else is that of the scenario."""
     batches, layers = scenario.batches, scenario.layers
-    ours, theirs = fingerprint(system, graph, batches, layers), item.members()
-    _compare(item, "ranks", theirs["ranks"].value, ours["ranks"], graph.name)
+    ours, theirs = fingerprint(system, workload, batches, layers), item.members()
+    _compare(item, "ranks", theirs["ranks"].value, ours["ranks"], workload.name)
     our_ops = ours["ops"]
     assert isinstance(our_ops, list), "a fingerprint lists ops"
     for our, their in zip(our_ops, theirs["ops"].items(len(our_ops)), strict=True):
         assert isinstance(our, dict), "an op is an object"
         members = their.members()
         for key in dict.fromkeys((*our, *members)):
-            _compare(their, key, members[key].value if key in members else None, our.get(key), graph.name)
-    return layers_of(in_batches(graph, batches), layers)
+            _compare(their, key, members[key].value if key in members else None, our.get(key), workload.name)
+    return layers_of(in_batches(workload, batches), layers)
 
 
 def _compare(item: Item, key: str, theirs: object, ours: object, name: str) -> None:
@@ -255,10 +258,10 @@ def _read_steps(item: Item, ranks: int, kernels: int) -> tuple[WrittenPlan, str 
     return plan, members["expression"].any_text() if "expression" in members else None
 
 
-def _known_parts(graph: Workload, named: set[str]) -> dict[str, tuple[Op, OpShape]]:
+def _known_parts(workload: Workload, named: set[str]) -> dict[str, tuple[Op, OpShape]]:
     """The parts that there can be; an op of which the collective is named has its kernel as the other part."""
     known: dict[str, tuple[Op, OpShape]] = {}
-    for op in graph.ops:
+    for op in workload.ops:
         collective = collective_name(op)
         whole = not (op.is_pair and op.shape.then is None and collective in named)
         known[op.name] = op, op.shape if whole else kernel_alone(op.shape)
@@ -281,11 +284,11 @@ def _op_of(item: Item, said: PartInFile, known: dict[str, tuple[Op, OpShape]]) -
 
 
 def _part(read: ReadPart, schedule: OpPlan) -> Part:
-    said, usual = read.said, COLLECTIVES_STREAM if read.workload.is_collective else 0
+    said, usual = read.said, COLLECTIVES_STREAM if read.shape.is_collective else 0
     return Part(
         said.name,
         read.op.name,
-        read.workload,
+        read.shape,
         schedule,
         usual if said.stream is None else said.stream,
         said.priority,

@@ -52,40 +52,40 @@ _OPENED = ("scenario", "ops", "plans", "parts", "steps", "ranks", "overrides")
 """Keys whose values are written on several lines."""
 
 
-def plan_document(scenario: OpCase, schedule: OpPlan) -> JsonObject:
+def op_plan_document(scenario: OpCase, schedule: OpPlan) -> JsonObject:
     """Return ``schedule`` of the one op of ``scenario`` as a JSON object, with what it fits and its hash."""
-    workload = scenario.shape
-    plan = Plan.of_one(workload.output, workload, schedule)
-    return graph_plan_document(scenario.system, Workload.of_one(workload), plan)
+    shape = scenario.shape
+    plan = Plan.of_one(shape.output, shape, schedule)
+    return plan_document(scenario.system, Workload.of_one(shape), plan)
 
 
-def graph_plan_document(system: System, graph: Workload, plan: Plan) -> JsonObject:
-    """Return ``plan`` as a JSON object, with what it fits and its hash; ``graph`` is one layer of it."""
+def plan_document(system: System, workload: Workload, plan: Plan) -> JsonObject:
+    """Return ``plan`` as a JSON object, with what it fits and its hash; ``workload`` is one layer of it."""
     plans: list[JsonObject] = []
     places: dict[tuple[OpShape, OpPlan], int] = {}
     parts: list[JsonObject] = []
     holders = plan.holders()
     for part in plan.parts:
-        key = part.workload, part.schedule
+        key = part.shape, part.schedule
         if key not in places:
-            body = _plan(OpCase(part.name, system, part.workload), part.schedule, plan.expression)
+            body = _plan(OpCase(part.name, system, part.shape), part.schedule, plan.expression)
             places[key] = plans.index(body) if body in plans else len(plans)
             plans += [body] if places[key] == len(plans) else []
         parts.append(_part(part, places[key], holders[part.op]))
-    body = {"schema": SCHEMA, "scenario": fingerprint(system, graph, plan.num_batches, plan.num_layers)}
+    body = {"schema": SCHEMA, "scenario": fingerprint(system, workload, plan.num_batches, plan.num_layers)}
     body |= {"sums_priority": plan.sums_priority} if plan.sums_priority else {}
     body |= {"plans": plans, "parts": parts}
     return {"schema": SCHEMA, "expression": plan.expression, "hash": _hash(body)} | body
 
 
-def fingerprint(system: System, graph: Workload, batches: int = 1, layers: int = 1) -> JsonObject:
+def fingerprint(system: System, workload: Workload, batches: int = 1, layers: int = 1) -> JsonObject:
     """The part of a workload that a plan of so many batches and layers depends on: ranks, and ops with what they read.
 
     The machine and its rates are left out: a plan runs on any machine with as many GPUs.
     """
     ops: list[JsonObject] = [
         {"name": op.name, **_shapes(op.shape)} | ({"reads": reads} if (reads := _reads(op.reads)) else {})
-        for op in layers_of(in_batches(graph, batches), min(layers, SHOWN_LAYERS)).ops
+        for op in layers_of(in_batches(workload, batches), min(layers, SHOWN_LAYERS)).ops
     ]
     document: JsonObject = {"ranks": system.num_ranks}
     document |= {"batches": batches} if batches > 1 else {}
@@ -140,7 +140,7 @@ def _with_name(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def plan_of(scenario: OpCase, schedule: OpPlan) -> WrittenPlan:
-    """Return the plan of ``schedule`` without the pools of SMs and buffers, which ``build_schedule`` derives again."""
+    """Return the plan of ``schedule`` without the pools of SMs and buffers, which ``build_op_plan`` derives again."""
     overlaps = schedule.compute_sms == compute_sms(scenario, schedule.engine, overlaps=True)
     rest = schedule.overrides, schedule.tactics, schedule.each_rank(scenario.num_ranks)
     return WrittenPlan(schedule.engine, schedule.steps, *rest, overlaps)
@@ -162,24 +162,24 @@ def _text(value: Any, key: str, indent: str) -> str:
     return json.dumps(value)
 
 
-def _shapes(workload: OpShape) -> JsonObject:
+def _shapes(shape: OpShape) -> JsonObject:
     """The pattern, and if there are any: moved tensor, kernels, rows that each rank sends."""
-    document: JsonObject = {"pattern": workload.pattern.value}
-    if workload.moved is not None:
-        moved = workload.moved
+    document: JsonObject = {"pattern": shape.pattern.value}
+    if shape.moved is not None:
+        moved = shape.moved
         document["moved"] = {"rows": moved.rows, "cols": moved.cols, "dtype": moved.dtype.value}
-    if workload.gemm is not None:
-        document["gemm"] = _shape(workload.gemm)
-    if workload.kernel is not None:
-        document["kernel"] = _kernel(workload.kernel)
-    if workload.then is not None:
-        document["then"] = _kernel(workload.then.kernel)
-    if workload.split:
-        document["split"] = list(workload.split)
-    if workload.loads:
-        document["loads"] = _plain(workload.loads)
-    if workload.experts:
-        document["experts"] = _plain(workload.experts)
+    if shape.gemm is not None:
+        document["gemm"] = _shape(shape.gemm)
+    if shape.kernel is not None:
+        document["kernel"] = _kernel(shape.kernel)
+    if shape.then is not None:
+        document["then"] = _kernel(shape.then.kernel)
+    if shape.split:
+        document["split"] = list(shape.split)
+    if shape.loads:
+        document["loads"] = _plain(shape.loads)
+    if shape.experts:
+        document["experts"] = _plain(shape.experts)
     return document
 
 
@@ -227,7 +227,7 @@ def _plan(scenario: OpCase, schedule: OpPlan, of_whole: str) -> JsonObject:
 
 
 def _part(part: Part, place: int, holders: tuple[str, ...]) -> JsonObject:
-    usual = COLLECTIVES_STREAM if part.workload.is_collective else 0
+    usual = COLLECTIVES_STREAM if part.shape.is_collective else 0
     document: JsonObject = {"name": part.name, "op": part.op, "plan": place}
     document |= {"layer": part.layer} if part.layer > 1 else {}
     document |= {"stream": part.stream} if part.stream != usual else {}

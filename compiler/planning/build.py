@@ -157,7 +157,7 @@ def template_named(name: str) -> Template:
     return BY_NAME[name]
 
 
-def build_schedule(scenario: OpCase, body: OpChoice | WrittenPlan, name: str = "") -> OpPlan:
+def build_op_plan(scenario: OpCase, body: OpChoice | WrittenPlan, name: str = "") -> OpPlan:
     """The chunk plan for ``body`` on ``scenario``; ``name`` is the identity of a plan written out.
 
     Raises
@@ -250,10 +250,10 @@ def compute_sms(scenario: OpCase, engine: EngineChoice, overlaps: bool) -> int:
 
 def declared(scenario: OpCase, named: NamedSchedule) -> OpPlan:
     """The Schedule a file declares under a name."""
-    return build_schedule(scenario, named.body, named.name)
+    return build_op_plan(scenario, named.body, named.name)
 
 
-def graph_choice_text(choice: Schedule, graph_name: str) -> str:
+def schedule_block(choice: Schedule, graph_name: str) -> str:
     """``schedule NAME for GRAPH { ... }``, which compiles to a choice equal to ``choice``.
 
     Raises
@@ -265,17 +265,17 @@ def graph_choice_text(choice: Schedule, graph_name: str) -> str:
     return f"schedule {choice.name} for {graph_name} {{{chr(10) if lines else ' '}{lines}}}\n"
 
 
-def graph_expression_of(choice: Schedule) -> str:
+def expression_of_schedule(choice: Schedule) -> str:
     """What ``choice`` says, on one line, without its name: the same for choices that say the same in another order.
 
     Raises
     ------
     ScheduleError
-        As ``graph_choice_text``.
+        As ``schedule_block``.
 
     >>> from ..ir import Choice, EngineChoice, EngineKind
     >>> serial = OpMode("y", Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
-    >>> graph_expression_of(Schedule("mine", (serial,), low=("y",), seams=Seams.WHOLE))
+    >>> expression_of_schedule(Schedule("mine", (serial,), low=("y",), seams=Seams.WHOLE))
     '{ y = serial(engine=dma(7)); priority y low; seams whole }'
     """
     statements = "; ".join(_statements(_sorted(choice)))

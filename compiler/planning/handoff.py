@@ -111,18 +111,18 @@ class Brought:
         return tuple(found)
 
 
-def brought_for(graph: Workload, op: Op, num_ranks: int) -> tuple[str, Brought] | None:
+def brought_for(workload: Workload, op: Op, num_ranks: int) -> tuple[str, Brought] | None:
     """The pair that brings what ``op`` takes by rows, by its name, and how; None if it is no GEMM behind such a one."""
     pair = op.takes_rows_of
-    brought = Brought.of(graph.op(pair).shape, op.shape, num_ranks) if pair else None
+    brought = Brought.of(workload.op(pair).shape, op.shape, num_ranks) if pair else None
     return (pair, brought) if brought is not None else None
 
 
-def following(graph: Workload, num_ranks: int) -> dict[str, tuple[Op, ...]]:
+def following(workload: Workload, num_ranks: int) -> dict[str, tuple[Op, ...]]:
     """By the name of a pair the GEMMs behind it that may be cut along it."""
     found: dict[str, tuple[Op, ...]] = {}
-    for op in graph.ops:
-        brought = brought_for(graph, op, num_ranks)
+    for op in workload.ops:
+        brought = brought_for(workload, op, num_ranks)
         if brought is not None:
             found[brought[0]] = (*found.get(brought[0], ()), op)
     return found
@@ -131,7 +131,7 @@ def following(graph: Workload, num_ranks: int) -> dict[str, tuple[Op, ...]]:
 def reject_along(op: Op, pair: Op, maker: Part, steps: Sequence[TileGroup]) -> Rejection | None:
     """Why a GEMM ``op`` cannot be ``steps``, cut along ``pair`` which is carried out as ``maker``; None if it can."""
     schedule, hint = maker.schedule, f"{pair.name} = uniform_fused_1d(chunks=...)"
-    if maker.workload != pair.shape:
+    if maker.shape != pair.shape:
         why, hint = "it is apart, and moved as a whole", f"a template that overlaps it in itself: {hint}"
     elif schedule.tactics.kernel is not Kernels.LAUNCHED:
         why, hint = "its kernel is persistent, and ends as a whole", "kernel=launched"
@@ -187,7 +187,7 @@ def row_waits(maker: Part, taker: Part, num_ranks: int) -> tuple[StepWait, ...]:
 
 def _sides(maker: Part, taker: Part, num_ranks: int) -> tuple[dict[str, Places], dict[str, Places]]:
     """What steps and signals of ``maker`` leave, and what steps of ``taker`` take of it."""
-    brought = Brought.of(maker.workload, taker.workload, num_ranks)
+    brought = Brought.of(maker.shape, taker.shape, num_ranks)
     if brought is None or len(taker.schedule.steps) == 1:
         return dict(_made(maker)), dict(_taken(taker))
     made: dict[str, Places] = {}
@@ -204,9 +204,9 @@ def _begins_by_itself(schedule: OpPlan) -> bool:
 def _made(part: Part) -> Iterator[tuple[str, Places]]:
     """The steps of a part that leave rows of its output, with the rows of each."""
     for step in part.schedule.steps:
-        if part.workload.pattern.reduces and isinstance(step, Reduction):
+        if part.shape.pattern.reduces and isinstance(step, Reduction):
             yield step.name, _rows((step.region,))
-        elif part.workload.pattern is Pattern.AG_GEMM and isinstance(step, TileGroup):
+        elif part.shape.pattern is Pattern.AG_GEMM and isinstance(step, TileGroup):
             yield step.name, _rows(step.regions)
 
 
@@ -215,7 +215,7 @@ def _taken(part: Part) -> Iterator[tuple[str, Places]]:
 
     Of what is gathered those of the own block are its input; what comes from others has waited at theirs.
     """
-    steps, pattern = part.schedule.steps, part.workload.pattern
+    steps, pattern = part.schedule.steps, part.shape.pattern
     if any(isinstance(step, Transfer) and step.direction is Direction.GET for step in steps):
         return
     for step in steps:

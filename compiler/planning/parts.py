@@ -31,7 +31,7 @@ def collective_name(op: Op) -> str:
     return f"{op.name}{_DOT}{collective.value if collective is not None else 'collective'}"
 
 
-def issue_order(graph: Workload, choice: Schedule) -> tuple[str, ...]:
+def issue_order(workload: Workload, choice: Schedule) -> tuple[str, ...]:
     """Names of parts in issue order: of an op that is apart ``op`` is the kernel, and ``op.all_gather`` its collective.
 
     What the schedule does not list comes right before what first needs it, and at last in the order of the file, layer
@@ -43,17 +43,17 @@ def issue_order(graph: Workload, choice: Schedule) -> tuple[str, ...]:
     PlanError
         If an op is listed before one that it needs, or a collective by itself that is not apart.
     """
-    return _Order(graph, choice).names()
+    return _Order(workload, choice).names()
 
 
 class _Order:
-    def __init__(self, graph: Workload, choice: Schedule) -> None:
+    def __init__(self, workload: Workload, choice: Schedule) -> None:
         self._choice = choice
-        self._ops = {op.name: op for op in graph.ops}
+        self._ops = {op.name: op for op in workload.ops}
         self._apart = {mode.op for mode in choice.modes if mode.apart is not None}
         self._collectives = {collective_name(self._ops[name]): name for name in self._apart}
         self._late = frozenset(choice.late)
-        self._of_a_layer = max(1, len(choice.order) // max((op.layer for op in graph.ops), default=1))
+        self._of_a_layer = max(1, len(choice.order) // max((op.layer for op in workload.ops), default=1))
         self._places = {name: place for place, name in enumerate(choice.order)}  # each layer has as many
         self._stands_beside = dict(choice.beside)
         self._beside: dict[str, list[str]] = {}  # what stands beside the kernel of each op
@@ -158,28 +158,28 @@ class _Order:
             raise PlanError(Rejection(Code.MGS503, message, f"say {needed} before {first}"), "order")
 
 
-def kernel_alone(workload: OpShape) -> OpShape:
+def kernel_alone(shape: OpShape) -> OpShape:
     """The kernel of a pair without its collective."""
-    pattern = Pattern.GEMM if workload.gemm is not None else Pattern.KERNEL
-    return replace(workload, pattern=pattern, moved=None, split=(), loads=(), experts=(), by_columns=False)
+    pattern = Pattern.GEMM if shape.gemm is not None else Pattern.KERNEL
+    return replace(shape, pattern=pattern, moved=None, split=(), loads=(), experts=(), by_columns=False)
 
 
-def collective_alone(workload: OpShape) -> OpShape:
+def collective_alone(shape: OpShape) -> OpShape:
     """The collective of a pair without its kernel."""
-    pattern = collective_in(workload.pattern)
+    pattern = collective_in(shape.pattern)
     assert pattern is not None, "a pair has a collective"
-    return replace(workload, pattern=pattern, gemm=None, kernel=None)
+    return replace(shape, pattern=pattern, gemm=None, kernel=None)
 
 
-def batch_counts(graph: Workload) -> tuple[int, ...]:
-    """The numbers of batches in which ``graph`` can be computed, 1 among them."""
-    return (1, *(count for count, _ in graph.batch.cuts)) if graph.batch is not None else (1,)
+def batch_counts(workload: Workload) -> tuple[int, ...]:
+    """The numbers of batches in which ``workload`` can be computed, 1 among them."""
+    return (1, *(count for count, _ in workload.batch.cuts)) if workload.batch is not None else (1,)
 
 
-def in_batches(graph: Workload, count: int) -> Workload:
-    """``graph`` in ``count`` batches: the ops of each on its share of the rows, of one batch behind the other op by op.
+def in_batches(workload: Workload, count: int) -> Workload:
+    """``workload`` in ``count`` batches: ops of each on its share of the rows, of one batch behind the other op by op.
 
-    Weights are shared, and so is what is made of them alone. One batch is the graph itself.
+    Weights are shared, and so is what is made of them alone. One batch is the workload itself.
 
     Raises
     ------
@@ -187,13 +187,13 @@ def in_batches(graph: Workload, count: int) -> Workload:
         If the graph cannot be computed in so many.
     """
     if count == 1:
-        return graph
-    cuts = dict(graph.batch.cuts) if graph.batch is not None else {}
-    if graph.batch is None or count not in cuts:
-        raise PlanError(_rejection(graph, count), "batches")
+        return workload
+    cuts = dict(workload.batch.cuts) if workload.batch is not None else {}
+    if workload.batch is None or count not in cuts:
+        raise PlanError(_rejection(workload, count), "batches")
     cut = cuts[count]
-    names = op_names(graph, count)
-    own = {*graph.batch.inputs, *(tensor for tensor, op, _ in cut.results if len(names[op]) > 1)}
+    names = op_names(workload, count)
+    own = {*workload.batch.inputs, *(tensor for tensor, op, _ in cut.results if len(names[op]) > 1)}
 
     def named(name: str, number: int) -> str:
         return in_batch(name, number) if name in own or len(names.get(name, ())) > 1 else name
@@ -214,23 +214,23 @@ def in_batches(graph: Workload, count: int) -> Workload:
     )
 
 
-def op_names(graph: Workload, count: int) -> dict[str, tuple[str, ...]]:
-    """For each op of ``graph`` its names in ``count`` batches: one where it takes nothing that is cut."""
-    cut = set(graph.batch.inputs) if graph.batch is not None else set[str]()
+def op_names(workload: Workload, count: int) -> dict[str, tuple[str, ...]]:
+    """For each op of ``workload`` its names in ``count`` batches: one where it takes nothing that is cut."""
+    cut = set(workload.batch.inputs) if workload.batch is not None else set[str]()
     made: set[str] = set()  # ops of which each batch has its own
-    for op in graph.ops:
+    for op in workload.ops:
         if any(read.tensor in cut or read.made_by in made for read in op.reads):
             made.add(op.name)
     numbers = range(count)
     return {
         op.name: tuple(in_batch(op.name, k) for k in numbers) if count > 1 and op.name in made else (op.name,)
-        for op in graph.ops
+        for op in workload.ops
     }
 
 
-def labels_of(graph: Workload, count: int) -> dict[str, str]:
-    """What each op of ``graph`` in ``count`` batches is, for people."""
-    return {op.name: op.label for op in in_batches(graph, count).ops}
+def labels_of(workload: Workload, count: int) -> dict[str, str]:
+    """What each op of ``workload`` in ``count`` batches is, for people."""
+    return {op.name: op.label for op in in_batches(workload, count).ops}
 
 
 def is_summed_last(op: Op) -> bool:
@@ -256,11 +256,11 @@ def _read(read: Read, number: int, own: set[str], names: Mapping[str, tuple[str,
     return replace(read, tensor=in_batch(read.tensor, number)) if read.tensor in own else read
 
 
-def _rejection(graph: Workload, count: int) -> Rejection:
-    if graph.batch is None:
-        message = f"{graph.name} does not say which rows may be computed apart"
+def _rejection(workload: Workload, count: int) -> Rejection:
+    if workload.batch is None:
+        message = f"{workload.name} does not say which rows may be computed apart"
         return Rejection(Code.MGS209, message, "say it in the workload: batch x by 4096")
-    inputs, rows = ", ".join(graph.batch.inputs), graph.batch.rows
-    possible = ", ".join(map(str, batch_counts(graph)))
+    inputs, rows = ", ".join(workload.batch.inputs), workload.batch.rows
+    possible = ", ".join(map(str, batch_counts(workload)))
     message = f"{inputs} by {rows} rows cannot be cut into {count} batches"
     return Rejection(Code.MGS304, message, f"numbers of batches that are possible: {possible}")

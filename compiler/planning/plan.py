@@ -31,22 +31,22 @@ from ..ir import (
     tile_cols,
 )
 from ..templates import BASELINE
-from .build import ScheduleError, build_schedule
+from .build import ScheduleError, build_op_plan
 from .handoff import brought_for, reject_along, row_waits
 from .knobs.engine import default_engine, usual_engine
 from .parts import PlanError, collective_alone, collective_name, in_batches, issue_order, kernel_alone
 
 
-def written_out(graph: Workload, choice: Schedule, layers: int = 1) -> tuple[Workload, Schedule]:
-    """``graph`` in the batches of ``choice`` and so many layers, and ``choice`` for all of them.
+def written_out(workload: Workload, choice: Schedule, layers: int = 1) -> tuple[Workload, Schedule]:
+    """``workload`` in the batches of ``choice`` and so many layers, and ``choice`` for all of them.
 
     Raises
     ------
     PlanError
         If the graph cannot be computed in so many batches.
     """
-    graph, choice = in_batches(graph, choice.batches), replace(choice, batches=1)
-    return (graph, choice) if layers == 1 else (layers_of(graph, layers), choice_of_layers(choice, layers))
+    workload, choice = in_batches(workload, choice.batches), replace(choice, batches=1)
+    return (workload, choice) if layers == 1 else (layers_of(workload, layers), choice_of_layers(choice, layers))
 
 
 def in_layer(name: str, layer: int) -> str:
@@ -77,27 +77,27 @@ def own_name(name: str) -> str:
     return name.partition("@")[0]
 
 
-def layers_of(graph: Workload, layers: int) -> Workload:
-    """``graph`` with so many layers, each of which takes the result of the one before as its input."""
-    made = {tensor: (op, what) for tensor, op, what in graph.results}
-    ops = tuple(_op(graph, op, layer, made) for layer in range(1, layers + 1) for op in graph.ops)
+def layers_of(workload: Workload, layers: int) -> Workload:
+    """``workload`` with so many layers, each of which takes the result of the one before as its input."""
+    made = {tensor: (op, what) for tensor, op, what in workload.results}
+    ops = tuple(_op(workload, op, layer, made) for layer in range(1, layers + 1) for op in workload.ops)
     results = tuple(
         (in_layer(tensor, layer), in_layer(op, layer), what)
         for layer in range(1, layers + 1)
-        for tensor, op, what in graph.results
+        for tensor, op, what in workload.results
     )
-    return replace(graph, ops=ops, results=results, repeat=None)
+    return replace(workload, ops=ops, results=results, repeat=None)
 
 
-def _op(graph: Workload, op: Op, layer: int, made: dict[str, tuple[str, Made]]) -> Op:
-    reads = tuple(_read(graph, read, layer, made) for read in op.reads)
+def _op(workload: Workload, op: Op, layer: int, made: dict[str, tuple[str, Made]]) -> Op:
+    reads = tuple(_read(workload, read, layer, made) for read in op.reads)
     return replace(op, name=in_layer(op.name, layer), reads=reads, layer=layer)
 
 
-def _read(graph: Workload, read: Read, layer: int, made: dict[str, tuple[str, Made]]) -> Read:
+def _read(workload: Workload, read: Read, layer: int, made: dict[str, tuple[str, Made]]) -> Read:
     if read.made_by:
         return replace(read, tensor=in_layer(read.tensor, layer), made_by=in_layer(read.made_by, layer))
-    carried = graph.repeat.carried if graph.repeat is not None and layer > 1 else {}
+    carried = workload.repeat.carried if workload.repeat is not None and layer > 1 else {}
     if read.tensor not in carried:
         return read
     result = carried[read.tensor]
@@ -124,8 +124,8 @@ LOW, FIRST = 1, -1
 """Priorities of kernels that are served last, and of sums that are served first."""
 
 
-def build_graph_plan(system: System, graph: Workload, choice: Schedule, layers: int = 1) -> Plan:
-    """The plan for ``choice`` on ``system``, of so many layers of ``graph``, in the batches of the choice.
+def build_plan(system: System, workload: Workload, choice: Schedule, layers: int = 1) -> Plan:
+    """The plan for ``choice`` on ``system``, of so many layers of ``workload``, in the batches of the choice.
 
     Raises
     ------
@@ -133,9 +133,9 @@ def build_graph_plan(system: System, graph: Workload, choice: Schedule, layers: 
         If an op cannot be carried out as the choice says, the order of ops cannot be kept, or the graph cannot be
         computed in so many batches.
     """
-    graph, choice = written_out(graph, choice, layers)
-    builder = _Builder(system, graph, choice)
-    for name in issue_order(graph, choice):
+    workload, choice = written_out(workload, choice, layers)
+    builder = _Builder(system, workload, choice)
+    for name in issue_order(workload, choice):
         builder.add(name)
     return Plan(choice.name, tuple(builder.parts.values()), FIRST if choice.sums_first else 0)
 
@@ -150,7 +150,7 @@ class Need:
     rows: tuple[StepWait, ...]
 
 
-def needs_of(system: System, graph: Workload, parts: Mapping[str, Part], part: Part) -> Iterator[Need]:
+def needs_of(system: System, workload: Workload, parts: Mapping[str, Part], part: Part) -> Iterator[Need]:
     """What ``part`` reads of other ``parts`` of its plan, which are given by their names.
 
     Raises
@@ -158,7 +158,7 @@ def needs_of(system: System, graph: Workload, parts: Mapping[str, Part], part: P
     PlanError
         If it gets what a peer makes.
     """
-    yield from _Builder(system, graph, Schedule(""), dict(parts)).needs(graph.op(part.op), part)
+    yield from _Builder(system, workload, Schedule(""), dict(parts)).needs(workload.op(part.op), part)
 
 
 @dataclass(slots=True)
@@ -166,7 +166,7 @@ class _Builder:
     """The parts so far, by name."""
 
     system: System
-    graph: Workload
+    workload: Workload
     choice: Schedule
     parts: dict[str, Part] = field(default_factory=dict)
     built: dict[tuple[OpShape, object], OpPlan] = field(default_factory=dict)
@@ -174,7 +174,7 @@ class _Builder:
     def add(self, name: str) -> None:
         """Add the part of that name: an op, or of one whose collective is apart the kernel or the collective."""
         op_name, _, collective = name.partition(_DOT)
-        op = self.graph.op(op_name)
+        op = self.workload.op(op_name)
         mode = self._mode(op)
         if mode.apart is None:
             self._add(op, op.name, op.shape, self._schedule(op, mode.body))
@@ -193,12 +193,12 @@ class _Builder:
         schedule = replace(self._built(op, alone, mode.apart), staging_bytes=serial.staging_bytes)
         self._add(op, name, alone, schedule)
 
-    def _add(self, op: Op, name: str, workload: OpShape, schedule: OpPlan) -> None:
-        stream = COLLECTIVES_STREAM if workload.is_collective else dict(self.choice.streams).get(op.name, 0)
+    def _add(self, op: Op, name: str, shape: OpShape, schedule: OpPlan) -> None:
+        stream = COLLECTIVES_STREAM if shape.is_collective else dict(self.choice.streams).get(op.name, 0)
         priority = LOW if op.name in self.choice.low else 0
         free = not any(read.made_by for read in op.reads) and op.name not in dict(self.choice.beside)
         behind = op.shape.is_collective and free
-        part = Part(name, op.name, workload, schedule, stream, priority, layer=op.layer, behind_kernels=behind)
+        part = Part(name, op.name, shape, schedule, stream, priority, layer=op.layer, behind_kernels=behind)
         waits, step_waits = self._waits(op, part)
         self.parts[name] = replace(part, waits=waits, step_waits=step_waits)
 
@@ -213,33 +213,33 @@ class _Builder:
 
     def _along(self, op: Op, usual: OpPlan) -> OpPlan:
         """The kernel of an op cut as the all_to_all that brings what it takes."""
-        found = brought_for(self.graph, op, self.system.num_ranks)
+        found = brought_for(self.workload, op, self.system.num_ranks)
         if found is None:
             message = f"{op.name} is {op.label}, which is not cut along another op"
             raise PlanError(Rejection(Code.MGS509, message, "along is for a GEMM behind GEMM+A2A"), op.name)
         (pair, brought), maker = found, self.parts[found[0]]
         steps = brought.cut_along(maker.schedule, tile_cols(op.shape))
-        unfit = reject_along(op, self.graph.op(pair), maker, steps)
+        unfit = reject_along(op, self.workload.op(pair), maker, steps)
         if unfit is not None:
             raise PlanError(unfit, op.name)
         return replace(usual, expression=f"along {maker.schedule.expression}", steps=steps)
 
-    def _usual(self, op: Op, workload: OpShape, engine: EngineChoice) -> OpPlan:
-        return self._built(op, workload, OpChoice(BASELINE.name, self.system.num_ranks, engine))
+    def _usual(self, op: Op, shape: OpShape, engine: EngineChoice) -> OpPlan:
+        return self._built(op, shape, OpChoice(BASELINE.name, self.system.num_ranks, engine))
 
-    def _built(self, op: Op, workload: OpShape, body: OpChoice | WrittenPlan) -> OpPlan:
-        key = (workload, body)
+    def _built(self, op: Op, shape: OpShape, body: OpChoice | WrittenPlan) -> OpPlan:
+        key = (shape, body)
         try:
             if isinstance(body, WrittenPlan):
-                return build_schedule(self._scenario(workload), body, f"{self.choice.name}.{op.name}")
+                return build_op_plan(self._scenario(shape), body, f"{self.choice.name}.{op.name}")
             if key not in self.built:  # layers are alike
-                self.built[key] = build_schedule(self._scenario(workload), body)
+                self.built[key] = build_op_plan(self._scenario(shape), body)
             return self.built[key]
         except ScheduleError as error:
             raise PlanError(error.rejection, op.name) from None
 
-    def _scenario(self, workload: OpShape) -> OpCase:
-        return OpCase(workload.name, self.system, workload)
+    def _scenario(self, shape: OpShape) -> OpCase:
+        return OpCase(shape.name, self.system, shape)
 
     def _waits(self, op: Op, part: Part) -> tuple[tuple[PartWait, ...], tuple[StepWait, ...]]:
         """What a part waits for: results that it reads, the other part of its op, and what it stands beside."""
@@ -249,7 +249,7 @@ class _Builder:
             steps += need.rows
             waits += () if need.rows else need.whole
         beside = dict(self.choice.beside).get(op.name)
-        if beside is not None and (part.workload.is_collective or not op.shape.pattern.overlaps):
+        if beside is not None and (part.shape.is_collective or not op.shape.pattern.overlaps):
             waits.append(PartWait(beside, Awaited.BEGUN))
         return tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(steps))
 
@@ -267,8 +267,8 @@ class _Builder:
 
     def _reads(self, op: Op, part: Part, read: Read) -> bool:
         """Whether it is this part of an op that takes the operand."""
-        whole = part.workload is op.shape
-        return whole or read.moves == part.workload.is_collective
+        whole = part.shape is op.shape
+        return whole or read.moves == part.shape.is_collective
 
     def _by_rows(self, op: Op, read: Read, maker: Part) -> bool:
         wanted = self.choice.seams is Seams.ROWS or op.name in self.choice.along
@@ -276,7 +276,7 @@ class _Builder:
 
     def _maker(self, read: Read) -> Part:
         """The part after which what is read is there."""
-        op = self.graph.op(read.made_by)
+        op = self.workload.op(read.made_by)
         names = [name for name in (op.name, collective_name(op)) if name in self.parts]
         apart = len(names) == 2
         collective_last = read.what is Made.MOVED or op.shape.pattern.produces
@@ -285,10 +285,10 @@ class _Builder:
     def _whole(self, op: Op, part: Part, read: Read) -> Iterator[PartWait]:
         """Wait for all of what is read; what is gathered is there with what others send, and the own block of it."""
         maker = self._maker(read)
-        kernels_only = part.workload.pattern.consumes and not read.moves
-        if read.what is Made.MOVED and not maker.workload.is_collective:
+        kernels_only = part.shape.pattern.consumes and not read.moves
+        if read.what is Made.MOVED and not maker.shape.is_collective:
             yield PartWait(maker.name, Awaited.LANDED, kernels_only)
-            for gathered in self.graph.op(read.made_by).reads:
+            for gathered in self.workload.op(read.made_by).reads:
                 if gathered.moves and gathered.made_by:
                     yield from self._whole(op, part, replace(gathered, moves=read.moves))
         else:
@@ -296,7 +296,7 @@ class _Builder:
 
     def _other_half(self, op: Op, part: Part) -> str | None:
         """The part of the same op that comes before this one."""
-        if part.workload is op.shape:
+        if part.shape is op.shape:
             return None
         first = op.name if op.shape.pattern.produces else collective_name(op)
         return first if first != part.name else None
@@ -304,7 +304,7 @@ class _Builder:
     def _check_direction(self, op: Op, part: Part, read: Read) -> None:
         """Refuse copies that get what a peer makes: nothing says when it is there, but in a lone collective."""
         gets = any(isinstance(s, Transfer) and s.direction is Direction.GET for s in part.schedule.steps)
-        if gets and read.moves and not part.workload.is_collective:
+        if gets and read.moves and not part.shape.is_collective:
             message = f"{op.name} gets {read.tensor} from peers, which {read.made_by} makes there, and is not told when"
             hint = "let the rank that makes it put it: transfer=put"
             raise PlanError(Rejection(Code.MGS517, message, hint), op.name)

@@ -101,43 +101,43 @@ def staging_bytes(scenario: OpCase, *, slices_inner: bool) -> int:
 
     Where what an output sums over is cut (``slices_inner``) it is kept in fp32 meanwhile.
     """
-    workload, n = scenario.shape, scenario.num_ranks
-    if workload.moved is None:
+    shape, n = scenario.shape, scenario.num_ranks
+    if shape.moved is None:
         return 0
-    remote = _remote_bytes(workload, n)
-    match workload.pattern:
+    remote = _remote_bytes(shape, n)
+    match shape.pattern:
         case Pattern.GEMM_RS | Pattern.GEMM_AR:
-            return workload.moved.num_bytes + remote
+            return shape.moved.num_bytes + remote
         case Pattern.AG_GEMM | Pattern.A2A_GEMM:
-            return remote + (_accumulator_bytes(workload) if slices_inner else 0)
+            return remote + (_accumulator_bytes(shape) if slices_inner else 0)
         case Pattern.GEMM_A2A:
-            return remote + _own_bytes(workload, n)
+            return remote + _own_bytes(shape, n)
         case Pattern.GEMM_A2A_GEMM:
-            sums = _accumulator_bytes(workload.stage(1)) if slices_inner else 0
-            return 2 * remote + _own_bytes(workload, n) + sums
+            sums = _accumulator_bytes(shape.stage(1)) if slices_inner else 0
+            return 2 * remote + _own_bytes(shape, n) + sums
         case Pattern.REDUCE_SCATTER | Pattern.ALL_REDUCE:
             return remote
         case _:
             return 0  # what a lone collective moves without a sum is its output
 
 
-def _accumulator_bytes(workload: OpShape) -> int:
-    assert workload.compute is not None, "this workload has a kernel after a collective"
-    return workload.compute.accumulator_bytes
+def _accumulator_bytes(shape: OpShape) -> int:
+    assert shape.compute is not None, "this workload has a kernel after a collective"
+    return shape.compute.accumulator_bytes
 
 
-def _remote_bytes(workload: OpShape, num_ranks: int) -> int:
+def _remote_bytes(shape: OpShape, num_ranks: int) -> int:
     """Bytes of the moved tensor that a rank gets: all but its own block, or the uneven blocks of an all_to_all."""
-    moved = workload.moved
+    moved = shape.moved
     assert moved is not None, "this workload moves a tensor"
-    rows = sum(moved_rows(workload, num_ranks, 0, holder) for holder in range(1, num_ranks))
+    rows = sum(moved_rows(shape, num_ranks, 0, holder) for holder in range(1, num_ranks))
     return rows * moved.cols * moved.dtype.num_bytes
 
 
-def _own_bytes(workload: OpShape, num_ranks: int) -> int:
+def _own_bytes(shape: OpShape, num_ranks: int) -> int:
     """The own block of what an all_to_all takes."""
-    assert workload.moved is not None, "this workload moves a tensor"
-    return moved_rows(workload, num_ranks) * workload.moved.cols * workload.moved.dtype.num_bytes
+    assert shape.moved is not None, "this workload moves a tensor"
+    return moved_rows(shape, num_ranks) * shape.moved.cols * shape.moved.dtype.num_bytes
 
 
 def staging_of_steps(scenario: OpCase, ranks: tuple[tuple[Step, ...], ...], *, slices_inner: bool) -> int:
@@ -146,17 +146,17 @@ def staging_of_steps(scenario: OpCase, ranks: tuple[tuple[Step, ...], ...], *, s
     Algorithms differ in how many parts they put down to be summed, and a get may land where an earlier one has been
     read.
     """
-    workload, pattern = scenario.shape, scenario.shape.pattern
+    shape, pattern = scenario.shape, scenario.shape.pattern
     needed = staging_bytes(scenario, slices_inner=slices_inner)
-    if workload.moved is not None and pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM):
+    if shape.moved is not None and pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM):
         reused = min(elements_reused(steps, scenario.num_ranks, exchanges=pattern.exchanges) for steps in ranks)
-        return needed - reused * workload.moved.dtype.num_bytes
-    if workload.moved is None or not workload.pattern.sums:
+        return needed - reused * shape.moved.dtype.num_bytes
+    if shape.moved is None or not shape.pattern.sums:
         return needed
-    usual = workload.moved.rows * workload.moved.cols * (scenario.num_ranks - 1) // scenario.num_ranks
+    usual = shape.moved.rows * shape.moved.cols * (scenario.num_ranks - 1) // scenario.num_ranks
     sums = ([step for step in steps if isinstance(step, Reduction)] for steps in ranks)
     parts = max(sum((s.num_parts - 1) * s.region.rows.size * s.region.cols.size for s in each) for each in sums)
-    return needed + (parts - usual) * workload.moved.dtype.num_bytes
+    return needed + (parts - usual) * shape.moved.dtype.num_bytes
 
 
 def slices_inner(scenario: OpCase, template: Template) -> bool:
@@ -190,16 +190,16 @@ def template_input(scenario: OpCase, choice: OpChoice) -> TemplateInput:
     if scenario.shape.then is not None:
         first, then = (template_input(stage, choice) for stage in scenario.stages)
         return replace(first, then=then)
-    workload, n = scenario.shape, scenario.num_ranks
-    moved, gemm, alone = workload.moved, workload.gemm, workload.pattern is Pattern.KERNEL
+    shape, n = scenario.shape, scenario.num_ranks
+    moved, gemm, alone = shape.moved, shape.gemm, shape.pattern is Pattern.KERNEL
     rows = moved.rows if moved is not None else gemm.m if gemm is not None else 0
     return TemplateInput(
-        pattern=workload.pattern,
-        num_ranks=1 if workload.pattern in (Pattern.GEMM, Pattern.KERNEL) else n,
+        pattern=shape.pattern,
+        num_ranks=1 if shape.pattern in (Pattern.GEMM, Pattern.KERNEL) else n,
         shard_rows=rows // (n if moved is not None else 1),
         cols=moved.cols if moved is not None else 0,
-        inner=0 if alone else inner_size(workload),
-        output_cols=0 if alone else tile_cols(workload),
+        inner=0 if alone else inner_size(shape),
+        output_cols=0 if alone else tile_cols(shape),
         pieces=pieces_of(choice.chunks, n, BY_NAME[choice.template]),
         streams=choice.streams,
         output_rows=gemm.m if gemm is not None else 0,
@@ -207,13 +207,13 @@ def template_input(scenario: OpCase, choice: OpChoice) -> TemplateInput:
         tactics=choice.tactics,
         engine=choice.engine.kind,
         by_tiles=choice.engine.by_tiles,
-        split=workload.split,
-        loads=workload.loads,
-        rank=workload.rank,
+        split=shape.split,
+        loads=shape.loads,
+        rank=shape.rank,
         node=scenario.system.fabric.node_size,
         multicast=reject_reach(scenario.system, sums=False) is None,
         reduces=reject_reach(scenario.system, sums=True) is None,
-        cutting=cutting_of(workload),
+        cutting=cutting_of(shape),
         parts=choice.parts,
         slices=choice.slices,
         columns=choice.columns,

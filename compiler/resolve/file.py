@@ -109,9 +109,9 @@ class _Resolver:
             with self._report.attempt():
                 entry, system = self._system(declaration.workload)
                 resolved = self._workloads[entry]
-                graph = resolved[1] if resolved is not None else None
+                workload = resolved[1] if resolved is not None else None
                 with_values = (self._place, self._evaluator, self._report)
-                reader = ScheduleReader(system, graph, *with_values, as_written=not self._settings)
+                reader = ScheduleReader(system, workload, *with_values, as_written=not self._settings)
                 found = reader.read(declaration)
                 by_workload[entry] += () if found is None else (found,)
         return by_workload
@@ -197,14 +197,14 @@ class _Resolver:
         return Place(self._scope)
 
 
-def _explored(system: System, graph: Workload, explore: Explore | None) -> Explore:
+def _explored(system: System, workload: Workload, explore: Explore | None) -> Explore:
     """The space of a block, with engines that suit a lone op."""
     space = explore or Explore()
-    return explored_engines(system, graph.ops[0].shape, space) if graph.only_shape is not None else space
+    return explored_engines(system, workload.ops[0].shape, space) if workload.only_shape is not None else space
 
 
-def _verdicts_on(graph: Workload | None) -> tuple[Verdict, ...]:
+def _verdicts_on(workload: Workload | None) -> tuple[Verdict, ...]:
     """Return the verdicts that there may be on a workload: any if it is not known for its own errors."""
-    if graph is None:
+    if workload is None:
         return tuple(Verdict)
-    return ON_ALGORITHM if len(graph.ops) == 1 and graph.ops[0].shape.is_collective else ON_OVERLAP
+    return ON_ALGORITHM if len(workload.ops) == 1 and workload.ops[0].shape.is_collective else ON_OVERLAP

@@ -9,7 +9,7 @@ from math import gcd
 
 from ... import __version__
 from ..ir import OpCase, OpPlan, Pattern
-from ..planfile.write import plan_document
+from ..planfile.write import op_plan_document
 from ..planning.build import ScheduleError
 from ..text.diagnostics import printable
 from .gemm_program import GemmProgram, NotExpressed, check_whole_tiles, gemm_programs
@@ -129,7 +129,7 @@ def _head(scenario: OpCase, schedule: OpPlan, call: str) -> str:
         f"written by: Magus {__version__}, magus plan --format triton",
         f"workload:   {workload.name}: {workload.label}, {shape.text} at each of {scenario.num_ranks} ranks",
         f"schedule:   {printable(schedule.expression)}",
-        f"plan:       {plan_document(scenario, schedule)['hash']}",
+        f"plan:       {op_plan_document(scenario, schedule)['hash']}",
         f"copies:     {schedule.engine}",
         "",
         *_resource("triton_head.txt").replace("{call}", call.strip("\n")).splitlines(),

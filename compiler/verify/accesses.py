@@ -94,15 +94,15 @@ class AccessMap:
     """The accesses of each cell of the moved tensor, at the ranks that ``waits`` keeps."""
 
     def __init__(self, scenario: OpCase, schedule: OpPlan, waits: Waits) -> None:
-        workload, self.num_ranks, self.period = scenario.shape, waits.num_ranks, waits.period
-        assert workload.moved is not None, "only plans that move a tensor have contributions"
-        self.sums = workload.pattern.sums
-        self.computes = workload.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR)
+        shape, self.num_ranks, self.period = scenario.shape, waits.num_ranks, waits.period
+        assert shape.moved is not None, "only plans that move a tensor have contributions"
+        self.sums = shape.pattern.sums
+        self.computes = shape.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR)
         self.order = HappensBefore(waits)
         self.steps = {(rank, step.name): step for rank, steps in waits.steps.items() for step in steps}
-        self.block_rows = tuple(rows_of_block(workload, self.num_ranks, block) for block in range(self.num_ranks))
+        self.block_rows = tuple(rows_of_block(shape, self.num_ranks, block) for block in range(self.num_ranks))
         regions = (region for step in self.steps.values() for region in regions_of(step))
-        self.grid = Grid(max(self.block_rows), workload.moved.cols, regions)
+        self.grid = Grid(max(self.block_rows), shape.moved.cols, regions)
         self.accesses: dict[Place, list[Access]] = {}
         self._note_kernels()
         self._note_transfers()

@@ -117,40 +117,40 @@ def _wait_faults(plan: RankPlan) -> Iterator[PlanFault]:
                 yield PlanFault(Code.MGS502, step.name, message)
 
 
-def check_parts(system: System, graph: Workload, plan: Plan) -> tuple[PlanFault, ...]:
-    """Return everything wrong with ``plan``, whose parts are of ops of ``graph``; nothing if it can run.
+def check_parts(system: System, workload: Workload, plan: Plan) -> tuple[PlanFault, ...]:
+    """Return everything wrong with ``plan``, whose parts are of ops of ``workload``; nothing if it can run.
 
-    ``graph`` has as many batches and layers as ``plan``. Parts with the same steps, as those of layers that repeat,
+    ``workload`` has as many batches and layers as ``plan``. Parts with the same steps, as those of layers that repeat,
     are checked once.
     """
-    faults = [*_step_faults(system, plan)] or [*_part_faults(graph, plan), *_faults_of_waits(plan)]
+    faults = [*_step_faults(system, plan)] or [*_part_faults(workload, plan), *_faults_of_waits(plan)]
     if not faults:
-        faults = [*_order_faults(plan)] or [*_read_faults(system, graph, plan)]
+        faults = [*_order_faults(plan)] or [*_read_faults(system, workload, plan)]
     return tuple(faults)
 
 
 def _step_faults(system: System, plan: Plan) -> Iterator[PlanFault]:
     """The faults of each part by itself."""
-    checked = {(part.workload, id(part.schedule)): part for part in reversed(plan.parts)}
+    checked = {(part.shape, id(part.schedule)): part for part in reversed(plan.parts)}
     for part in reversed(checked.values()):
-        for fault in check_plan(OpCase(part.name, system, part.workload), part.schedule):
+        for fault in check_plan(OpCase(part.name, system, part.shape), part.schedule):
             yield replace(fault, message=f"{part.name}: {fault.message}", part=part.name)
 
 
-def _part_faults(graph: Workload, plan: Plan) -> Iterator[PlanFault]:
+def _part_faults(workload: Workload, plan: Plan) -> Iterator[PlanFault]:
     """Parts that are there twice or not at all, and those in a stream that is not theirs."""
     names = [part.name for part in plan.parts]
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         yield PlanFault(Code.MGS206, name, f"there are two parts {name}")
-    for op in graph.ops:
+    for op in workload.ops:
         if op.name not in names:
             yield PlanFault(Code.MGS507, op.name, f"{op.name} is not computed: no part has this name")
     for part in plan.parts:
-        if part.workload.is_collective is not (part.stream < 0):
-            message = f"{part.name} is {part.workload.label}, and stands in stream {part.stream}"
+        if part.shape.is_collective is not (part.stream < 0):
+            message = f"{part.name} is {part.shape.label}, and stands in stream {part.stream}"
             hint = "collectives that stand alone have stream -1, kernels one from 0 on"
             yield PlanFault(Code.MGS509, part.name, message, hint)
-        if part.behind_kernels and not part.workload.is_collective:
+        if part.behind_kernels and not part.shape.is_collective:
             message = f"{part.name} has kernels, which are behind those of their stream anyhow"
             yield PlanFault(Code.MGS509, part.name, message, "behind_kernels is for collectives")
 
@@ -206,13 +206,13 @@ def _awaited(part: Part) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*(wait.on for wait in part.waits), *(wait.on for wait in part.step_waits))))
 
 
-def _read_faults(system: System, graph: Workload, plan: Plan) -> Iterator[PlanFault]:
+def _read_faults(system: System, workload: Workload, plan: Plan) -> Iterator[PlanFault]:
     """Parts that read what they do not wait for."""
     parts = {part.name: part for part in plan.parts}
     issued: set[str] = set()
     for part in plan.parts:
         try:
-            for need in needs_of(system, graph, parts, part):
+            for need in needs_of(system, workload, parts, part):
                 yield from _need_faults(part, need, issued)
         except PlanError as error:
             yield PlanFault(error.rejection.code, part.name, error.rejection.message, error.rejection.hint)

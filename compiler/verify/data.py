@@ -83,11 +83,11 @@ def _origin(plan: RankPlan, arrival: Arrival) -> int | None:
 
 def _arrival_faults(plan: RankPlan) -> Iterator[PlanFault]:
     """Check arrivals: each remote block once for a gather, each peer's part of the own block once otherwise."""
-    workload, n = plan.scenario.shape, plan.scenario.num_ranks
-    moved = workload.moved
+    shape, n = plan.scenario.shape, plan.scenario.num_ranks
+    moved = shape.moved
     assert moved is not None, "data arrive only where a tensor moves"
     for other in range(1, n):
-        whole = Rect(0, moved_rows(workload, n, 0, other), 0, moved.cols)
+        whole = Rect(0, moved_rows(shape, n, 0, other), 0, moved.cols)
         rects = [Rect.of(arrival.region) for arrival in plan.arrivals if _origin(plan, arrival) == other]
         missing, twice = uncovered(whole, rects) if whole.area else (None, None)
         sender = (plan.rank + other) % n

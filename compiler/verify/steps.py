@@ -64,20 +64,20 @@ def _tile_faults(plan: RankPlan, step: TileGroup) -> Iterator[PlanFault]:
     yield from _head_faults(workload, step, plan.scenario.num_ranks)
 
 
-def _head_faults(workload: OpShape, step: TileGroup, n: int) -> Iterator[PlanFault]:
+def _head_faults(shape: OpShape, step: TileGroup, n: int) -> Iterator[PlanFault]:
     """Check that kernels of attention take whole heads, and all rows where a query needs the keys of all rows."""
-    cutting = cutting_of(workload)
+    cutting = cutting_of(shape)
     if cutting.head == 1:
         return
-    cols = IndexRange(0, tile_cols(workload))
-    cut = step.k if workload.pattern.consumes else step.regions[0].cols
+    cols = IndexRange(0, tile_cols(shape))
+    cut = step.k if shape.pattern.consumes else step.regions[0].cols
     if cut.start % cutting.head or cut.stop % cutting.head:
         message = f"{step.name} cuts a head of keys, which is {cutting.head} columns"
         yield PlanFault(Code.MGS509, step.name, message)
-    if workload.pattern.consumes and any(region.cols != cols for region in step.regions):
+    if shape.pattern.consumes and any(region.cols != cols for region in step.regions):
         message = f"{step.name} says its heads by k and names all {cols.size} columns of the output"
         yield PlanFault(Code.MGS509, step.name, message)
-    rows, needed = sum(region.rows.size for region in step.regions), sum(tile_rows(workload, n, j) for j in range(n))
+    rows, needed = sum(region.rows.size for region in step.regions), sum(tile_rows(shape, n, j) for j in range(n))
     if not cutting.by_rows and rows != needed:
         message = f"{step.name} has {rows} of {needed} rows, and a query needs the keys of all of them"
         yield PlanFault(Code.MGS509, step.name, message)
@@ -97,13 +97,13 @@ def _region_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:
 
 def _block_of(plan: RankPlan, step: Step, region: Region) -> tuple[int, int]:
     """Return rows and columns of the block that ``region`` lies in."""
-    workload, n = plan.scenario.shape, plan.scenario.num_ranks
-    cols = workload.moved.cols if workload.moved is not None else 0
+    shape, n = plan.scenario.shape, plan.scenario.num_ranks
+    cols = shape.moved.cols if shape.moved is not None else 0
     if isinstance(step, TileGroup):
-        stage = workload.stage(step.kernel)
+        stage = shape.stage(step.kernel)
         return tile_rows(stage, n, region.owner), tile_cols(stage)
     source = step.peer if isinstance(step, Transfer) and step.direction is Direction.GET else 0
-    return moved_rows(workload, n, region.owner, source), cols
+    return moved_rows(shape, n, region.owner, source), cols
 
 
 def _engine_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
@@ -202,9 +202,9 @@ def _kernel_faults(plan: RankPlan, kernel: int) -> Iterator[PlanFault]:
         yield from _slice_faults(plan, workload, groups)
 
 
-def _inner_slices(workload: OpShape, groups: list[TileGroup]) -> list[tuple[int, int, list[TileGroup]]]:
+def _inner_slices(shape: OpShape, groups: list[TileGroup]) -> list[tuple[int, int, list[TileGroup]]]:
     """Cut the inner dimension where a group begins or ends; return (start, stop, groups that cover it) of each."""
-    cuts = sorted({0, inner_size(workload)} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
+    cuts = sorted({0, inner_size(shape)} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
     return [
         (low, high, [group for group in groups if group.k.start <= low and high <= group.k.stop])
         for low, high in pairwise(cuts)
@@ -236,12 +236,12 @@ def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozense
             return
 
 
-def _slice_faults(plan: RankPlan, workload: OpShape, groups: list[TileGroup]) -> Iterator[PlanFault]:
+def _slice_faults(plan: RankPlan, shape: OpShape, groups: list[TileGroup]) -> Iterator[PlanFault]:
     """Check that parts of the same output run one after the other; the first stores and the others add."""
     # One SM computes a tile of a persistent kernel, slice after slice.
     before, n = before_each(plan.steps.values()), plan.scenario.num_ranks
     for group in groups:
-        others = [other for other in groups if other is not group and _same_output(workload, group, other, n)]
+        others = [other for other in groups if other is not group and _same_output(shape, group, other, n)]
         earlier = [other for other in others if other.name in before[group.name]]
         for other in others:
             if other not in earlier and group.name not in before[other.name]:
@@ -255,12 +255,12 @@ def _slice_faults(plan: RankPlan, workload: OpShape, groups: list[TileGroup]) ->
             yield PlanFault(Code.MGS507, group.name, message)
 
 
-def _same_output(workload: OpShape, one: TileGroup, other: TileGroup, num_ranks: int) -> bool:
+def _same_output(shape: OpShape, one: TileGroup, other: TileGroup, num_ranks: int) -> bool:
     """Whether two groups add to the same output: slices of k of the same tiles, or rows of the same heads of keys.
 
     Blocks side by side are slices of k too: groups at the same rows add to the same output.
     """
-    cutting = cutting_of(workload)
+    cutting = cutting_of(shape)
     if cutting.adds is Adds.ROWS:
         return one.k.start < other.k.stop and other.k.start < one.k.stop
     blocks = cutting.adds is Adds.BLOCKS

@@ -33,7 +33,7 @@ def main() -> int:
         return 2
     first, num_processes = os.environ["RANK"] == "0", int(os.environ["WORLD_SIZE"])
     try:
-        system, graph, plan = read_job(arguments.file, arguments.schedule)
+        system, workload, plan = read_job(arguments.file, arguments.schedule)
         if system.num_ranks != num_processes:
             ranks = system.num_ranks
             text = f"the plan is for {ranks} ranks, and {num_processes} processes are here"
@@ -42,7 +42,7 @@ def main() -> int:
         if os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]:
             os.environ.update(loopback())
         dist.init_process_group("gloo")
-        report = carry_out_here(system, graph, plan, range(arguments.seeds))
+        report = carry_out_here(system, workload, plan, range(arguments.seeds))
     except (CompileError, ScheduleError, RequestError, RunRefused) as error:
         _say(_refusal(error), sys.stderr)  # by each: torchrun ends all with the first
         return 1

@@ -27,7 +27,7 @@ FIRST_OF = (Outcome.FAULT, Outcome.DEADLOCK, Outcome.WRONG, Outcome.EXACT)
 
 
 def carry_out_here(
-    system: System, graph: Workload, plan: Plan, seeds: Iterable[int] = range(3), detail: int | None = DETAIL
+    system: System, workload: Workload, plan: Plan, seeds: Iterable[int] = range(3), detail: int | None = DETAIL
 ) -> RunReport:
     """Carry ``plan`` out with the other ranks of the default process group, each of which calls this.
 
@@ -40,7 +40,7 @@ def carry_out_here(
     RankLost
         If the process of another rank ends.
     """
-    return RunReport.of(system, plan, (RankRun(system, graph, plan, seed, detail).report() for seed in seeds))
+    return RunReport.of(system, plan, (RankRun(system, workload, plan, seed, detail).report() for seed in seeds))
 
 
 class Post:
@@ -181,9 +181,9 @@ class RankRun(PlanRun):
     _executors: Mapping[str, RankExecutor]
     _of_task: Mapping[int, RankExecutor]
 
-    def __init__(self, system: System, graph: Workload, plan: Plan, seed: int, detail: int | None) -> None:
+    def __init__(self, system: System, workload: Workload, plan: Plan, seed: int, detail: int | None) -> None:
         self.rank = dist.get_rank()
-        super().__init__(system, graph, plan, seed, detail)
+        super().__init__(system, workload, plan, seed, detail)
         self._census = Census(self._num_ranks)
 
     def _prepare(self, threads: dict[Queue, int]) -> None:

@@ -32,12 +32,12 @@ def linear(system: System, plan: Plan, x: torch.Tensor, w: torch.Tensor) -> torc
         If a step is wrong, or waits for ever.
     """
     part, *others = plan.parts
-    pattern = part.workload.pattern
+    pattern = part.shape.pattern
     if others or pattern not in LAYERS:
         what = f"a plan of {len(plan.parts)} parts" if others else pattern.value
         names = ", ".join(each.value for each in LAYERS)
         raise RunRefused(Rejection(Code.MGS540, f"{what} is no linear layer", f"these are: {names}"))
-    run = RankRun(system, Workload.of_one(part.workload, part.op), plan, seed=0, detail=None)
+    run = RankRun(system, Workload.of_one(part.shape, part.op), plan, seed=0, detail=None)
     problem = run.problems[part.name]
     _fill(problem, run.rank, x.detach().double().numpy(), w.detach().double().numpy())
     run.work()

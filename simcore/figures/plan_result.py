@@ -77,7 +77,7 @@ def result_of(
 def stand_in(lowered: Lowered, staging_bytes: int) -> OpPlan:
     """The plan of several parts as one schedule for figures: its name, engines, SMs and memory, and no steps."""
     schedules = [part.schedule for part in lowered.plan.parts]
-    moving = [part.schedule for part in lowered.plan.parts if part.workload.moved is not None]
+    moving = [part.schedule for part in lowered.plan.parts if part.shape.moved is not None]
     engine = max((each.engine for each in moving or schedules), key=lambda engine: engine.count)
     sms = min(schedule.compute_sms for schedule in schedules)
     return OpPlan(lowered.plan.expression, (), engine, sms, staging_bytes)
@@ -105,8 +105,8 @@ def staging_peak(plan: Plan, ops: tuple[OpResult, ...]) -> int:
 
 def _brought(plan: Plan, part: Part) -> int:
     """What a gather brings that stands alone and whose result others read: no op of its own holds it."""
-    moved = part.workload.moved
-    if moved is None or not part.workload.is_collective or not part.workload.pattern.gathers or part.name != part.op:
+    moved = part.shape.moved
+    if moved is None or not part.shape.is_collective or not part.shape.pattern.gathers or part.name != part.op:
         return 0
     read = any(wait.on == part.name for other in plan.parts for wait in other.waits)
     return moved.num_bytes if read else 0

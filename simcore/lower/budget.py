@@ -71,7 +71,7 @@ def check_budget(system: System, plan: Plan, unit_bytes: int, ranks: int) -> Non
     RunTooLarge
         If there are more than ``MAX_LINE_HOPS``, ``MAX_OPS`` or ``MAX_ROUTED``.
     """
-    of_parts = (_costs(OpCase(p.name, system, p.workload), p.schedule, range(ranks)) for p in plan.parts)
+    of_parts = (_costs(OpCase(p.name, system, p.shape), p.schedule, range(ranks)) for p in plan.parts)
     costs = (reduce(Cost.plus, at_rank) for at_rank in zip(*of_parts, strict=True))
     total, lower = Cost(0, 0, 0), "fold symmetric ranks, or ask about smaller sizes"
     if unit_bytes <= system.gpu.line_bytes:

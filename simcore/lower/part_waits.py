@@ -102,7 +102,7 @@ def _names(part: Part, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[list
             continue
         first = step.stream not in streams
         streams.add(step.stream)
-        gated = persistent and part.workload.gemm is not None
+        gated = persistent and part.shape.gemm is not None
         yield names + (every if first and not gated else [])
 
 
@@ -132,7 +132,7 @@ def ends_of_part(state: Lowering, part: Part, before: Sequence[Sequence[int]]) -
     arriving = {arrival.transfer.signal for arrival in state.hits.arrivals(0)}
     return Ends(
         stream=part.stream,
-        in_kernels=not part.workload.is_collective and arriving <= awaited,
+        in_kernels=not part.shape.is_collective and arriving <= awaited,
         parts={
             Awaited.END: tuple(tuple(_all_of(state, rank, landed[rank], before[rank])) for rank in ranks),
             Awaited.LANDED: landed,
@@ -183,7 +183,7 @@ def sms_of_parts(system: System, plan: Plan) -> tuple[int, ...]:
     taken: dict[int, int] = {}  # nodes that copy, by the SMs that do nothing else
     for at, part in enumerate(plan.parts):
         engine = part.schedule.engine
-        if part.workload.moved is not None and not engine.leaves_all_sms:
+        if part.shape.moved is not None and not engine.leaves_all_sms:
             taken[engine.count] = taken.get(engine.count, 0) | 1 << 2 * at + 1
     if len(plan.parts) == 1 or not taken:
         return own
@@ -221,7 +221,7 @@ class _Order:
         """For each node those that it waits for, all in parts before its own."""
         for place, part in enumerate(self.parts):
             kernels, copies = self._in_streams(place), list[int]()
-            if part.workload.is_collective:
+            if part.shape.is_collective:
                 copies = list(kernels)
             for wait in part.waits:
                 if wait.what is Awaited.END:
@@ -238,7 +238,7 @@ class _Order:
             for at in range(place - 1, -1, -1):
                 other = self.parts[at]
                 if other.stream == stream:
-                    if other.workload.is_collective:
+                    if other.shape.is_collective:
                         found += [2 * at, 2 * at + 1]
                         break
                     if _in_one_stream(other):

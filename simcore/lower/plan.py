@@ -140,7 +140,7 @@ def lower(
 
 
 def _scenario(system: System, part: Part) -> OpCase:
-    return OpCase(part.name, system, part.workload)
+    return OpCase(part.name, system, part.shape)
 
 
 def _on_their_sms(system: System, plan: Plan) -> Iterator[Part]:
@@ -157,8 +157,8 @@ def _machines(
     builder: ProgramBuilder, system: System, plan: Plan, unit_bytes: int, ideal: Idealization
 ) -> dict[str, Machine]:
     """One machine for all parts, with the pool of engines that each has; by the name of the part."""
-    moving = [part for part in plan.parts if part.workload.moved is not None] or plan.parts[:1]
-    kernels = (part for part in plan.parts if not part.workload.is_collective)
+    moving = [part for part in plan.parts if part.shape.moved is not None] or plan.parts[:1]
+    kernels = (part for part in plan.parts if not part.shape.is_collective)
     scenario = _scenario(system, next(kernels, plan.parts[0]))
     own = _have_their_own(system, moving)
     largest: dict[object, OpPlan] = {}
@@ -243,7 +243,7 @@ class _Composer:
 
     def _queue(self, state: Lowering, part: Part, rank: int) -> None:
         """Make a lone collective, or the kernels of a part, follow what came before in their streams."""
-        if part.workload.is_collective:
+        if part.shape.is_collective:
             self._queue_collective(state, part, rank)
         else:
             self._queue_kernels(state, part, rank)

@@ -200,7 +200,7 @@ def lower_replayed(
         If ``unit_bytes`` is not a multiple of the GPU's line.
     """
     (part,) = plan.parts
-    scenario, schedule = OpCase(part.name, system, part.workload), part.schedule
+    scenario, schedule = OpCase(part.name, system, part.shape), part.schedule
     arrivals = _arrivals(scenario, schedule)
     _check_signals(schedule, replay, arrivals)
     steps: list[list[Step]] = [list(schedule.steps_of(TARGET)), *([] for _ in range(1, scenario.num_ranks))]

@@ -9,10 +9,10 @@ import pytest
 from magus.advisor.answer.answer import BoundCheck
 from magus.advisor.answer.export import advice_document
 from magus.advisor.answer.stages import AdviceOptions
-from magus.advisor.bounds.lower_bound import graph_bound, lower_bound, quick_bound_ticks
+from magus.advisor.bounds.lower_bound import lower_bound, quick_bound_ticks, workload_bound
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.predicted import library_time, library_unfit
-from magus.advisor.layers.recommend import recommend_graph
+from magus.advisor.layers.recommend import recommend_workload
 from magus.advisor.oracle.times import COLLECTIVES, collective_us
 from magus.advisor.questions.advisor import Advisor
 from magus.compiler import compile_text
@@ -187,8 +187,8 @@ workload w on node {{
 }}
 """
     (found,) = compile_text(text).workloads
-    advice = recommend_graph(found, QUICK)
-    least = graph_bound(found.system, found.workload).ticks
+    advice = recommend_workload(found, QUICK)
+    least = workload_bound(found.system, found.workload).ticks
 
     assert advice.candidates and all(one.ticks >= least for one in advice.candidates)
     offers = () if advice.offers is None else advice.offers.offers

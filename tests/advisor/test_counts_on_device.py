@@ -2,13 +2,13 @@
 
 import pytest
 
-from magus.advisor.answer.extrapolation import outside_calibration, outside_of_graph
+from magus.advisor.answer.extrapolation import outside_calibration, outside_of_plan
 from magus.advisor.candidates.predicted import predicted_us, usual_serials
 from magus.advisor.layers.op_runs import copiers_of
 from magus.advisor.solver import enumerate_space
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineKind, OpCase, OpPlan, Scenario
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.plan import build_plan
 from magus.compiler.resolve.schedules.from_text import SERIAL, read_choice, resolve_schedule
 from magus.simcore import simulate_op
 from tests.helpers.some import some
@@ -110,11 +110,11 @@ def test_a_layer_with_experts_copies_by_sms_unless_asked() -> None:
     for few in (False, True):
         copiers = list(copiers_of(graph.system, graph.workload, graph.explore, few=few))
         assert all(copier.engine.kind is EngineKind.SM for copier in some(copiers))
-    plan = build_graph_plan(graph.system, graph.workload, SERIAL)
+    plan = build_plan(graph.system, graph.workload, SERIAL)
     assert all(part.schedule.engine.kind is EngineKind.SM for part in plan.parts if part.op in "tz")
-    assert not any("only the GPUs" in each for each in outside_of_graph(graph.system, plan))
+    assert not any("only the GPUs" in each for each in outside_of_plan(graph.system, plan))
     assert [copier.engine.kind for copier in copiers_of(dma.system, dma.workload, dma.explore)] == [EngineKind.DMA]
-    marks = outside_of_graph(dma.system, build_graph_plan(dma.system, dma.workload, dma.schedules[0]))
+    marks = outside_of_plan(dma.system, build_plan(dma.system, dma.workload, dma.schedules[0]))
     assert any("only the GPUs know" in each for each in marks)
 
 

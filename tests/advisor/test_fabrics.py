@@ -8,7 +8,7 @@ import pytest
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.simcore import simulate_op
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.fabrics import UNEVEN
@@ -34,7 +34,7 @@ def test_no_schedule_beats_the_bound(case: tuple[Callable[..., OpCase], str]) ->
     scenario = make(*sizes, ranks=ranks, fabric=fabric)
     for choice in some(choices(scenario)):
         bound = lower_bound(scenario, (choice.engine.kind,)).ticks
-        found = simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=16384).makespan_ticks
+        found = simulate_op(scenario, build_op_plan(scenario, choice), unit_bytes=16384).makespan_ticks
         assert 0 < bound <= found, choice
 
 
@@ -43,6 +43,6 @@ def test_an_estimate_is_within_a_factor_of_two(name: str) -> None:
     ranks, fabric = UNEVEN[name]
     scenario = ag_gemm(256 * ranks, 256 * ranks, 1024, ranks=ranks, fabric=fabric)
     for choice in some(choices(scenario)):
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         found = simulate_op(scenario, schedule, unit_bytes=16384).makespan_ticks
         assert 0.5 * found <= estimate_ticks(scenario, schedule).makespan_ticks <= 2 * found, choice

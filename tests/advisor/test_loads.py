@@ -9,7 +9,7 @@ from magus.advisor.bounds.link_loads import least_traffic
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler import compile_text
 from magus.compiler.ir import Direction, Scenario
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import simulate_op
 from magus.tui.text.ops import scenario_line
 from tests.helpers.marks import thinned
@@ -28,7 +28,7 @@ def test_no_schedule_beats_the_bound(kind: str, fabric: str) -> None:
         scenario = compile_text(text).scenario().case
         bound = lower_bound(scenario).ticks
         for choice in some(legal_choices(scenario)):
-            found = simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=1024).makespan_ticks
+            found = simulate_op(scenario, build_op_plan(scenario, choice), unit_bytes=1024).makespan_ticks
             assert bound <= found, (seed, choice)
 
 
@@ -36,7 +36,7 @@ def test_no_schedule_beats_the_bound(kind: str, fabric: str) -> None:
 def test_the_estimate_of_gets_is_that_of_the_rank_that_gets_most(kind: str) -> None:
     scenario = scenario_of(kind, drawn(random.Random(7), ranks=4, rows=1024))
     for choice in some(legal_choices(scenario)):
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         estimate = estimate_ticks(scenario, schedule).makespan_ticks
         assert estimate > 0
         if choice.tactics.direction is Direction.GET and choice.template == "serial":
@@ -73,6 +73,6 @@ def test_the_line_that_says_what_is_asked_names_the_rank() -> None:
 
 def test_memory_is_that_of_the_rank_that_gets_most() -> None:
     hot = scenario_of("GEMM", ((128, 128, 128, 640),) * 4)
-    schedule = build_schedule(hot, next(iter(legal_choices(hot))))
+    schedule = build_op_plan(hot, next(iter(legal_choices(hot))))
 
     assert schedule.staging_bytes >= 3 * 640 * 64 * 2

@@ -8,7 +8,7 @@ from magus.advisor import AdviceOptions, Advisor, lower_bound
 from magus.advisor.sensitivity.threshold import num_rows, with_rows
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, ExecutionOptions, Kernels, OpCase, OpChoice, Scenario, Wait
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.planning.knobs.library import library_serial
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.simcore import simulate_op
@@ -30,7 +30,7 @@ def choices_of(scenario: OpCase) -> list[OpChoice]:
 
 
 def us(scenario: OpCase, choice: OpChoice) -> float:
-    return simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=1024).makespan_us
+    return simulate_op(scenario, build_op_plan(scenario, choice), unit_bytes=1024).makespan_us
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -40,7 +40,7 @@ def test_no_schedule_beats_the_bound(kind: str, rows: int, cols: int, ranks: int
     bound = lower_bound(scenario).ticks
 
     for choice in some(choices_of(scenario)):
-        found = simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=1024).makespan_ticks
+        found = simulate_op(scenario, build_op_plan(scenario, choice), unit_bytes=1024).makespan_ticks
         assert bound <= found, choice
 
 

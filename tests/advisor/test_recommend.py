@@ -27,7 +27,7 @@ from magus.compiler.ir import (
     Scenario,
     WrittenPlan,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.planning.knobs import base
 from magus.compiler.planning.knobs.library import library_rejection
 from magus.compiler.planning.staging import template_input
@@ -170,7 +170,7 @@ def test_a_space_without_overlap_is_not_a_workload_without_it(advisor: Advisor) 
 
 def test_a_plan_by_hand_for_a_lone_collective_is_no_overlap(advisor: Advisor) -> None:
     scenario = lone_gather(1024, 1024)
-    steps = build_schedule(scenario, OpChoice("serial", 8, DMA)).steps
+    steps = build_op_plan(scenario, OpChoice("serial", 8, DMA)).steps
     scenario = replace(
         scenario, schedules=(NamedSchedule("mine", WrittenPlan(EngineChoice(EngineKind.SM, 32), steps)),)
     )
@@ -196,7 +196,7 @@ def test_declared_schedules_are_always_simulated(advisor: Advisor) -> None:
 
 def test_plans_written_out_take_part(advisor: Advisor) -> None:
     scenario = exploring(ag_gemm(1024, 1024, 4096), Explore.of(schedules=("serial",), engine=(DMA,)))
-    steps = build_schedule(scenario, OpChoice("hetero_fused_1d", 16, DMA)).steps
+    steps = build_op_plan(scenario, OpChoice("hetero_fused_1d", 16, DMA)).steps
     scenario = replace(scenario, schedules=(NamedSchedule("by_hand", WrittenPlan(DMA, steps)),))
 
     advice = advisor.recommend(Scenario.of_one(scenario), AdviceOptions(top=1))

@@ -9,7 +9,7 @@ from magus.advisor.candidates.predicted import is_judged
 from magus.advisor.solver import enumerate_space
 from magus.advisor.solver.memory import check_memory, resident_bytes
 from magus.compiler.ir import Scenario
-from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.planning.build import ScheduleError, build_op_plan
 from magus.compiler.verify.check import check_plan
 from magus.tui.text.ops import scenario_line
 from magus.tui.text.render import advice_text
@@ -32,7 +32,7 @@ def test_the_space_holds_what_is_legal_and_nothing_else(name: str) -> None:
     found = enumerate_space(scenario).choices
 
     for choice in some(found[::3]):
-        assert check_plan(scenario, build_schedule(scenario, choice)) == ()
+        assert check_plan(scenario, build_op_plan(scenario, choice)) == ()
     asked = {(choice.template, choice.chunks) for choice in choices_of(scenario, (1, 2, 4, 8, 16, 32))}
     assert asked == {(choice.template, choice.chunks) for choice in found}
 
@@ -78,7 +78,7 @@ def test_keys_that_do_not_fit_are_refused() -> None:
     """A million positions of 512 columns, gathered, with the partial output: a GPU has them, of 64 million not."""
     for rows, fits in ((1 << 20, True), (1 << 26, False)):
         scenario = workload_of("AG+attention", m=rows)
-        schedule = build_schedule(scenario, next(choices_of(scenario)))
+        schedule = build_op_plan(scenario, next(choices_of(scenario)))
         if fits:
             check_memory(scenario, schedule)
         else:

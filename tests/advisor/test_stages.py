@@ -23,7 +23,7 @@ from magus.compiler.ir import (
     Scenario,
     WrittenPlan,
 )
-from magus.compiler.planning.build import ScheduleError, build_schedule, expression_of
+from magus.compiler.planning.build import ScheduleError, build_op_plan, expression_of
 from magus.simcore import EngineUnavailable, RunTooLarge
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring
 
@@ -46,7 +46,7 @@ DECLARED = replace(SCENARIO, schedules=(NamedSchedule("mine", CHOICE),))
 
 
 def test_without_predictions_what_the_file_declares_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = WrittenPlan(DMA, build_schedule(SCENARIO, OpChoice("shard_p2p", 8, DMA)).steps)
+    plan = WrittenPlan(DMA, build_op_plan(SCENARIO, OpChoice("shard_p2p", 8, DMA)).steps)
     scenario = replace(DECLARED, schedules=(*DECLARED.schedules, NamedSchedule("by_hand", plan)))
 
     advice = advised_without("predicted_candidates", monkeypatch, bespoke=0, scenario=scenario)

@@ -8,7 +8,7 @@ from magus.advisor.candidates.predicted import predicted_us
 from magus.advisor.solver import enumerate_space
 from magus.advisor.solver.enumerate import explain
 from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, OpChoice, heeding
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from tests.helpers.scenarios.fabrics import torus
 from tests.helpers.scenarios.scenarios import ag_gemm
 
@@ -23,7 +23,7 @@ def test_the_bound() -> None:
 
 def test_the_estimate() -> None:
     routes_of.cache_clear()
-    schedules = [build_schedule(SCENARIO, CHOICE)]
+    schedules = [build_op_plan(SCENARIO, CHOICE)]
     with pytest.raises(Cancelled):
         predicted_us(SCENARIO, [CHOICE], schedules, should_stop=lambda: True)
 

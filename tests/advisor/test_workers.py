@@ -30,7 +30,7 @@ from magus.compiler.ir import (
     ShouldStop,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from tests.helpers.paths import ROOT
 from tests.helpers.scenarios.fabrics import rails
 from tests.helpers.scenarios.scenarios import ag_gemm, h100, switch
@@ -38,13 +38,13 @@ from tests.helpers.scenarios.scenarios import ag_gemm, h100, switch
 SCENARIO = ag_gemm(256, 512, 512)
 JOBS = [
     SimulationJob(
-        SCENARIO, build_schedule(SCENARIO, OpChoice("uniform_fused_1d", chunks, EngineChoice(EngineKind.DMA, 7))), 1024
+        SCENARIO, build_op_plan(SCENARIO, OpChoice("uniform_fused_1d", chunks, EngineChoice(EngineKind.DMA, 7))), 1024
     )
     for chunks in (16, 32, 64)
 ]
 VAST = ag_gemm(8192, 8192, 8192)
 LONG = SimulationJob(
-    VAST, build_schedule(VAST, OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7))), VAST.gpu.line_bytes
+    VAST, build_op_plan(VAST, OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7))), VAST.gpu.line_bytes
 )
 """A job that takes longer than a stop takes to be heard."""
 # Starts workers, says their pids, and sleeps inside the pool until it is killed.
@@ -245,7 +245,7 @@ def test_one_that_is_too_large_is_told_with_its_limit() -> None:
     vast = ag_gemm(1 << 20, 1 << 15, 1 << 17)
     choice = OpChoice("uniform_fused_1d", 16, EngineChoice(EngineKind.DMA, 7))
     with open_workers(1) as workers:
-        assert workers.run([SimulationJob(vast, build_schedule(vast, choice), vast.gpu.line_bytes)]) == [None]
+        assert workers.run([SimulationJob(vast, build_op_plan(vast, choice), vast.gpu.line_bytes)]) == [None]
 
     (failure,) = workers.failures
     assert failure.kind is FailureKind.TOO_LARGE and "the limit is" in failure.reason
@@ -308,7 +308,7 @@ def test_what_never_finishes_is_told_with_its_circle() -> None:
     shared = EngineChoice(EngineKind.SM, 16, EngineMode.SHARED)
     tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
     parts = ((1024, 768), (0, 256))
-    schedule = build_schedule(scenario, OpChoice("bespoke", 3, shared, 3, tactics, parts=parts))
+    schedule = build_op_plan(scenario, OpChoice("bespoke", 3, shared, 3, tactics, parts=parts))
 
     with open_workers(1) as pool:
         assert pool.run([SimulationJob(scenario, schedule, 4096)]) == [None]

@@ -24,7 +24,7 @@ from magus.compiler.ir import (
     Transfer,
 )
 from magus.compiler.ir.topologies.rails import Rails
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from magus.compiler.templates.collective import collective_in
 from magus.compiler.verify.check import check_plan
@@ -112,7 +112,7 @@ def test_holds_what_is_said_of_it(case: tuple[tuple[Template, Pattern], int]) ->
         for choice, pieces in choices(template, scenario)
     ]
     for scenario, choice, pieces in tried:
-        n, schedule = scenario.num_ranks, build_schedule(scenario, choice)
+        n, schedule = scenario.num_ranks, build_op_plan(scenario, choice)
         steps = narrowed(schedule, scenario)
         transfers = [step for mine in steps for step in mine if isinstance(step, Transfer)]
 

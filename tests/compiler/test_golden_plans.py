@@ -9,7 +9,7 @@ import pytest
 
 from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, Pattern
 from magus.compiler.planfile.write import plan_text
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from magus.compiler.templates.collective import collective_in
 from tests.helpers import paths
@@ -60,7 +60,7 @@ def written(template: Template) -> str:
     texts = []
     for scenario, choice in cases(template):
         head = f"# {scenario.shape.label} on {scenario.num_ranks} ranks: "
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         texts.append(f"{head}{schedule.expression}\n{plan_text(scenario, schedule, template.name)}")
     return "\n".join(texts)
 

@@ -8,8 +8,8 @@ import pytest
 
 from magus.compiler import compile_text, format_text
 from magus.compiler.ir import GemmShape, GroupedGemmShape, OpCase, OpPlan, PeerOrder, TileGroup, Transfer
-from magus.compiler.planfile.write import plan_document, plan_text
-from magus.compiler.planning.build import build_schedule, declared, reject_choice
+from magus.compiler.planfile.write import op_plan_document, plan_text
+from magus.compiler.planning.build import build_op_plan, declared, reject_choice
 from magus.compiler.verify.check import check_plan
 from tests.helpers.plans.documents import plan_from_document
 from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_of, text_of
@@ -18,7 +18,7 @@ from tests.helpers.some import some
 
 def schedules(kind: str, seed: int) -> Iterator[tuple[OpCase, OpPlan]]:
     scenario = scenario_of(kind, drawn(random.Random(seed)))
-    return ((scenario, build_schedule(scenario, choice)) for choice in legal_choices(scenario))
+    return ((scenario, build_op_plan(scenario, choice)) for choice in legal_choices(scenario))
 
 
 def test_a_rank_has_the_rows_that_it_gets() -> None:
@@ -74,7 +74,7 @@ def test_a_plan_written_out_is_the_same_plan(kind: str) -> None:
         text = text_of(kind, scenario.shape.loads) + plan_text(scenario, schedule, "written")
         again = compile_text(text).scenario().case
         assert replace(declared(again, again.schedules[0]), expression=schedule.expression) == schedule
-        plan = plan_from_document(scenario, plan_document(scenario, schedule))
+        plan = plan_from_document(scenario, op_plan_document(scenario, schedule))
         assert plan.by_rank == schedule.by_rank
 
 
@@ -98,7 +98,7 @@ def test_a_plan_of_one_rank_does_not_fit_all() -> None:
 def test_peers_are_served_by_the_size_of_what_each_rank_has_for_them() -> None:
     scenario = scenario_of("GEMM", ((8, 16, 40), (24, 24, 16), (0, 8, 56)))
     choice = next(each for each in legal_choices(scenario) if each.template == "hetero_fused_1d")
-    schedule = build_schedule(scenario, replace(choice, order=PeerOrder.LARGE_FIRST, chunks=3))
+    schedule = build_op_plan(scenario, replace(choice, order=PeerOrder.LARGE_FIRST, chunks=3))
 
     peers = [[step.peer for step in steps if isinstance(step, Transfer)] for steps in schedule.by_rank]
     assert peers == [[2, 1], [2, 1], [2]]

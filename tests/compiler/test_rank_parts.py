@@ -24,8 +24,8 @@ from magus.compiler.ir import (
     Transfer,
     rank_parts,
 )
-from magus.compiler.planfile.write import plan_document, plan_text
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planfile.write import op_plan_document, plan_text
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.targets.refusals import reject_triton
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
@@ -89,7 +89,7 @@ def test_every_template_that_fits_has_a_right_plan(kind: str, rows: int, cols: i
 
     assert "serial" in {choice.template for choice in choices}
     for choice in choices:
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         assert not check_plan(scenario, schedule), schedule.expression
 
 
@@ -101,13 +101,13 @@ def test_any_number_of_rows_has_right_plans(rows: int, cols: int, ranks: int, ki
     scenario = scenario_of(kind, rows, cols, ranks)
     choices = legal_choices(scenario)
     for choice in some(rng.sample(choices, min(3, len(choices)))):
-        assert not check_plan(scenario, build_schedule(scenario, choice))
+        assert not check_plan(scenario, build_op_plan(scenario, choice))
 
 
 @pytest.mark.parametrize(("rows", "cols", "ranks"), [(3, 512, 4), (4, 50, 3)])
 def test_a_plan_with_a_wrong_region_is_found_out(rows: int, cols: int, ranks: int) -> None:
     scenario = scenario_of("GEMM+AR", rows, cols, ranks)
-    schedule = build_schedule(scenario, OpChoice("serial", ranks, ENGINES[1]))
+    schedule = build_op_plan(scenario, OpChoice("serial", ranks, ENGINES[1]))
     step = next(step for step in schedule.steps_of(1) if isinstance(step, Transfer) and step.name.startswith("y"))
     shorter = replace(step.region, rows=replace(step.region.rows, stop=step.region.rows.stop - 1))
     steps = tuple(replace(step, region=shorter) if each is step else each for each in schedule.steps_of(1))
@@ -125,14 +125,14 @@ def test_a_plan_with_a_wrong_region_is_found_out(rows: int, cols: int, ranks: in
 @pytest.mark.parametrize("template", ["serial", "pipelined"])
 def test_plans_are_written_and_read_back(rows: int, cols: int, ranks: int, template: str) -> None:
     scenario = scenario_of("GEMM+AR", rows, cols, ranks)
-    schedule = build_schedule(scenario, OpChoice(template, ranks, ENGINES[1]))
-    again = plan_from_document(scenario, plan_document(scenario, schedule))
+    schedule = build_op_plan(scenario, OpChoice(template, ranks, ENGINES[1]))
+    again = plan_from_document(scenario, op_plan_document(scenario, schedule))
     text = text_of("GEMM+AR", rows, cols, ranks) + plan_text(scenario, schedule, "plan_1")
     body = compile_text(text).scenario().case.schedules[0].body
 
     assert (again.steps, again.by_rank) == (schedule.steps, schedule.by_rank)
-    assert build_schedule(scenario, body, "plan_1").steps == schedule.steps
-    assert build_schedule(scenario, body, "plan_1").by_rank == schedule.by_rank
+    assert build_op_plan(scenario, body, "plan_1").steps == schedule.steps
+    assert build_op_plan(scenario, body, "plan_1").by_rank == schedule.by_rank
 
 
 def test_chunks_of_columns_keep_to_tiles() -> None:
@@ -145,7 +145,7 @@ def test_chunks_of_columns_keep_to_tiles() -> None:
 
 def test_a_triton_kernel_of_such_parts_is_refused_for_what_it_is() -> None:
     scenario = scenario_of("GEMM+AR", 4, 8192, 8)
-    rejection = reject_triton(scenario, build_schedule(scenario, OpChoice("serial", 8, ENGINES[0])))
+    rejection = reject_triton(scenario, build_op_plan(scenario, OpChoice("serial", 8, ENGINES[0])))
 
     assert rejection is not None and "columns" in rejection.message and "multiple of 8" in rejection.hint
 

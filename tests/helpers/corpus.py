@@ -8,7 +8,7 @@ from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.training.build import Attempt, failed_for
 from magus.advisor.training.families import Drawn
 from magus.advisor.training.record import Record, Tried
-from magus.compiler.planning.build import build_schedule, expression_of
+from magus.compiler.planning.build import build_op_plan, expression_of
 
 FAILS, DIES = 2, 3
 """Scenarios that fail, and that end their process."""
@@ -27,7 +27,7 @@ def quick_record(drawn: Drawn) -> Record:
 def serial_record(drawn: Drawn) -> Record:
     """A record of the usual serial schedule, as if it had been simulated."""
     scenario, (choice, *_) = drawn.scenario, usual_serials(drawn.scenario)
-    ticks = round(estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks)
+    ticks = round(estimate_ticks(scenario, build_op_plan(scenario, choice)).makespan_ticks)
     plan = Tried(expression_of(choice), "template", ticks + 10, 1024, float(ticks))
     return Record(drawn.seed, drawn.idx, drawn.family, 1, plan.expression, (plan,))
 

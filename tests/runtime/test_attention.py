@@ -22,7 +22,7 @@ from magus.compiler.ir import (
     Pattern,
     TileGroup,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
@@ -54,7 +54,7 @@ def written(scenario: OpCase) -> Iterator[OpPlan]:
         for streams in {template.default_streams, 2}:
             choice = OpChoice(template.name, n * count, engine, streams, ExecutionOptions(direction))
             if reject_choice(scenario, choice) is None:
-                yield build_schedule(scenario, choice)
+                yield build_op_plan(scenario, choice)
 
 
 def last_run(scenario: OpCase, schedule: OpPlan) -> SeedRun:

@@ -18,7 +18,7 @@ from magus.compiler.ir import (
     Workload,
 )
 from magus.compiler.planning.parts import PlanError
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.plan import build_plan
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.runtime import Outcome, carry_out
 from magus.runtime.memory import Array
@@ -110,7 +110,7 @@ def draw_plan(rng: random.Random) -> tuple[System, Workload, Plan]:
         modes = [draw_mode(rng, op, one) for op, one in zip(ops, scenarios, strict=True)]
         graph, choice = Workload("drawn", "", tuple(ops)), Schedule("drawn", tuple(modes))
         try:
-            return scenarios[0].system, graph, build_graph_plan(scenarios[0].system, graph, choice)
+            return scenarios[0].system, graph, build_plan(scenarios[0].system, graph, choice)
         except PlanError:
             continue
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from magus.compiler.ir import OpCase, OpPlan, PartWait, Pattern
-from magus.compiler.planfile.write import document_text, plan_document
+from magus.compiler.planfile.write import document_text, op_plan_document
 from magus.compiler.resolve.schedules.from_text import SERIAL, resolve_schedule
 from magus.runtime import Outcome, RunRefused, carry_out
 from magus.runtime.over_torch import launch
@@ -218,7 +218,7 @@ def by_torchrun(processes: int, *words: str, module: bool = True) -> subprocess.
 @pytest.mark.slow
 def test_torchrun_carries_out_a_plan_in_a_file(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    plan.write_text(document_text(plan_document(*scheduled(Pattern.GEMM_RS, 2, PLANS[3][1]))))
+    plan.write_text(document_text(op_plan_document(*scheduled(Pattern.GEMM_RS, 2, PLANS[3][1]))))
     done = by_torchrun(2, str(plan))
 
     assert (done.returncode, done.stdout) == (0, f"{plan}\n  exact on 2 ranks\n")

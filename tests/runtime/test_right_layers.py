@@ -226,7 +226,7 @@ def test_ranks_with_loads_and_too_many_steps_are_refused(back: Scenario, monkeyp
 def test_kernels_beside_collectives_that_are_no_products_are_refused(back: Scenario) -> None:
     graph, plan = plan_of_layers(back, SERIAL, 1)
     dh, du = plan.part("dh"), plan.part("du")
-    odd = replace(dh, workload=replace(dh.workload, gemm=None, kernel=du.workload.kernel))
+    odd = replace(dh, shape=replace(dh.shape, gemm=None, kernel=du.shape.kernel))
     with pytest.raises(RunRefused, match="not carried out with real data"):
         carry_out(back.system, graph, replace(plan, parts=(odd, *plan.parts[1:])))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from magus.compiler import compile_file, compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, OpPlan, Pattern
-from magus.compiler.planning.build import build_schedule, declared, reject_choice
+from magus.compiler.planning.build import build_op_plan, declared, reject_choice
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.examples import NAMES, PAPERS, TEMPLATES, path
@@ -62,7 +62,7 @@ def test_drawn_schedules_of_drawn_scenarios(seed: int) -> None:
     pattern = rng.choice([pattern for pattern in TEXTS if pattern is not Pattern.KERNEL])
     scenario = draw_scenario(rng, pattern)
     for choice in some(draw_choices(rng, scenario, 2)):
-        check(scenario, build_schedule(scenario, choice))
+        check(scenario, build_op_plan(scenario, choice))
 
 
 @pytest.mark.parametrize("seed", thinned(range(40), 10))
@@ -77,14 +77,14 @@ def test_bespoke_schedules_with_parts_slices_and_columns(seed: int) -> None:
 def test_ranks_that_send_differently(kind: str) -> None:
     scenario = scenario_of_loads(kind, drawn(random.Random(1)))
     for choice in some(islice(legal_choices(scenario), 4)):
-        check(scenario, build_schedule(scenario, choice))
+        check(scenario, build_op_plan(scenario, choice))
 
 
 @pytest.mark.parametrize("name", ["GEMM+A2A", "grouped_gemm+A2A"])
 def test_rows_of_any_number_for_each_rank(name: str) -> None:
     scenario = workload_of(name, 4, 32, 4)
     for choice in some(choices_of(scenario, (1, 2, 4))):
-        check(scenario, build_schedule(scenario, choice), 1)
+        check(scenario, build_op_plan(scenario, choice), 1)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -191,7 +191,7 @@ def test_rows_that_do_not_divide_among_the_ranks(kind: str, rows: int, cols: int
     scenario = scenario_of_parts(kind, rows, cols, ranks)
 
     for choice in some(choices_of_parts(scenario)):
-        check(scenario, build_schedule(scenario, choice), 1)
+        check(scenario, build_op_plan(scenario, choice), 1)
 
 
 @examples(20)
@@ -199,4 +199,4 @@ def test_rows_that_do_not_divide_among_the_ranks(kind: str, rows: int, cols: int
 def test_any_number_of_rows(rows: int, cols: int, ranks: int, kind: str) -> None:
     scenario = scenario_of_parts(kind, rows, cols, ranks)
 
-    check(scenario, build_schedule(scenario, OpChoice("serial", ranks, EngineChoice(EngineKind.SM, 4))), 1)
+    check(scenario, build_op_plan(scenario, OpChoice("serial", ranks, EngineChoice(EngineKind.SM, 4))), 1)

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from magus.compiler.ir import EngineChoice, EngineKind, Fabric, OpCase, OpChoice, Pattern
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.lowering import differs_from_oracle, makespan
@@ -29,7 +29,7 @@ def scenario_of(kind: Pattern, fabric: Fabric, rows: int, ranks: int) -> OpCase:
 def test_every_core_equals_the_oracle(kind: Pattern, fabric: Fabric) -> None:
     scenario = scenario_of(kind, fabric, 64, 4)
     for engine, pieces in product((DMA, SM), (1, 2)):
-        schedule = build_schedule(scenario, OpChoice("double_ring", 4 * pieces, engine))
+        schedule = build_op_plan(scenario, OpChoice("double_ring", 4 * pieces, engine))
         assert check_plan(scenario, schedule) == ()
         assert differs_from_oracle(scenario, schedule, 1024, fold=False) == [], schedule.expression
 
@@ -40,7 +40,7 @@ def test_both_directions_of_a_ring_of_links_bring_twice_as_much(kind: Pattern) -
     scenario = scenario_of(kind, ring(), 32768, 8)
 
     one, both = (
-        makespan(scenario, build_schedule(scenario, OpChoice(name, 32, DMA)), 1 << 16)
+        makespan(scenario, build_op_plan(scenario, OpChoice(name, 32, DMA)), 1 << 16)
         for name in ("ring", "double_ring")
     )
 
@@ -53,9 +53,7 @@ def test_in_nodes_the_links_across_pass_a_share_of_each_node_once(kind: Pattern)
     scenario = scenario_of(kind, rails(4), 32768, 8)
 
     def ticks(name: str) -> int:
-        return makespan(
-            scenario, build_schedule(scenario, OpChoice(name, 32, EngineChoice(EngineKind.DMA, 8))), 1 << 18
-        )
+        return makespan(scenario, build_op_plan(scenario, OpChoice(name, 32, EngineChoice(EngineKind.DMA, 8))), 1 << 18)
 
     assert ticks("double_ring") < 0.4 * ticks("ring")
     assert ticks("double_ring") == pytest.approx(ticks("hierarchical"), rel=0.25)

@@ -9,7 +9,7 @@ from magus.compiler import compile_text
 from magus.compiler.ir import Batch, OpChoice, OpMode, Read, Schedule, Seams, Workload
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.planning.parts import op_names
-from magus.compiler.planning.plan import build_graph_plan, choice_of_layers, layers_of, written_out
+from magus.compiler.planning.plan import build_plan, choice_of_layers, layers_of, written_out
 from magus.simcore import RunOptions
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.lower.plan import lower
@@ -70,7 +70,7 @@ def drawn(seed: int) -> tuple[int, bool]:
         if op.is_pair and op.shape.then is None and rng.random() < 0.5
     )
     choice = Schedule("drawn", modes, seams=rng.choice(list(Seams)), sums_first=rng.random() < 0.5, batches=2)
-    plan = build_graph_plan(system, graph, choice)
+    plan = build_plan(system, graph, choice)
     whole = lower(system, plan, unit_bytes=8192, fold=False).program
     if whole.num_line_hops > 12_000:
         return len(plan.parts), False

@@ -24,8 +24,8 @@ from magus.compiler.ir import (
     Wait,
     Workload,
 )
-from magus.compiler.planning.build import build_schedule
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.build import build_op_plan
+from magus.compiler.planning.plan import build_plan
 from magus.runtime.tasks import landing_ranks
 from magus.simcore import Result, RunOptions, WhatIf, simulate, simulate_op, simulate_seeds
 from magus.simcore.cores.engine import Core, run
@@ -66,7 +66,7 @@ def of_ops(*ops: Op) -> Workload:
 
 
 def simulated(graph: Workload, choice: Schedule, system: OpCase) -> Result:
-    result = simulate(system.system, build_graph_plan(system.system, graph, choice), name="g")
+    result = simulate(system.system, build_plan(system.system, graph, choice), name="g")
     assert result.outcome is RunOutcome.DONE
     return result
 
@@ -77,7 +77,7 @@ def test_a_graph_of_one_op_is_that_op(pattern: Pattern) -> None:
     for index in range(4):
         one, schedule = draw_plan(random.Random(f"graph of {pattern.name} {index}"), pattern)
         choice = Schedule(schedule.expression, (OpMode("y", _as_drawn(index, pattern)),))
-        plan = build_graph_plan(one.system, of_ops(Op("y", one.shape)), choice)
+        plan = build_plan(one.system, of_ops(Op("y", one.shape)), choice)
         expected = simulate_op(one, schedule, unit_bytes=4096, options=RunOptions(observe=True))
         result = simulate(one.system, plan, name=one.name, unit_bytes=4096, options=RunOptions(observe=True))
 
@@ -115,7 +115,7 @@ def test_behind_a_barrier_times_add_up(first: Pattern, second: Pattern, mode: Op
         Op("b", other.shape, (read("a", by_rows=True, moves=other.shape.pattern is not DOWN),)),
     )
     modes = tuple(OpMode(name, mode) for name in "ab")
-    alone = [simulate_op(each, build_schedule(each, mode)).makespan_ticks for each in (one, other)]
+    alone = [simulate_op(each, build_op_plan(each, mode)).makespan_ticks for each in (one, other)]
 
     both = simulated(graph, Schedule("p", modes, seams=Seams.WHOLE), one)
 
@@ -132,7 +132,7 @@ def test_a_pair_that_is_apart_takes_as_long_as_serial(pattern: Pattern) -> None:
     graph = of_ops(Op("y", one.shape))
 
     result = simulated(graph, Schedule("p", (OpMode("y", apart=SERIAL),)), one)
-    serial = simulate_op(one, build_schedule(one, SERIAL))
+    serial = simulate_op(one, build_op_plan(one, SERIAL))
 
     assert result.makespan_ticks == serial.makespan_ticks
     assert len(result.ops) == 1
@@ -147,7 +147,7 @@ def test_copies_by_fewer_engines_are_as_slow_beside_others(engines: int, own: bo
     graph = of_ops(Op("a", gather.shape), Op("b", gather.shape, (read("a"),)))
     modes = (OpMode("a", few), OpMode("b", SERIAL))
 
-    alone = simulate_op(gather, build_schedule(gather, few)).makespan_ticks
+    alone = simulate_op(gather, build_op_plan(gather, few)).makespan_ticks
     times = simulated(graph, Schedule("p", modes), gather).op("a")
 
     assert (times.end_ticks - times.begin_ticks == alone) is own
@@ -159,7 +159,7 @@ def test_rows_are_waited_for_one_by_one() -> None:
     graph = of_ops(Op("a", down.shape), Op("b", up.shape, (read("a", by_rows=True, moves=True),)))
     modes = tuple(OpMode(name, FUSED) for name in "ab")
     times = {seams: simulated(graph, Schedule("p", modes, seams=seams), down).makespan_ticks for seams in Seams}
-    plan = build_graph_plan(down.system, graph, Schedule("p", modes))
+    plan = build_plan(down.system, graph, Schedule("p", modes))
 
     assert times[Seams.ROWS] < times[Seams.WHOLE]
     assert plan.part("b").waits == ()
@@ -217,7 +217,7 @@ def test_copies_by_sms_take_them_from_kernels_beside_them(beside: tuple[tuple[st
     gather, kernel = scenario(Pattern.ALL_GATHER), scenario(Pattern.GEMM)
     graph = of_ops(Op("k", kernel.shape), Op("x", gather.shape))
     choice = Schedule("p", (OpMode("x", OpChoice("serial", 4, EngineChoice(EngineKind.SM, 16))),), beside=beside)
-    program = lower(kernel.system, build_graph_plan(kernel.system, graph, choice), unit_bytes=1024).program
+    program = lower(kernel.system, build_plan(kernel.system, graph, choice), unit_bytes=1024).program
 
     pools = sorted(zip(program.pool_names, program.pool_slots.tolist(), strict=True))
     assert pools == [("copy_sms", 16), ("sms", kernel.gpu.sms - taken)]
@@ -227,7 +227,7 @@ def test_labels_tell_ops_apart_and_priorities_are_theirs() -> None:
     down = scenario(DOWN)
     graph = of_ops(Op("a", down.shape), Op("b", down.shape))
     choice = Schedule("p", (OpMode("a", FUSED), OpMode("b", FUSED)), low=("b",), sums_first=True)
-    program = lower(down.system, build_graph_plan(down.system, graph, choice), unit_bytes=4096).program
+    program = lower(down.system, build_plan(down.system, graph, choice), unit_bytes=4096).program
 
     found = {
         (program.labels[label][0], OpKind(kind), priority)
@@ -364,7 +364,7 @@ def test_a_collective_that_reads_nothing_does_not_run_ahead() -> None:
 def _of_two(system: OpCase) -> Plan:
     """Two pairs side by side, cut in pieces."""
     graph = of_ops(Op("a", system.shape), Op("b", system.shape))
-    return build_graph_plan(system.system, graph, Schedule("p", tuple(OpMode(name, FUSED) for name in "ab")))
+    return build_plan(system.system, graph, Schedule("p", tuple(OpMode(name, FUSED) for name in "ab")))
 
 
 def test_what_is_lost_in_a_plan_of_several_parts_adds_up_to_its_time() -> None:

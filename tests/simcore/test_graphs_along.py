@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler.ir import Op, OpCase, OpChoice, OpMode, Schedule, Workload
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.plan import build_plan
 from magus.simcore import RunOptions, simulate
 from magus.simcore.simulate_layers import simulate_layers
 from tests.helpers.scenarios.exchange import ADDED_BESIDE, CASES, DMA, along, as_pair, both, exchange, named
@@ -18,7 +18,7 @@ SHARED_STREAMS = ("uniform_fused_1d", "uniform_fused_2d")
 
 
 def ticks(scenario: OpCase, graph: Workload, choice: Schedule) -> int:
-    plan = build_graph_plan(scenario.system, graph, choice)
+    plan = build_plan(scenario.system, graph, choice)
     options = RunOptions(loads=False)
     return simulate(scenario.system, plan, unit_bytes=UNIT, options=options).makespan_ticks
 
@@ -39,7 +39,7 @@ def test_it_takes_as_long_as_in_a_pair(kind: str, choice: OpChoice) -> None:
 def test_it_begins_before_all_has_landed() -> None:
     scenario = exchange("below")
     times = simulate(
-        scenario.system, build_graph_plan(scenario.system, both("below"), along(OpChoice("uniform_fused_1d", 8, DMA)))
+        scenario.system, build_plan(scenario.system, both("below"), along(OpChoice("uniform_fused_1d", 8, DMA)))
     )
 
     assert times.op("y_gemm").begin_ticks < times.op("y").end_ticks < times.op("y_gemm").end_ticks
@@ -52,9 +52,7 @@ def test_layers_by_period_are_those_one_by_one() -> None:
     graph = replace(scenario.workload, repeat=replace(repeat, count=12))
 
     found = simulate_layers(scenario.system, graph, choice, unit_bytes=4096)
-    direct = simulate(
-        scenario.system, build_graph_plan(scenario.system, graph, choice, 12), unit_bytes=4096
-    ).makespan_ticks
+    direct = simulate(scenario.system, build_plan(scenario.system, graph, choice, 12), unit_bytes=4096).makespan_ticks
 
     assert found.num_simulated < 12
     assert (found.total_ticks, found.is_estimate) == (direct, False)

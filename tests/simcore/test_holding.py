@@ -26,7 +26,7 @@ from magus.compiler.ir import (
     Wait,
     WrittenPlan,
 )
-from magus.compiler.planning.build import ScheduleError, build_schedule, reject_choice
+from magus.compiler.planning.build import ScheduleError, build_op_plan, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.compiler.verify.happens_before import Waits
@@ -45,7 +45,7 @@ ROWS, COLS, INNER = 2048, 1024, 128
 
 
 def written(scenario: OpCase, *steps: Step, tactics: ExecutionOptions = POLLS) -> OpPlan:
-    return build_schedule(scenario, WrittenPlan(DMA, steps, tactics=tactics), "written")
+    return build_op_plan(scenario, WrittenPlan(DMA, steps, tactics=tactics), "written")
 
 
 def outcome(scenario: OpCase, schedule: OpPlan) -> RunOutcome:
@@ -150,7 +150,7 @@ def drawn(scenario: OpCase, seed: int) -> Iterator[OpPlan]:
     for template in ALL_TEMPLATES:
         choice = OpChoice(template.name, 4 if template.cuts_shards else 2, DMA, 1, POLLS)
         if scenario.shape.pattern in template.patterns and reject_choice(scenario, choice) is None:
-            schedule = build_schedule(scenario, choice)
+            schedule = build_op_plan(scenario, choice)
             yield from (replace(schedule, steps=tuple(mixed(rng, list(schedule.steps)))) for _ in range(8))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import Plan, Scenario, System
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.plan import build_plan
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.simcore import Result, RunTooLarge, simulate
 from magus.simcore import simulate_layers as layers
@@ -48,7 +48,7 @@ def test_by_period_is_as_one_by_one(back: Scenario, schedule: str, monkeypatch: 
     assert every.total_ticks == found.total_ticks
     # The period of the last layers is that of the first few too.
     choice = next(choice for choice in back.schedules if choice.name == schedule)
-    plan = build_graph_plan(back.system, back.workload, choice, 12)
+    plan = build_plan(back.system, back.workload, choice, 12)
     assert simulate(back.system, plan, unit_bytes=4096).period_ticks == found.period_ticks
 
 

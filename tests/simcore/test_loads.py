@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from magus.compiler.ir import TileGroup
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import simulate_op
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.fold.refine import Classes, detect
@@ -24,7 +24,7 @@ from tests.helpers.some import some
 def test_all_cores_agree_with_the_oracle(kind: str) -> None:
     scenario = scenario_of(kind, drawn(random.Random(kind)))
     for choice in some(legal_choices(scenario)):
-        program = lower_op(scenario, build_schedule(scenario, choice), unit_bytes=1024, fold=True).program
+        program = lower_op(scenario, build_op_plan(scenario, choice), unit_bytes=1024, fold=True).program
         oracle = Oracle(program).run()
         for core in Core:
             assert differences(program, run(program, core=core), oracle) == [], (core, choice)
@@ -40,7 +40,7 @@ def test_the_bytes_of_the_table_pass_the_links(kind: str) -> None:
     scenario = scenario_of(kind, table)
     moved = sum(rows for rank, sent in enumerate(table) for to, rows in enumerate(sent) if to != rank)
     for choice in some(legal_choices(scenario)):
-        program = lower_op(scenario, build_schedule(scenario, choice), unit_bytes=128, fold=False).program
+        program = lower_op(scenario, build_op_plan(scenario, choice), unit_bytes=128, fold=False).program
         links = np.array([name.startswith("link") for name in program.server_names])
         data = program.flow_traffic[program.hop_flow] != TrafficClass.FLAGS
         passed = data & links[program.hop_server // program.ranks_simulated]
@@ -52,7 +52,7 @@ def test_every_rank_computes_the_rows_that_it_gets(kind: str) -> None:
     table = drawn(random.Random(kind))
     scenario = scenario_of(kind, table)
     for choice in some(legal_choices(scenario)):
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         for rank, steps in some(enumerate(schedule.by_rank)):
             groups = [step for step in steps if isinstance(step, TileGroup)]
             flops = sum(compute_shape(scenario.at(rank), group).flops for group in groups)
@@ -65,6 +65,6 @@ def test_a_hot_rank_takes_longer_than_a_cold_one() -> None:
     for table in (even, hot):
         scenario = scenario_of("GEMM", table)
         choice = next(each for each in legal_choices(scenario) if each.template == "serial")
-        times.append(simulate_op(scenario, build_schedule(scenario, choice)).makespan_ticks)
+        times.append(simulate_op(scenario, build_op_plan(scenario, choice)).makespan_ticks)
 
     assert times[0] < times[1]

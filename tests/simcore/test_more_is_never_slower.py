@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from magus.compiler.ir import OpCase, OpChoice, Pattern
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore.fold.run import RunOptions, run_folded
 from magus.simcore.program.program import PACKET_BYTES
 from tests.helpers.oracle.lowering import lower_op
@@ -68,7 +68,7 @@ def _compared(seed: int) -> Iterator[Comparison]:
 
 
 def _ticks(scenario: OpCase, choice: OpChoice) -> int:
-    schedule = build_schedule(scenario, choice)
+    schedule = build_op_plan(scenario, choice)
     return run_folded(lower_op(scenario, schedule, unit_bytes=PACKET_BYTES).program, RunOptions()).run.makespan_ticks
 
 

@@ -17,7 +17,7 @@ from magus.compiler.ir import (
     Pattern,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.lowering import differs_from_oracle, makespan
@@ -53,7 +53,7 @@ def test_every_core_equals_the_oracle(case: tuple[str, Pattern]) -> None:
     for algorithm, (engine, tactics) in product(ALGORITHM_BY_NAME, ((DMA, ExecutionOptions()), (SM, PERSISTENT))):
         choice = OpChoice("pipelined", 8, engine, tactics=tactics, algorithm=algorithm)
         if reject_choice(scenario, choice) is None:
-            schedule, tried = build_schedule(scenario, choice), tried + 1
+            schedule, tried = build_op_plan(scenario, choice), tried + 1
             assert check_plan(scenario, schedule) == ()
             assert differs_from_oracle(scenario, schedule, 2048, fold=False) == [], schedule.expression
     assert tried
@@ -62,8 +62,8 @@ def test_every_core_equals_the_oracle(case: tuple[str, Pattern]) -> None:
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
 def test_with_direct_it_takes_as_long_as_hetero_fused_1d(pattern: Pattern) -> None:
     scenario = scenario_of(pattern, full_mesh(), 512)
-    mine = build_schedule(scenario, OpChoice("pipelined", 8, DMA, algorithm="direct"))
-    theirs = build_schedule(scenario, OpChoice("hetero_fused_1d", 8, DMA))
+    mine = build_op_plan(scenario, OpChoice("pipelined", 8, DMA, algorithm="direct"))
+    theirs = build_op_plan(scenario, OpChoice("hetero_fused_1d", 8, DMA))
 
     assert makespan(scenario, mine) == makespan(scenario, theirs)
 
@@ -73,7 +73,7 @@ def test_on_one_link_each_way_a_ring_of_whole_blocks_is_shard_p2p_with_less_traf
     scenario = scenario_of(Pattern.AG_GEMM, ring(), 4096, 8)
 
     times = {
-        name: makespan(scenario, build_schedule(scenario, OpChoice(template, 8, DMA, algorithm=algorithm)), 1 << 16)
+        name: makespan(scenario, build_op_plan(scenario, OpChoice(template, 8, DMA, algorithm=algorithm)), 1 << 16)
         for name, template, algorithm in (
             ("p2p", "shard_p2p", ""),
             ("ring", "pipelined", "ring"),
@@ -90,7 +90,7 @@ def test_across_nodes_blocks_that_cross_once_beat_those_that_cross_for_each_rank
 
     def ticks(template: str, algorithm: str = "", pieces: int = 1) -> int:
         choice = OpChoice(template, 8 * pieces, EngineChoice(EngineKind.DMA, 7), algorithm=algorithm)
-        return makespan(scenario, build_schedule(scenario, choice), 1 << 18)
+        return makespan(scenario, build_op_plan(scenario, choice), 1 << 18)
 
     hierarchical = ticks("serial", "hierarchical")
     assert ticks("pipelined", "hierarchical", 2) < 0.9 * hierarchical
@@ -105,7 +105,7 @@ def test_kernels_other_than_a_gemm_are_pipelined_too(name: str) -> None:
     for algorithm, pieces in product(ALGORITHM_BY_NAME, (1, 2)):
         choice = OpChoice("pipelined", 2 * pieces, DMA, algorithm=algorithm)
         if reject_choice(scenario, choice) is None:
-            schedule, tried = build_schedule(scenario, choice), tried + 1
+            schedule, tried = build_op_plan(scenario, choice), tried + 1
             assert check_plan(scenario, schedule) == ()
             assert differs_from_oracle(scenario, schedule, 4096, fold=False) == [], schedule.expression
     assert (tried == 0) == name.startswith("A2A+attention")

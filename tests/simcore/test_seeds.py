@@ -16,7 +16,7 @@ from magus.compiler.ir import (
     Straggler,
     Variability,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import Result, plan_of, simulate_op, simulate_seeds
 from tests.helpers.scenarios.fabrics import torus
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs
@@ -42,7 +42,7 @@ def seeded(scenario: OpCase, schedule: OpPlan, seeds: Sequence[int]) -> tuple[Re
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_seeds_together_and_alone(scenario: OpCase, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = varied(scenario, ALL)
-    schedule = build_schedule(scenario, OpChoice("hetero_fused_1d", 8, EngineChoice(EngineKind.DMA, 3)))
+    schedule = build_op_plan(scenario, OpChoice("hetero_fused_1d", 8, EngineChoice(EngineKind.DMA, 3)))
     alone = [simulate_op(scenario, schedule, unit_bytes=UNIT, seed=seed) for seed in range(5)]
     assert len({result.makespan_ticks for result in alone}) > 1
 
@@ -55,7 +55,7 @@ def test_seeds_together_and_alone(scenario: OpCase, monkeypatch: pytest.MonkeyPa
 
 def test_the_order_of_seeds_does_not_matter() -> None:
     scenario = varied(SCENARIOS[0], ALL)
-    schedule = build_schedule(scenario, OpChoice("serial", 4, EngineChoice(EngineKind.DMA, 3)))
+    schedule = build_op_plan(scenario, OpChoice("serial", 4, EngineChoice(EngineKind.DMA, 3)))
 
     forwards = seeded(scenario, schedule, (3, 8, 5))
     backwards = seeded(scenario, schedule, (5, 8, 3))
@@ -67,7 +67,7 @@ def test_the_order_of_seeds_does_not_matter() -> None:
 @pytest.mark.parametrize("variability", [None, Variability(late=(Late(1, TICKS_PER_US),))])
 def test_where_nothing_is_drawn_one_run_stands_for_all(variability: Variability | None) -> None:
     scenario = SCENARIOS[0] if variability is None else varied(SCENARIOS[0], variability)
-    schedule = build_schedule(scenario, OpChoice("serial", 4, EngineChoice(EngineKind.DMA, 3)))
+    schedule = build_op_plan(scenario, OpChoice("serial", 4, EngineChoice(EngineKind.DMA, 3)))
 
     assert set(map(id, results := seeded(scenario, schedule, range(3)))) == {id(results[0])}
     assert results[0] == simulate_op(scenario, schedule, unit_bytes=UNIT, seed=1)

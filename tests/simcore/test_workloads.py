@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler.ir import EngineChoice, EngineKind, OpChoice
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import RunOptions, WhatIf, simulate_op
 from magus.simcore.cores.engine import Core, run
 from tests.helpers.marks import thinned
@@ -24,7 +24,7 @@ def test_every_core_equals_the_oracle(name: str) -> None:
     """Every template, small: all ranks at once and one rank for all in turn."""
     scenario = workload_of(name, ranks=2, m=512, d=64)
     for number, choice in some(enumerate(choices_of(scenario, pieces=(1, 2)))):
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         program = lower_op(scenario, schedule, unit_bytes=LINE, fold=number % 3 == 0).program
         expected = Oracle(program).run()
         assert not expected.deadlock
@@ -37,7 +37,7 @@ def test_every_core_equals_the_oracle(name: str) -> None:
 def test_one_rank_stands_for_all(name: str, system: int) -> None:
     scenario = workload_of(name, m=512, system=system)
     for choice in some(list(choices_of(scenario, pieces=(2,)))[::2]):
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         folded, all_ranks = (
             simulate_op(scenario, schedule, unit_bytes=16384, options=RunOptions(fold)) for fold in (True, False)
         )
@@ -52,7 +52,7 @@ def test_the_waterfall_adds_up_and_serial_has_no_decomposition_loss(name: str) -
     choices = OpChoice("serial", 4, engine), OpChoice(template, 8, engine)
 
     serial, cut = (
-        simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=4096, what_if=WhatIf(4096, BOUND))
+        simulate_op(scenario, build_op_plan(scenario, choice), unit_bytes=4096, what_if=WhatIf(4096, BOUND))
         for choice in choices
     )
     for result in (serial, cut):

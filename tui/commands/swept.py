@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...advisor.policy.build import Sweep
-from ...advisor.policy.graph_sweep import GraphSweep
+from ...advisor.policy.workload_sweep import WorkloadSweep
 from ...advisor.sensitivity.several import ParamAxis, values_around
 from ...compiler.ir import JsonObject, Scenario
 from ...compiler.pipeline import compile_text
@@ -24,7 +24,7 @@ class SweepForm:
 
 
 def put_sweep(
-    sweep: Sweep | GraphSweep,
+    sweep: Sweep | WorkloadSweep,
     num_points: int,
     form: SweepForm,
     text: Callable[[], str],

@@ -16,7 +16,7 @@ from ...advisor.targets.base import Option, Options
 from ...compiler.codes import Code
 from ...compiler.ir import OpCase, OpPlan, Plan, Rejection
 from ...compiler.planfile.mscclpp.write import mscclpp_document
-from ...compiler.planfile.write import document_text, plan_document
+from ...compiler.planfile.write import document_text, op_plan_document
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.library import reject_library_plan
 from ...compiler.targets.triton import triton_text
@@ -55,7 +55,7 @@ def _written_out(text: Callable[[OpCase, OpPlan], str]) -> Callable[[Advice, OpP
 
 
 def _json(scenario: OpCase, schedule: OpPlan) -> str:
-    return document_text(plan_document(scenario, schedule))
+    return document_text(op_plan_document(scenario, schedule))
 
 
 def _mscclpp(scenario: OpCase, schedule: OpPlan) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from ...advisor.candidates.advice import Advice
 from ...advisor.candidates.candidate import Candidate
 from ...compiler.ir import TICKS_PER_US, OpCase, OpShape, Scenario, Settings, batch_of
-from ...compiler.planning.build import ScheduleError, graph_choice_text
+from ...compiler.planning.build import ScheduleError, schedule_block
 from ...compiler.planning.parts import batch_counts, labels_of
 from ...compiler.planning.plan import in_layer, own_name
 from ...compiler.text.units import ticks_text
@@ -25,10 +25,10 @@ _CHART = {frozenset(): " ", frozenset({False}): "=", frozenset({True}): "-", fro
 
 def ops_line(scenario: Scenario) -> str:
     """Return the workload in one line: its ops, layers, GPUs and fabric."""
-    graph, system = scenario.workload, scenario.system
+    workload, system = scenario.workload, scenario.system
     fabric = system.fabric.topology.name.replace("_", " ")
-    layers = f", {graph.repeat.count} layers" if graph.repeat is not None else ""
-    return f"{graph.name}: {len(graph.ops)} ops{layers} on {system.num_ranks} x {system.gpu.name}, {fabric}"
+    layers = f", {workload.repeat.count} layers" if workload.repeat is not None else ""
+    return f"{workload.name}: {len(workload.ops)} ops{layers} on {system.num_ranks} x {system.gpu.name}, {fabric}"
 
 
 def ops_lines(scenario: Scenario) -> Iterator[str]:
@@ -131,7 +131,7 @@ def block_of_schedule(advice: Advice) -> str:
     if best.several is None or best.joint in advice.scenario.schedules or best.is_serial:
         return ""
     try:
-        return graph_choice_text(best.joint, advice.scenario.name)
+        return schedule_block(best.joint, advice.scenario.name)
     except ScheduleError:
         return ""
 
@@ -146,7 +146,7 @@ def block_lines(block: str) -> Iterator[str]:
 def schedule_text(scenario: Scenario, candidate: Candidate) -> str:
     """Return the block that declares a schedule; serial is always there, and so is its block."""
     try:
-        return graph_choice_text(candidate.joint, scenario.workload.name)
+        return schedule_block(candidate.joint, scenario.workload.name)
     except ScheduleError as error:
         return f"{error.rejection.message}.\n"
 
@@ -166,12 +166,12 @@ def scenario_line(scenario: OpCase) -> str:
     return f"{workload.name}: {what} on {system.num_ranks} x {system.gpu.name}, {fabric}"
 
 
-def shape_text(workload: OpShape) -> str:
+def shape_text(shape: OpShape) -> str:
     """Return the shape of a rank's computation; empty for a kernel alone other than a GEMM, and without a kernel."""
-    if workload.then is not None:
-        first, then = (shape_text(workload.stage(kernel)).removesuffix(" per rank") for kernel in range(2))
+    if shape.then is not None:
+        first, then = (shape_text(shape.stage(kernel)).removesuffix(" per rank") for kernel in range(2))
         return f"{first}, then {then.partition(' ')[2]} per rank"
-    compute, alone = workload.compute, workload.moved is None and workload.gemm is None
+    compute, alone = shape.compute, shape.moved is None and shape.gemm is None
     return "" if compute is None or alone or not compute.text else f"{compute.text} per rank"
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from ...advisor.bounds.lower_bound import Bound
 from ...advisor.policy.build import Sweep, SweepPoint
-from ...advisor.policy.graph_sweep import GraphPoint, GraphRule, GraphSweep, block_of
 from ...advisor.policy.table import PolicyRule, PolicyTable
+from ...advisor.policy.workload_sweep import WorkloadPoint, WorkloadRule, WorkloadSweep, block_of
 from ...advisor.solver import Space
 from ...compiler.ir import TICKS_PER_US, Scenario
 from ...compiler.planning.build import expression_of
@@ -63,14 +63,14 @@ def _rule(rule: PolicyRule) -> str:
     return f"{sizes}: {rule.schedule}, {VERDICTS[rule.verdict]}, {gain}{loss}{use}"
 
 
-def several_sweep_text(sweep: GraphSweep, varied: tuple[str, ...]) -> str:
+def several_sweep_text(sweep: WorkloadSweep, varied: tuple[str, ...]) -> str:
     """Return the points, with the parameters that were ``varied``, the rules, and schedules as blocks."""
     return "\n".join(_several_lines(sweep, varied))
 
 
-def _several_lines(sweep: GraphSweep, varied: tuple[str, ...]) -> Iterator[str]:
-    graph = sweep.points[0].advice.scenario
-    yield from wrapped(question_line(graph))
+def _several_lines(sweep: WorkloadSweep, varied: tuple[str, ...]) -> Iterator[str]:
+    workload = sweep.points[0].advice.scenario
+    yield from wrapped(question_line(workload))
     yield ""
     head = (*varied, "verdict", "us", "gain")
     yield from table_lines(
@@ -83,19 +83,19 @@ def _several_lines(sweep: GraphSweep, varied: tuple[str, ...]) -> Iterator[str]:
             yield from bullet("-", _several_rule(rule, varied))
     used = {rule.schedule for rule in sweep.rules} or {point.schedule for point in sweep.points}
     for choice in sweep.schedules:
-        block = block_of(choice, graph.name) if choice.name in used else None
+        block = block_of(choice, workload.name) if choice.name in used else None
         if block is not None:
             yield from ("", *block.rstrip().split("\n"))
 
 
-def _several_row(point: GraphPoint, varied: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+def _several_row(point: WorkloadPoint, varied: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     settings = dict(point.settings)
     values = tuple(settings[name] for name in varied)
     us = point.ticks[point.schedule] / TICKS_PER_US
     return (*values, VERDICTS[point.advice.verdict.value], f"{us:.1f}", f"{point.gain:.2f}x"), point.schedule
 
 
-def _several_rule(rule: GraphRule, varied: tuple[str, ...]) -> str:
+def _several_rule(rule: WorkloadRule, varied: tuple[str, ...]) -> str:
     first, last = dict(rule.first), dict(rule.last)
     ends = (f"{name} {first[name]}" + (f"..{last[name]}" if first != last else "") for name in varied)
     low, high = (f"{gain:.2f}x" for gain in rule.gain)

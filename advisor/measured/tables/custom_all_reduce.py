@@ -29,7 +29,7 @@ from ....compiler.ir import (
     LaunchMode,
     OpChoice,
 )
-from ....compiler.planning.build import build_schedule
+from ....compiler.planning.build import build_op_plan
 from ....simcore import simulate_op
 from ....simcore.kernels.nccl import NcclCollective
 from .collectives import MAX_BYTES, MAX_RANKS, gpu_named, tables_of, whole_number
@@ -94,7 +94,7 @@ def simulated_us(gpu: str, kernel: str, ranks: int, num_bytes: int) -> float:
     unit = scenario.gpu.line_bytes
     while num_bytes > unit * MAX_UNITS:
         unit *= 2
-    schedule = build_schedule(scenario, OpChoice(algorithm, ranks, EngineChoice(EngineKind.SM, sms), tactics=tactics))
+    schedule = build_op_plan(scenario, OpChoice(algorithm, ranks, EngineChoice(EngineKind.SM, sms), tactics=tactics))
     return simulate_op(scenario, schedule, unit_bytes=unit).makespan_ticks / TICKS_PER_US
 
 

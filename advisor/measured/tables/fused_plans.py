@@ -88,10 +88,10 @@ def _multimem(scenario: OpCase) -> OpChoice:
 
 def _two_streams(scenario: OpCase) -> WrittenPlan:
     """Two streams take shards in turn: a stream gets a shard, computes with it, and continues with its next."""
-    workload, ranks = scenario.shape, scenario.num_ranks
-    assert workload.moved is not None and workload.gemm is not None, "an AG+GEMM has both"
-    rows, inner = IndexRange(0, workload.moved.rows // ranks), IndexRange(0, workload.gemm.k)
-    out, moved = IndexRange(0, workload.gemm.n), IndexRange(0, workload.moved.cols)
+    shape, ranks = scenario.shape, scenario.num_ranks
+    assert shape.moved is not None and shape.gemm is not None, "an AG+GEMM has both"
+    rows, inner = IndexRange(0, shape.moved.rows // ranks), IndexRange(0, shape.gemm.k)
+    out, moved = IndexRange(0, shape.gemm.n), IndexRange(0, shape.moved.cols)
     steps: list[Step] = [TileGroup("g0", (Region(0, rows, out),), inner)]
     last = {0: ("g0",), 1: ()}
     for peer in range(1, ranks):

@@ -8,7 +8,7 @@ from functools import cache
 
 from ....compiler import compile_text
 from ....compiler.ir import TICKS_PER_US, DType, GemmShape, OpCase, OpChoice, OpShape, Pattern, Shard, Tensor
-from ....compiler.planning.build import build_schedule
+from ....compiler.planning.build import build_op_plan
 from ....compiler.planning.knobs.engine import default_engine
 from ....compiler.planning.knobs.library import library_serial
 from ....compiler.templates import BASELINE
@@ -48,7 +48,7 @@ def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[
 def _simulated_us(scenario: OpCase, shape: Shape) -> float:
     """Return the makespan of the lone GEMM, scheduled as one kernel."""
     lone = replace(scenario, shape=_workload(*shape))
-    schedule = build_schedule(lone, OpChoice(BASELINE.name, 1, default_engine(lone.system)))
+    schedule = build_op_plan(lone, OpChoice(BASELINE.name, 1, default_engine(lone.system)))
     unit_bytes = affordable_unit(lone, schedule, PACKET_BYTES, MAX_LINE_HOPS)
     return simulate_op(lone, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US
 
@@ -108,5 +108,5 @@ def _difference(point: MeasuredPoint) -> float:
     expected, unit = library_collective_time(scenario), scenario.gpu.line_bytes
     while expected.moved_bytes > unit * MAX_UNITS:
         unit *= 2
-    schedule = build_schedule(scenario, library_serial(scenario))
+    schedule = build_op_plan(scenario, library_serial(scenario))
     return abs(simulate_op(scenario, schedule, unit_bytes=unit).makespan_ticks / expected.ticks - 1)

@@ -184,17 +184,17 @@ class BufferSpace:
 
 def space_of(scenario: OpCase, execution: Execution, document: Item) -> BufferSpace:
     """Cut ``execution``, which must be a plan for the workload of ``scenario``, into pieces."""
-    workload, n = scenario.shape, scenario.num_ranks
+    shape, n = scenario.shape, scenario.num_ranks
     pattern = _COLLECTIVES.get(execution.collective)
     if pattern is None:
         message = f"collective '{execution.collective[:32]}' is not in the reach of plans"
         raise document.fail(message, f"collectives are {', '.join(_COLLECTIVES)}", Code.MGS526)
-    if pattern is not workload.pattern or workload.uneven or workload.loads:
-        message = f"the plan is an {execution.collective}, {workload.name} is {workload.label}"
+    if pattern is not shape.pattern or shape.uneven or shape.loads:
+        message = f"the plan is an {execution.collective}, {shape.name} is {shape.label}"
         raise document.fail(message, "a plan of MSCCL++ is for a collective alone, with equal blocks", Code.MGS524)
     if len(execution.gpus) != n:
         raise document.fail(f"the plan is for {len(execution.gpus)} GPUs, here are {n}", code=Code.MGS524)
-    moved = workload.moved
+    moved = shape.moved
     assert moved is not None, "these patterns move a tensor"
     if not execution.min_bytes <= moved.num_bytes <= execution.max_bytes:
         limits = f"{execution.min_bytes} to {execution.max_bytes} bytes"

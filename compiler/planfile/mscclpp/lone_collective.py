@@ -61,13 +61,13 @@ class LoneCollective:
         ScheduleError
             If not, with the first reason.
         """
-        workload = scenario.shape
-        if workload.uneven_parts and workload.pattern in COLLECTIVE_NAMES:
+        shape = scenario.shape
+        if shape.uneven_parts and shape.pattern in COLLECTIVE_NAMES:
             n = scenario.num_ranks
             message = f"a plan of MSCCL++ has equal chunks, and parts for {n} ranks are not of one size here"
             raise beyond_mscclpp(message, f"rows or columns that are a multiple of {n}")
-        if workload.pattern not in COLLECTIVE_NAMES or workload.uneven or workload.loads:
-            message = f"no execution plan of MSCCL++ does {workload.label}"
+        if shape.pattern not in COLLECTIVE_NAMES or shape.uneven or shape.loads:
+            message = f"no execution plan of MSCCL++ does {shape.label}"
             raise beyond_mscclpp(message, f"it does a lone {', '.join(each.value for each in COLLECTIVE_NAMES)}")
         if schedule.tactics.protocol is not CopyProtocol.SIMPLE:
             raise beyond_mscclpp("packets (ll, ll128) are not written", "protocol=simple")
@@ -81,11 +81,11 @@ class LoneCollective:
         return collective
 
     def _check(self, step: Step) -> None:
-        workload, hint = self.scenario.shape, "algorithm direct or one_shot; ring for an all_gather"
+        shape, hint = self.scenario.shape, "algorithm direct or one_shot; ring for an all_gather"
         if isinstance(step, Transfer):
             if step.direction is Direction.GET or step.reduce or step.reach is Reach.ALL:
                 raise beyond_mscclpp(f"{step.name} is no plain put to one peer", hint)
-            cols = workload.moved.cols if workload.moved is not None else 0
+            cols = shape.moved.cols if shape.moved is not None else 0
             if step.region.cols.size != cols:
                 raise beyond_mscclpp(f"{step.name} moves some columns of its rows", "split rows")
         elif isinstance(step, Reduction) and step.num_parts != self.scenario.num_ranks:

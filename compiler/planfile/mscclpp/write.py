@@ -23,7 +23,7 @@ from ...ir import (
     Transfer,
 )
 from ...planning.build import ScheduleError
-from ..write import plan_document
+from ..write import op_plan_document
 from .lone_collective import COLLECTIVE_NAMES, Key, LoneCollective, beyond_mscclpp
 from .threadblocks import MAX_BLOCK_OPS, Foreseen, GpuUnderConstruction, Threadblock, WaitsSoFar, here
 
@@ -41,7 +41,7 @@ def mscclpp_document(scenario: OpCase, schedule: OpPlan) -> JsonObject:
         If there is none, with the reason.
     """
     gpus = _written(LoneCollective.of(scenario, schedule))
-    plan = plan_document(scenario, schedule)
+    plan = op_plan_document(scenario, schedule)
     in_place = scenario.shape.pattern is Pattern.ALL_GATHER
     return {
         "name": f"magus_{COLLECTIVE_NAMES[scenario.shape.pattern]}",

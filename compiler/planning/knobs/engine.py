@@ -67,10 +67,10 @@ def _reject_protocol(request: ScheduleRequest) -> Rejection | None:
 
 
 def _reject_pattern(request: ScheduleRequest) -> Rejection | None:
-    workload = request.scenario.shape
-    if not request.choice.engine.by_tiles or (workload.pattern.produces and workload.then is None):
+    shape = request.scenario.shape
+    if not request.choice.engine.by_tiles or (shape.pattern.produces and shape.then is None):
         return None
-    message = f"tiles store what a GEMM has computed, and {workload.label} moves what was there before"
+    message = f"tiles store what a GEMM has computed, and {shape.label} moves what was there before"
     return Rejection(Code.MGS407, message, "copy by dma or by sm(16)")
 
 
@@ -122,19 +122,19 @@ def copying_sms(gpu: Gpu) -> tuple[EngineChoice, ...]:
     return tuple(EngineChoice(EngineKind.SM, count) for count in counts)
 
 
-def explored_engines(system: System, workload: OpShape, explore: Explore) -> Explore:
+def explored_engines(system: System, shape: OpShape, explore: Explore) -> Explore:
     """The space of ``explore``: copies by SMs alone where no host knows how much, unless the file says who copies."""
-    if not workload.counts_on_device or explore.values(ENGINE.word):
+    if not shape.counts_on_device or explore.values(ENGINE.word):
         return explore
     return explore.asking(ENGINE.word, copying_sms(system.gpu))
 
 
-def usual_engine(system: System, workload: OpShape) -> EngineChoice:
+def usual_engine(system: System, shape: OpShape) -> EngineChoice:
     """Who copies in a schedule that nobody wrote: SMs where no host knows how much, else copy engines.
 
     These SMs copy when kernels leave them, as the kernels of a library do.
     """
-    if not workload.counts_on_device or not max_copy_sms(system.gpu):
+    if not shape.counts_on_device or not max_copy_sms(system.gpu):
         return default_engine(system)
     return EngineChoice(EngineKind.SM, min(USUAL_SMS, max_copy_sms(system.gpu)), EngineMode.SHARED)
 

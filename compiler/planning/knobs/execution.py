@@ -69,12 +69,12 @@ def _reject_persistent(request: ScheduleRequest) -> Rejection | None:
     return persistent_rejection(request.scenario.shape)
 
 
-def persistent_rejection(workload: OpShape) -> Rejection | None:
-    """Why no persistent kernel can compute ``workload``, None if one can."""
-    if workload.may_persist:
+def persistent_rejection(shape: OpShape) -> Rejection | None:
+    """Why no persistent kernel can compute ``shape``, None if one can."""
+    if shape.may_persist:
         return None
-    has = "none" if workload.then is None else "two kernels"
-    message = f"a persistent kernel walks through the tiles of one GEMM, {workload.label} has {has}"
+    has = "none" if shape.then is None else "two kernels"
+    message = f"a persistent kernel walks through the tiles of one GEMM, {shape.label} has {has}"
     return Rejection(Code.MGS511, message, "leave kernel=persistent out")
 
 

@@ -48,15 +48,15 @@ def library_rejection(scenario: OpCase) -> Rejection | None:
 
     The closed form holds for one node behind a switch, and for equal blocks.
     """
-    gpu, model, workload = scenario.gpu, scenario.gpu.collectives, scenario.shape
+    gpu, model, shape = scenario.gpu, scenario.gpu.collectives, scenario.shape
     if model is None:
         return _rejection(f"the profile of {gpu.name} has no collectives")
-    collective = collective_in(workload.pattern)
+    collective = collective_in(shape.pattern)
     if collective not in _COLLECTIVES:
-        return _rejection(f"no closed form of a library for {workload.label}")
+        return _rejection(f"no closed form of a library for {shape.label}")
     if collective is Pattern.ALL_TO_ALL and model.all_to_all is None:
         return _rejection(f"the profile of {gpu.name} has no all_to_all")
-    if workload.uneven:
+    if shape.uneven:
         return _rejection("the library's time is known for blocks of one size")
     if scenario.system.fabric.one_switch is None or scenario.num_ranks < 2:
         return _rejection("the library's time is known for one node behind a switch")

@@ -15,17 +15,17 @@ _MOST_HINTS, _MOST_PIECES = 4, 64
 
 
 def _reject_pattern(request: ScheduleRequest) -> Rejection | None:
-    template, workload = request.template, request.scenario.shape
-    if workload.pattern in template.patterns:
+    template, shape = request.template, request.scenario.shape
+    if shape.pattern in template.patterns:
         return None
     fits = ", ".join(pattern.value for pattern in template.patterns)
-    return _rejection(f"{template.name} does not schedule {workload.label}", f"it schedules {fits}")
+    return _rejection(f"{template.name} does not schedule {shape.label}", f"it schedules {fits}")
 
 
 def _fitting(scenario: OpCase) -> str:
-    workload = scenario.shape
-    names = [template.name for template in ALL_TEMPLATES if workload.pattern in template.patterns]
-    return f"{workload.label} is scheduled by {', '.join(names[:-1])} and {names[-1]} alone"
+    shape = scenario.shape
+    names = [template.name for template in ALL_TEMPLATES if shape.pattern in template.patterns]
+    return f"{shape.label} is scheduled by {', '.join(names[:-1])} and {names[-1]} alone"
 
 
 def _reject_cut(request: ScheduleRequest) -> Rejection | None:
@@ -90,11 +90,11 @@ def _reject_rows(request: ScheduleRequest) -> Rejection | None:
     if request.template.cut is not Cut.ROWS:
         return None
     scenario, chunks = request.scenario, request.choice.chunks
-    rows, pieces, workload = _shard_rows(scenario), chunks // scenario.num_ranks, scenario.shape
+    rows, pieces, shape = _shard_rows(scenario), chunks // scenario.num_ranks, scenario.shape
     # Of columns of the text; whole parts are as they are.
-    step = COLUMN_STEP if workload.by_columns and workload.gemm is not None and pieces > 1 else 1
-    what = "columns of a part" if workload.by_columns else "rows of a shard"
-    if not workload.uneven_parts:
+    step = COLUMN_STEP if shape.by_columns and shape.gemm is not None and pieces > 1 else 1
+    what = "columns of a part" if shape.by_columns else "rows of a shard"
+    if not shape.uneven_parts:
         return _reject_size(request, rows, step, what)
     if pieces * step <= rows:  # parts differ in size, and so do their pieces
         return None
@@ -129,10 +129,10 @@ def _cut_hint(grains: int, request: ScheduleRequest) -> str:
 
 def _shard_rows(scenario: OpCase) -> int:
     """Rows of the block of a rank, of the smallest where those of a sum differ."""
-    workload = scenario.shape
-    if workload.uneven_parts:
-        return min(workload.loads[0])
-    return 0 if workload.moved is None else workload.moved.rows // scenario.num_ranks
+    shape = scenario.shape
+    if shape.uneven_parts:
+        return min(shape.loads[0])
+    return 0 if shape.moved is None else shape.moved.rows // scenario.num_ranks
 
 
 def _cols(scenario: OpCase) -> int:
@@ -141,8 +141,8 @@ def _cols(scenario: OpCase) -> int:
 
 
 def _column_step(scenario: OpCase) -> int:
-    workload = scenario.shape
-    return max(cutting_of(stage).column_step for stage in workload.stages or (workload,))
+    shape = scenario.shape
+    return max(cutting_of(stage).column_step for stage in shape.stages or (shape,))
 
 
 def _columns_divide(scenario: OpCase) -> str:
@@ -176,11 +176,11 @@ def _reject_unknown(request: ScheduleRequest) -> Rejection | None:
 
 
 def _reject_own(request: ScheduleRequest) -> Rejection | None:
-    template, workload = request.template, request.scenario.shape
+    template, shape = request.template, request.scenario.shape
     if not request.choice.algorithm:
         return None
-    if workload.moved is None:
-        return _rejection(f"{workload.pattern.value} moves nothing, by no algorithm", "leave algorithm out")
+    if shape.moved is None:
+        return _rejection(f"{shape.pattern.value} moves nothing, by no algorithm", "leave algorithm out")
     if not template.has("algorithm"):
         return _rejection(f"{template.name} has its own transfers and takes no algorithm", "serial takes one")
     return None

@@ -55,7 +55,7 @@ class ScheduleBlockReader:
     def __init__(
         self,
         system: System,
-        graph: Workload,
+        workload: Workload,
         choices: ChoiceReader,
         place: Place,
         evaluator: ExpressionEvaluator,
@@ -63,11 +63,11 @@ class ScheduleBlockReader:
         *,
         as_written: bool,
     ) -> None:
-        self._system, self._graph = system, graph
+        self._system, self._graph = system, workload
         self._choices, self._place, self._report = choices, place, report
         self._written = WrittenReader(choices, place, evaluator, report, as_written=as_written)
         self._numbers = FigureReader(report, evaluator)
-        self._names = OpNames(graph, 1, self._numbers, place, report)
+        self._names = OpNames(workload, 1, self._numbers, place, report)
 
     def read(self, declaration: ast.Plan) -> Schedule:
         """Read a schedule."""
@@ -124,8 +124,8 @@ class ScheduleBlockReader:
         """Read ``u { ... }``: an outline of an op, or its plan written out."""
         for name in self._names.planned(op):
             declaration = ast.Plan(name, ast.Path((name,), span=op.span), block, span=span)
-            workload = in_batches(self._graph, said.batches).op(name).shape
-            plan = self._written.read(OpCase(name, self._system, workload), declaration, None)
+            shape = in_batches(self._graph, said.batches).op(name).shape
+            plan = self._written.read(OpCase(name, self._system, shape), declaration, None)
             if plan is None:
                 raise self._report.stop()
             self._mode(OpMode(name, plan), said, span)
@@ -180,10 +180,10 @@ class ScheduleBlockReader:
 
     def _along(self, words: Words, said: _Said) -> tuple[str, ...]:
         """Read ``along o, w``: GEMMs that are cut as the all_to_all that brings what they take."""
-        spans, graph = self._names.spans(words), in_batches(self._graph, said.batches)
+        spans, workload = self._names.spans(words), in_batches(self._graph, said.batches)
         for name, span in spans.items():
-            if brought_for(graph, graph.op(name), self._system.num_ranks) is None:
-                message = f"{name} is {graph.op(name).label}, and takes no equal blocks that GEMM+A2A brings by rows"
+            if brought_for(workload, workload.op(name), self._system.num_ranks) is None:
+                message = f"{name} is {workload.op(name).label}, and takes no equal blocks that GEMM+A2A brings by rows"
                 hint = "along is for a GEMM whose first operand another kernel makes and an all_to_all moves, not x.t"
                 raise self._report.fail(Code.MGS509, message, span, hint)
             self._said_once(name, said, span)
@@ -242,10 +242,10 @@ class ScheduleBlockReader:
 class OpNames:
     """The ops of ``graph`` in so many batches, by name."""
 
-    def __init__(self, graph: Workload, batches: int, numbers: FigureReader, place: Place, report: Report) -> None:
-        self._graph, self._numbers, self._place, self._report = graph, numbers, place, report
-        self._names = op_names(graph, batches)
-        self._ops = {name: op for op in graph.ops for name in self._names[op.name]}
+    def __init__(self, workload: Workload, batches: int, numbers: FigureReader, place: Place, report: Report) -> None:
+        self._graph, self._numbers, self._place, self._report = workload, numbers, place, report
+        self._names = op_names(workload, batches)
+        self._ops = {name: op for op in workload.ops for name in self._names[op.name]}
 
     def __getitem__(self, name: str) -> Op:
         """The op of the file behind a name."""

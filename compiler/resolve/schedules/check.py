@@ -11,7 +11,7 @@ from ...ir import (
     WrittenPlan,
     without_batch,
 )
-from ...planning.build import ScheduleError, build_schedule
+from ...planning.build import ScheduleError, build_op_plan
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span
 from ...text.names import Kind, Scope, Soundness
@@ -64,7 +64,7 @@ def _faults(scenario: Scenario, choice: Schedule, declaration: Declaration) -> I
     op = OpCase(scenario.name, scenario.system, workload)
     block, head = _block(declaration), _head(declaration)
     try:
-        schedule = build_schedule(op, body, choice.name)
+        schedule = build_op_plan(op, body, choice.name)
     except ScheduleError as error:
         yield _Fault(error.rejection, block.statements[0].span if block is not None else head)
         return
@@ -80,19 +80,19 @@ def _faults_of_ops(scenario: Scenario, choice: Schedule, declaration: ast.Plan) 
         PlanError,
         in_batches,  # few files have such a schedule, as above
     )
-    from ...planning.plan import build_graph_plan
+    from ...planning.plan import build_plan
     from ...verify.check import check_plan
 
-    system, graph = scenario.system, scenario.workload
+    system, workload = scenario.system, scenario.workload
     try:
-        build_graph_plan(system, graph, choice, min(graph.num_layers, 1 + choice.layers_apart))
+        build_plan(system, workload, choice, min(workload.num_layers, 1 + choice.layers_apart))
     except PlanError as error:
         yield _Fault(error.rejection, _statement(declaration, without_batch(error.at)))
         return
     for mode in choice.modes:
         if isinstance(mode.body, WrittenPlan):
-            op = OpCase(mode.op, system, in_batches(graph, choice.batches).op(mode.op).shape)
-            for fault in check_plan(op, build_schedule(op, mode.body, mode.op)):
+            op = OpCase(mode.op, system, in_batches(workload, choice.batches).op(mode.op).shape)
+            for fault in check_plan(op, build_op_plan(op, mode.body, mode.op)):
                 block = _block_of(declaration, without_batch(mode.op))
                 span = _step(block, fault.step) or _statement(declaration, without_batch(mode.op))
                 yield _Fault(Rejection(fault.code, fault.message, fault.hint), span)

@@ -161,31 +161,31 @@ def opened(explore: Explore) -> Explore:
     return explore
 
 
-def asked_in_vain(explore: Explore, graph: Workload) -> Iterator[tuple[str, Rejection]]:
+def asked_in_vain(explore: Explore, workload: Workload) -> Iterator[tuple[str, Rejection]]:
     """The words of a block that ask about what a workload has not, and why: batches, and implementations."""
     for count in explore.values(BATCHES):
-        rejection = _no_batches(graph, count)
+        rejection = _no_batches(workload, count)
         if rejection is not None:
             yield BATCHES, rejection
     for implementation in explore.implementations:
-        rejection = _no_implementation(graph, implementation)
+        rejection = _no_implementation(workload, implementation)
         if rejection is not None:
             yield IMPLEMENTATIONS, rejection
 
 
-def _no_implementation(graph: Workload, implementation: Implementation) -> Rejection | None:
+def _no_implementation(workload: Workload, implementation: Implementation) -> Rejection | None:
     """Why an implementation cannot be predicted for a workload, None if it can."""
-    if len(graph.ops) == 1:
-        return reject_implementation(implementation, graph.ops[0].shape)
-    rejected = [reject_implementation(implementation, op.shape) for op in graph.ops if op.shape.moved is not None]
+    if len(workload.ops) == 1:
+        return reject_implementation(implementation, workload.ops[0].shape)
+    rejected = [reject_implementation(implementation, op.shape) for op in workload.ops if op.shape.moved is not None]
     if implementation.name in OF_LAYERS or None in rejected:
         return None
     why = "; ".join(dict.fromkeys(each.message for each in rejected if each is not None))
-    message = f"{implementation.name} carries out none of the {len(graph.ops)} ops of {graph.name}"
+    message = f"{implementation.name} carries out none of the {len(workload.ops)} ops of {workload.name}"
     return Rejection(Code.MGS520, f"{message}: {why}" if why else message, "name one that does a pair of them")
 
 
-def _no_batches(graph: Workload, count: int) -> Rejection | None:
+def _no_batches(workload: Workload, count: int) -> Rejection | None:
     """Why a workload cannot be computed in so many batches, None if it can."""
     from ...planning.parts import (
         PlanError,
@@ -193,7 +193,7 @@ def _no_batches(graph: Workload, count: int) -> Rejection | None:
     )
 
     try:
-        in_batches(graph, count)
+        in_batches(workload, count)
     except PlanError as error:
         return error.rejection
     return None

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from ...codes import Code
 from ...ir import OpCase, OpChoice, OpMode, OpPlan, Plan, Scenario, Schedule, Seams, System
-from ...planfile.file import PLAN_SUFFIX, Warn, graph_plan_in_file, ignore_warnings, plan_in_file
-from ...planning.build import build_schedule, declared
+from ...planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, op_plan_in_file, plan_in_file
+from ...planning.build import build_op_plan, declared
 from ...planning.knobs.engine import usual_engine
-from ...planning.plan import build_graph_plan
+from ...planning.plan import build_plan
 from ...templates import BASELINE
 from ...text import syntax as ast
 from ...text.diagnostics import CompileError, Diagnostic, Report, Source, Span, did_you_mean, listing
@@ -39,10 +39,10 @@ def resolve_schedule(scenario: OpCase, text: str | None, warn: Warn = ignore_war
             return declared(scenario, named)
     if text is None:
         engine = usual_engine(scenario.system, scenario.shape)
-        return build_schedule(scenario, OpChoice(BASELINE.name, scenario.num_ranks, engine))
+        return build_op_plan(scenario, OpChoice(BASELINE.name, scenario.num_ranks, engine))
     if text.endswith(PLAN_SUFFIX):
-        return plan_in_file(scenario, Path(text), warn)
-    return build_schedule(scenario, read_choice(scenario, text))
+        return op_plan_in_file(scenario, Path(text), warn)
+    return build_op_plan(scenario, read_choice(scenario, text))
 
 
 def read_choice(scenario: OpCase, text: str) -> OpChoice:
@@ -100,7 +100,7 @@ def plan_named(scenario: Scenario, text: str | None, layers: int = 1) -> Plan:
     """
     if text is not None and is_plan_file(scenario, text):
         return _in_file(scenario, text)
-    return build_graph_plan(scenario.system, scenario.workload, choice_named(scenario, text), layers)
+    return build_plan(scenario.system, scenario.workload, choice_named(scenario, text), layers)
 
 
 def is_plan_file(scenario: Scenario, text: str) -> bool:
@@ -109,7 +109,7 @@ def is_plan_file(scenario: Scenario, text: str) -> bool:
 
 
 def _in_file(scenario: Scenario, text: str) -> Plan:
-    return graph_plan_in_file(scenario, Path(text))
+    return plan_in_file(scenario, Path(text))
 
 
 def choice_named(scenario: Scenario, text: str | None) -> Schedule:

@@ -46,16 +46,16 @@ PATTERN_WORDS: Mapping[str, Pattern] = {
 }
 
 
-def reject_implementation(implementation: Implementation, workload: OpShape) -> Rejection | None:
-    """Why ``implementation`` cannot be predicted for ``workload``, None if it can."""
-    name, method = implementation.name, implementation.method(workload.pattern)
+def reject_implementation(implementation: Implementation, shape: OpShape) -> Rejection | None:
+    """Why ``implementation`` cannot be predicted for ``shape``, None if it can."""
+    name, method = implementation.name, implementation.method(shape.pattern)
     if method is None:
         does = ", ".join(each.pattern.value for each in implementation.methods)
-        return Rejection(Code.MGS530, f"{name} does not do {workload.pattern.value}", f"it does {does}")
+        return Rejection(Code.MGS530, f"{name} does not do {shape.pattern.value}", f"it does {does}")
     if method.missing:
         missing = ", ".join(method.missing)
         return Rejection(Code.MGS209, f"{name} cannot be predicted: {missing} not known", "say it, with its source")
-    dtype = workload.gemm.dtype if workload.gemm is not None else None
+    dtype = shape.gemm.dtype if shape.gemm is not None else None
     if dtype is not None and dtype not in implementation.dtypes:
         known = ", ".join(each.value for each in implementation.dtypes)
         return Rejection(Code.MGS530, f"{name} does not do {dtype.value}", f"it does {known}")

@@ -29,15 +29,15 @@ class PlanReader:
     def __init__(
         self,
         system: System,
-        workload: OpShape,
+        shape: OpShape,
         choices: ChoiceReader,
         place: Place,
         evaluator: ExpressionEvaluator,
         report: Report,
     ) -> None:
-        self._system, self._workload, self._choices, self._report = system, workload, choices, report
+        self._system, self._workload, self._choices, self._report = system, shape, choices, report
         self._regions = RegionReader(system.num_ranks, place, evaluator, report)
-        self._steps = StepReader(system, workload, choices.default_engine(), self._regions, report)
+        self._steps = StepReader(system, shape, choices.default_engine(), self._regions, report)
 
     def read(self, plan: ast.Plan) -> WrittenPlan:
         """Return the plan; steps are in the order of the text."""

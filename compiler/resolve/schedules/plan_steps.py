@@ -223,9 +223,9 @@ class StepReader:
     """Reads the steps of one plan, whose transfers ``engine`` makes."""
 
     def __init__(
-        self, system: System, workload: OpShape, engine: EngineChoice, regions: RegionReader, report: Report
+        self, system: System, shape: OpShape, engine: EngineChoice, regions: RegionReader, report: Report
     ) -> None:
-        self._system, self._workload, self._engine, self._report = system, workload, engine, report
+        self._system, self._workload, self._engine, self._report = system, shape, engine, report
         self._regions = regions
         self.clauses = ClauseReader(engine, regions, report)
 

@@ -200,14 +200,14 @@ class ScheduleReader:
     def __init__(
         self,
         system: System,
-        graph: Workload | None,
+        workload: Workload | None,
         place: Place,
         evaluator: ExpressionEvaluator,
         report: Report,
         *,
         as_written: bool,
     ) -> None:
-        self._system, self._graph = system, graph
+        self._system, self._graph = system, workload
         self._place, self._evaluator, self._report = place, evaluator, report
         self._as_written = as_written
         self._choices = ChoiceReader(system, place, evaluator, report)
@@ -220,22 +220,22 @@ class ScheduleReader:
         Stopped
             If it could not be read; what is wrong is reported.
         """
-        path, graph = imported(declaration, self._report), self._graph
-        if isinstance(declaration, ast.Template) and path is None and (graph is None or len(graph.ops) == 1):
+        path, workload = imported(declaration, self._report), self._graph
+        if isinstance(declaration, ast.Template) and path is None and (workload is None or len(workload.ops) == 1):
             choice = self._choices.choice(declaration)
-            if graph is not None:
-                return Schedule(declaration.name, (OpMode(graph.ops[0].name, choice),))
-        if graph is None:
+            if workload is not None:
+                return Schedule(declaration.name, (OpMode(workload.ops[0].name, choice),))
+        if workload is None:
             raise self._report.stop()
-        if isinstance(declaration, ast.Plan) and self._is_of_ops(graph, declaration.block):
+        if isinstance(declaration, ast.Plan) and self._is_of_ops(workload, declaration.block):
             from .block import ScheduleBlockReader  # few files have one: the others do not wait for its import
 
             with_choices = (self._choices, self._place, self._evaluator, self._report)
-            return ScheduleBlockReader(self._system, graph, *with_choices, as_written=self._as_written).read(
+            return ScheduleBlockReader(self._system, workload, *with_choices, as_written=self._as_written).read(
                 declaration
             )
-        plan = self._plan(graph, declaration, path)
-        return None if plan is None else Schedule(declaration.name, (OpMode(graph.ops[0].name, plan),))
+        plan = self._plan(workload, declaration, path)
+        return None if plan is None else Schedule(declaration.name, (OpMode(workload.ops[0].name, plan),))
 
     def _plan(self, graph: Workload, declaration: ast.Template | ast.Plan, path: ast.Text | None) -> WrittenPlan | None:
         """Read a plan of the one op."""
@@ -251,11 +251,11 @@ class ScheduleReader:
         return reader.read(OpCase(graph.name, self._system, workload), declaration, path)
 
     @staticmethod
-    def _is_of_ops(graph: Workload, block: ast.Block) -> bool:
+    def _is_of_ops(workload: Workload, block: ast.Block) -> bool:
         """Whether a block says how ops are carried out and in which order, and not how the lone one is."""
-        if graph.only_shape is None:
+        if workload.only_shape is None:
             return True
-        name, heads = graph.ops[0].name, [head_word(each) for each in block.statements]
+        name, heads = workload.ops[0].name, [head_word(each) for each in block.statements]
         if "plan" in heads:
             return False
         defines = any(isinstance(each, ast.Define) and each.name == name for each in block.statements)

@@ -109,9 +109,9 @@ class WorkloadReader:
             raise self._report.stop()
         self._check(declaration)
         if self._batch is None:
-            graph = self._graph(self._calls, self._known)
-            self._check_loads(graph)
-            return graph
+            workload = self._graph(self._calls, self._known)
+            self._check_loads(workload)
+            return workload
         one, cuts = batches_of(self._calls, self._known, self._batch, self._repeat, self._system, self._report)
         batch = Batch(self._batch.names, self._batch.rows, tuple((count, self._graph(*cut)) for count, cut in cuts))
         return replace(self._graph(*one), batch=batch)
@@ -138,11 +138,11 @@ class WorkloadReader:
             if collective and call is not None and self._system.num_ranks == 1:
                 self._report.error(Code.MGS307, "a collective needs at least 2 gpus", call.span)
 
-    def _check_loads(self, graph: Workload) -> None:
+    def _check_loads(self, workload: Workload) -> None:
         """Reject loads that differ from rank to rank beside what takes as many rows on every rank."""
         uneven = [call for call in self.calls if call.made.exchange is not None and call.made.exchange.loads]
         kernels = [call.operation for call in self.calls if isinstance(call.operation, KernelOperation)]
-        alone = len(graph.ops) == 1 and graph.repeat is None and graph.ops[0].shape.pattern in _UNEVEN_PATTERNS
+        alone = len(workload.ops) == 1 and workload.repeat is None and workload.ops[0].shape.pattern in _UNEVEN_PATTERNS
         if uneven and not (alone and all(kernel.uneven for kernel in kernels)):
             takers = [each.name for each in operations.OPERATIONS if isinstance(each, KernelOperation) and each.uneven]
             message = f"loads that differ from rank to rank are simulated alone, or before a {' or '.join(takers)}"

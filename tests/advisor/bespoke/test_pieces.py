@@ -30,7 +30,7 @@ from magus.advisor.bespoke.neighbours import INFEASIBLE, PlanEstimator, neighbou
 from magus.advisor.bespoke.search import anneal
 from magus.advisor.solver.model import BatchProblem, solve_batches
 from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, Pattern
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.templates.bespoke import PATTERNS, Parts, shortened
 from magus.simcore import simulate_op
 from tests.helpers.marks import examples
@@ -118,7 +118,7 @@ def test_parts_of_a_template_take_as_long_as_the_template(pattern: Pattern) -> N
         if choice.template == "shard_p2p":  # which copies one shard at a time
             continue
         ours, theirs = (
-            simulate_op(scenario, build_schedule(scenario, each), unit_bytes=4096).makespan_ticks
+            simulate_op(scenario, build_op_plan(scenario, each), unit_bytes=4096).makespan_ticks
             for each in (of_batches(batches), choice)
         )
         assert ours == theirs, choice
@@ -162,7 +162,7 @@ def test_dynamic_programming_finds_the_best_cuts(first: int, by_rows: bool) -> N
 
 def test_kernel_times_are_those_of_the_simulator() -> None:
     scenario = scenario_with(Pattern.AG_GEMM)
-    schedule = build_schedule(scenario, OpChoice("serial", RANKS, DMA3))
+    schedule = build_op_plan(scenario, OpChoice("serial", RANKS, DMA3))
 
     alone = simulate_op(scenario, schedule, unit_bytes=4096).compute_ticks
 
@@ -175,7 +175,7 @@ def test_the_evaluator_is_near_the_simulator_and_counts_what_it_tries() -> None:
     evaluate = PlanEstimator(scenario, limit=3)
     choice = bespoke(((1024, 0), (0, 384), (0, 640)), streams=2)
 
-    simulated = simulate_op(scenario, build_schedule(scenario, choice)).makespan_ticks
+    simulated = simulate_op(scenario, build_op_plan(scenario, choice)).makespan_ticks
 
     assert evaluate.ticks(choice) == pytest.approx(simulated, rel=0.02)
     assert evaluate.ticks(choice) == evaluate.ticks(choice)

@@ -19,7 +19,7 @@ from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.work.workers import open_workers
 from magus.compiler.ir import EngineChoice, EngineKind, EngineMode, OpCase, OpChoice, OpPlan, Pattern
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.templates.bespoke import PATTERNS
 from magus.simcore import simulate_op
 from tests.helpers.marks import first
@@ -84,7 +84,7 @@ def test_times_are_the_simulators(outcome: SearchResult) -> None:
     scenario = small(Pattern.AG_GEMM)
 
     for found in (outcome.plans[0], outcome.plans[-1]):
-        schedule = build_schedule(scenario, found.choice)
+        schedule = build_op_plan(scenario, found.choice)
         assert simulate_op(scenario, schedule, unit_bytes=UNIT).makespan_ticks == found.ticks
         assert schedule == found.schedule
     assert [found.ticks for found in outcome.plans] == sorted(found.ticks for found in outcome.plans)
@@ -186,7 +186,7 @@ def test_a_limit_by_the_clock_is_not_reproducible() -> None:
 
 def test_known_templates_are_not_simulated_again() -> None:
     scenario, choice = small(Pattern.AG_GEMM), OpChoice("hetero_fused_1d", 8, DMA3)
-    schedule = build_schedule(scenario, choice)
+    schedule = build_op_plan(scenario, choice)
     ticks = simulate_op(scenario, schedule, unit_bytes=UNIT).makespan_ticks
     known = SimulatedPlan(choice, schedule, ticks, UNIT, Proposer.TEMPLATE)
 
@@ -215,7 +215,7 @@ def test_commands_written_before_are_tried_where_asked_for(
 
 def test_a_template_at_the_bound_ends_the_search() -> None:
     scenario, choice = small(Pattern.AG_GEMM), OpChoice("hetero_fused_1d", 8, DMA3)
-    bound = SimulatedPlan(choice, build_schedule(scenario, choice), 1, UNIT, Proposer.TEMPLATE)
+    bound = SimulatedPlan(choice, build_op_plan(scenario, choice), 1, UNIT, Proposer.TEMPLATE)
 
     options = replace(OPTIONS, known=(bound,), bound_ticks=lower_bound(scenario).ticks)
     outcome = optimize(scenario, SMALL, options)
@@ -228,7 +228,7 @@ def test_why_takes_each_freedom_away() -> None:
     scenario = small(Pattern.AG_GEMM)
 
     def ticks_of(choice: OpChoice) -> float:
-        return estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks
+        return estimate_ticks(scenario, build_op_plan(scenario, choice)).makespan_ticks
 
     template = OpChoice("hetero_fused_1d", 8, DMA3)
     plain = OpChoice("bespoke", 4, DMA3, 1, parts=((256, 0), (0, 128), (0, 128)))

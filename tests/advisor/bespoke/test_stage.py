@@ -24,7 +24,7 @@ from magus.compiler.ir import (
     Pattern,
     Scenario,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.verify.check import check_plan
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -44,7 +44,7 @@ def advice() -> Advice:
 
 
 def candidate(us: float, provenance: SearchProvenance | None) -> Candidate:
-    schedule = build_schedule(SCENARIO, DMA_CHOICE)
+    schedule = build_op_plan(SCENARIO, DMA_CHOICE)
     return Candidate(
         f"{us} {provenance}",
         DMA_CHOICE,

@@ -29,7 +29,7 @@ from magus.compiler.ir import (
     Pattern,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.simcore import simulate_op
 from tests.helpers.marks import first
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -107,7 +107,7 @@ def test_on_a_ring_joined_waves_win_and_stay_above_the_bound(pattern: Pattern) -
 
     @cache
     def ticks(choice: OpChoice) -> int:
-        return simulate_op(one, build_schedule(one, choice), unit_bytes=16384).makespan_ticks
+        return simulate_op(one, build_op_plan(one, choice), unit_bytes=16384).makespan_ticks
 
     best = sorted(ways, key=evaluate.ticks)[:5]
     assert all(reject_choice(one, way) is None for way in ways)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.bounds.lower_bound import graph_bound, lower_bound
+from magus.advisor.bounds.lower_bound import lower_bound, workload_bound
 from magus.advisor.measured.tables.collectives import MeasuredPoint, gpu_named, shipped_points, tables_of, whole_number
 from magus.advisor.measured.tables.csv_rows import read_rows
 from magus.advisor.measured.tables.fused import COLUMNS, MAX_RANKS, NUMBERS, PATTERNS, parts_of, scenario_on
@@ -92,7 +92,7 @@ def moe_terms(**sizes: str) -> Mapping[str, float] | None:
         (found,) = compile_text(MOE.format(**sizes)).workloads
     except CompileError:
         return None
-    return {term.name: term.ticks / TICKS_PER_US for term in graph_bound(found.system, found.workload).terms}
+    return {term.name: term.ticks / TICKS_PER_US for term in workload_bound(found.system, found.workload).terms}
 
 
 def test_no_fused_layer_of_experts_is_faster() -> None:

@@ -21,7 +21,7 @@ from magus.compiler.ir import (
     Wait,
     WrittenPlan,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op
 from magus.simcore.program.program import RunOutcome
@@ -63,7 +63,7 @@ def test_no_kernels_side_by_side_beat_the_bound(gpu: Gpu, seed: int) -> None:
     gemm, engine = scenario.shape.gemm, EngineChoice(EngineKind.DMA, 1)
     assert gemm is not None
     for _ in range(3):
-        schedule = build_schedule(scenario, WrittenPlan(engine, draw_grid(rng, gemm)), "plan")
+        schedule = build_op_plan(scenario, WrittenPlan(engine, draw_grid(rng, gemm)), "plan")
         assert check_plan(scenario, schedule) == ()
         ticks = simulate_op(scenario, schedule, unit_bytes=rng.choice((1024, 16384))).makespan_ticks
         assert ticks >= lower_bound(scenario).ticks
@@ -77,7 +77,7 @@ def test_no_plan_of_a_campaign_beats_the_bound(seed: int) -> None:
     for pattern in (rng.choice(list(Pattern)), rng.choice(OVERLAPPED)):
         scenario = draw_scenario(rng, pattern)
         for choice in draw_choices(rng, scenario, 6):
-            result = simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((256, 4096, 65536)))
+            result = simulate_op(scenario, build_op_plan(scenario, choice), unit_bytes=rng.choice((256, 4096, 65536)))
             if result.outcome is RunOutcome.DONE:
                 ratios.append(result.makespan_ticks / lower_bound(scenario, (choice.engine.kind,)).ticks)
 
@@ -89,7 +89,7 @@ def test_blocks_that_are_nearly_all_or_nothing_are_bounded(rows: tuple[int, int]
     text = f"x = tensor bf16[4096, 1024]; w = tensor bf16[1024, 1024]; y = gemm(all_to_all(x, rows={list(rows)}), w)"
     system = 'use "amd/mi300x"\nsystem s { gpus 2 x MI300X; fabric full_mesh(xgmi) }'
     scenario = compile_text(f"{system}\nworkload one on s {{ {text} }}\n").scenario().case
-    schedule = build_schedule(scenario, OpChoice("serial", 2, EngineChoice(EngineKind.DMA, 2)))
+    schedule = build_op_plan(scenario, OpChoice("serial", 2, EngineChoice(EngineKind.DMA, 2)))
 
     assert 0 < lower_bound(scenario).ticks <= simulate_op(scenario, schedule, unit_bytes=16384).makespan_ticks
 
@@ -104,7 +104,7 @@ def best_of_all(scenario: OpCase, blocks: int) -> int:
         parts = tuple((own * grain, each * grain) for own, each in batches)
         choice = OpChoice("bespoke", n, EngineChoice(EngineKind.DMA, 7), 1, tactics, parts=parts)
         if reject_choice(scenario, choice) is None:
-            found.append(simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=65536).makespan_ticks)
+            found.append(simulate_op(scenario, build_op_plan(scenario, choice), unit_bytes=65536).makespan_ticks)
     return min(found)
 
 

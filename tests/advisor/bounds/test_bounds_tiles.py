@@ -22,7 +22,7 @@ from magus.compiler.ir import (
     WaitPer,
     WrittenPlan,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.planning.knobs.engine import tiles_engine
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
@@ -48,7 +48,7 @@ def adding_where_it_lands(scenario: OpCase, schedule: OpPlan) -> OpPlan:
         for step in schedule.steps
         if not isinstance(step, Reduction)
     )
-    return build_schedule(scenario, WrittenPlan(schedule.engine, steps, tactics=schedule.tactics), "landing")
+    return build_op_plan(scenario, WrittenPlan(schedule.engine, steps, tactics=schedule.tactics), "landing")
 
 
 def _straight(schedule: OpPlan) -> bool:
@@ -64,7 +64,7 @@ def stored(scenario: OpCase) -> Iterator[OpPlan]:
         for pieces in (1, 2):
             choice = OpChoice(template.name, pieces * scenario.num_ranks, engine, 1, PER_TILE)
             if scenario.shape.pattern in template.patterns and reject_choice(scenario, choice) is None:
-                schedule = build_schedule(scenario, choice)
+                schedule = build_op_plan(scenario, choice)
                 yield schedule
                 if scenario.shape.pattern is Pattern.GEMM_RS and _straight(schedule):
                     yield adding_where_it_lands(scenario, schedule)

@@ -6,7 +6,7 @@ import pytest
 
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler.ir import EngineKind, TileGroup
-from magus.compiler.planning.build import build_schedule, expression_of
+from magus.compiler.planning.build import build_op_plan, expression_of
 from magus.simcore import RunOutcome, simulate_op
 from magus.simcore.kernels.dispatch import compute_work, least_bytes, least_sm_ticks
 from tests.helpers.marks import first, thinned
@@ -25,7 +25,7 @@ def test_no_schedule_beats_the_bound(name: str, seed: int) -> None:
     choices, done = draw_choices(rng, scenario, 6), 0
 
     for choice in choices:
-        result = simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((1024, 4096)))
+        result = simulate_op(scenario, build_op_plan(scenario, choice), unit_bytes=rng.choice((1024, 4096)))
         if result.outcome is RunOutcome.DONE:  # persistent kernels may leave no SM to copies that share theirs
             done += 1
             assert result.makespan_ticks >= bounds[choice.engine.kind] > 0, expression_of(choice)
@@ -40,7 +40,7 @@ def test_no_cut_takes_less_than_the_least(name: str) -> None:
         sm_ticks, num_bytes = least_sm_ticks(scenario), least_bytes(scenario)
         assert sm_ticks > 0 and num_bytes > 0
         for choice in choices_of(scenario, (1, 2, 4, 16)):
-            steps = build_schedule(scenario, choice).steps
+            steps = build_op_plan(scenario, choice).steps
             works = [compute_work(scenario, step, scenario.gpu.sms) for step in steps if isinstance(step, TileGroup)]
             assert sum(work.num_units * work.unit_ticks for work in works) >= sm_ticks, choice
             moved = sum(work.hbm_read_bytes + work.mall_read_bytes + work.hbm_write_bytes for work in works)
@@ -61,7 +61,7 @@ def test_the_bound_of_a_large_problem_is_near_a_good_schedule(name: str, binding
     scenario = workload_of(name, ranks=8, m=65536, d=128)
     bound = lower_bound(scenario)
     times = [
-        simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=262144).makespan_ticks
+        simulate_op(scenario, build_op_plan(scenario, choice), unit_bytes=262144).makespan_ticks
         for choice in choices_of(scenario, (1, 2))
         if choice.engine.kind is EngineKind.DMA
     ]

@@ -3,7 +3,7 @@
 import random
 
 from magus.advisor.bounds.copy_modes import served_ticks
-from magus.advisor.bounds.lower_bound import Bound, graph_bound, lower_bound
+from magus.advisor.bounds.lower_bound import Bound, lower_bound, workload_bound
 from magus.compiler import compile_text
 from magus.compiler.ir import Op, OpCase, Pattern, Repeat, Workload
 from magus.simcore import simulate
@@ -19,7 +19,7 @@ def test_no_plan_is_faster() -> None:
         result = simulate(system, plan, unit_bytes=4096)
         if result.outcome is RunOutcome.DONE:
             done += 1
-            bound = graph_bound(system, graph)
+            bound = workload_bound(system, graph)
             assert bound.ticks <= result.makespan_ticks, (seed, bound.binding)
     assert done > 7
 
@@ -27,10 +27,10 @@ def test_no_plan_is_faster() -> None:
 def test_ops_add_up() -> None:
     one = scenario_of(Pattern.GEMM, SYSTEMS[0], 4, 4096, 4096, 4096)
     single, double = (
-        graph_bound(one.system, Workload("g", "", tuple(Op(f"op{n}", one.shape) for n in range(count))))
+        workload_bound(one.system, Workload("g", "", tuple(Op(f"op{n}", one.shape) for n in range(count))))
         for count in (1, 2)
     )
-    repeated = graph_bound(one.system, Workload("g", "", (Op("op", one.shape),), repeat=Repeat(10, "y", "x")))
+    repeated = workload_bound(one.system, Workload("g", "", (Op("op", one.shape),), repeat=Repeat(10, "y", "x")))
 
     work, added = terms(single)["work"], double.ticks - terms(single)["work"]
     assert double.binding == "work" and work > added > 0.95 * work  # it is launched once
@@ -54,7 +54,7 @@ workload w on hgx {
 def test_ops_that_can_be_cut_do_not_add_up_along_a_path() -> None:
     """Experts, rows and tiles of a layer may be fused: exchanges, products and row-wise kernels then overlap."""
     (found,) = compile_text(CHAIN).workloads
-    bound = graph_bound(found.system, found.workload)
+    bound = workload_bound(found.system, found.workload)
     alone = [lower_bound(OpCase(op.name, found.system, op.shape)).ticks for op in found.workload.ops]
 
     assert bound.ticks < 0.6 * sum(alone)
@@ -67,7 +67,7 @@ def test_what_ops_hand_to_each_other_need_not_pass_memory() -> None:
     inputs_and_result = tensors["x"] + tensors["w1"] + tensors["w2"] + tensors["x"]
     gpu = found.system.gpu
 
-    bound = graph_bound(found.system, found.workload)
+    bound = workload_bound(found.system, found.workload)
     assert terms(bound)["hbm"] == served_ticks(inputs_and_result, gpu.hbm.achieved_bytes_per_s, gpu.line_bytes)
 
 
@@ -84,7 +84,7 @@ workload w on one {
     (found,) = compile_text(text).workloads
     gpu, num_bytes = found.system.gpu, 2 * (256 * 1024 + 2 * 1024 * 4096 + 256 * 4096)
 
-    bound = graph_bound(found.system, found.workload)
+    bound = workload_bound(found.system, found.workload)
     assert terms(bound)["hbm"] == served_ticks(num_bytes, gpu.hbm.achieved_bytes_per_s, gpu.line_bytes)
 
 

@@ -30,7 +30,7 @@ from magus.compiler.ir import (
     Transfer,
     WrittenPlan,
 )
-from magus.compiler.planning.build import build_schedule, expression_of
+from magus.compiler.planning.build import build_op_plan, expression_of
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op
 from magus.simcore.cores.engine import run
@@ -99,7 +99,7 @@ def test_no_template_beats_the_bound(seed: int) -> None:
     choices = enumerate_space(scenario).choices
 
     for choice in some(rng.sample(choices, min(len(choices), 16))):
-        ticks = makespan(scenario, build_schedule(scenario, choice), rng.choice((4096, 16384)))
+        ticks = makespan(scenario, build_op_plan(scenario, choice), rng.choice((4096, 16384)))
         assert ticks >= bounds[choice.engine.kind] >= lower_bound(scenario).ticks > 0, choice
 
 
@@ -110,7 +110,7 @@ def test_holds_at_fine_granularity(make: Callable[..., OpCase], unit_bytes: int)
     bound = lower_bound(scenario).ticks
 
     for choice in some(enumerate_space(exploring(scenario, FEW)).choices[:6]):
-        assert makespan(scenario, build_schedule(scenario, choice), unit_bytes) >= bound
+        assert makespan(scenario, build_op_plan(scenario, choice), unit_bytes) >= bound
 
 
 def reduced_in_place(scenario: OpCase, pieces: int) -> tuple[Step, ...]:
@@ -169,7 +169,7 @@ def test_no_explicit_plan_beats_the_bound(ranks: int, machine: int, fabric: int)
 
     for scenario, steps in some(plans):
         for engine in (EngineChoice(SM, 32), EngineChoice(DMA, 7)):
-            schedule = build_schedule(scenario, WrittenPlan(engine, steps), "plan")
+            schedule = build_op_plan(scenario, WrittenPlan(engine, steps), "plan")
             if engine.kind is DMA and scenario is rs:
                 continue
             assert check_plan(scenario, schedule) == ()
@@ -186,9 +186,9 @@ def test_plans_whose_reads_hit_do_not_beat_the_bound(ranks: int) -> None:
         hot, without = (make(64 * ranks, 1024, ranks=ranks, gpu=each, fabric=switch(nvlink())) for each in (gpu, cold))
         engines = EngineChoice(SM, 32), EngineChoice(DMA, 7)
         choices = [OpChoice(name, ranks, engine) for name in ("direct", "ring") for engine in engines]
-        schedules = [build_schedule(hot, choice) for choice in choices]
+        schedules = [build_op_plan(hot, choice) for choice in choices]
         if make is lone_scatter:
-            schedules.append(build_schedule(hot, WrittenPlan(engines[0], reduced_in_place(hot, 1)), "plan"))
+            schedules.append(build_op_plan(hot, WrittenPlan(engines[0], reduced_in_place(hot, 1)), "plan"))
         for schedule in schedules:
             ticks, bound = makespan(hot, schedule, 4096), lower_bound(hot, (schedule.engine.kind,))
             assert bound.binding == "hbm"
@@ -211,7 +211,7 @@ def test_plans_whose_reads_hit_do_not_beat_the_bound(ranks: int) -> None:
     ids=["ag_gemm", "gemm_rs", "gather-mesh", "gather-switch", "scatter", "gemm-h100", "gemm-mi300x"],
 )
 def test_is_close_to_good_schedules_of_large_problems(scenario: OpCase, choice: OpChoice, most: float) -> None:
-    ticks = makespan(scenario, build_schedule(scenario, choice), 65536)
+    ticks = makespan(scenario, build_op_plan(scenario, choice), 65536)
 
     assert 1 <= ticks / lower_bound(scenario).ticks < 1 + most
 
@@ -266,7 +266,7 @@ def test_no_algorithm_and_no_tactics_beat_the_bound(pattern: Pattern, seed: int)
     choices, done = draw_choices(rng, scenario, 4), 0
 
     for choice in choices:
-        result = simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((1024, 4096)))
+        result = simulate_op(scenario, build_op_plan(scenario, choice), unit_bytes=rng.choice((1024, 4096)))
         if result.outcome is RunOutcome.DONE:  # persistent kernels may leave no SM to copies that share theirs
             done += 1
             assert result.makespan_ticks >= bounds[choice.engine.kind] > 0, expression_of(choice)
@@ -286,6 +286,6 @@ def test_an_all_reduce_without_a_switch_that_sums_moves_it_nearly_twice() -> Non
 
 def test_a_matrix_times_a_vector_is_no_gemm() -> None:
     scenario = lone_gemm(4096, 1, 4096, gpu=h100())
-    schedule = build_schedule(scenario, OpChoice("serial", 1, EngineChoice(DMA, 1)))
+    schedule = build_op_plan(scenario, OpChoice("serial", 1, EngineChoice(DMA, 1)))
 
     assert 0 < lower_bound(scenario).ticks <= simulate_op(scenario, schedule, unit_bytes=1024).makespan_ticks

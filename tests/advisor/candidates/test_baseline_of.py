@@ -2,7 +2,7 @@
 
 from magus.advisor.candidates.candidate import MIN_LEAD, Candidate, ScheduleOrigin, baseline_of, by_time
 from magus.compiler.ir import CopyProtocol, EngineChoice, EngineKind, ExecutionOptions, OpChoice, Pattern
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
 GEMM = scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 4, 256, 256, 256)
@@ -11,7 +11,7 @@ FLAGGED = OpChoice("serial", 4, USUAL.engine, tactics=ExecutionOptions(protocol=
 
 
 def timed(choice: OpChoice, ticks: int) -> Candidate:
-    schedule = build_schedule(GEMM, choice)
+    schedule = build_op_plan(GEMM, choice)
     return Candidate(
         schedule.expression, choice, schedule, ScheduleOrigin.SERIAL, simulated_ticks=ticks, unit_bytes=128
     )

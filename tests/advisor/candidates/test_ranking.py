@@ -27,7 +27,7 @@ from magus.compiler.ir import (
     OpChoice,
     Pattern,
 )
-from magus.compiler.planning.build import build_schedule, expression_of, reject_choice
+from magus.compiler.planning.build import build_op_plan, expression_of, reject_choice
 from tests.helpers.scenarios.drawn import SYSTEMS, TEXTS, scenario_of
 
 SM, DMA = EngineChoice(EngineKind.SM, 16), EngineChoice(EngineKind.DMA, 3)
@@ -35,7 +35,7 @@ SM, DMA = EngineChoice(EngineKind.SM, 16), EngineChoice(EngineKind.DMA, 3)
 
 def candidates(scenario: OpCase, choices: list[OpChoice]) -> list[Candidate]:
     """Simulated in the order given."""
-    built = [(choice, build_schedule(scenario, choice)) for choice in choices]
+    built = [(choice, build_op_plan(scenario, choice)) for choice in choices]
     return [
         Candidate(schedule.expression, choice, schedule, ScheduleOrigin.TEMPLATE, float(at), at + 1, 128)
         for at, (choice, schedule) in enumerate(built)

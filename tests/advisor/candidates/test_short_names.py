@@ -11,7 +11,7 @@ from magus.advisor.candidates.advice import LONGEST, short_names
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
 from magus.compiler import compile_file
 from magus.compiler.ir import OpCase, Scenario
-from magus.compiler.planning.build import build_schedule, expression_of
+from magus.compiler.planning.build import build_op_plan, expression_of
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.examples import path
 from magus.tui.app.session.view import SortKey, rows_of, verdict_of
@@ -37,7 +37,7 @@ def advice(scenario: OpCase) -> Advice:
         choice = read_choice(scenario, text)
         found.append(
             Candidate(
-                text, choice, build_schedule(scenario, choice), ScheduleOrigin.TEMPLATE, predicted_us=100.0 + number
+                text, choice, build_op_plan(scenario, choice), ScheduleOrigin.TEMPLATE, predicted_us=100.0 + number
             )
         )
     return replace(plain, recommended=found[0], candidates=(*found, *plain.candidates), ties=(TEXTS[1],))

@@ -18,7 +18,7 @@ from magus.advisor.candidates.shortlist import (
 )
 from magus.advisor.work.workers import open_workers
 from magus.compiler.ir import TICKS_PER_US, Direction, EngineChoice, EngineKind, Explore, OpCase, OpChoice, Pattern
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore.lower.budget import cost_of
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.fabrics import fat_tree, rails
@@ -28,7 +28,7 @@ DMA = EngineChoice(EngineKind.DMA, 3)
 
 
 def candidate(scenario: OpCase, choice: OpChoice, predicted_us: float) -> Candidate:
-    schedule = build_schedule(scenario, choice)
+    schedule = build_op_plan(scenario, choice)
     return Candidate(
         schedule.expression,
         choice,
@@ -44,7 +44,7 @@ def test_small_pieces_are_simulated_in_lines_and_large_problems_coarser_than_pac
     choice = OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7))
     small, large, vast = ag_gemm(64, 512, 512), ag_gemm(16384, 28672, 8192), ag_gemm(1 << 20, 28672, 8192)
 
-    units = [shortlist_unit(scenario, build_schedule(scenario, choice)) for scenario in (small, large, vast)]
+    units = [shortlist_unit(scenario, build_op_plan(scenario, choice)) for scenario in (small, large, vast)]
 
     assert units[:2] == [128, packet_bytes(large.gpu)] == [128, 1024]
     assert units[2] > 1024
@@ -125,10 +125,10 @@ def test_ranks_that_are_simulated_one_by_one_share_what_a_run_may_cost() -> None
     choice = OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7))
     alike, unlike = (ag_gemm(16384, 28672, 8192, gpu=h100(), fabric=fabric) for fabric in (None, fat_tree(4, 5)))
 
-    units = [shortlist_unit(scenario, build_schedule(scenario, choice)) for scenario in (alike, unlike)]
+    units = [shortlist_unit(scenario, build_op_plan(scenario, choice)) for scenario in (alike, unlike)]
 
     assert units[1] > units[0]
-    schedule = build_schedule(unlike, choice)
+    schedule = build_op_plan(unlike, choice)
     assert cost_of(unlike, schedule, range(8))[0] // units[1] <= SHORTLIST_LINE_HOPS
 
 

@@ -22,7 +22,7 @@ from magus.compiler.ir import (
     Pattern,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule, expression_of, reject_choice
+from magus.compiler.planning.build import build_op_plan, expression_of, reject_choice
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.scenarios import exploring
 
@@ -36,7 +36,7 @@ PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 
 def candidates(scenario: OpCase, choices: list[OpChoice]) -> list[Candidate]:
     """Simulated in the order given."""
-    built = [(choice, build_schedule(scenario, choice)) for choice in choices]
+    built = [(choice, build_op_plan(scenario, choice)) for choice in choices]
     return [
         Candidate(
             schedule.expression,
@@ -89,7 +89,7 @@ def test_a_faster_baseline_is_tried_where_its_estimate_promises_it() -> None:
     tried = [way for way in found if way.template == "serial"]
 
     assert tried and all(way.engine == SM for way in tried)
-    estimates = [estimate_ticks(SMALL, build_schedule(SMALL, way)).makespan_ticks for way in (*tried, BY_SM)]
+    estimates = [estimate_ticks(SMALL, build_op_plan(SMALL, way)).makespan_ticks for way in (*tried, BY_SM)]
     assert estimates == sorted(estimates), "the most promising first, all faster than the usual one"
 
 

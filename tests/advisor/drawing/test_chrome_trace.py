@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from magus.compiler.ir import TICKS_PER_US, EngineChoice, EngineKind, OpCase, OpChoice, Pattern
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import Result, exposed_spans, run_of, simulate_op
 from magus.tui.drawing import chrome_trace as writer
 from magus.tui.drawing.chrome_trace import chrome_trace
@@ -33,7 +33,7 @@ def events_of(scenario: OpCase, result: Result, ranks: range | None = None) -> d
 
 def chunked() -> tuple[OpCase, Result]:
     scenario = ag_gemm(4096, 512, 4096)
-    schedule = build_schedule(scenario, OpChoice("uniform_fused_1d", 32, EngineChoice(EngineKind.DMA, 7)))
+    schedule = build_op_plan(scenario, OpChoice("uniform_fused_1d", 32, EngineChoice(EngineKind.DMA, 7)))
     return scenario, simulate_op(scenario, schedule)
 
 

@@ -6,7 +6,7 @@ from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler import compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.simcore import simulate_op
 from tests.helpers.marks import first, thinned
 
@@ -56,7 +56,7 @@ def legal(scenario: OpCase, choices: list[OpChoice]) -> list[OpChoice]:
 
 def ratio(scenario: OpCase, choice: OpChoice) -> float:
     """Estimated time over simulated time."""
-    schedule = build_schedule(scenario, choice)
+    schedule = build_op_plan(scenario, choice)
     return (
         estimate_ticks(scenario, schedule).makespan_ticks
         / simulate_op(scenario, schedule, unit_bytes=16384).makespan_ticks

@@ -5,7 +5,7 @@ import pytest
 from magus.advisor.estimate.fluid import FluidLink, SlotPool
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import TICKS_PER_US, EngineChoice, EngineKind, OpCase, OpChoice
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.simcore import simulate_op
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios import scenarios as make
@@ -38,7 +38,7 @@ def test_estimate_is_near_the_simulation(name: str) -> None:
 
     errors = []
     for choice in choices_of(scenario):
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         simulated = simulate_op(scenario, schedule, unit_bytes=4096).makespan_ticks
         errors.append(abs(math.log(simulated / estimate_ticks(scenario, schedule).makespan_ticks)))
 
@@ -48,7 +48,7 @@ def test_estimate_is_near_the_simulation(name: str) -> None:
 
 def test_serial_on_an_idle_mesh_is_exact_to_a_thousandth() -> None:
     scenario = SCENARIOS["mesh"]
-    schedule = build_schedule(scenario, OpChoice("serial", 8, EngineChoice(DMA, 7)))
+    schedule = build_op_plan(scenario, OpChoice("serial", 8, EngineChoice(DMA, 7)))
 
     found = estimate_ticks(scenario, schedule)
 
@@ -63,7 +63,7 @@ def test_serial_on_an_idle_mesh_is_exact_to_a_thousandth() -> None:
     "scenario", [make.lone_gather(1024, 4096), make.lone_scatter(1024, 4096), make.lone_gemm(1024, 1024, 1024)]
 )
 def test_estimate_of_half_a_workload(scenario: OpCase) -> None:
-    schedule = build_schedule(scenario, OpChoice("serial", scenario.num_ranks, EngineChoice(DMA, 7)))
+    schedule = build_op_plan(scenario, OpChoice("serial", scenario.num_ranks, EngineChoice(DMA, 7)))
 
     found = estimate_ticks(scenario, schedule)
 
@@ -75,7 +75,7 @@ def test_a_faster_link_never_hurts_a_serial_schedule() -> None:
     fast = make.ag_gemm(4096, 8192, 8192, fabric=make.full_mesh(make.nvlink()))
     choice = OpChoice("serial", 8, EngineChoice(DMA, 7))
 
-    times = [estimate_ticks(one, build_schedule(one, choice)).makespan_ticks for one in (slow, fast)]
+    times = [estimate_ticks(one, build_op_plan(one, choice)).makespan_ticks for one in (slow, fast)]
 
     assert times[1] < times[0]
 
@@ -83,7 +83,7 @@ def test_a_faster_link_never_hurts_a_serial_schedule() -> None:
 @pytest.mark.parametrize("chunks", [64, 256])
 def test_work_of_an_estimate_grows_with_the_steps(chunks: int) -> None:
     scenario = make.ag_gemm(4096, 14336, 4096)
-    schedule = build_schedule(scenario, OpChoice("uniform_fused_1d", chunks, EngineChoice(DMA, 7)))
+    schedule = build_op_plan(scenario, OpChoice("uniform_fused_1d", chunks, EngineChoice(DMA, 7)))
     estimate_ticks(scenario, schedule)  # what is kept for the next
 
     assert calls_of(lambda: estimate_ticks(scenario, schedule)) < 150 * len(schedule.steps)

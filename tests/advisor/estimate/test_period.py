@@ -11,7 +11,7 @@ from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.estimate.run import EstimateRun
 from magus.advisor.estimate.step_costs import StepCosts
 from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, OpPlan
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore.lower.steps import period_of
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.fabrics import UNEVEN
@@ -42,7 +42,7 @@ def test_a_period_of_ranks_ends_as_all_do(name: str, make: Callable[..., OpCase]
         choices.append(replace(choices[0], algorithm="hierarchical"))
     assert len(choices) >= 2
     for choice in choices:
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         period = period_of(scenario, schedule)
         few, every = ends_of(scenario, schedule, period), ends_of(scenario, schedule, num_ranks)
 

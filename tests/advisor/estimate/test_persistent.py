@@ -19,7 +19,7 @@ from magus.compiler.ir import (
     Pattern,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import simulate_op
 from magus.simcore.kernels.gemm import gemm_work
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -36,7 +36,7 @@ def scenario(pattern: Pattern, system: int = 0) -> OpCase:
 def test_groups_share_the_units_of_the_whole_kernel() -> None:
     for pattern in (Pattern.AG_GEMM, Pattern.GEMM_RS):
         one = scenario(pattern)
-        schedule = build_schedule(one, OpChoice("hetero_fused_1d", 16, DMA3, tactics=PERSISTENT))
+        schedule = build_op_plan(one, OpChoice("hetero_fused_1d", 16, DMA3, tactics=PERSISTENT))
 
         parts = persistent_parts(one, schedule, schedule.steps)
 
@@ -50,7 +50,7 @@ def test_groups_share_the_units_of_the_whole_kernel() -> None:
 
 def test_launched_kernels_have_no_shares() -> None:
     one = scenario(Pattern.AG_GEMM)
-    schedule = build_schedule(one, OpChoice("hetero_fused_1d", 16, DMA3))
+    schedule = build_op_plan(one, OpChoice("hetero_fused_1d", 16, DMA3))
 
     assert persistent_parts(one, schedule, schedule.steps) == {}
 
@@ -60,7 +60,7 @@ def test_launched_kernels_have_no_shares() -> None:
 def test_the_estimate_is_near_the_simulation(pattern: Pattern, system: int) -> None:
     one = scenario(pattern, system)
     for template, engine in (("hetero_fused_1d", DMA3), ("uniform_fused_1d", DMA3), ("hetero_fused_1d", PRELAUNCHED)):
-        schedule = build_schedule(one, OpChoice(template, 8, engine, tactics=PERSISTENT))
+        schedule = build_op_plan(one, OpChoice(template, 8, engine, tactics=PERSISTENT))
 
         simulated = simulate_op(one, schedule, unit_bytes=16384).makespan_ticks
 

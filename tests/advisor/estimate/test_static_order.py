@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.estimate.step_costs import StaticOrder
 from magus.compiler.ir import CopyProtocol, Direction, EngineChoice, EngineKind, OpChoice, Pattern
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import simulate_op
 from magus.simcore.kernels.work import KernelWork
 from tests.advisor.estimate.test_persistent import PERSISTENT
@@ -87,7 +87,7 @@ def test_ends_are_those_of_single_units(slots: int, groups: list[tuple[int, int]
 )
 def test_the_estimate_is_near_the_simulation(choice: OpChoice, rows: int, system: int) -> None:
     one = scenario_of(Pattern.AG_GEMM, SYSTEMS[system], 4, rows, 2048, 2048)
-    schedule = build_schedule(one, choice)
+    schedule = build_op_plan(one, choice)
 
     simulated = simulate_op(one, schedule, unit_bytes=4096).makespan_ticks
 

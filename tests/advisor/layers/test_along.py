@@ -11,13 +11,13 @@ from magus.advisor.layers.joint import COARSE_BYTES, JointRuns
 from magus.advisor.layers.op_runs import copiers_of
 from magus.advisor.layers.options import Ways
 from magus.advisor.layers.placement import small_changes
-from magus.advisor.layers.recommend import recommend_graph
+from magus.advisor.layers.recommend import recommend_workload
 from magus.advisor.layers.space import LayerSpace, space_of
 from magus.advisor.layers.timing import estimated_ticks
 from magus.advisor.layers.way import fastest_alone, fastest_with_next
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, Scenario, Schedule
-from magus.compiler.planning.build import graph_choice_text
+from magus.compiler.planning.build import schedule_block
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
 
@@ -46,7 +46,7 @@ def space() -> LayerSpace:
 
 
 def cut(choice: Schedule) -> Schedule:
-    return cut_along(space().graph, space().ways, space().following, choice)
+    return cut_along(space().workload, space().ways, space().following, choice)
 
 
 def test_ways_know_what_both_take() -> None:
@@ -72,7 +72,7 @@ def test_an_estimate_knows_what_is_cut_along() -> None:
 def test_small_changes_cut_along_or_not_and_only_what_is_cut() -> None:
     along = cut(Schedule("p", order=("y", "y_gemm", "z")))
 
-    changes = list(small_changes(space().graph, space().ways, space().following, along))
+    changes = list(small_changes(space().workload, space().ways, space().following, along))
 
     assert any(not each.along and each.modes == along.modes for each in changes)
     apart = [each for each in changes if any(mode.apart is not None for mode in each.modes)]
@@ -82,7 +82,7 @@ def test_small_changes_cut_along_or_not_and_only_what_is_cut() -> None:
 
 def test_the_answer_is_cut_along_and_as_fast_as_that_of_a_pair() -> None:
     """Which one plan of both gives, norm aside."""
-    advice = recommend_graph(scenario_of())
+    advice = recommend_workload(scenario_of())
     pair = Advisor(None).recommend(compile_text(TEXT.replace("REST", "")).workloads[0], AdviceOptions(top=2))
     in_turn, best = advice.named(IN_TURN), advice.recommended
     norm = space().kernels["z"]
@@ -92,7 +92,7 @@ def test_the_answer_is_cut_along_and_as_fast_as_that_of_a_pair() -> None:
     assert best.ticks * 1.05 < in_turn.ticks
     assert (best.ticks - norm) / TICKS_PER_US <= pair.recommended.best_us * 1.04
     assert next(op.how for op in advice.ops if op.name == "y_gemm") == "along y"
-    again = compile_text(TEXT.replace("REST", "  z = norm(y)\n") + graph_choice_text(best.joint, "chain")).workloads[0]
+    again = compile_text(TEXT.replace("REST", "  z = norm(y)\n") + schedule_block(best.joint, "chain")).workloads[0]
     assert again.schedules[0].along == ("y_gemm",)
     assert "along y_gemm" in str(advice_document(advice))
 
@@ -113,8 +113,8 @@ def test_of_several_the_longest_is_cut_and_comes_first() -> None:
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
     found = space_of(Ways(scenario.system, copier, COARSE_BYTES), 1, scenario.workload)
 
-    choice = cut_along(found.graph, found.ways, found.following, Schedule("p"))
-    changes = small_changes(found.graph, found.ways, found.following, choice)
+    choice = cut_along(found.workload, found.ways, found.following, Schedule("p"))
+    changes = small_changes(found.workload, found.ways, found.following, choice)
 
     assert found.following == {"y": ("y_gemm",), "h": ("b", "a")}
     assert choice.along == ("y_gemm", "b")

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from magus.advisor import AdviceOptions, recommend_graph
+from magus.advisor import AdviceOptions, recommend_workload
 from magus.advisor.layers import joint
 from magus.advisor.layers import op_runs as alike
 from magus.advisor.layers.joint import COARSE_BYTES, JointRuns
@@ -15,7 +15,7 @@ from magus.advisor.layers.recommend import NOT_SEARCHED, SHORTENED
 from magus.advisor.layers.search import JointSearch
 from magus.advisor.layers.space import LayerSpace, space_of
 from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, OpMode, Scenario, Schedule
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.plan import build_plan
 from magus.simcore.lower.plan import plan_period
 
 from .test_recommend import scenario_of
@@ -79,15 +79,15 @@ def test_of_many_ranks_ways_are_searched_in_which_one_stands_for_all() -> None:
     assert quick.ways["d_w"] and unlike not in quick.ways["d_w"]
     assert replace(space, ways={**space.ways, "d_w": (unlike,)}).quick(ranks).ways["d_w"] == (unlike,)
     for way in quick.ways["d_w"]:
-        plan = build_graph_plan(scenario.system, scenario.workload, Schedule("one", (way.mode,)), 1)
+        plan = build_plan(scenario.system, scenario.workload, Schedule("one", (way.mode,)), 1)
         assert plan_period(scenario.system, plan, alike=True) == 1 < plan_period(scenario.system, plan)
 
 
 def test_what_was_not_searched_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = scenario_of(SMALL)
-    full = recommend_graph(scenario, AdviceOptions(bespoke=0))
+    full = recommend_workload(scenario, AdviceOptions(bespoke=0))
     monkeypatch.setattr(alike, "LARGE", 8)
-    few = recommend_graph(scenario, AdviceOptions(bespoke=0))
+    few = recommend_workload(scenario, AdviceOptions(bespoke=0))
 
     assert not any(NOT_SEARCHED.format("SMs") in mark for mark in full.marks)
     assert any(NOT_SEARCHED.format("SMs") in mark and mark.startswith("8 GPUs") for mark in few.marks)
@@ -108,4 +108,4 @@ def test_a_search_ends_when_it_has_taken_what_it_may(monkeypatch: pytest.MonkeyP
     assert runs.is_spent
     assert runs.num_runs < whole.runs.num_runs
     assert set(search.known) == set(whole.known)  # what people have is simulated all the same
-    assert SHORTENED in recommend_graph(scenario, AdviceOptions()).marks
+    assert SHORTENED in recommend_workload(scenario, AdviceOptions()).marks

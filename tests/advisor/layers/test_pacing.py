@@ -16,7 +16,7 @@ from magus.advisor.layers.space import LayerSpace, space_of
 from magus.advisor.layers.timing import estimated_ticks
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, Scenario, Schedule
-from magus.compiler.planning.build import graph_choice_text
+from magus.compiler.planning.build import schedule_block
 
 from .test_recommend import BACKWARD, HEAD, scenario_of
 
@@ -60,7 +60,7 @@ def test_a_layer_is_faster_with_them() -> None:
     runs = JointRuns(scenario.system, scenario.workload)
     paced = at_its_paces(space, whole)
     before = runs.ticks(whole)
-    times = [runs.ticks(choice) for choice in other_paces(space.graph, space.ways, whole)]
+    times = [runs.ticks(choice) for choice in other_paces(space.workload, space.ways, whole)]
 
     assert paced != whole and estimated_ticks(space, paced) < estimated_ticks(space, whole)
     assert before is not None and min(each for each in times if each is not None) < before * 0.99
@@ -73,7 +73,7 @@ def test_what_is_paced_is_pasted() -> None:
     paced = at_its_paces(space, whole)
     text = BACKWARD.replace("explore back { engine dma(3) }", "").replace("2048", "4096")
 
-    (found,) = compile_text(HEAD + text + graph_choice_text(paced, "back")).workloads
+    (found,) = compile_text(HEAD + text + schedule_block(paced, "back")).workloads
     assert set(found.schedules[0].modes) == set(paced.modes) and found.schedules[0].order == paced.order
 
 

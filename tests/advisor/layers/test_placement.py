@@ -14,7 +14,7 @@ from magus.advisor.layers.timing import estimated_ticks
 from magus.advisor.solver.layer_model import LayerOp, LayerProblem, NeededBy, WayTimes, place_layer
 from magus.compiler.ir import Scenario, Schedule
 from magus.compiler.planning.build import ScheduleError
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.plan import build_plan
 
 from .test_recommend import BACKWARD, scenario_of
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("compiled_core")
 
 def placed_in(space: LayerSpace) -> tuple[Schedule, ...]:
     """Placements whose layers come one after the other."""
-    return placed_choices(space.graph, space.ways, name="placed", batches=1, layers=12, spans_layers=False, seed=0)
+    return placed_choices(space.workload, space.ways, name="placed", batches=1, layers=12, spans_layers=False, seed=0)
 
 
 @cache
@@ -53,14 +53,14 @@ def test_placements_can_be_carried_out_and_are_the_same_again() -> None:
     assert placed
     for choice in placed:
         assert {name for name in choice.order if "." not in name} == {op.name for op in scenario.workload.ops}
-        build_graph_plan(scenario.system, scenario.workload, choice, 2)
+        build_plan(scenario.system, scenario.workload, choice, 2)
     assert placed == placed_in(space)
 
 
 def test_the_estimate_orders_schedules_as_the_simulation_does() -> None:
     scenario, space, placed = problem()
     runs = JointRuns(scenario.system, scenario.workload)
-    changed = list(small_changes(space.graph, space.ways, space.following, placed[0]))[::3]
+    changed = list(small_changes(space.workload, space.ways, space.following, placed[0]))[::3]
     compared = []
     for choice in (*placed, *changed):
         simulated = runs.ticks(choice)
@@ -93,17 +93,17 @@ def test_kernels_of_one_layer_may_run_among_those_of_the_next() -> None:
 
 def test_what_spans_layers_can_be_carried_out() -> None:
     scenario, space, _ = problem()
-    choices = placed_choices(space.graph, space.ways, name="placed", batches=1, layers=12, seed=0)
+    choices = placed_choices(space.workload, space.ways, name="placed", batches=1, layers=12, seed=0)
 
     assert choices
     for choice in choices:
-        parts = build_graph_plan(scenario.system, scenario.workload, choice, 3).parts
+        parts = build_plan(scenario.system, scenario.workload, choice, 3).parts
         assert set(choice.late) <= set(choice.order) and len(parts) == 3 * len(choice.order)
 
 
 def test_small_changes_differ_in_one_decision() -> None:
     scenario, space, placed = problem()
-    changes = list(small_changes(space.graph, space.ways, space.following, placed[0]))
+    changes = list(small_changes(space.workload, space.ways, space.following, placed[0]))
 
     assert len(changes) > 10 and placed[0] not in changes
     kept = 0
@@ -112,7 +112,7 @@ def test_small_changes_differ_in_one_decision() -> None:
         differs = {part for part in parts if getattr(choice, part) != getattr(placed[0], part)}
         assert len(differs) == 1 or differs == {"modes", "order"}
         try:
-            build_graph_plan(scenario.system, scenario.workload, choice, 2)
+            build_plan(scenario.system, scenario.workload, choice, 2)
             kept += 1
         except ScheduleError:
             pass

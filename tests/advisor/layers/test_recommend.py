@@ -14,11 +14,11 @@ from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_
 from magus.advisor.layers.baselines import IN_TURN
 from magus.advisor.layers.declared import reasons_for
 from magus.advisor.layers.joint import JointRuns
-from magus.advisor.layers.recommend import recommend_graph
+from magus.advisor.layers.recommend import recommend_workload
 from magus.advisor.layers.search import JointSearch
 from magus.compiler import compile_text
 from magus.compiler.ir import Cancelled, OpChoice, Scenario, Schedule, Seams
-from magus.compiler.planning.build import ScheduleError, graph_choice_text
+from magus.compiler.planning.build import ScheduleError, schedule_block
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.simcore.simulate_layers import simulate_layers
@@ -80,7 +80,7 @@ def scenario_of(text: str) -> Scenario:
 
 @cache
 def advice_on(text: str) -> Advice:
-    return recommend_graph(scenario_of(text))
+    return recommend_workload(scenario_of(text))
 
 
 IN_BATCHES = pytest.param(BATCHES, marks=pytest.mark.slow, id="batches")
@@ -137,7 +137,7 @@ def test_ops_with_exposed_copies_may_be_bespoke() -> None:
     in_turn = advice.named(IN_TURN)
 
     assert in_turn is not None and bespoke and min(one.ticks for one in bespoke) < in_turn.ticks
-    plain = recommend_graph(scenario_of(CHAIN), AdviceOptions(bespoke=0))
+    plain = recommend_workload(scenario_of(CHAIN), AdviceOptions(bespoke=0))
     assert not any(_has_parts(one) for one in plain.candidates)
 
 
@@ -157,7 +157,7 @@ def test_batches_are_tried() -> None:
 def test_the_block_that_is_printed_is_what_was_simulated(text: str) -> None:
     advice = advice_on(text)
     best = advice.recommended
-    block = graph_choice_text(best.joint, advice.scenario.name)
+    block = schedule_block(best.joint, advice.scenario.name)
     again = compile_text(HEAD + text + block).workloads[0]
 
     assert again.schedules == (best.joint,)
@@ -168,7 +168,7 @@ def test_the_block_that_is_printed_is_what_was_simulated(text: str) -> None:
 
 def test_the_same_again() -> None:
     scenario = scenario_of(CHAIN)
-    first, second = advice_on(CHAIN), recommend_graph(scenario)
+    first, second = advice_on(CHAIN), recommend_workload(scenario)
 
     assert advice_document(first) | {"timing": 0} == advice_document(second) | {"timing": 0}
 
@@ -179,7 +179,7 @@ def test_what_stages_too_much_is_not_recommended() -> None:
     limit = advice_on(BACKWARD).recommended.result
     assert limit is not None
     most = limit.schedule.staging_bytes - 1
-    advice = recommend_graph(replace(scenario, explore=replace(scenario.explore, staging_limit_bytes=most)))
+    advice = recommend_workload(replace(scenario, explore=replace(scenario.explore, staging_limit_bytes=most)))
 
     simulated = [one.result for one in advice.candidates if one.result is not None and one.expression != "serial"]
     assert all(result.schedule.staging_bytes <= most for result in simulated)
@@ -194,16 +194,16 @@ def test_a_stop_keeps_what_was_found() -> None:
         calls += 1
         return calls > 60
 
-    advice = recommend_graph(scenario, should_stop=stop)
+    advice = recommend_workload(scenario, should_stop=stop)
     assert advice.interrupted and any("stopped early" in mark for mark in advice.marks)
     assert advice.candidates
     with pytest.raises(Cancelled):
-        recommend_graph(scenario, should_stop=lambda: True)
+        recommend_workload(scenario, should_stop=lambda: True)
 
 
 @pytest.mark.slow
 def test_without_a_search_the_placed_schedules_are_compared() -> None:
-    quick = recommend_graph(scenario_of(BACKWARD), AdviceOptions(bespoke=0))
+    quick = recommend_workload(scenario_of(BACKWARD), AdviceOptions(bespoke=0))
 
     assert quick.searched < advice_on(BACKWARD).searched
     assert quick.recommended.ticks >= advice_on(BACKWARD).recommended.ticks
@@ -212,7 +212,7 @@ def test_without_a_search_the_placed_schedules_are_compared() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     large = BACKWARD.replace("repeat 12", "repeat 4000")
     with pytest.raises(ScheduleError, match="the tensors of 4000 layers take"):
-        recommend_graph(scenario_of(large))
+        recommend_workload(scenario_of(large))
 
 
 def test_a_schedule_of_the_file_with_the_name_of_a_searched_one_keeps_its_own_time() -> None:
@@ -220,7 +220,7 @@ def test_a_schedule_of_the_file_with_the_name_of_a_searched_one_keeps_its_own_ti
         "schedule joint for mlp { apart u by dma(3); seams whole }\nschedule in_turn for mlp { apart y by dma(3) }"
     )
     scenario = scenario_of(CHAIN + declared)
-    advice = recommend_graph(scenario, AdviceOptions(bespoke=0))
+    advice = recommend_workload(scenario, AdviceOptions(bespoke=0))
 
     names = [one.expression for one in advice.candidates]
     assert len(names) == len(set(names)) and {"joint", "in_turn", "in_turn_2"} <= set(names)
@@ -276,7 +276,7 @@ def test_an_answer_that_was_kept_is_shown_as_a_new_one() -> None:
 def test_a_limit_that_nothing_meets_is_said() -> None:
     declared = "schedule whole for mlp { apart u by dma(3) }"
     scenario = scenario_of(CHAIN.replace("engine dma(3) }", "engine dma(3); staging <= 1 KiB }") + declared)
-    advice = recommend_graph(scenario, AdviceOptions(bespoke=0))
+    advice = recommend_workload(scenario, AdviceOptions(bespoke=0))
 
     assert advice.verdict is Verdict.SERIAL and len(advice.candidates) == 1
     marks = " ".join(advice.marks)
@@ -304,7 +304,7 @@ def test_what_changes_have_gained_until_a_stop_is_kept() -> None:
 
 def test_without_pairs_there_is_nothing_to_compare_with_but_no_overlap() -> None:
     kernels = "workload two on hgx { x = tensor bf16[1024, 2048] shard rows\n y = all_gather(x)\n z = norm(x) }"
-    advice = recommend_graph(scenario_of(kernels + "\nexplore two { engine dma(3) }"))
+    advice = recommend_workload(scenario_of(kernels + "\nexplore two { engine dma(3) }"))
 
     assert {one.expression for one in advice.candidates if not one.is_searched} == {"library", "serial"}
 

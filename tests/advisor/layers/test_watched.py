@@ -8,7 +8,7 @@ from magus.advisor.answer.stages import AdviceOptions
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import ScheduleOrigin, by_time, joint_candidate
 from magus.advisor.layers import recommend
-from magus.advisor.layers.recommend import recommend_graph
+from magus.advisor.layers.recommend import recommend_workload
 from magus.compiler.ir import Cancelled
 from magus.simcore import RunTooLarge
 from tests.helpers.tui import graphs
@@ -33,7 +33,7 @@ def searched(*_: object) -> Advice:
 def test_declared_and_searched_schedules_stand_in_one_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recommend, "_searched", searched)
     told: list[Advice] = []
-    advice = recommend_graph(graphs.layer(), HERE, answered=told.append)
+    advice = recommend_workload(graphs.layer(), HERE, answered=told.append)
 
     assert [each.expression for each in advice.candidates] == [
         "joint",
@@ -59,7 +59,7 @@ def estimated(*_: object) -> Advice:
 
 def test_the_verdict_is_decided_again_with_what_was_simulated_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recommend, "_searched", estimated)
-    advice = recommend_graph(graphs.layer(), HERE, answered=lambda told: None)
+    advice = recommend_workload(graphs.layer(), HERE, answered=lambda told: None)
 
     assert advice.recommended.expression == BEST and not advice.recommended.is_estimate
     assert advice.speedup == advice.serial.best_us / advice.recommended.best_us
@@ -71,7 +71,7 @@ def test_a_search_that_fails_leaves_what_the_file_declares(monkeypatch: pytest.M
         raise RunTooLarge("too many ops")
 
     monkeypatch.setattr(recommend, "_searched", fail)
-    advice = recommend_graph(graphs.layer(), HERE, answered=lambda advice: None)
+    advice = recommend_workload(graphs.layer(), HERE, answered=lambda advice: None)
 
     assert advice.recommended.expression == BEST and not advice.interrupted
     assert any("the search for a joint schedule" in mark and "too many ops" in mark for mark in advice.marks)
@@ -83,7 +83,7 @@ def test_a_search_that_is_stopped_keeps_what_was_found(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(recommend, "_searched", stopped)
     told: list[Advice] = []
-    advice = recommend_graph(graphs.layer(), HERE, answered=told.append)
+    advice = recommend_workload(graphs.layer(), HERE, answered=told.append)
 
     assert advice.interrupted and advice.recommended.expression == BEST
     assert [each.interrupted for each in told] == [True] * len(told) and len(told) >= 2

@@ -10,7 +10,7 @@ from magus.advisor.learned.pipeline import pipeline_times
 from magus.advisor.learned.situation import Situation
 from magus.advisor.learned.structure import MAX_PIECES, BatchShape, Shapes, Structure, fitted
 from magus.compiler.ir import EngineChoice, EngineKind, ExecutionOptions, Kernels, OpCase, OpChoice, Wait
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.request.request import Request
 from magus.compiler.request.scenario import scenario_of
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, ring
@@ -44,7 +44,7 @@ def times(scenario: OpCase, *structures: Structure) -> list[float]:
 def estimated(scenario: OpCase, structure: Structure) -> float:
     choice = fitted(structure, scenario)
     assert choice is not None
-    ticks = estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks
+    ticks = estimate_ticks(scenario, build_op_plan(scenario, choice)).makespan_ticks
     return ticks / 1e8 / Situation.of(scenario).ratio("log_whole_us")
 
 

@@ -25,7 +25,7 @@ from magus.advisor.measured.validate import fused_report
 from magus.advisor.measured.validate.report import Validation, validate, validation_document
 from magus.advisor.measured.validate.text import validation_page, validation_text
 from magus.compiler.ir import TICKS_PER_US, DType, Kernels, Pattern
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.verify.check import check_plan
 from magus.simcore.kernels.nccl import NcclCollective, collective_time
 
@@ -150,7 +150,7 @@ def test_every_implementation_is_a_schedule_that_is_right_and_runs(implementatio
     part = FusedPart(pattern, 4096, 512, 512)
     fused = FusedRow("H100", 8, DType.BF16, (part,), kernel, 100.0, 100.0)
     scenario = scenario_of(fused, part)
-    schedule = build_schedule(scenario, kernel.plans[pattern](scenario), kernel.name)
+    schedule = build_op_plan(scenario, kernel.plans[pattern](scenario), kernel.name)
     assert check_plan(scenario, schedule) == ()
     (found,) = predicted([fused])
 

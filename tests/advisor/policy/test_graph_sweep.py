@@ -7,7 +7,7 @@ import pytest
 
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import ScheduleOrigin, joint_candidate
-from magus.advisor.policy.graph_sweep import GraphSweep, block_of, graph_swept, said_of
+from magus.advisor.policy.workload_sweep import WorkloadSweep, block_of, said_of, workload_swept
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
     Cancelled,
@@ -21,7 +21,7 @@ from magus.compiler.ir import (
     Settings,
     WrittenPlan,
 )
-from magus.compiler.planning.build import ScheduleError, graph_expression_of
+from magus.compiler.planning.build import ScheduleError, expression_of_schedule
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.scenarios.mlp_backward import backward
@@ -39,8 +39,8 @@ BEST = {1024: A, 2048: B, 4096: B, 8192: SERIAL}
 
 
 def word(choice: Schedule) -> str:
-    said = graph_expression_of(choice)
-    return {graph_expression_of(A): "a", graph_expression_of(B): "b"}.get(said, "serial")
+    said = expression_of_schedule(choice)
+    return {expression_of_schedule(A): "a", expression_of_schedule(B): "b"}.get(said, "serial")
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +63,9 @@ def simulate(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None
     return TIMES[rows_of(scenario)][word(choice)]
 
 
-def swept(scenarios: Mapping[int, Scenario], tolerance: float = 0.02) -> GraphSweep:
+def swept(scenarios: Mapping[int, Scenario], tolerance: float = 0.02) -> WorkloadSweep:
     points: list[tuple[Settings, Scenario]] = [((("M", str(m)),), one) for m, one in scenarios.items()]
-    return graph_swept(points, advise, simulate, tolerance=tolerance)
+    return workload_swept(points, advise, simulate, tolerance=tolerance)
 
 
 def test_each_schedule_is_timed_at_each_point(scenarios: Mapping[int, Scenario]) -> None:
@@ -122,7 +122,7 @@ def test_names_of_the_file_are_kept_and_not_taken(scenarios: Mapping[int, Scenar
         own = joint_candidate(replace(B, name="mine"), ScheduleOrigin.DECLARED, ticks=advice.recommended.ticks)
         return replace(advice, recommended=own) if scenario is declared else advice
 
-    sweep = graph_swept(
+    sweep = workload_swept(
         [((("M", "1024"),), one), ((("M", "1"),), declared)], by_file, lambda scenario, choice, advice: None
     )
 
@@ -143,7 +143,7 @@ def test_what_fails_leaves_the_others_without_rules(scenarios: Mapping[int, Scen
         return advise(scenario)
 
     points: list[tuple[Settings, Scenario]] = [((("M", str(m)),), one) for m, one in scenarios.items()]
-    sweep = graph_swept(points, fails, simulate)
+    sweep = workload_swept(points, fails, simulate)
 
     assert len(sweep.points) == 3 and sweep.rules == ()
     assert [dict(settings) for settings, _ in sweep.failed] == [{"M": "2048"}]
@@ -156,8 +156,8 @@ def test_a_sweep_that_is_stopped_has_what_was_found(scenarios: Mapping[int, Scen
         return advise(scenario)
 
     points: list[tuple[Settings, Scenario]] = [((("M", str(m)),), one) for m, one in scenarios.items()]
-    sweep = graph_swept(points, stopped, simulate)
+    sweep = workload_swept(points, stopped, simulate)
 
     assert sweep.interrupted and [point.schedule for point in sweep.points] == ["joint_1"]
     with pytest.raises(Cancelled):
-        graph_swept(points[1:], stopped, simulate)
+        workload_swept(points[1:], stopped, simulate)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.candidates.advice import Advice
-from magus.advisor.policy.layer_rules import GraphAxis, layer_policy, ops_of
+from magus.advisor.policy.layer_rules import SettingAxis, layer_policy, ops_of
 from magus.advisor.policy.reader import Policy, PolicyError
 from magus.advisor.policy.table import SCHEMA, PolicyTable, policy_schema
 from magus.compiler import compile_text
@@ -39,7 +39,7 @@ def simulate(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None
     return times(rows_of(scenario))[choice.name]
 
 
-AXIS = GraphAxis("M", lambda size: backward(m=size))
+AXIS = SettingAxis("M", lambda size: backward(m=size))
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_sizes_may_be_of_a_file() -> None:
         assert graph is not None
         return graph
 
-    assert [rule.schedule for rule in layer_policy(GraphAxis("M", at), SIZES, advise, simulate).rules] == [
+    assert [rule.schedule for rule in layer_policy(SettingAxis("M", at), SIZES, advise, simulate).rules] == [
         "pairs",
         "late",
     ]

@@ -21,7 +21,7 @@ from magus.compiler.ir import (
     Wait,
     WaitPer,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.resolve.schedules.explore import opened
 from magus.simcore import simulate_op
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, h100, ring
@@ -81,7 +81,7 @@ def test_what_is_left_out_is_not_faster(name: str, label: str) -> None:
     for choice in left_out_by(name, scenario):
         if reject_choice(scenario, choice) is None and is_left_out(name, scenario, choice):
             kept = KEPT[name](choice)
-            times = [simulate_op(scenario, build_schedule(scenario, each), unit_bytes=2048) for each in (kept, choice)]
+            times = [simulate_op(scenario, build_op_plan(scenario, each), unit_bytes=2048) for each in (kept, choice)]
             assert times[0].makespan_ticks <= (1 + TOLERANCE) * times[1].makespan_ticks, choice
             compared += 1
     sums_by_get = name == "asked_first" and label.endswith("sums")

@@ -12,7 +12,7 @@ from magus.advisor.solver.domains import domains_of, knobs_of
 from magus.advisor.solver.enumerate import generate
 from magus.compiler import compile_text
 from magus.compiler.ir import Direction, EngineChoice, EngineKind, EngineMode, Explore, OpCase, OpChoice
-from magus.compiler.planning.build import build_schedule, expression_of, reject_choice
+from magus.compiler.planning.build import build_op_plan, expression_of, reject_choice
 from magus.compiler.resolve.schedules.explore import opened
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.templates import TEMPLATES
@@ -125,7 +125,7 @@ def test_what_is_in_the_space_is_legal_and_without_faults(
         return
 
     choice = data.draw(st.sampled_from(space.choices))
-    schedule = build_schedule(asked, choice)
+    schedule = build_op_plan(asked, choice)
 
     assert check_plan(asked, schedule) == ()
     assert read_choice(asked, expression_of(choice)) == choice
@@ -140,14 +140,14 @@ def test_nothing_that_is_legal_is_missing(key: tuple[str, str]) -> None:
     domains = domains_of(scenario)
     knobs, plans = knobs_of(scenario, domains), set()
     for choice in enumerate_space(scenario).choices:
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         plans.add((choice.template, schedule.steps, schedule.by_rank, schedule.tactics))
 
     for code in some(Random(0).sample(range(knobs.num_codes), 2000)):
         choice = knobs.choice_of(code)
         asked = choice.chunks in (8, 16) and (choice.template != "serial" or choice.chunks == scenario.num_ranks)
         if asked and reject_choice(scenario, choice) is None:
-            schedule = build_schedule(scenario, choice)
+            schedule = build_op_plan(scenario, choice)
             assert (choice.template, schedule.steps, schedule.by_rank, schedule.tactics) in plans, choice
 
 
@@ -160,7 +160,7 @@ def test_pipelined_and_direct_is_another_name_of_hetero_fused_1d(key: tuple[str,
     alone = enumerate_space(exploring(scenario, Explore.of(schedules=names[1:], chunks=(chunks,), engine=(engine,))))
     both = enumerate_space(exploring(scenario, Explore.of(schedules=names, chunks=(chunks,), engine=(engine,))))
 
-    times = [simulate_op(scenario, build_schedule(scenario, each), unit_bytes=4096) for each in (fused, direct)]
+    times = [simulate_op(scenario, build_op_plan(scenario, each), unit_bytes=4096) for each in (fused, direct)]
     assert times[0].makespan_ticks == times[1].makespan_ticks
     assert direct in alone.choices and fused in both.choices and direct not in both.choices
     assert any(choice.algorithm for choice in both.choices), "the others are there"

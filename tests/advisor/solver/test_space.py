@@ -14,7 +14,7 @@ from magus.advisor.solver.enumerate import explain
 from magus.advisor.solver.memory import check_memory, resident_bytes
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, Explore, Fabric, OpCase, OpChoice
-from magus.compiler.planning.build import ScheduleError, build_schedule, expression_of, reject_choice, template_named
+from magus.compiler.planning.build import ScheduleError, build_op_plan, expression_of, reject_choice, template_named
 from magus.compiler.planning.knobs.engine import ENGINE
 from magus.compiler.planning.knobs.structure import CHUNKS, TEMPLATE
 from magus.compiler.templates import ALL_TEMPLATES, Cut
@@ -74,7 +74,7 @@ def is_sound(scenario: OpCase, choice: OpChoice) -> bool:
     template, moved, n = template_named(choice.template), scenario.shape.moved, scenario.num_ranks
     if template.name == "direct" and choice.chunks == n:
         return False  # that is serial
-    staging = build_schedule(scenario, choice).staging_bytes
+    staging = build_op_plan(scenario, choice).staging_bytes
     limit = scenario.explore.staging_limit_bytes
     if (limit is not None and staging > limit) or resident_bytes(scenario) + staging > scenario.gpu.hbm.capacity_bytes:
         return False
@@ -107,7 +107,7 @@ def test_enumerates_what_is_legal(scenario: OpCase, explore: Explore) -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS[:2], ids=["large", "small"])
 def test_every_choice_is_a_schedule_without_faults(scenario: OpCase) -> None:
     for choice in some(enumerate_space(scenario).choices):
-        assert check_plan(scenario, build_schedule(scenario, choice)) == ()
+        assert check_plan(scenario, build_op_plan(scenario, choice)) == ()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: f"{s.name}-{s.gpu.name}")
@@ -325,7 +325,7 @@ def test_memory_of_every_pattern_that_a_file_can_ask_for(workload: str, resident
     """Inputs, results, and what is in between, each once."""
     system = 'use "nvidia/h100"\nsystem s { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }'
     scenario = compile_text(f"{system}\nworkload w on s {{ {workload} }}").scenario("w").case
-    schedule = build_schedule(scenario, OpChoice("serial", 8, EngineChoice(EngineKind.SM, 32)))
+    schedule = build_op_plan(scenario, OpChoice("serial", 8, EngineChoice(EngineKind.SM, 32)))
 
     assert (resident_bytes(scenario), schedule.staging_bytes) == (resident * MIB, staging * MIB)
     needed = (resident + staging) * MIB

@@ -10,8 +10,8 @@ import pytest
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.implementations.offers import Offer, Offers, offers_of
 from magus.advisor.implementations.predict import Promise
-from magus.advisor.policy.graph_sweep import GraphPoint, GraphSweep
 from magus.advisor.policy.table import PolicyTable
+from magus.advisor.policy.workload_sweep import WorkloadPoint, WorkloadSweep
 from magus.advisor.targets import Refused
 from magus.advisor.targets.megatron import LAYERS, MEGATRON
 from magus.advisor.targets.vllm import VLLM
@@ -207,10 +207,10 @@ def swept_pair(sizes: Sequence[int]) -> PolicyTable:
     return replace(table_of(RING), points=tuple((m, with_offers(m)) for m in sizes))
 
 
-def swept_layer(sizes: Sequence[int]) -> GraphSweep:
+def swept_layer(sizes: Sequence[int]) -> WorkloadSweep:
     advices = ((m, with_offers(m, "n = norm(y)")) for m in sizes)
-    points = (GraphPoint((("M", str(m)),), advice, "serial", {"serial": 1000}) for m, advice in advices)
-    return GraphSweep(tuple(points), (SERIAL_CHOICE,))
+    points = (WorkloadPoint((("M", str(m)),), advice, "serial", {"serial": 1000}) for m, advice in advices)
+    return WorkloadSweep(tuple(points), (SERIAL_CHOICE,))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from magus.compiler.ir import EngineChoice, OpCase, OpPlan, Reduction, Step, Til
 from magus.compiler.outline.outline import Axis, By, Grouping, Outline, Split
 from magus.compiler.outline.write import rejections_on, written_out
 from magus.compiler.planfile.write import plan_text
-from magus.compiler.planning.build import build_schedule, declared
+from magus.compiler.planning.build import build_op_plan, declared
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op
 from tests.helpers.marks import examples
@@ -164,7 +164,7 @@ def test_an_outline_written_out_is_the_same_plan(name: str, outline: str) -> Non
 def said(scenario: OpCase, text: str) -> list[str]:
     """The steps of an outline in short: what moves where, what is computed, and what each waits for."""
     plan = written_out(scenario, read(scenario, f"schedule s for w {{ {text} }}"))
-    assert check_plan(scenario, build_schedule(scenario, plan, "s")) == ()
+    assert check_plan(scenario, build_op_plan(scenario, plan, "s")) == ()
     return [_said(step) for step in plan.steps]
 
 
@@ -286,7 +286,7 @@ def test_every_algorithm_in_every_grouping(algorithm: str, engine: EngineChoice)
     outlines = [replace(base, grouping=Grouping(False, by)) for by in By]
     every = product((*SCENARIOS, *LARGER), outlines)
     for scenario, outline in some(pair for pair in every if not list(rejections_on(*pair))):
-        assert check_plan(scenario, build_schedule(scenario, written_out(scenario, outline), "s")) == ()
+        assert check_plan(scenario, build_op_plan(scenario, written_out(scenario, outline), "s")) == ()
 
 
 @given(st.sampled_from(SCENARIOS), st.data())
@@ -295,7 +295,7 @@ def test_an_outline_that_fits_is_a_plan_without_faults(scenario: OpCase, data: s
     outline = data.draw(outlines(scenario.num_ranks, whole=False))
     assume(not list(rejections_on(scenario, outline)))
 
-    schedule = build_schedule(scenario, written_out(scenario, outline), "s")
+    schedule = build_op_plan(scenario, written_out(scenario, outline), "s")
 
     assert check_plan(scenario, schedule) == ()
 
@@ -313,7 +313,7 @@ def test_any_cut_of_rows_moves_every_row_once(scenario: OpCase, cuts: set[int], 
 
     plans = [written_out(scenario, outline) for outline in (pieces, whole)]
 
-    assert check_plan(scenario, build_schedule(scenario, plans[0], "s")) == ()
+    assert check_plan(scenario, build_op_plan(scenario, plans[0], "s")) == ()
     assert rows_to(plans[0]) == rows_to(plans[1])
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from magus.compiler.ir import OpCase, OpChoice, OpPlan, PeerOrder, Reduction, TileGroup, Transfer
 from magus.compiler.outline.write import rejections_on, written_out
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, Cut, Template
 from tests.helpers.plans.outline_of_template import outline_of
 from tests.helpers.plans.outline_text import outline_text
@@ -53,7 +53,7 @@ def test_a_template_is_an_outline(template: Template) -> None:
             assert outline is not None and not list(rejections_on(scenario, outline)), choice
             assert read(scenario, outline_text(outline, "s", "w")) == outline
 
-            one, other = build_schedule(scenario, choice), build_schedule(scenario, written_out(scenario, outline))
+            one, other = build_op_plan(scenario, choice), build_op_plan(scenario, written_out(scenario, outline))
 
             assert content(one, scenario) == content(other, scenario), (choice, scenario.shape.pattern)
             assert (one.compute_sms, one.staging_bytes) == (other.compute_sms, other.staging_bytes)

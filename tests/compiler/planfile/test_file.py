@@ -7,7 +7,7 @@ import pytest
 
 from magus.compiler import CompileError, compile_file, format_text
 from magus.compiler.codes import Code
-from magus.compiler.planfile.write import document_text, plan_document
+from magus.compiler.planfile.write import document_text, op_plan_document
 from magus.compiler.planning.build import declared
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from tests.helpers.mscclpp import programs as mscclpp_programs
@@ -20,7 +20,7 @@ IMPORT = 'schedule mine for w = import "p.json"\n'
 
 def written(folder: Path, body: str = "AG+GEMM", at: int = 0, line: str = IMPORT) -> Path:
     """A file that imports the plan of a template, beside it."""
-    text = document_text(plan_document(scenario_of(body), all_schedules(body)[at]))
+    text = document_text(op_plan_document(scenario_of(body), all_schedules(body)[at]))
     (folder / "p.json").write_text(text, encoding="utf-8")
     file = folder / "a.mgs"
     file.write_text(text_of(body) + line, encoding="utf-8")

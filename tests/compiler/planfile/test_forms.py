@@ -5,7 +5,7 @@ import json
 import pytest
 
 from magus.compiler.planfile.forms import plan_schema
-from magus.compiler.planfile.write import document_text, plan_document
+from magus.compiler.planfile.write import document_text, op_plan_document
 from magus.compiler.text.diagnostics import CompileError
 from magus.compiler.text.json_forms import DIALECT
 from tests.helpers.paths import DOCS
@@ -23,14 +23,14 @@ def test_the_documents_hold_the_schema() -> None:
 @pytest.mark.parametrize("body", BODIES)
 def test_every_plan_that_is_written_satisfies_it(body: str) -> None:
     for schedule in some(all_schedules(body)):
-        document = json.loads(document_text(plan_document(scenario_of(body), schedule)))
+        document = json.loads(document_text(op_plan_document(scenario_of(body), schedule)))
 
         assert is_valid(document, plan_schema())
 
 
 @pytest.mark.parametrize("key", ["schema", "scenario", "plans", "parts"])
 def test_a_plan_without_what_it_needs_does_not(key: str) -> None:
-    document = json.loads(document_text(plan_document(scenario_of("AG+GEMM"), all_schedules("AG+GEMM")[0])))
+    document = json.loads(document_text(op_plan_document(scenario_of("AG+GEMM"), all_schedules("AG+GEMM")[0])))
     assert document.pop(key)
 
     assert not is_valid(document, plan_schema())
@@ -39,7 +39,7 @@ def test_a_plan_without_what_it_needs_does_not(key: str) -> None:
 
 
 def test_steps_for_all_and_for_each_do_not_stand_together() -> None:
-    document = json.loads(document_text(plan_document(scenario_of("send_recv"), all_schedules("send_recv")[0])))
+    document = json.loads(document_text(op_plan_document(scenario_of("send_recv"), all_schedules("send_recv")[0])))
 
     (plan,) = document["plans"]
     assert is_valid(document, plan_schema())
@@ -48,7 +48,7 @@ def test_steps_for_all_and_for_each_do_not_stand_together() -> None:
 
 
 def test_keys_that_nobody_knows_are_forbidden_everywhere() -> None:
-    document = json.loads(document_text(plan_document(scenario_of("AG+GEMM"), all_schedules("AG+GEMM")[0])))
+    document = json.loads(document_text(op_plan_document(scenario_of("AG+GEMM"), all_schedules("AG+GEMM")[0])))
     (plan,), (part,) = document["plans"], document["parts"]
     of_plan = (plan, plan["engine"], plan["steps"][0], plan["steps"][0]["region"])
     for inner in (document, document["scenario"], document["scenario"]["ops"][0], part, *of_plan):

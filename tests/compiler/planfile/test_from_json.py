@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from magus.compiler.codes import Code
 from magus.compiler.ir import OpCase, Plan, Workload
 from magus.compiler.planfile.forms import MAX_STEPS, plan_schema
-from magus.compiler.planfile.write import document_text, plan_document
+from magus.compiler.planfile.write import document_text, op_plan_document
 from magus.compiler.text.diagnostics import CompileError, Report, Source, Span
 from magus.compiler.text.json_forms import JsonPlace, read_json
 from magus.compiler.verify.check import check_parts
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 def document_of(body: str, at: int = 0) -> Json:
     schedule = all_schedules(body)[at]
-    return json.loads(document_text(plan_document(scenario_of(body), schedule)))  # type: ignore[no-any-return]
+    return json.loads(document_text(op_plan_document(scenario_of(body), schedule)))  # type: ignore[no-any-return]
 
 
 def read_text(scenario: OpCase, text: str) -> Plan:
@@ -271,7 +271,7 @@ def test_anything_else_is_refused(value: object) -> None:
 
 @given(st.sampled_from(("AG+GEMM", "send_recv")), st.data())
 def test_a_text_changed_anywhere_is_read_or_refused(body: str, data: st.DataObject) -> None:
-    text = document_text(plan_document(scenario_of(body), all_schedules(body)[0]))
+    text = document_text(op_plan_document(scenario_of(body), all_schedules(body)[0]))
     start = data.draw(st.integers(0, len(text)))
     stop = data.draw(st.integers(start, min(len(text), start + 20)))
     changed = (

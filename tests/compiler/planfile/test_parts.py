@@ -12,9 +12,9 @@ import pytest
 
 from magus.compiler import CompileError
 from magus.compiler.ir import Plan, Scenario
-from magus.compiler.planfile.file import graph_plan_in_file
+from magus.compiler.planfile.file import plan_in_file
 from magus.compiler.planfile.forms import plan_schema
-from magus.compiler.planfile.write import document_text, graph_plan_document, plan_document
+from magus.compiler.planfile.write import document_text, op_plan_document, plan_document
 from magus.compiler.resolve.schedules.from_text import SERIAL, resolve_schedule, schedule_named
 from magus.simcore.lower.plan import lower
 from tests.helpers.marks import first
@@ -33,14 +33,14 @@ def scenario() -> Scenario:
 def written(scenario: Scenario, name: str = "late", layers: int = 2) -> Document:
     choice = {each.name: each for each in (*scenario.schedules, SERIAL)}[name]
     plan = plan_of_layers(scenario, choice, layers)[1]
-    document: Document = json.loads(document_text(graph_plan_document(scenario.system, scenario.workload, plan)))
+    document: Document = json.loads(document_text(plan_document(scenario.system, scenario.workload, plan)))
     return document
 
 
 def read(scenario: Scenario, document: object, folder: Path) -> Plan:
     path = folder / "p.json"
     path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
-    return graph_plan_in_file(scenario, path)
+    return plan_in_file(scenario, path)
 
 
 def errors(scenario: Scenario, document: object, folder: Path) -> list[tuple[str, str]]:
@@ -294,7 +294,7 @@ def test_a_plan_for_other_ops_is_refused(scenario: Scenario, tmp_path: Path) -> 
 
     with pytest.raises(CompileError, match="MGS524"):
         resolve_schedule(pair, str(path))
-    document = document_text(plan_document(pair, schedule))
+    document = document_text(op_plan_document(pair, schedule))
     assert errors(scenario, document, tmp_path) == [
         ("MGS524", "p.json: scenario.ops: the plan is for 1 ops, back has 6")
     ]

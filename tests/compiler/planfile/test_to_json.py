@@ -32,8 +32,8 @@ from magus.compiler.ir import (
     WaitPer,
 )
 from magus.compiler.planfile.forms import plan_schema
-from magus.compiler.planfile.write import SCHEMA, document_text, plan_document, plan_of
-from magus.compiler.planning.build import build_schedule, declared
+from magus.compiler.planfile.write import SCHEMA, document_text, op_plan_document, plan_of
+from magus.compiler.planning.build import build_op_plan, declared
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import examples
 from tests.helpers.plans.documents import plan_from_document, schedule_hash
@@ -84,7 +84,7 @@ def schedules(draw: st.DrawFn) -> OpPlan:
 def test_any_plan_is_read_back(schedule: OpPlan) -> None:
     scenario = scenario_of("AG+GEMM")
 
-    document = json.loads(document_text(plan_document(scenario, schedule)))
+    document = json.loads(document_text(op_plan_document(scenario, schedule)))
 
     assert plan_from_document(scenario, document) == plan_of(scenario, schedule)
     assert is_valid(document, plan_schema())
@@ -94,9 +94,9 @@ def test_any_plan_is_read_back(schedule: OpPlan) -> None:
 def test_every_template_is_the_same_schedule_again(body: str) -> None:
     scenario = scenario_of(body)
     for schedule in some(all_schedules(body)):
-        document = json.loads(document_text(plan_document(scenario, schedule)))
+        document = json.loads(document_text(op_plan_document(scenario, schedule)))
 
-        again = build_schedule(scenario, plan_from_document(scenario, document), schedule.expression)
+        again = build_op_plan(scenario, plan_from_document(scenario, document), schedule.expression)
 
         assert again == schedule
         assert not check_plan(scenario, again)
@@ -152,7 +152,7 @@ def test_a_document_says_what_it_fits_and_a_step_a_line() -> None:
     scenario = scenario_of("send_recv")
     schedule = all_schedules("send_recv")[0]
 
-    text = document_text(plan_document(scenario, schedule))
+    text = document_text(op_plan_document(scenario, schedule))
 
     head = json.loads(text)
     assert head["schema"] == SCHEMA and head["expression"] == schedule.expression

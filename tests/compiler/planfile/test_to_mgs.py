@@ -10,7 +10,7 @@ from magus.compiler import compile_text, format_text
 from magus.compiler.collectives import ALGORITHMS
 from magus.compiler.ir import Direction, EngineChoice, EngineKind, ExecutionOptions, OpChoice
 from magus.compiler.planfile.write import plan_text
-from magus.compiler.planning.build import build_schedule, declared, reject_choice
+from magus.compiler.planning.build import build_op_plan, declared, reject_choice
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.templates import ALL_TEMPLATES, TEMPLATES
 from tests.helpers.marks import first, thinned
@@ -59,7 +59,7 @@ def test_a_template_written_out_is_the_same_plan(workload: str, template) -> Non
         choice = OpChoice(template.name, chunks, default_engine(scenario.system), template.default_streams)
         if reject_choice(scenario, choice) is not None:
             continue
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
 
         text = HEAD + workload + plan_text(scenario, schedule, "written")
         again = compile_text(text).scenario().case
@@ -80,7 +80,7 @@ def test_so_is_every_template_of_the_other_patterns(body: str, engine: EngineCho
             choice = OpChoice(template.name, chunks, engine, template.default_streams, ExecutionOptions(direction))
             if reject_choice(scenario, choice) is not None:
                 continue
-            schedule = build_schedule(scenario, choice)
+            schedule = build_op_plan(scenario, choice)
             if schedule.by_rank:
                 continue
             again = compile_text(head + plan_text(scenario, schedule, "written")).scenario().case
@@ -116,7 +116,7 @@ def test_every_algorithm_whose_ranks_differ_is_written() -> None:
     pairs = [(kind.value, OpChoice(one.name, 8, engine)) for one in ALGORITHMS for kind in one.per_rank]
     for body, choice in some(pair for pair in pairs if reject_choice(scenario_of(pair[0]), pair[1]) is None):
         scenario = scenario_of(body)
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         again = compile_text(text_of(body) + plan_text(scenario, schedule, "written")).scenario().case
 
         assert schedule.by_rank
@@ -126,7 +126,7 @@ def test_every_algorithm_whose_ranks_differ_is_written() -> None:
 def test_kernels_that_keep_apart_from_copies_have_all_sms() -> None:
     scenario = scenario_of("AG+GEMM")
     apart, beside = (
-        build_schedule(scenario, OpChoice(name, chunks, EngineChoice(EngineKind.SM, 8), 1))
+        build_op_plan(scenario, OpChoice(name, chunks, EngineChoice(EngineKind.SM, 8), 1))
         for name, chunks in (("serial", 4), ("uniform_fused_1d", 8))
     )
 

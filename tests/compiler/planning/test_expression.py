@@ -22,7 +22,7 @@ from magus.compiler.ir import (
 from magus.compiler.planfile.write import plan_text
 from magus.compiler.planning.build import (
     ScheduleError,
-    build_schedule,
+    build_op_plan,
     declared,
     expression_of,
     non_default_options,
@@ -84,7 +84,7 @@ def test_an_expression_is_read_as_what_was_printed(
 @examples(40)
 def test_a_plan_is_read_as_what_was_printed(waker: OpCase, engine: EngineChoice, tactics: ExecutionOptions) -> None:
     try:
-        schedule = build_schedule(waker, OpChoice("shard_p2p", 4, engine, 1, tactics))
+        schedule = build_op_plan(waker, OpChoice("shard_p2p", 4, engine, 1, tactics))
     except ScheduleError:
         return
     text = TEXT + plan_text(waker, schedule, "written")
@@ -123,7 +123,7 @@ def test_what_is_usual_is_not_printed() -> None:
 )
 def test_what_a_machine_has_not_got(plain: OpCase, engine: EngineChoice, tactics: ExecutionOptions, code: str) -> None:
     with pytest.raises(ScheduleError) as caught:
-        build_schedule(plain, OpChoice("shard_p2p", 4, engine, 1, tactics))
+        build_op_plan(plain, OpChoice("shard_p2p", 4, engine, 1, tactics))
 
     assert caught.value.rejection.code.name == code and caught.value.rejection.hint
 
@@ -134,10 +134,10 @@ def test_what_a_machine_has_got(waker: OpCase) -> None:
     )
     shared = EngineChoice(EngineKind.SM, 16, EngineMode.SHARED)
 
-    schedule = build_schedule(waker, OpChoice("shard_p2p", 4, SM, 1, tactics))
+    schedule = build_op_plan(waker, OpChoice("shard_p2p", 4, SM, 1, tactics))
 
     assert (schedule.tactics, schedule.compute_sms) == (tactics, waker.gpu.sms - 16)
-    assert build_schedule(waker, OpChoice("shard_p2p", 4, shared)).compute_sms == waker.gpu.sms
+    assert build_op_plan(waker, OpChoice("shard_p2p", 4, shared)).compute_sms == waker.gpu.sms
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import Awaited, OpMode, Part, PartWait, Pattern, Read, Scenario, Schedule, Transfer
 from magus.compiler.planning.parts import in_batches, labels_of
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.plan import build_plan
 
 TEXT = """
 use "nvidia/h100"
@@ -29,7 +29,7 @@ def scenario(said: str = "", *, sum: str = "all_reduce") -> Scenario:
 
 
 def parts(found: Scenario) -> dict[str, Part]:
-    return {part.name: part for part in build_graph_plan(found.system, found.workload, found.schedules[0]).parts}
+    return {part.name: part for part in build_plan(found.system, found.workload, found.schedules[0]).parts}
 
 
 @pytest.mark.parametrize("sum", ["all_reduce", "reduce_scatter"])
@@ -54,9 +54,7 @@ def test_ranks_add_up_behind_the_last_batch(sum: str) -> None:
 def test_the_last_waits_for_the_others_and_moves_as_much_as_in_one_batch() -> None:
     found = scenario()
     made = parts(found)
-    (one,) = (
-        part for part in build_graph_plan(found.system, found.workload, Schedule("one")).parts if part.op == "d_w"
-    )
+    (one,) = (part for part in build_plan(found.system, found.workload, Schedule("one")).parts if part.op == "d_w")
 
     assert PartWait("d_w[0]", Awaited.END) in made["d_w[1]"].waits
     moved = [

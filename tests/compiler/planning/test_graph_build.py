@@ -4,7 +4,7 @@ import pytest
 
 from magus.compiler.ir import COLLECTIVES_STREAM, Awaited, PartWait, Plan, Scenario, Schedule, StepWait
 from magus.compiler.planning.parts import PlanError
-from magus.compiler.planning.plan import build_graph_plan, choice_of_layers, layers_of
+from magus.compiler.planning.plan import build_plan, choice_of_layers, layers_of
 from tests.helpers.scenarios.mlp_backward import plain_backward
 
 
@@ -15,7 +15,7 @@ def of(block: str = "") -> tuple[Scenario, Schedule]:
 
 def plan(block: str = "", layers: int = 1) -> Plan:
     scenario, choice = of(block)
-    return build_graph_plan(scenario.system, layers_of(scenario.workload, layers), choice_of_layers(choice, layers))
+    return build_plan(scenario.system, layers_of(scenario.workload, layers), choice_of_layers(choice, layers))
 
 
 def issued(block: str = "") -> list[str]:
@@ -91,11 +91,11 @@ def test_layers_take_the_result_of_the_one_before() -> None:
 def test_an_order_that_cannot_be_kept_is_refused() -> None:
     scenario, _ = of()
     with pytest.raises(PlanError, match="d_wup is in the order before dh, which it needs") as error:
-        build_graph_plan(scenario.system, scenario.workload, Schedule("s", order=("d_wup", "dh")))
+        build_plan(scenario.system, scenario.workload, Schedule("s", order=("d_wup", "dh")))
     assert error.value.at == "order"
 
 
 def test_ops_that_stand_beside_each_other_are_refused() -> None:
     scenario, _ = of()
     with pytest.raises(PlanError, match="ops wait for each other: xg needs d_wup needs xg"):
-        build_graph_plan(scenario.system, scenario.workload, Schedule("s", order=("xg",), beside=(("xg", "d_wup"),)))
+        build_plan(scenario.system, scenario.workload, Schedule("s", order=("xg",), beside=(("xg", "d_wup"),)))

@@ -7,9 +7,9 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpMode, Scenario, Schedule, Seams, WrittenPlan
-from magus.compiler.planning.build import ScheduleError, graph_choice_text, graph_expression_of
+from magus.compiler.planning.build import ScheduleError, expression_of_schedule, schedule_block
 from magus.compiler.planning.parts import PlanError
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.plan import build_plan
 from tests.helpers.oracle.drawn_graphs import draw_whole
 from tests.helpers.oracle.drawn_programs import draw_choice
 from tests.helpers.scenarios.mlp_backward import plain_backward, plain_text
@@ -46,7 +46,7 @@ def draw(rng: random.Random, scenario: Scenario, name: str) -> Schedule:
             rng.choice(list(Seams)),
         )
         try:
-            build_graph_plan(scenario.system, scenario.workload, choice)
+            build_plan(scenario.system, scenario.workload, choice)
             return choice
         except PlanError:
             continue
@@ -56,7 +56,7 @@ def test_what_is_written_compiles_to_the_same_schedule(back: Scenario) -> None:
     rng = random.Random("blocks")
     drawn = tuple(draw(rng, back, f"s{number}") for number in range(60))
 
-    schedules = "".join(graph_choice_text(choice, "back") for choice in drawn)
+    schedules = "".join(schedule_block(choice, "back") for choice in drawn)
     (read,) = compile_text(plain_text(4096, MORE, schedules)).workloads
 
     assert read.schedules == drawn
@@ -76,16 +76,16 @@ def test_one_line_says_the_same_in_every_order(back: Scenario) -> None:
         for choice in drawn
     ]
 
-    assert list(map(graph_expression_of, mixed)) == list(map(graph_expression_of, drawn))
-    assert len(set(map(graph_expression_of, drawn))) == len(set(drawn))
+    assert list(map(expression_of_schedule, mixed)) == list(map(expression_of_schedule, drawn))
+    assert len(set(map(expression_of_schedule, drawn))) == len(set(drawn))
 
 
 def test_nothing_said() -> None:
-    assert graph_choice_text(Schedule("usual"), "back") == "schedule usual for back { }\n"
-    assert graph_expression_of(Schedule("usual", streams=(("dh", 0),))) == "{ }"
+    assert schedule_block(Schedule("usual"), "back") == "schedule usual for back { }\n"
+    assert expression_of_schedule(Schedule("usual", streams=(("dh", 0),))) == "{ }"
 
 
 def test_a_plan_written_out_has_no_words_here() -> None:
     mode = OpMode("dh", WrittenPlan(EngineChoice(EngineKind.DMA, 7), ()))
     with pytest.raises(ScheduleError, match="dh has a plan written out"):
-        graph_choice_text(Schedule("s", (mode,)), "back")
+        schedule_block(Schedule("s", (mode,)), "back")

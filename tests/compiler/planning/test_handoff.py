@@ -21,10 +21,10 @@ from magus.compiler.ir import (
     TileGroup,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.planning.handoff import Brought, brought_for, following
 from magus.compiler.planning.parts import PlanError
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.plan import build_plan
 from magus.compiler.verify.check import check_parts, check_plan
 from tests.helpers.scenarios.exchange import (
     ADDED_BESIDE,
@@ -45,7 +45,7 @@ Kernel = tuple[frozenset[tuple[int, int, int, int, int]], frozenset[str]]
 
 def plan_of(kind: str, choice: Schedule) -> Plan:
     scenario = exchange(kind)
-    return build_graph_plan(scenario.system, scenario.workload, choice)
+    return build_plan(scenario.system, scenario.workload, choice)
 
 
 def second_kernels(schedule: OpPlan) -> Iterator[Kernel]:
@@ -86,7 +86,7 @@ def test_it_is_cut_as_the_second_kernel_of_a_pair(kind: str, choice: OpChoice) -
 
     mine = Counter(kernels_along(plan_of(kind, along(choice)), found[1]))
 
-    assert mine == Counter(second_kernels(build_schedule(pair, choice)))
+    assert mine == Counter(second_kernels(build_op_plan(pair, choice)))
     assert sum(mine.values()) > 1
 
 
@@ -97,7 +97,7 @@ def test_a_plan_is_right(kind: str, choice: OpChoice) -> None:
     part = plan.part("y_gemm")
 
     assert check_parts(scenario.system, scenario.workload, plan) == ()
-    assert check_plan(OpCase("y_gemm", scenario.system, part.workload), part.schedule) == ()
+    assert check_plan(OpCase("y_gemm", scenario.system, part.shape), part.schedule) == ()
     assert part.waits == ()
     assert part.schedule.expression == f"along {plan.part('y').schedule.expression}"
     whole = plan_of(kind, Schedule("whole", (OpMode("y", choice),))).part("y_gemm")

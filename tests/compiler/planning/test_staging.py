@@ -21,7 +21,7 @@ from magus.compiler.ir import (
     Wait,
 )
 from magus.compiler.planfile.write import plan_text
-from magus.compiler.planning.build import ScheduleError, build_schedule, declared
+from magus.compiler.planning.build import ScheduleError, build_op_plan, declared
 from magus.compiler.planning.staging import elements_reused
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.verify.check import check_plan
@@ -40,7 +40,7 @@ def scenario() -> OpCase:
 
 
 def held(scenario: OpCase, template: str, depth: int, tactics: ExecutionOptions = GET, streams: int = 1) -> OpPlan:
-    return build_schedule(scenario, OpChoice(template, 32, DMA, streams, tactics, depth=depth))
+    return build_op_plan(scenario, OpChoice(template, 32, DMA, streams, tactics, depth=depth))
 
 
 @pytest.mark.parametrize("streams", [1, 4])
@@ -136,7 +136,7 @@ def test_waits_in_a_circle_reuse_nothing() -> None:
 )
 def test_where_buffers_cannot_be_reused(scenario: OpCase, text: str, reason: str) -> None:
     with pytest.raises(ScheduleError, match=reason) as caught:
-        build_schedule(scenario, read_choice(scenario, text))
+        build_op_plan(scenario, read_choice(scenario, text))
 
     assert caught.value.rejection.code.name == "MGS513" and caught.value.rejection.hint
 
@@ -145,4 +145,4 @@ def test_what_is_no_staging_is_not_held_in_part() -> None:
     lone = lone_gather(1024, 1024, ranks=4)
 
     with pytest.raises(ScheduleError, match="holds nothing that is gathered for a kernel"):
-        build_schedule(lone, OpChoice("direct", 16, DMA, 1, GET, depth=1))
+        build_op_plan(lone, OpChoice("direct", 16, DMA, 1, GET, depth=1))

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from magus.compiler.ir import Pattern
-from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.planning.build import ScheduleError, build_op_plan
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.targets.refusals import PATTERNS
 from magus.compiler.targets.triton import triton_text
@@ -24,7 +24,7 @@ def test_drawn_schedules_are_exact_or_refused(pattern: Pattern, ranks: int, seed
     scenario = scenario_of(pattern, SYSTEMS[seed % 2], ranks, *sizes)
     for choice in some(draw_choices(rng, scenario, 3)):
         try:
-            text = triton_text(scenario, build_schedule(scenario, choice))
+            text = triton_text(scenario, build_op_plan(scenario, choice))
         except ScheduleError as error:
             assert error.rejection.code.name == "MGS541" and error.rejection.hint
             continue

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler.ir import EngineChoice, EngineKind, OpChoice
-from magus.compiler.planning.build import build_schedule, build_schedules
+from magus.compiler.planning.build import build_op_plan, build_schedules
 from magus.compiler.planning.staging import template_input
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from tests.compiler.templates.test_templates import scenarios_of
@@ -32,6 +32,6 @@ def test_choices_that_differ_in_their_engine_share_their_steps() -> None:
 
     schedules = list(build_schedules(scenario, choices))
 
-    assert schedules == [build_schedule(scenario, choice) for choice in choices]
+    assert schedules == [build_op_plan(scenario, choice) for choice in choices]
     assert schedules[2].steps is schedules[3].steps
     assert schedules[2].engine != schedules[3].engine

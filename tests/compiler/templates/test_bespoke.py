@@ -25,7 +25,7 @@ from magus.compiler.ir import (
     inner_size,
     tile_cols,
 )
-from magus.compiler.planning.build import ScheduleError, build_schedule, expression_of, reject_choice
+from magus.compiler.planning.build import ScheduleError, build_op_plan, expression_of, reject_choice
 from magus.compiler.planning.staging import template_input
 from magus.compiler.resolve.schedules.from_text import read_choice, resolve_schedule
 from magus.compiler.templates.bespoke import MAX_PARTS, PATTERNS, block_rows, shortened, spelled
@@ -80,7 +80,7 @@ def test_any_parts_make_a_sound_plan_that_its_text_rebuilds(
         "bespoke", RANKS, DMA3, streams, tactics, lanes=lanes, parts=parts, slices=slices, columns=columns
     )
 
-    schedule = build_schedule(scenario, choice)
+    schedule = build_op_plan(scenario, choice)
 
     assert check_plan(scenario, schedule) == ()
     assert resolve_schedule(scenario, schedule.expression) == schedule
@@ -105,7 +105,7 @@ def test_batches_carry_what_the_parts_say() -> None:
     scenario = SCENARIOS[Pattern.AG_GEMM]
     parts = ((64, 0, 256, 16), (192, 256, 0, 240))
 
-    schedule = build_schedule(scenario, OpChoice("bespoke", RANKS, DMA3, 1, parts=parts))
+    schedule = build_op_plan(scenario, OpChoice("bespoke", RANKS, DMA3, 1, parts=parts))
 
     groups = [step for step in schedule.steps if isinstance(step, TileGroup)]
     moved = {step.name: step.region.rows.size for step in schedule.steps if isinstance(step, Transfer)}
@@ -117,7 +117,7 @@ def test_sums_follow_the_batch_that_completes_their_rows_at_all_peers() -> None:
     scenario = SCENARIOS[Pattern.GEMM_RS]
     parts = ((0, 128, 64, 64), (256, 128, 192, 192))
 
-    schedule = build_schedule(scenario, OpChoice("bespoke", RANKS, DMA3, 1, parts=parts))
+    schedule = build_op_plan(scenario, OpChoice("bespoke", RANKS, DMA3, 1, parts=parts))
 
     sums = [step for step in schedule.steps if isinstance(step, Reduction)]
     assert [str(step.region.rows) for step in sums] == ["0:64", "64:256"]
@@ -128,7 +128,7 @@ def test_slices_are_brought_one_by_one_and_added_up() -> None:
     scenario = SCENARIOS[Pattern.AG_GEMM]
     parts, slices = ((256, 0), (0, 256)), ((), (128, 384))
 
-    schedule = build_schedule(scenario, OpChoice("bespoke", RANKS, DMA3, 2, parts=parts, slices=slices))
+    schedule = build_op_plan(scenario, OpChoice("bespoke", RANKS, DMA3, 2, parts=parts, slices=slices))
 
     groups = {step.name: step for step in schedule.steps if isinstance(step, TileGroup)}
     moved = [step for step in schedule.steps if isinstance(step, Transfer)]
@@ -137,7 +137,7 @@ def test_slices_are_brought_one_by_one_and_added_up() -> None:
     ]
     assert {str(step.region.cols) for step in moved} == {"0:128", "128:512"}
     assert set(groups["g1k1"].after) == {f"s_x1k1_{peer}" for peer in (1, 2, 3)}
-    whole = build_schedule(scenario, OpChoice("bespoke", RANKS, DMA3, 2, parts=parts))
+    whole = build_op_plan(scenario, OpChoice("bespoke", RANKS, DMA3, 2, parts=parts))
     assert schedule.staging_bytes - whole.staging_bytes == 1024 * 128 * 4  # the output, in fp32 until it is whole
 
 
@@ -150,7 +150,7 @@ def test_slices_of_a_persistent_kernel_may_end_in_any_order_and_copies_wait_for_
     after = [("g0k1",), ("g0k0", "g0k1")]
 
     for tactics, expected in some(zip((ExecutionOptions(), PERSISTENT), after, strict=True)):
-        schedule = build_schedule(scenario, replace(base, tactics=tactics))
+        schedule = build_op_plan(scenario, replace(base, tactics=tactics))
         waits = {step.name: step.after for step in schedule.steps if isinstance(step, Transfer)}
         assert waits["x0_1"] == expected
         assert check_plan(scenario, schedule) == ()
@@ -160,7 +160,7 @@ def test_bands_leave_when_they_are_made_and_are_summed_apart() -> None:
     scenario = SCENARIOS[Pattern.GEMM_AR]
     parts, columns = ((0, 256), (256, 0)), ((128, 384), (128, 192, 192))
 
-    steps = build_schedule(scenario, OpChoice("bespoke", RANKS, DMA3, 2, parts=parts, columns=columns)).steps
+    steps = build_op_plan(scenario, OpChoice("bespoke", RANKS, DMA3, 2, parts=parts, columns=columns)).steps
 
     made = {step.name: (str(step.region.cols), step.after) for step in steps if isinstance(step, Transfer)}
     sums = [step for step in steps if isinstance(step, Reduction)]
@@ -174,7 +174,7 @@ def test_lanes_give_each_peer_an_engine() -> None:
     scenario = SCENARIOS[Pattern.A2A_GEMM]
     parts = ((SPLIT[0], 200, 24, 224), (0, 200, 24, 224))
 
-    steps = build_schedule(scenario, OpChoice("bespoke", RANKS, DMA3, 1, lanes=3, parts=parts)).steps
+    steps = build_op_plan(scenario, OpChoice("bespoke", RANKS, DMA3, 1, lanes=3, parts=parts)).steps
 
     lanes = {(step.peer, step.lane) for step in steps if isinstance(step, Transfer)}
     assert lanes == {(peer, peer - 1) for peer in range(1, RANKS)}
@@ -183,7 +183,7 @@ def test_lanes_give_each_peer_an_engine() -> None:
 def test_without_parts_the_own_shard_is_apart() -> None:
     scenario = SCENARIOS[Pattern.GEMM_AR]
 
-    steps = build_schedule(scenario, OpChoice("bespoke", RANKS, DMA3, 1)).steps
+    steps = build_op_plan(scenario, OpChoice("bespoke", RANKS, DMA3, 1)).steps
 
     first, last = (step for step in steps if isinstance(step, TileGroup))
     assert {region.owner for region in first.regions} == {1, 2, 3}
@@ -247,7 +247,7 @@ def test_cuts_are_those_of_parts(template: str, code: Code) -> None:
 
 def test_lanes_are_engines_of_the_pool() -> None:
     with pytest.raises(ScheduleError) as caught:
-        build_schedule(SCENARIOS[Pattern.AG_GEMM], OpChoice("bespoke", RANKS, DMA3, lanes=4))
+        build_op_plan(SCENARIOS[Pattern.AG_GEMM], OpChoice("bespoke", RANKS, DMA3, lanes=4))
 
     assert caught.value.rejection.code is Code.MGS401
 

@@ -20,7 +20,7 @@ from magus.compiler.ir import (
     cutting_of,
     inner_size,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.planning.staging import staging_bytes
 from magus.compiler.templates.chained import chained
 from magus.compiler.verify.check import check_plan
@@ -36,7 +36,7 @@ SIDE = "GEMM+A2A+GEMM side by side"
 
 def schedule_of(name: str, template: str, pieces: int = 1) -> tuple[OpCase, OpPlan]:
     scenario = workload_of(name)
-    return scenario, build_schedule(scenario, OpChoice(template, scenario.num_ranks * pieces, DMA))
+    return scenario, build_op_plan(scenario, OpChoice(template, scenario.num_ranks * pieces, DMA))
 
 
 def without(step: Step, name: str) -> Step:
@@ -48,7 +48,7 @@ def test_each_wait_is_needed(name: str) -> None:
     """But for those that only keep transfers one after the other."""
     scenario = workload_of(name)
     for choice in some(choices_of(scenario, (2,))):
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         waits = [(place, step, wait) for place, step in enumerate(schedule.steps) for wait in step.after]
         for place, step, wait in some(waits):
             if isinstance(step, Transfer) and wait.startswith("x"):
@@ -62,8 +62,8 @@ def test_each_wait_is_needed(name: str) -> None:
 def test_transfers_are_those_of_the_first_kernel_and_kernels_those_of_each(name: str) -> None:
     scenario = workload_of(name)
     for choice in some(choices_of(scenario, (2,))):
-        steps = build_schedule(scenario, choice).steps
-        first, then = (build_schedule(stage, choice).steps for stage in scenario.stages)
+        steps = build_op_plan(scenario, choice).steps
+        first, then = (build_op_plan(stage, choice).steps for stage in scenario.stages)
 
         assert tuple(step for step in steps if step.name in {each.name for each in first}) == first
         second = [step for step in steps if isinstance(step, TileGroup) and step.kernel == 1]
@@ -160,4 +160,4 @@ def test_waves_are_of_different_rows() -> None:
 
     assert error is not None and error.code is Code.MGS511 and error.hint == "leave waves out"
     scenario = workload_of("GEMM+A2A+GEMM")
-    assert check_plan(scenario, build_schedule(scenario, waves)) == ()
+    assert check_plan(scenario, build_op_plan(scenario, waves)) == ()

@@ -13,7 +13,7 @@ from magus.compiler.ir import (
     PeerOrder,
     Transfer,
 )
-from magus.compiler.planning.build import build_schedule, expression_of
+from magus.compiler.planning.build import build_op_plan, expression_of
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.verify.check import check_plan
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs
@@ -35,7 +35,7 @@ def peers(
     """Peers of the transfers of the first piece, in the order of issue."""
     chunks = 4 if template == "shard_p2p" else 8
     choice = OpChoice(template, chunks, DMA, 1, tactics or ExecutionOptions(), order=order)
-    schedule = build_schedule(scenario, choice)
+    schedule = build_op_plan(scenario, choice)
     assert check_plan(scenario, schedule) == ()
     return [step.peer for step in schedule.steps_of(rank) if isinstance(step, Transfer)][:3]
 

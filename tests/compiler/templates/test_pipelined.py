@@ -21,7 +21,7 @@ from magus.compiler.ir import (
     Transfer,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule, expression_of, reject_choice
+from magus.compiler.planning.build import build_op_plan, expression_of, reject_choice
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.templates import BY_NAME
 from magus.compiler.templates.base import TemplateInput
@@ -197,7 +197,7 @@ def test_waves_and_sums_are_in_its_name_and_read_from_it() -> None:
     choice = read_choice(scenario, text)
 
     assert (choice.waves, choice.sums) == (3, 4)
-    assert expression_of(choice) == text == build_schedule(scenario, choice).expression
+    assert expression_of(choice) == text == build_op_plan(scenario, choice).expression
     assert expression_of(replace(choice, waves=1, sums=1)) == text.replace(", waves=3, sums=4", "")
 
 
@@ -239,7 +239,7 @@ def test_sums_behind_a_persistent_kernel_are_in_one_stream() -> None:
     choice = OpChoice("pipelined", 8, EngineChoice(EngineKind.DMA, 3), tactics=tactics, sums=2)
 
     error = reject_choice(scenario, choice)
-    one = build_schedule(scenario, replace(choice, sums=1))
+    one = build_op_plan(scenario, replace(choice, sums=1))
     dealt = [replace(step, stream=1 + turn % 2) for turn, step in enumerate(sums_of(one.steps))]
     others = [step for step in one.steps if not isinstance(step, Reduction)]
 

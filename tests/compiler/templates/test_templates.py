@@ -26,7 +26,7 @@ from magus.compiler.ir import (
     topologies,
 )
 from magus.compiler.ir.topologies.fat_tree import FatTree
-from magus.compiler.planning.build import ScheduleError, build_schedule, expression_of, reject_choice, template_named
+from magus.compiler.planning.build import ScheduleError, build_op_plan, expression_of, reject_choice, template_named
 from magus.compiler.planning.staging import slices_inner, staging_bytes
 from magus.compiler.templates import ALL_TEMPLATES, BASELINE, TEMPLATES, Cut, Template
 from magus.compiler.text.vocabulary import MAX_STREAMS
@@ -106,7 +106,7 @@ def name_of(value: object) -> str:
 
 @pytest.mark.parametrize(("scenario", "choice"), CASES, ids=name_of)
 def test_has_no_faults(scenario: OpCase, choice: OpChoice) -> None:
-    schedule = build_schedule(scenario, choice)
+    schedule = build_op_plan(scenario, choice)
 
     assert check_plan(scenario, schedule) == ()
     assert schedule.expression == expression_of(choice)
@@ -114,7 +114,7 @@ def test_has_no_faults(scenario: OpCase, choice: OpChoice) -> None:
 
 @pytest.mark.parametrize(("scenario", "choice"), DIRECT_CASES, ids=name_of)
 def test_moves_every_byte_and_computes_every_operation_once(scenario: OpCase, choice: OpChoice) -> None:
-    steps = build_schedule(scenario, choice).steps
+    steps = build_op_plan(scenario, choice).steps
 
     assert_moves_every_byte_once(scenario, choice, [step for step in steps if isinstance(step, Transfer)])
     assert_computes_every_operation_once(scenario, steps)
@@ -147,7 +147,7 @@ def assert_computes_every_operation_once(scenario: OpCase, steps: Sequence[Step]
 def test_a_lone_kernel_is_one_step(pattern: Pattern) -> None:
     scenario = scenarios_of(pattern)[0]
 
-    (step,) = build_schedule(scenario, OpChoice("serial", 1, DMA7)).steps
+    (step,) = build_op_plan(scenario, OpChoice("serial", 1, DMA7)).steps
 
     assert isinstance(step, TileGroup) and step.after == () and len(step.regions) == 1
 
@@ -168,7 +168,7 @@ def test_number_of_kernels(make: object, template: str, kernels: int) -> None:
     scenario = ag_gemm(4096, 4096, 4096) if make is ag_gemm else gemm_rs(4096, 4096, 4096)
     chunks = 8 if template_named(template).cut is Cut.SHARD else 32
 
-    steps = build_schedule(scenario, OpChoice(template, chunks, DMA7, 4)).steps
+    steps = build_op_plan(scenario, OpChoice(template, chunks, DMA7, 4)).steps
 
     assert sum(isinstance(step, TileGroup) for step in steps) == kernels
 
@@ -176,7 +176,7 @@ def test_number_of_kernels(make: object, template: str, kernels: int) -> None:
 def test_streams_are_dealt_in_turn_and_reductions_stay_apart() -> None:
     scenario = gemm_rs(4096, 4096, 4096)
 
-    steps = build_schedule(scenario, OpChoice("hetero_unfused_1d", 16, DMA7, 3)).steps
+    steps = build_op_plan(scenario, OpChoice("hetero_unfused_1d", 16, DMA7, 3)).steps
 
     assert [step.stream for step in steps if isinstance(step, TileGroup)][:7] == [0, 1, 2, 0, 1, 2, 0]
     assert {step.stream for step in steps if isinstance(step, Reduction)} == {3}
@@ -215,7 +215,7 @@ def test_a_template_is_refused_where_its_algorithm_cannot_work() -> None:
     ]
     for scenario, choice, words in some(cases):
         with pytest.raises(ScheduleError, match=words):
-            build_schedule(scenario, choice)
+            build_op_plan(scenario, choice)
 
 
 @pytest.mark.parametrize("node", [2, 4])
@@ -228,7 +228,7 @@ def test_nodes_and_switches_of_the_fabric_are_used(node: int) -> None:
         (xgmi_switch(), OpChoice("nvls", 16, EngineChoice(EngineKind.SM, 8))),
     ):
         changed = replace(scenario, system=replace(scenario.system, fabric=fabric))
-        schedule = build_schedule(changed, choice)
+        schedule = build_op_plan(changed, choice)
         assert check_plan(changed, schedule) == ()
         assert schedule.symmetric == (choice.template == "nvls")
 
@@ -244,7 +244,7 @@ def test_staging_counts_the_parts_that_are_put_down() -> None:
     scenario, block = scenarios_of(Pattern.ALL_REDUCE)[2], 16 << 20
 
     def staging(template: str, engine: EngineChoice = DMA7) -> int:
-        return build_schedule(scenario, OpChoice(template, 8, engine)).staging_bytes
+        return build_op_plan(scenario, OpChoice(template, 8, engine)).staging_bytes
 
     assert staging("direct") == 7 * block
     assert staging("ring") == 7 * block
@@ -270,15 +270,15 @@ def test_staging_counts_the_parts_that_are_put_down() -> None:
 )
 def test_says_why_a_choice_is_illegal(choice: OpChoice, words: str) -> None:
     with pytest.raises(ScheduleError, match=words):
-        build_schedule(ag_gemm(8192, 28672, 8192), choice)
+        build_op_plan(ag_gemm(8192, 28672, 8192), choice)
 
 
 def test_copying_sms_are_taken_from_kernels_that_run_beside_them() -> None:
     scenario, engine = ag_gemm(8192, 28672, 8192), EngineChoice(EngineKind.SM, 32)
 
-    assert build_schedule(scenario, OpChoice("serial", 8, engine)).compute_sms == 304
-    assert build_schedule(scenario, OpChoice("hetero_fused_1d", 8, engine)).compute_sms == 304 - 32
-    assert build_schedule(scenario, OpChoice("hetero_fused_1d", 8, DMA7)).compute_sms == 304
+    assert build_op_plan(scenario, OpChoice("serial", 8, engine)).compute_sms == 304
+    assert build_op_plan(scenario, OpChoice("hetero_fused_1d", 8, engine)).compute_sms == 304 - 32
+    assert build_op_plan(scenario, OpChoice("hetero_fused_1d", 8, DMA7)).compute_sms == 304
 
 
 def test_staging_in_figures() -> None:
@@ -310,7 +310,7 @@ def test_sums_and_second_kernels_are_in_streams_that_a_plan_can_say(template: Te
     pieces = 32 if template.cuts_shards else 1
     choice = OpChoice(template.name, pieces * scenario.num_ranks, DMA7, MAX_STREAMS)
 
-    schedule = build_schedule(scenario, choice)
+    schedule = build_op_plan(scenario, choice)
 
     streams = {step.stream for step in schedule.steps if isinstance(step, TileGroup | Reduction)}
     assert max(streams) < MAX_STREAMS

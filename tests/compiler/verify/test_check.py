@@ -26,7 +26,7 @@ from magus.compiler.ir import (
     arrivals_at,
     uncovered,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.verify.check import check_plan
 from tests.helpers.paths import ERRORS
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gather, lone_gemm, lone_scatter
@@ -40,7 +40,7 @@ GEMM = lone_gemm(1024, 512, 256)
 
 
 def plan(scenario: OpCase, template: str = "hetero_fused_1d", chunks: int = 8) -> OpPlan:
-    return build_schedule(scenario, OpChoice(template, chunks, DMA))
+    return build_op_plan(scenario, OpChoice(template, chunks, DMA))
 
 
 def serial(scenario: OpCase) -> OpPlan:

@@ -25,7 +25,7 @@ from magus.compiler.ir import (
     Step,
     Transfer,
 )
-from magus.compiler.planning.build import build_schedule, declared, expression_of, reject_choice
+from magus.compiler.planning.build import build_op_plan, declared, expression_of, reject_choice
 from magus.compiler.verify.check import check_plan
 
 HEAD = """use "nvidia/h100"
@@ -137,7 +137,7 @@ def cases() -> Iterator[Any]:
 @pytest.mark.parametrize(("where", "choice"), list(cases()))
 def test_every_algorithm_brings_every_part_once(where: OpCase, choice: OpChoice) -> None:
     """And each of its transfers is needed."""
-    schedule = build_schedule(where, choice)
+    schedule = build_op_plan(where, choice)
 
     assert check_plan(where, schedule) == ()
     for rank, steps in enumerate(schedule.by_rank or (schedule.steps,)):
@@ -160,14 +160,14 @@ def with_steps(schedule: OpPlan, rank: int, steps: tuple[Step, ...]) -> OpPlan:
 def test_sums_within_nodes_and_across(kind: str, engine: EngineChoice) -> None:
     where = scenario(ALL_REDUCE.replace("all_reduce", kind), 8, "rails(nvswitch, link=nvlink, node=4, nic=nvlink)")
 
-    schedule = build_schedule(where, OpChoice("hierarchical", 8, engine))
+    schedule = build_op_plan(where, OpChoice("hierarchical", 8, engine))
 
     assert check_plan(where, schedule) == ()
 
 
 def test_overrides_are_looked_at_rank_by_rank() -> None:
     where = scenario(ALL_REDUCE)
-    schedule = build_schedule(where, OpChoice("ring", 4, SM))
+    schedule = build_op_plan(where, OpChoice("ring", 4, SM))
     last = schedule.steps[-1]
     assert isinstance(last, Transfer)
 
@@ -181,7 +181,7 @@ def test_overrides_are_looked_at_rank_by_rank() -> None:
 
 def test_a_kernel_that_sums_too_few_parts() -> None:
     where = scenario(ALL_REDUCE)
-    schedule = build_schedule(where, OpChoice("direct", 4, DMA))
+    schedule = build_op_plan(where, OpChoice("direct", 4, DMA))
     sums = [replace(step, num_parts=3) if isinstance(step, Reduction) else step for step in schedule.steps]
 
     faults = check_plan(where, replace(schedule, steps=tuple(sums)))
@@ -192,7 +192,7 @@ def test_a_kernel_that_sums_too_few_parts() -> None:
 def test_partial_sums_are_not_sent_before_they_are_computed() -> None:
     body = "x = tensor bf16[1024, 512] shard cols; w = tensor bf16[512, 1024] shard rows; y = all_reduce(gemm(x, w))"
     where = scenario(body)
-    schedule = build_schedule(where, OpChoice("serial", 4, DMA))
+    schedule = build_op_plan(where, OpChoice("serial", 4, DMA))
     first = next(step for step in schedule.steps if isinstance(step, Transfer))
     steps = tuple(replace(step, after=()) if step is first else step for step in schedule.steps)
 
@@ -203,7 +203,7 @@ def test_partial_sums_are_not_sent_before_they_are_computed() -> None:
 
 def test_a_switch_that_cannot() -> None:
     where, able = scenario(ALL_REDUCE, fabric="switch(plain, link=nvlink)"), scenario(ALL_REDUCE)
-    schedule = build_schedule(able, OpChoice("nvls", 4, SM))
+    schedule = build_op_plan(able, OpChoice("nvls", 4, SM))
 
     assert {fault.code.name for fault in check_plan(where, schedule)} == {"MGS409"}
     assert check_plan(able, schedule) == ()
@@ -211,7 +211,7 @@ def test_a_switch_that_cannot() -> None:
 
 def test_one_reach_for_one_thing() -> None:
     where = scenario(ALL_REDUCE)
-    schedule = build_schedule(where, OpChoice("nvls", 4, SM))
+    schedule = build_op_plan(where, OpChoice("nvls", 4, SM))
     got, put = schedule.steps
     assert isinstance(got, Transfer) and isinstance(put, Transfer) and got.reach is put.reach is Reach.ALL
 
@@ -222,7 +222,7 @@ def test_one_reach_for_one_thing() -> None:
 
 def test_gets_are_checked_like_puts() -> None:
     where = scenario(ALL_REDUCE)
-    schedule = build_schedule(where, OpChoice("one_shot", 4, SM, tactics=ExecutionOptions(Direction.GET)))
+    schedule = build_op_plan(where, OpChoice("one_shot", 4, SM, tactics=ExecutionOptions(Direction.GET)))
 
     assert check_plan(where, schedule) == ()
     less = replace(schedule, steps=schedule.steps[1:])

@@ -10,7 +10,7 @@ import pytest
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import EngineChoice, EngineKind, EngineMode, OpChoice, OpPlan
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.verify.check import check_plan
 from magus.compiler.verify.happens_before import HappensBefore, Waits
@@ -25,7 +25,7 @@ SCENARIO = compile_text(TEXT).scenario().case
 
 
 def ring(chunks: int = 10, engine: EngineChoice | None = None) -> OpPlan:
-    return build_schedule(SCENARIO, OpChoice("ring", chunks, engine or default_engine(SCENARIO.system)))
+    return build_op_plan(SCENARIO, OpChoice("ring", chunks, engine or default_engine(SCENARIO.system)))
 
 
 def apart(schedule: OpPlan) -> OpPlan:

@@ -28,7 +28,7 @@ from magus.compiler.ir import (
     tile_rows,
 )
 from magus.compiler.planfile.write import plan_text
-from magus.compiler.planning.build import ScheduleError, build_schedule, declared, reject_choice
+from magus.compiler.planning.build import ScheduleError, build_op_plan, declared, reject_choice
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import examples, thinned
 from tests.helpers.scenarios.workloads import TEXTS, choices_of, text_of, workload_of
@@ -40,7 +40,7 @@ RING, TO_HEADS, TO_ROWS, COMBINE = "AG+attention", "A2A+attention", "attention+A
 
 def schedule_of(name: str, template: str, chunks: int = 8, streams: int = 1) -> tuple[OpCase, OpPlan]:
     scenario = workload_of(name)
-    return scenario, build_schedule(scenario, OpChoice(template, chunks, DMA, streams))
+    return scenario, build_op_plan(scenario, OpChoice(template, chunks, DMA, streams))
 
 
 def changed(schedule: OpPlan, name: str, **fields: object) -> OpPlan:
@@ -60,7 +60,7 @@ def test_templates_have_no_faults_and_compute_and_move_everything_once(name: str
     remote = sum(moved_rows(workload, n, owner) for owner in range(1, n)) * moved.cols
 
     for choice in choices_of(scenario):
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
 
         assert check_plan(scenario, schedule) == (), schedule.expression
         groups = [step for step in schedule.steps if isinstance(step, TileGroup)]
@@ -107,7 +107,7 @@ def test_a_persistent_kernel_is_a_gemm(name: str) -> None:
     choice = OpChoice("hetero_fused_1d", 8, DMA, tactics=tactics)
 
     with pytest.raises(ScheduleError, match=f"the tiles of one GEMM, {name.replace('+', '.')} has none"):
-        build_schedule(workload_of(name), choice)
+        build_op_plan(workload_of(name), choice)
 
 
 @pytest.mark.parametrize("name", [TO_ROWS, COMBINE, "GEMM+A2A"])
@@ -180,14 +180,14 @@ def test_staging(name: str, template: str, staging: int) -> None:
     """What arrives; the output in fp32 with two numbers a row where keys add to it; what is computed to be sent."""
     chunks = 4 if template == "serial" else 8
 
-    assert build_schedule(workload_of(name), OpChoice(template, chunks, DMA)).staging_bytes == staging
+    assert build_op_plan(workload_of(name), OpChoice(template, chunks, DMA)).staging_bytes == staging
 
 
 @pytest.mark.parametrize("name", thinned(TEXTS, 3))
 def test_a_plan_written_out_is_the_same_plan(name: str) -> None:
     scenario, head = workload_of(name), text_of(name)
     for choice in some(choices_of(scenario, (2,))):
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         again = compile_text(head + plan_text(scenario, schedule, "written")).scenario().case
         found = declared(again, again.schedules[0])
         assert found.steps == schedule.steps and found.staging_bytes == schedule.staging_bytes
@@ -201,7 +201,7 @@ def test_blocks_of_any_size(name: str, sent: list[int]) -> None:
     text = text_of(name, sent=sent)
     scenario = compile_text(text).scenario().case
     for choice in some(choices_of(scenario)):
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         assert check_plan(scenario, schedule) == (), choice
         puts = {step.peer for step in schedule.steps if isinstance(step, Transfer)}
         assert puts == {peer for peer in range(1, 4) if sent[peer]}

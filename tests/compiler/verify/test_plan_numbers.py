@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, TileGroup, moved_rows
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from tests.helpers.plans.numeric_executor import Array, Rank, attend, carry_out, merged, rows_of
 from tests.helpers.scenarios.workloads import choices_of, workload_of
 
@@ -159,7 +159,7 @@ def test_every_template_gives_the_result_of_the_whole(
 ) -> None:
     scenario, done = workload_of(name, RANKS, M, D), 0
     for choice in choices_of(scenario, (1, 2, 4)):
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         ranks, kernel, right = numbers(scenario, seed)
         carry_out(scenario, schedule, ranks, kernel, seed)
         assert all(right(rank) for rank in ranks), choice
@@ -181,7 +181,7 @@ def test_numbers_show_what_is_wrong(
 ) -> None:
     scenario = workload_of(name, RANKS, M, D)
     template = "uniform_fused_2d" if name.startswith("A2A") else "hetero_fused_1d"
-    schedule = build_schedule(scenario, OpChoice(template, 2 * RANKS, EngineChoice(EngineKind.DMA, 3)))
+    schedule = build_op_plan(scenario, OpChoice(template, 2 * RANKS, EngineChoice(EngineKind.DMA, 3)))
     steps = tuple(replace(one, **changes) if one.name == step else one for one in schedule.steps)  # type: ignore[arg-type]
     wrong = 0
     for seed in range(5):

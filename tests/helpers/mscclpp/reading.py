@@ -9,7 +9,7 @@ from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import OpCase, OpPlan, WrittenPlan
 from magus.compiler.planfile.mscclpp.read import read_mscclpp
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.text.diagnostics import CompileError, Report, Source, Span
 from magus.compiler.text.json_forms import Item, JsonPlace
 from tests.helpers.mscclpp import programs as mscclpp_programs
@@ -56,7 +56,7 @@ def read(scenario: OpCase, document: object) -> tuple[WrittenPlan, Report]:
 
 def schedule_of(program: Program) -> tuple[OpCase, OpPlan]:
     scenario = scenario_of(program.collective, program.n)
-    return scenario, build_schedule(scenario, read(scenario, program.document())[0], "imported")
+    return scenario, build_op_plan(scenario, read(scenario, program.document())[0], "imported")
 
 
 def refused(program: Program | Json, scenario: OpCase | None = None) -> tuple[Code, str]:

@@ -19,7 +19,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.handoff import following
 from magus.compiler.planning.parts import PlanError, collective_alone
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.plan import build_plan
 from tests.helpers.oracle.drawn_programs import ONE_RANK, draw_choice, draw_scenario
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
@@ -34,7 +34,7 @@ def draw_graph_plan(rng: random.Random, most_ops: int = 6) -> tuple[System, Work
         graph, of_ops = _followed(rng, _draw_graph(rng, scenarios), scenarios)
         choice = _draw_choice(rng, graph, of_ops)
         try:
-            return first.system, graph, build_graph_plan(first.system, graph, choice)
+            return first.system, graph, build_plan(first.system, graph, choice)
         except PlanError:
             continue
 

@@ -31,7 +31,7 @@ from magus.compiler.ir import (
     Wait,
     WaitPer,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.planning.knobs.engine import MODES, tiles_engine
 from magus.compiler.templates import ALL_TEMPLATES
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -49,7 +49,7 @@ ENGINES = (
 def draw_plan(rng: random.Random, pattern: Pattern) -> tuple[OpCase, OpPlan]:
     """A small scenario of ``pattern``, and one of its schedules."""
     scenario = draw_scenario(rng, pattern)
-    return scenario, build_schedule(scenario, draw_choice(rng, scenario))
+    return scenario, build_op_plan(scenario, draw_choice(rng, scenario))
 
 
 def draw_choice(rng: random.Random, scenario: OpCase) -> OpChoice:

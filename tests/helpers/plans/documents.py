@@ -2,7 +2,7 @@
 
 from magus.compiler.ir import OpCase, OpPlan, Plan, Workload, WrittenPlan
 from magus.compiler.planfile.from_json import ReadPlan, read_plan
-from magus.compiler.planfile.write import plan_document
+from magus.compiler.planfile.write import op_plan_document
 from magus.compiler.text.diagnostics import CompileError, Report, Source, Span
 from magus.compiler.text.json_forms import Item, JsonPlace
 
@@ -35,4 +35,4 @@ def built_from_document(scenario: OpCase, document: object, name: str) -> Plan:
 
 def schedule_hash(scenario: OpCase, schedule: OpPlan) -> str:
     """The hash of the plan of ``schedule``."""
-    return str(plan_document(scenario, schedule)["hash"])
+    return str(op_plan_document(scenario, schedule)["hash"])

@@ -6,7 +6,7 @@ from itertools import product
 
 from magus.compiler import compile_text
 from magus.compiler.ir import Direction, EngineChoice, EngineKind, ExecutionOptions, OpCase, OpChoice, OpPlan
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 
 HEAD = 'use "amd/mi300x"\nsystem quad { gpus 4 x MI300X; fabric full_mesh(xgmi) }\n'
@@ -71,7 +71,7 @@ def schedules_of(body: str) -> Iterator[OpPlan]:
         for chunks, direction, engine in product((4, 8), Direction, ENGINES):
             choice = OpChoice(template.name, chunks, engine, template.default_streams, ExecutionOptions(direction))
             if reject_choice(scenario, choice) is None:
-                yield build_schedule(scenario, choice)
+                yield build_op_plan(scenario, choice)
 
 
 @cache

@@ -17,7 +17,7 @@ from magus.compiler.ir import (
     Transfer,
     WrittenPlan,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.verify.check import check_plan
 from tests.helpers.scenarios.drawn import ENGINES, KERNELS
 from tests.helpers.scenarios.drawn_plans import cuts
@@ -30,7 +30,7 @@ def draw_grid_plan(rng: random.Random, scenario: OpCase) -> OpPlan | None:
     engine = rng.choice([each for each in ENGINES if each.mode is not EngineMode.BROADCAST])
     tactics = rng.choice(KERNELS)
     draw = _gathered if scenario.shape.pattern is Pattern.AG_GEMM else _scattered
-    schedule = build_schedule(scenario, WrittenPlan(engine, tuple(draw(rng, scenario)), tactics=tactics), "plan")
+    schedule = build_op_plan(scenario, WrittenPlan(engine, tuple(draw(rng, scenario)), tactics=tactics), "plan")
     return None if check_plan(scenario, schedule) else schedule
 
 

@@ -19,7 +19,7 @@ from magus.compiler.ir import (
     inner_size,
     tile_cols,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.planning.staging import template_input
 from magus.compiler.templates.bespoke import PATTERNS, block_rows
 from magus.compiler.templates.cuts import shortened_cuts
@@ -74,7 +74,7 @@ def draw_bespoke(rng: random.Random, scenario: OpCase) -> OpPlan | None:
     )
     if reject_choice(scenario, choice) is not None:
         return None
-    schedule = build_schedule(scenario, choice)
+    schedule = build_op_plan(scenario, choice)
     if rng.random() < 0.5 or not schedule.symmetric:
         return schedule
     dealt = replace(schedule, steps=tuple(in_any_stream(rng, step) for step in schedule.steps))

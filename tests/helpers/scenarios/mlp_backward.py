@@ -2,7 +2,7 @@
 
 from magus.compiler import compile_text
 from magus.compiler.ir import Plan, Scenario, Schedule, Workload
-from magus.compiler.planning.plan import build_graph_plan, written_out
+from magus.compiler.planning.plan import build_plan, written_out
 
 TEXT = """
 use "nvidia/h100"
@@ -82,5 +82,5 @@ def backward(m: int = 1024, ranks: int = 4, layers: int = 8, width: int = 256) -
 
 def plan_of_layers(scenario: Scenario, choice: Schedule, layers: int) -> tuple[Workload, Plan]:
     """So many layers, and the plan of ``choice`` for them."""
-    plan = build_graph_plan(scenario.system, scenario.workload, choice, layers)
+    plan = build_plan(scenario.system, scenario.workload, choice, layers)
     return written_out(scenario.workload, choice, layers)[0], plan

@@ -10,7 +10,7 @@ from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
 from magus.compiler.ir import OpCase, OpPlan, Progress, Scenario, Settings, ShouldStop
 from magus.compiler.pipeline import Compiled
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.simcore import simulate_op
 from magus.simcore.figures.result import Result
@@ -32,7 +32,7 @@ def gather() -> OpCase:
 
 @cache
 def _simulated(scenario: OpCase, expression: str) -> Result:
-    return simulate_op(scenario, build_schedule(scenario, read_choice(scenario, expression)), unit_bytes=UNIT)
+    return simulate_op(scenario, build_op_plan(scenario, read_choice(scenario, expression)), unit_bytes=UNIT)
 
 
 def result_of(scenario: OpCase, expression: str) -> Result:
@@ -76,7 +76,7 @@ class RealStages:
 
     def _candidate(self, place: int, expression: str) -> Candidate:
         choice = read_choice(self.scenario, expression)
-        schedule = build_schedule(self.scenario, choice)
+        schedule = build_op_plan(self.scenario, choice)
         known = result_of(self.scenario, expression).makespan_ticks if place < self.num_known else None
         origin = ScheduleOrigin.SERIAL if expression.startswith("serial") else ScheduleOrigin.TEMPLATE
         return Candidate(expression, choice, schedule, origin, 50.0 + place, known, None if known is None else UNIT)

@@ -6,7 +6,7 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, EngineMode, OpChoice, Pattern, TileGroup, arrivals_at
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import RunOptions, simulate_op
 from magus.simcore.figures.metrics import DataFlow, data_flows
 from magus.simcore.figures.result import IntervalKind
@@ -21,7 +21,7 @@ def test_transfers_end_before_what_waits_for_them_does(pattern: Pattern) -> None
     scenario = draw_scenario(rng, pattern)
     last, flows = scenario.num_ranks - 1, list[DataFlow]()
     for choice in draw_choices(rng, scenario, 6):
-        result = simulate_op(scenario, build_schedule(scenario, choice))
+        result = simulate_op(scenario, build_op_plan(scenario, choice))
         flows += data_flows(scenario, result.schedule, result.timeline, last)
 
     for flow in some(flows):
@@ -32,7 +32,7 @@ def test_transfers_end_before_what_waits_for_them_does(pattern: Pattern) -> None
 
 def test_each_group_of_a_chunked_plan_is_led_back_to_its_chunk() -> None:
     scenario = ag_gemm(4096, 512, 4096)
-    schedule = build_schedule(scenario, OpChoice("uniform_fused_1d", 32, EngineChoice(EngineKind.DMA, 7)))
+    schedule = build_op_plan(scenario, OpChoice("uniform_fused_1d", 32, EngineChoice(EngineKind.DMA, 7)))
     result = simulate_op(scenario, schedule)
 
     flows = data_flows(scenario, schedule, result.timeline, 3)
@@ -53,7 +53,7 @@ workload w on s { x = tensor bf16[4096, 1024] shard rows; b = tensor bf16[1024, 
 def test_a_call_of_the_library_is_one_transfer_of_each_peer() -> None:
     scenario = compile_text(H100).scenario().case
     engine = EngineChoice(EngineKind.SM, 16, EngineMode.LIBRARY)
-    result = simulate_op(scenario, build_schedule(scenario, OpChoice("serial", 8, engine)))
+    result = simulate_op(scenario, build_op_plan(scenario, OpChoice("serial", 8, engine)))
 
     flows = data_flows(scenario, result.schedule, result.timeline, 0)
 
@@ -63,7 +63,7 @@ def test_a_call_of_the_library_is_one_transfer_of_each_peer() -> None:
 
 def test_ranks_that_repeat_others_have_their_flows() -> None:
     scenario = ag_gemm(1024, 256, 1024, ranks=4)
-    schedule = build_schedule(scenario, OpChoice("uniform_fused_1d", 8, EngineChoice(EngineKind.DMA, 3)))
+    schedule = build_op_plan(scenario, OpChoice("uniform_fused_1d", 8, EngineChoice(EngineKind.DMA, 3)))
     folded, whole = (simulate_op(scenario, schedule, options=RunOptions(fold=fold)) for fold in (True, False))
 
     for rank in range(4):

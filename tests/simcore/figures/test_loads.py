@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, Pattern
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import RunOptions, simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.figures.load_buckets import loads_of
@@ -34,7 +34,7 @@ def test_what_is_served_in_all_buckets_is_what_the_run_served(pattern: Pattern) 
     rng = random.Random(pattern.value)
     scenario = draw_scenario(rng, pattern)
     for choice in some(draw_choices(rng, scenario, 6)):
-        lowered = lower_op(scenario, build_schedule(scenario, choice), unit_bytes=1024)
+        lowered = lower_op(scenario, build_op_plan(scenario, choice), unit_bytes=1024)
         finished = run(lowered.program)
 
         loads = loads_of(lowered, finished)
@@ -53,7 +53,7 @@ def test_what_is_served_in_all_buckets_is_what_the_run_served(pattern: Pattern) 
 
 def test_the_bytes_are_those_of_the_plan() -> None:
     scenario = ag_gemm(4096, 512, 4096)
-    result = simulate_op(scenario, build_schedule(scenario, OpChoice("shard_p2p", 8, DMA)))
+    result = simulate_op(scenario, build_op_plan(scenario, OpChoice("shard_p2p", 8, DMA)))
 
     loads = result.loads
     rows = [row for row, load in enumerate(loads.each) if load.kind is LoadKind.LINK]
@@ -69,7 +69,7 @@ def test_the_bytes_are_those_of_the_plan() -> None:
 def test_each_link_of_every_fabric_has_the_load_that_it_has_when_all_ranks_are_simulated(name: str) -> None:
     ranks, fabric = EVERY[name]
     scenario = ag_gemm(ranks * 64, 64, 512, ranks=ranks, fabric=fabric)
-    schedule = build_schedule(scenario, OpChoice("shard_p2p", ranks, DMA))
+    schedule = build_op_plan(scenario, OpChoice("shard_p2p", ranks, DMA))
     folded = simulate_op(scenario, schedule).loads
     whole = simulate_op(scenario, schedule, options=RunOptions(fold=False)).loads
 
@@ -89,14 +89,14 @@ def test_each_link_of_every_fabric_has_the_load_that_it_has_when_all_ranks_are_s
 
 def test_a_result_with_loads_is_kept_whole() -> None:
     scenario = ag_gemm(1024, 64, 512)
-    result = simulate_op(scenario, build_schedule(scenario, OpChoice("shard_p2p", 8, DMA)))
+    result = simulate_op(scenario, build_op_plan(scenario, OpChoice("shard_p2p", 8, DMA)))
 
     assert decode(encode(result, (result.schedule,)), Result, (result.schedule,)) == result
 
 
 def test_a_rate_is_a_unit_in_the_time_of_its_service() -> None:
     scenario = ag_gemm(1024, 64, 512)
-    loads = simulate_op(scenario, build_schedule(scenario, OpChoice("shard_p2p", 8, DMA))).loads
+    loads = simulate_op(scenario, build_op_plan(scenario, OpChoice("shard_p2p", 8, DMA))).loads
 
     row = loads.links(scenario.network)[0, 1]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import Pattern
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import Timeline, simulate_op
 from magus.simcore.figures.metrics import union_ticks
 from magus.simcore.figures.result import Interval, IntervalKind, exposed_spans, total_ticks, union_of
@@ -50,7 +50,7 @@ def test_the_sum_is_that_of_the_result(pattern: Pattern) -> None:
     rng = random.Random(pattern.value)
     scenario = draw_scenario(rng, pattern)
     for choice in some(draw_choices(rng, scenario, 4)):
-        result = simulate_op(scenario, build_schedule(scenario, choice))
+        result = simulate_op(scenario, build_op_plan(scenario, choice))
         exposed = [total_ticks(exposed_spans(result.timeline, rank)) for rank in range(result.timeline.period)]
 
         assert result.union_ticks - result.compute_ticks in exposed, choice

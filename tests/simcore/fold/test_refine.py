@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import EngineChoice, EngineKind, Fabric, OpCase, OpChoice, Override, Transfer
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore.cores.engine import run
 from magus.simcore.fold.refine import Classes, Refusal, by_local_id, detect
 from magus.simcore.fold.run import FoldError, expand, quotient
@@ -40,7 +40,7 @@ def test_lowered_plans_fold_to_one_rank(system: tuple[int, Fabric, Callable[...,
         ),
         *(OpChoice("uniform_fused_2d", 4 * ranks, dma), OpChoice("hetero_unfused_1d", 2 * ranks, dma, 4)),
     ):
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         program = lower_op(scenario, schedule, unit_bytes=8192, fold=False).program
         described = lower_op(scenario, schedule, unit_bytes=8192).program  # one rank, folded by the lowering
 
@@ -56,7 +56,7 @@ def test_lowered_plans_fold_to_one_rank(system: tuple[int, Fabric, Callable[...,
 
 def test_overrides_that_change_nothing_or_little_fold_as_far_as_they_go() -> None:
     scenario = ag_gemm(256, 512, 512, ranks=8)
-    schedule = build_schedule(scenario, OpChoice("uniform_fused_1d", 16, EngineChoice(EngineKind.DMA, 2)))
+    schedule = build_op_plan(scenario, OpChoice("uniform_fused_1d", 16, EngineChoice(EngineKind.DMA, 2)))
     first, second, *_ = (step for step in schedule.steps if isinstance(step, Transfer))
     late = replace(second, after=(*second.after, first.name))
     classes = []

@@ -18,7 +18,7 @@ from magus.compiler.ir import (
     OpChoice,
     TileGroup,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore.kernels.attention import attention_work
 from magus.simcore.kernels.dispatch import compute_shape, compute_work, whole_shape
 from magus.simcore.kernels.grouped_gemm import first_rows
@@ -58,7 +58,7 @@ def test_every_expert_has_its_share_of_any_run_of_rows(rows: tuple[int, ...], co
 
 
 def groups_of(scenario: OpCase, choice: OpChoice, kernel: int) -> list[TileGroup]:
-    steps = build_schedule(scenario, choice).steps
+    steps = build_op_plan(scenario, choice).steps
     return [step for step in steps if isinstance(step, TileGroup) and step.kernel == kernel]
 
 
@@ -103,7 +103,7 @@ def test_a_causal_mask_hides_half_of_what_is_gathered() -> None:
 def test_parts_over_keys_read_and_write_the_output_in_fp32() -> None:
     """Eight heads of 256 queries: 64 numbers and two more a row; alone, the output is written once in bf16."""
     scenario = workload_of("AG+attention")
-    steps = build_schedule(scenario, OpChoice("hetero_fused_1d", 8, DMA)).steps
+    steps = build_op_plan(scenario, OpChoice("hetero_fused_1d", 8, DMA)).steps
     groups = [step for step in steps if isinstance(step, TileGroup)]
     queries, partial = 8 * 256 * 64 * 2, 8 * 256 * 66 * 4
 
@@ -112,7 +112,7 @@ def test_parts_over_keys_read_and_write_the_output_in_fp32() -> None:
     assert [work.hbm_write_bytes for work in works] == [partial] * 3
     read = [work.hbm_read_bytes - queries - own for work, own in zip(works, keys, strict=True)]
     assert read == [0, partial, partial]
-    whole = build_schedule(scenario, OpChoice("serial", 4, DMA)).steps[-1]
+    whole = build_op_plan(scenario, OpChoice("serial", 4, DMA)).steps[-1]
     assert isinstance(whole, TileGroup) and compute_work(scenario, whole, 132).hbm_write_bytes == queries
 
 

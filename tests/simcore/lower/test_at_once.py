@@ -22,7 +22,7 @@ from magus.compiler.ir import (
     TileGroup,
     Transfer,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import simulate_op
 from magus.simcore.lower.one_kernel import all_blocks_at_once
 from tests.helpers.oracle.lowering import differs_from_oracle
@@ -46,7 +46,7 @@ def built(
     engine: EngineChoice = SM,
     tactics: ExecutionOptions = LL128,
 ) -> OpPlan:
-    return build_schedule(scenario, OpChoice(algorithm, scenario.num_ranks * pieces, engine, tactics=tactics))
+    return build_op_plan(scenario, OpChoice(algorithm, scenario.num_ranks * pieces, engine, tactics=tactics))
 
 
 def simulated_us(scenario: OpCase, schedule: OpPlan) -> float:
@@ -132,7 +132,7 @@ def test_it_is_exact_and_moves_what_the_plan_moves(tactics: ExecutionOptions, fo
 
 def test_a_sum_behind_a_gemm_is_one_too() -> None:
     scenario = scenario_of(Pattern.GEMM_AR, SYSTEMS[0], 4, 256, 256, 256)
-    schedule = build_schedule(scenario, OpChoice("serial", 4, SM, algorithm="one_shot"))
+    schedule = build_op_plan(scenario, OpChoice("serial", 4, SM, algorithm="one_shot"))
     result = simulate_op(scenario, schedule, unit_bytes=1024)
 
     names = {each.name for each in result.timeline.of_rank(0)}

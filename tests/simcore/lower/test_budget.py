@@ -7,7 +7,7 @@ import pytest
 
 from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, Fabric, OpChoice, checkpoint, heeding
 from magus.compiler.ir.topologies.fat_tree import FatTree
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import RunOptions, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate_op
 from magus.simcore.lower.budget import check_budget, cost_of
 from magus.simcore.lower.plan import plan_of
@@ -31,7 +31,7 @@ DMA = EngineChoice(EngineKind.DMA, 4)
 @pytest.mark.parametrize("name", thinned(LARGE, 2))
 def test_a_run_of_many_ranks_is_refused(name: str) -> None:
     scenario = ag_gemm(1 << 20, 4096, 1 << 17, ranks=RANKS, fabric=LARGE[name])
-    schedule = build_schedule(scenario, OpChoice("serial", RANKS, DMA))
+    schedule = build_op_plan(scenario, OpChoice("serial", RANKS, DMA))
 
     with pytest.raises(RunTooLarge, match=r"about .* the limit is"):
         simulate_op(scenario, schedule, unit_bytes=1024)
@@ -41,7 +41,7 @@ def test_a_run_of_many_ranks_is_refused(name: str) -> None:
 def test_long_ways_are_refused_however_little_goes_there(fabric: Fabric) -> None:
     """A quarter of a billion links on the ways of a million copies, of a line each, is more than memory holds."""
     scenario = lone_gather(RANKS, 64, ranks=RANKS, fabric=fabric)
-    schedule = build_schedule(scenario, OpChoice("serial", RANKS, DMA))
+    schedule = build_op_plan(scenario, OpChoice("serial", RANKS, DMA))
 
     with pytest.raises(RunTooLarge, match="links on the ways"):
         check_budget(scenario.system, plan_of(scenario, schedule), 1024, RANKS)
@@ -49,7 +49,7 @@ def test_long_ways_are_refused_however_little_goes_there(fabric: Fabric) -> None
 
 def test_what_is_said_of_all_is_what_all_cost() -> None:
     scenario = ag_gemm(4096, 4096, 4096, ranks=8, fabric=torus(8))
-    schedule = build_schedule(scenario, OpChoice("serial", 8, DMA))
+    schedule = build_op_plan(scenario, OpChoice("serial", 8, DMA))
     one, all_of_them = (cost_of(scenario, schedule, range(count)) for count in (1, 8))
 
     assert all_of_them == (8 * one.byte_hops, 8 * one.ops, 8 * one.routed, 8 * one.packets)
@@ -58,7 +58,7 @@ def test_what_is_said_of_all_is_what_all_cost() -> None:
 
 def test_a_stop_is_heard_before_anything_is_simulated() -> None:
     scenario = ag_gemm(4096, 4096, 4096, ranks=8, fabric=torus(8))
-    schedule = build_schedule(scenario, OpChoice("serial", 8, DMA))
+    schedule = build_op_plan(scenario, OpChoice("serial", 8, DMA))
 
     with pytest.raises(Cancelled):
         affordable_unit(scenario, schedule, 1024, 1000, should_stop=lambda: True)
@@ -69,7 +69,7 @@ def test_a_stop_is_heard_before_anything_is_simulated() -> None:
 def test_a_stop_during_the_what_if_runs_keeps_the_run_itself() -> None:
     """Whether it comes while one of them is lowered, or while it runs."""
     scenario = ag_gemm(256, 256, 256, ranks=2)
-    schedule = build_schedule(scenario, OpChoice("serial", 2, DMA))
+    schedule = build_op_plan(scenario, OpChoice("serial", 2, DMA))
     explained = WhatIf(4096)
     asked: list[int] = []
 
@@ -93,7 +93,7 @@ def test_a_stop_during_the_what_if_runs_keeps_the_run_itself() -> None:
 
 def test_a_stop_is_heard_while_ranks_are_lowered() -> None:
     scenario = ag_gemm(4096, 4096, 4096, ranks=8, fabric=torus(1, 2, 4))
-    schedule = build_schedule(scenario, OpChoice("serial", 8, DMA))
+    schedule = build_op_plan(scenario, OpChoice("serial", 8, DMA))
     asked: list[int] = []
 
     def later() -> bool:

@@ -24,7 +24,7 @@ from magus.compiler.ir import (
     Region,
     Transfer,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import simulate_op
 from magus.simcore.kernels.dispatch import reduce_work
 from magus.simcore.lower.cache_hits import NONE, Hits
@@ -59,7 +59,7 @@ def scatter(gpu: Gpu) -> OpCase:
 
 def built(scenario: OpCase, algorithm: str, engine: EngineChoice = SM) -> OpPlan:
     """The lone collective by one algorithm, a chunk to a rank."""
-    return build_schedule(scenario, OpChoice(algorithm, 8, engine))
+    return build_op_plan(scenario, OpChoice(algorithm, 8, engine))
 
 
 def added(num_parts: int) -> OpPlan:
@@ -231,7 +231,7 @@ def test_a_larger_cache_makes_no_ring_slower(pieces: int) -> None:
     """Copies that hit in part keep the pace of those that miss: SMs that copy stay out of step with each other."""
     scenario = lone_gather(32 * MIB // 2048, 1024, gpu=h100())
     scenario = replace(scenario, shape=replace(scenario.shape, pattern=Pattern.ALL_REDUCE))
-    schedule = build_schedule(scenario, OpChoice("ring", 8 * pieces, EngineChoice(EngineKind.SM, 32)))
+    schedule = build_op_plan(scenario, OpChoice("ring", 8 * pieces, EngineChoice(EngineKind.SM, 32)))
     times = [
         simulate_op(replace(scenario, system=replace(scenario.system, gpu=with_l2(h100(), size * MIB))), schedule)
         for size in (24, 28, 32, 40, 50, 56, 64)

@@ -23,9 +23,9 @@ from magus.compiler.ir import (
     Variability,
     WrittenPlan,
 )
-from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.planning.build import ScheduleError, build_op_plan
 from magus.compiler.planning.knobs.library import library_rejection, library_serial
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.plan import build_plan
 from magus.compiler.verify.check import check_plan
 from magus.simcore import record_writes, simulate, simulate_op
 from magus.simcore.cores.engine import run
@@ -49,7 +49,7 @@ SIZES = (512, 64 << 10, 1 << 20, 8 << 20, 64 << 20)
 
 
 def library(scenario: OpCase) -> OpPlan:
-    return build_schedule(scenario, library_serial(scenario))
+    return build_op_plan(scenario, library_serial(scenario))
 
 
 def with_gemm(collective: str, rows: int = 4096) -> OpCase:
@@ -139,7 +139,7 @@ def test_it_equals_the_oracle(collective: str) -> None:
 
 def refused(scenario: OpCase, **changes: Any) -> str:
     with pytest.raises(ScheduleError) as caught:
-        build_schedule(scenario, replace(library_serial(scenario), **changes))
+        build_op_plan(scenario, replace(library_serial(scenario), **changes))
     return caught.value.rejection.message
 
 
@@ -176,7 +176,7 @@ def test_no_plan_is_written_out_for_it() -> None:
     written = library(scenario)
 
     with pytest.raises(ScheduleError, match="a plan says what is moved when"):
-        build_schedule(scenario, WrittenPlan(written.engine, written.steps))
+        build_op_plan(scenario, WrittenPlan(written.engine, written.steps))
 
 
 def plan_of(layer: Scenario, **by_copies: OpChoice) -> Plan:
@@ -187,7 +187,7 @@ def plan_of(layer: Scenario, **by_copies: OpChoice) -> Plan:
         for op in graph.ops
         if op.shape.moved is not None
     )
-    return build_graph_plan(layer.system, graph, Schedule("library", modes, seams=Seams.WHOLE))
+    return build_plan(layer.system, graph, Schedule("library", modes, seams=Seams.WHOLE))
 
 
 @pytest.mark.parametrize("file", thinned(LAYERS, 3))

@@ -28,7 +28,7 @@ from magus.compiler.ir import (
     Transfer,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import simulate_op
 from magus.simcore.figures.load_buckets import traffic_of
 from magus.simcore.kernels.gemm import ticks_for
@@ -306,7 +306,7 @@ def test_copies_that_wait_at_their_source_leave_memory_to_a_gemm(library: str) -
     without_limit = with_dma(scenario, replace(scenario.gpu.dma, outstanding_bytes=None))
 
     def times(one: OpCase, template: str = "bulk") -> tuple[int, int]:
-        schedule = build_schedule(one, OpChoice(template, 8, EngineChoice(EngineKind.DMA, 7)))
+        schedule = build_op_plan(one, OpChoice(template, 8, EngineChoice(EngineKind.DMA, 7)))
         result = simulate_op(one, schedule, unit_bytes=1 << 15)
         return result.compute_ticks, result.comm_ticks
 

@@ -17,7 +17,7 @@ from magus.compiler.ir import (
     OpPlan,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore.lower.machine import Idealization
 from magus.simcore.program.program import OpKind
 from tests.helpers.oracle.lowering import differs_from_oracle, lower_op, makespan, on_gpu
@@ -33,7 +33,7 @@ def issued(us: int, tactics: ExecutionOptions = ASYNC_TP, kind: EngineKind = Eng
     launch = replace(scenario.gpu.launch, host_ticks=us * TICKS_PER_US)
     scenario = on_gpu(scenario, replace(scenario.gpu, launch=launch))
     choice = OpChoice("hetero_unfused_1d", 4, EngineChoice(kind, 2), 2, tactics)
-    return scenario, build_schedule(scenario, choice)
+    return scenario, build_op_plan(scenario, choice)
 
 
 def releases(scenario: OpCase, schedule: OpPlan, kind: OpKind) -> list[int]:

@@ -27,7 +27,7 @@ from magus.compiler.ir import (
     Wait,
     WaitPer,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.templates import BY_NAME
 from magus.simcore import simulate_op
 from magus.simcore.cores.engine import run
@@ -56,7 +56,7 @@ def overlapped(scenario: OpCase, template: str, tactics: ExecutionOptions, piece
     engine = EngineChoice(EngineKind.DMA, n - 1)
     cut = n * (pieces if BY_NAME[template].cuts_shards else 1)
     choice = OpChoice(template, cut, engine, BY_NAME[template].default_streams)
-    return replace(build_schedule(scenario, choice), tactics=tactics)
+    return replace(build_op_plan(scenario, choice), tactics=tactics)
 
 
 def rows(gpu: Gpu, num_groups: int, cols: int = 2048, m: int = 4096) -> tuple[OpCase, OpPlan]:
@@ -209,7 +209,7 @@ def test_a_graph_launches_sums_and_waiting_kernels_at_its_own_cost() -> None:
 def test_a_short_kernel_does_not_pay_the_latency_of_memory_twice(gpu: Gpu, shape: tuple[int, int, int]) -> None:
     scenario = lone_gemm(*shape, gpu=gpu)
     work = gemm_work(gpu, scenario.shape.gemm, gpu.sms)
-    schedule = build_schedule(scenario, OpChoice("serial", 1, EngineChoice(EngineKind.DMA, 1)))
+    schedule = build_op_plan(scenario, OpChoice("serial", 1, EngineChoice(EngineKind.DMA, 1)))
 
     found = makespan(scenario, schedule)
     latency = gpu.l2.latency_ticks + gpu.hbm.latency_ticks
@@ -289,7 +289,7 @@ def test_what_another_l2_misses_is_not_part_of_the_fitted_start() -> None:
         gpu = replace(gpu, gemm=replace(gpu.gemm, fitted_l2=(50 * MIB, 1)))
         gpu = replace(gpu, hbm=replace(gpu.hbm, achieved_bytes_per_s=500 * 10**9))
         scenario = lone_gemm(16384, 8192, 1024, gpu=gpu)
-        schedule = build_schedule(scenario, OpChoice("serial", 1, EngineChoice(EngineKind.DMA, 1)))
+        schedule = build_op_plan(scenario, OpChoice("serial", 1, EngineChoice(EngineKind.DMA, 1)))
         times.append(makespan(scenario, schedule, 16384))
         works.append(gemm_work(gpu, scenario.shape.gemm, gpu.sms))
 

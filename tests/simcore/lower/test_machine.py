@@ -7,7 +7,7 @@ from itertools import combinations, product
 import pytest
 
 from magus.compiler.ir import EngineChoice, EngineKind, Fabric, OpCase, OpChoice, OpPlan, network_of
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.simcore import RunOptions, RunOutcome, simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.fold.refine import Classes, detect
@@ -32,7 +32,7 @@ def schedules(scenario: OpCase) -> list[OpPlan]:
         for template, pieces in (("serial", 1), ("shard_p2p", 1), ("uniform_fused_1d", 2), ("hetero_fused_1d", 2))
         for engine in (DMA, SM)
     ]
-    return [build_schedule(scenario, choice) for choice in choices if reject_choice(scenario, choice) is None]
+    return [build_op_plan(scenario, choice) for choice in choices if reject_choice(scenario, choice) is None]
 
 
 SAME = [
@@ -80,7 +80,7 @@ def test_folded_equals_every_rank(case: tuple[str, Callable[..., OpCase]]) -> No
 def test_lowered_programs_agree_with_the_oracle(name: str) -> None:
     num_ranks, fabric = UNEVEN[name]
     scenario = lone_gather(num_ranks * 16, 256, ranks=num_ranks, fabric=fabric)
-    schedule = build_schedule(scenario, OpChoice("serial", num_ranks, SM))
+    schedule = build_op_plan(scenario, OpChoice("serial", num_ranks, SM))
     program = lower_op(scenario, schedule, unit_bytes=1024).program
 
     assert differences(program, run(program), Oracle(program).run()) == []
@@ -107,16 +107,16 @@ def test_plans_that_leave_links_idle_fold_further() -> None:
     alone = replace(lone_gemm(1024, 1024, 512), system=replace(lone_gather(64, 64, fabric=rails(4)).system))
     num_ranks, chords = UNEVEN["circle with chords"]
     ringed = lone_gather(64 * num_ranks, 256, ranks=num_ranks, fabric=chords)
-    around = build_schedule(ringed, OpChoice("ring", num_ranks, SM))
+    around = build_op_plan(ringed, OpChoice("ring", num_ranks, SM))
 
-    for scenario, schedule in ((alone, build_schedule(alone, OpChoice("serial", 8, DMA))), (ringed, around)):
+    for scenario, schedule in ((alone, build_op_plan(alone, OpChoice("serial", 8, DMA))), (ringed, around)):
         assert 1 < lower_op(scenario, schedule, unit_bytes=UNIT).program.ranks_simulated < scenario.num_ranks
         assert simulate_op(scenario, schedule, unit_bytes=UNIT).ranks_simulated == 1
 
 
 def test_a_ring_of_traffic_around_a_torus_folds_to_its_last_side() -> None:
     scenario = lone_gather(64 * 16, 512, ranks=16, fabric=torus(4, 4))
-    schedule = build_schedule(scenario, OpChoice("serial", 16, DMA))
+    schedule = build_op_plan(scenario, OpChoice("serial", 16, DMA))
 
     assert simulate_op(scenario, schedule, unit_bytes=UNIT).ranks_simulated == 4
 
@@ -137,7 +137,7 @@ def test_the_slowest_link_of_a_chain_is_the_one_in_the_middle() -> None:
     num_ranks, fabric = UNEVEN["chain"]
     scenario = lone_gather(4096, 4096, ranks=num_ranks, fabric=fabric)
     engines = EngineChoice(EngineKind.DMA, 3)  # which send no flags
-    found = simulate_op(scenario, build_schedule(scenario, OpChoice("serial", num_ranks, engines)), unit_bytes=UNIT)
+    found = simulate_op(scenario, build_op_plan(scenario, OpChoice("serial", num_ranks, engines)), unit_bytes=UNIT)
     busiest = max((load for load in found.servers if load.name.startswith("link")), key=lambda load: load.comm_ticks)
 
     assert busiest.units == 4 * (4096 // num_ranks * 4096 * 2) // UNIT  # two shards of either side of the middle

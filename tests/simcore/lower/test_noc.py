@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, Noc, OpCase, OpChoice
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import Result, simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.kernels.copy import slowdown_beside_copies
@@ -45,14 +45,14 @@ def gathered(noc: Noc | None) -> OpCase:
 
 def simulated(scenario: OpCase, template: str = "shard_p2p", engine: EngineChoice = DMA) -> Result:
     return simulate_op(
-        scenario, build_schedule(scenario, OpChoice(template, scenario.num_ranks, engine)), unit_bytes=UNIT
+        scenario, build_op_plan(scenario, OpChoice(template, scenario.num_ranks, engine)), unit_bytes=UNIT
     )
 
 
 def test_only_a_gpu_that_has_one_and_a_plan_with_a_kernel_have_the_server() -> None:
     names = []
     for scenario in (gathered(None), with_noc(lone_gather(512, 512, ranks=4, fabric=switch())), gathered(NOC)):
-        schedule = build_schedule(scenario, OpChoice("serial", 4, DMA))
+        schedule = build_op_plan(scenario, OpChoice("serial", 4, DMA))
         names.append("noc" in lower_op(scenario, schedule, unit_bytes=UNIT).program.server_names)
 
     assert names == [False, False, True]
@@ -76,7 +76,7 @@ def test_copies_pass_it_once_where_they_are_read_and_once_where_they_are_written
 
 def test_the_share_of_contention_in_the_loss_contains_it() -> None:
     scenario = gathered(Noc(Fraction(1), 10**12))
-    schedule = build_schedule(scenario, OpChoice("shard_p2p", 4, DMA))
+    schedule = build_op_plan(scenario, OpChoice("shard_p2p", 4, DMA))
     alone = lower_op(scenario, schedule, unit_bytes=UNIT, ideal=Idealization.PRIVATE_SERVERS).program
 
     assert "noc" not in alone.server_names
@@ -86,7 +86,7 @@ def test_the_share_of_contention_in_the_loss_contains_it() -> None:
 @pytest.mark.parametrize("m", [4096, 8192])
 def test_a_gemm_beside_long_copies_is_as_slow_as_the_closed_form_says(m: int) -> None:
     scenario = compile_text(BESIDE.format(m=m)).scenario().case
-    schedule = build_schedule(scenario, OpChoice("bulk", 8, EngineChoice(EngineKind.DMA, 7)))
+    schedule = build_op_plan(scenario, OpChoice("bulk", 8, EngineChoice(EngineKind.DMA, 7)))
     beside, alone = (simulate_op(each, schedule, unit_bytes=UNIT) for each in (scenario, with_noc(scenario, None)))
     assert beside.comm_ticks > beside.compute_ticks  # copies all the while
     bytes_per_s = 7 * 65536 // 8 * 8192 * 2 * 1e14 / beside.comm_ticks
@@ -114,7 +114,7 @@ def test_copies_that_leave_nothing_are_refused() -> None:
 def test_every_core_agrees_with_the_oracle(make, template, engine, percent, rate) -> None:  # type: ignore[no-untyped-def]
     scenario = with_noc(make(128, 128, 256, ranks=4, fabric=switch()), Noc(Fraction(percent, 100), rate))
     name, chunks = template
-    schedule = build_schedule(scenario, OpChoice(name, chunks, engine))
+    schedule = build_op_plan(scenario, OpChoice(name, chunks, engine))
     program = lower_op(scenario, schedule, unit_bytes=1024).program
 
     assert differences(program, run(program), Oracle(program).run()) == []

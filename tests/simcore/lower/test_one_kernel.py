@@ -24,7 +24,7 @@ from magus.compiler.ir import (
     Transfer,
     Variability,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore.cores.engine import run
 from magus.simcore.kernels.gemm import ticks_for
 from magus.simcore.lower.machine import Idealization
@@ -130,7 +130,7 @@ def test_who_waits_for_a_late_rank(step: Transfer, protocol: CopyProtocol, waits
 def scattered(mode: EngineMode) -> LoweredPart:
     scenario = lone_scatter(64, 256, ranks=4, gpu=h100(), fabric=switch(nvlink()))
     engine = EngineChoice(EngineKind.SM, 6, mode)
-    schedule = build_schedule(scenario, OpChoice("serial", 4, engine))
+    schedule = build_op_plan(scenario, OpChoice("serial", 4, engine))
     return lower_op(scenario, schedule, unit_bytes=LINE)
 
 
@@ -153,7 +153,7 @@ def test_a_sum_on_few_sms_takes_longer() -> None:
     scenario = lone_scatter(4096, 4096, ranks=4, gpu=h100(), fabric=switch(nvlink()))
     took = []
     for count in (4, 32):
-        schedule = build_schedule(scenario, OpChoice("serial", 4, EngineChoice(EngineKind.SM, count)))
+        schedule = build_op_plan(scenario, OpChoice("serial", 4, EngineChoice(EngineKind.SM, count)))
         lowered, finished = lowered_run(scenario, schedule, 16384)
         took.append(done_at(lowered, finished, "r0") - min(starts_of(lowered, finished, "r0", OpKind.REDUCE)))
 
@@ -199,9 +199,7 @@ def test_one_kernel_equals_the_oracle_and_folds(make, engine: EngineChoice) -> N
     by_sms = engine.kind is EngineKind.SM
     protocols = (CopyProtocol.SIMPLE, CopyProtocol.LL) if by_sms else (CopyProtocol.SIMPLE,)
     for direction, protocol in some(product(Direction, protocols)):
-        schedule = build_schedule(
-            scenario, OpChoice("serial", 3, engine, tactics=ExecutionOptions(direction, protocol))
-        )
+        schedule = build_op_plan(scenario, OpChoice("serial", 3, engine, tactics=ExecutionOptions(direction, protocol)))
         for fold in (True, False):
             assert differs_from_oracle(scenario, schedule, LINE, fold=fold) == [], (direction, protocol, fold)
         times = {
@@ -218,9 +216,7 @@ def test_algorithms_of_one_kernel_equal_the_oracle(template: str, pieces: int) -
         workload = replace(scenario.shape, pattern=Pattern.ALL_REDUCE)
         scenario = replace(scenario, shape=workload)
     for protocol in (CopyProtocol.SIMPLE, CopyProtocol.LL):
-        schedule = build_schedule(
-            scenario, OpChoice(template, pieces, SMS, tactics=ExecutionOptions(protocol=protocol))
-        )
+        schedule = build_op_plan(scenario, OpChoice(template, pieces, SMS, tactics=ExecutionOptions(protocol=protocol)))
         assert differs_from_oracle(scenario, schedule, LINE, fold=False) == []
 
 
@@ -231,7 +227,7 @@ def test_small_all_reduces_take_as_long_as_those_of_a_library_written_for_them(k
     workload = replace(scenario.shape, pattern=Pattern.ALL_REDUCE)
     scenario = replace(scenario, shape=workload)
     engine, tactics = EngineChoice(EngineKind.SM, 32), ExecutionOptions(protocol=CopyProtocol.LL)
-    found = makespan(scenario, build_schedule(scenario, OpChoice("serial", 8, engine, tactics=tactics)), LINE)
+    found = makespan(scenario, build_op_plan(scenario, OpChoice("serial", 8, engine, tactics=tactics)), LINE)
 
     assert found / TICKS_PER_US == pytest.approx(measured_us, rel=0.15)
 
@@ -247,6 +243,6 @@ workload sum on hgx {{ x = tensor bf16[16384, 1024]; y = all_reduce(x) }}
 """
     scenarios = [compile_text(text.format(latency)).scenario().case for latency in (1000, 250, 50)]
     choice = OpChoice(template, 8, EngineChoice(EngineKind.SM, 32))
-    far, usual, near = (makespan(each, build_schedule(each, choice), unit_bytes=8192) for each in scenarios)
+    far, usual, near = (makespan(each, build_op_plan(each, choice), unit_bytes=8192) for each in scenarios)
 
     assert far > usual > near

@@ -22,7 +22,7 @@ from magus.compiler.ir import (
     Transfer,
     WrittenPlan,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.templates import TEMPLATES
 from magus.simcore import RunOptions, RunTooLarge, affordable_unit, simulate_op
 from magus.simcore.cores.engine import run
@@ -74,7 +74,7 @@ def test_one_rank_gives_the_times_of_all(system: tuple[int, Fabric, Callable[...
     ranks, fabric, make = system
     scenario = make(256, 512, 512, ranks=ranks, fabric=fabric)
     for choice in some(choices(scenario)):
-        schedule = build_schedule(scenario, choice)
+        schedule = build_op_plan(scenario, choice)
         folded = lower_op(scenario, schedule, unit_bytes=UNIT)
         every = lower_op(scenario, schedule, unit_bytes=UNIT, fold=False)
 
@@ -96,7 +96,7 @@ def test_one_rank_gives_the_times_of_all(system: tuple[int, Fabric, Callable[...
 def test_a_gemm_alone_takes_its_closed_form(shape: tuple[int, int, int]) -> None:
     scenario = lone_gemm(*shape)
     work = gemm_work(scenario.gpu, scenario.shape.gemm, scenario.gpu.sms)
-    schedule = build_schedule(scenario, OpChoice("serial", scenario.num_ranks, EngineChoice(EngineKind.DMA, 1)))
+    schedule = build_op_plan(scenario, OpChoice("serial", scenario.num_ranks, EngineChoice(EngineKind.DMA, 1)))
 
     found = run(lower_op(scenario, schedule, unit_bytes=1024).program).makespan_ticks
 
@@ -106,7 +106,7 @@ def test_a_gemm_alone_takes_its_closed_form(shape: tuple[int, int, int]) -> None
 def test_a_plan_moves_the_bytes_it_says() -> None:
     scenario = ag_gemm(512, 1024, 1024, ranks=4)
     for choice in some(choices(scenario)):
-        lowered = lower_op(scenario, build_schedule(scenario, choice), unit_bytes=128)
+        lowered = lower_op(scenario, build_op_plan(scenario, choice), unit_bytes=128)
         program = lowered.program
         links = [i for i in range(program.num_servers) if program.server_name(i).startswith("link")]
         through = np.isin(program.hop_server, links)
@@ -117,9 +117,9 @@ def test_a_plan_moves_the_bytes_it_says() -> None:
 
 def test_copies_by_sms_leave_fewer_to_kernels_and_dma_leaves_all() -> None:
     scenario = ag_gemm(2048, 4096, 4096)
-    by_dma = build_schedule(scenario, OpChoice("uniform_fused_1d", 32, EngineChoice(EngineKind.DMA, 7)))
-    by_sms = build_schedule(scenario, OpChoice("uniform_fused_1d", 32, EngineChoice(EngineKind.SM, 16)))
-    serial = build_schedule(scenario, OpChoice("serial", 8, EngineChoice(EngineKind.SM, 16)))
+    by_dma = build_op_plan(scenario, OpChoice("uniform_fused_1d", 32, EngineChoice(EngineKind.DMA, 7)))
+    by_sms = build_op_plan(scenario, OpChoice("uniform_fused_1d", 32, EngineChoice(EngineKind.SM, 16)))
+    serial = build_op_plan(scenario, OpChoice("serial", 8, EngineChoice(EngineKind.SM, 16)))
 
     assert by_dma.compute_sms == serial.compute_sms == scenario.gpu.sms
     assert by_sms.compute_sms == scenario.gpu.sms - 16
@@ -127,7 +127,7 @@ def test_copies_by_sms_leave_fewer_to_kernels_and_dma_leaves_all() -> None:
 
 def test_never_more_transfers_at_once_than_engines() -> None:
     scenario = ag_gemm(2048, 4096, 4096)
-    schedule = build_schedule(scenario, OpChoice("uniform_fused_1d", 64, EngineChoice(EngineKind.DMA, 3)))
+    schedule = build_op_plan(scenario, OpChoice("uniform_fused_1d", 64, EngineChoice(EngineKind.DMA, 3)))
     lowered = lower_op(scenario, schedule, unit_bytes=UNIT)
     done = run(lowered.program)
     copies = lowered.program.op_kind == OpKind.TRANSFER
@@ -138,7 +138,7 @@ def test_never_more_transfers_at_once_than_engines() -> None:
 
 def test_ideal_runs_are_never_slower() -> None:
     scenario = gemm_rs(2048, 4096, 2048)
-    schedule = build_schedule(scenario, OpChoice("hetero_fused_1d", 16, EngineChoice(EngineKind.DMA, 7)))
+    schedule = build_op_plan(scenario, OpChoice("hetero_fused_1d", 16, EngineChoice(EngineKind.DMA, 7)))
     ideals = [
         Idealization.NONE,
         Idealization.FREE_LAUNCH,
@@ -152,7 +152,7 @@ def test_ideal_runs_are_never_slower() -> None:
 
 def test_lone_collectives_run_and_move_every_shard() -> None:
     for scenario in (lone_gather(1024, 1024), lone_scatter(1024, 1024)):
-        schedule = build_schedule(scenario, OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
+        schedule = build_op_plan(scenario, OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
         copies = [step for step in schedule.steps if isinstance(step, Transfer)]
 
         assert len(copies) == 7
@@ -161,7 +161,7 @@ def test_lone_collectives_run_and_move_every_shard() -> None:
 
 def test_a_granularity_that_is_no_multiple_of_a_line_is_refused() -> None:
     scenario = ag_gemm(512, 1024, 1024)
-    schedule = build_schedule(scenario, OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
+    schedule = build_op_plan(scenario, OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
 
     with pytest.raises(ValueError, match="multiple of 128 B"):
         lower_op(scenario, schedule, unit_bytes=100)
@@ -169,7 +169,7 @@ def test_a_granularity_that_is_no_multiple_of_a_line_is_refused() -> None:
 
 def test_a_plan_with_an_override_is_folded_as_far_as_its_ranks_are_alike() -> None:
     scenario = ag_gemm(512, 1024, 1024, ranks=4)
-    schedule = build_schedule(scenario, OpChoice("hetero_fused_1d", 8, EngineChoice(EngineKind.DMA, 3)))
+    schedule = build_op_plan(scenario, OpChoice("hetero_fused_1d", 8, EngineChoice(EngineKind.DMA, 3)))
     put = next(step for step in schedule.steps if isinstance(step, Transfer) and step.name == "x1_1")
     late = replace(put, after=("x0_1",))
     uneven = replace(schedule, overrides=tuple(Override(rank, late) for rank in (0, 2)))
@@ -184,7 +184,7 @@ def test_a_plan_with_an_override_is_folded_as_far_as_its_ranks_are_alike() -> No
 
 def test_figures_of_an_uneven_plan_come_from_one_rank() -> None:
     scenario = ag_gemm(512, 1024, 1024, ranks=2)
-    schedule = build_schedule(scenario, OpChoice("hetero_fused_1d", 4, EngineChoice(EngineKind.DMA, 1)))
+    schedule = build_op_plan(scenario, OpChoice("hetero_fused_1d", 4, EngineChoice(EngineKind.DMA, 1)))
     put = next(step for step in schedule.steps if isinstance(step, Transfer) and step.name == "x0_1")
     uneven = replace(schedule, overrides=(Override(1, replace(put, after=("own",))),))
 
@@ -206,7 +206,7 @@ def test_a_kernel_costs_the_same_wherever_its_plan_names_it() -> None:
     b = TileGroup("b", (last,), IndexRange(0, 512), after=("a",), stream=1)
     times = {
         simulate_op(
-            scenario, build_schedule(scenario, WrittenPlan(EngineChoice(EngineKind.DMA, 1), steps), "p")
+            scenario, build_op_plan(scenario, WrittenPlan(EngineChoice(EngineKind.DMA, 1), steps), "p")
         ).makespan_ticks
         for steps in ((a, b), (b, a))
     }
@@ -235,7 +235,7 @@ def schedule_of(step: Transfer) -> OpPlan:
 
 def test_a_run_that_would_take_minutes_is_refused() -> None:
     scenario = ag_gemm(1 << 23, 8192, 28672)
-    schedule = build_schedule(scenario, OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
+    schedule = build_op_plan(scenario, OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
 
     with pytest.raises(RunTooLarge, match="packets"):
         simulate_op(scenario, schedule, unit_bytes=128)
@@ -251,7 +251,7 @@ def test_a_copy_engine_has_no_more_under_way_than_the_gpu_says() -> None:
     for outstanding in (None, 4096, 1 << 30):
         gpu = replace(scenario.gpu, dma=replace(scenario.gpu.dma, outstanding_bytes=outstanding))
         limited = replace(scenario, system=replace(scenario.system, gpu=gpu))
-        program = lower_op(limited, build_schedule(limited, OpChoice("serial", 4, engine)), unit_bytes=128).program
+        program = lower_op(limited, build_op_plan(limited, OpChoice("serial", 4, engine)), unit_bytes=128).program
         comm = program.flow_traffic == TrafficClass.COMM
         windows.append(set(program.flow_window_units[comm].tolist()))
         assert not program.flow_window_units[~comm].any()

@@ -30,7 +30,7 @@ from magus.compiler.ir import (
     WaitPer,
     Write,
 )
-from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.planning.build import ScheduleError, build_op_plan
 from magus.compiler.planning.knobs.engine import tiles_engine
 from magus.simcore import Result, RunOutcome, record_writes, simulate_op
 from magus.simcore.cores.engine import run
@@ -58,7 +58,7 @@ def times(result: Result) -> dict[str, tuple[int, int]]:
 
 
 def built(scenario: OpCase, template: str = "serial", pieces: int = 1, engine: EngineChoice = DMA) -> OpPlan:
-    return build_schedule(scenario, OpChoice(template, scenario.num_ranks * pieces, engine))
+    return build_op_plan(scenario, OpChoice(template, scenario.num_ranks * pieces, engine))
 
 
 @pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
@@ -99,7 +99,7 @@ def fused_gemv(rows: int, ranks: int) -> tuple[OpCase, OpPlan]:
     scenario = replace(scenario, shape=replace(scenario.shape, pattern=Pattern.GEMM_AR))
     tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
     choice = OpChoice("hetero_unfused_1d", ranks, tiles_engine(scenario.gpu), 1, tactics)
-    return scenario, build_schedule(scenario, choice)
+    return scenario, build_op_plan(scenario, choice)
 
 
 @pytest.mark.parametrize("unit", [128, 1024])
@@ -130,7 +130,7 @@ def test_flags_of_protocols_are_replayed_as_they_were(make, protocol: CopyProtoc
     link = replace(scenario.system.fabric.link, protocols=tuple(CopyProtocol))
     fabric = replace(scenario.system.fabric, link=link)
     scenario = replace(scenario, system=replace(scenario.system, fabric=fabric))
-    schedule = build_schedule(scenario, OpChoice("serial", ranks, EngineChoice(EngineKind.SM, 64), tactics=tactics))
+    schedule = build_op_plan(scenario, OpChoice("serial", ranks, EngineChoice(EngineKind.SM, 64), tactics=tactics))
     full = simulate_op(scenario, schedule, unit_bytes=unit)
 
     writes = record_writes(scenario, schedule, unit_bytes=unit)

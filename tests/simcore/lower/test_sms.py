@@ -4,8 +4,8 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, OpMode, Scenario, Schedule
-from magus.compiler.planning.build import build_schedule
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.build import build_op_plan
+from magus.compiler.planning.plan import build_plan
 from magus.simcore import simulate, simulate_op
 from magus.simcore.lower.part_waits import sms_of_parts
 
@@ -35,7 +35,7 @@ def graph(text: str) -> Scenario:
 
 def sms(text: str, *modes: OpMode, streams: tuple[tuple[str, int], ...] = ()) -> dict[str, int]:
     found = graph(text)
-    plan = build_graph_plan(found.system, found.workload, Schedule("p", modes, streams=streams))
+    plan = build_plan(found.system, found.workload, Schedule("p", modes, streams=streams))
     return dict(zip((part.name for part in plan.parts), sms_of_parts(found.system, plan), strict=True))
 
 
@@ -66,8 +66,8 @@ def test_kernels_that_share_sms_have_as_many() -> None:
 
 def test_ops_in_turn_take_as_long_as_each_alone() -> None:
     found = graph(IN_TURN)
-    plan = build_graph_plan(found.system, found.workload, Schedule("p", (OpMode("y", SERIAL),)))
+    plan = build_plan(found.system, found.workload, Schedule("p", (OpMode("y", SERIAL),)))
     result = simulate(found.system, plan)
-    alone = [simulate_op(case, build_schedule(case, SERIAL)) for case in found.cases if case.name == "y"]
+    alone = [simulate_op(case, build_op_plan(case, SERIAL)) for case in found.cases if case.name == "y"]
 
     assert result.op("y").makespan_ticks == pytest.approx(alone[0].makespan_ticks, rel=0.001)

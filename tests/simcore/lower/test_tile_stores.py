@@ -24,7 +24,7 @@ from magus.compiler.ir import (
     Wait,
     WaitPer,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.planning.knobs.engine import tiles_engine
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
@@ -59,11 +59,11 @@ def on_few_sms(rows: int) -> OpCase:
 
 
 def lowered(scenario: OpCase, options: ExecutionOptions = PER_TILE, unit_bytes: int = UNIT) -> LoweredPart:
-    return lower_op(scenario, build_schedule(scenario, choice_of(scenario, options)), unit_bytes=unit_bytes)
+    return lower_op(scenario, build_op_plan(scenario, choice_of(scenario, options)), unit_bytes=unit_bytes)
 
 
 def simulated(scenario: OpCase, choice: OpChoice, *, fold: bool = True) -> Result:
-    return simulate_op(scenario, build_schedule(scenario, choice), unit_bytes=UNIT, options=RunOptions(fold))
+    return simulate_op(scenario, build_op_plan(scenario, choice), unit_bytes=UNIT, options=RunOptions(fold))
 
 
 def summing(operation: str) -> OpCase:
@@ -98,7 +98,7 @@ CASES = [
 @pytest.mark.parametrize("case", thinned(CASES, 20))
 def test_every_plan_that_is_allowed_runs_and_all_cores_agree(case: tuple[OpCase, OpChoice]) -> None:
     scenario, choice = case
-    schedule = build_schedule(scenario, choice)
+    schedule = build_op_plan(scenario, choice)
     ways = (RunOptions(fold) for fold in (True, False))
     folded, every = (simulate_op(scenario, schedule, unit_bytes=COARSE, options=way) for way in ways)
     program = lower_op(scenario, schedule, unit_bytes=COARSE).program
@@ -261,7 +261,7 @@ def choice_of(scenario: OpCase, options: ExecutionOptions) -> OpChoice:
 def test_coarser_units_give_nearly_the_same_time() -> None:
     # A tile stores 32 KiB and more at a time.
     scenario = gemm_rs(4096, 4096, 4096, gpu=h100(), fabric=switch(nvlink()))
-    schedule = build_schedule(scenario, choice_of(scenario, PER_TILE))
+    schedule = build_op_plan(scenario, choice_of(scenario, PER_TILE))
     times = [simulate_op(scenario, schedule, unit_bytes=unit).makespan_ticks for unit in (128, 1024, 4096, 16384)]
 
     assert times[1:] == pytest.approx([times[0]] * 3, rel=0.05)

@@ -23,7 +23,7 @@ from magus.compiler.ir import (
     Transfer,
     Variability,
 )
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import RunTooLarge, simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.lower.variability import Perturbation, perturbation_of, perturbed
@@ -52,7 +52,7 @@ def scenario() -> OpCase:
 
 @pytest.fixture
 def schedule(scenario: OpCase) -> OpPlan:
-    return build_schedule(scenario, OpChoice("hetero_fused_1d", 8, EngineChoice(EngineKind.DMA, 3)))
+    return build_op_plan(scenario, OpChoice("hetero_fused_1d", 8, EngineChoice(EngineKind.DMA, 3)))
 
 
 def test_known_draws() -> None:
@@ -125,7 +125,7 @@ def test_without_a_seed_only_what_is_late_is_late(scenario: OpCase, schedule: Op
 def test_data_of_a_rank_is_there_when_it_has_begun(scenario: OpCase, template: str, direction: Direction) -> None:
     """Rank 1 sends nothing before it begins, and nobody gets anything from it; others do not wait for it."""
     engine, pieces = EngineChoice(EngineKind.SM, 6), 4 if template == "serial" else 8
-    schedule = build_schedule(scenario, OpChoice(template, pieces, engine, tactics=ExecutionOptions(direction)))
+    schedule = build_op_plan(scenario, OpChoice(template, pieces, engine, tactics=ExecutionOptions(direction)))
     late = varied(scenario, Variability(late=(Late(1, 20 * US),)))
     lowered = late_part(late, schedule, UNIT)
     started = run(lowered.program).op_start
@@ -144,7 +144,7 @@ def test_what_a_switch_copies_or_sums_waits_for_all_ranks(make) -> None:  # type
     assert switch is not None
     fabric = replace(node.system.fabric, switch=replace(switch, multicast=True, reduces=True))
     node = replace(node, system=replace(node.system, fabric=fabric, variability=Variability(late=(Late(1, 20 * US),))))
-    schedule = build_schedule(node, OpChoice("nvls", 4, EngineChoice(EngineKind.SM, 8)))
+    schedule = build_op_plan(node, OpChoice("nvls", 4, EngineChoice(EngineKind.SM, 8)))
     lowered = late_part(node, schedule, UNIT)
     started = run(lowered.program).op_start
     to_all = [ops for ops in lowered.steps if isinstance(ops.step, Transfer) and ops.step.reach is Reach.ALL]
@@ -201,7 +201,7 @@ def test_a_rank_that_begins_past_the_clock_is_refused_with_the_schedule(scenario
 
 def test_varied_programs_agree_with_the_oracle() -> None:
     scenario = ag_gemm(256, 256, 256, ranks=4)
-    schedule = build_schedule(scenario, OpChoice("uniform_fused_1d", 8, EngineChoice(EngineKind.SM, 6)))
+    schedule = build_op_plan(scenario, OpChoice("uniform_fused_1d", 8, EngineChoice(EngineKind.SM, 6)))
     plain = lower_op(scenario, schedule, unit_bytes=4096, fold=False).program
     everything = Variability(SKEW, JITTER, Straggler(Fraction(1, 2), Fraction(2)), (Late(1, US),))
     for seed in range(3):

@@ -16,7 +16,7 @@ from magus.compiler.ir import (
     Transfer,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.simcore import RunOptions, RunOutcome, simulate_op
 from magus.simcore.cores.engine import run
@@ -40,7 +40,7 @@ def one_tile(scenario: OpCase, rows: int, cols: int = 64) -> OpCase:
 
 
 def plan(scenario: OpCase, template: str, chunks: int, options: ExecutionOptions = PERSISTENT) -> OpPlan:
-    return build_schedule(scenario, OpChoice(template, chunks, SM, tactics=options))
+    return build_op_plan(scenario, OpChoice(template, chunks, SM, tactics=options))
 
 
 def gathering(rows_of_tile: int) -> OpCase:
@@ -114,7 +114,7 @@ CASES = [
 @pytest.mark.parametrize("case", thinned(CASES, 3))
 def test_no_plan_comes_to_a_deadlock_and_all_cores_agree(case: tuple[OpCase, OpChoice]) -> None:
     scenario, choice = case
-    schedule = build_schedule(scenario, choice)
+    schedule = build_op_plan(scenario, choice)
     folded, every = (
         simulate_op(scenario, schedule, unit_bytes=UNIT, options=RunOptions(fold)) for fold in (True, False)
     )

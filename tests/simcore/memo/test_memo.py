@@ -24,8 +24,8 @@ from magus.compiler.ir import (
     OpChoice,
     Variability,
 )
-from magus.compiler.planning.build import build_schedule, declared
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.build import build_op_plan, declared
+from magus.compiler.planning.plan import build_plan
 from magus.examples import path as example
 from magus.simcore import RunOptions, RunOutcome, WhatIf, plan_of, simulate, simulate_op, simulate_seeds
 from magus.simcore.memo import memo as memo_module
@@ -69,7 +69,7 @@ def is_known(scenario: OpCase, choice: OpChoice = CHOICE, **options: Any) -> boo
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SIMULATE, "_simulate", computing_nothing)
         try:
-            simulate_op(scenario, build_schedule(scenario, choice), **{"unit_bytes": UNIT, **options})
+            simulate_op(scenario, build_op_plan(scenario, choice), **{"unit_bytes": UNIT, **options})
         except Computed:
             return False
     return True
@@ -80,7 +80,7 @@ def is_known(scenario: OpCase, choice: OpChoice = CHOICE, **options: Any) -> boo
 def test_what_is_kept_of_an_example_is_what_was_computed(file: Path, store: Store) -> None:
     for scenario in some(cases_in(compile_file(file))[:2]):
         schedules = [declared(scenario, named) for named in scenario.schedules]
-        schedules.append(build_schedule(scenario, OpChoice("serial", scenario.num_ranks, DMA)))
+        schedules.append(build_op_plan(scenario, OpChoice("serial", scenario.num_ranks, DMA)))
         for schedule in some(schedules[:2]):
             computed = simulate_op(scenario, schedule, unit_bytes=1 << 16)
             with pytest.MonkeyPatch.context() as patch:
@@ -93,7 +93,7 @@ def test_what_is_kept_of_an_example_is_what_was_computed(file: Path, store: Stor
 @pytest.mark.usefixtures("compiled_core")
 def test_what_is_kept_of_a_graph_is_what_was_computed(store: Store) -> None:
     graph = compile_file(example("layers/llama70b_backward"), (("M", "1024"),)).workloads[0]
-    plan = build_graph_plan(graph.system, graph.workload, graph.schedules[0])
+    plan = build_plan(graph.system, graph.workload, graph.schedules[0])
     computed = simulate(graph.system, plan, unit_bytes=1 << 16)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SIMULATE, "_simulate", computing_nothing)
@@ -111,7 +111,7 @@ def test_what_is_kept_of_a_graph_is_what_was_computed(store: Store) -> None:
     ],
 )
 def test_every_option_gives_what_it_gave(scenario: OpCase, store: Store) -> None:
-    schedule = build_schedule(scenario, CHOICE)
+    schedule = build_op_plan(scenario, CHOICE)
     for options in (
         {"what_if": WhatIf(UNIT, 17)},
         {"options": RunOptions(fold=False, observe=True)},
@@ -125,7 +125,7 @@ def test_every_option_gives_what_it_gave(scenario: OpCase, store: Store) -> None
 
 def test_results_of_seeds_are_kept_batch_by_batch(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = replace(SCENARIO, system=replace(SCENARIO.system, variability=Variability(jitter=JITTER)))
-    schedule = build_schedule(scenario, CHOICE)
+    schedule = build_op_plan(scenario, CHOICE)
     monkeypatch.setattr(SEEDS, "BATCH", 3)
     computed = simulate_seeds(scenario.system, plan_of(scenario, schedule), range(5), unit_bytes=UNIT)
     monkeypatch.setattr(SEEDS, "_simulate_batch", computing_nothing)
@@ -139,7 +139,7 @@ def test_results_of_seeds_are_kept_batch_by_batch(store: Store, monkeypatch: pyt
 
 
 def test_another_question_is_not_answered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    simulate_op(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT, seed=1)
+    simulate_op(SCENARIO, build_op_plan(SCENARIO, CHOICE), unit_bytes=UNIT, seed=1)
     system = SCENARIO.system
     gpu = replace(system.gpu, sms=system.gpu.sms - 1)
     slower = replace(system.fabric.link, achieved_bytes_per_s=system.fabric.link.achieved_bytes_per_s - 1)
@@ -171,24 +171,24 @@ def test_another_question_is_not_answered(store: Store, monkeypatch: pytest.Monk
 
 
 def test_what_a_file_declares_and_explores_is_another_matter(store: Store) -> None:
-    simulate_op(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT)
+    simulate_op(SCENARIO, build_op_plan(SCENARIO, CHOICE), unit_bytes=UNIT)
 
     assert is_known(replace(SCENARIO, explore=Explore.of(chunks=(8, 16)), schedules=(NamedSchedule("mine", CHOICE),)))
 
 
 def test_nothing_is_kept_unasked(tmp_path: Path) -> None:
     assert current_store() is None
-    simulate_op(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT)
+    simulate_op(SCENARIO, build_op_plan(SCENARIO, CHOICE), unit_bytes=UNIT)
 
     assert not is_known(SCENARIO)
     with memoizing(Store(tmp_path)), memoizing(None):
-        simulate_op(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT)
+        simulate_op(SCENARIO, build_op_plan(SCENARIO, CHOICE), unit_bytes=UNIT)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in RunOutcome if outcome is not RunOutcome.DONE])
 def test_a_run_that_did_not_end_is_not_kept(outcome: RunOutcome, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    schedule = build_schedule(SCENARIO, CHOICE)
+    schedule = build_op_plan(SCENARIO, CHOICE)
     with memoizing(None):
         done = simulate_op(SCENARIO, schedule, unit_bytes=UNIT)
     monkeypatch.setattr(SIMULATE, "_simulate", lambda *_: replace(done, outcome=outcome))
@@ -199,7 +199,7 @@ def test_a_run_that_did_not_end_is_not_kept(outcome: RunOutcome, store: Store, m
 
 def test_a_run_whose_explanation_was_stopped_is_not_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SIMULATE, "_explain", lambda *_: (None, None))
-    result = simulate_op(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT, what_if=WhatIf(UNIT))
+    result = simulate_op(SCENARIO, build_op_plan(SCENARIO, CHOICE), unit_bytes=UNIT, what_if=WhatIf(UNIT))
 
     assert result.outcome is RunOutcome.DONE
     assert not is_known(SCENARIO, what_if=WhatIf(UNIT))
@@ -260,7 +260,7 @@ def test_parts_of_a_question_are_told_apart(store: Store) -> None:
         (EngineKind.SM,),
         (EngineKind,),
         (DMA,),
-        (build_schedule,),
+        (build_op_plan,),
         (),
     ]
     memos = [memo_of(question) for question in questions]

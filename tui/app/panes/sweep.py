@@ -176,8 +176,8 @@ class SweepPane(JobPane):
         """What stands where there is no point yet."""
         if not self._axes:
             return NOTHING
-        graph = self._job is not None and self._job.is_graph
-        return ASK_FOR_GRAPH if graph and not self._doing else WAITING
+        workload = self._job is not None and self._job.is_graph
+        return ASK_FOR_GRAPH if workload and not self._doing else WAITING
 
     def _words(self, sweep: _Sweep) -> Iterator[str]:
         """What goes on and what is missing first: a small screen shows one line."""

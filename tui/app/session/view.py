@@ -89,11 +89,11 @@ def title_of(scenario: Scenario, job_idx: int, num_jobs: int) -> str:
 
 
 def _title_of_graph(scenario: Scenario, job_idx: int, num_jobs: int) -> Iterator[str]:
-    graph, system = scenario.workload, scenario.system
-    yield graph.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else "")
-    yield f"{len(graph.ops)} op{'s' if len(graph.ops) > 1 else ''}"
-    if graph.repeat is not None:
-        yield f"{graph.repeat.count} layers"
+    workload, system = scenario.workload, scenario.system
+    yield workload.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else "")
+    yield f"{len(workload.ops)} op{'s' if len(workload.ops) > 1 else ''}"
+    if workload.repeat is not None:
+        yield f"{workload.repeat.count} layers"
     yield f"{system.num_ranks} x {system.gpu.name}"
     yield fabric_text(system.fabric)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ....advisor import AdviceOptions, Request, RequestError
 from ....advisor.policy.distill import distilled, rule_document, rule_python, summary
-from ....advisor.policy.graph_sweep import GraphSweep
-from ....advisor.policy.layer_rules import GraphAxis, across, policy_of
+from ....advisor.policy.layer_rules import SettingAxis, across, policy_of
+from ....advisor.policy.workload_sweep import WorkloadSweep
 from ....advisor.targets import SCENARIO_TARGETS, TARGETS, Refused, Target
 from ....advisor.targets.policy import POLICY
 from ....compiler.codes import Code
@@ -56,13 +56,13 @@ def export_file(request: SweepRequest, target_name: str, options: Mapping[str, s
 
 
 def _at(request: SweepRequest) -> Callable[[Settings], Scenario]:
-    """The graph of a request under settings; ``CompileError`` where it cannot be."""
+    """The scenario of a request under settings; ``CompileError`` where it cannot be."""
     source = source_of(request.file)
 
-    def graph(settings: Settings) -> Scenario:
+    def scenario_at(settings: Settings) -> Scenario:
         return compile_text(source.text, source.path, settings).scenario(request.workload)
 
-    return graph
+    return scenario_at
 
 
 def _text(
@@ -99,7 +99,7 @@ def _file_of_several(
     """
     for of_scenarios in SCENARIO_TARGETS:
         if of_scenarios.name == target:
-            return of_scenarios.text([each for _, graph in points for each in graph.cases], options)
+            return of_scenarios.text([each for _, workload in points for each in workload.cases], options)
     writer = next(each for each in TARGETS if each.name == target)
     writer.settled(options, several=True)  # before anything is simulated
     with interruptible() as stopped:
@@ -120,7 +120,7 @@ def _file_of_several(
             return None
 
 
-def _axis(sweep: GraphSweep, at: Callable[[Settings], Scenario]) -> GraphAxis:
+def _axis(sweep: WorkloadSweep, at: Callable[[Settings], Scenario]) -> SettingAxis:
     """The parameter that varies, in whole numbers.
 
     Raises
@@ -135,7 +135,7 @@ def _axis(sweep: GraphSweep, at: Callable[[Settings], Scenario]) -> GraphAxis:
         message = "a table is about one parameter that varies, at points that can all be carried out"
         raise Refused(Rejection(Code.MGS520, message, "--set M=1024..8192"))
     (name,) = varied
-    return GraphAxis(name, lambda size: at(tuple((key, str(size) if key == name else text) for key, text in first)))
+    return SettingAxis(name, lambda size: at(tuple((key, str(size) if key == name else text) for key, text in first)))
 
 
 OVERLAPPING = tuple(pattern for pattern in KERNEL_PATTERNS if pattern.overlaps)

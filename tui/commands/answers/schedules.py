@@ -2,7 +2,7 @@
 
 from ....advisor import enumerate_space, lower_bound
 from ....advisor.answer.export import schedules_document, space_document
-from ....advisor.bounds.lower_bound import graph_bound
+from ....advisor.bounds.lower_bound import workload_bound
 from ...exit_codes import Exit
 from ...text.door import print_json, put
 from ...text.sweep import space_text
@@ -18,7 +18,7 @@ def list_schedules(source: ScenarioInput, *, limit: int | None, as_json: bool) -
         question = source.scenario()
         case, space, cut_short = question.only_case, None, False
         if case is None:
-            bound = graph_bound(question.system, question.workload)
+            bound = workload_bound(question.system, question.workload)
             document = schedules_document(question, bound)
         else:
             with interruptible() as stopped:

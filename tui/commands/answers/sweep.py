@@ -8,8 +8,8 @@ from pathlib import Path
 from ....advisor import Advice, AdviceOptions, Advisor
 from ....advisor.answer.stages import either
 from ....advisor.policy.build import Sweep, swept
-from ....advisor.policy.graph_sweep import GraphSweep, Simulate, graph_swept
 from ....advisor.policy.layer_rules import across
+from ....advisor.policy.workload_sweep import Simulate, WorkloadSweep, workload_swept
 from ....advisor.work.pools import counted, in_threads
 from ....compiler import CompileError
 from ....compiler.ir import Cancelled, JsonObject, Progress, Scenario, Schedule, Settings, ShouldStop
@@ -148,7 +148,7 @@ def _sweep_several(
 
 def swept_jointly(
     options: AdviceOptions, tolerance: float, points: Sequence[tuple[Settings, Scenario]], stopped: ShouldStop
-) -> GraphSweep:
+) -> WorkloadSweep:
     """Return the sweep, with progress; once ``stopped`` says so it ends with what was found."""
     advisor, done = Advisor.load(), 0
     with progress_line() as progress:
@@ -163,7 +163,7 @@ def swept_jointly(
             done += 1
             return advice
 
-        return graph_swept(points, advise, simulate, tolerance=tolerance)
+        return workload_swept(points, advise, simulate, tolerance=tolerance)
 
 
 def counting(simulate: Simulate, progress: Progress) -> Simulate:
@@ -177,7 +177,7 @@ def counting(simulate: Simulate, progress: Progress) -> Simulate:
     return told
 
 
-def _rows_of_several(sweep: GraphSweep) -> list[JsonObject]:
+def _rows_of_several(sweep: WorkloadSweep) -> list[JsonObject]:
     rows = []
     for point in sweep.points:
         document = point.document()

@@ -9,8 +9,8 @@ from ....compiler.codes import Code
 from ....compiler.ir import TICKS_PER_US, EngineChoice, JsonObject, OpCase, OpPlan, Plan, Scenario
 from ....compiler.planfile.file import plan_in_text
 from ....compiler.planfile.mscclpp.write import mscclpp_document
-from ....compiler.planfile.write import document_text, graph_plan_document, plan_document
-from ....compiler.planning.build import ScheduleError, graph_choice_text
+from ....compiler.planfile.write import document_text, op_plan_document, plan_document
+from ....compiler.planning.build import ScheduleError, schedule_block
 from ....compiler.planning.knobs.library import reject_library_plan
 from ....compiler.resolve.schedules.from_text import choice_named, is_plan_file, plan_named, resolve_schedule
 from ....compiler.targets.kernel_rewrite import rewrite_kernel
@@ -81,7 +81,7 @@ def print_plan(
         chosen = _written_out(scenario, schedule)
         for note in counts_read(scenario, chosen):
             say(f"magus: {note}")
-        text = document_text(plan_document(scenario, chosen)) if as_json else plan_block(scenario, chosen)
+        text = document_text(op_plan_document(scenario, chosen)) if as_json else plan_block(scenario, chosen)
         if not as_json and is_too_long(text):
             say("magus: the plan has more words than a file of the language may have; use --format json")
         return deliver(text, out, chosen.expression)
@@ -118,7 +118,7 @@ def _deliver_plan(scenario: Scenario, schedule: str | None, layers: int | None, 
     plan = plan_named(scenario, schedule, min(layers or FEWEST_LAYERS, scenario.num_layers))
     for part in plan.parts:
         _check_written_out(part.schedule.engine)
-    text = document_text(graph_plan_document(scenario.system, scenario.workload, plan))
+    text = document_text(plan_document(scenario.system, scenario.workload, plan))
     return deliver(text, out, plan.expression)
 
 
@@ -128,7 +128,7 @@ def _deliver_block(scenario: Scenario, schedule: str | None, out: Path | None) -
         return Exit.USAGE
     chosen = choice_named(scenario, schedule)
     named = replace(chosen, name=free_name(choice.name for choice in scenario.schedules))
-    text = f"# {printable(chosen.name)}\n{graph_choice_text(named, scenario.name)}"
+    text = f"# {printable(chosen.name)}\n{schedule_block(named, scenario.name)}"
     return deliver(text, out, chosen.name)
 
 

@@ -39,12 +39,12 @@ def run_file(source: ScenarioInput, *, schedule: str | None, seeds: range, over_
 
 
 def _carried(job: Job, seeds: range, over_torch: bool) -> Carried:
-    system, graph, plan = job
+    system, workload, plan = job
     try:
         if over_torch:
             (report,) = carry_out_over_torch([job], seeds)
         else:
-            report = carry_out(system, graph, plan, seeds)
+            report = carry_out(system, workload, plan, seeds)
         return Carried(plan.expression, report)
     except RunRefused as error:
         return Carried(plan.expression, None, error.rejection)

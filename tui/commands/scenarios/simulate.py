@@ -6,10 +6,10 @@ from functools import partial
 
 from ....advisor import lower_bound
 from ....advisor.answer.export import bound_document, result_document, several_result_document
-from ....advisor.answer.extrapolation import outside_calibration, outside_of_graph
-from ....advisor.bounds.lower_bound import Bound, graph_bound
+from ....advisor.answer.extrapolation import outside_calibration, outside_of_plan
+from ....advisor.bounds.lower_bound import Bound, workload_bound
 from ....advisor.candidates.shortlist import packet_bytes, simulated_ranks
-from ....advisor.solver.memory import check_graph_memory, check_memory
+from ....advisor.solver.memory import check_memory, check_workload_memory
 from ....compiler.codes import Code
 from ....compiler.ir import (
     JsonObject,
@@ -118,22 +118,22 @@ def _ran_alone(scenario: OpCase, options: SimulateOptions) -> _Ran:
 
 def _ran(scenario: Scenario, options: SimulateOptions) -> _Ran:
     """Simulate a schedule of several ops."""
-    check_graph_memory(scenario)
+    check_workload_memory(scenario)
     chosen = schedule_named(scenario, options.schedule)
     plan = plan_named(scenario, options.schedule).first_layer()
     if options.record is not None and len(plan.parts) > 1:
         message = f"{plan.expression} has {len(plan.parts)} parts, and writes are recorded of one"
         raise ScheduleError(Rejection(Code.MGS523, message, "record those of one op: --workload names another"))
     result = _simulated_layers(scenario, chosen, options)
-    check_graph_memory(scenario, result.schedule.staging_bytes)
-    bound = graph_bound(scenario.system, scenario.workload)
+    check_workload_memory(scenario, result.schedule.staging_bytes)
+    bound = workload_bound(scenario.system, scenario.workload)
     several = plan_named(scenario, options.schedule, min(FEWEST_LAYERS, scenario.num_layers))
     part = plan.parts[0]
-    case = OpCase(part.name, scenario.system, part.workload)
+    case = OpCase(part.name, scenario.system, part.shape)
     return _Ran(
         result,
         bound,
-        outside_of_graph(scenario.system, plan),
+        outside_of_plan(scenario.system, plan),
         several_result_document(scenario, plan, result) | {"bound": bound_document(bound)},
         partial(run_of, scenario, result, chosen),
         partial(_layers_by_seed, scenario, several, options.seeds),

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import pytest
 
-from magus.advisor import Advice, AdviceOptions, recommend_graph
+from magus.advisor import Advice, AdviceOptions, recommend_workload
 from magus.advisor.answer.export import advice_document
 from magus.advisor.implementations.offers import offers_of
 from magus.advisor.implementations.predict import library_us, predict_us, simulated_us
@@ -62,7 +62,7 @@ def pair_text(behind: str) -> str:
 
 @cache
 def advice_on(text: str) -> Advice:
-    return recommend_graph(compile_text(text).workloads[0], QUICK)
+    return recommend_workload(compile_text(text).workloads[0], QUICK)
 
 
 def test_each_implementation_has_one_figure_over_the_library() -> None:

@@ -7,7 +7,7 @@ from magus.advisor.layers.transformer_engine import BULK, PIPELINE, RING, TeMeth
 from magus.compiler import compile_text
 from magus.compiler.ir import Scenario
 from magus.compiler.planning.parts import issue_order
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.plan import build_plan
 from tests.helpers.scenarios.mlp_backward import backward
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
@@ -118,7 +118,7 @@ def test_the_flags_hold_for_all_layers(workload: str) -> None:
             assert set(back) <= {RING, PIPELINE} and not any(name.endswith("_wgrad") for name in on)
         else:
             assert set(back) <= {BULK, None} and len(set(back)) <= 1
-        build_graph_plan(scenario.system, scenario.workload, table.choice, 1)
+        build_plan(scenario.system, scenario.workload, table.choice, 1)
 
 
 def test_the_search_gets_ever_faster_and_ends_no_slower_than_any_table_of_the_flags() -> None:

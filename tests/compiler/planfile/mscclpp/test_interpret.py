@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.codes import Code
-from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.planning.build import ScheduleError, build_op_plan
 from magus.compiler.text.diagnostics import CompileError
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import examples
@@ -170,7 +170,7 @@ def test_a_file_changed_anywhere_is_read_or_refused(name: str, data: st.DataObje
     inner[path[-1]] = data.draw(odd | st.integers(0, 3))
     scenario = scenario_of(program.collective, 2)
     try:
-        schedule = build_schedule(scenario, read(scenario, document)[0], "changed")
+        schedule = build_op_plan(scenario, read(scenario, document)[0], "changed")
     except (CompileError, ScheduleError) as error:
         assert str(error)
         return

@@ -10,7 +10,7 @@ from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import CopyProtocol, Direction, EngineChoice, EngineKind, Reach, Reduction, Transfer
 from magus.compiler.planfile.write import plan_text
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op
 from tests.helpers import paths
@@ -50,7 +50,7 @@ def test_written_as_text_it_is_the_same_plan(name: str) -> None:
 
     again = compile_text(text_of(program.collective, 4) + plan_text(scenario, schedule, "written")).scenario().case
 
-    assert replace(build_schedule(again, again.schedules[0].body), expression="imported") == schedule
+    assert replace(build_op_plan(again, again.schedules[0].body), expression="imported") == schedule
 
 
 @pytest.mark.parametrize("name", ["all_gather", "all_reduce"])
@@ -58,7 +58,7 @@ def test_golden_files(name: str) -> None:
     document = json.loads((GOLDEN / f"{name}_4.json").read_text(encoding="utf-8"))
     scenario = scenario_of(document["collective"], 4)
 
-    schedule = build_schedule(scenario, read(scenario, document)[0])
+    schedule = build_op_plan(scenario, read(scenario, document)[0])
 
     assert plan_text(scenario, schedule, "imported") == (GOLDEN / f"{name}_4.plan").read_text(encoding="utf-8")
 

@@ -11,7 +11,7 @@ from magus.compiler import compile_text
 from magus.compiler.ir import OpCase, OpPlan, Transfer
 from magus.compiler.planfile.mscclpp.threadblocks import MAX_BLOCK_OPS
 from magus.compiler.planfile.mscclpp.write import mscclpp_document
-from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.planning.build import ScheduleError, build_op_plan
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op
@@ -61,7 +61,7 @@ def test_read_back_it_does_the_same_by_the_same_engines(collective: str, n: int,
     scenario, _, document = written(collective, n, expression)
 
     plan, _ = read(scenario, document)
-    again = build_schedule(scenario, plan, "again")
+    again = build_op_plan(scenario, plan, "again")
 
     assert not check_plan(scenario, again)
     assert str(again.engine) == engine
@@ -72,7 +72,7 @@ def test_read_back_it_does_the_same_by_the_same_engines(collective: str, n: int,
 def test_read_back_it_takes_as_long(collective: str, n: int, expression: str, engine: str) -> None:
     scenario, schedule, document = written(collective, n, expression)
 
-    again = build_schedule(scenario, read(scenario, document)[0], "again")
+    again = build_op_plan(scenario, read(scenario, document)[0], "again")
 
     ticks = [simulate_op(scenario, each, unit_bytes=1024).makespan_ticks for each in (schedule, again)]
     assert ticks[1] == pytest.approx(ticks[0], rel=0.01)

@@ -4,8 +4,8 @@ import pytest
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, Schedule, WrittenPlan
-from magus.compiler.planning.build import graph_choice_text
-from magus.compiler.planning.plan import build_graph_plan
+from magus.compiler.planning.build import schedule_block
+from magus.compiler.planning.plan import build_plan
 
 HEAD = """
 use "nvidia/h100"
@@ -33,7 +33,7 @@ def choice(block: str) -> Schedule:
 
 def issued(block: str, layers: int = 1) -> list[str]:
     (found,) = compile_text(f"{HEAD}schedule s for mlp {{\n{block}\n}}\n").workloads
-    return [part.name for part in build_graph_plan(found.system, found.workload, found.schedules[0], layers).parts]
+    return [part.name for part in build_plan(found.system, found.workload, found.schedules[0], layers).parts]
 
 
 def test_what_is_apart_may_be_carried_out_in_pieces() -> None:
@@ -120,7 +120,7 @@ def test_outlines_of_ops() -> None:
 def test_what_is_written_means_the_same(block: str) -> None:
     found = choice(block)
 
-    assert compile_text(HEAD + graph_choice_text(found, "mlp")).workloads[0].schedules == (found,)
+    assert compile_text(HEAD + schedule_block(found, "mlp")).workloads[0].schedules == (found,)
 
 
 @pytest.mark.parametrize(

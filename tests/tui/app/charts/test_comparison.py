@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler.ir import OpCase, OpPlan, Scenario, TileGroup
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.simcore import run_of, simulate_op
 from magus.tui.app.charts.comparison import ComparisonModel, parting_of
@@ -15,7 +15,7 @@ from tests.helpers.tui import real
 
 
 def compared(scenario: OpCase, expression: str, *, simulated: bool = True) -> Compared:
-    schedule = build_schedule(scenario, read_choice(scenario, expression))
+    schedule = build_op_plan(scenario, read_choice(scenario, expression))
     return Compared(expression, schedule, run_of(scenario, real.result_of(scenario, expression)) if simulated else None)
 
 
@@ -60,9 +60,9 @@ def test_waves_are_those_that_the_simulator_runs(three: tuple[Compared, ...]) ->
 def test_a_persistent_kernel_is_launched_once() -> None:
     scenario = real.gather()
     persistent = "uniform_fused_1d(chunks=32, engine=dma(7), kernel=persistent, wait=poll)"
-    launched = build_schedule(scenario, read_choice(scenario, real.PIECES))
+    launched = build_op_plan(scenario, read_choice(scenario, real.PIECES))
 
-    assert launches_of(scenario, build_schedule(scenario, read_choice(scenario, persistent))) == 1
+    assert launches_of(scenario, build_op_plan(scenario, read_choice(scenario, persistent))) == 1
     assert launches_of(scenario, launched) == sum(isinstance(step, TileGroup) for step in launched.steps) > 1
 
 
@@ -94,7 +94,7 @@ def test_schedules_that_do_the_same_part_where_one_is_later() -> None:
     scenario = scenarios.ag_gemm(2048, 2048, 1024)
     slower = replace(scenario.gpu, hbm=replace(scenario.gpu.hbm, achieved_bytes_per_s=10**11))
     late = replace(scenario, system=replace(scenario.system, gpu=slower))
-    schedule = build_schedule(scenario, read_choice(scenario, real.SERIAL))
+    schedule = build_op_plan(scenario, read_choice(scenario, real.SERIAL))
     first, second = (run_of(each, simulate_op(each, schedule, unit_bytes=real.UNIT)) for each in (scenario, late))
     parting = parting_of("AB", (first, second))
 

@@ -6,7 +6,7 @@ import pytest
 from magus.compiler.ir import OpCase
 from magus.compiler.ir.topologies import TOPOLOGIES
 from magus.compiler.pipeline import compile_text
-from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.simcore import simulate_op
 from magus.simcore.figures.loads import LoadKind
@@ -43,7 +43,7 @@ workload up on node {{
 
 
 def model_of(scenario: OpCase, expression: str = real.SERIAL) -> HeatModel:
-    schedule = build_schedule(scenario, read_choice(scenario, expression))
+    schedule = build_op_plan(scenario, read_choice(scenario, expression))
     return HeatModel(scenario, simulate_op(scenario, schedule, unit_bytes=real.UNIT).loads)
 
 

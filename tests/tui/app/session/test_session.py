@@ -6,7 +6,7 @@ import pytest
 
 from magus.compiler.codes import Code
 from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, OpChoice, Rejection
-from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.planning.build import ScheduleError, build_op_plan
 from magus.examples import path
 from magus.tui.app.session.backend import default_backend
 from magus.tui.app.session.job import CANCELLED, Job, JobProblem, ProblemKind
@@ -67,7 +67,7 @@ def test_a_schedule_that_is_no_candidate_is_not_simulated() -> None:
 
 def test_the_stages_of_magus_simulate_with_and_without_a_waterfall() -> None:
     scenario, backend = ag_gemm(256, 512, 512, ranks=2), default_backend(workers=1)
-    schedule = build_schedule(scenario, OpChoice("serial", 2, EngineChoice(EngineKind.DMA, 1)))
+    schedule = build_op_plan(scenario, OpChoice("serial", 2, EngineChoice(EngineKind.DMA, 1)))
 
     plain, explained = (backend.simulate(scenario, schedule, bound, lambda: False) for bound in (None, 1))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from ...compiler.ir import TICKS_PER_US, Cancelled, JsonObject, Scenario, Schedule, Settings
-from ...compiler.planning.build import ScheduleError, graph_choice_text, graph_expression_of
+from ...compiler.planning.build import ScheduleError, expression_of_schedule, schedule_block
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ..candidates.advice import Advice
 from ..candidates.candidate import ScheduleOrigin
@@ -21,7 +21,7 @@ Simulate = Callable[[Scenario, Schedule, Advice], int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class GraphPoint:
+class WorkloadPoint:
     """One point of a grid: the settings of the file's parameters, the advice, and the name of its schedule.
 
     ``ticks`` has the time of each schedule of the sweep that can be carried out here, by name.
@@ -52,7 +52,7 @@ class GraphPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphRule:
+class WorkloadRule:
     """``schedule`` for the points from ``first`` to ``last``: gains over no overlap, and how far behind the best."""
 
     first: Settings
@@ -63,24 +63,24 @@ class GraphRule:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphSweep:
+class WorkloadSweep:
     """Points in their order, the schedules that are recommended somewhere, and rules where one parameter varies.
 
     ``interrupted`` and ``failed`` are as in ``Sweep``.
     """
 
-    points: tuple[GraphPoint, ...]
+    points: tuple[WorkloadPoint, ...]
     schedules: tuple[Schedule, ...] = ()
-    rules: tuple[GraphRule, ...] = ()
+    rules: tuple[WorkloadRule, ...] = ()
     interrupted: bool = False
     failed: tuple[tuple[Settings, str], ...] = ()
 
     def document(self) -> JsonObject:
         """Return the document of ``magus sweep --json`` on a graph."""
-        graph = self.points[0].advice.scenario.name if self.points else ""
+        workload = self.points[0].advice.scenario.name if self.points else ""
         return {
             "schema": SCHEMA,
-            "scenario": graph or None,
+            "scenario": workload or None,
             "interrupted": self.interrupted,
             "failed": [{"settings": dict(settings), "reason": reason} for settings, reason in self.failed],
             "points": [point.document() for point in self.points],
@@ -88,7 +88,7 @@ class GraphSweep:
                 {
                     "name": each.name,
                     "expression": said_of(each),
-                    "block": block_of(each, graph),
+                    "block": block_of(each, workload),
                 }
                 for each in self.schedules
             ],
@@ -105,13 +105,13 @@ class GraphSweep:
         }
 
 
-def graph_swept(
+def workload_swept(
     points: Sequence[tuple[Settings, Scenario]],
     advise: Callable[[Scenario], Advice],
     simulate: Simulate,
     *,
     tolerance: float = TOLERANCE,
-) -> GraphSweep:
+) -> WorkloadSweep:
     """Return the advice for each of ``points``, and rules with schedules that are at most ``tolerance`` behind.
 
     Raises
@@ -134,10 +134,10 @@ def graph_swept(
             raise
         named = _named([advice for _, advice in found])
         alone = tuple(_point(settings, advice, named, _not_simulated) for settings, advice in found)
-        return GraphSweep(alone, tuple(named.values()), interrupted=True, failed=tuple(failed))
+        return WorkloadSweep(alone, tuple(named.values()), interrupted=True, failed=tuple(failed))
     varied = {name for settings, _ in points for name, text in settings if text != dict(points[0][0])[name]}
     rules = _rules(compared, tolerance) if len(varied) == 1 and not failed else ()
-    return GraphSweep(compared, tuple(named.values()), rules, failed=tuple(failed))
+    return WorkloadSweep(compared, tuple(named.values()), rules, failed=tuple(failed))
 
 
 def _not_simulated(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None:
@@ -148,15 +148,15 @@ def _not_simulated(scenario: Scenario, choice: Schedule, advice: Advice) -> int 
 def said_of(choice: Schedule) -> str:
     """What a schedule says, on one line; its name where an op is said in outline."""
     try:
-        return graph_expression_of(choice)
+        return expression_of_schedule(choice)
     except ScheduleError:
         return choice.name
 
 
-def block_of(choice: Schedule, graph: str) -> str | None:
+def block_of(choice: Schedule, workload: str) -> str | None:
     """The block that declares a schedule; None for ``serial``, and where only the file can say it."""
     try:
-        return None if choice == SERIAL else graph_choice_text(choice, graph)
+        return None if choice == SERIAL else schedule_block(choice, workload)
     except ScheduleError:
         return None
 
@@ -183,7 +183,7 @@ def _recommended(advice: Advice) -> Schedule:
     return SERIAL if advice.recommended.is_serial else advice.recommended.joint
 
 
-def _point(settings: Settings, advice: Advice, named: Mapping[str, Schedule], simulate: Simulate) -> GraphPoint:
+def _point(settings: Settings, advice: Advice, named: Mapping[str, Schedule], simulate: Simulate) -> WorkloadPoint:
     best = said_of(_recommended(advice))
     known = {best: advice.recommended.ticks, said_of(SERIAL): advice.no_overlap.ticks}
     ticks = {
@@ -191,12 +191,12 @@ def _point(settings: Settings, advice: Advice, named: Mapping[str, Schedule], si
         for said, choice in named.items()
     }
     able = {name: each for name, each in ticks.items() if each is not None}
-    return GraphPoint(settings, advice, named[best].name, able)
+    return WorkloadPoint(settings, advice, named[best].name, able)
 
 
-def _rules(points: Sequence[GraphPoint], tolerance: float) -> tuple[GraphRule, ...]:
+def _rules(points: Sequence[WorkloadPoint], tolerance: float) -> tuple[WorkloadRule, ...]:
     """The fewest ranges of neighbouring points, each with a schedule that is near the best at all of them."""
-    rules: list[GraphRule] = []
+    rules: list[WorkloadRule] = []
     left = list(points)
     while left:
         lengths = {name: _reach(left, name, tolerance) for name in left[0].ticks}
@@ -207,17 +207,17 @@ def _rules(points: Sequence[GraphPoint], tolerance: float) -> tuple[GraphRule, .
         name = min(losses, key=lambda each: losses[each])
         gains = [point.ticks[SERIAL.name] / point.ticks[name] for point in here]
         loss = _loss(here, name)
-        rules.append(GraphRule(here[0].settings, here[-1].settings, name, (min(gains), max(gains)), loss))
+        rules.append(WorkloadRule(here[0].settings, here[-1].settings, name, (min(gains), max(gains)), loss))
     return tuple(rules)
 
 
-def _reach(points: Sequence[GraphPoint], name: str, tolerance: float) -> int:
+def _reach(points: Sequence[WorkloadPoint], name: str, tolerance: float) -> int:
     """At how many of the first points a schedule is near the best."""
     far = (place for place, point in enumerate(points) if _loss([point], name) > tolerance)
     return next(far, len(points))
 
 
-def _loss(points: Sequence[GraphPoint], name: str) -> float:
+def _loss(points: Sequence[WorkloadPoint], name: str) -> float:
     """How far a schedule is behind the best, at the worst of ``points``."""
     return max(
         point.ticks[name] / min(point.ticks.values()) - 1 if name in point.ticks else float("inf") for point in points
