@@ -1,4 +1,4 @@
-"""The ops of a graph over time at one rank: when kernels and copies of each run, and what runs beside its copies."""
+"""The ops of a workload over time at one rank: when kernels and copies of each run, and what runs beside its copies."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

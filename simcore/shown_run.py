@@ -48,7 +48,7 @@ class ShownPart:
 
     @property
     def op(self) -> str:
-        """The op of a graph that it carries out, or half of one; empty in the run of a pair."""
+        """The op that it carries out, or half of one; empty in the run of one op."""
         return "" if self.planned is None else self.planned.op
 
     @property

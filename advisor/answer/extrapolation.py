@@ -151,7 +151,7 @@ def _range(limits: Range) -> str:
 
 
 def outside_of_plan(system: System, plan: Plan) -> tuple[str, ...]:
-    """Why results of a graph lie outside what the profile is fitted to, as sentences."""
+    """Why results of a workload lie outside what the profile is fitted to, as sentences."""
     found = [
         sentence
         for part in plan.parts

@@ -194,7 +194,7 @@ class Runs:
 
     def of_op(self, name: str, op: str, metric: Metric, seed: int | None) -> int:
         """Raise ExpectationError: a pair has no ops."""
-        raise ExpectationError(f"{self.scenario.name} is no graph, and has no op {op}")
+        raise ExpectationError(f"{self.scenario.name} has one op, and none called {op}")
 
     def _simulate(self, name: str, explained: bool) -> Result:
         schedule = self._schedule(name)
@@ -235,7 +235,7 @@ def _done(name: str, result: Result) -> Result:
 
 @dataclass(slots=True)
 class GraphRuns:
-    """Results of the schedules of a graph by name: declared ones, ``best`` and ``serial``."""
+    """Results of the schedules of a workload by name: declared ones, ``best`` and ``serial``."""
 
     scenario: Scenario
     advisor: Callable[[], Advisor]
@@ -245,12 +245,12 @@ class GraphRuns:
     _results: dict[tuple[str, int | None], Result] = field(default_factory=dict)
 
     def advice(self) -> Advice:
-        """Return the advice for the graph, computed once.
+        """Return the advice for the workload, computed once.
 
         Raises
         ------
         ExpectationError
-            If the graph does not fit, or nothing can be simulated.
+            If the workload does not fit, or nothing can be simulated.
         """
         if self._advice is None:
             try:

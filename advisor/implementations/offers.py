@@ -46,7 +46,7 @@ class OpSetting:
 
 @dataclass(frozen=True, slots=True)
 class LayerTable:
-    """The settings of an implementation for a graph, and the schedule that follows; ``flags`` are beside the file."""
+    """Settings of an implementation for a workload, and the schedule that follows; ``flags`` are beside the file."""
 
     choice: Schedule
     settings: tuple[OpSetting, ...] = ()

@@ -1,1 +1,1 @@
-"""Advice on graphs: which schedule carries out a whole layer, chosen for all of its ops together."""
+"""Advice on workloads: which schedule carries out a whole layer, chosen for all of its ops together."""

@@ -1,4 +1,4 @@
-"""Schedules that people have today, for any graph: what a joint one is compared with.
+"""Schedules that people have today, for any workload: what a joint one is compared with.
 
 No overlap; each pair by what is best for it alone, one after the other; and the orders that are written by hand in
 Domino, and in the two-batch overlap of SGLang and vLLM. Tables of implementations are searched (``offers``).
@@ -36,7 +36,7 @@ class Known:
 
 
 def baselines_of(workload: Workload, ways: Mapping[str, Sequence[Way]]) -> Iterator[Known]:
-    """Yield what a graph can be compared with, without pairs no overlap alone; ``ways`` are those of its ops."""
+    """Yield what a workload can be compared with, without pairs no overlap alone; ``ways`` are those of its ops."""
     yield Known(SERIAL, NO_OVERLAP)
     if not any(op.is_pair for op in workload.ops):
         return

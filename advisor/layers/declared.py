@@ -1,4 +1,4 @@
-"""The schedules of a graph that its file declares, and ``serial``: simulated side by side, and compared."""
+"""The schedules of a workload that its file declares, and ``serial``: simulated side by side, and compared."""
 
 import logging
 from collections import Counter
@@ -180,7 +180,7 @@ def simulated_schedules(
     Raises
     ------
     ScheduleError
-        If the tensors of the graph do not fit into the memory of a GPU.
+        If the tensors of the workload do not fit into the memory of a GPU.
     NoFeasibleSchedule
         If no schedule can be simulated.
     Cancelled

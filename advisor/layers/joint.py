@@ -1,4 +1,4 @@
-"""Joint simulations of one graph: each schedule once, a few layers in coarse packets, to tell which is faster."""
+"""Joint simulations of one workload: each schedule once, a few layers in coarse packets, to tell which is faster."""
 
 import logging
 from collections.abc import Callable
@@ -21,7 +21,7 @@ SEARCH_LAYERS = 3
 """Layers that are simulated in the search, of those that repeat: one with its neighbours on both sides."""
 
 MOST_LINE_HOPS = 60_000_000
-"""Line-hops of a run in the search, about a second on one core: larger graphs are searched in larger packets."""
+"""Line-hops of a run in the search, about a second on one core: larger workloads are searched in larger packets."""
 
 MOST_EFFORT = 600_000_000
 """Line-hops, and what takes as long, of a run of more layers where five show no period: 6 s or so on one core."""
@@ -52,7 +52,7 @@ class Start:
 
 @dataclass(slots=True)
 class JointRuns:
-    """Simulations of schedules of ``graph``, remembered by what they say.
+    """Simulations of schedules of ``workload``, remembered by what they say.
 
     ``staging_limit_bytes`` is the most memory that a schedule may stage. ``num_runs`` counts those that were simulated,
     in packets of ``unit_bytes``, and ``effort`` what that has taken, in line-hops. ``ranks`` knows where one is

@@ -1,4 +1,4 @@
-"""Simulations of one op of a graph alone, or of a pair with the GEMM that is cut along it."""
+"""Simulations of one op of a workload alone, or of a pair with the GEMM that is cut along it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ from ...simcore.figures.result import IntervalKind
 from ...simcore.lower.plan import plan_period
 
 LARGE = 32
-"""Ranks from which on a graph is searched in fewer ways, where they are not the same: all take minutes otherwise."""
+"""Ranks from which on a workload is searched in fewer ways, where they are not the same: all take minutes otherwise."""
 
 MOST_ERROR = 0.005
 """Share of time by which an op alone may be off: a fourth of what a schedule must gain to be recommended."""
@@ -246,7 +246,7 @@ class OpRuns:
 
 
 def _two_ops(op: Op, behind: Op) -> Workload:
-    """A graph of an op and the one that takes its result, where all else is there."""
+    """A workload of an op and the one that takes its result, where all else is there."""
     reads = (replace(read, made_by=read.made_by if read.made_by == op.name else "") for read in behind.reads)
     both = replace(op, reads=(), layer=1), replace(behind, reads=tuple(reads), layer=1)
     return Workload(_OP, "", both)

@@ -1,4 +1,4 @@
-"""The ways in which one op of a graph may be carried out, with its times alone: what a joint schedule chooses from.
+"""The ways in which one op of a workload may be carried out, with its times alone: what a joint schedule chooses from.
 
 A kernel or a lone collective has one way. A pair may be kept apart, kernel and collective as wholes beside which other
 ops may run, or overlap in itself by one of the templates that are fastest alone. Of these only those are kept that no
@@ -92,7 +92,7 @@ _OP = "op"
 
 @dataclass(slots=True)
 class Ways:
-    """The ways of the ops of one graph, by one ``copier``; ops with equal workloads share theirs.
+    """The ways of the ops of one workload, by one ``copier``; ops with equal workloads share theirs.
 
     Where they are ``paced``, whole collectives may also be slower than they could be. Where ``ranks`` differ, one is
     simulated for all, until what is then the fastest way of an op is one in which that makes no difference.
@@ -127,7 +127,7 @@ class Ways:
         return tuple(replace(way, mode=replace(way.mode, op=op.name)) for way in self._known[key])
 
     def of_graph(self, workload: Workload) -> dict[str, tuple[Way, ...]]:
-        """Return the ways of each op of a graph by its name."""
+        """Return the ways of each op of a workload by its name."""
         behind = self.following(workload)
         return {op.name: self.of(op, *behind.get(op.name, ())[:1]) for op in workload.ops}
 
@@ -249,7 +249,7 @@ class Ways:
         mine = [one for one in ranked if one.choice is not None and self.copier.takes(one.choice.engine)]
         found = []
         for candidate in shortlisted(mine, top, by_algorithm=by_algorithm)[:top]:
-            with suppress(ScheduleError, RunTooLarge):  # one that a graph cannot say, or that is long to simulate
+            with suppress(ScheduleError, RunTooLarge):  # one that a workload cannot say, or that is long to simulate
                 found.append(self._way(op, OpMode(_OP, candidate.choice), alike=self._ranks_differ))
         return self._confirmed(op, found) if self._ranks_differ else found
 

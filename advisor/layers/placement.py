@@ -1,4 +1,4 @@
-"""From the ways of its ops to joint schedules of a graph: CP-SAT places them, a Schedule says the same in words."""
+"""From the ways of its ops to joint schedules of a workload: CP-SAT places them, a Schedule says the same in words."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

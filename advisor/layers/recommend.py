@@ -1,4 +1,4 @@
-"""From a graph to advice: ways of its ops, joint search, all layers in packets, and why."""
+"""From a workload to advice: ways of its ops, joint search, all layers in packets, and why."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -62,7 +62,7 @@ SIMULATED_ALL_THE_SAME = (
     "a layer is simulated without verification too, and no small changes of its schedules are tried"
 )
 
-SHORTENED = "a large graph: the search ended before small changes gained nothing any more"
+SHORTENED = "a large workload: the search ended before small changes gained nothing any more"
 
 
 def _silent(stage: str, done: int, total: int) -> None:
@@ -78,7 +78,7 @@ def recommend_workload(
     answered: Answered | None = None,
     of_sole: Sequence[Candidate] = (),
 ) -> Advice:
-    """Return which schedule to use for all ops of a graph together; while results are kept on disk, the kept answer.
+    """Return which schedule to use for all ops of a workload together; while results are kept on disk, the kept answer.
 
     Without ``verify`` or with ``bespoke`` 0 no small changes are tried. ``top``, ``threshold`` and ``sensitivity`` are
     for one op. Those who watch are ``answered`` what the schedules of the file give, all of which are simulated first,
@@ -88,7 +88,7 @@ def recommend_workload(
     Raises
     ------
     ScheduleError
-        If the graph does not fit into memory, or its system replays a profile.
+        If the workload does not fit into memory, or its system replays a profile.
     RunTooLarge
         If not even the schedule without overlap can be simulated.
     NoFeasibleSchedule

@@ -106,7 +106,7 @@ NUM_STARTS = 2
 
 @dataclass(slots=True)
 class JointSearch:
-    """Searches schedules of one graph; what it has found so far stays when it is stopped.
+    """Searches schedules of one workload; what it has found so far stays when it is stopped.
 
     ``found`` holds the time of each schedule that could be simulated, and ``spaces`` those that it was searched in.
     ``known`` are what people have today and what the file declares, in words. ``places`` and

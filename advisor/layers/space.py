@@ -1,4 +1,4 @@
-"""What joint schedules of a graph are searched in: its ops in so many batches, by one copier, with the ways of each."""
+"""What joint schedules of a workload are searched in: its ops in so many batches, by one copier, with their ways."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from .way import Way
 
 @dataclass(frozen=True, slots=True)
 class LayerSpace:
-    """The ops of a graph in so many batches, by one copier.
+    """The ops of a workload in so many batches, by one copier.
 
     ``ways`` and the times of ``kernels`` and of whole ``copies`` alone, in ticks, are by the names of ops; so is what
     their kernels and what such copies use of the memory and of the network on chip. ``following`` has for a pair the
@@ -45,7 +45,7 @@ class LayerSpace:
 
 
 def space_of(ways: Ways, batches: int, workload: Workload) -> LayerSpace:
-    """Return the space of a graph that is written out in so many batches."""
+    """Return the space of a workload that is written out in so many batches."""
     system, copier, of_graph = ways.system, ways.copier, ways.of_graph(workload)
     sms = system.gpu.sms - copier.taken_sms
     copies = {

@@ -24,7 +24,7 @@ BESIDE_KERNELS = 1.15
 
 
 def estimated_ticks(space: LayerSpace, choice: Schedule) -> int:
-    """Return the estimated time of all layers of the graph of ``space`` under a ``choice`` in its batches.
+    """Return the estimated time of all layers of the workload of ``space`` under a ``choice`` in its batches.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The layers of Transformer Engine in a graph: which op is ``fc1_dgrad``, and what its weight gradient gathers.
+"""The layers of Transformer Engine in a workload: which op is ``fc1_dgrad``, and what its weight gradient gathers.
 
 A column-parallel layer (``qkv``, ``fc1``) gathers before its product, a row-parallel one (``proj``, ``fc2``) scatters
 behind it; backward it is the other way round. The two with an attention between them are ``qkv`` and ``proj``. Names
@@ -36,10 +36,10 @@ GATHERS, SCATTERS = Pattern.AG_GEMM, Pattern.GEMM_RS
 
 @dataclass(frozen=True, slots=True)
 class TeLayer:
-    """A product of the graph with a collective.
+    """A product of the workload with a collective.
 
     ``op`` is the pair, ``wgrad`` the product of its weight's gradient, ``gather`` what brings an operand of that;
-    both empty where the graph has none.
+    both empty where the workload has none.
     """
 
     name: str
@@ -163,7 +163,7 @@ Ticks = Callable[[Schedule], int | None]
 
 @dataclass(slots=True)
 class TeSearch:
-    """The tables of Transformer Engine for one graph; ``layers`` are empty where it has nothing to overlap."""
+    """The tables of Transformer Engine for one workload; ``layers`` are empty where it has nothing to overlap."""
 
     system: System
     workload: Workload

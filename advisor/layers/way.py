@@ -1,4 +1,4 @@
-"""One way to carry out an op of a graph, with its times alone."""
+"""One way to carry out an op of a workload, with its times alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""From a sweep of a graph to rules for all sizes: where schedules give way, and which sizes each can be cut for."""
+"""From a sweep of a workload to rules for all sizes: where schedules give way, and which sizes each can be cut for."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ TOKENS = "tokens"
 
 @dataclass(frozen=True, slots=True)
 class SettingAxis:
-    """Graphs that differ in one size: ``at`` returns that of a size, which the file or a request calls ``field``.
+    """Workloads that differ in one size: ``at`` returns that of a size, which the file or a request calls ``field``.
 
     ``at`` raises ``CompileError`` or ``RequestError`` for a size that cannot be. ``model`` is that of a request.
     """
@@ -52,7 +52,7 @@ def layer_policy(
     Raises
     ------
     ScheduleError
-        If the graph cannot be carried out at one of ``sizes``.
+        If the workload cannot be carried out at one of ``sizes``.
     Cancelled
         If ``advise`` or ``simulate`` was stopped: a table with gaps is none.
     """

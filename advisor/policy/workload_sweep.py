@@ -1,4 +1,4 @@
-"""Advice on a graph for every point of a grid, and from which size on which of its schedules.
+"""Advice on a workload for every point of a grid, and from which size on which of its schedules.
 
 Each schedule that is recommended at a point is simulated at all others, so that a rule says what it costs to keep one
 schedule over a range.

@@ -163,7 +163,7 @@ def held_bytes(workload: Workload, num_ranks: int) -> int:
 
 
 def check_workload_memory(scenario: Scenario, staging_bytes: int = 0) -> None:
-    """Refuse a graph whose tensors, with ``staging_bytes``, do not fit into the memory of a GPU.
+    """Refuse a workload whose tensors, with ``staging_bytes``, do not fit into the memory of a GPU.
 
     Raises
     ------

@@ -60,10 +60,10 @@ class Parallelism:
 
 
 def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True) -> str:
-    """Return a file with a layer of ``model``, if ``whole`` as a graph, with its backward pass where one is derived.
+    """Return a file with a layer of ``model``, checked.
 
-    Else, and where no graph says it, the file has a workload for each collective beside a GEMM. The file has been
-    checked.
+    If ``whole`` it is one workload, with its backward pass where one is derived; else, and where one cannot say it,
+    there is a workload for each collective beside a GEMM.
 
     Raises
     ------
@@ -204,7 +204,7 @@ def _kv_heads(model: ModelConfig, ranks: int) -> int:
 
 
 def why_not_whole(model: ModelConfig, parallel: Parallelism) -> str:
-    """Why the layer is no graph; empty if it is one."""
+    """Why the layer cannot be said as one workload; empty if it can."""
     if not parallel.sequence and (model.experts or model.latent):
         what = "experts take" if model.experts else "compressed attention takes"
         return f"{what} the rows of each rank, and here they are whole"

@@ -136,12 +136,14 @@ def layer_scenario(request: LayerRequest) -> Scenario:
     Raises
     ------
     RequestError
-        If the GPU does not ship, the layer does not divide among the ranks, or no graph says it.
+        If the GPU does not ship, the layer does not divide among the ranks, or one workload cannot say it.
     """
     parallel = Parallelism(request.gpu, request.tp, request.sequence_parallel, request.node)
     why_not = why_not_whole(request.model, parallel)
     if why_not:
-        raise RequestError(Code.MGS520, "model", f"no graph says a layer of {request.model.name}: {why_not}", _PAIRS)
+        raise RequestError(
+            Code.MGS520, "model", f"one workload cannot say a layer of {request.model.name}: {why_not}", _PAIRS
+        )
     text = unchecked_layer_text(request.model, parallel, str(request.tokens))
     uses = "".join(f'use "implementations/{name}"\n' for name in request.implementations)
     text = text.replace("\nuse ", f"\n{uses}use ", 1) + _explore(request)

@@ -1,4 +1,4 @@
-"""A whole layer of a model as a graph, and its backward pass, as ``.mgs`` text.
+"""A whole layer of a model as one workload, and its backward pass, as ``.mgs`` text.
 
 Weights are sharded as in ``layer.py``. What is kept for the backward pass is what kernels other than row-wise ones
 made; norms and activations are made again, and what they feed is gathered again (Korthikanti et al., "Reducing

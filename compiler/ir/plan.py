@@ -1,4 +1,4 @@
-"""A Plan: how each op of a graph is carried out, what it waits for in others, and who is served first."""
+"""A Plan: how each op of a workload is carried out, what it waits for in others, and who is served first."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -38,7 +38,7 @@ class StepWait:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One op of a graph under its schedule, or the kernel or the collective of one whose schedule keeps them apart.
+    """One op of a workload under its schedule, or the kernel or the collective of one whose schedule keeps them apart.
 
     ``stream`` is where its kernels run, in the order of parts; a lone collective follows all of the part before it in
     its stream. Streams of ``schedule`` beyond the first are streams beside it. ``priority`` is that of its kernels for

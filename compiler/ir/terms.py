@@ -45,7 +45,7 @@ class Metric(Enum):
 
 
 OP_METRICS = (Metric.MAKESPAN, Metric.COMPUTE_TIME, Metric.COMM_TIME, Metric.EXPOSED_TIME)
-"""Figures that an op of a graph has by itself."""
+"""Figures that an op of a workload has by itself."""
 
 
 class Operator(Enum):

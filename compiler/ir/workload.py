@@ -251,7 +251,7 @@ class Op:
 class Repeat:
     """``count`` layers of which each takes the ``result`` of the one before as its tensor ``as_input``.
 
-    Of a graph in ``batches`` each does so by itself.
+    Of a workload in ``batches`` each does so by itself.
     """
 
     count: int
@@ -274,9 +274,9 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of a graph that may be computed apart: those of ``inputs`` are sequences of ``rows`` each.
+    """Rows of a workload that may be computed apart: those of ``inputs`` are sequences of ``rows`` each.
 
-    ``cuts`` holds for each number of batches that is possible, two or more, the graph of one of them.
+    ``cuts`` holds for each number of batches that is possible, two or more, the workload of one of them.
     """
 
     inputs: tuple[str, ...]
@@ -302,7 +302,7 @@ class Workload:
 
     @classmethod
     def of_one(cls, shape: OpShape, name: str = "") -> "Workload":
-        """Return the graph whose one op is ``shape``, called ``name``, else as what it makes."""
+        """Return the workload whose one op is ``shape``, called ``name``, else as what it makes."""
         op = Op(name or shape.output, shape)
         gathered = set(shape.made) - {shape.output} if shape.pattern is Pattern.AG_GEMM else set()
         what = {each: Made.MOVED if each in gathered else Made.OUTPUT for each in shape.made}
@@ -316,7 +316,7 @@ class Workload:
 
     @property
     def only_shape(self) -> OpShape | None:
-        """The workload of a lone op that says all there is, by the name of the graph; else None.
+        """The shape of the only op where it says all there is, by the name of the workload; else None.
 
         It says nothing of transposed operands and parts of them, of ends of its kernel, of layers and of batches.
         """

@@ -63,7 +63,7 @@ class ReadPart:
 class ReadPlan:
     """A plan as a file has it, before it is built: ``document``, and the items of its ``plans``.
 
-    The plan is for ``layers`` layers, of which ``graph`` is one.
+    The plan is for ``layers`` layers, of which ``workload`` is one.
     """
 
     document: Item
@@ -199,7 +199,7 @@ def _names(workload: Workload, item: Item, scenario: ScenarioInFile) -> dict[str
 
 
 def _check_counts(workload: Workload, item: Item, scenario: ScenarioInFile) -> None:
-    """Refuse batches and layers that the graph cannot have."""
+    """Refuse batches and layers that the workload cannot have."""
     counts = batch_counts(workload)
     if scenario.batches not in counts:
         possible = f"numbers of batches that are possible: {listing(map(str, counts))}"
@@ -211,7 +211,7 @@ def _check_counts(workload: Workload, item: Item, scenario: ScenarioInFile) -> N
 
 
 def _graph_that_fits(system: System, workload: Workload, scenario: ScenarioInFile, item: Item) -> Workload:
-    """The graph in the batches and layers of the plan, if all else is that of the scenario."""
+    """The workload in the batches and layers of the plan, if all else is that of the scenario."""
     batches, layers = scenario.batches, scenario.layers
     ours, theirs = fingerprint(system, workload, batches, layers), item.members()
     _compare(item, "ranks", theirs["ranks"].value, ours["ranks"], workload.name)

@@ -259,7 +259,7 @@ def schedule_block(choice: Schedule, graph_name: str) -> str:
     Raises
     ------
     ScheduleError
-        If an op has a plan written out, which a block of a graph has no words for.
+        If an op has a plan written out, which a block of a workload has no words for.
     """
     lines = "".join(f"  {statement}\n" for statement in _statements(choice))
     return f"schedule {choice.name} for {graph_name} {{{chr(10) if lines else ' '}{lines}}}\n"
@@ -329,8 +329,8 @@ def whole_text(choice: OpChoice) -> str:
 
 def _body_text(mode: OpMode) -> str:
     if isinstance(mode.body, WrittenPlan):
-        message = f"{mode.op} has a plan written out, which a schedule of a graph has no words for"
-        raise ScheduleError(Rejection(Code.MGS509, message, "write the plan of the graph as JSON"))
+        message = f"{mode.op} has a plan written out, which a schedule of several ops has no words for"
+        raise ScheduleError(Rejection(Code.MGS509, message, "write the plan as JSON"))
     assert mode.body is not None, "modes without a body are as usual, and left out"
     return expression_of(mode.body)
 

@@ -1,4 +1,4 @@
-"""The order in which the parts of a graph are issued: that of the schedule, and each after what it reads."""
+"""The order in which the parts of a workload are issued: that of the schedule, and each after what it reads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ _DOT = "."
 
 
 class PlanError(ScheduleError):
-    """A schedule of a graph that cannot be, and why; ``at`` is the word or the op that says it."""
+    """A schedule of a workload that cannot be, and why; ``at`` is the word or the op that says it."""
 
     def __init__(self, rejection: Rejection, at: str) -> None:
         super().__init__(rejection)
@@ -184,7 +184,7 @@ def in_batches(workload: Workload, count: int) -> Workload:
     Raises
     ------
     PlanError
-        If the graph cannot be computed in so many.
+        If the workload cannot be computed in so many.
     """
     if count == 1:
         return workload

@@ -43,7 +43,7 @@ def written_out(workload: Workload, choice: Schedule, layers: int = 1) -> tuple[
     Raises
     ------
     PlanError
-        If the graph cannot be computed in so many batches.
+        If the workload cannot be computed in so many batches.
     """
     workload, choice = in_batches(workload, choice.batches), replace(choice, batches=1)
     return (workload, choice) if layers == 1 else (layers_of(workload, layers), choice_of_layers(choice, layers))
@@ -130,7 +130,7 @@ def build_plan(system: System, workload: Workload, choice: Schedule, layers: int
     Raises
     ------
     ScheduleError
-        If an op cannot be carried out as the choice says, the order of ops cannot be kept, or the graph cannot be
+        If an op cannot be carried out as the choice says, the order of ops cannot be kept, or the workload cannot be
         computed in so many batches.
     """
     workload, choice = written_out(workload, choice, layers)

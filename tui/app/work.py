@@ -248,7 +248,7 @@ class Work:
             self._simulate_picked(job)
 
     def _simulate_picked(self, job: Job) -> None:
-        waiting = job.advising and job.is_graph  # each schedule is being simulated
+        waiting = job.advising and job.has_several_ops  # each schedule is being simulated
         job.simulating = job.picked is not None and not job.is_explained and not waiting
         job.try_again()
         self._bench.refresh_panes()

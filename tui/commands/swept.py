@@ -1,4 +1,4 @@
-"""What a sweep has found, of pairs or of a graph, in the form that was asked for; and how the command ends."""
+"""What a sweep has found, in the form that was requested; and how the command ends."""
 
 import csv
 import io

@@ -29,7 +29,7 @@ EXPOSED_THREAD = 9999
 """Thread of the spans in which communication is exposed; no stream, so that no reader takes them for kernels."""
 
 OP_THREADS = 10_000
-"""Threads of the ops of a graph, each from the begin of its first step to the end of its last."""
+"""Threads of several ops, each from the begin of its first step to the end of its last."""
 
 MAX_NAMED_RANKS = 30
 

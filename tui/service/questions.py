@@ -151,7 +151,7 @@ class LayerQuestion:
         Raises
         ------
         RequestError
-            If the text has an error, its workload is no graph, or its system is too large for a service.
+            If the text has an error, or its system is too large for a service.
         """
         return _compiled(self) if self.request is None else self.request
 
@@ -166,9 +166,6 @@ def _compiled(question: LayerQuestion) -> Scenario:
             raise RequestError(first.code, "text", "it asks for a file", hint) from None
         line = first.span.location.line
         raise RequestError(first.code, "text", f"line {line}: {first.message}"[:400], first.hint[:400]) from None
-    if scenario.only_case is not None:
-        hint = "say workload, or ask /v1/recommend about pairs"
-        raise RequestError(Code.MGS520, "text", "the workload is no graph", hint)
     if scenario.num_ranks > MOST_RANKS:
         message = f"{scenario.num_ranks} GPUs are more than {MOST_RANKS}, which this service answers"
         raise RequestError(Code.MGS307, "text", message)

@@ -18,7 +18,7 @@ WORDS = {
     "enumerate": "enumerating schedules",
     "rank": "ranking {total} schedules",
     "simulate": "simulating the shortlist {done}/{total}",
-    "place": "placing the ops of the graph",
+    "place": "placing the ops",
     "joint": "simulating joint schedules, {done} so far",
     "joint search": "searching a schedule for all ops together",
     "layers": "simulating all layers {done}/{total}",

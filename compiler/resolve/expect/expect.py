@@ -38,7 +38,9 @@ class _Readers:
 
 
 class ExpectReader:
-    """Reads the expectations about one workload, whose declared schedules are ``schedules``; a graph has ``ops``.
+    """Reads the expectations about one workload, whose declared schedules are ``schedules``.
+
+    ``ops`` are the names of several ops.
 
     ``verdicts`` are those that there may be on the workload.
     """

@@ -281,7 +281,9 @@ class TermReader:
         """Read ``late.dh.makespan``, or ``late.dh[0].makespan``."""
         if op not in self._ops:
             hint = did_you_mean(op, self._ops) or (f"ops are {listing(self._ops)}" if self._ops else "mine.makespan")
-            what = f"unknown op '{op[:64]}'" if self._ops else "only a graph has figures of single ops"
+            what = (
+                f"unknown op '{op[:64]}'" if self._ops else "only a workload of several ops has figures of single ops"
+            )
             raise self._report.fail(Code.MGS203, what, expression.span, hint)
         metric = self._metric(word, expression)
         if metric not in OP_METRICS:

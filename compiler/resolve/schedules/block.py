@@ -240,7 +240,7 @@ class ScheduleBlockReader:
 
 
 class OpNames:
-    """The ops of ``graph`` in so many batches, by name."""
+    """The ops of ``workload`` in so many batches, by name."""
 
     def __init__(self, workload: Workload, batches: int, numbers: FigureReader, place: Place, report: Report) -> None:
         self._graph, self._numbers, self._place, self._report = workload, numbers, place, report

@@ -192,7 +192,7 @@ _EXAMPLE = "schedule NAME for LAYER { u = hetero_fused_1d(chunks=16); apart y by
 
 
 class ScheduleReader:
-    """Reads the schedules of one workload on ``system``, whose ``graph`` is None if it has errors.
+    """Reads the schedules of one workload on ``system``, whose ``workload`` is None if it has errors.
 
     ``as_written`` means that no parameter of the file is set from outside.
     """

@@ -1,4 +1,4 @@
-"""The backward pass of a graph as statements: gradients from those of its results, in reverse.
+"""The backward pass of a workload as statements: gradients from those of its results, in reverse.
 
 What the forward pass held is declared; what else a gradient needs is made or gathered again, right before it. The
 gradient of a weight stands behind that of the activation of the same product, as frameworks issue them.
@@ -20,7 +20,7 @@ Sizes = tuple[ast.Expression, ast.Expression]
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """A graph as it was read: ``inputs`` are its declared tensors with their sizes as written, ``calls`` in order.
+    """A workload as it was read: ``inputs`` are its declared tensors with their sizes as written, ``calls`` in order.
 
     ``arguments`` are the named ones of each call, by the name of its result, and ``dispatch_of`` is the dispatch of
     each combine. ``cut`` are tensors that may be cut into batches, of sequences of ``sequence`` rows.

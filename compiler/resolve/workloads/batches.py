@@ -1,7 +1,7 @@
-"""``batch x by 4096``: rows of a graph that may be computed apart, and the graph of one batch of several.
+"""``batch x by 4096``: rows of a workload that may be computed apart, and the workload of one batch of several.
 
 Rows are sequences of so many rows each. That says what attention sees, in one batch as in two, and where a schedule may
-cut. The calls of the graph are inferred once more on the rows of a batch, so that every shape is checked again.
+cut. The calls of the workload are inferred once more on the rows of a batch, so that every shape is checked again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def read_batch(statement: ast.Say, numbers: FigureReader, place: Place, report: 
 
 
 Cut = tuple[dict[str, WorkloadCall], dict[str, Tensor]]
-"""The calls of a graph, and all its tensors, by name."""
+"""The calls of a workload, and all its tensors, by name."""
 
 
 def batches_of(
@@ -70,7 +70,7 @@ def batches_of(
     system: System,
     report: Report,
 ) -> tuple[Cut, tuple[tuple[int, Cut], ...]]:
-    """The graph in one batch, and one batch of several, for each number of them that is possible."""
+    """The workload in one batch, and one batch of several, for each number of them that is possible."""
     try:
         sequences = _num_sequences(said, tensors)
         one, cut = _batch(calls, tensors, said, 1, system)

@@ -66,7 +66,7 @@ class CallOperand:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadCall:
-    """A call: its ``result`` is a tensor of the graph; ``partial``: ranks hold terms of a sum.
+    """A call: its ``result`` is a tensor of the workload; ``partial``: ranks hold terms of a sum.
 
     ``arguments`` are those of the text, of all ranks.
     ``definition`` is the name that the text defines with it: its own, or that of a call around it.
@@ -111,7 +111,7 @@ def call_of(
     definition: str,
     span: Span,
 ) -> WorkloadCall:
-    """The call of ``operation`` on tensors of the graph; ``makers`` are the calls that made them, by tensor.
+    """The call of ``operation`` on tensors of the workload; ``makers`` are the calls that made them, by tensor.
 
     Raises
     ------

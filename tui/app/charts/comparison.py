@@ -152,7 +152,7 @@ class ComparisonModel:
     def toggle_lanes(self) -> None:
         """Show all streams and engines of rank 0, or all kernels in one row and all transfers in another.
 
-        Of a graph these two are the rows of its ops, and the shown layer begins with the axis.
+        Of several ops these two are the rows of its ops, and the shown layer begins with the axis.
         """
         self.in_lanes = not self.in_lanes
         self._lay_out()

@@ -70,7 +70,7 @@ class _Figure:
 def differences_of(scenario: Scenario, marked: Sequence[Compared], bound_ticks: int | None) -> tuple[Difference, ...]:
     """Return the table: one row a figure, one value a schedule; what is not known yet is a dash.
 
-    Of a graph the figures of each op follow.
+    Of several ops the figures of each follow.
     """
     figures: tuple[_Figure, ...] = _FIGURES
     if scenario.only_case is None:
@@ -198,7 +198,7 @@ _GRAPH_FIGURES = (
     _Figure("staging memory", _of_result(lambda result: result.schedule.staging_bytes), bytes_text),
     *(figure for figure in _FIGURES if figure.label.endswith(" busy") and not figure.label.startswith("engines")),
 )
-"""Figures of a graph: but for the first two of the layers that were simulated."""
+"""Figures of several ops: but for the first two of the layers that were simulated."""
 
 
 def _op_figures(marked: Sequence[Compared]) -> Iterator[_Figure]:

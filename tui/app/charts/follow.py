@@ -36,7 +36,7 @@ class Chunks:
         """Return the stops of the chunk that ``interval`` of ``rank`` moves, up to the kernel that waits for it.
 
         From a kernel the chunk that came last for it is followed, without one what it waits for of another op. Where
-        several steps wait, the first kernel is taken, else the transfer that passes it on. From an op of a graph its
+        several steps wait, the first kernel is taken, else the transfer that passes it on. From one of several ops its
         first step there is followed.
         """
         interval = self._first_step(rank, interval)

@@ -226,7 +226,7 @@ def lanes_of(timeline: Timeline) -> Lanes:
 
 
 def lanes_of_run(run: ShownRun) -> Lanes:
-    """The rows of a run: those of a graph begin with its ops by name, kernels and copies of each."""
+    """The rows of a run: those of several ops begin with them by name, kernels and copies of each."""
     lanes = lanes_of(run.result.timeline)
     if not run.ops:
         return lanes

@@ -29,7 +29,7 @@ from . import HOW
 from .base import JobPane
 
 TITLE = HOW.title
-NO_JSON = "The plan of a graph is long: magus plan --format json writes it. m copies the block of the schedule"
+NO_JSON = "The plan of several ops is long: magus plan --format json writes it. m copies the block of the schedule"
 NO_FILES = "Runtimes take plans of pairs; the commands in this pane write the trace, the drawing and the report"
 WORKING = "putting the plan into words ..."
 KEYS = "y copies the expression, p the plan as JSON, m as .mgs; o writes a file, for a runtime too."
@@ -74,7 +74,7 @@ class HowPane(JobPane):
         """Tell how the picked candidate is carried out; that takes a moment where the plan is large."""
         candidate = job.candidate(job.picked or "")
         self.border_title = Content(f"{TITLE}: {printable(job.picked or '')}")  # no markup
-        self._graph, self._job = (candidate if job.is_graph else None), job
+        self._graph, self._job = (candidate if job.has_several_ops else None), job
         if candidate is None or job.advice is None:
             self._candidate = self._advice = self._how = None
             self._words_of = (
@@ -137,7 +137,7 @@ class HowPane(JobPane):
         self._copy_plan(PLAN_JSON)
 
     def action_copy_mgs(self) -> None:
-        """Copy the plan in the language; of a graph the block that declares the schedule."""
+        """Copy the plan in the language; of several ops the block that declares the schedule."""
         if self._graph is not None and self._job is not None and self._job.found is not None:
             self._copy(schedule_text(self._job.found.scenario, self._graph), "the block of the schedule")
             return

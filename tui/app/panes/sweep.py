@@ -155,7 +155,7 @@ class SweepPane(JobPane):
             plan = SweepPlan.of(row)
             self._sweeps[self._axis] = _Sweep(plan.figure(), plan)
         sweep = self._sweeps.get(self._axis)
-        predicts = not job.is_graph  # graphs are simulated: not unasked
+        predicts = not job.has_several_ops  # several ops are simulated: not unasked
         if sweep is not None and sweep.plan is not None and not sweep.begun and job.is_answered and predicts:
             sweep.begun = True  # after the answer: the sweep would only slow it down
             self._visit(job, self._axis, sweep.plan, False)
@@ -176,7 +176,7 @@ class SweepPane(JobPane):
         """What stands where there is no point yet."""
         if not self._axes:
             return NOTHING
-        workload = self._job is not None and self._job.is_graph
+        workload = self._job is not None and self._job.has_several_ops
         return ASK_FOR_GRAPH if workload and not self._doing else WAITING
 
     def _words(self, sweep: _Sweep) -> Iterator[str]:

@@ -32,7 +32,7 @@ SWEEP_TOP, SWEEP_WORKERS = 4, 2
 
 
 def short_advice(scenario: Scenario, simulated: bool, should_stop: ShouldStop) -> Advice:
-    """Return short advice: templates alone, of which few are simulated; of a graph all declared schedules are."""
+    """Return short advice: templates alone, of which few are simulated; of several ops all declared schedules are."""
     if scenario.only_case is None:
         from ....advisor.layers.declared import simulated_schedules
 
@@ -51,7 +51,7 @@ def short_advice(scenario: Scenario, simulated: bool, should_stop: ShouldStop) -
 
 
 def _simulated_schedule(scenario: Scenario, candidate: Candidate, should_stop: ShouldStop) -> Candidate:
-    """Return one schedule of a graph, simulated."""
+    """Return one schedule of several ops, simulated."""
     from ....advisor.layers.declared import simulated_candidate
 
     return simulated_candidate(scenario, candidate, should_stop)

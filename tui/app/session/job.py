@@ -200,8 +200,8 @@ class Job:
         return self.scenario.title
 
     @property
-    def is_graph(self) -> bool:
-        """Whether the workload is a graph."""
+    def has_several_ops(self) -> bool:
+        """Whether the workload has several ops."""
         return self.scenario.only_case is None
 
     @property
@@ -212,7 +212,7 @@ class Job:
     @property
     def advice(self) -> Advice | None:
         """The advice on a pair, once there is one."""
-        return None if self.is_graph else self.found
+        return None if self.has_several_ops else self.found
 
     @property
     def is_answered(self) -> bool:
@@ -251,7 +251,7 @@ class Job:
 
     def explains(self, run: ShownRun | None) -> bool:
         """Whether a run has its losses explained, where that can be."""
-        return run is not None and (run.result.waterfall is not None or self.is_graph)
+        return run is not None and (run.result.waterfall is not None or self.has_several_ops)
 
     @property
     def problem(self) -> JobProblem | None:
@@ -303,7 +303,7 @@ def report_of(job: Job) -> str | None:
         return None
     settings = (*changes.params, *changes.numbers)
     report = ReportData(
-        advice=found if job.is_graph else replace(found, result=run.result),
+        advice=found if job.has_several_ops else replace(found, result=run.result),
         run=run,
         data=advice_document(found, results=True),
         file=job.path.name,

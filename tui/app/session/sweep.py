@@ -182,7 +182,7 @@ def _coarse_first(count: int) -> list[int]:
 def kind_of(candidate: Candidate) -> str:
     """Return what a candidate has in common with others of its curve: template and engine, or that it is bespoke.
 
-    Schedules of a graph have a curve each.
+    Schedules of several ops have a curve each.
     """
     if candidate.several is not None:
         return candidate.expression

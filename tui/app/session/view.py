@@ -68,7 +68,7 @@ def us(ticks: int) -> str:
 
 
 def title_of(scenario: Scenario, job_idx: int, num_jobs: int) -> str:
-    """OpCase, workload, pattern, GPUs, fabric and shape in one line; of a graph its ops and layers."""
+    """Scenario, workload, pattern, GPUs, fabric and shape in one line; of several ops their number and layers."""
     case, system = scenario.only_case, scenario.system
     if case is None:
         return " · ".join(_title_of_graph(scenario, job_idx, num_jobs))

@@ -90,7 +90,7 @@ def _file_of_several(
     tolerance: float,
     at: Callable[[Settings], Scenario],
 ) -> str | None:
-    """Return the file of ``target`` for ``points``; ``at`` gives the graph under other settings. None if stopped.
+    """Return the file of ``target`` for ``points``; ``at`` gives the workload under other settings. None if stopped.
 
     Raises
     ------

@@ -80,4 +80,4 @@ def test_a_file_of_whole_layers_has_a_job_for_each() -> None:
     session.show(session.read())
 
     assert session.problem is None and session.job is not None
-    assert session.job.is_graph and session.job.name == "layer" and session.job.advice is None
+    assert session.job.has_several_ops and session.job.name == "layer" and session.job.advice is None
