@@ -9,7 +9,7 @@ from ....advisor.measured.nccl_logs import is_log, is_other_table, read_log, ref
 from ....advisor.measured.traces.workloads import HEAD, byte_pieces, is_trace, text_pieces
 from ....compiler.from_model.config import read_config
 from ....compiler.from_model.layer import Parallelism, layer_text, number_text
-from ....compiler.machine.rocm_smi import MAX_BYTES, read_machine
+from ....compiler.machine.read import MAX_BYTES, read_machine
 from ....compiler.machine.write_mgs import SYSTEM, machine_text
 from ....compiler.request.request import RequestError
 from ....compiler.text.diagnostics import CompileError, Report, Source
