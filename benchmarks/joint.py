@@ -7,8 +7,8 @@ from functools import partial
 from statistics import mean, median
 
 from magus.advisor.candidates.advice import Advice
-from magus.advisor.layers.baselines import IN_TURN
 from magus.advisor.layers.joint import JointRuns
+from magus.advisor.layers.orders import IN_TURN
 from magus.advisor.layers.recommend import recommend_workload
 from magus.advisor.layers.search import JointSearch
 from magus.advisor.layers.timing import estimated_ticks

@@ -1,13 +1,16 @@
-"""Bespoke schedules of the ops whose copies are exposed longest, each tried in the best joint schedule.
-
-The search is that of one op, begun with the ways that are known of it; its budget is shared. What it finds counts once
-all ops are simulated together.
-"""
+"""Bespoke schedules of the ops whose copies are exposed longest, each tried in the best joint schedule."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ...compiler.ir import Counted, Op, OpCase, OpChoice, OpMode, Schedule
+from ...compiler.ir import (
+    Counted,
+    Op,
+    OpCase,
+    OpChoice,
+    OpMode,
+    Schedule,
+)
 from ...compiler.planning.build import build_op_plan
 from ...compiler.planning.plan import in_layer
 from ...simcore.simulate_layers import SHOWN_LAYER
@@ -15,10 +18,10 @@ from ..bespoke.stage import bespoke_candidates, budget_of, is_searched
 from ..candidates.candidate import Candidate, ScheduleOrigin
 from ..work.workers import Workers
 from .op_runs import of_one_op
+from .options import Way
 from .placement import with_way
 from .search import JointSearch
 from .space import LayerSpace
-from .way import Way
 
 NUM_OPS = 2
 """Ops for which bespoke schedules are searched, those with the longest exposed copies."""

@@ -40,8 +40,8 @@ from ..solver.result import NoFeasibleSchedule
 from ..work.pools import open_processes
 from ..work.processes import POLL_S, ProcessDied
 from ..work.workers import failed_simulation
-from .baselines import by_library
-from .way import Way, fastest_alone
+from .options import Way, fastest_alone
+from .orders import by_library
 
 APART = "apart"
 

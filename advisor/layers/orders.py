@@ -2,16 +2,142 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
-from ...compiler.ir import Pattern, Scenario, Schedule
+from ...compiler.ir import OpMode, Pattern, Scenario, Schedule, Seams, Workload
+from ...compiler.planning.build import expression_of
+from ...compiler.planning.knobs.library import library_serial
+from ...compiler.planning.plan import build_plan
 from ...compiler.resolve.schedules.explore import BATCHES
+from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.resolve.schedules.implementation import shipped_implementations
 from ..candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
+from ..candidates.predicted import library_unfit
 from ..implementations.offers import LayerTable, Order
-from .baselines import BY_BLOCKS, OP_BY_OP, free_names
 from .joint import JointRuns
+from .options import Way, fastest_alone, fastest_with_next
 from .transformer_engine import NAME as TE
 from .transformer_engine import TeSearch, taken_ticks
+
+IN_TURN, OP_BY_OP, BY_BLOCKS = "in_turn", "two_batches", "half_batches"
+
+NO_OVERLAP = "no overlap"
+
+LIBRARY = "library"
+BY_LIBRARY = "the library, one op after the other"
+
+EACH_ITS_BEST = "each pair's own best, one after the other"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A schedule that people have today, and in words what it is."""
+
+    choice: Schedule
+    what: str
+
+
+def baselines_of(workload: Workload, ways: Mapping[str, Sequence[Way]]) -> Iterator[Known]:
+    """Yield what a workload can be compared with, without pairs no overlap alone; ``ways`` are those of its ops."""
+    yield Known(SERIAL, NO_OVERLAP)
+    if not any(op.is_pair for op in workload.ops):
+        return
+    best = tuple(fastest_alone(of).mode for of in ways.values() if len(of) > 1)
+    lone = tuple(way.mode for of in ways.values() for way in of if len(of) == 1 and way.mode.body is not None)
+    in_turn = (*(mode for mode in best if mode.body is not None), *lone)
+    yield Known(Schedule(IN_TURN, in_turn, seams=Seams.WHOLE), EACH_ITS_BEST)
+
+
+def by_library(scenario: Scenario) -> tuple[Known | None, tuple[str, ...]]:
+    """Return the schedule with all collectives by the library, and why some are not, as sentences.
+
+    Those whose time by the library is not known go by the direct exchange; None where it is known of none.
+    """
+    modes, unknown = [], list[str]()
+    for case in scenario.cases:
+        unfit = None if case.shape.moved is None else library_unfit(case)
+        if unfit is not None:
+            unknown.append(f"{case.name} goes by the direct exchange in the baseline: {unfit.message}")
+        elif case.shape.moved is not None:
+            modes.append(OpMode(case.name, library_serial(case)))
+    if not modes:
+        return None, ()
+    name = next(free_names(LIBRARY, scenario.schedules))
+    return Known(Schedule(name, tuple(modes), seams=Seams.WHOLE), BY_LIBRARY), tuple(unknown)
+
+
+def in_turn_of(scenario: Scenario, options: Sequence[Candidate]) -> Iterator[tuple[Known, ScheduleOrigin]]:
+    """Yield a schedule for each of the ``options`` of the op that alone has a choice, and where that comes from.
+
+    The library's and that of ``SERIAL`` are compared in any case.
+    """
+    assert scenario.sole is not None, "there is such an op"
+    op, names = scenario.sole.name, free_names(IN_TURN, scenario.schedules)
+    usual = {part.schedule.expression for part in build_plan(scenario.system, scenario.workload, SERIAL, 1).parts}
+    for option in options:
+        if option.choice is None or option.is_library or option.is_estimate or option.expression in usual:
+            continue
+        origin = option.origin if option.is_serial or option.origin is ScheduleOrigin.BESPOKE else ScheduleOrigin.KNOWN
+        what = f"{op}: {expression_of(option.choice)}"
+        yield Known(Schedule(next(names), (OpMode(op, option.choice),), seams=Seams.WHOLE), what), origin
+
+
+def free_names(name: str, declared: Sequence[Schedule]) -> Iterator[str]:
+    """Yield ``name``, ``name_2`` and so on, without those of the schedules that the file declares."""
+    taken = {choice.name for choice in declared}
+    for number in count(1):
+        each = name if number == 1 else f"{name}_{number}"
+        if each not in taken:
+            yield each
+
+
+def in_batches_of(workload: Workload, ways: Mapping[str, Sequence[Way]], batches: int) -> Iterator[Known]:
+    """Yield the orders that people write for ``workload``, written out in batches, with collectives apart."""
+    modes = tuple(next((way for way in of if way.is_apart), of[0]).mode for of in ways.values())
+    modes = tuple(mode for mode in modes if mode != OpMode(mode.op))
+    ops = [op.name for op in workload.ops]
+    yield Known(
+        Schedule(OP_BY_OP, modes, tuple(ops), sums_first=True, batches=batches),
+        f"{batches} batches op by op, as two-batch overlap does",
+    )
+    yield Known(
+        Schedule(BY_BLOCKS, modes, tuple(_by_blocks(workload)), sums_first=True, batches=batches),
+        f"{batches} batches block by block, as Domino does",
+    )
+
+
+def _by_blocks(workload: Workload) -> Iterator[str]:
+    """The ops of one batch up to a collective that sums or exchanges, then those of the next batch."""
+    blocks: dict[int, list[list[str]]] = {}
+    for op in workload.ops:
+        own = blocks.setdefault(op.batch, [[]])
+        own[-1].append(op.name)
+        if op.shape.moved is not None and not op.shape.pattern.consumes:
+            own.append([])
+    for place in range(max(map(len, blocks.values()))):
+        for own in blocks.values():
+            yield from own[place] if place < len(own) else ()
+
+
+def in_one_program(choice: Schedule, name: str) -> Schedule:
+    """The same with seams by rows and sums first, as a start of the search."""
+    return replace(choice, name=name, seams=Seams.ROWS, sums_first=True)
+
+
+def cut_along(
+    workload: Workload, ways: Mapping[str, Sequence[Way]], following: Mapping[str, Sequence[str]], choice: Schedule
+) -> Schedule:
+    """The same, the longest GEMM ``following`` a pair cut along it and right behind it, as is best for both."""
+    best = {pair: way for pair in following if not (way := fastest_with_next(ways[pair])).is_apart}
+    modes = {mode.op: mode for mode in choice.modes} | {pair: way.mode for pair, way in best.items()}
+    along = tuple(following[pair][0] for pair in best)
+    order = [op.name for op in workload.ops]
+    for name in along:
+        order.remove(name)
+        order.insert(1 + max(order.index(read.made_by) for read in workload.op(name).reads if read.made_by), name)
+    moved = order != [op.name for op in workload.ops]
+    return replace(choice, modes=tuple(modes.values()), along=along, order=tuple(order) if moved else choice.order)
+
 
 DOMINO, TWO_BATCHES = "domino", "two_batch_overlap"
 """Orders that are no implementations of pairs."""

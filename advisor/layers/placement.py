@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...compiler.ir import Made, Op, OpMode, Read, Schedule, Seams, ShouldStop, Workload
 from ...compiler.ir.stopping import never
 from ...compiler.planning.parts import collective_name
-from .way import Way
+from .options import Way
 
 if TYPE_CHECKING:
     from ..solver.layer_model import LayerProblem, NeededBy, Placement

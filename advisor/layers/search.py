@@ -4,17 +4,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from ...compiler.ir import Cancelled, Progress, Scenario, Schedule, ShouldStop, checkpoint
+from ...compiler.ir import (
+    Cancelled,
+    Progress,
+    Scenario,
+    Schedule,
+    ShouldStop,
+    checkpoint,
+)
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.parts import batch_counts, in_batches
 from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import Result
 from ..candidates.candidate import Candidate, by_time
-from .baselines import EACH_ITS_BEST, IN_TURN, baselines_of, cut_along, free_names, in_batches_of, in_one_program
 from .joint import COARSE_BYTES, JointRuns, Start, affordable_packet, simulated
 from .op_runs import copiers_of, of_one_op
 from .options import Ways, is_limited
+from .orders import EACH_ITS_BEST, IN_TURN, baselines_of, cut_along, free_names, in_batches_of, in_one_program
 from .placement import brings_ahead, other_paces, placed_choices, small_changes, with_other_seams
 from .space import LayerSpace, space_of
 from .timing import estimated_ticks

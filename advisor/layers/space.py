@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from ...compiler.ir import Workload
 from .contention import Uses, of_copies, of_kernel
 from .op_runs import AlikeRanks, Copier
-from .options import Ways
-from .way import Way
+from .options import Way, Ways
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from ...compiler.planning.parts import collective_name, issue_order
 from ...compiler.planning.plan import own_name, written_out
 from .contention import Uses
 from .joint import few_layers
+from .options import Way
 from .space import LayerSpace
-from .way import Way
 
 RECENT = 8
 """Copies and sums that a part may still meet: those placed last."""

@@ -27,11 +27,10 @@ from ..candidates.predicted import origin_of
 from ..candidates.shortlist import forms_of, may_deadlock
 from ..estimate.makespan import estimates
 from .boosted_trees import BoostedTrees, ModelError
-from .catalogue import COPY_SMS, ENGINES_PER_PEER
 from .pairs import NO_ERRORS, PIPELINE, EstimateErrors, FeatureScale, names_of_features, pair_features
 from .pipeline import pipeline_times
 from .situation import Situation
-from .structure import Shapes, Structure, fitted, structure_of
+from .structure import COPY_SMS, ENGINES_PER_PEER, Shapes, Structure, fitted, structure_of
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -20,14 +20,13 @@ from ...simcore.memo.codec import encode
 from ..candidates.shortlist import may_deadlock
 from ..estimate.makespan import estimate_ticks
 from ..learned.boosted_trees import ModelError
-from ..learned.catalogue import catalogue
 from ..learned.learner import boosted_trees, regressor
 from ..learned.model_file import FILE, Card, save
 from ..learned.pairs import PIPELINE, EstimateErrors, FeatureScale, Found, names_of_features, pair_features
 from ..learned.pipeline import pipeline_times
 from ..learned.proposal_model import Library, ProposalModel
 from ..learned.situation import Situation
-from ..learned.structure import Shapes, Structure, fitted, structure_of
+from ..learned.structure import Shapes, Structure, catalogue, fitted, structure_of
 from . import record as keys
 from .build import results_here
 from .families import draw

@@ -19,7 +19,6 @@ from ..candidates.predicted import is_serial, library_us, usual_serials
 from ..candidates.shortlist import forms_of, may_deadlock, shortlist_unit
 from ..estimate.makespan import estimate_ticks
 from ..implementations.predict import MIN_GAIN
-from ..learned.catalogue import catalogue
 from ..learned.proposal_model import (
     DEFAULT_EVALUATIONS,
     LEAST,
@@ -32,7 +31,7 @@ from ..learned.proposal_model import (
     usual_engines,
 )
 from ..learned.situation import Situation
-from ..learned.structure import Structure, fitted
+from ..learned.structure import Structure, catalogue, fitted
 from .families import draw
 from .table import ANYWHERE, LabelTable
 from .train import fit_model

@@ -19,8 +19,7 @@ from ..lower.machine import sent_per_byte
 from ..lower.state import StepOps, moved_bytes
 from ..lower.steps import LoweredPart
 from ..program.program import NEVER, NONE, FloatArray, Int64Array, OpKind, Program, Run, TrafficClass
-from .loads import Load, LoadKind, Loads, bucket_edges
-from .result import Traffic
+from .result import Load, LoadKind, Loads, Traffic, bucket_edges
 
 MAX_BUCKETS = 256
 MIN_BUCKETS = 16

@@ -10,7 +10,6 @@ from ..lower.plan import Lowered
 from ..program.program import Run
 from .critical_path import circle_of_waits, critical_path
 from .load_buckets import loads_of, traffic_of
-from .loads import NO_LOADS
 from .metrics import (
     busy_ticks,
     dil_of,
@@ -21,7 +20,7 @@ from .metrics import (
     utilization,
     utilization_of,
 )
-from .result import Interval, IntervalKind, OpResult, Result, Timeline, Utilization, Waterfall
+from .result import NO_LOADS, Interval, IntervalKind, OpResult, Result, Timeline, Utilization, Waterfall
 
 
 def result_of(

@@ -19,8 +19,8 @@ from .background import in_thread, start_resource_tracker
 from .first_frame import DARK, READING, THEMES, FirstFrame, import_rest, title_of_path
 from .panes import PANES
 from .session.listed_files import is_file
-from .session.state import load as load_state
-from .session.state import save as save_state
+from .session.listed_files import load as load_state
+from .session.listed_files import save as save_state
 from .widgets.start import StartScreen
 
 if TYPE_CHECKING:

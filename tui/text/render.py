@@ -57,7 +57,7 @@ def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str])
     yield ""
     if how:
         from ...advisor.how.parts import how_of_plan  # who does not ask how does not wait for it
-        from .how import plan_lines
+        from .handover import plan_lines
 
         name, plan = advice.name_of(advice.recommended.expression), advice.plan_of(advice.recommended)
         yield from plan_lines(how_of_plan(advice.scenario.system, plan), name)

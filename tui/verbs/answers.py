@@ -247,7 +247,7 @@ def tui(
     with nullcontext() if served else splash(f"magus  {file or ''}  ..."):
         from ..app.app import MagusApp
         from ..app.background import wait_for_threads
-        from ..app.session.state import user_folder
+        from ..app.session.listed_files import user_folder
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means unset (no-color.org), but Textual obeys it
     asked = (file, settings_of(settings), workload)

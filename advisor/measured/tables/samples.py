@@ -3,22 +3,98 @@
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
+from statistics import median
 
 from ....compiler import compile_text
-from ....compiler.ir import TICKS_PER_US, DType, GemmShape, OpCase, OpChoice, OpShape, Pattern, Shard, Tensor
+from ....compiler.collectives import signal_of
+from ....compiler.ir import (
+    TICKS_PER_SECOND,
+    TICKS_PER_US,
+    Direction,
+    DType,
+    EngineChoice,
+    EngineKind,
+    GemmShape,
+    IndexRange,
+    OpCase,
+    OpChoice,
+    OpPlan,
+    OpShape,
+    Pattern,
+    Region,
+    Shard,
+    Tensor,
+    Transfer,
+)
 from ....compiler.planning.build import build_op_plan
 from ....compiler.planning.knobs.engine import default_engine
 from ....compiler.planning.knobs.library import library_serial
 from ....compiler.templates import BASELINE
 from ....compiler.text.load import shipped_libraries
 from ....simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate_op
+from ....simcore.kernels.copy import sm_copy_rate
 from ....simcore.kernels.nccl import NcclCollective
 from ....simcore.lower.collective import library_collective_time
 from .collectives import MeasuredPoint, point_label
+from .copies import SmCopies
 from .gemm import GemmTable, Shape, label_of, lone_scenario, predicted_us
-from .sim_vs_form import Agreement, agreement_of
+
+LIMIT = 0.02
+"""Largest allowed difference of a simulated time from the closed form, as a share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Differences of simulated times from the closed form, as shares of it.
+
+    ``beyond`` is the number of rows above ``limit``, ``too_large`` the number that were not simulated.
+    """
+
+    gpu: str
+    rows: int
+    median: float
+    largest: float
+    worst: str
+    beyond: int
+    too_large: int = 0
+    operation: str = "GEMM"
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no difference is above ``limit``."""
+        return not self.beyond
+
+    @property
+    def limit(self) -> float:
+        """The largest allowed difference."""
+        return LIMIT
+
+    @property
+    def counted(self) -> str:
+        """For instance ``200 GEMMs``, or ``63 of all_gather``."""
+        return f"{self.rows} GEMMs" if self.operation == "GEMM" else f"{self.rows} of {self.operation}"
+
+
+def agreement_of(
+    gpu: str, operation: str, differences: Sequence[tuple[float, str]], too_large: int = 0
+) -> Agreement | None:
+    """Return the agreement of (difference, label of the row); None if nothing was simulated."""
+    if not differences:
+        return None
+    largest, worst = max(differences)
+    return Agreement(
+        gpu=gpu,
+        rows=len(differences),
+        median=median(difference for difference, _ in differences),
+        largest=largest,
+        worst=worst,
+        beyond=sum(difference > LIMIT for difference, _ in differences),
+        too_large=too_large,
+        operation=operation,
+    )
+
 
 MAX_LINE_HOPS = 200_000
 """Most line-hops of a simulation; units are coarse enough for that."""
@@ -110,3 +186,57 @@ def _difference(point: MeasuredPoint) -> float:
         unit *= 2
     schedule = build_op_plan(scenario, library_serial(scenario))
     return abs(simulate_op(scenario, schedule, unit_bytes=unit).makespan_ticks / expected.ticks - 1)
+
+
+COLUMNS = 64
+
+MAX_COPY_UNITS = 32_768
+"""Most units that one rank moves, several hundred for each SM; larger copies are simulated in coarser units."""
+
+
+def sampled_copies(copies: Sequence[SmCopies], count: int, seed: int) -> Iterator[list[SmCopies]]:
+    """Yield for each GPU ``count`` random copies, or all if there are fewer."""
+    groups: dict[str, list[SmCopies]] = defaultdict(list)
+    for copy in copies:
+        groups[copy.gpu].append(copy)
+    for group in groups.values():
+        yield random.Random(seed).sample(group, min(count, len(group)))
+
+
+def simulated_copies(copies: Sequence[SmCopies], advance: Callable[[], None]) -> Agreement | None:
+    """Simulate ``copies``, all of one GPU; ``advance`` is called after each. None if there are none."""
+    differences = []
+    for copy in copies:
+        differences.append((_copy_difference(copy), f"{copy.label}, {copy.sms} SMs"))
+        advance()
+    return agreement_of(copies[0].gpu, "SM copy", differences) if copies else None
+
+
+def _copy_difference(copies: SmCopies) -> float:
+    scenario, peers = scenario_of(copies.gpu, copies.ranks), range(1, copies.ranks)
+    row_bytes = COLUMNS * DType.BF16.num_bytes
+    rows = max(1, round(copies.remote_bytes / (len(peers) * row_bytes)))
+    unit = scenario.gpu.line_bytes
+    while rows * len(peers) * row_bytes > unit * MAX_COPY_UNITS:
+        unit *= 2
+    result = simulate_op(_exchange(scenario, rows), _by_all_sms(rows, peers, copies.sms), unit_bytes=unit)
+    expected = rows * len(peers) * row_bytes / sm_copy_rate(scenario.gpu, copies.sms) * TICKS_PER_SECOND
+    return abs(result.makespan_ticks / expected - 1)
+
+
+def _exchange(scenario: OpCase, rows: int) -> OpCase:
+    """Return an all_to_all of ``rows`` rows from each rank to each other."""
+    moved = Tensor("x", DType.BF16, rows * scenario.num_ranks, COLUMNS, Shard.NONE)
+    return replace(scenario, shape=OpShape("combine", "", Pattern.ALL_TO_ALL, (moved,), moved, None, "y"))
+
+
+def _by_all_sms(rows: int, peers: range, sms: int) -> OpPlan:
+    """Return puts to one peer after the other, the nearest first; no two ranks send to the same peer at once."""
+    puts = tuple(
+        Transfer(f"x{peer}", Direction.PUT, _block(peer, rows), peer, signal_of(f"x{peer}"), lane=0) for peer in peers
+    )
+    return OpPlan("combine", puts, EngineChoice(EngineKind.SM, sms), sms, 0)
+
+
+def _block(peer: int, rows: int) -> Region:
+    return Region(peer, IndexRange(0, rows), IndexRange(0, COLUMNS))

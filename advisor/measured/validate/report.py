@@ -15,7 +15,6 @@ from ..tables import collectives, copies, custom_all_reduce, gemm
 from ..tables import fused as fused_rows
 from ..tables.collectives import collective_comparisons, shipped_points, tables_of
 from ..tables.copies import copy_comparisons, shipped_copies
-from ..tables.copy_sample import sampled_copies, simulated_copies
 from ..tables.csv_rows import MeasuredError, MissingTable, TableComparison
 from ..tables.custom_all_reduce import custom_comparisons
 from ..tables.fused import FusedComparison, comparable_rows, fused_comparisons
@@ -26,9 +25,15 @@ from ..tables.implementations import (
     implementation_comparisons,
     implementation_rows,
 )
-from ..tables.samples import sampled, simulated_collectives, simulated_sample
+from ..tables.samples import (
+    Agreement,
+    sampled,
+    sampled_copies,
+    simulated_collectives,
+    simulated_copies,
+    simulated_sample,
+)
 from ..tables.shipped import shipped_comparisons
-from ..tables.sim_vs_form import Agreement
 from . import implementation_report
 from .fused_report import fused_document, missed
 from .fused_report import weak_spots as fused_weak_spots

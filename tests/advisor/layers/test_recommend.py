@@ -11,9 +11,9 @@ from magus.advisor.answer.export import advice_document
 from magus.advisor.answer.rule import finalists, recommended_of
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
-from magus.advisor.layers.baselines import IN_TURN
 from magus.advisor.layers.declared import reasons_for
 from magus.advisor.layers.joint import JointRuns
+from magus.advisor.layers.orders import IN_TURN
 from magus.advisor.layers.recommend import recommend_workload
 from magus.advisor.layers.search import JointSearch
 from magus.compiler import compile_text

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from magus.advisor.learned.catalogue import catalogue
 from magus.advisor.learned.pairs import Found
 from magus.advisor.learned.proposal_model import ProposalModel
 from magus.advisor.learned.situation import Situation
-from magus.advisor.learned.structure import BatchShape, Structure
+from magus.advisor.learned.structure import BatchShape, Structure, catalogue
 from magus.advisor.training.families import draw
 from magus.advisor.training.table import ANYWHERE, LabelTable, Winner
 from magus.advisor.training.train import Labeller, fit_model

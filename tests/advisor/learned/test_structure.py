@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.advisor.bespoke.batches import batches_of, whole_rows
-from magus.advisor.learned.catalogue import catalogue
-from magus.advisor.learned.structure import BatchShape, Structure, fitted, structure_of
+from magus.advisor.learned.structure import BatchShape, Structure, catalogue, fitted, structure_of
 from magus.advisor.training.families import draw
 from magus.compiler.ir import EngineChoice, EngineKind, OpChoice
 from magus.compiler.planning.build import reject_choice

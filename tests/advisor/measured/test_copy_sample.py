@@ -3,7 +3,7 @@
 import pytest
 
 from magus.advisor.measured.tables.copies import SmCopies
-from magus.advisor.measured.tables.copy_sample import sampled_copies, simulated_copies
+from magus.advisor.measured.tables.samples import sampled_copies, simulated_copies
 
 
 def copies(gpu: str, *sms: int) -> list[SmCopies]:

@@ -7,7 +7,7 @@ import pytest
 
 from magus.advisor.measured.tables.csv_rows import TableComparison
 from magus.advisor.measured.tables.gemm import LARGE
-from magus.advisor.measured.tables.sim_vs_form import Agreement
+from magus.advisor.measured.tables.samples import Agreement
 from magus.advisor.measured.validate.report import Validation, comparable, summed_up, validation_document, weak_spots
 from magus.advisor.measured.validate.text import validation_page, validation_text
 

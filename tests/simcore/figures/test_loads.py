@@ -10,8 +10,7 @@ from magus.compiler.planning.build import build_op_plan
 from magus.simcore import RunOptions, simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.figures.load_buckets import loads_of
-from magus.simcore.figures.loads import LoadKind, Loads
-from magus.simcore.figures.result import Result
+from magus.simcore.figures.result import LoadKind, Loads, Result
 from magus.simcore.memo.codec import decode, encode
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.lowering import lower_op

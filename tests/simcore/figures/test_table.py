@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from magus.simcore.cores.engine import run
-from magus.simcore.figures.table import op_table
+from magus.simcore.figures.metrics import op_table
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.program import OpKind, OpSpec, Stage
 

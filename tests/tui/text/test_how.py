@@ -8,9 +8,9 @@ from magus.advisor.how.how import How, how_of
 from magus.compiler import compile_file, compile_text
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.examples import path
-from magus.tui.text import how as how_module
+from magus.tui.text import handover as how_module
 from magus.tui.text.door import columns
-from magus.tui.text.how import how_lines
+from magus.tui.text.handover import how_lines
 from tests.helpers.commands import magus
 from tests.helpers.some import some
 

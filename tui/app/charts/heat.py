@@ -10,7 +10,7 @@ import numpy as np
 
 from ....compiler.ir import Network, OpCase
 from ....compiler.text.units import rate_text
-from ....simcore.figures.loads import LoadKind, Loads
+from ....simcore.figures.result import LoadKind, Loads
 from ....simcore.program.program import FloatArray, Int64Array
 from ....simcore.shown_run import ShownRun
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....simcore.figures.loads import LoadKind, Loads
-from ....simcore.figures.result import Waterfall
+from ....simcore.figures.result import LoadKind, Loads, Waterfall
 from ....simcore.program.program import FloatArray
 from .viewport import Viewport
 

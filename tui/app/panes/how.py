@@ -18,8 +18,7 @@ from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, printable
 from ....compiler.text.writing import write_whole
 from ...text.door import bullet, wrapped_to
-from ...text.handover import PLAN_JSON, PLAN_MGS, Handover
-from ...text.how import how_lines, picked_lines
+from ...text.handover import PLAN_JSON, PLAN_MGS, Handover, how_lines, picked_lines
 from ...text.next_steps import shipped_lines
 from ...text.ops import scenario_words, schedule_text
 from ..background import in_thread

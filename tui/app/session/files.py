@@ -12,8 +12,7 @@ from ....compiler.services.context import tokens_of
 from ....compiler.text.diagnostics import CompileError, Report, Source
 from ....compiler.text.load import load, path_inside, read_source, real_path
 from ....compiler.text.writing import write_whole
-from .listed_files import exists
-from .state import user_folder
+from .listed_files import exists, user_folder
 
 LINE_ENDS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 """Characters at which an editor ends a line and the language does not."""

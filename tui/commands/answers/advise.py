@@ -11,14 +11,14 @@ from ....compiler.planning.build import ScheduleError
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
 from ...text.next_steps import next_steps
+from ...text.ops import WorkloadAnswer, several_document, several_text
 from ...text.progress import progress_line
 from ...text.render import advice_text
-from ...text.several import WorkloadAnswer, several_document, several_text
 from ..inputs import ScenarioInput
 from ..interrupts import interruptible
 from ..out.pictures import NO_PICTURES, Pictures
 from ..running import exit_code_if_strict, run_command
-from ..swept import axis_over
+from .sweep import axis_over
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from ....simcore.lower.one_kernel import all_blocks_at_once
 from ....simcore.simulate_layers import FEWEST_LAYERS
 from ...exit_codes import Exit
 from ...text.door import put_text, say
-from ...text.how import free_name, is_too_long, plan_block
+from ...text.handover import free_name, is_too_long, plan_block
 from ..console import deliver, save, show
 from ..inputs import ScenarioInput, source_of
 from ..running import run_command
@@ -45,7 +45,7 @@ class TritonOptions:
 def print_steps(source: ScenarioInput, *, schedule: str | None, out: Path | None) -> Exit:
     """Write how to carry ``schedule`` out to ``out`` or stdout; None is as in ``print_plan``."""
     from ....advisor.how.parts import how_of_plan
-    from ...text.how import how_text
+    from ...text.handover import how_text
 
     def action() -> Exit:
         question = source.scenario()

@@ -9,7 +9,7 @@ from magus.compiler.pipeline import compile_text
 from magus.compiler.planning.build import build_op_plan
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.simcore import simulate_op
-from magus.simcore.figures.loads import LoadKind
+from magus.simcore.figures.result import LoadKind
 from magus.simcore.program.program import FloatArray
 from magus.tui.app.charts.heat import RAMP, HeatModel, fabric_map, level_of, shrunk
 from magus.tui.app.charts.sweep_plot import Canvas, line_dots

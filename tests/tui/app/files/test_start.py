@@ -13,8 +13,7 @@ from magus.compiler.pipeline import compile_file
 from magus.tui.app import lifecycle
 from magus.tui.app.app import MagusApp
 from magus.tui.app.session.files import Watched, files_of
-from magus.tui.app.session.listed_files import about, entries
-from magus.tui.app.session.state import MAX_BYTES, MAX_RECENT, ScreenState, load, save
+from magus.tui.app.session.listed_files import MAX_BYTES, MAX_RECENT, ScreenState, about, entries, load, save
 from magus.tui.app.widgets.start import StartScreen
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import thinned
