@@ -21,7 +21,7 @@ class Executor:
 
     def __init__(self, problem: Problem, tasks: tuple[Task, ...], board: Board, policy: HoldPolicy) -> None:
         self._problem, self._board, self._policy = problem, board, policy
-        self._n, self._pattern = problem.num_ranks, problem.workload.pattern
+        self._n, self._pattern = problem.num_ranks, problem.shape.pattern
         self._sums: dict[int, list[tuple[Task, Place]]] = {}
         for task in tasks:
             if isinstance(task.step, Reduction):
@@ -177,7 +177,7 @@ class Executor:
         memory.store_sum(place, total, task)
 
     def _tile_place(self, rank: int, step: TileGroup, region: Region) -> Place:
-        axes, stage = self._problem.layout.kernels[step.kernel], self._problem.workload.stage(step.kernel)
+        axes, stage = self._problem.layout.kernels[step.kernel], self._problem.shape.stage(step.kernel)
         if self._pattern is Pattern.KERNEL:
             return 0, slice(0, axes.rows.size), slice(0, axes.cols.size)
         attention = self._problem.attentions[step.kernel]
@@ -212,7 +212,7 @@ class Executor:
     def _products(self, task: Task, step: TileGroup) -> list[tuple[Place, Array]]:
         inner = self._problem.layout.kernels[step.kernel].inner.at(step.k)
         products = [self._product(task, step, region, inner) for region in step.regions]
-        if not self._problem.side_by_side(self._problem.workload.stage(step.kernel)):
+        if not self._problem.side_by_side(self._problem.shape.stage(step.kernel)):
             return products
         if len({region.rows for region in step.regions}) > 1:
             raise Fault(f"{task} adds up blocks of different rows")

@@ -64,9 +64,9 @@ class Problem:
     def __init__(
         self, part: Part, layout: Layout, slots: Mapping[Key, Slot], tasks: Sequence[Task], num_ranks: int, seed: int
     ) -> None:
-        self.part, self.workload, self.layout, self.slots = part, part.shape, layout, slots
+        self.part, self.shape, self.layout, self.slots = part, part.shape, layout, slots
         self.num_ranks, self._seed = num_ranks, seed
-        self.attentions = tuple(map(self._attention, range(self.workload.num_kernels)))
+        self.attentions = tuple(map(self._attention, range(self.shape.num_kernels)))
         self.memories = tuple(self._memory(tasks, rank) for rank in range(num_ranks))
         self._first: dict[int, Array] = {}
         self._expected: dict[int, tuple[Expected, ...]] = {}
@@ -105,22 +105,22 @@ class Problem:
     # What there is at first.
 
     def _attention(self, kernel: int) -> Attention | None:
-        stage = self.workload.stage(kernel)
+        stage = self.shape.stage(kernel)
         if attention_of(stage) is None:
             return None
         num_operands = sum(of == kernel for of, _ in self.slots)
         return Attention(stage, self.layout, self.layout.kernels[kernel], self.num_ranks, num_operands)
 
     def _memory(self, tasks: Sequence[Task], rank: int) -> RankMemory:
-        moved, axes = self.workload.moved, (self.layout.rows, self.layout.cols)
+        moved, axes = self.shape.moved, (self.layout.rows, self.layout.cols)
         name, blocks = ("", 0) if moved is None else (moved.name, self.num_ranks)
         result, slot = CheckedArray(name, blocks, axes, tasks), self.slots.get(MOVED_IN)
         data = CheckedArray(name, blocks, axes, tasks) if slot is None else TakenArray(slot, rank, blocks, tasks)
-        outputs = tuple(self._output_array(kernel, tasks) for kernel in range(self.workload.num_kernels))
+        outputs = tuple(self._output_array(kernel, tasks) for kernel in range(self.shape.num_kernels))
         return RankMemory(data, result, np.zeros_like(data.values), outputs)
 
     def _output_array(self, kernel: int, tasks: Sequence[Task]) -> CheckedArray | None:
-        stage, axes = self.workload.stage(kernel), self.layout.kernels[kernel]
+        stage, axes = self.shape.stage(kernel), self.layout.kernels[kernel]
         if stage.pattern.produces:
             return None
         count = self.num_ranks if stage.pattern.consumes and not cutting_of(stage).adds_ranks else 1
@@ -132,7 +132,7 @@ class Problem:
         for kernel, buffer in enumerate(self.memories[rank].outputs):
             if buffer is not None:
                 yield from self._outputs(rank, kernel, buffer)
-        if not self.workload.pattern.consumes and self.workload.moved is not None:
+        if not self.shape.pattern.consumes and self.shape.moved is not None:
             yield from self._brought(rank)
 
     def _held_first(self, rank: int) -> Array:
@@ -142,7 +142,7 @@ class Problem:
         return self._first[rank]
 
     def _computed_first(self, rank: int) -> Array:
-        if not self.workload.pattern.produces:
+        if not self.shape.pattern.produces:
             return self._operand(rank, *MOVED_IN)
         if self.attentions[0] is None:
             return np.asarray(self._operand(rank, 0, 0) @ self._operand(rank, 0, 1)[0])
@@ -156,11 +156,11 @@ class Problem:
         return self.slots[kernel, number].wanted(rank)
 
     def _outputs(self, rank: int, kernel: int, buffer: CheckedArray) -> Iterator[Expected]:
-        if self.workload.pattern is Pattern.KERNEL:
+        if self.shape.pattern is Pattern.KERNEL:
             taken = [slot.wanted(rank)[0] for slot in self.slots.values()]
             yield self._expect(rank, buffer, 0, self.mixed(taken), ALL)
             return
-        stage, attention = self.workload.at(rank).stage(kernel), self.attentions[kernel]
+        stage, attention = self.shape.at(rank).stage(kernel), self.attentions[kernel]
         if attention is None and (kernel, 0) in self.slots:
             product = self._operand(rank, kernel, 0)[0] @ self._operand(rank, kernel, 1)[0]
             yield self._expect(rank, buffer, 0, product, self._rows_of(kernel, tile_rows(stage, 1)))
@@ -199,7 +199,7 @@ class Problem:
 
     def _brought(self, rank: int) -> Iterator[Expected]:
         """Yield the blocks that a collective leaves at a rank."""
-        memory, exchanges = self.memories[rank], self.workload.pattern.exchanges
+        memory, exchanges = self.memories[rank], self.shape.pattern.exchanges
         for block, rows in sorted(self._brought_blocks(rank)):
             kept = self.layout.rows.at(IndexRange(0, rows))
             if exchanges:
@@ -210,10 +210,10 @@ class Problem:
             yield Expected(rank, memory.result, block, wanted[kept], find)
 
     def _whole(self, block: int) -> Array:
-        if self.workload.pattern.sums:
+        if self.shape.pattern.sums:
             total: Array = np.sum([self._held_first(rank)[block] for rank in range(self.num_ranks)], axis=0)
             return total
-        return np.asarray(self._held_first(block if self.workload.pattern in GATHERS else 0)[block])
+        return np.asarray(self._held_first(block if self.shape.pattern in GATHERS else 0)[block])
 
     @staticmethod
     def _expect(rank: int, buffer: CheckedArray, block: int, wanted: Array, rows: slice) -> Expected:
@@ -223,13 +223,13 @@ class Problem:
 
     def sheets(self) -> Iterator[tuple[Made, Sheet]]:
         """Yield what the part leaves for others."""
-        pattern, moved, output = self.workload.pattern, self.layout, self.workload.output
+        pattern, moved, output = self.shape.pattern, self.layout, self.shape.output
         brought = partial(
             Sheet, rows=moved.rows, cols=moved.cols, blocks=cache(self._brought_blocks), read=self._read_brought
         )
         if pattern.consumes:
             yield Made.MOVED, brought(f"what {self.part.name} brings", wanted=self._moved_wanted)
-        if self.workload.is_collective or (pattern.produces and not pattern.consumes):
+        if self.shape.is_collective or (pattern.produces and not pattern.consumes):
             yield Made.OUTPUT, brought(output, wanted=self._brought_wanted)
         else:
             axes = moved.kernels[-1]
@@ -240,30 +240,30 @@ class Problem:
 
     def held(self, rank: int, whole: OpShape) -> tuple[CheckedArray, ...]:
         """Return what is no input and no output of an op with the workload ``whole``, and is freed behind it."""
-        memory, own = self.memories[rank], self.workload
+        memory, own = self.memories[rank], self.shape
         if own.moved is not None and whole.pattern.consumes:
             return (memory.result,)
         apart = own != whole and whole.pattern.produces and not own.is_collective
         return tuple(output for output in memory.outputs if output is not None) if apart else ()
 
     def _brought_blocks(self, rank: int) -> Blocks:
-        pattern, n = self.workload.pattern, self.num_ranks
+        pattern, n = self.shape.pattern, self.num_ranks
         if pattern.reduces:
-            return ((rank, rows_of_block(self.workload, n, rank)),)
+            return ((rank, rows_of_block(self.shape, n, rank)),)
         if pattern.exchanges:
             blocks = ((rank + k) % n for k in range(n))  # the own one first, as kernels that are cut along it count
-            return tuple((block, moved_rows(self.workload.at(block), n, rank - block)) for block in blocks)
+            return tuple((block, moved_rows(self.shape.at(block), n, rank - block)) for block in blocks)
         here = range(n) if pattern is not Pattern.SEND_RECV or rank == 1 else ()
-        return tuple((block, rows_of_block(self.workload, n, block)) for block in here)
+        return tuple((block, rows_of_block(self.shape, n, block)) for block in here)
 
     def _brought_wanted(self, rank: int, block: int) -> Array:
         return self._must(rank, self.memories[rank].result, block)
 
     def _moved_wanted(self, rank: int, block: int) -> Array:
-        return np.asarray(self._held_first(block)[rank if self.workload.pattern.exchanges else block])
+        return np.asarray(self._held_first(block)[rank if self.shape.pattern.exchanges else block])
 
     def _read_brought(self, rank: int, place: Place, task: Task) -> Array:
-        memory, pattern = self.memories[rank], self.workload.pattern
+        memory, pattern = self.memories[rank], self.shape.pattern
         if pattern.sums:
             memory.result.demand_order(place, task, "reads")
             return memory.read_sum(place, task)
@@ -276,10 +276,10 @@ class Problem:
         return output
 
     def _output_blocks(self, rank: int) -> Blocks:
-        count, last = self._output(rank).values.shape[0], self.workload.num_kernels - 1
+        count, last = self._output(rank).values.shape[0], self.shape.num_kernels - 1
         if count == 1:
             return ((0, self.layout.kernels[last].rows.cuts[-1]),)
-        stage = self.workload.at(rank).stage(last)
+        stage = self.shape.at(rank).stage(last)
         return tuple((source, tile_rows(stage, self.num_ranks, source - rank)) for source in range(count))
 
     def _output_wanted(self, rank: int, block: int) -> Array:

@@ -10,101 +10,11 @@ Buffers of a rank, by the names that copies use:
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ..ir import Direction, OpCase, OpPlan, Rect, Reduction, TileGroup, Transfer
-from .rank_view import Copy, RankView, Sum, rank_views
-
-# Copied into files.
-
-TILE = 10
-"""Numbers of a tile: rows from, to, columns from, to, k from, to, waits from, to, flag, and how its parts add up."""
-ADDS, LEAVES = 1, 2
-"""A tile adds to what an earlier slice of k left, or leaves its sum for a later one."""
-
-
-class Group(NamedTuple):
-    """Tiles that may be computed once the flags ``waits`` are set.
-
-    ``regions`` are (row, end row, column, end column) of the output, ``k`` is the slice of the inner dimension. Each
-    tile counts ``flag`` up by one; -1: no flag.
-    """
-
-    name: str
-    regions: tuple[tuple[int, int, int, int], ...]
-    k: tuple[int, int]
-    waits: tuple[int, ...]
-    flag: int
-
-
-class Tables(NamedTuple):
-    """Lists for the kernel, int32: program p takes the tiles ``starts[p]`` to ``starts[p + 1]``, in that order."""
-
-    tiles: list[int]
-    starts: list[int]
-    waits: list[int]
-
-
-def tables_of(groups: Sequence[Group], block_m: int, block_n: int, programs: int) -> Tables:
-    """Deal the tiles of all groups to the programs in turn, in the order of the groups.
-
-    Slices of k of one tile go to one program, which so computes them one after the other. A program looks at each flag
-    once, before the first tile that needs it.
-    """
-    last = {region: index for index, group in enumerate(groups) for region in group.regions}
-    owners: dict[tuple[int, int], int] = {}
-    dealt: list[list[int]] = [[] for _ in range(programs)]
-    waited: list[set[int]] = [set() for _ in range(programs)]
-    waits: list[int] = []
-    for index, group in enumerate(groups):
-        for region in group.regions:
-            for row, row_end, col, col_end in tiles_of(region, block_m, block_n):
-                adds = ADDS if (row, col) in owners else 0
-                program = owners.setdefault((row, col), len(owners) % programs)
-                start = len(waits)
-                waits += [flag for flag in group.waits if flag not in waited[program]]
-                waited[program].update(group.waits)
-                parts = adds + (LEAVES if last[region] > index else 0)
-                dealt[program] += row, row_end, col, col_end, *group.k, start, len(waits), group.flag, parts
-    starts = [0]
-    for tiles in dealt:
-        starts.append(starts[-1] + len(tiles) // TILE)
-    return Tables([number for tiles in dealt for number in tiles], starts, waits)
-
-
-def tiles_of(region: tuple[int, int, int, int], block_m: int, block_n: int) -> list[tuple[int, int, int, int]]:
-    """Return the tiles of a region, row by row; those at its end may be smaller."""
-    top, bottom, left, right = region
-    return [
-        (row, min(row + block_m, bottom), col, min(col + block_n, right))
-        for row in range(top, bottom, block_m)
-        for col in range(left, right, block_n)
-    ]
-
-
-def counts_of(groups: Sequence[Group], num_flags: int, block_m: int, block_n: int) -> list[int]:
-    """Return for each flag by how much a call raises it: the tiles of its group, and 1 for a copy or a sum."""
-    counts = [1] * num_flags
-    for group in groups:
-        if group.flag >= 0:
-            counts[group.flag] = sum(len(tiles_of(region, block_m, block_n)) for region in group.regions)
-    return counts
-
-
-def check_whole_tiles(groups: Sequence[Group], block_m: int, block_n: int, rows: int, cols: int) -> None:
-    """Refuse blocks that do not divide regions, for kernels that mask the end of the matrix alone.
-
-    Raises
-    ------
-    ValueError
-        If a region begins or ends inside a tile.
-    """
-    for group in groups:
-        for top, bottom, left, right in group.regions:
-            whole = top % block_m == 0 and left % block_n == 0
-            if not (whole and (bottom % block_m == 0 or bottom == rows) and (right % block_n == 0 or right == cols)):
-                region = f"rows {top}:{bottom}, columns {left}:{right}"
-                raise ValueError(f"tiles of {block_m} x {block_n} do not divide {region} of {group.name}")
+from .host_steps import Copy, Sum
+from .rank_view import RankView, rank_views
+from .tile_tables import Group
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from ..ir import OpCase, OpPlan, Pattern
 from ..planfile.write import op_plan_document
 from ..planning.build import ScheduleError
 from ..text.diagnostics import printable
-from .gemm_program import GemmProgram, NotExpressed, check_whole_tiles, gemm_programs
+from .gemm_program import GemmProgram, NotExpressed, gemm_programs
 from .kernel_rewrite import RewrittenKernel
 from .kernel_tuning import Config
 from .refusals import not_expressed, reject_slices, reject_triton
+from .tile_tables import check_whole_tiles
 
 MARK = "# Copied into files.\n"
 VECTOR = 16

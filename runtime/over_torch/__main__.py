@@ -21,7 +21,8 @@ from ...compiler.request.request import RequestError
 from ...compiler.text.diagnostics import CompileError, printable, render_text
 from ..report import RunRefused
 from ..run import Job, read_job
-from .launch import JOBS, LOST, REPORTS, STORE, WORKER, RankLost, loopback
+from .launch import JOBS, LOST, REPORTS, STORE, WORKER, loopback
+from .messages import RankLost
 from .rank import carry_out_here
 
 

@@ -20,7 +20,7 @@ from ..problem import Problem
 from ..report import Outcome, RunReport, SeedRun
 from ..run import DETAIL, PlanRun
 from ..tasks import Mark, Queue, Task
-from .launch import Head, MessageKind, Messenger, RankLost, multiply
+from .messages import Head, MessageKind, Messenger, RankLost, multiply
 
 FIRST_OF = (Outcome.FAULT, Outcome.DEADLOCK, Outcome.WRONG, Outcome.EXACT)
 """What a run is called where its ranks end differently: after a fault others wait, or have what is wrong."""

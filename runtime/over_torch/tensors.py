@@ -58,7 +58,7 @@ def _fill(problem: Problem, rank: int, x: np.ndarray, w: np.ndarray) -> None:
 
 
 def _result(problem: Problem, rank: int) -> np.ndarray:
-    memory, pattern = problem.memories[rank], problem.workload.pattern
+    memory, pattern = problem.memories[rank], problem.shape.pattern
     output = memory.outputs[0]
     if output is not None:
         return np.concatenate(output.values)

@@ -223,7 +223,7 @@ def test_each_schedule_is_simulated_once_at_each_point(monkeypatch: pytest.Monke
         asked.append(schedule.expression)
         return simulate_op(scenario, schedule, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("magus.advisor.expect.simulations.simulate", counted)
+    monkeypatch.setattr("magus.advisor.expect.simulations.simulate_op", counted)
     results("sweep M in 512, 1024 { mine.makespan > 1 us; mine.dil > 1; shards.makespan > 1 us }; mine.exposed > 0")
 
     assert len(asked) == 5

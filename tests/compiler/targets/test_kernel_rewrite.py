@@ -9,8 +9,8 @@ from magus.compiler.codes import Code
 from magus.compiler.ir import Pattern
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
-from magus.compiler.targets.gemm_program import Group, check_whole_tiles
 from magus.compiler.targets.kernel_rewrite import PARAMETERS, rewrite_kernel
+from magus.compiler.targets.tile_tables import Group, check_whole_tiles
 from magus.compiler.targets.triton import triton_text
 from magus.compiler.text.diagnostics import CompileError, Source
 from tests.helpers import paths

@@ -2,8 +2,8 @@
 
 import pytest
 
-from magus.compiler.targets.gemm_program import ADDS, LEAVES, TILE, Group, Tables, counts_of, tables_of
-from magus.compiler.targets.rank_view import Copy, Host, carry_out_ready, is_set
+from magus.compiler.targets.host_steps import Copy, Host, carry_out_ready, is_set
+from magus.compiler.targets.tile_tables import ADDS, LEAVES, TILE, Group, Tables, counts_of, tables_of
 from tests.helpers.some import some
 
 OWN = Group("own", ((0, 40, 0, 48),), (0, 64), (), -1)

@@ -9,7 +9,7 @@ from magus.compiler import compile_text
 from magus.compiler.ir import OpCase, Pattern
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
-from magus.compiler.targets.gemm_program import Group
+from magus.compiler.targets.tile_tables import Group
 from magus.compiler.targets.triton import triton_text
 from tests.helpers import paths
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of

@@ -76,7 +76,7 @@ def test_a_recorded_profile_gives_rank_0_its_times(make, engine: EngineChoice) -
         assert replayed.makespan_ticks == full.makespan_ticks
     assert replayed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=1e-3)
     assert (replayed.ranks_simulated, replayed.outcome) == (1, RunOutcome.DONE)
-    assert sum(write.num_bytes for write in writes) == 3 * scenario.workload.moved.num_bytes // 4
+    assert sum(write.num_bytes for write in writes) == 3 * scenario.shape.moved.num_bytes // 4
 
 
 @pytest.mark.parametrize("template", ["uniform_fused_1d", "hetero_fused_1d"])

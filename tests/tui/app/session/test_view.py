@@ -20,7 +20,7 @@ def test_logic_needs_no_textual() -> None:
     heavy = ("textual", "ortools", "sklearn", "typer")
     modules = ", ".join(
         f"magus.tui.app.{name}"
-        for name in ("session.session", "background", "session.view", "charts.waterfall", "charts.model")
+        for name in ("session.session", "background", "session.view", "charts.strips", "charts.model")
     )
     code = f"import sys, {modules}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -107,7 +107,7 @@ def test_a_point_without_a_feasible_schedule_leaves_the_others(file: Path, monke
     recommend = Advisor.recommend
 
     def failing(self: Advisor, scenario: Any, *args: Any, **kwargs: Any) -> Any:
-        if scenario.case.workload.gemm.m == 128:
+        if scenario.case.shape.gemm.m == 128:
             raise NoFeasibleSchedule(("staging is 0",))
         return recommend(self, scenario, *args, **kwargs)
 
