@@ -21,10 +21,9 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from magus.advisor.layers import options as modes
-from magus.advisor.layers.joint import COARSE_BYTES
+from magus.advisor.layers.joint import COARSE_BYTES, LayerSpace, space_of
 from magus.advisor.layers.op_runs import copiers_of
 from magus.advisor.layers.options import Ways
-from magus.advisor.layers.space import LayerSpace, space_of
 from magus.compiler import compile_file
 from magus.compiler.ir import Scenario, Workload
 from magus.compiler.planning.parts import in_batches

@@ -17,11 +17,11 @@ from ...simcore.simulate_layers import SHOWN_LAYER
 from ..bespoke.stage import bespoke_candidates, budget_of, is_searched
 from ..candidates.candidate import Candidate, ScheduleOrigin
 from ..work.workers import Workers
+from .joint import LayerSpace
 from .op_runs import of_one_op
 from .options import Way
 from .placement import with_way
 from .search import JointSearch
-from .space import LayerSpace
 
 NUM_OPS = 2
 """Ops for which bespoke schedules are searched, those with the longest exposed copies."""

@@ -5,11 +5,14 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ...compiler.ir import (
+    TICKS_PER_SECOND,
     EngineChoice,
     EngineKind,
     EngineMode,
     Explore,
+    Gpu,
     Op,
+    OpCase,
     OpChoice,
     OpMode,
     OpPlan,
@@ -19,17 +22,21 @@ from ...compiler.ir import (
     Schedule,
     ShouldStop,
     System,
+    TileGroup,
     Workload,
     network_of,
 )
-from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.build import ScheduleError, build_op_plan
 from ...compiler.planning.knobs.engine import default_engine, max_copy_sms
+from ...compiler.planning.parts import kernel_alone
 from ...compiler.planning.plan import build_plan
 from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.templates import BASELINE
 from ...simcore import Result, RunOptions, RunOutcome, RunTooLarge, simulate
 from ...simcore.figures.result import IntervalKind
+from ...simcore.kernels.dispatch import compute_work
 from ...simcore.lower.plan import plan_period
+from ..bounds.link_loads import least_traffic
 
 LARGE = 32
 """Ranks from which on a workload is searched in fewer ways, where they are not the same: all take minutes otherwise."""
@@ -250,3 +257,44 @@ def _two_ops(op: Op, behind: Op) -> Workload:
     reads = (replace(read, made_by=read.made_by if read.made_by == op.name else "") for read in behind.reads)
     both = replace(op, reads=(), layer=1), replace(behind, reads=tuple(reads), layer=1)
     return Workload(_OP, "", both)
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """Shares of the time of servers that a kernel or copies take when alone."""
+
+    memory: float = 0.0
+    noc: float = 0.0
+
+    def beside(self, copies: "Uses", share: float) -> float:
+        """How much of a kernel is done in a unit of time beside ``copies`` that take a ``share`` of the links."""
+        pairs = ((self.memory, copies.memory), (self.noc, copies.noc))
+        return min(1.0, *((1 - taken * share) / max(own, 1e-9) for own, taken in pairs))
+
+
+def of_kernel(system: System, op: Op, sms: int) -> Uses:
+    """What the kernel of an op takes on so many SMs."""
+    kernel = kernel_alone(op.shape) if op.is_pair and op.shape.then is None else op.shape
+    if kernel.compute is None:
+        return Uses()
+    scenario = OpCase(op.name, system, kernel)
+    schedule = build_op_plan(scenario, OpChoice(BASELINE.name, system.num_ranks, default_engine(system)))
+    works = [compute_work(scenario, step, sms) for step in schedule.steps if isinstance(step, TileGroup)]
+    ticks = max(1, sum(work.body_ticks for work in works))
+    moved = sum(work.hbm_read_bytes + work.hbm_write_bytes for work in works)
+    memory = moved * TICKS_PER_SECOND / ticks / system.gpu.hbm.achieved_bytes_per_s
+    return Uses(min(1.0, memory), sum(work.num_units * work.noc_ticks for work in works) / ticks)
+
+
+def of_copies(system: System, op: Op, ticks: int) -> Uses:
+    """What the copies of an op take that last so long: each byte is read and written once."""
+    moved = least_traffic(OpCase(op.name, system, op.shape))
+    if moved is None or not ticks:
+        return Uses()
+    passed = 2 * max(*moved.into, *moved.out) * TICKS_PER_SECOND / ticks
+    return Uses(*(min(0.9, passed / rate) for rate in _rates(system.gpu)))
+
+
+def _rates(gpu: Gpu) -> Iterator[float]:
+    yield gpu.hbm.achieved_bytes_per_s
+    yield float("inf") if gpu.noc is None else gpu.noc.copy_bytes_per_s

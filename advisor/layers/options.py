@@ -33,8 +33,7 @@ from ...compiler.templates.collective import DEFAULT_ALGORITHM
 from ...simcore import RunTooLarge
 from ..candidates.predicted import predicted_candidates, shortlisted
 from ..solver import NoFeasibleSchedule, enumerate_space
-from .contention import Uses, of_copies
-from .op_runs import AlikeRanks, Copier, OpRuns
+from .op_runs import AlikeRanks, Copier, OpRuns, Uses, of_copies
 
 
 @dataclass(frozen=True, slots=True)

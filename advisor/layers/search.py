@@ -18,12 +18,11 @@ from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import Result
 from ..candidates.candidate import Candidate, by_time
-from .joint import COARSE_BYTES, JointRuns, Start, affordable_packet, simulated
+from .joint import COARSE_BYTES, JointRuns, LayerSpace, Start, affordable_packet, simulated, space_of
 from .op_runs import copiers_of, of_one_op
 from .options import Ways, is_limited
 from .orders import EACH_ITS_BEST, IN_TURN, baselines_of, cut_along, free_names, in_batches_of, in_one_program
 from .placement import brings_ahead, other_paces, placed_choices, small_changes, with_other_seams
-from .space import LayerSpace, space_of
 from .timing import estimated_ticks
 
 LEAST_GAIN = 0.0005

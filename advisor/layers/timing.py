@@ -11,10 +11,9 @@ from typing import NamedTuple
 from ...compiler.ir import Made, Op, OpMode, Schedule
 from ...compiler.planning.parts import collective_name, issue_order
 from ...compiler.planning.plan import own_name, written_out
-from .contention import Uses
-from .joint import few_layers
+from .joint import LayerSpace, few_layers
+from .op_runs import Uses
 from .options import Way
-from .space import LayerSpace
 
 RECENT = 8
 """Copies and sums that a part may still meet: those placed last."""

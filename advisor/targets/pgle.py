@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ... import __version__
 from ...compiler.codes import Code
 from ...compiler.ir import TICKS_PER_US, DType, GemmShape, OpCase, Rejection, System
-from ..oracle.hlo import Computation, HloError, Instruction, Module, product_sizes, read_hlo
+from ..oracle.oracle import Computation, HloError, Instruction, Module, product_sizes, read_hlo
 from ..oracle.times import collective_us, gemm_us
 from .base import Option, Options, Refused, Target, comments, refused
 

@@ -6,13 +6,12 @@ import pytest
 
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
-from magus.advisor.layers.joint import COARSE_BYTES, JointRuns
+from magus.advisor.layers.joint import COARSE_BYTES, JointRuns, LayerSpace, space_of
 from magus.advisor.layers.op_runs import copiers_of
 from magus.advisor.layers.options import Ways, fastest_alone, fastest_with_next
 from magus.advisor.layers.orders import IN_TURN, cut_along
 from magus.advisor.layers.placement import small_changes
 from magus.advisor.layers.recommend import recommend_workload
-from magus.advisor.layers.space import LayerSpace, space_of
 from magus.advisor.layers.timing import estimated_ticks
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, Scenario, Schedule

@@ -8,12 +8,11 @@ import pytest
 from magus.advisor import AdviceOptions, recommend_workload
 from magus.advisor.layers import joint
 from magus.advisor.layers import op_runs as alike
-from magus.advisor.layers.joint import COARSE_BYTES, JointRuns
+from magus.advisor.layers.joint import COARSE_BYTES, JointRuns, LayerSpace, space_of
 from magus.advisor.layers.op_runs import AlikeRanks, copiers_of
 from magus.advisor.layers.options import Ways
 from magus.advisor.layers.recommend import NOT_SEARCHED, SHORTENED
 from magus.advisor.layers.search import JointSearch
-from magus.advisor.layers.space import LayerSpace, space_of
 from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, OpMode, Scenario, Schedule
 from magus.compiler.planning.plan import build_plan
 from magus.simcore.lower.plan import plan_period

@@ -5,14 +5,12 @@ from functools import cache
 
 import pytest
 
-from magus.advisor.layers.contention import Uses
 from magus.advisor.layers.declared import slowly
-from magus.advisor.layers.joint import COARSE_BYTES, JointRuns
-from magus.advisor.layers.op_runs import Copier, copiers_of
+from magus.advisor.layers.joint import COARSE_BYTES, JointRuns, LayerSpace, space_of
+from magus.advisor.layers.op_runs import Copier, Uses, copiers_of
 from magus.advisor.layers.options import Ways, is_limited, slowed_ticks, slower
 from magus.advisor.layers.placement import other_paces
 from magus.advisor.layers.search import at_its_paces
-from magus.advisor.layers.space import LayerSpace, space_of
 from magus.advisor.layers.timing import estimated_ticks
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, Scenario, Schedule

@@ -5,11 +5,10 @@ from functools import cache
 
 import pytest
 
-from magus.advisor.layers.joint import COARSE_BYTES, JointRuns, affordable_packet, simulated
+from magus.advisor.layers.joint import COARSE_BYTES, JointRuns, LayerSpace, affordable_packet, simulated, space_of
 from magus.advisor.layers.op_runs import copiers_of
 from magus.advisor.layers.options import Ways
 from magus.advisor.layers.placement import leaves, placed_choices, small_changes
-from magus.advisor.layers.space import LayerSpace, space_of
 from magus.advisor.layers.timing import estimated_ticks
 from magus.advisor.solver.layer_model import LayerOp, LayerProblem, NeededBy, WayTimes, place_layer
 from magus.compiler.ir import Scenario, Schedule

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from magus.advisor import Oracle
-from magus.advisor.oracle.hlo import Array, HloError, arrays_of, product_sizes, read_hlo
+from magus.advisor.oracle.oracle import Array, HloError, arrays_of, product_sizes, read_hlo
 from magus.advisor.targets import Refused
 from magus.advisor.targets.pgle import PGLE
 from magus.compiler import compile_text
