@@ -148,4 +148,4 @@ class Code(Enum):
 CONSEQUENCES = frozenset(
     {Code.MGS122, Code.MGS203, Code.MGS209, Code.MGS212, Code.MGS502, Code.MGS506, Code.MGS520},
 )
-"""Codes that may follow from a statement that could not be read; ``text/consequences.py`` decides where they do."""
+"""Codes that may follow from a statement that could not be read; ``text/load.py`` decides where they do."""

@@ -6,7 +6,7 @@
 
 Every stage is a function from one frozen form to the next. A Report collects errors on the way; the result is either a
 value or a CompileError with all of them. A later stage goes on with the declarations that have no errors
-(``text/soundness.py``); consequences of an error are not reported (``text/consequences.py``).
+(``text/names.py``); consequences of an error are not reported (``text/load.py``).
 """
 
 from contextlib import suppress

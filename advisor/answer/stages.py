@@ -1,4 +1,4 @@
-"""Stages of advice: run one after the other, timed; a stage that fails leaves the answer to what came before it."""
+"""Stages of advice, run in turn and timed, one of which may fail; and how much work to spend on advice."""
 
 import logging
 from collections.abc import Callable, Iterator

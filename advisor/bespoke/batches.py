@@ -1,4 +1,4 @@
-"""The search's form of a bespoke plan: batches in order, each with its rows and the cuts of its columns."""
+"""Batches of a bespoke plan: the rows and cuts of each, what they cost, and batches to begin with."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

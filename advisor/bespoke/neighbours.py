@@ -1,4 +1,4 @@
-"""Neighbours of a schedule: one knob changed at a time, and a best-first search over such changes by the estimate.
+"""Neighbours of a schedule, drawn or with one knob changed, and a best-first search by the estimate.
 
 Knobs are the engine, the streams, the protocol of copies by SMs, launched or persistent kernels, and for templates the
 number of chunks; for ``pipelined`` also the algorithm, the waves in a kernel and the streams of its sums. Changes that

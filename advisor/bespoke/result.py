@@ -1,4 +1,4 @@
-"""The input and the outcome of a search for a bespoke schedule: budget, options, simulated plans."""
+"""What goes into a bespoke search and comes out: budget, options, plans proposed and simulated."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The stages of a bespoke search, each of which proposes, estimates or simulates plans."""
+"""A bespoke search: annealing, and the stages that propose, estimate or simulate plans."""
 
 import logging
 import math

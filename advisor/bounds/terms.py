@@ -1,4 +1,4 @@
-"""The terms of a bound, each for one resource that every schedule needs."""
+"""The terms of a bound, each for one resource that every schedule needs, and the pipelines behind them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

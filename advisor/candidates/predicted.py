@@ -1,4 +1,4 @@
-"""Candidates before any simulation: the feasible choices with predicted times, and what the file declares."""
+"""Candidates before any simulation: feasible choices, the library and the file's schedules, with times."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The simulations that rank, in packets: the favourites, baselines, and what the file declares or explores."""
+"""The simulations that rank, in packets: favourites, baselines, what the file names, and variants."""
 
 import math
 from collections.abc import Container, Iterator, Sequence

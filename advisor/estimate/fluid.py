@@ -1,4 +1,4 @@
-"""The links of a fabric in the step-level estimate, and the paths of transfers over them.
+"""Links, memories and SM slots of the step-level estimate, and the paths of transfers over them.
 
 One rank stands for all with the busiest links (``FluidFabric``), or the ranks of one period are followed on all of
 theirs (``WholeFabric``).

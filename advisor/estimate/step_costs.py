@@ -1,4 +1,4 @@
-"""The constant costs of the steps of a graph: setups, flags, earliest begins, and the engines that share a copy."""
+"""The costs of the steps of a graph, the engines that share a copy, and parts of transfers and sums."""
 
 from bisect import bisect_right
 from collections import Counter

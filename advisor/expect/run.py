@@ -27,7 +27,7 @@ from ...compiler.resolve.expect.expectation import (
 )
 from ...compiler.text.diagnostics import CompileError
 from ..questions.advisor import Advisor
-from .simulations import ExpectationError, GraphRuns, Runs, Simulated
+from .simulations import ExpectationError, Runs, Simulated, WorkloadRuns
 from .values import (
     FigureValue,
     Judgement,
@@ -321,7 +321,7 @@ class ExpectationRunner:
         if key not in self._runs:
             scenario = self._file(settings).scenario(block.workload)
             if scenario.only_case is None:
-                self._runs[key] = GraphRuns(scenario, self.advisor, block.packets)
+                self._runs[key] = WorkloadRuns(scenario, self.advisor, block.packets)
             else:
                 self._runs[key] = Runs(scenario.only_case, self.advisor, self.workers, block.packets)
         return RunFigures(self._runs[key], seeds)

@@ -97,7 +97,7 @@ class Simulated(Protocol):
         """Return results of a schedule under so many seeds."""
 
     def of_op(self, name: str, op: str, metric: Metric, seed: int | None) -> int:
-        """Return a figure in ticks of one op of a graph."""
+        """Return a figure in ticks of one of several ops."""
 
 
 @dataclass(slots=True)
@@ -234,7 +234,7 @@ def _done(name: str, result: Result) -> Result:
 
 
 @dataclass(slots=True)
-class GraphRuns:
+class WorkloadRuns:
     """Results of the schedules of a workload by name: declared ones, ``best`` and ``serial``."""
 
     scenario: Scenario

@@ -1,4 +1,4 @@
-"""Values of terms: figures of simulated schedules, combined in exact arithmetic."""
+"""Values of terms, combined in exact arithmetic, and whether statements about them hold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Predicted times of implementations, and of the library: its kernels and its collective one after the other."""
+"""Predicted times of implementations and of the library, and the speedups that they promise."""
 
 import math
 from dataclasses import dataclass, replace

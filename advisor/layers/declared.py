@@ -1,4 +1,4 @@
-"""The schedules of a workload that its file declares, and ``serial``: simulated side by side, and compared."""
+"""Schedules that a file declares and ``serial``, simulated side by side; what ops do in them, and why."""
 
 import logging
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Simulations of one op of a workload alone, or of a pair with the GEMM that is cut along it."""
+"""Simulations of one op, or of a pair and the GEMM cut along it; who may copy, and what servers they use."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""The layers of Transformer Engine in a workload: which op is ``fc1_dgrad``, and what its weight gradient gathers.
+"""The layers of Transformer Engine in a workload, and the search for the best table of its overlap.
 
 A column-parallel layer (``qkv``, ``fc1``) gathers before its product, a row-parallel one (``proj``, ``fc2``) scatters
 behind it; backward it is the other way round. The two with an attention between them are ``qkv`` and ``proj``. Names
@@ -219,7 +219,7 @@ class TeSearch:
                     yield replace(start, **{which: changed})  # type: ignore[arg-type]
 
     def table(self, methods: TeMethods) -> LayerTable:
-        """Return the settings of each layer, and the schedule of the graph."""
+        """Return the settings of each layer, and the schedule of the workload."""
         return _Table(self.system, self.workload, self.layers, methods).made(self.name)
 
 

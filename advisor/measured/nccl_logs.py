@@ -1,4 +1,4 @@
-"""Rows of a log, in the columns that ``magus validate`` and ``magus calibrate`` read."""
+"""Logs of nccl-tests, as text or JSON, read as rows that ``magus validate`` and ``calibrate`` take."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The face of the times: which GPU, then how long a GEMM or a collective takes."""
+"""The face of the times: a GPU, then its GEMMs and collectives; for PyTorch, and for modules of XLA."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Times of a GEMM or a collective alone, in us, by the fitted forms of a profile; None where they were not fitted."""
+"""Times of a GEMM or a collective alone, in us, None where no form was fitted; and a trace of such times."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Few schedules for many sizes: neighbours share one where it loses next to nothing at any of them."""
+"""The axis of sizes, and few schedules for many of them: neighbours share one that loses next to nothing."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -76,7 +76,7 @@ class WorkloadSweep:
     failed: tuple[tuple[Settings, str], ...] = ()
 
     def document(self) -> JsonObject:
-        """Return the document of ``magus sweep --json`` on a graph."""
+        """Return the document of ``magus sweep --json`` on several ops."""
         workload = self.points[0].advice.scenario.name if self.points else ""
         return {
             "schema": SCHEMA,

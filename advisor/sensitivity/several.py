@@ -1,4 +1,4 @@
-"""The sensitivity of an answer about several ops: with the numbers that its ops feel most, each schedule once more.
+"""Sensitivity and threshold of an answer about several ops, by the numbers that its ops feel most.
 
 Which numbers these are, estimates of the ops by themselves say; what they change of the whole is then simulated.
 """

@@ -1,4 +1,4 @@
-"""Candidate values of each knob: plain data, without the solver."""
+"""Candidate values of each knob, and dominance rules that leave some out: plain data, no solver."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

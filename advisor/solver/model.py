@@ -1,4 +1,4 @@
-"""The CP-SAT model of one scenario: a literal for each value of each knob, and a clause for all that is forbidden."""
+"""CP-SAT models: of a space, with a literal for each value of each knob, and of the batches of a plan."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress

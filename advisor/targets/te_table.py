@@ -1,6 +1,6 @@
 """The overlap of Transformer Engine for all products of a layer, as YAML: ``--tp-comm-overlap-cfg`` of Megatron.
 
-It is the best table that its methods and flags allow (``layers/offers/transformer_engine.py``), not a part of the
+It is the best table that its methods and flags allow (``layers/transformer_engine.py``), not a part of the
 recommended schedule. Keys that the table does not decide keep the defaults of Transformer Engine, which ends with an
 error at a key that it does not know.
 """

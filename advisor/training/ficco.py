@@ -1,4 +1,4 @@
-"""FiCCO's static heuristic (arXiv 2512.10236): one of four schedules, from the sizes of a GEMM after an all_gather.
+"""FiCCO's static heuristic (arXiv 2512.10236), one of four schedules by sizes; its fit, and its scores.
 
 The paper names what the heuristic looks at and prints no thresholds. The form of the rule is ours, and its four
 constants are fitted to training scenarios:

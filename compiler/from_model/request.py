@@ -86,7 +86,7 @@ class LayerRequest:
 
     @property
     def workload(self) -> str:
-        """The name of the graph."""
+        """The name of the workload."""
         return BACK if self.backward else LAYER
 
 

@@ -1,4 +1,4 @@
-"""One GPU, its links and switches, as integers in base units, with the origin of each number.
+"""One GPU, links and switches in base units, the origin of each number, and causes of unequal times.
 
 Times are ticks of 10 fs, sizes are bytes, rates are bytes or operations per second. Fractions are exact.
 """

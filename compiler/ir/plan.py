@@ -1,4 +1,4 @@
-"""A Plan: how each op of a workload is carried out, what it waits for in others, and who is served first."""
+"""A Schedule says how each op is carried out; a Plan is that as parts, with what each waits for in others."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -142,7 +142,7 @@ class OpMode:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule of a graph.
+    """A schedule of a workload.
 
     ``modes`` are of some ops; the others are serial pairs, kernels and collectives as usual. ``order`` lists ops in the
     order in which their kernels are issued; those it leaves out come as soon as they are needed. ``streams`` are of ops

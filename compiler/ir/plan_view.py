@@ -1,4 +1,4 @@
-"""The plan of one rank: its steps, its arrivals, and what always happens before each step."""
+"""The plan of one rank: steps, arrivals, what is before each step; rows, tiles, and gaps in regions."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""The resolved scenario: hardware, workload and what to explore, as integers in base units.
+"""The resolved scenario: system, workload, what to explore and implementations, in base units.
 
 Nothing here refers to source text. Times are ticks of 10 fs, sizes are bytes, rates are bytes or operations per second.
 Fractions are exact. An OpCase is the input of every later stage.

@@ -1,4 +1,4 @@
-"""A Schedule is a chunk plan: which pieces move, which tiles compute, and what each waits for.
+"""An OpPlan is a chunk plan: which pieces move, which tiles compute, and what each waits for.
 
 A plan is written once, for rank r. Peers are relative: peer ``+k`` is rank (r + k) mod n. A region lies in the
 shard of one owner, given relative too, so the same text serves every rank; exceptions are explicit overrides.

@@ -1,4 +1,4 @@
-"""Cooperative cancellation: the caller of a stage sets a callback, long loops call ``checkpoint``, which asks it.
+"""Cancellation by a callback, which long loops ask by ``checkpoint``; and why a request is infeasible.
 
 The callback is a context variable, so that stages in several threads have callbacks of their own.
 """

@@ -1,4 +1,4 @@
-"""Tensors of a workload, their element types, and how they lie on the ranks."""
+"""Tensors of a workload, their element types, how they lie on the ranks, and patterns of data flow."""
 
 from dataclasses import dataclass, replace
 from enum import Enum

@@ -68,7 +68,7 @@ class End(Enum):
 class MetricOf:
     """``schedule.metric``; ``schedule`` is a declared name, or ``best``, ``serial`` or ``bound``.
 
-    With ``op`` it is ``schedule.op.metric``: a figure of one op of a graph.
+    With ``op`` it is ``schedule.op.metric``: a figure of one of several ops.
     """
 
     schedule: str

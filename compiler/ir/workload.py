@@ -1,4 +1,4 @@
-"""The computation and communication of the ranks: tensors, the pattern of the workload, and the kernels of one rank."""
+"""A workload: its tensors, its ops and the shape of each, what ops read of others, layers and batches."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -289,7 +289,7 @@ class Workload:
     """``ops`` in the order of the file, in which each reads what ops before it make.
 
     ``tensors`` are those of the file by their full shapes, results included. ``results`` names for each tensor that is
-    made its op, and what of it it is. ``batch`` says how it may be cut; ``planning/graph_batches.py`` writes it out.
+    made its op, and what of it it is. ``batch`` says how it may be cut; ``planning/parts.py`` writes it out.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""From a template and its parameters, or a plan written out, to the Schedule that lowering takes."""
+"""From a template and its knobs, or a plan written out, to an OpPlan; and schedules as text."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -70,7 +70,7 @@ def expression_of(choice: OpChoice) -> str:
     several.
 
     >>> from magus.compiler.ir.schedule import EngineChoice, EngineKind
-    >>> expression_of(Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
+    >>> expression_of(OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
     'serial(engine=dma(7))'
     """
     arguments = (f"{knob.word}={text}" for knob, text in _arguments(choice))
@@ -82,7 +82,7 @@ def short_text_of(choice: OpChoice) -> str:
 
     >>> from magus.compiler.ir.schedule import EngineChoice, EngineKind
     >>> engine = EngineChoice(EngineKind.DMA, 3)
-    >>> short_text_of(Choice("bespoke", 4, engine, 2, parts=((64, 0), (0, 64)), slices=((), (128, 256))))
+    >>> short_text_of(OpChoice("bespoke", 4, engine, 2, parts=((64, 0), (0, 64)), slices=((), (128, 256))))
     'bespoke (2 parts, 1 cut along k, dma(3), 2 streams)'
     """
     words = (_short(knob, text, choice) for knob, text in _arguments(choice))
@@ -254,7 +254,7 @@ def declared(scenario: OpCase, named: NamedSchedule) -> OpPlan:
 
 
 def schedule_block(choice: Schedule, graph_name: str) -> str:
-    """``schedule NAME for GRAPH { ... }``, which compiles to a choice equal to ``choice``.
+    """``schedule NAME for WORKLOAD { ... }``, which compiles to a choice equal to ``choice``.
 
     Raises
     ------
@@ -273,8 +273,8 @@ def expression_of_schedule(choice: Schedule) -> str:
     ScheduleError
         As ``schedule_block``.
 
-    >>> from ..ir import Choice, EngineChoice, EngineKind
-    >>> serial = OpMode("y", Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
+    >>> from ..ir import OpChoice, EngineChoice, EngineKind
+    >>> serial = OpMode("y", OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
     >>> expression_of_schedule(Schedule("mine", (serial,), low=("y",), seams=Seams.WHOLE))
     '{ y = serial(engine=dma(7)); priority y low; seams whole }'
     """

@@ -1,4 +1,4 @@
-"""The order in which the parts of a workload are issued: that of the schedule, and each after what it reads."""
+"""The order in which parts of a workload are issued, each after what it reads; and its batches."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

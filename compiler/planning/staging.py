@@ -1,4 +1,4 @@
-"""Memory that a schedule needs of a rank beyond the inputs and the output of its workload.
+"""Memory that a schedule needs beyond inputs and output, and what its template takes as the workload.
 
 Transfers may use a buffer for what is gathered one after the other. It is free again when everything that reads it is
 done. Only a get knows: it is issued by the rank that reads, after those steps. A put is issued by another rank and

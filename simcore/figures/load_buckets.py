@@ -1,4 +1,4 @@
-"""From a run to the loads of links and memories over time.
+"""From a run to its traffic, and to the loads of links and memories over time.
 
 A run knows when each op began, and when the last unit of each flow was delivered. Between the time at which its first
 unit can reach a server, and that at which its last must have left there, a flow is spread evenly. Where flows that

@@ -1,4 +1,4 @@
-"""From a finished run to figures: intervals, busy times, loads, utilization; traffic is in ``traffic.py``."""
+"""From a finished run to figures: intervals, busy times, loads, utilization, and who waited for what."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

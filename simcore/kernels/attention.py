@@ -1,4 +1,4 @@
-"""Attention, forward: blocks of queries against blocks of keys, as in FlashAttention-2 and -3.
+"""Attention, forward and backward: blocks of queries and of keys, as in FlashAttention-2 and -3.
 
 Each (batch, head, block of 128 queries) is a unit on one SM, 64 where there are no more queries. It walks over blocks
 of 128 keys; with a causal mask it leaves out those that no query sees, so that units differ:

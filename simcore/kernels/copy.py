@@ -1,4 +1,4 @@
-"""Copies between GPUs alone, in closed form: the rate of copies by SMs, and the time of a copy by a DMA engine.
+"""Copies in closed form: the rate by SMs, the time by a DMA engine; and the time of a GEMM beside copies.
 
     rate(s) = ((k s)^-p + limit^-p)^(-1/p)        s SMs of k bytes/s each, on a link that passes ``limit``
     T(b)    = fixed + b / bandwidth               one DMA copy of b bytes

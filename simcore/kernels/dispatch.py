@@ -1,4 +1,4 @@
-"""Which work model a kernel has, and what a group of tiles computes of it. A new one is a file, and a line here.
+"""Work models of kernels and groups of tiles, those bound by memory too. A new one is a file and a line.
 
 Also the least that a kernel takes however it is cut, for lower bounds; and the persistent kernel of a stream, and how
 its units are dealt to the groups that it goes through.

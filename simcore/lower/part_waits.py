@@ -1,4 +1,4 @@
-"""What parts of a plan wait for in each other: names for it in steps, and the ops behind the names."""
+"""What parts of a plan wait for in each other, by names and by ops, and the SMs that each part has."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

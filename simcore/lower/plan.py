@@ -9,8 +9,8 @@ is what may lie between a write and its read. Streams and engines are shared:
 - A lone collective begins when the part before it in its stream has ended at its rank. One that reads nothing of
   other ops also waits for the kernels that were issued before it, as libraries make it wait for the stream it is called
   from.
-- SMs that copy for a part are taken from the kernels that may run meanwhile, for as long as these run (``sms.py``). The
-  channels of a library queue for the SMs of the kernels, and have them while they run.
+- SMs that copy for a part are taken from the kernels that may run meanwhile, for as long as these run
+  (``part_waits.py``). The channels of a library queue for the SMs of the kernels, and have them while they run.
 
 A kernel that waits for copies, or for another stream, waits for an event as it does inside a plan.
 """
@@ -111,7 +111,7 @@ def lower(
 ) -> Lowered:
     """Lower a checked ``plan``; the memory traffic is cut into units of ``unit_bytes`` (a multiple of a line).
 
-    With ``fold`` only the ranks of one ``plan_period`` are; see ``alike.py`` for ranks that are taken for ``alike``.
+    With ``fold`` only the ranks of one ``plan_period`` are; ``period_if_alike`` says which are taken for ``alike``.
     Transfers that ``writes`` holds, by rank and step of the only part, begin and are as large as it says, part by part.
 
     Raises

@@ -1,4 +1,4 @@
-"""Unequal times: what a seed draws for each rank and kernel, and a Program with those times.
+"""Unequal times: what a seed draws for ranks and kernels, a Program with those times, and replayed writes.
 
 Every draw has a generator of its own, PCG64 (O'Neill, 2014) keyed by a hash of (seed, cause, rank, step): the order in
 which anything is built does not matter, and a rank has the same luck on a larger system. Each takes one number u of 53

@@ -1,4 +1,4 @@
 """Programs, which the cores run.
 
-In: servers, pools, ops and flows, described to a ``Builder``. Out: a ``Program``, as arrays.
+In: servers, pools, ops and flows, described to a ``ProgramBuilder``. Out: a ``Program``, as arrays.
 """

@@ -1,4 +1,4 @@
-"""Limits of time and memory of a run, estimated before it begins and watched while it goes on."""
+"""Limits of time and memory of a run, and checks of its tables, its polls, its waits and the clock."""
 
 from dataclasses import dataclass, fields
 

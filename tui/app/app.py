@@ -1,6 +1,4 @@
-"""The terminal UI: its keys and its screens. ``lifecycle.py`` begins and ends it, ``open_file.py`` keeps the file,
-``work.py`` works on it.
-"""
+"""The terminal UI: its keys and screens. ``lifecycle.py`` begins and ends it, ``work.py`` works on the file."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def metadata_events(context: TraceContext, rank: int) -> Iterator[JsonObject]:
 
 
 def slice_events(context: TraceContext, rank: int) -> Iterator[JsonObject]:
-    """Yield a slice for each step of ``rank``, each span of exposed communication, and each op of a graph."""
+    """Yield a slice for each step of ``rank``, each span of exposed communication, and each of several ops."""
     timeline, numbers = context.result.timeline, count(1)
     for interval in timeline.of_rank(rank):
         thread, number = context.threads[interval], next(numbers)

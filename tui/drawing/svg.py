@@ -1,4 +1,4 @@
-"""What all drawings share: elements with escaped text, the colours for light and dark, and an axis of time."""
+"""What all drawings share, such as text and an axis of time; and drawings of a waterfall and of a sweep."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

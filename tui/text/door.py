@@ -1,4 +1,4 @@
-"""Output of the command line to stdout and stderr; text from outside is escaped by ``printable``."""
+"""Output of commands to stdout and stderr, escaped by ``printable``; what terminals can do; lines and tables."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The result of a simulated schedule as plain text, of one op or of several."""
+"""The result of a simulated schedule as plain text, of one op or of several; and reports of ``magus run``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The sensitivity of an answer to hardware numbers in a few sentences, each schedule named once."""
+"""The sensitivity of an answer to hardware numbers in a few sentences, and times under many seeds."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A sweep as plain text: a line for each point, and the rules that follow."""
+"""A sweep as plain text, a line for each point and the rules that follow; and the list of a space."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Simulations of a random sample of measured GEMM shapes, compared with the closed form."""
+"""Simulations of random samples of measured GEMMs, collectives and copies, against the closed forms."""
 
 import random
 from collections import defaultdict

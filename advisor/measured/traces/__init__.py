@@ -1,1 +1,1 @@
-"""Traces of runs on real GPUs. In: Chrome JSON of torch.profiler. Out: workloads as text. Begin with ``read.py``."""
+"""Traces of runs on real GPUs. In: Chrome JSON or Chakra. Out: workloads as text. Begin with ``workloads.py``."""

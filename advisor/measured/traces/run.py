@@ -1,4 +1,4 @@
-"""What a trace says of a run: its GEMMs and collectives."""
+"""What a trace says of a run: its GEMMs, its collectives, and the pairs that they form."""
 
 import re
 from bisect import bisect_left, bisect_right

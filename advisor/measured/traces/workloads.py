@@ -1,4 +1,4 @@
-"""Write the pairs of a trace as workloads, with their measured times beside the predicted ones.
+"""Traces read, and their pairs as workloads, with measured times beside predicted ones.
 
 A trace does not say how the GPUs are joined: the system is the node of the library.
 """

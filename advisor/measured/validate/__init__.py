@@ -1,1 +1,1 @@
-"""``magus validate``. In: rows. Out: errors by GPU and operation, beside targets. Begin with ``run.py``."""
+"""``magus validate``. In: rows. Out: errors by GPU and operation, beside targets. Begin with ``report.py``."""

@@ -1,4 +1,4 @@
-"""Errors by GPU, operation and group, and the document of ``magus validate --json``."""
+"""The run of ``magus validate``: errors by GPU, operation and group, and the document of ``--json``."""
 
 import math
 from collections import defaultdict

@@ -1,6 +1,6 @@
 """``reduce_scatter(x)``: the sum of what all ranks hold, row block r of it on rank r. ``all_reduce(x)``: all on all.
 
-A reduce_scatter leaves every rank as many rows; an all_reduce takes any number of them, see ``rank_parts.py``.
+A reduce_scatter leaves every rank as many rows; an all_reduce takes any number of them, see ``ir/tensors.py``.
 """
 
 from dataclasses import replace

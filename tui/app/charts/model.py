@@ -31,7 +31,7 @@ MOST_NAMED = 3
 
 
 def told(run: ShownRun, rank: int, interval: Interval) -> str:
-    """Return a line about ``interval``, shown at ``rank``: a step, or an op of a graph."""
+    """Return a line about ``interval``, shown at ``rank``: a step, or an op."""
     start, end = interval.start_ticks / TICKS_PER_US, interval.end_ticks / TICKS_PER_US
     parts = [f"{interval.name} on r{rank} {interval.lane}", f"{start:.1f} to {end:.1f} us ({end - start:.1f} us)"]
     step = run.step_of(rank, interval.name)

@@ -1,4 +1,4 @@
-"""One workload on screen: its answer, what was simulated of it, and what went wrong. No Textual."""
+"""One workload on screen: its answer, runs, problems, page, and values that can be changed. No Textual."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Paths that a user types, and files to open: lately opened, of a folder, and shipped examples. No Textual."""
+"""Paths that a user types, files to open, and what the screen remembers of them. No Textual."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""``magus export``: the rules of a sweep, or times of its kernels, as the file of a runtime."""
+"""``magus export`` and ``distill``: a sweep's rules or times as the file of a runtime, and a small rule."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

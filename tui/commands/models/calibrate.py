@@ -1,4 +1,4 @@
-"""``magus calibrate``: the constants of a GPU or of an implementation refitted to measured times."""
+"""``magus validate`` and ``calibrate``: models compared with measured times, and constants fitted to them."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``magus corpus``: search drawn scenarios and keep what was found in a store."""
+"""``magus corpus``, ``train`` and ``evaluate``: searches in a store, the model made of them, its scores."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""``magus import``: a machine from a dump, measured rows from a log, pairs of a GEMM and a collective from a trace."""
+"""``magus import`` and ``from-model``: machines, measured rows and traces read in; layers of a model."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""``magus plan``: a schedule as a plan, in the language, as JSON or as a Triton kernel; the JSON Schema of plans."""
+"""``magus plan``: a schedule in steps, in the language, as JSON, for MSCCL++ or Triton; and the JSON Schema."""
 
 import json
 from dataclasses import dataclass, replace
