@@ -122,7 +122,7 @@ def test_small_changes_begin_at_the_best_of_what_is_known() -> None:
     search = JointSearch(scenario, JointRuns(scenario.system, scenario.workload))
     declared, placed = Schedule("declared", seams=Seams.WHOLE), Schedule("placed", sums_first=True)
     search.known, search.searched = {declared: "declared in the file"}, {placed}
-    search.spaces = [SimpleNamespace(batches=1, graph=scenario.workload)]  # type: ignore[list-item]
+    search.spaces = [SimpleNamespace(batches=1, workload=scenario.workload)]  # type: ignore[list-item]
 
     search.found = {declared: 3, placed: 2}
     assert search._starts() == [placed]
