@@ -210,7 +210,7 @@ def across(should_stop: ShouldStop) -> Simulate:
     def ticks(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None:
         unit = advice.recommended.unit_bytes or PACKET_BYTES
         result = simulated(scenario.system, scenario.workload, choice, unit, should_stop, fine=True)
-        return None if result is None else result.makespan_ticks
+        return None if result is None else result.total_ticks
 
     return ticks
 

@@ -113,9 +113,13 @@ def _estimated(system: System, schedules: Counter[tuple[OpCase, OpPlan]]) -> flo
 
 def _compared(advice: Advice) -> tuple[Candidate, ...]:
     """What is recommended, the baseline, and the fastest other schedule that may be recommended."""
-    usable = [one for one in advice.candidates if not one.is_outside and not one.side_by_side and not one.problem]
-    chosen = (advice.recommended, advice.serial, *by_time(usable))
+    chosen = (advice.recommended, advice.serial, *by_time(_usable(advice)))
     return tuple({one.expression: one for one in chosen}.values())[:3]
+
+
+def _usable(advice: Advice) -> list[Candidate]:
+    """The candidates that may be recommended."""
+    return [one for one in advice.candidates if not one.is_outside and not one.side_by_side and not one.problem]
 
 
 def _pays(scenario: Scenario, compared: Sequence[Candidate], us: Sequence[float]) -> bool:
@@ -137,23 +141,26 @@ class _Runs:
 
     def ticks(self, system: System) -> tuple[int, ...] | None:
         """Return their times on ``system``; None if one has none."""
-        found = tuple(self._ticks(system, one) for one in self.compared)
+        scenario = replace(self.scenario, system=system)
+        found = tuple(coarse_ticks(scenario, one, self.should_stop) for one in self.compared)
         return None if None in found else tuple(each for each in found if each is not None)
 
-    def _ticks(self, system: System, candidate: Candidate) -> int | None:
-        try:
-            result = simulate_layers(
-                system,
-                self.scenario.workload,
-                candidate.joint,
-                name=self.scenario.name,
-                unit_bytes=UNIT_BYTES,
-                most_effort=MOST_EFFORT,
-                options=RunOptions(observe=False, loads=False, should_stop=self.should_stop),
-            )
-        except (ScheduleError, RunTooLarge):
-            return None
-        return result.total_ticks if result.outcome is RunOutcome.DONE else None
+
+def coarse_ticks(scenario: Scenario, candidate: Candidate, should_stop: ShouldStop) -> int | None:
+    """Return the time of all layers in coarse packets; None where the schedule does not fit, or does not finish."""
+    try:
+        result = simulate_layers(
+            scenario.system,
+            scenario.workload,
+            candidate.joint,
+            name=scenario.name,
+            unit_bytes=UNIT_BYTES,
+            most_effort=MOST_EFFORT,
+            options=RunOptions(observe=False, loads=False, should_stop=should_stop),
+        )
+    except (ScheduleError, RunTooLarge):
+        return None
+    return result.total_ticks if result.outcome is RunOutcome.DONE else None
 
 
 TOP = 3
@@ -196,7 +203,7 @@ def threshold_of_several(
     Cancelled
         If the caller asked to stop.
     """
-    usable = [one for one in advice.candidates if not one.is_outside and not one.side_by_side and not one.problem]
+    usable = _usable(advice)
     overlapping = by_time([one for one in usable if not one.is_serial])[:TOP]
     if not overlapping:
         return None
@@ -273,21 +280,9 @@ class _Search:
 
     def _timed(self, scenario: Scenario, candidate: Candidate) -> Candidate | None:
         """The schedule at these sizes; None where it does not fit them."""
-        try:
-            result = simulate_layers(
-                scenario.system,
-                scenario.workload,
-                candidate.joint,
-                name=scenario.name,
-                unit_bytes=UNIT_BYTES,
-                most_effort=MOST_EFFORT,
-                options=RunOptions(observe=False, loads=False, should_stop=self.should_stop),
-            )
-        except (ScheduleError, RunTooLarge):
+        ticks = coarse_ticks(scenario, candidate, self.should_stop)
+        if ticks is None:
             return None
-        if result.outcome is not RunOutcome.DONE:
-            return None
-        ticks = result.makespan_ticks
         return replace(candidate, result=None, simulated_ticks=ticks, unit_bytes=UNIT_BYTES)
 
 
