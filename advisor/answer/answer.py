@@ -253,7 +253,7 @@ class PartialAnswers:
             self._tell()
 
     def confirmed(self, candidates: Sequence[Candidate], bound: Bound | None, confirmed: Confirmed) -> None:
-        """Tell the confirmed answer: what is asked beside it takes longer."""
+        """Report the confirmed answer: threshold and sensitivity take longer."""
         if self.answered is not None:
             found = Findings(tuple(candidates), None, bound, confirmed, Stages(interrupted=True), ())
             self.answered(advice_of(self.scenario, found))

@@ -22,7 +22,7 @@ def several_members(advice: Advice) -> JsonObject:
 
 
 def candidate_members(candidate: Candidate) -> JsonObject:
-    """Return what is said besides of a schedule of several ops."""
+    """Return the members that only schedules of several ops have."""
     return {
         "what": candidate.what,
         "expression": _expression(candidate),

@@ -38,7 +38,7 @@ _MODES = {
 
 
 def intro_lines(how: How) -> tuple[str, ...]:
-    """Return what is said before the steps, a sentence or two each."""
+    """Return the introduction to the steps, a sentence or two in each line."""
     return tuple(_lines(how))
 
 

@@ -297,7 +297,7 @@ Values = dict[Knob, tuple[object, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Dominance:
-    """A rule: ``left_out`` says which values together, given the scenario and what is asked for."""
+    """A rule: ``left_out`` says which values together, given the scenario and the request."""
 
     name: str
     sentence: str

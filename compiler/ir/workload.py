@@ -289,7 +289,7 @@ class Workload:
     """``ops`` in the order of the file, in which each reads what ops before it make.
 
     ``tensors`` are those of the file by their full shapes, results included. ``results`` names for each tensor that is
-    made its op, and what of it it is. ``batch`` says how it may be cut; ``planning/parts.py`` writes it out.
+    made its op, and which of its tensors it is. ``batch`` says how it may be cut; ``planning/parts.py`` writes it out.
     """
 
     name: str
