@@ -45,7 +45,8 @@ def _of_shape(rows: int, columns: int, inner: int, then: int) -> Iterator[Figure
     name = f"{rows} x {columns} x {inner}, then x {then}"
     advice = recommend_workload(compile_text(text("z = norm(y)")).scenario())
     times = {
-        along: min(one.ticks for one in advice.candidates if bool(one.joint.along) is along) for along in (False, True)
+        along: min(one.ticks for one in advice.candidates if bool(one.joint.chained) is along)
+        for along in (False, True)
     }
     pair = Advisor(None).recommend(compile_text(text("")).scenario())
     yield Figure(f"{name}: along", times[True] / TICKS_PER_US, "us", "lower")

@@ -193,7 +193,7 @@ ALGORITHM = Algorithm("backwards", (Pattern.ALL_GATHER,), _build, passes_on=True
 '''
 GATHER = """
 use "amd/mi300x"
-system circle { gpus 4 x MI300X; fabric ring(xgmi, both_ways=true) }
+system circle { gpus 4 x MI300X; fabric ring(xgmi, both_ways=yes) }
 workload gather on circle {
   x = tensor bf16[512, 512] shard rows
   y = all_gather(x)

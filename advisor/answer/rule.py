@@ -68,7 +68,7 @@ def alike_us(scenario: Scenario, one: Candidate, other: Candidate) -> float:
         return 0.0
     times, ticks = [_times_of(result) for result in results], 0
     modes = [{mode.op: mode for mode in each.joint.modes} for each in (one, other)]
-    along = {*one.joint.along, *other.joint.along}
+    along = {*one.joint.chained, *other.joint.chained}
     in_turn = one.is_in_turn and other.is_in_turn and one.joint.batches == other.joint.batches
     for case in scenario.cases:
         known = [each[case.name] for each in times if case.name in each]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ...compiler.ir import TICKS_PER_US, ExecutionOptions, OpChoice, OpPlan, Schedule, Seams
+from ...compiler.ir import TICKS_PER_US, ExecutionOptions, HandOff, OpChoice, OpPlan, Schedule
 from ...simcore import Result
 
 # Share of time by which a more complex schedule must be faster, however fine the profile resolves.
@@ -124,8 +124,8 @@ class Candidate:
         schedule = self.several
         if schedule is None or self.is_serial:
             return True
-        whole = Schedule(schedule.name, schedule.modes, schedule.order, seams=Seams.WHOLE)
-        return schedule == whole and all(mode.apart is None for mode in schedule.modes)
+        whole = Schedule(schedule.name, schedule.modes, schedule.order, handoff=HandOff.WHOLE)
+        return schedule == whole and all(mode.separate is None for mode in schedule.modes)
 
     @property
     def side_by_side(self) -> bool:
@@ -141,7 +141,7 @@ class Candidate:
     @property
     def has_usual_options(self) -> bool:
         """Whether it is carried out in the usual way, or a plan says how."""
-        of_ops = () if self.several is None else (mode.body or mode.apart for mode in self.several.modes)
+        of_ops = () if self.several is None else (mode.body or mode.separate for mode in self.several.modes)
         choices = [choice for choice in (self.choice, *of_ops) if isinstance(choice, OpChoice)]
         return all(choice.tactics == ExecutionOptions() for choice in choices)
 

@@ -43,7 +43,7 @@ from ..work.workers import failed_simulation
 from .options import Way, fastest_alone
 from .orders import by_library
 
-APART = "apart"
+SEPARATE = "separate"
 
 LEAST_SHARE = 0.1
 """Least share of the time of copies that a kernel hides to be named."""
@@ -82,7 +82,7 @@ def ops_of(
             OpAdvice(
                 op.name,
                 op.label,
-                f"along {op.takes_rows_of}" if op.name in choice.along else _how(op.is_pair, mode),
+                f"chained {op.takes_rows_of}" if op.name in choice.chained else _how(op.is_pair, mode),
                 times.begin_ticks,
                 times.end_ticks,
                 times.comm_ticks,
@@ -101,8 +101,8 @@ def _op(step: str) -> str:
 
 
 def _how(is_pair: bool, mode: OpMode) -> str:
-    if mode.apart is not None:
-        return f"{APART} by {whole_text(mode.apart)}"
+    if mode.separate is not None:
+        return f"{SEPARATE}, by {whole_text(mode.separate)}"
     if mode.body is None:
         return "serial" if is_pair else ""
     return "a plan written out" if isinstance(mode.body, WrittenPlan) else expression_of(mode.body)
@@ -139,7 +139,7 @@ def reasons_for(
     for op in ops:
         hidden = " and ".join(f"{name} ({share:.0%})" for name, share in op.hidden_by[:2])
         where = f"its copies run under {hidden}" if hidden else "its copies run beside no kernel"
-        if op.how.startswith(APART):
+        if op.how.startswith(SEPARATE):
             yield f"{op.name} is not cut: {where}{_alone_sentence(op)}."
         elif _alone_sentence(op):
             yield f"{op.name} is {op.how}: {where}{_alone_sentence(op)}."

@@ -232,7 +232,7 @@ class OpRuns:
         ScheduleError, RunTooLarge
             As ``times``.
         """
-        choice = Schedule(_OP, (replace(mode, op=op.name),), along=(behind.name,))
+        choice = Schedule(_OP, (replace(mode, op=op.name),), chained=(behind.name,))
         plan = build_plan(self.system, _two_ops(op, behind), choice)
         return self._run(plan, alike=alike).makespan_ticks
 

@@ -60,7 +60,7 @@ class Way:
     @property
     def is_apart(self) -> bool:
         """Whether kernel and collective of a pair are parts of their own."""
-        return self.mode.apart is not None
+        return self.mode.separate is not None
 
     @property
     def is_whole(self) -> bool:
@@ -282,7 +282,7 @@ class Ways:
         other = self._by_nodes(whole, usual)
         first = () if any(usual.total > way.total * WORSE for way in other) else (usual,)
         for way in (*first, *other, *paced):
-            mode = OpMode(_OP, apart=way.mode.body if isinstance(way.mode.body, OpChoice) else None)
+            mode = OpMode(_OP, separate=way.mode.body if isinstance(way.mode.body, OpChoice) else None)
             total = serial.total + way.total - usual.total
             yield replace(way, mode=mode, total=total, kernel=kernel, staging_bytes=serial.staging_bytes)
 

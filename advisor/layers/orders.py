@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from ...compiler.ir import OpMode, Pattern, Scenario, Schedule, Seams, Workload
+from ...compiler.ir import HandOff, OpMode, Pattern, Scenario, Schedule, Workload
 from ...compiler.planning.build import expression_of
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.planning.plan import build_plan
@@ -45,7 +45,7 @@ def baselines_of(workload: Workload, ways: Mapping[str, Sequence[Way]]) -> Itera
     best = tuple(fastest_alone(of).mode for of in ways.values() if len(of) > 1)
     lone = tuple(way.mode for of in ways.values() for way in of if len(of) == 1 and way.mode.body is not None)
     in_turn = (*(mode for mode in best if mode.body is not None), *lone)
-    yield Known(Schedule(IN_TURN, in_turn, seams=Seams.WHOLE), EACH_ITS_BEST)
+    yield Known(Schedule(IN_TURN, in_turn, handoff=HandOff.WHOLE), EACH_ITS_BEST)
 
 
 def by_library(scenario: Scenario) -> tuple[Known | None, tuple[str, ...]]:
@@ -63,7 +63,7 @@ def by_library(scenario: Scenario) -> tuple[Known | None, tuple[str, ...]]:
     if not modes:
         return None, ()
     name = next(free_names(LIBRARY, scenario.schedules))
-    return Known(Schedule(name, tuple(modes), seams=Seams.WHOLE), BY_LIBRARY), tuple(unknown)
+    return Known(Schedule(name, tuple(modes), handoff=HandOff.WHOLE), BY_LIBRARY), tuple(unknown)
 
 
 def in_turn_of(scenario: Scenario, options: Sequence[Candidate]) -> Iterator[tuple[Known, ScheduleOrigin]]:
@@ -79,7 +79,7 @@ def in_turn_of(scenario: Scenario, options: Sequence[Candidate]) -> Iterator[tup
             continue
         origin = option.origin if option.is_serial or option.origin is ScheduleOrigin.BESPOKE else ScheduleOrigin.KNOWN
         what = f"{op}: {expression_of(option.choice)}"
-        yield Known(Schedule(next(names), (OpMode(op, option.choice),), seams=Seams.WHOLE), what), origin
+        yield Known(Schedule(next(names), (OpMode(op, option.choice),), handoff=HandOff.WHOLE), what), origin
 
 
 def free_names(name: str, declared: Sequence[Schedule]) -> Iterator[str]:
@@ -120,8 +120,8 @@ def _by_blocks(workload: Workload) -> Iterator[str]:
 
 
 def in_one_program(choice: Schedule, name: str) -> Schedule:
-    """The same with seams by rows and sums first, as a start of the search."""
-    return replace(choice, name=name, seams=Seams.ROWS, sums_first=True)
+    """The same with hand-offs by chunks and sums first, as a start of the search."""
+    return replace(choice, name=name, handoff=HandOff.CHUNKS, sums_first=True)
 
 
 def cut_along(
@@ -136,7 +136,7 @@ def cut_along(
         order.remove(name)
         order.insert(1 + max(order.index(read.made_by) for read in workload.op(name).reads if read.made_by), name)
     moved = order != [op.name for op in workload.ops]
-    return replace(choice, modes=tuple(modes.values()), along=along, order=tuple(order) if moved else choice.order)
+    return replace(choice, modes=tuple(modes.values()), chained=along, order=tuple(order) if moved else choice.order)
 
 
 DOMINO, TWO_BATCHES = "domino", "two_batch_overlap"

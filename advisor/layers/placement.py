@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ...compiler.ir import Made, Op, OpMode, Read, Schedule, Seams, ShouldStop, Workload
+from ...compiler.ir import HandOff, Made, Op, OpMode, Read, Schedule, ShouldStop, Workload
 from ...compiler.ir.stopping import never
 from ...compiler.planning.parts import collective_name
 from .options import Way
@@ -153,7 +153,7 @@ def _choice(
         tuple(beside),
         (),
         sums_first=True,
-        late=tuple(unit for unit in order if unit in late),
+        deferred=tuple(unit for unit in order if unit in late),
     )
 
 
@@ -208,18 +208,18 @@ def small_changes(
 
 
 def with_other_seams(choice: Schedule) -> Schedule:
-    """The same with ops that wait for the rows that they take, or for all that they read. Estimates know no seams."""
-    return replace(choice, seams=Seams.ROWS if choice.seams is Seams.WHOLE else Seams.WHOLE)
+    """The same with ops that wait for rows that they take, or for all that they read. Estimates know no hand-offs."""
+    return replace(choice, handoff=HandOff.CHUNKS if choice.handoff is HandOff.WHOLE else HandOff.WHOLE)
 
 
 def with_way(choice: Schedule, op: Op, way: Way) -> Schedule:
     """Return ``choice`` with one op carried out in that way; a collective that is no part any more leaves the order."""
     modes = {mode.op: mode for mode in choice.modes} | {op.name: way.mode}
-    order, late = choice.order, choice.late
+    order, late = choice.order, choice.deferred
     if not way.is_apart and op.is_pair:
         order, late = (tuple(name for name in names if name != collective_name(op)) for names in (order, late))
     modes_said = tuple(mode for mode in modes.values() if mode != OpMode(mode.op))
-    return replace(choice, modes=modes_said, order=order, late=late)
+    return replace(choice, modes=modes_said, order=order, deferred=late)
 
 
 def _ways(workload: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedule) -> Iterator[Schedule]:
@@ -234,15 +234,15 @@ def _ways(workload: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedul
 def _along(following: Mapping[str, Sequence[str]], choice: Schedule) -> Iterator[Schedule]:
     """Each GEMM that may be cut along the pair before it, cut so or not."""
     for name in chain.from_iterable(following.values()):
-        along = tuple(each for each in choice.along if each != name)
-        yield replace(choice, along=along if name in choice.along else (*along, name))
+        along = tuple(each for each in choice.chained if each != name)
+        yield replace(choice, chained=along if name in choice.chained else (*along, name))
 
 
 def _cut(following: Mapping[str, Sequence[str]], choice: Schedule) -> Schedule:
     """``choice`` without GEMMs along pairs that are not cut."""
     cut = {mode.op for mode in choice.modes if mode.body is not None}
     may = {name for pair, names in following.items() if pair in cut for name in names}
-    return replace(choice, along=tuple(name for name in choice.along if name in may))
+    return replace(choice, chained=tuple(name for name in choice.chained if name in may))
 
 
 def other_paces(workload: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedule) -> Iterator[Schedule]:
@@ -267,15 +267,15 @@ def _fillers(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
 def _beside(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
     """Each collective that nothing must come before, with each other kernel or behind the kernels before it."""
     kernels = [op.name for op in workload.ops if not op.shape.is_collective]
-    beside = dict(choice.beside)
+    beside = dict(choice.starts_with)
     for op in workload.ops:
         if op.shape.is_collective and is_free(op):
             for kernel in kernels:
                 if beside.get(op.name) != kernel:
-                    yield replace(choice, beside=tuple((beside | {op.name: kernel}).items()))
+                    yield replace(choice, starts_with=tuple((beside | {op.name: kernel}).items()))
             if op.name in beside:
-                without = tuple((name, kernel) for name, kernel in choice.beside if name != op.name)
-                yield replace(choice, beside=without)
+                without = tuple((name, kernel) for name, kernel in choice.starts_with if name != op.name)
+                yield replace(choice, starts_with=without)
 
 
 def _priorities(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
@@ -289,8 +289,8 @@ def _priorities(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
 def _ahead(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
     """What is brought of declared tensors a layer earlier, or later."""
     if brings_ahead(workload):
-        for ahead in {max(0, choice.ahead - 1), min(MOST_AHEAD, choice.ahead + 1)} - {choice.ahead}:
-            yield replace(choice, ahead=ahead, beside=() if ahead else choice.beside)
+        for ahead in {max(0, choice.prefetch - 1), min(MOST_AHEAD, choice.prefetch + 1)} - {choice.prefetch}:
+            yield replace(choice, prefetch=ahead, starts_with=() if ahead else choice.starts_with)
 
 
 def brings_ahead(workload: Workload) -> bool:

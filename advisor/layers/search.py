@@ -153,7 +153,7 @@ class JointSearch:
                 self._searched(self._at_seams(start), self.origin[start])
 
     def _climbed(self, start: Schedule) -> None:
-        """Change ``start`` step by step, and in the end its seams; where that is stopped, the last step counts."""
+        """Change ``start`` step by step, and in the end its hand-offs; where that is stopped, the last step counts."""
         space = self.origin[start]
         best = self._at_seams(self._at_paces(start, space))
         try:
@@ -168,7 +168,7 @@ class JointSearch:
             self._searched(best, space)
 
     def _at_seams(self, choice: Schedule) -> Schedule:
-        """``choice`` with the other seams, if that is faster."""
+        """``choice`` with the other hand-offs, if that is faster."""
         other = with_other_seams(choice)
         ticks, before = self.runs.ticks(other), self.runs.ticks(choice)
         return choice if ticks is None or before is None or before <= ticks else other
@@ -182,7 +182,7 @@ class JointSearch:
     def _starts(self) -> list[Schedule]:
         """The best of what is known, the fastest placed, and those in each number of batches, cut along or not."""
         best = self.best_searched()
-        of_each = {(choice.batches, bool(choice.along)): choice for choice in reversed(best)}
+        of_each = {(choice.batches, bool(choice.chained)): choice for choice in reversed(best)}
         return list(dict.fromkeys((*self._fastest_known(), *best[:NUM_STARTS], *of_each.values())))
 
     def _fastest_known(self) -> Iterator[Schedule]:
@@ -244,7 +244,7 @@ class JointSearch:
         for choice in choices:
             self._searched(choice, space)
             if brings_ahead(space.workload):
-                self._searched(replace(choice, ahead=1, beside=()), space)
+                self._searched(replace(choice, prefetch=1, starts_with=()), space)
 
     def take(self, choice: Schedule, what: str, space: LayerSpace | None = None) -> None:
         """Simulate what people have; by another copier than the first it has another name."""

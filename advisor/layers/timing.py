@@ -81,7 +81,7 @@ class _Clock:
 
     def __post_init__(self) -> None:
         self._modes = {mode.op: mode for mode in self.choice.modes}
-        self._beside = dict(self.choice.beside)
+        self._beside = dict(self.choice.starts_with)
 
     def run(self, part: str) -> int:
         """Place a part, and return its layer."""
@@ -131,7 +131,7 @@ class _Clock:
         begin = max(self.main_end, self._ready(op, moves=False if op.is_pair else None))
         if op.is_pair and not op.shape.pattern.produces:
             begin = max(begin, self._moved[op.name])
-        if op.name in self.choice.along:
+        if op.name in self.choice.chained:
             self._along(op, way)
         else:
             self._run(op, begin, way.kernel)

@@ -12,6 +12,7 @@ from ...compiler.ir import (
     TICKS_PER_US,
     EngineChoice,
     EngineKind,
+    HandOff,
     Made,
     Op,
     OpCase,
@@ -20,7 +21,6 @@ from ...compiler.ir import (
     Pattern,
     Read,
     Schedule,
-    Seams,
     System,
     Workload,
 )
@@ -246,7 +246,7 @@ class _Table:
             elif layer.backward:
                 self._bulk(layer)
         order = tuple(_order(self.workload, self._before(), self._behind()))
-        choice = Schedule(name, tuple(self.modes), order, (), tuple(self.beside), seams=Seams.WHOLE)
+        choice = Schedule(name, tuple(self.modes), order, (), tuple(self.beside), handoff=HandOff.WHOLE)
         return LayerTable(choice, tuple(self.settings), tuple(self._flags()))
 
     def _ring(self, layer: TeLayer) -> None:
@@ -268,7 +268,7 @@ class _Table:
                 self.beside.append((layer.gather, layer.op))
         if self.methods.bulk_wgrad and layer.wgrad:
             self.settings.append(OpSetting(layer.wgrad_name, layer.op, BULK, NUM_SM))
-            self.modes.append(OpMode(layer.op, apart=whole))
+            self.modes.append(OpMode(layer.op, separate=whole))
 
     def _before(self) -> Mapping[str, str]:
         """What is gathered right before a product, by the name of its op: beside it the copies run."""

@@ -123,7 +123,7 @@ def ops_of(scenario: Scenario, choice: Schedule) -> tuple[OpRule, ...]:
     ScheduleError
         If it cannot be carried out.
     """
-    plan, beside = build_plan(scenario.system, scenario.workload, choice, 1), dict(choice.beside)
+    plan, beside = build_plan(scenario.system, scenario.workload, choice, 1), dict(choice.starts_with)
     modes = {mode.op: mode for mode in choice.modes}
     return tuple(_op_rule(part, modes.get(part.op), choice, beside.get(part.op, "")) for part in plan.parts)
 
@@ -132,8 +132,8 @@ def _op_rule(part: Part, mode: OpMode | None, choice: Schedule, beside: str) -> 
     """What a part does; a kernel that is whole has no schedule."""
     place = OpRule(part.name, part.op, None, stream=part.stream, priority=part.priority)
     if part.shape.moved is None:
-        return replace(place, schedule=part.schedule.expression) if part.op in choice.along else place
-    said = None if mode is None else mode.apart or mode.body
+        return replace(place, schedule=part.schedule.expression) if part.op in choice.chained else place
+    said = None if mode is None else mode.separate or mode.body
     how = said if isinstance(said, OpChoice) else None
     engine = part.schedule.engine
     return replace(
@@ -145,7 +145,7 @@ def _op_rule(part: Part, mode: OpMode | None, choice: Schedule, beside: str) -> 
         chunks=how.chunks if how is not None else 0,
         copy_engines=engine.copy_engines,
         copy_sms=engine.copy_sms,
-        beside=beside if part.shape.is_collective else "",
+        starts_with=beside if part.shape.is_collective else "",
     )
 
 

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 
 from ... import __version__
-from ...compiler.ir import DType, JsonObject, Schedule, Seams
+from ...compiler.ir import DType, HandOff, JsonObject, Schedule
 from ...compiler.ir.topologies import TOPOLOGIES
 from ...compiler.planning.build import ScheduleError, expression_of_schedule
 from ...compiler.request.request import PATTERNS
@@ -25,7 +25,7 @@ KEYS = ("pattern", "workload", "model", "gpu", "ranks", "topology", "dtype", "n"
 
 @dataclass(frozen=True, slots=True)
 class OpRule:
-    """A part of a schedule, in the order of issue: an op, or its kernel or collective where it is apart.
+    """A part of a schedule, in the order of issue: an op, or its kernel or collective where it is separated.
 
     ``schedule`` is that of the part alone, None for a kernel that is whole; ``template``, ``algorithm``, ``protocol``
     and ``chunks`` are what it says, empty or 0 where it is written out. ``copy_engines`` and ``copy_sms`` move its
@@ -44,7 +44,7 @@ class OpRule:
     copy_sms: int = 0
     stream: int = 0
     priority: int = 0
-    beside: str = ""
+    starts_with: str = ""
 
     def document(self) -> JsonObject:
         """Return the part as JSON."""
@@ -60,7 +60,7 @@ class OpRule:
             "copy_sms": self.copy_sms,
             "stream": self.stream,
             "priority": self.priority,
-            "beside": self.beside or None,
+            "starts_with": self.starts_with or None,
         }
 
 
@@ -131,8 +131,8 @@ def _together(choice: Schedule) -> JsonObject:
     return {
         "expression": _expression(choice),
         "batches": choice.batches,
-        "ahead": choice.ahead,
-        "seams": choice.seams.value,
+        "prefetch": choice.prefetch,
+        "handoff": choice.handoff.value,
         "sums_first": choice.sums_first,
     }
 
@@ -239,8 +239,8 @@ def _with_keys_together() -> JsonObject:
     properties = {
         "expression": {"type": ["string", "null"]},
         "batches": whole_number(1, MAX_BATCHES),
-        "ahead": whole_number(0, MAX_EXTENT),
-        "seams": one_of([each.value for each in Seams]),
+        "prefetch": whole_number(0, MAX_EXTENT),
+        "handoff": one_of([each.value for each in HandOff]),
         "sums_first": {"type": "boolean"},
     }
     return object_of(properties, tuple(properties))
@@ -260,6 +260,6 @@ def _op() -> JsonObject:
         "copy_sms": count,
         "stream": {"type": "integer"},
         "priority": {"type": "integer"},
-        "beside": or_null,
+        "starts_with": or_null,
     }
     return object_of(properties, tuple(properties))

@@ -66,7 +66,7 @@ def _row(
     sweep: WorkloadSweep, point: WorkloadPoint, choice: Schedule, op: Op, mode: OpMode | None, dialect: Dialect
 ) -> TunerRow | None:
     """The row of an op; None where it moves nothing, or is left to the library."""
-    whole = mode is not None and (mode.apart is not None or op.shape.is_collective)
+    whole = mode is not None and (mode.separate is not None or op.shape.is_collective)
     usual = mode is None or (isinstance(mode.body, OpChoice) and mode.body.template == BASELINE.name and op.is_pair)
     if op.shape.moved is None or (usual and not whole):
         return None
@@ -85,7 +85,7 @@ def _row(
             f"{where}: a tuner of {dialect.library} is not asked about {op.label}", "it is about NCCL's calls"
         )
     num_bytes = op.shape.moved.num_bytes // choice.batches
-    how = mode.apart or mode.body
+    how = mode.separate or mode.body
     algorithm = how.algorithm if isinstance(how, OpChoice) else ""
     name, does = dialect.algorithms.get(algorithm or RING, ("", ()))
     if not name or collective not in does:
@@ -99,7 +99,7 @@ def _row(
 def _engine(mode: OpMode | None) -> EngineChoice | None:
     if mode is None:
         return None
-    how = mode.apart or mode.body
+    how = mode.separate or mode.body
     return None if how is None else how.engine
 
 

@@ -86,7 +86,7 @@ def _heads(model: ModelConfig, kv_heads: int, words: _Words) -> _Block:
     )
     statements = (
         f"qkv = {words.up('norm(x)', 'wqkv')}",
-        f"a = attention(qkv, heads={model.heads}, kv_heads={kv_heads}, causal=true)",
+        f"a = attention(qkv, heads={model.heads}, kv_heads={kv_heads}, causal=yes)",
         f"r = add(x, {words.down('a', 'wo')})",
     )
     return _Block(weights, statements, ("qkv", "a"))
@@ -109,7 +109,7 @@ def _latent(model: ModelConfig, latent: Latent) -> _Block:
     queries = ("cq = gemm(norm(x), wdq)", "q = gemm(norm(cq), wq)") if latent.query_rank else ("q = gemm(norm(x), wq)",)
     statements = (
         *(*queries, "ckv = gemm(norm(x), wdkv)", "kv = gemm(norm(ckv), wkv)"),
-        f"a = attention(q, kv, heads={model.heads}, causal=true)",
+        f"a = attention(q, kv, heads={model.heads}, causal=yes)",
         "r = add(x, gemm(a, wo))",
     )
     return _Block(weights, statements, ("cq" if latent.query_rank else "q", "ckv", "a"))

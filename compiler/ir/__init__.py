@@ -40,12 +40,12 @@ from .operations.kernel_shape import KernelShape as KernelShape
 from .operations.row_wise import RowWiseShape as RowWiseShape
 from .plan import COLLECTIVES_STREAM as COLLECTIVES_STREAM
 from .plan import Awaited as Awaited
+from .plan import HandOff as HandOff
 from .plan import OpMode as OpMode
 from .plan import Part as Part
 from .plan import PartWait as PartWait
 from .plan import Plan as Plan
 from .plan import Schedule as Schedule
-from .plan import Seams as Seams
 from .plan import StepWait as StepWait
 from .plan_view import Arrival as Arrival
 from .plan_view import PlanFault as PlanFault

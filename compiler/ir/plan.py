@@ -124,20 +124,20 @@ class Plan:
         return {op: tuple(holders) for op, holders in found.items()}
 
 
-class Seams(Enum):
+class HandOff(Enum):
     """What an op waits for in those that it reads; the value is the word in the language."""
 
-    ROWS = "rows"
+    CHUNKS = "chunks"
     WHOLE = "whole"
 
 
 @dataclass(frozen=True, slots=True)
 class OpMode:
-    """How one op is carried out: as ``body`` says, or its collective apart from its kernel as ``apart`` says."""
+    """How one op is carried out: as ``body`` says; or in two parts, the collective as ``separate`` says."""
 
     op: str
     body: OpChoice | WrittenPlan | None = None
-    apart: OpChoice | None = None
+    separate: OpChoice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,27 +146,28 @@ class Schedule:
 
     ``modes`` are of some ops; the others are serial pairs, kernels and collectives as usual. ``order`` lists ops in the
     order in which their kernels are issued; those it leaves out come as soon as they are needed. ``streams`` are of ops
-    whose kernels run beside the main stream, 0. Each of ``beside`` begins with the kernel of another op. Kernels of
-    ``low`` are served last where SMs are free, and reductions first with ``sums_first``.
+    whose kernels run side by side with the main stream, 0. ``starts_with`` are pairs of a collective and the op with
+    whose kernel it begins. Kernels of ``low`` are served last where SMs are free, and reductions first with
+    ``sums_first``. With ``handoff`` by chunks an op begins with the first rows of what it reads.
 
     In ``batches``, two or more, ops are those of one batch each, ``qkv[0]``. What collectives bring of tensors that are
-    declared, such as weights, is issued ``ahead`` layers before the one that takes it. Parts of ``order`` that are
-    ``late``, an op or the collective of one, are issued there a layer later, among those of the next. GEMMs ``along``
-    are cut as the all_to_all that brings what they take, and begin with what has landed.
+    declared, such as weights, is issued ``prefetch`` layers before the one that takes it. ``deferred`` parts of
+    ``order``, an op or the collective of one, are issued there a layer later, among those of the next. ``chained``
+    GEMMs are cut as the all_to_all that brings what they take, and begin with what has arrived.
     """
 
     name: str
     modes: tuple[OpMode, ...] = ()
     order: tuple[str, ...] = ()
     streams: tuple[tuple[str, int], ...] = ()
-    beside: tuple[tuple[str, str], ...] = ()
+    starts_with: tuple[tuple[str, str], ...] = ()
     low: tuple[str, ...] = ()
     sums_first: bool = False
-    seams: Seams = Seams.ROWS
+    handoff: HandOff = HandOff.CHUNKS
     batches: int = 1
-    ahead: int = 0
-    late: tuple[str, ...] = ()
-    along: tuple[str, ...] = ()
+    prefetch: int = 0
+    deferred: tuple[str, ...] = ()
+    chained: tuple[str, ...] = ()
 
     @property
     def body(self) -> OpChoice | WrittenPlan | None:
@@ -177,8 +178,8 @@ class Schedule:
 
     @property
     def layers_apart(self) -> int:
-        """Layers that the parts of a layer are issued ahead of their place or behind it, at most."""
-        return max(self.ahead, 1 if self.late else 0)
+        """Layers by which parts of a layer are prefetched or deferred, at most."""
+        return max(self.prefetch, 1 if self.deferred else 0)
 
     @property
     def side_by_side(self) -> bool:

@@ -113,7 +113,7 @@ class Ordering:
 class Sums(Enum):
     """The place of sums of arrived parts: in a stream of their own, or after the kernels of the first stream."""
 
-    APART = "apart"
+    PARALLEL = "parallel"
     BEHIND = "behind"
 
 
@@ -138,7 +138,7 @@ class Outline:
     grouping: Grouping = Grouping()
     ordering: Ordering = Ordering()
     streams: int = 1
-    sums: Sums = Sums.APART
+    sums: Sums = Sums.PARALLEL
 
     @property
     def piece_order(self) -> tuple[int, ...]:

@@ -352,5 +352,5 @@ def _placed(outline: Outline, problem: TemplateInput, order: tuple[int, ...], st
             region = whole
     if isinstance(step, Transfer):
         return replace(step, region=region)
-    apart = outline.streams if problem.pattern.produces and outline.sums is Sums.APART else 0
-    return replace(step, region=region, stream=(apart + step.stream) % MAX_STREAMS)
+    own = outline.streams if problem.pattern.produces and outline.sums is Sums.PARALLEL else 0
+    return replace(step, region=region, stream=(own + step.stream) % MAX_STREAMS)

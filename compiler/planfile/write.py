@@ -307,8 +307,8 @@ def plan_text(scenario: OpCase, schedule: OpPlan, name: str) -> str:
 
 
 def _head(scenario: OpCase, schedule: OpPlan) -> str:
-    apart = schedule.compute_sms != compute_sms(scenario, schedule.engine, overlaps=True)
-    words = [str(schedule.engine), *(["apart"] if apart else [])]
+    alone = schedule.compute_sms != compute_sms(scenario, schedule.engine, overlaps=True)
+    words = [str(schedule.engine), *(["alone"] if alone else [])]
     return " ".join([*words, *(f"{word} {value}" for word, value in non_default_options(schedule.tactics))])
 
 

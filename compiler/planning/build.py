@@ -13,6 +13,7 @@ from ..ir import (
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    HandOff,
     NamedSchedule,
     OpCase,
     OpChoice,
@@ -20,7 +21,6 @@ from ..ir import (
     OpPlan,
     Rejection,
     Schedule,
-    Seams,
     Step,
     TileGroup,
     WrittenPlan,
@@ -275,50 +275,50 @@ def expression_of_schedule(choice: Schedule) -> str:
 
     >>> from ..ir import OpChoice, EngineChoice, EngineKind
     >>> serial = OpMode("y", OpChoice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
-    >>> expression_of_schedule(Schedule("mine", (serial,), low=("y",), seams=Seams.WHOLE))
-    '{ y = serial(engine=dma(7)); priority y low; seams whole }'
+    >>> expression_of_schedule(Schedule("mine", (serial,), low=("y",), handoff=HandOff.WHOLE))
+    '{ y = serial(engine=dma(7)); priority y low; handoff whole }'
     """
     statements = "; ".join(_statements(_sorted(choice)))
     return f"{{ {statements} }}" if statements else "{ }"
 
 
 def _sorted(choice: Schedule) -> Schedule:
-    """``choice`` with everything sorted whose order says nothing; ops that are apart stand together."""
+    """``choice`` with everything sorted whose order says nothing; ops that are separated stand together."""
     return replace(
         choice,
-        modes=tuple(sorted(choice.modes, key=lambda mode: (mode.apart is not None, str(mode.apart), mode.op))),
+        modes=tuple(sorted(choice.modes, key=lambda mode: (mode.separate is not None, str(mode.separate), mode.op))),
         streams=tuple(sorted(choice.streams, key=lambda pair: (pair[1], pair[0]))),
-        beside=tuple(sorted(choice.beside, key=lambda pair: (pair[1], pair[0]))),
+        starts_with=tuple(sorted(choice.starts_with, key=lambda pair: (pair[1], pair[0]))),
         low=tuple(sorted(choice.low)),
-        along=tuple(sorted(choice.along)),
+        chained=tuple(sorted(choice.chained)),
     )
 
 
 def _statements(choice: Schedule) -> Iterator[str]:
     if choice.batches > 1:
         yield f"batches {choice.batches}"
-    for apart, modes in groupby(choice.modes, key=lambda mode: mode.apart):
-        if apart is None:
+    for separate, modes in groupby(choice.modes, key=lambda mode: mode.separate):
+        if separate is None:
             yield from (f"{mode.op} = {_body_text(mode)}" for mode in modes if mode.body is not None)
         else:
-            yield f"apart {_listed(mode.op for mode in modes)} by {whole_text(apart)}"
-    if choice.along:
-        yield f"along {_listed(choice.along)}"
+            yield f"separate {_listed(mode.op for mode in modes)} by {whole_text(separate)}"
+    if choice.chained:
+        yield f"chained {_listed(choice.chained)}"
     if choice.order:
         yield f"order {_listed(choice.order)}"
-    if choice.late:
-        yield f"late {_listed(choice.late)}"
+    if choice.deferred:
+        yield f"deferred {_listed(choice.deferred)}"
     for stream, ops in groupby(choice.streams, key=lambda pair: pair[1]):
         if stream:  # 0 is the main one, where kernels run anyhow
             yield f"stream {stream} {_listed(name for name, _ in ops)}"
-    for kernel, pairs in groupby(choice.beside, key=lambda pair: pair[1]):
-        yield f"beside {kernel} {_listed(name for name, _ in pairs)}"
-    if choice.ahead:
-        yield f"ahead {choice.ahead}"
+    for kernel, pairs in groupby(choice.starts_with, key=lambda pair: pair[1]):
+        yield f"start {_listed(name for name, _ in pairs)} with {kernel}"
+    if choice.prefetch:
+        yield f"prefetch {choice.prefetch}"
     if choice.sums_first or choice.low:
         yield f"priority {_listed((*(['sums'] if choice.sums_first else []), *(f'{name} low' for name in choice.low)))}"
-    if choice.seams is not Seams.ROWS:
-        yield f"seams {choice.seams.value}"
+    if choice.handoff is not HandOff.CHUNKS:
+        yield f"handoff {choice.handoff.value}"
 
 
 def whole_text(choice: OpChoice) -> str:

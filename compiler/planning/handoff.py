@@ -1,6 +1,6 @@
 """What an op takes of another one piece by piece, where it does not wait for the whole.
 
-Seams by rows are steps of an op that make the rows that a step of another one takes: rows of a block of the tensor
+Hand-offs by chunks are steps of an op that make the rows that a step of another takes: rows of a block of the tensor
 between the two, of a rank counted from the own one. Both sides must be cut by rows: what comes of a reduce_scatter or
 of a kernel behind an all_gather, and what an all_gather or a kernel before a sum takes.
 
@@ -132,7 +132,7 @@ def reject_along(op: Op, pair: Op, maker: Part, steps: Sequence[TileGroup]) -> R
     """Why a GEMM ``op`` cannot be ``steps``, cut along ``pair`` which is carried out as ``maker``; None if it can."""
     schedule, hint = maker.schedule, f"{pair.name} = uniform_fused_1d(chunks=...)"
     if maker.shape != pair.shape:
-        why, hint = "it is apart, and moved as a whole", f"a template that overlaps it in itself: {hint}"
+        why, hint = "it is separated, and moved as a whole", f"a template that overlaps it in itself: {hint}"
     elif schedule.tactics.kernel is not Kernels.LAUNCHED:
         why, hint = "its kernel is persistent, and ends as a whole", "kernel=launched"
     elif not schedule.symmetric:
@@ -171,7 +171,7 @@ def _overlap(some: Sequence[Region], others: Sequence[Region]) -> bool:
 
 
 def row_waits(maker: Part, taker: Part, num_ranks: int) -> tuple[StepWait, ...]:
-    """The waits of steps of ``taker`` for what makes the rows that they take, in ``maker``; empty without a seam."""
+    """The waits of steps of ``taker`` for what makes their rows in ``maker``; empty without a hand-off."""
     if not (_begins_by_itself(maker.schedule) and _begins_by_itself(taker.schedule)):
         return ()
     made, taken = _sides(maker, taker, num_ranks)

@@ -20,7 +20,7 @@ class PlanError(ScheduleError):
 
 
 def collective_name(op: Op) -> str:
-    """The name of the part that is the collective of an op, where it is apart.
+    """The name of the part that is the collective of an op, where it is separated.
 
     >>> from ..ir import DType, Pattern, Shard, Tensor, Workload
     >>> x = Tensor("x", DType.BF16, 8, 8, Shard.ROWS)
@@ -32,16 +32,16 @@ def collective_name(op: Op) -> str:
 
 
 def issue_order(workload: Workload, choice: Schedule) -> tuple[str, ...]:
-    """Names of parts in issue order: of an op that is apart ``op`` is the kernel, and ``op.all_gather`` its collective.
+    """Names of parts in issue order: of a separated op ``op`` is the kernel, and ``op.all_gather`` its collective.
 
     What the schedule does not list comes right before what first needs it, and at last in the order of the file, layer
-    by layer. What stands beside the kernel of an op comes right behind it. A collective that is apart comes right
+    by layer. What starts with the kernel of an op comes right behind it. A collective of its own comes right
     before or behind its kernel, unless it is listed by itself.
 
     Raises
     ------
     PlanError
-        If an op is listed before one that it needs, or a collective by itself that is not apart.
+        If an op is listed before one that it needs, or a collective by itself whose op is not separated.
     """
     return _Order(workload, choice).names()
 
@@ -50,23 +50,23 @@ class _Order:
     def __init__(self, workload: Workload, choice: Schedule) -> None:
         self._choice = choice
         self._ops = {op.name: op for op in workload.ops}
-        self._apart = {mode.op for mode in choice.modes if mode.apart is not None}
-        self._collectives = {collective_name(self._ops[name]): name for name in self._apart}
-        self._late = frozenset(choice.late)
+        self._separate = {mode.op for mode in choice.modes if mode.separate is not None}
+        self._collectives = {collective_name(self._ops[name]): name for name in self._separate}
+        self._deferred = frozenset(choice.deferred)
         self._of_a_layer = max(1, len(choice.order) // max((op.layer for op in workload.ops), default=1))
         self._places = {name: place for place, name in enumerate(choice.order)}  # each layer has as many
-        self._stands_beside = dict(choice.beside)
-        self._beside: dict[str, list[str]] = {}  # what stands beside the kernel of each op
-        for name, kernel in choice.beside:
-            self._beside.setdefault(kernel, []).append(name)
+        self._starts_with = dict(choice.starts_with)
+        self._started: dict[str, list[str]] = {}  # what starts with the kernel of each op
+        for name, kernel in choice.starts_with:
+            self._started.setdefault(kernel, []).append(name)
         self._issued: dict[str, None] = {}  # parts
         self._asked: list[str] = []  # parts that wait for each other, from the first on
 
     def names(self) -> tuple[str, ...]:
         """Issue everything."""
-        for name in (*self._choice.order, *self._choice.late):
+        for name in (*self._choice.order, *self._choice.deferred):
             self._check_known(name)
-        self._check_late()
+        self._check_deferred()
         names = sorted(self._choice.order, key=lambda name: (self._layer(name), self._places[name] % self._of_a_layer))
         self._places = {name: place for place, name in enumerate(names)}
         for name in sorted((*names, *self._ops), key=self._layer):  # stable: else as they are listed
@@ -74,23 +74,23 @@ class _Order:
         return tuple(self._issued)
 
     def _layer(self, name: str) -> tuple[int, int]:
-        """The layer in which a part is issued, and whether it comes there before others: what is brought ahead does."""
-        op, ahead = self._op(name), self._choice.ahead
-        brings = ahead > 0 and op.shape.is_collective and not any(read.made_by for read in op.reads)
-        return (op.layer - ahead, 0) if brings else (op.layer + (name in self._late), 1)
+        """The layer in which a part is issued, and whether it comes there before others: what is prefetched does."""
+        op, prefetch = self._op(name), self._choice.prefetch
+        brings = prefetch > 0 and op.shape.is_collective and not any(read.made_by for read in op.reads)
+        return (op.layer - prefetch, 0) if brings else (op.layer + (name in self._deferred), 1)
 
     def _check_known(self, name: str) -> None:
         if name not in self._ops and name not in self._collectives:
             op, _, _ = name.partition(_DOT)
-            message = f"{name} is no part of its own: {op} is not apart"
-            raise PlanError(Rejection(Code.MGS509, message, f"apart {op}"), "order")
+            message = f"{name} is no part of its own: {op} is not separated"
+            raise PlanError(Rejection(Code.MGS509, message, f"separate {op} by dma"), "order")
 
-    def _check_late(self) -> None:
-        """Refuse what is late and has no place in the order."""
-        for name in self._choice.late:
+    def _check_deferred(self) -> None:
+        """Refuse what is deferred and has no place in the order."""
+        for name in self._choice.deferred:
             if name not in self._places:
-                message = f"{name} is late, and has no place in the order of the next layer"
-                raise PlanError(Rejection(Code.MGS503, message, f"order ..., {name}"), "late")
+                message = f"{name} is deferred, and has no place in the order of the next layer"
+                raise PlanError(Rejection(Code.MGS503, message, f"order ..., {name}"), "deferred")
 
     def _op(self, part: str) -> Op:
         return self._ops[self._collectives.get(part, part)]
@@ -98,41 +98,41 @@ class _Order:
     def _parts(self, name: str) -> tuple[str, ...]:
         """The parts of an op in the order of its data."""
         op = self._ops[name]
-        if name not in self._apart:
+        if name not in self._separate:
             return (name,)
         collective = collective_name(op)
         return (name, collective) if op.shape.pattern.produces else (collective, name)
 
     def _collective(self, name: str) -> str:
         """The part of an op that is or holds its collective."""
-        return collective_name(self._ops[name]) if name in self._apart else name
+        return collective_name(self._ops[name]) if name in self._separate else name
 
     def _needs(self, part: str) -> tuple[str, ...]:
-        """The parts that come before: what it reads, whose kernel it stands beside, the other half of its op.
+        """The parts that come before: what it reads, whose kernel it starts with, the other half of its op.
 
         What an op gathers is there behind its collective, whose kernel may come later.
         """
         op, is_collective = self._op(part), part in self._collectives
-        apart = op.name in self._apart
+        separate = op.name in self._separate
         made = [
             each
             for read in op.reads
-            if read.made_by and (not apart or read.moves == is_collective)
+            if read.made_by and (not separate or read.moves == is_collective)
             for each in ((self._collective(read.made_by),) if read.what is Made.MOVED else self._parts(read.made_by))
         ]
-        beside = self._stands_beside.get(op.name)
-        if beside is not None and (not apart or is_collective):
-            made.append(beside)
+        kernel = self._starts_with.get(op.name)
+        if kernel is not None and (not separate or is_collective):
+            made.append(kernel)
         halves = self._parts(op.name)
         return tuple(dict.fromkeys((*made, *halves[: halves.index(part)])))
 
     def _issue(self, part: str) -> None:
-        """Issue a part behind what it needs, then what stands beside its kernel."""
+        """Issue a part behind what it needs, then what starts with its kernel."""
         if part in self._issued:
             return
         if part in self._asked:
             circle = " needs ".join((*self._asked[self._asked.index(part) :], part))
-            raise PlanError(Rejection(Code.MGS503, f"ops wait for each other: {circle}"), "beside")
+            raise PlanError(Rejection(Code.MGS503, f"ops wait for each other: {circle}"), "start")
         self._asked.append(part)
         for other in self._needs(part):
             self._check_order(other)
@@ -142,7 +142,7 @@ class _Order:
             return
         self._issued[part] = None
         if part in self._ops:
-            for other in map(self._collective, self._beside.get(part, ())):
+            for other in map(self._collective, self._started.get(part, ())):
                 # What has asked for this part comes as soon as it has all that it asks for.
                 if other not in self._asked and self._issued.keys() >= set(self._needs(other)):
                     self._issue(other)

@@ -9,6 +9,7 @@ from ..ir import (
     Awaited,
     Direction,
     EngineChoice,
+    HandOff,
     Made,
     Op,
     OpCase,
@@ -22,7 +23,6 @@ from ..ir import (
     Read,
     Rejection,
     Schedule,
-    Seams,
     StepWait,
     System,
     Transfer,
@@ -113,10 +113,12 @@ def choice_of_layers(choice: Schedule, layers: int) -> Schedule:
         modes=tuple(replace(mode, op=in_layer(mode.op, layer)) for layer in numbers for mode in choice.modes),
         order=tuple(part_in_layer(name, layer) for layer in numbers for name in choice.order),
         streams=tuple((in_layer(name, layer), stream) for layer in numbers for name, stream in choice.streams),
-        beside=tuple((in_layer(name, n), in_layer(kernel, n)) for n in numbers for name, kernel in choice.beside),
+        starts_with=tuple(
+            (in_layer(name, n), in_layer(kernel, n)) for n in numbers for name, kernel in choice.starts_with
+        ),
         low=tuple(in_layer(name, layer) for layer in numbers for name in choice.low),
-        along=tuple(in_layer(name, layer) for layer in numbers for name in choice.along),
-        late=tuple(part_in_layer(name, layer) for layer in numbers for name in choice.late),
+        chained=tuple(in_layer(name, layer) for layer in numbers for name in choice.chained),
+        deferred=tuple(part_in_layer(name, layer) for layer in numbers for name in choice.deferred),
     )
 
 
@@ -172,31 +174,33 @@ class _Builder:
     built: dict[tuple[OpShape, object], OpPlan] = field(default_factory=dict)
 
     def add(self, name: str) -> None:
-        """Add the part of that name: an op, or of one whose collective is apart the kernel or the collective."""
+        """Add the part of that name: an op, or of one that is separated the kernel or the collective."""
         op_name, _, collective = name.partition(_DOT)
         op = self.workload.op(op_name)
         mode = self._mode(op)
-        if mode.apart is None:
+        if mode.separate is None:
             self._add(op, op.name, op.shape, self._schedule(op, mode.body))
             return
         if not op.is_pair or op.shape.then is not None:
-            message = f"{op.name} is {op.shape.label}: it has no kernel and collective to keep apart"
-            raise PlanError(Rejection(Code.MGS509, message, "apart is for a pair such as AG+GEMM"), op.name)
+            message = f"{op.name} is {op.shape.label}: it has no kernel and collective to separate"
+            raise PlanError(
+                Rejection(Code.MGS509, message, "separate is for an op with both, such as AG+GEMM"), op.name
+            )
         if op.shape.uneven_by_rank:
-            message = f"the kernel of {op.name} is as large as the rank's loads: it is not simulated apart"
+            message = f"the kernel of {op.name} is as large as the rank's loads: it is not simulated as a part"
             raise PlanError(Rejection(Code.MGS515, message, "leave it to a template"), op.name)
         if not collective:
             kernel = kernel_alone(op.shape)
             self._add(op, op.name, kernel, self._usual(op, kernel, default_engine(self.system)))
             return
-        alone, serial = collective_alone(op.shape), self._usual(op, op.shape, mode.apart.engine)
-        schedule = replace(self._built(op, alone, mode.apart), staging_bytes=serial.staging_bytes)
+        alone, serial = collective_alone(op.shape), self._usual(op, op.shape, mode.separate.engine)
+        schedule = replace(self._built(op, alone, mode.separate), staging_bytes=serial.staging_bytes)
         self._add(op, name, alone, schedule)
 
     def _add(self, op: Op, name: str, shape: OpShape, schedule: OpPlan) -> None:
         stream = COLLECTIVES_STREAM if shape.is_collective else dict(self.choice.streams).get(op.name, 0)
         priority = LOW if op.name in self.choice.low else 0
-        free = not any(read.made_by for read in op.reads) and op.name not in dict(self.choice.beside)
+        free = not any(read.made_by for read in op.reads) and op.name not in dict(self.choice.starts_with)
         behind = op.shape.is_collective and free
         part = Part(name, op.name, shape, schedule, stream, priority, layer=op.layer, behind_kernels=behind)
         waits, step_waits = self._waits(op, part)
@@ -208,21 +212,21 @@ class _Builder:
     def _schedule(self, op: Op, body: OpChoice | WrittenPlan | None) -> OpPlan:
         if body is None:
             usual = self._usual(op, op.shape, usual_engine(self.system, op.shape))
-            return self._along(op, usual) if op.name in self.choice.along else usual
+            return self._chained(op, usual) if op.name in self.choice.chained else usual
         return self._built(op, op.shape, body)
 
-    def _along(self, op: Op, usual: OpPlan) -> OpPlan:
+    def _chained(self, op: Op, usual: OpPlan) -> OpPlan:
         """The kernel of an op cut as the all_to_all that brings what it takes."""
         found = brought_for(self.workload, op, self.system.num_ranks)
         if found is None:
-            message = f"{op.name} is {op.label}, which is not cut along another op"
-            raise PlanError(Rejection(Code.MGS509, message, "along is for a GEMM behind GEMM+A2A"), op.name)
+            message = f"{op.name} is {op.label}, which is not cut as another op"
+            raise PlanError(Rejection(Code.MGS509, message, "chained is for a GEMM behind GEMM+A2A"), op.name)
         (pair, brought), maker = found, self.parts[found[0]]
         steps = brought.cut_along(maker.schedule, tile_cols(op.shape))
         unfit = reject_along(op, self.workload.op(pair), maker, steps)
         if unfit is not None:
             raise PlanError(unfit, op.name)
-        return replace(usual, expression=f"along {maker.schedule.expression}", steps=steps)
+        return replace(usual, expression=f"chained to {maker.schedule.expression}", steps=steps)
 
     def _usual(self, op: Op, shape: OpShape, engine: EngineChoice) -> OpPlan:
         return self._built(op, shape, OpChoice(BASELINE.name, self.system.num_ranks, engine))
@@ -242,15 +246,15 @@ class _Builder:
         return OpCase(shape.name, self.system, shape)
 
     def _waits(self, op: Op, part: Part) -> tuple[tuple[PartWait, ...], tuple[StepWait, ...]]:
-        """What a part waits for: results that it reads, the other part of its op, and what it stands beside."""
+        """What a part waits for: results that it reads, the other part of its op, and what it starts with."""
         waits: list[PartWait] = []
         steps: list[StepWait] = []
         for need in self.needs(op, part):
             steps += need.rows
             waits += () if need.rows else need.whole
-        beside = dict(self.choice.beside).get(op.name)
-        if beside is not None and (part.shape.is_collective or not op.shape.pattern.overlaps):
-            waits.append(PartWait(beside, Awaited.BEGUN))
+        kernel = dict(self.choice.starts_with).get(op.name)
+        if kernel is not None and (part.shape.is_collective or not op.shape.pattern.overlaps):
+            waits.append(PartWait(kernel, Awaited.BEGUN))
         return tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(steps))
 
     def needs(self, op: Op, part: Part) -> Iterator["Need"]:
@@ -271,7 +275,7 @@ class _Builder:
         return whole or read.moves == part.shape.is_collective
 
     def _by_rows(self, op: Op, read: Read, maker: Part) -> bool:
-        wanted = self.choice.seams is Seams.ROWS or op.name in self.choice.along
+        wanted = self.choice.handoff is HandOff.CHUNKS or op.name in self.choice.chained
         return wanted and read.by_rows and read.what is Made.OUTPUT and maker.op == maker.name
 
     def _maker(self, read: Read) -> Part:

@@ -106,7 +106,7 @@ JsonObject = dict[str, object]
 def textmate_grammar() -> JsonObject:
     """Return the grammar as the JSON object that VS Code, TextMate and others read."""
     words = load_words()
-    special = {*FUNCTIONS, *_HEAD_SECTIONS, "file", "dtype", "origin", "truth"}
+    special = {*FUNCTIONS, *_HEAD_SECTIONS, "file", "dtype", "origin", "choice"}
     functions = _all(section for section in words if section in FUNCTIONS)
     plain = _all(section for section in words if section not in special) - set(words["dtype"])
     return {
@@ -119,7 +119,7 @@ def textmate_grammar() -> JsonObject:
             _pattern("storage.type.annotation", rf"@(?:{_either(words['origin'])})\b"),
             _declaration(),
             _pattern("keyword.other", rf"\b(?:{_either(_all(_HEAD_SECTIONS))})\b(?!\s*=(?!=))"),
-            _pattern("constant.language", rf"\b(?:{_either(words['truth'])})\b"),
+            _pattern("constant.language", rf"\b(?:{_either(words['choice'])})\b"),
             _pattern("storage.type", rf"\b(?:{_either(words['dtype'])})\b"),
             _pattern("support.function", rf"\b(?:{_either(functions)})\b(?=\()"),
             _quantity(),

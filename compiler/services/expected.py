@@ -225,10 +225,10 @@ def _in_call(place: Context) -> ExpectedWords:
     if outer == "workload" and argument == "type":
         return _words("dtype")
     if outer == "workload":
-        named = _words("truth") | _NUMBER if argument else _words("operation", "operation.argument")
+        named = _words("choice") | _NUMBER if argument else _words("operation", "operation.argument")
         return replace(named, local=True)
     if outer == "system" and place.head == "fabric":
-        named = _words("truth") if argument else _words("topology.argument")
+        named = _words("choice") if argument else _words("topology.argument")
         return named | _names(Kind.LINK, Kind.SWITCH, *_VALUES)
     if outer == "expect":
         return _TERM

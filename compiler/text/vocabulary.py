@@ -18,7 +18,7 @@ MAX_DOMAIN_VALUES = 4096
 MAX_EXTENT = 1 << 31
 MAX_STREAMS = 64
 MAX_BATCHES = 4
-MAX_AHEAD = 8
+MAX_PREFETCH = 8
 MAX_TILES = 64
 MAX_LAYERS = 4096
 
@@ -170,13 +170,23 @@ SYNONYMS: Mapping[str, str] = {
     "templates": "schedules",
     "template": "schedules",
     "quantization": "quantisation",
+    "apart": "separate",
+    "beside": "start",
+    "seams": "handoff",
+    "ahead": "prefetch",
+    "late": "deferred",
+    "along": "chained",
+    "true": "yes",
+    "false": "no",
 }
 
 SYSTEM_WORDS = ("gpus", "fabric", "variability", "replay")
 VARIABILITY_WORDS = ("skew", "jitter", "straggler", "late")
 BACKWARD_WORDS = ("backward", "keep")
 WORKLOAD_WORDS = ("about", "repeat", "batch", *BACKWARD_WORDS)
-SCHEDULE_WORDS = ("apart", "order", "stream", "beside", "priority", "seams", "batches", "ahead", "late", "along")
+SCHEDULE_WORDS = (
+    *("separate", "order", "stream", "start", "priority", "handoff", "batches", "prefetch", "deferred", "chained"),
+)
 TENSOR_WORDS = ("shard",)
 OBJECTIVES = ("makespan",)
 PLAN_ACTIONS = ("put", "get", "compute", "reduce")

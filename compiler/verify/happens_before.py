@@ -210,7 +210,7 @@ def _blocked(waits: Waits) -> Iterator[tuple[Event, Event, set[Event]]]:
 
 
 def overlap_faults(scenario: OpCase, schedule: OpPlan) -> Iterator[PlanFault]:
-    """Return faults for kernels that may overlap with copies although the plan says ``apart``.
+    """Return faults for kernels that may overlap with copies although the plan says ``alone``.
 
     A kernel must come after all arrivals at its rank or before all its transfers. The plan must have no cycle of waits.
     """
@@ -227,7 +227,7 @@ def overlap_faults(scenario: OpCase, schedule: OpPlan) -> Iterator[PlanFault]:
             sent = (step.name for step in plan.steps.values() if isinstance(step, Transfer))
             early = next((name for name in sent if not order.happened((plan.rank, kernel), (plan.rank, name))), None)
             if early is not None:
-                message = f"{kernel} may run beside {early}: apart means that copies come all before it or all after it"
+                message = f"{kernel} may run beside {early}: alone means that copies come all before it or all after it"
                 yield PlanFault(Code.MGS513, kernel, message)
 
 

@@ -104,7 +104,7 @@ def test_counts_are_read_while_kernels_before_the_exchange_run(monkeypatch: pyte
 
 def test_a_layer_with_experts_copies_by_sms_unless_asked() -> None:
     graph = layer("")
-    dma = layer("explore moe { engine dma(3) }\nschedule mine for moe { apart t, z by dma(3) }")
+    dma = layer("explore moe { engine dma(3) }\nschedule mine for moe { separate t, z by dma(3) }")
 
     assert [op.name for op in graph.workload.ops if op.shape.counts_on_device] == ["t", "z"]
     for few in (False, True):

@@ -16,7 +16,7 @@ from tests.helpers.marks import thinned
 from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_of, text_of
 from tests.helpers.some import some
 
-FABRICS = ("full_mesh(xgmi)", "ring(xgmi, both_ways=true)", "torus(xgmi, shape=[2, 2])")
+FABRICS = ("full_mesh(xgmi)", "ring(xgmi, both_ways=yes)", "torus(xgmi, shape=[2, 2])")
 
 
 @pytest.mark.parametrize("kind", thinned(KINDS, 3))

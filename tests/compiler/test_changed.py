@@ -23,7 +23,7 @@ gpu own extends slow {
   hbm { achieved 2 TB/s @nominal "x" }
   peak bf16 900 TFLOP/s, fp16 900 TFLOP/s
 }
-system node { gpus 4 x own; fabric ring(nv.nvlink, both_ways=true) }
+system node { gpus 4 x own; fabric ring(nv.nvlink, both_ways=yes) }
 workload down on node {
   h = tensor bf16[M, 8192] shard cols
   w = tensor bf16[8192, K] shard rows
@@ -85,7 +85,7 @@ def test_a_device_of_a_library_becomes_one_of_the_file() -> None:
     text = changed_text(OWN_SOURCE, changes, OWN_SOURCE.path)
 
     assert "link nvlink extends nv.nvlink {" in text
-    assert "fabric ring(nvlink, both_ways=true)" in text
+    assert "fabric ring(nvlink, both_ways=yes)" in text
 
 
 def test_a_schedule_that_does_not_fit_any_more_is_left_out_with_what_is_expected_of_it() -> None:

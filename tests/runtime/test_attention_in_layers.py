@@ -96,7 +96,7 @@ def draw_op(rng: random.Random, number: int, scenario: OpCase, before: list[Op])
 
 def draw_mode(rng: random.Random, op: Op, scenario: OpCase) -> OpMode:
     if op.shape.then is None and rng.random() < 0.3:
-        return OpMode(op.name, apart=draw_whole(rng, scenario))
+        return OpMode(op.name, separate=draw_whole(rng, scenario))
     return OpMode(op.name, draw_choice(rng, scenario))
 
 

@@ -58,7 +58,7 @@ workload moe on hgx {
   y = grouped_gemm(all_to_all(norm(x)), w, rows=[256, 256])
   z = norm(y)
 }
-schedule apart_ for moe { apart y by dma(3) }
+schedule apart_ for moe { separate y by dma(3) }
 schedule chunked for moe { y = uniform_fused_1d(chunks=8, engine=dma(3)) }
 """
 ROOT_ALONE = """
@@ -85,8 +85,8 @@ workload layer on node {
   repeat 2 y as x
 }
 schedule cut for layer { y = pipelined(chunks=2 * RANKS, engine=sm(8)) }
-schedule halves for layer { apart y by sm(8) }
-schedule added for layer { apart y by sm(8); seams rows }
+schedule halves for layer { separate y by sm(8) }
+schedule added for layer { separate y by sm(8); handoff chunks }
 """
 LAYERS = [*sorted((ROOT / "examples" / "layers").glob("*.mgs")), ROOT / "examples" / "papers" / "layers.mgs"]
 
@@ -244,7 +244,7 @@ def test_experts_behind_a_dispatch_that_is_apart() -> None:
             assert (brought.rows.cuts[-1], weights.tensor, weights.links) == (512, "w", ())
 
 
-@pytest.mark.parametrize("said", ["", "apart d_w by dma(3)", "d_w = pipelined(chunks=4, engine=dma(3))"])
+@pytest.mark.parametrize("said", ["", "separate d_w by dma(3)", "d_w = pipelined(chunks=4, engine=dma(3))"])
 def test_sums_over_batches_that_ranks_add_up_once(said: str) -> None:
     (found,) = compile_text(SUMS.format(said=said)).workloads
     graph, plan = plan_of_layers(found, found.schedules[0], 1)

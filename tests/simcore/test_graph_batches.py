@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.ir import Batch, OpChoice, OpMode, Read, Schedule, Seams, Workload
+from magus.compiler.ir import Batch, HandOff, OpChoice, OpMode, Read, Schedule, Workload
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.planning.parts import op_names
 from magus.compiler.planning.plan import build_plan, choice_of_layers, layers_of, written_out
@@ -33,12 +33,12 @@ workload mlp on hgx {
 schedule halves for mlp {
   batches 2
   order u_norm[0], u[0], y[0], y_add[0], u_norm[1], u[1], y[1], y_add[1]
-  seams whole
+  handoff whole
 }
 schedule mixed for mlp {
   batches 2
   u = hetero_fused_1d(chunks=8)
-  apart y by dma(3)
+  separate y by dma(3)
   order u_norm[0], u[0], u_norm[1], y[0], u[1], y[0].reduce_scatter, y[1]
 }
 """
@@ -64,12 +64,12 @@ def drawn(seed: int) -> tuple[int, bool]:
     graph = replace(cut, batch=Batch(("x",), 1, ((2, cut),)))
     names = op_names(graph, 2)
     modes = tuple(
-        OpMode(name, apart=OpChoice("serial", system.num_ranks, default_engine(system)))
+        OpMode(name, separate=OpChoice("serial", system.num_ranks, default_engine(system)))
         for op in graph.ops
         for name in names[op.name]
         if op.is_pair and op.shape.then is None and rng.random() < 0.5
     )
-    choice = Schedule("drawn", modes, seams=rng.choice(list(Seams)), sums_first=rng.random() < 0.5, batches=2)
+    choice = Schedule("drawn", modes, handoff=rng.choice(list(HandOff)), sums_first=rng.random() < 0.5, batches=2)
     plan = build_plan(system, graph, choice)
     whole = lower(system, plan, unit_bytes=8192, fold=False).program
     if whole.num_line_hops > 12_000:
@@ -93,7 +93,7 @@ def test_batches_in_turn_take_as_long_as_their_halves() -> None:
     """Each layer of both is a layer of half of the rows, twice: nothing of one is there for the other to run beside."""
     graph, schedules = scenario()
     half, _ = scenario(1024)
-    serial = Schedule("serial", seams=Seams.WHOLE)
+    serial = Schedule("serial", handoff=HandOff.WHOLE)
 
     assert graph.batch is not None and dict(graph.batch.cuts)[2].ops == half.ops
     twice = makespan(layers_of(half, 2), choice_of_layers(serial, 2))

@@ -9,6 +9,7 @@ from magus.compiler.ir import (
     Awaited,
     EngineChoice,
     EngineKind,
+    HandOff,
     Made,
     Op,
     OpCase,
@@ -18,7 +19,6 @@ from magus.compiler.ir import (
     Plan,
     Read,
     Schedule,
-    Seams,
     Transfer,
     Variability,
     Wait,
@@ -117,7 +117,7 @@ def test_behind_a_barrier_times_add_up(first: Pattern, second: Pattern, mode: Op
     modes = tuple(OpMode(name, mode) for name in "ab")
     alone = [simulate_op(each, build_op_plan(each, mode)).makespan_ticks for each in (one, other)]
 
-    both = simulated(graph, Schedule("p", modes, seams=Seams.WHOLE), one)
+    both = simulated(graph, Schedule("p", modes, handoff=HandOff.WHOLE), one)
 
     assert both.makespan_ticks == sum(alone)
 
@@ -131,7 +131,7 @@ def test_a_pair_that_is_apart_takes_as_long_as_serial(pattern: Pattern) -> None:
     one = scenario(pattern)
     graph = of_ops(Op("y", one.shape))
 
-    result = simulated(graph, Schedule("p", (OpMode("y", apart=SERIAL),)), one)
+    result = simulated(graph, Schedule("p", (OpMode("y", separate=SERIAL),)), one)
     serial = simulate_op(one, build_op_plan(one, SERIAL))
 
     assert result.makespan_ticks == serial.makespan_ticks
@@ -158,10 +158,10 @@ def test_rows_are_waited_for_one_by_one() -> None:
     down, up = scenario(DOWN, 4096, 2048, 4096), scenario(UP, 4096, 2048, 2048)
     graph = of_ops(Op("a", down.shape), Op("b", up.shape, (read("a", by_rows=True, moves=True),)))
     modes = tuple(OpMode(name, FUSED) for name in "ab")
-    times = {seams: simulated(graph, Schedule("p", modes, seams=seams), down).makespan_ticks for seams in Seams}
+    times = {seams: simulated(graph, Schedule("p", modes, handoff=seams), down).makespan_ticks for seams in HandOff}
     plan = build_plan(down.system, graph, Schedule("p", modes))
 
-    assert times[Seams.ROWS] < times[Seams.WHOLE]
+    assert times[HandOff.CHUNKS] < times[HandOff.WHOLE]
     assert plan.part("b").waits == ()
     assert {wait.of for wait in plan.part("b").step_waits} == {"r0", "r1", "r2", "r3"}
 
@@ -207,7 +207,7 @@ def test_a_collective_beside_a_kernel_begins_with_it() -> None:
     )
     modes = (OpMode("x", SERIAL), OpMode("z", SERIAL))
 
-    result = simulated(graph, Schedule("p", modes, beside=(("x", "l"),)), kernel)
+    result = simulated(graph, Schedule("p", modes, starts_with=(("x", "l"),)), kernel)
 
     assert result.op("k").end_ticks <= result.op("x").begin_ticks < result.op("l").end_ticks
 
@@ -216,7 +216,7 @@ def test_a_collective_beside_a_kernel_begins_with_it() -> None:
 def test_copies_by_sms_take_them_from_kernels_beside_them(beside: tuple[tuple[str, str], ...], taken: int) -> None:
     gather, kernel = scenario(Pattern.ALL_GATHER), scenario(Pattern.GEMM)
     graph = of_ops(Op("k", kernel.shape), Op("x", gather.shape))
-    choice = Schedule("p", (OpMode("x", OpChoice("serial", 4, EngineChoice(EngineKind.SM, 16))),), beside=beside)
+    choice = Schedule("p", (OpMode("x", OpChoice("serial", 4, EngineChoice(EngineKind.SM, 16))),), starts_with=beside)
     program = lower(kernel.system, build_plan(kernel.system, graph, choice), unit_bytes=1024).program
 
     pools = sorted(zip(program.pool_names, program.pool_slots.tolist(), strict=True))

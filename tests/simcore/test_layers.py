@@ -15,10 +15,12 @@ from magus.simcore.simulate_layers import simulate_layers
 from tests.helpers.scenarios.mlp_backward import plain_backward, plain_text
 
 SCHEDULES = """
-schedule pairs for back { dh = hetero_fused_1d(chunks=8); dx = hetero_fused_1d(chunks=8); beside dx xg }
-schedule late for back { apart dx, xg; order dh, dx, d_wdn, d_wup; beside dx xg; priority sums, d_wup low }
+schedule pairs for back { dh = hetero_fused_1d(chunks=8); dx = hetero_fused_1d(chunks=8); start xg with dx }
+schedule late for back { separate dx, xg; order dh, dx, d_wdn, d_wup; start xg with dx; priority sums, d_wup low }
 schedule ahead for back { stream 1 n }
-schedule span for back { apart dh, dx, xg; order dh, d_wup, dx, xg, d_wdn; late d_wup; beside dx xg; priority sums }
+schedule span for back {
+  separate dh, dx, xg; order dh, d_wup, dx, xg, d_wdn; deferred d_wup; start xg with dx; priority sums
+}
 """
 
 

@@ -164,7 +164,7 @@ def head_dim_of(tensors: Sequence[Tensor], heads: int, kv_heads: int) -> int:
 
 OPERATION = KernelOperation(
     name="attention",
-    example="attention(q, k, v, heads=32, kv_heads=8, causal=true)",
+    example="attention(q, k, v, heads=32, kv_heads=8, causal=yes)",
     infer=_infer,
     num_tensors=(1, 3),  # keys and values may be one tensor, and queries with them
     arguments=(

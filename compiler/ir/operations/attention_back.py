@@ -75,7 +75,7 @@ def _infer(call: OperationCall) -> CallResult:
 
 OPERATION = KernelOperation(
     name="attention_back",
-    example="attention_back(qkv, a, da, heads=32, kv_heads=8, causal=true)",
+    example="attention_back(qkv, a, da, heads=32, kv_heads=8, causal=yes)",
     infer=_infer,
     num_tensors=(3, 5),
     arguments=FORWARD.arguments,

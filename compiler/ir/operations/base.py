@@ -34,7 +34,7 @@ class CallArgumentKind(Enum):
     """How a named argument of a call is written, and what is made of it."""
 
     COUNT = auto()  # a positive whole number: an int
-    TRUTH = auto()  # true or false: a bool
+    TRUTH = auto()  # yes or no: a bool
     COUNTS = auto()  # a list of whole numbers: a tuple of int
     TYPE = auto()  # an element type: a DType
     TABLE = auto()  # a list of whole numbers, or such a list for each rank: a tuple of int or of such tuples

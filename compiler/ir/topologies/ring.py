@@ -22,7 +22,7 @@ def _where(edge: Edge) -> str:
 TOPOLOGY = Topology(
     "ring",
     (LINK, TopologyArgument("both_ways", ArgumentKind.TRUTH, optional=True)),
-    "ring(xgmi, both_ways=true)",
+    "ring(xgmi, both_ways=yes)",
     connect=_connect,
     where=_where,
     algorithms=("double_ring",),

@@ -26,7 +26,7 @@ from ...text.units import NUMBER
 from ...text.vocabulary import MAX_RANKS, SYSTEM_WORDS, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import Words, known_head, single
+from ..values.sentences import Words, known_head, single, truth
 from .device import DeviceResolver
 from .variability import VariabilityReader, read_replay
 
@@ -51,7 +51,7 @@ class FabricResolver:
         self._readers: Mapping[ArgumentKind, Callable[[TopologyArgument, ast.Expression], Any]] = {
             ArgumentKind.LINK: lambda _, name: self._link(name),
             ArgumentKind.SWITCH: lambda _, name: self._switch(name),
-            ArgumentKind.TRUTH: lambda _, said: self._truth(said),
+            ArgumentKind.TRUTH: lambda _, said: truth(said, self._report),
             ArgumentKind.COUNT: self._count,
             ArgumentKind.COUNTS: self._counts,
         }
@@ -177,11 +177,6 @@ class FabricResolver:
 
     def _link(self, name: ast.Expression) -> Link:
         return self._devices.link(self._scope.find(name, Kind.LINK, self._report))
-
-    def _truth(self, expression: ast.Expression) -> bool:
-        if isinstance(expression, ast.Name) and expression.text in ("true", "false"):
-            return expression.text == "true"
-        raise self._report.fail(Code.MGS116, "true or false is expected here", expression.span)
 
 
 _COUNT = Property("the number of gpus", NUMBER, Fraction(1), Fraction(MAX_RANKS), whole=True)

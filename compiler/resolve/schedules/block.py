@@ -1,15 +1,15 @@
-"""Schedules of ops: how each is carried out, which collectives are apart, and who runs when and beside whom.
+"""Schedules of ops: how each is carried out, which are separated, and who runs when and with whom.
 
-schedule late for layer {
+schedule mine for layer {
   dh = hetero_fused_1d(chunks=32, engine=dma(7))
   u { split rows 512, 512; move by dma(7) put }
-  apart dx, xg by dma(7)
+  separate dx, xg by dma(7)
   order dh, dx, d_wdn, d_wup
   stream 1 d_wup
-  beside d_wdn xg
+  start xg with d_wdn
   priority sums, d_wdn low
-  seams rows
-  along o
+  handoff chunks
+  chained o
 }
 """
 
@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from ...codes import Code
-from ...ir import Op, OpCase, OpMode, Schedule, Seams, System, Workload
+from ...ir import HandOff, Op, OpCase, OpMode, Schedule, System, Workload
 from ...planning.handoff import brought_for
 from ...planning.parts import collective_name, in_batches, is_summed_last, op_names
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.units import NUMBER
-from ...text.vocabulary import MAX_AHEAD, MAX_BATCHES, MAX_STREAMS, SCHEDULE_WORDS, Property
+from ...text.vocabulary import MAX_BATCHES, MAX_PREFETCH, MAX_STREAMS, SCHEDULE_WORDS, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, known_head
@@ -38,14 +38,14 @@ class _Said:
     modes: dict[str, OpMode] = field(default_factory=dict)
     order: tuple[str, ...] = ()
     streams: dict[str, int] = field(default_factory=dict)
-    beside: dict[str, str] = field(default_factory=dict)
+    starts_with: dict[str, str] = field(default_factory=dict)
     low: dict[str, None] = field(default_factory=dict)
     sums_first: bool = False
-    seams: Seams = Seams.ROWS
+    handoff: HandOff = HandOff.CHUNKS
     batches: int = 1
-    ahead: int = 0
-    late: tuple[str, ...] = ()
-    along: tuple[str, ...] = ()
+    prefetch: int = 0
+    deferred: tuple[str, ...] = ()
+    chained: tuple[str, ...] = ()
     seen: set[str] = field(default_factory=set)
 
 
@@ -84,14 +84,14 @@ class ScheduleBlockReader:
             tuple(said.modes.values()),
             said.order,
             tuple(said.streams.items()),
-            tuple(said.beside.items()),
+            tuple(said.starts_with.items()),
             tuple(said.low),
             said.sums_first,
-            said.seams,
+            said.handoff,
             said.batches,
-            said.ahead,
-            said.late,
-            said.along,
+            said.prefetch,
+            said.deferred,
+            said.chained,
         )
 
     def _batches(self, block: ast.Block) -> int:
@@ -139,88 +139,93 @@ class ScheduleBlockReader:
 
     def _say(self, statement: ast.Say, said: _Said) -> None:
         head = known_head(statement, SCHEDULE_WORDS, "a schedule of ops", self._report)
-        if head in said.seen and head not in ("apart", "stream", "beside"):
+        if head in said.seen and head not in ("separate", "stream", "start"):
             raise self._report.fail(Code.MGS206, f"{head} is said twice", statement.span)
         said.seen.add(head)
         words = Words(statement.phrase, self._report)
         words.take(head)
         match head:
-            case "apart":
-                self._apart(words, said, statement.span)
+            case "separate":
+                self._separate(words, said, statement.span)
             case "order":
                 said.order = self._names.distinct(words, parts=True)
-            case "late":
-                said.late = self._late(words, statement.span)
-            case "along":
-                said.along = self._along(words, said)
+            case "deferred":
+                said.deferred = self._deferred(words, statement.span)
+            case "chained":
+                said.chained = self._chained(words, said)
             case "stream":
                 number = Property("a stream", NUMBER, Fraction(1), Fraction(MAX_STREAMS - 1), whole=True)
                 stream = int(self._numbers.value(number, (words.take("a number"),), self._place).amount)
                 said.streams |= dict.fromkeys(self._names.distinct(words), stream)
-            case "beside":
-                self._beside(words, said)
+            case "start":
+                self._start(words, said)
             case "priority":
                 self._priority(words, said)
-            case "ahead":
-                number = Property("layers ahead", NUMBER, Fraction(0), Fraction(MAX_AHEAD), whole=True)
-                said.ahead = int(self._numbers.value(number, (words.take("a number of layers"),), self._place).amount)
+            case "prefetch":
+                number = Property("layers of prefetch", NUMBER, Fraction(0), Fraction(MAX_PREFETCH), whole=True)
+                said.prefetch = int(
+                    self._numbers.value(number, (words.take("a number of layers"),), self._place).amount
+                )
             case "batches":
                 words.take("a number of batches")  # which is known already
             case _:
-                self._seams(words, said)
+                self._handoff(words, said)
         words.end()
 
-    def _late(self, words: Words, span: Span) -> tuple[str, ...]:
-        """Read ``late y, y_add``: parts that are issued among those of the next layer."""
+    def _deferred(self, words: Words, span: Span) -> tuple[str, ...]:
+        """Read ``deferred y, y_add``: parts that are issued among those of the next layer."""
         names = self._names.distinct(words, parts=True)
         if self._graph.repeat is None:
             message = f"{self._graph.name} repeats no layers: there is no next one for {listing(names)}"
             raise self._report.fail(Code.MGS509, message, span, "repeat N y as x, in the workload")
         return names
 
-    def _along(self, words: Words, said: _Said) -> tuple[str, ...]:
-        """Read ``along o, w``: GEMMs that are cut as the all_to_all that brings what they take."""
+    def _chained(self, words: Words, said: _Said) -> tuple[str, ...]:
+        """Read ``chained o, w``: GEMMs that are cut as the all_to_all that brings what they take."""
         spans, workload = self._names.spans(words), in_batches(self._graph, said.batches)
         for name, span in spans.items():
             if brought_for(workload, workload.op(name), self._system.num_ranks) is None:
                 message = f"{name} is {workload.op(name).label}, and takes no equal blocks that GEMM+A2A brings by rows"
-                hint = "along is for a GEMM whose first operand another kernel makes and an all_to_all moves, not x.t"
+                hint = "chained is for a GEMM whose first operand another kernel makes and an all_to_all moves, not x.t"
                 raise self._report.fail(Code.MGS509, message, span, hint)
             self._said_once(name, said, span)
         return tuple(spans)
 
-    def _beside(self, words: Words, said: _Said) -> None:
-        """Read ``beside dx xg``: in batches each beside the kernel of its own, or all beside one that is named."""
+    def _start(self, words: Words, said: _Said) -> None:
+        """Read ``start xg with dx``: in batches each with the kernel of its own, or all with one that is named."""
+        others = self._names.distinct(words)
+        if words.take_word("with") is None:
+            raise self._report.fail(Code.MGS116, "'with' is missing", words.span, "start xg with dx")
         value = words.take("an op with a kernel")
-        kernels, others = self._names.of(value), self._names.distinct(words)
+        kernels = self._names.of(value)
         for name in others:
             own = [kernel for kernel in kernels if self._names.number_of(kernel) == self._names.number_of(name)]
             if len(kernels) > 1 and not own:
-                message = f"{name} is of no batch: beside which of {listing(kernels)}?"
-                raise self._report.fail(Code.MGS116, message, value.span, f"beside {kernels[0]} {name}")
-            said.beside[name] = (own or kernels)[0]
+                message = f"{name} is of no batch: with which of {listing(kernels)} does it start?"
+                raise self._report.fail(Code.MGS116, message, value.span, f"start {name} with {kernels[0]}")
+            said.starts_with[name] = (own or kernels)[0]
 
-    def _seams(self, words: Words, said: _Said) -> None:
-        name, known = words.take_name("rows or whole"), {seams.value: seams for seams in Seams}
+    def _handoff(self, words: Words, said: _Said) -> None:
+        name, known = words.take_name("chunks or whole"), {each.value: each for each in HandOff}
         if name.text not in known:
-            hint = did_you_mean(name.text, known) or f"seams are {listing(known)}"
-            raise self._report.fail(Code.MGS204, f"unknown seams '{name.text[:40]}'", name.span, hint)
-        said.seams = known[name.text]
+            hint = did_you_mean(name.text, known) or f"a hand-off is by {listing(known)}"
+            raise self._report.fail(Code.MGS204, f"unknown hand-off '{name.text[:40]}'", name.span, hint)
+        said.handoff = known[name.text]
 
-    def _apart(self, words: Words, said: _Said, span: Span) -> None:
-        """Read ``apart dx, xg by dma(7)``; a lone collective is one already, and is carried out so."""
+    def _separate(self, words: Words, said: _Said, span: Span) -> None:
+        """Read ``separate dx, xg by dma(7)``; a lone collective is one already, and is carried out so."""
         names = self._names.distinct(words, planned=True)
         how = self._choices.whole(words.take("an engine, or a template") if words.take_word("by") else None)
         for name in names:
             lone = self._names[name].shape.is_collective
-            self._mode(OpMode(name, how) if lone else OpMode(name, apart=how), said, span)
+            self._mode(OpMode(name, how) if lone else OpMode(name, separate=how), said, span)
 
     def _mode(self, mode: OpMode, said: _Said, span: Span) -> None:
         self._said_once(mode.op, said, span)
         said.modes[mode.op] = mode
 
     def _said_once(self, name: str, said: _Said, span: Span) -> None:
-        if name in said.modes or name in said.along:
+        if name in said.modes or name in said.chained:
             raise self._report.fail(Code.MGS206, f"how {name} is carried out is said twice", span)
 
     def _priority(self, words: Words, said: _Said) -> None:
@@ -297,7 +302,7 @@ class OpNames:
         return names.index(name) if len(names) > 1 else -1
 
     def _collectives_of(self, value: ast.Expression) -> tuple[str, ...]:
-        """The collectives of an op that is apart, by their names."""
+        """The collectives of an op that is separated, by their names."""
         assert isinstance(value, ast.Member), "a collective is a part of an op"
         names = self.planned(value.base)
         own = tuple(collective_name(replace(self._ops[name], name=name)) for name in names)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...codes import Code
-from ...ir import OpCase, OpChoice, OpMode, OpPlan, Plan, Scenario, Schedule, Seams, System
+from ...ir import HandOff, OpCase, OpChoice, OpMode, OpPlan, Plan, Scenario, Schedule, System
 from ...planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, op_plan_in_file, plan_in_file
 from ...planning.build import build_op_plan, declared
 from ...planning.knobs.engine import usual_engine
@@ -18,7 +18,7 @@ from ...text.parsing.parse import parse_value
 from ..values.evaluate import ExpressionEvaluator, Place
 from .schedule import ChoiceReader
 
-SERIAL = Schedule("serial", seams=Seams.WHOLE)
+SERIAL = Schedule("serial", handoff=HandOff.WHOLE)
 """Every op without overlap, in the order of the file."""
 
 

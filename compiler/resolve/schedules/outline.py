@@ -187,7 +187,7 @@ class OutlineReader:
         words.end()
 
     def _read_sums(self, words: Words) -> None:
-        sums = self._choices.word("sums", words.take("apart or behind"), words_of(Sums))
+        sums = self._choices.word("sums", words.take("parallel or behind"), words_of(Sums))
         self._said = replace(self._said, sums=Sums(sums))
         words.end()
 

@@ -111,7 +111,7 @@ class PlanReader:
         return known_head(statement, _WORDS, "a plan", self._report)
 
     def _head(self, statements: _Statements, plan: ast.Plan) -> tuple[EngineChoice, bool, ExecutionOptions]:
-        """Read ``plan by sm(8) apart``, which stands first: engines, whether kernels run beside them, and tactics."""
+        """Read ``plan by sm(8) alone``, which stands first: engines, whether kernels run beside them, and tactics."""
         if not statements:
             hint = "split rows into 4, for instance, or plan by dma(7) and its steps"
             raise self._report.fail(Code.MGS116, "the block of a schedule says how, or each step", plan.span, hint)
@@ -127,7 +127,7 @@ class PlanReader:
             words.end(("by",))
             return self._choices.default_engine(), True, ExecutionOptions()
         engine = self._choices.engine(words.take("an engine"))
-        return engine, words.take_word("apart") is None, self._tactics(words, first)
+        return engine, words.take_word("alone") is None, self._tactics(words, first)
 
     def _tactics(self, words: Words, statement: ast.Say) -> ExecutionOptions:
         """Read ``transfer get protocol ll``, in any order."""
@@ -136,7 +136,7 @@ class PlanReader:
             if word in given:
                 raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
             given[word] = self._choices.word(word, words.take(f"{word} of a plan"), OPTIONS[word].words)
-        words.end(("apart", *OPTIONS))
+        words.end(("alone", *OPTIONS))
         return options_from(given)
 
     def _override(self, statement: ast.Say, steps: dict[str, Step], said: set[tuple[int, str]]) -> list[Override]:

@@ -27,7 +27,7 @@ from ...templates import BASELINE, BY_NAME, Template
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.units import NUMBER
-from ...text.vocabulary import MAX_EXTENT, SCHEDULE_WORDS, Property
+from ...text.vocabulary import MAX_EXTENT, SCHEDULE_WORDS, SYNONYMS, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import head_word, single
@@ -188,7 +188,7 @@ class ChoiceReader:
         return known[name]
 
 
-_EXAMPLE = "schedule NAME for LAYER { u = hetero_fused_1d(chunks=16); apart y by dma(7); order u, y }"
+_EXAMPLE = "schedule NAME for LAYER { u = hetero_fused_1d(chunks=16); separate y by dma(7); order u, y }"
 
 
 class ScheduleReader:
@@ -258,5 +258,6 @@ class ScheduleReader:
         name, heads = workload.ops[0].name, [head_word(each) for each in block.statements]
         if "plan" in heads:
             return False
+        known = {*SCHEDULE_WORDS, *(old for old, new in SYNONYMS.items() if new in SCHEDULE_WORDS)} - {"order"}
         defines = any(isinstance(each, ast.Define) and each.name == name for each in block.statements)
-        return defines or any(head == name or (head in SCHEDULE_WORDS and head != "order") for head in heads)
+        return defines or any(head == name or head in known for head in heads)

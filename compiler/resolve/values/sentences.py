@@ -39,6 +39,14 @@ def side_by_side(left: ast.Expression, right: ast.Expression, report: Report, in
             report.error(Code.MGS114, f"two values side by side: {first} and {second}", span, hint)
 
 
+def truth(value: ast.Expression, report: Report) -> bool:
+    """Return whether ``value`` is ``yes``; report what is neither ``yes`` nor ``no``."""
+    if isinstance(value, ast.Name) and value.text in ("yes", "no"):
+        return value.text == "yes"
+    word = SYNONYMS.get(value.text, "") if isinstance(value, ast.Name) else ""
+    raise report.fail(Code.MGS116, "yes or no is expected here", value.span, f"Magus says '{word}'" if word else "")
+
+
 def head_of(statement: ast.Say) -> ast.Name | None:
     """Return the first word of a statement, None if it begins with something else."""
     first = statement.phrase[0].parts[0]

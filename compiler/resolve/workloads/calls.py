@@ -32,7 +32,7 @@ from ...text.units import NUMBER
 from ...text.vocabulary import MAX_EXTENT, MAX_RANKS, TENSOR_WORDS, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import Words, single
+from ..values.sentences import Words, single, truth
 
 GEMM, EXPERTS, ADD, GATHER, EXCHANGE = "gemm", "grouped_gemm", "add", "all_gather", "all_to_all"
 ATTENTION = ("attention", "attention_back")
@@ -257,7 +257,7 @@ class ArgumentReader:
         self._numbers = FigureReader(report, evaluator)
         self._readers: Mapping[CallArgumentKind, Callable[[str, ast.Expression], Any]] = {
             CallArgumentKind.COUNT: lambda name, written: self._whole(name, written, low=1),
-            CallArgumentKind.TRUTH: lambda _, written: self._truth(written),
+            CallArgumentKind.TRUTH: lambda _, written: truth(written, self._report),
             CallArgumentKind.COUNTS: self._counts,
             CallArgumentKind.TYPE: lambda _, written: dtype_named(written, self._report),
             CallArgumentKind.TABLE: self._table,
@@ -304,11 +304,6 @@ class ArgumentReader:
     def _whole(self, name: str, written: ast.Expression, low: int = 0) -> int:
         wanted = Property(name, NUMBER, Fraction(low), Fraction(MAX_EXTENT), whole=True)
         return int(self._numbers.value(wanted, (written,), self._place).amount)
-
-    def _truth(self, written: ast.Expression) -> bool:
-        if isinstance(written, ast.Name) and written.text in ("true", "false"):
-            return written.text == "true"
-        raise self._report.fail(Code.MGS116, "true or false is expected here", written.span)
 
     def _counts(self, name: str, written: ast.Expression) -> tuple[int, ...]:
         if not isinstance(written, ast.Listed) or not written.items:

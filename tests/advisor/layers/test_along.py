@@ -62,7 +62,7 @@ def test_an_estimate_knows_what_is_cut_along() -> None:
 
     simulated = JointRuns(scenario.system, scenario.workload).ticks(choice)
 
-    assert choice.along == ("y_gemm",)
+    assert choice.chained == ("y_gemm",)
     assert simulated is not None
     assert estimated_ticks(space(), choice) == pytest.approx(simulated, rel=0.05)
 
@@ -72,10 +72,10 @@ def test_small_changes_cut_along_or_not_and_only_what_is_cut() -> None:
 
     changes = list(small_changes(space().workload, space().ways, space().following, along))
 
-    assert any(not each.along and each.modes == along.modes for each in changes)
-    apart = [each for each in changes if any(mode.apart is not None for mode in each.modes)]
-    assert apart and all(each.along == () for each in apart)
-    assert any(each.along and each.modes != along.modes for each in changes)
+    assert any(not each.chained and each.modes == along.modes for each in changes)
+    apart = [each for each in changes if any(mode.separate is not None for mode in each.modes)]
+    assert apart and all(each.chained == () for each in apart)
+    assert any(each.chained and each.modes != along.modes for each in changes)
 
 
 def test_the_answer_is_cut_along_and_as_fast_as_that_of_a_pair() -> None:
@@ -86,13 +86,13 @@ def test_the_answer_is_cut_along_and_as_fast_as_that_of_a_pair() -> None:
     norm = space().kernels["z"]
 
     assert in_turn is not None and best.several is not None
-    assert best.joint.along == ("y_gemm",)
+    assert best.joint.chained == ("y_gemm",)
     assert best.ticks * 1.05 < in_turn.ticks
     assert (best.ticks - norm) / TICKS_PER_US <= pair.recommended.best_us * 1.04
-    assert next(op.how for op in advice.ops if op.name == "y_gemm") == "along y"
+    assert next(op.how for op in advice.ops if op.name == "y_gemm") == "chained y"
     again = compile_text(TEXT.replace("REST", "  z = norm(y)\n") + schedule_block(best.joint, "chain")).workloads[0]
-    assert again.schedules[0].along == ("y_gemm",)
-    assert "along y_gemm" in str(advice_document(advice))
+    assert again.schedules[0].chained == ("y_gemm",)
+    assert "chained y_gemm" in str(advice_document(advice))
 
 
 SEVERAL = """  n = norm(y)
@@ -115,7 +115,7 @@ def test_of_several_the_longest_is_cut_and_comes_first() -> None:
     changes = small_changes(found.workload, found.ways, found.following, choice)
 
     assert found.following == {"y": ("y_gemm",), "h": ("b", "a")}
-    assert choice.along == ("y_gemm", "b")
+    assert choice.chained == ("y_gemm", "b")
     assert choice.order.index("b") == choice.order.index("h") + 1 == choice.order.index("a") - 1
     assert JointRuns(scenario.system, scenario.workload).ticks(choice) is not None
-    assert any(each.along == ("y_gemm", "b", "a") for each in changes)
+    assert any(each.chained == ("y_gemm", "b", "a") for each in changes)

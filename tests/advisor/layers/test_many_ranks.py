@@ -53,7 +53,7 @@ def test_a_whole_collective_goes_within_nodes_and_across_where_that_is_faster() 
     limited = Ways(scenario.system, copier, COARSE_BYTES, paced=False)  # a file that says how collectives go
     usual = next(way for way in limited.of(scenario.workload.op("d_w")) if way.is_apart)
 
-    assert apart[0].mode.apart is not None and apart[0].mode.apart.template == "hierarchical"
+    assert apart[0].mode.separate is not None and apart[0].mode.separate.template == "hierarchical"
     assert apart[0].total < usual.total
 
 

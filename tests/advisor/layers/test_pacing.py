@@ -22,10 +22,10 @@ pytestmark = pytest.mark.usefixtures("compiled_core")
 
 WHOLE = """
 schedule whole for back {
-  apart dh, dx by dma(3)
+  separate dh, dx by dma(3)
   xg = serial(engine=dma(3))
   order dh, dx, d_wd, d_wu
-  beside dh xg
+  start xg with dh
   priority sums
 }
 """

@@ -97,7 +97,7 @@ def test_what_spans_layers_can_be_carried_out() -> None:
     assert choices
     for choice in choices:
         parts = build_plan(scenario.system, scenario.workload, choice, 3).parts
-        assert set(choice.late) <= set(choice.order) and len(parts) == 3 * len(choice.order)
+        assert set(choice.deferred) <= set(choice.order) and len(parts) == 3 * len(choice.order)
 
 
 def test_small_changes_differ_in_one_decision() -> None:
@@ -107,7 +107,7 @@ def test_small_changes_differ_in_one_decision() -> None:
     assert len(changes) > 10 and placed[0] not in changes
     kept = 0
     for choice in changes:
-        parts = ("modes", "order", "beside", "low", "sums_first", "seams")
+        parts = ("modes", "order", "starts_with", "low", "sums_first", "handoff")
         differs = {part for part in parts if getattr(choice, part) != getattr(placed[0], part)}
         assert len(differs) == 1 or differs == {"modes", "order"}
         try:

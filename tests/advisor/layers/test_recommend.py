@@ -17,7 +17,7 @@ from magus.advisor.layers.orders import IN_TURN
 from magus.advisor.layers.recommend import recommend_workload
 from magus.advisor.layers.search import JointSearch
 from magus.compiler import compile_text
-from magus.compiler.ir import Cancelled, OpChoice, Scenario, Schedule, Seams
+from magus.compiler.ir import Cancelled, HandOff, OpChoice, Scenario, Schedule
 from magus.compiler.planning.build import ScheduleError, schedule_block
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
@@ -120,7 +120,7 @@ def test_independent_work_is_used() -> None:
 def test_small_changes_begin_at_the_best_of_what_is_known() -> None:
     scenario = scenario_of(BACKWARD)
     search = JointSearch(scenario, JointRuns(scenario.system, scenario.workload))
-    declared, placed = Schedule("declared", seams=Seams.WHOLE), Schedule("placed", sums_first=True)
+    declared, placed = Schedule("declared", handoff=HandOff.WHOLE), Schedule("placed", sums_first=True)
     search.known, search.searched = {declared: "declared in the file"}, {placed}
     search.spaces = [SimpleNamespace(batches=1, workload=scenario.workload)]  # type: ignore[list-item]
 
@@ -128,7 +128,7 @@ def test_small_changes_begin_at_the_best_of_what_is_known() -> None:
     assert search._starts() == [placed]
     search.found = {declared: 1, placed: 2}
     first, second = search._starts()
-    assert second == placed and first.seams is Seams.WHOLE and len(first.order) == len(scenario.workload.ops)
+    assert second == placed and first.handoff is HandOff.WHOLE and len(first.order) == len(scenario.workload.ops)
 
 
 def test_ops_with_exposed_copies_may_be_bespoke() -> None:
@@ -216,9 +216,8 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 def test_a_schedule_of_the_file_with_the_name_of_a_searched_one_keeps_its_own_time() -> None:
-    declared = (
-        "schedule joint for mlp { apart u by dma(3); seams whole }\nschedule in_turn for mlp { apart y by dma(3) }"
-    )
+    declared = """schedule joint for mlp { separate u by dma(3); handoff whole }
+schedule in_turn for mlp { separate y by dma(3) }"""
     scenario = scenario_of(CHAIN + declared)
     advice = recommend_workload(scenario, AdviceOptions(bespoke=0))
 
@@ -274,7 +273,7 @@ def test_an_answer_that_was_kept_is_shown_as_a_new_one() -> None:
 
 
 def test_a_limit_that_nothing_meets_is_said() -> None:
-    declared = "schedule whole for mlp { apart u by dma(3) }"
+    declared = "schedule whole for mlp { separate u by dma(3) }"
     scenario = scenario_of(CHAIN.replace("engine dma(3) }", "engine dma(3); staging <= 1 KiB }") + declared)
     advice = recommend_workload(scenario, AdviceOptions(bespoke=0))
 
@@ -320,12 +319,12 @@ def test_the_mark_of_kernels_side_by_side_is_explained() -> None:
 
 
 @pytest.mark.parametrize("climbs", [True, False])
-@pytest.mark.parametrize("better", list(Seams))
+@pytest.mark.parametrize("better", list(HandOff))
 def test_each_searched_schedule_is_tried_with_the_other_seams(
-    monkeypatch: pytest.MonkeyPatch, better: Seams, climbs: bool
+    monkeypatch: pytest.MonkeyPatch, better: HandOff, climbs: bool
 ) -> None:
     def ticks(runs: JointRuns, choice: Schedule) -> int:
-        return 100 - (choice.seams is better) - 2 * choice.sums_first
+        return 100 - (choice.handoff is better) - 2 * choice.sums_first
 
     monkeypatch.setattr(JointRuns, "ticks", ticks)
     scenario = scenario_of(CHAIN)
@@ -333,7 +332,7 @@ def test_each_searched_schedule_is_tried_with_the_other_seams(
     search.run()
 
     best = search.best_searched()[0]
-    assert (best.seams, best.sums_first, search.found[best]) == (better, True, 97)
+    assert (best.handoff, best.sums_first, search.found[best]) == (better, True, 97)
 
 
 def test_no_schedule_is_said_to_take_less_than_its_kernels() -> None:

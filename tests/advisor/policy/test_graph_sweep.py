@@ -13,11 +13,11 @@ from magus.compiler.ir import (
     Cancelled,
     EngineChoice,
     EngineKind,
+    HandOff,
     OpMode,
     Rejection,
     Scenario,
     Schedule,
-    Seams,
     Settings,
     WrittenPlan,
 )
@@ -115,7 +115,7 @@ def test_the_document(scenarios: Mapping[int, Scenario]) -> None:
 
 def test_names_of_the_file_are_kept_and_not_taken(scenarios: Mapping[int, Scenario]) -> None:
     one = scenarios[1024]
-    declared = replace(one, schedules=(replace(B, name="mine"), replace(B, name="joint_1", seams=Seams.WHOLE)))
+    declared = replace(one, schedules=(replace(B, name="mine"), replace(B, name="joint_1", handoff=HandOff.WHOLE)))
 
     def by_file(scenario: Scenario) -> Advice:
         advice = advise(scenario)

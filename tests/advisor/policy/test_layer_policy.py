@@ -73,7 +73,7 @@ def test_a_rule_says_what_each_op_does(policy: PolicyTable) -> None:
     assert ops["dh"].schedule == "hetero_fused_1d(chunks=8, engine=dma(3))" and ops["dh"].copy_engines == 3
     assert (ops["dh"].template, ops["dh"].chunks) == ("hetero_fused_1d", 8)
     assert ops["dx"].schedule is None and ops["dx"].copy_engines == 0
-    assert ops["xg"].beside == "dx" and ops["d_wdn"].stream == 1
+    assert ops["xg"].starts_with == "dx" and ops["d_wdn"].stream == 1
     order = [op.part for op in late.ops]
     assert order.index("dx") < order.index("dx.reduce_scatter") and order.index("d_wdn") < order.index("d_wup")
 

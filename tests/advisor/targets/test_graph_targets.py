@@ -184,7 +184,9 @@ def test_vllm_runs_no_backward_pass_and_has_one_threshold() -> None:
         text_of("vllm", sweep_of(scenario))
 
 
-WHOLE = Schedule("joint", (OpMode("dx", apart=OpChoice("serial", 4, SM16)), OpMode("xg", OpChoice("serial", 4, SM16))))
+WHOLE = Schedule(
+    "joint", (OpMode("dx", separate=OpChoice("serial", 4, SM16)), OpMode("xg", OpChoice("serial", 4, SM16)))
+)
 
 
 @pytest.mark.parametrize("name", ["nccl", "rccl", "ncclx"])
@@ -205,7 +207,7 @@ CALLS = ("allgather", "reducescatter")
 @pytest.mark.parametrize(
     ("modes", "message"),
     [
-        ((OpMode("dx", apart=OpChoice("serial", 4, DMA)),), "moves data by copy engines"),
+        ((OpMode("dx", separate=OpChoice("serial", 4, DMA)),), "moves data by copy engines"),
         ((OpMode("dx", OpChoice("hetero_fused_1d", 8, SM16)),), "is moved in pieces"),
         ((), "no collective is left whole beside kernels"),
         ((OpMode("xg", OpChoice("halving_doubling", 4, SM16, algorithm="halving_doubling")),), "no name for"),
@@ -219,7 +221,7 @@ def test_what_a_tuner_cannot_say_is_refused(modes: tuple[OpMode, ...], message: 
 
 def test_calls_of_one_size_have_one_setting() -> None:
     modes = (
-        OpMode("dh", apart=OpChoice("serial", 4, SM16)),
+        OpMode("dh", separate=OpChoice("serial", 4, SM16)),
         OpMode("xg", OpChoice("serial", 4, EngineChoice(EngineKind.SM, 8))),
     )
     with pytest.raises(Refused, match="calls of one size need two settings"):

@@ -130,6 +130,6 @@ def test_kernels_that_keep_apart_from_copies_have_all_sms() -> None:
         for name, chunks in (("serial", 4), ("uniform_fused_1d", 8))
     )
 
-    assert "plan by sm(8) apart\n" in plan_text(scenario, apart, "written")
+    assert "plan by sm(8) alone\n" in plan_text(scenario, apart, "written")
     assert "plan by sm(8)\n" in plan_text(scenario, beside, "written")
     assert apart.compute_sms == beside.compute_sms + 8

@@ -65,9 +65,15 @@ def test_the_last_waits_for_the_others_and_moves_as_much_as_in_one_batch() -> No
 
 
 def test_what_is_said_of_all_batches_is_said_of_the_last() -> None:
-    assert [mode.op for mode in scenario("apart d_w by dma(3)").schedules[0].modes] == ["d_w[1]"]
-    assert list(parts(scenario("apart d_w by dma(3)"))) == ["d_w[0]", "d_w[1]", "d_w[1].all_reduce", "dx[0]", "dx[1]"]
-    listed = parts(scenario("apart d_w by dma(3); order d_w, dx, d_w.all_reduce"))
+    assert [mode.op for mode in scenario("separate d_w by dma(3)").schedules[0].modes] == ["d_w[1]"]
+    assert list(parts(scenario("separate d_w by dma(3)"))) == [
+        "d_w[0]",
+        "d_w[1]",
+        "d_w[1].all_reduce",
+        "dx[0]",
+        "dx[1]",
+    ]
+    listed = parts(scenario("separate d_w by dma(3); order d_w, dx, d_w.all_reduce"))
     assert list(listed) == ["d_w[0]", "d_w[1]", "dx[0]", "dx[1]", "d_w[1].all_reduce"]
     (template,) = scenario("d_w = pipelined(chunks=4, engine=dma(3))").schedules[0].modes
     assert isinstance(template, OpMode) and template.op == "d_w[1]"
@@ -75,5 +81,5 @@ def test_what_is_said_of_all_batches_is_said_of_the_last() -> None:
 
 def test_a_batch_without_a_collective_has_none_to_plan() -> None:
     with pytest.raises(CompileError) as caught:
-        scenario("apart d_w[0] by dma(3)")
+        scenario("separate d_w[0] by dma(3)")
     assert caught.value.diagnostics[0].code is Code.MGS509

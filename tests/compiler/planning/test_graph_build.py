@@ -28,7 +28,7 @@ def test_the_file_says_the_order_unless_the_schedule_does() -> None:
 
 
 def test_what_is_apart_is_two_parts_in_the_order_of_its_data() -> None:
-    parts = {part.name: part for part in plan("apart dh, dx, xg by dma(2)").parts}
+    parts = {part.name: part for part in plan("separate dh, dx, xg by dma(2)").parts}
 
     assert list(parts)[:2] == ["dh.all_gather", "dh"]
     assert list(parts)[3:5] == ["dx", "dx.reduce_scatter"]
@@ -46,7 +46,7 @@ def test_what_is_apart_is_two_parts_in_the_order_of_its_data() -> None:
 
 def test_beside_a_kernel() -> None:
     """A collective begins with the kernel, in front of the collective of the same op."""
-    parts = {part.name: part for part in plan("apart dx; beside dx xg").parts}
+    parts = {part.name: part for part in plan("separate dx; start xg with dx").parts}
 
     assert list(parts) == ["dh", "d_wdn", "dx", "xg", "dx.reduce_scatter", "d_wup"]
     assert parts["xg"].waits == (PartWait("dx", Awaited.BEGUN),)
@@ -55,7 +55,7 @@ def test_beside_a_kernel() -> None:
 def test_seams() -> None:
     fused = "dh = hetero_fused_1d(chunks=8); dx = hetero_fused_1d(chunks=8)"
     by_rows = {part.name: part for part in plan(fused).parts}["dx"]
-    whole = {part.name: part for part in plan(f"{fused}; seams whole").parts}["dx"]
+    whole = {part.name: part for part in plan(f"{fused}; handoff whole").parts}["dx"]
 
     assert by_rows.waits == ()
     assert set(by_rows.step_waits) >= {StepWait("own", "dh", "own"), StepWait("g0", "dh", "g0")}
@@ -79,7 +79,7 @@ def test_priorities_and_streams() -> None:
 
 
 def test_layers_take_the_result_of_the_one_before() -> None:
-    parts = {part.name: part for part in plan("seams whole", layers=3).parts}
+    parts = {part.name: part for part in plan("handoff whole", layers=3).parts}
 
     assert len(parts) == 15
     assert not parts["dh"].waits and not parts["dh"].step_waits
@@ -98,4 +98,4 @@ def test_an_order_that_cannot_be_kept_is_refused() -> None:
 def test_ops_that_stand_beside_each_other_are_refused() -> None:
     scenario, _ = of()
     with pytest.raises(PlanError, match="ops wait for each other: xg needs d_wup needs xg"):
-        build_plan(scenario.system, scenario.workload, Schedule("s", order=("xg",), beside=(("xg", "d_wup"),)))
+        build_plan(scenario.system, scenario.workload, Schedule("s", order=("xg",), starts_with=(("xg", "d_wup"),)))

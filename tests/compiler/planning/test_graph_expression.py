@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpMode, Scenario, Schedule, Seams, WrittenPlan
+from magus.compiler.ir import EngineChoice, EngineKind, HandOff, OpCase, OpMode, Scenario, Schedule, WrittenPlan
 from magus.compiler.planning.build import ScheduleError, expression_of_schedule, schedule_block
 from magus.compiler.planning.parts import PlanError
 from magus.compiler.planning.plan import build_plan
@@ -30,7 +30,7 @@ def draw(rng: random.Random, scenario: Scenario, name: str) -> Schedule:
     def mode(op_index: int) -> OpMode:
         op = ops[op_index]
         if op.is_pair and rng.random() < 0.4:
-            return OpMode(op.name, apart=draw_whole(rng, OpCase(op.name, scenario.system, op.shape)))
+            return OpMode(op.name, separate=draw_whole(rng, OpCase(op.name, scenario.system, op.shape)))
         return OpMode(op.name, draw_choice(rng, OpCase(op.name, scenario.system, op.shape)))
 
     while True:
@@ -43,7 +43,7 @@ def draw(rng: random.Random, scenario: Scenario, name: str) -> Schedule:
             (("xg", rng.choice(("dx", "dh"))),) if rng.random() < 0.5 else (),
             tuple(rng.sample(names, rng.randint(0, 2))),
             rng.random() < 0.5,
-            rng.choice(list(Seams)),
+            rng.choice(list(HandOff)),
         )
         try:
             build_plan(scenario.system, scenario.workload, choice)

@@ -7,6 +7,7 @@ import pytest
 
 from magus.compiler.ir import (
     ExecutionOptions,
+    HandOff,
     Kernels,
     OpCase,
     OpChoice,
@@ -16,7 +17,6 @@ from magus.compiler.ir import (
     PeerOrder,
     Plan,
     Schedule,
-    Seams,
     Step,
     TileGroup,
     Wait,
@@ -99,14 +99,14 @@ def test_a_plan_is_right(kind: str, choice: OpChoice) -> None:
     assert check_parts(scenario.system, scenario.workload, plan) == ()
     assert check_plan(OpCase("y_gemm", scenario.system, part.shape), part.schedule) == ()
     assert part.waits == ()
-    assert part.schedule.expression == f"along {plan.part('y').schedule.expression}"
+    assert part.schedule.expression == f"chained to {plan.part('y').schedule.expression}"
     whole = plan_of(kind, Schedule("whole", (OpMode("y", choice),))).part("y_gemm")
     assert (len(whole.schedule.steps), whole.waits, whole.step_waits) == (1, (PartWait("y"),), ())
 
 
 def test_what_is_cut_along_waits_by_rows_whatever_the_seams() -> None:
     choice = along(CHOICES[0])
-    whole = Schedule("whole", choice.modes, along=choice.along, seams=Seams.WHOLE)
+    whole = Schedule("whole", choice.modes, chained=choice.chained, handoff=HandOff.WHOLE)
 
     assert plan_of("below", whole).part("y_gemm") == plan_of("below", choice).part("y_gemm")
 
@@ -145,13 +145,13 @@ def test_why_nothing_is_cut_along_a_pair(why: str) -> None:
     assert caught.value.rejection.hint
 
 
-def test_apart_there_is_nothing_to_be_cut_along() -> None:
-    apart = Schedule("apart", (OpMode("y", apart=OpChoice("serial", RANKS, DMA)),), along=("y_gemm",))
+def test_a_separated_op_has_nothing_to_be_chained_to() -> None:
+    apart = Schedule("separated", (OpMode("y", separate=OpChoice("serial", RANKS, DMA)),), chained=("y_gemm",))
 
-    with pytest.raises(PlanError, match="cannot be cut along y: it is apart"):
+    with pytest.raises(PlanError, match="cannot be cut along y: it is separated"):
         plan_of("below", apart)
-    with pytest.raises(PlanError, match="z is row_wise, which is not cut along another op"):
-        plan_of("below", Schedule("z", along=("z",)))
+    with pytest.raises(PlanError, match="z is row_wise, which is not cut as another op"):
+        plan_of("below", Schedule("z", chained=("z",)))
 
 
 def _names(steps: tuple[Step, ...]) -> list[str]:

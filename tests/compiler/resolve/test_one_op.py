@@ -108,9 +108,9 @@ def test_a_plan_of_an_op_is_checked_at_its_steps(others: str) -> None:
 
 
 def test_an_op_that_is_apart_is_no_pair_and_keeps_its_schedule() -> None:
-    found = _scenario(_OPS["AG+GEMM"], "schedule s for w { apart y by dma(3) }")
+    found = _scenario(_OPS["AG+GEMM"], "schedule s for w { separate y by dma(3) }")
 
-    assert found.only_case is None and found.schedules[0].modes[0].apart is not None
+    assert found.only_case is None and found.schedules[0].modes[0].separate is not None
 
 
 def test_loads_that_differ_are_of_one_op() -> None:

@@ -64,7 +64,7 @@ def offered(text: str) -> list[str]:
         ("workload v on node {\n  bat|", ["batch"]),
         ("workload v on node {\n  back|", ["backward"]),
         ("schedule s for up {\n  bat|", ["batches"]),
-        ("schedule s for up {\n  ah|", ["ahead"]),
+        ("schedule s for up {\n  pre|", ["prefetch"]),
         ("workload v on node {\n  backward |", ["up"]),
         ("explore up { sta|", ["staging"]),
         ("explore up { kernel |", ["launched", "persistent"]),

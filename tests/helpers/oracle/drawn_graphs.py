@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 from magus.compiler.ir import (
+    HandOff,
     Made,
     Op,
     OpCase,
@@ -13,7 +14,6 @@ from magus.compiler.ir import (
     Plan,
     Read,
     Schedule,
-    Seams,
     System,
     Workload,
 )
@@ -88,17 +88,17 @@ def _draw_choice(rng: random.Random, graph: Workload, scenarios: list[OpCase]) -
         modes,
         order=tuple(rng.sample(names, len(names))) if rng.random() < 0.3 else (),
         streams=tuple((name, rng.choice((1, 2))) for name in names if rng.random() < 0.2),
-        beside=tuple(pair for pair in beside if pair[0] != pair[1]),
+        starts_with=tuple(pair for pair in beside if pair[0] != pair[1]),
         low=tuple(name for name in names if rng.random() < 0.2),
         sums_first=rng.random() < 0.5,
-        seams=rng.choice(list(Seams)),
-        along=tuple(along),
+        handoff=rng.choice(list(HandOff)),
+        chained=tuple(along),
     )
 
 
 def _mode(rng: random.Random, op: Op, scenario: OpCase) -> OpMode:
     if op.is_pair and op.shape.then is None and not op.shape.loads and rng.random() < 0.3:
-        return OpMode(op.name, apart=draw_whole(rng, scenario))
+        return OpMode(op.name, separate=draw_whole(rng, scenario))
     return OpMode(op.name, draw_choice(rng, scenario))
 
 

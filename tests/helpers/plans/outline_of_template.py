@@ -28,7 +28,7 @@ def outline_of(choice: OpChoice, num_ranks: int, pattern: Pattern) -> Outline | 
     )
     if not pattern.overlaps:
         return said if pattern not in (Pattern.GEMM, Pattern.KERNEL) else None
-    return _overlapped(choice, said, Sums.BEHIND if pattern.sums else Sums.APART)
+    return _overlapped(choice, said, Sums.BEHIND if pattern.sums else Sums.PARALLEL)
 
 
 def _overlapped(choice: OpChoice, said: Outline, behind: Sums) -> Outline | None:

@@ -20,7 +20,7 @@ def _statements(outline: Outline) -> list[str]:
     lines += [_move(outline, tactics)]
     lines += _some("group", _groups(outline.grouping)) + _some("order", _order(outline.ordering))
     lines += [f"streams {outline.streams}"] if outline.streams > 1 else []
-    lines += [f"sums {outline.sums.value}"] if outline.sums is not Sums.APART else []
+    lines += [f"sums {outline.sums.value}"] if outline.sums is not Sums.PARALLEL else []
     sync = [tactics["wait"]] if "wait" in tactics else []
     sync += [f"per {tactics['per']}"] if "per" in tactics else []
     lines += [f"sync {' '.join(sync)}"] if sync else []

@@ -72,4 +72,4 @@ def both(kind: str) -> Workload:
 
 def along(choice: OpChoice) -> Schedule:
     """The pair by a template, and the GEMM cut along it."""
-    return Schedule("along", (OpMode("y", choice),), along=("y_gemm",))
+    return Schedule("along", (OpMode("y", choice),), chained=("y_gemm",))

@@ -31,7 +31,7 @@ schedule pairs for mlp {
   y = hetero_fused_1d(chunks=8)
 }
 
-schedule whole for mlp { apart y by dma(3); seams whole }
+schedule whole for mlp { separate y by dma(3); handoff whole }
 """
 ONE_LAYER = TEXT.replace("  repeat 40 y as x\n", "")
 SCHEDULES = ("serial", "pairs", "whole")

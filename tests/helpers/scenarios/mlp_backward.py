@@ -24,20 +24,20 @@ workload back on hgx {{
   repeat {layers} dx as dy
 }}
 schedule pairs for back {{
-  dh = hetero_fused_1d(chunks=8); dx = hetero_fused_1d(chunks=8); beside dx xg
+  dh = hetero_fused_1d(chunks=8); dx = hetero_fused_1d(chunks=8); start xg with dx
 }}
 schedule late for back {{
   dh = hetero_fused_1d(chunks=8, engine=dma(3))
-  apart dx, xg by dma(3)
+  separate dx, xg by dma(3)
   order dh, du, dx, d_wdn, d_wup
-  beside dx xg
+  start xg with dx
   stream 1 d_wdn
   priority sums, d_wup low
 }}
 schedule ring for back {{
   dh = pipelined(chunks=4, engine=dma(3), algorithm=ring)
-  apart dx by sm(8)
-  seams whole
+  separate dx by sm(8)
+  handoff whole
 }}
 """
 

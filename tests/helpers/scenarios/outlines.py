@@ -149,5 +149,5 @@ def outlines(draw: st.DrawFn, num_ranks: int, whole: bool = True) -> Outline:
         replace(grouping, own_alone=False) if own else grouping,
         draw(orderings(split.parts, num_ranks, free)) if draw(st.booleans()) else Ordering(),
         draw(st.integers(1, 3)) if draw(st.booleans()) else 1,
-        Sums.BEHIND if draw(_seldom) else Sums.APART,
+        Sums.BEHIND if draw(_seldom) else Sums.PARALLEL,
     )

@@ -17,13 +17,13 @@ workload mlp on hgx {
 }
 schedule domino for mlp {
   batches 2
-  apart u, y by dma(3)
+  separate u, y by dma(3)
   order u[0], u[1], y[0], y[1]
 }
 schedule mixed for mlp {
   batches 2
   u[0] = hetero_fused_1d(chunks=8)
-  apart y by dma(3)
+  separate y by dma(3)
 }
 """
 

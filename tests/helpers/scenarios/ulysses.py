@@ -31,7 +31,7 @@ schedule by_sms for ulysses {{
   a = uniform_fused_2d(chunks={fine}, engine=sm(8))
   t = uniform_fused_2d(chunks={fine}, engine=sm(8))
 }}
-schedule apart_ for ulysses {{ apart a, t by dma(3) }}
+schedule apart_ for ulysses {{ separate a, t by dma(3) }}
 """
 OPERANDS = ("qkv", "q, kv", "q, k, v", "q, k, k")
 

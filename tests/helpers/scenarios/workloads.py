@@ -18,11 +18,11 @@ SIDE_BY_SIDE = "x = tensor bf16[{m}, 8 * {d}] shard cols; w = tensor bf16[8 * {d
 
 TEXTS = {
     "AG+attention": RING.replace("{causal}", ""),
-    "AG+attention causal": RING.replace("{causal}", ", causal=true"),
+    "AG+attention causal": RING.replace("{causal}", ", causal=yes"),
     "A2A+attention": TO_HEADS.replace("{causal}", ""),
-    "A2A+attention causal": TO_HEADS.replace("{causal}", ", causal=true"),
+    "A2A+attention causal": TO_HEADS.replace("{causal}", ", causal=yes"),
     "attention+A2A": TO_ROWS.replace("{causal}", ""),
-    "attention+A2A causal": TO_ROWS.replace("{causal}", ", causal=true"),
+    "attention+A2A causal": TO_ROWS.replace("{causal}", ", causal=yes"),
     "AG+grouped_gemm": EXPERTS.replace("];", "] shard rows;", 1)
     + "y = grouped_gemm(all_gather(x), w, rows=[{experts}])",
     "A2A+grouped_gemm": EXPERTS + "y = grouped_gemm(all_to_all(x{split}), w, rows=[{experts}])",

@@ -10,6 +10,7 @@ from magus.compiler import compile_file, compile_text
 from magus.compiler.ir import (
     EngineChoice,
     EngineKind,
+    HandOff,
     Late,
     OpCase,
     OpChoice,
@@ -18,7 +19,6 @@ from magus.compiler.ir import (
     Plan,
     Scenario,
     Schedule,
-    Seams,
     System,
     Variability,
     WrittenPlan,
@@ -187,7 +187,7 @@ def plan_of(layer: Scenario, **by_copies: OpChoice) -> Plan:
         for op in graph.ops
         if op.shape.moved is not None
     )
-    return build_plan(layer.system, graph, Schedule("library", modes, seams=Seams.WHOLE))
+    return build_plan(layer.system, graph, Schedule("library", modes, handoff=HandOff.WHOLE))
 
 
 @pytest.mark.parametrize("file", thinned(LAYERS, 3))

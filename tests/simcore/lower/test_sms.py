@@ -52,7 +52,7 @@ def test_copies_that_wait_for_nothing_take_sms_of_all_kernels_before_their_own()
 
 def test_a_collective_takes_sms_of_kernels_that_run_beside_it() -> None:
     """That of the other op is called behind that of the first, which waits for the norm."""
-    found = sms(TEXT, OpMode("y", apart=SERIAL), OpMode("other", apart=SERIAL))
+    found = sms(TEXT, OpMode("y", separate=SERIAL), OpMode("other", separate=SERIAL))
 
     assert (found["before"], found["y"], found["behind"], found["other"]) == (SMS, SMS - COPYING, SMS - COPYING, SMS)
 

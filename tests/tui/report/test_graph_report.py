@@ -55,7 +55,7 @@ def test_ops_are_told_by_name_with_the_block_of_the_schedule(page: Path) -> None
 
     for name in ("u_norm", "u", "y", "y_add"):
         assert f"<td>{name}</td>" in text
-    assert "schedule whole for mlp {" in text and "apart y by dma(3)" in text
+    assert "schedule whole for mlp {" in text and "separate y by dma(3)" in text
     assert "To the same scale, the baseline: the library." in text
     assert "What this rests on" in text
     assert all(escape(reason) in text for reason in data_of(page)["reasons"])

@@ -97,7 +97,7 @@ def test_a_source_covers_its_own_block_only() -> None:
 
 
 def test_a_library_behind_an_alias() -> None:
-    found = system('use "amd/mi300x" as amd\nsystem s { gpus 4 x amd.MI300X; fabric ring(amd.xgmi, both_ways=false) }')
+    found = system('use "amd/mi300x" as amd\nsystem s { gpus 4 x amd.MI300X; fabric ring(amd.xgmi, both_ways=no) }')
     assert found.num_ranks == 4 and not found.fabric.both_ways
 
 

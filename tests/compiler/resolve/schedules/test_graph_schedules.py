@@ -37,19 +37,19 @@ def issued(block: str, layers: int = 1) -> list[str]:
 
 
 def test_what_is_apart_may_be_carried_out_in_pieces() -> None:
-    found = choice("apart u by direct(chunks=64, engine=dma(1))\napart y by dma(3)")
+    found = choice("separate u by direct(chunks=64, engine=dma(1))\nseparate y by dma(3)")
 
-    assert [mode.apart for mode in found.modes] == [
+    assert [mode.separate for mode in found.modes] == [
         OpChoice("direct", 64, EngineChoice(EngineKind.DMA, 1)),
         OpChoice("serial", 4, EngineChoice(EngineKind.DMA, 3)),
     ]
 
 
 def test_a_plain_name_is_the_op_of_every_batch() -> None:
-    found = choice("batches 2\napart u by dma(3)\nu_norm = serial()\npriority y low")
+    found = choice("batches 2\nseparate u by dma(3)\nu_norm = serial()\npriority y low")
 
     assert found.batches == 2
-    assert [(mode.op, mode.apart is not None) for mode in found.modes] == [
+    assert [(mode.op, mode.separate is not None) for mode in found.modes] == [
         ("u[0]", True),
         ("u[1]", True),
         ("u_norm[0]", False),
@@ -63,12 +63,12 @@ def test_batches_are_known_wherever_they_are_said() -> None:
 
 
 def test_an_op_stands_beside_that_of_its_batch() -> None:
-    assert choice("batches 2\nbeside u y").beside == (("y[0]", "u[0]"), ("y[1]", "u[1]"))
-    assert choice("batches 2\nbeside u[1] g").beside == (("g", "u[1]"),)
+    assert choice("batches 2\nstart y with u").starts_with == (("y[0]", "u[0]"), ("y[1]", "u[1]"))
+    assert choice("batches 2\nstart g with u[1]").starts_with == (("g", "u[1]"),)
 
 
 def test_collectives_of_their_own_are_issued_where_they_are_listed() -> None:
-    block = "batches 2\napart u, y by dma(3)\norder u[0], u[1].all_gather, y[0], u[1], y[0].reduce_scatter, y[1]"
+    block = "batches 2\nseparate u, y by dma(3)\norder u[0], u[1].all_gather, y[0], u[1], y[0].reduce_scatter, y[1]"
     names = [name for name in issued(block) if name.startswith(("u[", "y["))]
 
     assert names == [
@@ -78,15 +78,15 @@ def test_collectives_of_their_own_are_issued_where_they_are_listed() -> None:
 
 
 def test_what_is_gathered_ahead_comes_before_the_layer_in_front() -> None:
-    assert [name for name in issued("ahead 0", 3) if name.startswith(("g", "u_"))] == [
+    assert [name for name in issued("prefetch 0", 3) if name.startswith(("g", "u_"))] == [
         *("g", "u_norm", "g@2", "u_norm@2", "g@3", "u_norm@3"),
     ]
-    assert [name for name in issued("ahead 1", 3) if name.startswith(("g", "u_"))] == [
+    assert [name for name in issued("prefetch 1", 3) if name.startswith(("g", "u_"))] == [
         *("g", "g@2", "u_norm", "g@3", "u_norm@2", "u_norm@3"),
     ]
 
 
-LATE = "batches 2\norder u[0], z_gemm2[1], z[1], y[0], z[0], u[1], y[1], z_gemm[1]\nlate z_gemm2[1], z[1]"
+LATE = "batches 2\norder u[0], z_gemm2[1], z[1], y[0], z[0], u[1], y[1], z_gemm[1]\ndeferred z_gemm2[1], z[1]"
 
 
 def test_what_is_late_stands_in_the_order_of_the_next_layer() -> None:
@@ -111,10 +111,10 @@ def test_outlines_of_ops() -> None:
 @pytest.mark.parametrize(
     "block",
     [
-        "batches 2\napart u by dma(3)\ny[0] = serial(engine=dma(3))\norder u[0], u[1].all_gather, y[0], u[1]",
-        "ahead 2\nbeside u g",
+        "batches 2\nseparate u by dma(3)\ny[0] = serial(engine=dma(3))\norder u[0], u[1].all_gather, y[0], u[1]",
+        "prefetch 2\nstart g with u",
         LATE,
-        "batches 2\nstream 1 y_add[1]\nbeside u[1] g\npriority sums, y[0] low\nseams whole",
+        "batches 2\nstream 1 y_add[1]\nstart g with u[1]\npriority sums, y[0] low\nhandoff whole",
     ],
 )
 def test_what_is_written_means_the_same(block: str) -> None:
@@ -132,17 +132,17 @@ def test_what_is_written_means_the_same(block: str) -> None:
         ("batches 3", "MGS304.*x by 1024 rows cannot be cut into 3 batches"),
         ("batches 9", "MGS307"),
         ("batches 2\nu[0] = serial()\nu = serial()", "MGS206"),
-        ("batches 2\nbeside u g", "MGS116.*g is of no batch"),
+        ("batches 2\nstart g with u", "MGS116.*g is of no batch"),
         ("batches 2\norder u[0].all_gather", "MGS509.*no part of its own"),
         ("order u.reduce_scatter", "MGS203.*u has no collective"),
         ("order g.all_gather", "MGS203.*g has no collective"),
-        ("apart u by dma(3)\norder u, u.all_gather", "MGS503"),
+        ("separate u by dma(3)\norder u, u.all_gather", "MGS503"),
         ("u { split rows 3 }", "MGS5"),
         ("u { t = compute y.shard(0) }", "MGS116.*a plan begins with its engines"),
-        ("ahead 100", "MGS307"),
-        ("late y", "MGS503.*y is late, and has no place in the order"),
-        ("order u, y, z\nlate z", "MGS503.*needs"),
-        ("late nobody", "MGS203"),
+        ("prefetch 100", "MGS307"),
+        ("deferred y", "MGS503.*y is deferred, and has no place in the order"),
+        ("order u, y, z\ndeferred z", "MGS503.*needs"),
+        ("deferred nobody", "MGS203"),
         ("order u + 1", "MGS116.*the name of an op is expected"),
     ],
 )
@@ -155,4 +155,20 @@ def test_nothing_is_late_without_a_next_layer() -> None:
     text = HEAD.replace("  repeat 4 z as x\n", "")
 
     with pytest.raises(CompileError, match=r"MGS509.*repeats no layers"):
-        compile_text(f"{text}schedule s for mlp {{ order u, y, z; late z }}\n")
+        compile_text(f"{text}schedule s for mlp {{ order u, y, z; deferred z }}\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("apart y", "separate"),
+        ("beside u y", "start"),
+        ("seams whole", "handoff"),
+        ("ahead 1", "prefetch"),
+        ("late y", "deferred"),
+        ("along y", "chained"),
+    ],
+)
+def test_an_older_word_is_refused_by_the_new_one(old: str, new: str) -> None:
+    with pytest.raises(CompileError, match=f"(?s)MGS201.*Magus says '{new}'"):
+        choice(old)

@@ -34,7 +34,7 @@ def refused(body: str) -> tuple[str, str]:
             (512, 256),
         ),
         (
-            f"{Q}; {KV}; kvg = all_gather(kv); y = attention(q, kvg, heads=8, kv_heads=2, batch=2, causal=true)",
+            f"{Q}; {KV}; kvg = all_gather(kv); y = attention(q, kvg, heads=8, kv_heads=2, batch=2, causal=yes)",
             "AG+attention",
             AttentionShape(2, 8, 2, 64, 256, 64, BF16, True),
             (512, 256),
@@ -46,7 +46,7 @@ def refused(body: str) -> tuple[str, str]:
             (512, 768),
         ),
         (
-            f"{QKV}; o = attention(qkv, heads=8, kv_heads=2, causal=true); y = all_to_all(o)",
+            f"{QKV}; o = attention(qkv, heads=8, kv_heads=2, causal=yes); y = all_to_all(o)",
             "attention+A2A",
             AttentionShape(1, 8, 2, 512, 512, 64, BF16, True),
             (512, 512),
@@ -141,7 +141,7 @@ def test_packed_tensors_are_the_same_kernel(packed: str, apart: str) -> None:
         ),
         (
             f"q = tensor bf16[256, 512] shard rows; {KV}; y = attention(q, all_gather(kv), heads=8, kv_heads=2, "
-            "causal=true)",
+            "causal=yes)",
             "MGS310 causal attention of 256 queries to 512 gathered keys",
             "both are of one sequence, dealt to the ranks alike",
         ),

@@ -25,7 +25,7 @@ ATTENTION = """
   wqkv = tensor bf16[1024, 2048] shard cols
   wo   = tensor bf16[1024, 1024] shard rows
   qkv = gemm(all_gather(norm(x)), wqkv)
-  a   = attention(qkv, heads=16, kv_heads=8, causal=true)
+  a   = attention(qkv, heads=16, kv_heads=8, causal=yes)
   y   = add(x, reduce_scatter(gemm(a, wo)))
 """
 
@@ -74,7 +74,7 @@ def test_through_attention_norms_and_what_is_added() -> None:
         "d_y_gathered": "all_gather(d_y)",
         "d_a": "gemm(d_y_gathered, wo.t)",
         "d_wo": "gemm(a.t, d_y_gathered)",
-        "d_qkv": "attention_back(qkv, a, d_a, heads=16, kv_heads=8, causal=true)",
+        "d_qkv": "attention_back(qkv, a, d_a, heads=16, kv_heads=8, causal=yes)",
         "d_qkv_norm": "reduce_scatter(gemm(d_qkv, wqkv.t))",
         "qkv_norm": "norm(x)",
         "qkv_norm_gathered": "all_gather(qkv_norm)",
@@ -91,7 +91,7 @@ LATENT = """
   wk = tensor bf16[1024, 1024]
   q = gemm(norm(x), wq)
   kv = gemm(norm(x), wk)
-  a = attention(q, kv, heads=16, kv_heads=4, causal=true)
+  a = attention(q, kv, heads=16, kv_heads=4, causal=yes)
 """
 APART = """
   q = tensor bf16[4096, 1024] shard cols
@@ -103,8 +103,8 @@ APART = """
 def test_gradients_of_attention_that_are_apart_are_parts_of_one_result() -> None:
     found, back = made(LATENT, "q, kv"), graph(text_of(LATENT, "q, kv"))
 
-    assert found["a"] == "attention(q, kv, heads=16, kv_heads=4, causal=true)"
-    assert found["a_back"] == "attention_back(q, kv, a, d_a, heads=16, kv_heads=4, causal=true)"
+    assert found["a"] == "attention(q, kv, heads=16, kv_heads=4, causal=yes)"
+    assert found["a_back"] == "attention_back(q, kv, a, d_a, heads=16, kv_heads=4, causal=yes)"
     assert (found["d_q"], found["d_kv"]) == ("a_back.q", "a_back.kv")
     assert (found["d_q_norm"], found["d_wq"]) == ("gemm(d_q, wq.t)", "all_reduce(gemm(q_norm.t, d_q))")
     kernel = back.op("a_back").shape.kernel
@@ -154,7 +154,7 @@ def test_what_is_not_kept_is_made_again_before_it_is_needed() -> None:
     found = made(ATTENTION)
 
     assert list(found)[2:6] == ["qkv_norm", "qkv_norm_gathered", "qkv", "a"]
-    assert found["a"] == "attention(qkv, heads=16, kv_heads=8, causal=true)"
+    assert found["a"] == "attention(qkv, heads=16, kv_heads=8, causal=yes)"
 
 
 def test_products_whose_sums_are_wanted_stay_whole() -> None:

@@ -27,7 +27,7 @@ FORWARD = """
   wqkv = tensor bf16[1024, 2048] shard cols
   wo   = tensor bf16[1024, 1024] shard rows
   qkv = gemm(all_gather(norm(x)), wqkv)
-  a   = attention(qkv, heads=16, kv_heads=8, causal=true)
+  a   = attention(qkv, heads=16, kv_heads=8, causal=yes)
   y   = add(x, reduce_scatter(gemm(a, wo)))
 """
 

@@ -40,7 +40,7 @@ def workload(body: str) -> OpShape:
         ),
         (
             "q = tensor bf16[B * 16, 512]; k = tensor bf16[B * 64, 128]; v = tensor bf16[B * 64, 128]; "
-            "y = attention(q, k, v, heads=8, kv_heads=2, batch=B, causal=true)",
+            "y = attention(q, k, v, heads=8, kv_heads=2, batch=B, causal=yes)",
             AttentionShape(4, 8, 2, 16, 64, 64, BF16, True),
             (64, 512),
         ),

@@ -114,7 +114,7 @@ def test_what_does_not_fit_into_memory_is_refused(file: Path) -> None:
 def test_batches_have_ops_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "mlp.mgs"
     said = TEXT.replace("repeat 40 y as x", "repeat 3 y as x\n  batch x by 256")
-    path.write_text(f"{said}\nschedule halves for mlp {{\n  batches 2\n  apart u[1], y by dma(3)\n}}\n")
+    path.write_text(f"{said}\nschedule halves for mlp {{\n  batches 2\n  separate u[1], y by dma(3)\n}}\n")
 
     assert document("schedules", path)["batches"] == [1, 2, 4]
     assert "Batches, of sequences of 256 rows of x: 1, 2, 4." in magus("schedules", path).output
