@@ -98,9 +98,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     parser.add_argument("--scenarios", type=int, default=SCENARIOS)
     parser.add_argument("--seed", type=int, default=SEED)
-    asked = parser.parse_args(argv)
-    found = list(figures(asked.seed, asked.scenarios))
-    print(json.dumps(document(found), indent=2) if asked.json else "\n".join(map(render, found)))
+    requested = parser.parse_args(argv)
+    found = list(figures(requested.seed, requested.scenarios))
+    print(json.dumps(document(found), indent=2) if requested.json else "\n".join(map(render, found)))
     return 0
 
 

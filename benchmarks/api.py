@@ -142,12 +142,12 @@ def _throughputs() -> Iterator[Figure]:
 
     Processes have begun and have answered once.
     """
-    asked, alone = requests([1024, 3072]), Advisor.load()
-    alone_s, answers = _timed(alone, asked, 1)
-    here_s, here = _timed(Advisor(alone.proposals), asked, THREADS)
+    requested, alone = requests([1024, 3072]), Advisor.load()
+    alone_s, answers = _timed(alone, requested, 1)
+    here_s, here = _timed(Advisor(alone.proposals), requested, THREADS)
     with Advisor(alone.proposals).in_processes(PROCESSES) as several:
         several.recommend_many(requests([512]), SIMULATED)
-        there_s, there = _timed(several, asked, THREADS)
+        there_s, there = _timed(several, requested, THREADS)
     for others in (here, there):
         same = [one.candidates == other.candidates for one, other in zip(answers, others, strict=True)]
         assert all(same), "threads get other answers"
@@ -156,10 +156,10 @@ def _throughputs() -> Iterator[Figure]:
     yield Figure(f"{label}, in {PROCESSES} processes", alone_s / there_s, "x", "higher", 1.5)
 
 
-def _timed(advisor: Advisor, asked: Sequence[Request], threads: int) -> tuple[float, list[Advice]]:
+def _timed(advisor: Advisor, requested: Sequence[Request], threads: int) -> tuple[float, list[Advice]]:
     with ThreadPoolExecutor(threads) as pool:
         since = time.perf_counter()
-        answers = list(pool.map(lambda request: advisor.recommend(request, SIMULATED), asked))
+        answers = list(pool.map(lambda request: advisor.recommend(request, SIMULATED), requested))
         return time.perf_counter() - since, answers
 
 

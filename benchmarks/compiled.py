@@ -104,7 +104,7 @@ class Worker:
     """A process that runs one load of one checkout when it is told to."""
 
     said: IO[str]
-    told: IO[str]
+    reported: IO[str]
     seconds: float = float("inf")  # of the fastest run
 
     @classmethod
@@ -124,7 +124,7 @@ class Worker:
 
     def run(self) -> None:
         """Run the load for one turn."""
-        print(file=self.told, flush=True)
+        print(file=self.reported, flush=True)
         self.seconds = min(self.seconds, float(self.said.readline()))
 
 

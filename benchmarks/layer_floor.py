@@ -169,7 +169,7 @@ def _all(graph: Workload, name: str, *, made: bool) -> set[str]:
 def _space(scenario: Scenario, batches: int) -> LayerSpace:
     """By copy engines, with every template that overlaps a pair in itself."""
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
-    ways = Ways(scenario.system, copier, COARSE_BYTES, replace(scenario.explore, asked=()), paced=False)
+    ways = Ways(scenario.system, copier, COARSE_BYTES, replace(scenario.explore, requested=()), paced=False)
     return space_of(ways, batches, in_batches(scenario.workload, batches))
 
 

@@ -103,12 +103,12 @@ def answered(advisor: Advisor, file: Path, changes: Changes) -> Answered:
     begin = time.perf_counter()
     seconds: dict[bool, float] = {}
 
-    def told(advice: Advice) -> None:
+    def reported(advice: Advice) -> None:
         simulated = advice.recommended.simulated_ticks is not None and advice.serial.simulated_ticks is not None
         seconds.setdefault(simulated, time.perf_counter() - begin)
 
     scenario = compile_changed_file(file, changes).scenario()
-    advisor.recommend(scenario, AdviceOptions(workers=WORKERS), answered=told)
+    advisor.recommend(scenario, AdviceOptions(workers=WORKERS), answered=reported)
     final_s = time.perf_counter() - begin
     return Answered(min(seconds.values(), default=final_s), seconds.get(True, final_s), final_s)
 

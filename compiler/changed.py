@@ -95,5 +95,5 @@ def _unfit(file: ast.File, kept: set[str]) -> list[ast.Declaration]:
         each for each in file.declarations if isinstance(each, ast.Template | ast.Plan) and each.name not in kept
     ]
     names = {each.name for each in left_out}
-    asked = (each for each in file.declarations if isinstance(each, ast.Expect))
-    return [*left_out, *(each for each in asked if any(references_to(each, names)))]
+    requested = (each for each in file.declarations if isinstance(each, ast.Expect))
+    return [*left_out, *(each for each in requested if any(references_to(each, names)))]

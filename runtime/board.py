@@ -32,7 +32,7 @@ class Moment(Enum):
 class HoldPolicy:
     """Who is held up in the run with that seed.
 
-    With seed 0 copies land as late as waits allow, with seed 1 kernels begin as late, and from seed 2 on each task is
+    With seed 0 copies arrive as late as waits allow, with seed 1 kernels begin as late, and from seed 2 on each task is
     held up or not by chance.
     """
 

@@ -80,7 +80,7 @@ class Executor:
         return rows.stop - rows.start, cols.stop - cols.start
 
     def _landing_place(self, task: Task, step: Transfer) -> Place:
-        """Return where a transfer lands; of an all_to_all blocks are filed by the rank that they come from."""
+        """Return where a transfer arrives; of an all_to_all blocks are filed by the rank that they come from."""
         block, rows, cols = self._place(task.rank, step.region)
         if self._pattern.exchanges:
             block = (task.rank + step.peer) % self._n if step.direction is Direction.GET else task.rank
@@ -145,7 +145,7 @@ class Executor:
                 memory.store_sum(place, values, task, ~parts)
 
     def _to_be_summed(self, rank: int, place: Place, task: Task) -> Mask:
-        """Return where a sum at ``rank`` may still come: what lands there is a part and not a result."""
+        """Return where a sum at ``rank`` may still come: what arrives there is a part and not a result."""
         mask = np.zeros(self._problem.memories[rank].result.values[place].shape, dtype=np.bool_)
         for other, summed in self._sums.get(rank, ()):
             both = common(place, summed)

@@ -127,7 +127,7 @@ class CheckedArray:
 
 @dataclass(slots=True)
 class PartialSum:
-    """A partial sum that has landed beside the result; ``left`` is what no sum has taken yet."""
+    """A partial sum that has arrived beside the result; ``left`` is what no sum has taken yet."""
 
     task: Task
     place: Place
@@ -141,7 +141,7 @@ class RankMemory:
 
     ``data`` is what it has from the start or computes: by block, in an all_to_all by the rank that a block is for.
     ``result`` is what arrives or is summed: by block, in an all_to_all by the rank that a block comes from. ``added``
-    is what was added where it landed, on top of either, ``adders`` where and by whom. ``parts`` wait for their sum.
+    is what was added where it arrived, on top of either, ``adders`` where and by whom. ``parts`` wait for their sum.
     ``outputs`` has None for a kernel that computes ``data``.
     """
 
@@ -292,10 +292,10 @@ class Attention:
 
         if pattern.consumes:
             parts = [arrived((*block, self._columns(self.layout.cols, heads))) for block in blocks]
-            brought = np.concatenate(parts)
+            delivered = np.concatenate(parts)
             if pattern.gathers:
-                return [attended(own(0, (0, slice(0, self.axes.rows.size))), [brought])]
-            return np.split(attended(brought, [brought]), np.cumsum([len(part) for part in parts])[:-1])
+                return [attended(own(0, (0, slice(0, self.axes.rows.size))), [delivered])]
+            return np.split(attended(delivered, [delivered]), np.cumsum([len(part) for part in parts])[:-1])
         if self.num_operands == 1:
             keys = [np.concatenate([own(0, block) for block in self.blocks(rank)])]
         else:

@@ -133,7 +133,7 @@ class Problem:
             if buffer is not None:
                 yield from self._outputs(rank, kernel, buffer)
         if not self.shape.pattern.consumes and self.shape.moved is not None:
-            yield from self._brought(rank)
+            yield from self._delivered(rank)
 
     def _held_first(self, rank: int) -> Array:
         """Return the blocks of a rank before anything moves, computed if a kernel makes them."""
@@ -197,10 +197,10 @@ class Problem:
     def _rows_of(self, kernel: int, rows: int) -> slice:
         return self.layout.kernels[kernel].rows.at(IndexRange(0, rows))
 
-    def _brought(self, rank: int) -> Iterator[Expected]:
+    def _delivered(self, rank: int) -> Iterator[Expected]:
         """Yield the blocks that a collective leaves at a rank."""
         memory, exchanges = self.memories[rank], self.shape.pattern.exchanges
-        for block, rows in sorted(self._brought_blocks(rank)):
+        for block, rows in sorted(self._delivered_blocks(rank)):
             kept = self.layout.rows.at(IndexRange(0, rows))
             if exchanges:
                 own, wanted = memory.data if block == rank else memory.result, self._held_first(block)[rank]
@@ -224,13 +224,13 @@ class Problem:
     def sheets(self) -> Iterator[tuple[Made, Sheet]]:
         """Yield what the part leaves for others."""
         pattern, moved, output = self.shape.pattern, self.layout, self.shape.output
-        brought = partial(
-            Sheet, rows=moved.rows, cols=moved.cols, blocks=cache(self._brought_blocks), read=self._read_brought
+        delivered = partial(
+            Sheet, rows=moved.rows, cols=moved.cols, blocks=cache(self._delivered_blocks), read=self._read_delivered
         )
         if pattern.consumes:
-            yield Made.MOVED, brought(f"what {self.part.name} brings", wanted=self._moved_wanted)
+            yield Made.MOVED, delivered(f"what {self.part.name} brings", wanted=self._moved_wanted)
         if self.shape.is_collective or (pattern.produces and not pattern.consumes):
-            yield Made.OUTPUT, brought(output, wanted=self._brought_wanted)
+            yield Made.OUTPUT, delivered(output, wanted=self._delivered_wanted)
         else:
             axes = moved.kernels[-1]
             yield (
@@ -246,7 +246,7 @@ class Problem:
         apart = own != whole and whole.pattern.produces and not own.is_collective
         return tuple(output for output in memory.outputs if output is not None) if apart else ()
 
-    def _brought_blocks(self, rank: int) -> Blocks:
+    def _delivered_blocks(self, rank: int) -> Blocks:
         pattern, n = self.shape.pattern, self.num_ranks
         if pattern.reduces:
             return ((rank, rows_of_block(self.shape, n, rank)),)
@@ -256,13 +256,13 @@ class Problem:
         here = range(n) if pattern is not Pattern.SEND_RECV or rank == 1 else ()
         return tuple((block, rows_of_block(self.shape, n, block)) for block in here)
 
-    def _brought_wanted(self, rank: int, block: int) -> Array:
+    def _delivered_wanted(self, rank: int, block: int) -> Array:
         return self._must(rank, self.memories[rank].result, block)
 
     def _moved_wanted(self, rank: int, block: int) -> Array:
         return np.asarray(self._held_first(block)[rank if self.shape.pattern.exchanges else block])
 
-    def _read_brought(self, rank: int, place: Place, task: Task) -> Array:
+    def _read_delivered(self, rank: int, place: Place, task: Task) -> Array:
         memory, pattern = self.memories[rank], self.shape.pattern
         if pattern.sums:
             memory.result.demand_order(place, task, "reads")

@@ -26,7 +26,7 @@ from ..compiler.ir import (
 )
 
 Mark = tuple[int, str]
-"""Something that happens at a rank: a step there is done, or a signal has landed."""
+"""Something that happens at a rank: a step there is done, or a signal has arrived."""
 Queue = tuple[int, str]
 """A queue of a rank, by a name for people."""
 ENGINE_THREADS = 4
@@ -192,7 +192,7 @@ class _Composer:
     tasks: list[Task] = field(default_factory=list)
     parts: dict[str, Part] = field(default_factory=dict)
     of_part: dict[str, tuple[Task, ...]] = field(default_factory=dict)
-    landed: dict[tuple[str, int], list[Mark]] = field(default_factory=dict)  # by part and rank
+    arrived: dict[tuple[str, int], list[Mark]] = field(default_factory=dict)  # by part and rank
     begins: dict[tuple[str, int], tuple[Mark, ...]] = field(default_factory=dict)  # what the first kernel waits for
     last: dict[tuple[int, int, int], list[Mark]] = field(default_factory=dict)  # by rank, stream and stream of the plan
 
@@ -206,7 +206,7 @@ class _Composer:
                 task.queue = _shared_queue(part, task)
             if isinstance(task.step, Transfer):
                 for rank in landing_ranks(task.step, task.rank, n):
-                    self.landed.setdefault((part.name, rank), []).append((rank, task.step.signal))
+                    self.arrived.setdefault((part.name, rank), []).append((rank, task.step.signal))
         self.tasks += own
         self.parts[part.name], self.of_part[part.name] = part, own
 
@@ -267,15 +267,15 @@ class _Composer:
         match wait.what:
             case Awaited.END:
                 return self._end(wait.on, rank)
-            case Awaited.LANDED:
-                return self.landed.get((wait.on, rank), ())
+            case Awaited.ARRIVED:
+                return self.arrived.get((wait.on, rank), ())
             case Awaited.BEGUN:
                 return self.begins.get((wait.on, rank), ())
 
     def _end(self, part: str, rank: int) -> list[Mark]:
-        """Everything of a part at a rank: its steps there, and what lands; what it waits for where there is nothing."""
+        """All of a part at a rank: its steps there, and what arrives; what it waits for where there is nothing."""
         own = [(rank, task.step.name) for task in self.of_part[part] if task.rank == rank]
-        return [*own, *self.landed.get((part, rank), ())] or self._whole(self.parts[part], rank)
+        return [*own, *self.arrived.get((part, rank), ())] or self._whole(self.parts[part], rank)
 
     def _before(self, part: Part, rank: int, stream: int) -> Iterator[Mark]:
         """What a stream of a plan begins behind: what was there before, and in the stream of its part."""

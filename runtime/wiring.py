@@ -86,10 +86,10 @@ def wires_of(
     found: dict[Key, list[tuple[Read | None, SheetLink | None]]] = {key: [] for key in keys_of(op, part)}
     half, named = _other_half(plan, part), list(found)
     if half is not None:
-        brought = MOVED_IN if part.shape.is_collective else _brought(op, part.shape)
+        delivered = MOVED_IN if part.shape.is_collective else _delivered(op, part.shape)
         turned = part.shape.by_columns is not half.shape.by_columns
-        found[brought].append((None, SheetLink(sheets[half.name, Made.OUTPUT], turned)))
-        named = [key for key in found if MOVED_IN in (key, brought) or key != brought]
+        found[delivered].append((None, SheetLink(sheets[half.name, Made.OUTPUT], turned)))
+        named = [key for key in found if MOVED_IN in (key, delivered) or key != delivered]
     for key, read in _placed(op, part, named):
         maker = maker_of(plan, read) if read.made_by else None
         link = None
@@ -162,7 +162,7 @@ def kernel_operands(op: Op, shape: OpShape) -> tuple[Tensor, ...]:
     return tuple(by_name.values())
 
 
-def _brought(op: Op, shape: OpShape) -> Key:
+def _delivered(op: Op, shape: OpShape) -> Key:
     """The operand of a kernel that the other half of its pair brings."""
     moved = {read.seen for read in op.reads if read.moves}
     operands = kernel_operands(op, shape) if shape.pattern is Pattern.KERNEL else ()

@@ -9,7 +9,7 @@ from .figures.result import IntervalKind, Span, overlap_ticks, total_ticks, unio
 from .shown_run import ShownPart, ShownRun
 from .simulate_layers import SHOWN_LAYER
 
-LEAST_TOLD = 0.05
+LEAST_REPORTED = 0.05
 """Share of the time of its copies from which on an op beside them is told."""
 
 
@@ -99,8 +99,8 @@ class OpSummary:
     @property
     def beside_text(self) -> str:
         """What runs beside its copies, with shares of their time; empty where nothing does to speak of."""
-        told = (pair for pair in self.beside if pair[1] >= self.comm_ticks * LEAST_TOLD)
-        return ", ".join(f"{self._said(name)} ({ticks / self.comm_ticks:.0%})" for name, ticks in told)
+        reported = (pair for pair in self.beside if pair[1] >= self.comm_ticks * LEAST_REPORTED)
+        return ", ".join(f"{self._said(name)} ({ticks / self.comm_ticks:.0%})" for name, ticks in reported)
 
     def _said(self, name: str) -> str:
         """An op of its layer by its name, others with their layer."""
@@ -115,10 +115,10 @@ def op_times(run: ShownRun) -> tuple[OpSummary, ...]:
     spans = op_spans(run, 0)
     layer = min(SHOWN_LAYER, run.result.num_simulated)
     kernels = union_of_spans(span for each in spans for span in each.kernels)
-    return tuple(_told(each, spans, kernels) for each in spans if each.layer == layer)
+    return tuple(_reported(each, spans, kernels) for each in spans if each.layer == layer)
 
 
-def _told(op: OpSpan, spans: Sequence[OpSpan], kernels: Sequence[Span]) -> OpSummary:
+def _reported(op: OpSpan, spans: Sequence[OpSpan], kernels: Sequence[Span]) -> OpSummary:
     beside = [(each.name, overlap_ticks(op.copies, each.kernels)) for each in spans]
     comm = total_ticks(op.copies)
     return OpSummary(

@@ -50,7 +50,7 @@ def test_advice_imports_no_learner_and_no_pandas() -> None:
     assert imported_by(statement) & {"sklearn", "pandas", "textual", "ortools"} == {"ortools"}
 
 
-def test_or_tools_finds_pandas_when_it_is_asked_for_series() -> None:
+def test_or_tools_finds_pandas_when_it_is_requested_for_series() -> None:
     statement = (
         "from magus.advisor.solver.ortools import cp_model\n"
         "import pandas\n"

@@ -101,8 +101,8 @@ class NormShape(KernelShape):
 
 
 def _norm(call: OperationCall) -> CallResult:
-    brought = call.operands[0].origin in NORM.after
-    check_local(call, call.operands[1:] if brought else call.operands)
+    delivered = call.operands[0].origin in NORM.after
+    check_local(call, call.operands[1:] if delivered else call.operands)
     x, w = call.tensors
     check_types([x, w])
     groups = call.arguments.get("groups", 1)

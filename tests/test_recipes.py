@@ -129,8 +129,8 @@ def build(problem: TemplateInput) -> Iterator[Step]:
     for fetches in slices:
         yield from (fetch.transfer for fetch in fetches)
     for index, fetches in enumerate(slices):
-        landed = tuple(fetch.transfer.signal for fetch in fetches)
-        yield TileGroup(f"g{index}", problem.all_gathered(index), problem.all_inner, landed)
+        arrived = tuple(fetch.transfer.signal for fetch in fetches)
+        yield TileGroup(f"g{index}", problem.all_gathered(index), problem.all_inner, arrived)
 
 
 TEMPLATE = Template("early_1d", Cut.ROWS, overlaps=True, min_pieces=2, patterns=(Pattern.AG_GEMM,), build=build)

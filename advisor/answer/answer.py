@@ -234,7 +234,7 @@ class PartialAnswers:
     case: OpCase
     answered: Answered | None = None
     _known: dict[str, Candidate] = field(default_factory=dict)
-    _told_at: float = 0.0
+    _reported_at: float = 0.0
 
     def ranked(self, candidates: Sequence[Candidate]) -> None:
         """Take the candidates as they are now, and tell the answer."""
@@ -249,7 +249,7 @@ class PartialAnswers:
             return
         timed = replace(before, simulated_ticks=result.makespan_ticks, unit_bytes=result.unit_bytes)
         self._known[before.expression] = timed
-        if perf_counter() - self._told_at > INTERVAL_S:
+        if perf_counter() - self._reported_at > INTERVAL_S:
             self._tell()
 
     def confirmed(self, candidates: Sequence[Candidate], bound: Bound | None, confirmed: Confirmed) -> None:
@@ -266,7 +266,7 @@ class PartialAnswers:
             return
         found = Findings(tuple(candidates), None, None, Confirmed(), Stages(interrupted=True), ())
         self.answered(advice_of(self.scenario, found))
-        self._told_at = perf_counter()
+        self._reported_at = perf_counter()
 
 
 def run_of_candidate(scenario: Scenario, candidate: Candidate) -> ShownRun | None:

@@ -234,7 +234,7 @@ def offers_document(advice: Advice) -> JsonObject | None:
                 "speedup_vs_library": offer.promise.speedup,
                 **promise_document(offer.promise),
                 "verdict": offer.promise.verdict.value,
-                "asked": offer.asked,
+                "requested": offer.requested,
                 **(_switched_on(advice, offer) if len(advice.scenario.cases) > 1 else {}),
             }
             for offer in found.offers

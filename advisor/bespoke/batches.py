@@ -143,7 +143,7 @@ class Costs:
         inner, cols = (lengths.inner, share) if lengths.produces else (share, lengths.cols)
         return kernel_ticks(self.scenario, self.engine, rows + others, inner, cols)
 
-    def landed(self, remote: int, copies: int) -> int:
+    def arrived(self, remote: int, copies: int) -> int:
         """Time at which the first ``remote`` units have arrived, in ``copies`` copies for each peer begun at once."""
         return self.lead + (copies - 1) * self.setup + self.moved[remote]
 
@@ -264,8 +264,8 @@ def _ends(costs: Costs, first: int) -> tuple[list[list[int]], list[list[int]]]:
     others = _kernels(costs, 0) if costs.by_rows else with_own
     ends, came_from = [[costs.kernel(first, 0), *[NEVER] * grid]], [[0] * (grid + 1)]
     for j in range(1, min(MAX_BATCHES, grid) + 1):
-        landed = np.array([[costs.landed(u, j)] for u in range(grid + 1)])
-        candidates = np.maximum(ends[-1], landed) + (with_own if j == 1 else others)  # [u, v]
+        arrived = np.array([[costs.arrived(u, j)] for u in range(grid + 1)])
+        candidates = np.maximum(ends[-1], arrived) + (with_own if j == 1 else others)  # [u, v]
         ends.append(np.minimum(candidates.min(axis=1), NEVER).tolist())
         came_from.append(candidates.argmin(axis=1).tolist())
     return ends, came_from

@@ -45,18 +45,18 @@ def is_explored(explore: Explore, choice: OpChoice) -> bool:
     """
     template = BY_NAME[choice.template]
     for knob in KNOBS:
-        asked, value = explore.values(knob.word), knob.of(choice)
+        requested, value = explore.values(knob.word), knob.of(choice)
         lacking = not knob.has(template) and knob is not ORDER
         free = lacking or knob in (TEMPLATE, DEPTH) or (knob is ALGORITHM and not value)
-        if asked and not free and value not in asked:
+        if requested and not free and value not in requested:
             return False
     return True
 
 
 def usual_options(explore: Explore) -> ExecutionOptions:
     """Return the usual execution options; a knob that ``explore`` names without its usual value has the first named."""
-    asked = {knob: explore.values(word) for word, knob in OPTIONS.items()}
-    return options_of({knob: usual_or_first(values, knob.usual) for knob, values in asked.items() if values})
+    requested = {knob: explore.values(word) for word, knob in OPTIONS.items()}
+    return options_of({knob: usual_or_first(values, knob.usual) for knob, values in requested.items() if values})
 
 
 def usual_or_first(explored: tuple[Value, ...], usual: Value) -> Value:

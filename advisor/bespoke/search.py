@@ -230,8 +230,8 @@ class Search:
 
     def _foresee_annealing(self, solved: ShouldStop) -> None:
         """Estimate what the local search asks for if the solver, which runs meanwhile, finds nothing better."""
-        asked = self.estimator.should_stop
-        estimator = self.estimator.copy(lambda: solved() or asked())
+        requested = self.estimator.should_stop
+        estimator = self.estimator.copy(lambda: solved() or requested())
         proposals, random = Proposals(estimator, dict(self.proposals.proposer_of)), Random()
         random.setstate(self.random.getstate())
         ahead = replace(self, estimator=estimator, proposals=proposals, random=random, failures=[])

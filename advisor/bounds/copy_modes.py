@@ -39,7 +39,7 @@ class CopyMode:
     """How a schedule copies: the setup of a copy, and the bytes sent for each byte of payload.
 
     A rank has at most ``engines`` of ``bytes_per_s`` each. ``can_sum`` is whether they can ask a switch for sums. Tiles
-    that store what they have computed (``from_tiles``) read nothing for it, take no SM time, and may add what lands.
+    that store what they have computed (``from_tiles``) read nothing for it, take no SM time, and may add what arrives.
     """
 
     kind: EngineKind

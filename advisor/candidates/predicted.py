@@ -261,13 +261,13 @@ def predicted_candidates(
     ``late`` the rest is left out, the choices with most pieces; what is being ranked then is given up. Once it is
     ``too_late`` for those who are always among them, one rank stands for all.
     """
-    asked = (
+    requested = (
         *usual_serials(scenario),
         *(named.body for named in scenario.schedules if isinstance(named.body, OpChoice)),
     )
-    choices = sorted({expression_of(choice): choice for choice in (*space, *asked)}.values(), key=_plan_of)
+    choices = sorted({expression_of(choice): choice for choice in (*space, *requested)}.values(), key=_plan_of)
     candidates: list[Candidate] = []
-    for batch in (choices,) if late is None else _batches(choices, asked):
+    for batch in (choices,) if late is None else _batches(choices, requested):
         if late is None:
             candidates += _ranked(scenario, batch)
         elif not candidates:
@@ -287,10 +287,10 @@ def _plan_of(choice: OpChoice) -> str:
     return expression_of(replace(choice, engine=EngineChoice(EngineKind.DMA, 1)))
 
 
-def _batches(choices: Sequence[OpChoice], asked: Sequence[OpChoice]) -> Iterator[Sequence[OpChoice]]:
+def _batches(choices: Sequence[OpChoice], requested: Sequence[OpChoice]) -> Iterator[Sequence[OpChoice]]:
     """Yield what is ``asked`` for, then the others: those with fewest pieces first, whose plans are short."""
-    others = sorted((choice for choice in choices if choice not in asked), key=lambda choice: choice.chunks)
-    yield [choice for choice in choices if choice in asked]
+    others = sorted((choice for choice in choices if choice not in requested), key=lambda choice: choice.chunks)
+    yield [choice for choice in choices if choice in requested]
     for first in range(0, len(others), BATCH):
         yield others[first : first + BATCH]
 

@@ -90,8 +90,8 @@ def _in_graph(scenario: OpCase, library: OpChoice | None) -> OpChoice | None:
 
 def _launches(scenario: OpCase, base: OpChoice) -> Sequence[LaunchMode]:
     has_graphs = scenario.gpu.sync.graph_launch_ticks is not None
-    asked = scenario.explore.values("launch")
-    return [mode for mode in asked if has_graphs or mode is not LaunchMode.GRAPH] or [base.tactics.launch]
+    requested = scenario.explore.values("launch")
+    return [mode for mode in requested if has_graphs or mode is not LaunchMode.GRAPH] or [base.tactics.launch]
 
 
 def may_deadlock(choice: OpChoice) -> bool:
@@ -110,13 +110,13 @@ def forms_of(scenario: OpCase, base: OpChoice | None) -> Iterator[OpChoice]:
     """
     if base is None:
         return
-    asked = scenario.explore.values
-    directions = asked("transfer") or tuple(Direction)
+    requested = scenario.explore.values
+    directions = requested("transfer") or tuple(Direction)
     if base.engine.kind is not EngineKind.SM and scenario.explore.dominance:
         directions = (base.tactics.direction,)  # a get by a copy engine gains nothing
-    protocols = asked("protocol") or tuple(CopyProtocol)
-    kernels, waits = asked("kernel") or tuple(Kernels), asked("wait") or (Wait.EVENT, Wait.POLL)
-    orders = asked("order") or (base.order, PeerOrder.LARGE_FIRST, PeerOrder.SMALL_FIRST)
+    protocols = requested("protocol") or tuple(CopyProtocol)
+    kernels, waits = requested("kernel") or tuple(Kernels), requested("wait") or (Wait.EVENT, Wait.POLL)
+    orders = requested("order") or (base.order, PeerOrder.LARGE_FIRST, PeerOrder.SMALL_FIRST)
     for direction, protocol, kernel, wait, launch, order in product(
         directions, protocols, kernels, waits, _launches(scenario, base), orders
     ):
@@ -153,13 +153,13 @@ def simulate_shortlist(
     Of the favourites some are left out that are far behind what was simulated before; of large systems, those that
     cannot be the answer: see ``_worth_a_run``.
     """
-    asked = {declared(scenario, named).expression for named in scenario.schedules}
+    requested = {declared(scenario, named).expression for named in scenario.schedules}
     alone = scenario.is_algorithm_choice
     wanted = {
         candidate.expression for candidate in (candidates if alone else baselines(candidates)) if candidate.is_serial
     }
     if scenario.explore.values(ALGORITHM.word):
-        asked |= wanted
+        requested |= wanted
     others = [candidate for candidate in candidates if not candidate.is_serial]
     new = [candidate for candidate in others if candidate.simulated_ticks is None]
     favourites = shortlisted(new, top, by_algorithm=alone)
@@ -167,14 +167,14 @@ def simulate_shortlist(
     wanted |= {candidate.expression for candidate in chosen_few}
     explored = {candidate.expression for candidate in best_of_explored(scenario, new)}
     if alone or scenario.explore != Explore():
-        asked |= explored
+        requested |= explored
     # The baseline first: an interrupted answer needs it.
-    chosen = [candidate for candidate in candidates if candidate.expression in asked | wanted | explored]
+    chosen = [candidate for candidate in candidates if candidate.expression in requested | wanted | explored]
     chosen.sort(key=lambda candidate: not candidate.is_serial)
     if alone:
         simulated = _simulated(pool, scenario, chosen, report)
     else:
-        simulated = _worth_a_run(pool, scenario, chosen, asked, report)
+        simulated = _worth_a_run(pool, scenario, chosen, requested, report)
     return merged(candidates, simulated)
 
 
@@ -200,7 +200,7 @@ def simulate_first(
 
 
 def _worth_a_run(
-    pool: Workers, scenario: OpCase, chosen: Sequence[Candidate], asked: Container[str], report: Progress
+    pool: Workers, scenario: OpCase, chosen: Sequence[Candidate], requested: Container[str], report: Progress
 ) -> list[Candidate]:
     """Simulate the candidates of ``chosen`` that may be the fastest: where runs are long, not all are.
 
@@ -211,7 +211,7 @@ def _worth_a_run(
     least = {
         candidate.expression: busiest_link_ticks(scenario, candidate.schedule)
         for candidate in chosen
-        if candidate.expression not in asked and simulated_ranks(scenario, candidate.schedule) > 1
+        if candidate.expression not in requested and simulated_ranks(scenario, candidate.schedule) > 1
     }
     if not least:
         return _simulated(pool, scenario, chosen, report)

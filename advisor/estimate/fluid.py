@@ -154,9 +154,9 @@ class FluidPath:
     """The path of a transfer: ``legs``, and the latency at its end.
 
     A transfer feeds its legs together, no faster than ``bytes_per_tick``. ``reads`` and ``writes`` are the ranks whose
-    memory it uses, and how often; without ``writes`` its bytes land at its own rank as its leg forwards them. A switch
+    memory it uses, and how often; without ``writes`` bytes arrive at its own rank as its leg forwards them. A switch
     sends its result after the share ``slice_share`` of the time on the quickest leg. ``frees`` says that the engines
-    are free when the legs are fed, not when all data has landed.
+    are free when the legs are fed, not when all data has arrived.
     """
 
     legs: tuple[Leg, ...]

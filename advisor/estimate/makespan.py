@@ -29,7 +29,7 @@ class Estimate:
 
     ``gemm_ticks`` and ``reduce_ticks`` are sums over kernels, each running alone; ``comm_ticks`` is the service time of
     the busiest link. ``part`` is one of the equal kernels that the plan repeats.
-    ``first_ticks`` is when the first transfer has landed (AG+GEMM) or the first group is computed (GEMM+RS).
+    ``first_ticks`` is when the first transfer has arrived (AG+GEMM) or the first group is computed (GEMM+RS).
     ``tail_ticks`` is the time after the end of the other kind of work: kernels after the last transfer, or transfers
     and sums after the last group. ``exposed_ticks`` is the time without a running kernel. ``hbm_bytes`` is all traffic.
     """

@@ -186,7 +186,7 @@ class EstimateRun:
         part.route.land(now)
 
     def _drained(self, now: float, index: int) -> None:
-        """Handle a part that has fed its links; it has landed when these have passed on what queues there."""
+        """Handle a part that has fed its links; it has arrived when these have passed on what queues there."""
         part = self.parts[index]
         path = part.route.path
         for link, change in part.flows:
@@ -197,15 +197,15 @@ class EstimateRun:
         if part.following is not None:
             self.parts[part.following].late = max(part.late, now + queued)
         else:
-            landed = max(now + queued, part.late) + path.latency
-            heappush(self.events, (landed + path.slice_ticks(part.num_bytes), _COPIED, index))
+            arrived = max(now + queued, part.late) + path.latency
+            heappush(self.events, (arrived + path.slice_ticks(part.num_bytes), _COPIED, index))
         if path.frees:
             part.route.engines.free += part.engines
             self._grant(part.route.engines, now)
         part.route.land(now)
 
     def _copied(self, now: float, index: int) -> None:
-        """Handle a part that has landed, which a flag follows."""
+        """Handle a part that has arrived, which a flag follows."""
         part = self.parts[index]
         if not part.route.costs.flag_ticks:
             self._end_part(now, index)

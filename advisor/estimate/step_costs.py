@@ -210,7 +210,7 @@ class Route:
 class TransferPart:
     """A share of a transfer on some engines of the pool, and the legs that it feeds at the same time.
 
-    Legs after one that queues are fed by the part ``following``, which lands no earlier than ``late``.
+    Legs after one that queues are fed by the part ``following``, which arrives no earlier than ``late``.
     """
 
     transfer: int

@@ -10,7 +10,7 @@ from ...compiler.templates.collective import collective_in
 from .facts import Affine, Block, Expression, InTurn, Naming, Role, StepFacts, StepKind, Tabled, strides_of
 from .folding import FoldedStep, LocalWait
 from .how import How, RankSteps
-from .naming import EntryNames, Telling, ToldLine, Variable, own_loops, tellings_of
+from .naming import EntryNames, ReportedLine, Telling, Variable, own_loops, tellings_of
 from .words import peer_axis, peer_codes, round_text
 
 _INDENT = "    "
@@ -94,7 +94,7 @@ class _Coder:
             elif line.place is not None:
                 yield from (indent + each for each in self._step(line, line.place))
 
-    def _step(self, line: ToldLine, place: int) -> Iterator[str]:
+    def _step(self, line: ReportedLine, place: int) -> Iterator[str]:
         telling = self._telling
         names = CodeNames.of(telling.names(place))
         hidden = peer_axis(telling.entries[place], len(line.around))
@@ -130,11 +130,11 @@ class _Command:
 
     def lines(self) -> Iterator[str]:
         queue = self._queue()
-        waits = [*self._landed(), *(self._local(wait) for wait in self.telling.waits(self.place))]
+        waits = [*self._arrived(), *(self._local(wait) for wait in self.telling.waits(self.place))]
         done = _event(self.telling, self.place)
         call = self._call()
         if queue in ("copies", "tiles"):
-            word = "during" if queue == "tiles" and not self._facts.landed else "after"
+            word = "during" if queue == "tiles" and not self._facts.arrived else "after"
             after = f", {word}={_one_or_list(waits)}" if waits else ""
             kept = f"{done} = " if self.awaited else ""
             yield f"{kept}{queue}.{call}{after})"
@@ -183,10 +183,10 @@ class _Command:
             return self.names.rank(self._facts.peer)
         return f"[{self.names.ranks(peer_codes(self._facts, self.names, self.hidden))}]"
 
-    def _landed(self) -> Iterator[str]:
+    def _arrived(self) -> Iterator[str]:
         shape = self.telling.how.scenario.shape
         moved = shape.moved.name if shape.moved is not None else ""
-        alike = groupby(self._facts.landed, lambda each: (each.adds, each.block.rows, each.block.cols))
+        alike = groupby(self._facts.arrived, lambda each: (each.adds, each.block.rows, each.block.cols))
         for _, same in alike:
             items = list(same)
             blocks = list(dict.fromkeys(each.block for each in items))
@@ -194,7 +194,7 @@ class _Command:
             own = all(each.source == each.block.owner for each in items)
             ranks = self.names.ranks(sources)
             whose = "" if own else f", of={ranks}" if len(sources) == 1 else f", of=[{ranks}]"
-            yield f"landed({blocks_code(moved, blocks, self.names)}{whose})"
+            yield f"arrived({blocks_code(moved, blocks, self.names)}{whose})"
 
     def _local(self, wait: LocalWait) -> str:
         """Return the event of the steps that must be done before."""

@@ -70,8 +70,8 @@ class Block(Generic[N]):
 
 
 @dataclass(frozen=True, slots=True)
-class Landed(Generic[N]):
-    """Something that must have landed here: the block and the rank that it comes from; ``adds`` if it was added."""
+class Arrived(Generic[N]):
+    """Something that must have arrived here: the block and the rank that it comes from; ``adds`` if it was added."""
 
     block: Block[N]
     source: tuple[N, ...]
@@ -92,7 +92,7 @@ class StepFacts(Generic[N]):
     inner: tuple[N, ...] = ()
     queue: tuple[N, ...] = ()
     steps: tuple[N, ...] = ()
-    landed: tuple[Landed[N], ...] = ()
+    arrived: tuple[Arrived[N], ...] = ()
 
     def numbers(self) -> Iterator[tuple[Number, int, N]]:
         """Yield what each number counts, which number of a code it is, and the number, always in the same order."""
@@ -102,9 +102,9 @@ class StepFacts(Generic[N]):
         yield from ((Number.SIZE, 0, number) for number in self.inner)
         yield from ((Number.QUEUE, 0, number) for number in self.queue)
         yield from ((Number.STEP, 0, number) for number in self.steps)
-        for landed in self.landed:
-            yield from _of_block(landed.block)
-            yield from _codes(landed.source)
+        for arrived in self.arrived:
+            yield from _of_block(arrived.block)
+            yield from _codes(arrived.source)
 
     def with_numbers(self, numbers: Iterable[M]) -> "StepFacts[M]":
         """Return the same with other numbers, given in the order of ``numbers``."""
@@ -120,7 +120,7 @@ class StepFacts(Generic[N]):
             _take(left, self.inner),
             _take(left, self.queue),
             _take(left, self.steps),
-            tuple(Landed(block(each.block), _take(left, each.source), each.adds) for each in self.landed),
+            tuple(Arrived(block(each.block), _take(left, each.source), each.adds) for each in self.arrived),
         )
 
     def shape(self) -> "StepFacts[int]":

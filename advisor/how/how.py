@@ -28,7 +28,7 @@ from ...compiler.ir import (
     tile_cols,
     tile_rows,
 )
-from .facts import Affine, Block, Frame, Landed, Naming, Role, StepAction, StepFacts, StepKind, shared_frames
+from .facts import Affine, Arrived, Block, Frame, Naming, Role, StepAction, StepFacts, StepKind, shared_frames
 from .folding import FoldedStep, Folder, LocalWaits, Node, Unsayable
 
 MOST_PARTS = 64
@@ -44,7 +44,7 @@ class PlanFacts:
 
     @cached_property
     def _arrivals(self) -> tuple[dict[str, list[Arrival]], ...]:
-        """What lands at each rank, by the signal that it sets."""
+        """What arrives at each rank, by the signal that it sets."""
         by_rank: list[dict[str, list[Arrival]]] = []
         for arrivals in all_arrivals(self.scenario, self.schedule):
             found: dict[str, list[Arrival]] = {}
@@ -147,14 +147,14 @@ class _RankFacts:
     def _with_waits(self, step: Step, alone: StepFacts[int]) -> StepFacts[int]:
         names = sorted(set(step.after))
         steps = sorted(self._places[name] for name in names if name in self._places and not self._queued(step, name))
-        landed = [
-            self._landed(arrival)
+        arrived = [
+            self._arrived(arrival)
             for name in names
             if name not in self._places
             for arrival in self.plan._arrivals[self.rank].get(name, ())
         ]
         ordered = sorted(
-            landed, key=lambda each: (each.adds, each.block.cols, each.block.rows, each.source, each.block.owner)
+            arrived, key=lambda each: (each.adds, each.block.cols, each.block.rows, each.source, each.block.owner)
         )
         return StepFacts(alone.action, alone.peer, alone.blocks, alone.inner, alone.queue, tuple(steps), tuple(ordered))
 
@@ -174,13 +174,13 @@ class _RankFacts:
         assert not isinstance(step, Transfer) and not isinstance(other, Transfer)
         return step.stream == other.stream and self.plan.schedule.tactics.kernel is not Kernels.PERSISTENT
 
-    def _landed(self, arrival: Arrival) -> Landed[int]:
+    def _arrived(self, arrival: Arrival) -> Arrived[int]:
         rows = moved_rows(self._workload, self.plan.scenario.num_ranks, arrival.region.owner, arrival.source)
         exchanged = self._workload.pattern.exchanges
         owner = arrival.source if exchanged else arrival.region.owner
         region = Region(owner, arrival.region.rows, arrival.region.cols)
         block = self._block(region, Role.FROM if exchanged else Role.OF, rows)
-        return Landed(
+        return Arrived(
             block, self._code(arrival.source), arrival.transfer.reduce and arrival.transfer.reach is Reach.PEER
         )
 
@@ -213,10 +213,10 @@ class _RankFacts:
         sums = (each for each in self._steps if isinstance(each, Reduction) and each.name in before)
         if any(_overlap(each.region, region) for each in sums):
             return True
-        landed = (
+        arrived = (
             each for name in before - self._places.keys() for each in self.plan._arrivals[self.rank].get(name, ())
         )
-        return any(_overlap(each.region, region) for each in landed)
+        return any(_overlap(each.region, region) for each in arrived)
 
 
 def _overlap(one: Region, other: Region) -> bool:
@@ -307,7 +307,7 @@ def _by_library(steps: Sequence[StepFacts[int]]) -> tuple[Node, ...]:
     kernels = [place for place, step in enumerate(steps) if step.action.kind is StepKind.KERNEL]
     in_call = [place for place in range(len(steps)) if place not in kernels]
     needed = {each for place in in_call for each in steps[place].steps} & set(kernels)
-    behind = [place for place in kernels if steps[place].landed or set(steps[place].steps) & set(in_call)]
+    behind = [place for place in kernels if steps[place].arrived or set(steps[place].steps) & set(in_call)]
     call = _after(StepFacts(StepAction(StepKind.LIBRARY)), needed, tuple(in_call))
     before = [_after(steps[place], set(steps[place].steps), (place,)) for place in kernels if place not in behind]
     first = in_call[0]
@@ -317,5 +317,5 @@ def _by_library(steps: Sequence[StepFacts[int]]) -> tuple[Node, ...]:
 
 def _after(step: StepFacts[int], places: Collection[int], own: tuple[int, ...]) -> FoldedStep:
     """Return a step that waits for the steps at ``places`` and for nothing else."""
-    facts = replace(step, steps=tuple(sorted(places)), landed=())
+    facts = replace(step, steps=tuple(sorted(places)), arrived=())
     return FoldedStep(facts.with_numbers(Affine(number) for _, _, number in facts.numbers()), own, ())

@@ -220,7 +220,7 @@ def variables_of(names: Sequence[Variable], entry: FoldedStep, *, parts: bool) -
 
 
 @dataclass(frozen=True, slots=True)
-class ToldLine:
+class ReportedLine:
     """One line: the step ``place`` among the entries, or the head of a loop over ``variable``; loops ``around`` it."""
 
     number: str
@@ -256,17 +256,17 @@ class Telling:
 
     def _numbered(
         self, nodes: Sequence[Node], prefix: str, first: int, around: tuple[Variable, ...], places: Iterator[int]
-    ) -> Iterator[ToldLine]:
+    ) -> Iterator[ReportedLine]:
         for count, node in enumerate(nodes, first):
             number = f"{prefix}{count}"
             if isinstance(node, Loop):
                 inside = [each.facts for each in node.body if isinstance(each, FoldedStep)]
                 start = start_of(len(around), inside, parts=self._in_parts)
                 variable = Variable("ijlm"[len(around)], start, node.count)
-                yield ToldLine(number, around, variable)
+                yield ReportedLine(number, around, variable)
                 yield from self._numbered(node.body, f"{number}.", 1, (*around, variable), places)
             else:
-                yield ToldLine(number, around, place=next(places))
+                yield ReportedLine(number, around, place=next(places))
 
 
 def tellings_of(how: How) -> tuple[Telling, ...]:
@@ -279,7 +279,7 @@ def tellings_of(how: How) -> tuple[Telling, ...]:
     return tuple(found)
 
 
-def own_loops(telling: Telling, line: ToldLine) -> tuple[Variable, ...]:
+def own_loops(telling: Telling, line: ReportedLine) -> tuple[Variable, ...]:
     """Return the variables of the loops of a step that are its own, those in which only it stands."""
     assert line.place is not None, "a loop has one variable"
     return telling.variables[line.place][len(line.around) :]

@@ -28,7 +28,7 @@ from ...compiler.planning.build import non_default_options
 from .code import code_lines
 from .facts import Frame, Naming
 from .how import How, how_of
-from .words import Told, told_steps
+from .words import Reported, reported_steps
 
 _MODES = {
     EngineMode.SHARED: ", which kernels use too",
@@ -114,7 +114,7 @@ def _copies(schedule: OpPlan, scenario: OpCase, transfers: list[Transfer]) -> It
         yield f"copy lane i: one of {who}{_MODES.get(engine.mode, '')}{leave}, a copy at a time. {_FLAG}"
 
 
-_FLAG = "A copy that has landed sets a flag there."
+_FLAG = "A copy that has arrived sets a flag there."
 
 
 def _engines(engine: EngineChoice) -> str:
@@ -131,7 +131,7 @@ def _kernels(schedule: OpPlan) -> str:
 
 def how_document(how: How) -> JsonObject:
     """Return the document: what is taken for granted, the steps of each group of ranks, and pseudo-code."""
-    told = told_steps(how)
+    reported = reported_steps(how)
     return {
         "schedule": how.schedule.expression,
         "intro": list(intro_lines(how)),
@@ -139,7 +139,7 @@ def how_document(how: How) -> JsonObject:
             {
                 "ranks": list(group.ranks),
                 "naming": group.frame.naming.value,
-                "steps": [_step_document(line) for line in told if line.group == number],
+                "steps": [_step_document(line) for line in reported if line.group == number],
             }
             for number, group in enumerate(how.groups)
         ],
@@ -147,7 +147,7 @@ def how_document(how: How) -> JsonObject:
     }
 
 
-def _step_document(line: Told) -> JsonObject:
+def _step_document(line: Reported) -> JsonObject:
     """Return one line; ``places`` are those in the list of steps of each of its ranks, null for the head of a loop."""
     entry = line.entry
     return {
@@ -192,7 +192,7 @@ def _awaited(what: Awaited, on: str) -> str:
     match what:
         case Awaited.END:
             return f"all of {on}"
-        case Awaited.LANDED:
+        case Awaited.ARRIVED:
             return f"what {on} gathers"
         case Awaited.BEGUN:
             return f"the begin of the first kernel of {on}"
@@ -210,15 +210,15 @@ def parts_document(name: str, parts: tuple[PartHow, ...]) -> JsonObject:
     return {"schedule": name, "parts": [_part_document(each) for each in parts]}
 
 
-def _part_document(told: PartHow) -> JsonObject:
-    part = told.part
+def _part_document(reported: PartHow) -> JsonObject:
+    part = reported.part
     return {
         "part": part.name,
         "op": part.op,
-        "pattern": told.label,
-        "stream": told.stream,
+        "pattern": reported.label,
+        "stream": reported.stream,
         "priority": part.priority,
         "waits": [{"on": each.on, "what": each.what.value, "kernels_only": each.kernels_only} for each in part.waits],
         "step_waits": [{"step": each.step, "on": each.on, "of": each.of} for each in part.step_waits],
-        **how_document(told.how),
+        **how_document(reported.how),
     }

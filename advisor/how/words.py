@@ -7,7 +7,7 @@ from itertools import groupby
 from ...compiler.ir import Kernels, OpCase, OpPlan, TileGroup, Transfer
 from ...compiler.templates.collective import collective_in
 from ...compiler.text.units import bytes_text
-from .facts import Affine, Block, Expression, Landed, Role, StepFacts, StepKind, composed, depends_on, fixed
+from .facts import Affine, Arrived, Block, Expression, Role, StepFacts, StepKind, composed, depends_on, fixed
 from .folding import FoldedStep, LocalWait
 from .how import How
 from .naming import EntryNames, Telling, Variable, tellings_of
@@ -45,15 +45,15 @@ def _owned(role: Role, cut: str, owners: Sequence[tuple[Expression, ...]], names
     return f"{cut or 'all rows'} {'for' if role is Role.TO else 'from'} {whose}"
 
 
-def landed_texts(landed: Sequence[Landed[Expression]], names: EntryNames, said: set[str]) -> list[str]:
-    """Return what must have landed here; what comes alike together."""
+def arrived_texts(arrived: Sequence[Arrived[Expression]], names: EntryNames, said: set[str]) -> list[str]:
+    """Return what must have arrived here; what comes alike together."""
     texts: list[str] = []
-    for _, same in groupby(landed, lambda each: (each.adds, each.block.rows, each.block.cols)):
+    for _, same in groupby(arrived, lambda each: (each.adds, each.block.rows, each.block.cols)):
         items = list(same)
         blocks = list(dict.fromkeys(each.block for each in items))
         sources = list(dict.fromkeys(each.source for each in items))
         several = len(blocks) > 1 or bool(blocks[0].rows or blocks[0].cols) or blocks[0].role is not Role.OF
-        verb = f"{'have' if several else 'has'} {'been added' if items[0].adds else 'landed'}"
+        verb = f"{'have' if several else 'has'} {'been added' if items[0].adds else 'arrived'}"
         whose = "" if all(each.source == each.block.owner for each in items) else f" from {_many(sources, names)}"
         each = ", in this order" if whose and len(blocks) > 1 and len(sources) > 1 else ""
         texts.append(f"{mentioned(blocks_text(blocks, names), said)} {verb}{whose}{each}")
@@ -65,7 +65,7 @@ def _many(ranks: Sequence[tuple[Expression, ...]], names: EntryNames) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """One numbered line of the ranks of ``group``: a step, or the head of a loop (then ``entry`` is None)."""
 
     number: str
@@ -74,17 +74,17 @@ class Told:
     entry: FoldedStep | None = None
 
 
-def told_steps(how: How) -> tuple[Told, ...]:
+def reported_steps(how: How) -> tuple[Reported, ...]:
     """Return the numbered lines of all groups, in issue order."""
-    lines: list[Told] = []
+    lines: list[Reported] = []
     for group, telling in enumerate(tellings_of(how)):
         for line in telling.lines:
             if line.variable is not None:
                 text = f"for {line.variable.name} = {line.variable.values}:"
-                lines.append(Told(line.number, text, group))
+                lines.append(Reported(line.number, text, group))
             elif line.place is not None:
                 text = _Sentence(telling, line.place, len(line.around)).text()
-                lines.append(Told(line.number, text, group, telling.entries[line.place]))
+                lines.append(Reported(line.number, text, group, telling.entries[line.place]))
     return tuple(lines)
 
 
@@ -104,7 +104,7 @@ class _Sentence:
         shown = [each for axis, each in enumerate(names.variables) if axis >= self.around and axis != hidden]
         loops = " and ".join(f"{each.name} = {each.values}" for each in shown)
         said: set[str] = set()
-        waits = landed_texts(entry.facts.landed, names, said)
+        waits = arrived_texts(entry.facts.arrived, names, said)
         waits += [self._local(wait, names, said) for wait in telling.waits(self.place)]
         if how.schedule.engine.by_tiles and entry.facts.action.kind is StepKind.GET:
             waits.append("the tiles of every rank have computed it")
@@ -136,7 +136,7 @@ class _Sentence:
     def _by_tiles(self) -> bool:
         """Whether tiles store what the step moves, each as soon as it is computed."""
         facts = self.telling.entries[self.place].facts
-        return self.telling.how.schedule.engine.by_tiles and facts.action.kind is StepKind.PUT and not facts.landed
+        return self.telling.how.schedule.engine.by_tiles and facts.action.kind is StepKind.PUT and not facts.arrived
 
     def _amount(self, entry: FoldedStep) -> str:
         """Return how much it is, where all steps of the entry move or compute as much."""

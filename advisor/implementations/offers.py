@@ -94,7 +94,7 @@ class Offer:
     name: str
     us: float
     promise: Promise
-    asked: bool = False
+    requested: bool = False
     ops: tuple[str, ...] = ()
     order: Order | None = None
 
@@ -136,20 +136,20 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = ()) -> Offers | None
     shipped = shipped_implementations(scenario.system)
     library = _Library(next(each for each in shipped if _is_library(each)))
     named = {each.implementation for each in orders}
-    asked = [each for each in scenario.explore.implementations if each.name not in named]
+    requested = [each for each in scenario.explore.implementations if each.name not in named]
     moving = [case for case in scenario.cases if case.shape.moved is not None]
     unfit = [why for case in moving if isinstance(why := library.predicted(case), Rejection)]
     if len(unfit) == len(moving) and not orders:
-        left_out = tuple(Unknown(each.name, unfit[0].message) for each in asked) if unfit else ()
+        left_out = tuple(Unknown(each.name, unfit[0].message) for each in requested) if unfit else ()
         return Offers(library.name, None, (), left_out) if left_out else None
     base_us = sum(library.us(case) for case in scenario.cases) * scenario.num_layers
     offers = [_of_order(each, base_us, bool(scenario.explore.implementations)) for each in orders]
     unknown: list[Unknown] = []
-    for implementation in (asked or shipped) if len(unfit) < len(moving) else ():
+    for implementation in (requested or shipped) if len(unfit) < len(moving) else ():
         found = _offer(scenario, implementation, library, base_us)
         if isinstance(found, Offer):
             offers.append(found)
-        elif found is not None and asked:
+        elif found is not None and requested:
             unknown.append(Unknown(implementation.name, found.message))
     if not offers and not unknown:
         return None
@@ -192,21 +192,25 @@ def _without_call_us(case: OpCase) -> float:
         return simulated_us(case, OpChoice(BASELINE.name, case.num_ranks, engine))
 
 
-def _of_order(order: Order, base_us: float, asked: bool) -> Offer:
+def _of_order(order: Order, base_us: float, requested: bool) -> Offer:
     us = order.all_ticks / TICKS_PER_US
     outside = f"{order.unknown} are left out" if order.unknown else ""
     ops = tuple(dict.fromkeys(each.op for each in order.table.settings))
-    return Offer(order.implementation, us, Promise(base_us / us, None, outside), asked, ops, order)
+    return Offer(order.implementation, us, Promise(base_us / us, None, outside), requested, ops, order)
 
 
 def _offer(
     scenario: Scenario, implementation: Implementation, library: _Library, base_us: float
 ) -> Offer | Rejection | None:
     """What an implementation gains; None where it is not offered, a rejection where it cannot be predicted."""
-    asked, done, times = bool(scenario.explore.implementations), dict[str, float](), dict[OpShape, float | Rejection]()
+    requested, done, times = (
+        bool(scenario.explore.implementations),
+        dict[str, float](),
+        dict[OpShape, float | Rejection](),
+    )
     rejection: Rejection | None = None
     for case in scenario.cases:
-        if not (asked and case.shape.moved is not None) and not _is_offered(implementation, case):
+        if not (requested and case.shape.moved is not None) and not _is_offered(implementation, case):
             continue
         if case.shape not in times:
             times[case.shape] = predict_us(case, implementation)
@@ -218,15 +222,15 @@ def _offer(
     if not done:
         return rejection
     one_us = sum(done.get(case.name) or library.us(case) for case in scenario.cases)
-    told = list(_told(scenario, implementation, done))
-    errors = [None if error is None else error * done[name] / one_us for name, error, _ in told]
+    reported = list(_reported(scenario, implementation, done))
+    errors = [None if error is None else error * done[name] / one_us for name, error, _ in reported]
     error = None if None in errors else sum(each for each in errors if each is not None)
-    outside = "; ".join(dict.fromkeys(text for _, _, text in told if text))
+    outside = "; ".join(dict.fromkeys(text for _, _, text in reported if text))
     us = one_us * scenario.num_layers
-    return Offer(implementation.name, us, Promise(base_us / us, error, outside), asked, tuple(done))
+    return Offer(implementation.name, us, Promise(base_us / us, error, outside), requested, tuple(done))
 
 
-def _told(
+def _reported(
     scenario: Scenario, implementation: Implementation, done: dict[str, float]
 ) -> Iterator[tuple[str, float | None, str]]:
     """The name of each op that is done, the error of its time, and why that was not measured for the like of it."""

@@ -34,7 +34,7 @@ class BespokeOps:
     search: JointSearch
     evaluations: int
     pool: Workers
-    told: Counted
+    reported: Counted
 
     def run(self) -> None:
         """Find what may be faster than the best so far, and take it into the search.
@@ -51,7 +51,7 @@ class BespokeOps:
             return
         ops = list(self._exposed(space, best))[:NUM_OPS]
         for done, op in enumerate(ops):
-            self.told(done, len(ops))
+            self.reported(done, len(ops))
             for way in self._ways(space, op, self.evaluations // len(ops)):
                 space = replace(space, ways={**space.ways, op.name: (*space.ways[op.name], way)})
                 changed = with_way(best, op, way)

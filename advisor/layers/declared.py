@@ -315,13 +315,13 @@ def with_simulated(advice: Advice, first: Advice) -> Advice:
     findings = Findings(tuple(by_time(list(found.values()))), None, advice.bound, Confirmed(), stages, notes)
     again = advice_of(advice.scenario, replace(findings, offers=advice.offers))
     best = again.recommended
-    told = {"ops": advice.ops, "reasons": advice.reasons}
+    reported = {"ops": advice.ops, "reasons": advice.reasons}
     if best.expression != advice.recommended.expression and best.result is not None:
         ops = ops_of(in_batches(advice.scenario.workload, best.joint.batches), {}, best.joint, best.result)
-        told = {"ops": ops, "reasons": (*reasons_for(ops, best, None, advice.kernels_ticks), *again.reasons)}
+        reported = {"ops": ops, "reasons": (*reasons_for(ops, best, None, advice.kernels_ticks), *again.reasons)}
     return replace(
         again,
-        **told,  # type: ignore[arg-type]
+        **reported,  # type: ignore[arg-type]
         marks=tuple(dict.fromkeys((*again.marks, *advice.marks))),
         timing=advice.timing,
         kernels_ticks=advice.kernels_ticks,

@@ -64,7 +64,7 @@ class JointRuns:
     workload: Workload
     staging_limit_bytes: int | None = None
     should_stop: ShouldStop = lambda: False
-    told: Callable[[Schedule, int], None] = lambda choice, ticks: None
+    reported: Callable[[Schedule, int], None] = lambda choice, ticks: None
     num_runs: int = 0
     effort: int = 0
     unit_bytes: int = COARSE_BYTES
@@ -152,7 +152,7 @@ class JointRuns:
             self.left_out[choice] = CANNOT_BE if result is None else too_much(result, self.staging_limit_bytes or 0)
             return None
         ticks = _of_layers(result, self.workload.num_layers, choice.layers_apart)
-        self.told(choice, ticks)
+        self.reported(choice, ticks)
         return ticks
 
     def stages_too_much(self, result: Result) -> bool:

@@ -144,9 +144,9 @@ def copiers_of(system: System, workload: Workload, explore: Explore, *, few: boo
 
     Copy engines are left out where no host knows how much some op moves.
     """
-    asked = explore.values("engine")
-    if asked:
-        yield from (Copier(engine) for engine in asked if isinstance(engine, EngineChoice))
+    requested = explore.values("engine")
+    if requested:
+        yield from (Copier(engine) for engine in requested if isinstance(engine, EngineChoice))
         return
     by_sms = leaves_out_copy_engines(workload, explore)
     if not by_sms:
@@ -163,8 +163,8 @@ def leaves_out_copy_engines(workload: Workload, explore: Explore) -> bool:
 
 def of_one_op(explore: Explore, copier: Copier) -> Explore:
     """What the file explores, for one op by itself: batches and memory are those of the graph."""
-    asked = tuple((word, values) for word, values in explore.asked if word != BATCHES)
-    return replace(explore, asked=asked, staging_limit_bytes=None).asking("engine", (copier.engine,))
+    requested = tuple((word, values) for word, values in explore.requested if word != BATCHES)
+    return replace(explore, requested=requested, staging_limit_bytes=None).asking("engine", (copier.engine,))
 
 
 _QUICK = RunOptions(loads=False)

@@ -2,7 +2,7 @@
 
 A kernel or a lone collective has one way. A pair may be kept apart, kernel and collective as wholes beside which other
 ops may run, or overlap in itself by one of the templates that are fastest alone. Of these only those are kept that no
-other one beats in everything: its time, how long its kernels hold the SMs, when what it gathers has landed, and memory.
+other one beats in everything: its time, how long its kernels hold SMs, when what it gathers has arrived, and memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -110,7 +110,7 @@ def slowed_ticks(gpu: Gpu, copies: Uses, length: int) -> int:
 
 def is_limited(explore: Explore) -> bool:
     """Whether the file says by what, or in how many pieces, collectives may be carried out."""
-    return any(word in _LIMITS for word, _ in explore.asked)
+    return any(word in _LIMITS for word, _ in explore.requested)
 
 
 def slower(system: System, copier: Copier) -> Iterator[OpChoice]:

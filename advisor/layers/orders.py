@@ -175,7 +175,7 @@ class OfferSearch:
 
     def candidates(self, known: Sequence[Candidate]) -> Iterator[Candidate]:
         """The schedules of implementations that are not among the ``known``; what a file explores limits none."""
-        limited = any(word != BATCHES for word, _ in self.scenario.explore.asked)
+        limited = any(word != BATCHES for word, _ in self.scenario.explore.requested)
         for offer in self.found.values():
             if all(one.expression != offer.schedule for one in known):
                 what = offer.about + (", which is not explored" if limited else "")
@@ -190,10 +190,10 @@ class OfferSearch:
     def _has_te(self) -> bool:
         """Whether Transformer Engine is known for this system, and the file asks about it, if it asks."""
         system = self.scenario.system
-        asked = [each.name for each in self.scenario.explore.implementations]
+        requested = [each.name for each in self.scenario.explore.implementations]
         one_node = system.fabric.node_size in (None, 0, system.num_ranks)
         known = (each for each in shipped_implementations(system) if each.name == TE)
-        return one_node and (not asked or TE in asked) and any(system.gpu.name in each.gpus for each in known)
+        return one_node and (not requested or TE in requested) and any(system.gpu.name in each.gpus for each in known)
 
     def _name(self, name: str) -> str:
         """A name that no schedule of the file has."""
@@ -214,8 +214,8 @@ class OfferSearch:
         exchanges = any(op.shape.pattern in EXCHANGES for op in self.scenario.workload.ops)
         name, usual = (TWO_BATCHES, OP_BY_OP) if exchanges else (DOMINO, BY_BLOCKS)
         what = "two-batch overlap of SGLang and vLLM" if exchanges else "Domino of DeepSpeed: two half batches"
-        asked = self.scenario.explore.implementations
-        mine = [one for one in self.known if one.name.startswith(usual) and one.batches > 1] if not asked else []
+        requested = self.scenario.explore.implementations
+        mine = [one for one in self.known if one.name.startswith(usual) and one.batches > 1] if not requested else []
         if mine:
             best = min(mine, key=self.times.__getitem__)
             yield Order(name, what, LayerTable(best), self.times[best], unknown="the costs of its calls")

@@ -161,10 +161,10 @@ def _searched(
     should_stop: ShouldStop,
     of_sole: tuple[Candidate, ...],
 ) -> Advice:
-    asked = replace(options, within_s=None, workers=1)
+    requested = replace(options, within_s=None, workers=1)
     compared = tuple(one.expression for one in of_sole)
     return memoized(
-        memo_of(("recommend_workload", scenario, asked, compared), ADVISOR),
+        memo_of(("recommend_workload", scenario, requested, compared), ADVISOR),
         Advice,
         lambda: _recommended(scenario, options, progress, should_stop, of_sole),
         given=(scenario,),
@@ -182,7 +182,7 @@ def _recommended(
     late = lateness(options.within_s)
     early = stop if late is None else either(stop, late)
     runs = JointRuns(scenario.system, scenario.workload, scenario.explore.staging_limit_bytes, early)
-    runs.told = lambda choice, ticks: report("joint", runs.num_runs, 0)
+    runs.reported = lambda choice, ticks: report("joint", runs.num_runs, 0)
     report("place", 0, 1)
     serial = _begun(scenario, options, runs, stop)
     if isinstance(serial, Advice):
@@ -196,9 +196,9 @@ def _recommended(
     if not origins:
         stages.run(SEARCH, search.run, None)
     if not origins and options.verify and options.bespoke > 0:
-        told = partial(report, "bespoke")
+        reported = partial(report, "bespoke")
         with open_workers(1, early) as pool:
-            stages.run(BESPOKE, BespokeOps(search, options.bespoke, pool, told).run, None)
+            stages.run(BESPOKE, BespokeOps(search, options.bespoke, pool, reported).run, None)
     orders = OfferSearch(scenario, runs, search.known, search.found)
     report("offers", 0, 1)
     stages.run(ORDERS, orders.run, None)

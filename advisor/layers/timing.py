@@ -72,7 +72,7 @@ class _Clock:
     collectives_end: int = 0
     end: int = 0
     _begins: dict[str, int] = field(default_factory=dict)  # of kernels, by op
-    _moved: dict[str, int] = field(default_factory=dict)  # when all copies of an op have landed
+    _moved: dict[str, int] = field(default_factory=dict)  # when all copies of an op have arrived
     _ends: dict[str, int] = field(default_factory=dict)
     _met: list[_Meets] = field(default_factory=list)
     _last: _Kernel | None = None
@@ -119,10 +119,10 @@ class _Clock:
         elif not any(read.made_by for read in op.reads):
             begin = max(begin, self.main_end)
         length = int((way.copies[1] - way.sums) * (BESIDE_KERNELS if way.is_paced else 1))
-        landed = self._copied(op, begin, length, self._share(op, length))
-        end = landed + way.sums
+        arrived = self._copied(op, begin, length, self._share(op, length))
+        end = arrived + way.sums
         if way.sums:
-            self._meet(_Meets(op.name, landed, end, 0.0))
+            self._meet(_Meets(op.name, arrived, end, 0.0))
         self.collectives_end = self._moved[op.name] = end
         if op.shape.is_collective or op.shape.pattern.produces:
             self._ends[op.name] = end
@@ -149,14 +149,14 @@ class _Clock:
         begin = max(self.main_end, self._ready(op, moves=False))
         moves = max(self._ready(op, moves=True), 0 if op.shape.pattern.consumes else begin)
         length = way.copies[1] - way.copies[0]
-        landed = self._copied(op, moves + way.copies[0], length, self._share(op, length))
-        late = landed - (moves + way.copies[1])
+        arrived = self._copied(op, moves + way.copies[0], length, self._share(op, length))
+        late = arrived - (moves + way.copies[1])
         kernel = way.kernel
-        if op.shape.pattern.consumes:  # what has landed before the kernel begins is not waited for
+        if op.shape.pattern.consumes:  # what has arrived before the kernel begins is not waited for
             kernel = max(self.space.kernels[own_name(op.name)], moves + way.kernel + late - begin)
         self._run(op, begin, kernel)
-        self._moved[op.name] = landed
-        self._ends[op.name] = max(self.main_end, landed) + max(0, way.total - max(way.kernel, way.copies[1]))
+        self._moved[op.name] = arrived
+        self._ends[op.name] = max(self.main_end, arrived) + max(0, way.total - max(way.kernel, way.copies[1]))
 
     def _share(self, op: Op, length: int) -> float:
         """The share of the links that copies take which last so long."""

@@ -1,6 +1,6 @@
 """Closed-form times of all structures of a library in one situation, by arrays: which of them are worth an estimate.
 
-Pieces follow each other as in a pipeline: a kernel begins when the one before it has ended and its data have landed; if
+Pieces follow each other as in a pipeline: a kernel begins when the one before it has ended and its data are there; if
 kernels come first, copies begin when the ones before them have ended and their kernel has. The time of a kernel over a
 share of the rows, or of the dimension that is cut, is read between the times of equal parts that the situation holds.
 Streams, memory and unequal peers are left out: the trees learn what that does.
@@ -47,8 +47,8 @@ def _copies(rates: "_Rates", shapes: Shapes) -> FloatArray:
 def _gathered(situation: Situation, rates: "_Rates", kernels: FloatArray, copies: FloatArray) -> FloatArray:
     """Return when the last kernel ends, [P]; each begins when its data are there and its stream is free."""
     moves = copies > 0
-    landed = np.cumsum(np.where(moves, copies + rates.gap[:, None], 0.0), axis=1)
-    ready = np.where(moves, landed + (rates.lead - rates.gap - rates.between + rates.event)[:, None], 0.0)
+    arrived = np.cumsum(np.where(moves, copies + rates.gap[:, None], 0.0), axis=1)
+    ready = np.where(moves, arrived + (rates.lead - rates.gap - rates.between + rates.event)[:, None], 0.0)
     # Blocks that share tiles of a persistent kernel wait for each other.
     ready = np.where(rates.whole[:, None], ready.max(axis=1, keepdims=True), ready)
     for k in range(1, ready.shape[1]):
@@ -76,29 +76,29 @@ def _run(rates: "_Rates", computed: FloatArray, ready: FloatArray, kernel: Float
 
 
 def _scattered(situation: Situation, rates: "_Rates", kernels: FloatArray, copies: FloatArray) -> FloatArray:
-    """Return when the last data has landed and is summed, [P]; copies begin when their kernel has ended.
+    """Return when the last data has arrived and is summed, [P]; copies begin when their kernel has ended.
 
-    A sum waits for the kernels that are launched when its data has landed. What all ranks keep is then sent on.
+    A sum waits for the kernels that are launched when its data has arrived. What all ranks keep is then sent on.
     """
     moves = copies > 0
     sums = situation["sum_over_whole"] * copies / np.maximum(copies.sum(axis=1), 1e-12)[:, None]
     computed, copied, zeros = rates.once, np.zeros(len(kernels)), np.zeros(len(kernels))
-    landed, summed, ends = np.full(copies.shape, np.inf), np.zeros(copies.shape), np.zeros(copies.shape)
+    arrived, summed, ends = np.full(copies.shape, np.inf), np.zeros(copies.shape), np.zeros(copies.shape)
     for k, (kernel, copy) in enumerate(zip(kernels.T, copies.T, strict=True)):
         if k and situation["sums"]:
             launched = _streams_ago(rates, ends, k, -1.0)
             launched = np.where(rates.unit > 0, -1.0, launched)  # behind a persistent kernel
-            begin = (landed[:, :k] + rates.event[:, None] <= launched[:, None]) & (summed[:, :k] == 0)
+            begin = (arrived[:, :k] + rates.event[:, None] <= launched[:, None]) & (summed[:, :k] == 0)
             computed = computed + np.where(begin, sums[:, :k] + rates.start[:, None], 0.0).sum(axis=1)
             summed[:, :k] = np.where(begin, computed[:, None], summed[:, :k])
         computed = ends[:, k] = _run(rates, computed, zeros, kernel)
         made = np.where(rates.whole, kernels.sum(axis=1) + rates.once, computed)
         after = np.maximum(copied + rates.gap, made + rates.event) + copy
         copied = np.where(moves[:, k], after, copied)
-        landed[:, k] = np.where(moves[:, k], copied + rates.lead - rates.between, np.inf)
+        arrived[:, k] = np.where(moves[:, k], copied + rates.lead - rates.between, np.inf)
     if not situation["sums"]:
         return np.maximum(computed, copied + rates.lead - rates.between)
-    return _summed(situation, rates, copies, (landed, summed, sums), computed)
+    return _summed(situation, rates, copies, (arrived, summed, sums), computed)
 
 
 def _summed(
@@ -110,20 +110,20 @@ def _summed(
 ) -> FloatArray:
     """Return when all pieces are summed and, where all ranks keep them, sent on; ``pieces`` are [P, M].
 
-    They have landed, were summed while kernels ran, 0 if not, and take so long to sum.
+    They have arrived, were summed while kernels ran, 0 if not, and take so long to sum.
     """
-    landed, summed, sums = pieces
+    arrived, summed, sums = pieces
     end, sent = computed, np.zeros(len(computed))
     for k, copy in enumerate(copies.T):
         moves = copy > 0
-        later = np.maximum(end, landed[:, k] + rates.event) + rates.start + sums[:, k]
+        later = np.maximum(end, arrived[:, k] + rates.event) + rates.start + sums[:, k]
         done = np.where(summed[:, k] > 0, summed[:, k], np.where(moves, later, 0.0))
         end = np.maximum(end, done)
         sent = np.where(moves, np.maximum(sent + rates.gap, done + rates.event) + copy, sent)
     if not situation["keeps_all"]:
         return end
     # A link that is never idle from the first copy on passes everything twice.
-    first = (landed - copies).min(axis=1) - rates.lead + rates.between
+    first = (arrived - copies).min(axis=1) - rates.lead + rates.between
     busy = first + 2 * copies.sum(axis=1) + rates.gap * (2 * (copies > 0).sum(axis=1) - 1)
     return np.asarray(np.maximum(np.maximum(sent, busy) + rates.lead - rates.between, end))
 
@@ -168,7 +168,7 @@ def _rates(situation: Situation, shapes: Shapes) -> _Rates:
     ll, ll128 = knob("ll") > 0, knob("ll128") > 0
     extra = np.where(ll, LL_BYTES, np.where(ll128, LL128_BYTES, 1.0)) * whole
     setup = np.where(by_sm, ratio("sm_setup_over_comm"), ratio("setup_over_comm"))
-    # Flags come with the data of LL and LL128. Else one that is polled follows, once it is known that data has landed.
+    # Flags come with the data of LL and LL128. Else one that is polled follows, once it is known that data has arrived.
     flags, latency = ll | ll128, ratio("latency_over_comm")
     lead = whole * np.where(flags, np.minimum(setup, latency), setup + 2 * latency * (by_sm & persistent))
     drifts = ~in_turn & (by_sm | (engines != peers))

@@ -171,12 +171,12 @@ class Screen:
     def fastest(self, choices: Iterable[OpChoice]) -> Iterator[OpChoice]:
         """Yield the legal ones of ``choices`` that the file lets be explored, the fastest by the closed form first."""
         explore, consumes = self.scenario.explore, self.scenario.shape.pattern.consumes
-        asked = [one for one in dict.fromkeys(choices) if not may_deadlock(one) and is_explored(explore, one)]
-        if not asked:
+        requested = [one for one in dict.fromkeys(choices) if not may_deadlock(one) and is_explored(explore, one)]
+        if not requested:
             return
-        structures = [structure_of(self.scenario, choice) for choice in asked]
+        structures = [structure_of(self.scenario, choice) for choice in requested]
         times = pipeline_times(self.situation, Shapes.of(structures, self.scenario.num_ranks, consumes=consumes))
-        ranked = (asked[place] for place in np.argsort(times, kind="stable"))
+        ranked = (requested[place] for place in np.argsort(times, kind="stable"))
         yield from (choice for choice in ranked if reject_choice(self.scenario, choice) is None)
 
 

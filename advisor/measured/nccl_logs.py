@@ -295,22 +295,22 @@ def read_log(source: Source, gpu: str, collective: str, report: Report) -> LogRo
 
     Rows with wrong results are left out, with a warning.
     """
-    asked = _operation(collective, Span(Source("--collective", collective), 0, len(collective)), report)
+    requested = _operation(collective, Span(Source("--collective", collective), 0, len(collective)), report)
     runs = read_nccl_json(source, report) if is_nccl_json(source.text) else read_nccl_text(source, report)
     if not any(run.rows for run in runs):
         message = "the log has no row with a time: nccl-tests prints one for each size"
         raise report.fail(Code.MGS620, message, Span(source, 0, 1))
-    lines = [line for run in runs for line in _lines(run, gpu, asked, source, report)]
+    lines = [line for run in runs for line in _lines(run, gpu, requested, source, report)]
     if report.has_errors:
         raise report.stop()
     head = f"# From {printable(source.path.rpartition('/')[2])[:128]}, nccl-tests: times out of place."
     return LogRows("\n".join([head, COLUMNS, *lines]) + "\n", len(lines))
 
 
-def _lines(run: LogRun, gpu: str, asked: tuple[str, bool] | None, source: Source, report: Report) -> Iterator[str]:
+def _lines(run: LogRun, gpu: str, requested: tuple[str, bool] | None, source: Source, report: Report) -> Iterator[str]:
     _check_one_node(run, report)
     name = _word(gpu.upper()) or _gpu(run, report)
-    operation, sums = asked or _named(run, source, report)
+    operation, sums = requested or _named(run, source, report)
     if not run.num_ranks:
         hint = "keep the lines '# Rank 0 ... on HOST device 0' in the log"
         raise report.fail(Code.MGS621, "the log does not say how many ranks there were", run.span, hint)

@@ -222,7 +222,7 @@ def layer_table(
     advise: Callable[[Scenario, AdviceOptions], Advice],
     *,
     tolerance: float = TOLERANCE,
-    told: Callable[[int, int], None] = lambda done, total: None,
+    reported: Callable[[int, int], None] = lambda done, total: None,
     should_stop: ShouldStop = never,
 ) -> PolicyTable:
     """Return which schedule of a layer to use for which number of tokens; ``told`` of the sizes that are advised.
@@ -236,7 +236,7 @@ def layer_table(
     """
     if not sizes:
         raise RequestError(Code.MGS306, TOKENS, "no sizes are given")
-    asked = sorted({replace(request, tokens=size).tokens for size in sizes})  # each is checked
+    requested = sorted({replace(request, tokens=size).tokens for size in sizes})  # each is checked
     done = 0
 
     def advised(scenario: Scenario) -> Advice:
@@ -245,8 +245,8 @@ def layer_table(
         if advice.interrupted:
             raise Cancelled
         done += 1
-        told(done, len(asked))
+        reported(done, len(requested))
         return advice
 
     axis = SettingAxis(TOKENS, lambda size: layer_scenario(replace(request, tokens=size)), request.model.name)
-    return layer_policy(axis, asked, advised, across(should_stop), tolerance=tolerance)
+    return layer_policy(axis, requested, advised, across(should_stop), tolerance=tolerance)

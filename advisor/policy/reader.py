@@ -55,15 +55,15 @@ class Policy:
         except (ValueError, RecursionError) as error:
             raise PolicyError(f"no JSON: {error}") from None
 
-    def rule(self, **asked: Any) -> dict[str, Any] | None:
+    def rule(self, **requested: Any) -> dict[str, Any] | None:
         """Return the first rule that matches, None without one; ``asked`` has the KEYS and the size."""
         for rule in self.rules:
-            size = asked.get(rule["axis"])
+            size = requested.get(rule["axis"])
             if (
                 hasattr(size, "__index__")
                 and rule["min"] <= size <= rule["max"]
                 and size % rule["multiple_of"] == 0
-                and all(rule[key] == asked.get(key) for key in KEYS if key in rule)
+                and all(rule[key] == requested.get(key) for key in KEYS if key in rule)
             ):
                 return rule
         return None

@@ -21,7 +21,7 @@ from ..learned.proposal_model import ProposalModel
 from ..policy.cover import TOLERANCE
 from ..work.pools import answer_many, counted, in_thread, in_threads
 from ..work.processes import ProcessDied, Processes
-from .computing import Asked, Watcher, answer_there, computed_advice, place_of, told_by
+from .computing import Requested, Watcher, answer_there, computed_advice, place_of, reported_by
 
 if TYPE_CHECKING:
     from ..policy.table import PolicyTable
@@ -72,7 +72,7 @@ class Advisor:
     """
 
     proposals: ProposalModel | None = None
-    _processes: Processes[Asked, Advice] | None = field(default=None, compare=False, repr=False)
+    _processes: Processes[Requested, Advice] | None = field(default=None, compare=False, repr=False)
     _recent: RecentAnswers[Advice] = field(default_factory=RecentAnswers, compare=False, repr=False)
 
     @classmethod
@@ -159,17 +159,17 @@ class Advisor:
             name = type(question).__name__
             raise TypeError(f"a question is a Request, a LayerRequest or a scenario, not {name}")
         read_at = _read_at(question)  # before the file is read: what changes meanwhile is asked for anew
-        asked = _asked(question, options, read_at)
-        advice = self._recent.recall(asked)
+        requested = _requested(question, options, read_at)
+        advice = self._recent.recall(requested)
         if advice is None:
             advice = self._advice(_scenario(question, read_at), options, watcher)
             if not advice.interrupted and not advice.notes:  # another run would give it too
-                self._recent.keep(asked, replace(advice, source=Source.CACHE))
+                self._recent.keep(requested, replace(advice, source=Source.CACHE))
         return advice
 
     def recall(self, request: Request | LayerRequest, options: AdviceOptions = DEFAULT) -> Advice | None:
         """Return the answer to ``request`` if this advisor gave it lately, in microseconds; else None."""
-        return self._recent.recall(_asked(request, options, _read_at(request)))
+        return self._recent.recall(_requested(request, options, _read_at(request)))
 
     def num_unknown(self, scenarios: Iterable[Scenario], options: AdviceOptions = DEFAULT) -> int:
         """Return of how many scenarios the advice is not kept on disk."""
@@ -246,9 +246,11 @@ class Advisor:
         if isinstance(question, LayerRequest):
             from ..policy.layer_rules import layer_table
 
-            told, stop = progress or (lambda done, total: None), should_stop or never
+            reported, stop = progress or (lambda done, total: None), should_stop or never
             advise_layer = partial(self.recommend, should_stop=should_stop)
-            return layer_table(question, sizes, options, advise_layer, tolerance=tolerance, told=told, should_stop=stop)
+            return layer_table(
+                question, sizes, options, advise_layer, tolerance=tolerance, reported=reported, should_stop=stop
+            )
         from ..policy.build import policy_table
         from ..policy.cover import axis_of, check_sizes
 
@@ -275,17 +277,17 @@ class Advisor:
             kept = place_of(self.proposals, scenario, options).recall()
             if kept is not None:
                 return kept
-        there = self._there(Asked(scenario, options, watched=watcher.answered is not None), watcher)
+        there = self._there(Requested(scenario, options, watched=watcher.answered is not None), watcher)
         if there is not None:
             return there
         return computed_advice(self.proposals, scenario, options, watcher)
 
-    def _there(self, asked: Asked, watcher: Watcher) -> Advice | None:
+    def _there(self, requested: Requested, watcher: Watcher) -> Advice | None:
         """Return the answer of one of the processes; None if there are none, or if the one that was asked died."""
         if self._processes is None:
             return None
         try:
-            return self._processes.ask(asked, watcher.should_stop or never, told_by(watcher))
+            return self._processes.ask(requested, watcher.should_stop or never, reported_by(watcher))
         except ProcessDied:
             log.warning("a process ended before it answered, perhaps for want of memory: the answer is computed here")
             return None
@@ -299,6 +301,6 @@ def _scenario(request: Request | LayerRequest, read_at: Stamp | None) -> Scenari
     return layer_scenario(request) if isinstance(request, LayerRequest) else scenario_of(request, read_at)
 
 
-def _asked(request: Request | LayerRequest, options: AdviceOptions, read_at: Stamp | None) -> Hashable:
+def _requested(request: Request | LayerRequest, options: AdviceOptions, read_at: Stamp | None) -> Hashable:
     """What decides the answer: not the time for it, but the state of the system file."""
     return request, read_at, replace(options, within_s=None)

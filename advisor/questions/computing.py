@@ -50,8 +50,8 @@ class KeptAdvice:
         case = scenario.case
         if current_store() is None:
             return cls(scenario, case, None)
-        asked = ("advise", case, options, proposals, _solver_version())
-        return cls(scenario, case, memo_of(asked, ADVISOR))
+        requested = ("advise", case, options, proposals, _solver_version())
+        return cls(scenario, case, memo_of(requested, ADVISOR))
 
     @property
     def is_filled(self) -> bool:
@@ -111,7 +111,7 @@ class Watcher:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Requested:
     """A question to another process, and whether those who wait for the answer are told what would be answered now."""
 
     subject: Scenario
@@ -119,20 +119,20 @@ class Asked:
     watched: bool = False
 
 
-def answer_there(proposals: ProposalModel | None, asked: Asked, caller: Caller) -> Advice:
+def answer_there(proposals: ProposalModel | None, requested: Requested, caller: Caller) -> Advice:
     """Return the answer, in a process; a limit of time begins when it was asked for."""
-    subject, options = asked.subject, asked.options
+    subject, options = requested.subject, requested.options
 
     def progress(stage: str, done: int, total: int) -> None:
         caller.tell((stage, done, total))
 
-    answered = caller.tell if asked.watched else None
+    answered = caller.tell if requested.watched else None
     return computed_advice(
         proposals, subject, options, Watcher(progress, caller.should_stop, answered, caller.waited_s)
     )
 
 
-def told_by(watcher: Watcher) -> Callable[[object], None]:
+def reported_by(watcher: Watcher) -> Callable[[object], None]:
     """Return what takes the things that ``answer_there`` tells."""
 
     def tell(what: object) -> None:
@@ -223,7 +223,7 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
         pool.on_result = answers.simulated
         if searches:
             run.begin_baseline(pool)
-        bound_when_asked = run.begin_bound(pool)
+        bound_when_requested = run.begin_bound(pool)
         candidates = run.proposed(proposals, enough, too_late)
         proposed = bool(candidates)
         at_once = proposed and not options.verify
@@ -245,7 +245,7 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
             raise Cancelled
         run.stages.should_stop = early
         run.stages.interrupted |= early()
-        bound = None if at_once else bound_when_asked()
+        bound = None if at_once else bound_when_requested()
         candidates, confirmed = run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
         failures = tuple(pool.failures)
         if options.threshold or options.sensitivity:

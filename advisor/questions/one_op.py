@@ -158,8 +158,8 @@ class AdviceRun:
         elif proposed and not late():
             proposed = merged(self.stages.run(PROPOSE, lambda: serial_candidates(self.scenario, model), []), proposed)
         usual = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ()), []) if proposed else []
-        asked = {candidate.expression for candidate in usual}  # what the file declares stays what it declares
-        return merged(usual, [one for one in proposed if one.expression not in asked]) if usual else []
+        requested = {candidate.expression for candidate in usual}  # what the file declares stays what it declares
+        return merged(usual, [one for one in proposed if one.expression not in requested]) if usual else []
 
     def begin_first(self, pool: Workers, candidates: list[Candidate]) -> None:
         """Begin what ``simulated_first`` finishes."""
@@ -255,12 +255,12 @@ class AdviceRun:
 
     def notes(self, simulations: Sequence[Failure]) -> tuple[str, ...]:
         """Sentences on stages that failed, and on an early stop."""
-        told = tuple(failure_sentences((*self.stages.failures, *simulations)))
+        reported = tuple(failure_sentences((*self.stages.failures, *simulations)))
         if not self.stages.interrupted:
-            return told
+            return reported
         on_time = self.options.within_s is None or self.should_stop()
         when = "early" if on_time else f"after {self.options.within_s:g} s"
-        return (f"stopped {when}: this is the best of what was found until then", *told)
+        return (f"stopped {when}: this is the best of what was found until then", *reported)
 
     def _simulated(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
         """Simulate the shortlist in packets, then variants of the fastest."""

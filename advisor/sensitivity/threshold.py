@@ -89,8 +89,8 @@ def resized_choices(scenario: OpCase, resized: OpCase, choice: OpChoice) -> Iter
         pieces = {*FEW_PIECES, min(MAX_PIECES, same_size)}
         forms = [choice, *(replace(choice, chunks=ranks * each) for each in sorted(pieces))]
     for form in dict.fromkeys(forms):
-        asked = form.chunks == choice.chunks or is_explored(resized.explore, form)
-        if asked and reject_choice(resized, form) is None:
+        requested = form.chunks == choice.chunks or is_explored(resized.explore, form)
+        if requested and reject_choice(resized, form) is None:
             yield form
 
 

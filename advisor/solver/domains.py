@@ -162,8 +162,8 @@ def domains_of(scenario: OpCase) -> Domains:
     """The values that ``scenario`` asks for, defaults where it leaves the choice; the baseline is always among them."""
     explore = scenario.explore
     domains = {knob: explore.values(knob.word) or (knob.usual,) for knob in searched()}
-    asked = explore.values(TEMPLATE.word) or tuple(template.name for template in _searched(scenario))
-    names = tuple(each.name for each in ALL_TEMPLATES if each is BASELINE or each.name in asked)
+    requested = explore.values(TEMPLATE.word) or tuple(template.name for template in _searched(scenario))
+    names = tuple(each.name for each in ALL_TEMPLATES if each is BASELINE or each.name in requested)
     waits = explore.values(WAIT.word) or tuple(USUAL_WAIT[kernel] for kernel in domains[KERNEL])
     own = {
         TEMPLATE: names,
@@ -203,12 +203,12 @@ def knobs_of(scenario: OpCase, domains: Domains) -> Knobs:
     return Knobs({knob: own[knob] if knob in own else _widened(knob, domains[knob]) for knob in domains})
 
 
-def _widened(knob: Knob, asked: tuple[Any, ...]) -> tuple[Any, ...]:
+def _widened(knob: Knob, requested: tuple[Any, ...]) -> tuple[Any, ...]:
     """The usual value alone if no other was asked for; else counts with those asked for, words with all there are."""
-    if asked == (knob.usual,):
-        return asked
+    if requested == (knob.usual,):
+        return requested
     if isinstance(knob.values, CountValues):
-        return tuple(sorted({knob.usual, *asked}))
+        return tuple(sorted({knob.usual, *requested}))
     return tuple(dict.fromkeys((knob.usual, *knob.every())))
 
 
@@ -320,7 +320,7 @@ def _looked_again(scenario: OpCase, domains: Domains) -> Iterator[Values]:
         yield {PER: (WaitPer.TILE,)}
 
 
-def _asked_first(scenario: OpCase, domains: Domains) -> Iterator[Values]:
+def _requested_first(scenario: OpCase, domains: Domains) -> Iterator[Values]:
     if Direction.PUT in domains[TRANSFER] and not scenario.shape.pattern.sums:
         engines = tuple(engine for engine in domains[ENGINE] if engine.kind is EngineKind.DMA)
         yield {ENGINE: engines, TRANSFER: (Direction.GET,), DEPTH: (0,)}
@@ -330,7 +330,7 @@ RULES: tuple[Dominance, ...] = (
     Dominance("mirror", "on a fabric that is its own mirror image reversed is as fast as rotated", _mirrored),
     Dominance("one_target", "ranks that all serve the same one at a time are not faster than in turns", _one_target),
     Dominance("look_again", "looking for every tile is not faster than once for a chunk", _looked_again),
-    Dominance("asked_first", "a get by a copy engine that holds everything is not faster than a put", _asked_first),
+    Dominance("asked_first", "a get by a copy engine that holds everything is not faster than a put", _requested_first),
 )
 
 

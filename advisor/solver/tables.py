@@ -98,22 +98,22 @@ def _reject_repeated(
     return _TWIN if choice.order in repeated(choice.tactics.direction) else None
 
 
-def asked_for(scenario: OpCase, domains: Domains) -> Iterator[Rule]:
+def requested_for(scenario: OpCase, domains: Domains) -> Iterator[Rule]:
     """Rules that keep to the values that a file names, or that are tried unasked."""
     for knob in searched():
         if knob not in (TEMPLATE, ENGINE, ALGORITHM):
             reject = partial(_reject_unasked, domains, knob)
-            yield Rule((TEMPLATE.word, knob.word), reject, partial(_asked_sentence, domains, knob))
+            yield Rule((TEMPLATE.word, knob.word), reject, partial(_requested_sentence, domains, knob))
 
 
 def _reject_unasked(domains: Domains, knob: Knob, request: ScheduleRequest) -> Rejection | None:
     if not has_knob(request.scenario, request.template, knob):
         return None
-    asked = candidates_of(request.scenario, domains, request.template, knob)
-    return None if knob.of(request.choice) in asked else Rejection(Code.MGS501, f"{knob.word} is not asked for")
+    requested = candidates_of(request.scenario, domains, request.template, knob)
+    return None if knob.of(request.choice) in requested else Rejection(Code.MGS501, f"{knob.word} is not asked for")
 
 
-def _asked_sentence(domains: Domains, knob: Knob, scenario: OpCase) -> str:
+def _requested_sentence(domains: Domains, knob: Knob, scenario: OpCase) -> str:
     templates = [BY_NAME[name] for name in domains[TEMPLATE]]
     having = [template for template in templates if has_knob(scenario, template, knob)]
     found = {value for template in having for value in candidates_of(scenario, domains, template, knob)}
@@ -226,7 +226,7 @@ class RuleTables:
         by_word = {knob.word: knob for knob in self.axes.values if knob is not TEMPLATE}
         rules = (
             *((rule, False, False) for rule in one_name(scenario, domains)),
-            *((rule, True, False) for rule in asked_for(scenario, domains)),
+            *((rule, True, False) for rule in requested_for(scenario, domains)),
             *((rule, True, True) for rule in all_rules()),
             *((rule, True, False) for rule in limits(scenario, domains)),
         )

@@ -42,7 +42,7 @@ class SplitScore:
     mean_regret: float
     p95_regret: float
     harm: float
-    told_harm: float
+    reported_harm: float
     false_serial: float
     simulations: float
     seconds: float
@@ -70,7 +70,7 @@ def split_scores(split: str, tested: Sequence[Labels], answers: Sequence[Answers
     for way in WAYS:
         mine = [each.by_way[way] for each in answers]
         ticks = np.array([answer.ticks for answer in mine])
-        serial, told = (np.array([getattr(answer, each) for answer in mine]) for each in ("is_serial", "is_told"))
+        serial, reported = (np.array([getattr(answer, each) for answer in mine]) for each in ("is_serial", "is_told"))
         regret = ticks / best - 1
         yield SplitScore(
             split,
@@ -82,7 +82,7 @@ def split_scores(split: str, tested: Sequence[Labels], answers: Sequence[Answers
             float(regret.mean()),
             float(np.quantile(regret, 0.95)),
             float((ticks > baseline * HARMLESS).mean()),
-            float((told & (ticks > baseline * HARMLESS)).mean()),
+            float((reported & (ticks > baseline * HARMLESS)).mean()),
             float((serial & (np.minimum(ticks, least_serial) > best * (1 + OVERLAP_GAIN))).mean()),
             float(np.mean([answer.simulations for answer in mine])),
             float(np.median([answer.seconds for answer in mine])),
@@ -170,7 +170,7 @@ def _regret_line(name: str, score: SplitScore) -> str:
     shares = (score.within_half, score.within_one, score.within_three)
     within = "".join(f"{100 * share:>{width}.0f}" for share, width in zip(shares, (6, 4, 4), strict=True))
     regrets = f"{100 * score.mean_regret:>7.2f}%{100 * score.p95_regret:>6.1f}%"
-    wrong = f"{100 * score.harm:>5.1f}%{100 * score.told_harm:>5.1f}%{100 * score.false_serial:>6.1f}%"
+    wrong = f"{100 * score.harm:>5.1f}%{100 * score.reported_harm:>5.1f}%{100 * score.false_serial:>6.1f}%"
     return f"  {name:<{_NAMES - 2}}{score.scenarios:>4}{within}{regrets}{wrong}{1e3 * score.seconds:>4.0f}"
 
 

@@ -94,7 +94,7 @@ class CorpusStore:
             If the store cannot be written; it is then as before.
         """
         row = scenario_row(record)
-        with _told(self.path), self.connection:
+        with _reported(self.path), self.connection:
             added = self.connection.execute(ADD_SCENARIO, (key, self.engine, seconds, *row))
             if added.rowcount:
                 runs = enumerate(plan_rows(record))
@@ -144,7 +144,7 @@ class CorpusStore:
         return sum(number for (number,) in rows)
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        with _told(self.path):
+        with _reported(self.path):
             return self.connection.execute(query, values).fetchall()
 
 
@@ -163,10 +163,10 @@ def open_store(path: Path, engine: str, lock_s: float = LOCK_S) -> Iterator[Corp
         raise StoreError(Code.MGS431, f"{path}: there is no folder {path.parent}", "make the folder first")
     if path.exists() and not os.access(path, os.W_OK):  # SQLite would open it, and fail after the first search
         raise StoreError(Code.MGS431, f"{path} is read-only", "make it writable, or copy it and name the copy")
-    with _told(path):
+    with _reported(path):
         connection = sqlite3.connect(path.absolute(), timeout=lock_s)
     with closing(connection):
-        with _told(path):
+        with _reported(path):
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
             connection.execute("PRAGMA trusted_schema = OFF")
             _prepare(path, connection)
@@ -204,7 +204,7 @@ def _damaged(path: Path, reason: str) -> StoreError:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _reported(path: Path) -> Iterator[None]:
     """Turn errors of SQLite into errors that say what to do."""
     try:
         yield

@@ -237,7 +237,7 @@ class TimedAnswer:
 
     ticks: int
     is_serial: bool
-    is_told: bool
+    is_reported: bool
     error: float | None
     simulations: int
     seconds: float
@@ -260,12 +260,14 @@ def answers_in(models: Models, seed: int, idx: int) -> Answers:
     scenario, known = draw(seed, idx).scenario, dict[OpChoice, int]()
     models.whole.propose(scenario)  # what a running advisor has cached
     serial_ticks = least_serial_ticks(scenario)
-    told_ticks = serial_ticks / (1 + max(MIN_GAIN, scenario.resolution))
-    by_way = {name: _answer(way, models, scenario, told_ticks, known) for name, way in WAYS.items()}
+    reported_ticks = serial_ticks / (1 + max(MIN_GAIN, scenario.resolution))
+    by_way = {name: _answer(way, models, scenario, reported_ticks, known) for name, way in WAYS.items()}
     return Answers(idx, by_way, serial_ticks)
 
 
-def _answer(way: Way, models: Models, scenario: OpCase, told_ticks: float, known: dict[OpChoice, int]) -> TimedAnswer:
+def _answer(
+    way: Way, models: Models, scenario: OpCase, reported_ticks: float, known: dict[OpChoice, int]
+) -> TimedAnswer:
     """Return the answer of ``way``; ``known`` are simulated times. It is told if it takes ``told_ticks`` at most."""
     since = process_time()
     choices = way(models, scenario)
@@ -276,8 +278,8 @@ def _answer(way: Way, models: Models, scenario: OpCase, told_ticks: float, known
     best = min(choices, key=lambda choice: known[choice])
     serial, predicted = is_serial(scenario, best), predicted_ticks(scenario, best)
     error = None if best.engine.by_library else log(known[best] / predicted)
-    told = not serial and predicted <= told_ticks
-    return TimedAnswer(known[best], serial, told, error, len(choices) if len(choices) > 1 else 0, seconds)
+    reported = not serial and predicted <= reported_ticks
+    return TimedAnswer(known[best], serial, reported, error, len(choices) if len(choices) > 1 else 0, seconds)
 
 
 def simulated_ticks(scenario: OpCase, choice: OpChoice) -> int:

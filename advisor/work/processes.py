@@ -81,7 +81,7 @@ AnswerOf = Callable[[Question, Caller], Answer]
 class _Reply(Enum):
     """What a process says: something on the way, the answer, or the error that is raised in its place."""
 
-    TOLD = 0
+    REPORTED = 0
     ANSWER = 1
     ERROR = 2
 
@@ -109,12 +109,12 @@ class Processes(Generic[Question, Answer]):
         Exception
             What ``answer_of`` raises.
         """
-        asked_at, idle = time.monotonic(), self._idle_here()
+        requested_at, idle = time.monotonic(), self._idle_here()
         process = idle.take(should_stop)
         try:
             if process is None or not process.process.is_alive():
                 process = self._start("spawn")  # a fork copies the locks of a caller's threads
-            kind, content = process.reply((current_store(), question, asked_at), should_stop, tell)
+            kind, content = process.reply((current_store(), question, requested_at), should_stop, tell)
         except BaseException:  # what it still does is of no use
             if process is not None:
                 self._end(process)
@@ -213,9 +213,9 @@ class _Process:
             there.close()
         return cls(process, here)
 
-    def reply(self, asked: object, should_stop: ShouldStop, tell: Tell) -> tuple[_Reply, object]:
+    def reply(self, requested: object, should_stop: ShouldStop, tell: Tell) -> tuple[_Reply, object]:
         """Send what is asked; return the answer or the error."""
-        self._send(asked)
+        self._send(requested)
         last = math.inf
         while True:
             if last == math.inf and should_stop():
@@ -231,7 +231,7 @@ class _Process:
                 continue
             if heard:
                 kind, content = self._receive()
-                if kind is not _Reply.TOLD:
+                if kind is not _Reply.REPORTED:
                     return kind, content
                 tell(content)
 
@@ -274,9 +274,9 @@ def _serve(pipe: Connection, answer_of: AnswerOf[object, object]) -> None:
     Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
         while True:
-            asked: tuple[Store | None, object, float] | None = pipe.recv()
-            if asked is not _STOP:
-                pipe.send(_reply_to(asked, pipe, answer_of))
+            requested: tuple[Store | None, object, float] | None = pipe.recv()
+            if requested is not _STOP:
+                pipe.send(_reply_to(requested, pipe, answer_of))
 
 
 def _end_with_parent() -> None:
@@ -288,12 +288,12 @@ def _end_with_parent() -> None:
 
 
 def _reply_to(
-    asked: tuple[Store | None, object, float], pipe: Connection, answer_of: AnswerOf[object, object]
+    requested: tuple[Store | None, object, float], pipe: Connection, answer_of: AnswerOf[object, object]
 ) -> tuple[_Reply, object]:
-    store, question, asked_at = asked
+    store, question, requested_at = requested
     use(store)
     # While a question is answered, nothing comes but a stop, or the end of a caller that is gone.
-    caller = Caller(lambda what: pipe.send((_Reply.TOLD, what)), pipe.poll, time.monotonic() - asked_at)
+    caller = Caller(lambda what: pipe.send((_Reply.REPORTED, what)), pipe.poll, time.monotonic() - requested_at)
     try:
         return _Reply.ANSWER, answer_of(question, caller)
     except Exception as error:

@@ -226,7 +226,7 @@ class Workers:
             self._lose_processes()
         for idx, job in enumerate(one.job for one in begun):
             if outcomes[idx] is None and not self.should_stop():
-                outcomes[idx] = self._told(job, _outcome_of(job, partial(run_job, job, self.should_stop)))
+                outcomes[idx] = self._reported(job, _outcome_of(job, partial(run_job, job, self.should_stop)))
                 report(sum(outcome is not None for outcome in outcomes))
 
     def _take(self, outcomes: list[Result | Failure | None], begun: Sequence[Begun], report: StepsDone) -> None:
@@ -237,10 +237,10 @@ class Workers:
             done, _ = wait(running, timeout=0 if stop else POLL_S, return_when=FIRST_COMPLETED)
             for future in done:
                 idx = running.pop(future)
-                outcomes[idx] = self._told(begun[idx].job, _outcome_of(begun[idx].job, future.result))
+                outcomes[idx] = self._reported(begun[idx].job, _outcome_of(begun[idx].job, future.result))
             report(len(begun) - len(running))
 
-    def _told(self, job: SimulationJob, outcome: Result | Failure | None) -> Result | Failure | None:
+    def _reported(self, job: SimulationJob, outcome: Result | Failure | None) -> Result | Failure | None:
         if self.on_result is not None and isinstance(outcome, Result):
             self.on_result(job, outcome)
         return outcome

@@ -63,12 +63,12 @@ def main(description: str, measure: Callable[[], Iterable[Figure]], argv: Sequen
 
 def tell(figures: Iterable[Figure], *, as_json: bool) -> None:
     """Print each of ``figures`` as soon as it is measured; as JSON one document of all on the standard output."""
-    told = []
+    reported = []
     for figure in figures:
-        told.append(figure)
+        reported.append(figure)
         print(render(figure), file=sys.stderr if as_json else sys.stdout, flush=True)
     if as_json:
-        print(json.dumps(document(told), indent=2))
+        print(json.dumps(document(reported), indent=2))
 
 
 def document(figures: Iterable[Figure]) -> dict[str, object]:

@@ -70,7 +70,7 @@ def _all_to_all(problem: CollectiveProblem, rank: int) -> Fragment:
             region = problem.region(block, piece, _sent(problem, rank if puts else rank + peer, distance))
             name = problem.label("x", problem.index_of(piece), peer)
             source = -distance % n
-            # A put of that name that lands here was issued by another rank.
+            # A put of that name that arrives here was issued by another rank.
             arrives = problem.region(block, piece, _sent(problem, rank + source, distance))
             done[source, piece] = (signal_of(name),) if arrives.rows.size else ()
             if region.rows.size:

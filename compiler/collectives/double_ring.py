@@ -43,9 +43,9 @@ def _gather_both_ways(problem: CollectiveProblem) -> Fragment:
     n, steps = problem.num_ranks, list[Step]()
     done = {(0, piece): problem.ready(0, piece) for piece in range(problem.pieces)}
     for step, piece, way, _ in _hops(problem):
-        sent, landed, name = -way * step % n, -way * (step + 1) % n, _name(problem, "y", way, piece, step)
+        sent, arrived, name = -way * step % n, -way * (step + 1) % n, _name(problem, "y", way, piece, step)
         steps.append(problem.put(name, problem.region(sent, piece), way, done[sent, piece]))
-        done[landed, piece] = (signal_of(name),)
+        done[arrived, piece] = (signal_of(name),)
     return Fragment(tuple(steps), done)
 
 
@@ -56,18 +56,18 @@ def _scatter_both_ways(problem: CollectiveProblem) -> Fragment:
     summed: dict[tuple[int, int], Names] = {}
     own = {(0, piece): problem.ready(0, piece) for piece in range(problem.pieces)}
     for step, piece, way, left in _hops(problem):
-        sent, landed, name = way * left % n, way * (left - 1) % n, _name(problem, "x", way, piece, step)
+        sent, arrived, name = way * left % n, way * (left - 1) % n, _name(problem, "x", way, piece, step)
         after = summed.get((sent, piece), problem.ready(sent, piece))
         steps.append(problem.put(name, problem.region(sent, piece), way, after, reduce=problem.adds))
-        if landed == 0:
+        if arrived == 0:
             own[0, piece] += (signal_of(name),)
             continue
-        parts = (*problem.ready(landed, piece), signal_of(name))
-        summed[landed, piece] = parts
+        parts = (*problem.ready(arrived, piece), signal_of(name))
+        summed[arrived, piece] = parts
         if not problem.adds:
             kernel = _name(problem, "r", way, piece, step)
-            steps.append(Reduction(kernel, problem.region(landed, piece), 2, parts, problem.stream))
-            summed[landed, piece] = (kernel,)
+            steps.append(Reduction(kernel, problem.region(arrived, piece), 2, parts, problem.stream))
+            summed[arrived, piece] = (kernel,)
     if problem.adds:
         return Fragment(tuple(steps), own)
     return Fragment((*steps, *_own_sums(problem, own)), {(0, piece): (_own_sum(problem, piece),) for _, piece in own})

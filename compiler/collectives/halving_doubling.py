@@ -39,12 +39,12 @@ def _gather(problem: CollectiveProblem, rank: int) -> Fragment:
     held = {(0, piece): problem.ready(0, piece) for piece in pieces}
     distance = 1
     while distance < n:
-        peer, landed = (rank ^ distance) - rank, dict[tuple[int, int], Names]()
+        peer, arrived = (rank ^ distance) - rank, dict[tuple[int, int], Names]()
         for (key, piece), after in held.items():
             name = _name(problem, "y", distance, key, piece)
             steps.append(problem.put(name, _region(problem, rank, key, piece), peer, after))
-            landed[key ^ distance, piece] = (signal_of(name),)
-        held |= landed
+            arrived[key ^ distance, piece] = (signal_of(name),)
+        held |= arrived
         distance *= 2
     return Fragment(tuple(steps), {(((key ^ rank) - rank) % n, piece): after for (key, piece), after in held.items()})
 

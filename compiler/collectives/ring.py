@@ -1,6 +1,6 @@
 """ring: every rank talks to its two neighbours alone; blocks travel round. Uses every link evenly, in n - 1 steps.
 
-Piece p of a step starts when piece p of the step before has landed, so that pieces follow each other. Per rank:
+Piece p of a step starts when piece p of the step before has arrived, so that pieces follow each other. Per rank:
 all_gather and reduce_scatter make p (n - 1) transfers of 1 / (p n) of the tensor, all_reduce twice as many: 2 (n - 1) /
 n of the tensor leaves each rank, the least there is (Patarasuk and Yuan, J. Parallel Distrib. Comput. 69, 2009). A
 broadcast makes n p (n - 1) in all: every rank but the last passes the tensor on.
@@ -22,16 +22,16 @@ def gather(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fra
             shift = group.shifts[position]
             name = problem.label(stem, problem.index_of(piece), group.index_of(position), step)
             sent = (group.before(step) + shift) % problem.num_ranks
-            landed = (group.before(step + 1) + shift) % problem.num_ranks
+            arrived = (group.before(step + 1) + shift) % problem.num_ranks
             steps.append(problem.put(name, problem.region(sent, piece), next_member, done[sent, piece]))
-            done[landed, piece] = (signal_of(name),)
+            done[arrived, piece] = (signal_of(name),)
     return Fragment(tuple(steps), done)
 
 
 def scatter(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fragment:
     """Step s sends on the sum so far of the blocks of the member s + 1 places before.
 
-    Where transfers cannot add, what lands is summed by a kernel at every step.
+    Where transfers cannot add, what arrives is summed by a kernel at every step.
     """
     steps, next_member = list[Step](), group.offsets[1]
     # Waits of the sum so far of each chunk at this rank.
@@ -42,16 +42,16 @@ def scatter(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fr
                 indices = problem.index_of(piece), group.index_of(position), step
                 name = problem.label(stem, *indices)
                 sent = (group.before(step + 1) + shift) % problem.num_ranks
-                landed = (group.before(step + 2) + shift) % problem.num_ranks
+                arrived = (group.before(step + 2) + shift) % problem.num_ranks
                 after = summed.get((sent, piece), problem.ready(sent, piece))
                 region = problem.region(sent, piece)
                 steps.append(problem.put(name, region, next_member, after, reduce=problem.adds))
-                parts = (*problem.ready(landed, piece), signal_of(name))
-                summed[landed, piece] = parts
+                parts = (*problem.ready(arrived, piece), signal_of(name))
+                summed[arrived, piece] = parts
                 if not problem.adds:
                     kernel = problem.label("r", *indices)
-                    steps.append(Reduction(kernel, problem.region(landed, piece), 2, parts, problem.stream))
-                    summed[landed, piece] = (kernel,)
+                    steps.append(Reduction(kernel, problem.region(arrived, piece), 2, parts, problem.stream))
+                    summed[arrived, piece] = (kernel,)
     own = {(shift, piece): summed[shift, piece] for shift in group.shifts for piece in range(problem.pieces)}
     return Fragment(tuple(steps), own)
 

@@ -323,7 +323,7 @@ class Link:
     """One direction of a link; ``achieved`` is the payload rate, at which the server serves.
 
     ``protocols`` are those that copies by SMs may use over it; LL128 needs writes of 128 bytes to arrive whole. An
-    ``ordered`` link delivers in the order of sending, so that a flag need not wait until the data has landed.
+    ``ordered`` link delivers in the order of sending, so that a flag need not wait until the data has arrived.
     """
 
     name: str

@@ -14,7 +14,7 @@ class Awaited(Enum):
     """What of a part another one waits for."""
 
     END = "all of it"
-    LANDED = "what it gathers"
+    ARRIVED = "what it gathers"
     BEGUN = "the begin of its first kernel"
 
 
@@ -117,7 +117,7 @@ class Plan:
                 maker = parts[wait.on]
                 pattern = maker.shape.pattern
                 lone = maker.shape.is_collective and (pattern.gathers or pattern.exchanges)
-                brings = wait.what is Awaited.LANDED or (lone and wait.what is Awaited.END)
+                brings = wait.what is Awaited.ARRIVED or (lone and wait.what is Awaited.END)
                 if brings and maker.op != part.op:
                     found[maker.op][part.op] = None
                     found[maker.op] |= readers[part.op] if part.shape.is_collective else {}

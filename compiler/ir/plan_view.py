@@ -40,7 +40,7 @@ class Arrival:
 
 
 def arrivals_at(scenario: OpCase, schedule: OpPlan, rank: int) -> tuple[Arrival, ...]:
-    """Return every transfer that lands at ``rank``, of any issuer; a put to all lands at every rank and at its own.
+    """Return every transfer that arrives at ``rank``, of any issuer; a put to all arrives at every rank and at its own.
 
     They are in the order of their issuers, and of the steps of each. Time goes by the steps of one period of the plan.
     """
@@ -67,7 +67,7 @@ def all_arrivals(scenario: OpCase, schedule: OpPlan) -> tuple[tuple[Arrival, ...
 
 
 def _landing(step: Transfer, issuer: int, num_ranks: int) -> Collection[int]:
-    """Return the absolute ranks at which a transfer lands."""
+    """Return the absolute ranks at which a transfer arrives."""
     puts = step.direction is Direction.PUT
     if puts and step.reach is Reach.ALL:
         return range(num_ranks)
@@ -75,7 +75,7 @@ def _landing(step: Transfer, issuer: int, num_ranks: int) -> Collection[int]:
 
 
 def _issuers(step: Transfer, rank: int, num_ranks: int) -> Collection[int]:
-    """Return the absolute ranks whose transfers, if they are like ``step``, land at ``rank``."""
+    """Return the absolute ranks whose transfers, if they are like ``step``, arrive at ``rank``."""
     if step.direction is Direction.GET:
         return (rank,)
     return range(num_ranks) if step.reach is Reach.ALL else ((rank - step.peer) % num_ranks,)

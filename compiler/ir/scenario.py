@@ -21,8 +21,8 @@ from .workload import OpShape, Workload
 class Write:
     """``num_bytes`` that ``rank`` begins to send to rank 0 at ``ticks``.
 
-    ``signal`` is set at rank 0 when all writes that name it have landed. With 0 bytes it is a flag alone: one that a
-    tile sets when what it has stored has landed.
+    ``signal`` is set at rank 0 when all writes that name it have arrived. With 0 bytes it is a flag alone: one that a
+    tile sets when what it has stored has arrived.
     """
 
     ticks: int
@@ -169,26 +169,26 @@ class Explore:
     others of the space. ``implementations`` are those that the file asks about by name.
     """
 
-    asked: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    requested: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     staging_limit_bytes: int | None = None
     dominance: bool = True
     implementations: tuple[Implementation, ...] = ()
 
     @classmethod
     def of(
-        cls, *, staging_limit_bytes: int | None = None, dominance: bool = True, **asked: tuple[Any, ...]
+        cls, *, staging_limit_bytes: int | None = None, dominance: bool = True, **requested: tuple[Any, ...]
     ) -> "Explore":
         """An Explore from the values of knobs, each by its word."""
-        given = tuple(sorted((word, values) for word, values in asked.items() if values))
+        given = tuple(sorted((word, values) for word, values in requested.items() if values))
         return cls(given, staging_limit_bytes, dominance)
 
     def values(self, word: str) -> tuple[Any, ...]:
         """The values that the knob of this word may have, none where the file leaves them to the search."""
-        return dict(self.asked).get(word, ())
+        return dict(self.requested).get(word, ())
 
     def asking(self, word: str, values: tuple[Any, ...]) -> "Explore":
         """The same with these values of one knob."""
-        return replace(self, asked=tuple(sorted({**dict(self.asked), word: values}.items())))
+        return replace(self, requested=tuple(sorted({**dict(self.requested), word: values}.items())))
 
 
 TICKS_PER_SECOND = 10**14

@@ -2,7 +2,7 @@
 
 A plan is written once, for rank r. Peers are relative: peer ``+k`` is rank (r + k) mod n. A region lies in the
 shard of one owner, given relative too, so the same text serves every rank; exceptions are explicit overrides.
-All waits are local to a rank: a step waits for signals that landed here and for steps issued here.
+All waits are local to a rank: a step waits for signals that arrived here and for steps issued here.
 """
 
 from dataclasses import dataclass
@@ -206,8 +206,8 @@ class Transfer:
     ranks' copies, made by the switch; ``peer`` is then 0.
 
     ``lane`` picks one engine of the schedule's pool, None lets the first free one take it. ``signal`` is set at the
-    destination when the last byte has landed. ``reduce`` adds into the destination instead of storing (SMs only).
-    ``after`` names steps of this rank and signals that must have landed at this rank.
+    destination when the last byte has arrived. ``reduce`` adds into the destination instead of storing (SMs only).
+    ``after`` names steps of this rank and signals that must have arrived at this rank.
     """
 
     name: str

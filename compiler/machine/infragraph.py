@@ -60,13 +60,13 @@ def is_infragraph(text: str) -> bool:
     return "components" in keys and len(keys) > 1
 
 
-def read_infragraph(source: Source, asked: LibraryGpu | None, report: Report) -> DumpedMachine:
+def read_infragraph(source: Source, requested: LibraryGpu | None, report: Report) -> DumpedMachine:
     """Return the machine of a description; ``asked`` is the GPU that the user names."""
     span = Span(source, 0, 1)
     if not source.text.lstrip().startswith("{"):
         raise report.fail(Code.MGS609, "this is a description of InfraGraph in YAML, which is not read", span, _HINT)
     document = read_json(source.text, JsonPlace("infrastructure", span, report, Code.MGS609))
-    return _Reader(document, span, report).machine(asked)
+    return _Reader(document, span, report).machine(requested)
 
 
 class _Reader:
@@ -75,11 +75,11 @@ class _Reader:
         self._members = document.members()
         self._doubts: list[str] = []
 
-    def machine(self, asked: LibraryGpu | None) -> DumpedMachine:
+    def machine(self, requested: LibraryGpu | None) -> DumpedMachine:
         device = self._device_with_gpus()
         xpu = next(each for each in device.components.values() if each.kind == XPU)
         gpus = self._gpus(device, xpu)
-        model, doubts = identify(gpus, asked, self._span, self._report)
+        model, doubts = identify(gpus, requested, self._span, self._report)
         self._doubts = [*doubts, *self._doubts]
         kinds = {each.name: each.kind for each in device.components.values()}
         edges = DeviceEdges(xpu.name, xpu.count, kinds, model)

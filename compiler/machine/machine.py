@@ -299,7 +299,7 @@ class DumpedMachine:
 _NAMES = tuple(gpu.name for gpu in LIBRARY_GPUS)
 
 
-def asked_gpu(name: str, span: Span, report: Report) -> LibraryGpu:
+def requested_gpu(name: str, span: Span, report: Report) -> LibraryGpu:
     """Return the GPU that the user names."""
     found = library_gpu(name)
     if found is None:
@@ -309,12 +309,12 @@ def asked_gpu(name: str, span: Span, report: Report) -> LibraryGpu:
 
 
 def identify(
-    gpus: Sequence[MachineGpu], asked: LibraryGpu | None, whole: Span, report: Report
+    gpus: Sequence[MachineGpu], requested: LibraryGpu | None, whole: Span, report: Report
 ) -> tuple[LibraryGpu, tuple[str, ...]]:
     """Return the GPU of the library that all ``gpus`` are, or that was ``asked`` for, and doubts about it."""
     gpus = tuple(gpu for gpu in gpus if gpu.kind != UNSAID)
-    if asked is not None:
-        return asked, _contradictions(gpus, asked)
+    if requested is not None:
+        return requested, _contradictions(gpus, requested)
     for gpu in gpus:
         several = tuple(name for name in _NAMES if name in re.split(r"\W+", gpu.kind.upper()))
         if len(several) > 1:
@@ -380,15 +380,15 @@ _NEAREST = (
 )
 
 
-def _contradictions(gpus: Sequence[MachineGpu], asked: LibraryGpu) -> tuple[str, ...]:
-    others = dict.fromkeys(gpu.name for gpu in gpus if gpu.device is None or gpu.device.nearest != asked.name)
+def _contradictions(gpus: Sequence[MachineGpu], requested: LibraryGpu) -> tuple[str, ...]:
+    others = dict.fromkeys(gpu.name for gpu in gpus if gpu.device is None or gpu.device.nearest != requested.name)
     said = (
-        f"the GPUs are taken for {asked.name} because --gpu says so; the file says {each}: compute, memory and the"
-        f" rate of one {asked.link_word} are those of {asked.name}"
+        f"the GPUs are taken for {requested.name} because --gpu says so; the file says {each}: compute, memory and the"
+        f" rate of one {requested.link_word} are those of {requested.name}"
         for each in others
     )
-    unsaid = () if gpus else (f"the GPUs are taken for {asked.name} because --gpu says so; the file does not say",)
-    return (*said, *unsaid, *_differences(gpus, asked))
+    unsaid = () if gpus else (f"the GPUs are taken for {requested.name} because --gpu says so; the file does not say",)
+    return (*said, *unsaid, *_differences(gpus, requested))
 
 
 def _differences(gpus: Sequence[MachineGpu], model: LibraryGpu) -> tuple[str, ...]:

@@ -65,9 +65,9 @@ class _Found:
         return self.host, self.pci.get("busid").lower()
 
 
-def read_nccl_xml(source: Source, asked: LibraryGpu | None, report: Report) -> DumpedMachine:
+def read_nccl_xml(source: Source, requested: LibraryGpu | None, report: Report) -> DumpedMachine:
     """Return the machine of a topology dump; ``asked`` is the GPU that the user names."""
-    return _Reader(source, report).machine(asked)
+    return _Reader(source, report).machine(requested)
 
 
 class _Reader:
@@ -80,7 +80,7 @@ class _Reader:
         self._doubts: list[str] = []
         self._num_listed = 0  # PCI devices of the class of a GPU
 
-    def machine(self, asked: LibraryGpu | None) -> DumpedMachine:
+    def machine(self, requested: LibraryGpu | None) -> DumpedMachine:
         self._check_root()
         cpus = self._root.of_tag("cpu")
         for cpu in cpus:
@@ -88,7 +88,7 @@ class _Reader:
         self._check_gpus()
         self._found.sort(key=lambda found: (self._rank(found), *found.address))
         gpus = tuple(self._gpu(number, found) for number, found in enumerate(self._found))
-        model, doubts = identify(gpus, asked, self._xml.span(self._root), self._report)
+        model, doubts = identify(gpus, requested, self._xml.span(self._root), self._report)
         self._doubts += doubts
         self._check_units(gpus, model)
         direct, switched = self._links(model)

@@ -42,7 +42,7 @@ def is_nvidia_smi(text: str) -> bool:
     )
 
 
-def read_nvidia_smi(source: Source, asked: LibraryGpu | None, report: Report) -> DumpedMachine:
+def read_nvidia_smi(source: Source, requested: LibraryGpu | None, report: Report) -> DumpedMachine:
     """Return the machine of a table; ``asked`` is the GPU that the user names."""
     lines = lines_of(source, report)
     heads = [at for at, line in enumerate(lines) if is_head(line)]
@@ -54,7 +54,7 @@ def read_nvidia_smi(source: Source, asked: LibraryGpu | None, report: Report) ->
         raise refuse_hosts(f"the file has {len(heads)} tables of GPUs", lines[heads[1]].span, report)
     listed = _listed(lines)
     gpus = tuple(_gpu(number, span, listed) for number, span in enumerate(table.spans))
-    model, doubts = identify(gpus, asked, table.spans[0], report)
+    model, doubts = identify(gpus, requested, table.spans[0], report)
     check_links(model, True, table.spans[0], report)
     counts = _counts(table, report)
     cards = any(gpu.is_card for gpu in gpus)

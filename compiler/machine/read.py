@@ -9,8 +9,8 @@ from .infragraph import is_infragraph, read_infragraph
 from .machine import (
     DumpedMachine,
     LibraryGpu,
-    asked_gpu,
     check_partners,
+    requested_gpu,
 )
 from .nccl_xml import read_nccl_xml
 from .nvidia_smi import is_nvidia_smi, read_nvidia_smi
@@ -26,12 +26,12 @@ _Reader = Callable[[Source, LibraryGpu | None, Report], DumpedMachine]
 def read_machine(source: Source, gpu: str, report: Report) -> DumpedMachine:
     """Return the machine that a dump describes; ``gpu`` names the GPU, or is empty if the file says it."""
     whole = Span(source, 0, min(1, len(source.text)))
-    asked = asked_gpu(gpu, Span(Source("--gpu", gpu), 0, len(gpu)), report) if gpu else None
+    requested = requested_gpu(gpu, Span(Source("--gpu", gpu), 0, len(gpu)), report) if gpu else None
     reader = _reader_of(source.text)
     if reader is None:
         what, hint = next((said for sign, *said in _RELATIVES if re.search(sign, source.text, re.MULTILINE)), _UNKNOWN)
         raise report.fail(Code.MGS601, f"this is {what}", whole, hint)
-    machine = reader(source, asked, report)
+    machine = reader(source, requested, report)
     check_partners(machine, report)
     return machine
 

@@ -45,7 +45,7 @@ def is_rocm_smi(text: str) -> bool:
     return any(title in text for title in (_TYPES, _HOPS, _WEIGHTS))
 
 
-def read_rocm_smi(source: Source, asked: LibraryGpu | None, report: Report) -> DumpedMachine:
+def read_rocm_smi(source: Source, requested: LibraryGpu | None, report: Report) -> DumpedMachine:
     """Return the machine of the tables; ``asked`` is the GPU that the user names."""
     lines = lines_of(source, report)
     types = _table(lines, _TYPES, report)
@@ -54,7 +54,7 @@ def read_rocm_smi(source: Source, asked: LibraryGpu | None, report: Report) -> D
         raise report.fail(Code.MGS607, f"the table '{_TYPES}' is missing", Span(source, 0, 1), hint)
     gpus = _gpus(lines, types)
     _check_partitions(lines, gpus, report)
-    model, doubts = identify(gpus, asked, types.spans[0], report)
+    model, doubts = identify(gpus, requested, types.spans[0], report)
     check_links(model, False, types.spans[0], report)
     title, lengths = _lengths(types, lines, report)
     direct, unclear = _direct(types, lengths, title, report)

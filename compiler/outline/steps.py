@@ -213,13 +213,13 @@ class Moves:
     """Transfers and sums of one rank in the order of their issue, and when each block moves.
 
     Where kernels come first, a step waits for ``token(cell)`` in place of the kernel that computes the block.
-    ``landed`` are the names that a reader of a block waits for, ``moved`` is the index of the step that brings or sends
-    it. ``hops`` counts the transfers before its arrival, or from its first send on; empty where no kernel is grouped by
-    hop.
+    ``arrived`` are the names that a reader of a block waits for, ``moved`` is the index of the step that brings or
+    sends it. ``hops`` counts the transfers before its arrival, or from its first send on; empty where no kernel is
+    grouped by hop.
     """
 
     steps: tuple[Move, ...]
-    landed: Mapping[Cell, Names]
+    arrived: Mapping[Cell, Names]
     moved: Mapping[Cell, int]
     hops: Mapping[Cell, int]
 
@@ -247,10 +247,10 @@ def moves(outline: Outline, problem: TemplateInput, rank: int) -> Moves:
     fragment = _emitted(outline, problem, rank)
     steps = _in_order(outline, replace(problem, rank=rank), fragment)
     steps = _in_lanes(outline, steps) if outline.one_at_a_time or outline.lanes else steps
-    landed = {(block % n, order[piece]): names for (block, piece), names in fragment.done.items()}
-    moved = _taken(outline, n, steps) if produces else _brought(landed, steps)
+    arrived = {(block % n, order[piece]): names for (block, piece), names in fragment.done.items()}
+    moved = _taken(outline, n, steps) if produces else _delivered(arrived, steps)
     placed = tuple(_placed(outline, problem, order, step) for step in steps)
-    return Moves(placed, landed, moved, _hops_of_cells(outline, problem, rank, landed))
+    return Moves(placed, arrived, moved, _hops_of_cells(outline, problem, rank, arrived))
 
 
 def _emitted(outline: Outline, problem: TemplateInput, rank: int) -> Fragment:
@@ -264,7 +264,7 @@ def _emitted(outline: Outline, problem: TemplateInput, rank: int) -> Fragment:
 
 
 def _hops_of_cells(
-    outline: Outline, problem: TemplateInput, rank: int, landed: Mapping[Cell, Names]
+    outline: Outline, problem: TemplateInput, rank: int, arrived: Mapping[Cell, Names]
 ) -> dict[Cell, int]:
     if not any(batch.by is By.HOP for batch in outline.batches):
         return {}
@@ -272,7 +272,7 @@ def _hops_of_cells(
     if problem.pattern.produces:
         cells = product(range(problem.num_ranks), range(outline.split.parts))
         return {cell: hops.behind(rank, token(cell)) for cell in cells}
-    return {cell: max((hops.before(rank, name) for name in names), default=0) for cell, names in landed.items()}
+    return {cell: max((hops.before(rank, name) for name in names), default=0) for cell, names in arrived.items()}
 
 
 @lru_cache(maxsize=16)
@@ -320,10 +320,10 @@ def _in_lanes(outline: Outline, steps: list[Move]) -> list[Move]:
     return in_lanes
 
 
-def _brought(landed: Mapping[Cell, Names], steps: list[Move]) -> dict[Cell, int]:
+def _delivered(arrived: Mapping[Cell, Names], steps: list[Move]) -> dict[Cell, int]:
     """Return the index of the transfer that brings each block, the same at all ranks; own blocks have -1."""
     sent = {step.signal: index for index, step in enumerate(steps) if isinstance(step, Transfer)}
-    return {cell: max((sent.get(name, 0) for name in names), default=-1) for cell, names in landed.items()}
+    return {cell: max((sent.get(name, 0) for name in names), default=-1) for cell, names in arrived.items()}
 
 
 def _taken(outline: Outline, num_ranks: int, steps: list[Move]) -> dict[Cell, int]:

@@ -89,7 +89,7 @@ def _groups(outline: Outline, problem: TemplateInput, names: Mapping[str, Kernel
         earlier = [group for group in before if _adds(problem, kernel, k, names[group.name], group.k)]
         if problem.pattern.consumes:
             cells = sorted(kernel.cells, key=lambda cell: moving.moved[cell])
-            after = tuple(signal for cell in cells for signal in moving.landed[cell])
+            after = tuple(signal for cell in cells for signal in moving.arrived[cell])
         after = (*after, *(group.name for group in earlier if group.stream != stream))
         tiles = regions(outline, problem, kernel, moving.moved)
         groups.append(TileGroup(name, tiles, k, _once(after), stream, bool(earlier)))
@@ -141,7 +141,7 @@ def _held(outline: Outline, moving: Moves, made: Mapping[Cell, Names]) -> list[M
     before = {piece: order[index - outline.depth] for index, piece in enumerate(order) if index >= outline.depth > 0}
     freed = {
         signal: made[owner, before[piece]]
-        for (owner, piece), signals in moving.landed.items()
+        for (owner, piece), signals in moving.arrived.items()
         for signal in signals
         if piece in before
     }

@@ -5,7 +5,7 @@ between the two, of a rank counted from the own one. Both sides must be cut by r
 of a kernel behind an all_gather, and what an all_gather or a kernel before a sum takes.
 
 A lone GEMM behind a kernel and its all_to_all may be cut along it. Each kernel of the pair makes rows for some ranks.
-As all ranks do alike, rows of the same others land here: from them the GEMM has a kernel too. Chains of two kernels
+As all ranks do alike, rows of the same others arrive here: from them the GEMM has a kernel too. Chains of two kernels
 with an all_to_all between them are cut so (Syncopate, arXiv 2601.20595).
 """
 
@@ -41,7 +41,7 @@ Places = tuple[tuple[int, Rect], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class Delivered:
     """Blocks of ``rows`` x ``cols`` that an all_to_all brings, as the input of a GEMM: that of the own rank first.
 
     They lie one below the other, or ``beside`` each other: then each is a slice of the inner dimension.
@@ -53,15 +53,15 @@ class Brought:
     beside: bool
 
     @classmethod
-    def of(cls, pair: OpShape, taker: OpShape, num_ranks: int) -> "Brought | None":
+    def of(cls, pair: OpShape, taker: OpShape, num_ranks: int) -> "Delivered | None":
         """What ``pair`` brings for ``taker``; None if that is no kernel with an all_to_all of equal blocks and a GEMM.
 
         >>> from ..ir import DType, GemmShape, Tensor
         >>> first = GemmShape(8, 4, 6, DType.BF16)
         >>> pair = Workload("h", "", Pattern.GEMM_A2A, (), Tensor("h", 8, 4, DType.BF16), first, "h")
         >>> then = Workload("y", "", Pattern.GEMM, (), None, GemmShape(8, 2, 4, DType.BF16), "y")
-        >>> Brought.of(pair, then, 2)
-        Brought(num_ranks=2, rows=4, cols=4, beside=False)
+        >>> Delivered.of(pair, then, 2)
+        Delivered(num_ranks=2, rows=4, cols=4, beside=False)
         """
         moved, gemm = pair.moved, taker.gemm
         if pair.pattern is not Pattern.GEMM_A2A or taker.pattern is not Pattern.GEMM or pair.uneven:
@@ -73,9 +73,9 @@ class Brought:
         return cls(num_ranks, rows, cols, beside=True) if (gemm.m, gemm.k) == (rows, num_ranks * cols) else None
 
     def place(self, region: Region) -> Rect:
-        """Rows and inner indices of the input at which the like of ``region``, of a block that is sent, lands here.
+        """Rows and inner indices of the input at which the like of ``region``, of a block that is sent, arrives here.
 
-        >>> Brought(4, 100, 10, beside=True).place(Region(1, IndexRange(20, 40), IndexRange(0, 10)))
+        >>> Delivered(4, 100, 10, beside=True).place(Region(1, IndexRange(20, 40), IndexRange(0, 10)))
         Rect(top=20, bottom=40, left=30, right=40)
         """
         block, rect = -region.owner % self.num_ranks, Rect.of(region)
@@ -111,20 +111,20 @@ class Brought:
         return tuple(found)
 
 
-def brought_for(workload: Workload, op: Op, num_ranks: int) -> tuple[str, Brought] | None:
+def delivered_for(workload: Workload, op: Op, num_ranks: int) -> tuple[str, Delivered] | None:
     """The pair that brings what ``op`` takes by rows, by its name, and how; None if it is no GEMM behind such a one."""
     pair = op.takes_rows_of
-    brought = Brought.of(workload.op(pair).shape, op.shape, num_ranks) if pair else None
-    return (pair, brought) if brought is not None else None
+    delivered = Delivered.of(workload.op(pair).shape, op.shape, num_ranks) if pair else None
+    return (pair, delivered) if delivered is not None else None
 
 
 def following(workload: Workload, num_ranks: int) -> dict[str, tuple[Op, ...]]:
     """By the name of a pair the GEMMs behind it that may be cut along it."""
     found: dict[str, tuple[Op, ...]] = {}
     for op in workload.ops:
-        brought = brought_for(workload, op, num_ranks)
-        if brought is not None:
-            found[brought[0]] = (*found.get(brought[0], ()), op)
+        delivered = delivered_for(workload, op, num_ranks)
+        if delivered is not None:
+            found[delivered[0]] = (*found.get(delivered[0], ()), op)
     return found
 
 
@@ -136,7 +136,10 @@ def reject_along(op: Op, pair: Op, maker: Part, steps: Sequence[TileGroup]) -> R
     elif schedule.tactics.kernel is not Kernels.LAUNCHED:
         why, hint = "its kernel is persistent, and ends as a whole", "kernel=launched"
     elif not schedule.symmetric:
-        why, hint = "its ranks differ, and what lands is not what a rank makes", "steps that are the same on all ranks"
+        why, hint = (
+            "its ranks differ, and what arrives is not what a rank makes",
+            "steps that are the same on all ranks",
+        )
     elif sum(isinstance(step, TileGroup) for step in schedule.steps) < 2:
         why, hint = "it is one kernel, which makes all before anything moves", f"a template that cuts its rows: {hint}"
     elif not steps:
@@ -187,11 +190,11 @@ def row_waits(maker: Part, taker: Part, num_ranks: int) -> tuple[StepWait, ...]:
 
 def _sides(maker: Part, taker: Part, num_ranks: int) -> tuple[dict[str, Places], dict[str, Places]]:
     """What steps and signals of ``maker`` leave, and what steps of ``taker`` take of it."""
-    brought = Brought.of(maker.shape, taker.shape, num_ranks)
-    if brought is None or len(taker.schedule.steps) == 1:
+    delivered = Delivered.of(maker.shape, taker.shape, num_ranks)
+    if delivered is None or len(taker.schedule.steps) == 1:
         return dict(_made(maker)), dict(_taken(taker))
     made: dict[str, Places] = {}
-    for name, rect in brought.landing(maker.schedule):
+    for name, rect in delivered.landing(maker.schedule):
         made[name] = (*made.get(name, ()), (0, rect))
     return made, dict(_input(taker.schedule))
 

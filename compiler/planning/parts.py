@@ -60,7 +60,7 @@ class _Order:
         for name, kernel in choice.starts_with:
             self._started.setdefault(kernel, []).append(name)
         self._issued: dict[str, None] = {}  # parts
-        self._asked: list[str] = []  # parts that wait for each other, from the first on
+        self._requested: list[str] = []  # parts that wait for each other, from the first on
 
     def names(self) -> tuple[str, ...]:
         """Issue everything."""
@@ -130,21 +130,21 @@ class _Order:
         """Issue a part behind what it needs, then what starts with its kernel."""
         if part in self._issued:
             return
-        if part in self._asked:
-            circle = " needs ".join((*self._asked[self._asked.index(part) :], part))
+        if part in self._requested:
+            circle = " needs ".join((*self._requested[self._requested.index(part) :], part))
             raise PlanError(Rejection(Code.MGS503, f"ops wait for each other: {circle}"), "start")
-        self._asked.append(part)
+        self._requested.append(part)
         for other in self._needs(part):
             self._check_order(other)
             self._issue(other)
-        self._asked.pop()
+        self._requested.pop()
         if part in self._issued:  # it came with what it stands beside
             return
         self._issued[part] = None
         if part in self._ops:
             for other in map(self._collective, self._started.get(part, ())):
                 # What has asked for this part comes as soon as it has all that it asks for.
-                if other not in self._asked and self._issued.keys() >= set(self._needs(other)):
+                if other not in self._requested and self._issued.keys() >= set(self._needs(other)):
                     self._issue(other)
             behind = (each for each in self._parts(part)[1:] if each not in self._places and each != part)
             for collective in behind:
@@ -152,7 +152,7 @@ class _Order:
 
     def _check_order(self, needed: str) -> None:
         """Refuse what is listed behind the listed op that needs it."""
-        first = self._asked[0]
+        first = self._requested[0]
         if needed not in self._issued and self._places.get(first, len(self._places)) < self._places.get(needed, -1):
             message = f"{first} is in the order before {needed}, which it needs"
             raise PlanError(Rejection(Code.MGS503, message, f"say {needed} before {first}"), "order")

@@ -32,7 +32,7 @@ from ..ir import (
 )
 from ..templates import BASELINE
 from .build import ScheduleError, build_op_plan
-from .handoff import brought_for, reject_along, row_waits
+from .handoff import delivered_for, reject_along, row_waits
 from .knobs.engine import default_engine, usual_engine
 from .parts import PlanError, collective_alone, collective_name, in_batches, issue_order, kernel_alone
 
@@ -217,12 +217,12 @@ class _Builder:
 
     def _chained(self, op: Op, usual: OpPlan) -> OpPlan:
         """The kernel of an op cut as the all_to_all that brings what it takes."""
-        found = brought_for(self.workload, op, self.system.num_ranks)
+        found = delivered_for(self.workload, op, self.system.num_ranks)
         if found is None:
             message = f"{op.name} is {op.label}, which is not cut as another op"
             raise PlanError(Rejection(Code.MGS509, message, "chained is for a GEMM behind GEMM+A2A"), op.name)
-        (pair, brought), maker = found, self.parts[found[0]]
-        steps = brought.cut_along(maker.schedule, tile_cols(op.shape))
+        (pair, delivered), maker = found, self.parts[found[0]]
+        steps = delivered.cut_along(maker.schedule, tile_cols(op.shape))
         unfit = reject_along(op, self.workload.op(pair), maker, steps)
         if unfit is not None:
             raise PlanError(unfit, op.name)
@@ -291,7 +291,7 @@ class _Builder:
         maker = self._maker(read)
         kernels_only = part.shape.pattern.consumes and not read.moves
         if read.what is Made.MOVED and not maker.shape.is_collective:
-            yield PartWait(maker.name, Awaited.LANDED, kernels_only)
+            yield PartWait(maker.name, Awaited.ARRIVED, kernels_only)
             for gathered in self.workload.op(read.made_by).reads:
                 if gathered.moves and gathered.made_by:
                     yield from self._whole(op, part, replace(gathered, moves=read.moves))

@@ -143,7 +143,7 @@ def _own_bytes(shape: OpShape, num_ranks: int) -> int:
 def staging_of_steps(scenario: OpCase, ranks: tuple[tuple[Step, ...], ...], *, slices_inner: bool) -> int:
     """The same for steps of every different rank.
 
-    Algorithms differ in how many parts they put down to be summed, and a get may land where an earlier one has been
+    Algorithms differ in how many parts they put down to be summed, and a get may arrive where an earlier one has been
     read.
     """
     shape, pattern = scenario.shape, scenario.shape.pattern

@@ -14,7 +14,7 @@ from .devices.device import DeviceResolver
 from .devices.system import SystemResolver
 from .expect.expect import ExpectReader
 from .expect.expectation import ON_ALGORITHM, ON_OVERLAP, Expectation, Verdict
-from .schedules.explore import ExploreReader, asked_in_vain
+from .schedules.explore import ExploreReader, requested_in_vain
 from .schedules.implementation import ImplementationReader, usual_systems
 from .schedules.schedule import ChoiceReader, ScheduleReader
 from .values.device_numbers import StatedNumber
@@ -129,12 +129,12 @@ class _Resolver:
                     choices = self._choices(system)
                     reader = ExploreReader(choices, implementations, self._place, self._evaluator, self._report)
                     spaces[entry] = reader.read(question)
-                    self._check_asked(spaces[entry], self._workload(entry), question)
+                    self._check_requested(spaces[entry], self._workload(entry), question)
         return spaces
 
-    def _check_asked(self, explore: Explore, workload: Workload, question: ast.Explore) -> None:
+    def _check_requested(self, explore: Explore, workload: Workload, question: ast.Explore) -> None:
         """Report what the file asks about and its workload has not: batches, and implementations."""
-        for word, rejection in asked_in_vain(explore, workload):
+        for word, rejection in requested_in_vain(explore, workload):
             asks = (each for each in question.block.statements if isinstance(each, ast.Say))
             place = next((each.span for each in asks if each.span.text.startswith(word)), question.span)
             self._report.error(rejection.code, rejection.message, place, rejection.hint)

@@ -55,13 +55,13 @@ def gemm_programs(scenario: OpCase, schedule: OpPlan) -> tuple[GemmProgram, ...]
 
 
 def _group(rank: RankView, step: TileGroup) -> Group:
-    """Groups of one kernel need no order among each other, but what they read has landed."""
+    """Groups of one kernel need no order among each other, but what they read has arrived."""
     waits = rank.flags(name for name in step.after if name not in rank.groups)
     if rank.pattern.consumes:
         places = map(rank.place, step.regions)
         reads = [Rect(place.top, place.bottom, step.k.start, step.k.stop) for place in places]
-        landed = (index for signal in rank.before[step.name] for index in rank.signals.get(signal, ()))
-        read = {index for index in landed if any(map(rank.landings[index].clip, reads))}
+        arrived = (index for signal in rank.before[step.name] for index in rank.signals.get(signal, ()))
+        read = {index for index in arrived if any(map(rank.landings[index].clip, reads))}
         waits = (*waits, *sorted(read - set(waits)))
     regions = tuple((tile.top, tile.bottom, tile.left, tile.right) for tile in map(rank.place, step.regions))
     return Group(step.name, regions, (step.k.start, step.k.stop), waits, rank.own_flags.get(step.name, -1))

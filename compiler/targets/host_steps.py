@@ -13,7 +13,7 @@ class Copy(NamedTuple):
     """Rank ``source`` has ``size`` (rows, columns) of a buffer at ``source_at``; ``target`` gets it at ``target_at``.
 
     The rank that issues the copy waits for its flags ``waits`` first. Copies of one ``lane`` run one after the other;
-    -1: any lane. ``flag`` of ``target`` is set when all has landed, and ``done`` of the issuer; -1: no flag.
+    -1: any lane. ``flag`` of ``target`` is set when all has arrived, and ``done`` of the issuer; -1: no flag.
     """
 
     name: str

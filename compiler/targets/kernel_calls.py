@@ -116,10 +116,10 @@ def _advance(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: M
 
 
 def _where(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    asked, one, other = map(walk.plain, nodes)
+    requested, one, other = map(walk.plain, nodes)
     if one.terms is not None and other.is_number and other.terms is not None and not other.uses:
         return one  # another row or column in place of one that the matrix does not have
-    return one_of(asked, one, other)
+    return one_of(requested, one, other)
 
 
 def _cdiv(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
@@ -176,13 +176,13 @@ def transposed(value: KernelValue, order: Sequence[ast.expr]) -> KernelValue:
     return with_axes(value, tuple(place % rank for place in places) or tuple(range(rank))[::-1])
 
 
-def one_of(asked: KernelValue, one: Known, other: Known) -> Known:
+def one_of(requested: KernelValue, one: Known, other: Known) -> Known:
     """Return what is one of two values, as ``asked`` says."""
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
-        return tuple(one_of(asked, *pair) for pair in zip(one, other, strict=True))
+        return tuple(one_of(requested, *pair) for pair in zip(one, other, strict=True))
     if isinstance(one, KernelValue) and isinstance(other, KernelValue):
         same = one.axes if one.axes == other.axes else None
-        made = opaque(f"if({asked.text}, {one.text}, {other.text})", asked, one, other)
+        made = opaque(f"if({requested.text}, {one.text}, {other.text})", requested, one, other)
         return replace(made, axes=same, base=one.base | other.base)
     return UNKNOWN
 

@@ -98,13 +98,13 @@ class Walk:
                 self.known[name] = unfollowed(value, f"{name}#{loop.lineno}")
 
     def _either(self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> None:
-        asked, before = plain(self.value(test)), dict(self.known)
+        requested, before = plain(self.value(test)), dict(self.known)
         self.run(body)
         after, self.known = self.known, before
         self.run(orelse)
         for name in after.keys() | self.known.keys():
             one, other = after.get(name, UNKNOWN), self.known.get(name, UNKNOWN)
-            self.known[name] = one if one == other else one_of(asked, one, other)
+            self.known[name] = one if one == other else one_of(requested, one, other)
 
     # Expressions.
 

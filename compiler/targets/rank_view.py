@@ -75,7 +75,7 @@ class RankView:
 
     @cached_property
     def landings(self) -> tuple[Rect, ...]:
-        """Where each arrival lands; blocks of an all_to_all are filed by the rank that they come from."""
+        """Where each arrival arrives; blocks of an all_to_all are filed by the rank that they come from."""
         sources = [(self.rank + arrival.source) % self.scenario.num_ranks for arrival in self.arrivals]
         return tuple(
             self.place(arrival.region, source if self.pattern.exchanges else None)
@@ -117,7 +117,7 @@ class RankView:
     @property
     def flag_names(self) -> Iterator[str]:
         """What each flag says."""
-        yield from (f"{arrival.transfer.name} of rank {arrival.issuer} has landed" for arrival in self.arrivals)
+        yield from (f"{arrival.transfer.name} of rank {arrival.issuer} has arrived" for arrival in self.arrivals)
         yield from (f"{name} is done" for name in self.own_flags)
 
     # Sums.

@@ -57,7 +57,7 @@ def _reject_steps(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
             if isinstance(step, Transfer) and step.reach is Reach.ALL:
                 return _rejection(f"{step.name} goes through the switch, to or from all", "another algorithm than nvls")
             if isinstance(step, Transfer) and step.reduce:
-                return _rejection(f"{step.name} adds where it lands, copies here do not", "engine=dma")
+                return _rejection(f"{step.name} adds where it arrives, copies here do not", "engine=dma")
             if isinstance(step, TileGroup):
                 unfit = _reject_slice(step, slices)
                 if unfit is not None:

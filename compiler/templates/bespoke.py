@@ -44,7 +44,7 @@ class _Batch:
         """The kernel of one slice and band."""
         return f"g{self.index}{self._slice(place)}{self._band(band)}"
 
-    def brought(self, place: int, peer: int) -> str:
+    def delivered(self, place: int, peer: int) -> str:
         """The copy that brings a slice of the rows from a peer."""
         return f"x{self.index}{self._slice(place)}_{peer}"
 
@@ -131,11 +131,11 @@ def _gather(problem: TemplateInput, batches: Sequence[_Batch]) -> Iterator[Step]
         for place, inner in enumerate(batch.slices):
             fetches = tuple(_fetch(problem, batch, place, peer) for peer in problem.peers if batch.rows[peer].size)
             yield from fetches
-            landed = tuple(fetch.signal for fetch in fetches)
+            arrived = tuple(fetch.signal for fetch in fetches)
             adds = place > 0 if problem.cutting.adds is Adds.COLUMNS else problem.adds_rows and batch.index > 0
             for band, cols in enumerate(batch.bands):
                 tiles, stream = _tiles(problem, batch, cols), (batch.chains + band) % problem.streams
-                yield TileGroup(batch.kernel(place, band), tiles, inner, landed, stream, adds)
+                yield TileGroup(batch.kernel(place, band), tiles, inner, arrived, stream, adds)
 
 
 def _tiles(problem: TemplateInput, batch: _Batch, cols: IndexRange) -> tuple[Region, ...]:
@@ -146,7 +146,7 @@ def _tiles(problem: TemplateInput, batch: _Batch, cols: IndexRange) -> tuple[Reg
 
 
 def _fetch(problem: TemplateInput, batch: _Batch, place: int, peer: int) -> Transfer:
-    name, owner = batch.brought(place, peer), 0 if problem.gets is problem.pattern.exchanges else peer
+    name, owner = batch.delivered(place, peer), 0 if problem.gets is problem.pattern.exchanges else peer
     region = problem.block(owner, batch.rows[peer], batch.slices[place])
     lane = _lane(problem, batch.rounds + place, peer)
     return Transfer(name, problem.tactics.direction, region, peer, signal_of(name), lane=lane)

@@ -18,17 +18,17 @@ def chained(first: Sequence[Step], second: Sequence[Step]) -> tuple[Step, ...]:
     """One plan of both: ``first`` makes what moves, ``second`` takes it. Names of the latter begin with ``then_``."""
     makers = [step for step in first if isinstance(step, TileGroup)]
     streams = 1 + max((step.stream for step in makers), default=0)
-    brought = _brought(first, second)
+    delivered = _delivered(first, second)
     steps = list(first)
     for step in second:
         if isinstance(step, TileGroup):
-            landed = (name for each in step.after for name in brought.get(each, (_SECOND + each,)))
-            after = tuple(dict.fromkeys((*_own(makers, step), *landed)))
+            arrived = (name for each in step.after for name in delivered.get(each, (_SECOND + each,)))
+            after = tuple(dict.fromkeys((*_own(makers, step), *arrived)))
             steps.append(replace(step, name=_SECOND + step.name, after=after, stream=streams + step.stream, kernel=1))
     return tuple(steps)
 
 
-def _brought(first: Iterable[Step], second: Iterable[Step]) -> dict[str, tuple[str, ...]]:
+def _delivered(first: Iterable[Step], second: Iterable[Step]) -> dict[str, tuple[str, ...]]:
     """Names in ``first`` by signal and transfer name in ``second``: those of the transfers of the same data."""
     made = {(step.peer, step.region): step for step in first if isinstance(step, Transfer)}
     found: dict[str, tuple[str, ...]] = {}

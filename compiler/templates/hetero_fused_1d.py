@@ -26,10 +26,10 @@ def _gather(problem: TemplateInput) -> Iterator[Step]:
     for step in range(problem.pieces):
         fetches = problem.fetches(f"x{step}_", step, after=problem.freed_by(step))
         yield from (fetch.transfer for fetch in fetches if fetch.moves)
-        landed = tuple(fetch.transfer.signal for fetch in fetches if fetch.lands)
-        if landed:
-            tiles, adds = tuple(fetch.tiles for fetch in fetches if fetch.lands), problem.adds_ranks
-            yield TileGroup(f"g{step}", tiles, problem.all_inner, landed, accumulate=adds)
+        arrived = tuple(fetch.transfer.signal for fetch in fetches if fetch.arrives)
+        if arrived:
+            tiles, adds = tuple(fetch.tiles for fetch in fetches if fetch.arrives), problem.adds_ranks
+            yield TileGroup(f"g{step}", tiles, problem.all_inner, arrived, accumulate=adds)
 
 
 def _scatter(problem: TemplateInput) -> Iterator[Step]:
@@ -42,9 +42,9 @@ def _scatter(problem: TemplateInput) -> Iterator[Step]:
     if own.rows.size:
         yield TileGroup("own", (own,), problem.all_inner)
     for step in range(problem.pieces):
-        landed = tuple(signal_of(f"x{step}_{peer}") for peer in problem.peers)
+        arrived = tuple(signal_of(f"x{step}_{peer}") for peer in problem.peers)
         mine = problem.block(0, problem.row_piece(step))
-        yield from summed(problem, f"{step}", mine, ("own", *landed), stream=1)
+        yield from summed(problem, f"{step}", mine, ("own", *arrived), stream=1)
 
 
 TEMPLATE = Template(

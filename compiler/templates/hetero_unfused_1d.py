@@ -29,10 +29,10 @@ def _gather(problem: TemplateInput) -> Iterator[Step]:
     for index, (step, fetch) in enumerate(fetches):
         if fetch.moves:
             yield replace(fetch.transfer, after=problem.freed_by(step, f"_{fetch.transfer.peer}"))
-        name, landed = "g" + fetch.transfer.name.removeprefix("x"), (fetch.transfer.signal,)
+        name, arrived = "g" + fetch.transfer.name.removeprefix("x"), (fetch.transfer.signal,)
         stream, adds = index % problem.streams, problem.adds_ranks
-        if fetch.lands:
-            yield TileGroup(name, (fetch.tiles,), problem.all_inner, landed, stream, adds)
+        if fetch.arrives:
+            yield TileGroup(name, (fetch.tiles,), problem.all_inner, arrived, stream, adds)
 
 
 def _scatter(problem: TemplateInput) -> Iterator[Step]:
@@ -48,9 +48,9 @@ def _scatter(problem: TemplateInput) -> Iterator[Step]:
     if own.rows.size:
         yield TileGroup("own", (own,), problem.all_inner)
     for step in range(problem.pieces):
-        landed = tuple(signal_of(f"x{step}_{peer}") for peer in problem.peers)
+        arrived = tuple(signal_of(f"x{step}_{peer}") for peer in problem.peers)
         mine = problem.block(0, problem.row_piece(step))
-        yield from summed(problem, f"{step}", mine, ("own", *landed), stream=problem.streams)
+        yield from summed(problem, f"{step}", mine, ("own", *arrived), stream=problem.streams)
 
 
 TEMPLATE = Template(

@@ -57,9 +57,9 @@ def _consume(problem: TemplateInput, rank: int) -> Iterator[Step]:
     yield from moved.steps
     arriving = _arriving(problem, moved.done, rank)
     for index, chunks in enumerate(_joined(arriving, range(0, len(arriving), problem.waves))):
-        tiles, landed = _tiles(problem, chunks), dict.fromkeys(name for chunk in chunks for name in moved.done[chunk])
+        tiles, arrived = _tiles(problem, chunks), dict.fromkeys(name for chunk in chunks for name in moved.done[chunk])
         stream, adds = (index + 1) % problem.streams, problem.adds_ranks
-        yield TileGroup(f"g{index}", tiles, problem.all_inner, (*landed,), stream, adds)
+        yield TileGroup(f"g{index}", tiles, problem.all_inner, (*arrived,), stream, adds)
 
 
 def _arriving(problem: TemplateInput, done: Mapping[Chunk, tuple[str, ...]], rank: int) -> list[Wave]:

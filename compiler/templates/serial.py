@@ -30,7 +30,7 @@ def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
         yield kernel(problem)
         if collective_in(pattern) is not None:
             steps = emit(problem, rank, lambda block, piece: ("g0",)).steps
-            # A block to pass on may land before the own kernel is done, and does not depend on it.
+            # A block to pass on may arrive before the own kernel is done, and does not depend on it.
             yield from map(_after_kernel, steps) if pattern.beside else steps
 
 

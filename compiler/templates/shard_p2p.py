@@ -26,9 +26,9 @@ def _gather(problem: TemplateInput) -> Iterator[Step]:
         if fetch.moves:
             yield replace(fetch.transfer, after=before, lane=0)
             before = (fetch.transfer.name,)
-    for fetch in (each for each in fetches if each.lands):
-        name, landed = f"g{fetch.transfer.peer}", (fetch.transfer.signal,)
-        yield TileGroup(name, (fetch.tiles,), problem.all_inner, landed, accumulate=problem.adds_ranks)
+    for fetch in (each for each in fetches if each.arrives):
+        name, arrived = f"g{fetch.transfer.peer}", (fetch.transfer.signal,)
+        yield TileGroup(name, (fetch.tiles,), problem.all_inner, arrived, accumulate=problem.adds_ranks)
 
 
 def _scatter(problem: TemplateInput) -> Iterator[Step]:
@@ -42,8 +42,8 @@ def _scatter(problem: TemplateInput) -> Iterator[Step]:
     own = problem.gathered(0)
     if own.rows.size:
         yield TileGroup("g0", (own,), problem.all_inner)
-    landed = tuple(signal_of(f"x{peer}") for peer in problem.peers)
-    yield from summed(problem, "0", problem.block(0), ("g0", *landed), lane=0)
+    arrived = tuple(signal_of(f"x{peer}") for peer in problem.peers)
+    yield from summed(problem, "0", problem.block(0), ("g0", *arrived), lane=0)
 
 
 TEMPLATE = Template("shard_p2p", Cut.SHARD, True, 1, OVERLAPPED_PATTERNS, build, knobs=("order",), any_engine=True)

@@ -22,7 +22,7 @@ _ANY_WAY = Cutting()
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A transfer of data that kernels read, and ``tiles``, the output rows here that need what lands by its signal.
+    """A transfer of data that kernels read, and ``tiles``, the output rows here that need what arrives by its signal.
 
     Of a put, the data that land are another rank's. Where loads differ from rank to rank either may have no rows.
     """
@@ -36,8 +36,8 @@ class Fetch:
         return self.transfer.region.rows.size > 0
 
     @property
-    def lands(self) -> bool:
-        """Whether anything lands here."""
+    def arrives(self) -> bool:
+        """Whether anything arrives here."""
         return self.tiles.rows.size > 0
 
 
@@ -133,7 +133,7 @@ class TemplateInput:
         return self.rows_between(peer, 0) if self.gets else self.rows_between(0, peer)
 
     def freed_by(self, piece: int, suffix: str = "") -> tuple[str, ...]:
-        """The kernel that must be done before piece ``piece`` may land where an earlier one was."""
+        """The kernel that must be done before piece ``piece`` may arrive where an earlier one was."""
         return (f"g{piece - self.depth}{suffix}",) if 0 < self.depth <= piece else ()
 
     @property
@@ -204,14 +204,14 @@ class TemplateInput:
         """
         fetches = []
         for peer in self.served:
-            # As seen by the rank that a transfer lands at.
+            # As seen by the rank that a transfer arrives at.
             source = peer if self.gets else -peer
             tiles = self.gathered(source, piece)
             owner = 0 if self.gets is self.pattern.exchanges else peer
             rows = tiles.rows if self.gets else self._part(self.rows_between(0, peer), piece)
             region, name = self.block(owner, rows, cols), f"{stem}{peer}"
             fetch = Fetch(Transfer(name, self.tactics.direction, region, peer, signal_of(name), after), tiles)
-            if fetch.moves or fetch.lands:
+            if fetch.moves or fetch.arrives:
                 fetches.append(fetch)
         return tuple(fetches)
 

@@ -21,11 +21,11 @@ def _gather(problem: TemplateInput) -> Iterator[Step]:
     for step in range(problem.pieces):
         fetches = problem.fetches(f"x{step}_", step, after=problem.freed_by(step))
         yield from (fetch.transfer for fetch in fetches if fetch.moves)
-        landed = tuple(fetch.transfer.signal for fetch in fetches if fetch.lands)
+        arrived = tuple(fetch.transfer.signal for fetch in fetches if fetch.arrives)
         adds = problem.adds_rows and step > 0
         blocks = problem.all_gathered(step)
         if blocks:
-            yield TileGroup(f"g{step}", blocks, problem.all_inner, landed, accumulate=adds)
+            yield TileGroup(f"g{step}", blocks, problem.all_inner, arrived, accumulate=adds)
 
 
 def _scatter(problem: TemplateInput) -> Iterator[Step]:
@@ -35,8 +35,8 @@ def _scatter(problem: TemplateInput) -> Iterator[Step]:
             yield TileGroup(group, blocks, problem.all_inner)
         sent = problem.sends(f"x{step}_", (group,), step)
         yield from sent
-        mine, landed = problem.block(0, problem.row_piece(step)), tuple(each.signal for each in sent)
-        yield from summed(problem, f"{step}", mine, (group, *landed), stream=1)
+        mine, arrived = problem.block(0, problem.row_piece(step)), tuple(each.signal for each in sent)
+        yield from summed(problem, f"{step}", mine, (group, *arrived), stream=1)
 
 
 TEMPLATE = Template(

@@ -25,10 +25,10 @@ def _gather(problem: TemplateInput) -> Iterator[Step]:
         inner = problem.col_piece(step)
         fetches = problem.fetches(f"x{step}_", cols=inner, after=problem.freed_by(step))
         yield from (fetch.transfer for fetch in fetches if fetch.moves)
-        landed = tuple(fetch.transfer.signal for fetch in fetches if fetch.lands)
+        arrived = tuple(fetch.transfer.signal for fetch in fetches if fetch.arrives)
         span = IndexRange(inner.start, inner.stop)
         adds = problem.cutting.adds in (Adds.COLUMNS, Adds.BLOCKS) and step > 0
-        yield TileGroup(f"g{step}", problem.all_gathered(), span, landed, accumulate=adds)
+        yield TileGroup(f"g{step}", problem.all_gathered(), span, arrived, accumulate=adds)
 
 
 def _scatter(problem: TemplateInput) -> Iterator[Step]:
@@ -36,8 +36,8 @@ def _scatter(problem: TemplateInput) -> Iterator[Step]:
         cols = problem.col_piece(step)
         yield TileGroup(f"g{step}", problem.all_gathered(cols=cols), problem.all_inner)
         yield from problem.sends(f"x{step}_", (f"g{step}",), cols=cols)
-        landed = tuple(signal_of(f"x{step}_{peer}") for peer in problem.peers)
-        waits, mine = (f"g{step}", *landed), problem.block(0, cols=cols)
+        arrived = tuple(signal_of(f"x{step}_{peer}") for peer in problem.peers)
+        waits, mine = (f"g{step}", *arrived), problem.block(0, cols=cols)
         yield from summed(problem, f"{step}", mine, waits, stream=1)
 
 

@@ -12,7 +12,7 @@ from graphlib import TopologicalSorter
 from ..ir import Direction, Reach, Step, Transfer
 
 Event = tuple[int, str]
-"""(rank, name) of a step, of a signal where it lands, or of something outside that a step waits for."""
+"""(rank, name) of a step, of a signal where it arrives, or of something outside that a step waits for."""
 
 
 class Hops:
@@ -34,7 +34,7 @@ class Hops:
         self._behind = self._longest(reversed(order), followers)
 
     def before(self, rank: int, name: str) -> int:
-        """Hops until a step of ``rank``, or a signal that lands there, is over."""
+        """Hops until a step of ``rank``, or a signal that arrives there, is over."""
         return self._before[rank % self._period, name]
 
     def behind(self, rank: int, name: str) -> int:

@@ -122,7 +122,7 @@ class AccessMap:
         return ([rank], [peer]) if puts else ([peer], [rank])
 
     def landing(self, place: Place, rank: int, step: Transfer, at: int) -> AccessKind:
-        """Return what a transfer of ``rank`` does at ``place``, where it lands at rank ``at``."""
+        """Return what a transfer of ``rank`` does at ``place``, where it arrives at rank ``at``."""
         if step.reach is Reach.PEER and step.reduce:
             return AccessKind.ADD
         event = ((rank - at) % self.num_ranks, step.name)
@@ -247,8 +247,8 @@ def _wait_for_last(access_map: AccessMap, place: Place, access: Access, writes: 
     here = (other.issuer - access.issuer) % access_map.num_ranks == 0
     if here:
         return f"add: after {other.step}"
-    lands = isinstance(step, Transfer) and access.issuer % access_map.num_ranks == 0
-    return f"add: after {step.signal}, which brings them" if lands and isinstance(step, Transfer) else ""
+    arrives = isinstance(step, Transfer) and access.issuer % access_map.num_ranks == 0
+    return f"add: after {step.signal}, which brings them" if arrives and isinstance(step, Transfer) else ""
 
 
 def _race(access_map: AccessMap, place: Place, access: Access, other: Access, hint: str = "") -> PlanFault:

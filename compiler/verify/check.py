@@ -103,7 +103,7 @@ def _wait_faults(plan: RankPlan) -> Iterator[PlanFault]:
     for arrival in plan.arrivals:
         moved = arrival.transfer
         before = seen.get(moved.signal)
-        # Puts to all share a signal, which is set when those of all ranks have landed.
+        # Puts to all share a signal, which is set when those of all ranks have arrived.
         alike = before is not None and before.name == moved.name and before.reach is moved.reach is Reach.ALL
         if before is not None and not alike:
             message = f"signal {moved.signal} is set at rank {plan.rank} by both {before.name} and {moved.name}"

@@ -126,7 +126,7 @@ def _own_faults(plan: RankPlan, step: TileGroup, before: frozenset[str]) -> Iter
 
 
 def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:
-    """Check that the own block is reduced exactly once, unless every part is added as it lands."""
+    """Check that the own block is reduced exactly once, unless every part is added as it arrives."""
     moved = plan.scenario.shape.moved
     assert moved is not None
     rects = [Rect.of(step.region) for step in plan.steps.values() if isinstance(step, Reduction)]
@@ -136,7 +136,7 @@ def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:
     for arrival in plan.arrivals:
         if arrival.transfer.reduce:
             name = arrival.transfer.name
-            message = f"{name} adds as it lands; then every transfer must, and no kernel sums"
+            message = f"{name} adds as it arrives; then every transfer must, and no kernel sums"
             yield PlanFault(Code.MGS507, name, message)
     missing, twice = uncovered(Rect(0, moved_rows(plan.scenario.shape, plan.scenario.num_ranks), 0, moved.cols), rects)
     for rect, fault in ((missing, "never summed"), (twice, "summed twice")):

@@ -237,6 +237,6 @@ def _ranks(scenario: OpCase, schedule: OpPlan) -> range:
 
 def _not_last(plan: RankPlan) -> list[str]:
     """Return the kernels that do not come after all arrivals at the rank."""
-    before, landed = plan.before(), plan.signals
+    before, arrived = plan.before(), plan.signals
     kernels = (step.name for step in plan.steps.values() if isinstance(step, TileGroup))
-    return [kernel for kernel in kernels if not landed <= before[kernel]]
+    return [kernel for kernel in kernels if not arrived <= before[kernel]]

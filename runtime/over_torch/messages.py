@@ -35,7 +35,7 @@ class MessageKind(IntEnum):
     ANSWER = 3
     STILL = 4
     END = 5
-    LANDED = 6
+    ARRIVED = 6
 
 
 @dataclass(frozen=True, slots=True)

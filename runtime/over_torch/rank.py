@@ -103,7 +103,7 @@ class RankExecutor(Executor):
         assert isinstance(task.step, Transfer)
         if rank == self._rank:
             super().deliver(rank, values, task)
-            self._post.announce(MessageKind.LANDED, (rank, task.step.signal), task)
+            self._post.announce(MessageKind.ARRIVED, (rank, task.step.signal), task)
         else:
             self._post.send(rank, MessageKind.PUT, task, values)
 
@@ -124,7 +124,7 @@ class RankExecutor(Executor):
         Raises
         ------
         Fault
-            If what lands finds something else there, in no order.
+            If what arrives finds something else there, in no order.
         RankLost
             If its values do not come.
         """
@@ -134,12 +134,12 @@ class RankExecutor(Executor):
         task.known, step = head.known, task.step
         if not isinstance(step, Transfer) or head.kind is MessageKind.FLAG:
             self._board_here.arrive(rank, (rank, step.name), task)
-        elif head.kind is MessageKind.LANDED:
+        elif head.kind is MessageKind.ARRIVED:
             self._board_here.arrive(rank, (rank, step.signal), task)
         else:
             self.land(self._rank, self._post.messenger.values(rank, head, self.size_of(task)), task)
             mark = (self._rank, step.signal)
-            self._post.announce_later(MessageKind.LANDED, mark, task)
+            self._post.announce_later(MessageKind.ARRIVED, mark, task)
             self._board_here.arrive(rank, mark, task)
 
     def answer(self, rank: int, head: Head, task: Task) -> None:

@@ -160,11 +160,11 @@ def _stage_begins(program: Program, run: Run) -> Int64Array:
 
 def _queued(busy: Int64Array, room: Int64Array) -> Int64Array:
     """[rows, B] ``busy`` with what does not fit into a bucket served in the next, at the end in those before."""
-    asked, could = np.cumsum(busy, axis=1), np.cumsum(room, axis=1)
+    requested, could = np.cumsum(busy, axis=1), np.cumsum(room, axis=1)
     # Served by the end of a bucket: all that was asked for by some earlier time, and from then on as much as could be.
-    served = could + np.minimum(0, np.minimum.accumulate(asked - could, axis=1))
+    served = could + np.minimum(0, np.minimum.accumulate(requested - could, axis=1))
     # What the rest of the time has no room for must have been served before.
-    served = np.maximum(served, asked[:, -1:] - (could[:, -1:] - could))
+    served = np.maximum(served, requested[:, -1:] - (could[:, -1:] - could))
     return np.diff(served, axis=1, prepend=0)
 
 

@@ -259,7 +259,7 @@ def flows_to(
 
 
 def _by_awaited_name(arrivals: Sequence[Arrival]) -> dict[str, list[Arrival]]:
-    """What has landed when a step need no longer wait for a name: that of a signal, or of a get."""
+    """What has arrived when a step need no longer wait for a name: that of a signal, or of a get."""
     awaited: dict[str, list[Arrival]] = {}
     for arrival in arrivals:
         names = {arrival.transfer.signal}

@@ -92,7 +92,7 @@ def staging_peak(plan: Plan, ops: tuple[OpResult, ...]) -> int:
     held = {name: max(times[each][1] for each in (name, *holders[name]) if each in times) for name in times}
     needed: Counter[str] = Counter()
     for part in plan.parts:
-        needed[part.op] = max(needed[part.op], part.schedule.staging_bytes, _brought(plan, part))
+        needed[part.op] = max(needed[part.op], part.schedule.staging_bytes, _delivered(plan, part))
     changes = [(begin, needed[name]) for name, (begin, _) in times.items()]
     changes += [(end, -needed[name]) for name, end in held.items()]
     peak = now = 0
@@ -102,7 +102,7 @@ def staging_peak(plan: Plan, ops: tuple[OpResult, ...]) -> int:
     return peak
 
 
-def _brought(plan: Plan, part: Part) -> int:
+def _delivered(plan: Plan, part: Part) -> int:
     """What a gather brings that stands alone and whose result others read: no op of its own holds it."""
     moved = part.shape.moved
     if moved is None or not part.shape.is_collective or not part.shape.pattern.gathers or part.name != part.op:

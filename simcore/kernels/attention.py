@@ -195,14 +195,14 @@ def _traffic(gpu: Gpu, shape: AttentionShape, units: Sequence[_Units], sms: int)
     queries = shape.batch * shape.heads * shape.q_len * row_bytes
     per_head = 2 * shape.kv_len * row_bytes
     num_heads = shape.batch * shape.kv_heads
-    asked = sum(each.count * each.kv_rows for each in units) * 2 * row_bytes
+    requested = sum(each.count * each.kv_rows for each in units) * 2 * row_bytes
     units_per_head = sum(each.count for each in units) // num_heads
     at_work = min(num_heads, -(-sms // units_per_head))
     missed = 1 - hit_share(at_work * per_head, gpu.l2.instances * gpu.l2.size_bytes)
     passes = -(-units_per_head // sms)
     again = math.ceil(num_heads * per_head * (passes - 1) * missed)
-    keys = min(asked, num_heads * per_head + again)
-    return asked - keys, queries + keys, queries
+    keys = min(requested, num_heads * per_head + again)
+    return requested - keys, queries + keys, queries
 
 
 def _part(scenario: OpCase, whole: AttentionShape, group: TileGroup) -> AttentionShape:

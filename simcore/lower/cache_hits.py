@@ -1,14 +1,14 @@
 """Hits of a plan's reads in the last cache in front of memory, on data that peers have written shortly before.
 
-Writes of peers land in the cache in front of memory, or in an L2 that is in one piece, and stay there as far as they
-fit. Read again, a share of them hits: ``hit_share`` of all bytes that land at the rank in the plan, whether they are
+Writes of peers arrive in the cache in front of memory, or in an L2 that is in one piece, and stay there as far as they
+fit. Read again, a share of them hits: ``hit_share`` of all bytes that arrive at the rank in the plan, whether they are
 still needed or not, which is the most that can lie between a write and its read. Three kinds of reads find them there:
 
 - a sum reads the parts of others;
 - a copy sends on what has come: it waits for a signal of that region, or in an all_gather the region is not its own;
 - a copy that adds reads what an earlier one has left at the destination: of k that add to a region, all but the first.
 
-What a rank reads of its own comes from memory, and every byte that lands is written to memory in the end, in full.
+What a rank reads of its own comes from memory, and every byte that arrives is written to memory in the end, in full.
 """
 
 from collections import Counter
@@ -49,10 +49,10 @@ class Hits:
     _arrivals: dict[int, tuple[Arrival, ...]] = field(default_factory=dict)
     _shares: dict[int, Share] = field(default_factory=dict)
     _added: dict[int, Counter[Region]] = field(default_factory=dict)
-    _landed: dict[int, dict[str, list[Region]]] = field(default_factory=dict)
+    _arrived: dict[int, dict[str, list[Region]]] = field(default_factory=dict)
 
     def arrivals(self, rank: int) -> tuple[Arrival, ...]:
-        """Transfers that land at an absolute rank."""
+        """Transfers that arrive at an absolute rank."""
         if rank not in self._arrivals:
             n = self.scenario.num_ranks
             if self._arrivals and self.schedule.period(n) == n:  # the rest will be asked for too
@@ -62,7 +62,7 @@ class Hits:
         return self._arrivals[rank]
 
     def share(self, rank: int) -> Share:
-        """The share of what has landed at ``rank`` that a later read finds in the cache."""
+        """The share of what has arrived at ``rank`` that a later read finds in the cache."""
         rank = self._alike(rank)
         if rank not in self._shares:
             self._shares[rank] = self._share(self.arrivals(rank))
@@ -109,24 +109,24 @@ class Hits:
         if cache is None or moved is None or not arrivals:
             return NONE
         elements = sum(_size(arrival.region) for arrival in arrivals)
-        landed = int(elements * moved.dtype.num_bytes * sent_per_byte(self.schedule))
-        return hit_share(landed, cache.instances * cache.size_bytes)
+        arrived = int(elements * moved.dtype.num_bytes * sent_per_byte(self.schedule))
+        return hit_share(arrived, cache.instances * cache.size_bytes)
 
     def _forwarded(self, rank: int, step: Transfer) -> Share:
         """The share of the region of a put that came with what it waits for."""
-        landed = self._landed_at(rank)
-        awaited = [region for name in step.after for region in landed.get(name, ())]
+        arrived = self._arrived_at(rank)
+        awaited = [region for name in step.after for region in arrived.get(name, ())]
         return min(Fraction(1), Fraction(_common(step.region, awaited), max(1, _size(step.region))))
 
-    def _landed_at(self, rank: int) -> dict[str, list[Region]]:
-        """The regions that have landed when a signal is set."""
+    def _arrived_at(self, rank: int) -> dict[str, list[Region]]:
+        """The regions that have arrived when a signal is set."""
         rank = self._alike(rank)
-        if rank not in self._landed:
-            landed: dict[str, list[Region]] = {}
+        if rank not in self._arrived:
+            arrived: dict[str, list[Region]] = {}
             for arrival in self.arrivals(rank):
-                landed.setdefault(arrival.transfer.signal, []).append(arrival.region)
-            self._landed[rank] = landed
-        return self._landed[rank]
+                arrived.setdefault(arrival.transfer.signal, []).append(arrival.region)
+            self._arrived[rank] = arrived
+        return self._arrived[rank]
 
     def _adds_at(self, rank: int) -> Counter[Region]:
         """Number of copies that add to each region."""

@@ -3,7 +3,7 @@
 Copies by SMs, by how the other side learns that data is there (NVIDIA NCCL, protocols Simple, LL and LL128):
 
     SIMPLE   the bytes; where a kernel or a copy looks for the signal also a one-way latency back, until the writes are
-             known to have landed, and one line with the flag; the flag follows at once where links keep order
+             known to have arrived, and one line with the flag; the flag follows at once where links keep order
     LL       8 bytes for every 4: twice the bytes on the links and at the destination, no setup and no second message
     LL128    128 bytes for every 120, likewise
 

@@ -95,8 +95,8 @@ def _launched(state: Lowering, rank: int, step: TileGroup | Reduction, work: Ker
     units = add_units(state, rank, step, runs, waiting, _flag(awaited))
     state.builder.after(units.starts, launch)
     # Units that do not look for themselves begin when others have: SMs are not bound to units.
-    landed = (*units.on_transfers, *units.ops[waiting:]) if looks else launch
-    waiters = Waiters(launch, landed, units.polling)
+    arrived = (*units.on_transfers, *units.ops[waiting:]) if looks else launch
+    waiters = Waiters(launch, arrived, units.polling)
     state.register_kernel(rank, step, units.ops, waiters, work, work.alone_ticks)
 
 

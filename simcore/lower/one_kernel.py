@@ -1,8 +1,8 @@
 """A lone collective by SMs as one kernel, as libraries have it: one launch at each rank, and flags for all else.
 
 - The kernel is launched once. The SMs that copy also sum; no step has a launch or an event of its own.
-- A step that waits for what a peer puts looks for its flag: one read of memory after the flag has landed. The kernel
-  ends when all that lands at its rank has been seen. What SMs get or sum themselves they know of at once.
+- A step that waits for what a peer puts looks for its flag: one read of memory after the flag has arrived. The kernel
+  ends when all that arrives at its rank has been seen. What SMs get or sum themselves they know of at once.
 - A get reads, and a put in the protocol SIMPLE writes, what belongs to the kernel of a peer: it waits for a flag by
   which that says that it has begun, and the kernel waits for all of these before its first copy. A put with flags
   between the data needs none: its buffers are the library's, two in turn (microsoft/mscclpp,
@@ -71,17 +71,17 @@ def begin_kernels(state: Lowering, ranks: range) -> None:
     if Idealization.FREE_LAUNCH in state.ideal:
         return
     wanted = state.kernels.wanted = {rank: sorted(_wanted(state, rank)) for rank in ranks}
-    n, told = state.scenario.num_ranks, dict[tuple[int, int], int]()
+    n, reported = state.scenario.num_ranks, dict[tuple[int, int], int]()
     waiting: dict[int, list[int]] = {rank: [] for rank in ranks}
     for rank in ranks:
         for offset in wanted[rank]:
             waiting[(rank + offset) % state.period].append(n - offset)
     for rank in ranks:
         for offset in sorted(waiting[rank], reverse=True):
-            told[(rank + offset) % state.period, n - offset] = _tell(state, rank, offset)
+            reported[(rank + offset) % state.period, n - offset] = _tell(state, rank, offset)
     for rank in ranks:
         for offset in wanted[rank]:
-            state.kernels.ready[rank, offset] = look(state, rank, READY, (told[rank, offset],))
+            state.kernels.ready[rank, offset] = look(state, rank, READY, (reported[rank, offset],))
 
 
 def launch_ticks(gpu: Gpu, schedule: OpPlan) -> int:
@@ -128,10 +128,10 @@ def _measured_distance_ticks(scenario: OpCase) -> int:
     return min((distance_ticks(scenario, peer) for peer in range(1, scenario.num_ranks)), default=0)
 
 
-def awaited(state: Lowering, rank: int, step: Step, landed: Sequence[StepOps]) -> list[int]:
-    """The ops after which ``step`` may begin that waits for ``landed``: its kernel, and what that looks for."""
-    puts = [ops.done for ops in landed if _is_put(ops)]
-    found = [ops.done for ops in landed if not _is_put(ops)]
+def awaited(state: Lowering, rank: int, step: Step, arrived: Sequence[StepOps]) -> list[int]:
+    """The ops after which ``step`` may begin that waits for ``arrived``: its kernel, and what that looks for."""
+    puts = [ops.done for ops in arrived if _is_put(ops)]
+    found = [ops.done for ops in arrived if not _is_put(ops)]
     if state.one_kernel:
         found.append(state.kernels.launches[rank])
         puts = [look(state, rank, step.name, puts)] if puts else []
@@ -151,11 +151,11 @@ def wait_for_peers(state: Lowering, rank: int, step: Transfer) -> None:
             state.builder.after(ops, (state.kernels.ready[rank, offset],))
 
 
-def end_kernel(state: Lowering, rank: int, landed: Iterable[StepOps]) -> None:
+def end_kernel(state: Lowering, rank: int, arrived: Iterable[StepOps]) -> None:
     """The end of the kernel of a rank, when it has seen all that was put there."""
     if not state.one_kernel:
         return
-    puts = [ops.done for ops in landed if _is_put(ops)]
+    puts = [ops.done for ops in arrived if _is_put(ops)]
     if puts:
         look(state, rank, "end", puts)
 
@@ -178,10 +178,10 @@ def peers_to_be_ready(scenario: OpCase, schedule: OpPlan, step: Transfer) -> Ite
 def _tell(state: Lowering, rank: int, offset: int) -> int:
     """The flag of ``rank`` at the one ``offset`` further: its kernel has begun."""
     begun = (state.kernels.launches[rank],) if state.one_kernel else ()
-    told = tell(state, rank, offset, READY, f"{READY} {state.scenario.num_ranks - offset}", begun)
+    reported = tell(state, rank, offset, READY, f"{READY} {state.scenario.num_ranks - offset}", begun)
     if not begun:
-        state.gate(rank, (told,))
-    return told
+        state.gate(rank, (reported,))
+    return reported
 
 
 def look(state: Lowering, rank: int, label: str, ops: Iterable[int]) -> int:

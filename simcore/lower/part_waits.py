@@ -26,7 +26,7 @@ from .steps import signals_at
 class Ends:
     """What others may wait for in a part that is lowered: ops by rank.
 
-    They are there for each ``Awaited``, each kernel by name, and for what lands by the name of its signal.
+    They are there for each ``Awaited``, each kernel by name, and for what arrives by the name of its signal.
     """
 
     stream: int
@@ -36,7 +36,7 @@ class Ends:
     signals: dict[str, tuple[tuple[int, ...], ...]]
 
     def of(self, name: str) -> tuple[tuple[int, ...], ...]:
-        """The ops of a kernel, or of what lands by a signal."""
+        """The ops of a kernel, or of what arrives by a signal."""
         return self.kernels[name] if name in self.kernels else self.signals[name]
 
 
@@ -127,15 +127,15 @@ def ends_of_part(state: Lowering, part: Part, before: Sequence[Sequence[int]]) -
     """What others may wait for in a part that has been lowered; it waits for ``before``, by rank."""
     ranks = range(state.period)
     signals = [_signals(state, rank) for rank in ranks]
-    landed = tuple(tuple(dict.fromkeys(chain(*each.values()))) for each in signals)
+    arrived = tuple(tuple(dict.fromkeys(chain(*each.values()))) for each in signals)
     awaited = {name for step in state.schedule.steps if not isinstance(step, Transfer) for name in step.after}
     arriving = {arrival.transfer.signal for arrival in state.hits.arrivals(0)}
     return Ends(
         stream=part.stream,
         in_kernels=not part.shape.is_collective and arriving <= awaited,
         parts={
-            Awaited.END: tuple(tuple(_all_of(state, rank, landed[rank], before[rank])) for rank in ranks),
-            Awaited.LANDED: landed,
+            Awaited.END: tuple(tuple(_all_of(state, rank, arrived[rank], before[rank])) for rank in ranks),
+            Awaited.ARRIVED: arrived,
             Awaited.BEGUN: tuple(tuple(_begun(state, rank)) for rank in ranks),
         },
         kernels={
@@ -148,19 +148,19 @@ def ends_of_part(state: Lowering, part: Part, before: Sequence[Sequence[int]]) -
 
 
 def _signals(state: Lowering, rank: int) -> dict[str, list[int]]:
-    """The ends of the transfers that land at ``rank``, by their signals."""
+    """The ends of the transfers that arrive at ``rank``, by their signals."""
     senders = signals_at(state, rank).items()
     return {name: list(dict.fromkeys(state.step_ops[each].done for each in of_it)) for name, of_it in senders}
 
 
-def _all_of(state: Lowering, rank: int, landed: Iterable[int], before: Iterable[int]) -> list[int]:
-    """The op that is done when everything is over at ``rank``: its steps, what lands there, and looks at flags.
+def _all_of(state: Lowering, rank: int, arrived: Iterable[int], before: Iterable[int]) -> list[int]:
+    """The op that is done when everything is over at ``rank``: its steps, what arrives there, and looks at flags.
 
     Where there is nothing, as at a rank from which others get what it has, that is what the part waits for.
     """
     own = [ops.done for (at, _), ops in state.step_ops.items() if at == rank]
     looks = [op for (at, _), op in state.kernels.seen.items() if at == rank]
-    ops = sorted({*own, *landed, *looks} or {*before})
+    ops = sorted({*own, *arrived, *looks} or {*before})
     return ops if len(ops) == 1 else [state.join(rank, "end", ops)]
 
 

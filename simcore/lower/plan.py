@@ -1,7 +1,7 @@
 """System + Plan -> Program: the plans of all parts on one machine, with the waits between them.
 
-A plan of one op has one part. Each part is lowered as it would be alone, with its own hits in caches: what lands for it
-is what may lie between a write and its read. Streams and engines are shared:
+A plan of one op has one part. Each part is lowered as it would be alone, with its own hits in caches: what arrives for
+it is what may lie between a write and its read. Streams and engines are shared:
 
 - Kernels of a stream run in the order of parts. Streams of a plan beyond its first begin with its part, behind the
   kernels that were issued before.

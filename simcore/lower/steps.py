@@ -144,17 +144,17 @@ def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Seq
                 [state.step_ops[sender] for sender in senders],
             )
             continue
-        landed = awaited(state, rank, step, [state.step_ops[sender] for sender in senders])
-        landed += [op for other in foreign if not other.runs_before for op in other.ops[rank]]
+        arrived = awaited(state, rank, step, [state.step_ops[sender] for sender in senders])
+        arrived += [op for other in foreign if not other.runs_before for op in other.ops[rank]]
         if queue is not None and waiters.queued:
             before += last.get(queue, [] if isinstance(step, Transfer) else persistent)
             if waiters.on_kernels:  # nothing waits in the other half of a broadcast: it was over with the first
                 last[queue] = [state.step_ops[rank, step.name].done]
         state.builder.after(waiters.on_kernels, before)
         if (rank, step.name) in announced:
-            landed = [*landed, look(state, rank, step.name, announced[rank, step.name])]
-        state.builder.after(waiters.on_transfers, landed)
-        state.builder.flags(waiters.polling, landed)
+            arrived = [*arrived, look(state, rank, step.name, announced[rank, step.name])]
+        state.builder.after(waiters.on_transfers, arrived)
+        state.builder.flags(waiters.polling, arrived)
         if isinstance(step, Transfer):
             wait_for_peers(state, rank, step)
     end_kernel(state, rank, (state.step_ops[sender] for senders in signals.values() for sender in senders))

@@ -116,9 +116,9 @@ def tell(state: Lowering, rank: int, offset: int, label: str, flag: str, after: 
     """The op that sets ``flag`` of ``rank`` at the one ``offset`` further, when ``after`` are done."""
     hop = state.flag_hop(state.machine.memory_for(TrafficClass.COMM), flag, rank + offset)
     flow = Flow((*state.machine.route(rank, rank + offset), hop), 1, traffic=TrafficClass.FLAGS)
-    told = state.builder.op(rank, OpSpec(OpKind.LAUNCH, label, (Stage(0, (flow,)),)))
-    state.builder.after(told, after)
-    return told.start
+    reported = state.builder.op(rank, OpSpec(OpKind.LAUNCH, label, (Stage(0, (flow,)),)))
+    state.builder.after(reported, after)
+    return reported.start
 
 
 def _emit(state: Lowering, rank: int, step: Step, runs: Iterable[tuple[int, tuple[Stage, ...]]]) -> range:
@@ -155,9 +155,9 @@ def lower_stores(state: Lowering, rank: int, step: Transfer, kernel: TileGroup |
         stores = _stored(state, rank, step.name, tiles[tile], part, flows_of)
         if held:
             state.stores.setdefault(tiles[tile], []).extend(stores)
-        told = state.builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, flag)) if flag else range(0)
-        state.builder.after(told, stores)
-        ops += [*stores, *told]
+        reported = state.builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, flag)) if flag else range(0)
+        state.builder.after(reported, stores)
+        ops += [*stores, *reported]
     state.register(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops, stored_by=kernel.name))
 
 
@@ -200,8 +200,8 @@ def announce(state: Lowering, ranks: range) -> Mapping[tuple[int, str], list[int
             region = seen_from(step.region, n - offset, n)
             groups = kernels_of(region, state.schedule.steps_of(rank))
             done = [state.step_ops[rank, group.name].done for group in groups]
-            told = tell(state, rank, offset, step.name, f"{step.signal} {offset}", done)
-            flags.setdefault((reader, step.name), []).append(told)
+            reported = tell(state, rank, offset, step.name, f"{step.signal} {offset}", done)
+            flags.setdefault((reader, step.name), []).append(reported)
     return flags
 
 
@@ -236,11 +236,11 @@ def stored_away_bytes(state: Lowering, rank: int, steps: Iterable[Step]) -> Mapp
 
 
 def wait_tile_by_tile(
-    state: Lowering, step: Reduction, waiters: Waiters, kernels: Sequence[StepOps], landed: Sequence[StepOps]
+    state: Lowering, step: Reduction, waiters: Waiters, kernels: Sequence[StepOps], arrived: Sequence[StepOps]
 ) -> None:
     """Make each unit of a sum wait for the tiles that it sums: the own ones, and the flags of those of others."""
     count = len(waiters.on_kernels)
-    own, others = ([_parts(ops, step, count) for ops in side] for side in (kernels, landed))
+    own, others = ([_parts(ops, step, count) for ops in side] for side in (kernels, arrived))
     for number in range(count):
         tiles, stores = ([op for parts in side for op in parts[number]] for side in (own, others))
         state.builder.after(waiters.on_kernels[number : number + 1], tiles)

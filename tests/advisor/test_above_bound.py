@@ -153,7 +153,7 @@ def test_the_library_is_scaled_to_the_links_that_there_are(text: str, protocol: 
         ("latency 1.5 us", "known over links with 0.8 us from GPU to GPU; over wire they are 3.2 us apart"),
     ],
 )
-def test_the_library_is_not_told_over_another_kind_of_link(link: str, reason: str) -> None:
+def test_the_library_is_not_reported_over_another_kind_of_link(link: str, reason: str) -> None:
     scenario = all_reduce(text_of(link))
     unfit = library_unfit(scenario)
 

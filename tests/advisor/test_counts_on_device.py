@@ -34,7 +34,7 @@ LAYER = HEAD + (
 )
 
 
-def asked(statements: str, explore: str = "") -> OpCase:
+def requested(statements: str, explore: str = "") -> OpCase:
     return compile_text(f"{HEAD}workload w on hgx {{ {statements} }}\n{explore}").scenario().case
 
 
@@ -50,7 +50,7 @@ def us(scenario: OpCase, schedule: OpPlan) -> float:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_copy_engines_are_left_out_unasked(name: str) -> None:
-    scenario = asked(PAIRS[name])
+    scenario = requested(PAIRS[name])
     tried = {choice.engine.kind for choice in enumerate_space(scenario).structures}
 
     assert scenario.shape.counts_on_device
@@ -61,7 +61,7 @@ def test_copy_engines_are_left_out_unasked(name: str) -> None:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_host_that_knows_the_counts_may_use_them(name: str) -> None:
-    scenario = asked(KNOWN[name])
+    scenario = requested(KNOWN[name])
     serial = resolve_schedule(scenario, "serial(engine=dma(3))")
 
     assert not scenario.shape.counts_on_device
@@ -70,8 +70,8 @@ def test_a_host_that_knows_the_counts_may_use_them(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_asked_for_they_are_charged_and_marked(name: str) -> None:
-    scenario = asked(PAIRS[name], "explore w { engine dma(3) }")
+def test_requested_for_they_are_charged_and_marked(name: str) -> None:
+    scenario = requested(PAIRS[name], "explore w { engine dma(3) }")
     assert {choice.engine.kind for choice in enumerate_space(scenario).structures} == {EngineKind.DMA}
     serial = resolve_schedule(scenario, "serial(engine=dma(3))")
     (mark,) = (each for each in outside_calibration(scenario, (serial,)) if "only the GPUs know" in each)
@@ -82,7 +82,7 @@ def test_asked_for_they_are_charged_and_marked(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["dispatch", "uneven"])
 def test_the_first_copy_waits_for_the_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = asked(PAIRS[name])
+    scenario = requested(PAIRS[name])
     serial = resolve_schedule(scenario, "serial(engine=dma(3))")
     choice = read_choice(scenario, "serial(engine=dma(3))")
     charged, estimated = us(scenario, serial), predicted_us(scenario, (choice,), (serial,))[0]
@@ -94,7 +94,7 @@ def test_the_first_copy_waits_for_the_counts(name: str, monkeypatch: pytest.Monk
 
 
 def test_counts_are_read_while_kernels_before_the_exchange_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = asked(PAIRS["combine"])
+    scenario = requested(PAIRS["combine"])
     serial = resolve_schedule(scenario, "serial(engine=dma(3))")
     charged = us(scenario, serial)
     monkeypatch.setattr("magus.simcore.lower.state.counts_ticks", lambda scenario, schedule: 0)
@@ -102,7 +102,7 @@ def test_counts_are_read_while_kernels_before_the_exchange_run(monkeypatch: pyte
     assert charged - us(scenario, serial) < COUNTS_US / 2
 
 
-def test_a_layer_with_experts_copies_by_sms_unless_asked() -> None:
+def test_a_layer_with_experts_copies_by_sms_unless_requested() -> None:
     graph = layer("")
     dma = layer("explore moe { engine dma(3) }\nschedule mine for moe { separate t, z by dma(3) }")
 

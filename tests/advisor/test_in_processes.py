@@ -72,7 +72,7 @@ def test_errors_are_those_of_this_process(several: Advisor, here: Advisor) -> No
         several.recommend(replace(REQUEST, gpu="H10"))
 
 
-def test_progress_and_answers_on_the_way_are_told(several: Advisor) -> None:
+def test_progress_and_answers_on_the_way_are_reported(several: Advisor) -> None:
     stages: list[str] = []
     answers: list[Advice] = []
     several.recommend(
@@ -101,7 +101,9 @@ def test_a_limit_of_time_holds(several: Advisor) -> None:
     )
 
 
-def test_what_a_process_that_dies_was_asked_is_answered_here(caplog: pytest.LogCaptureFixture, here: Advisor) -> None:
+def test_what_a_process_that_dies_was_requested_is_answered_here(
+    caplog: pytest.LogCaptureFixture, here: Advisor
+) -> None:
     before = set(active_children())
     with Advisor.load(processes=1) as advisor, caplog.at_level(logging.WARNING):
         advisor.recommend(replace(REQUEST, m=256), AT_ONCE)  # it has begun
@@ -131,11 +133,11 @@ def test_answers_are_kept_on_disk_and_found_without_a_process(several: Advisor, 
 
 
 def test_a_policy_table_is_the_same(several: Advisor, here: Advisor) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     sizes, options = [512, 1024, 4096], AdviceOptions(verify=False, bespoke=0)
-    there = several.policy_table(REQUEST, sizes, options, progress=lambda done, total: told.append((done, total)))
+    there = several.policy_table(REQUEST, sizes, options, progress=lambda done, total: reported.append((done, total)))
     assert there == here.policy_table(REQUEST, sizes, options)
-    assert [done for done, _ in told] == list(range(1, len(told) + 1)) and told[0] == (1, 3)
+    assert [done for done, _ in reported] == list(range(1, len(reported) + 1)) and reported[0] == (1, 3)
 
 
 async def test_a_cancelled_task_stops_its_process(several: Advisor) -> None:

@@ -64,7 +64,7 @@ def test_a_hot_rank_is_advised_on() -> None:
     assert advice.bound is not None and advice.bound.ticks <= advice.recommended.simulated_ticks
 
 
-def test_the_line_that_says_what_is_asked_names_the_rank() -> None:
+def test_the_line_that_says_what_is_requested_names_the_rank() -> None:
     hot = scenario_of("GEMM", ((128, 128, 128, 640),) * 4)
 
     assert "2560 x 64 x 64 at rank 3, which gets most, on 4 x" in scenario_line(hot)

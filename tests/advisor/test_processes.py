@@ -80,10 +80,10 @@ def test_who_asks_one_at_a_time_begins_one() -> None:
     processes.close()
 
 
-def test_what_is_told_on_the_way_comes_in_order(two: Processes[str, object]) -> None:
-    told: list[object] = []
-    assert two.ask("tell", tell=told.append) == "told"
-    assert told == [0, 1, 2]
+def test_what_is_reported_on_the_way_comes_in_order(two: Processes[str, object]) -> None:
+    reported: list[object] = []
+    assert two.ask("tell", tell=reported.append) == "told"
+    assert reported == [0, 1, 2]
 
 
 def test_errors_are_raised_here_and_the_process_goes_on(one: Processes[str, object]) -> None:
@@ -125,8 +125,8 @@ def test_one_that_cannot_begin_is_one_that_died(one: Processes[str, object], mon
 
 def test_a_stop_that_comes_too_late_is_no_stop_of_the_next(one: Processes[str, object]) -> None:
     one.ask("pid")
-    asked = iter([False])  # it has begun
-    assert isinstance(one.ask("late", lambda: next(asked, True)), float)
+    requested = iter([False])  # it has begun
+    assert isinstance(one.ask("late", lambda: next(requested, True)), float)
     assert one.ask("hello") == "hello"
 
 
@@ -136,9 +136,9 @@ def test_who_waits_for_a_process_may_stop(one: Processes[str, object]) -> None:
         waiting = threads.submit(one.ask, "wait", busy.is_set)
         while not waiting.running():
             time.sleep(0.01)
-        asked_at = time.monotonic()
+        requested_at = time.monotonic()
         with pytest.raises(Cancelled):
-            one.ask("hello", lambda: time.monotonic() - asked_at > 0.5)
+            one.ask("hello", lambda: time.monotonic() - requested_at > 0.5)
         busy.set()
 
 

@@ -63,17 +63,17 @@ def advice(advisor: Advisor) -> Advice:
 def test_each_schedule_is_looked_at_and_built_once(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = exploring(ag_gemm(4096, 8192, 16384), Explore.of(chunks=(8, 16, 32), engine=(DMA,)))
     structures = enumerate_space(scenario).structures
-    asked: list[OpChoice] = []
+    requested: list[OpChoice] = []
 
     def counting(scenario: OpCase, choice: OpChoice) -> TemplateInput:
-        asked.append(choice)
+        requested.append(choice)
         return template_input(scenario, choice)
 
     monkeypatch.setattr(base, "template_input", counting)
     candidates = predicted_candidates(scenario, structures)
 
     assert len(candidates) >= len(structures) > 3
-    assert Counter(asked) == Counter(candidate.choice for candidate in candidates)
+    assert Counter(requested) == Counter(candidate.choice for candidate in candidates)
 
 
 def test_overlap_is_recommended_where_it_pays(advice: Advice) -> None:
@@ -302,7 +302,7 @@ def test_a_stop_is_heard(advisor: Advisor) -> None:
         advisor.recommend(Scenario.of_one(ag_gemm(4096, 8192, 16384)), should_stop=lambda: True)
 
 
-def test_progress_is_told(advisor: Advisor) -> None:
+def test_progress_is_reported(advisor: Advisor) -> None:
     heard: list[tuple[str, int, int]] = []
     scenario = exploring(ag_gemm(256, 512, 1024), Explore.of(chunks=(8,), engine=(DMA,)))
 

@@ -33,8 +33,8 @@ def test_the_space_holds_what_is_legal_and_nothing_else(name: str) -> None:
 
     for choice in some(found[::3]):
         assert check_plan(scenario, build_op_plan(scenario, choice)) == ()
-    asked = {(choice.template, choice.chunks) for choice in choices_of(scenario, (1, 2, 4, 8, 16, 32))}
-    assert asked == {(choice.template, choice.chunks) for choice in found}
+    requested = {(choice.template, choice.chunks) for choice in choices_of(scenario, (1, 2, 4, 8, 16, 32))}
+    assert requested == {(choice.template, choice.chunks) for choice in found}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_an_answer(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "shown"), SHOWN.items())
-def test_what_is_asked_in_one_line(name: str, shown: str) -> None:
+def test_what_is_requested_in_one_line(name: str, shown: str) -> None:
     assert scenario_line(workload_of(name)) == f"one: {shown} on 4 x H100, switch"
 
 

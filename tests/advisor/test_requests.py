@@ -90,16 +90,16 @@ def test_the_plan_can_be_written(advisor: Advisor) -> None:
 def test_many_are_answered_in_order_and_each_once(advisor: Advisor, monkeypatch: Any) -> None:
     requests = [replace(REQUEST, m=m) for m in (1024, 512, 1024, 2048)]
     alone = [advisor.recommend(request, MODEL) for request in requests]
-    asked: list[Request] = []
+    requested: list[Request] = []
 
     def count(self: Advisor, request: Request, *_: object, **__: object) -> Any:
-        asked.append(request)
+        requested.append(request)
         return request.m
 
     monkeypatch.setattr(Advisor, "recommend", count)
     answers: list[Any] = list(advisor.recommend_many(requests, MODEL, threads=2))
     assert answers == [1024, 512, 1024, 2048]
-    assert len(asked) == 3
+    assert len(requested) == 3
     monkeypatch.undo()
     fresh = Advisor(advisor.proposals).recommend_many(requests, MODEL, threads=2)
     assert [each.candidates for each in fresh] == [each.candidates for each in alone]

@@ -65,7 +65,9 @@ def test_without_predictions_and_the_shortlist_the_finalists_answer(monkeypatch:
 
 
 @pytest.mark.parametrize("scenario", [SCENARIO, DECLARED])
-def test_where_no_stage_finds_a_time_the_reasons_are_told(scenario: OpCase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_stage_finds_a_time_the_reasons_are_reported(
+    scenario: OpCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     without_shortlist(monkeypatch)
     monkeypatch.setattr(confirming, "affordable_unit", fail)
 
@@ -111,7 +113,7 @@ def advised_without(stage: str, monkeypatch: pytest.MonkeyPatch, bespoke: int, s
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_what_failed_is_told(error: Exception) -> None:
+def test_what_failed_is_reported(error: Exception) -> None:
     stages = Stages()
 
     assert stages.run("a stage", lambda: fail_with(error), "before") == "before"
@@ -171,7 +173,7 @@ def test_before_anything_is_ranked_there_is_nothing_to_keep() -> None:
         Advisor.load().recommend(Scenario.of_one(SCENARIO), should_stop=lambda: True)
 
 
-def test_failed_simulations_are_told_once_for_each_kind() -> None:
+def test_failed_simulations_are_reported_once_for_each_kind() -> None:
     failures = [
         Failure("b", FailureKind.FAULT, "ValueError: odd"),
         Failure("a", FailureKind.TOO_LARGE, "1e10 line-hops"),

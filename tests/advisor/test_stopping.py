@@ -36,11 +36,11 @@ def test_the_solver_in_its_thread() -> None:
 @pytest.mark.parametrize("generated", [False, True])
 def test_the_counts_of_what_dominance_leaves_out(generated: bool) -> None:
     """What a stop comes before is not counted again from the beginning."""
-    asked: list[int] = []
+    requested: list[int] = []
 
     def stopped() -> bool:
-        asked.append(1)
-        return len(asked) > 3
+        requested.append(1)
+        return len(requested) > 3
 
     space = enumerate_space(SCENARIO, generated=generated, should_stop=stopped)
 

@@ -170,7 +170,7 @@ def test_a_stop_keeps_what_was_done_beside_the_caller() -> None:
     assert workers.stopped
 
 
-def test_threads_are_told_to_stop_when_the_block_is_left() -> None:
+def test_threads_are_reported_to_stop_when_the_block_is_left() -> None:
     stop = threading.Event()
     with open_workers(2, stop.is_set, threads=True) as workers:
         threading.Timer(0.1, stop.set).start()
@@ -202,12 +202,12 @@ def test_a_stop_is_heard_and_nothing_is_left(count: int, threads: bool) -> None:
 def test_what_was_simulated_before_a_stop_is_kept(count: int, threads: bool) -> None:
     done = 0
 
-    def told(number: int) -> None:
+    def reported(number: int) -> None:
         nonlocal done
         done = number
 
     with open_workers(count, lambda: done >= 1, threads=threads) as workers:
-        results = workers.run(JOBS, told)
+        results = workers.run(JOBS, reported)
 
     assert workers.stopped
     assert any(results) and all(result in (None, run_job(job)) for job, result in zip(JOBS, results, strict=True))
@@ -241,7 +241,7 @@ def test_one_that_fails_takes_no_other_with_it(count: int, threads: bool) -> Non
     assert "ValueError" in failure.reason
 
 
-def test_one_that_is_too_large_is_told_with_its_limit() -> None:
+def test_one_that_is_too_large_is_reported_with_its_limit() -> None:
     vast = ag_gemm(1 << 20, 1 << 15, 1 << 17)
     choice = OpChoice("uniform_fused_1d", 16, EngineChoice(EngineKind.DMA, 7))
     with open_workers(1) as workers:
@@ -302,7 +302,7 @@ def test_enumerating_leaves_the_handler_of_ctrl_c_alone() -> None:
     assert heard == [signal.SIGINT]
 
 
-def test_what_never_finishes_is_told_with_its_circle() -> None:
+def test_what_never_finishes_is_reported_with_its_circle() -> None:
     """Copies that queue for the SMs of a kernel that waits for them."""
     scenario = ag_gemm(3072, 1536, 512, ranks=3, gpu=h100(), fabric=switch())
     shared = EngineChoice(EngineKind.SM, 16, EngineMode.SHARED)

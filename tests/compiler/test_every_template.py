@@ -131,9 +131,9 @@ def assert_lands_once(pattern: Pattern, n: int, steps: list[list[Step]]) -> None
         ranks = Ranks(pattern, steps, ROWS, PARTS)
         ranks.run(Random(n))
         return ranks.check()
-    landed = Counter[tuple[int, ...]]()
+    arrived = Counter[tuple[int, ...]]()
     for (at, source, block, row, col), times in landings(steps).items():
-        landed[at, source if kind is Pattern.ALL_TO_ALL else block, row, col] += times
+        arrived[at, source if kind is Pattern.ALL_TO_ALL else block, row, col] += times
     others: list[tuple[int, int]] = []
     match kind:
         case Pattern.ALL_GATHER | Pattern.ALL_TO_ALL:
@@ -141,5 +141,5 @@ def assert_lands_once(pattern: Pattern, n: int, steps: list[list[Step]]) -> None
         case Pattern.BROADCAST | Pattern.SEND_RECV:
             others = list(product(range(1, n) if kind is Pattern.BROADCAST else (1,), range(n)))
     wanted = {(*pair, row, col) for pair, row, col in product(others, range(ROWS), range(PARTS))}
-    assert set(landed) == wanted and set(landed.values()) <= {1}
+    assert set(arrived) == wanted and set(arrived.values()) <= {1}
     return None

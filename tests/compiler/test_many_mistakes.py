@@ -48,7 +48,7 @@ WRONG: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("count", AROUND_THE_LIMIT)
 @pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
-def test_errors_are_told_however_many_there_are(text: Callable[[int], str], count: int) -> None:
+def test_errors_are_reported_however_many_there_are(text: Callable[[int], str], count: int) -> None:
     with pytest.raises(CompileError) as caught:
         compile_text(_HEAD + text(count))
     found = [each for each in caught.value.diagnostics if each.severity is Severity.ERROR]
@@ -74,7 +74,7 @@ def test_an_error_is_shown_before_many_warnings() -> None:
     assert shown.count("warning:") == MAX_SHOWN - 1
 
 
-def test_that_a_graph_has_too_many_operations_is_told_once() -> None:
+def test_that_a_graph_has_too_many_operations_is_reported_once() -> None:
     ops = [f"a{idx + 1} = norm(a{idx})" for idx in range(600)]
     with pytest.raises(CompileError) as caught:
         compile_text(_HEAD + _workload("w", "a0 = tensor bf16[64, 64] shard rows", *ops, "repeat 2 a600 as a0"))

@@ -104,8 +104,8 @@ def collective(id: int, kind: int, num_bytes: int, us: int, group: str = "0", **
 
 def groups(*sizes: tuple[str, int]) -> bytes:
     """The node that tells how many ranks groups have."""
-    told = json.dumps([{"pg_name": name, "group_size": size, "ranks": list(range(size))} for name, size in sizes])
-    return node(2, "## process_group:init ##", METADATA, values=[told], shapes=[[]], types=["String"])
+    reported = json.dumps([{"pg_name": name, "group_size": size, "ranks": list(range(size))} for name, size in sizes])
+    return node(2, "## process_group:init ##", METADATA, values=[reported], shapes=[[]], types=["String"])
 
 
 def trace(nodes: Iterable[bytes], version: str = "0.0.4") -> bytes:

@@ -67,8 +67,8 @@ def test_a_layer_is_that_of_plain_numpy(operands: str) -> None:
     sent = [left("a_norm", rank) for rank in range(n)]
     found: list[Array] = []
     for rank in range(n):
-        brought = np.vstack([whole[4 * rank : 4 * rank + 4] for whole in sent])
-        a = plainly(*unpacked(brought, 8, 2), 2, 8) % MODULUS
+        delivered = np.vstack([whole[4 * rank : 4 * rank + 4] for whole in sent])
+        a = plainly(*unpacked(delivered, 8, 2), 2, 8) % MODULUS
         assert np.array_equal(left("a", rank), a)
         weights = {"qkv": declared("w", 64, 128), "q": declared("wq", 64, 64), "kv": declared("wq", 64, 64)}
         weights |= {name: declared("wk", 64, 32) for name in "kv"}

@@ -132,7 +132,7 @@ def test_an_answer_to_an_answer_is_waited_for() -> None:
     assert census.all_still(0, Standstill((0, 1), (0, 1)))
 
 
-def test_a_rank_that_waits_for_another_stands_still_until_it_is_told() -> None:
+def test_a_rank_that_waits_for_another_stands_still_until_it_is_reported() -> None:
     put = Task(0, 1, Transfer("x", Direction.PUT, REGION, 1, "s"), (1, "lane 0"), ())
     kernel = Task(1, 0, TileGroup("g", (REGION,), IndexRange(0, 1)), STREAM, ((0, "s"),))
     board = RankBoard((put, kernel), 2, {STREAM: 1}, seed=0)

@@ -239,9 +239,9 @@ def test_experts_behind_a_dispatch_that_is_apart() -> None:
 
         assert run.report().outcome is Outcome.EXACT
         if choice.name == "apart_":
-            brought, weights = (run.problems["y"].slots[0, number] for number in range(2))
-            assert len(brought.links) == 1
-            assert (brought.rows.cuts[-1], weights.tensor, weights.links) == (512, "w", ())
+            delivered, weights = (run.problems["y"].slots[0, number] for number in range(2))
+            assert len(delivered.links) == 1
+            assert (delivered.rows.cuts[-1], weights.tensor, weights.links) == (512, "w", ())
 
 
 @pytest.mark.parametrize("said", ["", "separate d_w by dma(3)", "d_w = pipelined(chunks=4, engine=dma(3))"])

@@ -124,9 +124,9 @@ def test_polls_can_be_stopped(core: Core) -> None:
     poller = b.op(0, OpSpec(OpKind.TILE, "poller", [Stage(1, polls=True)]))
     mover = b.op(0, OpSpec(OpKind.TILE, "mover", [Stage(0, (Flow(((s, 0),), 1),))]))
     b.flags(poller, mover)
-    asked: list[int] = []
+    requested: list[int] = []
 
-    result = run(b.build(), core=core, should_stop=lambda: len(asked) > 3, progress=asked.append)
+    result = run(b.build(), core=core, should_stop=lambda: len(requested) > 3, progress=requested.append)
 
     assert result.outcome is RunOutcome.CANCELLED
 

@@ -36,7 +36,7 @@ def test_it_takes_as_long_as_in_a_pair(kind: str, choice: OpChoice) -> None:
         assert apart == together
 
 
-def test_it_begins_before_all_has_landed() -> None:
+def test_it_begins_before_all_has_arrived() -> None:
     scenario = exchange("below")
     times = simulate(
         scenario.system, build_plan(scenario.system, both("below"), along(OpChoice("uniform_fused_1d", 8, DMA)))

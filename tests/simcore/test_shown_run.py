@@ -67,5 +67,5 @@ def test_copies_that_another_op_waits_for_flow_to_it() -> None:
     assert {flow.transfer.name for flow in flows if not flow.path} == {"y.g0", "y.g1"}
     assert all(flow.transfer.end_ticks <= flow.waiter.end_ticks for flow in flows)
     assert {each.span.schedule for each in op_times(run) if each.name == "y_gemm"} == {
-        "along uniform_fused_1d(chunks=8, engine=dma(3))"
+        "chained to uniform_fused_1d(chunks=8, engine=dma(3))"
     }

@@ -127,7 +127,7 @@ def test_a_schedule_can_be_named_by_its_expression(small: Path) -> None:
         ("serial(engine=", "MGS1"),
     ],
 )
-def test_a_schedule_that_cannot_be_is_told_with_a_code(small: Path, text: str, code: str) -> None:
+def test_a_schedule_that_cannot_be_is_reported_with_a_code(small: Path, text: str, code: str) -> None:
     done = magus("simulate", small, "--schedule", text)
 
     assert done.exit_code == 1
@@ -135,7 +135,7 @@ def test_a_schedule_that_cannot_be_is_told_with_a_code(small: Path, text: str, c
     assert "Traceback" not in done.stderr + done.stdout
 
 
-def test_an_unknown_schedule_is_told_what_the_file_declares(small: Path) -> None:
+def test_an_unknown_schedule_is_reported_what_the_file_declares(small: Path) -> None:
     done = magus("simulate", small, "--schedule", "nosuch")
 
     assert done.exit_code == 1
@@ -209,14 +209,14 @@ def test_advise_prints_every_key_of_its_document(small: Path) -> None:
     assert {"schedule", "predicted_us", "interval_us", "simulated_us"} <= set(document["candidates"][0])
 
 
-def test_the_threshold_is_found_where_it_is_asked_for(small: Path) -> None:
+def test_the_threshold_is_found_where_it_is_requested_for(small: Path) -> None:
     words = ("advise", small, "--no-verify", "--json", "--workers", "1")
 
     assert json.loads(magus(*words).stdout)["threshold"] is None
     assert json.loads(magus(*words, "--threshold").stdout)["threshold"]["checked"] == "predicted"
 
 
-def test_the_sensitivity_is_found_where_it_is_asked_for(small: Path) -> None:
+def test_the_sensitivity_is_found_where_it_is_requested_for(small: Path) -> None:
     words = ("advise", small, "--no-verify", "--json", "--workers", "1")
 
     assert json.loads(magus(*words).stdout)["sensitivity"] is None
@@ -264,7 +264,7 @@ def test_a_setting_without_a_value_is_a_usage_error(small: Path, setting: str) -
     assert magus("check", small, "--set", setting).exit_code == 2
 
 
-def test_a_setting_outside_its_domain_is_told(small: Path) -> None:
+def test_a_setting_outside_its_domain_is_reported(small: Path) -> None:
     done = magus("check", small, "--set", "M=4096")
 
     assert done.exit_code == 1
@@ -403,7 +403,7 @@ def test_recorded_writes_are_replayed(small: Path) -> None:
     assert (advice.exit_code, "MGS523 error" in advice.stderr) == (1, True)
 
 
-def test_a_profile_that_cannot_be_written_is_told(small: Path) -> None:
+def test_a_profile_that_cannot_be_written_is_reported(small: Path) -> None:
     done = magus("simulate", small, "--record-writes", small.parent / "none" / "p.csv")
 
     assert done.exit_code == 1

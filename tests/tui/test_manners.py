@@ -39,14 +39,14 @@ def test_h_is_help(verb: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_list_of_commands_says_what_the_help_of_each_begins_with(verb: str) -> None:
-    told = " ".join(magus("-h", COLUMNS="120").stdout.split())
+    reported = " ".join(magus("-h", COLUMNS="120").stdout.split())
 
-    assert f" {verb} {VERBS[verb].help} " in f"{told} "
+    assert f" {verb} {VERBS[verb].help} " in f"{reported} "
     assert built(verb).get_short_help_str(limit=200) == VERBS[verb].help
 
 
 @pytest.mark.parametrize("words", [(), ("nosuch",), ("advise",), ("advise", "a.mgs", "--nosuch")])
-def test_a_mistake_of_usage_is_told_on_stderr(words: tuple[str, ...]) -> None:
+def test_a_mistake_of_usage_is_reported_on_stderr(words: tuple[str, ...]) -> None:
     done = magus(*words)
 
     assert (done.exit_code, done.stdout) == (2, "") and "Usage: " in done.stderr
@@ -83,7 +83,7 @@ def test_a_dash_is_stdin(tmp_path: Path, verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ["check", "test", "simulate", "plan", "schedules", "advise", "fmt"])
 @pytest.mark.parametrize("text", [b"workload {\n", b"", b"\xff", b"a\0b", b"# " + b"x" * (2 << 20)])
-def test_what_is_wrong_on_stdin_is_told_of_stdin(verb: str, text: bytes) -> None:
+def test_what_is_wrong_on_stdin_is_reported_of_stdin(verb: str, text: bytes) -> None:
     done = magus(verb, "-", stdin=text)
 
     assert (done.exit_code, done.stdout) == (1, "") or (verb == "fmt" and text == b"")
@@ -180,7 +180,7 @@ def test_a_line_of_code_fits_the_terminal_with_its_carets(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "words", [("simulate", "--seeds", "2", "--granularity", "packet"), ("schedules",), ("advise", "--no-verify")]
 )
-def test_text_fits_the_width_that_is_asked_for(
+def test_text_fits_the_width_that_is_requested_for(
     words: tuple[str, ...], columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

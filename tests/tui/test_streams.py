@@ -78,7 +78,7 @@ def test_files_are_rewritten_though_nobody_reads_of_it(file: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-def test_a_full_disk_under_stdout_is_told(file: Path) -> None:
+def test_a_full_disk_under_stdout_is_reported(file: Path) -> None:
     profile = file.with_name("p.csv")
     with open("/dev/full", "w") as full:
         words = (*COMMAND, "simulate", file, "--record-writes", profile)

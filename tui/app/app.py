@@ -157,7 +157,7 @@ class MagusApp(Lifecycle):
         self.session.changes = message.changes
         self.work.read()
 
-    def on_what_if_pane_sweep_asked(self, message: WhatIfPane.SweepAsked) -> None:
+    def on_what_if_pane_sweep_requested(self, message: WhatIfPane.SweepRequested) -> None:
         """Show a sweep over a value."""
         self.bench.show_view(self.bench.sweep)
         self.bench.sweep.show_axis(message.name)

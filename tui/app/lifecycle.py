@@ -61,7 +61,7 @@ class Lifecycle(App[None]):
             self.register_theme(theme)
         self.theme = self.state.theme if self.state.theme in self.available_themes else DARK.name
         self._folder = path if path is not None and path.is_dir() else None
-        self._asked = None if path is None or self._folder is not None else (path, settings, workload)
+        self._requested = None if path is None or self._folder is not None else (path, settings, workload)
         self._backend, self._num_workers = backend, workers
         names = [pane.name for pane in PANES]
         self._frame = FirstFrame(path, names.index(self.state.pane) if self.state.pane in names else 0)
@@ -77,7 +77,7 @@ class Lifecycle(App[None]):
         from .work import OpenFile, Work
         from .workbench import Workbench
 
-        session = Session(*self._asked or (Path(), (), None), self._backend or default_backend(self._num_workers))
+        session = Session(*self._requested or (Path(), (), None), self._backend or default_backend(self._num_workers))
         self.bench = Workbench(id="workbench")
         self.work = Work(self, self.bench, session)
         self.file = OpenFile(self, self.bench, self.work)
@@ -119,7 +119,7 @@ class Lifecycle(App[None]):
             self._begin()
         else:
             self.call_after_refresh(self.run_worker, self._load_behind(), group="load")
-        if self._asked is None:
+        if self._requested is None:
             self.action_browse()
 
     async def _load_behind(self) -> None:
@@ -136,8 +136,8 @@ class Lifecycle(App[None]):
 
     def _begin(self) -> None:
         self.bench.show_pane(self._frame.pane_idx)
-        if self._asked is not None:
-            path = self._asked[0]
+        if self._requested is not None:
+            path = self._requested[0]
             self.bench.ask(title_of_path(path), READING)
             self.file.open(path, self._remember, keep=True)
         self.set_interval(LOOK_S, self.file.look)
@@ -167,13 +167,13 @@ class Lifecycle(App[None]):
     def open_file(self, path: Path | None) -> None:
         """Open another file."""
         if path is not None and not self._is_loaded:
-            self._asked = (path, (), None)
+            self._requested = (path, (), None)
             self._frame.ask(path)
         elif path is not None:
             self.file.open(path, self._remember)
 
     def _remember(self, path: Path) -> None:
-        self._asked = self._asked or (path, (), None)
+        self._requested = self._requested or (path, (), None)
         if is_file(path):
             self.state = self.state.opened(path)
             save_state(self._state_folder, replace(self.state, theme=self.theme))
@@ -181,5 +181,5 @@ class Lifecycle(App[None]):
     def action_browse(self) -> None:
         """Ask which file to open."""
         self.push_screen(
-            StartScreen(self._folder, self.state.recent, can_leave=self._asked is not None), self.open_file
+            StartScreen(self._folder, self.state.recent, can_leave=self._requested is not None), self.open_file
         )

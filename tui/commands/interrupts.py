@@ -59,14 +59,14 @@ def interruptible() -> Iterator["ShouldStop"]:
         else:
             _thread.interrupt_main()
 
-    def asked() -> bool:
+    def requested() -> bool:
         nonlocal heard
         heard = pressed
         return pressed
 
     before = signal.signal(signal.SIGINT, press)
     try:
-        yield asked
+        yield requested
     finally:
         if timer is not None:
             timer.cancel()

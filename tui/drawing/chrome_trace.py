@@ -270,8 +270,8 @@ def _affordable(context: TraceContext) -> range:
     per_rank += len(counter_rows(context, range(1))) * (loads.num_buckets + 1)
     # Of ranks that a profile stands for only what they write is known: no intervals.
     last = max((interval.rank for interval in timeline.intervals), default=0)
-    told = context.run.num_ranks if last + 1 == timeline.period else last + 1
-    return range(max(1, min(told, MAX_EVENTS // per_rank)))
+    reported = context.run.num_ranks if last + 1 == timeline.period else last + 1
+    return range(max(1, min(reported, MAX_EVENTS // per_rank)))
 
 
 def _head(context: TraceContext, ranks: Sequence[int]) -> JsonObject:

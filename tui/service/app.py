@@ -42,11 +42,13 @@ class OwnHosts:
         """Why a request with these headers is not for this service; empty if it is, as without headers."""
         if ANY in self.allowed:
             return ""
-        asked = None if host is None else _name_in(f"//{host}")
-        if asked is not None and not (self._is_own(asked) or (_is_address(asked) and _is_everywhere(self.bound))):
+        requested = None if host is None else _name_in(f"//{host}")
+        if requested is not None and not (
+            self._is_own(requested) or (_is_address(requested) and _is_everywhere(self.bound))
+        ):
             return f"Host {host!r:.64} is no name of this service"
         sender = None if origin is None else _name_in(origin)
-        if sender is not None and not (self._is_own(sender) or sender == asked):
+        if sender is not None and not (self._is_own(sender) or sender == requested):
             return f"Origin {origin!r:.64} is a page of another site"
         return ""
 
@@ -223,7 +225,7 @@ class Service:
             async with asyncio.timeout_at(end):
                 await self._turn.acquire()
             try:
-                return await self._told(advised, end)
+                return await self._reported(advised, end)
             finally:
                 self._turn.release()
         except TimeoutError:
@@ -236,7 +238,7 @@ class Service:
         wait_s = self._usual_s * self._waiting / self._limits.at_once
         return _failed(503, error_document("503", why), {"Retry-After": str(max(1, math.ceil(wait_s)))})
 
-    async def _told(self, advised: Advised, end: float) -> Response:
+    async def _reported(self, advised: Advised, end: float) -> Response:
         """The answer, or what is wrong; soon after ``end``, in the time of the event loop, that there is none."""
         clock = asyncio.get_running_loop().time
         begun = clock()

@@ -14,7 +14,7 @@ from ...advisor.candidates.shortlist import packet_bytes
 from ...advisor.how.code import code_lines
 from ...advisor.how.how import How, RankSteps
 from ...advisor.how.parts import PartHow, how_of_plan, intro_lines
-from ...advisor.how.words import Told, told_steps
+from ...advisor.how.words import Reported, reported_steps
 from ...advisor.policy.build import policy_table
 from ...advisor.policy.cover import axis_of_scenario, size_of
 from ...advisor.targets import SCENARIO_TARGETS, TARGETS, Refused, Target
@@ -53,11 +53,11 @@ def plan_lines(parts: tuple[PartHow, ...], name: str) -> Iterator[str]:
         yield from how_lines(parts[0].how, name)
         return
     yield from wrapped(f"How to carry out {name}: {len(parts)} parts, issued in this order.")
-    for number, told in enumerate(parts, 1):
+    for number, reported in enumerate(parts, 1):
         yield ""
-        waits = f"; it waits for {', and for '.join(told.waits)}" if told.waits else ""
-        yield from wrapped(f"Part {number}, {told.part.name}, {told.label}, {told.stream}{waits}.")
-        yield from how_lines(told.how, told.part.schedule.expression)
+        waits = f"; it waits for {', and for '.join(reported.waits)}" if reported.waits else ""
+        yield from wrapped(f"Part {number}, {reported.part.name}, {reported.label}, {reported.stream}{waits}.")
+        yield from how_lines(reported.how, reported.part.schedule.expression)
 
 
 def how_lines(how: How, name: str) -> Iterator[str]:
@@ -66,14 +66,14 @@ def how_lines(how: How, name: str) -> Iterator[str]:
     for sentence in intro_lines(how):
         yield from bullet("-", sentence)
     yield ""
-    for number, told in groupby(told_steps(how), lambda line: line.group):
+    for number, reported in groupby(reported_steps(how), lambda line: line.group):
         if number == MOST_GROUPS:
             left = sum(len(group.ranks) for group in how.groups[MOST_GROUPS:])
             yield from wrapped(f"The steps of {left} more ranks are left out here; JSON has them.")
             break
         if len(how.groups) > 1:
             yield from wrapped(f"On {_ranks_text(how.groups[number])}:")
-        yield from _limited([line for each in told for line in _step_lines(each)])
+        yield from _limited([line for each in reported for line in _step_lines(each)])
     yield ""
     yield from wrapped("In pseudo-code, commands are queued at once and wait in their queues:")
     of_one = len(how.groups) > 1
@@ -87,10 +87,10 @@ def _ranks_text(group: RankSteps) -> str:
     return f"rank {ranks}" if len(group.ranks) == 1 else f"ranks r = {ranks}"
 
 
-def _step_lines(told: Told) -> list[str]:
-    indent = "  " + "  " * told.number.count(".")
-    first = f"{indent}{told.number}{'' if '.' in told.number else '.'} "
-    return hanging(told.text, len(first), first)
+def _step_lines(reported: Reported) -> list[str]:
+    indent = "  " + "  " * reported.number.count(".")
+    first = f"{indent}{reported.number}{'' if '.' in reported.number else '.'} "
+    return hanging(reported.text, len(first), first)
 
 
 def _code_lines(line: str) -> list[str]:

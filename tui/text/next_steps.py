@@ -175,15 +175,15 @@ def shipped_lines(advice: Advice, candidate: Candidate) -> Iterator[str]:
         yield "No shipped implementation is known for this GPU, this type and this pattern."
         return
     methods = {implementation.name: implementation for implementation in _known(advice)}
-    told = []
+    reported = []
     for place, offer in enumerate(offers.offers):
         method = methods[offer.name].method(advice.case.shape.pattern)
         assert method is not None, "an offer has a predicted time"
         alike = candidate.choice is not None and candidate.choice.template == method.choice.template
         gain = f"{_WORDS[offer.promise.verdict]}, {offer.promise.speedup:.2f}x over {offers.library}"
         how = f"it works as {expression_of(method.choice)}{', the template of this schedule' if alike else ''}"
-        told.append((not alike, place, f"{offer.name}: {gain}; {how}."))
-    yield from (sentence for _, _, sentence in sorted(told))
+        reported.append((not alike, place, f"{offer.name}: {gain}; {how}."))
+    yield from (sentence for _, _, sentence in sorted(reported))
 
 
 def _known(advice: Advice) -> tuple[Implementation, ...]:

@@ -250,8 +250,8 @@ def tui(
         from ..app.session.listed_files import user_folder
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means unset (no-color.org), but Textual obeys it
-    asked = (file, settings_of(settings), workload)
-    screen = MagusApp(*asked, workers=DEFAULT_WORKERS, state_folder=user_folder(), at_once=True)
+    requested = (file, settings_of(settings), workload)
+    screen = MagusApp(*requested, workers=DEFAULT_WORKERS, state_folder=user_folder(), at_once=True)
     try:
         screen.run()
     finally:

@@ -12,7 +12,7 @@ from itertools import islice
 
 from ....compiler.ir import DType
 from .kineto import TraceError
-from .run import DTYPES, MAX_KEPT, Product, TracedCollective, TracedRun, Unused, product_of, told, traced
+from .run import DTYPES, MAX_KEPT, Product, TracedCollective, TracedRun, Unused, product_of, reported, traced
 
 MAX_RECORD = 16 << 20
 MAX_RECORDS = 20_000_000
@@ -303,7 +303,7 @@ class _Reader:
             tuple(self._sized_collectives()),
             self._num_kernels,
             tuple(notes),
-            told(self._unused),
+            reported(self._unused),
             self._has_shapes,
         )
 

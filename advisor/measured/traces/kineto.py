@@ -27,7 +27,7 @@ from .run import (
     is_fp8_kernel,
     is_product_kernel,
     product_of,
-    told,
+    reported,
     traced,
 )
 
@@ -185,7 +185,7 @@ def read_run(trace: ChromeTrace) -> TracedRun:
         tuple(collectives),
         reader.num_kernels,
         tuple(notes),
-        told(reader.unused),
+        reported(reader.unused),
         reader.has_shapes,
     )
 

@@ -206,7 +206,7 @@ def traced(product: Product, start_us: float, end_us: float) -> TracedGemm:
     return TracedGemm(*at, product.groups, product.gathers)
 
 
-def told(unused: Unused) -> tuple[str, ...]:
+def reported(unused: Unused) -> tuple[str, ...]:
     """What was not used, the most frequent first: ``1,092 GEMMs in float32``."""
     order = sorted(unused.items(), key=lambda one: (-one[1], one[0]))
     return tuple(f"{count:,} {noun}{'s' if count > 1 else ''} {why}" for (noun, why), count in order[:MAX_REASONS])

@@ -14,7 +14,7 @@ import numpy as np
 from ....compiler import compile_text
 from ....compiler.codes import Code
 from ....compiler.ir import TICKS_PER_US, GemmShape, GroupedGemmShape, OpCase
-from ....compiler.machine.machine import LibraryGpu, asked_gpu, device_named, library_gpu
+from ....compiler.machine.machine import LibraryGpu, device_named, library_gpu, requested_gpu
 from ....compiler.text.diagnostics import Report, Source, Span
 from ....compiler.text.fmt import format_text
 from ....compiler.text.rewriting import comment_lines
@@ -24,7 +24,7 @@ from ....simcore.lower.collective import library_collective_time
 from ..tables.gemm import gemm_ticks
 from .chakra import read_chakra
 from .kineto import ChromeTrace, TraceError, read_run
-from .run import PairShape, TracedPair, TracedRun, Unused, find_pairs, told
+from .run import PairShape, TracedPair, TracedRun, Unused, find_pairs, reported
 
 _WORDS = {"all_gather": "ag_gemm", "reduce_scatter": "gemm_rs", "all_reduce": "gemm_ar", "all_to_all": "gemm_a2a"}
 
@@ -158,23 +158,23 @@ def read_chakra_trace(pieces: Iterator[bytes], file: str, gpu: str, report: Repo
 
 def _workloads(read: Callable[[], TracedRun], file: str, gpu: str, report: Report) -> TraceWorkloads:
     span = Span(Source(file, ""), 0, 0)
-    asked = asked_gpu(gpu, Span(Source("--gpu", gpu), 0, len(gpu)), report) if gpu else None
+    requested = requested_gpu(gpu, Span(Source("--gpu", gpu), 0, len(gpu)), report) if gpu else None
     try:
         run = read()
     except TraceError as error:
         raise report.fail(Code.MGS630, str(error), span) from None
     _check_run(run, span, report)
-    model = asked or _model(run, span, report)
+    model = requested or _model(run, span, report)
     most = model.ports or _MESH
     unpaired = Unused()
     pairs = find_pairs(run, unpaired)
-    run = replace(run, unused=(*told(unpaired), *run.unused))
+    run = replace(run, unused=(*reported(unpaired), *run.unused))
     fitting = [pair for pair in pairs if pair.shape.num_ranks <= most]
     if not fitting:
         found = f"the GEMMs ({len(run.gemms)}) and collectives ({len(run.collectives)})"
         message = f"no pair in one node among {found} of the trace{_also(run)}"
         raise report.fail(Code.MGS632, message, span, "docs/machines.md says what is one")
-    doubts = _doubts(run, pairs, fitting, asked)
+    doubts = _doubts(run, pairs, fitting, requested)
     rank = run.rank
     text = workloads_text(fitting[:MAX_WORKLOADS], model, TraceOrigin(file.rpartition("/")[2], run.kind, rank, doubts))
     return TraceWorkloads(text, len(fitting[:MAX_WORKLOADS]))
@@ -215,11 +215,11 @@ def _model(run: TracedRun, span: Span, report: Report) -> LibraryGpu:
 
 
 def _doubts(
-    run: TracedRun, pairs: Sequence[TracedPair], fitting: Sequence[TracedPair], asked: LibraryGpu | None
+    run: TracedRun, pairs: Sequence[TracedPair], fitting: Sequence[TracedPair], requested: LibraryGpu | None
 ) -> tuple[str, ...]:
     doubts = ["pairs are those whose sizes fit and that follow each other: no trace says which kernel reads what"]
-    if asked is not None:
-        doubts.append(f"the GPU is {asked.name} because --gpu says so; the trace says '{run.gpu or 'nothing'}'")
+    if requested is not None:
+        doubts.append(f"the GPU is {requested.name} because --gpu says so; the trace says '{run.gpu or 'nothing'}'")
     in_pairs = sum(pair.count for pair in pairs)
     if in_pairs < len(run.collectives):
         doubts.append(f"{len(run.collectives) - in_pairs} of {len(run.collectives)} collectives fit no GEMM")

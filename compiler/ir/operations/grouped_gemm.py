@@ -79,8 +79,8 @@ class GroupedGemmShape(KernelShape):
 
 
 def _infer(call: OperationCall) -> CallResult:
-    brought = call.operands[0].origin in OPERATION.after
-    check_local(call, call.operands[1:] if brought else call.operands)
+    delivered = call.operands[0].origin in OPERATION.after
+    check_local(call, call.operands[1:] if delivered else call.operands)
     x, w = call.tensors
     check_types([x, w])
     exchange = _exchange(call)

@@ -166,10 +166,10 @@ class BufferState:
     def _send(self, at: RunningOp, values: list[SymbolicValue], target: Chunk) -> int:
         if target.rank == at.rank and not target.everywhere:
             raise at.op.beyond("it puts to its own GPU")
-        landed, sent = self._note(at, values, Action(Direction.PUT, None if target.everywhere else target.rank))
+        arrived, sent = self._note(at, values, Action(Direction.PUT, None if target.everywhere else target.rank))
         for rank in range(self.space.num_ranks) if target.everywhere else (target.rank,):
             chunk = Chunk(rank, target.buffer, target.index, target.size)
-            self._store(at.op, chunk, values if rank == at.rank else landed)
+            self._store(at.op, chunk, values if rank == at.rank else arrived)
         return sent
 
     def _store(self, op: BlockOp, target: Chunk, values: Sequence[SymbolicValue]) -> None:

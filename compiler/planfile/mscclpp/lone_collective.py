@@ -94,11 +94,11 @@ class LoneCollective:
 
     @cached_property
     def arrivals(self) -> tuple[tuple[Arrival, ...], ...]:
-        """What lands at each rank."""
+        """What arrives at each rank."""
         return all_arrivals(self.scenario, self.schedule)
 
     @cached_property
-    def landed(self) -> Mapping[Key, tuple[Arrival, ...]]:
+    def arrived(self) -> Mapping[Key, tuple[Arrival, ...]]:
         """The arrivals that each signal of a rank stands for."""
         found: dict[Key, list[Arrival]] = {}
         for rank, arrivals in enumerate(self.arrivals):
@@ -128,7 +128,7 @@ class LoneCollective:
 
     def _waits(self, key: Key, step: Step) -> Iterator[Key]:
         for name in step.after:
-            arrivals = self.landed.get((key[0], name))
+            arrivals = self.arrived.get((key[0], name))
             if arrivals is None:
                 yield key[0], name
             for arrival in arrivals or ():
@@ -154,7 +154,7 @@ class LoneCollective:
         found = [
             arrival
             for signal in sorted(signals)
-            for arrival in self.landed.get((rank, signal), ())
+            for arrival in self.arrived.get((rank, signal), ())
             if overlap(arrival.region, step.region)
         ]
         if len(found) != step.num_parts - 1 or any(arrival.region != step.region for arrival in found):

@@ -107,7 +107,7 @@ def read_mscclpp(scenario: OpCase, document: Item) -> WrittenPlan:
     alike = _steps(state, lambda event: f"s_{event.name}")
     if all(steps == alike[0] for steps in alike):
         return WrittenPlan(engine, alike[0], (), tactics)
-    # Ranks differ, so signals of several ranks may land at one: the rank is part of the name.
+    # Ranks differ, so signals of several ranks may arrive at one: the rank is part of the name.
     by_rank = _steps(state, lambda event: f"s{event.rank}_{event.name}")
     return WrittenPlan(engine, by_rank[0], (), tactics, by_rank)
 
@@ -146,8 +146,8 @@ def _steps(state: BufferState, signal: Callable[[Event], str]) -> tuple[tuple[St
     for event in state.events:
         numbers, covered = _waits(state, event, before)
         waits = [state.events[number] for number in numbers]
-        lands = (each.rank != event.rank or each.action.direction is Direction.GET for each in waits)
-        after = sorted(signal(each) if landed else each.name for each, landed in zip(waits, lands, strict=True))
+        arrives = (each.rank != event.rank or each.action.direction is Direction.GET for each in waits)
+        after = sorted(signal(each) if arrived else each.name for each, arrived in zip(waits, arrives, strict=True))
         before.append(covered)
         depths.append(1 + max((depths[number] for number in numbers), default=0))
         step = _step(state.space, event, tuple(after), signal(event))

@@ -114,7 +114,7 @@ class Foreseen:
     """
 
     listeners: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    asked: dict[tuple[Key, int], list[int]] = field(default_factory=dict)
+    requested: dict[tuple[Key, int], list[int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ class WaitsSoFar:
     awaited: Counter[tuple[int, int, int]] = field(default_factory=Counter)
     arrived: dict[Key, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     done: dict[Key, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
-    told: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    reported: dict[tuple[int, int, int], int] = field(default_factory=dict)
     shared: dict[Key, Region] = field(default_factory=dict)
     foreseen: "Foreseen" = field(default_factory=lambda: Foreseen())
     found: "Foreseen" = field(default_factory=lambda: Foreseen())
@@ -180,13 +180,13 @@ class WaitsSoFar:
         gpu, done = self.gpus[key[0]], self.done[key]
         until = len(gpu.blocks[block].ops)
         done.append((block, until))
-        for other in self.foreseen.asked.get((key, len(done) - 1), ()):
+        for other in self.foreseen.requested.get((key, len(done) - 1), ()):
             self.early[gpu.rank, block, until, other] = self._release(gpu, block)
 
     def before(self, rank: int, step: Step, block: int, part: int | None = None) -> None:
-        """Have a threadblock wait until all that ``step`` comes after is done, or has landed.
+        """Have a threadblock wait until all that ``step`` comes after is done, or has arrived.
 
-        A ``part`` of what has landed, or was summed, in as many parts waits for its own one.
+        A ``part`` of what has arrived, or was summed, in as many parts waits for its own one.
         """
         assert isinstance(step, Transfer | Reduction), "a collective alone has no other steps"
         for name in step.after:
@@ -195,13 +195,13 @@ class WaitsSoFar:
                 done = done[part : part + 1]
             for place, (other, until) in done:
                 if self._tell(rank, other, block, until):
-                    self.found.asked.setdefault(((rank, name), place), []).append(block)
-            for arrival in self.collective.landed.get((rank, name), ()):
+                    self.found.requested.setdefault(((rank, name), place), []).append(block)
+            for arrival in self.collective.arrived.get((rank, name), ()):
                 peer = (arrival.issuer - rank) % len(self.gpus)
-                landed = self.arrived[arrival.issuer, arrival.transfer.name]
+                arrived = self.arrived[arrival.issuer, arrival.transfer.name]
                 if part is not None and arrival.region == step.region:
-                    landed = landed[part : part + 1]
-                for number, count in landed:
+                    arrived = arrived[part : part + 1]
+                for number, count in arrived:
                     served = self.block_of(self.channel(peer, number))
                     needs = block if isinstance(step, Transfer) else served
                     other, until = self._await(rank, peer, number, count, needs)
@@ -232,11 +232,11 @@ class WaitsSoFar:
         gpu, key = self.gpus[rank], (rank, one, other)
         number = self.early.pop((rank, one, until, other), None)
         if number is None:
-            if one == other or self.told.get(key, -1) >= until:
+            if one == other or self.reported.get(key, -1) >= until:
                 return False
             number, until = self._release(gpu, one), len(gpu.blocks[one].ops)
         gpu.blocks[other].sync("sem_acquire", semaphore_ids=[number])
-        self.told[key] = max(until, self.told.get(key, -1))
+        self.reported[key] = max(until, self.reported.get(key, -1))
         return True
 
     def _release(self, gpu: GpuUnderConstruction, block: int) -> int:

@@ -3,7 +3,7 @@
 Each engine of the schedule is a threadblock with a channel of its own: as many for each peer. As many of them share a
 transfer as their operations allow; transfers are dealt to them in turn. Where engines are fewer than peers, a
 threadblock serves several.
-What lands is awaited by the threadblock that sends the other way, and semaphores tell others of it. Operations are
+What arrives is awaited by the threadblock that sends the other way, and semaphores tell others of it. Operations are
 written in one order of all steps, so that no two threadblocks wait for each other.
 """
 

@@ -177,20 +177,20 @@ def _reject_mode(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
     )
 
 
-def _asked(scenario: OpCase, kind: EngineKind) -> str:
+def _requested(scenario: OpCase, kind: EngineKind) -> str:
     engines = [str(engine) for engine in scenario.explore.values("engine") if engine.kind is kind]
     return f"; asked for: {', '.join(engines)}" if engines else ""
 
 
 def _engines(scenario: OpCase) -> str:
     gpu = scenario.gpu
-    return f"{gpu.name} has {gpu.dma.engines} DMA engines{_asked(scenario, EngineKind.DMA)}"
+    return f"{gpu.name} has {gpu.dma.engines} DMA engines{_requested(scenario, EngineKind.DMA)}"
 
 
 def _share(scenario: OpCase) -> str:
     gpu = scenario.gpu
     share = f"at most {max_copy_sms(gpu)} of {gpu.name}'s {gpu.sms} SMs may copy"
-    return f"{share}{_asked(scenario, EngineKind.SM)}"
+    return f"{share}{_requested(scenario, EngineKind.SM)}"
 
 
 ENGINE = Knob(

@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from ...codes import Code
 from ...ir import HandOff, Op, OpCase, OpMode, Schedule, System, Workload
-from ...planning.handoff import brought_for
+from ...planning.handoff import delivered_for
 from ...planning.parts import collective_name, in_batches, is_summed_last, op_names
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
@@ -184,7 +184,7 @@ class ScheduleBlockReader:
         """Read ``chained o, w``: GEMMs that are cut as the all_to_all that brings what they take."""
         spans, workload = self._names.spans(words), in_batches(self._graph, said.batches)
         for name, span in spans.items():
-            if brought_for(workload, workload.op(name), self._system.num_ranks) is None:
+            if delivered_for(workload, workload.op(name), self._system.num_ranks) is None:
                 message = f"{name} is {workload.op(name).label}, and takes no equal blocks that GEMM+A2A brings by rows"
                 hint = "chained is for a GEMM whose first operand another kernel makes and an all_to_all moves, not x.t"
                 raise self._report.fail(Code.MGS509, message, span, hint)

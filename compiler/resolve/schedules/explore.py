@@ -85,7 +85,7 @@ class ExploreReader:
                 numbers = whole_numbers(counts, BATCHES, MAX_BATCHES, self._report)
                 return explore.asking(BATCHES, tuple(dict.fromkeys(numbers)))
             case "implementations":
-                return replace(explore, implementations=self._asked(words))
+                return replace(explore, implementations=self._requested(words))
             case _:
                 objective = words.take_name("what to minimize")
                 words.end()
@@ -108,14 +108,14 @@ class ExploreReader:
         self._end_of_list(words)
         return tuple(dict.fromkeys(values))
 
-    def _asked(self, words: Words) -> tuple[Implementation, ...]:
+    def _requested(self, words: Words) -> tuple[Implementation, ...]:
         """The implementations of a list of names; each number that a prediction needs must be known."""
-        asked: dict[str, Implementation] = {}
+        requested: dict[str, Implementation] = {}
         for each in words.take_list("an implementation"):
             entry = self._place.scope.find(each, Kind.IMPLEMENTATION, self._report)
-            asked[entry.name] = self._implementations.read(entry)
+            requested[entry.name] = self._implementations.read(entry)
         self._end_of_list(words)
-        return tuple(asked.values())
+        return tuple(requested.values())
 
     def _switch(self, words: Words) -> bool:
         said = words.take_name("on or off")
@@ -161,7 +161,7 @@ def opened(explore: Explore) -> Explore:
     return explore
 
 
-def asked_in_vain(explore: Explore, workload: Workload) -> Iterator[tuple[str, Rejection]]:
+def requested_in_vain(explore: Explore, workload: Workload) -> Iterator[tuple[str, Rejection]]:
     """The words of a block that ask about what a workload has not, and why: batches, and implementations."""
     for count in explore.values(BATCHES):
         rejection = _no_batches(workload, count)

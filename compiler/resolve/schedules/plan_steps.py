@@ -150,7 +150,7 @@ class ClauseReader:
         self._by_rank = False
 
     def begin_rank(self) -> None:
-        """Begin the steps of another rank: names start anew, but a signal that one rank sets lands at another."""
+        """Begin the steps of another rank: names start anew, but a signal that one rank sets arrives at another."""
         self._names, self._by_rank = {}, True
 
     def read(self, action: str, words: Words, statement: ast.Define, override: bool, inner: int = 0) -> Clauses:
@@ -173,7 +173,7 @@ class ClauseReader:
             case "signal":
                 signal = words.take_name("a signal")
                 self._signals[signal.text] = signal.span
-                # Ranks may set signals of one name at each other; that no two land at one rank is checked later.
+                # Ranks may set signals of one name at each other; that no two arrive at one rank is checked later.
                 if not self._by_rank and (not override or signal.text not in self._names):
                     self.name(signal.text, signal.span)
                 said.signal = signal.text

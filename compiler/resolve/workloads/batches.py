@@ -182,11 +182,11 @@ def _arguments(
     if call.operation.name in ATTENTION and "batch" in arguments:
         arguments["batch"] = _share(arguments["batch"], batches)
     elif call.operation.name in ATTENTION:
-        laid = operands[-1].seen
-        rows = laid.rows // system.num_ranks if laid.shard is Shard.ROWS else laid.rows
+        layout = operands[-1].seen
+        rows = layout.rows // system.num_ranks if layout.shard is Shard.ROWS else layout.rows
         if batches > 1 and rows < sequence <= rows * batches:
             raise _NotDivided
-        arguments["batch"] = _sequences(rows, sequence, f"attention of {laid.name} sees on a rank")
+        arguments["batch"] = _sequences(rows, sequence, f"attention of {layout.name} sees on a rank")
     for word in _COUNTS:
         if word in arguments:
             arguments[word] = _share(arguments[word], batches)

@@ -123,16 +123,16 @@ def call_of(
     gathered = _gathers_keys(operation, operands, makers)
     seen = tuple(Operand(each.seen) if partial else _operand(operation, each, makers, gathered) for each in operands)
     heads = num_ranks if operation.name in ATTENTION and seen[0].tensor.shard is Shard.COLS else 1
-    laid = seen[0].tensor.shard
+    layout = seen[0].tensor.shard
     if operation.name == EXPERTS and seen[0].transposed:
-        laid = _TURNED.get(laid, laid)  # the result has the experts of each rank, as the rows have
+        layout = _TURNED.get(layout, layout)  # the result has the experts of each rank, as the rows have
     of_all_ranks = gathered or operation.name == GEMM or isinstance(operation, CollectiveOperation)
     shared = dict(arguments)
     if not of_all_ranks:
-        seen = tuple(_on_one_rank(operation, operand, laid, num_ranks) for operand in seen)
+        seen = tuple(_on_one_rank(operation, operand, layout, num_ranks) for operand in seen)
         shared = {word: _share(word, value, heads) for word, value in arguments.items()}
     made = operation.infer(OperationCall(operation, name, seen, shared, num_ranks, gpu, exchange))
-    result = made.tensor if of_all_ranks else _laid_out(made.tensor, laid, num_ranks)
+    result = made.tensor if of_all_ranks else _layout_out(made.tensor, layout, num_ranks)
     if operation.name == GATHER:
         result = replace(result, shard=Shard.NONE)
     partial |= made.partial
@@ -181,19 +181,19 @@ def _operand(operation: Operation, operand: CallOperand, makers: Mapping[str, Wo
     return Operand(operand.seen)
 
 
-def _on_one_rank(operation: Operation, operand: Operand, laid: Shard, num_ranks: int) -> Operand:
+def _on_one_rank(operation: Operation, operand: Operand, layout: Shard, num_ranks: int) -> Operand:
     """The part of a rank, as a whole; operands of a call lie alike, and of experts as they are seen."""
     tensor = operand.tensor
     if operation.name == EXPERTS and operand.transposed:
-        laid = _TURNED.get(laid, laid)
+        layout = _TURNED.get(layout, layout)
     if operand.made_by is not None:
         return operand
     if tensor.shard is Shard.FLAT:
         raise mismatch(f"{tensor.name} is in flat shards, which are gathered first", f"all_gather({tensor.name})")
-    if tensor.shard is not laid:
+    if tensor.shard is not layout:
         raise mismatch(f"operands of {operation.name} lie alike, but {tensor.name} is {tensor.layout}")
-    rows = tensor.rows // num_ranks if laid is Shard.ROWS else tensor.rows
-    cols = tensor.cols // num_ranks if laid is Shard.COLS else tensor.cols
+    rows = tensor.rows // num_ranks if layout is Shard.ROWS else tensor.rows
+    cols = tensor.cols // num_ranks if layout is Shard.COLS else tensor.cols
     return Operand(replace(tensor, rows=rows, cols=cols, shard=Shard.NONE), transposed=operand.transposed)
 
 
@@ -206,11 +206,11 @@ def _share(word: str, value: Any, ranks: int) -> Any:
     return value // ranks
 
 
-def _laid_out(tensor: Tensor, laid: Shard, num_ranks: int) -> Tensor:
+def _layout_out(tensor: Tensor, layout: Shard, num_ranks: int) -> Tensor:
     """The result of one rank on all ranks."""
-    rows = tensor.rows * num_ranks if laid is Shard.ROWS else tensor.rows
-    cols = tensor.cols * num_ranks if laid is Shard.COLS else tensor.cols
-    return replace(tensor, rows=rows, cols=cols, shard=laid)
+    rows = tensor.rows * num_ranks if layout is Shard.ROWS else tensor.rows
+    cols = tensor.cols * num_ranks if layout is Shard.COLS else tensor.cols
+    return replace(tensor, rows=rows, cols=cols, shard=layout)
 
 
 Link = tuple[KernelOperation | CollectiveOperation, Mapping[str, Any]]

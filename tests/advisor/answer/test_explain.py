@@ -86,9 +86,9 @@ def test_the_answer_says_so() -> None:
 def test_what_simplicity_costs_is_said_from_one_percent_on() -> None:
     serial, simple = fakes.candidate("serial()", 118.0, 117.0, 128), fakes.candidate(fakes.BEST, 100.0, 100.0, 128)
 
-    def said(asked: OpCase, us: float, recommended: Candidate) -> list[str]:
+    def said(requested: OpCase, us: float, recommended: Candidate) -> list[str]:
         fast = fakes.candidate("quick(chunks=8)", 90.0, us, 1024)
-        return list(price_of_simplicity(Scenario.of_one(asked), (fast, recommended, serial), recommended, serial))
+        return list(price_of_simplicity(Scenario.of_one(requested), (fast, recommended, serial), recommended, serial))
 
     (sentence,) = said(scenario(), 97.0, simple)
     assert sentence.startswith("quick(chunks=8) is 3.1% faster than what is recommended, within what the profile can")

@@ -16,7 +16,7 @@ SCENARIO = exploring(ag_gemm(1024, 2048, 4096), Explore.of(chunks=(8, 16), engin
 
 
 @pytest.fixture(scope="module")
-def told() -> tuple[list[Advice], Advice]:
+def reported() -> tuple[list[Advice], Advice]:
     partial: list[Advice] = []
     final = Advisor.load().recommend(Scenario.of_one(SCENARIO), OPTIONS, answered=partial.append)
     return partial, final
@@ -26,8 +26,8 @@ def simulated(advice: Advice) -> int:
     return sum(candidate.simulated_ticks is not None for candidate in advice.candidates)
 
 
-def test_the_first_answer_is_the_models_and_later_ones_are_simulated(told: tuple[list[Advice], Advice]) -> None:
-    partial, final = told
+def test_the_first_answer_is_the_models_and_later_ones_are_simulated(reported: tuple[list[Advice], Advice]) -> None:
+    partial, final = reported
 
     assert partial[0].source is Source.MODEL
     assert simulated(partial[0]) == 0
@@ -37,13 +37,13 @@ def test_the_first_answer_is_the_models_and_later_ones_are_simulated(told: tuple
     assert not final.interrupted
 
 
-def test_the_last_answer_on_the_way_has_the_candidates_of_the_final_one(told: tuple[list[Advice], Advice]) -> None:
-    partial, final = told
+def test_the_last_answer_on_the_way_has_the_candidates_of_the_final_one(reported: tuple[list[Advice], Advice]) -> None:
+    partial, final = reported
 
     assert {each.expression for each in partial[-1].candidates} == {each.expression for each in final.candidates}
 
 
-def test_what_is_confirmed_is_told_before_the_threshold_is_looked_for() -> None:
+def test_what_is_confirmed_is_reported_before_the_threshold_is_looked_for() -> None:
     partial: list[Advice] = []
     options = replace(OPTIONS, bespoke=0, top=1, threshold=True)
     final = Advisor.load().recommend(Scenario.of_one(SCENARIO), options, answered=partial.append)
@@ -54,13 +54,13 @@ def test_what_is_confirmed_is_told_before_the_threshold_is_looked_for() -> None:
     assert (last.recommended, last.verdict) == (final.recommended, final.verdict)
 
 
-def test_watching_changes_no_answer(told: tuple[list[Advice], Advice]) -> None:
+def test_watching_changes_no_answer(reported: tuple[list[Advice], Advice]) -> None:
     again = Advisor.load().recommend(Scenario.of_one(SCENARIO), OPTIONS)
 
-    assert replace(again, timing=told[1].timing) == told[1]
+    assert replace(again, timing=reported[1].timing) == reported[1]
 
 
-def test_a_kept_answer_is_told_once_and_whole(tmp_path: Path) -> None:
+def test_a_kept_answer_is_reported_once_and_whole(tmp_path: Path) -> None:
     keep_results(tmp_path)
     try:
         first = Advisor.load().recommend(Scenario.of_one(SCENARIO), OPTIONS)

@@ -142,7 +142,7 @@ def exhaustive_end(costs: Costs, first: int, batches: int) -> int:
         for j in range(1, batches + 1):
             filler = OWN_UNITS - first if j == 1 or not costs.by_rows else 0
             kernel = costs.kernel(filler, edges[j] - edges[j - 1]) + costs.event
-            at = max(at, costs.landed(edges[j], j)) + kernel
+            at = max(at, costs.arrived(edges[j], j)) + kernel
         ends.append(at)
     return min(ends)
 

@@ -79,9 +79,9 @@ def test_parts_keep_their_sizes_and_copies_by_engines_lose_their_protocol() -> N
 
 def test_what_a_file_asks_for_is_kept_to() -> None:
     one = ring(Pattern.AG_GEMM)
-    asked = replace(one, explore=Explore.of(kernel=(Kernels.LAUNCHED,), streams=(2,), algorithm=("ring",)))
+    requested = replace(one, explore=Explore.of(kernel=(Kernels.LAUNCHED,), streams=(2,), algorithm=("ring",)))
 
-    ways = list(single_knob_changes(asked, OpChoice("pipelined", 16, DMA3, 2, algorithm="ring"), ENGINES))
+    ways = list(single_knob_changes(requested, OpChoice("pipelined", 16, DMA3, 2, algorithm="ring"), ENGINES))
 
     assert {way.tactics.kernel for way in ways} == {Kernels.LAUNCHED}
     assert {way.streams for way in ways} == {2} and {way.algorithm for way in ways} == {"ring"}

@@ -153,8 +153,8 @@ def fetched(scenario: OpCase) -> tuple[Step, ...]:
             Transfer(f"x{number}_{peer}", Direction.GET, Region(peer, rows, inner), peer, f"s{number}_{peer}")
             for peer in range(1, n)
         ]
-        landed = tuple(get.signal for get in gets)
-        steps += [*gets, TileGroup(f"g{number}", blocks, inner, landed, accumulate=number > 0)]
+        arrived = tuple(get.signal for get in gets)
+        steps += [*gets, TileGroup(f"g{number}", blocks, inner, arrived, accumulate=number > 0)]
     return tuple(steps)
 
 
@@ -178,7 +178,7 @@ def test_no_explicit_plan_beats_the_bound(ranks: int, machine: int, fabric: int)
 
 @pytest.mark.parametrize("ranks", [3, 8])
 def test_plans_whose_reads_hit_do_not_beat_the_bound(ranks: int) -> None:
-    """Memory is scarce here: what forwards and sums what has just landed is faster than on a GPU where nothing hits."""
+    """Memory is scarce here: what forwards and sums what just arrived is faster than on a GPU where nothing hits."""
     gpu = replace(h100(), hbm=replace(h100().hbm, achieved_bytes_per_s=50 * 10**9))
     cold = replace(gpu, l2=replace(gpu.l2, instances=2))
     faster = 0

@@ -142,9 +142,9 @@ def test_plans_whose_busiest_link_takes_longer_than_another_plan_are_not_simulat
     by_nodes = [made("serial", "hierarchical", 40.0), made("pipelined", "hierarchical", 30.0)]
     everything = by_time([*direct, *by_nodes])
 
-    def simulated(asked: OpCase, candidates: list[Candidate]) -> set[str]:
+    def simulated(requested: OpCase, candidates: list[Candidate]) -> set[str]:
         with open_workers(1) as pool:
-            found = simulate_shortlist(pool, asked, candidates, 8, lambda *said: None)
+            found = simulate_shortlist(pool, requested, candidates, 8, lambda *said: None)
         assert len(found) == len(candidates)
         return {one.expression for one in found if one.simulated_ticks is not None}
 

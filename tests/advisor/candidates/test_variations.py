@@ -124,7 +124,7 @@ def test_what_the_file_names_is_tried_of_both_kinds(protocol: CopyProtocol) -> N
     assert {way.template for way in found if way.tactics.protocol is protocol} >= {"hetero_fused_1d", "serial"}
 
 
-def test_graphs_are_tried_where_they_are_asked_for_and_then_of_the_baseline_too() -> None:
+def test_graphs_are_tried_where_they_are_requested_for_and_then_of_the_baseline_too() -> None:
     sync = replace(GEMM.gpu.sync, graph_launch_ticks=50_000_000)
     system = replace(GEMM.system, gpu=replace(GEMM.gpu, sync=sync))
     explore = Explore.of(launch=tuple(LaunchMode), kernel=(Kernels.LAUNCHED,))

@@ -46,12 +46,12 @@ class Here:
     """A backend that searches in this process and counts; ``changed`` alters what comes back."""
 
     def __init__(self, changed: dict[int, Attempt] | None = None) -> None:
-        self.asked: list[int] = []
+        self.requested: list[int] = []
         self.changed = changed or {}
 
     def __call__(self, task: Task, indices: Sequence[int]) -> Generator[Attempt, None, None]:
         for idx in reversed(indices):
-            self.asked.append(idx)
+            self.requested.append(idx)
             yield self.changed.get(idx) or task(idx)
 
 
@@ -65,7 +65,7 @@ def test_what_is_stored_is_searched_no_more(store: CorpusStore) -> None:
     two = build_corpus(store, SEED, 5, second, make=quick_record)
     three = build_corpus(store, SEED, 5, third, make=quick_record)
 
-    assert (first.asked, second.asked, third.asked) == ([2, 1, 0], [4, 3], [])
+    assert (first.requested, second.requested, third.requested) == ([2, 1, 0], [4, 3], [])
     assert [(each.new, each.stored, each.runs) for each in (one, two, three)] == [(3, 3, 6), (2, 5, 10), (0, 5, 10)]
     assert Counter(dict(two.patterns)) == Counter(draw(SEED, idx).family.pattern for idx in range(5))
 
@@ -94,7 +94,7 @@ def test_a_scenario_that_is_drawn_differently_today_is_searched_anew(
     assert [record.idx for record in stored(store)] == [0, 2]
     again = Here()
     report = build_corpus(store, SEED, 3, again, make=quick_record)
-    assert (again.asked, report.stored, report.new) == ([1], 3, 1)
+    assert (again.requested, report.stored, report.new) == ([1], 3, 1)
     assert [record.family for record in stored(store)][1] == draw(9, 9).family
 
 
@@ -106,7 +106,7 @@ def test_a_scenario_that_fails_is_named_and_tried_again_next_time(store: CorpusS
     (failure,) = report.failures
     assert (failure.subject, report.stored, report.new) == (f"scenario {FAILS}", 4, 4)
     assert "no such thing" in failure.reason
-    assert again.asked == [FAILS]
+    assert again.requested == [FAILS]
 
 
 def nan_record(drawn: Drawn) -> Record:
@@ -146,7 +146,7 @@ def test_an_interrupt_keeps_what_was_found(store: CorpusStore) -> None:
     assert len(stored(store)) == 4
 
 
-def test_a_store_that_is_locked_in_the_middle_is_told(store: CorpusStore) -> None:
+def test_a_store_that_is_locked_in_the_middle_is_reported(store: CorpusStore) -> None:
     def locked(task: Task, indices: Sequence[int]) -> Generator[Attempt, None, None]:
         yield task(0)
         with closing(sqlite3.connect(store.path)) as other:
@@ -162,10 +162,10 @@ def test_a_store_that_is_locked_in_the_middle_is_told(store: CorpusStore) -> Non
 
 def test_progress_begins_with_what_is_stored(store: CorpusStore) -> None:
     build_corpus(store, SEED, 2, Here(), make=quick_record)
-    told: list[tuple[str, int, int]] = []
-    build_corpus(store, SEED, 4, Here(), lambda *words: told.append(words), make=quick_record)
+    reported: list[tuple[str, int, int]] = []
+    build_corpus(store, SEED, 4, Here(), lambda *words: reported.append(words), make=quick_record)
 
-    assert [words for words in told if words[0] == "corpus"] == [("corpus", done, 4) for done in (2, 3, 4)]
+    assert [words for words in reported if words[0] == "corpus"] == [("corpus", done, 4) for done in (2, 3, 4)]
 
 
 def test_one_worker_is_this_process(store: CorpusStore) -> None:
@@ -257,11 +257,11 @@ def test_a_build_that_is_killed_goes_on_where_it_was(tmp_path: Path, workers: in
         assert all(record == quick_record(drawn) for drawn, record in some(records_of(store, SEED)))
         again = Here()
         report = build_corpus(store, SEED, 40, again, make=quick_record)
-        assert len(again.asked) == 40 - kept == report.new
+        assert len(again.requested) == 40 - kept == report.new
         assert store.num_runs(store.keys(SEED)) == 80
 
 
-def test_a_backend_is_not_asked_for_nothing(store: CorpusStore) -> None:
+def test_a_backend_is_not_requested_for_nothing(store: CorpusStore) -> None:
     def never(task: Task, indices: Sequence[int]) -> Generator[Attempt, None, None]:
         raise AssertionError
         yield

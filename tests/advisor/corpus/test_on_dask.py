@@ -39,24 +39,24 @@ def refused(address: str) -> str:
     return str(caught.value)
 
 
-def test_a_scheduler_that_is_not_there_is_told() -> None:
+def test_a_scheduler_that_is_not_there_is_reported() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
 
     assert f"no scheduler of dask answers at tcp://127.0.0.1:{port}: Timed out" in refused(f"tcp://127.0.0.1:{port}")
 
 
-def test_a_server_that_says_nothing_is_told() -> None:
+def test_a_server_that_says_nothing_is_reported() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         assert "it says nothing" in refused(f"tcp://127.0.0.1:{silent.getsockname()[1]}")
 
 
 @pytest.mark.parametrize("address", ["", "nonsense", "carrier://pigeon", "tcp://127.0.0.1:99999999", "tcp://[", "a\0b"])
-def test_an_address_of_another_form_is_told(address: str) -> None:
+def test_an_address_of_another_form_is_reported(address: str) -> None:
     assert "no scheduler of dask answers" in refused(address)
 
 
-def test_a_missing_extra_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
 
     with pytest.raises(BackendError) as caught:
@@ -64,7 +64,7 @@ def test_a_missing_extra_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install 'magus-gpu[dask]'" in caught.value.rejection.hint
 
 
-def test_a_scheduler_without_workers_is_told() -> None:
+def test_a_scheduler_without_workers_is_reported() -> None:
     with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster:
         assert "has no workers" in refused(cluster.scheduler_address)
 
@@ -108,7 +108,7 @@ def test_a_worker_that_dies_again_and_again_costs_one_scenario(cluster: Any, tmp
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_is_lost_in_the_middle_is_told(tmp_path: Path) -> None:
+def test_a_scheduler_that_is_lost_in_the_middle_is_reported(tmp_path: Path) -> None:
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
         open_store(tmp_path / "store.db", engine_version()) as store,

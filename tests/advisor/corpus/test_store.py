@@ -119,7 +119,7 @@ def test_what_no_search_finds_is_not_written(path: Path, record: Record, value: 
         ("runs SET expression = CAST(zeroblob(2000000) AS TEXT)", "damaged"),
     ],
 )
-def test_a_value_that_was_changed_is_told(path: Path, change: str, value: str) -> None:
+def test_a_value_that_was_changed_is_reported(path: Path, change: str, value: str) -> None:
     edit(path, f"UPDATE {change}")
 
     with open_store(path, "one") as store, pytest.raises(StoreError) as caught:
@@ -129,7 +129,7 @@ def test_a_value_that_was_changed_is_told(path: Path, change: str, value: str) -
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "reported"),
     [
         ("UPDATE meta SET value = 'magus-corpus/2'", "its schema is 'magus-corpus/2', and this version of Magus reads"),
         ("DELETE FROM meta", "its schema is none"),
@@ -138,12 +138,12 @@ def test_a_value_that_was_changed_is_told(path: Path, change: str, value: str) -
         ("DROP TABLE meta", "of another program"),
     ],
 )
-def test_tables_of_another_form_are_refused(path: Path, statement: str, told: str) -> None:
+def test_tables_of_another_form_are_refused(path: Path, statement: str, reported: str) -> None:
     edit(path, statement)
 
     error = refused(path)
 
-    assert told in str(error) and error.rejection.code is Code.MGS430
+    assert reported in str(error) and error.rejection.code is Code.MGS430
 
 
 def test_a_file_of_another_program_is_refused(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_file_that_is_cut_off_is_refused(path: Path, share: float) -> None:
     assert refused(path).rejection.code is Code.MGS430
 
 
-def test_damage_within_the_file_is_told(path: Path) -> None:
+def test_damage_within_the_file_is_reported(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[4096:] = bytes(byte ^ 0x5A for byte in data[4096:])
     path.write_bytes(data)
@@ -177,7 +177,7 @@ def test_damage_within_the_file_is_told(path: Path) -> None:
     assert refused(path).rejection.code is Code.MGS430
 
 
-def test_a_locked_store_is_told_after_a_while(path: Path) -> None:
+def test_a_locked_store_is_reported_after_a_while(path: Path) -> None:
     with closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN IMMEDIATE")
 
@@ -198,7 +198,7 @@ def test_a_store_is_waited_for(path: Path) -> None:
     other.close()
 
 
-def test_a_path_without_a_file_to_be_is_told(tmp_path: Path) -> None:
+def test_a_path_without_a_file_to_be_is_reported(tmp_path: Path) -> None:
     assert "is not a file" in str(refused(tmp_path))
     assert "there is no folder" in str(refused(tmp_path / "none" / "store.db"))
     with pytest.raises(StoreError), open_store(Path("a\0b"), "one"):
@@ -207,7 +207,7 @@ def test_a_path_without_a_file_to_be_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root writes everywhere")
 @pytest.mark.parametrize("kept", ["file", "folder"])
-def test_a_store_that_cannot_be_written_is_told(path: Path, kept: str) -> None:
+def test_a_store_that_cannot_be_written_is_reported(path: Path, kept: str) -> None:
     where = path if kept == "file" else path.parent
     mode = where.stat().st_mode
     where.chmod(0o500 if kept == "folder" else 0o400)

@@ -40,7 +40,7 @@ def test_the_overlap_is_that_of_the_simulator(
         assert list(found["comp_comm_overlap_pctg"]) == pytest.approx(shares, abs=0.02), result.schedule.expression
 
 
-def test_kernels_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_reported_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTA_DISABLE_NS_ROUNDING", "1")
     scenario, result = persistent_run()
     file = tmp_path / "all.json"

@@ -103,7 +103,7 @@ def test_the_bound_has_no_other_figures() -> None:
         results("bound.dil > 1")
 
 
-def test_a_division_by_zero_is_told() -> None:
+def test_a_division_by_zero_is_reported() -> None:
     (result,) = results("1 us / (mine.staging / 1 B - mine.staging / 1 B) > 1 us")
 
     assert not result.passed
@@ -111,7 +111,7 @@ def test_a_division_by_zero_is_told() -> None:
     assert result.check.text in result.found
 
 
-def test_numbers_that_are_too_large_are_told() -> None:
+def test_numbers_that_are_too_large_are_reported() -> None:
     huge = " * ".join(["mine.dil", *["1e39"] * 8])
     (one,) = results(f"show {huge}")
     (all_of_it,) = results(f"show {huge} * " + " * ".join(["1e39"] * 40))
@@ -176,7 +176,7 @@ def test_a_crossover_of_a_sweep() -> None:
     assert inside.found == outside.found
 
 
-def test_what_does_not_fit_a_point_is_told() -> None:
+def test_what_does_not_fit_a_point_is_reported() -> None:
     (result,) = results("sweep M in 16, 512 { mine.makespan > 1 us }", "")
     assert result.passed
 
@@ -185,7 +185,7 @@ def test_what_does_not_fit_a_point_is_told() -> None:
     assert result.found == "at M = 20: mine does not fit these sizes and was left out"
 
 
-def test_a_point_too_many_to_be_checked_before_is_told_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_point_too_many_to_be_checked_before_is_reported_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("magus.compiler.pipeline.MAX_CHECKED_BINDINGS", 0)
     first, second = results("sweep M in 512, 18 { mine.makespan > 1 us }; mine.makespan > 1 us")
 
@@ -206,7 +206,7 @@ def test_unequal_is_beyond_the_slack(slack: str, differ: bool) -> None:
     assert result.passed is differ, result.found
 
 
-def test_a_figure_that_a_schedule_does_not_have_is_told() -> None:
+def test_a_figure_that_a_schedule_does_not_have_is_reported() -> None:
     text = HEAD.replace("gemm(all_gather(x), w)", "all_gather(x)").replace("hetero_fused_1d(chunks=8", "serial(")
     text = text.replace("serial(, ", "serial(").replace("schedule shards for up = shard_p2p()", "").split("explore")[0]
     text += "expect up { mine.dil > 1 }\n"
@@ -217,16 +217,16 @@ def test_a_figure_that_a_schedule_does_not_have_is_told() -> None:
 
 
 def test_each_schedule_is_simulated_once_at_each_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def counted(scenario: OpCase, schedule: OpPlan, **options: int) -> Result:
-        asked.append(schedule.expression)
+        requested.append(schedule.expression)
         return simulate_op(scenario, schedule, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("magus.advisor.expect.simulations.simulate_op", counted)
     results("sweep M in 512, 1024 { mine.makespan > 1 us; mine.dil > 1; shards.makespan > 1 us }; mine.exposed > 0")
 
-    assert len(asked) == 5
+    assert len(requested) == 5
 
 
 def later(system: System, plan: Plan, seeds: Sequence[int], *, name: str, unit_bytes: int) -> tuple[Result, ...]:

@@ -54,12 +54,12 @@ def test_the_bound_is_no_schedule() -> None:
         runs().result("bound")
 
 
-def test_a_schedule_that_does_not_fit_is_told() -> None:
+def test_a_schedule_that_does_not_fit_is_reported() -> None:
     with pytest.raises(ExpectationError, match="mine does not fit these sizes"):
         runs(("M", "4")).result("mine")
 
 
-def test_a_run_that_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_too_large_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def too_large(*_: object, **__: object) -> None:
         raise RunTooLarge("beyond the limit")
 
@@ -77,7 +77,7 @@ def test_a_run_that_does_not_finish_is_no_figure(monkeypatch: pytest.MonkeyPatch
         runs().result("mine")
 
 
-def test_seeds_that_are_too_large_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeds_that_are_too_large_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def too_large(*_: object, **__: object) -> None:
         raise RunTooLarge("beyond the limit")
 
@@ -86,7 +86,7 @@ def test_seeds_that_are_too_large_are_told(monkeypatch: pytest.MonkeyPatch) -> N
         runs().seeded("mine", 3)
 
 
-def test_no_feasible_schedule_is_told_with_what_conflicts() -> None:
+def test_no_feasible_schedule_is_reported_with_what_conflicts() -> None:
     text = TEXT + "explore up { staging <= 1 KiB }\n"
 
     with pytest.raises(ExpectationError, match="staging <= 1 KiB"):

@@ -123,7 +123,7 @@ def test_a_crossover_is_interpolated() -> None:
     assert crossover(10, 80, (1, 3, 5, 9), (3, 3, 3, 3)) == (True, "at M = 20")
 
 
-def test_no_crossover_and_several_are_told() -> None:
+def test_no_crossover_and_several_are_reported() -> None:
     assert crossover(10, 80, (1, 1, 1, 1), (3, 3, 3, 3)) == (False, "no crossover: left is below right everywhere")
     passed, text = crossover(10, 80, (1, 5, 1, 1), (3, 3, 3, 3))
     assert not passed

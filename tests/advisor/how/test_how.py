@@ -9,10 +9,10 @@ import pytest
 
 from magus.advisor.how.code import CodeNames, code_lines
 from magus.advisor.how.facts import (
+    Arrived,
     Block,
     Expression,
     Frame,
-    Landed,
     Naming,
     Number,
     Role,
@@ -23,7 +23,7 @@ from magus.advisor.how.facts import (
 from magus.advisor.how.folding import FoldedStep, LocalWaits, entries_of
 from magus.advisor.how.how import How, RankSteps, how_of
 from magus.advisor.how.naming import tellings_of
-from magus.advisor.how.words import told_steps
+from magus.advisor.how.words import reported_steps
 from magus.compiler import compile_file, compile_text
 from magus.compiler.ir import (
     Arrival,
@@ -99,7 +99,7 @@ def shipped(file: Path) -> Iterator[tuple[str, OpCase, OpPlan]]:
             yield named.name, scenario, declared(scenario, named)
 
 
-def asked() -> Iterator[tuple[str, OpCase, OpPlan]]:
+def requested() -> Iterator[tuple[str, OpCase, OpPlan]]:
     for name, texts in (("llama70b_tp8_mi300x", LLAMA), ("gemm_rs_h100", RS)):
         scenario = compile_file(path(name)).scenario().case
         yield from ((text, scenario, resolve_schedule(scenario, text)) for text in texts)
@@ -108,16 +108,16 @@ def asked() -> Iterator[tuple[str, OpCase, OpPlan]]:
 
 
 @pytest.mark.slow
-def test_every_step_of_drawn_plans_is_told_once_and_truly() -> None:
+def test_every_step_of_drawn_plans_is_reported_once_and_truly() -> None:
     check(drawn())
 
 
-def test_every_step_of_unusual_plans_is_told_once_and_truly() -> None:
-    check(asked())
+def test_every_step_of_unusual_plans_is_reported_once_and_truly() -> None:
+    check(requested())
 
 
 @pytest.mark.parametrize("file", thinned(EXAMPLES, 3), ids=[file.stem for file in EXAMPLES])
-def test_every_step_of_the_examples_is_told_once_and_truly(file: Path) -> None:
+def test_every_step_of_the_examples_is_reported_once_and_truly(file: Path) -> None:
     check(shipped(file))
 
 
@@ -133,13 +133,13 @@ def check(cases: Iterable[tuple[str, OpCase, OpPlan]]) -> None:
                 assert places == Counter(range(len(schedule.steps_of(rank)))), name
                 if not schedule.engine.by_library:
                     _Judge(how, group, rank).check(entries)
-        assert all(line.text and "None" not in line.text for line in told_steps(how)), name
+        assert all(line.text and "None" not in line.text for line in reported_steps(how)), name
         assert all(line and "None" not in line.replace("else None", "") for line in code_lines(how)), name
 
 
 @pytest.mark.parametrize("name", ["llama70b_tp8_mi300x", "gemm_rs_h100", "all_reduce_h100", "hot_expert_mi300x"])
 def test_the_formulas_that_are_written_give_the_numbers(name: str) -> None:
-    extra = [(scenario, schedule) for _, scenario, schedule in asked()]
+    extra = [(scenario, schedule) for _, scenario, schedule in requested()]
     for scenario, schedule in [*extra, *((scenario, schedule) for _, scenario, schedule in shipped(path(name)))]:
         for telling in tellings_of(how_of(scenario, schedule)):
             for place, entry in enumerate(telling.entries):
@@ -182,12 +182,12 @@ class _Judge:
 
     def check_action(self, facts: StepFacts[Expression], step: Step, at: tuple[int, ...]) -> None:
         regions = step.regions if isinstance(step, TileGroup) else (step.region,)
-        told = [self.region(block, at, step) for block in facts.blocks]
+        reported = [self.region(block, at, step) for block in facts.blocks]
         ordered = not isinstance(step, TileGroup)
         wanted = [((self.rank + each.owner) % self.n, each.rows, each.cols) for each in regions]
         if facts.blocks[0].role is Role.ALL:
             wanted = [(self.rank, rows, cols) for _, rows, cols in wanted]
-        assert told == wanted if ordered else Counter(told) == Counter(wanted)
+        assert reported == wanted if ordered else Counter(reported) == Counter(wanted)
         queue = facts.queue[0].at(at) if facts.queue else None
         match step:
             case Transfer():
@@ -207,13 +207,13 @@ class _Judge:
                 assert facts.action == StepAction(StepKind.SUM, parts=step.num_parts) and queue == step.stream
 
     def check_waits(self, entry: FoldedStep, step: Step, at: tuple[int, ...]) -> None:
-        told = {self.steps[place].name for place in self.local_places(entry, at)}
+        reported = {self.steps[place].name for place in self.local_places(entry, at)}
         wanted = {name for name in step.after if name not in self.arrivals}
-        assert told <= wanted
-        assert all(self.comes_after(step, name) for name in wanted - told)
-        landed = Counter(self.landed(each, at) for each in entry.facts.landed)
+        assert reported <= wanted
+        assert all(self.comes_after(step, name) for name in wanted - reported)
+        arrived = Counter(self.arrived_at(each, at) for each in entry.facts.arrived)
         signals = (arrival for name in step.after for arrival in self.arrivals.get(name, ()))
-        assert landed == Counter(self.arrived(each) for each in signals)
+        assert arrived == Counter(self.arrived(each) for each in signals)
 
     def local_places(self, entry: FoldedStep, at: tuple[int, ...]) -> Iterator[int]:
         for wait in self.waits.of(entry):
@@ -262,7 +262,7 @@ class _Judge:
     def range(limits: tuple[Expression, ...], at: tuple[int, ...], size: int) -> IndexRange:
         return IndexRange(limits[0].at(at), limits[1].at(at)) if limits else IndexRange(0, size)
 
-    def landed(self, each: Landed[Expression], at: tuple[int, ...]) -> tuple[object, ...]:
+    def arrived_at(self, each: Arrived[Expression], at: tuple[int, ...]) -> tuple[object, ...]:
         owner, source = self.rank_of(each.block.owner, at), self.rank_of(each.source, at)
         exchanged = each.block.role is Role.FROM
         behind, before = (owner - self.rank) % self.n, (source - self.rank) % self.n
@@ -294,7 +294,7 @@ def test_a_plan_of_64_chunks_takes_a_screen() -> None:
     for template in ("uniform_fused_1d", "hetero_fused_1d", "hetero_unfused_1d", "pipelined", "uniform_fused_2d"):
         chunks = 64 if template != "uniform_fused_2d" else 128
         how = how_of(scenario, resolve_schedule(scenario, f"{template}(chunks={chunks}, engine=dma(7))"))
-        assert len(told_steps(how)) <= 8 and len(code_lines(how)) <= 30
+        assert len(reported_steps(how)) <= 8 and len(code_lines(how)) <= 30
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_a_plan_of_64_chunks_takes_a_screen() -> None:
         ("hot_expert_mi300x", "own_first", Naming.SHIFT, 1),
     ],
 )
-def test_ranks_that_do_the_same_are_told_once(example: str, name: str, naming: Naming, groups: int) -> None:
+def test_ranks_that_do_the_same_are_reported_once(example: str, name: str, naming: Naming, groups: int) -> None:
     scenario = compile_file(path(example)).scenario().case
     how = how_of(scenario, resolve_schedule(scenario, name))
 
@@ -315,7 +315,7 @@ def test_ranks_that_do_the_same_are_told_once(example: str, name: str, naming: N
 
 
 @pytest.mark.parametrize(
-    "body, told",
+    "body, reported",
     [
         ("AG+GEMM", ["library: call all_gather of x_gathered", "stream 0: when step 1 is done, GEMM for every block"]),
         ("GEMM+A2A", ["stream 0: GEMM for all rows for every rank", "library: when step 1 is done, call all_to_all"]),
@@ -331,14 +331,14 @@ def test_ranks_that_do_the_same_are_told_once(example: str, name: str, naming: N
         ("GEMM || all_gather", ["stream 0: GEMM for all rows", "library: when step 1 is done, call all_gather of g"]),
     ],
 )
-def test_the_library_is_called_before_what_needs_it_and_behind_what_it_needs(body: str, told: list[str]) -> None:
+def test_the_library_is_called_before_what_needs_it_and_behind_what_it_needs(body: str, reported: list[str]) -> None:
     text = text_of(body).replace("amd/mi300x", "nvidia/h100").replace("MI300X", "H100")
     scenario = compile_text(text.replace("full_mesh(xgmi)", "switch(nvswitch, link=nvlink)")).scenario().case
     how = how_of(scenario, resolve_schedule(scenario, "serial(engine=sm(16, library))"))
-    lines = [line.text for line in told_steps(how)]
+    lines = [line.text for line in reported_steps(how)]
 
-    assert len(lines) == len(told)
-    for line, start in zip(lines, told, strict=True):
+    assert len(lines) == len(reported)
+    for line, start in zip(lines, reported, strict=True):
         assert line.startswith(start), lines
 
 
@@ -346,13 +346,13 @@ def test_a_call_of_the_library_is_one_step() -> None:
     scenario = compile_file(path("gemm_rs_h100")).scenario().case
     how = how_of(scenario, resolve_schedule(scenario, "serial(engine=sm(16, library))"))
 
-    assert [line.text for line in told_steps(how)] == [
+    assert [line.text for line in reported_steps(how)] == [
         "stream 0: GEMM for every block (8192 rows)",
         "library: when step 1 is done, call reduce_scatter of p, which moves everything",
     ]
 
 
-def test_what_is_summed_is_told_from_what_is_not() -> None:
+def test_what_is_summed_is_reported_from_what_is_not() -> None:
     """The sums that are passed on are those that the checks of the compiler find."""
     files = [path(name) for name in ("gemm_rs_h100", "all_reduce_h100")]
     cases = [
@@ -360,7 +360,7 @@ def test_what_is_summed_is_told_from_what_is_not() -> None:
         for _, scenario, schedule in (*drawn(), *(each for file in files for each in shipped(file)))
     ]
     summing = [each for each in cases if each[0].shape.pattern.sums and len(each[1].steps) <= 200]
-    wrong = [step for each in summing for step, told, taken in puts_of(*each) if told is not taken]
+    wrong = [step for each in summing for step, reported, taken in puts_of(*each) if reported is not taken]
 
     assert summing and wrong == []
 

@@ -59,7 +59,7 @@ def test_implementations_known_here_are_offered_the_fastest_first() -> None:
     assert times == sorted(times) and not found.unknown
     assert found.library_us is not None
     for offer in some(found.offers):
-        assert offer.promise.speedup == pytest.approx(found.library_us / offer.us) and not offer.asked
+        assert offer.promise.speedup == pytest.approx(found.library_us / offer.us) and not offer.requested
 
 
 def test_a_type_or_a_gpu_that_is_not_known_offers_less() -> None:
@@ -70,7 +70,7 @@ def test_a_type_or_a_gpu_that_is_not_known_offers_less() -> None:
 def test_what_the_file_asks_about_is_all_there_is() -> None:
     (offer,) = found_for(gather("B200", explore="explore w { implementations flux }")).offers
 
-    assert (offer.name, offer.asked, offer.promise.outside) == ("flux", True, "known for A100, A800, H100, H800")
+    assert (offer.name, offer.requested, offer.promise.outside) == ("flux", True, "known for A100, A800, H100, H800")
     assert offer.promise.verdict is not Verdict.OVERLAP
 
 
@@ -80,19 +80,19 @@ def test_what_is_shorter_than_anything_measured_is_no_promise() -> None:
     assert flux.promise.outside == "measured from 673.0 us on" and flux.promise.verdict is not Verdict.OVERLAP
 
 
-def test_what_does_not_fit_the_sizes_is_told_if_it_was_asked_for() -> None:
-    asked = found_for(gather(m=8, explore="explore w { implementations flux }"))
+def test_what_does_not_fit_the_sizes_is_reported_if_it_was_requested_for() -> None:
+    requested = found_for(gather(m=8, explore="explore w { implementations flux }"))
 
-    assert not asked.offers and asked.unknown[0].name == "flux" and asked.unknown[0].reason
+    assert not requested.offers and requested.unknown[0].name == "flux" and requested.unknown[0].reason
     assert "flux" not in {offer.name for offer in found_for(gather(m=8)).offers}
 
 
 def test_without_a_library_there_is_nothing_to_compare_with() -> None:
-    scenario, asked = (
+    scenario, requested = (
         replace(each, system=replace(each.system, gpu=replace(each.gpu, collectives=None)))
         for each in (gather(), gather(explore="explore w { implementations flux }"))
     )
-    found, why = found_for(asked), "the profile of H100 has no collectives"
+    found, why = found_for(requested), "the profile of H100 has no collectives"
 
     assert offers_of(Scenario.of_one(scenario)) is None
     assert (found.library_us, found.offers, found.unknown) == (None, (), (Unknown("flux", why),))
@@ -140,7 +140,7 @@ def test_each_verdict_and_what_is_unknown_has_a_line() -> None:
     offers = (
         Offer("fast", 50.0, Promise(2.0, 0.1)),
         Offer("even", 95.0, Promise(1.05, None)),
-        Offer("slow", 200.0, Promise(0.5, 0.1, "known for H20"), asked=True),
+        Offer("slow", 200.0, Promise(0.5, 0.1, "known for H20"), requested=True),
     )
 
     lines = list(implementation_lines(Offers("torch_nccl", 100.0, offers, (Unknown("other", "no rate"),))))

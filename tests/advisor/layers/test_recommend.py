@@ -291,11 +291,11 @@ def test_what_changes_have_gained_until_a_stop_is_kept() -> None:
     start = search.best_searched()[-1]
     gained: list[int] = []
 
-    def told(choice: Schedule, ticks: int) -> None:
+    def reported(choice: Schedule, ticks: int) -> None:
         gained.append(ticks)
         runs.should_stop = lambda: ticks < search.found[start] * 0.99
 
-    runs.told = told
+    runs.reported = reported
     with pytest.raises(Cancelled):
         search._climbed(start)
     assert search.found[search.best_searched()[0]] <= min(gained) < search.found[start]

@@ -32,8 +32,8 @@ def searched(*_: object) -> Advice:
 
 def test_declared_and_searched_schedules_stand_in_one_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recommend, "_searched", searched)
-    told: list[Advice] = []
-    advice = recommend_workload(graphs.layer(), HERE, answered=told.append)
+    reported: list[Advice] = []
+    advice = recommend_workload(graphs.layer(), HERE, answered=reported.append)
 
     assert [each.expression for each in advice.candidates] == [
         "joint",
@@ -46,7 +46,7 @@ def test_declared_and_searched_schedules_stand_in_one_ranking(monkeypatch: pytes
     guess = advice.named("guess")
     assert guess is not None and guess.result is None and guess.best_us == guess.predicted_us == advice.serial.best_us
     assert advice.reasons == ("u is not cut.",)
-    assert told and all(each.interrupted for each in told)
+    assert reported and all(each.interrupted for each in reported)
 
 
 def estimated(*_: object) -> Advice:
@@ -59,7 +59,7 @@ def estimated(*_: object) -> Advice:
 
 def test_the_verdict_is_decided_again_with_what_was_simulated_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recommend, "_searched", estimated)
-    advice = recommend_workload(graphs.layer(), HERE, answered=lambda told: None)
+    advice = recommend_workload(graphs.layer(), HERE, answered=lambda reported: None)
 
     assert advice.recommended.expression == BEST and not advice.recommended.is_estimate
     assert advice.speedup == advice.serial.best_us / advice.recommended.best_us
@@ -82,9 +82,9 @@ def test_a_search_that_is_stopped_keeps_what_was_found(monkeypatch: pytest.Monke
         raise Cancelled
 
     monkeypatch.setattr(recommend, "_searched", stopped)
-    told: list[Advice] = []
-    advice = recommend_workload(graphs.layer(), HERE, answered=told.append)
+    reported: list[Advice] = []
+    advice = recommend_workload(graphs.layer(), HERE, answered=reported.append)
 
     assert advice.interrupted and advice.recommended.expression == BEST
-    assert [each.interrupted for each in told] == [True] * len(told) and len(told) >= 2
+    assert [each.interrupted for each in reported] == [True] * len(reported) and len(reported) >= 2
     assert "u" in {op.name for op in advice.ops} and "y moves under" in " ".join(advice.reasons)

@@ -124,8 +124,8 @@ def test_once_it_is_late_a_few_proposals_are_estimated(model: ProposalModel) -> 
 
 def ended_after(calls: int) -> ShouldStop:
     """Whether it was asked more often than so many times."""
-    asked = count(1)
-    return lambda: next(asked) > calls
+    requested = count(1)
+    return lambda: next(requested) > calls
 
 
 def test_all_structures_are_ranked_once_and_trees_say_which_are_first(model: ProposalModel) -> None:

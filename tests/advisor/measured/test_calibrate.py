@@ -115,7 +115,7 @@ def test_collective_constants_are_recovered(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_size_of_the_switch_is_found_if_asked_for(tmp_path: Path) -> None:
+def test_the_size_of_the_switch_is_found_if_requested_for(tmp_path: Path) -> None:
     truth = RING_SWITCH.put(shipped("H100"), Fraction(4 << 20))
     collective_table(tmp_path, truth)
 

@@ -205,12 +205,12 @@ def test_a_table_with_one_time_says_whose_it_is(tmp_path: Path) -> None:
 
 
 def test_worse_constants_do_not_replace_those_that_ship(tmp_path: Path) -> None:
-    codes = told(table(tmp_path, library_rows(30), SERIAL), "torch_nccl")
+    codes = reported(table(tmp_path, library_rows(30), SERIAL), "torch_nccl")
 
     assert codes == ["MGS532"]
 
 
-def told(path: Path, name: str) -> list[str]:
+def reported(path: Path, name: str) -> list[str]:
     """The codes of what is wrong, each with its place."""
     with pytest.raises(CompileError) as caught:
         calibrate_implementation(path, name)
@@ -250,11 +250,11 @@ GOOD = "H100,4,AG+GEMM,1024,512,512,bf16,100,90"
         (f"{HEADER},shape_semantics", [f"{GOOD},who knows"], ["MGS531", "MGS310"]),
     ],
 )
-def test_bad_rows_are_told_at_their_place(tmp_path: Path, header: str, lines: list[str], codes: list[str]) -> None:
-    assert sorted(told(table(tmp_path, lines, header), "kraken")) == sorted(codes)
+def test_bad_rows_are_reported_at_their_place(tmp_path: Path, header: str, lines: list[str], codes: list[str]) -> None:
+    assert sorted(reported(table(tmp_path, lines, header), "kraken")) == sorted(codes)
 
 
-def test_all_wrong_rows_are_told_with_a_hint(tmp_path: Path) -> None:
+def test_all_wrong_rows_are_reported_with_a_hint(tmp_path: Path) -> None:
     lines = [GOOD.replace("H100", "H10"), GOOD.replace("bf16", "fp8"), GOOD.replace("AG+GEMM", "GEMM+AR")]
 
     with pytest.raises(CompileError) as caught:
@@ -268,17 +268,17 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("")
     many = [GOOD.replace("1024", str(16 * size)) for size in range(1, MAX_ROWS + 2)]
 
-    assert told(tmp_path / "none.csv", "kraken") == ["MGS120"] and told(tmp_path, "kraken") == ["MGS120"]
-    assert told(tmp_path / "empty.csv", "kraken") == ["MGS122"]
-    assert told(table(tmp_path, many), "kraken") == ["MGS305"]
+    assert reported(tmp_path / "none.csv", "kraken") == ["MGS120"] and reported(tmp_path, "kraken") == ["MGS120"]
+    assert reported(tmp_path / "empty.csv", "kraken") == ["MGS122"]
+    assert reported(table(tmp_path, many), "kraken") == ["MGS305"]
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress("\n".join([HEADER, *many[:500]]).encode())[:-400])
-    assert told(tmp_path / "cut.csv.gz", "kraken") == ["MGS120"]
+    assert reported(tmp_path / "cut.csv.gz", "kraken") == ["MGS120"]
 
 
 def test_a_file_of_hundreds_of_megabytes_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("magus.advisor.measured.tables.csv_rows.MAX_FILE_BYTES", 1 << 10)
 
-    assert told(table(tmp_path, ["x" * 70] * 100), "kraken") == ["MGS130"]
+    assert reported(table(tmp_path, ["x" * 70] * 100), "kraken") == ["MGS130"]
 
 
 def test_an_unknown_implementation(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_costs_that_do_not_ship_are_assumed_if_the_rows_do_not_determine_them(tm
     assert 'step 5 us @assumed "the rows of rows.csv do not determine it"' in text and "not known before" in text
 
 
-def test_a_table_of_nccl_tests_is_told_where_it_belongs(tmp_path: Path) -> None:
+def test_a_table_of_nccl_tests_is_reported_where_it_belongs(tmp_path: Path) -> None:
     with pytest.raises(CompileError) as caught:
         calibrate_implementation(
             table(tmp_path, ["H100,8,all_reduce,half,1024,9"], "gpu,n_gpus,op,dtype,bytes,time_us"), "mori"

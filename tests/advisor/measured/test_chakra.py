@@ -62,7 +62,7 @@ def test_the_command_writes_workloads(tmp_path: Path) -> None:
     assert "MGS604" in magus("import", path).stderr, "it does not name its GPU"
 
 
-def test_a_group_of_unknown_size_is_told() -> None:
+def test_a_group_of_unknown_size_is_reported() -> None:
     run = read_chakra(pieces(trace([groups(("1", 8)), *layer(10)])))
 
     assert not run.collectives and any("2 collectives are of a group" in note for note in run.notes)

@@ -63,7 +63,7 @@ def test_the_kernel_follows_from_framework_and_size(tmp_path: Path, row: str, ke
         ("H100-SXM,8,vllm,0.14.0,graph,bf16,4096,-5", "not a number above zero"),
     ],
 )
-def test_what_is_left_out_is_told(tmp_path: Path, row: str, reason: str) -> None:
+def test_what_is_left_out_is_reported(tmp_path: Path, row: str, reason: str) -> None:
     found, (text,) = read(tmp_path, row)
 
     assert found == [] and reason in text

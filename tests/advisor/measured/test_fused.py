@@ -122,7 +122,7 @@ def test_a_row_that_is_left_out_is_named_with_its_reason(tmp_path: Path, line: s
     assert len(texts) == 1 and reason in texts[0]
 
 
-def test_what_cannot_be_laid_out_is_named_too(tmp_path: Path) -> None:
+def test_what_cannot_be_layout_out_is_named_too(tmp_path: Path) -> None:
     wide = [f"H100,16,AG+GEMM,512,256,512,N and K local,bf16,{impl},9,here" for impl in ("nccl+cublas", "flux")]
     rows, _ = read(tmp_path, *wide)
     ticked: list[int] = []

@@ -152,7 +152,7 @@ def test_several_runs_in_one_log() -> None:
     assert len(rows(both)) == 6
 
 
-def test_what_a_log_does_not_say_is_asked_for() -> None:
+def test_what_a_log_does_not_say_is_requested_for() -> None:
     row = table("1024 512 half none -1 9.5 0.1 0.1 0")
     bare = "1024 512 half none -1 9.5 0.1 0.1 0\n"
 
@@ -282,7 +282,7 @@ def test_lines_of_ranks_without_the_name_of_their_gpu_count() -> None:
         "# OSU MPI-CUDA Allreduce Latency Test v7.3\n# Size   Avg Latency(us)   Bandwidth (GB/s)\n4   21.5   0.1\n",
     ],
 )
-def test_tables_of_other_benchmarks_are_told_to_be_none(text: str, tmp_path: Path) -> None:
+def test_tables_of_other_benchmarks_are_reported_to_be_none(text: str, tmp_path: Path) -> None:
     path = tmp_path / "table.log"
     path.write_text(text)
     done = magus("import", path)

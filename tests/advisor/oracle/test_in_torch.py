@@ -90,13 +90,13 @@ def test_profile_guided_estimates_read_the_trace(group: str, tmp_path: Path) -> 
     oracle, file, graph = Oracle(gpu="H100", ranks=RANKS), tmp_path / "trace.json", layers(group, 4096)
     file.write_text(oracle.kineto_trace([(4096, WIDTH, WIDTH)]))
     profiles = part("torch._inductor.fx_passes.profile_guided_estimation")
-    read, asked = profiles.ProfileGuidedEstimator(str(file)), oracle.inductor()
+    read, requested = profiles.ProfileGuidedEstimator(str(file)), oracle.inductor()
 
     for node in graph.graph.nodes:
         if "all_gather" in str(node.target) or "mm" in str(node.target):
-            assert read(node) == pytest.approx(asked(node), rel=1e-4)
+            assert read(node) == pytest.approx(requested(node), rel=1e-4)
     by_trace = scheduled(graph, profile_guided_estimations_profile_path=str(file))
-    assert by_trace == scheduled(graph, custom_runtime_estimation=asked)
+    assert by_trace == scheduled(graph, custom_runtime_estimation=requested)
 
 
 def test_the_example_shows_more_gathers_ahead_of_longer_products() -> None:

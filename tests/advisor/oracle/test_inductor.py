@@ -51,7 +51,7 @@ def us(milliseconds: float | None) -> Any:
 
 
 @pytest.mark.parametrize("name", ["all_gather_into_tensor", "all_gather_into_tensor_out", "all_reduce"])
-def test_a_collective_is_asked_for_by_the_bytes_of_its_output(name: str) -> None:
+def test_a_collective_is_requested_for_by_the_bytes_of_its_output(name: str) -> None:
     known = "all_reduce" if name == "all_reduce" else "all_gather"
 
     assert H100.collective_us(known, 4096 * 4096 * 2) == us(ESTIMATE(collective(name, 4096)))
@@ -77,7 +77,7 @@ def test_the_scheduler_may_ask_for_other_sizes_and_for_the_latency() -> None:
     assert H100.collective_us("all_gather", 512) == us(ESTIMATE(node, 0))
 
 
-def test_a_product_is_asked_for_by_its_sizes() -> None:
+def test_a_product_is_requested_for_by_its_sizes() -> None:
     node = product(4096, 8192, 3584)
     with_bias = FakeNode("aten.addmm.default", node.val, ("bias", *node.args))
 

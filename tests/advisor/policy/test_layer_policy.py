@@ -86,16 +86,16 @@ def test_the_document_is_what_its_schema_says(policy: PolicyTable) -> None:
     assert not is_valid({**document, "rules": [{**document["rules"][0], "ops": []}]}, policy_schema())
 
 
-def asked(**changed: object) -> dict[str, object]:
+def requested(**changed: object) -> dict[str, object]:
     return {"workload": "back", "gpu": "H100", "ranks": 4, "topology": "switch", "M": 2048, **changed}
 
 
 def test_the_reader_of_one_op_reads_it(policy: PolicyTable) -> None:
     reader = Policy(policy.document())
 
-    rule = reader.rule(**asked())
+    rule = reader.rule(**requested())
     assert rule is not None and rule["schedule"] == "pairs" and rule["ops"][0]["op"] == "dh"
-    late = reader.rule(**asked(M=8192))
+    late = reader.rule(**requested(M=8192))
     assert late is not None and late["schedule"] == "late"
 
 
@@ -104,15 +104,15 @@ def test_the_reader_of_one_op_reads_it(policy: PolicyTable) -> None:
     [{"M": 512}, {"M": 16384}, {"M": 2049}, {"M": None}, {"gpu": "H200"}, {"ranks": 8}, {"workload": "other"}],
 )
 def test_what_no_rule_is_about_has_no_answer(policy: PolicyTable, changed: dict[str, object]) -> None:
-    assert Policy(policy.document()).rule(**asked(**changed)) is None
+    assert Policy(policy.document()).rule(**requested(**changed)) is None
 
 
 def test_a_table_of_one_model_is_not_for_another(policy: PolicyTable) -> None:
     mine = replace(policy, rules=tuple(replace(rule, model="Llama-3.1-70B") for rule in policy.rules))
     reader = Policy(mine.document())
 
-    assert reader.rule(**asked()) is None and reader.rule(**asked(model="Llama-3.1-8B")) is None
-    assert reader.rule(**asked(model="Llama-3.1-70B")) is not None
+    assert reader.rule(**requested()) is None and reader.rule(**requested(model="Llama-3.1-8B")) is None
+    assert reader.rule(**requested(model="Llama-3.1-70B")) is not None
 
 
 def test_an_altered_table_is_refused(policy: PolicyTable) -> None:

@@ -36,14 +36,14 @@ SIZES = {LAYER: [64 << 3 * idx for idx in range(4)], SUM: [4096 << 6 * idx for i
 
 
 @pytest.fixture(scope="module")
-def asked_once() -> Iterator[None]:
+def requested_once() -> Iterator[None]:
     """What was asked before is known: the table and what its rules are compared with are of the same advice."""
     known: dict[tuple[object, object], Advice] = {}
 
     def answered(proposals: Any, scenario: Any, options: Any, watcher: Any) -> Advice:
-        asked = (scenario.case, options)
-        advice = known.get(asked) or computed_advice(proposals, scenario, options, watcher)
-        return advice if advice.interrupted else known.setdefault(asked, advice)
+        requested = (scenario.case, options)
+        advice = known.get(requested) or computed_advice(proposals, scenario, options, watcher)
+        return advice if advice.interrupted else known.setdefault(requested, advice)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recommend, "computed_advice", answered)
@@ -56,11 +56,11 @@ def advisor() -> Advisor:
 
 
 @pytest.fixture(scope="module", params=[LAYER, pytest.param(SUM, marks=pytest.mark.slow)], ids=["layer", "sum"])
-def made(request: Any, advisor: Advisor, asked_once: None) -> tuple[Request, PolicyTable]:
+def made(request: Any, advisor: Advisor, requested_once: None) -> tuple[Request, PolicyTable]:
     return request.param, advisor.policy_table(request.param, SIZES[request.param], PREDICTED)
 
 
-def asked(request: Request, size: int) -> dict[str, Any]:
+def requested(request: Request, size: int) -> dict[str, Any]:
     keys = {key: getattr(request, key) for key in ("pattern", "gpu", "ranks", "dtype", "n", "k")}
     return {**keys, "topology": "switch", ("num_bytes" if request.num_bytes else "m"): size}
 
@@ -101,7 +101,7 @@ def test_every_size_between_the_ends_has_a_schedule_that_can_be_built(made: tupl
 
     for _ in range(60):
         size = round(2 ** random.uniform(sizes[0].bit_length(), sizes[-1].bit_length() - 1)) // grain * grain
-        rule = policy.rule(**asked(request, size))
+        rule = policy.rule(**requested(request, size))
         assert rule is not None and rule["min"] <= size <= rule["max"]
         schedule = resolve_schedule(scenario_of(at(request, size)).case, rule["schedule"], ignore_warnings)
         assert schedule.expression == rule["schedule"]
@@ -111,10 +111,10 @@ def test_beyond_the_sizes_that_were_looked_at_there_is_no_answer(made: tuple[Req
     request, table = made
     policy, sizes = Policy(table.document()), SIZES[request]
 
-    assert policy.rule(**asked(request, sizes[-1])) is not None
-    assert policy.rule(**asked(request, 2 * sizes[-1])) is None
-    assert policy.rule(**asked(request, sizes[0] // 2)) is None
-    assert policy.rule(**asked(request, sizes[0] + 1)) is None
+    assert policy.rule(**requested(request, sizes[-1])) is not None
+    assert policy.rule(**requested(request, 2 * sizes[-1])) is None
+    assert policy.rule(**requested(request, sizes[0] // 2)) is None
+    assert policy.rule(**requested(request, sizes[0] + 1)) is None
 
 
 def test_the_rules_lose_what_they_say(made: tuple[Request, PolicyTable], advisor: Advisor) -> None:
@@ -122,7 +122,7 @@ def test_the_rules_lose_what_they_say(made: tuple[Request, PolicyTable], advisor
     policy = Policy(table.document())
 
     for size in some([size for rule in main_rules(table) for size in rule.sizes]):
-        rule = policy.rule(**asked(request, size))
+        rule = policy.rule(**requested(request, size))
         advice = advisor.recommend(at(request, size), PREDICTED)
         assert rule is not None
         times = {one.expression: one.best_us for one in advice.candidates}
@@ -132,7 +132,7 @@ def test_the_rules_lose_what_they_say(made: tuple[Request, PolicyTable], advisor
         assert low - 1e-4 <= advice.serial.best_us / times[rule["schedule"]] <= high + 1e-4
 
 
-def test_rules_are_checked_between_the_sizes_that_were_asked_for(made: tuple[Request, PolicyTable]) -> None:
+def test_rules_are_checked_between_the_sizes_that_were_requested_for(made: tuple[Request, PolicyTable]) -> None:
     request, table = made
     looked = sorted({size for rule in table.rules for size in rule.sizes})
 
@@ -178,7 +178,7 @@ def test_simulated_flips_are_where_simulations_cross(advisor: Advisor) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_can_be_asked_too(advisor: Advisor) -> None:
+def test_a_file_can_be_requested_too(advisor: Advisor) -> None:
     source = path("gemm_rs_h100").read_text(encoding="utf-8")
     scenario = compile_text(source).scenario()
     table = advisor.policy_table(scenario, [512, 2048], PREDICTED)
@@ -205,10 +205,12 @@ def test_what_makes_no_table_is_said(advisor: Advisor, question: Any, sizes: Any
         advisor.policy_table(question, sizes, PREDICTED)
 
 
-def test_progress_is_told_and_a_stop_leaves_no_table_with_gaps(advisor: Advisor) -> None:
-    told: list[tuple[int, int]] = []
-    advisor.policy_table(LAYER, SIZES[LAYER][1:3], PREDICTED, progress=lambda done, total: told.append((done, total)))
-    assert told[:2] == [(1, 2), (2, 2)] and all(done <= total for done, total in told)
+def test_progress_is_reported_and_a_stop_leaves_no_table_with_gaps(advisor: Advisor) -> None:
+    reported: list[tuple[int, int]] = []
+    advisor.policy_table(
+        LAYER, SIZES[LAYER][1:3], PREDICTED, progress=lambda done, total: reported.append((done, total))
+    )
+    assert reported[:2] == [(1, 2), (2, 2)] and all(done <= total for done, total in reported)
 
     with pytest.raises(Cancelled):
         advisor.policy_table(replace(LAYER, n=512), [512, 1024], PREDICTED, should_stop=lambda: True)
@@ -221,5 +223,5 @@ def test_a_rule_names_what_can_be_built_for_other_sizes_too(advisor: Advisor) ->
     assert rule.multiple_of > 8
     with pytest.raises(ScheduleError):
         resolve_schedule(scenario_of(replace(LAYER, m=4096 + 8)).case, rule.schedule, ignore_warnings)
-    fallback = Policy(table.document()).rule(**asked(LAYER, 4096 + 8))
+    fallback = Policy(table.document()).rule(**requested(LAYER, 4096 + 8))
     assert fallback is not None and fallback["multiple_of"] == 8 and fallback["loss"] >= rule.loss

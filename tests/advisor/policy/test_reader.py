@@ -30,7 +30,15 @@ RULE = {
     "ops": [{"op": "w", "schedule": "first"}],
 }
 SECOND = {**RULE, "multiple_of": 8, "schedule": "second"}
-ASKED = {"pattern": "AG+GEMM", "gpu": "H100", "ranks": 8, "topology": "switch", "dtype": "bf16", "n": 3584, "k": 8192}
+REQUESTED = {
+    "pattern": "AG+GEMM",
+    "gpu": "H100",
+    "ranks": 8,
+    "topology": "switch",
+    "dtype": "bf16",
+    "n": 3584,
+    "k": 8192,
+}
 
 
 def table(*rules: Any) -> dict[str, Any]:
@@ -52,16 +60,16 @@ def test_it_needs_nothing_but_python() -> None:
     [(16, "first"), (1024, "first"), (24, "second"), (8, None), (1032, None), (20, None), (16.0, None), (None, None)],
 )
 def test_the_first_rule_that_matches_wins(size: Any, schedule: str | None) -> None:
-    found = Policy(table(RULE, SECOND)).rule(**ASKED, m=size)
+    found = Policy(table(RULE, SECOND)).rule(**REQUESTED, m=size)
     assert (found["schedule"] if found else None) == schedule
 
 
 @pytest.mark.parametrize("key", ["pattern", "gpu", "ranks", "topology", "dtype", "n", "k"])
 def test_another_question_has_no_answer(key: str) -> None:
     policy = Policy(table(RULE))
-    assert policy.rule(**{**ASKED, key: "other"}, m=16) is None
-    assert policy.rule(**{name: value for name, value in ASKED.items() if name != key}, m=16) is None
-    assert policy.rule(**ASKED, m=16) == RULE
+    assert policy.rule(**{**REQUESTED, key: "other"}, m=16) is None
+    assert policy.rule(**{name: value for name, value in REQUESTED.items() if name != key}, m=16) is None
+    assert policy.rule(**REQUESTED, m=16) == RULE
 
 
 def test_what_was_altered_is_refused() -> None:

@@ -204,7 +204,7 @@ def test_exceptions_begin_with_the_worst_and_name_each_schedule_once() -> None:
     ]
 
 
-def test_flips_of_the_verdict_are_told() -> None:
+def test_flips_of_the_verdict_are_reported() -> None:
     table = table_of((100.0, 300.0), ("a", 0.9, (250.0, 300.0)))
 
     assert [each.name for each in table.flips] == ["a"]
@@ -240,7 +240,8 @@ OPTIONS = AdviceOptions(top=3, bespoke=0)
 def test_it_is_part_of_advice_and_does_not_change_the_answer() -> None:
     advisor = Advisor.load()
     without, advice = (
-        advisor.recommend(Scenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=asked)) for asked in (False, True)
+        advisor.recommend(Scenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=requested))
+        for requested in (False, True)
     )
 
     assert without.sensitivity is None and advice.sensitivity is not None
@@ -292,7 +293,7 @@ def test_a_failure_leaves_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert advice.recommended == before.recommended and advice.verdict is before.verdict
 
 
-def test_a_stop_in_the_stage_leaves_the_answer_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_in_the_stage_leaves_the_answer_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = False
 
     def pressed(*args: object) -> None:

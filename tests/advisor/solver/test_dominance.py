@@ -64,12 +64,12 @@ def left_out_by(name: str, scenario: OpCase) -> Iterator[OpChoice]:
 
 
 def is_left_out(name: str, scenario: OpCase, choice: OpChoice) -> bool:
-    asked = exploring(scenario, opened(Explore.of(chunks=(choice.chunks,), engine=(choice.engine,))))
-    domains = domains_of(asked)
-    knobs = knobs_of(asked, domains)
+    requested = exploring(scenario, opened(Explore.of(chunks=(choice.chunks,), engine=(choice.engine,))))
+    domains = domains_of(requested)
+    knobs = knobs_of(requested, domains)
     rule = next(rule for rule in RULES if rule.name == name)
-    codes = generate(asked, domains)
-    removed = codes[dominated(left_out(rule, asked, domains, knobs), knobs, codes)]
+    codes = generate(requested, domains)
+    removed = codes[dominated(left_out(rule, requested, domains, knobs), knobs, codes)]
     return choice in {knobs.choice_of(code) for code in removed.tolist()}
 
 

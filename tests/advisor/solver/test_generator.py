@@ -95,9 +95,9 @@ def space_or_none(scenario: OpCase, *, generated: bool) -> Space | None:
 @given(scenario=st.sampled_from(list(SCENARIOS.values())), explore=explores)
 @examples(20, deep=500)
 def test_the_same_set_as_the_solver(scenario: OpCase, explore: Explore) -> None:
-    asked = exploring(scenario, explore)
+    requested = exploring(scenario, explore)
 
-    solved, generated = space_or_none(asked, generated=False), space_or_none(asked, generated=True)
+    solved, generated = space_or_none(requested, generated=False), space_or_none(requested, generated=True)
 
     assert (solved is None) == (generated is None)
     if solved is not None and generated is not None:
@@ -119,16 +119,16 @@ def test_with_all_knobs_open(key: tuple[str, str]) -> None:
 def test_what_is_in_the_space_is_legal_and_without_faults(
     data: st.DataObject, scenario: OpCase, explore: Explore
 ) -> None:
-    asked = exploring(scenario, explore)
-    space = space_or_none(asked, generated=True)
+    requested = exploring(scenario, explore)
+    space = space_or_none(requested, generated=True)
     if space is None:
         return
 
     choice = data.draw(st.sampled_from(space.choices))
-    schedule = build_op_plan(asked, choice)
+    schedule = build_op_plan(requested, choice)
 
-    assert check_plan(asked, schedule) == ()
-    assert read_choice(asked, expression_of(choice)) == choice
+    assert check_plan(requested, schedule) == ()
+    assert read_choice(requested, expression_of(choice)) == choice
     assert explore.staging_limit_bytes is None or schedule.staging_bytes <= explore.staging_limit_bytes
 
 
@@ -145,8 +145,8 @@ def test_nothing_that_is_legal_is_missing(key: tuple[str, str]) -> None:
 
     for code in some(Random(0).sample(range(knobs.num_codes), 2000)):
         choice = knobs.choice_of(code)
-        asked = choice.chunks in (8, 16) and (choice.template != "serial" or choice.chunks == scenario.num_ranks)
-        if asked and reject_choice(scenario, choice) is None:
+        requested = choice.chunks in (8, 16) and (choice.template != "serial" or choice.chunks == scenario.num_ranks)
+        if requested and reject_choice(scenario, choice) is None:
             schedule = build_op_plan(scenario, choice)
             assert (choice.template, schedule.steps, schedule.by_rank, schedule.tactics) in plans, choice
 
@@ -177,11 +177,11 @@ def test_what_was_found_is_kept_when_it_is_stopped() -> None:
     scenario = exploring(
         ag_gemm(8192, 28672, 8192), Explore.of(transfer=tuple(Direction), chunks=tuple(range(8, 513, 8)))
     )
-    asked: list[int] = []
+    requested: list[int] = []
 
     def should_stop() -> bool:
-        asked.append(1)
-        return len(asked) > 40
+        requested.append(1)
+        return len(requested) > 40
 
     whole = enumerate_space(scenario, generated=True)
     part = enumerate_space(scenario, generated=True, should_stop=should_stop)
@@ -191,7 +191,7 @@ def test_what_was_found_is_kept_when_it_is_stopped() -> None:
     assert set(part.choices) <= set(whole.choices)
 
 
-def test_the_baseline_stays_whatever_algorithm_is_asked_for() -> None:
+def test_the_baseline_stays_whatever_algorithm_is_requested_for() -> None:
     scenario = exploring(ag_gemm(8192, 28672, 8192), Explore.of(algorithm=("double_tree",)))
 
     for generated in (False, True):

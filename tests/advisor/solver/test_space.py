@@ -80,8 +80,10 @@ def is_sound(scenario: OpCase, choice: OpChoice) -> bool:
         return False
     if template.cut is Cut.SHARD:
         return choice.chunks == n
-    asked = scenario.explore.values("chunks")
-    return moved is not None and moved.num_bytes // choice.chunks >= 128 and (not asked or choice.chunks in asked)
+    requested = scenario.explore.values("chunks")
+    return (
+        moved is not None and moved.num_bytes // choice.chunks >= 128 and (not requested or choice.chunks in requested)
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,9 +189,9 @@ def test_what_the_solver_raises_in_its_thread_reaches_the_caller(monkeypatch: py
 
 
 def test_stops_on_request() -> None:
-    asked = iter([False, False, False])
+    requested = iter([False, False, False])
 
-    space = enumerate_space(ag_gemm(8192, 28672, 8192), should_stop=lambda: next(asked, True))
+    space = enumerate_space(ag_gemm(8192, 28672, 8192), should_stop=lambda: next(requested, True))
 
     assert len(space.choices) == 3 and not space.complete
 
@@ -271,7 +273,7 @@ def test_memory_of_a_rank_in_figures() -> None:
         (Explore.of(chunks=(8,)), "uniform_fused_1d", ("chunks are 8", "uniform_fused_1d needs 16 chunks or more")),
     ],
 )
-def test_says_why_a_template_that_is_asked_for_is_absent(
+def test_says_why_a_template_that_is_requested_for_is_absent(
     explore: Explore, template: str, reasons: tuple[str, ...]
 ) -> None:
     scenario = exploring(ag_gemm(8192, 28672, 8192), explore.asking("schedules", (template,)))

@@ -67,13 +67,13 @@ DMA = EngineChoice(EngineKind.DMA, 7)
     ],
 )
 def test_a_minimal_set_of_rules(scenario: OpCase, explore: Explore, reasons: tuple[str, ...]) -> None:
-    asked = exploring(scenario, explore)
+    requested = exploring(scenario, explore)
 
     with pytest.raises(NoFeasibleSchedule) as caught:
-        enumerate_space(asked)
+        enumerate_space(requested)
 
     assert set(caught.value.reasons) == set(reasons)
-    assert set(explain(asked)) == set(reasons)
+    assert set(explain(requested)) == set(reasons)
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def with_tokens(tokens: int) -> Scenario:
     return scenario
 
 
-def test_where_fusion_pays_nowhere_vllm_is_told_so() -> None:
+def test_where_fusion_pays_nowhere_vllm_is_reported_so() -> None:
     scenario = graph_of("layer")
     text = text_of("vllm", sweep_of(scenario, offer=fused(), ticks={1024: 1100}))
 

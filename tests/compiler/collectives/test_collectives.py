@@ -115,7 +115,7 @@ def test_says_when_each_block_is_done(algorithm: Algorithm, kind: Pattern) -> No
 
 
 def received(problem: CollectiveProblem, block: int, piece: int) -> Region:
-    """What lands of a block at its destination; of an all_to_all, ``block`` has sent it."""
+    """What arrives of a block at its destination; of an all_to_all, ``block`` has sent it."""
     rows = problem.split[-block % problem.num_ranks] if problem.split else None
     return problem.region(block, piece, rows)
 

@@ -33,7 +33,7 @@ def test_a_model_is_an_object_or_a_file() -> None:
     assert (small.name, small.hidden, small.layers) == ("small", 1024, 12)
 
 
-def test_the_layer_has_the_tokens_that_are_asked_about() -> None:
+def test_the_layer_has_the_tokens_that_are_requested_about() -> None:
     forward, back = layer_scenario(REQUEST), layer_scenario(replace(REQUEST, backward=True))
 
     assert (forward.name, back.name) == ("layer", "layer_back")
@@ -106,7 +106,7 @@ def test_a_request_is_checked_when_it_is_made(changed: dict[str, Any], code: Cod
         ({"model": model_of(GOLDEN / "qwen3_moe.json"), "sequence_parallel": False}, Code.MGS520, "model"),
     ],
 )
-def test_what_does_not_fit_is_told_when_it_is_asked(changed: dict[str, Any], code: Code, field: str) -> None:
+def test_what_does_not_fit_is_reported_when_it_is_requested(changed: dict[str, Any], code: Code, field: str) -> None:
     request = replace(REQUEST, **changed)
 
     with pytest.raises(RequestError) as caught:
@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_told_when_it_is_asked(changed: dict[str, Any], cod
         (lambda path: [1], Code.MGS310),
     ],
 )
-def test_what_is_no_configuration_is_told(config: Callable[[Path], Any], code: Code, tmp_path: Path) -> None:
+def test_what_is_no_configuration_is_reported(config: Callable[[Path], Any], code: Code, tmp_path: Path) -> None:
     with pytest.raises(RequestError) as caught:
         model_of(config(tmp_path))
     assert (caught.value.code, caught.value.field) == (code, "model")

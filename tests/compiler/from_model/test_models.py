@@ -152,7 +152,7 @@ def test_how_a_file_has_its_weights_is_said(quantized: Config, says: str) -> Non
     assert said.startswith(says)
 
 
-def test_what_a_file_leaves_out_is_told() -> None:
+def test_what_a_file_leaves_out_is_reported() -> None:
     doubts = model({"model_type": "mistral", "hidden_size": 4096}).doubts
     unknown = model({**LLAMA, "model_type": "mine", "hidden_act": "relu2"})
 

@@ -168,7 +168,7 @@ def test_addresses_of_several_hosts_may_be_alike() -> None:
     assert len(machine.gpus) == 12 and len({gpu.label for gpu in machine.gpus}) == 12
 
 
-def test_nics_are_told_and_left_out() -> None:
+def test_nics_are_reported_and_left_out() -> None:
     net = '<nic><net name="{}" speed="{}" gdr="{}"/></nic>'
     gpus = [nccl_gpu(each, SWITCH) for each in range(2)]
     nics = [net.format("cxi0", 200_000_000, 1), net.format("cxi1", 200_000, 1), net.format("eth0", 10_000, 0)]

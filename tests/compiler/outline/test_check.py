@@ -21,7 +21,7 @@ WITH: Mapping[str, OpCase] = {
 }
 
 
-def told(scenario: OpCase, text: str) -> list[tuple[str, str, str]]:
+def reported(scenario: OpCase, text: str) -> list[tuple[str, str, str]]:
     found = rejections_on(scenario, read(scenario, f"schedule s for w {{ {text} }}"))
     return [(rejection.code.name, rejection.statement, rejection.hint) for rejection in found]
 
@@ -86,14 +86,14 @@ def told(scenario: OpCase, text: str) -> list[tuple[str, str, str]]:
     ],
 )
 def test_what_does_not_fit(name: str, text: str, expected: list[tuple[str, str, str]]) -> None:
-    assert told(WITH[name], text) == expected
+    assert reported(WITH[name], text) == expected
 
 
-def test_all_that_is_wrong_is_told_once_the_split_is_right() -> None:
+def test_all_that_is_wrong_is_reported_once_the_split_is_right() -> None:
     text = "split rows into {}; move ring get; group piece 0, pieces 2..3; order pieces 0, 0, 1, 2; sums behind"
 
-    assert [code for code, _, _ in told(WITH["gather"], text.format(7))] == ["MGS512"]
-    assert told(WITH["gather"], text.format(4)) == [
+    assert [code for code, _, _ in reported(WITH["gather"], text.format(7))] == ["MGS512"]
+    assert reported(WITH["gather"], text.format(4)) == [
         ("MGS511", "move", "direct would do"),
         ("MGS511", "sums", "leave sums out"),
         ("MGS507", "group", "name every piece once"),

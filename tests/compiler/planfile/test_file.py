@@ -81,7 +81,7 @@ def test_what_is_wrong_names_the_file_and_stands_where_it_is_imported(tmp_path: 
     assert (found.span.source.path, found.span.text) == (str(file), '"p.json"')
 
 
-def test_a_plan_that_cannot_run_is_told_with_its_step(tmp_path: Path) -> None:
+def test_a_plan_that_cannot_run_is_reported_with_its_step(tmp_path: Path) -> None:
     file = written(tmp_path)
     document = json.loads((tmp_path / "p.json").read_text())
     del document["hash"], document["plans"][0]["steps"][0]
@@ -115,7 +115,7 @@ def test_a_large_binary_or_absent_file_is_refused(tmp_path: Path) -> None:
     assert errors(file)[0][0] == "MGS120"
 
 
-def test_a_plan_that_is_not_for_other_sizes_is_told_under_them(tmp_path: Path) -> None:
+def test_a_plan_that_is_not_for_other_sizes_is_reported_under_them(tmp_path: Path) -> None:
     file = written(tmp_path)
     text = file.read_text().replace("512,", "m,").replace("workload w", "param m = 512\nworkload w")
     file.write_text(text)

@@ -143,7 +143,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("change", "code", "message"), CASES, ids=[message[:40] for _, _, message in CASES])
-def test_what_is_wrong_is_told_with_its_path(change: Callable[[Json], object], code: Code, message: str) -> None:
+def test_what_is_wrong_is_reported_with_its_path(change: Callable[[Json], object], code: Code, message: str) -> None:
     (found,) = wrong(change)
 
     last = len(document_of("AG+GEMM")["plans"][0]["steps"]) - 1
@@ -152,7 +152,7 @@ def test_what_is_wrong_is_told_with_its_path(change: Callable[[Json], object], c
     assert found[1].startswith(f"plan: {path}"), found[1]
 
 
-def test_every_wrong_step_is_told() -> None:
+def test_every_wrong_step_is_reported() -> None:
     def change(document: Json) -> None:
         del document["plans"][0]["steps"][0]["signal"]
         document["plans"][0]["steps"][2]["region"]["shard"] = 0
@@ -222,7 +222,7 @@ def test_a_text_that_is_no_plan(text: str, code: Code, message: str) -> None:
     assert (found.code, found.message[: len(message)]) == (code, message)
 
 
-def test_a_lone_half_of_a_character_is_told() -> None:
+def test_a_lone_half_of_a_character_is_reported() -> None:
     found = wrong(put(*STEP, "name", value="\ud800"))
 
     assert found[0][0] is Code.MGS137

@@ -178,7 +178,7 @@ WRONG: dict[str, tuple[Callable[[Document], object], str, str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.replace(" ", "-"))
-def test_what_is_wrong_is_told(scenario: Scenario, tmp_path: Path, wrong: str) -> None:
+def test_what_is_wrong_is_reported(scenario: Scenario, tmp_path: Path, wrong: str) -> None:
     change, code, message = WRONG[wrong]
     document = written(scenario)
     del document["hash"]

@@ -63,10 +63,10 @@ def test_seams() -> None:
     assert (whole.waits, whole.step_waits) == ((PartWait("dh"),), ())
 
 
-def test_what_is_gathered_is_there_when_it_has_landed() -> None:
+def test_what_is_gathered_is_there_when_it_has_arrived() -> None:
     parts = {part.name: part for part in plan().parts}
 
-    assert parts["d_wdn"].waits == (PartWait("dh", Awaited.LANDED),)
+    assert parts["d_wdn"].waits == (PartWait("dh", Awaited.ARRIVED),)
     assert parts["d_wup"].waits == (PartWait("xg"), PartWait("dh"))
 
 
@@ -84,7 +84,7 @@ def test_layers_take_the_result_of_the_one_before() -> None:
     assert len(parts) == 15
     assert not parts["dh"].waits and not parts["dh"].step_waits
     assert parts["dh@2"].waits == (PartWait("dx"),)
-    assert parts["d_wdn@3"].waits == (PartWait("dh@3", Awaited.LANDED), PartWait("dx@2"))
+    assert parts["d_wdn@3"].waits == (PartWait("dh@3", Awaited.ARRIVED), PartWait("dx@2"))
     assert [parts[name].layer for name in ("dh", "xg@2", "dx@3")] == [1, 2, 3]
 
 

@@ -22,7 +22,7 @@ from magus.compiler.ir import (
     Wait,
 )
 from magus.compiler.planning.build import build_op_plan
-from magus.compiler.planning.handoff import Brought, brought_for, following
+from magus.compiler.planning.handoff import Delivered, delivered_for, following
 from magus.compiler.planning.parts import PlanError
 from magus.compiler.planning.plan import build_plan
 from magus.compiler.verify.check import check_parts, check_plan
@@ -56,23 +56,26 @@ def second_kernels(schedule: OpPlan) -> Iterator[Kernel]:
             yield frozenset(taken), frozenset(name for name in step.after if not name.startswith("then_"))
 
 
-def kernels_along(plan: Plan, brought: Brought) -> Iterator[Kernel]:
+def kernels_along(plan: Plan, delivered: Delivered) -> Iterator[Kernel]:
     """Those of the GEMM that is an op of its own; of blocks side by side each is a slice of the inner dimension."""
     part = plan.part("y_gemm")
     for step in part.schedule.steps:
         assert isinstance(step, TileGroup)
-        taken = frozenset(piece for region in step.regions for piece in _pieces(step, region.rows, brought))
+        taken = frozenset(piece for region in step.regions for piece in _pieces(step, region.rows, delivered))
         yield taken, frozenset(wait.of for wait in part.step_waits if wait.step == step.name)
 
 
-def _pieces(step: TileGroup, rows: object, brought: Brought) -> Iterator[tuple[int, int, int, int, int]]:
+def _pieces(step: TileGroup, rows: object, delivered: Delivered) -> Iterator[tuple[int, int, int, int, int]]:
     start, stop = rows.start, rows.stop  # type: ignore[attr-defined]
-    if not brought.beside:
-        block = start // brought.rows
-        yield block, start - block * brought.rows, stop - block * brought.rows, step.k.start, step.k.stop
+    if not delivered.beside:
+        block = start // delivered.rows
+        yield block, start - block * delivered.rows, stop - block * delivered.rows, step.k.start, step.k.stop
         return
-    for block in range(step.k.start // brought.cols, -(-step.k.stop // brought.cols)):
-        low, high = max(step.k.start - block * brought.cols, 0), min(step.k.stop - block * brought.cols, brought.cols)
+    for block in range(step.k.start // delivered.cols, -(-step.k.stop // delivered.cols)):
+        low, high = (
+            max(step.k.start - block * delivered.cols, 0),
+            min(step.k.stop - block * delivered.cols, delivered.cols),
+        )
         yield block, start, stop, low, high
 
 
@@ -80,7 +83,7 @@ def _pieces(step: TileGroup, rows: object, brought: Brought) -> Iterator[tuple[i
 def test_it_is_cut_as_the_second_kernel_of_a_pair(kind: str, choice: OpChoice) -> None:
     """The templates of A2A+GEMM say the same, and with GEMM+A2A in one plan what waits for what."""
     scenario, pair = exchange(kind), as_pair(kind)
-    found = brought_for(scenario.workload, scenario.workload.op("y_gemm"), RANKS)
+    found = delivered_for(scenario.workload, scenario.workload.op("y_gemm"), RANKS)
     assert found is not None and found[0] == "y"
     assert found[1].beside is (kind == "beside")
 
@@ -122,7 +125,7 @@ def test_who_may_be_cut_along_whom() -> None:
 
     assert {pair: [op.name for op in ops] for pair, ops in following(graph, RANKS).items()} == {"y": ["y_gemm"]}
     assert following(graph, 3) == {}, "blocks of other sizes"
-    assert brought_for(graph, graph.op("z"), RANKS) is None
+    assert delivered_for(graph, graph.op("z"), RANKS) is None
 
 
 PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)

@@ -1,4 +1,4 @@
-"""Which gets may land where an earlier one was, and how much staging a plan then needs."""
+"""Which gets may arrive where an earlier one was, and how much staging a plan then needs."""
 
 from dataclasses import replace
 
@@ -104,7 +104,7 @@ def test_a_buffer_is_reused_only_after_everything_that_reads_it() -> None:
         return elements_reused(tuple(steps), 4, exchanges=False)
 
     assert reused(first, reader, second) == 8 * 16
-    assert reused(first, reader, replace(second, after=())) == 0, "it may land before the kernel is done"
+    assert reused(first, reader, replace(second, after=())) == 0, "it may arrive before the kernel is done"
     assert reused(first, reader, other, second) == 0, "another kernel still reads"
     assert reused(first, reader, passed_on, second) == 0, "and so does what passes it on"
     assert reused(first, reader, passed_on, replace(second, after=("g", "p"))) == 8 * 16

@@ -145,7 +145,7 @@ expect w with M = 2 * 8 {
     assert expectation.checks[0].span.location.line == 7
 
 
-def test_a_setting_that_cannot_work_is_told_at_compile_time() -> None:
+def test_a_setting_that_cannot_work_is_reported_at_compile_time() -> None:
     body = GATHER.replace("8192", "M")
     with pytest.raises(CompileError) as caught:
         compiled(body, "expect w with M = 20 { best.dil < 2 }", "param M = 16 in 16..64\n")

@@ -18,7 +18,7 @@ def coloured(text: str) -> dict[str, Colour]:
     return {text[each.start : each.end]: each.colour for each in colours(text)}
 
 
-def test_words_names_and_numbers_are_told_apart() -> None:
+def test_words_names_and_numbers_are_reported_apart() -> None:
     found = coloured(BEGINNING + "# done\nlet tensor = 64 GB/s")
 
     expected = {

@@ -28,7 +28,7 @@ def test_names_stay_known_while_the_text_has_mistakes() -> None:
     assert value is not None and value.amount == 8192
 
 
-def test_mistakes_of_an_included_file_are_told_at_the_include(tmp_path: Path) -> None:
+def test_mistakes_of_an_included_file_are_reported_at_the_include(tmp_path: Path) -> None:
     (tmp_path / "own.mgs").write_text("let a = 1\nlet b = 1 s + 1 B\n", encoding="utf-8")
     text = 'let c = 1\ninclude "own.mgs"\n'
     (mistake,) = read_document(text, str(tmp_path / "main.mgs")).diagnostics
@@ -37,7 +37,7 @@ def test_mistakes_of_an_included_file_are_told_at_the_include(tmp_path: Path) ->
     assert mistake.span.text == 'include "own.mgs"'
 
 
-def test_an_included_file_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_an_included_file_that_is_gone_is_reported(tmp_path: Path) -> None:
     found = read_document('include "gone.mgs"\n', str(tmp_path / "main.mgs")).diagnostics
 
     assert [each.code.name for each in found] == ["MGS120"]

@@ -19,7 +19,7 @@ def test_every_tile_is_written_once_after_what_it_waits_for(kernel: str, pattern
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_without_waits_it_reads_what_has_not_landed(kernel: str) -> None:
+def test_without_waits_it_reads_what_has_not_arrived(kernel: str) -> None:
     found = NumpyWorld(kernel, Pattern.AG_GEMM)
     for tables in found.tables:
         for at in range(0, len(tables.tiles), found.plan.TILE):

@@ -1,4 +1,4 @@
-"""Files of ``magus plan --format triton`` run by Triton's interpreter on the CPU, while a thread lands the chunks."""
+"""Files of ``magus plan --format triton`` run by Triton's interpreter on the CPU, while a thread arrives the chunks."""
 
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def drop_waits(world: TritonWorld) -> None:
             tables.tiles[at + 7] = tables.tiles[at + 6]
 
 
-def test_without_waits_a_kernel_reads_what_has_not_landed(tmp_path: Path) -> None:
+def test_without_waits_a_kernel_reads_what_has_not_arrived(tmp_path: Path) -> None:
     world = world_of(Pattern.AG_GEMM, "hetero_fused_1d(chunks=8, engine=dma(3))", tmp_path)
     drop_waits(world)
 
@@ -126,7 +126,7 @@ def test_rewritten_kernels_end_with_the_serial_result(kernel: str, pattern: Patt
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_rewritten_kernels_without_waits_read_what_has_not_landed(kernel: str, tmp_path: Path) -> None:
+def test_rewritten_kernels_without_waits_read_what_has_not_arrived(kernel: str, tmp_path: Path) -> None:
     world = rewritten_world(kernel, Pattern.AG_GEMM, "hetero_fused_1d(chunks=8, engine=dma(3))", tmp_path)
     drop_waits(world)
 

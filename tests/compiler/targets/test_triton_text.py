@@ -66,8 +66,8 @@ def test_a_group_waits_for_what_its_queue_brings_it() -> None:
       y = gemm(xg, v) }
     schedule relying for w {
       plan by dma(1)
-      t = put xg.shard(0) to 1 signal landed
-      above = compute y.shard(1)[0:32, 0:64] after landed
+      t = put xg.shard(0) to 1 signal arrived
+      above = compute y.shard(1)[0:32, 0:64] after arrived
       below = compute y.shard(1)[32:64, 0:64]
       own = compute y.shard(0)
     }
@@ -139,9 +139,9 @@ def test_kernels_of_two_streams_that_wait_for_each_other() -> None:
       y = gemm(xg, v) }
     schedule crossed for w {
       plan by dma(1)
-      theirs = compute y.shard(1) after landed
+      theirs = compute y.shard(1) after arrived
       own = compute y.shard(0) stream 1
-      t = put xg.shard(0) to 1 signal landed after own
+      t = put xg.shard(0) to 1 signal arrived after own
     }
     """
     made = compile_text(text).scenario().case

@@ -124,7 +124,7 @@ def test_sums_follow_the_batch_that_completes_their_rows_at_all_peers() -> None:
     assert set(sums[0].after) == {"g1", "s_x0_1", "s_x0_2", "s_x0_3"}
 
 
-def test_slices_are_brought_one_by_one_and_added_up() -> None:
+def test_slices_are_delivered_one_by_one_and_added_up() -> None:
     scenario = SCENARIOS[Pattern.AG_GEMM]
     parts, slices = ((256, 0), (0, 256)), ((), (128, 384))
 

@@ -58,11 +58,11 @@ def problem_of(template: Template, pattern: Pattern, num_ranks: int, pieces: int
 
 def variants(template: Template, pattern: Pattern, num_ranks: int, pieces: int) -> list[TemplateInput]:
     """Put and get, by either engine, with each algorithm, even and uneven: what of it is possible."""
-    asked = replace(problem_of(template, pattern, num_ranks, pieces), pattern=pattern)
+    requested = replace(problem_of(template, pattern, num_ranks, pieces), pattern=pattern)
     splits = [(), SPLIT[:num_ranks]] if pattern.exchanges else [()]
     algorithms = ["", *ALGORITHM_BY_NAME] if template.has("algorithm") else [""]
     found = [
-        staged(replace(asked, tactics=tactics, engine=engine, algorithm=algorithm, split=split))
+        staged(replace(requested, tactics=tactics, engine=engine, algorithm=algorithm, split=split))
         for tactics, engine, algorithm, split in product((ExecutionOptions(), GET), EngineKind, algorithms, splits)
     ]
     return [problem for problem in found if reject_problem(template, problem) is None]

@@ -256,7 +256,7 @@ def test_streams_are_in_its_name_where_there_are_several() -> None:
 
 
 @pytest.mark.parametrize("count", first((20, 80), 1))
-def test_plans_drawn_at_random_leave_what_is_asked_for(count: int) -> None:
+def test_plans_drawn_at_random_leave_what_is_requested_for(count: int) -> None:
     """Any number of ranks and pieces, in nodes or not, in any legal order."""
     rng, template, done = Random(5), BY_NAME["pipelined"], 0
     while done < count:

@@ -16,7 +16,7 @@ def item(text: str) -> Item:
     return read_json(text, JsonPlace("f.json", Span(Source("a.mgs", ""), 0, 0), Report()))
 
 
-def told(found: Item, read: Callable[[Item], object]) -> tuple[Code, str, str]:
+def reported(found: Item, read: Callable[[Item], object]) -> tuple[Code, str, str]:
     with pytest.raises(Stopped):
         read(found)
     (last,) = found.origin.report.diagnostics
@@ -29,7 +29,7 @@ def test_paths_go_through_objects_and_lists() -> None:
     assert (inner.path, inner.text()) == ("a[1].c.d", "x")
 
 
-def test_what_is_asked_for_is_given() -> None:
+def test_what_is_requested_for_is_given() -> None:
     found = item('{"n": 3, "t": "a", "f": true, "w": "put", "l": [1, 2]}').entries(("n", "t", "f", "w"), ("l", "m"))
 
     assert (found["n"].number(3, 3), found["t"].name(), found["f"].flag(), found["w"].word(("put",))) == (
@@ -58,17 +58,17 @@ def test_what_is_asked_for_is_given() -> None:
         ('"é"', lambda found: found.name(), Code.MGS137, "'é' is not a name"),
     ],
 )
-def test_anything_else_is_told(text: str, read: Callable[[Item], object], code: Code, message: str) -> None:
-    assert told(item(text), read)[:2] == (code, f"f.json: {message}")
+def test_anything_else_is_reported(text: str, read: Callable[[Item], object], code: Code, message: str) -> None:
+    assert reported(item(text), read)[:2] == (code, f"f.json: {message}")
 
 
 def test_hints_know_words_that_are_near() -> None:
-    assert told(item('{"nmae": 1}'), lambda found: found.entries((), ("name",)))[2] == "did you mean 'name'?"
-    assert told(item('"ptu"'), lambda found: found.word(("put", "get")))[2] == "did you mean 'put'?"
+    assert reported(item('{"nmae": 1}'), lambda found: found.entries((), ("name",)))[2] == "did you mean 'name'?"
+    assert reported(item('"ptu"'), lambda found: found.word(("put", "get")))[2] == "did you mean 'put'?"
 
 
 def test_a_long_text_is_refused_and_not_repeated() -> None:
-    code, message, _ = told(item(f'"{"a" * (MAX_NAME + 1)}"'), Item.text)
+    code, message, _ = reported(item(f'"{"a" * (MAX_NAME + 1)}"'), Item.text)
 
     assert code is Code.MGS137 and len(message) < MAX_NAME
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from magus.compiler.ir import Direction, Reach, Step, Transfer
 
 Cell = tuple[int, int, int, int, int]
-"""(rank it lands at, rank it comes from, block, row, column), all absolute."""
+"""(rank it arrives at, rank it comes from, block, row, column), all absolute."""
 
 
 def landings(ranks: Sequence[Sequence[Step]]) -> Counter[Cell]:
-    """How often each element lands, of the steps of each absolute rank."""
+    """How often each element arrives, of the steps of each absolute rank."""
     found: Counter[Cell] = Counter()
     for rank, steps in enumerate(ranks):
         for step in steps:

@@ -35,18 +35,18 @@ class Rank:
 
 def carry_out(scenario: OpCase, schedule: OpPlan, ranks: list[Rank], kernel: Kernel, seed: int) -> None:
     """Do every step at every rank, in an order drawn from those that the waits allow."""
-    rng, done, landed = random.Random(seed), set[tuple[int, str]](), set[tuple[int, str]]()
+    rng, done, arrived = random.Random(seed), set[tuple[int, str]](), set[tuple[int, str]]()
     waits = {(rank.number, step.name): set(step.after) for rank in ranks for step in schedule.steps}
     for rank in ranks:
         for name, before in queued_behind(schedule.steps):
             waits[rank.number, name].add(before)
     steps = {(rank.number, step.name): step for rank in ranks for step in schedule.steps}
     while len(done) < len(steps):
-        ready = [key for key in steps if key not in done and _may_run(key[0], waits[key], done | landed)]
+        ready = [key for key in steps if key not in done and _may_run(key[0], waits[key], done | arrived)]
         number, name = rng.choice(ready)
         step = steps[number, name]
         if isinstance(step, Transfer):
-            landed.add((_move(scenario, ranks, number, step), step.signal))
+            arrived.add((_move(scenario, ranks, number, step), step.signal))
         elif isinstance(step, TileGroup):
             kernel(ranks[number], step)
         else:
@@ -59,7 +59,7 @@ def _may_run(rank: int, waits: set[str], happened: set[tuple[int, str]]) -> bool
 
 
 def _move(scenario: OpCase, ranks: list[Rank], issuer: int, step: Transfer) -> int:
-    """Copy what a transfer moves; the rank at which it lands."""
+    """Copy what a transfer moves; the rank at which it arrives."""
     n, puts = len(ranks), step.direction is Direction.PUT
     other = (issuer + step.peer) % n
     source, target = (issuer, other) if puts else (other, issuer)

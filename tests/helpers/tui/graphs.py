@@ -116,13 +116,13 @@ class GraphStages:
         return Compiled(str(path), (*map(Scenario.of_one, self.pairs), layer()), (), (), ())
 
     def recommend(
-        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, told: Callable[[Advice], None]
+        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, reported: Callable[[Advice], None]
     ) -> Advice:
         """What was simulated, after the answers of ``partial``; until it is stopped, if it ``stops``."""
         if scenario.only_case is not None:
-            return fakes.FakeStages(self.pairs).recommend(scenario, progress, should_stop, told)
+            return fakes.FakeStages(self.pairs).recommend(scenario, progress, should_stop, reported)
         for each in self.partial:
-            told(each)
+            reported(each)
         while self.stops:
             if should_stop():
                 raise Cancelled

@@ -190,11 +190,11 @@ def test_what_is_known_when_stopped_is_exact() -> None:
     whole = run(program, core=Core.COMPILED)
     compiled._LINE_HOPS_PER_SLICE = 5
     for looks in range(1, 12):
-        told: list[int] = []
-        part = run(program, core=Core.COMPILED, progress=told.append, should_stop=lambda: len(told) == looks)  # noqa: B023
+        reported: list[int] = []
+        part = run(program, core=Core.COMPILED, progress=reported.append, should_stop=lambda: len(reported) == looks)  # noqa: B023
         if part.outcome is not RunOutcome.CANCELLED:
             break
-        assert told == sorted(told) and part.line_hops == told[-1]
+        assert reported == sorted(reported) and part.line_hops == reported[-1]
         for name in ("op_ready", "op_start", "op_done", "flow_last"):
             known, expected = getattr(part, name), getattr(whole, name)
             np.testing.assert_array_equal(known[known != NEVER], expected[known != NEVER])

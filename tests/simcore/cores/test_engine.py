@@ -70,7 +70,7 @@ def test_the_environment_names_a_core(monkeypatch: pytest.MonkeyPatch, core: Cor
     assert run(transfers(100), core=Core.WINDOWS).core == "windows"  # the argument counts first
 
 
-def test_an_unknown_core_is_told_with_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_core_is_reported_with_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAGUS_ENGINE", "turbo")
 
     with pytest.raises(EngineUnavailable, match=r"'turbo'.*windows, compiled"):
@@ -88,7 +88,7 @@ def test_without_numba_the_compiled_core_says_how_to_install_it(monkeypatch: pyt
     assert run(transfers(60_000)).core == "windows"
 
 
-def test_busy_time_is_told_apart_by_traffic() -> None:
+def test_busy_time_is_reported_apart_by_traffic() -> None:
     program = transfers(1000)
 
     for core in Core:
@@ -100,13 +100,13 @@ def test_busy_time_is_told_apart_by_traffic() -> None:
 
 
 @pytest.mark.parametrize("core", Core)
-def test_stops_when_asked(core: Core) -> None:
-    told: list[int] = []
+def test_stops_when_requested(core: Core) -> None:
+    reported: list[int] = []
 
-    result = run(transfers(20_000), core=core, should_stop=lambda: len(told) == 3, progress=told.append)
+    result = run(transfers(20_000), core=core, should_stop=lambda: len(reported) == 3, progress=reported.append)
 
     assert result.outcome is RunOutcome.CANCELLED
-    assert told == sorted(told) and told[0] == 0 and len(told) == 3
+    assert reported == sorted(reported) and reported[0] == 0 and len(reported) == 3
     assert 0 < result.line_hops < transfers(20_000).num_line_hops
     whole = run(transfers(20_000), core=core)
     known = result.op_done != NEVER
@@ -115,13 +115,13 @@ def test_stops_when_asked(core: Core) -> None:
 
 def test_refuses_what_is_over_the_budget_before_it_begins() -> None:
     program = transfers(1000)
-    told: list[int] = []
+    reported: list[int] = []
 
     with pytest.raises(RunTooLarge, match=r"2.0e\+04 line-hops .* packets"):
-        run(program, budget=RunBudget(seconds=1e-6), progress=told.append)
+        run(program, budget=RunBudget(seconds=1e-6), progress=reported.append)
     with pytest.raises(RunTooLarge, match=r"the run needs about .* packets"):
-        run(program, budget=RunBudget(memory_bytes=1000), progress=told.append)
-    assert told == []
+        run(program, budget=RunBudget(memory_bytes=1000), progress=reported.append)
+    assert reported == []
 
 
 @pytest.mark.parametrize("core", Core)

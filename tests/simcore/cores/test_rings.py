@@ -146,9 +146,9 @@ def test_what_is_known_when_stopped_between_turns_is_exact(budget: int) -> None:
     compiled._LINE_HOPS_PER_SLICE, compiled._MOST_SLICES = budget, 1
 
     for looks in range(2, 4):
-        told: list[int] = []
-        part = run(program, core=Core.COMPILED, progress=told.append, should_stop=lambda: len(told) == looks)  # noqa: B023
+        reported: list[int] = []
+        part = run(program, core=Core.COMPILED, progress=reported.append, should_stop=lambda: len(reported) == looks)  # noqa: B023
         assert part.outcome is RunOutcome.CANCELLED
-        assert told == [budget * number for number in range(looks)] and part.line_hops == told[-1]
+        assert reported == [budget * number for number in range(looks)] and part.line_hops == reported[-1]
         known = part.flow_last != NEVER
         np.testing.assert_array_equal(part.flow_last[known], whole.flow_last[known])

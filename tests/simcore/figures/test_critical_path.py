@@ -15,7 +15,7 @@ def builder() -> ProgramBuilder:
     return ProgramBuilder(1, unit_bytes=128)
 
 
-def test_causes_are_told_apart() -> None:
+def test_causes_are_reported_apart() -> None:
     b = builder()
     sms = b.pool("sms", 1)
     first = b.op(0, OpSpec(OpKind.TILE, "first", [Stage(4)], pool=sms, release_ticks=3))

@@ -71,16 +71,16 @@ def test_a_stop_during_the_what_if_runs_keeps_the_run_itself() -> None:
     scenario = ag_gemm(256, 256, 256, ranks=2)
     schedule = build_op_plan(scenario, OpChoice("serial", 2, DMA))
     explained = WhatIf(4096)
-    asked: list[int] = []
+    requested: list[int] = []
 
     def never() -> bool:
-        asked.append(1)
+        requested.append(1)
         return False
 
     simulate_op(scenario, schedule, options=RunOptions(should_stop=never))
-    of_run = len(asked)
+    of_run = len(requested)
     whole = simulate_op(scenario, schedule, what_if=explained, options=RunOptions(should_stop=never))
-    in_all = len(asked) - of_run
+    in_all = len(requested) - of_run
     assert in_all > of_run + 8 and whole.waterfall is not None
     for heard in range(of_run, in_all):
         answers = chain(repeat(False, heard), repeat(True))
@@ -94,18 +94,18 @@ def test_a_stop_during_the_what_if_runs_keeps_the_run_itself() -> None:
 def test_a_stop_is_heard_while_ranks_are_lowered() -> None:
     scenario = ag_gemm(4096, 4096, 4096, ranks=8, fabric=torus(1, 2, 4))
     schedule = build_op_plan(scenario, OpChoice("serial", 8, DMA))
-    asked: list[int] = []
+    requested: list[int] = []
 
     def later() -> bool:
-        asked.append(1)
-        return len(asked) > 40
+        requested.append(1)
+        return len(requested) > 40
 
     with pytest.raises(Cancelled):
         simulate_op(scenario, schedule, options=RunOptions(should_stop=later))
-    assert len(asked) == 41
+    assert len(requested) == 41
 
 
-def test_who_is_asked_is_whoever_began_the_stage() -> None:
+def test_who_is_requested_is_whoever_began_the_stage() -> None:
     with heeding(lambda: True):
         with pytest.raises(Cancelled), heeding(None):
             checkpoint()

@@ -133,14 +133,14 @@ def test_a_get_hits_what_its_peer_has_been_sent() -> None:
 def test_where_blocks_are_summed_only_what_is_waited_for_was_sent_here() -> None:
     scenario = replace(scatter(h100()), shape=replace(scatter(h100()).shape, pattern=Pattern.ALL_REDUCE))
     half, rest, whole = (Region(1, IndexRange(*rows), IndexRange(0, 1024)) for rows in ((0, 16), (16, 64), (0, 64)))
-    lands = Transfer("lands", Direction.PUT, replace(half, owner=2), 1, "landed")
+    arrives = Transfer("arrives", Direction.PUT, replace(half, owner=2), 1, "arrived")
     on, twice, ahead = (
         Transfer(name, Direction.PUT, region, 1, f"s_{name}", after)
-        for name, region, after in (("on", whole, ("landed",)), ("twice", half, ("landed",)), ("ahead", rest, ()))
+        for name, region, after in (("on", whole, ("arrived",)), ("twice", half, ("arrived",)), ("ahead", rest, ()))
     )
-    hits = Hits(scenario, plan(lands, on, twice, ahead, sms=16))
+    hits = Hits(scenario, plan(arrives, on, twice, ahead, sms=16))
 
-    assert [hits.at_source(0, step) for step in (lands, on, twice, ahead)] == [0, Fraction(1, 4), 1, 0]
+    assert [hits.at_source(0, step) for step in (arrives, on, twice, ahead)] == [0, Fraction(1, 4), 1, 0]
 
 
 @pytest.mark.parametrize(("num_parts", "share"), [(1, NONE), (2, Fraction(1, 2)), (7, Fraction(6, 7))])

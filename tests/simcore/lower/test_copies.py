@@ -231,10 +231,12 @@ def test_a_command_written_before_costs_what_the_profile_says_or_nothing() -> No
     scenario = gather()
     setup = scenario.gpu.dma.setup_ticks
     ready = plan(put(), mode=EngineMode.PRELAUNCHED)
-    told = with_dma(scenario, replace(scenario.gpu.dma, prelaunch_ticks=setup // 4, issue_interval_ticks=setup // 2))
+    reported = with_dma(
+        scenario, replace(scenario.gpu.dma, prelaunch_ticks=setup // 4, issue_interval_ticks=setup // 2)
+    )
 
     assert makespan(scenario, plan(put())) - makespan(scenario, ready) == setup
-    assert makespan(told, ready) - makespan(scenario, ready) == setup // 4
+    assert makespan(reported, ready) - makespan(scenario, ready) == setup // 4
 
 
 def test_one_command_serves_two_peers_at_half_the_rate() -> None:

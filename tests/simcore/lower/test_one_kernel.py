@@ -91,8 +91,8 @@ def test_a_plain_put_waits_for_its_peer_and_sends_a_flag() -> None:
 def test_a_get_waits_for_its_peer_and_knows_when_it_is_done(protocol: CopyProtocol) -> None:
     scenario = pair()
     gpu, link = scenario.gpu, scenario.system.fabric.link
-    asked = gpu.sm_copy.setup_ticks + link.latency_ticks
-    copied = asked + 2 * ticks_for(LINE, gpu.sm_copy.bytes_per_s) + way_ticks(scenario, read=True)
+    requested = gpu.sm_copy.setup_ticks + link.latency_ticks
+    copied = requested + 2 * ticks_for(LINE, gpu.sm_copy.bytes_per_s) + way_ticks(scenario, read=True)
     expected = gpu.launch.kernel_ticks + way_ticks(scenario, read=False) + gpu.hbm.latency_ticks + copied
 
     assert makespan(scenario, one(GET, protocol), LINE) == pytest.approx(expected, rel=0.01)
@@ -145,8 +145,8 @@ def test_the_sums_are_a_part_of_the_kernel(mode: EngineMode) -> None:
     assert [ticks for ticks in launches.tolist() if ticks] == [launch]
     assert pools[0] == pools[1] and len(pools[0]) == 1
     finished = run(program)
-    landed = max(done_at(lowered, finished, f"x{peer}") for peer in (1, 2, 3))
-    assert min(starts_of(lowered, finished, "r0", OpKind.REDUCE)) == landed + lowered.scenario.gpu.hbm.latency_ticks
+    arrived = max(done_at(lowered, finished, f"x{peer}") for peer in (1, 2, 3))
+    assert min(starts_of(lowered, finished, "r0", OpKind.REDUCE)) == arrived + lowered.scenario.gpu.hbm.latency_ticks
 
 
 def test_a_sum_on_few_sms_takes_longer() -> None:

@@ -170,7 +170,7 @@ def test_a_kernel_waits_for_the_copies_of_all_ranks_that_set_its_signal() -> Non
     schedule = plan(every, TileGroup("g", blocks, IndexRange(0, 256), after=("s",)), sms=2, compute_sms=130)
     folded, unfolded = (lower_op(scenario, schedule, unit_bytes=1024, fold=fold) for fold in (True, False))
     one, all_ranks = run(folded.program), run(unfolded.program)
-    landed = [done_at(unfolded, all_ranks, "x", rank) for rank in range(3)]
+    arrived = [done_at(unfolded, all_ranks, "x", rank) for rank in range(3)]
 
     assert one.makespan_ticks == all_ranks.makespan_ticks
-    assert min(starts_of(unfolded, all_ranks, "g", OpKind.LAUNCH)) >= max(landed)
+    assert min(starts_of(unfolded, all_ranks, "g", OpKind.LAUNCH)) >= max(arrived)

@@ -172,7 +172,7 @@ def test_a_tile_stores_when_it_is_done_and_not_when_its_group_is() -> None:
         assert (done.op_start[stores] >= done.op_done[tile]).all()
 
 
-def test_an_sm_waits_before_the_tile_after_the_next_until_what_it_stored_has_landed() -> None:
+def test_an_sm_waits_before_the_tile_after_the_next_until_what_it_stored_has_arrived() -> None:
     scenario = on_few_sms(8192)
     slow = replace(scenario.system.fabric, link=replace(scenario.system.fabric.link, achieved_bytes_per_s=10**10))
     plan = lowered(replace(scenario, system=replace(scenario.system, fabric=slow)), PER_CHUNK)

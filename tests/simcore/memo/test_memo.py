@@ -245,7 +245,7 @@ def test_a_question_with_parts_from_outside_magus_has_no_place(part: object, sto
     assert memo_of((part,)) is None
 
 
-def test_parts_of_a_question_are_told_apart(store: Store) -> None:
+def test_parts_of_a_question_are_reported_apart(store: Store) -> None:
     questions = [
         (1,),
         ("1",),

@@ -272,7 +272,7 @@ async def test_a_simulation_that_does_not_finish_says_why() -> None:
         assert "some ops can never finish" in text
 
 
-async def test_a_waterfall_that_cannot_be_had_is_not_asked_for_forever() -> None:
+async def test_a_waterfall_that_cannot_be_had_is_not_requested_for_forever() -> None:
     fake = stages(explains=False)
     app = app_of(fake)
     async with app.run_test(size=SMALL) as pilot:

@@ -86,7 +86,7 @@ def unsaved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "unsaved"
 
 
-async def test_mistakes_are_told_while_typing_and_jumped_to(tmp_path: Path) -> None:
+async def test_mistakes_are_reported_while_typing_and_jumped_to(tmp_path: Path) -> None:
     async with edited(tmp_path) as it:
         assert it.said.startswith("1:1") and "error" not in it.said
         await it.go(3, len("let K = 4096"))
@@ -265,7 +265,7 @@ async def test_quitting_tells_what_saving_would_overwrite(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-async def test_a_program_that_is_told_to_end_keeps_the_text(tmp_path: Path, unsaved: Path) -> None:
+async def test_a_program_that_is_reported_to_end_keeps_the_text(tmp_path: Path, unsaved: Path) -> None:
     async with edited(tmp_path) as it:
         await it.go(13)
         await it.type("let Z = 4")
@@ -287,7 +287,7 @@ async def test_a_file_that_changes_on_disk_is_read_again(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("keys", "mine"), [(("k", "ctrl+s", "k"), True), pytest.param(("t",), False, marks=pytest.mark.slow)]
 )
-async def test_a_file_that_changes_here_and_on_disk_is_asked_about(
+async def test_a_file_that_changes_here_and_on_disk_is_requested_about(
     tmp_path: Path, keys: tuple[str, ...], mine: bool
 ) -> None:
     async with edited(tmp_path) as it:

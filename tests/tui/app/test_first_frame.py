@@ -128,12 +128,12 @@ async def test_a_list_of_files_stays_while_the_workbench_comes(held: Event) -> N
 
 
 def test_a_stop_is_heard_between_two_imports(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(first_frame, "import_module", lambda name, _: asked.append(name))
+    requested: list[str] = []
+    monkeypatch.setattr(first_frame, "import_module", lambda name, _: requested.append(name))
 
-    import_rest(lambda: len(asked) == 2)
+    import_rest(lambda: len(requested) == 2)
 
-    assert asked == list(HEAVY[:2])
+    assert requested == list(HEAVY[:2])
 
 
 def test_each_pane_of_the_list_is_its_view() -> None:

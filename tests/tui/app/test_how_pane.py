@@ -38,7 +38,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MagusApp:
     return MagusApp(Path("mlp.mgs"), backend=RealStages(real.gather()).backend())
 
 
-async def test_the_recipe_of_the_picked_schedule_is_told(app: MagusApp) -> None:
+async def test_the_recipe_of_the_picked_schedule_is_reported(app: MagusApp) -> None:
     async with app.run_test(size=SIZE) as pilot:
         await to_how(pilot)
         text = screen_text(app)
@@ -107,7 +107,7 @@ async def test_a_format_that_cannot_say_it_gives_its_reason(app: MagusApp) -> No
 
 
 @pytest.mark.slow
-async def test_options_of_a_runtime_are_asked_for(app: MagusApp) -> None:
+async def test_options_of_a_runtime_are_requested_for(app: MagusApp) -> None:
     async with app.run_test(size=SMALL, notifications=True) as pilot:
         await to_how(pilot)
         await press(pilot, "o", "end")

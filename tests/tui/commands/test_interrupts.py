@@ -10,7 +10,7 @@ from magus.tui.commands import interrupts
 from magus.tui.commands.interrupts import interruptible
 
 
-def test_the_first_press_is_told_and_the_second_interrupts() -> None:
+def test_the_first_press_is_reported_and_the_second_interrupts() -> None:
     before = signal.getsignal(signal.SIGINT)
     with interruptible() as pressed:
         assert not pressed()

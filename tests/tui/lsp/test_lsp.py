@@ -100,17 +100,19 @@ async def test_a_name_is_renamed_where_files_of_the_workspace_include_it(tmp_pat
 
 
 def test_a_question_with_wrong_params_is_answered_with_an_error() -> None:
-    asked: tuple[tuple[str, object], ...] = (
+    requested: tuple[tuple[str, object], ...] = (
         ("initialize", {"capabilities": {}}),
         ("textDocument/hover", {"position": "here"}),
         ("shutdown", None),
     )
     messages = [
         json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
-        for number, (method, params) in enumerate(asked)
+        for number, (method, params) in enumerate(requested)
     ]
-    told = b"".join(b"Content-Length: %d\r\n\r\n%s" % (len(message), message) for message in messages)
-    done = subprocess.run([sys.executable, "-m", "magus.tui.cli", "lsp"], input=told, capture_output=True, timeout=60)
+    reported = b"".join(b"Content-Length: %d\r\n\r\n%s" % (len(message), message) for message in messages)
+    done = subprocess.run(
+        [sys.executable, "-m", "magus.tui.cli", "lsp"], input=reported, capture_output=True, timeout=60
+    )
     answers = [json.loads(part[: part.rindex(b"}") + 1]) for part in done.stdout.split(b"\r\n\r\n")[1:]]
     by_id = {answer["id"]: answer for answer in answers if "id" in answer}
 

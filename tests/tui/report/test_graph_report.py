@@ -50,7 +50,7 @@ def test_figures_are_those_of_simulate(page: Path) -> None:
     assert gain == pytest.approx(times["library"] / times[data["recommended"]]) and gain > 1.01
 
 
-def test_ops_are_told_by_name_with_the_block_of_the_schedule(page: Path) -> None:
+def test_ops_are_reported_by_name_with_the_block_of_the_schedule(page: Path) -> None:
     text = page.read_text()
 
     for name in ("u_norm", "u", "y", "y_add"):

@@ -92,7 +92,7 @@ def page_file(file: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(file: Path) -> dict[str, Any]:
+def reported(file: Path) -> dict[str, Any]:
     return dict(document("advise", file, *QUICK))
 
 
@@ -107,29 +107,31 @@ def report_of(advice: Advice, **changes: Any) -> ReportData:
     return replace(ReportData(advice, run_of(advice.case, advice.result), advice_document(advice), "up.mgs"), **changes)
 
 
-def test_the_figures_are_those_of_the_json(page_file: Path, told: dict[str, Any]) -> None:
+def test_the_figures_are_those_of_the_json(page_file: Path, reported: dict[str, Any]) -> None:
     page = parsed(page_file.read_text())
 
-    shown = [row for row in page.rows if len(row) == 6 and row[1] in {each["schedule"] for each in told["candidates"]}]
-    simulated = [each for each in told["candidates"] if each["simulated_us"] is not None]
+    shown = [
+        row for row in page.rows if len(row) == 6 and row[1] in {each["schedule"] for each in reported["candidates"]}
+    ]
+    simulated = [each for each in reported["candidates"] if each["simulated_us"] is not None]
     assert [row[1] for row in shown] == [each["name"] for each in simulated]
     assert [float(row[3].lstrip("~")) for row in shown] == [round(each["simulated_us"], 1) for each in simulated]
     assert [row[4] for row in shown] == [f"{each['speedup_vs_serial']:.2f}x" for each in simulated]
-    bound_gain = told["baseline"]["us"] / told["lower_bound_us"]
-    offer = told["implementations"]["offers"][0]["speedup_vs_library"] if told["implementations"] else 1.0
-    assert page.said["gain"] == [f"{gain:.2f}x" for gain in (offer, told["speedup_vs_serial"], bound_gain)]
-    for row in told["reasons"]:
+    bound_gain = reported["baseline"]["us"] / reported["lower_bound_us"]
+    offer = reported["implementations"]["offers"][0]["speedup_vs_library"] if reported["implementations"] else 1.0
+    assert page.said["gain"] == [f"{gain:.2f}x" for gain in (offer, reported["speedup_vs_serial"], bound_gain)]
+    for row in reported["reasons"]:
         assert row in page.said["li"]
 
 
-def test_the_data_of_the_page_is_the_json(page_file: Path, told: dict[str, Any]) -> None:
+def test_the_data_of_the_page_is_the_json(page_file: Path, reported: dict[str, Any]) -> None:
     pattern = re.compile(r'<script type="application/json" id="advice">(.*?)</script>', re.DOTALL)
     (data,) = pattern.findall(page_file.read_text())
 
     carried = json.loads(data)
 
-    assert carried.keys() == told.keys() - {"next"}
-    assert {**carried, "timing": None} == {**{name: told[name] for name in carried}, "timing": None}
+    assert carried.keys() == reported.keys() - {"next"}
+    assert {**carried, "timing": None} == {**{name: reported[name] for name in carried}, "timing": None}
 
 
 def test_the_sweep_has_the_values_of_the_param(page_file: Path, file: Path) -> None:
@@ -204,7 +206,7 @@ def test_a_page_is_the_same_each_time(advice: Advice) -> None:
     assert report_html(report_of(advice)) == report_html(report_of(advice))
 
 
-def test_a_missing_folder_is_told_before_the_work(file: Path, tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_before_the_work(file: Path, tmp_path: Path) -> None:
     done = magus("report", file, "-o", tmp_path / "nowhere" / "out.html")
 
     assert (done.exit_code, done.stdout) == (1, "") and "No such file or directory" in done.stderr
@@ -217,7 +219,7 @@ def test_a_report_needs_a_file_to_write_to(file: Path) -> None:
     assert done.exit_code == 2 and "'-o'" in done.stderr
 
 
-def test_an_error_of_the_scenario_is_told_and_nothing_written(tmp_path: Path) -> None:
+def test_an_error_of_the_scenario_is_reported_and_nothing_written(tmp_path: Path) -> None:
     (tmp_path / "bad.mgs").write_text("workload w on nowhere {}\n")
 
     done = magus("report", tmp_path / "bad.mgs", "-o", tmp_path / "out.html")

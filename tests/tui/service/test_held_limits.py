@@ -38,8 +38,8 @@ def answering(monkeypatch: pytest.MonkeyPatch, answers: Callable[[int], Any]) ->
     """Let ``answers`` say what becomes of a question about so many rows, beside its answer."""
     known = Advisor.load().recommend(Request("AG+GEMM", m=1024, **SIZES), AdviceOptions(verify=False))
 
-    async def recommend(self: Advisor, asked: Request, *_: object, **__: object) -> Any:
-        await answers(asked.m)
+    async def recommend(self: Advisor, requested: Request, *_: object, **__: object) -> Any:
+        await answers(requested.m)
         return known
 
     monkeypatch.setattr(Advisor, "recommend_async", recommend)
@@ -103,7 +103,7 @@ def test_the_time_of_an_answer_covers_the_wait_for_it(advisor: Advisor, monkeypa
 def test_who_has_waited_has_less_time_left(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
     known, given = advisor.recommend(Request("AG+GEMM", m=1024, **SIZES), AdviceOptions(verify=False)), list[float]()
 
-    async def recommend(self: Advisor, asked: Request, options: AdviceOptions, **_: object) -> Any:
+    async def recommend(self: Advisor, requested: Request, options: AdviceOptions, **_: object) -> Any:
         assert options.within_s is not None
         given.append(options.within_s)
         await asyncio.sleep(0.2)

@@ -151,7 +151,7 @@ def test_a_client_that_stops_in_the_middle_is_not_waited_for(advisor: Advisor, m
     assert status == 408 and document["error"]["code"] == "408"
 
 
-def test_when_too_many_wait_others_are_told_to_come_later(advisor: Advisor, monkeypatch: Any) -> None:
+def test_when_too_many_wait_others_are_reported_to_come_later(advisor: Advisor, monkeypatch: Any) -> None:
     running = 0
     most = 0
 

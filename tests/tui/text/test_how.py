@@ -19,7 +19,7 @@ How to carry out hetero_fused_1d(chunks=32, engine=dma(7)):
   - Every rank r of 8 does the same. Ranks count modulo 8.
   - Block b of p is the 1024 rows whose sum rank b gets.
   - copies: by 7 copy engines; the first free one takes the next copy. A copy
-    that has landed sets a flag there.
+    that has arrived sets a flag there.
   - Steps of one stream run one after the other; beyond that a step waits only
     for what it names.
 
@@ -29,7 +29,7 @@ How to carry out hetero_fused_1d(chunks=32, engine=dma(7)):
     1.2 copies: for k = 1, ..., 7, when step 1.1 is done, put the own part of
         rows 256i:256i+256 of block r+k to rank r+k (4 MiB each)
   2. stream 0: GEMM for block r (1024 rows)
-  3. stream 1: for i = 0, ..., 3, when rows 256i:256i+256 of block r have landed
+  3. stream 1: for i = 0, ..., 3, when rows 256i:256i+256 of block r have arrived
      from ranks r+1, ..., r+7 and step 2 is done, sum their 8 parts
 
 In pseudo-code, commands are queued at once and wait in their queues:
@@ -41,7 +41,7 @@ In pseudo-code, commands are queued at once and wait in their queues:
   stream[0].gemm(p[r])
   done[2] = stream[0].record()
   for i in range(0, 4):
-      stream[1].wait(landed(p[r][256*i:256*i+256], of=[r+1, ..., r+7]))
+      stream[1].wait(arrived(p[r][256*i:256*i+256], of=[r+1, ..., r+7]))
       stream[1].wait(done[2])
       stream[1].sum(p[r][256*i:256*i+256], parts=8)"""
 
@@ -60,7 +60,7 @@ def text_of(example: str, schedule: str, workload: str | None = None) -> str:
     return how_text(how_of(scenario, resolve_schedule(scenario, schedule)))
 
 
-def test_a_schedule_is_told_in_steps_and_in_pseudo_code() -> None:
+def test_a_schedule_is_reported_in_steps_and_in_pseudo_code() -> None:
     assert text_of("gemm_rs_h100", "hetero_fused_1d(chunks=32, engine=dma(7))") == OWN_LAST
 
 
@@ -81,11 +81,11 @@ def test_a_schedule_is_told_in_steps_and_in_pseudo_code() -> None:
         ("decode_small_batch", "hetero_fused_1d(chunks=8, engine=sm(8))", "by 8 SMs, which kernels leave to them"),
     ],
 )
-def test_what_is_special_is_told(example: str, schedule: str, sentence: str) -> None:
+def test_what_is_special_is_reported(example: str, schedule: str, sentence: str) -> None:
     assert sentence in " ".join(text_of(example, schedule).split())
 
 
-def test_two_kernels_are_told_apart() -> None:
+def test_two_kernels_are_reported_apart() -> None:
     scenario = compile_file(path("ulysses_h100")).scenario("projected").case
     text = " ".join(how_text(how_of(scenario, resolve_schedule(scenario, "one_by_one"))).split())
 

@@ -93,7 +93,7 @@ def test_the_time_left_follows_the_pace_of_the_stage() -> None:
     assert later.moved("draw", 110, 110, 300.0).text(300.0) == "drawing scenarios 110/110 ..."
 
 
-def test_searches_are_told_with_the_rate_of_this_run() -> None:
+def test_searches_are_reported_with_the_rate_of_this_run() -> None:
     begun = ProgressState("", 0, 0, 0, 0.0).moved("corpus", 900, 3000, 100.0)
 
     assert begun.text(100.0) == "searching scenarios 900/3000 ..."

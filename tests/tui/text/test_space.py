@@ -54,7 +54,7 @@ def test_a_small_space_is_listed_whole(tmp_path: Path, options: tuple[str, ...])
     assert "4 feasible schedules\n" in text and "assumptions" not in text.split("Lower bound")[0]
 
 
-def test_what_was_asked_for_and_cannot_be_is_explained(tmp_path: Path) -> None:
+def test_what_was_requested_for_and_cannot_be_is_explained(tmp_path: Path) -> None:
     explore = "schedules uniform_fused_2d; chunks 24"
     text, document = schedules(tmp_path, explore), json.loads(schedules(tmp_path, explore, "--json"))
 

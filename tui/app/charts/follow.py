@@ -84,7 +84,7 @@ class Chunks:
         return Stop(flow.rank, flow.waiter, flow.path)
 
     def _reached(self, stop: Stop) -> Iterable[int]:
-        """Return the ranks at which the transfer of ``stop`` lands; of many alike the next and the own one."""
+        """Return the ranks at which the transfer of ``stop`` arrives; of many alike the next and the own one."""
         num_ranks = self.run.num_ranks
         step = self.run.step_of(stop.rank, stop.interval.name)
         match step:

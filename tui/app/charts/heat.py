@@ -239,9 +239,9 @@ class HeatModel:
         """The busiest links in words, of alike ones the first."""
         links = [row for row, load in enumerate(self.loads.each) if load.kind is LoadKind.LINK and shares[row] > 0]
         links.sort(key=lambda row: (-round(float(shares[row]), 3), row))
-        return tuple(self._told(row, float(shares[row])) for row in links[:count])
+        return tuple(self._reported(row, float(shares[row])) for row in links[:count])
 
-    def _told(self, row: int, share: float) -> str:
+    def _reported(self, row: int, share: float) -> str:
         load, rate = self.loads.each[row], float(self.loads.capacity_bytes_per_s[row])
         return f"{self.node_text(load.source)} > {self.node_text(load.target)} {share:.0%} of {rate_text(rate)}"
 

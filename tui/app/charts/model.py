@@ -30,7 +30,7 @@ MOST_NAMED = 3
 """Most waits that are named."""
 
 
-def told(run: ShownRun, rank: int, interval: Interval) -> str:
+def reported(run: ShownRun, rank: int, interval: Interval) -> str:
     """Return a line about ``interval``, shown at ``rank``: a step, or an op."""
     start, end = interval.start_ticks / TICKS_PER_US, interval.end_ticks / TICKS_PER_US
     parts = [f"{interval.name} on r{rank} {interval.lane}", f"{start:.1f} to {end:.1f} us ({end - start:.1f} us)"]
@@ -166,7 +166,7 @@ class TimelineModel:
         interval = self.interval
         if interval is None:
             return "nothing runs in this row" if self.rows else "nothing ran"
-        line = told(self.run, self.rows[self.cursor.row_idx].rank, interval)
+        line = reported(self.run, self.rows[self.cursor.row_idx].rank, interval)
         return f"{self._way()} · {line}" if self.stops else line
 
     def _way(self) -> str:

@@ -92,7 +92,7 @@ class HowPane(JobPane):
 
     @work(exclusive=True, group="how")
     async def _tell(self, advice: Advice, candidate: Candidate) -> None:
-        how = await in_thread(lambda _: _told(advice, candidate))
+        how = await in_thread(lambda _: _reported(advice, candidate))
         if candidate is self._candidate:
             self._how = how
             self._draw()
@@ -192,7 +192,7 @@ class HowPane(JobPane):
         self.notify(printable(text, block=True), severity="error", markup=False)
 
 
-def _told(advice: Advice, candidate: Candidate) -> How | Rejection:
+def _reported(advice: Advice, candidate: Candidate) -> How | Rejection:
     try:
         return how_of(advice.case, candidate.schedule)
     except ScheduleError as error:

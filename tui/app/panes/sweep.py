@@ -212,7 +212,7 @@ class SweepPane(JobPane):
                 changes = plan.changes(job.what_if.changes, text)
                 return compile_changed_file(job.path, changes).scenario(job.scenario.name)
 
-            def told(point: Point) -> None:
+            def reported(point: Point) -> None:
                 self.post_message(SweepProgressed(id(job), axis, point))
 
             def failed(text: str, error: Exception) -> None:
@@ -222,7 +222,7 @@ class SweepPane(JobPane):
                 return job.sweep_advice(scenario, simulate, should_stop)
 
             with suppress(Cancelled):
-                run(plan, scenario_at, advise, told, failed)
+                run(plan, scenario_at, advise, reported, failed)
 
         try:
             await in_thread(visit)

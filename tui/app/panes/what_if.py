@@ -118,7 +118,7 @@ class WhatIfPane(JobPane):
         Binding("escape", "leave_line", "Back", show=False),
     ]
 
-    class SweepAsked(Message):
+    class SweepRequested(Message):
         """The user wants the value ``name`` on an axis."""
 
         def __init__(self, name: str) -> None:
@@ -207,7 +207,7 @@ class WhatIfPane(JobPane):
         """Put the value on the axis of a sweep."""
         row = self._table.picked
         if row is not None:
-            self.post_message(self.SweepAsked(row.name))
+            self.post_message(self.SweepRequested(row.name))
 
     # The line that asks.
 

@@ -93,12 +93,12 @@ class Session:
         ``answered`` is told in this thread what would be answered now.
         """
 
-        def told(answer: Advice) -> None:
+        def reported(answer: Advice) -> None:
             job.take_runs(answer)  # here and not on screen
             answered(answer)
 
         try:
-            answer = self._backend.recommend(job.scenario, progress, should_stop, told)
+            answer = self._backend.recommend(job.scenario, progress, should_stop, reported)
         except Exception as error:
             # An error of a run that is being stopped is no answer: its processes may have ended already.
             if should_stop():

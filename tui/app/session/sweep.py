@@ -223,7 +223,7 @@ def run(
     plan: SweepPlan,
     scenario_at: Callable[[str], Scenario],
     advise: Callable[[Scenario], Advice],
-    told: Callable[[Point], None],
+    reported: Callable[[Point], None],
     failed: Callable[[str, Exception], None],
 ) -> None:
     """Visit the values of a plan and tell each point; values that cannot be are told with the reason.
@@ -235,7 +235,7 @@ def run(
     """
     for x, text in plan.values:
         try:
-            told(point_of(x, text, advise(scenario_at(text))))
+            reported(point_of(x, text, advise(scenario_at(text))))
         except Cancelled:
             raise
         except Exception as error:  # a value that does not compile, or leaves nothing feasible

@@ -153,12 +153,12 @@ def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, Scenario]])
                 raise Cancelled
             return advice
 
-        def told(done: int, total: int) -> None:
+        def reported(done: int, total: int) -> None:
             progress("sweep", min(done, len(points)), len(points))
 
         with in_threads(advise, several.at_once) as ask:
-            told(0, len(points))
-            return swept(points, counted(ask, told, len(points)), options=options, tolerance=request.tolerance)
+            reported(0, len(points))
+            return swept(points, counted(ask, reported, len(points)), options=options, tolerance=request.tolerance)
 
 
 def _processes_for(num_points: int, options: AdviceOptions) -> int:
@@ -250,11 +250,11 @@ def counting(simulate: Simulate, progress: Progress) -> Simulate:
     """Return ``simulate``, which tells how often it was called."""
     calls = count()
 
-    def told(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None:
+    def reported(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None:
         progress("across", next(calls), 0)
         return simulate(scenario, choice, advice)
 
-    return told
+    return reported
 
 
 def _rows_of_several(sweep: WorkloadSweep) -> list[JsonObject]:

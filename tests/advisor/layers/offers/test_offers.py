@@ -147,8 +147,8 @@ def test_all_pairs_are_fused_or_none() -> None:
 
 
 def test_the_file_says_which_implementations_count() -> None:
-    asked = 'use "implementations/torch_async_tp"\n' + BACK
-    advice = advice_on(asked + "explore back { engine dma(3); implementations torch_async_tp }")
+    requested = 'use "implementations/torch_async_tp"\n' + BACK
+    advice = advice_on(requested + "explore back { engine dma(3); implementations torch_async_tp }")
 
     assert [offer.name for offer in known(advice.offers).offers] == ["torch_async_tp"]
 

@@ -18,7 +18,7 @@ from magus.advisor.training.ficco import ALL_SPLITS, FourScore
 from magus.advisor.training.table import LabelTable
 from magus.advisor.training.ways import MODEL, WAYS, Answers, TimedAnswer
 
-FAST = TimedAnswer(1000, is_serial=False, is_told=True, error=0.0, simulations=0, seconds=0.01)
+FAST = TimedAnswer(1000, is_serial=False, is_reported=True, error=0.0, simulations=0, seconds=0.01)
 
 
 def answers_of(model: TimedAnswer, serial_ticks: float = 1500.0) -> Answers:
@@ -38,8 +38,8 @@ def test_regret_is_over_the_best_of_search_and_ways(table: LabelTable) -> None:
     assert score.mean_regret == pytest.approx(0.008)
     assert (score.within_half, score.within_one, score.harm, score.false_serial) == (0.0, 1.0, 0.0, 0.0)
     slow = replace(FAST, ticks=1202)
-    assert (score_of(table, slow).harm, score_of(table, slow).told_harm) == (1.0, 1.0)
-    assert score_of(table, replace(slow, is_told=False)).told_harm == 0.0
+    assert (score_of(table, slow).harm, score_of(table, slow).reported_harm) == (1.0, 1.0)
+    assert score_of(table, replace(slow, is_reported=False)).reported_harm == 0.0
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.helpers.mscclpp.builder import Block, Program, here
 from tests.helpers.mscclpp.reading import PROGRAMS, Json, by_barrier, read, refused, scenario_of
 
 
-def test_a_sum_that_nothing_waits_for_is_told() -> None:
+def test_a_sum_that_nothing_waits_for_is_reported() -> None:
     code, message = refused(by_barrier(""))
 
     assert code is Code.MGS508
@@ -46,7 +46,7 @@ def with_op(op: Json) -> Program:
     ],
     ids=lambda value: value["name"] if isinstance(value, dict) else "",
 )
-def test_what_is_beyond_plans_is_told_with_its_place(op: Json, message: str) -> None:
+def test_what_is_beyond_plans_is_reported_with_its_place(op: Json, message: str) -> None:
     code, found = refused(with_op(op))
 
     assert code is Code.MGS526
@@ -68,7 +68,7 @@ def test_a_get_of_what_a_peer_has_summed_is_beyond_plans() -> None:
     assert code is Code.MGS526 and message.endswith("is not there from the start, and a get cannot know when it is")
 
 
-def test_a_signal_that_is_missing_is_told() -> None:
+def test_a_signal_that_is_missing_is_reported() -> None:
     program = mscclpp_programs.all_gather(4)
     program.gpus[2].blocks[1].ops.remove(op_of(program, "signal") | {"channel_ids": [0]})
 
@@ -87,14 +87,14 @@ def test_a_wait_that_names_a_channel_twice_needs_two_signals() -> None:
     assert code is Code.MGS502 and message.endswith("wait waits for what never comes")
 
 
-def test_a_result_in_the_wrong_place_is_told() -> None:
+def test_a_result_in_the_wrong_place_is_reported() -> None:
     program = mscclpp_programs.all_gather(4)
     op_of(program, "put")["dst_buff"][0]["index"] = 3
 
     assert refused(program)[0] is Code.MGS501
 
 
-def test_a_part_that_is_added_twice_is_told() -> None:
+def test_a_part_that_is_added_twice_is_reported() -> None:
     program = mscclpp_programs.reduce_scatter(4)
     op_of(program, "re")["src_buff"][1] = here("s", 2)
 

@@ -108,7 +108,7 @@ def test_a_switch_sums_and_copies_for_all() -> None:
     assert isinstance(steps[0], Transfer) and steps[1].after == (steps[0].signal,)
 
 
-def test_what_takes_no_time_is_told() -> None:
+def test_what_takes_no_time_is_reported() -> None:
     program = mscclpp_programs.all_to_all(4)
     _, report = read(scenario_of("alltoall", 4), program.document())
 

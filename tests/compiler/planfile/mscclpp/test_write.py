@@ -178,7 +178,7 @@ def test_two_rings_wait_for_each_other_nowhere() -> None:
     assert all(ways.get(name) == step.peer for step in steps for name in step.after)
 
 
-def test_a_difference_of_time_is_told(tmp_path: Path) -> None:
+def test_a_difference_of_time_is_reported(tmp_path: Path) -> None:
     file, out = tmp_path / "a.mgs", tmp_path / "plan.json"
     file.write_text(text_of("allgather", 8).replace("[512, 64]", "[4096, 1024]"))
     words = ("plan", file, "--format", "mscclpp", "-o", out, "--schedule")

@@ -98,7 +98,7 @@ def test_what_is_wrong_has_a_code(gpus: int, said: str, code: Code) -> None:
     assert codes(gpus, said) == [code]
 
 
-def test_a_wrong_fabric_is_told_beside_wrong_gpus() -> None:
+def test_a_wrong_fabric_is_reported_beside_wrong_gpus() -> None:
     with pytest.raises(CompileError) as caught:
         system(0, "fabric edges(xgmi=[[0, 0]])")
 

@@ -64,7 +64,7 @@ def test_rows_are_writes_in_the_order_of_time(tmp_path: Path) -> None:
         ("1,1,a,-8", Code.MGS136, 2),
     ],
 )
-def test_a_wrong_row_is_told_with_its_line(tmp_path: Path, rows: str, code: Code, line: int) -> None:
+def test_a_wrong_row_is_reported_with_its_line(tmp_path: Path, rows: str, code: Code, line: int) -> None:
     with pytest.raises(CompileError) as caught:
         replayed(tmp_path, f"{HEADER}\n{rows}\n")
 
@@ -79,7 +79,7 @@ def test_a_profile_begins_with_its_header(tmp_path: Path, profile: str) -> None:
         replayed(tmp_path, profile)
 
 
-def test_every_wrong_row_is_told_at_once(tmp_path: Path) -> None:
+def test_every_wrong_row_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(CompileError) as caught:
         replayed(tmp_path, f"{HEADER}\n1,9,a,8\n2,1,b,8\n3,1,c\n")
 

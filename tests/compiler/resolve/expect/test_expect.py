@@ -133,7 +133,7 @@ def test_a_block_asks_about_its_bindings_and_about_every_point() -> None:
     assert found.settings == ((bound,), (bound, ("M", "1024")), (bound, ("M", "2048")))
 
 
-def test_a_point_that_cannot_work_is_told_at_compile_time() -> None:
+def test_a_point_that_cannot_work_is_reported_at_compile_time() -> None:
     with pytest.raises(CompileError) as caught:
         expectation("expect up { sweep M in 1022..1026 step 2 { mine.dil > 1 } }")
 

@@ -41,7 +41,7 @@ def test_every_knob_has_a_word() -> None:
         algorithm=("ring", "direct"),
         dominance=False,
     )
-    named = {word for word, _ in explore.asked} | {"schedules", "chunks", "engine", "waves", "sums"}
+    named = {word for word, _ in explore.requested} | {"schedules", "chunks", "engine", "waves", "sums"}
     assert named == {knob.word for knob in KNOBS if knob.explored}
 
 

@@ -46,7 +46,7 @@ explore w { implementations mine }
 """
 
 
-def asked(block: str = BLOCK) -> Implementation:
+def requested(block: str = BLOCK) -> Implementation:
     (found,) = compile_text(HEAD + block).scenario("w").case.explore.implementations
     return found
 
@@ -57,7 +57,7 @@ def system(ranks: int = 8, gpu: str = "H100") -> System:
 
 
 def test_a_block_says_schedule_path_and_costs() -> None:
-    found = asked()
+    found = requested()
     (method,) = found.methods
 
     assert (found.name, found.gpus, found.dtypes) == ("mine", ("H100", "H800"), (DType.BF16,))
@@ -72,7 +72,7 @@ def test_a_block_says_schedule_path_and_costs() -> None:
 
 
 def test_every_number_has_its_origin() -> None:
-    origins = {each.path: (each.origin, each.source) for each in asked().provenance}
+    origins = {each.path: (each.origin, each.source) for each in requested().provenance}
 
     assert origins["mine.ag_gemm.limit"] == (Origin.FITTED, "a table")
     assert origins["mine.ag_gemm.call"] == (Origin.REPORTED, "its source code")
@@ -89,7 +89,7 @@ def test_what_is_not_said_is_missing() -> None:
     block = "implementation mine { ag_gemm { schedule shard_p2p(engine=dma); path copy_engine; rate 90 % } }"
 
     with pytest.raises(CompileError) as caught:
-        asked(f"{block}\nexplore w {{ implementations mine }}")
+        requested(f"{block}\nexplore w {{ implementations mine }}")
 
     assert "mine cannot be predicted: call, step not known" in str(caught.value)
 
@@ -108,7 +108,7 @@ def test_what_is_not_said_is_missing() -> None:
 )
 def test_statements_that_contradict_each_other(old: str, new: str) -> None:
     with pytest.raises(CompileError) as caught:
-        asked(BLOCK.replace(old, new))
+        requested(BLOCK.replace(old, new))
 
     assert {each.code.name for each in caught.value.diagnostics} == {"MGS314"}
 
@@ -130,9 +130,9 @@ def test_statements_that_contradict_each_other(old: str, new: str) -> None:
         ("schedule hetero_unfused_1d(streams=2, engine=dma(2), transfer=get)", "schedule", "MGS116"),
     ],
 )
-def test_bad_input_is_told_at_its_place(old: str, new: str, code: str) -> None:
+def test_bad_input_is_reported_at_its_place(old: str, new: str, code: str) -> None:
     with pytest.raises(CompileError) as caught:
-        asked(BLOCK.replace(old, new))
+        requested(BLOCK.replace(old, new))
 
     assert code in {each.code.name for each in caught.value.diagnostics}
 
@@ -171,7 +171,7 @@ def test_the_schedule_of_an_implementation_is_that_of_the_system() -> None:
 def test_an_alias_leads_to_an_implementation() -> None:
     block = 'use "implementations/flux" as them\nexplore w { implementations them.flux }'
 
-    assert asked(block).name == "flux"
+    assert requested(block).name == "flux"
 
 
 CHILD = """
@@ -194,11 +194,11 @@ explore w { implementations ours }
 
 
 def child(block: str = CHILD) -> Implementation:
-    return asked(BLOCK.partition("explore")[0] + block)
+    return requested(BLOCK.partition("explore")[0] + block)
 
 
 def test_a_child_restates_numbers_and_inherits_the_rest() -> None:
-    ours, mine = child(), asked()
+    ours, mine = child(), requested()
     method, before = ours.methods[0], mine.methods[0]
 
     assert (ours.name, ours.gpus, ours.dtypes) == ("ours", ("H800",), (DType.BF16,))
@@ -224,7 +224,7 @@ def test_inherited_numbers_say_whose_they_are() -> None:
 
 def test_a_child_of_a_shipped_implementation() -> None:
     block = 'use "implementations/flux" as them\nimplementation f extends them.flux { ag_gemm { call 99 us } }\n'
-    (gather, scatter) = asked(f"{block}explore w {{ implementations f }}").methods
+    (gather, scatter) = requested(f"{block}explore w {{ implementations f }}").methods
 
     assert gather.call_ticks == 99 * TICKS_PER_US and gather.error is None and scatter.error is not None
     assert format_text(block) != "" and "extends them.flux" in format_text(block)

@@ -158,7 +158,7 @@ VOCABULARY = [
 
 @given(st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=12).map(" ".join))
 @examples(120)
-def test_whatever_is_said_is_read_or_told(body: str) -> None:
+def test_whatever_is_said_is_read_or_reported(body: str) -> None:
     try:
         compiled(body)
     except CompileError as error:
@@ -169,7 +169,7 @@ def test_whatever_is_said_is_read_or_told(body: str) -> None:
     st.sampled_from(WORDS), st.lists(st.sampled_from(VOCABULARY[: -len(ALGORITHM_BY_NAME)]), max_size=6).map(" ".join)
 )
 @examples(80, deep=2000)
-def test_a_statement_is_read_or_told(word: str, rest: str) -> None:
+def test_a_statement_is_read_or_reported(word: str, rest: str) -> None:
     try:
         compiled(f"split rows into 4; {word if word != 'split' else 'split own'} {rest}")
     except CompileError as error:

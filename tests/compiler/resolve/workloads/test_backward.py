@@ -241,7 +241,7 @@ def test_batches_are_those_of_the_forward_pass() -> None:
     assert kernel == AttentionBackShape(2, 2, 1, 2048, 2048, 64, DType.BF16, causal=True)
 
 
-def test_mistakes_of_the_forward_pass_are_told_once() -> None:
+def test_mistakes_of_the_forward_pass_are_reported_once() -> None:
     with pytest.raises(CompileError) as caught:
         written_out(text_of(ATTENTION.replace("norm(x)", "norm(z)")))
     assert [each.code for each in caught.value.diagnostics] == [Code.MGS203]

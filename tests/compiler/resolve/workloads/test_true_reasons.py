@@ -44,11 +44,11 @@ def _errors(definitions: str) -> list[str]:
         ("y = gemm(cols, rows)", "y is a part of a sum on each rank, which nothing adds up"),
     ],
 )
-def test_the_true_reason_is_told(definitions: str, reason: str) -> None:
-    (told,) = _errors(definitions)
-    assert told.startswith(reason)
+def test_the_true_reason_is_reported(definitions: str, reason: str) -> None:
+    (reported,) = _errors(definitions)
+    assert reported.startswith(reason)
 
 
-def test_it_is_told_beside_other_mistakes() -> None:
-    told = _errors("h = gemm(all_gather(rows), nobody); y = all_reduce(gemm(whole, cols))")
-    assert told == ["unknown tensor 'nobody'", "all_reduce needs partial sums to add"]
+def test_it_is_reported_beside_other_mistakes() -> None:
+    reported = _errors("h = gemm(all_gather(rows), nobody); y = all_reduce(gemm(whole, cols))")
+    assert reported == ["unknown tensor 'nobody'", "all_reduce needs partial sums to add"]

@@ -133,7 +133,7 @@ def test_strips_average_to_the_use_of_the_run(model: TimelineModel) -> None:
     assert len(bars_text(whole)) == 40
 
 
-def test_a_row_is_told_with_its_step(fresh: TimelineModel) -> None:
+def test_a_row_is_reported_with_its_step(fresh: TimelineModel) -> None:
     to_row(fresh, "dma 0")
 
     assert "put of " in fresh.story()

@@ -91,5 +91,5 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "can"), [("a\nb\r\nc", True), ("a\x1b[31m", True), ("a\rb", False), ("a\x0cb\u2028", False)]
 )
-def test_texts_that_an_editor_would_change_are_told(text: str, can: bool) -> None:
+def test_texts_that_an_editor_would_change_are_reported(text: str, can: bool) -> None:
     assert can_edit(text) is can

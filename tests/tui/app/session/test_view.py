@@ -102,7 +102,7 @@ def test_code_is_cut_around_its_carets() -> None:
     ],
     ids=["algorithm", "library", "kernel"],
 )
-def test_the_headline_fits_what_was_asked(scenario: OpCase, verdict: Verdict, sentence: str, headline: str) -> None:
+def test_the_headline_fits_what_was_requested(scenario: OpCase, verdict: Verdict, sentence: str, headline: str) -> None:
     advice = fakes.advice(scenario, verdict)
 
     assert verdict_sentence(advice) == sentence

@@ -83,14 +83,14 @@ def test_what_is_about_one_workload_asks_for_it(file: Path, option: str) -> None
 
 def test_stopped_it_shows_what_it_has(file: Path, monkeypatch: Any) -> None:
     class Pressed:
-        asked = 0
+        requested = 0
 
         def __enter__(self) -> Any:
             return self.pressed
 
         def pressed(self) -> bool:
-            self.asked += 1
-            return self.asked > 1
+            self.requested += 1
+            return self.requested > 1
 
         def __exit__(self, *_: object) -> None:
             pass

@@ -56,7 +56,7 @@ def test_a_core_that_does_not_exist_is_a_mistake_of_usage(
     assert "'turbo'" in done.stderr and "windows, compiled" in done.stderr
 
 
-def test_a_damaged_model_is_told_and_only_advice_needs_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_model_is_reported_and_only_advice_needs_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Advisor, "load", raising(ModelError("proposals.model is damaged")))
 
     advice = magus("advise", file, *FAST)

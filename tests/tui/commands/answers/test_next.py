@@ -126,7 +126,7 @@ def test_what_can_be_switched_on_comes_first(speedups: dict[str, float], wanted:
     run([{"command": found[0].command}])
 
 
-def test_what_was_asked_is_not_offered() -> None:
+def test_what_was_requested_is_not_offered() -> None:
     Path("a.mgs").write_text(text_of("AG+GEMM"))
     steps = next_of("a.mgs", "--no-verify", "--how")
 

@@ -139,13 +139,13 @@ How to carry out serial(engine=dma(3)):
   - Every rank r of 4 does the same. Ranks count modulo 4.
   - Block b of y_reduce_scatter_partial is the 256 rows whose sum rank b gets.
   - copies: by 3 copy engines; the first free one takes the next copy. A copy
-    that has landed sets a flag there.
+    that has arrived sets a flag there.
   - Steps of one stream run one after the other; beyond that a step waits only
     for what it names.
 
   1. copies: for k = 1, 2, 3, put the own part of block r+k to rank r+k (512 KiB
      each)
-  2. stream 0: when block r has landed from ranks r+1, r+2, r+3, sum its 4 parts
+  2. stream 0: when block r has arrived from ranks r+1, r+2, r+3, sum its 4 parts
 """
 
 
@@ -160,7 +160,7 @@ def test_seeds_are_of_a_few_layers(file: Path) -> None:
     assert found["makespan_us"]["min"] < found["makespan_us"]["max"]
 
 
-def test_parts_are_told_in_the_order_of_issue(file: Path) -> None:
+def test_parts_are_reported_in_the_order_of_issue(file: Path) -> None:
     done = magus("plan", file, "--format", "steps", "--schedule", "whole")
     assert done.exit_code == 0, done.output
     heads = [line for line in done.stdout.splitlines() if line.startswith("Part ")]

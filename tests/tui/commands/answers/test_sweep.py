@@ -60,19 +60,19 @@ def test_a_line_for_each_point_and_the_rules(file: Path) -> None:
 def test_processes_answer_the_same(file: Path, monkeypatch: Any) -> None:
     words = ("sweep", file, "--set", "M=64..256", "--no-verify", "--no-cache")
     alone = magus(*words, "--workers", "1")
-    asked: list[object] = []
+    requested: list[object] = []
     ask = Processes.ask
 
     def counting(self: Any, question: Any, *rest: Any) -> Any:
-        asked.append(question)
+        requested.append(question)
         return ask(self, question, *rest)
 
     monkeypatch.setattr(Processes, "ask", counting)
-    assert not magus(*words, "--workers", "2").exit_code and not asked  # too few to pay
+    assert not magus(*words, "--workers", "2").exit_code and not requested  # too few to pay
 
     monkeypatch.setattr(command, "LEAST_ESTIMATED", 3)
     there = magus(*words, "--workers", "2")
-    assert there.stdout == alone.stdout and len(asked) >= 3
+    assert there.stdout == alone.stdout and len(requested) >= 3
 
 
 def test_as_json_and_csv_it_has_the_same_points(file: Path) -> None:

@@ -75,7 +75,7 @@ def test_calibrate_prints_one_document(measured: Path) -> None:
         (("--gpu", "H100", "--write", "nowhere/at/all.mgs"), "there is no folder nowhere/at"),
     ],
 )
-def test_what_cannot_be_fitted_is_told(measured: Path, words: tuple[str, ...], says: str) -> None:
+def test_what_cannot_be_fitted_is_reported(measured: Path, words: tuple[str, ...], says: str) -> None:
     done = magus("calibrate", "--data", measured, *words)
 
     assert (done.exit_code, done.stdout) == (1, "")
@@ -83,7 +83,7 @@ def test_what_cannot_be_fitted_is_told(measured: Path, words: tuple[str, ...], s
     assert "internal error" not in done.stderr
 
 
-def test_folders_and_files_that_are_none_are_told(measured: Path, tmp_path: Path) -> None:
+def test_folders_and_files_that_are_none_are_reported(measured: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (measured / "gemm_a.csv").write_text("gpu,m\n")
     for folder, says in (
@@ -98,7 +98,7 @@ def test_folders_and_files_that_are_none_are_told(measured: Path, tmp_path: Path
         assert says in done.stderr
 
 
-def test_a_file_that_cannot_be_written_is_told(measured: Path, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(measured: Path, tmp_path: Path) -> None:
     done = magus("calibrate", "--data", measured, "--gpu", "H100", "--write", tmp_path)
 
     assert done.exit_code == 1
@@ -129,7 +129,7 @@ def test_an_implementation_is_fitted_to_rows_and_written(tmp_path: Path) -> None
     assert document["profile"] == file.read_text() and document["schema"] == "magus-calibrate/1"
 
 
-def test_wrong_rows_are_told_and_nothing_is_written(tmp_path: Path) -> None:
+def test_wrong_rows_are_reported_and_nothing_is_written(tmp_path: Path) -> None:
     rows, file = tmp_path / "rows.csv", tmp_path / "library.mgs"
     rows.write_text(ROWS.replace(",130", ",-130").replace("1024,bf16,190", "1024,bf16,0"))
 
@@ -139,7 +139,7 @@ def test_wrong_rows_are_told_and_nothing_is_written(tmp_path: Path) -> None:
     assert "rows.csv:3:36: MGS307 error: '-130' is no time" in done.stderr and "rows.csv:5" in done.stderr
 
 
-def test_an_unknown_implementation_is_told_with_the_closest(tmp_path: Path) -> None:
+def test_an_unknown_implementation_is_reported_with_the_closest(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(ROWS)
 
     done = magus("calibrate", "--data", tmp_path / "rows.csv", "--implementation", "fluxx")

@@ -93,13 +93,13 @@ def test_ctrl_c_prints_what_is_stored(store: Path, monkeypatch: pytest.MonkeyPat
         ("--scenarios", "3", "--backend", "dask", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"),
     ],
 )
-def test_a_mistake_of_usage_is_told(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_mistake_of_usage_is_reported(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = magus("corpus", tmp_path / "store.db", *words)
 
     assert (done.exit_code, done.stdout) == (Exit.USAGE, "") and not list(tmp_path.iterdir())
 
 
-def test_a_store_of_no_use_is_told_with_a_hint(tmp_path: Path) -> None:
+def test_a_store_of_no_use_is_reported_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no database, but notes\n" * 50)
 
     done = magus("corpus", tmp_path / "notes.txt", "--scenarios", "3")

@@ -19,12 +19,12 @@ FOUND = Evaluation(
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     """What the evaluation was asked for: limit, seed and workers."""
     calls: list[tuple[object, ...]] = []
 
-    def found(table: object, *asked_for: object) -> Evaluation:
-        calls.append(asked_for[:3])
+    def found(table: object, *requested_for: object) -> Evaluation:
+        calls.append(requested_for[:3])
         return FOUND
 
     monkeypatch.setattr(evaluate, "load_table", lambda path: path)
@@ -32,20 +32,20 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     return calls
 
 
-def test_the_document_has_all_scores(asked: list[tuple[object, ...]]) -> None:
+def test_the_document_has_all_scores(requested: list[tuple[object, ...]]) -> None:
     printed = document("evaluate", "a.npz", "--limit", "3", "--seed", "5", "--workers", "1")
 
-    assert asked == [(3, 5, 1)]
+    assert requested == [(3, 5, 1)]
     assert printed["schema"] == "magus-evaluate/1"
     assert (printed["table"], printed["limit"], printed["seed"]) == ("a.npz", 3, 5)
     splits = [printed[name][0]["split"] for name in ("scores", "intervals", "four")]  # type: ignore[index]
     assert splits == ["gpu B200", "gpu B200", ALL_SPLITS]
 
 
-def test_the_tables_are_text(asked: list[tuple[object, ...]]) -> None:
+def test_the_tables_are_text(requested: list[tuple[object, ...]]) -> None:
     done = magus("evaluate", "a.npz", "--limit", "3")
 
-    assert done.exit_code == Exit.DONE and asked
+    assert done.exit_code == Exit.DONE and requested
     assert "gpu B200" in done.stdout and "88%" in done.stdout and "full mesh, FiCCO's rule" in done.stdout
 
 

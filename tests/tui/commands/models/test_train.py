@@ -75,7 +75,7 @@ def _without_labels(labels: Labels) -> Labels:
         (("file.txt", "--out", "file.txt/model"), "file.txt"),
     ],
 )
-def test_what_is_of_no_use_is_told(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
+def test_what_is_of_no_use_is_reported(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
     (tmp_path / "file.txt").write_text("no table")
     placed = [word if word.startswith("--") else tmp_path / word for word in words]
 

@@ -66,7 +66,7 @@ def test_a_folder_is_no_trace(file: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["simulate", "advise"])
 @pytest.mark.parametrize("option", ["--trace", "--svg"])
-def test_a_file_that_cannot_be_written_is_told_before_the_work(
+def test_a_file_that_cannot_be_written_is_reported_before_the_work(
     verb: str, option: str, file: Path, tmp_path: Path
 ) -> None:
     done = magus(verb, file, option, tmp_path / "nowhere" / "out.json")

@@ -89,7 +89,7 @@ def test_run(file: Path, tmp_path: Path) -> None:
         (["plan", "--layers", "0"], 2, "--layers"),
     ],
 )
-def test_what_is_wrong_is_told(file: Path, words: list[str], code: int, message: str) -> None:
+def test_what_is_wrong_is_reported(file: Path, words: list[str], code: int, message: str) -> None:
     done = magus(words[0], file, *words[1:])
 
     assert done.exit_code == code

@@ -104,7 +104,7 @@ def test_the_schema_is_that_of_the_documents(tmp_path: Path) -> None:
         (["-o", "/proc/no/such/folder"], 1),
     ],
 )
-def test_what_is_wrong_is_told_without_a_traceback(file: Path, words: list[str], code: int) -> None:
+def test_what_is_wrong_is_reported_without_a_traceback(file: Path, words: list[str], code: int) -> None:
     found = magus("plan", file, *words)
 
     assert found.exit_code == code
@@ -132,7 +132,7 @@ def test_a_plan_for_another_workload_is_refused(file: Path) -> None:
     assert "MGS524 error: p.json: scenario.ops[0]: pattern: the plan is for" in found.stderr
 
 
-def test_what_an_execution_plan_leaves_out_is_told(file: Path) -> None:
+def test_what_an_execution_plan_leaves_out_is_reported(file: Path) -> None:
     out = file.with_name("m.json")
     out.write_text(json.dumps(mscclpp_programs.all_reduce(4).document()))
 
@@ -195,7 +195,7 @@ def test_a_hostile_file_is_a_diagnostic(file: Path, text: str, code: str) -> Non
     assert f"{code} error: " in found.stderr and "\x1b" not in found.stderr
 
 
-def test_a_plan_that_no_file_can_hold_is_told(tmp_path: Path) -> None:
+def test_a_plan_that_no_file_can_hold_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "big.mgs"
     file.write_text(
         'use "nvidia/gb200"\nsystem s { gpus 32 x GB200; fabric switch(nvswitch, link=nvlink) }\n'

@@ -30,7 +30,7 @@ BASE = OpChoice("bespoke", 4, DMA3, 2)
 
 
 @pytest.mark.parametrize(
-    ("explore", "asked"),
+    ("explore", "requested"),
     [
         (Explore(), True),
         (Explore.of(streams=(1, 3)), False),
@@ -47,8 +47,8 @@ BASE = OpChoice("bespoke", 4, DMA3, 2)
         (Explore.of(chunks=(16,), algorithm=("ring",)), True),
     ],
 )
-def test_what_is_named_binds(explore: Explore, asked: bool) -> None:
-    assert is_explored(explore, BASE) is asked
+def test_what_is_named_binds(explore: Explore, requested: bool) -> None:
+    assert is_explored(explore, BASE) is requested
 
 
 def test_chunks_and_algorithms_bind_templates_that_have_them() -> None:
