@@ -23,7 +23,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from magus.advisor.layers import options as modes
 from magus.advisor.layers.joint import COARSE_BYTES, LayerSpace, space_of
 from magus.advisor.layers.op_runs import copiers_of
-from magus.advisor.layers.options import Ways
+from magus.advisor.layers.options import OpOptions
 from magus.compiler import compile_file
 from magus.compiler.ir import Scenario, Workload
 from magus.compiler.planning.parts import in_batches
@@ -124,9 +124,12 @@ def _beside_each(space: LayerSpace, moved: Sequence[Moved], kernels: Mapping[str
 
 
 def _moved(space: LayerSpace, name: str, *, carried: bool) -> Moved:
-    op, ways = space.workload.op(name), space.ways[name]
-    whole = min((way for way in ways if way.is_whole and not way.is_paced), key=lambda way: way.copies[1])
-    together = min((way.total for way in ways if not way.is_whole), default=None)
+    op, op_options = space.workload.op(name), space.op_options[name]
+    whole = min(
+        (option for option in op_options if option.is_whole and not option.is_paced),
+        key=lambda option: option.copies[1],
+    )
+    together = min((option.total for option in op_options if not option.is_whole), default=None)
     beside = frozenset(_beside(space.workload, name, carried=carried))
     chain = op.batch if carried and name in _chain(space.workload) else None
     return Moved(name, whole.copies[1] - whole.sums, whole.sums, together, beside, chain)
@@ -169,8 +172,8 @@ def _all(graph: Workload, name: str, *, made: bool) -> set[str]:
 def _space(scenario: Scenario, batches: int) -> LayerSpace:
     """By copy engines, with every template that overlaps a pair in itself."""
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
-    ways = Ways(scenario.system, copier, COARSE_BYTES, replace(scenario.explore, requested=()), paced=False)
-    return space_of(ways, batches, in_batches(scenario.workload, batches))
+    op_options = OpOptions(scenario.system, copier, COARSE_BYTES, replace(scenario.explore, requested=()), paced=False)
+    return space_of(op_options, batches, in_batches(scenario.workload, batches))
 
 
 def measure() -> Iterator[Figure]:

@@ -251,7 +251,7 @@ def _scenario(gpu: str, said: dict[str, Item]) -> OpCase:
     gemm = said["gemm"].entries(("m", "n", "k", "dtype")) if "gemm" in said else {}
     m, n, k = (gemm[key].number(1, MAX_EXTENT) if gemm else 0 for key in ("m", "n", "k"))
     pattern, ranks = str(said["pattern"].value), said["ranks"].number(1, MAX_RANKS)
-    moves_apart = not gemm or pattern in {each.value for each in requests.BESIDE_PATTERNS}
+    moves_apart = not gemm or pattern in {each.value for each in requests.INDEPENDENT_PATTERNS}
     num_bytes = rows * cols * dtype.num_bytes if moves_apart else 0
     request = requests.Request(pattern, m, n, k, num_bytes, dtype.value, gpu, ranks)
     scenario = scenario_of(request).case

@@ -19,8 +19,8 @@ from ..candidates.candidate import Candidate, ScheduleOrigin
 from ..work.workers import Workers
 from .joint import LayerSpace
 from .op_runs import of_one_op
-from .options import Way
-from .placement import with_way
+from .options import OpOption
+from .placement import with_option
 from .search import JointSearch
 
 NUM_OPS = 2
@@ -52,9 +52,9 @@ class BespokeOps:
         ops = list(self._exposed(space, best))[:NUM_OPS]
         for done, op in enumerate(ops):
             self.reported(done, len(ops))
-            for way in self._ways(space, op, self.evaluations // len(ops)):
-                space = replace(space, ways={**space.ways, op.name: (*space.ways[op.name], way)})
-                changed = with_way(best, op, way)
+            for option in self._op_options(space, op, self.evaluations // len(ops)):
+                space = replace(space, op_options={**space.op_options, op.name: (*space.op_options[op.name], option)})
+                changed = with_option(best, op, option)
                 if self.search.try_searched(changed, space) < self.search.found[best]:
                     best = changed
 
@@ -74,10 +74,10 @@ class BespokeOps:
         scenario = self.search.scenario
         return OpCase(op.name, scenario.system, op.shape, explore=of_one_op(scenario.explore, space.copier))
 
-    def _ways(self, space: LayerSpace, op: Op, evaluations: int) -> Iterator[Way]:
-        """Bespoke ways of an op that are faster alone than all that are known of it."""
+    def _op_options(self, space: LayerSpace, op: Op, evaluations: int) -> Iterator[OpOption]:
+        """Bespoke options of an op that are faster alone than all that are known of it."""
         case = self._case(space, op)
-        known = [_candidate(case, way, self.search.runs.unit_bytes) for way in space.ways[op.name]]
+        known = [_candidate(case, option, self.search.runs.unit_bytes) for option in space.op_options[op.name]]
         budget = budget_of(max(1, evaluations), case.num_ranks)
         found, _ = bespoke_candidates(
             case, [each for each in known if each is not None], budget, 1, pool=self.pool, progress=lambda *_: None
@@ -85,14 +85,16 @@ class BespokeOps:
         for each in found:
             ticks = each.ticks
             if each.choice is not None and space.copier.takes(each.choice.engine):
-                yield Way(OpMode(op.name, each.choice), ticks, ticks, (0, ticks), each.schedule.staging_bytes)
+                yield OpOption(OpMode(op.name, each.choice), ticks, ticks, (0, ticks), each.schedule.staging_bytes)
 
 
-def _candidate(case: OpCase, way: Way, unit_bytes: int) -> Candidate | None:
-    """A way of a pair that overlaps in itself, as a candidate of the pair alone."""
-    choice = way.mode.body
+def _candidate(case: OpCase, option: OpOption, unit_bytes: int) -> Candidate | None:
+    """A option of a pair that overlaps in itself, as a candidate of the pair alone."""
+    choice = option.mode.body
     if not isinstance(choice, OpChoice):
         return None
     schedule = build_op_plan(case, choice)
     template = ScheduleOrigin.TEMPLATE
-    return Candidate(schedule.expression, choice, schedule, template, simulated_ticks=way.total, unit_bytes=unit_bytes)
+    return Candidate(
+        schedule.expression, choice, schedule, template, simulated_ticks=option.total, unit_bytes=unit_bytes
+    )

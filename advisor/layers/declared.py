@@ -40,7 +40,7 @@ from ..solver.result import NoFeasibleSchedule
 from ..work.pools import open_processes
 from ..work.processes import POLL_S, ProcessDied
 from ..work.workers import failed_simulation
-from .options import Way, fastest_alone
+from .options import OpOption, fastest_alone
 from .orders import by_library
 
 SEPARATE = "separate"
@@ -56,7 +56,7 @@ WORTH = 1.02
 
 
 def ops_of(
-    workload: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedule, result: Result
+    workload: Workload, op_options: Mapping[str, Sequence[OpOption]], choice: Schedule, result: Result
 ) -> tuple[OpAdvice, ...]:
     """Return what the ops of ``workload`` do in ``choice``, in the order in which they begin.
 
@@ -73,10 +73,10 @@ def ops_of(
     for op in workload.ops:
         times = result.op(in_layer(op.name, layer))
         copies = [each for each in of_parts.get(times.name, ()) if each.kind is IntervalKind.COMM]
-        of = ways.get(op.name, ())
+        of = op_options.get(op.name, ())
         best = fastest_alone(of) if len(of) > 1 else None
         mode = modes.get(op.name, OpMode(op.name))
-        whole = next((way.total for way in of if way.is_apart), 0)
+        whole = next((option.total for option in of if option.is_separate), 0)
         differs = best is not None and best.mode != mode
         found.append(
             OpAdvice(
@@ -123,10 +123,10 @@ def _hidden_by(copies: Sequence[Interval], kernels: Sequence[Interval], layer: i
             yield f"{own}{where}", share
 
 
-def slowly(ways: Mapping[str, Sequence[Way]], choice: Schedule) -> Iterator[str]:
+def slowly(op_options: Mapping[str, Sequence[OpOption]], choice: Schedule) -> Iterator[str]:
     """Yield why collectives are slower than they could be, where some are."""
     modes = set(choice.modes)
-    names = [name for name, of in ways.items() if any(way.is_paced and way.mode in modes for way in of)]
+    names = [name for name, of in op_options.items() if any(option.is_paced and option.mode in modes for option in of)]
     if names:
         are = "is" if len(names) == 1 else "are"
         yield f"{listing(names)} {are} copied slowly: kernels beside such copies wait less for the network on chip."

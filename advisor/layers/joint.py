@@ -13,7 +13,7 @@ from ...simcore import Result, RunOptions, RunOutcome, RunTooLarge
 from ...simcore.lower.plan import plan_period
 from ...simcore.simulate_layers import FEWEST_LAYERS, effort_of, simulate_layers
 from .op_runs import AlikeRanks, Copier, Uses, of_copies, of_kernel
-from .options import Way, Ways
+from .options import OpOption, OpOptions
 
 COARSE_BYTES = 8192
 """Bytes of a packet in the search: within 0.2 % of packets of 1 KiB on the shipped layers, in a third of the time."""
@@ -151,7 +151,7 @@ class JointRuns:
         if result is None or self.stages_too_much(result):
             self.left_out[choice] = CANNOT_BE if result is None else too_much(result, self.staging_limit_bytes or 0)
             return None
-        ticks = _of_layers(result, self.workload.num_layers, choice.layers_apart)
+        ticks = _of_layers(result, self.workload.num_layers, choice.layers_shifted)
         self.reported(choice, ticks)
         return ticks
 
@@ -177,7 +177,7 @@ def affordable_packet(line_hops: int, most_line_hops: int = MOST_LINE_HOPS) -> i
 
 def few_layers(count: int, choice: Schedule) -> int:
     """How many of ``count`` layers are simulated in the search: more where something is brought layers ahead."""
-    return min(count, SEARCH_LAYERS + choice.layers_apart)
+    return min(count, SEARCH_LAYERS + choice.layers_shifted)
 
 
 def _of_layers(result: Result, layers: int, apart: int) -> int:
@@ -244,15 +244,15 @@ def simulated(
 class LayerSpace:
     """The ops of a workload in so many batches, by one copier.
 
-    ``ways`` and the times of ``kernels`` and of whole ``copies`` alone, in ticks, are by the names of ops; so is what
-    their kernels and what such copies use of the memory and of the network on chip. ``following`` has for a pair the
+    ``op_options`` and the times of ``kernels`` and of whole ``copies`` alone, in ticks, are by the names of ops; so is
+    what their kernels and such copies use of the memory and of the network on chip. ``following`` has for a pair the
     GEMMs that may be cut along it, the longest first.
     """
 
     copier: Copier
     batches: int
     workload: Workload
-    ways: Mapping[str, tuple[Way, ...]] = field(hash=False)
+    op_options: Mapping[str, tuple[OpOption, ...]] = field(hash=False)
     kernels: Mapping[str, int] = field(hash=False)
     copies: Mapping[str, int] = field(hash=False)
     kernel_uses: Mapping[str, Uses] = field(hash=False)
@@ -265,21 +265,22 @@ class LayerSpace:
         return sum(self.kernels.values())
 
     def quick(self, ranks: AlikeRanks) -> "LayerSpace":
-        """Return the space without the ways that take all ranks to simulate; an op that has no other keeps its own."""
-        ways = {
-            op.name: tuple(way for way in self.ways[op.name] if ranks.saves(op, way.mode)) or self.ways[op.name]
+        """Return the space without options that take all ranks to simulate; an op that has no other keeps its own."""
+        op_options = {
+            op.name: tuple(option for option in self.op_options[op.name] if ranks.saves(op, option.mode))
+            or self.op_options[op.name]
             for op in self.workload.ops
             if op.shape.moved is not None
         }
-        return replace(self, ways=dict(self.ways) | ways)
+        return replace(self, op_options=dict(self.op_options) | op_options)
 
 
-def space_of(ways: Ways, batches: int, workload: Workload) -> LayerSpace:
+def space_of(op_options: OpOptions, batches: int, workload: Workload) -> LayerSpace:
     """Return the space of a workload that is written out in so many batches."""
-    system, copier, of_graph = ways.system, ways.copier, ways.of_graph(workload)
+    system, copier, of_graph = op_options.system, op_options.copier, op_options.of_graph(workload)
     sms = system.gpu.sms - copier.taken_sms
     copies = {
-        op.name: min((way.copies[1] - way.sums for way in of_graph[op.name] if way.is_whole), default=0)
+        op.name: min((option.copies[1] - option.sums for option in of_graph[op.name] if option.is_whole), default=0)
         for op in workload.ops
     }
     return LayerSpace(
@@ -287,9 +288,9 @@ def space_of(ways: Ways, batches: int, workload: Workload) -> LayerSpace:
         batches,
         workload,
         of_graph,
-        {op.name: ways.kernel_ticks(op) for op in workload.ops},
+        {op.name: op_options.kernel_ticks(op) for op in workload.ops},
         copies,
         {op.name: of_kernel(system, op, sms) for op in workload.ops},
         {op.name: of_copies(system, op, copies[op.name]) for op in workload.ops},
-        {pair: tuple(op.name for op in ops) for pair, ops in ways.following(workload).items()},
+        {pair: tuple(op.name for op in ops) for pair, ops in op_options.following(workload).items()},
     )

@@ -1,8 +1,8 @@
-"""The ways in which one op of a workload may be carried out, with its times alone: what a joint schedule chooses from.
+"""The options of one op of a workload, with their times alone: what a joint schedule chooses from.
 
-A kernel or a lone collective has one way. A pair may be kept apart, kernel and collective as wholes beside which other
-ops may run, or overlap in itself by one of the templates that are fastest alone. Of these only those are kept that no
-other one beats in everything: its time, how long its kernels hold SMs, when what it gathers has arrived, and memory.
+A kernel or a lone collective has one option. A pair may be separated, kernel and collective as wholes beside which
+other ops may run, or overlap in itself by one of the templates that are fastest alone. Of these only those are kept
+that no other beats in everything: its time, how long its kernels hold SMs, when what it gathers has arrived, memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ from .op_runs import AlikeRanks, Copier, OpRuns, Uses, of_copies
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class OpOption:
     """One way to carry out an op, with its times in ticks.
 
     An op that is not ``is_apart`` takes ``total`` from its begin on: its kernels run until ``kernel``, and copies from
@@ -58,16 +58,16 @@ class Way:
     is_for_next: bool = False
 
     @property
-    def is_apart(self) -> bool:
+    def is_separate(self) -> bool:
         """Whether kernel and collective of a pair are parts of their own."""
         return self.mode.separate is not None
 
     @property
     def is_whole(self) -> bool:
-        """Whether the collective is a part of its own: of a pair that is apart, or alone."""
-        return self.is_apart or not self.kernel
+        """Whether the collective is a part of its own: of a separated pair, or alone."""
+        return self.is_separate or not self.kernel
 
-    def beats(self, other: "Way") -> bool:
+    def beats(self, other: "OpOption") -> bool:
         """Whether it is no worse in anything, and better in something."""
         mine, theirs = self._costs(), other._costs()
         return mine != theirs and all(one <= another for one, another in zip(mine, theirs, strict=True))
@@ -76,14 +76,14 @@ class Way:
         return self.total, self.kernel, self.copies[1], self.staging_bytes
 
 
-def fastest_alone(ways: Sequence[Way]) -> Way:
-    """Return the way that is fastest alone: what is best for the op if nothing else runs."""
-    return min(ways, key=lambda way: way.total)
+def fastest_alone(op_options: Sequence[OpOption]) -> OpOption:
+    """Return the option that is fastest alone: what is best for the op if nothing else runs."""
+    return min(op_options, key=lambda option: option.total)
 
 
-def fastest_with_next(ways: Sequence[Way]) -> Way:
-    """Return the way that is fastest together with the GEMM that is cut along it, or alone where there is none."""
-    return min(ways, key=lambda way: way.with_next or way.total)
+def fastest_with_next(op_options: Sequence[OpOption]) -> OpOption:
+    """Return the option that is fastest together with the GEMM that is cut along it, or alone where there is none."""
+    return min(op_options, key=lambda option: option.with_next or option.total)
 
 
 MOST_PIECES = 32
@@ -130,7 +130,7 @@ NUM_ALGORITHMS = 3
 WORSE = 1.25
 """Factor in time within which the usual algorithm of a whole collective stays beside that for nodes.
 
-Of many ranks it is that within which a way stays beside the fastest.
+Of many ranks it is that within which a option stays beside the fastest.
 """
 
 MOST_TOGETHER = 4
@@ -140,11 +140,11 @@ _OP = "op"
 
 
 @dataclass(slots=True)
-class Ways:
-    """The ways of the ops of one workload, by one ``copier``; ops with equal workloads share theirs.
+class OpOptions:
+    """The options of the ops of one workload, by one ``copier``; ops with equal workloads share theirs.
 
     Where they are ``paced``, whole collectives may also be slower than they could be. Where ``ranks`` differ, one is
-    simulated for all, until what is then the fastest way of an op is one in which that makes no difference.
+    simulated for all, until what is then the fastest option of an op is one in which that makes no difference.
     """
 
     system: System
@@ -154,14 +154,14 @@ class Ways:
     paced: bool = True
     ranks: AlikeRanks | None = None
     _runs: OpRuns = field(init=False)
-    _known: dict[object, tuple[Way, ...]] = field(default_factory=dict)
+    _known: dict[object, tuple[OpOption, ...]] = field(default_factory=dict)
     _kernels: dict[object, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._runs = OpRuns(self.system, self.copier, self.unit_bytes)
 
-    def of(self, op: Op, behind: Op | None = None) -> tuple[Way, ...]:
-        """Return the ways of an op, that of a pair apart first, then by their times alone.
+    def of(self, op: Op, behind: Op | None = None) -> tuple[OpOption, ...]:
+        """Return the options of an op, that of a separated pair first, then by their times alone.
 
         The GEMM ``behind`` it may be cut along it.
 
@@ -172,11 +172,11 @@ class Ways:
         """
         key = op.shape, behind and behind.shape
         if key not in self._known:
-            self._known[key] = self._ways(op, behind)
-        return tuple(replace(way, mode=replace(way.mode, op=op.name)) for way in self._known[key])
+            self._known[key] = self._op_options(op, behind)
+        return tuple(replace(option, mode=replace(option.mode, op=op.name)) for option in self._known[key])
 
-    def of_graph(self, workload: Workload) -> dict[str, tuple[Way, ...]]:
-        """Return the ways of each op of a workload by its name."""
+    def of_graph(self, workload: Workload) -> dict[str, tuple[OpOption, ...]]:
+        """Return the options of each op of a workload by its name."""
         behind = self.following(workload)
         return {op.name: self.of(op, *behind.get(op.name, ())[:1]) for op in workload.ops}
 
@@ -194,84 +194,90 @@ class Ways:
             self._kernels[kernel] = self._runs.times(replace(op, shape=kernel, reads=()), OpMode(_OP)).kernel
         return self._kernels[kernel]
 
-    def _ways(self, op: Op, behind: Op | None) -> tuple[Way, ...]:
+    def _op_options(self, op: Op, behind: Op | None) -> tuple[OpOption, ...]:
         if op.is_pair:
             return self._pair(op, behind)
         if op.shape.is_collective:
             return self._collective(op)
-        return (self._way(op, OpMode(_OP)),)
+        return (self._option(op, OpMode(_OP)),)
 
-    def _way(self, op: Op, mode: OpMode, *, alike: bool = False) -> Way:
+    def _option(self, op: Op, mode: OpMode, *, alike: bool = False) -> OpOption:
         total, kernel, copies, staging, sums = self._runs.times(op, mode, alike=alike)
         if not op.shape.is_collective:
-            return Way(mode, total, kernel, copies, staging)
-        return Way(mode, total, kernel, copies, staging, sums)
+            return OpOption(mode, total, kernel, copies, staging)
+        return OpOption(mode, total, kernel, copies, staging, sums)
 
-    def _collective(self, op: Op) -> tuple[Way, ...]:
+    def _collective(self, op: Op) -> tuple[OpOption, ...]:
         """A lone collective, whole, by the usual algorithm and by those that are estimated to be faster."""
         usual, *paced = self._whole(op)
         return (usual, *self._by_another(op, usual), *paced)
 
-    def _by_another(self, op: Op, usual: Way) -> Sequence[Way]:
+    def _by_another(self, op: Op, usual: OpOption) -> Sequence[OpOption]:
         """A whole collective by the fastest algorithm, where that is not the usual one."""
-        others = [way for way in self._shortlisted(op, NUM_ALGORITHMS, by_algorithm=True) if way.total < usual.total]
-        return sorted(others, key=lambda way: way.total)[:1]
+        others = [
+            option for option in self._shortlisted(op, NUM_ALGORITHMS, by_algorithm=True) if option.total < usual.total
+        ]
+        return sorted(others, key=lambda option: option.total)[:1]
 
-    def _by_nodes(self, op: Op, usual: Way) -> Sequence[Way]:
+    def _by_nodes(self, op: Op, usual: OpOption) -> Sequence[OpOption]:
         """A whole collective in two steps, within nodes and across, where that is faster than the usual one."""
-        found, joined = list[Way](), self.system.fabric.node_size not in (0, 1)
+        found, joined = list[OpOption](), self.system.fabric.node_size not in (0, 1)
         names = [algorithm.name for algorithm in ALGORITHMS if algorithm.per_node] if joined and self.paced else ()
         for name, pieces in product(names, (1, 2, 4)):
             choice = OpChoice(name, self.system.num_ranks * pieces, self.copier.engine)
             with suppress(ScheduleError, RunTooLarge):
-                found.append(self._way(op, OpMode(_OP, choice), alike=self._ranks_differ))
+                found.append(self._option(op, OpMode(_OP, choice), alike=self._ranks_differ))
         confirmed = self._confirmed(op, found) if self._ranks_differ else found
-        return sorted((way for way in confirmed if way.total < usual.total), key=lambda way: way.total)[:1]
+        return sorted((option for option in confirmed if option.total < usual.total), key=lambda option: option.total)[
+            :1
+        ]
 
-    def _whole(self, op: Op) -> Sequence[Way]:
+    def _whole(self, op: Op) -> Sequence[OpOption]:
         """A collective as usual, and slower, down to the rate at which a GEMM beside it is as fast as alone."""
-        usual = self._way(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))
+        usual = self._option(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))
         found, costs = [usual], self._slowed(op, usual)
         for choice in slower(self.system, self.copier) if self.paced else ():
             if self._slowed(op, found[-1]) <= costs * FREE:
                 break
             try:
-                way = replace(self._way(op, OpMode(_OP, choice)), is_paced=True)
+                option = replace(self._option(op, OpMode(_OP, choice)), is_paced=True)
             except (ScheduleError, RunTooLarge):
                 break
-            if way.total > found[-1].total * LEAST_STEP:
-                found.append(way)
+            if option.total > found[-1].total * LEAST_STEP:
+                found.append(option)
         return (usual, *found[1:][-NUM_PACES:])
 
-    def _slowed(self, op: Op, way: Way) -> int:
+    def _slowed(self, op: Op, option: OpOption) -> int:
         """How much longer GEMMs take beside a whole collective."""
-        length = way.copies[1] - way.sums
+        length = option.copies[1] - option.sums
         return slowed_ticks(self.system.gpu, of_copies(self.system, op, length), length)
 
-    def _pair(self, op: Op, behind: Op | None) -> tuple[Way, ...]:
+    def _pair(self, op: Op, behind: Op | None) -> tuple[OpOption, ...]:
         together = self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False)
-        best = [way for way in together if not any(other.beats(way) for other in together)]
-        best.sort(key=lambda way: way.total)
+        best = [option for option in together if not any(other.beats(option) for other in together)]
+        best.sort(key=lambda option: option.total)
         if self.ranks is not None and self.ranks.are_many:
-            best = [way for way in best if way.total <= best[0].total * WORSE]
-        found = (*self._apart(op), *best[:MOST_TOGETHER]) or (self._way(op, OpMode(_OP)),)
+            best = [option for option in best if option.total <= best[0].total * WORSE]
+        found = (*self._apart(op), *best[:MOST_TOGETHER]) or (self._option(op, OpMode(_OP)),)
         return found if behind is None else self._followed(op, behind, found)
 
-    def _followed(self, op: Op, behind: Op, found: Sequence[Way]) -> tuple[Way, ...]:
-        """The ways that were ``found``, and the one that is best with the GEMM ``behind`` it, which is cut along it."""
+    def _followed(self, op: Op, behind: Op, found: Sequence[OpOption]) -> tuple[OpOption, ...]:
+        """The options that were ``found``, and the best one with the GEMM ``behind`` it chained to it."""
         both = self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False, of=_as_one(op.shape, behind.shape))
-        ways = [self._with_next(op, way, behind) for way in dict.fromkeys((*found, *both))]
-        best, kept = fastest_with_next(ways), ways[: len(found)]
+        op_options = [self._with_next(op, option, behind) for option in dict.fromkeys((*found, *both))]
+        best, kept = fastest_with_next(op_options), op_options[: len(found)]
         return tuple(kept) if best in kept else (*kept, replace(best, is_for_next=True))
 
-    def _with_next(self, op: Op, way: Way, behind: Op) -> Way:
-        """A way with its time together with the GEMM ``behind`` it, which an own collective is not cut along."""
+    def _with_next(self, op: Op, option: OpOption, behind: Op) -> OpOption:
+        """A option with its time together with the GEMM ``behind`` it, which an own collective is not cut along."""
         with suppress(ScheduleError, RunTooLarge):  # one that a kernel cannot be cut along
-            if not way.is_apart:
-                return replace(way, with_next=self._runs.with_next(op, way.mode, behind, alike=self._ranks_differ))
-        return replace(way, with_next=way.total + self.kernel_ticks(behind))
+            if not option.is_separate:
+                return replace(
+                    option, with_next=self._runs.with_next(op, option.mode, behind, alike=self._ranks_differ)
+                )
+        return replace(option, with_next=option.total + self.kernel_ticks(behind))
 
-    def _apart(self, op: Op) -> Iterator[Way]:
+    def _apart(self, op: Op) -> Iterator[OpOption]:
         """A pair as a kernel and a collective, the usual one first; none where it cannot be."""
         if op.shape.then is not None or op.shape.uneven_by_rank:
             return
@@ -280,13 +286,13 @@ class Ways:
         whole = replace(op, shape=collective_alone(op.shape), reads=())
         usual, *paced = self._whole(whole)
         other = self._by_nodes(whole, usual)
-        first = () if any(usual.total > way.total * WORSE for way in other) else (usual,)
-        for way in (*first, *other, *paced):
-            mode = OpMode(_OP, separate=way.mode.body if isinstance(way.mode.body, OpChoice) else None)
-            total = serial.total + way.total - usual.total
-            yield replace(way, mode=mode, total=total, kernel=kernel, staging_bytes=serial.staging_bytes)
+        first = () if any(usual.total > option.total * WORSE for option in other) else (usual,)
+        for option in (*first, *other, *paced):
+            mode = OpMode(_OP, separate=option.mode.body if isinstance(option.mode.body, OpChoice) else None)
+            total = serial.total + option.total - usual.total
+            yield replace(option, mode=mode, total=total, kernel=kernel, staging_bytes=serial.staging_bytes)
 
-    def _shortlisted(self, op: Op, top: int, *, by_algorithm: bool, of: OpShape | None = None) -> Sequence[Way]:
+    def _shortlisted(self, op: Op, top: int, *, by_algorithm: bool, of: OpShape | None = None) -> Sequence[OpOption]:
         """What is estimated to be the fastest, alone or for the workload ``of`` which the op is a part, simulated."""
         scenario = OpCase(op.name, self.system, of or op.shape, explore=self.explore)
         try:
@@ -299,22 +305,22 @@ class Ways:
         found = []
         for candidate in shortlisted(mine, top, by_algorithm=by_algorithm)[:top]:
             with suppress(ScheduleError, RunTooLarge):  # one that a workload cannot say, or that is long to simulate
-                found.append(self._way(op, OpMode(_OP, candidate.choice), alike=self._ranks_differ))
+                found.append(self._option(op, OpMode(_OP, candidate.choice), alike=self._ranks_differ))
         return self._confirmed(op, found) if self._ranks_differ else found
 
     @property
     def _ranks_differ(self) -> bool:
         return self.ranks is not None and self.ranks.differ
 
-    def _confirmed(self, op: Op, ways: Sequence[Way]) -> Sequence[Way]:
-        """The ways, of which the fastest has the time that it takes if ranks are not taken for alike."""
-        left, found = list(ways), list[Way]()
+    def _confirmed(self, op: Op, op_options: Sequence[OpOption]) -> Sequence[OpOption]:
+        """The options, of which the fastest has the time that it takes if ranks are not taken for alike."""
+        left, found = list(op_options), list[OpOption]()
         while left:
-            first = min(left, key=lambda way: way.total)
-            if any(way.total <= first.total for way in found):
+            first = min(left, key=lambda option: option.total)
+            if any(option.total <= first.total for option in found):
                 break
             left.remove(first)
-            found.append(first if self._makes_no_difference(op, first.mode) else self._way(op, first.mode))
+            found.append(first if self._makes_no_difference(op, first.mode) else self._option(op, first.mode))
         return [*found, *left]
 
     def _makes_no_difference(self, op: Op, mode: OpMode) -> bool:

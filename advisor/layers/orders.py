@@ -15,7 +15,7 @@ from ..candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
 from ..candidates.predicted import library_unfit
 from ..implementations.offers import LayerTable, Order
 from .joint import JointRuns
-from .options import Way, fastest_alone, fastest_with_next
+from .options import OpOption, fastest_alone, fastest_with_next
 from .transformer_engine import NAME as TE
 from .transformer_engine import TeSearch, taken_ticks
 
@@ -37,13 +37,15 @@ class Known:
     what: str
 
 
-def baselines_of(workload: Workload, ways: Mapping[str, Sequence[Way]]) -> Iterator[Known]:
-    """Yield what a workload can be compared with, without pairs no overlap alone; ``ways`` are those of its ops."""
+def baselines_of(workload: Workload, op_options: Mapping[str, Sequence[OpOption]]) -> Iterator[Known]:
+    """Yield what a workload can be compared with, without pairs no overlap alone, by options of its ops."""
     yield Known(SERIAL, NO_OVERLAP)
     if not any(op.is_pair for op in workload.ops):
         return
-    best = tuple(fastest_alone(of).mode for of in ways.values() if len(of) > 1)
-    lone = tuple(way.mode for of in ways.values() for way in of if len(of) == 1 and way.mode.body is not None)
+    best = tuple(fastest_alone(of).mode for of in op_options.values() if len(of) > 1)
+    lone = tuple(
+        option.mode for of in op_options.values() for option in of if len(of) == 1 and option.mode.body is not None
+    )
     in_turn = (*(mode for mode in best if mode.body is not None), *lone)
     yield Known(Schedule(IN_TURN, in_turn, handoff=HandOff.WHOLE), EACH_ITS_BEST)
 
@@ -91,9 +93,9 @@ def free_names(name: str, declared: Sequence[Schedule]) -> Iterator[str]:
             yield each
 
 
-def in_batches_of(workload: Workload, ways: Mapping[str, Sequence[Way]], batches: int) -> Iterator[Known]:
+def in_batches_of(workload: Workload, op_options: Mapping[str, Sequence[OpOption]], batches: int) -> Iterator[Known]:
     """Yield the orders that people write for ``workload``, written out in batches, with collectives apart."""
-    modes = tuple(next((way for way in of if way.is_apart), of[0]).mode for of in ways.values())
+    modes = tuple(next((option for option in of if option.is_separate), of[0]).mode for of in op_options.values())
     modes = tuple(mode for mode in modes if mode != OpMode(mode.op))
     ops = [op.name for op in workload.ops]
     yield Known(
@@ -124,12 +126,15 @@ def in_one_program(choice: Schedule, name: str) -> Schedule:
     return replace(choice, name=name, handoff=HandOff.CHUNKS, sums_first=True)
 
 
-def cut_along(
-    workload: Workload, ways: Mapping[str, Sequence[Way]], following: Mapping[str, Sequence[str]], choice: Schedule
+def cut_as(
+    workload: Workload,
+    op_options: Mapping[str, Sequence[OpOption]],
+    following: Mapping[str, Sequence[str]],
+    choice: Schedule,
 ) -> Schedule:
     """The same, the longest GEMM ``following`` a pair cut along it and right behind it, as is best for both."""
-    best = {pair: way for pair in following if not (way := fastest_with_next(ways[pair])).is_apart}
-    modes = {mode.op: mode for mode in choice.modes} | {pair: way.mode for pair, way in best.items()}
+    best = {pair: option for pair in following if not (option := fastest_with_next(op_options[pair])).is_separate}
+    modes = {mode.op: mode for mode in choice.modes} | {pair: option.mode for pair, option in best.items()}
     along = tuple(following[pair][0] for pair in best)
     order = [op.name for op in workload.ops]
     for name in along:

@@ -1,4 +1,4 @@
-"""From the ways of its ops to joint schedules of a workload: CP-SAT places them, a Schedule says the same in words."""
+"""From the options of its ops to joint schedules of a workload: CP-SAT places them, a Schedule says the same."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...compiler.ir import HandOff, Made, Op, OpMode, Read, Schedule, ShouldStop, Workload
 from ...compiler.ir.stopping import never
 from ...compiler.planning.parts import collective_name
-from .options import Way
+from .options import OpOption
 
 if TYPE_CHECKING:
     from ..solver.layer_model import LayerProblem, NeededBy, Placement
@@ -29,7 +29,7 @@ NUM_PLACED = 4
 
 def placed_choices(
     workload: Workload,
-    ways: Mapping[str, Sequence[Way]],
+    op_options: Mapping[str, Sequence[OpOption]],
     *,
     name: str,
     batches: int,
@@ -47,11 +47,14 @@ def placed_choices(
     """
     from ..solver.layer_model import place_layer
 
-    ways = {name: tuple(way for way in of if not way.is_paced and not way.is_for_next) for name, of in ways.items()}
-    problem = replace(_problem(workload, ways, layers), spans_layers=spans_layers and layers >= MANY_LAYERS)
+    op_options = {
+        name: tuple(option for option in of if not option.is_paced and not option.is_for_next)
+        for name, of in op_options.items()
+    }
+    problem = replace(_problem(workload, op_options, layers), spans_layers=spans_layers and layers >= MANY_LAYERS)
     placements, _ = place_layer(problem, seed=seed, limit=limit, should_stop=should_stop)
     choices = (
-        replace(_choice(workload, ways, placement, name, spans_layers=problem.spans_layers), batches=batches)
+        replace(_choice(workload, op_options, placement, name, spans_layers=problem.spans_layers), batches=batches)
         for placement in _unlike(placements)
     )
     return tuple(dict.fromkeys(choices))[:NUM_PLACED]
@@ -66,29 +69,31 @@ def _unlike(placements: "Sequence[Placement]") -> "Iterator[Placement]":
             yield placement
 
 
-def _problem(workload: Workload, ways: Mapping[str, Sequence[Way]], layers: int) -> "LayerProblem":
-    from ..solver.layer_model import TICKS, LayerOp, LayerProblem, WayTimes
+def _problem(workload: Workload, op_options: Mapping[str, Sequence[OpOption]], layers: int) -> "LayerProblem":
+    from ..solver.layer_model import TICKS, LayerOp, LayerProblem, OptionTimes
 
     index = {op.name: number for number, op in enumerate(workload.ops)}
 
-    def times(way: Way, alone: int) -> WayTimes:
-        begin, end = (ticks // TICKS for ticks in way.copies)
+    def times(option: OpOption, alone: int) -> OptionTimes:
+        begin, end = (ticks // TICKS for ticks in option.copies)
         share = (
             100
-            if way.is_apart or not way.kernel
-            else min(100, -(-100 * alone // max(1, way.copies[1] - way.copies[0])))
+            if option.is_separate or not option.kernel
+            else min(100, -(-100 * alone // max(1, option.copies[1] - option.copies[0])))
         )
-        return WayTimes(-(-way.total // TICKS), -(-way.kernel // TICKS), (begin, end), way.is_apart, share)
+        return OptionTimes(
+            -(-option.total // TICKS), -(-option.kernel // TICKS), (begin, end), option.is_separate, share
+        )
 
     ops = []
     for op in workload.ops:
-        of = ways[op.name]
-        apart = next((way for way in of if way.is_apart), None)
+        of = op_options[op.name]
+        apart = next((option for option in of if option.is_separate), None)
         alone = apart.copies[1] if apart is not None else 0
         needs = tuple(_need(workload, index, read, op) for read in op.reads if _maker(workload, read))
         ops.append(
             LayerOp(
-                tuple(times(way, alone) for way in of),
+                tuple(times(option, alone) for option in of),
                 not op.shape.is_collective,
                 op.shape.moved is not None,
                 op.shape.pattern.produces,
@@ -119,23 +124,30 @@ def _need(workload: Workload, index: Mapping[str, int], read: Read, op: Op) -> "
 
 
 def _choice(
-    workload: Workload, ways: Mapping[str, Sequence[Way]], placement: "Placement", name: str, *, spans_layers: bool
+    workload: Workload,
+    op_options: Mapping[str, Sequence[OpOption]],
+    placement: "Placement",
+    name: str,
+    *,
+    spans_layers: bool,
 ) -> Schedule:
     """What a placement says, as a schedule: modes, the order of kernels, and what begins with which kernel."""
-    chosen = {op.name: ways[op.name][placed.way] for op, placed in zip(workload.ops, placement.ops, strict=True)}
+    chosen = {
+        op.name: op_options[op.name][placed.option] for op, placed in zip(workload.ops, placement.ops, strict=True)
+    }
     kernels = {op.name: placed.kernel for op, placed in zip(workload.ops, placement.ops, strict=True)}
     begins = {op.name: placed.copies for op, placed in zip(workload.ops, placement.ops, strict=True)}
     places = {op.name: place for place, op in enumerate(workload.ops)}
     units = [(kernels[op.name], places[op.name], op.name) for op in workload.ops]
     units += [
-        (begins[op.name], places[op.name], collective_name(op)) for op in workload.ops if chosen[op.name].is_apart
+        (begins[op.name], places[op.name], collective_name(op)) for op in workload.ops if chosen[op.name].is_separate
     ]
     period = placement.next_begin - placement.begin
     late = {unit for begin, _, unit in units if spans_layers and begin >= placement.next_begin}
     order = [
         unit for _, _, unit in sorted((begin - period * (unit in late), place, unit) for begin, place, unit in units)
     ]
-    modes = tuple(way.mode for way in chosen.values() if way.mode != OpMode(way.mode.op))
+    modes = tuple(option.mode for option in chosen.values() if option.mode != OpMode(option.mode.op))
     computing = [op.name for op in workload.ops if not op.shape.is_collective and op.name not in late]
     beside = []
     for op in workload.ops:
@@ -192,13 +204,16 @@ MOST_AHEAD = 2
 
 
 def small_changes(
-    workload: Workload, ways: Mapping[str, Sequence[Way]], following: Mapping[str, Sequence[str]], choice: Schedule
+    workload: Workload,
+    op_options: Mapping[str, Sequence[OpOption]],
+    following: Mapping[str, Sequence[str]],
+    choice: Schedule,
 ) -> Iterator[Schedule]:
     """Yield schedules that differ from ``choice`` in one decision; ``following`` may be cut along pairs.
 
     The order of ``choice`` lists all ops. A change may be one that cannot be carried out.
     """
-    for changed in (*_ways(workload, ways, choice), *_along(following, choice)):
+    for changed in (*_op_options(workload, op_options, choice), *_along(following, choice)):
         yield _cut(following, changed)
     yield from _fillers(workload, choice)
     yield from _beside(workload, choice)
@@ -212,23 +227,25 @@ def with_other_seams(choice: Schedule) -> Schedule:
     return replace(choice, handoff=HandOff.CHUNKS if choice.handoff is HandOff.WHOLE else HandOff.WHOLE)
 
 
-def with_way(choice: Schedule, op: Op, way: Way) -> Schedule:
+def with_option(choice: Schedule, op: Op, option: OpOption) -> Schedule:
     """Return ``choice`` with one op carried out in that way; a collective that is no part any more leaves the order."""
-    modes = {mode.op: mode for mode in choice.modes} | {op.name: way.mode}
+    modes = {mode.op: mode for mode in choice.modes} | {op.name: option.mode}
     order, late = choice.order, choice.deferred
-    if not way.is_apart and op.is_pair:
+    if not option.is_separate and op.is_pair:
         order, late = (tuple(name for name in names if name != collective_name(op)) for names in (order, late))
     modes_said = tuple(mode for mode in modes.values() if mode != OpMode(mode.op))
     return replace(choice, modes=modes_said, order=order, deferred=late)
 
 
-def _ways(workload: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedule) -> Iterator[Schedule]:
-    """Each op in each other way."""
+def _op_options(
+    workload: Workload, op_options: Mapping[str, Sequence[OpOption]], choice: Schedule
+) -> Iterator[Schedule]:
+    """Each op in each other option."""
     chosen = {mode.op: mode for mode in choice.modes}
     for op in workload.ops:
-        for way in ways[op.name]:
-            if len(ways[op.name]) > 1 and way.mode != chosen.get(op.name):
-                yield with_way(choice, op, way)
+        for option in op_options[op.name]:
+            if len(op_options[op.name]) > 1 and option.mode != chosen.get(op.name):
+                yield with_option(choice, op, option)
 
 
 def _along(following: Mapping[str, Sequence[str]], choice: Schedule) -> Iterator[Schedule]:
@@ -245,13 +262,19 @@ def _cut(following: Mapping[str, Sequence[str]], choice: Schedule) -> Schedule:
     return replace(choice, chained=tuple(name for name in choice.chained if name in may))
 
 
-def other_paces(workload: Workload, ways: Mapping[str, Sequence[Way]], choice: Schedule) -> Iterator[Schedule]:
+def other_paces(
+    workload: Workload, op_options: Mapping[str, Sequence[OpOption]], choice: Schedule
+) -> Iterator[Schedule]:
     """Each collective that is a part of its own, at each lower rate."""
     chosen = {mode.op: mode for mode in choice.modes}
     for op in workload.ops:
         mode = chosen.get(op.name)
-        if mode is not None and any(way.is_whole and way.mode == mode for way in ways[op.name]):
-            yield from (with_way(choice, op, way) for way in ways[op.name] if way.is_paced and way.mode != mode)
+        if mode is not None and any(option.is_whole and option.mode == mode for option in op_options[op.name]):
+            yield from (
+                with_option(choice, op, option)
+                for option in op_options[op.name]
+                if option.is_paced and option.mode != mode
+            )
 
 
 def _fillers(workload: Workload, choice: Schedule) -> Iterator[Schedule]:

@@ -1,4 +1,4 @@
-"""From a workload to advice: ways of its ops, joint search, all layers in packets, and why."""
+"""From a workload to advice: options of its ops, joint search, all layers in packets, and why."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -362,12 +362,12 @@ def _explained(advice: Advice, search: JointSearch) -> Advice:
     kernels = 0 if space is None else space.kernels_ticks * scenario.num_layers
     ops: tuple[OpAdvice, ...] = ()
     if recommended.result is not None and space is not None:
-        ops = ops_of(space.workload, space.ways, recommended.joint, recommended.result)
+        ops = ops_of(space.workload, space.op_options, recommended.joint, recommended.result)
     in_turns = (one for one in advice.candidates if one.what.startswith(EACH_ITS_BEST))  # by each copier
     in_turn = min(in_turns, key=lambda one: one.ticks, default=None)
     reasons = (
         *reasons_for(ops, recommended, in_turn, kernels),
-        *(slowly(space.ways, recommended.joint) if space is not None else ()),
+        *(slowly(space.op_options, recommended.joint) if space is not None else ()),
         *((COPY_ENGINES_LEFT_OUT,) if leaves_out_copy_engines(scenario.workload, scenario.explore) else ()),
         *advice.reasons,
     )

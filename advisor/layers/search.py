@@ -20,8 +20,8 @@ from ...simcore import Result
 from ..candidates.candidate import Candidate, by_time
 from .joint import COARSE_BYTES, JointRuns, LayerSpace, Start, affordable_packet, simulated, space_of
 from .op_runs import copiers_of, of_one_op
-from .options import Ways, is_limited
-from .orders import EACH_ITS_BEST, IN_TURN, baselines_of, cut_along, free_names, in_batches_of, in_one_program
+from .options import OpOptions, is_limited
+from .orders import EACH_ITS_BEST, IN_TURN, baselines_of, cut_as, free_names, in_batches_of, in_one_program
 from .placement import brings_ahead, other_paces, placed_choices, small_changes, with_other_seams
 from .timing import estimated_ticks
 
@@ -68,7 +68,7 @@ def _promising(space: LayerSpace, choice: Schedule) -> Iterator[Schedule]:
     if limit is None:
         return
     estimated = []
-    for place, changed in enumerate(small_changes(space.workload, space.ways, space.following, choice)):
+    for place, changed in enumerate(small_changes(space.workload, space.op_options, space.following, choice)):
         checkpoint()
         estimate = _estimate(space, changed)
         if estimate is not None and estimate <= limit * (1 + SLACK):
@@ -83,7 +83,7 @@ def at_its_paces(space: LayerSpace, choice: Schedule) -> Schedule:
     changed = least is not None
     while changed and least is not None:
         changed = False
-        for slower in other_paces(space.workload, space.ways, best):
+        for slower in other_paces(space.workload, space.op_options, best):
             checkpoint()
             estimate = _estimate(space, slower)
             if estimate is not None and estimate < least * (1 - LEAST_GAIN):
@@ -205,13 +205,13 @@ class JointSearch:
         for copier in copiers_of(system, self.scenario.workload, self.scenario.explore, few=self.runs.ranks.are_many):
             explore = self.scenario.explore
             of_ops, paced = of_one_op(explore, copier), not is_limited(explore)
-            ways = Ways(system, copier, self.runs.unit_bytes, of_ops, paced, self.runs.ranks)
+            op_options = OpOptions(system, copier, self.runs.unit_bytes, of_ops, paced, self.runs.ranks)
             for batches in self.scenario.explore.values(BATCHES) or usual:
                 written_out = in_batches(workload, batches)
-                kernels = sum(ways.kernel_ticks(op) for op in written_out.ops)
+                kernels = sum(op_options.kernel_ticks(op) for op in written_out.ops)
                 if kernels * self.scenario.workload.num_layers >= self._least_in_one_stream():
                     continue
-                yield space_of(ways, batches, written_out)
+                yield space_of(op_options, batches, written_out)
 
     def _least_in_one_stream(self) -> float:
         """The shortest time so far of kernels that share no SMs: others are never the answer."""
@@ -221,20 +221,20 @@ class JointSearch:
         if space.batches > USUAL_BATCHES:
             return
         if space.batches > 1:
-            for each in in_batches_of(space.workload, space.ways, space.batches):
+            for each in in_batches_of(space.workload, space.op_options, space.batches):
                 self.take(each.choice, each.what, space)
             return
-        for each in baselines_of(space.workload, space.ways):
+        for each in baselines_of(space.workload, space.op_options):
             self.take(each.choice, each.what, space)
             if each.choice.name == IN_TURN:
                 start = in_one_program(each.choice, JOINT)
                 self._searched(start, space)
-                self._searched(cut_along(space.workload, space.ways, space.following, start), space)
+                self._searched(cut_as(space.workload, space.op_options, space.following, start), space)
 
     def _placed(self, space: LayerSpace) -> None:
         choices = placed_choices(
             space.workload,
-            space.ways,
+            space.op_options,
             name=JOINT,
             batches=space.batches,
             layers=self.scenario.workload.num_layers,
@@ -286,7 +286,7 @@ class JointSearch:
         return self.found[choice], list(self.found).index(choice)
 
     def space_of(self, choice: Schedule) -> LayerSpace | None:
-        """Return the ops that a schedule is about with their ways; None before there are any."""
+        """Return the ops that a schedule is about with their options; None before there are any."""
         same = (self.origin[other] for other in self.origin if _same(choice, other))
         return next(same, next((each for each in self.spaces if each.batches == choice.batches), None))
 

@@ -13,7 +13,7 @@ from ...compiler.planning.parts import collective_name, issue_order
 from ...compiler.planning.plan import own_name, written_out
 from .joint import LayerSpace, few_layers
 from .op_runs import Uses
-from .options import Way
+from .options import OpOption
 
 RECENT = 8
 """Copies and sums that a part may still meet: those placed last."""
@@ -38,7 +38,7 @@ def estimated_ticks(space: LayerSpace, choice: Schedule) -> int:
     for part in issue_order(written, of_layers):
         layer = clock.run(part)
         ends[layer] = max(ends[layer], clock.main_end)
-    shown = max(1, few - choice.layers_apart)
+    shown = max(1, few - choice.layers_shifted)
     shift = ends[shown] - ends[shown - 1]
     return clock.end + (count - few) * shift
 
@@ -86,21 +86,21 @@ class _Clock:
     def run(self, part: str) -> int:
         """Place a part, and return its layer."""
         op = self.ops[part.partition(".")[0]]
-        way = self._way(op)
-        if op.shape.is_collective or (way.is_apart and part == collective_name(op)):
-            self._collective(op, way)
-        elif way.is_apart or op.shape.moved is None:
-            self._kernel(op, way)
+        option = self._option(op)
+        if op.shape.is_collective or (option.is_separate and part == collective_name(op)):
+            self._collective(op, option)
+        elif option.is_separate or op.shape.moved is None:
+            self._kernel(op, option)
         else:
-            self._together(op, way)
+            self._together(op, option)
         self.end = max(self.end, self._ends.get(op.name, 0))
         return op.layer
 
-    def _way(self, op: Op) -> Way:
-        of = self.space.ways[own_name(op.name)]
+    def _option(self, op: Op) -> OpOption:
+        of = self.space.op_options[own_name(op.name)]
         wanted = replace(self._modes.get(op.name, OpMode(op.name)), op=own_name(op.name))
         usual = _serial(of[0], op) if op.is_pair else of[0]
-        return next((way for way in of if way.mode == wanted), usual)
+        return next((option for option in of if option.mode == wanted), usual)
 
     def _ready(self, op: Op, *, moves: bool | None) -> int:
         """When operands are there: those of copies, of the kernel, or all."""
@@ -110,7 +110,7 @@ class _Clock:
                 times.append((self._moved if read.what is Made.MOVED else self._ends)[read.made_by])
         return max(times)
 
-    def _collective(self, op: Op, way: Way) -> None:
+    def _collective(self, op: Op, option: OpOption) -> None:
         begin = max(self.collectives_end, self._ready(op, moves=None if op.shape.is_collective else True))
         if op.shape.pattern.produces and op.name in self._ends:
             begin = max(begin, self._ends[op.name])
@@ -118,45 +118,45 @@ class _Clock:
             begin = max(begin, self._begins.get(self._beside[op.name], 0))
         elif not any(read.made_by for read in op.reads):
             begin = max(begin, self.main_end)
-        length = int((way.copies[1] - way.sums) * (BESIDE_KERNELS if way.is_paced else 1))
+        length = int((option.copies[1] - option.sums) * (BESIDE_KERNELS if option.is_paced else 1))
         arrived = self._copied(op, begin, length, self._share(op, length))
-        end = arrived + way.sums
-        if way.sums:
+        end = arrived + option.sums
+        if option.sums:
             self._meet(_Meets(op.name, arrived, end, 0.0))
         self.collectives_end = self._moved[op.name] = end
         if op.shape.is_collective or op.shape.pattern.produces:
             self._ends[op.name] = end
 
-    def _kernel(self, op: Op, way: Way) -> None:
+    def _kernel(self, op: Op, option: OpOption) -> None:
         begin = max(self.main_end, self._ready(op, moves=False if op.is_pair else None))
         if op.is_pair and not op.shape.pattern.produces:
             begin = max(begin, self._moved[op.name])
         if op.name in self.choice.chained:
-            self._along(op, way)
+            self._along(op, option)
         else:
-            self._run(op, begin, way.kernel)
+            self._run(op, begin, option.kernel)
         self._ends[op.name] = self.main_end
 
-    def _along(self, op: Op, way: Way) -> None:
+    def _along(self, op: Op, option: OpOption) -> None:
         """Run a GEMM that is cut along the pair before it: it ends at the earliest as the two alone do."""
-        pair = self._way(self.ops[op.takes_rows_of])
+        pair = self._option(self.ops[op.takes_rows_of])
         others = [self._ends[read.made_by] for read in op.reads if read.made_by not in ("", op.takes_rows_of)]
         begin = max(self.main_end, *others, 0)
         end = self._ends[op.takes_rows_of] + max(0, pair.with_next - pair.total)
-        self._run(op, begin, max(way.kernel, end - begin))
+        self._run(op, begin, max(option.kernel, end - begin))
 
-    def _together(self, op: Op, way: Way) -> None:
+    def _together(self, op: Op, option: OpOption) -> None:
         begin = max(self.main_end, self._ready(op, moves=False))
         moves = max(self._ready(op, moves=True), 0 if op.shape.pattern.consumes else begin)
-        length = way.copies[1] - way.copies[0]
-        arrived = self._copied(op, moves + way.copies[0], length, self._share(op, length))
-        late = arrived - (moves + way.copies[1])
-        kernel = way.kernel
+        length = option.copies[1] - option.copies[0]
+        arrived = self._copied(op, moves + option.copies[0], length, self._share(op, length))
+        late = arrived - (moves + option.copies[1])
+        kernel = option.kernel
         if op.shape.pattern.consumes:  # what has arrived before the kernel begins is not waited for
-            kernel = max(self.space.kernels[own_name(op.name)], moves + way.kernel + late - begin)
+            kernel = max(self.space.kernels[own_name(op.name)], moves + option.kernel + late - begin)
         self._run(op, begin, kernel)
         self._moved[op.name] = arrived
-        self._ends[op.name] = max(self.main_end, arrived) + max(0, way.total - max(way.kernel, way.copies[1]))
+        self._ends[op.name] = max(self.main_end, arrived) + max(0, option.total - max(option.kernel, option.copies[1]))
 
     def _share(self, op: Op, length: int) -> float:
         """The share of the links that copies take which last so long."""
@@ -203,9 +203,9 @@ def _rate(uses: Uses, other: _Meets) -> float:
     return 0.0 if other.uses is None else uses.beside(other.uses, other.share)
 
 
-def _serial(way: Way, op: Op) -> Way:
+def _serial(option: OpOption, op: Op) -> OpOption:
     """A pair that is carried out in the usual way: one half behind the other, as one part."""
     mode = OpMode(op.name)
     if op.shape.pattern.produces:
-        return replace(way, mode=mode, copies=(way.kernel, way.kernel + way.copies[1]))
-    return replace(way, mode=mode, kernel=way.total)
+        return replace(option, mode=mode, copies=(option.kernel, option.kernel + option.copies[1]))
+    return replace(option, mode=mode, kernel=option.total)

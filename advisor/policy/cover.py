@@ -8,7 +8,7 @@ from math import lcm
 from ...compiler.codes import Code
 from ...compiler.ir import TICKS_PER_US, OpCase, OpChoice, OpShape, Pattern, Scenario
 from ...compiler.planning.build import reject_choice
-from ...compiler.request.request import BESIDE_PATTERNS, COLLECTIVE_PATTERNS, Request, RequestError
+from ...compiler.request.request import COLLECTIVE_PATTERNS, INDEPENDENT_PATTERNS, Request, RequestError
 from ...compiler.request.scenario import scenario_of
 from ...compiler.templates import BASELINE
 from ..candidates.advice import Advice
@@ -150,7 +150,7 @@ def axis_of_request(request: Request) -> SizeAxis:
     RequestError
         If it has both, or no collective.
     """
-    if request.kind in (*BESIDE_PATTERNS, Pattern.GEMM):
+    if request.kind in (*INDEPENDENT_PATTERNS, Pattern.GEMM):
         raise RequestError(Code.MGS520, "pattern", f"{request.pattern} has no size that varies alone", _HINT)
     ranks = scenario_of(request).num_ranks
     if request.kind in COLLECTIVE_PATTERNS:

@@ -23,8 +23,8 @@ WHOLE_LINK = 100
 
 
 @dataclass(frozen=True, slots=True)
-class WayTimes:
-    """One way to carry out an op, as ``advisor.layers.modes.Way`` in the model's unit.
+class OptionTimes:
+    """One way to carry out an op, as ``advisor.layers.options.OpOption`` in the model's unit.
 
     ``share`` of the links, in percent, is taken while copies run.
     """
@@ -32,7 +32,7 @@ class WayTimes:
     total: int
     kernel: int
     copies: tuple[int, int]
-    is_apart: bool = False
+    is_separate: bool = False
     share: int = WHOLE_LINK
 
 
@@ -53,7 +53,7 @@ class NeededBy:
 class LayerOp:
     """An op: a kernel, a collective or a pair; of a pair that ``produces`` the kernel comes first."""
 
-    ways: tuple[WayTimes, ...]
+    op_options: tuple[OptionTimes, ...]
     has_kernel: bool
     has_copies: bool
     produces: bool = False
@@ -62,7 +62,7 @@ class LayerOp:
 
 @dataclass(frozen=True, slots=True)
 class LayerProblem:
-    """The ops of a layer, of which there are so many; ``start`` is the way of each, in an order that can be kept.
+    """The ops of a layer, of which there are so many; ``start`` is the option of each, in an order that can be kept.
 
     Where it ``spans_layers``, kernels of one may run among those of the next, and the period alone is minimised.
     """
@@ -74,9 +74,9 @@ class LayerProblem:
 
 
 class Placed(NamedTuple):
-    """Where an op is: its way, and when its kernel and its copies begin, counted from the begin of its layer."""
+    """Where an op is: its option, and when its kernel and its copies begin, counted from the begin of its layer."""
 
-    way: int
+    option: int
     kernel: int
     copies: int
 
@@ -112,7 +112,7 @@ def place_layer(
 class _Times(NamedTuple):
     """Variables of an op; those that it has not are those of what it has."""
 
-    ways: list[cp_model.IntVar]
+    op_options: list[cp_model.IntVar]
     kernel: cp_model.IntVar
     kernel_end: cp_model.IntVar
     copies: cp_model.IntVar
@@ -126,7 +126,9 @@ class _Model:
 
     def __init__(self, problem: LayerProblem) -> None:
         self.model, self._problem = cp_model.CpModel(), problem
-        self._most = 2 * sum(max(way.total + way.kernel + way.copies[1] for way in op.ways) for op in problem.ops)
+        self._most = 2 * sum(
+            max(option.total + option.kernel + option.copies[1] for option in op.op_options) for op in problem.ops
+        )
         self.period = self._time("period")
         self.ops = [self._op(op) for op in problem.ops]
         self.total = self.model.new_int_var(0, self._most * problem.layers, "total")
@@ -141,8 +143,8 @@ class _Model:
 
     def _op(self, op: LayerOp) -> _Times:
         model = self.model
-        ways = [model.new_bool_var("way") for _ in op.ways]
-        model.add_exactly_one(ways)
+        op_options = [model.new_bool_var("option") for _ in op.op_options]
+        model.add_exactly_one(op_options)
         kernel, copies, end = self._time("kernel"), self._time("copies"), self._time("end")
         kernel_end, copies_end = self._time("kernel_end"), self._time("copies_end")
         if not op.has_copies:
@@ -151,24 +153,24 @@ class _Model:
         if not op.has_kernel:
             model.add(kernel == copies)
             model.add(kernel_end == copies_end)
-        for chosen, way in zip(ways, op.ways, strict=True):
-            self._carry_out(op, way, _Times([chosen], kernel, kernel_end, copies, copies_end, end))
+        for chosen, option in zip(op_options, op.op_options, strict=True):
+            self._carry_out(op, option, _Times([chosen], kernel, kernel_end, copies, copies_end, end))
         late = model.new_bool_var("late") if self._problem.spans_layers and op.has_kernel else None
-        return _Times(ways, kernel, kernel_end, copies, copies_end, end, late)
+        return _Times(op_options, kernel, kernel_end, copies, copies_end, end, late)
 
-    def _carry_out(self, op: LayerOp, way: WayTimes, times: _Times) -> None:
-        """The times of an op that is carried out in one way."""
-        model, (chosen,) = self.model, times.ways
-        begin, until = way.copies
+    def _carry_out(self, op: LayerOp, option: OptionTimes, times: _Times) -> None:
+        """The times of an op that is carried out by one option."""
+        model, (chosen,) = self.model, times.op_options
+        begin, until = option.copies
         if op.has_kernel:
-            model.add(times.kernel_end == times.kernel + way.kernel).only_enforce_if(chosen)
+            model.add(times.kernel_end == times.kernel + option.kernel).only_enforce_if(chosen)
         if op.has_copies:
             model.add(times.copies_end == times.copies + until - begin).only_enforce_if(chosen)
         if not (op.has_kernel and op.has_copies):
-            model.add(times.end == times.kernel + way.total).only_enforce_if(chosen)
-        elif not way.is_apart:
+            model.add(times.end == times.kernel + option.total).only_enforce_if(chosen)
+        elif not option.is_separate:
             model.add(times.copies == times.kernel + begin).only_enforce_if(chosen)
-            model.add(times.end == times.kernel + way.total).only_enforce_if(chosen)
+            model.add(times.end == times.kernel + option.total).only_enforce_if(chosen)
         elif op.produces:
             model.add(times.copies >= times.kernel_end).only_enforce_if(chosen)
             model.add(times.end == times.copies_end).only_enforce_if(chosen)
@@ -185,8 +187,8 @@ class _Model:
                 begin = times.copies if need.moves else times.kernel
                 self.model.add(begin + (self.period if need.carried else 0) >= ready)
                 if need.moves and op.has_kernel:  # a pair that overlaps in itself begins with its kernel
-                    for chosen, way in zip(times.ways, op.ways, strict=True):
-                        if not way.is_apart:
+                    for chosen, option in zip(times.op_options, op.op_options, strict=True):
+                        if not option.is_separate:
                             early = times.kernel + (self.period if need.carried else 0)
                             self.model.add(early >= ready).only_enforce_if(chosen)
 
@@ -197,7 +199,7 @@ class _Model:
         first, last = self._time("first"), self._time("last")
         for op, times in with_kernel:
             size = self._time("size")
-            model.add(size == sum(b * way.kernel for b, way in zip(times.ways, op.ways, strict=True)))
+            model.add(size == sum(b * option.kernel for b, option in zip(times.op_options, op.op_options, strict=True)))
             begin, end = self._in_period(times)
             span.append(model.new_interval_var(begin, size, end, "kernel"))
             model.add(first <= begin)
@@ -205,7 +207,11 @@ class _Model:
         model.add_no_overlap(span)
         model.add(self.period >= last - first)
         self.first = first
-        busy = sum(b * way.kernel for op, times in with_kernel for b, way in zip(times.ways, op.ways, strict=True))
+        busy = sum(
+            b * option.kernel
+            for op, times in with_kernel
+            for b, option in zip(times.op_options, op.op_options, strict=True)
+        )
         model.add(self.period >= busy)
 
     def _in_period(self, times: _Times) -> tuple[cp_model.IntVar, cp_model.IntVar]:
@@ -225,10 +231,10 @@ class _Model:
         for op, times in zip(self._problem.ops, self.ops, strict=True):
             if not op.has_copies:
                 continue
-            lengths = [way.copies[1] - way.copies[0] for way in op.ways]
+            lengths = [option.copies[1] - option.copies[0] for option in op.op_options]
             size, share = self._time("size"), model.new_int_var(0, WHOLE_LINK, "share")
-            model.add(size == sum(b * length for b, length in zip(times.ways, lengths, strict=True)))
-            model.add(share == sum(b * way.share for b, way in zip(times.ways, op.ways, strict=True)))
+            model.add(size == sum(b * length for b, length in zip(times.op_options, lengths, strict=True)))
+            model.add(share == sum(b * option.share for b, option in zip(times.op_options, op.op_options, strict=True)))
             spans.append(model.new_interval_var(times.copies, size, times.copies_end, "copies"))
             shares.append(share)
             for ahead in range(1, 1 + (self._problem.layers > 1) + self._problem.spans_layers):
@@ -238,8 +244,8 @@ class _Model:
                 spans.append(model.new_interval_var(begin, size, end, "next copies"))
                 shares.append(share)
             work += [
-                b * (length * way.share // WHOLE_LINK)
-                for b, length, way in zip(times.ways, lengths, op.ways, strict=True)
+                b * (length * option.share // WHOLE_LINK)
+                for b, length, option in zip(times.op_options, lengths, op.op_options, strict=True)
             ]
         if spans:
             model.add_cumulative(spans, shares, WHOLE_LINK)
@@ -260,23 +266,27 @@ class _Model:
         """Hint the ops one after the other, each behind all of the one before."""
         now = 0
         for op, times, chosen in zip(self._problem.ops, self.ops, self._problem.start, strict=True):
-            way = op.ways[chosen]
-            length = way.copies[1] - way.copies[0]
-            kernel = now + (length if op.has_copies and way.is_apart and not op.produces else 0)
+            option = op.op_options[chosen]
+            length = option.copies[1] - option.copies[0]
+            kernel = now + (length if op.has_copies and option.is_separate and not op.produces else 0)
             copies = (
-                now if way.is_apart and not op.produces else now + way.kernel if way.is_apart else now + way.copies[0]
+                now
+                if option.is_separate and not op.produces
+                else now + option.kernel
+                if option.is_separate
+                else now + option.copies[0]
             )
             if not op.has_copies:
                 copies = kernel
             if not op.has_kernel:
                 kernel = copies = now
-            for index, variable in enumerate(times.ways):
+            for index, variable in enumerate(times.op_options):
                 self.model.add_hint(variable, index == chosen)
             self.model.add_hint(times.kernel, kernel)
             self.model.add_hint(times.copies, copies)
             if times.late is not None:
                 self.model.add_hint(times.late, False)
-            now += way.kernel + length if way.is_apart else way.total
+            now += option.kernel + length if option.is_separate else option.total
         self.model.add_hint(self.period, now)
 
 
@@ -292,7 +302,7 @@ class _Collector(cp_model.CpSolverSolutionCallback):
         """Called by the solver."""
         ops = tuple(
             Placed(
-                next(index for index, chosen in enumerate(times.ways) if self.value(chosen)),
+                next(index for index, chosen in enumerate(times.op_options) if self.value(chosen)),
                 self.value(times.kernel),
                 self.value(times.copies),
             )

@@ -177,7 +177,7 @@ class Schedule:
         return self.modes[0].body
 
     @property
-    def layers_apart(self) -> int:
+    def layers_shifted(self) -> int:
         """Layers by which parts of a layer are prefetched or deferred, at most."""
         return max(self.prefetch, 1 if self.deferred else 0)
 

@@ -90,7 +90,7 @@ class Delivered:
             elif isinstance(step, TileGroup):
                 yield from ((step.name, self.place(region)) for region in step.regions if region.owner == 0)
 
-    def cut_along(self, schedule: OpPlan, num_cols: int) -> tuple[TileGroup, ...]:
+    def cut_as(self, schedule: OpPlan, num_cols: int) -> tuple[TileGroup, ...]:
         """The kernels of a GEMM with so many columns of output, one for each of ``schedule``.
 
         What needs no transfer comes first. There are none where a kernel of ``schedule`` makes slices with gaps between
@@ -128,7 +128,7 @@ def following(workload: Workload, num_ranks: int) -> dict[str, tuple[Op, ...]]:
     return found
 
 
-def reject_along(op: Op, pair: Op, maker: Part, steps: Sequence[TileGroup]) -> Rejection | None:
+def reject_chained(op: Op, pair: Op, maker: Part, steps: Sequence[TileGroup]) -> Rejection | None:
     """Why a GEMM ``op`` cannot be ``steps``, cut along ``pair`` which is carried out as ``maker``; None if it can."""
     schedule, hint = maker.schedule, f"{pair.name} = uniform_fused_1d(chunks=...)"
     if maker.shape != pair.shape:

@@ -32,7 +32,7 @@ from ..ir import (
 )
 from ..templates import BASELINE
 from .build import ScheduleError, build_op_plan
-from .handoff import delivered_for, reject_along, row_waits
+from .handoff import delivered_for, reject_chained, row_waits
 from .knobs.engine import default_engine, usual_engine
 from .parts import PlanError, collective_alone, collective_name, in_batches, issue_order, kernel_alone
 
@@ -222,8 +222,8 @@ class _Builder:
             message = f"{op.name} is {op.label}, which is not cut as another op"
             raise PlanError(Rejection(Code.MGS509, message, "chained is for a GEMM behind GEMM+A2A"), op.name)
         (pair, delivered), maker = found, self.parts[found[0]]
-        steps = delivered.cut_along(maker.schedule, tile_cols(op.shape))
-        unfit = reject_along(op, self.workload.op(pair), maker, steps)
+        steps = delivered.cut_as(maker.schedule, tile_cols(op.shape))
+        unfit = reject_chained(op, self.workload.op(pair), maker, steps)
         if unfit is not None:
             raise PlanError(unfit, op.name)
         return replace(usual, expression=f"chained to {maker.schedule.expression}", steps=steps)

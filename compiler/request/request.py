@@ -63,10 +63,10 @@ COLLECTIVE_PATTERNS = (
 )
 """Collectives alone, of ``num_bytes``."""
 
-BESIDE_PATTERNS = (Pattern.GEMM_BESIDE_AG, Pattern.GEMM_BESIDE_A2A)
+INDEPENDENT_PATTERNS = (Pattern.GEMM_BESIDE_AG, Pattern.GEMM_BESIDE_A2A)
 """A GEMM of m, n and k, and a collective of ``num_bytes`` that needs nothing of it."""
 
-PATTERNS = (*KERNEL_PATTERNS, *COLLECTIVE_PATTERNS, *BESIDE_PATTERNS)
+PATTERNS = (*KERNEL_PATTERNS, *COLLECTIVE_PATTERNS, *INDEPENDENT_PATTERNS)
 
 TOPOLOGIES = ("switch", "full_mesh", "ring")
 """Fabrics of one node. Others are said in a file with a ``system``."""
@@ -147,8 +147,8 @@ class Request:
         return Pattern(self.pattern)
 
     def _check_sizes(self) -> None:
-        has_gemm = self.kind in (*KERNEL_PATTERNS, *BESIDE_PATTERNS)
-        has_bytes = self.kind in (*COLLECTIVE_PATTERNS, *BESIDE_PATTERNS)
+        has_gemm = self.kind in (*KERNEL_PATTERNS, *INDEPENDENT_PATTERNS)
+        has_bytes = self.kind in (*COLLECTIVE_PATTERNS, *INDEPENDENT_PATTERNS)
         for field, wanted in (("m", has_gemm), ("n", has_gemm), ("k", has_gemm), ("num_bytes", has_bytes)):
             if wanted:
                 self._set_whole(field, 1)

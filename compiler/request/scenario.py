@@ -13,7 +13,7 @@ from ..pipeline import compile_text
 from ..text.diagnostics import CompileError, Report, did_you_mean, listing
 from ..text.load import load, read_source
 from ..text.names import Kind, Scope
-from .request import BESIDE_PATTERNS, COLLECTIVE_PATTERNS, Request, RequestError, shipped_gpu
+from .request import COLLECTIVE_PATTERNS, INDEPENDENT_PATTERNS, Request, RequestError, shipped_gpu
 
 WORKLOAD = "request"
 MAX_ROWS, LEAST_ROW_BYTES = 64, 128
@@ -76,7 +76,7 @@ def _gemm_lines(request: Request, ranks: int) -> tuple[str, ...]:
 
 
 def _collective_lines(request: Request, ranks: int) -> tuple[str, ...]:
-    if request.kind not in (*COLLECTIVE_PATTERNS, *BESIDE_PATTERNS):
+    if request.kind not in (*COLLECTIVE_PATTERNS, *INDEPENDENT_PATTERNS):
         return ()
     size = DType(request.dtype).num_bytes
     whole = ranks * size

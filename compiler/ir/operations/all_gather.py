@@ -31,5 +31,5 @@ OPERATION = CollectiveOperation(
     result_suffix="gathered",
     alone=Pattern.ALL_GATHER,
     before_kernel=Pattern.AG_GEMM,
-    beside_kernel=Pattern.GEMM_BESIDE_AG,
+    independent_kernel=Pattern.GEMM_BESIDE_AG,
 )

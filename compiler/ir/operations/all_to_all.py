@@ -106,6 +106,6 @@ OPERATION = CollectiveOperation(
     alone=Pattern.ALL_TO_ALL,
     before_kernel=Pattern.A2A_GEMM,
     after_kernel=Pattern.GEMM_A2A,
-    beside_kernel=Pattern.GEMM_BESIDE_A2A,
+    independent_kernel=Pattern.GEMM_BESIDE_A2A,
     between_kernels=Pattern.GEMM_A2A_GEMM,
 )

@@ -200,5 +200,5 @@ class CollectiveOperation(Operation):
     alone: Pattern
     before_kernel: Pattern | None = None
     after_kernel: Pattern | None = None
-    beside_kernel: Pattern | None = None
+    independent_kernel: Pattern | None = None
     between_kernels: Pattern | None = None

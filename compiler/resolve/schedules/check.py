@@ -85,7 +85,7 @@ def _faults_of_ops(scenario: Scenario, choice: Schedule, declaration: ast.Plan) 
 
     system, workload = scenario.system, scenario.workload
     try:
-        build_plan(system, workload, choice, min(workload.num_layers, 1 + choice.layers_apart))
+        build_plan(system, workload, choice, min(workload.num_layers, 1 + choice.layers_shifted))
     except PlanError as error:
         yield _Fault(error.rejection, _statement(declaration, without_batch(error.at)))
         return

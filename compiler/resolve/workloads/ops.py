@@ -57,12 +57,12 @@ class _Group:
     def pattern(self) -> Pattern:
         """The pattern of the calls."""
         operations = [call.operation for call in self.calls]
-        pattern = pattern_beside(operations) if self._is_beside else pattern_in_turn(operations)
+        pattern = independent_pattern(operations) if self._is_independent else pattern_in_turn(operations)
         assert pattern is not None, "calls were put together because they form a pattern"
         return pattern
 
     @property
-    def _is_beside(self) -> bool:
+    def _is_independent(self) -> bool:
         return len(self.calls) == 2 and not _takes(self.calls[1], self.calls[0])
 
     def op(self, made: Mapping[str, tuple[str, Made]], order: Mapping[str, int]) -> Op:
@@ -150,7 +150,7 @@ def _is_one(calls: Sequence[WorkloadCall]) -> bool:
         return False
     match calls:
         case (first, second):
-            return not _takes(second, first) and pattern_beside([first.operation, second.operation]) is not None
+            return not _takes(second, first) and independent_pattern([first.operation, second.operation]) is not None
         case (first, second, third):
             in_turn = _takes(second, first) and _takes(third, second) and not _takes(third, first)
             return in_turn and pattern_in_turn([call.operation for call in calls]) is not None
@@ -231,10 +231,10 @@ def pattern_in_turn(calls: Sequence[Operation]) -> Pattern | None:
             return None
 
 
-def pattern_beside(calls: Sequence[Operation]) -> Pattern | None:
+def independent_pattern(calls: Sequence[Operation]) -> Pattern | None:
     """The pattern of two calls, in any order, that need nothing of each other; None where that is not simulated."""
     match sorted(calls, key=lambda call: isinstance(call, CollectiveOperation)):
         case [KernelOperation() as kernel, CollectiveOperation() as collective] if collective.name in kernel.beside:
-            return collective.beside_kernel
+            return collective.independent_kernel
         case _:
             return None

@@ -8,8 +8,8 @@ from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
 from magus.advisor.layers.joint import COARSE_BYTES, JointRuns, LayerSpace, space_of
 from magus.advisor.layers.op_runs import copiers_of
-from magus.advisor.layers.options import Ways, fastest_alone, fastest_with_next
-from magus.advisor.layers.orders import IN_TURN, cut_along
+from magus.advisor.layers.options import OpOptions, fastest_alone, fastest_with_next
+from magus.advisor.layers.orders import IN_TURN, cut_as
 from magus.advisor.layers.placement import small_changes
 from magus.advisor.layers.recommend import recommend_workload
 from magus.advisor.layers.timing import estimated_ticks
@@ -40,20 +40,20 @@ def scenario_of(rest: str = "  z = norm(y)\n") -> Scenario:
 def space() -> LayerSpace:
     scenario = scenario_of()
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
-    return space_of(Ways(scenario.system, copier, COARSE_BYTES), 1, scenario.workload)
+    return space_of(OpOptions(scenario.system, copier, COARSE_BYTES), 1, scenario.workload)
 
 
 def cut(choice: Schedule) -> Schedule:
-    return cut_along(space().workload, space().ways, space().following, choice)
+    return cut_as(space().workload, space().op_options, space().following, choice)
 
 
-def test_ways_know_what_both_take() -> None:
-    found, next_kernel = space().ways["y"], space().kernels["y_gemm"]
+def test_op_options_know_what_both_take() -> None:
+    found, next_kernel = space().op_options["y"], space().kernels["y_gemm"]
 
     assert space().following == {"y": ("y_gemm",)}
-    assert all(way.with_next == way.total + next_kernel for way in found if way.is_apart)
+    assert all(option.with_next == option.total + next_kernel for option in found if option.is_separate)
     assert fastest_with_next(found).with_next < fastest_alone(found).total + next_kernel
-    assert all(way.with_next == 0 for name in ("y_gemm", "z") for way in space().ways[name])
+    assert all(option.with_next == 0 for name in ("y_gemm", "z") for option in space().op_options[name])
 
 
 def test_an_estimate_knows_what_is_cut_along() -> None:
@@ -70,7 +70,7 @@ def test_an_estimate_knows_what_is_cut_along() -> None:
 def test_small_changes_cut_along_or_not_and_only_what_is_cut() -> None:
     along = cut(Schedule("p", order=("y", "y_gemm", "z")))
 
-    changes = list(small_changes(space().workload, space().ways, space().following, along))
+    changes = list(small_changes(space().workload, space().op_options, space().following, along))
 
     assert any(not each.chained and each.modes == along.modes for each in changes)
     apart = [each for each in changes if any(mode.separate is not None for mode in each.modes)]
@@ -109,10 +109,10 @@ def test_of_several_the_longest_is_cut_and_comes_first() -> None:
     """In whichever order the file has them."""
     scenario = scenario_of(SEVERAL)
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
-    found = space_of(Ways(scenario.system, copier, COARSE_BYTES), 1, scenario.workload)
+    found = space_of(OpOptions(scenario.system, copier, COARSE_BYTES), 1, scenario.workload)
 
-    choice = cut_along(found.workload, found.ways, found.following, Schedule("p"))
-    changes = small_changes(found.workload, found.ways, found.following, choice)
+    choice = cut_as(found.workload, found.op_options, found.following, Schedule("p"))
+    changes = small_changes(found.workload, found.op_options, found.following, choice)
 
     assert found.following == {"y": ("y_gemm",), "h": ("b", "a")}
     assert choice.chained == ("y_gemm", "b")

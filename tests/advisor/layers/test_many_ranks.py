@@ -10,7 +10,7 @@ from magus.advisor.layers import joint
 from magus.advisor.layers import op_runs as alike
 from magus.advisor.layers.joint import COARSE_BYTES, JointRuns, LayerSpace, space_of
 from magus.advisor.layers.op_runs import AlikeRanks, copiers_of
-from magus.advisor.layers.options import Ways
+from magus.advisor.layers.options import OpOptions
 from magus.advisor.layers.recommend import NOT_SEARCHED, SHORTENED
 from magus.advisor.layers.search import JointSearch
 from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, OpMode, Scenario, Schedule
@@ -42,43 +42,48 @@ def rails() -> tuple[Scenario, AlikeRanks, LayerSpace]:
     scenario = scenario_of(RAILS)
     ranks = AlikeRanks(scenario.system)
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
-    ways = Ways(scenario.system, copier, COARSE_BYTES, scenario.explore, ranks=ranks)
-    return scenario, ranks, space_of(ways, 1, scenario.workload)
+    op_options = OpOptions(scenario.system, copier, COARSE_BYTES, scenario.explore, ranks=ranks)
+    return scenario, ranks, space_of(op_options, 1, scenario.workload)
 
 
 def test_a_whole_collective_goes_within_nodes_and_across_where_that_is_faster() -> None:
     scenario, _, space = rails()
-    apart = [way for way in space.ways["d_w"] if way.is_apart]
+    apart = [option for option in space.op_options["d_w"] if option.is_separate]
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
-    limited = Ways(scenario.system, copier, COARSE_BYTES, paced=False)  # a file that says how collectives go
-    usual = next(way for way in limited.of(scenario.workload.op("d_w")) if way.is_apart)
+    limited = OpOptions(scenario.system, copier, COARSE_BYTES, paced=False)  # a file that says how collectives go
+    usual = next(option for option in limited.of(scenario.workload.op("d_w")) if option.is_separate)
 
     assert apart[0].mode.separate is not None and apart[0].mode.separate.template == "hierarchical"
     assert apart[0].total < usual.total
 
 
-def test_the_fastest_way_has_the_time_of_all_ranks() -> None:
+def test_the_fastest_option_has_the_time_of_all_ranks() -> None:
     scenario, _, space = rails()
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
-    exact = {way.mode: way for way in Ways(scenario.system, copier, COARSE_BYTES).of(scenario.workload.op("d_w"))}
-    together = [way for way in space.ways["d_w"] if not way.is_apart]
-    best = min(together, key=lambda way: way.total)
+    exact = {
+        option.mode: option
+        for option in OpOptions(scenario.system, copier, COARSE_BYTES).of(scenario.workload.op("d_w"))
+    }
+    together = [option for option in space.op_options["d_w"] if not option.is_separate]
+    best = min(together, key=lambda option: option.total)
 
     assert best.total == pytest.approx(exact[best.mode].total, rel=alike.MOST_ERROR)
-    assert best.total == pytest.approx(min(way.total for way in exact.values() if not way.is_apart), rel=0.01)
+    assert best.total == pytest.approx(
+        min(option.total for option in exact.values() if not option.is_separate), rel=0.01
+    )
 
 
-def test_of_many_ranks_ways_are_searched_in_which_one_stands_for_all() -> None:
+def test_of_many_ranks_op_options_are_searched_in_which_one_stands_for_all() -> None:
     scenario, ranks, space = rails()
-    first, *_ = ways = space.ways["d_w"]
+    first, *_ = op_options = space.op_options["d_w"]
     ring = OpChoice("pipelined", 16, EngineChoice(EngineKind.DMA, 8), algorithm="ring")
     unlike = replace(first, mode=OpMode("d_w", ring))
-    quick = replace(space, ways={**space.ways, "d_w": (*ways, unlike)}).quick(ranks)
+    quick = replace(space, op_options={**space.op_options, "d_w": (*op_options, unlike)}).quick(ranks)
 
-    assert quick.ways["d_w"] and unlike not in quick.ways["d_w"]
-    assert replace(space, ways={**space.ways, "d_w": (unlike,)}).quick(ranks).ways["d_w"] == (unlike,)
-    for way in quick.ways["d_w"]:
-        plan = build_plan(scenario.system, scenario.workload, Schedule("one", (way.mode,)), 1)
+    assert quick.op_options["d_w"] and unlike not in quick.op_options["d_w"]
+    assert replace(space, op_options={**space.op_options, "d_w": (unlike,)}).quick(ranks).op_options["d_w"] == (unlike,)
+    for option in quick.op_options["d_w"]:
+        plan = build_plan(scenario.system, scenario.workload, Schedule("one", (option.mode,)), 1)
         assert plan_period(scenario.system, plan, alike=True) == 1 < plan_period(scenario.system, plan)
 
 

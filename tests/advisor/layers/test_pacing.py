@@ -8,7 +8,7 @@ import pytest
 from magus.advisor.layers.declared import slowly
 from magus.advisor.layers.joint import COARSE_BYTES, JointRuns, LayerSpace, space_of
 from magus.advisor.layers.op_runs import Copier, Uses, copiers_of
-from magus.advisor.layers.options import Ways, is_limited, slowed_ticks, slower
+from magus.advisor.layers.options import OpOptions, is_limited, slowed_ticks, slower
 from magus.advisor.layers.placement import other_paces
 from magus.advisor.layers.search import at_its_paces
 from magus.advisor.layers.timing import estimated_ticks
@@ -36,17 +36,19 @@ def problem() -> tuple[Scenario, LayerSpace, Schedule]:
     """A backward pass whose collectives are whole."""
     text = BACKWARD.replace("explore back { engine dma(3) }", WHOLE).replace("2048", "4096")
     scenario = scenario_of(text)
-    ways = Ways(scenario.system, next(copiers_of(scenario.system, scenario.workload, scenario.explore)), COARSE_BYTES)
-    return scenario, space_of(ways, 1, scenario.workload), scenario.schedules[0]
+    op_options = OpOptions(
+        scenario.system, next(copiers_of(scenario.system, scenario.workload, scenario.explore)), COARSE_BYTES
+    )
+    return scenario, space_of(op_options, 1, scenario.workload), scenario.schedules[0]
 
 
 def test_slower_copies_cost_kernels_less_down_to_nothing() -> None:
     scenario, space, _ = problem()
 
     for name in ("dh", "dx", "xg"):
-        whole = [way for way in space.ways[name] if way.is_whole]
-        assert len(whole) > 1 and [way.is_paced for way in whole] == [False] + [True] * (len(whole) - 1)
-        times = [way.copies[1] for way in whole]
+        whole = [option for option in space.op_options[name] if option.is_whole]
+        assert len(whole) > 1 and [option.is_paced for option in whole] == [False] + [True] * (len(whole) - 1)
+        times = [option.copies[1] for option in whole]
         assert times == sorted(times)
     gpu, fast = scenario.system.gpu, Uses(noc=0.18)
     costs = [slowed_ticks(gpu, Uses(noc=fast.noc / pace), 1000 * pace) for pace in (1, 2, 3)]
@@ -58,12 +60,12 @@ def test_a_layer_is_faster_with_them() -> None:
     runs = JointRuns(scenario.system, scenario.workload)
     paced = at_its_paces(space, whole)
     before = runs.ticks(whole)
-    times = [runs.ticks(choice) for choice in other_paces(space.workload, space.ways, whole)]
+    times = [runs.ticks(choice) for choice in other_paces(space.workload, space.op_options, whole)]
 
     assert paced != whole and estimated_ticks(space, paced) < estimated_ticks(space, whole)
     assert before is not None and min(each for each in times if each is not None) < before * 0.99
-    (sentence,) = slowly(space.ways, paced)
-    assert "copied slowly" in sentence and not list(slowly(space.ways, whole))
+    (sentence,) = slowly(space.op_options, paced)
+    assert "copied slowly" in sentence and not list(slowly(space.op_options, whole))
 
 
 def test_what_is_paced_is_pasted() -> None:

@@ -7,10 +7,10 @@ import pytest
 
 from magus.advisor.layers.joint import COARSE_BYTES, JointRuns, LayerSpace, affordable_packet, simulated, space_of
 from magus.advisor.layers.op_runs import copiers_of
-from magus.advisor.layers.options import Ways
+from magus.advisor.layers.options import OpOptions
 from magus.advisor.layers.placement import leaves, placed_choices, small_changes
 from magus.advisor.layers.timing import estimated_ticks
-from magus.advisor.solver.layer_model import LayerOp, LayerProblem, NeededBy, WayTimes, place_layer
+from magus.advisor.solver.layer_model import LayerOp, LayerProblem, NeededBy, OptionTimes, place_layer
 from magus.compiler.ir import Scenario, Schedule
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.planning.plan import build_plan
@@ -22,28 +22,30 @@ pytestmark = pytest.mark.usefixtures("compiled_core")
 
 def placed_in(space: LayerSpace) -> tuple[Schedule, ...]:
     """Placements whose layers come one after the other."""
-    return placed_choices(space.workload, space.ways, name="placed", batches=1, layers=12, spans_layers=False, seed=0)
+    return placed_choices(
+        space.workload, space.op_options, name="placed", batches=1, layers=12, spans_layers=False, seed=0
+    )
 
 
 @cache
 def problem() -> tuple[Scenario, LayerSpace, tuple[Schedule, ...]]:
     scenario = scenario_of(BACKWARD)
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
-    ways = Ways(scenario.system, copier, COARSE_BYTES)
-    space = space_of(ways, 1, scenario.workload)
+    op_options = OpOptions(scenario.system, copier, COARSE_BYTES)
+    space = space_of(op_options, 1, scenario.workload)
     placed = placed_in(space)
     return scenario, space, placed
 
 
-def test_ways_are_apart_and_what_nothing_beats() -> None:
+def test_op_options_are_apart_and_what_nothing_beats() -> None:
     _, space, _ = problem()
 
     for name in ("dh", "dx"):
-        of = space.ways[name]
-        assert of[0].is_apart and len(of) > 1
-        together = [way for way in of if not way.is_apart]
+        of = space.op_options[name]
+        assert of[0].is_separate and len(of) > 1
+        together = [option for option in of if not option.is_separate]
         assert not any(one.beats(other) for one in together for other in together)
-    assert len(space.ways["d_wd"]) == 1
+    assert len(space.op_options["d_wd"]) == 1
 
 
 def test_placements_can_be_carried_out_and_are_the_same_again() -> None:
@@ -59,7 +61,7 @@ def test_placements_can_be_carried_out_and_are_the_same_again() -> None:
 def test_the_estimate_orders_schedules_as_the_simulation_does() -> None:
     scenario, space, placed = problem()
     runs = JointRuns(scenario.system, scenario.workload)
-    changed = list(small_changes(space.workload, space.ways, space.following, placed[0]))[::3]
+    changed = list(small_changes(space.workload, space.op_options, space.following, placed[0]))[::3]
     compared = []
     for choice in (*placed, *changed):
         simulated = runs.ticks(choice)
@@ -74,11 +76,11 @@ def test_the_estimate_orders_schedules_as_the_simulation_does() -> None:
 
 
 def test_kernels_of_one_layer_may_run_among_those_of_the_next() -> None:
-    apart = WayTimes(180, 100, (0, 80), is_apart=True)
-    norm = LayerOp((WayTimes(10, 10, (0, 0)),), True, False, needs=(NeededBy(2, carried=True),))
+    apart = OptionTimes(180, 100, (0, 80), is_separate=True)
+    norm = LayerOp((OptionTimes(10, 10, (0, 0)),), True, False, needs=(NeededBy(2, carried=True),))
     gathers = LayerOp((apart,), True, True, needs=(NeededBy(0, moves=True),))
     sums = LayerOp((apart,), True, True, produces=True, needs=(NeededBy(1),))
-    gradient = LayerOp((WayTimes(90, 90, (0, 0)),), True, False, needs=(NeededBy(1),))
+    gradient = LayerOp((OptionTimes(90, 90, (0, 0)),), True, False, needs=(NeededBy(1),))
     problem = LayerProblem((norm, gathers, sums, gradient, gradient), 80, (0,) * 5)
 
     def period(spans_layers: bool) -> int:
@@ -92,7 +94,7 @@ def test_kernels_of_one_layer_may_run_among_those_of_the_next() -> None:
 
 def test_what_spans_layers_can_be_carried_out() -> None:
     scenario, space, _ = problem()
-    choices = placed_choices(space.workload, space.ways, name="placed", batches=1, layers=12, seed=0)
+    choices = placed_choices(space.workload, space.op_options, name="placed", batches=1, layers=12, seed=0)
 
     assert choices
     for choice in choices:
@@ -102,7 +104,7 @@ def test_what_spans_layers_can_be_carried_out() -> None:
 
 def test_small_changes_differ_in_one_decision() -> None:
     scenario, space, placed = problem()
-    changes = list(small_changes(space.workload, space.ways, space.following, placed[0]))
+    changes = list(small_changes(space.workload, space.op_options, space.following, placed[0]))
 
     assert len(changes) > 10 and placed[0] not in changes
     kept = 0

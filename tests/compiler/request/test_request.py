@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from magus.compiler.codes import Code
 from magus.compiler.ir import DType, EngineKind, GemmShape
 from magus.compiler.request.request import (
-    BESIDE_PATTERNS,
     COLLECTIVE_PATTERNS,
+    INDEPENDENT_PATTERNS,
     KERNEL_PATTERNS,
     Request,
     RequestError,
@@ -22,10 +22,10 @@ from magus.compiler.request.scenario import request_text, scenario_of, stamp, sy
 AG: dict[str, Any] = {"pattern": "AG+GEMM", "m": 4096, "n": 3584, "k": 8192, "gpu": "H100", "ranks": 8}
 
 
-@pytest.mark.parametrize("pattern", (*KERNEL_PATTERNS, *BESIDE_PATTERNS), ids=lambda each: each.value)
+@pytest.mark.parametrize("pattern", (*KERNEL_PATTERNS, *INDEPENDENT_PATTERNS), ids=lambda each: each.value)
 @pytest.mark.parametrize(("gpu", "ranks"), [("H100", 8), ("MI300X", 4), ("B200", 2)])
 def test_m_n_k_are_the_gemm_of_one_rank(pattern: Any, gpu: str, ranks: int) -> None:
-    moved = 1 << 20 if pattern in BESIDE_PATTERNS else 0
+    moved = 1 << 20 if pattern in INDEPENDENT_PATTERNS else 0
     request = Request(pattern.value, m=512, n=768, k=256, num_bytes=moved, dtype="fp8", gpu=gpu, ranks=ranks)
     workload = scenario_of(request).case.shape
 
