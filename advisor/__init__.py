@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from ..compiler.request.request import Request, RequestError
     from .answer.stages import AdviceOptions
     from .bounds.lower_bound import lower_bound
-    from .candidates.advice import Advice, Source
+    from .candidates.advice import Advice, AnswerSource
     from .layers.recommend import recommend_workload
     from .learned.boosted_trees import ModelError
     from .oracle.oracle import Oracle
@@ -25,7 +25,7 @@ __all__ = [
     "Oracle",
     "Request",
     "RequestError",
-    "Source",
+    "AnswerSource",
     "enumerate_space",
     "keep_results",
     "lower_bound",
@@ -43,7 +43,7 @@ _HOMES = {
     "Oracle": ".oracle.oracle",
     "Request": "..compiler.request.request",
     "RequestError": "..compiler.request.request",
-    "Source": ".candidates.advice",
+    "AnswerSource": ".candidates.advice",
     "enumerate_space": ".solver",
     "keep_results": ".questions.computing",
     "lower_bound": ".bounds.lower_bound",

@@ -12,7 +12,7 @@ from ...compiler.text.units import us_text
 from ...simcore import Result, ShownRun, run_of
 from ..bespoke.stage import sentence_of
 from ..bounds.lower_bound import Bound, quick_bound_ticks
-from ..candidates.advice import Advice, Sensitivity, Source, Threshold, Timing
+from ..candidates.advice import Advice, AnswerSource, Sensitivity, Threshold, Timing
 from ..candidates.candidate import Candidate, by_time
 from ..implementations.offers import Offers
 from ..work.workers import Failure, FailureKind, SimulationJob
@@ -148,7 +148,7 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
         promise=promise,
         threshold=found.threshold,
         sensitivity=found.sensitivity,
-        source=Source.MODEL if recommended.simulated_ticks is None else Source.SIMULATION,
+        source=AnswerSource.MODEL if recommended.simulated_ticks is None else AnswerSource.SIMULATION,
     )
 
 

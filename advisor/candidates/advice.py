@@ -159,7 +159,7 @@ class Confidence(Enum):
     LOW = "low"
 
 
-class Source(Enum):
+class AnswerSource(Enum):
     """Where an answer comes from: kept from before, estimated schedules that a model proposed, or simulations."""
 
     CACHE = "cache"
@@ -272,7 +272,7 @@ class Advice:
     kernels_ticks: int = 0
     copier: str = ""
     searched: int = 0
-    source: Source = field(default=Source.SIMULATION, compare=False)
+    source: AnswerSource = field(default=AnswerSource.SIMULATION, compare=False)
 
     @property
     def case(self) -> OpCase:

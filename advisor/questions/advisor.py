@@ -15,7 +15,7 @@ from ...compiler.request.request import Request
 from ...compiler.request.scenario import Stamp, scenario_of, stamp
 from ..answer.answer import Answered
 from ..answer.stages import AdviceOptions, either
-from ..candidates.advice import Advice, Source
+from ..candidates.advice import Advice, AnswerSource
 from ..learned.model_file import load as load_proposals
 from ..learned.proposal_model import ProposalModel
 from ..policy.cover import TOLERANCE
@@ -164,7 +164,7 @@ class Advisor:
         if advice is None:
             advice = self._advice(_scenario(question, read_at), options, watcher)
             if not advice.interrupted and not advice.notes:  # another run would give it too
-                self._recent.keep(requested, replace(advice, source=Source.CACHE))
+                self._recent.keep(requested, replace(advice, source=AnswerSource.CACHE))
         return advice
 
     def recall(self, request: Request | LayerRequest, options: AdviceOptions = DEFAULT) -> Advice | None:

@@ -16,7 +16,7 @@ from ...simcore.memo.memo import ADVISOR, Memo, current_store, memo_of, use
 from ...simcore.memo.store import Store, user_store
 from ..answer.answer import Answered, Confirmed, Findings, PartialAnswers, advice_of
 from ..answer.stages import PATIENCE_S, AdviceOptions, Stages, either, lateness
-from ..candidates.advice import Advice, Source
+from ..candidates.advice import Advice, AnswerSource
 from ..candidates.candidate import Candidate
 from ..candidates.shortlist import answered_by_runs, merged
 from ..learned.proposal_model import ProposalModel
@@ -66,7 +66,7 @@ class KeptAdvice:
         choices, _, rest = data.partition(b"\n")
         try:
             schedules = [build_op_plan(self.case, choice) for choice in decode(choices, tuple[OpChoice, ...])]
-            return replace(decode(rest, Advice, (self.scenario, *schedules)), source=Source.CACHE)
+            return replace(decode(rest, Advice, (self.scenario, *schedules)), source=AnswerSource.CACHE)
         except (MalformedError, ScheduleError):
             log.debug("the advice on disk is malformed", exc_info=True)
             return None

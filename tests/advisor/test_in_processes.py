@@ -15,7 +15,7 @@ import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor, NoFeasibleSchedule, Request, RequestError, model_of
 from magus.advisor.answer.export import advice_document
-from magus.advisor.candidates.advice import Source
+from magus.advisor.candidates.advice import AnswerSource
 from magus.compiler.from_model.request import LayerRequest
 from magus.compiler.ir import Cancelled, Scenario
 from magus.compiler.request.scenario import scenario_of
@@ -53,7 +53,7 @@ def test_answers_are_those_of_this_process(several: Advisor, here: Advisor, opti
 
     assert [text_of(each) for each in there] == [text_of(here.recommend(each, options)) for each in requests]
     assert [each.candidates for each in there] == [here.recommend(each, options).candidates for each in requests]
-    assert several.recommend(requests[0], options).source is Source.CACHE
+    assert several.recommend(requests[0], options).source is AnswerSource.CACHE
 
 
 def test_layers_are_answered_too(several: Advisor, here: Advisor) -> None:
@@ -128,7 +128,7 @@ def test_answers_are_kept_on_disk_and_found_without_a_process(several: Advisor, 
         first = several.recommend(Scenario.of_one(scenario), AT_ONCE)
         assert several.num_unknown([Scenario.of_one(scenario)], AT_ONCE) == 0
         again = Advisor.load(processes=1).recommend(Scenario.of_one(scenario), AT_ONCE)
-    assert (first.source, again.source) == (Source.MODEL, Source.CACHE)
+    assert (first.source, again.source) == (AnswerSource.MODEL, AnswerSource.CACHE)
     assert first.candidates == again.candidates
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from magus.advisor import AdviceOptions, Advisor, Source
+from magus.advisor import AdviceOptions, Advisor, AnswerSource
 from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.questions import advisor as recommend
@@ -116,7 +116,7 @@ def test_what_is_kept_is_what_was_computed(
     assert again is not None
     for field in (each for each in fields(Advice) if each.compare):
         assert repr(getattr(again, field.name)) == repr(getattr(computed, field.name)), field.name
-    assert again == computed and again.source is Source.CACHE
+    assert again == computed and again.source is AnswerSource.CACHE
     assert advice_document(again) == advice_document(computed)
     assert advice_text(again, OPTIONS.top) == advice_text(computed, OPTIONS.top)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from magus.advisor import Advice, AdviceOptions, Advisor, Request, RequestError, Source, keep_results
+from magus.advisor import Advice, AdviceOptions, Advisor, AnswerSource, Request, RequestError, keep_results
 from magus.advisor.questions.advisor import MAX_ANSWERS, RecentAnswers
 from magus.advisor.questions.computing import Watcher
 from magus.advisor.work.pools import answer_many
@@ -45,8 +45,10 @@ def test_the_gain_has_an_interval(advisor: Advisor) -> None:
     assert 1 < low < high < 3
 
 
-@pytest.mark.parametrize(("options", "source"), [(MODEL, Source.MODEL), (SMALL, Source.SIMULATION)])
-def test_a_request_has_the_advice_of_its_scenario(advisor: Advisor, options: AdviceOptions, source: Source) -> None:
+@pytest.mark.parametrize(("options", "source"), [(MODEL, AnswerSource.MODEL), (SMALL, AnswerSource.SIMULATION)])
+def test_a_request_has_the_advice_of_its_scenario(
+    advisor: Advisor, options: AdviceOptions, source: AnswerSource
+) -> None:
     advice = advisor.recommend(REQUEST, options)
     of_scenario = advisor.recommend(scenario_of(REQUEST), options)
 
@@ -59,13 +61,13 @@ def test_the_second_time_it_is_remembered(advisor: Advisor) -> None:
     again = advisor.recommend(replace(REQUEST), MODEL)
 
     assert again == first
-    assert (first.source, again.source) == (Source.MODEL, Source.CACHE)
-    assert advisor.recommend(REQUEST, SMALL).source is Source.SIMULATION  # another question
+    assert (first.source, again.source) == (AnswerSource.MODEL, AnswerSource.CACHE)
+    assert advisor.recommend(REQUEST, SMALL).source is AnswerSource.SIMULATION  # another question
 
 
 def test_an_answer_that_was_cut_short_is_not_remembered(advisor: Advisor) -> None:
     assert advisor.recommend(REQUEST, replace(SMALL, within_s=1e-6)).interrupted
-    assert advisor.recommend(REQUEST, SMALL).source is Source.SIMULATION
+    assert advisor.recommend(REQUEST, SMALL).source is AnswerSource.SIMULATION
 
 
 def test_an_answer_on_disk_is_one_of_the_cache(shipped: Advisor, tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_an_answer_on_disk_is_one_of_the_cache(shipped: Advisor, tmp_path: Path)
         first = Advisor(shipped.proposals).recommend(REQUEST, SMALL)
         again = Advisor(shipped.proposals).recommend(REQUEST, SMALL)
 
-    assert (first.source, again.source) == (Source.SIMULATION, Source.CACHE)
+    assert (first.source, again.source) == (AnswerSource.SIMULATION, AnswerSource.CACHE)
     assert again == first
 
 

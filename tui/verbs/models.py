@@ -9,7 +9,7 @@ import typer
 from .options import DEFAULT_WORKERS, MAX_SEED, DataOption, JsonOption, WorkersOption
 
 
-class Processes(StrEnum):
+class SearchBackend(StrEnum):
     """Where searches run: in processes of this machine, or by the workers of a dask scheduler."""
 
     LOCAL = "local"
@@ -49,8 +49,8 @@ def corpus(
         int | None, typer.Option("--workers", metavar="N", min=1, max=256, help="Processes of this machine.")
     ] = None,
     backend: Annotated[
-        Processes, typer.Option("--backend", help="Search on this machine, or by the workers of a dask scheduler.")
-    ] = Processes.LOCAL,
+        SearchBackend, typer.Option("--backend", help="Search on this machine, or by the workers of a dask scheduler.")
+    ] = SearchBackend.LOCAL,
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", metavar="ADDRESS", help="The scheduler, such as tcp://host:8786.")
     ] = None,
@@ -62,7 +62,7 @@ def corpus(
     """
     from ..commands.models.corpus import CorpusRequest, build_store
 
-    if (backend is Processes.DASK) != (scheduler is not None):
+    if (backend is SearchBackend.DASK) != (scheduler is not None):
         raise typer.BadParameter("--backend dask and --scheduler ADDRESS belong together")
     if scheduler is not None and workers is not None:
         raise typer.BadParameter("--workers is of this machine; a scheduler has workers of its own")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor, keep_results
-from magus.advisor.candidates.advice import Advice, Source
+from magus.advisor.candidates.advice import Advice, AnswerSource
 from magus.compiler.ir import EngineChoice, EngineKind, Explore, Scenario
 from magus.simcore.memo.memo import use
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring
@@ -29,9 +29,9 @@ def simulated(advice: Advice) -> int:
 def test_the_first_answer_is_the_models_and_later_ones_are_simulated(reported: tuple[list[Advice], Advice]) -> None:
     partial, final = reported
 
-    assert partial[0].source is Source.MODEL
+    assert partial[0].source is AnswerSource.MODEL
     assert simulated(partial[0]) == 0
-    assert partial[-1].source is Source.SIMULATION
+    assert partial[-1].source is AnswerSource.SIMULATION
     assert simulated(partial[-1]) > 2
     assert all(advice.interrupted and advice.result is None for advice in partial)
     assert not final.interrupted

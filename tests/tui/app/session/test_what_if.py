@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 from textual.widgets import Input
 
-from magus.advisor.candidates.advice import Advice, Source
+from magus.advisor.candidates.advice import Advice, AnswerSource
 from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.changed import Changes, compile_changed_file
 from magus.compiler.ir import Progress, Scenario, ShouldStop
@@ -194,7 +194,7 @@ async def test_an_answer_that_is_not_confirmed_says_so(file: Path) -> None:
         recommended=replace(whole.recommended, simulated_ticks=None),
         candidates=(replace(whole.recommended, simulated_ticks=None), *whole.candidates[1:]),
         interrupted=True,
-        source=Source.MODEL,
+        source=AnswerSource.MODEL,
     )
     fake = FakeStages((scenario,), partial=(first,), advice_gate=Event())
     app = app_of(file, fake)
