@@ -27,8 +27,8 @@ OVERLAP_GAIN = 0.01
 class SplitScore:
     """Scores of one way over the scenarios of one split; regrets and shares are ratios, ``seconds`` a median.
 
-    ``harm`` is the share of answers that are slower than the serial baseline, ``told_harm`` that of those which advice
-    would recommend. ``false_serial`` is the share in which nothing overlaps, though an overlapping schedule is known to
+    ``harm`` is the share of answers that are slower than the serial baseline, ``reported_harm`` that of those which
+    advice would recommend. ``false_serial`` is the share in which nothing overlaps, though an overlapping schedule is known to
     be faster than the answer by more than ``OVERLAP_GAIN``, and as much faster than the estimate of the best serial
     schedule.
     """
@@ -70,7 +70,9 @@ def split_scores(split: str, tested: Sequence[Labels], answers: Sequence[Answers
     for way in WAYS:
         mine = [each.by_way[way] for each in answers]
         ticks = np.array([answer.ticks for answer in mine])
-        serial, reported = (np.array([getattr(answer, each) for answer in mine]) for each in ("is_serial", "is_told"))
+        serial, reported = (
+            np.array([getattr(answer, each) for answer in mine]) for each in ("is_serial", "is_reported")
+        )
         regret = ticks / best - 1
         yield SplitScore(
             split,

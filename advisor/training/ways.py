@@ -230,8 +230,8 @@ def _part(library: Library, found: set[tuple[Structure, bool]], *, won: bool, co
 class TimedAnswer:
     """The answer of one way: the ticks of the fastest that was simulated, and CPU time to choose.
 
-    ``is_serial`` is whether nothing overlaps in it, ``is_told`` whether advice would recommend it: its estimate leads
-    that of every serial schedule by what is worth a change, and by what the profile resolves. ``error`` is the
+    ``is_serial`` is whether nothing overlaps in it, ``is_reported`` whether advice would recommend it: its estimate
+    leads that of every serial schedule by what is worth a change, and by what the profile resolves. ``error`` is the
     logarithm of simulated over estimated time, None for the library's schedule, which is not estimated.
     """
 
@@ -268,7 +268,7 @@ def answers_in(models: Models, seed: int, idx: int) -> Answers:
 def _answer(
     way: Way, models: Models, scenario: OpCase, reported_ticks: float, known: dict[OpChoice, int]
 ) -> TimedAnswer:
-    """Return the answer of ``way``; ``known`` are simulated times. It is told if it takes ``told_ticks`` at most."""
+    """Return the answer of ``way``; ``known`` are simulated times. Reported is what takes ``reported_ticks`` at most."""
     since = process_time()
     choices = way(models, scenario)
     seconds = process_time() - since

@@ -28,7 +28,7 @@ from tests.helpers.paths import DOCS
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.some import some
 
-pytestmark = pytest.mark.usefixtures("asked_once")
+pytestmark = pytest.mark.usefixtures("requested_once")
 PREDICTED = AdviceOptions(verify=False, bespoke=0)
 LAYER = Request("AG+GEMM", m=8192, n=3584, k=8192, gpu="H100", ranks=8)
 SUM = Request("all_reduce", num_bytes=1 << 20, gpu="H100", ranks=8)

@@ -29,8 +29,8 @@ How to carry out hetero_fused_1d(chunks=32, engine=dma(7)):
     1.2 copies: for k = 1, ..., 7, when step 1.1 is done, put the own part of
         rows 256i:256i+256 of block r+k to rank r+k (4 MiB each)
   2. stream 0: GEMM for block r (1024 rows)
-  3. stream 1: for i = 0, ..., 3, when rows 256i:256i+256 of block r have arrived
-     from ranks r+1, ..., r+7 and step 2 is done, sum their 8 parts
+  3. stream 1: for i = 0, ..., 3, when rows 256i:256i+256 of block r have
+     arrived from ranks r+1, ..., r+7 and step 2 is done, sum their 8 parts
 
 In pseudo-code, commands are queued at once and wait in their queues:
   for i in range(0, 4):

@@ -145,7 +145,8 @@ How to carry out serial(engine=dma(3)):
 
   1. copies: for k = 1, 2, 3, put the own part of block r+k to rank r+k (512 KiB
      each)
-  2. stream 0: when block r has arrived from ranks r+1, r+2, r+3, sum its 4 parts
+  2. stream 0: when block r has arrived from ranks r+1, r+2, r+3, sum its 4
+     parts
 """
 
 
