@@ -160,7 +160,7 @@ def _step_document(line: Reported) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class PartHow:
-    """One part of a plan told step by step."""
+    """One part of a plan step by step."""
 
     part: Part
     how: How
@@ -169,6 +169,12 @@ class PartHow:
     def label(self) -> str:
         """What it is, for people."""
         return Op(self.part.op, self.part.shape).label
+
+    @property
+    def name(self) -> str:
+        """What it does: its schedule, or that it is one kernel."""
+        is_kernel = self.part.shape.moved is None and len(self.part.schedule.steps) == 1
+        return "one kernel" if is_kernel else self.part.schedule.expression
 
     @property
     def stream(self) -> str:
@@ -221,4 +227,5 @@ def _part_document(reported: PartHow) -> JsonObject:
         "waits": [{"on": each.on, "what": each.what.value, "kernels_only": each.kernels_only} for each in part.waits],
         "step_waits": [{"step": each.step, "on": each.on, "of": each.of} for each in part.step_waits],
         **how_document(reported.how),
+        "schedule": reported.name,
     }

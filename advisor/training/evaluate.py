@@ -28,9 +28,9 @@ class SplitScore:
     """Scores of one way over the scenarios of one split; regrets and shares are ratios, ``seconds`` a median.
 
     ``harm`` is the share of answers that are slower than the serial baseline, ``reported_harm`` that of those which
-    advice would recommend. ``false_serial`` is the share in which nothing overlaps, though an overlapping schedule is known to
-    be faster than the answer by more than ``OVERLAP_GAIN``, and as much faster than the estimate of the best serial
-    schedule.
+    advice would recommend. ``false_serial`` is the share in which nothing overlaps, though an overlapping schedule is
+    known to be faster than the answer by more than ``OVERLAP_GAIN``, and as much faster than the estimate of the best
+    serial schedule.
     """
 
     split: str

@@ -268,7 +268,7 @@ def answers_in(models: Models, seed: int, idx: int) -> Answers:
 def _answer(
     way: Way, models: Models, scenario: OpCase, reported_ticks: float, known: dict[OpChoice, int]
 ) -> TimedAnswer:
-    """Return the answer of ``way``; ``known`` are simulated times. Reported is what takes ``reported_ticks`` at most."""
+    """Return the answer of ``way``; ``known`` are simulated times. What takes up to ``reported_ticks`` is reported."""
     since = process_time()
     choices = way(models, scenario)
     seconds = process_time() - since

@@ -57,7 +57,7 @@ def plan_lines(parts: tuple[PartHow, ...], name: str) -> Iterator[str]:
         yield ""
         waits = f"; it waits for {', and for '.join(reported.waits)}" if reported.waits else ""
         yield from wrapped(f"Part {number}, {reported.part.name}, {reported.label}, {reported.stream}{waits}.")
-        yield from how_lines(reported.how, reported.part.schedule.expression)
+        yield from how_lines(reported.how, reported.name)
 
 
 def how_lines(how: How, name: str) -> Iterator[str]:

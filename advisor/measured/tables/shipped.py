@@ -6,9 +6,15 @@ from importlib.resources import as_file, files
 from .. import rows
 from .beside import beside_comparisons
 from .csv_rows import TableComparison
+from .gemm_states import state_comparisons, tile_comparisons
 from .tile_order import order_comparisons
 
-READERS = {"beside_*.csv": beside_comparisons, "tile_order_*.csv": order_comparisons}
+READERS = {
+    "beside_*.csv": beside_comparisons,
+    "gemm_states_*.csv": state_comparisons,
+    "gemm_tiles_*.csv": tile_comparisons,
+    "tile_order_*.csv": order_comparisons,
+}
 
 
 def shipped_comparisons() -> Iterator[TableComparison | str]:

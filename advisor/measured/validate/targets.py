@@ -92,6 +92,13 @@ NOTES = (
     "A GEMM beside copies was measured on one H100, its constants fitted to the group that says so. Held-out rows are "
     "of three other shapes. A GEMM that memory limits is too fast beside copies: its fitted form leaves a tenth of "
     "memory free, and real ones do not.",
+    "GEMMs by how they are timed and kernels of one tile were measured on one H100, with no constant fitted to them. "
+    "The form is the time in a graph on a GPU that has rested. XLA's table of small GEMMs has 2.8 us more than such a "
+    "graph at the median: its own launch. At the power limit large GEMMs take 9% to 17% longer, at 1.1 to 1.35 GHz: "
+    "tables of long runs have that in them. There fewer SMs run at a higher clock, which the form does not have.",
+    "A persistent kernel in Triton with the best of four tiles, which looks at flags, takes 1.02 times as long as the "
+    "library's from 100 GFLOP on and 1.11 times below, at the median: that is what a kernel of one's own costs in its "
+    "GEMM.",
     "No row was dropped as an outlier. All figures are of one harness per operation: another harness on the same GPU "
     "differs by 10-17% for GEMMs, and by 40-60% for collectives below 1 MiB.",
     "Simulated copies by SMs are limited by their SMs and by the link. On H100 the closed form ends before that, at "
