@@ -27,7 +27,7 @@ from ...compiler.resolve.expect.expectation import (
 )
 from ...compiler.text.diagnostics import CompileError
 from ..questions.advisor import Advisor
-from .simulations import ExpectationError, Runs, Simulated, WorkloadRuns
+from .simulations import ExpectationError, Runs
 from .values import (
     FigureValue,
     Judgement,
@@ -260,7 +260,7 @@ class ExpectationRunner:
     advisor: Callable[[], Advisor]
     workers: int = 1
     _compiled: dict[Bindings, Compiled] = field(default_factory=dict)
-    _runs: dict[tuple[str, Bindings, bool], Simulated] = field(default_factory=dict)
+    _runs: dict[tuple[str, Bindings, bool], Runs] = field(default_factory=dict)
 
     def run(self) -> Iterator[CheckResult]:
         """Yield the result of every statement of the file, in order.
@@ -320,10 +320,7 @@ class ExpectationRunner:
         key = (block.workload, settings, block.packets)
         if key not in self._runs:
             scenario = self._file(settings).scenario(block.workload)
-            if scenario.only_case is None:
-                self._runs[key] = WorkloadRuns(scenario, self.advisor, block.packets)
-            else:
-                self._runs[key] = Runs(scenario.only_case, self.advisor, self.workers, block.packets)
+            self._runs[key] = Runs(scenario, self.advisor, self.workers, block.packets)
         return RunFigures(self._runs[key], seeds)
 
 

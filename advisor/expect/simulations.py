@@ -1,8 +1,8 @@
 """The simulations that the expectations of one scenario need, each run once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from ...compiler.ir import Metric, OpCase, OpChoice, OpPlan, Scenario, without_batch
 from ...compiler.planning.build import ScheduleError, build_op_plan, declared
@@ -81,34 +81,18 @@ class ExpectationError(ValueError):
     """An expectation refers to a figure that does not exist, for instance the DIL of a lone collective."""
 
 
-class Simulated(Protocol):
-    """What expectations ask of the simulations of a workload; see ``Runs``."""
-
-    def verdict(self) -> Verdict:
-        """Return whether overlap pays."""
-
-    def bound_ticks(self) -> int:
-        """Return the lower bound on any schedule."""
-
-    def result(self, name: str, *, explained: bool = False) -> Result:
-        """Return the result of a schedule."""
-
-    def seeded(self, name: str, count: int) -> tuple[Result, ...]:
-        """Return results of a schedule under so many seeds."""
-
-    def of_op(self, name: str, op: str, metric: Metric, seed: int | None) -> int:
-        """Return a figure in ticks of one of several ops."""
-
-
 @dataclass(slots=True)
 class Runs:
-    """Results of the schedules of ``scenario`` by name: declared ones, ``best`` and ``serial``."""
+    """Results of the schedules of ``scenario`` by name: declared ones, ``best`` and ``serial``; each is run once.
 
-    scenario: OpCase
+    ``serial`` of one op is the baseline of advice, of several it is each after the other. With ``packets`` they are
+    simulated in packets, else in lines; advice is always confirmed in lines.
+    """
+
+    scenario: Scenario
     advisor: Callable[[], Advisor]
     workers: int = 1
     packets: bool = False
-    """Whether to simulate in packets, else in lines; advice is always confirmed in lines."""
     _advice: Advice | None = None
     _baseline: OpPlan | None = None
     _bound_ticks: int | None = None
@@ -121,141 +105,12 @@ class Runs:
         Raises
         ------
         ExpectationError
-            If no schedule is feasible, or advice does not support the system.
+            If no schedule is feasible, nothing can be simulated, or advice does not support the system.
         """
         if self._advice is None:
             try:
-                self._advice = self.advisor().recommend(
-                    Scenario.of_one(self.scenario), AdviceOptions(workers=self.workers)
-                )
-            except (NoFeasibleSchedule, ScheduleError) as error:
-                raise ExpectationError(str(error)) from error
-        return self._advice
-
-    def verdict(self) -> Verdict:
-        """Return that of the advice.
-
-        Raises
-        ------
-        ExpectationError
-            As ``advice``.
-        """
-        return self.advice().verdict
-
-    def bound_ticks(self) -> int:
-        """Return the lower bound on any schedule."""
-        if self._bound_ticks is None:
-            self._bound_ticks = lower_bound(self.scenario).ticks
-        return self._bound_ticks
-
-    def result(self, name: str, *, explained: bool = False) -> Result:
-        """Return the result of a schedule in lines; ``explained`` adds the runs behind ``cil``.
-
-        Raises
-        ------
-        ExpectationError
-            If the schedule does not fit the scenario, is too large to simulate or does not finish.
-        """
-        if name == BEST or (name == SERIAL and self._advice is not None):
-            advice = self.advice()
-            result = advice.result if name == BEST else advice.serial_result
-            assert result is not None, "advice is verified unless asked otherwise"
-            return result
-        if (name, explained) not in self._results:
-            self._results[name, explained] = self._simulate(name, explained)
-        return self._results[name, explained]
-
-    def seeded(self, name: str, count: int) -> tuple[Result, ...]:
-        """Return results of a declared schedule or ``serial`` under the seeds 0 to ``count`` - 1 of the variability.
-
-        Raises
-        ------
-        ExpectationError
-            As ``result``.
-        """
-        if (name, count) not in self._seeded:
-            schedule = self._schedule(name)
-            # Imported here: expectations without seeds do without it.
-            from ...simcore import plan_of, simulate_seeds
-
-            unit = self._unit(name, schedule)
-            try:
-                results = simulate_seeds(
-                    self.scenario.system,
-                    plan_of(self.scenario, schedule),
-                    range(count),
-                    name=self.scenario.name,
-                    unit_bytes=unit,
-                )
-            except (RunTooLarge, ScheduleError) as error:
-                raise ExpectationError(str(error)) from error
-            self._seeded[name, count] = tuple(_done(name, result) for result in results)
-        return self._seeded[name, count]
-
-    def of_op(self, name: str, op: str, metric: Metric, seed: int | None) -> int:
-        """Raise ExpectationError: a pair has no ops."""
-        raise ExpectationError(f"{self.scenario.name} has one op, and none called {op}")
-
-    def _simulate(self, name: str, explained: bool) -> Result:
-        schedule = self._schedule(name)
-        what_if = WhatIf(packet_bytes(self.scenario.gpu)) if explained else None
-        unit = self._unit(name, schedule)
-        try:
-            result = simulate_op(self.scenario, schedule, unit_bytes=unit, what_if=what_if)
-        except (RunTooLarge, ScheduleError) as error:
-            raise ExpectationError(str(error)) from error
-        return _done(name, result)
-
-    def _schedule(self, name: str) -> OpPlan:
-        if name == BOUND:
-            raise ExpectationError("the lower bound has a makespan and nothing else")
-        if name == SERIAL:
-            if self._baseline is None:
-                self._baseline = serial_baseline(self.scenario)
-            return self._baseline
-        named = next((named for named in self.scenario.schedules if named.name == name), None)
-        if named is None:
-            raise ExpectationError(f"{name} does not fit these sizes and was left out")
-        try:
-            return declared(self.scenario, named)
-        except ScheduleError as error:
-            raise ExpectationError(f"{name}: {error}") from error
-
-    def _unit(self, name: str, schedule: OpPlan) -> int:
-        """Return the granularity: lines or packets; coarser for the baseline of a large problem, as in advice."""
-        line = packet_bytes(self.scenario.gpu) if self.packets else self.scenario.gpu.line_bytes
-        return affordable_unit(self.scenario, schedule, line, CONFIRM_LINE_HOPS) if name == SERIAL else line
-
-
-def _done(name: str, result: Result) -> Result:
-    if result.outcome is not RunOutcome.DONE:
-        raise ExpectationError(f"{name} does not finish: {result.outcome.value}")
-    return result
-
-
-@dataclass(slots=True)
-class WorkloadRuns:
-    """Results of the schedules of a workload by name: declared ones, ``best`` and ``serial``."""
-
-    scenario: Scenario
-    advisor: Callable[[], Advisor]
-    packets: bool = False
-    _advice: Advice | None = None
-    _bound_ticks: int | None = None
-    _results: dict[tuple[str, int | None], Result] = field(default_factory=dict)
-
-    def advice(self) -> Advice:
-        """Return the advice for the workload, computed once.
-
-        Raises
-        ------
-        ExpectationError
-            If the workload does not fit, or nothing can be simulated.
-        """
-        if self._advice is None:
-            try:
-                self._advice = self.advisor().recommend(self.scenario)
-            except (RunTooLarge, ScheduleError) as error:
+                self._advice = self.advisor().recommend(self.scenario, AdviceOptions(workers=self.workers))
+            except (NoFeasibleSchedule, RunTooLarge, ScheduleError) as error:
                 raise ExpectationError(str(error)) from error
         return self._advice
 
@@ -272,38 +127,53 @@ class WorkloadRuns:
     def bound_ticks(self) -> int:
         """Return the lower bound on any schedule, of all layers."""
         if self._bound_ticks is None:
-            self._bound_ticks = workload_bound(self.scenario.system, self.scenario.workload).ticks
+            case, scenario = self.scenario.only_case, self.scenario
+            bound = workload_bound(scenario.system, scenario.workload) if case is None else lower_bound(case)
+            self._bound_ticks = bound.ticks
         return self._bound_ticks
 
     def result(self, name: str, *, explained: bool = False) -> Result:
         """Return the result of a schedule; of layers that repeat the makespan is that of all.
 
+        With ``explained`` a result of one op has the runs behind ``cil``.
+
         Raises
         ------
         ExpectationError
-            If there is none of that name, or it is too large to simulate or does not finish.
+            If the schedule does not fit the scenario, is too large to simulate or does not finish.
         """
-        return self._result(name, None)
+        if self.scenario.only_case is not None and (name == BEST or (name == SERIAL and self._advice is not None)):
+            advice = self.advice()
+            result = advice.result if name == BEST else advice.serial_result
+            assert result is not None, "advice is verified unless asked otherwise"
+            return result
+        return _of_all_layers(self._simulated(name, explained))
 
     def seeded(self, name: str, count: int) -> tuple[Result, ...]:
-        """Return results under the seeds 0 to ``count`` - 1 of the variability.
+        """Return results of a declared schedule or ``serial`` under the seeds 0 to ``count`` - 1 of the variability.
 
         Raises
         ------
         ExpectationError
             As ``result``.
         """
-        return tuple(self._result(name, seed) for seed in range(count))
+        if (name, count) not in self._seeded:
+            with _errors_of(name):
+                results = self._seeds(name, count)
+            self._seeded[name, count] = tuple(_of_all_layers(_done(name, result)) for result in results)
+        return self._seeded[name, count]
 
     def of_op(self, name: str, op: str, metric: Metric, seed: int | None) -> int:
-        """Return a figure in ticks of one op; of several layers that of the third, or the last.
+        """Return a figure in ticks of one of several ops; of several layers that of the third, or the last.
 
         Raises
         ------
         ExpectationError
-            As ``result``.
+            As ``result``, and if there is one op.
         """
-        found = self._layers(name, seed)
+        if self.scenario.only_case is not None:
+            raise ExpectationError(f"{self.scenario.name} has one op, and none called {op}")
+        found = self._simulated(name) if seed is None else self.seeded(name, seed + 1)[seed]
         shown = in_layer(op, min(SHOWN_LAYER, found.num_simulated))
         one = next((each for each in found.ops if each.name == shown), None)
         if one is None:
@@ -318,29 +188,88 @@ class WorkloadRuns:
         }
         return figures[metric]
 
-    def _result(self, name: str, seed: int | None) -> Result:
-        found = self._layers(name, seed)
-        return replace(found, makespan_ticks=found.total_ticks) if found.num_simulated < found.layers else found
+    def _simulated(self, name: str, explained: bool = False) -> Result:
+        if (name, explained) not in self._results:
+            case = self.scenario.only_case
+            with _errors_of(name):
+                result = self._layers(name) if case is None else self._of_one_op(case, name, explained)
+            self._results[name, explained] = _done(name, result)
+        return self._results[name, explained]
 
-    def _layers(self, name: str, seed: int | None) -> Result:
-        if name == BOUND:
-            raise ExpectationError("the bound is a time, and has no other figures")
-        if (name, seed) not in self._results:
-            self._results[name, seed] = self._simulate(name, seed)
-        return self._results[name, seed]
+    def _of_one_op(self, case: OpCase, name: str, explained: bool) -> Result:
+        schedule = self._schedule(case, name)
+        what_if = WhatIf(packet_bytes(case.gpu)) if explained else None
+        return simulate_op(case, schedule, unit_bytes=self._unit(case, name, schedule), what_if=what_if)
 
-    def _simulate(self, name: str, seed: int | None) -> Result:
-        scenario = self.scenario
-        unit = packet_bytes(scenario.gpu) if self.packets else scenario.gpu.line_bytes
+    def _layers(self, name: str, seed: int | None = None) -> Result:
+        _check_schedule(name)
+        system, workload = self.scenario.system, self.scenario.workload
+        choice = self.advice().recommended.joint if name == BEST else choice_named(self.scenario, name)
+        return simulate_layers(
+            system, workload, choice, name=self.scenario.name, unit_bytes=self._unit_bytes, seed=seed
+        )
+
+    def _seeds(self, name: str, count: int) -> Sequence[Result]:
+        case = self.scenario.only_case
+        if case is None:
+            return [self._layers(name, seed) for seed in range(count)]
+        # Imported here: expectations without seeds do without it.
+        from ...simcore import plan_of, simulate_seeds
+
+        schedule = self._schedule(case, name)
+        plan, unit = plan_of(case, schedule), self._unit(case, name, schedule)
+        return simulate_seeds(case.system, plan, range(count), name=case.name, unit_bytes=unit)
+
+    def _schedule(self, case: OpCase, name: str) -> OpPlan:
+        _check_schedule(name)
+        if name == SERIAL:
+            if self._baseline is None:
+                self._baseline = serial_baseline(case)
+            return self._baseline
+        named = next((named for named in case.schedules if named.name == name), None)
+        if named is None:
+            raise ExpectationError(_LEFT_OUT.format(name))
         try:
-            choice = self.advice().recommended.joint if name == BEST else choice_named(scenario, name)
-            found = simulate_layers(
-                scenario.system, scenario.workload, choice, name=scenario.name, unit_bytes=unit, seed=seed
-            )
-        except CompileError as error:
-            raise ExpectationError(f"{name} does not fit these sizes and was left out") from error
-        except (RunTooLarge, ScheduleError) as error:
-            raise ExpectationError(str(error)) from error
-        if found.outcome is not RunOutcome.DONE:
-            raise ExpectationError(f"{name} does not finish: {found.outcome.value}")
-        return found
+            return declared(case, named)
+        except ScheduleError as error:
+            raise ExpectationError(f"{name}: {error}") from error
+
+    def _unit(self, case: OpCase, name: str, schedule: OpPlan) -> int:
+        """Return the granularity: lines or packets; coarser for the baseline of a large problem, as in advice."""
+        return (
+            affordable_unit(case, schedule, self._unit_bytes, CONFIRM_LINE_HOPS) if name == SERIAL else self._unit_bytes
+        )
+
+    @property
+    def _unit_bytes(self) -> int:
+        return packet_bytes(self.scenario.gpu) if self.packets else self.scenario.gpu.line_bytes
+
+
+_LEFT_OUT = "{} does not fit these sizes and was left out"
+
+
+@contextmanager
+def _errors_of(name: str) -> Iterator[None]:
+    """Raise why the schedule ``name`` has no result as an ``ExpectationError``."""
+    try:
+        yield
+    except CompileError as error:
+        raise ExpectationError(_LEFT_OUT.format(name)) from error
+    except (RunTooLarge, ScheduleError) as error:
+        raise ExpectationError(str(error)) from error
+
+
+def _check_schedule(name: str) -> None:
+    if name == BOUND:
+        raise ExpectationError("the lower bound has a makespan and nothing else")
+
+
+def _done(name: str, result: Result) -> Result:
+    if result.outcome is not RunOutcome.DONE:
+        raise ExpectationError(f"{name} does not finish: {result.outcome.value}")
+    return result
+
+
+def _of_all_layers(result: Result) -> Result:
+    """The result with the makespan of all layers."""
+    return replace(result, makespan_ticks=result.total_ticks) if result.num_simulated < result.layers else result

@@ -25,7 +25,7 @@ from ...compiler.resolve.expect.expectation import CheckedSweep, Crossover, Insi
 from ...compiler.resolve.expect.terms import dimension_of
 from ...compiler.text.units import Quantity, bytes_text, exact_text, fits, rate_text, us_text
 from ...simcore import Result
-from .simulations import BOUND, ExpectationError, Simulated
+from .simulations import BOUND, ExpectationError, Runs
 
 _LARGEST = Fraction(10) ** 300
 """Limit of values in reports, a little below the largest floating-point number."""
@@ -48,7 +48,7 @@ class FigureValue:
 class RunFigures:
     """Evaluates terms about one scenario; reductions run over ``num_seeds`` seeds."""
 
-    runs: Simulated
+    runs: Runs
     num_seeds: int = 0
 
     def value(self, term: Term) -> Value:

@@ -27,7 +27,7 @@ def no_advisor() -> Advisor:
 
 
 def runs(*settings: tuple[str, str]) -> Runs:
-    return Runs(compile_text(TEXT, settings=settings).scenario().case, no_advisor)
+    return Runs(compile_text(TEXT, settings=settings).scenario(), no_advisor)
 
 
 def test_a_schedule_is_simulated_in_lines_and_once() -> None:
@@ -90,11 +90,11 @@ def test_no_feasible_schedule_is_reported_with_what_conflicts() -> None:
     text = TEXT + "explore up { staging <= 1 KiB }\n"
 
     with pytest.raises(ExpectationError, match="staging <= 1 KiB"):
-        Runs(compile_text(text).scenario().case, Advisor.load).advice()
+        Runs(compile_text(text).scenario(), Advisor.load).advice()
 
 
 def test_packets_in_place_of_lines() -> None:
-    scenario = compile_text(TEXT).scenario().case
+    scenario = compile_text(TEXT).scenario()
     fine, coarse = runs().result("mine"), Runs(scenario, no_advisor, packets=True).result("mine")
     assert (fine.unit_bytes, coarse.unit_bytes) == (128, 1024)
     assert coarse.line_hops < fine.line_hops / 4
