@@ -1,8 +1,8 @@
-"""Measured GEMMs by how they are timed, and by kernels of one tile, against the GEMM form.
+"""Measured GEMMs by how they are timed, by kernels of one tile, and by what they read, against the GEMM form.
 
-Whose microseconds a table of small GEMMs has in it, what clock a table of large ones was measured at, and what a
-kernel of its own costs beside the library's. The tables ship with Magus (``advisor/measured/rows``), and say at their
-top how they were measured. No constant is fitted to them.
+Whose microseconds a table of small GEMMs has in it, what clock a table of large ones was measured at, what a kernel of
+its own costs beside the library's, and what the order of tiles reads (``working_set.py``). The tables ship with Magus
+(``advisor/measured/rows``), and say at their top how they were measured. No constant is fitted to them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ....compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu
 from ....simcore.kernels.gemm import gemm_work
+from ....simcore.kernels.working_set import extra_hbm_bytes
 from .collectives import gpu_named, whole_number
 from .csv_rows import TableComparison, comparisons_in
 
@@ -24,6 +25,7 @@ STATES: Mapping[str, str] = {
 }
 TILES_OPERATION = "GEMM of one tile over the library's"
 WAITS: Mapping[str, str] = {"none": "waits for nothing", "flags": "looks at a flag before each tile"}
+ORDER_OPERATION = "GEMM reads by tile order"
 MAX_SIZE = 1 << 24
 
 
@@ -48,6 +50,18 @@ def tile_comparisons(path: Path) -> Iterator[TableComparison | str]:
     """
     numbers = ("m", "n", "k", "tile_m", "tile_n", "sms", "time_us", "library_us")
     yield from comparisons_in(path, ("gpu", "dtype", "waits"), numbers, _tile)
+
+
+def order_comparisons(path: Path) -> Iterator[TableComparison | str]:
+    """Yield the rows of one table of bytes read; "times" are bytes over reading each operand once.
+
+    Raises
+    ------
+    MeasuredError
+        If it cannot be read.
+    """
+    numbers = ("m", "n", "k", "tile_m", "tile_n", "order", "read_bytes")
+    yield from comparisons_in(path, ("gpu", "dtype"), numbers, _order)
 
 
 def _state(row: Mapping[str, str]) -> TableComparison | str:
@@ -78,6 +92,19 @@ def _tile(row: Mapping[str, str]) -> TableComparison | str:
     measured = float(row["time_us"]) / float(row["library_us"])
     predicted = alone / gemm_work(gpu, shape, gpu.sms).alone_ticks
     return TableComparison(gpu.name, TILES_OPERATION, group, label, measured, predicted)
+
+
+def _order(row: Mapping[str, str]) -> TableComparison | str:
+    found = _gemm(row)
+    sizes = [whole_number(row, name, MAX_SIZE) for name in ("tile_m", "tile_n", "order")]
+    if isinstance(found, str) or None in sizes:
+        return found if isinstance(found, str) else "a tile or an order that is not a whole number"
+    gpu, shape = found
+    tile_m, tile_n, order = (size for size in sizes if size is not None)
+    extra = extra_hbm_bytes(shape, (tile_m, tile_n), gpu.sms, gpu.l2.size_bytes, gpu.l2.instances, order)
+    once = shape.operand_bytes
+    label = f"{shape.m} x {shape.n} x {shape.k} in tiles of {tile_m} x {tile_n}, {order} rows together"
+    return TableComparison(gpu.name, ORDER_OPERATION, "all", label, float(row["read_bytes"]) / once, 1 + extra / once)
 
 
 def _gemm(row: Mapping[str, str]) -> tuple[Gpu, GemmShape] | str:

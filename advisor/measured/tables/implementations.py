@@ -96,14 +96,6 @@ def implementation_rows(folder: Path) -> tuple[ImplementationRow, ...]:
     return tuple(rows)
 
 
-def compared_indices(rows: Sequence[Mapping[str, str]]) -> frozenset[int]:
-    """Return the indices of the rows of a table that are of shipped implementations, or their serial partners."""
-    fused = [index for index, row in enumerate(rows) if _row(row, None) is not None]
-    keys = {partner_key(rows[index]) for index in fused}
-    serial = (index for index, row in enumerate(rows) if row["impl"] in SERIAL_NAMES and partner_key(row) in keys)
-    return frozenset((*fused, *serial))
-
-
 def _rows_of(path: Path) -> Iterator[ImplementationRow]:
     table = read_rows(path, COLUMNS, NUMBERS)
     partners = {partner_key(row): float(row["time_us"]) for row in table.rows if row["impl"] in SERIAL_NAMES}

@@ -6,8 +6,7 @@ from importlib.resources import as_file, files
 from .. import rows
 from .beside import beside_comparisons
 from .csv_rows import TableComparison
-from .gemm_states import state_comparisons, tile_comparisons
-from .tile_order import order_comparisons
+from .gemm_states import order_comparisons, state_comparisons, tile_comparisons
 
 READERS = {
     "beside_*.csv": beside_comparisons,

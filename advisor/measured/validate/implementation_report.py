@@ -90,11 +90,6 @@ def weak_spots(rows: Sequence[ImplementationComparison]) -> Iterator[str]:
     yield from (f"implementations, held out: {target}" for target in targets_of(rows) if not target.met)
 
 
-def missed(rows: Sequence[ImplementationComparison]) -> bool:
-    """Whether a target is missed."""
-    return any(not target.met for target in targets_of(rows))
-
-
 def implementations_document(rows: Sequence[ImplementationComparison]) -> JsonObject | None:
     """Return rows, figures and targets as a document; None without rows."""
     if not rows:

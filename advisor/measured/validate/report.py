@@ -17,14 +17,13 @@ from ..tables.collectives import collective_comparisons, shipped_points, tables_
 from ..tables.copies import copy_comparisons, shipped_copies
 from ..tables.csv_rows import MeasuredError, MissingTable, TableComparison
 from ..tables.custom_all_reduce import custom_comparisons
-from ..tables.fused import FusedComparison, comparable_rows, fused_comparisons
 from ..tables.gemm import gemm_comparisons, gemm_tables
 from ..tables.implementations import (
     ImplementationComparison,
-    compared_indices,
     implementation_comparisons,
     implementation_rows,
 )
+from ..tables.promises import PromiseComparison, promise_comparisons, promise_rows
 from ..tables.samples import (
     Agreement,
     sampled,
@@ -34,9 +33,7 @@ from ..tables.samples import (
     simulated_sample,
 )
 from ..tables.shipped import shipped_comparisons
-from . import implementation_report
-from .fused_report import fused_document, missed
-from .fused_report import weak_spots as fused_weak_spots
+from . import implementation_report, promise_report
 from .targets import BASELINES, EVERY, FLOORS, NOTES, TARGETS, Reference, early_switches
 
 SCHEMA = "magus-validate/1"
@@ -79,15 +76,15 @@ class ErrorStats:
 class Validation:
     """The result of ``magus validate``; ``left_out`` says why rows were not compared.
 
-    ``agreements`` compare simulated samples with the closed forms, ``fused`` compares fused kernels with serial ones,
-    and ``implementations`` what is shipped of them with the library.
+    ``agreements`` compare simulated samples with the closed forms, ``promises`` what advice promises of kernels with
+    what was measured, and ``implementations`` what is shipped of them with the library.
     """
 
     figures: tuple[ErrorStats, ...]
     agreements: tuple[Agreement, ...]
     left_out: tuple[str, ...]
     seed: int
-    fused: tuple[FusedComparison, ...] = ()
+    promises: tuple[PromiseComparison, ...] = ()
     implementations: tuple[ImplementationComparison, ...] = ()
 
     @property
@@ -165,7 +162,7 @@ def weak_spots(validation: Validation) -> Iterator[str]:
                 f"{agreement.gpu}: {agreement.beyond} of {agreement.counted} take more than {agreement.limit:.0%} "
                 f"longer or shorter simulated than by the closed form, {agreement.worst} {agreement.largest:.1%}"
             )
-    yield from fused_weak_spots(validation.fused)
+    yield from promise_report.weak_spots(validation.promises)
     yield from implementation_report.weak_spots(validation.implementations)
 
 
@@ -192,7 +189,7 @@ def validation_document(validation: Validation) -> JsonObject:
             }
             for agreement in validation.agreements
         ],
-        "fused": fused_document(validation.fused),
+        "promises": promise_report.promises_document(validation.promises),
         "implementations": implementation_report.implementations_document(validation.implementations),
         "weak_spots": list(weak_spots(validation)),
         "left_out": list(validation.left_out[:MAX_LEFT_OUT]),
@@ -202,8 +199,11 @@ def validation_document(validation: Validation) -> JsonObject:
 
 
 def _targets_met(validation: Validation) -> bool:
-    fused = missed(validation.fused) or implementation_report.missed(validation.implementations)
-    return not fused and not any(figures.missed for figures in validation.figures)
+    fused = [
+        *promise_report.targets_of(validation.promises),
+        *implementation_report.targets_of(validation.implementations),
+    ]
+    return all(target.met for target in fused) and not any(figures.missed for figures in validation.figures)
 
 
 def _group_document(figures: ErrorStats) -> JsonObject:
@@ -246,8 +246,8 @@ READ = (
 def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambda *_: None) -> Validation:
     """Compare every known table in ``folder`` with the models.
 
-    For each GPU ``sample`` GEMMs, collectives of each kind and copies by SMs are simulated, and every fused kernel: its
-    schedule alone, and the implementation that is shipped.
+    For each GPU ``sample`` GEMMs, collectives of each kind and copies by SMs are simulated, and every fused kernel:
+    what advice promises for its shape, and the implementation that is shipped.
 
     Raises
     ------
@@ -264,25 +264,25 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     rows += kept_rows(custom_comparisons(folder), left_out)
     left_out += [f"{row.gpu} {row.operation}: {row.label}: that is no time" for row in rows if not comparable(row)]
     rows = [row for row in rows if comparable(row)]
-    fused = list(kept_rows(comparable_rows(folder, compared_indices), left_out))
+    promised = list(kept_rows(promise_rows(folder), left_out))
     left_out += _unread(folder)
     implementations = implementation_rows(folder)
-    if not rows and not fused and not implementations:
+    if not rows and not promised and not implementations:
         raise MeasuredError("; ".join([f"{folder}: nothing to compare", *left_out[:3]]))
     rows += kept_rows(shipped_comparisons(), left_out)
     operations = list(sampled(list(kept_rows(shipped_points(folder), [])), sample, seed))
     moved = list(sampled_copies(list(kept_rows(shipped_copies(folder), [])), sample, seed))
     gemms = [min(sample, len(table.times_us)) for table in tables]
-    advance = _counted([*gemms, *map(len, operations), *map(len, moved), len(fused), len(implementations)], progress)
+    advance = _counted([*gemms, *map(len, operations), *map(len, moved), len(promised), len(implementations)], progress)
     agreements = [simulated_sample(table, sample, seed, advance) for table in tables]
     agreements += [simulated_collectives(points, advance) for points in operations]
     agreements += [simulated_copies(group, advance) for group in moved]
-    compared = tuple(kept_rows(fused_comparisons(fused, advance), left_out))
+    compared = tuple(kept_rows(promise_comparisons(promised, advance), left_out))
     shipped = tuple(kept_rows(implementation_comparisons(implementations, advance), left_out))
     return Validation(
         figures=summed_up(rows),
         agreements=tuple(agreement for agreement in agreements if agreement is not None),
-        fused=compared,
+        promises=compared,
         implementations=shipped,
         left_out=tuple(left_out),
         seed=seed,

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from ..tables.csv_rows import TableComparison
-from ..tables.fused import FusedComparison
 from ..tables.implementations import ImplementationComparison
-from . import fused_report, implementation_report
+from ..tables.promises import PromiseComparison
+from . import implementation_report, promise_report
 from .report import ErrorStats, Validation, references_of, weak_spots
 from .targets import BASELINES, EVERY, NOTES, early_switches
 
@@ -35,6 +35,8 @@ def validation_page(validation: Validation) -> str:
 
 
 def _text_lines(validation: Validation) -> Iterator[str]:
+    if validation.promises:
+        yield from _promise_lines(validation.promises)
     for gpu in validation.gpus:
         of_gpu = [figures for figures in validation.figures if figures.gpu == gpu]
         yield _row(f"{gpu}, percent", HEADER)
@@ -50,8 +52,6 @@ def _text_lines(validation: Validation) -> Iterator[str]:
                 yield from (f"    {line}" for line in _worst_lines(figures.worst))
         yield ""
     yield from _bullets("Simulated against the closed form:", _agreement_lines(validation))
-    if validation.fused:
-        yield from _fused_lines(validation.fused)
     if validation.implementations:
         yield from _implementation_lines(validation.implementations)
     yield from _bullets("Others, for scale (MAPE):", _baseline_lines(validation))
@@ -106,14 +106,14 @@ def _agreement_lines(validation: Validation) -> list[str]:
     return lines
 
 
-def _fused_lines(rows: Sequence[FusedComparison]) -> Iterator[str]:
-    yield f"{fused_report.TITLE}, speedups, and errors in percent:"
-    for implementation, group in groupby(rows, key=fused_report.implementation_of):
-        yield _fused_row(implementation, fused_report.HEADER)
+def _promise_lines(rows: Sequence[PromiseComparison]) -> Iterator[str]:
+    yield f"{promise_report.TITLE}, speedups over the library:"
+    for thread, group in promise_report.by_thread(rows).items():
+        yield _fused_row(thread, promise_report.HEADER)
         for row in group:
-            yield _fused_row(f"  {fused_report.label_of(row)}", fused_report.cells_of(row))
+            yield _fused_row(f"  {row.row.label}", promise_report.cells_of(row))
     yield ""
-    yield from _bullets("Fused kernels, medians:", [*fused_report.summary_lines(rows), *fused_report.NOTES])
+    yield from _bullets("Kernels for a plan:", [*promise_report.summary_lines(rows), *promise_report.NOTES])
 
 
 def _fused_row(name: str, cells: Sequence[str]) -> str:
@@ -168,6 +168,8 @@ def _bullets(title: str, lines: Sequence[str], *, last: bool = False) -> Iterato
 def _page_lines(validation: Validation) -> Iterator[str]:
     yield from PAGE_HEAD.splitlines()
     yield ""
+    if validation.promises:
+        yield from _promise_section(validation.promises)
     for gpu in validation.gpus:
         of_gpu = [figures for figures in validation.figures if figures.gpu == gpu]
         yield from (f"## {gpu}", "")
@@ -175,8 +177,6 @@ def _page_lines(validation: Validation) -> Iterator[str]:
         yield from ("Worst rows, in us; of ratios and shares their value:", "")
         yield from _page_table(("operation", "row", "measured", "predicted"), _page_worst(of_gpu))
     yield from _section("The simulator against the closed form", _agreement_lines(validation))
-    if validation.fused:
-        yield from _fused_section(validation.fused)
     if validation.implementations:
         yield from _implementation_section(validation.implementations)
     yield from _section("Others, for scale", _baseline_lines(validation))
@@ -187,12 +187,12 @@ def _page_lines(validation: Validation) -> Iterator[str]:
     yield from _section("How to read it", NOTES)
 
 
-def _fused_section(rows: Sequence[FusedComparison]) -> Iterator[str]:
-    yield from (f"## {fused_report.TITLE}", "")
-    header = ("implementation", "GPU and shape of one GPU", *fused_report.HEADER)
-    yield from _page_table(header, [_fused_cells(row) for row in rows])
-    yield from (f"- {line}" for line in (*fused_report.summary_lines(rows), *fused_report.NOTES))
+def _promise_section(rows: Sequence[PromiseComparison]) -> Iterator[str]:
+    yield from (f"## {promise_report.TITLE}", "")
+    yield from (f"- {line}" for line in (*promise_report.summary_lines(rows), *promise_report.NOTES))
     yield ""
+    header = ("thread", "shape of one GPU", *promise_report.HEADER)
+    yield from _page_table(header, [(row.row.source, row.row.label, *promise_report.cells_of(row)) for row in rows])
 
 
 def _implementation_section(rows: Sequence[ImplementationComparison]) -> Iterator[str]:
@@ -203,10 +203,6 @@ def _implementation_section(rows: Sequence[ImplementationComparison]) -> Iterato
     lines = (*implementation_report.summary_lines(rows), *implementation_report.NOTES)
     yield from (f"- {line}" for line in lines)
     yield ""
-
-
-def _fused_cells(row: FusedComparison) -> tuple[str, ...]:
-    return fused_report.implementation_of(row), fused_report.label_of(row), *fused_report.cells_of(row)
 
 
 def _page_row(figures: ErrorStats) -> tuple[str, ...]:

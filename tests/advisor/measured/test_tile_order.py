@@ -6,15 +6,17 @@ from statistics import median
 import pytest
 
 from magus.advisor.measured.tables.csv_rows import TableComparison
+from magus.advisor.measured.tables.gemm_states import ORDER_OPERATION, order_comparisons
 from magus.advisor.measured.tables.shipped import shipped_comparisons
-from magus.advisor.measured.tables.tile_order import OPERATION, order_comparisons
 
 HEADER = "gpu,m,n,k,dtype,tile_m,tile_n,order,read_bytes,time_us"
 ROW = "H100,4096,8192,8192,bf16,128,256,8,738216960,1027.7"
 
 
 def test_working_sets_give_the_bytes_that_an_h100_reads() -> None:
-    rows = [row for row in shipped_comparisons() if isinstance(row, TableComparison) and row.operation == OPERATION]
+    rows = [
+        row for row in shipped_comparisons() if isinstance(row, TableComparison) and row.operation == ORDER_OPERATION
+    ]
     errors = sorted(abs(row.predicted_us / row.measured_us - 1) for row in rows)
 
     assert len(errors) == 42

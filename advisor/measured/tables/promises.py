@@ -1,0 +1,147 @@
+"""What advice promises of a kernel for its plan, against the best kernel that was measured for the same shape.
+
+Rows are the shapes of the tables that have a fused kernel, by any implementation, and the library's time beside it.
+Each thread is a harness of its own, and nothing that a promise is made of was fitted to these rows.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ....compiler import CompileError
+from ....compiler.ir import DType, OpCase, Scenario
+from ....compiler.planning.build import ScheduleError
+from ....compiler.resolve.expect.expectation import Verdict
+from ....simcore import RunTooLarge
+from ...candidates.advice import Advice
+from ...questions.advisor import Advisor
+from ...solver import NoFeasibleSchedule
+from .collectives import gpu_named, tables_of, whole_number
+from .csv_rows import left_out_lines, read_rows
+from .fused import COLUMNS, MAX_RANKS, NUMBERS, OPERATIONS, PATTERNS, FusedPart, partner_key, parts_of, scenario_on
+from .implementations import GPU_OF_SOURCE, SERIAL_NAMES, semantics_of
+
+LIBRARY_NAMES = (*SERIAL_NAMES, "cuBLAS+NCCL", "torch+rccl")
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseRow:
+    """A shape of one GPU in one thread: the time of the library, and that of the fastest kernel there, ``kernel``."""
+
+    gpu: str
+    ranks: int
+    dtype: DType
+    part: FusedPart
+    source: str
+    kernel: str
+    library_us: float
+    best_us: float
+
+    @property
+    def label(self) -> str:
+        """For instance ``8 x H100 AG+GEMM 1024 x 6656 x 4096``."""
+        return f"{self.ranks} x {self.gpu} {self.part}"
+
+    @property
+    def speedup(self) -> float:
+        """Of the fastest kernel over the library."""
+        return self.library_us / self.best_us
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseComparison:
+    """A row with what advice says of its shape: the promised speedup, its interval if it has one, and the verdict."""
+
+    row: PromiseRow
+    promised: float
+    interval: tuple[float, float] | None
+    verdict: Verdict
+
+    @property
+    def over_best(self) -> float:
+        """What is promised over the best that was measured; no less than the library, which is always there."""
+        return self.promised / max(1.0, self.row.speedup)
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether the interval has the measured speedup in it."""
+        return self.interval is not None and self.interval[0] <= self.row.speedup <= self.interval[1]
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether overlap is advised where the best kernel is slower than the library."""
+        return self.verdict is Verdict.OVERLAP and self.row.speedup < 1
+
+
+def promise_rows(folder: Path) -> Iterator[PromiseRow | str]:
+    """Yield the shapes of all tables of ``folder``, or why rows were left out.
+
+    Raises
+    ------
+    MeasuredError
+        If a table cannot be read.
+    """
+    for path in tables_of(folder, PATTERNS):
+        yield from _rows_of(path)
+
+
+def _rows_of(path: Path) -> Iterator[PromiseRow | str]:
+    by_shape: dict[tuple[str, ...], list[Mapping[str, str]]] = defaultdict(list)
+    table, left_out = read_rows(path, COLUMNS, NUMBERS), Counter[str]()
+    yield from table.skipped
+    for row in table.rows:
+        if row["op"] in OPERATIONS:
+            by_shape[partner_key(row)].append(row)
+        else:
+            left_out["no promise: not one GEMM that needs a collective, or that one needs"] += 1
+    for rows in by_shape.values():
+        found = _row(rows)
+        if isinstance(found, str):
+            left_out[found] += len(rows)
+        else:
+            yield found
+    yield from left_out_lines(path, left_out)
+
+
+def _row(rows: Sequence[Mapping[str, str]]) -> PromiseRow | str:
+    """Return the shape that ``rows`` have in common, or why it is not compared with a promise."""
+    first = rows[0]
+    library = [float(row["time_us"]) for row in rows if row["impl"] in LIBRARY_NAMES]
+    kernels = [(float(row["time_us"]), row["impl"]) for row in rows if row["impl"] not in LIBRARY_NAMES]
+    if not library or not kernels:
+        return "no promise: a kernel without the library's time beside it, or that alone"
+    source = first.get("source", "")
+    name, gpu = gpu_named(GPU_OF_SOURCE.get(source, first["gpu"].partition(" (")[0]))
+    ranks, dtype = whole_number(first, "n_gpus", MAX_RANKS), first.get("dtype", "").partition(" ")[0]
+    if gpu is None or ranks is None or ranks < 2 or dtype not in {each.value for each in DType}:
+        return "no promise: the GPU, the number of GPUs or the type is not stated or not known"
+    parts = parts_of({**first, "shape_semantics": semantics_of(first)}, ranks)
+    if len(parts) != 1:
+        return "no promise: the shape of one GPU is not stated"
+    best_us, kernel = min(kernels)
+    return PromiseRow(name, ranks, DType(dtype), parts[0], source, kernel, min(library), best_us)
+
+
+def promise_comparisons(rows: Sequence[PromiseRow], advance: Callable[[], None]) -> Iterator[PromiseComparison | str]:
+    """Yield what advice with its defaults says of every row, or why it says nothing.
+
+    A shape of several threads is asked about once. ``advance`` is called after each row.
+    """
+    advisor, known = Advisor.load(), dict[OpCase, Advice]()
+    for row in rows:
+        try:
+            case = scenario_on(row.gpu, row.ranks, row.dtype, row.part)
+            if case not in known:
+                known[case] = advisor.recommend(Scenario.of_one(case))
+            yield _compared(row, known[case])
+        except (CompileError, NoFeasibleSchedule, RunTooLarge, ScheduleError) as error:
+            yield f"{row.label}: no promise: {str(error).splitlines()[0]}"
+        advance()
+
+
+def _compared(row: PromiseRow, advice: Advice) -> PromiseComparison:
+    promise = advice.promise
+    if promise is None:
+        return PromiseComparison(row, 1.0, None, advice.verdict)
+    return PromiseComparison(row, promise.speedup, promise.interval, advice.verdict)
