@@ -262,6 +262,7 @@ def _explain(
         decomposition_ticks=alone.makespan_ticks - whole.makespan_ticks,
         exposed_ticks=whole.makespan_ticks - what_if.bound_ticks,
         bound_ticks=what_if.bound_ticks,
+        layers=case.plan.num_layers,
     )
     apart, together = kernel_ticks(alone_lowered, alone), kernel_ticks(no_launch_lowered, no_launch)
     return waterfall, together / apart if apart else None

@@ -69,6 +69,7 @@ def _waterfall_document(waterfall: Waterfall | None) -> JsonObject | None:
         "decomposition_us": _us(waterfall.decomposition_ticks),
         "exposed_us": _us(waterfall.exposed_ticks),
         "bound_us": _us(waterfall.bound_ticks),
+        "layers": waterfall.layers,
     }
 
 

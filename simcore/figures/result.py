@@ -162,7 +162,7 @@ class Traffic:
 class Waterfall:
     """Losses between the lower bound and the makespan; ``bound + losses = makespan`` exactly, losses may be negative.
 
-    All runs behind it are at ``unit_bytes``, which may be coarser than the Result's own.
+    All runs behind it are at ``unit_bytes``, which may be coarser than the Result's own, and of so many ``layers``.
     """
 
     unit_bytes: int
@@ -172,6 +172,7 @@ class Waterfall:
     decomposition_ticks: int
     exposed_ticks: int
     bound_ticks: int
+    layers: int = 1
 
     @property
     def rows(self) -> tuple[tuple[str, int], ...]:

@@ -89,7 +89,8 @@ def waterfall_lines(waterfall: Waterfall) -> Iterator[str]:
     """Yield the losses from the lower bound up to the makespan, as bars."""
     figure_columns = min(10, columns() - 31)
     bar_columns = max(0, min(BAR_COLUMNS, columns() - 33 - figure_columns))
-    yield from wrapped(f"Loss waterfall, us (simulated at {waterfall.unit_bytes} B):")
+    of = f" of {waterfall.layers} layers" if waterfall.layers > 1 else ""
+    yield from wrapped(f"Loss waterfall{of}, us (simulated at {waterfall.unit_bytes} B):")
     for name, ticks in waterfall.rows:
         bar = "#" * round(bar_columns * abs(ticks) / max(1, waterfall.makespan_ticks))
         yield f"  {name:<29}{ticks / TICKS_PER_US:>{figure_columns}.1f}  {bar}".rstrip()

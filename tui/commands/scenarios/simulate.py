@@ -1,7 +1,7 @@
 """``magus simulate``: one schedule, once or under many seeds, and the profile of its writes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ....advisor import lower_bound
@@ -35,10 +35,11 @@ from ....simcore import (
     plan_of,
     record_writes,
     run_of,
+    simulate,
     simulate_op,
     simulate_seeds,
 )
-from ....simcore.simulate_layers import FEWEST_LAYERS, simulate_layers
+from ....simcore.simulate_layers import FEWEST_LAYERS, SHOWN_LAYER, simulate_layers
 from ...exit_codes import Exit
 from ...text.door import print_json, put
 from ...text.progress import progress_line
@@ -124,7 +125,7 @@ def _ran(scenario: Scenario, options: SimulateOptions) -> _Ran:
     if options.record is not None and len(plan.parts) > 1:
         message = f"{plan.expression} has {len(plan.parts)} parts, and writes are recorded of one"
         raise ScheduleError(Rejection(Code.MGS523, message, "record those of one op: --workload names another"))
-    result = _simulated_layers(scenario, chosen, options)
+    result = _explained(scenario, chosen, _simulated_layers(scenario, chosen, options), options)
     check_workload_memory(scenario, result.schedule.staging_bytes)
     bound = workload_bound(scenario.system, scenario.workload)
     several = plan_named(scenario, options.schedule, min(FEWEST_LAYERS, scenario.num_layers))
@@ -153,6 +154,32 @@ def _simulated_layers(scenario: Scenario, chosen: Schedule | Plan, options: Simu
             seed=None if options.num_seeds else options.seed,
             options=RunOptions(options.fold, True, pressed, lambda line_hops: progress("run", line_hops, 0)),
         )
+
+
+def _explained(scenario: Scenario, chosen: Schedule | Plan, result: Result, options: SimulateOptions) -> Result:
+    """``result`` with the losses of a layer and its neighbours: no bound of all layers is one of the few that run."""
+    if result.outcome is not RunOutcome.DONE:
+        return result
+    system, workload = scenario.system, scenario.workload
+    shifted = chosen.layers_shifted if isinstance(chosen, Schedule) else 0
+    plan = plan_named(scenario, options.schedule, min(SHOWN_LAYER + shifted, scenario.num_layers))
+    repeat = None if workload.repeat is None else replace(workload.repeat, count=plan.num_layers)
+    unit, line_hops = packet_bytes(scenario.gpu), result.line_hops * plan.num_layers // result.num_simulated
+    while line_hops * result.unit_bytes > EXPLAINED_LINE_HOPS * unit:
+        unit *= 2
+    with stoppable() as pressed, progress_line() as progress:
+        explained = simulate(
+            system,
+            plan,
+            name=scenario.name,
+            unit_bytes=unit,
+            seed=None if options.num_seeds else options.seed,
+            what_if=WhatIf(unit, workload_bound(system, replace(workload, repeat=repeat)).ticks),
+            options=RunOptions(options.fold, True, pressed, lambda line_hops: progress("explain", line_hops, 0)),
+        )
+        if pressed():  # the runs that explain it were cut off
+            raise KeyboardInterrupt
+    return replace(result, waterfall=explained.waterfall, cil=explained.cil)
 
 
 def _simulated(scenario: OpCase, schedule: OpPlan, options: SimulateOptions, bound_ticks: int) -> Result:

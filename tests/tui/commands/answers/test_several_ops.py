@@ -44,6 +44,20 @@ def test_simulate(file: Path) -> None:
     assert isinstance(bound, dict) and bound["us"] <= layers["makespan_us"]
 
 
+def test_losses_are_of_a_layer_and_its_neighbours(file: Path) -> None:
+    done = magus("simulate", file, "--schedule", "whole", "--granularity", "packet")
+    assert "Loss waterfall of 3 layers, us (simulated at 1024 B):" in done.stdout
+
+    found = document("simulate", file, "--schedule", "whole", "--granularity", "packet")
+    losses, layers = found["waterfall"], found["layers"]
+    assert isinstance(losses, dict) and isinstance(layers, dict)
+    assert losses["layers"] == 3 and found["cil"] is not None
+    terms = ("launch_sync", "contention", "decomposition", "exposed", "bound")
+    assert sum(losses[f"{term}_us"] for term in terms) == pytest.approx(losses["makespan_us"])
+    period = (layers["makespan_us"] - found["makespan_us"]) / (layers["count"] - layers["simulated"])
+    assert losses["makespan_us"] == pytest.approx(found["makespan_us"] - (layers["simulated"] - 3) * period)
+
+
 def test_pictures(file: Path, tmp_path: Path) -> None:
     trace, svg = tmp_path / "out.json.gz", tmp_path / "out.svg"
     done = magus("simulate", file, "--granularity", "packet", "--trace", trace, "--svg", svg)
