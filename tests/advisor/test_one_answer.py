@@ -26,13 +26,21 @@ FILES = (
     "explicit_plan",
     "gemm_rs_h100",
     "llama70b_tp8_mi300x",
+    "moe_combine_mi300x",
+    "moe_dispatch_mi300x",
+    "ring_attention_h100",
+    "ulysses_h100",
     "templates/all_gather_gemm",
     "templates/collectives",
     "templates/gemm_all_reduce",
     "templates/gemm_reduce_scatter",
+    "templates/ring_attention",
     "templates/two_nodes",
 )
-"""All but those whose results no norm takes, and those that are two ops once another one reads a result."""
+"""All but some: where the collective and the GEMM do not need each other, they are two ops once another one reads a
+result; as the sole op a kernel behind them may be cut by columns, which no two ops are; and loads that differ from rank
+to rank are those of one op.
+"""
 
 FEW = ("gemm_rs_h100", "decode_small_batch", "templates/all_gather_gemm")
 """Those that are not slow."""
@@ -69,7 +77,7 @@ def with_norm(block: str) -> str:
     """A block, with a norm of the last result if it is a workload."""
     if not block.lstrip().startswith("workload"):
         return block
-    last = re.findall(r"^\s*(\w+)\s*=\s*(?!tensor)", block, re.MULTILINE)[-1]
+    last = re.findall(r"^\s*(\w+)\s+=\s*(?!tensor)", block, re.MULTILINE)[-1]
     return f"{block[: block.rindex('}')].rstrip()}\n  {NORM} = norm({last})\n}}"
 
 
