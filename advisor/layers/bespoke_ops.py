@@ -1,6 +1,7 @@
-"""Bespoke schedules of the ops whose copies are exposed longest, each tried in the best joint schedule."""
+"""What a model proposes for ops that overlap in themselves, and a bespoke schedule of the one exposed longest."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ...compiler.ir import (
@@ -11,30 +12,33 @@ from ...compiler.ir import (
     OpMode,
     Schedule,
 )
-from ...compiler.planning.build import build_op_plan
+from ...compiler.planning.build import ScheduleError, build_op_plan
 from ...compiler.planning.plan import in_layer
+from ...simcore import RunTooLarge
 from ...simcore.simulate_layers import SHOWN_LAYER
 from ..bespoke.stage import bespoke_candidates, budget_of, is_searched
 from ..candidates.candidate import Candidate, ScheduleOrigin
+from ..learned.proposal_model import ProposalModel, proposed_candidates
 from ..work.workers import Workers
 from .joint import LayerSpace
-from .op_runs import of_one_op
+from .op_runs import OpRuns, of_one_op
 from .options import OpOption
 from .placement import with_option
 from .search import JointSearch
 
-NUM_OPS = 2
-"""Ops for which bespoke schedules are searched, those with the longest exposed copies."""
+SHARE = 2
+"""By which evaluations are divided: what a model proposes for all ops leaves little to find for one of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class BespokeOps:
-    """Searches for so many ``evaluations`` in all, in ``pool``."""
+    """Tries what ``proposals`` proposes, then searches for so many ``evaluations`` in all, in ``pool``."""
 
     search: JointSearch
     evaluations: int
     pool: Workers
     reported: Counted
+    proposals: ProposalModel | None = None
 
     def run(self) -> None:
         """Find what may be faster than the best so far, and take it into the search.
@@ -49,14 +53,36 @@ class BespokeOps:
         space = None if best is None else self.search.space_of(best)
         if best is None or space is None:
             return
-        ops = list(self._exposed(space, best))[:NUM_OPS]
-        for done, op in enumerate(ops):
-            self.reported(done, len(ops))
-            for option in self._op_options(space, op, self.evaluations // len(ops)):
-                space = replace(space, op_options={**space.op_options, op.name: (*space.op_options[op.name], option)})
-                changed = with_option(best, op, option)
-                if self.search.try_searched(changed, space) < self.search.found[best]:
-                    best = changed
+        overlapping = list(self._exposed(space, best))
+        for done, op in enumerate(overlapping):
+            self.reported(done, len(overlapping))
+            space, best = self._tried(space, best, op, self._proposed(space, op))
+        for op in overlapping[:1]:
+            self._tried(space, best, op, self._op_options(space, op, self.evaluations // SHARE))
+
+    def _tried(
+        self, space: LayerSpace, best: Schedule, op: Op, options: Iterable[OpOption]
+    ) -> tuple[LayerSpace, Schedule]:
+        """The space with ``options`` of an op, and the best schedule with one of them or without."""
+        for option in options:
+            space = replace(space, op_options={**space.op_options, op.name: (*space.op_options[op.name], option)})
+            changed = with_option(best, op, option)
+            if self.search.try_searched(changed, space) < self.search.found[best]:
+                best = changed
+        return space, best
+
+    def _proposed(self, space: LayerSpace, op: Op) -> Iterator[OpOption]:
+        """What the model proposes for an op by itself, the fastest by its estimate."""
+        if self.proposals is None:
+            return
+        found = proposed_candidates(self._case(space, op), self.proposals)
+        fitting = (one.choice for one in found if one.choice is not None and not one.is_serial)
+        choice = next((each for each in fitting if space.copier.takes(each.engine)), None)
+        if choice is not None:
+            mode, runs = OpMode(op.name, choice), self.search.runs
+            with suppress(ScheduleError, RunTooLarge):
+                times = OpRuns(runs.system, space.copier, runs.unit_bytes).times(op, mode)
+                yield OpOption(mode, times.total, times.kernel, times.copies, times.staging_bytes)
 
     def _exposed(self, space: LayerSpace, choice: Schedule) -> Iterator[Op]:
         """The ops that overlap in themselves and may be bespoke, by how long their copies run beside no kernel."""

@@ -198,7 +198,7 @@ class OpRuns:
             If it cannot be carried out so.
         """
         alone = Workload(_OP, "", (replace(op, name=_OP, reads=(), layer=1),))
-        return build_plan(self.system, alone, Schedule(_OP, (mode,) if mode.body is not None else ()))
+        return build_plan(self.system, alone, Schedule(_OP, (replace(mode, op=_OP),) if mode.body is not None else ()))
 
     def times(self, op: Op, mode: OpMode, *, alike: bool = False) -> Times:
         """Return the times of an op that runs alone.

@@ -1,7 +1,7 @@
 """From a workload to advice: options of its ops, joint search, all layers in packets, and why."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 
@@ -10,6 +10,7 @@ from ...compiler.ir import (
     TICKS_PER_US,
     Cancelled,
     OpCase,
+    OpChoice,
     Progress,
     Rejection,
     Scenario,
@@ -31,6 +32,7 @@ from ..candidates.advice import Advice, OpAdvice
 from ..candidates.candidate import Candidate, ScheduleOrigin, by_time, joint_candidate
 from ..candidates.predicted import predicted_candidates
 from ..implementations.offers import offers_of
+from ..learned.proposal_model import ProposalModel
 from ..solver.memory import check_workload_memory
 from ..work.pools import open_processes, result_of
 from ..work.processes import ProcessDied
@@ -50,6 +52,7 @@ CONFIRM = "the confirmation"
 DECLARED = "declared in the file"
 
 SEARCHED_FOR_ALL = "searched for all ops together"
+OWN_CHUNKS = "{}, with chunks that no template has in {}"
 
 INTERRUPTED = "stopped early: this is the best of what was found until then"
 
@@ -64,6 +67,19 @@ SIMULATED_ALL_THE_SAME = (
 SHORTENED = "a large workload: the search ended before small changes gained nothing any more"
 
 
+@dataclass(frozen=True, slots=True)
+class OfOps:
+    """What is known of ops before all are looked at together: options of the one with a choice, and who proposes."""
+
+    of_sole: tuple[Candidate, ...] = ()
+    proposals: ProposalModel | None = None
+
+    @property
+    def digest(self) -> str:
+        """What the proposals depend on; empty without any."""
+        return "" if self.proposals is None else self.proposals.digest
+
+
 def _silent(stage: str, done: int, total: int) -> None:
     """Report no progress."""
 
@@ -76,13 +92,15 @@ def recommend_workload(
     should_stop: ShouldStop | None = None,
     answered: Answered | None = None,
     of_sole: Sequence[Candidate] = (),
+    proposals: ProposalModel | None = None,
 ) -> Advice:
     """Return which schedule to use for all ops of a workload together; while results are kept on disk, the kept answer.
 
     Without ``verify`` or with ``bespoke`` 0 no small changes are tried. ``top``, ``threshold`` and ``sensitivity`` are
     for one op. Those who watch are ``answered`` what the schedules of the file give, all of which are simulated first,
     by ``workers``; the search is then made in another process. ``of_sole`` are the options of the op that alone has a
-    choice, if there is one: then they are compared, and nothing is searched.
+    choice, if there is one: then they are compared, and nothing is searched. Else the model of ``proposals`` proposes
+    some of each op.
 
     Raises
     ------
@@ -101,9 +119,10 @@ def recommend_workload(
         message = f"{scenario.system.name} replays a profile, which is one of a single pair"
         raise ScheduleError(Rejection(Code.MGS523, message))
     report, stop = progress or _silent, should_stop or never
+    of_ops = OfOps(tuple(of_sole), proposals if options.verify and options.bespoke > 0 and not of_sole else None)
     if answered is not None:
-        return _watched(scenario, options, report, stop, answered, tuple(of_sole))
-    return _searched(scenario, options, report, stop, tuple(of_sole))
+        return _watched(scenario, options, report, stop, answered, of_ops)
+    return _searched(scenario, options, report, stop, of_ops)
 
 
 def _watched(
@@ -112,7 +131,7 @@ def _watched(
     progress: Progress,
     should_stop: ShouldStop,
     answered: Answered,
-    of_sole: tuple[Candidate, ...],
+    of_ops: OfOps,
 ) -> Advice:
     """What the schedules of the file give, told as it becomes known, then what is searched."""
     first = replace(simulated_schedules(scenario, options.workers, progress, should_stop, answered), interrupted=True)
@@ -120,7 +139,7 @@ def _watched(
     progress("joint search", 0, 0)
     begun = perf_counter()
     try:
-        advice = _searched_beside(scenario, options, progress, should_stop, of_sole)
+        advice = _searched_beside(scenario, options, progress, should_stop, of_ops)
     except Cancelled:
         return first
     except (ScheduleError, RunTooLarge) as error:
@@ -135,23 +154,21 @@ def _searched_beside(
     options: AdviceOptions,
     progress: Progress,
     should_stop: ShouldStop,
-    of_sole: tuple[Candidate, ...],
+    of_ops: OfOps,
 ) -> Advice:
     if options.workers > 1:
         try:
             with open_processes(1) as submit:
-                searched = submit(partial(_searched_there, scenario, of_sole=of_sole), options)
+                searched = submit(partial(_searched_there, scenario, of_ops=of_ops), options)
                 return result_of(searched, should_stop)
         except ProcessDied:
             pass  # it is searched here
-    return _searched(scenario, options, progress, should_stop, of_sole)
+    return _searched(scenario, options, progress, should_stop, of_ops)
 
 
-def _searched_there(
-    scenario: Scenario, options: AdviceOptions, should_stop: ShouldStop, *, of_sole: tuple[Candidate, ...]
-) -> Advice:
+def _searched_there(scenario: Scenario, options: AdviceOptions, should_stop: ShouldStop, *, of_ops: OfOps) -> Advice:
     """In a process."""
-    return _searched(scenario, options, _silent, should_stop, of_sole)
+    return _searched(scenario, options, _silent, should_stop, of_ops)
 
 
 def _searched(
@@ -159,14 +176,14 @@ def _searched(
     options: AdviceOptions,
     progress: Progress,
     should_stop: ShouldStop,
-    of_sole: tuple[Candidate, ...],
+    of_ops: OfOps,
 ) -> Advice:
     requested = replace(options, within_s=None, workers=1)
-    compared = tuple(one.expression for one in of_sole)
+    compared = tuple(one.expression for one in of_ops.of_sole)
     return memoized(
         memo_of(("recommend_workload", scenario, requested, compared), ADVISOR),
         Advice,
-        lambda: _recommended(scenario, options, progress, should_stop, of_sole),
+        lambda: _recommended(scenario, options, progress, should_stop, of_ops),
         given=(scenario,),
         lasts=lambda advice: not advice.interrupted,
     )
@@ -177,7 +194,7 @@ def _recommended(
     options: AdviceOptions,
     report: Progress,
     stop: ShouldStop,
-    of_sole: Sequence[Candidate],
+    of_ops: OfOps,
 ) -> Advice:
     late = lateness(options.within_s)
     early = stop if late is None else either(stop, late)
@@ -192,13 +209,13 @@ def _recommended(
     library, by_others = by_library(scenario)
     if library is not None:
         stages.run(SEARCH, lambda: search.take(library.choice, library.what), None)
-    origins = _take_options(scenario, search, of_sole, stages)
+    origins = _take_options(scenario, search, of_ops.of_sole, stages)
     if not origins:
         stages.run(SEARCH, search.run, None)
     if not origins and options.verify and options.bespoke > 0:
         reported = partial(report, "bespoke")
         with open_workers(1, early) as pool:
-            stages.run(BESPOKE, BespokeOps(search, options.bespoke, pool, reported).run, None)
+            stages.run(BESPOKE, BespokeOps(search, options.bespoke, pool, reported, of_ops.proposals).run, None)
     orders = OfferSearch(scenario, runs, search.known, search.found)
     report("offers", 0, 1)
     stages.run(ORDERS, orders.run, None)
@@ -337,7 +354,7 @@ def _candidates(scenario: Scenario, search: JointSearch, serial: Start) -> list[
     by_ticks = {search.found[choice]: choice for choice in reversed(search.best_searched())}
     searched = [by_ticks[ticks] for ticks in sorted(by_ticks.keys() - known)][:NUM_FINALISTS]
     found = [
-        joint_candidate(replace(choice, name=name), ScheduleOrigin.SEARCHED, SEARCHED_FOR_ALL, search.found[choice])
+        joint_candidate(replace(choice, name=name), ScheduleOrigin.SEARCHED, _searched_as(choice), search.found[choice])
         for choice, name in zip(searched, free_names(JOINT, scenario.schedules), strict=False)
     ]
     for choice, what in search.known.items():
@@ -345,6 +362,12 @@ def _candidates(scenario: Scenario, search: JointSearch, serial: Start) -> list[
     if not any(one.joint == SERIAL for one in found):
         found.append(joint_candidate(SERIAL, ScheduleOrigin.SERIAL, NO_OVERLAP, serial.result.total_ticks))
     return found
+
+
+def _searched_as(choice: Schedule) -> str:
+    """What a schedule is that was searched, with the ops that are bespoke."""
+    bespoke = [mode.op for mode in choice.modes if isinstance(mode.body, OpChoice) and mode.body.parts]
+    return OWN_CHUNKS.format(SEARCHED_FOR_ALL, ", ".join(bespoke)) if bespoke else SEARCHED_FOR_ALL
 
 
 def _origin(scenario: Scenario, choice: Schedule, what: str) -> ScheduleOrigin:

@@ -194,6 +194,7 @@ def _of_several(
         should_stop=watcher.should_stop,
         answered=watcher.answered,
         of_sole=of_sole,
+        proposals=proposals,
     )
     return _with_sensitivity(advice, watcher) if options.sensitivity and not advice.interrupted else advice
 

@@ -16,6 +16,7 @@ from magus.advisor.layers.joint import JointRuns
 from magus.advisor.layers.orders import IN_TURN
 from magus.advisor.layers.recommend import recommend_workload
 from magus.advisor.layers.search import JointSearch
+from magus.advisor.learned.model_file import load as load_proposals
 from magus.compiler import compile_text
 from magus.compiler.ir import Cancelled, HandOff, OpChoice, Scenario, Schedule
 from magus.compiler.planning.build import ScheduleError, schedule_block
@@ -139,6 +140,17 @@ def test_ops_with_exposed_copies_may_be_bespoke() -> None:
     assert in_turn is not None and bespoke and min(one.ticks for one in bespoke) < in_turn.ticks
     plain = recommend_workload(scenario_of(CHAIN), AdviceOptions(bespoke=0))
     assert not any(_has_parts(one) for one in plain.candidates)
+
+
+def test_what_a_model_proposes_for_an_op_is_tried_in_the_best_schedule() -> None:
+    model, _ = load_proposals()
+    plain, proposed = (
+        recommend_workload(scenario_of(CHAIN), AdviceOptions(bespoke=1), proposals=each) for each in (None, model)
+    )
+
+    first, second = (min(one.ticks for one in each.candidates if one.is_searched) for each in (plain, proposed))
+    assert second < first
+    assert all(("chunks that no template has" in one.what) == _has_parts(one) for one in proposed.candidates)
 
 
 def _has_parts(candidate: Candidate) -> bool:
