@@ -216,8 +216,13 @@ def _threshold_document(threshold: Threshold) -> JsonObject:
 def promise_document(promise: Promise | None) -> JsonObject:
     """The interval of a predicted speedup; all None without one."""
     if promise is None:
-        return {"error": None, "interval": None, "outside": None}
-    return {"error": promise.error, "interval": promise.interval, "outside": promise.outside or None}
+        return {"promised": None, "error": None, "interval": None, "outside": None}
+    return {
+        "promised": promise.speedup,
+        "error": promise.error,
+        "interval": promise.interval,
+        "outside": promise.outside or None,
+    }
 
 
 def offers_document(advice: Advice) -> JsonObject | None:

@@ -11,7 +11,7 @@ from ...simcore import Result
 from ...simcore.simulate_layers import SHOWN_LAYER
 from ..candidates.candidate import MIN_LEAD, Candidate, baseline_of
 from ..candidates.shortlist import answered_by_runs
-from ..implementations.predict import MIN_GAIN, Promise, kernel_promise
+from ..implementations.predict import CALL_US, MIN_GAIN, Promise, kernel_promise, kernel_us
 
 Finalists = tuple[Candidate, Candidate]  # the best other one, the baseline
 
@@ -128,17 +128,21 @@ def promise_of(
     """
     if recommended.expression == serial.expression or scenario.is_algorithm_choice:
         return None
-    speedup = serial.best_us / recommended.best_us
+    moving = [case for case in scenario.cases if case.shape.moved is not None]
+    flops = max((case.shape.gemm.flops for case in moving if case.shape.gemm is not None), default=0)
+    calls, alike = len(moving) * scenario.num_layers, alike_us(scenario, serial, recommended)
+    us = kernel_us(recommended.best_us, flops, calls, alike)
+    speedup = (serial.best_us + calls * CALL_US) / us
     estimated = recommended.is_estimate or serial.is_estimate
     known = [recommended.gain_error] if recommended.gain_error else [one.gain_error or 0.0 for one in candidates]
     error = max(known) if estimated else 0.0
-    shortest_us = min(_times_us(scenario, recommended), default=recommended.best_us)
+    shortest_us = min(_times_us(scenario, recommended), default=recommended.best_us) + CALL_US
     promise = kernel_promise(speedup, shortest_us, scenario.resolution, error)
     if recommended.several is None:
         return promise
     if not recommended.is_in_turn:
         return replace(promise, outside=promise.outside or NOT_MEASURED)
-    share = 1 - alike_us(scenario, serial, recommended) / recommended.best_us
+    share = 1 - alike / recommended.best_us
     return replace(promise, error=None if promise.error is None else promise.error * share)
 
 
@@ -161,7 +165,8 @@ def verdict_of(scenario: Scenario, recommended: Candidate, promise: Promise | No
         return Verdict.LIBRARY if recommended.is_library else Verdict.USE
     if promise is None or promise.verdict is Verdict.OVERLAP:
         return Verdict.SERIAL if promise is None or recommended.is_serial else Verdict.OVERLAP
-    return promise.verdict
+    # What gains as simulated and not as a kernel may gain where nothing is called from the host.
+    return Verdict.WORTH_TRYING
 
 
 def ties_of(scenario: Scenario, candidates: Sequence[Candidate], recommended: Candidate) -> tuple[str, ...]:

@@ -297,6 +297,11 @@ class Advice:
         return Plan.of_one(self.case.shape.output, self.case.shape, candidate.schedule)
 
     @property
+    def gain(self) -> float:
+        """The speedup that is promised; that of simulated times where nothing is."""
+        return self.speedup if self.promise is None else self.promise.speedup
+
+    @property
     def interval(self) -> tuple[float, float] | None:
         """The speedups that the error of predictions leaves possible, as (low, high); None for the baseline."""
         return None if self.promise is None else self.promise.interval

@@ -270,7 +270,7 @@ class SweepPoint:
             "us": advice.recommended.best_us,
             "baseline": advice.serial.expression,
             "baseline_us": advice.serial.best_us,
-            "gain": advice.speedup,
+            "gain": advice.gain,
             "gain_low": None if advice.interval is None else advice.interval[0],
             "gain_high": None if advice.interval is None else advice.interval[1],
             "confidence": advice.confidence.value,

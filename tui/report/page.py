@@ -69,7 +69,7 @@ def _written_for_the_plan(advice: Advice) -> Markup:
     between = "" if interval is None else "between {:.2f}x and {:.2f}x with the error of such kernels".format(*interval)
     against = f"over {advice.baseline}, {us_text(advice.serial.best_us)}"
     title = "The best algorithm" if advice.scenario.is_algorithm_choice else "A kernel written for the plan"
-    return _level(title, f"{advice.speedup:.2f}x", said, against, between, kind=advice.verdict.value)
+    return _level(title, f"{advice.gain:.2f}x", said, against, between, kind=advice.verdict.value)
 
 
 def _what_none_beats(advice: Advice) -> Markup:

@@ -96,7 +96,7 @@ def answer_document(question: Question, advice: Advice) -> JsonObject:
         "us": advice.recommended.best_us,
         "baseline": advice.serial.expression,
         "baseline_us": advice.serial.best_us,
-        "gain": advice.speedup,
+        "gain": advice.gain,
         "gain_interval": advice.interval,
         "source": advice.source.value,
         "interrupted": advice.interrupted,

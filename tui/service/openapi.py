@@ -74,6 +74,7 @@ def _of_all() -> JsonObject:
         "verdict": one_of([each.value for each in Verdict]),
         "headline": _OR_NULL,
         "speedup_vs_serial": _NUMBER,
+        "promised": number,
         "error": number,
         "interval": {"type": ["array", "null"], "items": _NUMBER},
         "outside": _OR_NULL,

@@ -105,8 +105,7 @@ def verdict_sentence(advice: Advice) -> str:
         return _which_algorithm(advice)
     name = advice.name_of(advice.recommended.expression)
     serial, best = us_text(advice.serial.best_us), us_text(advice.recommended.best_us)
-    interval = "" if advice.promise is None else interval_text(advice.promise)
-    against = f"{best} against {serial} {advice.against}, {advice.speedup:.2f}x faster{interval}."
+    against = f"{best} against {serial} {advice.against}, {advice.speedup:.2f}x faster{promise_text(advice)}."
     if advice.verdict is Verdict.OVERLAP:
         return f"OVERLAP: use {name}. {against}"
     if advice.promise is not None and advice.verdict is Verdict.WORTH_TRYING:
@@ -114,6 +113,12 @@ def verdict_sentence(advice: Advice) -> str:
     if advice.recommended.expression != advice.serial.expression:
         return f"SERIAL: {advice.why_serial}. Use {name}: {against}"
     return f"SERIAL: {advice.why_serial}. Use {name}, {serial}."
+
+
+def promise_text(advice: Advice) -> str:
+    """Return what a kernel for the schedule promises, where that is not what is simulated."""
+    promise = advice.promise
+    return "" if promise is None else f" as simulated; as a kernel {promise.speedup:.2f}x{interval_text(promise)}"
 
 
 def interval_text(promise: Promise) -> str:
@@ -125,7 +130,7 @@ def why_tried(promise: Promise) -> str:
     """Return why a gain is no promise."""
     if promise.outside or promise.error is None:
         return promise.outside or "the error of such predictions was not measured"
-    return f"that is within the error of kernels written to the limit (+-{promise.error:.0%})"
+    return f"that is within the error of such kernels (+-{promise.error:.0%})"
 
 
 def implementation_lines(found: Offers) -> Iterator[str]:

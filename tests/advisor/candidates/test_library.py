@@ -111,7 +111,7 @@ def test_the_direct_exchange_is_a_schedule_of_its_own() -> None:
         and not direct.is_library
         and persistent.best_us < direct.best_us < advice.serial.best_us
     )
-    assert advice.verdict is Verdict.WORTH_TRYING and advice.recommended == persistent  # shorter than measured kernels
+    assert advice.verdict is Verdict.SERIAL and advice.recommended == persistent  # beyond the error, and no overlap
     assert advice.speedup == advice.serial.best_us / persistent.best_us
     assert "by the library" in verdict_sentence(advice) and "over the library" in verdict_of(advice, 200)
     assert advice_document(advice)["library"]["collective"] == "all_gather"

@@ -10,11 +10,13 @@ from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.implementations.offers import Offer, Offers, Unknown, offers_of
 from magus.advisor.implementations.predict import (
-    KERNEL_ERROR,
-    KERNEL_NAMES,
-    KERNEL_SHORTEST_US,
+    CALL_US,
+    LARGE_COST,
+    LARGE_FLOPS,
+    SMALL_COST,
     Promise,
     kernel_promise,
+    kernel_us,
 )
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, OpCase, Scenario
@@ -152,21 +154,32 @@ def test_each_verdict_and_what_is_unknown_has_a_line() -> None:
     assert "  ! other: no rate" in lines
 
 
-def test_a_kernel_to_be_written_has_the_error_of_those_that_were() -> None:
-    shipped = {each.name: each for each in shipped_implementations(gather().system)}
-    methods = [method for name in KERNEL_NAMES for method in shipped[name].methods]
+def test_a_kernel_is_called_as_the_library_is_and_its_product_costs_what_was_measured() -> None:
+    library = next(each for each in shipped_implementations(gather().system) if each.name == "torch_nccl")
 
-    assert max(float(method.error or 0) for method in some(methods)) == KERNEL_ERROR
-    assert min(method.shortest_ticks for method in methods) / TICKS_PER_US == KERNEL_SHORTEST_US
+    assert {method.call_ticks / TICKS_PER_US for method in some(library.methods)} == {CALL_US}
+    assert kernel_us(100.0, round(LARGE_FLOPS)) == pytest.approx(100 * LARGE_COST + CALL_US)
+    assert kernel_us(100.0, round(LARGE_FLOPS) - 1) == pytest.approx(100 * SMALL_COST + CALL_US)
+    assert kernel_us(100.0, 1, num_calls=3, alike_us=40.0) == pytest.approx(40 + 60 * SMALL_COST + 3 * CALL_US)
+
+
+def test_a_promise_is_of_both_times_with_their_calls() -> None:
+    advice = Advisor.load().recommend(Scenario.of_one(gather()), AdviceOptions(bespoke=0))
+    gemm = gather().shape.gemm
+    assert gemm is not None and advice.promise is not None
+    kernel = kernel_us(advice.recommended.best_us, gemm.flops)
+
+    assert advice.gain == advice.promise.speedup == pytest.approx((advice.serial.best_us + CALL_US) / kernel)
+    assert advice.gain < advice.speedup
 
 
 @pytest.mark.parametrize(
     ("speedup", "us", "resolution", "verdict"),
     [
-        (1.2, 100.0, 0.08, Verdict.OVERLAP),
-        (1.1, 100.0, 0.08, Verdict.WORTH_TRYING),
-        (1.2, 100.0, 0.25, Verdict.WORTH_TRYING),
-        (1.9, 50.0, 0.08, Verdict.WORTH_TRYING),
+        (1.3, 100.0, 0.08, Verdict.OVERLAP),
+        (1.2, 100.0, 0.08, Verdict.WORTH_TRYING),
+        (1.3, 100.0, 0.35, Verdict.WORTH_TRYING),
+        (1.9, 35.0, 0.08, Verdict.WORTH_TRYING),
         (0.9, 50.0, 0.08, Verdict.SERIAL),
     ],
 )

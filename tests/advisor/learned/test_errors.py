@@ -43,7 +43,7 @@ def test_without_a_search_nothing_is_known() -> None:
 
 
 def test_what_was_estimated_promises_less() -> None:
-    simulated, estimated = kernel_promise(1.13, 500.0, 0.08), kernel_promise(1.13, 500.0, 0.08, 0.04)
+    simulated, estimated = kernel_promise(1.3, 500.0, 0.08), kernel_promise(1.3, 500.0, 0.08, 0.04)
 
     assert (simulated.error, simulated.verdict) == (KERNEL_ERROR, Verdict.OVERLAP)
     assert estimated.error == pytest.approx((1 + KERNEL_ERROR) * 1.04 - 1)

@@ -30,7 +30,7 @@ async def test_the_answer_and_its_schedules_are_shown_with_ops_by_name() -> None
 
         assert job is not None and set(job.runs) == {BEST, SERIAL, WHOLE}
         assert "mlp · 4 ops · 40 layers · 4 x H100" in text
-        assert f"WORTH TRYING: {graphs.answer().speedup:.2f}x over serial" in text
+        assert f"WORTH TRYING: {graphs.answer().speedup:.2f}x over serial simulated" in text
         assert "3 of 3 simulated" in text and f"Timeline: {BEST}" in text
         model = app.query_one(TimelineView).model
         assert model is not None

@@ -113,11 +113,12 @@ def verdict_of(advice: Advice, width: int) -> str:
         faster = f"{advice.speedup:.2f}x faster than {advice.baseline}:"
         sentence = f"{advice.verdict.name}: {'no other schedule is clearly faster:' if same else faster}"
     elif advice.verdict is Verdict.OVERLAP:
-        sentence = f"OVERLAP pays: {advice.speedup:.2f}x over {advice.baseline} with"
+        sentence = f"OVERLAP pays: {advice.gain:.2f}x over {advice.baseline} with"
     elif advice.verdict is Verdict.WORTH_TRYING:
-        sentence = f"WORTH TRYING: {advice.speedup:.2f}x over {advice.baseline}, if it is as fast as simulated, with"
+        simulated = f"{advice.speedup:.2f}x over {advice.baseline} simulated"
+        sentence = f"WORTH TRYING: {simulated}, {advice.gain:.2f}x as a kernel, with"
     elif not same:
-        sentence = f"SERIAL: {advice.why_serial}; {advice.speedup:.2f}x over {advice.baseline} with"
+        sentence = f"SERIAL: {advice.why_serial}; {advice.gain:.2f}x over {advice.baseline} with"
     return sentence + (" " if len(sentence) + len(name) < width else "\n") + name
 
 
