@@ -1,18 +1,14 @@
 """From sizes to rules: advice for each size, few schedules for all, and where one gives way to the next."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 
-from ...compiler.ir import Cancelled, JsonObject, OpCase, OpChoice, Scenario, Settings
-from ...compiler.planning.build import ScheduleError, build_op_plan, expression_of
-from ...compiler.resolve.expect.expectation import ON_OVERLAP, Verdict
+from ...compiler.ir import OpChoice, Scenario
+from ...compiler.planning.build import build_op_plan, expression_of
+from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.templates import BASELINE
-from ..answer.stages import AdviceOptions
-from ..candidates.advice import Advice, Confidence
-from ..implementations.offers import Offer
-from ..solver import NoFeasibleSchedule
+from ..candidates.advice import Advice
 from ..work.pools import Ask
 from .cover import (
     BYTES,
@@ -20,19 +16,15 @@ from .cover import (
     AdvisedSize,
     SizeAxis,
     Stretch,
-    axis_of_scenario,
     cover,
     first_of_next,
     multiple_of,
-    size_of,
     time_us,
 )
-from .table import OpRule, PolicyRule, PolicyTable
+from .table import OpRule, PolicyRule, PolicyTable, SweepPoint, implementation_at_all, rule_verdict, table_of
 
 MAX_ROUNDS, ROUND = 4, 16
 """How often sizes are added, beside flips and where a rule loses more than it may, in multiples of so many grains."""
-
-_LEAST_FIRST = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
 
 CHECKS = (17 / 16, 5 / 4, 3 / 2)
 """Where rules are checked between two sizes, times the lower one: just behind it a wave of tiles is nearly empty."""
@@ -75,16 +67,10 @@ def policy_table(
     rules = [_rule(axis, each, simulated=simulated) for each in seen]
     fallback = [_fallback(axis, rule, each, simulated=simulated) for rule, each in zip(rules, seen, strict=True)]
     advices = [point.advice for each in seen for point in each.stretch.points]
-    table = table_of((*rules, *_joined(filter(None, fallback))), advices, simulated=simulated)
     of_sizes = {point.size: point.advice for each in seen for point in each.stretch.points}
-    return replace(table, points=tuple((size, of_sizes[size]) for size in sorted(set(sizes))))
-
-
-def table_of(rules: Iterable[PolicyRule], advices: Sequence[Advice], *, simulated: bool) -> PolicyTable:
-    """Return a table with the marks and the least confidence of the answers that its rules follow from."""
-    confidence = min((advice.confidence for advice in advices), key=_LEAST_FIRST.index)
-    marks = tuple(dict.fromkeys(mark for advice in advices for mark in advice.marks))
-    return PolicyTable(tuple(rules), simulated, confidence.value, marks)
+    name = "bytes" if axis.field == BYTES else "M"
+    points = [SweepPoint(((name, str(size)),), of_sizes[size]) for size in sorted(set(sizes))]
+    return table_of((*rules, *_joined(filter(None, fallback))), advices, points, simulated=simulated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +167,7 @@ def _joined(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
 
 def _rule_of(axis: SizeAxis, own: _Range, choice: OpChoice, multiple: int, *, simulated: bool) -> PolicyRule:
     stretch = own.stretch
-    scenario = stretch.points[0].advice.case
+    scenario, advices = stretch.points[0].advice.case, [point.advice for point in stretch.points]
     shape, gemm = scenario.shape, scenario.shape.gemm
     dtype = gemm.dtype if gemm is not None else shape.tensors[0].dtype
     timed = [(time_us(point, choice, simulated=simulated), point) for point in stretch.points]
@@ -217,158 +203,13 @@ def _rule_of(axis: SizeAxis, own: _Range, choice: OpChoice, multiple: int, *, si
         gain=(min(gains), max(gains)),
         loss=max(us / min(us, point.fastest_us) - 1 for us, point in times),
         sizes=tuple(point.size for _, point in times),
-        implementation=_implementation(stretch) if choice is stretch.choice else "",
+        implementation=implementation_at_all(advices) if choice is stretch.choice else "",
         nodes=scenario.num_ranks // (scenario.system.fabric.node_size or scenario.num_ranks),
     )
 
 
 def _verdict(stretch: Stretch, choice: OpChoice, *, by_library: bool) -> Verdict:
-    """The verdict on ``choice``: the least of all sizes, since a promise holds at all of them or is none."""
     if stretch.points[0].advice.scenario.is_algorithm_choice:
         return Verdict.LIBRARY if by_library else Verdict.USE
-    verdicts = {point.advice.verdict for point in stretch.points}
-    least = next(verdict for verdict in reversed(ON_OVERLAP) if verdict in verdicts)
-    if choice.template == BASELINE.name:
-        return least if choice is stretch.choice else Verdict.SERIAL
-    return Verdict.WORTH_TRYING if least is Verdict.SERIAL else least
-
-
-def _implementation(stretch: Stretch) -> str:
-    """The implementation that pays at all sizes, the one with the least sum of times; empty if there is none."""
-    times: dict[str, list[float]] = {}
-    for point in stretch.points:
-        offers = point.advice.offers
-        for offer in () if offers is None else offers.paying:
-            times.setdefault(offer.name, []).append(offer.us)
-    everywhere = {name: sum(each) for name, each in times.items() if len(each) == len(stretch.points)}
-    return min(everywhere, key=everywhere.__getitem__, default="")
-
-
-SCHEMA = "magus-sweep/1"
-
-
-@dataclass(frozen=True, slots=True)
-class SweepPoint:
-    """One point of a grid: the settings of the file's parameters, and the advice."""
-
-    settings: Settings
-    advice: Advice
-
-    @property
-    def offer(self) -> Offer | None:
-        """The fastest implementation that pays, None if none is known to."""
-        offers = self.advice.offers
-        return next(iter(() if offers is None else offers.paying), None)
-
-    def document(self) -> JsonObject:
-        """Return the point as JSON."""
-        advice = self.advice
-        return {
-            "settings": dict(self.settings),
-            "verdict": advice.verdict.value,
-            "schedule": advice.recommended.expression,
-            "us": advice.recommended.best_us,
-            "baseline": advice.serial.expression,
-            "baseline_us": advice.serial.best_us,
-            "gain": advice.gain,
-            "gain_low": None if advice.interval is None else advice.interval[0],
-            "gain_high": None if advice.interval is None else advice.interval[1],
-            "confidence": advice.confidence.value,
-            "implementation": None if self.offer is None else self.offer.name,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """Points in their order, and the rules if one size varied and nothing else did.
-
-    One that was ``interrupted`` has the points that were answered until then, and no rules; neither has one with points
-    that ``failed``, for which no schedule is feasible, with the reasons.
-    """
-
-    points: tuple[SweepPoint, ...]
-    policy: PolicyTable | None
-    interrupted: bool = False
-    failed: tuple[tuple[Settings, str], ...] = ()
-
-    def document(self) -> JsonObject:
-        """Return the document of ``magus sweep --json``."""
-        return {
-            "schema": SCHEMA,
-            "scenario": self.points[0].advice.scenario.name if self.points else None,
-            "interrupted": self.interrupted,
-            "failed": [{"settings": dict(settings), "reason": reason} for settings, reason in self.failed],
-            "points": [point.document() for point in self.points],
-            "policy": None if self.policy is None else self.policy.document(),
-        }
-
-
-def swept(
-    points: Sequence[tuple[Settings, Scenario]],
-    ask: Ask[Scenario, Advice],
-    *,
-    options: AdviceOptions,
-    tolerance: float = TOLERANCE,
-) -> Sweep:
-    """Return the advice for each of ``points``, and rules of templates: there are none where more was searched.
-
-    ``ask`` asks for advice with these ``options``; ``policy_table`` describes the rest.
-
-    Raises
-    ------
-    Cancelled
-        If what was asked was stopped at the first point.
-    """
-    found: list[SweepPoint] = []
-    failed: list[tuple[Settings, str]] = []
-    try:
-        answers = ask([scenario for _, scenario in points])
-        for (settings, _), answer in zip(points, answers, strict=True):
-            try:
-                found.append(SweepPoint(settings, answer()))
-            except (NoFeasibleSchedule, ScheduleError) as error:
-                failed.append((settings, str(error)))
-        searched = options.bespoke or failed
-        rules = None if searched or not found else _rules(found, ask, options.verify, tolerance)
-        return Sweep(tuple(found), rules, failed=tuple(failed))
-    except Cancelled:
-        if not found:
-            raise
-        return Sweep(tuple(found), None, interrupted=True, failed=tuple(failed))
-
-
-def _rules(
-    found: Sequence[SweepPoint], ask: Ask[Scenario, Advice], simulated: bool, tolerance: float
-) -> PolicyTable | None:
-    by_size = _by_size([point.advice for point in found])
-    if by_size is None:
-        return None
-    axis, known = by_size
-    sizes = tuple(known)
-    advice_of = {Scenario.of_one(axis.at(size)): advice for size, advice in known.items()}
-
-    def recall(scenarios: Sequence[Scenario]) -> list[Callable[[], Advice]]:
-        new = [scenario for scenario in scenarios if scenario not in advice_of]
-        answers = dict(zip(new, ask(new), strict=True))
-        return [answers.get(scenario) or partial(advice_of.__getitem__, scenario) for scenario in scenarios]
-
-    return policy_table(axis, sizes, recall, simulated=simulated, tolerance=tolerance)
-
-
-def _by_size(advices: Sequence[Advice]) -> tuple[SizeAxis, Mapping[int, Advice]] | None:
-    """Return the axis of the first scenario and the advice by size; None if scenarios differ in anything else."""
-    axis = axis_of_scenario(advices[0].case)
-    if axis is None:
-        return None
-    known = {_size(advice.case, axis): advice for advice in advices}
-    alike = all(
-        axis.at(size).shape.compute == advice.case.shape.compute
-        and axis.at(size).shape.moved == advice.case.shape.moved
-        and advice.scenario.system == advices[0].scenario.system
-        for size, advice in known.items()
-    )
-    return (axis, known) if alike and len(known) == len(advices) else None
-
-
-def _size(scenario: OpCase, axis: SizeAxis) -> int:
-    return size_of(scenario.shape, axis.field) or 0
+    verdicts = (point.advice.verdict for point in stretch.points)
+    return rule_verdict(verdicts, is_serial=choice.template == BASELINE.name, recommended=choice is stretch.choice)

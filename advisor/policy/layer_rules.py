@@ -1,30 +1,34 @@
-"""From a sweep of a workload to rules for all sizes: where schedules give way, and which sizes each can be cut for."""
+"""Rules about several ops: schedules compared at all sizes, where one gives way to the next, and what each op does.
 
-from collections.abc import Callable, Sequence
+Each schedule that is recommended at a size is simulated at all others, so that a rule says what it costs to keep one
+schedule over a range.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import count, pairwise
 
 from ...compiler.codes import Code
 from ...compiler.from_model.request import LayerRequest, layer_scenario
 from ...compiler.ir import Cancelled, OpChoice, OpMode, Part, Scenario, Schedule, ShouldStop
 from ...compiler.ir.stopping import never
-from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.build import ScheduleError, expression_of_schedule
 from ...compiler.planning.plan import build_plan
 from ...compiler.request.request import RequestError
-from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.templates import BASELINE
 from ...compiler.text.diagnostics import CompileError
 from ...simcore.program.program import PACKET_BYTES
 from ..answer.stages import AdviceOptions
 from ..candidates.advice import Advice
+from ..candidates.candidate import ScheduleOrigin
 from ..layers.joint import simulated
-from .build import table_of
 from .cover import PRECISION, TOLERANCE
-from .table import OpRule, PolicyRule, PolicyTable
-from .workload_sweep import Simulate, WorkloadPoint, WorkloadRule, WorkloadSweep, workload_swept
+from .table import OpRule, PolicyRule, PolicyTable, SweepPoint, implementation_at_all, rule_verdict, table_of
 
 TOKENS = "tokens"
+Simulate = Callable[[Scenario, Schedule, Advice], int | None]
+"""The ticks of a schedule at a size with that advice, None where it cannot be carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,116 @@ class SettingAxis:
     at: Callable[[int], Scenario]
     model: str = ""
 
+    def size_of(self, point: SweepPoint) -> int:
+        """Return the size of a point."""
+        return int(dict(point.settings)[self.field])
+
+
+def timed_everywhere(points: Sequence[SweepPoint], simulate: Simulate | None) -> tuple[SweepPoint, ...]:
+    """Return ``points`` with names for the recommended schedules, and the times of each of these at all points.
+
+    Without ``simulate`` times are those that the advice has. Of one schedule that several files or searches call
+    differently the first name counts; names of files are kept, others are numbered.
+
+    Raises
+    ------
+    Cancelled
+        If ``simulate`` was stopped.
+    """
+    named = _named([point.advice for point in points])
+    return tuple(_timed(point, named, simulate) for point in points)
+
+
+def _named(advices: Sequence[Advice]) -> dict[str, Schedule]:
+    """No overlap and the recommended schedules, by what they say."""
+    taken = {choice.name for advice in advices for choice in advice.scenario.schedules}
+    named: dict[str, Schedule] = {said_of(SERIAL): SERIAL}
+    for advice in advices:
+        best, said = advice.recommended, said_of(_recommended(advice))
+        if said in named:
+            continue
+        declared = best.origin is ScheduleOrigin.DECLARED and best.expression in taken
+        free = (name for place in count(1) if (name := f"{best.expression}_{place}") not in taken)
+        name = best.expression if declared else next(free)
+        taken.add(name)
+        named[said] = replace(best.joint, name=name)
+    return named
+
+
+def said_of(choice: Schedule) -> str:
+    """What a schedule says; its name where an op is said in outline."""
+    try:
+        return expression_of_schedule(choice)
+    except ScheduleError:
+        return choice.name
+
+
+def _recommended(advice: Advice) -> Schedule:
+    """The recommended schedule; no overlap for any in which nothing overlaps."""
+    return SERIAL if advice.recommended.is_serial else advice.recommended.joint
+
+
+def _timed(point: SweepPoint, named: Mapping[str, Schedule], simulate: Simulate | None) -> SweepPoint:
+    advice = point.advice
+    best = said_of(_recommended(advice))
+    ticks: dict[str, int | None] = {SERIAL.name: advice.no_overlap.ticks, named[best].name: advice.recommended.ticks}
+    for choice in named.values():
+        if choice.name not in ticks and simulate is not None:
+            ticks[choice.name] = simulate(advice.scenario, choice, advice)
+    in_order = ((choice.name, ticks.get(choice.name)) for choice in named.values())
+    able = {name: each for name, each in in_order if each is not None}
+    return replace(point, choice=named[best], ticks=able)
+
+
+def layer_rules(
+    axis: SettingAxis, points: Sequence[SweepPoint], simulate: Simulate, tolerance: float = TOLERANCE
+) -> tuple[PolicyRule, ...]:
+    """Return the fewest rules for all sizes of ``axis`` between those of ``points``, which are ``timed_everywhere``.
+
+    Each has a schedule that is at most ``tolerance`` behind the fastest at its points; where two meet, both are
+    simulated.
+
+    Raises
+    ------
+    Cancelled
+        If ``simulate`` was stopped.
+    """
+    points = sorted(points, key=axis.size_of)
+    choices = {point.choice.name: point.choice for point in points if point.choice is not None} | {SERIAL.name: SERIAL}
+    ranges = list(_ranges(points, tolerance))
+    starts = [axis.size_of(points[0])]
+    for (left, before), (right, behind) in pairwise(ranges):
+        ends = axis.size_of(before[-1]), axis.size_of(behind[0])
+        starts.append(_flip(axis, (choices[left], choices[right]), ends, before[-1], simulate))
+    lasts = [*(start - 1 for start in starts[1:]), axis.size_of(points[-1])]
+    each = zip(ranges, starts, lasts, strict=True)
+    return tuple(_rule(axis, choices[name], (least, most), inside) for (name, inside), least, most in each)
+
+
+def _ranges(points: Sequence[SweepPoint], tolerance: float) -> Iterator[tuple[str, Sequence[SweepPoint]]]:
+    """Yield the fewest runs of neighbouring points, each with a schedule that is near the best at all of them."""
+    left = points
+    while left:
+        lengths = {name: _reach(left, name, tolerance) for name in left[0].ticks}
+        length = max(lengths.values())
+        here, left = left[:length], left[length:]
+        able = [name for name, reach in lengths.items() if reach == length]
+        losses = {name: (name != SERIAL.name, _loss(here, name)) for name in able}  # no overlap where it does
+        yield min(losses, key=lambda each: losses[each]), here
+
+
+def _reach(points: Sequence[SweepPoint], name: str, tolerance: float) -> int:
+    """At how many of the first points a schedule is near the best."""
+    far = (place for place, point in enumerate(points) if _loss([point], name) > tolerance)
+    return next(far, len(points))
+
+
+def _loss(points: Sequence[SweepPoint], name: str) -> float:
+    """How far a schedule is behind the best, at the worst of ``points``."""
+    return max(
+        point.ticks[name] / min(point.ticks.values()) - 1 if name in point.ticks else float("inf") for point in points
+    )
+
 
 def layer_policy(
     axis: SettingAxis,
@@ -47,7 +161,7 @@ def layer_policy(
     *,
     tolerance: float = TOLERANCE,
 ) -> PolicyTable:
-    """Return rules for all sizes of ``axis`` from the least of ``sizes`` on, as ``workload_swept`` finds them.
+    """Return rules for all sizes of ``axis`` from the least to the greatest of ``sizes``.
 
     Raises
     ------
@@ -56,44 +170,17 @@ def layer_policy(
     Cancelled
         If ``advise`` or ``simulate`` was stopped: a table with gaps is none.
     """
-    points = [(((axis.field, str(size)),), axis.at(size)) for size in sorted(set(sizes))]
-    sweep = workload_swept(points, advise, simulate, tolerance=tolerance)
-    if sweep.interrupted:
-        raise Cancelled
-    return policy_of(sweep, axis, simulate)
+    answers = [SweepPoint(((axis.field, str(size)),), advise(axis.at(size))) for size in sorted(set(sizes))]
+    points = timed_everywhere(answers, simulate)
+    rules = layer_rules(axis, points, simulate, tolerance)
+    return table_of(rules, [point.advice for point in points], points, simulated=True)
 
 
-def policy_of(sweep: WorkloadSweep, axis: SettingAxis, simulate: Simulate) -> PolicyTable:
-    """Return the rules of a finished ``sweep`` over sizes of ``axis``; where two schedules meet, both are simulated.
-
-    Raises
-    ------
-    Cancelled
-        If ``simulate`` was stopped.
-    """
-    of_sizes = {int(dict(point.settings)[axis.field]): point for point in sweep.points}
-    choices = {choice.name: choice for choice in sweep.schedules}
-    rules, starts = sweep.rules, [min(of_sizes)]
-    for left, right in pairwise(rules):
-        ends = _ends(left, axis)[1], _ends(right, axis)[0]
-        starts.append(_flip(axis, (choices[left.schedule], choices[right.schedule]), ends, of_sizes[ends[0]], simulate))
-    lasts = [*(start - 1 for start in starts[1:]), max(of_sizes)]
-    found = []
-    for rule, least, most in zip(rules, starts, lasts, strict=True):
-        first, last = _ends(rule, axis)
-        inside = {size: point for size, point in of_sizes.items() if first <= size <= last}
-        found.append(_rule(rule, axis, choices[rule.schedule], (least, most), inside))
-    return table_of(found, [point.advice for point in sweep.points], simulated=True)
-
-
-def _ends(rule: WorkloadRule, axis: SettingAxis) -> tuple[int, int]:
-    return int(dict(rule.first)[axis.field]), int(dict(rule.last)[axis.field])
-
-
-def _rule(
-    rule: WorkloadRule, axis: SettingAxis, choice: Schedule, ends: tuple[int, int], points: dict[int, WorkloadPoint]
-) -> PolicyRule:
-    scenario = next(iter(points.values())).advice.scenario
+def _rule(axis: SettingAxis, choice: Schedule, ends: tuple[int, int], points: Sequence[SweepPoint]) -> PolicyRule:
+    advices = [point.advice for point in points]
+    scenario, sizes = advices[0].scenario, tuple(map(axis.size_of, points))
+    gains = [point.advice.serial.ticks / point.ticks[choice.name] for point in points]
+    verdict = rule_verdict((advice.verdict for advice in advices), is_serial=choice == SERIAL, recommended=False)
     return PolicyRule(
         workload=scenario.name,
         model=axis.model,
@@ -103,14 +190,15 @@ def _rule(
         axis=axis.field,
         least=ends[0],
         most=ends[1],
-        multiple_of=_multiple_of(axis, choice, tuple(points)),
-        verdict=(Verdict.SERIAL if choice == SERIAL else Verdict.OVERLAP).value,
+        multiple_of=_multiple_of(axis, choice, sizes),
+        verdict=verdict.value,
         schedule=choice.name,
         ops=ops_of(scenario, choice),
         choice=choice,
-        gain=rule.gain,
-        loss=rule.loss,
-        sizes=tuple(points),
+        gain=(min(gains), max(gains)),
+        loss=max(_loss([point], choice.name) for point in points),
+        sizes=sizes,
+        implementation=implementation_at_all(advices),
         nodes=scenario.num_ranks // (scenario.system.fabric.node_size or scenario.num_ranks),
     )
 
@@ -175,7 +263,7 @@ def _flip(
     axis: SettingAxis,
     choices: tuple[Schedule, Schedule],
     ends: tuple[int, int],
-    known: WorkloadPoint,
+    known: SweepPoint,
     simulate: Simulate,
 ) -> int:
     """The first size from which the second schedule is taken, to ``PRECISION``: between ``ends`` both are simulated.

@@ -6,17 +6,19 @@ rule matches has no answer: a runtime then does what it did before.
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ... import __version__
-from ...compiler.ir import DType, HandOff, JsonObject, Schedule
+from ...compiler.ir import TICKS_PER_US, DType, HandOff, JsonObject, Schedule, Settings
 from ...compiler.ir.topologies import TOPOLOGIES
 from ...compiler.planning.build import ScheduleError, expression_of_schedule
 from ...compiler.request.request import PATTERNS
-from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.resolve.expect.expectation import ON_OVERLAP, Verdict
 from ...compiler.text.json_forms import DIALECT, list_of, object_of, one_of, whole_number
 from ...compiler.text.vocabulary import MAX_BATCHES, MAX_EXTENT, MAX_RANKS
 from ..candidates.advice import Advice, Confidence
+from ..implementations.offers import Offer
 
 SCHEMA = "magus-policy/2"
 KEYS = ("pattern", "workload", "model", "gpu", "ranks", "topology", "dtype", "n", "k")
@@ -146,17 +148,67 @@ def _expression(choice: Schedule) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class SweepPoint:
+    """The advice at one size, with the settings of the file's parameters.
+
+    Of several ops ``choice`` is the recommended schedule by its name in the sweep, and ``ticks`` has the times of all
+    schedules of the sweep that can be carried out here, by name. Of one op they are None and empty.
+    """
+
+    settings: Settings
+    advice: Advice
+    choice: Schedule | None = None
+    ticks: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def offer(self) -> Offer | None:
+        """The fastest implementation that pays, None if none is known to."""
+        offers = self.advice.offers
+        return next(iter(() if offers is None else offers.paying), None)
+
+    @property
+    def schedule(self) -> str:
+        """The recommended schedule: its name in the sweep, or what it says."""
+        return self.advice.recommended.expression if self.choice is None else self.choice.name
+
+    def document(self) -> JsonObject:
+        """Return the point as JSON."""
+        advice, interval = self.advice, self.advice.interval
+        times = {name: ticks / TICKS_PER_US for name, ticks in self.ticks.items()}
+        return {
+            "settings": dict(self.settings),
+            "verdict": advice.verdict.value,
+            "schedule": self.schedule,
+            "us": advice.recommended.best_us,
+            "baseline": advice.serial.expression,
+            "baseline_us": advice.serial.best_us,
+            "gain": advice.gain,
+            "gain_low": None if interval is None else interval[0],
+            "gain_high": None if interval is None else interval[1],
+            "confidence": advice.confidence.value,
+            "implementation": None if self.offer is None else self.offer.name,
+            **({} if self.choice is None else {"schedules_us": times}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyTable:
     """Rules in their order; ``simulated`` is whether their times are, ``marks`` are warnings for the reader.
 
-    ``points`` are the answers for the sizes that were asked, which the JSON does not say.
+    ``points`` are the answers that the rules follow from, which the JSON does not say. Of several ops there are points
+    without rules too, where more than one parameter varies.
     """
 
     rules: tuple[PolicyRule, ...]
     simulated: bool
     confidence: str
     marks: tuple[str, ...] = ()
-    points: tuple[tuple[int, Advice], ...] = field(default=(), repr=False, compare=False)
+    points: tuple[SweepPoint, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def is_several(self) -> bool:
+        """Whether it is about several ops."""
+        return any(point.advice.scenario.only_case is None for point in self.points)
 
     def document(self) -> JsonObject:
         """Return the table as JSON, with the hash of its rules."""
@@ -170,6 +222,40 @@ class PolicyTable:
             "marks": list(self.marks),
             "rules": rules,
         }
+
+
+_LEAST_FIRST = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
+
+
+def table_of(
+    rules: Iterable[PolicyRule], advices: Sequence[Advice], points: Sequence[SweepPoint] = (), *, simulated: bool
+) -> PolicyTable:
+    """Return a table with the marks and the least confidence of the ``advices`` that its rules follow from."""
+    confidence = min((advice.confidence for advice in advices), key=_LEAST_FIRST.index)
+    marks = tuple(dict.fromkeys(mark for advice in advices for mark in advice.marks))
+    return PolicyTable(tuple(rules), simulated, confidence.value, marks, tuple(points))
+
+
+def rule_verdict(verdicts: Iterable[Verdict], *, is_serial: bool, recommended: bool = True) -> Verdict:
+    """Return the verdict on a schedule for sizes with these ``verdicts``: the least, a promise holds at all or is none.
+
+    That is said of a schedule in which nothing overlaps only where it is ``recommended``.
+    """
+    known = set(verdicts)
+    least = next(verdict for verdict in reversed(ON_OVERLAP) if verdict in known)
+    if is_serial:
+        return least if recommended else Verdict.SERIAL
+    return Verdict.WORTH_TRYING if least is Verdict.SERIAL else least
+
+
+def implementation_at_all(advices: Sequence[Advice]) -> str:
+    """Return the implementation that pays in all ``advices``, with the least sum of times; empty if there is none."""
+    times: dict[str, list[float]] = {}
+    for advice in advices:
+        for offer in () if advice.offers is None else advice.offers.paying:
+            times.setdefault(offer.name, []).append(offer.us)
+    everywhere = {name: sum(each) for name, each in times.items() if len(each) == len(advices)}
+    return min(everywhere, key=everywhere.__getitem__, default="")
 
 
 def rules_hash(rules: list[JsonObject]) -> str:

@@ -172,8 +172,10 @@ class Advisor:
         return self._recent.recall(_requested(request, options, _read_at(request)))
 
     def num_unknown(self, scenarios: Iterable[Scenario], options: AdviceOptions = DEFAULT) -> int:
-        """Return of how many scenarios the advice is not kept on disk."""
-        return sum(not place_of(self.proposals, each, options).is_filled for each in scenarios)
+        """Return of how many scenarios the advice is not kept on disk, as far as that is known without computing."""
+        return sum(
+            each.only_case is None or not place_of(self.proposals, each, options).is_filled for each in scenarios
+        )
 
     def recommend_many(
         self,

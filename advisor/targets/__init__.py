@@ -6,7 +6,8 @@ A new target is a file and a line here.
 from collections.abc import Sequence
 
 from ...compiler.ir import OpCase
-from .base import Content, Refused, Target
+from ..policy.table import PolicyTable
+from .base import Refused, Target
 from .megatron import MEGATRON
 from .nccl import NCCL
 from .ncclx import NCCLX
@@ -16,7 +17,7 @@ from .policy import POLICY
 from .rccl import RCCL
 from .vllm import VLLM
 
-TARGETS: tuple[Target[Content], ...] = (POLICY, NCCL, RCCL, NCCLX, MEGATRON, VLLM)
+TARGETS: tuple[Target[PolicyTable], ...] = (POLICY, NCCL, RCCL, NCCLX, MEGATRON, VLLM)
 """Files of rules."""
 
 SCENARIO_TARGETS: tuple[Target[Sequence[OpCase]], ...] = (PGE, PGLE)

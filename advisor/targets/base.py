@@ -9,16 +9,12 @@ from ... import __version__
 from ...compiler.codes import Code
 from ...compiler.ir import Rejection
 from ...compiler.text.diagnostics import did_you_mean, listing
-from ..policy.table import PolicyRule, PolicyTable
-from ..policy.workload_sweep import WorkloadPoint, WorkloadSweep
+from ..policy.table import PolicyRule, PolicyTable, SweepPoint
 
 Options = Mapping[str, str]
 """Values of the options of a target by name, checked and with defaults."""
 
 ContentT = TypeVar("ContentT")
-
-Content = PolicyTable | WorkloadSweep
-"""Rules of one op, or the points of a sweep of several."""
 
 COMMENT_COLUMNS = 110
 """Columns of a comment line. A tuner of NCCL reads 255 characters of a line and takes the rest for a rule."""
@@ -76,7 +72,7 @@ class Target(Generic[ContentT]):
         Refused
             If an option is unknown, missing or has another value, or if the format cannot say what the content says.
         """
-        return self.write(content, self.settled(given, several=isinstance(content, WorkloadSweep)))
+        return self.write(content, self.settled(given, several=isinstance(content, PolicyTable) and content.is_several))
 
     def settled(self, given: Options, *, several: bool = False) -> Options:
         """Return the value of each option, of a file about one op or about ``several``.
@@ -100,33 +96,26 @@ def refused(message: str, hint: str = "") -> Refused:
     return Refused(Rejection(Code.MGS550, message, hint))
 
 
-def heading(content: Content, target: str) -> str:
+def heading(table: PolicyTable, target: str) -> str:
     """Return comment lines: who wrote the file from which table, for which system, and how far to trust it."""
-    if isinstance(content, WorkloadSweep):
-        return _heading_of_sweep(content, target)
-    table = content
-    document, rule = table.document(), table.rules[0]
-    nodes = f" in {rule.nodes} nodes" if rule.nodes > 1 else ""
+    document = table.document()
+    if table.rules:
+        rule = table.rules[0]
+        nodes = f" in {rule.nodes} nodes" if rule.nodes > 1 else ""
+        dtype = f", {rule.dtype}" if rule.dtype else ""
+        about = f"{rule.pattern or rule.workload} on {rule.ranks} x {rule.gpu}{nodes}{dtype}"
+    else:
+        scenario = table.points[0].advice.scenario
+        about = f"{scenario.name} on {scenario.num_ranks} x {scenario.system.gpu.name}"
     return comments(
         f"Magus {__version__}, magus export --to {target}",
-        f"rules {document['hash']}",
-        f"{rule.pattern} on {rule.ranks} x {rule.gpu}{nodes}, {rule.dtype}; times {document['times']}, "
-        f"confidence {table.confidence}",
+        *([f"rules {document['hash']}"] if table.rules else []),
+        f"{about}; times {document['times']}, confidence {table.confidence}",
         *table.marks,
     )
 
 
-def _heading_of_sweep(sweep: WorkloadSweep, target: str) -> str:
-    scenario = sweep.points[0].advice.scenario
-    marks = (mark for point in sweep.points for mark in point.advice.marks)
-    return comments(
-        f"Magus {__version__}, magus export --to {target}",
-        f"{scenario.name} on {scenario.num_ranks} x {scenario.system.gpu.name}; times simulated, confidence medium",
-        *dict.fromkeys(marks),
-    )
-
-
-def settings_text(point: WorkloadPoint) -> str:
+def settings_text(point: SweepPoint) -> str:
     """Return the parameters of a point: ``M = 8192``; the name of the workload where the file has none."""
     said = ", ".join(f"{name} = {text}" for name, text in point.settings)
     return said or point.advice.scenario.name

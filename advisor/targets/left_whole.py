@@ -10,14 +10,14 @@ from ...compiler.ir import EngineChoice, EngineKind, Op, OpChoice, OpMode, Sched
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.templates import BASELINE
 from ...compiler.templates.collective import collective_in
-from ..policy.workload_sweep import WorkloadPoint, WorkloadSweep
-from .base import Content, refused, settings_text
+from ..policy.table import PolicyTable, SweepPoint
+from .base import refused, settings_text
 from .tuner_rows import RING, Dialect, TunerRow, tuner_rows
 
 _CALLS = {"all_gather": "allgather", "reduce_scatter": "reducescatter", "all_reduce": "allreduce"}
 
 
-def rows_of(content: Content, dialect: Dialect) -> tuple[TunerRow, ...]:
+def rows_of(table: PolicyTable, dialect: Dialect) -> tuple[TunerRow, ...]:
     """Return the rows of a tuner: of each rule of a table, or of the calls that schedules of several ops leave whole.
 
     Raises
@@ -25,10 +25,10 @@ def rows_of(content: Content, dialect: Dialect) -> tuple[TunerRow, ...]:
     Refused
         As ``tuner_rows``.
     """
-    return _rows_of_sweep(content, dialect) if isinstance(content, WorkloadSweep) else tuner_rows(content, dialect)
+    return _rows_of_several(table, dialect) if table.is_several else tuner_rows(table, dialect)
 
 
-def _rows_of_sweep(sweep: WorkloadSweep, dialect: Dialect) -> tuple[TunerRow, ...]:
+def _rows_of_several(table: PolicyTable, dialect: Dialect) -> tuple[TunerRow, ...]:
     """Return a row for each size of a call that the recommended schedules leave whole beside kernels.
 
     Raises
@@ -37,34 +37,32 @@ def _rows_of_sweep(sweep: WorkloadSweep, dialect: Dialect) -> tuple[TunerRow, ..
         If a schedule moves data otherwise, two calls of one size differ, or there are none.
     """
     rows: dict[tuple[str, int], TunerRow] = {}
-    for point in sweep.points:
-        for row in _rows(sweep, point, dialect):
+    for point in table.points:
+        for row in _rows(point, dialect):
             key = (row.collective, row.least)
             known = rows.setdefault(key, row)
             if known.settings != row.settings:
                 raise refused(f"calls of one size need two settings: {known.why}; {row.why}", "sweep fewer sizes")
     if not rows:
         message = f"no collective is left whole beside kernels: the choice of {dialect.library} itself is best"
-        raise refused(message, _explore(sweep))
+        raise refused(message, _explore(table.points[0]))
     return tuple(sorted(rows.values(), key=lambda row: (row.collective, row.least)))
 
 
-def _rows(sweep: WorkloadSweep, point: WorkloadPoint, dialect: Dialect) -> Iterator[TunerRow]:
-    choice = next(each for each in sweep.schedules if each.name == point.schedule)
-    if choice == SERIAL:
+def _rows(point: SweepPoint, dialect: Dialect) -> Iterator[TunerRow]:
+    choice = point.choice
+    if choice is None or choice == SERIAL:
         return
     modes = {mode.op: mode for mode in choice.modes}
     for op in point.advice.scenario.workload.ops:
         for number in range(choice.batches):
             name = op.name if choice.batches == 1 else f"{op.name}[{number}]"
-            row = _row(sweep, point, choice, op, modes.get(name), dialect)
+            row = _row(point, choice, op, modes.get(name), dialect)
             if row is not None:
                 yield row
 
 
-def _row(
-    sweep: WorkloadSweep, point: WorkloadPoint, choice: Schedule, op: Op, mode: OpMode | None, dialect: Dialect
-) -> TunerRow | None:
+def _row(point: SweepPoint, choice: Schedule, op: Op, mode: OpMode | None, dialect: Dialect) -> TunerRow | None:
     """The row of an op; None where it moves nothing, or is left to the library."""
     whole = mode is not None and (mode.separate is not None or op.shape.is_collective)
     usual = mode is None or (isinstance(mode.body, OpChoice) and mode.body.template == BASELINE.name and op.is_pair)
@@ -77,7 +75,7 @@ def _row(
         raise refused(message, "search schedules without: explore W { schedules serial; engine sm(16) }")
     if engine.kind is EngineKind.DMA:
         message = f"{where} moves data by copy engines, and {dialect.library} tunes calls that run on SMs"
-        raise refused(message, _explore(sweep))
+        raise refused(message, _explore(point))
     found = collective_in(op.shape.pattern) if op.is_pair else op.shape.pattern
     collective = _CALLS.get("" if found is None else found.value)
     if collective is None:
@@ -89,7 +87,7 @@ def _row(
     algorithm = how.algorithm if isinstance(how, OpChoice) else ""
     name, does = dialect.algorithms.get(algorithm or RING, ("", ()))
     if not name or collective not in does:
-        raise refused(f"{where}: {dialect.library} has no name for '{algorithm}' in its {collective}", _explore(sweep))
+        raise refused(f"{where}: {dialect.library} has no name for '{algorithm}' in its {collective}", _explore(point))
     why = f"{where}, beside kernels" + ("" if algorithm else "; assumed: the ring in place of copies to all peers")
     ranks = point.advice.scenario.num_ranks
     node = point.advice.scenario.system.fabric.node_size or ranks
@@ -103,6 +101,6 @@ def _engine(mode: OpMode | None) -> EngineChoice | None:
     return None if how is None else how.engine
 
 
-def _explore(sweep: WorkloadSweep) -> str:
-    workload = sweep.points[0].advice.scenario.name
+def _explore(point: SweepPoint) -> str:
+    workload = point.advice.scenario.name
     return f"let the search choose among what it has: explore {workload} {{ engine sm(8), sm(16) }}"

@@ -6,10 +6,8 @@ ends with an error at a key that it does not know, and passes over a layer that 
 """
 
 from ...compiler.ir import Pattern
-from ..policy.table import PolicyRule
-from ..policy.workload_sweep import WorkloadSweep
+from ..policy.table import PolicyRule, PolicyTable
 from .base import (
-    Content,
     Option,
     Options,
     Refused,
@@ -32,10 +30,10 @@ _OFF = {Pattern.AG_GEMM: "--disable-tp-comm-overlap-ag", Pattern.GEMM_RS: "--dis
 Settings = dict[str, str | int | bool]
 
 
-def _write(content: Content, options: Options) -> str:
-    if isinstance(content, WorkloadSweep):
-        return te_table_text(content, options)
-    table, rules, layer = content, main_rules(content), options["layer"]
+def _write(table: PolicyTable, options: Options) -> str:
+    if table.is_several:
+        return te_table_text(table, options)
+    rules, layer = main_rules(table), options["layer"]
     pattern = Pattern(rules[0].pattern)
     if layer not in LAYERS.get(pattern, ()):
         fits = ", ".join(LAYERS.get(pattern, ()))

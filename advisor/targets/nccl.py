@@ -5,8 +5,8 @@ protocols that NCCL takes itself about these sizes. A line whose algorithm or pr
 """
 
 from ...compiler.planning.knobs.library import CHANNELS
-from ..policy.workload_sweep import WorkloadSweep
-from .base import Content, Option, Options, Target, comments, heading, sizes_text
+from ..policy.table import PolicyTable
+from .base import Option, Options, Target, comments, heading, sizes_text
 from .left_whole import rows_of
 from .tuner_rows import COLLECTIVES, Dialect, TunerRow, library_rules
 
@@ -32,10 +32,10 @@ def csv_line(row: TunerRow) -> str:
     return ",".join(map(str, cells)) + "\n"
 
 
-def _write(content: Content, options: Options) -> str:
-    own = () if isinstance(content, WorkloadSweep) else library_rules(content)
+def _write(table: PolicyTable, options: Options) -> str:
+    own = () if table.is_several else library_rules(table)
     kept = [f"{sizes_text(rule)}: the choice of NCCL itself is best, which no line can keep" for rule in own]
-    rows = rows_of(content, DIALECT)
+    rows = rows_of(table, DIALECT)
     lines = [f"{comments(row.why)}{csv_line(row)}" for row in rows]
     rest = [
         csv_line(TunerRow(collective, 0, most, "ring", protocol, int(options["channels"]), -1, -1, ""))
@@ -43,7 +43,7 @@ def _write(content: Content, options: Options) -> str:
         for protocol, most in REST
     ]
     said = "all other calls: assumed, since the plugin gives one channel to what no line matches"
-    return f"{heading(content, 'nccl')}{''.join(lines)}{comments(*kept, said)}{''.join(rest)}"
+    return f"{heading(table, 'nccl')}{''.join(lines)}{comments(*kept, said)}{''.join(rest)}"
 
 
 OPTIONS = (

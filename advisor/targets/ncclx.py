@@ -3,7 +3,8 @@
 A call that no line matches is NCCLX's own choice. It refuses a file with a line that it cannot read.
 """
 
-from .base import Content, Options, Target, comments, heading
+from ..policy.table import PolicyTable
+from .base import Options, Target, comments, heading
 from .left_whole import rows_of
 from .nccl import DIALECT
 from .tuner_rows import TunerRow
@@ -14,9 +15,9 @@ def _line(row: TunerRow) -> str:
     return ",".join(map(str, (row.collective, sizes, *row.settings, row.nodes, row.ranks // row.nodes))) + "\n"
 
 
-def _write(content: Content, options: Options) -> str:
-    rows = rows_of(content, DIALECT)
-    return heading(content, "ncclx") + "".join(f"{comments(row.why)}{_line(row)}" for row in rows)
+def _write(table: PolicyTable, options: Options) -> str:
+    rows = rows_of(table, DIALECT)
+    return heading(table, "ncclx") + "".join(f"{comments(row.why)}{_line(row)}" for row in rows)
 
 
 NCCLX = Target("ncclx", "rules for the tuner of NCCLX, NCCLX_TUNER_CONFIG_FILE", _write)

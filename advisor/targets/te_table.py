@@ -8,21 +8,21 @@ error at a key that it does not know.
 from ...compiler.resolve.expect.expectation import Verdict
 from ..implementations.offers import Offer, OpSetting, Order
 from ..layers.transformer_engine import NAME, RING
-from ..policy.workload_sweep import WorkloadPoint, WorkloadSweep
+from ..policy.table import PolicyTable, SweepPoint
 from .base import Options, comments, heading, refused, settings_text
 
 OFF = "leave out --tp-comm-overlap"
 
 
-def te_table_text(sweep: WorkloadSweep, options: Options) -> str:
-    """Return the file of a sweep.
+def te_table_text(table: PolicyTable, options: Options) -> str:
+    """Return the file of a table of several ops.
 
     Raises
     ------
     Refused
         If points want different tables, or none pays.
     """
-    offers = [(point, *_offer(point)) for point in sweep.points]
+    offers = [(point, *_offer(point)) for point in table.points]
     first = offers[0][2]
     for point, _, order in offers:
         if order.table.settings != first.table.settings or order.table.flags != first.table.flags:
@@ -38,16 +38,16 @@ def te_table_text(sweep: WorkloadSweep, options: Options) -> str:
         f"flags: {' '.join(first.table.flags)} --tp-comm-overlap-cfg FILE",
     )
     blocks = {setting.layer: _block(setting) for setting in first.table.settings}
-    return f"{heading(sweep, 'megatron')}{comments(*why)}{''.join(blocks.values())}"
+    return f"{heading(table, 'megatron')}{comments(*why)}{''.join(blocks.values())}"
 
 
-def _why(point: WorkloadPoint, offer: Offer) -> str:
+def _why(point: SweepPoint, offer: Offer) -> str:
     gain, offers = offer.promise.speedup, point.advice.offers
     library = "" if offers is None else f" over {offers.library}"
     return f"{settings_text(point)}: {gain:.2f}x{library}; the recommended schedule {point.advice.speedup:.2f}x"
 
 
-def _offer(point: WorkloadPoint) -> tuple[Offer, Order]:
+def _offer(point: SweepPoint) -> tuple[Offer, Order]:
     """The table for one point.
 
     Raises

@@ -12,8 +12,8 @@ from ...compiler.ir import Pattern
 from ..candidates.advice import Advice
 from ..implementations.predict import MIN_GAIN, Promise
 from ..layers.transformer_engine import te_layers
-from ..policy.workload_sweep import WorkloadSweep
-from .base import Content, Options, Target, comments, heading, refused, settings_text
+from ..policy.table import PolicyTable
+from .base import Options, Target, comments, heading, refused, settings_text
 
 NAME = "torch_async_tp"
 PATTERNS = (Pattern.AG_GEMM, Pattern.GEMM_RS)
@@ -50,8 +50,8 @@ class _Tokens:
         return f"{self.where}: fused {gains}"
 
 
-def _write(content: Content, options: Options) -> str:
-    points = sorted(_points(content), key=lambda point: point.tokens)
+def _write(table: PolicyTable, options: Options) -> str:
+    points = sorted(_points(table), key=lambda point: point.tokens)
     pays = [point.pays for point in points]
     first = pays.index(True) if True in pays else len(points)
     if not all(pays[first:]):
@@ -63,18 +63,16 @@ def _write(content: Content, options: Options) -> str:
         config["sp_min_token_num"] = points[first].tokens
     text = json.dumps({"pass_config": config})
     why = comments(*(point.why for point in points))
-    return f"{heading(content, 'vllm')}{why}compilation-config: '{text}'\n"
+    return f"{heading(table, 'vllm')}{why}compilation-config: '{text}'\n"
 
 
-def _points(content: Content) -> list[_Tokens]:
-    if not isinstance(content, WorkloadSweep):
-        return [_Tokens(f"M {size}", _tokens(advice), advice) for size, advice in content.points]
-    workload = content.points[0].advice.scenario.workload
-    if any(layer.backward for layer in te_layers(workload)):
+def _points(table: PolicyTable) -> list[_Tokens]:
+    workload = table.points[0].advice.scenario.workload
+    if table.is_several and any(layer.backward for layer in te_layers(workload)):
         raise refused(
             f"{workload.name} is a backward pass, which vLLM has not", "export the forward pass: --workload W"
         )
-    return [_Tokens(settings_text(point), _tokens(point.advice), point.advice) for point in content.points]
+    return [_Tokens(settings_text(point), _tokens(point.advice), point.advice) for point in table.points]
 
 
 def _tokens(advice: Advice) -> int:

@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 
 from ...advisor.candidates.advice import Advice
-from ...advisor.policy.build import SweepPoint
+from ...advisor.policy.table import SweepPoint
 from ...compiler.ir import TICKS_PER_US
 from ...compiler.text.diagnostics import columns_of, printable
 from ...compiler.text.units import ticks_text

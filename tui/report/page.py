@@ -7,7 +7,8 @@ from ...advisor.answer.answer import run_of_candidate
 from ...advisor.candidates.advice import Advice
 from ...advisor.candidates.candidate import Candidate
 from ...advisor.implementations.offers import Offer, Offers
-from ...advisor.policy.build import Sweep, SweepPoint
+from ...advisor.policy.sweep import Sweep
+from ...advisor.policy.table import SweepPoint
 from ...compiler.ir import TICKS_PER_US, JsonObject, Settings
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.values.device_numbers import StatedNumber

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from ...advisor.bounds.lower_bound import Bound
-from ...advisor.policy.build import Sweep, SweepPoint
-from ...advisor.policy.table import PolicyRule, PolicyTable
-from ...advisor.policy.workload_sweep import WorkloadPoint, WorkloadRule, WorkloadSweep, block_of
+from ...advisor.policy.sweep import Sweep, block_of
+from ...advisor.policy.table import PolicyRule, PolicyTable, SweepPoint
 from ...advisor.solver import Space
-from ...compiler.ir import TICKS_PER_US, Scenario
+from ...compiler.ir import Scenario
 from ...compiler.planning.build import expression_of
 from ...compiler.text.units import ticks_text
 from .door import VERDICTS, bullet, hanging, table_lines, wrapped
@@ -15,24 +14,31 @@ from .ops import ops_lines, question_line, scenario_line
 
 
 def sweep_text(sweep: Sweep, varied: tuple[str, ...]) -> str:
-    """Return the points, with the parameters that were ``varied``, and the rules."""
+    """Return the points, with the parameters that were ``varied``, the rules, and blocks of schedules of several ops."""
     return "\n".join(_lines(sweep, varied))
 
 
 def _lines(sweep: Sweep, varied: tuple[str, ...]) -> Iterator[str]:
-    yield from wrapped(f"Sizes of the first: {scenario_line(sweep.points[0].advice.case)}")
+    first = sweep.points[0].advice.scenario
+    yield from wrapped(f"Sizes of the first: {scenario_line(first.case)}" if first.only_case else question_line(first))
     yield ""
     head = (*varied, "verdict", "us", "gain")
     rows = [_row(point, varied) for point in sweep.points]
     yield from table_lines([(head, "schedule"), *rows], words=(len(varied),))
-    if sweep.policy is not None:
+    rules = () if sweep.policy is None else sweep.policy.rules
+    if sweep.policy is not None and rules:
         yield ""
         yield from _policy(sweep.policy)
+    used = {rule.schedule for rule in rules} or {point.schedule for point in sweep.points}
+    for choice in sweep.schedules:
+        block = block_of(choice, first.name) if choice.name in used else None
+        if block is not None:
+            yield from ("", *block.rstrip().split("\n"))
 
 
 def _row(point: SweepPoint, varied: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     advice, settings = point.advice, dict(point.settings)
-    schedule = advice.name_of(advice.recommended.expression)
+    schedule = advice.name_of(point.schedule)
     if point.offer is not None:
         schedule += f"  + {point.offer.name} {point.offer.promise.speedup:.2f}x"
     values = tuple(settings[name] for name in varied)
@@ -61,47 +67,6 @@ def _rule(rule: PolicyRule) -> str:
     use = f"; {rule.implementation} pays too" if rule.implementation else ""
     sizes = f"{rule.axis} {rule.least:,}..{rule.most:,}{multiples}"
     return f"{sizes}: {rule.schedule}, {VERDICTS[rule.verdict]}, {gain}{loss}{use}"
-
-
-def several_sweep_text(sweep: WorkloadSweep, varied: tuple[str, ...]) -> str:
-    """Return the points, with the parameters that were ``varied``, the rules, and schedules as blocks."""
-    return "\n".join(_several_lines(sweep, varied))
-
-
-def _several_lines(sweep: WorkloadSweep, varied: tuple[str, ...]) -> Iterator[str]:
-    workload = sweep.points[0].advice.scenario
-    yield from wrapped(question_line(workload))
-    yield ""
-    head = (*varied, "verdict", "us", "gain")
-    yield from table_lines(
-        [(head, "schedule"), *(_several_row(point, varied) for point in sweep.points)], words=(len(varied),)
-    )
-    if sweep.rules:
-        yield ""
-        yield from wrapped("Rules, one schedule for neighbouring points:")
-        for rule in sweep.rules:
-            yield from bullet("-", _several_rule(rule, varied))
-    used = {rule.schedule for rule in sweep.rules} or {point.schedule for point in sweep.points}
-    for choice in sweep.schedules:
-        block = block_of(choice, workload.name) if choice.name in used else None
-        if block is not None:
-            yield from ("", *block.rstrip().split("\n"))
-
-
-def _several_row(point: WorkloadPoint, varied: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    settings = dict(point.settings)
-    values = tuple(settings[name] for name in varied)
-    us = point.ticks[point.schedule] / TICKS_PER_US
-    return (*values, VERDICTS[point.advice.verdict.value], f"{us:.1f}", f"{point.gain:.2f}x"), point.schedule
-
-
-def _several_rule(rule: WorkloadRule, varied: tuple[str, ...]) -> str:
-    first, last = dict(rule.first), dict(rule.last)
-    ends = (f"{name} {first[name]}" + (f"..{last[name]}" if first != last else "") for name in varied)
-    low, high = (f"{gain:.2f}x" for gain in rule.gain)
-    gain = low if low == high else f"{low} to {high}"
-    loss = f", up to {rule.loss:.1%} behind the best" if rule.loss >= 0.0005 else ""
-    return f"{', '.join(ends)}: {rule.schedule}, {gain}{loss}"
 
 
 def space_text(scenario: Scenario, space: Space | None, bound: Bound) -> str:

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from magus.advisor.policy.build import SweepPoint
+from magus.advisor.policy.table import SweepPoint
 from magus.compiler import compile_text
 from magus.compiler.ir import Pattern
 from magus.compiler.resolve.expect.expectation import Verdict

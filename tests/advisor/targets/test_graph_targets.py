@@ -8,7 +8,7 @@ import pytest
 from magus.advisor.implementations.offers import Offer, Offers, Order
 from magus.advisor.implementations.predict import Promise
 from magus.advisor.layers.transformer_engine import TeMethods, TeSearch
-from magus.advisor.policy.workload_sweep import WorkloadPoint, WorkloadSweep
+from magus.advisor.policy.table import PolicyTable, SweepPoint, table_of
 from magus.advisor.targets import TARGETS, Refused
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
@@ -28,15 +28,20 @@ def sweep_of(
     choice: Schedule = SERIAL,
     offer: Order | Offer | None = None,
     ticks: dict[int, int] | None = None,
-) -> WorkloadSweep:
-    """A sweep whose points recommend ``choice``; ``ticks`` are those of the offer by tokens, 1000 without overlap."""
+) -> PolicyTable:
+    """A table whose points recommend ``choice``; ``ticks`` are those of the offer by tokens, 1000 without overlap."""
     points = []
     for tokens in ticks or {1024: 0}:
         known = () if offer is None else (offered(offer, ticks[tokens] if ticks else None),)
         advice = replace(advice_by_hand(scenario, choice, 700, 1000), offers=Offers("torch_nccl", 1000.0, known))
         named = {SERIAL.name: 1000, choice.name: advice.recommended.ticks}
-        points.append(WorkloadPoint((("M", str(tokens)),), advice, choice.name, named))
-    return WorkloadSweep(tuple(points), tuple(dict.fromkeys((SERIAL, choice))))
+        points.append(SweepPoint((("M", str(tokens)),), advice, choice, named))
+    return table_with(*points)
+
+
+def table_with(*points: SweepPoint) -> PolicyTable:
+    """The table of so many points, without rules."""
+    return table_of((), [point.advice for point in points], points, simulated=True)
 
 
 def offered(offer: Order | Offer, ticks: int | None) -> Offer:
@@ -48,8 +53,8 @@ def offered(offer: Order | Offer, ticks: int | None) -> Offer:
     return replace(offer, us=took, promise=replace(offer.promise, speedup=1000 / took))
 
 
-def text_of(name: str, sweep: WorkloadSweep, **options: str) -> str:
-    return next(each for each in TARGETS if each.name == name).text(sweep, options)
+def text_of(name: str, table: PolicyTable, **options: str) -> str:
+    return next(each for each in TARGETS if each.name == name).text(table, options)
 
 
 def te_offer(scenario: Scenario, methods: TeMethods | None = None) -> Order:
@@ -104,7 +109,7 @@ def test_two_tables_are_refused() -> None:
     scenario = backward()
     one, other = te_offer(scenario), te_offer(scenario, TeMethods(gathers=False))
     first, second = sweep_of(scenario, offer=one).points[0], sweep_of(scenario, offer=other).points[0]
-    sweep = WorkloadSweep((first, replace(second, settings=(("M", "2048"),))), (SERIAL,))
+    sweep = table_with(first, replace(second, settings=(("M", "2048"),)))
 
     with pytest.raises(Refused, match="M = 2048 wants another than M = 1024"):
         text_of("megatron", sweep)

@@ -10,8 +10,7 @@ import pytest
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.implementations.offers import Offer, Offers, offers_of
 from magus.advisor.implementations.predict import Promise
-from magus.advisor.policy.table import PolicyTable
-from magus.advisor.policy.workload_sweep import WorkloadPoint, WorkloadSweep
+from magus.advisor.policy.table import PolicyTable, SweepPoint
 from magus.advisor.targets import Refused
 from magus.advisor.targets.megatron import LAYERS, MEGATRON
 from magus.advisor.targets.vllm import VLLM
@@ -170,8 +169,12 @@ def advised(m: int, gain: float, error: float | None = 0.12, behind: str = "") -
     return replace(advice_by_hand(scenario, SERIAL_CHOICE, 1000, 1000), offers=offers)
 
 
+def at(m: int, advice: Advice) -> SweepPoint:
+    return SweepPoint((("M", str(m)),), advice)
+
+
 def answered(gains: Mapping[int, float], error: float | None = 0.12) -> PolicyTable:
-    points = tuple((m, advised(m, gain, error)) for m, gain in gains.items())
+    points = tuple(at(m, advised(m, gain, error)) for m, gain in gains.items())
     return replace(table_of(SERIAL, RING), points=points)
 
 
@@ -204,20 +207,19 @@ def with_offers(m: int, behind: str = "") -> Advice:
 
 
 def swept_pair(sizes: Sequence[int]) -> PolicyTable:
-    return replace(table_of(RING), points=tuple((m, with_offers(m)) for m in sizes))
+    return replace(table_of(RING), points=tuple(at(m, with_offers(m)) for m in sizes))
 
 
-def swept_layer(sizes: Sequence[int]) -> WorkloadSweep:
-    advices = ((m, with_offers(m, "n = norm(y)")) for m in sizes)
-    points = (WorkloadPoint((("M", str(m)),), advice, "serial", {"serial": 1000}) for m, advice in advices)
-    return WorkloadSweep(tuple(points), (SERIAL_CHOICE,))
+def swept_layer(sizes: Sequence[int]) -> PolicyTable:
+    points = [replace(at(m, with_offers(m, "n = norm(y)")), choice=SERIAL_CHOICE) for m in sizes]
+    return replace(table_of(), points=tuple(points))
 
 
 @pytest.mark.parametrize(
     ("table", "reason"),
     [
-        (answered({64: 1.3, 512: 1.0}), "no longer at M 512"),
-        (replace(answered({64: 1.3}), points=((64, replace(advised(64, 1.3), offers=None)),)), "is not known"),
+        (answered({64: 1.3, 512: 1.0}), "no longer at M = 512"),
+        (replace(answered({64: 1.3}), points=(at(64, replace(advised(64, 1.3), offers=None)),)), "is not known"),
     ],
 )
 def test_what_vllm_has_no_setting_for_is_refused(table: PolicyTable, reason: str) -> None:

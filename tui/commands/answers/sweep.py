@@ -9,9 +9,8 @@ from pathlib import Path
 
 from ....advisor import Advice, AdviceOptions, Advisor
 from ....advisor.answer.stages import either
-from ....advisor.policy.build import Sweep, swept
-from ....advisor.policy.layer_rules import across
-from ....advisor.policy.workload_sweep import Simulate, WorkloadSweep, workload_swept
+from ....advisor.policy.layer_rules import Simulate, across
+from ....advisor.policy.sweep import OtherSizes, Sweep, swept
 from ....advisor.sensitivity.several import ParamAxis, values_around
 from ....advisor.work.pools import counted, in_threads
 from ....compiler import CompileError
@@ -21,7 +20,7 @@ from ....compiler.resolve.values.params import is_swept, points_of
 from ...exit_codes import Exit
 from ...text.door import print_json, put, put_text, say
 from ...text.progress import progress_line
-from ...text.sweep import several_sweep_text, sweep_text
+from ...text.sweep import sweep_text
 from ..console import show
 from ..inputs import ScenarioInput, is_stdin, source_of
 from ..interrupts import interruptible
@@ -36,16 +35,8 @@ class SweepForm:
     as_csv: bool
 
 
-def put_sweep(
-    sweep: Sweep | WorkloadSweep,
-    num_points: int,
-    form: SweepForm,
-    text: Callable[[], str],
-    rows: Callable[[], Sequence[JsonObject]],
-    *,
-    some_failed: bool,
-) -> Exit:
-    """Print a sweep of ``num_points`` as ``text`` or as ``rows``; ``some_failed``: other points did not compile."""
+def put_sweep(sweep: Sweep, num_points: int, form: SweepForm, varied: tuple[str, ...], *, some_failed: bool) -> Exit:
+    """Print a sweep of ``num_points`` that ``varied`` parameters; ``some_failed``: other points did not compile."""
     for settings, reason in sweep.failed:
         say(f"magus: with {', '.join(f'{name} = {text}' for name, text in settings)}: {reason}")
     if form.as_json:
@@ -53,9 +44,9 @@ def put_sweep(
     elif not sweep.points:
         return Exit.NOT_FEASIBLE
     elif form.as_csv:
-        put_text(_csv(rows()))
+        put_text(_csv([_flat(point.document()) for point in sweep.points]))
     else:
-        put(text())
+        put(sweep_text(sweep, varied))
     if sweep.interrupted:
         say(f"magus: stopped early: {len(sweep.points)} of {num_points} points, no rules")
         return Exit.INTERRUPTED
@@ -129,14 +120,9 @@ def sweep_file(request: SweepRequest, *, as_json: bool, as_csv: bool) -> Exit:
 
     def action() -> Exit:
         subjects, failed = subjects_of(request)
-        form = SweepForm(as_json, as_csv)
-        if subjects[0][1].only_case is None:
-            return _sweep_several(request.advice, request.tolerance, subjects, request.varied, form, some_failed=failed)
         sweep = sweep_of(request, subjects)
-        params = request.varied or tuple(name for name, _ in request.settings)
-        return put_sweep(
-            sweep, len(subjects), form, lambda: sweep_text(sweep, params), lambda: _rows(sweep), some_failed=failed
-        )
+        varied = request.varied or tuple(name for name, _ in subjects[0][0])
+        return put_sweep(sweep, len(subjects), SweepForm(as_json, as_csv), varied, some_failed=failed)
 
     return run_command(action)
 
@@ -156,9 +142,32 @@ def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, Scenario]])
         def reported(done: int, total: int) -> None:
             progress("sweep", min(done, len(points)), len(points))
 
+        others = OtherSizes(_at(request), _counting(across(stopped), progress))
         with in_threads(advise, several.at_once) as ask:
             reported(0, len(points))
-            return swept(points, counted(ask, reported, len(points)), options=options, tolerance=request.tolerance)
+            asked = counted(ask, reported, len(points))
+            return swept(points, asked, options=options, tolerance=request.tolerance, others=others)
+
+
+def _at(request: SweepRequest) -> Callable[[Settings], Scenario]:
+    """The scenario of a request under settings; ``CompileError`` where it cannot be."""
+    source = source_of(request.file)
+
+    def scenario_at(settings: Settings) -> Scenario:
+        return compile_text(source.text, source.path, settings).scenario(request.workload)
+
+    return scenario_at
+
+
+def _counting(simulate: Simulate, progress: Progress) -> Simulate:
+    """Return ``simulate``, which tells how often it was called."""
+    calls = count()
+
+    def reported(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None:
+        progress("across", next(calls), 0)
+        return simulate(scenario, choice, advice)
+
+    return reported
 
 
 def _processes_for(num_points: int, options: AdviceOptions) -> int:
@@ -193,74 +202,8 @@ def subjects_of(request: SweepRequest) -> tuple[list[tuple[Settings, Scenario]],
     return points, bool(errors)
 
 
-def _rows(sweep: Sweep) -> list[JsonObject]:
-    return [_flat(point.document()) for point in sweep.points]
-
-
 def _flat(document: JsonObject) -> JsonObject:
     """The row of a point: its params first, as ``param.NAME`` where a column has the name already."""
-    settings = document.pop("settings")
-    return {(f"param.{name}" if name in document else name): text for name, text in settings.items()} | document
-
-
-def _sweep_several(
-    advice: AdviceOptions,
-    tolerance: float,
-    points: Sequence[tuple[Settings, Scenario]],
-    varied: tuple[str, ...],
-    form: SweepForm,
-    *,
-    some_failed: bool,
-) -> Exit:
-    """Print the advice for every point of a grid."""
-    with interruptible() as stopped:
-        sweep = swept_jointly(advice, tolerance, points, stopped)
-    params = varied or tuple(name for name, _ in points[0][0])
-    return put_sweep(
-        sweep,
-        len(points),
-        form,
-        lambda: several_sweep_text(sweep, params),
-        lambda: _rows_of_several(sweep),
-        some_failed=some_failed,
-    )
-
-
-def swept_jointly(
-    options: AdviceOptions, tolerance: float, points: Sequence[tuple[Settings, Scenario]], stopped: ShouldStop
-) -> WorkloadSweep:
-    """Return the sweep, with progress; once ``stopped`` says so it ends with what was found."""
-    advisor, done = Advisor.load(), 0
-    with progress_line() as progress:
-        simulate = counting(across(stopped), progress)
-
-        def advise(scenario: Scenario) -> Advice:
-            nonlocal done
-            progress("sweep", done, len(points))
-            advice = advisor.recommend(scenario, options, should_stop=stopped)
-            if stopped():
-                raise Cancelled
-            done += 1
-            return advice
-
-        return workload_swept(points, advise, simulate, tolerance=tolerance)
-
-
-def counting(simulate: Simulate, progress: Progress) -> Simulate:
-    """Return ``simulate``, which tells how often it was called."""
-    calls = count()
-
-    def reported(scenario: Scenario, choice: Schedule, advice: Advice) -> int | None:
-        progress("across", next(calls), 0)
-        return simulate(scenario, choice, advice)
-
-    return reported
-
-
-def _rows_of_several(sweep: WorkloadSweep) -> list[JsonObject]:
-    rows = []
-    for point in sweep.points:
-        document = point.document()
-        settings, us = document.pop("settings"), document.pop("schedules_us")
-        rows.append(settings | document | {f"us.{name}": us.get(name) for name in us})
-    return rows
+    settings, times = document.pop("settings"), document.pop("schedules_us", {})
+    params = {(f"param.{name}" if name in document else name): text for name, text in settings.items()}
+    return params | document | {f"us.{name}": us for name, us in times.items()}

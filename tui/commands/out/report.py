@@ -9,7 +9,7 @@ from pathlib import Path
 from ....advisor import Advice, AdviceOptions, Advisor
 from ....advisor.answer.export import advice_document
 from ....advisor.answer.stages import either
-from ....advisor.policy.build import Sweep, swept
+from ....advisor.policy.sweep import Sweep, swept
 from ....advisor.work.pools import in_threads
 from ....compiler.ir import Cancelled, Progress, Scenario, Settings, ShouldStop
 from ....compiler.pipeline import Compiled, compile_text

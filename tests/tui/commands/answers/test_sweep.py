@@ -86,7 +86,7 @@ def test_as_json_and_csv_it_has_the_same_points(file: Path) -> None:
         ("256", "512"),
         ("256", "1024"),
     ]
-    assert document["schema"] == "magus-sweep/1" and document["policy"] is None  # two sizes vary
+    assert document["schema"] == "magus-sweep/2" and document["policy"] is None  # two sizes vary
     flat = [
         {**each["settings"], **{key: each[key] for key in each if key != "settings"}} for each in document["points"]
     ]

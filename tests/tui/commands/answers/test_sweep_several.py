@@ -44,7 +44,7 @@ def test_points_rules_and_blocks(file: Path) -> None:
         ["512", "OVERLAP", "10.0", "2.00x", "late"],
         ["1024", "OVERLAP", "10.0", "2.00x", "late"],
     ]
-    assert "Rules, one schedule for neighbouring points:" in done.stdout
+    assert "Rules, the first that matches wins (flips simulated;" in done.stdout
     assert "schedule late for back {\n  dh = " in done.stdout
     assert all(len(line) <= 80 for line in lines)
 
@@ -54,7 +54,7 @@ def test_as_json_and_csv(file: Path) -> None:
     document = json.loads(magus(*words, "--json").stdout)
     rows = list(csv.DictReader(io.StringIO(magus(*words, "--csv").stdout)))
 
-    assert document["schema"] == "magus-graph-sweep/1"
+    assert document["schema"] == "magus-sweep/2"
     assert [point["schedule"] for point in document["points"]] == ["pairs", "late"]
     assert set(document["points"][0]["schedules_us"]) == {"serial", "pairs", "late"}
     assert [(row["M"], row["schedule"], float(row["us.serial"])) for row in rows] == [
