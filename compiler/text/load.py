@@ -202,15 +202,22 @@ class _Loader:
         if use.library not in shipped_libraries():
             hint = did_you_mean(use.library, shipped_libraries()) or "there are " + ", ".join(shipped_libraries())
             raise self._report.fail(Code.MGS208, f"unknown library '{use.library[:64]}'", use.span, hint)
-        scope = Scope()
-        for declaration in _library_file(use.library).declarations:
-            if isinstance(declaration, ast.Use):
-                assert declaration.alias is not None, "a library takes another under a prefix, and does not pass it on"
-                scope.use(declaration, self._library(declaration), self._report)
-                continue
-            assert isinstance(declaration, ast.Device | ast.Let), "a library holds devices, values and other libraries"
-            scope.declare(declaration, self._report)
-        return scope
+        return _library_scope(use.library)
+
+
+@cache
+def _library_scope(name: str) -> Scope:
+    scope, report = Scope(), Report()
+    scope.is_shipped = True
+    for declaration in _library_file(name).declarations:
+        if isinstance(declaration, ast.Use):
+            assert declaration.alias is not None, "a library takes another under a prefix, and does not pass it on"
+            scope.use(declaration, _library_scope(declaration.library), report)
+            continue
+        assert isinstance(declaration, ast.Device | ast.Let), "a library holds devices, values and other libraries"
+        scope.declare(declaration, report)
+    assert not report.has_errors, f"the shipped library {name} declares a name twice"
+    return scope
 
 
 @cache

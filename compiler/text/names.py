@@ -59,6 +59,7 @@ class Scope:
         self.declared_twice: set[str] = set()  # names that are declared more than once
         self.files: frozenset[Path] = frozenset()  # that were read for it
         self.trees: list[ast.File] = []  # of these files, an included one before the file that includes it
+        self.is_shipped = False  # that of a library of Magus, which no file changes
 
     def declare(self, declaration: Named, report: Report) -> None:
         """Add a declaration under its own name."""

@@ -1,7 +1,8 @@
 """Resolve gpus, links and switches, with inheritance, defaults and the origin of every number."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from ...codes import Code
 from ...ir import Cache, CopyProtocol, DType, GemmModel, Gpu, LaunchCost, Link, Origin, Switch
@@ -44,6 +45,12 @@ class _Blocks:
     fitted_l2: tuple[int, int] | None = None
 
 
+_BlocksByEntry = dict[Entry, _Blocks]
+_Device = TypeVar("_Device", Gpu, Link, Switch)
+_SHIPPED_BLOCKS, _SHIPPED_DEVICES = _BlocksByEntry(), dict[Entry, Any]()
+"""Devices of shipped libraries, resolved once a process: no file and no parameter changes them."""
+
+
 class DeviceResolver:
     """Resolves each device once."""
 
@@ -52,6 +59,7 @@ class DeviceResolver:
         self._reader = FigureReader(report, evaluator)
         self._read: dict[Entry, _Blocks | None] = {}
         self._open: list[Entry] = []
+        self._devices: dict[Entry, Any] = {}
 
     def stated_numbers(self) -> tuple[StatedNumber, ...]:
         """Return the numbers of the devices resolved so far; of two of one name those of the child."""
@@ -61,6 +69,25 @@ class DeviceResolver:
 
     def gpu(self, entry: Entry) -> Gpu:
         """Return the resolved GPU; report missing and wrong numbers."""
+        return self._once(entry, self._gpu)
+
+    def link(self, entry: Entry) -> Link:
+        """Return the resolved link."""
+        return self._once(entry, self._link)
+
+    def switch(self, entry: Entry) -> Switch:
+        """Return the resolved switch."""
+        return self._once(entry, self._switch)
+
+    def _once(self, entry: Entry, resolve: Callable[[Entry], _Device]) -> _Device:
+        self._device(entry)  # its numbers are stated, though it was resolved before
+        known = _SHIPPED_DEVICES if entry.scope.is_shipped else self._devices
+        if entry not in known:
+            known[entry] = resolve(entry)
+        found: _Device = known[entry]
+        return found
+
+    def _gpu(self, entry: Entry) -> Gpu:
         read = self._device(entry)
         required = [wanted.name for wanted in GPU_NUMBERS]
         required += [f"l2.{wanted.name}" for wanted in CACHE_NUMBERS] + ["l2.per"]
@@ -75,8 +102,7 @@ class DeviceResolver:
         gpu = _gpu(entry.name, DeviceNumbers(read.figures), read.tiles, read.fitted_l2)
         return replace(gpu, calibrated=calibrated_of(read.regions, read.derived))
 
-    def link(self, entry: Entry) -> Link:
-        """Return the resolved link."""
+    def _link(self, entry: Entry) -> Link:
         figures = self._simple(entry)
         self._check_achieved(figures.by_path, "")
         rates = figures.whole("bandwidth"), figures.whole("achieved")
@@ -86,8 +112,7 @@ class DeviceResolver:
             link = replace(link, protocols=tuple(each for each in CopyProtocol if each.value in words["protocols"]))
         return replace(link, ordered=words.get("ordered") == ("yes",))
 
-    def switch(self, entry: Entry) -> Switch:
-        """Return the resolved switch."""
+    def _switch(self, entry: Entry) -> Switch:
         figures = self._simple(entry)
         numbers = figures.whole("ports"), figures.whole("bandwidth"), figures.ticks("latency")
         does = [self._device(entry).words.get(word) == ("yes",) for word in SWITCH_CHOICES]
@@ -123,7 +148,9 @@ class DeviceResolver:
             with self._report.attempt():
                 parent = self._parent(device, entry)
                 failures_before = self._report.num_failures
-                read = self._blocks(entry, device, parent)
+                read = _SHIPPED_BLOCKS.get(entry) or self._blocks(entry, device, parent)
+                if entry.scope.is_shipped:
+                    _SHIPPED_BLOCKS[entry] = read
                 if self._report.num_failures == failures_before:
                     self._read[entry] = read
             self._open.pop()
