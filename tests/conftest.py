@@ -39,6 +39,22 @@ if ROOT not in sys.path:
     sys.path.append(ROOT)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test with ``quick(n)`` only n cases, from the first to the last, are no slow tests."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("quick") is not None and item.get_closest_marker("slow") is None:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for found in cases.values():
+        mark = found[0].get_closest_marker("quick")
+        count, last = min(mark.args[0] if mark else 1, len(found)), len(found) - 1
+        kept = {place * last // max(1, count - 1) for place in range(count)}
+        for place, item in enumerate(found):
+            if place not in kept:
+                item.add_marker(pytest.mark.slow)
+
+
 def pytest_collection_finish() -> None:
     """What all tests share stays: the collector of garbage need not look at it again and again."""
     gc.collect()

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
 SLOW_PAPERS = ("papers/astra_sim", "papers/eidola", "papers/ficco")
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW_PAPERS else name for name in PAPERS]
 )
@@ -37,6 +38,7 @@ def test_the_figures_in_the_prose_of_papers_are_printed() -> None:
     assert [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]*\d)", shown)] == []
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("file", FIGURE_FILES, ids=lambda file: file.stem)
 def test_the_figures_of_a_page_are_what_simulations_give(file: Path) -> None:
     text = (DOCS / f"{file.stem}.md").read_text()

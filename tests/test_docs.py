@@ -50,6 +50,7 @@ def words_of(command: str) -> list[str]:
     return [*words, "--workers", "1"] if words[0] in ("advise", "test") else words
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize(
     "command",
     [pytest.param(each, marks=pytest.mark.slow) if each in (*LONG, *SHORTER) else each for each in COMMANDS]

@@ -32,6 +32,7 @@ SLOW = (
 EXPECTING = [*(name for name in NAMES if name not in ADVISED), *TEMPLATES, *LAYERS]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in EXPECTING]
 )

@@ -19,6 +19,7 @@ def imported_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize(
     ("statement", "allowed"),
     [

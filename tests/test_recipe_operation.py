@@ -156,6 +156,7 @@ WORKLOADS = {
 BESIDE_A_COLLECTIVE = [name for name in WORKLOADS if "+" in name]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_command_takes_a_new_operation(name: str, tmp_path: Path) -> None:
     file = file_with(tmp_path, *WORKLOADS[name])

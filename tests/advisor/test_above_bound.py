@@ -86,6 +86,7 @@ def times_us(advice: Advice) -> Iterator[tuple[str, float]]:
             yield advice.offers.library, advice.offers.library_us
 
 
+@pytest.mark.quick(12)
 @pytest.mark.parametrize("seed", range(24))
 def test_no_estimate_is_below_the_bound(seed: int) -> None:
     scenario = draw(seed)
@@ -102,6 +103,7 @@ def test_no_estimate_is_below_the_bound(seed: int) -> None:
         assert us is None or us > size * (n - 1) / n / rate * 1e6
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("seed", "workload"), [(0, WORKLOADS[1]), (3, WORKLOADS[4])])
 def test_no_simulated_time_is_below_the_bound(seed: int, workload: str) -> None:
     advice = Advisor().recommend(Scenario.of_one(draw(seed, workload)), SHORT)

@@ -27,6 +27,7 @@ def choices(scenario: OpCase) -> list[OpChoice]:
 
 
 # Each third has every fabric and every pattern.
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("case", thinned(product((ag_gemm, gemm_rs, lone_gather), UNEVEN), 5))
 def test_no_schedule_beats_the_bound(case: tuple[Callable[..., OpCase], str]) -> None:
     make, (ranks, fabric) = case[0], UNEVEN[case[1]]
@@ -38,6 +39,7 @@ def test_no_schedule_beats_the_bound(case: tuple[Callable[..., OpCase], str]) ->
         assert 0 < bound <= found, choice
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", thinned(UNEVEN, 4))
 def test_an_estimate_is_within_a_factor_of_two(name: str) -> None:
     ranks, fabric = UNEVEN[name]

@@ -45,6 +45,7 @@ def text_of(advice: Advice) -> str:
     return json.dumps(advice_document(advice) | {"timing": None})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [AT_ONCE, SIMULATED], ids=["at once", "simulated"])
 def test_answers_are_those_of_this_process(several: Advisor, here: Advisor, options: AdviceOptions) -> None:
     requests = [replace(REQUEST, m=m) for m in (512, 1024, 512, 2048)]
@@ -56,6 +57,7 @@ def test_answers_are_those_of_this_process(several: Advisor, here: Advisor, opti
     assert several.recommend(requests[0], options).source is AnswerSource.CACHE
 
 
+@pytest.mark.slow
 def test_layers_are_answered_too(several: Advisor, here: Advisor) -> None:
     there, alone = (advice_document(each.recommend(LAYER, AT_ONCE)) for each in (several, here))
     assert there | {"timing": None} == alone | {"timing": None}
@@ -132,6 +134,7 @@ def test_answers_are_kept_on_disk_and_found_without_a_process(several: Advisor, 
     assert first.candidates == again.candidates
 
 
+@pytest.mark.slow
 def test_a_policy_table_is_the_same(several: Advisor, here: Advisor) -> None:
     reported: list[tuple[int, int]] = []
     sizes, options = [512, 1024, 4096], AdviceOptions(verify=False, bespoke=0)

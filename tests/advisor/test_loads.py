@@ -19,6 +19,7 @@ from tests.helpers.some import some
 FABRICS = ("full_mesh(xgmi)", "ring(xgmi, both_ways=yes)", "torus(xgmi, shape=[2, 2])")
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kind", thinned(KINDS, 3))
 @pytest.mark.parametrize("fabric", FABRICS)
 def test_no_schedule_beats_the_bound(kind: str, fabric: str) -> None:

@@ -107,6 +107,7 @@ def option_of(advice: Advice) -> object:
 SLOW = [each if each in FEW else pytest.param(each, marks=pytest.mark.slow) for each in FILES]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("file", SLOW)
 def test_a_norm_behind_a_workload_changes_nothing_but_the_times(file: str) -> None:
     found = list(answers(file))

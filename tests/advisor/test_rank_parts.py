@@ -33,6 +33,7 @@ def us(scenario: OpCase, choice: OpChoice) -> float:
     return simulate_op(scenario, build_op_plan(scenario, choice), unit_bytes=1024).makespan_us
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("rows", "cols", "ranks"), [(4, 4096, 4), (40, 1000, 3)])
 def test_no_schedule_beats_the_bound(kind: str, rows: int, cols: int, ranks: int) -> None:
@@ -61,6 +62,7 @@ def test_the_library_does_not_mind_rows() -> None:
     assert times[-1] == pytest.approx(times[0], rel=0.05)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("rows", "ranks"), [(4, 8), (5, 3)])
 def test_a_step_of_decode_is_advised_on(rows: int, ranks: int) -> None:
     advice = Advisor().recommend(

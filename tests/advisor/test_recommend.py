@@ -145,6 +145,7 @@ def test_serial_is_said_where_overlap_does_not_pay(advisor: Advisor) -> None:
     assert any("slower than serial" in reason or "faster than serial" in reason for reason in advice.reasons)
 
 
+@pytest.mark.slow
 def test_bad_estimates_cost_speed_but_never_truth(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = exploring(gemm_rs(2048, 8192, 4096), Explore.of(chunks=(8, 16)))
 
@@ -218,6 +219,7 @@ def test_a_lone_kernel_has_nothing_to_overlap(advisor: Advisor, pattern: Pattern
 
 
 # Each second: every collective, and both systems.
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "case", thinned(product(SYSTEMS[:2], [each for each in LONE if each is not Pattern.SEND_RECV]), 2)
 )
@@ -252,6 +254,7 @@ def test_what_runs_beside_is_an_overlap(advisor: Advisor, pattern: Pattern) -> N
     assert any("beside the GEMM" in reason for reason in advice.reasons)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("pattern", [Pattern.GEMM_A2A, Pattern.GEMM_BESIDE_AG, Pattern.ALL_GATHER])
 def test_where_estimates_were_not_judged_is_said(advisor: Advisor, pattern: Pattern) -> None:
     advice = advisor.recommend(
@@ -302,6 +305,7 @@ def test_a_stop_is_heard(advisor: Advisor) -> None:
         advisor.recommend(Scenario.of_one(ag_gemm(4096, 8192, 16384)), should_stop=lambda: True)
 
 
+@pytest.mark.slow
 def test_progress_is_reported(advisor: Advisor) -> None:
     heard: list[tuple[str, int, int]] = []
     scenario = exploring(ag_gemm(256, 512, 1024), Explore.of(chunks=(8,), engine=(DMA,)))
@@ -318,6 +322,7 @@ def test_nothing_feasible_names_the_constraints(advisor: Advisor) -> None:
     assert any("staging" in reason for reason in caught.value.reasons)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("learned", [False, True])
 def test_a_gain_by_options_alone_does_not_look_like_overlap(advisor: Advisor, learned: bool) -> None:
     """The proposed serial schedule is persistent already; its estimate must not price other protocols out."""

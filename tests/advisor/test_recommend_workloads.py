@@ -26,6 +26,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", thinned(TEXTS, 2))
 def test_the_space_holds_what_is_legal_and_nothing_else(name: str) -> None:
     scenario = workload_of(name)
@@ -37,6 +38,7 @@ def test_the_space_holds_what_is_legal_and_nothing_else(name: str) -> None:
     assert requested == {(choice.template, choice.chunks) for choice in found}
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "name", first([*SHOWN, "AG+attention causal", "A2A+attention", "attention+A2A", "A2A+grouped_gemm"], len(SHOWN))
 )

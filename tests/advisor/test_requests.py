@@ -45,6 +45,7 @@ def test_the_gain_has_an_interval(advisor: Advisor) -> None:
     assert 1 < low < high < 3
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("options", "source"), [(MODEL, AnswerSource.MODEL), (SMALL, AnswerSource.SIMULATION)])
 def test_a_request_has_the_advice_of_its_scenario(
     advisor: Advisor, options: AdviceOptions, source: AnswerSource
@@ -211,6 +212,7 @@ print(Advisor.load().recommend(request, AdviceOptions(verify=False)).recommended
 """
 
 
+@pytest.mark.slow
 def test_the_model_answers_without_solver_learner_and_screen(advisor: Advisor) -> None:
     found = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
 

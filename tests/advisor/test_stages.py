@@ -32,6 +32,7 @@ SCENARIO = exploring(ag_gemm(4096, 4096, 8192), Explore.of(chunks=(8, 16), engin
 ERRORS = (ValueError("on purpose"), RunTooLarge("too large"), ScheduleError(Rejection(Code.MGS514, "no such parts")))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("stage", ["enumerate_space", "predicted_candidates", "lower_bound"])
 def test_without_a_stage_before_simulation_there_is_an_answer(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     advice = advised_without(stage, monkeypatch, bespoke=0)
@@ -80,6 +81,7 @@ def without_shortlist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advice_run, "simulate_variants", fail)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("stage", ["simulate_variants", "bespoke_candidates", "affordable_unit"])
 def test_without_a_later_stage_the_shortlist_answers(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     advice = advised_without(stage, monkeypatch, bespoke=40)
@@ -143,6 +145,7 @@ def test_after_a_stop_no_stage_is_begun() -> None:
     assert stages.run("third", lambda: 3, 0) == 0
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("stage", ["simulate", "bespoke", "confirm"])
 def test_ctrl_c_keeps_what_was_found(stage: str) -> None:
     pressed = False

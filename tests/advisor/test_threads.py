@@ -69,6 +69,7 @@ def test_proposals_are_the_same_and_leave_the_threads_of_others_alone() -> None:
     assert [pool["num_threads"] for pool in threadpool_info()] == before
 
 
+@pytest.mark.slow
 def test_one_advisor_answers_many() -> None:
     advisor = Advisor.load()
     scenario = exploring(ag_gemm(1024, 1536, 4096), Explore.of(chunks=(8, 16), engine=(DMA,)))

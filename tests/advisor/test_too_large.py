@@ -60,6 +60,7 @@ def advised(
 STAGES = (of_shortlist, of_variants, of_search, of_confirmation, of_baseline)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("case", thinned(product(STAGES, ERRORS), 3))
 def test_it_is_left_out_with_a_mark(
     case: tuple[Callable[[SimulationJob], bool], Exception], monkeypatch: pytest.MonkeyPatch

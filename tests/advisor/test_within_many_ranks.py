@@ -32,6 +32,7 @@ def _late_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "perf_counter", lambda: next(seconds) / 100)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("verify", [True, False])
 @pytest.mark.parametrize("workload", [PAIR, GATHER, SUM], ids=["pair", "all_gather", "all_reduce"])
 def test_a_pair_is_answered_in_time(workload: str, verify: bool) -> None:

@@ -71,6 +71,7 @@ def test_workers_give_the_results_of_this_thread_in_order(threads: bool) -> None
         assert workers.run(JOBS) == [run_job(job) for job in JOBS]
 
 
+@pytest.mark.quick(2)
 @WAYS
 def test_what_is_begun_early_gives_the_same_and_what_is_dropped_nothing(count: int, threads: bool) -> None:
     with open_workers(count, threads=threads) as workers:
@@ -81,6 +82,7 @@ def test_what_is_begun_early_gives_the_same_and_what_is_dropped_nothing(count: i
     assert not workers.failures
 
 
+@pytest.mark.quick(1)
 @WAYS
 def test_what_is_begun_ahead_is_taken_by_who_wants_an_equal_one(count: int, threads: bool) -> None:
     equal = replace(JOBS[0], schedule=replace(JOBS[0].schedule))
@@ -105,6 +107,7 @@ def test_a_caller_that_forks_has_processes_while_it_is_busy_and_none_where_it_wa
             assert workers.compute(_where, 5)() == (5, os.getpid())
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("begin", [forking, nullcontext])
 def test_processes_that_do_not_end_by_themselves_are_gone_with_the_block(
     begin: Callable[[], AbstractContextManager[None]], tmp_path: Path
@@ -191,6 +194,7 @@ def test_threads_suit_what_is_compiled_and_seen_alike(
     assert not suits_threads(replace(SCENARIO, system=replace(SCENARIO.system, fabric=rails(4))))
 
 
+@pytest.mark.quick(1)
 @WAYS
 def test_a_stop_is_heard_and_nothing_is_left(count: int, threads: bool) -> None:
     with open_workers(count, lambda: True, threads=threads) as workers:
@@ -198,6 +202,7 @@ def test_a_stop_is_heard_and_nothing_is_left(count: int, threads: bool) -> None:
         assert workers.stopped and not workers.failures
 
 
+@pytest.mark.quick(1)
 @WAYS
 def test_what_was_simulated_before_a_stop_is_kept(count: int, threads: bool) -> None:
     done = 0
@@ -213,6 +218,7 @@ def test_what_was_simulated_before_a_stop_is_kept(count: int, threads: bool) -> 
     assert any(results) and all(result in (None, run_job(job)) for job, result in zip(JOBS, results, strict=True))
 
 
+@pytest.mark.quick(1)
 @WAYS
 def test_ctrl_c_ends_a_run_whose_caller_knows_of_it_and_no_other(count: int, threads: bool) -> None:
     pressed = False
@@ -229,6 +235,7 @@ def test_ctrl_c_ends_a_run_whose_caller_knows_of_it_and_no_other(count: int, thr
         workers.run(JOBS, press)
 
 
+@pytest.mark.quick(1)
 @WAYS
 def test_one_that_fails_takes_no_other_with_it(count: int, threads: bool) -> None:
     wrong = replace(JOBS[0], unit_bytes=SCENARIO.gpu.line_bytes + 1)

@@ -103,6 +103,7 @@ def narrowed(schedule: OpPlan, scenario: OpCase) -> list[list[Step]]:
     return [[narrow(step) for step in schedule.steps_of(rank)] for rank in range(scenario.num_ranks)]
 
 
+@pytest.mark.quick(32)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(name_of, (*case[0], case[1]))))
 def test_holds_what_is_said_of_it(case: tuple[tuple[Template, Pattern], int]) -> None:
     (template, pattern), num_ranks = case

@@ -27,6 +27,7 @@ def codes_of(text: str) -> set[str]:
     return found
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize(
     ("text", "code"),
     [

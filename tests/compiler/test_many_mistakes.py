@@ -46,6 +46,7 @@ WRONG: dict[str, Callable[[int], str]] = {
 }
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("count", AROUND_THE_LIMIT)
 @pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
 def test_errors_are_reported_however_many_there_are(text: Callable[[int], str], count: int) -> None:

@@ -61,6 +61,7 @@ def last_run(scenario: OpCase, schedule: OpPlan) -> SeedRun:
     return carry_out(*alone(scenario, schedule)).runs[-1]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_template(name: str) -> None:
     scenario = workload_of(name, 2, 64, 16)
@@ -130,6 +131,7 @@ def keys_changed(schedule: OpPlan) -> Iterator[tuple[str, OpPlan]]:
             yield f"{step.name} {what}", replace(schedule, steps=changes)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("name", "ranks", "expression"), [*QUICK, *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW)]
 )

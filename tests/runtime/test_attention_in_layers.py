@@ -37,6 +37,7 @@ from tests.runtime.test_wrong_layers import changed, dropped, follows_anyhow, la
 PAIRS = [name for name in TEXTS if "attention" in name]
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", ["chunked", "by_sms", "apart_", "serial"])
 @pytest.mark.parametrize("operands", OPERANDS)
 def test_every_schedule_and_form_of_operands(name: str, operands: str) -> None:
@@ -115,6 +116,7 @@ def draw_plan(rng: random.Random) -> tuple[System, Workload, Plan]:
             continue
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("seed", thinned(range(60), 6))
 def test_drawn_graphs_of_attention(seed: int) -> None:
     """Every pattern with attention, ring attention and chains too, reading of each other whatever they leave."""
@@ -123,6 +125,7 @@ def test_drawn_graphs_of_attention(seed: int) -> None:
     assert report.exact, report.runs[-1].sentences
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["chunked", "apart_"])
 def test_a_wait_that_is_left_out_is_found(name: str) -> None:
     scenario = ulysses("q, k, v")

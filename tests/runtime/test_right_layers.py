@@ -96,6 +96,7 @@ def back() -> Scenario:
     return backward()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["pairs", "late", "ring", "serial"])
 def test_every_schedule_of_a_backward_pass(back: Scenario, name: str) -> None:
     choice = {each.name: each for each in (*back.schedules, SERIAL)}[name]
@@ -132,6 +133,7 @@ def test_a_rank_from_which_others_get_what_it_has_waits_for_that(way: str) -> No
     assert max(result.op_done[op] for op in summed) <= min(result.op_done[op] for op in at_root)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("seed", thinned(range(150), 10))
 def test_drawn_graphs(seed: int) -> None:
     system, graph, plan = draw_graph_plan(random.Random(f"run {seed}"))
@@ -254,6 +256,7 @@ def test_sums_over_batches_that_ranks_add_up_once(said: str) -> None:
     assert [run.outcome for run in report.runs] == [Outcome.EXACT] * 3, report.runs[-1].sentences
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(("rows", "ranks"), [(1, 4), (6, 4), (5, 3), (12, 6)])
 @pytest.mark.parametrize("index", range(3))
 def test_rows_that_do_not_divide_among_the_ranks(rows: int, ranks: int, index: int) -> None:
@@ -264,6 +267,7 @@ def test_rows_that_do_not_divide_among_the_ranks(rows: int, ranks: int, index: i
     assert {run.outcome for run in report.runs} == {Outcome.EXACT}
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(("kind", "choice"), CASES, ids=named)
 def test_a_gemm_cut_as_the_exchange_before_it(kind: str, choice: OpChoice) -> None:
     scenario = exchange(kind)

@@ -42,6 +42,7 @@ def check(scenario: OpCase, schedule: OpPlan, seeds: int = 2) -> None:
     assert len(report.runs) == seeds
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("body", thinned(CARRIED, 2))
 def test_every_template(body: str) -> None:
     chosen = {schedule.expression.partition("(")[0]: schedule for schedule in all_schedules(body)}
@@ -80,6 +81,7 @@ def test_ranks_that_send_differently(kind: str) -> None:
         check(scenario, build_op_plan(scenario, choice))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["GEMM+A2A", "grouped_gemm+A2A"])
 def test_rows_of_any_number_for_each_rank(name: str) -> None:
     scenario = workload_of(name, 4, 32, 4)
@@ -154,6 +156,7 @@ def test_plans_of_the_documentation() -> None:
 PAIRS = [name for name in (*NAMES, *TEMPLATES, *PAPERS) if name != "papers/layers"]  # graphs alone
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", thinned(PAIRS, 4))
 def test_schedules_of_the_examples(name: str) -> None:
     for scenario in some(cases_in(compile_file(path(name)))):
@@ -185,6 +188,7 @@ def choices_of_parts(scenario: OpCase) -> list[OpChoice]:
     return [choice for choice in choices if reject_choice(scenario, choice) is None]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kind", PARTS)
 @pytest.mark.parametrize(("rows", "cols", "ranks"), [(3, 512, 4), (4, 50, 3)])
 def test_rows_that_do_not_divide_among_the_ranks(kind: str, rows: int, cols: int, ranks: int) -> None:

@@ -52,6 +52,7 @@ def dropped(plan: Plan) -> list[tuple[Part, PartWait | StepWait, Plan]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", first(["late", "pairs", "ring", "serial"], 1))
 def test_a_wait_that_is_left_out_is_found(back: Scenario, name: str) -> None:
     """The step that reads too early is named. A few follow from others, as a sum from a later one of its stream."""
@@ -153,6 +154,7 @@ def test_a_step_that_computes_less_is_a_wrong_result(back: Scenario) -> None:
     assert "has nothing in rows" in run.sentences[0] and "of dh" in run.sentences[0]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", ["below", "beside"])
 def test_a_wait_for_an_exchange_that_is_left_out_is_found(kind: str) -> None:
     scenario = exchange(kind)

@@ -50,6 +50,7 @@ def assert_one_stands_for_all(whole: Program, expected: OracleRun, folded: Progr
         assert all(by_rank(whole, times, rank) == one for rank in range(whole.num_ranks))
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("every", first((5, 1), 1))
 @pytest.mark.parametrize(("kind", "algorithm"), EVERY_PAIR)
 def test_collectives_equal_the_oracle_and_fold(kind: Collective, algorithm: Algorithm, every: int) -> None:

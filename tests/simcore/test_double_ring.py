@@ -24,6 +24,7 @@ def scenario_of(kind: Pattern, fabric: Fabric, rows: int, ranks: int) -> OpCase:
     return replace(made, shape=replace(made.shape, pattern=kind))
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kind", thinned(KINDS, 2), ids=lambda kind: kind.name)
 @pytest.mark.parametrize("fabric", [ring(), rails(2)], ids=["ring", "rails"])
 def test_every_core_equals_the_oracle(kind: Pattern, fabric: Fabric) -> None:
@@ -47,6 +48,7 @@ def test_both_directions_of_a_ring_of_links_bring_twice_as_much(kind: Pattern) -
     assert 0.45 < both / one < 0.65
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_in_nodes_the_links_across_pass_a_share_of_each_node_once(kind: Pattern) -> None:
     """As many bytes across as hierarchical, and a fraction of a ring through all ranks, which has one way across."""

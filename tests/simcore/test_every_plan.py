@@ -39,6 +39,7 @@ def line_hops(program: Program) -> int:
     return int((program.flow_units * program.flow_num_hops).sum())
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("pattern", thinned(Pattern, 2), ids=lambda pattern: pattern.name)
 def test_all_cores_agree_with_the_oracle(pattern: Pattern) -> None:
     compared = 0
@@ -62,6 +63,7 @@ def test_all_cores_agree_with_the_oracle(pattern: Pattern) -> None:
     assert compared >= 4
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("pattern", thinned(Pattern, 2), ids=lambda pattern: pattern.name)
 def test_one_rank_of_a_symmetric_plan_has_the_times_and_the_traffic_of_each(pattern: Pattern) -> None:
     for _, scenario, schedule in some(drawn(pattern, 6)):
@@ -83,6 +85,7 @@ def passed(lowered: LoweredPart, prefixes: tuple[str, ...]) -> int:
     return int(program.flow_units[program.hop_flow[at]].sum()) * program.unit_bytes
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("pattern", thinned(Pattern, 2), ids=lambda pattern: pattern.name)
 def test_flows_carry_the_traffic_of_the_plan(pattern: Pattern) -> None:
     for _, scenario, schedule in some(drawn(pattern, 12)):
@@ -104,6 +107,7 @@ def test_flows_carry_the_traffic_of_the_plan(pattern: Pattern) -> None:
             assert abs(passed(lowered, prefixes) - planned) <= rounded, (schedule.expression, prefixes)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("pattern", Pattern, ids=lambda pattern: pattern.name)
 def test_the_cost_of_a_run_is_known_before(pattern: Pattern) -> None:
     """To a factor of two, lines in parts of a few lines left out."""

@@ -38,6 +38,7 @@ def num_wrong(programs: list[Program], oracle: list[OracleRun], core: Core = Cor
     return sum(bool(differences(program, run(program, core=core), expected)) for program, expected in runs)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("features", FEATURES, ids=str)
 @examples(40, deep=1200)
 @given(seed=st.integers(0, 2**32), num_ranks=st.integers(1, 3))
@@ -52,6 +53,7 @@ def test_every_core_equals_the_oracle(features: Feature, seed: int, num_ranks: i
     assert differences(program, observed, expected) == []
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("features", [Feature.BUFFERS, Feature.BUFFERS | Feature.POLLING, ALL], ids=str)
 @examples(15, deep=1200)
 @given(seed=st.integers(0, 2**32), num_ranks=st.integers(1, 3))
@@ -212,6 +214,7 @@ def test_window_too_long_is_noticed(
     assert num_wrong(sample, expected) > 20
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("mutant", [with_wider_windows, with_larger_buffers, with_later_credits, with_slower_polls])
 def test_one_unit_or_tick_too_many_is_noticed(mutant: Callable[[Program], Program]) -> None:
     programs = [random_program(seed, num_ranks=2, features=ALL) for seed in range(40)]
@@ -220,6 +223,7 @@ def test_one_unit_or_tick_too_many_is_noticed(mutant: Callable[[Program], Progra
     assert num_wrong([mutant(program) for program in programs], expected) > 6
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("core", Core)
 def test_first_come_first_served_is_noticed(core: Core) -> None:
     programs = [random_program(seed, num_ranks=2, features=Feature.PRIORITIES) for seed in range(80)]
@@ -228,6 +232,7 @@ def test_first_come_first_served_is_noticed(core: Core) -> None:
     assert num_wrong([with_no_priorities(program) for program in programs], expected, core) > 6
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("core", Core)
 def test_wrong_order_of_ties_is_noticed(core: Core, sample: list[Program], expected: list[OracleRun]) -> None:
     backwards = [with_ties_backwards(program) for program in sample]

@@ -8,6 +8,7 @@ from magus.simcore.program.program import NONE, RunOutcome
 from tests.helpers.oracle.strategies import symmetric_program
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("num_ranks", [2, 4, 8])
 @pytest.mark.parametrize("shape", ["mesh", "switch", "ring"])
 def test_folded_equals_every_rank(shape: str, num_ranks: int) -> None:

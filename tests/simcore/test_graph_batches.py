@@ -100,6 +100,7 @@ def test_batches_in_turn_take_as_long_as_their_halves() -> None:
     assert makespan(replace(graph, repeat=None), schedules["halves"]) == twice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["halves", "mixed"])
 def test_layers_in_batches_repeat_to_the_tick(name: str) -> None:
     graph, schedules = scenario()

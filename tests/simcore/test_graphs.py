@@ -71,6 +71,7 @@ def simulated(graph: Workload, choice: Schedule, system: OpCase) -> Result:
     return result
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("pattern", Pattern, ids=lambda pattern: pattern.name)
 def test_a_graph_of_one_op_is_that_op(pattern: Pattern) -> None:
     """In everything that a result says."""
@@ -329,6 +330,7 @@ def test_rows_are_waited_for_by_every_kind_of_copy(engine: EngineChoice) -> None
     assert result.op("b").begin_ticks >= min(sums)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", thinned([range(first, first + 15) for first in range(0, 150, 15)], 10), ids=str)
 def test_nothing_begins_before_what_it_waits_for(seeds: range) -> None:
     waits = 0

@@ -168,6 +168,7 @@ def mixed(rng: random.Random, steps: list[Step]) -> list[Step]:
     return steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scenario", "least"), [(AG, 10), pytest.param(RS, 1, marks=pytest.mark.slow)], ids=["AG+GEMM", "GEMM+RS"]
 )

@@ -37,6 +37,7 @@ def simulated(scenario: Scenario, schedule: str, count: int = 12) -> Result:
     return simulate_layers(scenario.system, graph, choice, unit_bytes=4096)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("schedule", ["pairs", "late", "span"])
 def test_by_period_is_as_one_by_one(back: Scenario, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = simulated(back, schedule)

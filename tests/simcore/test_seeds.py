@@ -39,6 +39,7 @@ def seeded(scenario: OpCase, schedule: OpPlan, seeds: Sequence[int]) -> tuple[Re
     return simulate_seeds(scenario.system, plan, seeds, name=scenario.name, unit_bytes=UNIT)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_seeds_together_and_alone(scenario: OpCase, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = varied(scenario, ALL)

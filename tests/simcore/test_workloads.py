@@ -19,6 +19,7 @@ LINE = 4096
 BOUND = 100_000_000
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", thinned(TEXTS, 2))
 def test_every_core_equals_the_oracle(name: str) -> None:
     """Every template, small: all ranks at once and one rank for all in turn."""
@@ -32,6 +33,7 @@ def test_every_core_equals_the_oracle(name: str) -> None:
             assert differences(program, run(program, core=core), expected) == [], (choice, core)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("system", thinned(range(3), 3))
 @pytest.mark.parametrize("name", TEXTS)
 def test_one_rank_stands_for_all(name: str, system: int) -> None:

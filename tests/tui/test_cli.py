@@ -223,6 +223,7 @@ def test_the_sensitivity_is_found_where_it_is_requested_for(small: Path) -> None
     assert json.loads(magus(*words, "--sensitivity").stdout)["sensitivity"]["checked"] == "predicted"
 
 
+@pytest.mark.slow
 def test_the_api_gives_the_same_answer_as_the_command(small: Path) -> None:
     by_command = json.loads(magus("advise", small, "--json", "--workers", "1").stdout)
 
@@ -271,6 +272,7 @@ def test_a_setting_outside_its_domain_is_reported(small: Path) -> None:
     assert "MGS311" in done.stderr
 
 
+@pytest.mark.quick(9)
 @pytest.mark.parametrize("verb", ["check", "fmt", "test", "simulate", "schedules", "advise"])
 @pytest.mark.parametrize("content", [b"", b"\x00\x01\x02", b"\xff\xfe", b"gpu {", b"((((" * 1000, b"x" * (1 << 20)])
 def test_bad_files_never_give_a_traceback(tmp_path: Path, verb: str, content: bytes) -> None:

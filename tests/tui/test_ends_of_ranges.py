@@ -142,6 +142,7 @@ def run_all(file: Path) -> list[Exit]:
     return [checked, listed, simulated, advised]
 
 
+@pytest.mark.quick(4)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     "end",
@@ -172,6 +173,7 @@ def test_what_is_said_of_ends_is_said_of_numbers_that_there_are() -> None:
 
 
 # Each third has both operations, and times and rates at both ends.
+@pytest.mark.quick(1)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("case", thinned(product(("reduce_scatter", "all_reduce"), (0, 1), (0, 1)), 3))
 def test_every_command_answers_where_all_numbers_are_at_their_ends(

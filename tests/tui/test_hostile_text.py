@@ -46,6 +46,7 @@ def scenario(tmp_path: Path, text: str, name: str = "a.mgs") -> Path:
     return path
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("evil", ESCAPES.values(), ids=ESCAPES)
 @pytest.mark.parametrize("verb", ["simulate", "schedules"])
 def test_what_a_scenario_says_of_itself(tmp_path: Path, verb: str, evil: str) -> None:
@@ -56,6 +57,7 @@ def test_what_a_scenario_says_of_itself(tmp_path: Path, verb: str, evil: str) ->
     assert done.exit_code == 0 and done.stdout
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("json_too", [(), ("--json",)])
 @pytest.mark.parametrize("verb", ["test", "advise", "simulate", "schedules"])
 def test_answers_on_a_hostile_scenario(tmp_path: Path, verb: str, json_too: tuple[str, ...]) -> None:
@@ -87,6 +89,7 @@ def test_names_of_files(tmp_path: Path, verb: str, text: str | None) -> None:
     assert text == FILE or r"\x1b[31mred" in said
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     "text",
     [
@@ -121,6 +124,7 @@ def test_what_stands_in_an_included_file_and_in_its_path(tmp_path: Path) -> None
     assert done.exit_code == 1 and r"\u202eevil" in done.stderr
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("evil", thinned(ESCAPES.values(), 3), ids=ESCAPES)
 def test_words_of_the_command_line(tmp_path: Path, evil: str) -> None:
     file = scenario(tmp_path, FILE)

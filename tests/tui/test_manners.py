@@ -137,6 +137,7 @@ def test_colours_are_for_terminals_that_want_them(
     assert (is_rich(Stream(terminal)), in_colour(Stream(terminal))) == (rich, colour)  # type: ignore[arg-type]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("variables", "sign"),
     [({"NO_COLOR": ""}, b"\x1b[31m"), ({"NO_COLOR": "1"}, b"\x1b["), ({"TERM": "dumb"}, b"\x1b")],
@@ -176,6 +177,7 @@ def test_a_line_of_code_fits_the_terminal_with_its_carets(tmp_path: Path) -> Non
     assert len(lines[at - 1]) <= 60 and lines[at - 1][lines[at].index("^") :].startswith("nosuch")
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("columns", [40, 60, 120, 200])
 @pytest.mark.parametrize(
     "words", [("simulate", "--seeds", "2", "--granularity", "packet"), ("schedules",), ("advise", "--no-verify")]

@@ -32,6 +32,7 @@ def file_of(folder: Path, dtype: str) -> Path:
     return file
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("command", [("simulate",), ("advise", "--workers", "1")])
 def test_outside_is_marked(tmp_path: Path, command: tuple[str, ...]) -> None:
     text = magus(*command, file_of(tmp_path, "fp8"))
@@ -42,6 +43,7 @@ def test_outside_is_marked(tmp_path: Path, command: tuple[str, ...]) -> None:
     assert document["outside_calibration"] == [SENTENCE]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("command", [("simulate",), ("advise", "--workers", "1")])
 def test_inside_nothing_is_marked(tmp_path: Path, command: tuple[str, ...]) -> None:
     text = magus(*command, file_of(tmp_path, "bf16"), "--strict")

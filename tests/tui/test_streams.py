@@ -57,6 +57,7 @@ def test_a_page_needs_no_reader_of_the_report(measured: Path, tmp_path: Path) ->
     assert (done.returncode, page.exists()) == (0, True), done.stderr
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("words", thinned((("plan",), ("advise", "--no-verify"), ("test",)), 2))
 def test_an_answer_without_a_reader_is_no_fault(file: Path, words: tuple[str, ...]) -> None:
     done = without_reader(words[0], file, *words[1:])

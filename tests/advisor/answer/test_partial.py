@@ -60,6 +60,7 @@ def test_watching_changes_no_answer(reported: tuple[list[Advice], Advice]) -> No
     assert replace(again, timing=reported[1].timing) == reported[1]
 
 
+@pytest.mark.slow
 def test_a_kept_answer_is_reported_once_and_whole(tmp_path: Path) -> None:
     keep_results(tmp_path)
     try:

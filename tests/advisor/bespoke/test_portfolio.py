@@ -96,6 +96,7 @@ def test_the_budget_is_kept(outcome: SearchResult) -> None:
     assert outcome.reproducible and not outcome.stopped
 
 
+@pytest.mark.slow
 def test_neighbours_in_a_row_that_are_no_faster_end_the_search() -> None:
     refined = {}
     for most in (None, 1, 3):
@@ -161,6 +162,7 @@ STAGES = (
 )
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_that_fails_is_left_out(
     stage: str, templates: tuple[SimulatedPlan, ...], monkeypatch: pytest.MonkeyPatch

@@ -36,6 +36,7 @@ def draw(rng: random.Random) -> OpCase:
     )
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("seed", first(range(40), 4))
 def test_no_grid_beats_the_bound(seed: int) -> None:
     rng = random.Random(f"grid {seed}")

@@ -128,6 +128,7 @@ def us_of(scenario: OpCase) -> float:
     return lower_bound(scenario).ticks / TICKS_PER_US
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("table", ["a100", "b200", "h100"])
 def test_no_product_is_faster_by_more_than_twice_the_mean_error(table: str) -> None:
     """A pair or a layer is bound by the rate of its products; measured ones scatter around the form."""

@@ -60,6 +60,7 @@ def test_slower_launches_never_lower_it(scenario: OpCase, factor: int) -> None:
     assert lower_bound(on(scenario, replace(gpu, launch=launch))).ticks >= lower_bound(scenario).ticks
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("case", thinned(product(OVERLAPPED, SYSTEMS[:3]), 8))
 def test_eight_times_the_rows_take_longer(case: tuple[Pattern, str]) -> None:
     pattern, system = case

@@ -84,6 +84,7 @@ def test_no_plan_of_a_campaign_beats_the_bound(seed: int) -> None:
     assert ratios and min(ratios) >= 1
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("rows", [(4064, 32), (16, 4080), (4095, 1)])
 def test_blocks_that_are_nearly_all_or_nothing_are_bounded(rows: tuple[int, int]) -> None:
     text = f"x = tensor bf16[4096, 1024]; w = tensor bf16[1024, 1024]; y = gemm(all_to_all(x, rows={list(rows)}), w)"

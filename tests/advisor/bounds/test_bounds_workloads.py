@@ -14,6 +14,7 @@ from tests.helpers.scenarios.drawn import draw_choices
 from tests.helpers.scenarios.workloads import TEXTS, choices_of, workload_of
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("seed", first(range(4), 1))
 @pytest.mark.parametrize("name", TEXTS)
 def test_no_schedule_beats_the_bound(name: str, seed: int) -> None:

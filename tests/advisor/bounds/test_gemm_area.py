@@ -44,6 +44,7 @@ def log_uniform(rng: random.Random, high: int) -> int:
     return max(1, round(math.exp(rng.uniform(0, math.log(high)))))
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("gpu", GPUS.values(), ids=GPUS)
 def test_no_kernel_takes_less_for_its_share(gpu: Gpu, persistent: bool) -> None:
@@ -65,6 +66,7 @@ def test_no_kernel_takes_less_for_its_share(gpu: Gpu, persistent: bool) -> None:
             assert persistent or taken >= least.up_to(np.array([float(size)]))[0], part
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("gpu", GPUS.values(), ids=GPUS)
 def test_slices_that_are_finished_in_time_take_no_less(gpu: Gpu) -> None:
     rng = random.Random(9)
@@ -118,6 +120,7 @@ def test_is_near_the_best_shape_of_a_large_problem() -> None:
 SIZES = ((8192, 8192, 8192), (1024, 4096, 512), (640, 2304, 1280))
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("case", thinned(product(GPUS, SIZES), 2))
 def test_is_no_less_than_full_tiles_without_loss(case: tuple[str, tuple[int, int, int]]) -> None:
     name, (m, n, k) = case

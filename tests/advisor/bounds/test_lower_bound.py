@@ -158,6 +158,7 @@ def fetched(scenario: OpCase) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("fabric", thinned(range(len(FABRICS)), 3))
 @pytest.mark.parametrize("machine", range(len(MACHINES)))
 @pytest.mark.parametrize("ranks", [2, 4, 8])
@@ -256,6 +257,7 @@ def test_a_bound_in_figures() -> None:
     assert bound.ticks / TICKS_PER_US == pytest.approx(22.55 + 0.927 + 0.99, abs=0.01)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("seed", first(range(4), 1))
 @pytest.mark.parametrize("pattern", thinned(Pattern, 2), ids=lambda pattern: pattern.value)
 def test_no_algorithm_and_no_tactics_beat_the_bound(pattern: Pattern, seed: int) -> None:

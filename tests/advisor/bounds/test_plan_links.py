@@ -18,6 +18,7 @@ from tests.helpers.some import some
 DMA = EngineChoice(EngineKind.DMA, 2)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("name", thinned(UNEVEN, 3))
 @pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
 def test_no_run_is_shorter(make: Callable[..., OpCase], name: str) -> None:

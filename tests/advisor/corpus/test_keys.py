@@ -32,6 +32,7 @@ def test_another_name_in_files_is_another_key(monkeypatch: pytest.MonkeyPatch) -
     assert keys.key_of(drawn) != before
 
 
+@pytest.mark.slow
 def test_functions_in_keys_have_stored_names() -> None:
     found = {part for idx in range(300) for part in functions_in(draw(4, idx).scenario.system.fabric)}
 

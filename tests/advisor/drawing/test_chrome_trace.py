@@ -37,6 +37,7 @@ def chunked() -> tuple[OpCase, Result]:
     return scenario, simulate_op(scenario, schedule)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_slices_of_a_thread_lie_side_by_side_and_arrows_join_slices(pattern: Pattern) -> None:
     for scenario, result in some([*runs(pattern, 4), persistent_run()]):
@@ -140,6 +141,7 @@ def test_ranks_that_a_profile_stands_for_are_left_out() -> None:
     assert timeline_svg(run_of(scenario, result)).count(">rank ") == 1
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("text", HTML)
 def test_names_of_others_are_shown_as_text(text: str) -> None:
     scenario, result = chunked()

@@ -32,6 +32,7 @@ def union_us(events: Iterable[Event]) -> float:
     return total
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_trace_has_the_times_of_each_op(schedule: str) -> None:
     run = graph_run(schedule)

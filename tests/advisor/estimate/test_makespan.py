@@ -32,6 +32,7 @@ def choices_of(scenario: OpCase) -> list[OpChoice]:
     return [choice for choice in found if reject_choice(scenario, choice) is None]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", thinned(SCENARIOS, 2))
 def test_estimate_is_near_the_simulation(name: str) -> None:
     scenario = SCENARIOS[name]

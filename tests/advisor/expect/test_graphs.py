@@ -49,6 +49,7 @@ def test_what_no_op_has(statement: str, message: str) -> None:
         verdicts(statement)
 
 
+@pytest.mark.slow
 def test_the_best_is_searched() -> None:
     found = verdicts("best.makespan <= pairs.makespan; verdict == worth_trying; best.u.makespan < best.makespan")
 

@@ -76,6 +76,7 @@ def test_a_statement_holds_or_not(statement: str, holds: bool) -> None:
     assert result.passed is holds, result.found
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("statement", "holds"),
     [

@@ -116,6 +116,7 @@ def test_every_step_of_unusual_plans_is_reported_once_and_truly() -> None:
     check(requested())
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("file", thinned(EXAMPLES, 3), ids=[file.stem for file in EXAMPLES])
 def test_every_step_of_the_examples_is_reported_once_and_truly(file: Path) -> None:
     check(shipped(file))
@@ -137,6 +138,7 @@ def check(cases: Iterable[tuple[str, OpCase, OpPlan]]) -> None:
         assert all(line and "None" not in line.replace("else None", "") for line in code_lines(how)), name
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["llama70b_tp8_mi300x", "gemm_rs_h100", "all_reduce_h100", "hot_expert_mi300x"])
 def test_the_formulas_that_are_written_give_the_numbers(name: str) -> None:
     extra = [(scenario, schedule) for _, scenario, schedule in requested()]
@@ -297,6 +299,7 @@ def test_a_plan_of_64_chunks_takes_a_screen() -> None:
         assert len(reported_steps(how)) <= 8 and len(code_lines(how)) <= 30
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "example, name, naming, groups",
     [
@@ -352,6 +355,7 @@ def test_a_call_of_the_library_is_one_step() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_what_is_summed_is_reported_from_what_is_not() -> None:
     """The sums that are passed on are those that the checks of the compiler find."""
     files = [path(name) for name in ("gemm_rs_h100", "all_reduce_h100")]

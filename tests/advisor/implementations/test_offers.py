@@ -124,6 +124,7 @@ def test_overlap_is_only_what_lies_beyond_the_error(
         assert promise.interval is not None and promise.interval[0] > 1
 
 
+@pytest.mark.slow
 def test_advice_has_three_levels_in_text_and_json(advice: Advice) -> None:
     text, document = advice_text(advice, 1), advice_document(advice)
 
@@ -163,6 +164,7 @@ def test_a_kernel_is_called_as_the_library_is_and_its_product_costs_what_was_mea
     assert kernel_us(100.0, 1, num_calls=3, alike_us=40.0) == pytest.approx(40 + 60 * SMALL_COST + 3 * CALL_US)
 
 
+@pytest.mark.slow
 def test_a_promise_is_of_both_times_with_their_calls() -> None:
     advice = Advisor.load().recommend(Scenario.of_one(gather()), AdviceOptions(bespoke=0))
     gemm = gather().shape.gemm

@@ -47,6 +47,7 @@ def cut(choice: Schedule) -> Schedule:
     return cut_as(space().workload, space().op_options, space().following, choice)
 
 
+@pytest.mark.slow
 def test_op_options_know_what_both_take() -> None:
     found, next_kernel = space().op_options["y"], space().kernels["y_gemm"]
 

@@ -57,6 +57,7 @@ def test_a_whole_collective_goes_within_nodes_and_across_where_that_is_faster() 
     assert apart[0].total < usual.total
 
 
+@pytest.mark.slow
 def test_the_fastest_option_has_the_time_of_all_ranks() -> None:
     scenario, _, space = rails()
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))

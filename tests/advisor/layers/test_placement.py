@@ -37,6 +37,7 @@ def problem() -> tuple[Scenario, LayerSpace, tuple[Schedule, ...]]:
     return scenario, space, placed
 
 
+@pytest.mark.slow
 def test_op_options_are_apart_and_what_nothing_beats() -> None:
     _, space, _ = problem()
 

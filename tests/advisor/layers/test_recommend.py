@@ -87,6 +87,7 @@ def advice_on(text: str) -> Advice:
 IN_BATCHES = pytest.param(BATCHES, marks=pytest.mark.slow, id="batches")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [pytest.param(CHAIN, id="chain"), pytest.param(BACKWARD, id="backward"), IN_BATCHES])
 def test_the_answer_is_no_slower_than_what_people_have(text: str) -> None:
     advice = advice_on(text)
@@ -142,6 +143,7 @@ def test_ops_with_exposed_copies_may_be_bespoke() -> None:
     assert not any(_has_parts(one) for one in plain.candidates)
 
 
+@pytest.mark.slow
 def test_what_a_model_proposes_for_an_op_is_tried_in_the_best_schedule() -> None:
     model, _ = load_proposals()
     plain, proposed = (
@@ -330,6 +332,7 @@ def test_the_mark_of_kernels_side_by_side_is_explained() -> None:
     assert "! kernels share the SMs" not in advice_text(advice, 8)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("climbs", [True, False])
 @pytest.mark.parametrize("better", list(HandOff))
 def test_each_searched_schedule_is_tried_with_the_other_seams(

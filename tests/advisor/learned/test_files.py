@@ -51,6 +51,7 @@ def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     (folder / FILE).write_bytes(zlib.compress(json.dumps(document).encode()))
 
 
+@pytest.mark.quick(12)
 @pytest.mark.parametrize(
     "change",
     [

@@ -101,6 +101,7 @@ def test_gemm_constants_are_recovered(tmp_path: Path) -> None:
     assert sum(not fitted.weak for fitted in gemm.constants) >= 7
 
 
+@pytest.mark.slow
 def test_collective_constants_are_recovered(tmp_path: Path) -> None:
     truth = changed(shipped("H100"), (*RING, *EXCHANGE, *NVLS), (1.2, 0.85, 1.1))
     collective_table(tmp_path, truth)

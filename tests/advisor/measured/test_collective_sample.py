@@ -24,6 +24,7 @@ def test_each_gpu_and_operation_has_a_sample_that_depends_on_the_seed_alone() ->
     assert [len(each) for each in sampled(all_points, 200, 0)] == [8, 8]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("operation", NcclCollective)
 def test_the_simulator_agrees_with_the_closed_form(operation: NcclCollective) -> None:
     ticked: list[int] = []

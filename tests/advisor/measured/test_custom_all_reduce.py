@@ -78,6 +78,7 @@ def test_repeats_and_versions_of_a_kernel_count_as_their_median(tmp_path: Path) 
     assert only.measured_us == 5
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")
 def test_kernels_cross_where_they_were_measured_to() -> None:
     rows = [each for each in custom_comparisons(Path(DATA)) if isinstance(each, TableComparison)]

@@ -221,6 +221,7 @@ def test_the_robust_choice_must_gain_clearly() -> None:
     assert (robust.max_loss, robust.answer_max_loss, robust.price) == pytest.approx((0.01, 0.04, 0.01))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_lines_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -237,6 +238,7 @@ SCENARIO = exploring(ag_gemm(1024, 2048, 4096, ranks=4), Explore.of(chunks=(4, 8
 OPTIONS = AdviceOptions(top=3, bespoke=0)
 
 
+@pytest.mark.slow
 def test_it_is_part_of_advice_and_does_not_change_the_answer() -> None:
     advisor = Advisor.load()
     without, advice = (
@@ -293,6 +295,7 @@ def test_a_failure_leaves_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert advice.recommended == before.recommended and advice.verdict is before.verdict
 
 
+@pytest.mark.slow
 def test_a_stop_in_the_stage_leaves_the_answer_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = False
 

@@ -105,6 +105,7 @@ def test_the_same_set_as_the_solver(scenario: OpCase, explore: Explore) -> None:
         assert (solved.size, solved.assumed, solved.absent) == (generated.size, generated.assumed, generated.absent)
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("key", thinned(SCENARIOS, 2), ids="-".join)
 def test_with_all_knobs_open(key: tuple[str, str]) -> None:
     scenario = exploring(SCENARIOS[key], replace(ALL.asking("engine", ENGINES[1:4]), dominance=False))
@@ -132,6 +133,7 @@ def test_what_is_in_the_space_is_legal_and_without_faults(
     assert explore.staging_limit_bytes is None or schedule.staging_bytes <= explore.staging_limit_bytes
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("key", [("waker", "AG+GEMM"), ("waker", "uneven"), ("pair", "GEMM+RS")], ids="-".join)
 def test_nothing_that_is_legal_is_missing(key: tuple[str, str]) -> None:
     """Every combination of values that ``reject_choice`` allows builds the plan of one that is in the space."""

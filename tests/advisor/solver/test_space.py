@@ -86,6 +86,7 @@ def is_sound(scenario: OpCase, choice: OpChoice) -> bool:
     )
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "explore",
     thinned([Explore(), MANY, replace(MANY, staging_limit_bytes=200 * MIB)], 3),
@@ -106,6 +107,7 @@ def test_enumerates_what_is_legal(scenario: OpCase, explore: Explore) -> None:
     assert set(space.choices) == expected
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("scenario", SCENARIOS[:2], ids=["large", "small"])
 def test_every_choice_is_a_schedule_without_faults(scenario: OpCase) -> None:
     for choice in some(enumerate_space(scenario).choices):

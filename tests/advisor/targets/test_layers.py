@@ -191,6 +191,7 @@ def test_vllm_fuses_nothing_where_that_may_not_pay() -> None:
     assert passes(VLLM.text(unsure, {})) == {"enable_sp": False, "fuse_gemm_comms": False}
 
 
+@pytest.mark.slow
 def test_a_kernel_behind_a_pair_changes_no_threshold_of_vllm() -> None:
     """What is added to both times moves the gain, and by the same share its error."""
     sizes = (1024, 4096, 16384, 65536)

@@ -55,6 +55,7 @@ def name_of(value: object) -> str:
     return value.name if isinstance(value, Algorithm) else value.value if isinstance(value, Pattern) else str(value)
 
 
+@pytest.mark.quick(39)
 @pytest.mark.parametrize("num_ranks", first(RANKS, len(QUICK_RANKS)))
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_leaves_what_its_kind_asks_for(algorithm: Algorithm, kind: Pattern, num_ranks: int) -> None:
@@ -65,6 +66,7 @@ def test_leaves_what_its_kind_asks_for(algorithm: Algorithm, kind: Pattern, num_
                 carried_out(problem, emitted(algorithm, problem), seed=pieces)
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("num_ranks", first(RANKS, len(QUICK_RANKS)))
 @pytest.mark.parametrize("kind", ALGORITHM_BY_NAME["double_ring"].kinds, ids=name_of)
 def test_without_nodes_a_double_ring_goes_both_ways_round(kind: Pattern, num_ranks: int) -> None:
@@ -80,6 +82,7 @@ def test_without_nodes_a_double_ring_goes_both_ways_round(kind: Pattern, num_ran
             assert max(hops.before(0, step.name) for step in steps[0]) == turns * (num_ranks // 2)
 
 
+@pytest.mark.quick(7)
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_order_does_not_matter(algorithm: Algorithm, kind: Pattern) -> None:
     for problem in some(each for each in problems(kind, 4, 2) if fits(algorithm, each)):
@@ -95,6 +98,7 @@ def test_ranks_differ_only_where_it_says_so(algorithm: Algorithm, kind: Pattern)
         assert (len(set(steps)) > 1) == (period > 1)
 
 
+@pytest.mark.quick(7)
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_says_when_each_block_is_done(algorithm: Algorithm, kind: Pattern) -> None:
     """A kernel that waits for ``done`` of a chunk finds what will be there in the end."""
@@ -184,6 +188,7 @@ def test_says_why_it_cannot(name: str, problem: CollectiveProblem, setting: Sett
     assert rejection is not None and words in rejection.message
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("name", "kind", "adds"),
     [

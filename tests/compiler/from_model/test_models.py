@@ -76,6 +76,7 @@ def test_who_is_refused_hears_why(name: str) -> None:
     assert found.code.name == case["code"] and case["says"] in found.message
 
 
+@pytest.mark.quick(10)
 @pytest.mark.parametrize("name", KNOWN)
 def test_what_is_written_checks_at_both_ends_of_its_tokens(name: str) -> None:
     """Ranks that divide heads and experts; the text is that of a file, so that its range is read from there."""
@@ -178,6 +179,7 @@ def test_heads_that_do_not_divide_say_which_ranks_do() -> None:
         layer_text(model(odd), Parallelism("h100", 8))
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     "value", [None, True, -1, 0, 1, 3.5, 1 << 40, "x", "x" * 200, [], [[1]], [1, 2], {}, {"a": {}}]
 )

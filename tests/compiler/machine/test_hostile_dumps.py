@@ -52,6 +52,7 @@ def test_damaged_bytes(damage: tuple[Path, bytes]) -> None:
     check(data, path.name)
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_files_that_end_early(path: Path) -> None:
     data = BYTES[path]
@@ -59,6 +60,7 @@ def test_files_that_end_early(path: Path) -> None:
         check(data[:end], path.name)
 
 
+@pytest.mark.quick(9)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_numbers_that_cannot_be(path: Path) -> None:
     for number in (b"-1", b"0", b"99999999999999999999", b"1e9", b"nan", "\u0663".encode(), EVERYTHING.encode()):

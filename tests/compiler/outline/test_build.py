@@ -279,6 +279,7 @@ LARGER = tuple(
 )
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHM_BY_NAME if name != "direct"])
 @pytest.mark.parametrize("engine", [DMA3, SM8])
 def test_every_algorithm_in_every_grouping(algorithm: str, engine: EngineChoice) -> None:

@@ -42,6 +42,7 @@ def choices(template: Template, scenario: OpCase) -> list[OpChoice]:
     ]
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("template", ALL_TEMPLATES, ids=lambda template: template.name)
 def test_a_template_is_an_outline(template: Template) -> None:
     compared = 0

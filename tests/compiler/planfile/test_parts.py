@@ -198,6 +198,7 @@ def test_a_plan_that_was_changed(scenario: Scenario, tmp_path: Path) -> None:
     assert read(scenario, document, tmp_path).part("du").priority == 1
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["pairs", "late", "ring", "serial"])
 def test_no_wait_can_be_left_out(scenario: Scenario, tmp_path: Path, name: str) -> None:
     """But those that stand beside something, which order nothing that is read."""
@@ -264,6 +265,7 @@ def drawn_place(rng: random.Random, value: Any) -> tuple[Any, str | int]:
         value = value[key]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("seed", first(range(12), 2))
 def test_whatever_stands_there_it_is_read_or_refused(scenario: Scenario, tmp_path: Path, seed: int) -> None:
     """And what is read can be lowered."""

@@ -90,6 +90,7 @@ def test_any_plan_is_read_back(schedule: OpPlan) -> None:
     assert is_valid(document, plan_schema())
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("body", BODIES)
 def test_every_template_is_the_same_schedule_again(body: str) -> None:
     scenario = scenario_of(body)

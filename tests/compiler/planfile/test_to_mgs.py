@@ -51,6 +51,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("workload", [AG, RS], ids=["AG+GEMM", "GEMM+RS"])
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda template: template.name)
 def test_a_template_written_out_is_the_same_plan(workload: str, template) -> None:  # type: ignore[no-untyped-def]
@@ -70,6 +71,7 @@ def test_a_template_written_out_is_the_same_plan(workload: str, template) -> Non
         assert format_text(format_text(text)) == format_text(text)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("body", thinned(OTHERS.values(), 3), ids=OTHERS.keys())
 @pytest.mark.parametrize("engine", first([EngineChoice(EngineKind.SM, 8), EngineChoice(EngineKind.DMA, 3)], 1), ids=str)
 def test_so_is_every_template_of_the_other_patterns(body: str, engine: EngineChoice) -> None:
@@ -89,6 +91,7 @@ def test_so_is_every_template_of_the_other_patterns(body: str, engine: EngineCho
     assert written
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "body", thinned(["send_recv", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "GEMM+AR"], 3)
 )

@@ -60,6 +60,7 @@ def test_nothing_leads_nowhere(text: str) -> None:
     assert definition(*at_mark(text)) is None
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", thinned(USED, 3))
 def test_every_name_of_an_example_can_be_changed_and_back(name: str) -> None:
     text = path(name).read_text(encoding="utf-8")

@@ -143,6 +143,7 @@ WHILE = TWICE.replace(
 SECOND = "        stored += SMS\n        m_out, n_out = find(stored,"
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "text",
     [

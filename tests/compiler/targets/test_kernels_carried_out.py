@@ -8,6 +8,7 @@ from tests.helpers.targets.numpy_triton import NumpyWorld
 from tests.helpers.targets.rewritten import KERNELS
 
 
+@pytest.mark.quick(9)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("pattern", [Pattern.AG_GEMM, Pattern.GEMM_RS], ids=lambda pattern: pattern.value)
 def test_every_tile_is_written_once_after_what_it_waits_for(kernel: str, pattern: Pattern) -> None:
@@ -18,6 +19,7 @@ def test_every_tile_is_written_once_after_what_it_waits_for(kernel: str, pattern
     assert found.exact and found.once
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_without_waits_it_reads_what_has_not_arrived(kernel: str) -> None:
     found = NumpyWorld(kernel, Pattern.AG_GEMM)

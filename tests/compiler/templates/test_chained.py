@@ -43,6 +43,7 @@ def without(step: Step, name: str) -> Step:
     return replace(step, after=tuple(other for other in step.after if other != name))
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", CHAINS)
 def test_each_wait_is_needed(name: str) -> None:
     """But for those that only keep transfers one after the other."""

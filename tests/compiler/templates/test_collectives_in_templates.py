@@ -81,6 +81,7 @@ def carried_out(template: Template, problem: TemplateInput, seed: int) -> None:
     ranks.check()
 
 
+@pytest.mark.quick(43)
 @pytest.mark.parametrize("num_ranks", first([2, 3, 4, 8], 2))
 @pytest.mark.parametrize(("template", "pattern"), PAIRS, ids=name_of)
 def test_leaves_what_its_pattern_asks_for(template: Template, pattern: Pattern, num_ranks: int) -> None:

@@ -255,6 +255,7 @@ def test_streams_are_in_its_name_where_there_are_several() -> None:
     assert texts == ["pipelined(chunks=16, engine=dma(7))", "pipelined(chunks=16, engine=dma(7), streams=2)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", first((20, 80), 1))
 def test_plans_drawn_at_random_leave_what_is_requested_for(count: int) -> None:
     """Any number of ranks and pieces, in nodes or not, in any legal order."""

@@ -104,6 +104,7 @@ def name_of(value: object) -> str:
     return expression_of(value) if isinstance(value, OpChoice) else str(value)
 
 
+@pytest.mark.quick(186)
 @pytest.mark.parametrize(("scenario", "choice"), CASES, ids=name_of)
 def test_has_no_faults(scenario: OpCase, choice: OpChoice) -> None:
     schedule = build_op_plan(scenario, choice)

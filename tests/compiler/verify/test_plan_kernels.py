@@ -183,6 +183,7 @@ def test_staging(name: str, template: str, staging: int) -> None:
     assert build_op_plan(workload_of(name), OpChoice(template, chunks, DMA)).staging_bytes == staging
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", thinned(TEXTS, 3))
 def test_a_plan_written_out_is_the_same_plan(name: str) -> None:
     scenario, head = workload_of(name), text_of(name)
@@ -193,6 +194,7 @@ def test_a_plan_written_out_is_the_same_plan(name: str) -> None:
         assert found.steps == schedule.steps and found.staging_bytes == schedule.staging_bytes
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["A2A+grouped_gemm", "grouped_gemm+A2A", "GEMM+A2A"])
 @examples(12)
 @given(sent=st.lists(st.sampled_from([0, 0, 4, 8, 12, 40, 100]), min_size=4, max_size=4).filter(lambda r: any(r[1:])))

@@ -145,6 +145,7 @@ def _empty(scenario: OpCase, cols: int) -> list[Rank]:
     ]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     ("name", "numbers"),

@@ -41,6 +41,7 @@ def test_the_gap_holds_within_the_window(core: Core) -> None:
     assert run(b.build(), core=core).op_done.tolist() == [30 + 5]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("core", Core)
 def test_a_full_buffer_holds_up_what_goes_elsewhere(core: Core) -> None:
     b = builder()

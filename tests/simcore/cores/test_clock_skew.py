@@ -67,6 +67,7 @@ def test_long_latency_makes_up_for_a_short_one() -> None:
     assert differences(program, run(program, core=Core.WINDOWS), Oracle(program).run()) == []
 
 
+@pytest.mark.quick(1)
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("features", thinned(FEATURES, 3), ids=str)
 def test_nothing_has_an_effect_within_a_window(features: Feature) -> None:

@@ -55,6 +55,7 @@ def test_slices_of_any_size_are_exact_when_units_are_held_back(program: Program)
         assert set(differences(program, result, expected)) <= disturbed_by_polls(program, result)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("shape", ["mesh", "switch", "ring"])
 @pytest.mark.parametrize("folded", [True, False])
 def test_equals_oracle_on_symmetric_programs(shape: str, folded: bool) -> None:
@@ -81,6 +82,7 @@ def test_units_wait_in_many_blocks() -> None:
     assert_equals_oracle(b.build())
 
 
+@pytest.mark.quick(5)
 @pytest.mark.usefixtures("slices")
 @pytest.mark.parametrize("window", [1, 31, 32, 33, 64, 65, 300, 999, 1000])
 @pytest.mark.parametrize("polls", [False, True])

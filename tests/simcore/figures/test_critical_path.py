@@ -52,6 +52,7 @@ def test_the_server_at_which_units_queued_is_named() -> None:
     assert critical_path(program, run(program))[0].queued_at == ""
 
 
+@pytest.mark.quick(15)
 @pytest.mark.parametrize("seed", range(60))
 def test_the_path_is_without_gaps_and_ends_with_the_last_op(seed: int) -> None:
     program = random_program(seed, num_ranks=2, features=ALL)

@@ -110,6 +110,7 @@ def test_partitions_of_another_program_are_refused() -> None:
         quotient(program, classes)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("shape", "slow"), [("mesh", "link+1"), ("switch", "down"), ("ring", "up")])
 def test_folding_a_straggler_all_the_same_would_be_wrong(shape: str, slow: str) -> None:
     wrong = 0

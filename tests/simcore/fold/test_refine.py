@@ -25,6 +25,7 @@ from tests.helpers.work import calls_of
 
 
 # Each fifth has every number of ranks, every fabric and both patterns.
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "system", thinned(itertools.product((2, 4, 8), (full_mesh(), ring(), switch()), (ag_gemm, gemm_rs)), 5)
 )

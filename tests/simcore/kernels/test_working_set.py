@@ -91,6 +91,7 @@ def curves(case: Case) -> tuple[list[int], list[int]]:
     return model, [lru_read_bytes(case, capacity, WAYS) for capacity in CAPACITIES]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("case", thinned(CASES, 3))
 def test_the_model_is_near_a_fully_associative_cache_at_every_capacity(case: Case) -> None:
     model, _ = curves(case)
@@ -99,6 +100,7 @@ def test_the_model_is_near_a_fully_associative_cache_at_every_capacity(case: Cas
     assert model == pytest.approx(cache_reads, rel=0.05)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("case", thinned(CASES, 2))
 def test_away_from_a_cliff_it_is_near_a_cache_of_sixteen_ways(case: Case) -> None:
     model, cache_reads = curves(case)

@@ -37,6 +37,7 @@ def test_a_run_of_many_ranks_is_refused(name: str) -> None:
         simulate_op(scenario, schedule, unit_bytes=1024)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("fabric", [torus(RANKS), CHAIN], ids=["torus", "edges"])
 def test_long_ways_are_refused_however_little_goes_there(fabric: Fabric) -> None:
     """A quarter of a billion links on the ways of a million copies, of a line each, is more than memory holds."""

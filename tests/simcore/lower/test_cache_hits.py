@@ -202,6 +202,7 @@ def test_what_hits_does_not_pass_memory(algorithm: str, make: Callable[[Gpu], Op
     assert (now["hbm"] < then["hbm"]) == forwards_or_sums
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("fold", [True, False])
 @pytest.mark.parametrize("share", [2, 5])
 def test_flows_that_hit_in_part_are_exact(fold: bool, share: int) -> None:
@@ -226,6 +227,7 @@ def test_parts_of_a_copy_keep_its_pace_and_its_window(outstanding: int | None) -
     assert times[0] - times[2] < 7 * 2 * gpu.hbm.latency_ticks + times[0] // 20
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("pieces", [1, 2, 4])
 def test_a_larger_cache_makes_no_ring_slower(pieces: int) -> None:
     """Copies that hit in part keep the pace of those that miss: SMs that copy stay out of step with each other."""

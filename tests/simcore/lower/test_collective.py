@@ -68,6 +68,7 @@ def with_gemm(collective: str, rows: int = 4096) -> OpCase:
     )
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("gpu", thinned(GPUS, 3))
 @pytest.mark.parametrize("operation", NcclCollective)
 @pytest.mark.parametrize("ranks", [2, 4, 8])
@@ -190,6 +191,7 @@ def plan_of(layer: Scenario, **by_copies: OpChoice) -> Plan:
     return build_plan(layer.system, graph, Schedule("library", modes, handoff=HandOff.WHOLE))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("file", thinned(LAYERS, 3))
 def test_a_layer_by_the_library_takes_the_times_of_its_ops_alone(file: str) -> None:
     """A call takes SMs from no kernel that it does not meet."""

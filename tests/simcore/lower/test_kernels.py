@@ -131,6 +131,7 @@ def test_a_copy_waits_for_the_tiles_of_its_group_alone() -> None:
     assert min(int(finished.op_start[ops.work.start]) for ops in sums) > max(ends)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("wait", [Wait.POLL, Wait.MONITOR])
 @pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
 def test_waiting_for_each_tile_is_never_faster_than_for_each_chunk(make, wait: Wait) -> None:  # type: ignore[no-untyped-def]

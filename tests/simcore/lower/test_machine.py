@@ -60,6 +60,7 @@ def test_the_same_network_has_the_same_times(make, num_ranks: int, one: Fabric, 
     assert len(found[0]) >= 3
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("case", thinned(product(UNEVEN, (ag_gemm, gemm_rs)), 5))
 def test_folded_equals_every_rank(case: tuple[str, Callable[..., OpCase]]) -> None:
     (num_ranks, fabric), make = UNEVEN[case[0]], case[1]
@@ -89,6 +90,7 @@ def test_lowered_programs_agree_with_the_oracle(name: str) -> None:
 FOLDED = [name for name, (num_ranks, fabric) in UNEVEN.items() if 1 < network_of(fabric, num_ranks).period < num_ranks]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", thinned(FOLDED, 3))
 def test_relative_plans_fold_by_shifts_alone(name: str) -> None:
     num_ranks, fabric = UNEVEN[name]

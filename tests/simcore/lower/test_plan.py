@@ -69,6 +69,7 @@ def choices(scenario: OpCase) -> list[OpChoice]:
 SYSTEMS = thinned(product((2, 4, 8), (full_mesh(), ring(), switch()), (ag_gemm, gemm_rs)), 10)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_one_rank_gives_the_times_of_all(system: tuple[int, Fabric, Callable[..., OpCase]]) -> None:
     ranks, fabric, make = system

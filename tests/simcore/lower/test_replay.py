@@ -102,6 +102,7 @@ def fused_gemv(rows: int, ranks: int) -> tuple[OpCase, OpPlan]:
     return scenario, build_op_plan(scenario, choice)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("unit", [128, 1024])
 @pytest.mark.parametrize(("rows", "ranks"), [(2048, 4), (8192, 4), (4096, 8)])
 def test_flags_of_tiles_are_flags_in_the_profile(rows: int, ranks: int, unit: int) -> None:
@@ -239,6 +240,7 @@ def test_what_a_switch_copies_has_no_profile() -> None:
     assert caught.value.rejection.code is Code.MGS523
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("peers", [3, 15, 255])
 def test_many_peers_are_replayed(peers: int) -> None:
     scenario = lone_gather((peers + 1) * 16, 256, ranks=peers + 1, fabric=full_mesh())

@@ -95,6 +95,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("case", thinned(CASES, 20))
 def test_every_plan_that_is_allowed_runs_and_all_cores_agree(case: tuple[OpCase, OpChoice]) -> None:
     scenario, choice = case

@@ -111,6 +111,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("case", thinned(CASES, 3))
 def test_no_plan_comes_to_a_deadlock_and_all_cores_agree(case: tuple[OpCase, OpChoice]) -> None:
     scenario, choice = case

@@ -75,6 +75,7 @@ def is_known(scenario: OpCase, choice: OpChoice = CHOICE, **options: Any) -> boo
     return True
 
 
+@pytest.mark.quick(3)
 @pytest.mark.usefixtures("compiled_core")
 @pytest.mark.parametrize("file", thinned(EXAMPLES, 5), ids=lambda file: file.stem)
 def test_what_is_kept_of_an_example_is_what_was_computed(file: Path, store: Store) -> None:

@@ -35,6 +35,7 @@ print(result.outcome.name, status("VmHWM") - before)
 MIB = 1 << 20
 
 
+@pytest.mark.quick(1)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for the peak of memory")
 @pytest.mark.parametrize(
     ("core", "units", "outcome"),

@@ -153,6 +153,7 @@ async def test_reading_again_starts_anew_and_keeps_the_workload() -> None:
         assert fake.compiled == [(("M", "2048"),)] * 2
 
 
+@pytest.mark.slow
 async def test_screen_stays_alive_while_a_candidate_is_simulated() -> None:
     fake = stages(simulation_gate=Event())
     app = app_of(fake)
@@ -169,6 +170,7 @@ async def test_screen_stays_alive_while_a_candidate_is_simulated() -> None:
         assert UNSEEN not in (app.session.job.runs if app.session.job is not None else ())
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("gate", ["advice", "simulation"])
 async def test_quitting_stops_what_runs(gate: str) -> None:
     fake = stages(advice_gate=Event()) if gate == "advice" else stages(simulation_gate=Event())
@@ -186,6 +188,7 @@ async def test_quitting_stops_what_runs(gate: str) -> None:
     assert fake.stopped.wait(5)
 
 
+@pytest.mark.slow
 def test_quitting_does_not_wait_for_a_run_that_hears_nothing() -> None:
     script = f"""
 import sys, time
@@ -312,6 +315,7 @@ async def test_a_file_that_cannot_be_used_shows_its_diagnostics(tmp_path: Path, 
         assert "The file cannot be used" in screen_text(app), "no key breaks it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", first([("7", "2"), ("9", "escape", "2"), ("tab",)], 1))
 async def test_panes_change_while_there_is_no_answer_yet(keys: tuple[str, ...]) -> None:
     gate = Event()

@@ -142,6 +142,7 @@ async def test_units_are_offered_behind_numbers(tmp_path: Path) -> None:
         assert "kHz  a frequency" in screen_text(it.app)
 
 
+@pytest.mark.slow
 async def test_keys_of_the_other_panes_type_letters_here(tmp_path: Path) -> None:
     async with edited(tmp_path) as it:
         await it.go(13)
@@ -366,6 +367,7 @@ async def test_text_of_others_is_shown_and_never_obeyed(tmp_path: Path, text: st
         assert saved in (text, f"x{text}"), "it is saved as it is, or not at all"
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("text", first([b"let a = 1\r\nlet b = 2\r\n", b"\0\1", b"", b"\xff\xfe"], 2))
 async def test_any_file_opens(tmp_path: Path, text: bytes) -> None:
     async with edited(tmp_path, text) as it:

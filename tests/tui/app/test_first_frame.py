@@ -58,6 +58,7 @@ async def test_panes_and_help_answer_before_the_workbench_is_there(held: Event) 
         assert "OVERLAP pays" in screen_text(app) and "starting" not in screen_text(app)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("size", [SMALL, LARGE, (20, 5)])
 async def test_the_workbench_stands_where_the_first_frame_was(
     held: Event, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch

@@ -193,6 +193,7 @@ async def test_the_fabric_is_scrubbed_and_looks_at_the_cursor() -> None:
         assert view.model.is_whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pane", first([TIMELINE, COMPARE, TOPOLOGY, KEY_OF["how"]], 1))
 async def test_a_tiny_terminal_and_back(pane: str) -> None:
     app = app_of()

@@ -109,6 +109,7 @@ def sized() -> Iterator[object]:
         yield pytest.param(make, screens, SIZES[count:], id=f"{screens[0][0]}-large", marks=pytest.mark.slow)
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(("make", "screens", "sizes"), list(sized()))
 async def test_screens_look_as_they_did(
     make: Callable[[], MagusApp], screens: Screens, sizes: tuple[tuple[int, int], ...]

@@ -61,6 +61,7 @@ def test_ops_are_reported_by_name_with_the_block_of_the_schedule(page: Path) -> 
     assert all(escape(reason) in text for reason in data_of(page)["reasons"])
 
 
+@pytest.mark.slow
 def test_text_of_the_file_is_text(tmp_path: Path) -> None:
     file = tmp_path / "mlp.mgs"
     file.write_text(TEXT.replace("an MLP", "<b onload=x>MLP</b>"))

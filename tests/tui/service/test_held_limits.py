@@ -45,6 +45,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, answers: Callable[[int], Any]) ->
     monkeypatch.setattr(Advisor, "recommend_async", recommend)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "error", [StopIteration, AssertionError, RecursionError, MemoryError, TimeoutError, asyncio.CancelledError]
 )

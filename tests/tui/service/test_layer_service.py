@@ -56,6 +56,7 @@ def timeless(document: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_the_answer_about_a_model_is_that_of_the_api(advisor: Advisor) -> None:
     status, answer = ask(advisor, QUESTION)
     request = LayerRequest(model_of(MODEL, "small"), gpu="H100", tp=4, tokens=1024, engines=("dma(3)",))
@@ -66,6 +67,7 @@ def test_the_answer_about_a_model_is_that_of_the_api(advisor: Advisor) -> None:
     assert ask(advisor, QUESTION)[1] == answer  # from memory, the times of its stages as well
 
 
+@pytest.mark.slow
 def test_the_answer_about_a_text_is_that_of_the_api(advisor: Advisor) -> None:
     status, answer = ask(advisor, TEXT_QUESTION)
     (graph,) = compile_text(str(TEXT_QUESTION["text"]), "back.mgs", (("M", "512"),)).workloads

@@ -46,6 +46,7 @@ def ask(advisor: Advisor, question: object, limits: Limits | None = None) -> tup
     return status, document
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("simulate", [False, True])
 def test_its_answers_are_those_of_the_api(advisor: Advisor, simulate: bool) -> None:
     advisor = Advisor(advisor.proposals)  # has answered nothing yet
@@ -220,6 +221,7 @@ def client(url: str, *words: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.slow
 def test_the_clients_of_the_examples_get_an_answer(running: tuple[str, subprocess.Popen[str]], tmp_path: Path) -> None:
     url, process = running
     by_python = client(url, sys.executable, str(ROOT / "examples" / "clients" / "advise.py"))

@@ -65,6 +65,7 @@ def advice_on(text: str) -> Advice:
     return recommend_workload(compile_text(text).workloads[0], QUICK)
 
 
+@pytest.mark.slow
 def test_each_implementation_has_one_figure_over_the_library() -> None:
     advice = advice_on(BACK + AT_ENGINES)
     offers = known(advice.offers)
@@ -116,6 +117,7 @@ def test_a_pair_has_the_same_offers_with_a_kernel_behind_it() -> None:
     assert [each.promise.verdict for each in alone.offers] == [each.promise.verdict for each in behind.offers]
 
 
+@pytest.mark.slow
 def test_what_the_file_does_not_explore_is_compared_and_never_recommended() -> None:
     advice = advice_on(BACK + "explore back { engine sm(16) }")
     engine = advice.named("te_table")
@@ -124,6 +126,7 @@ def test_what_the_file_does_not_explore_is_compared_and_never_recommended() -> N
     assert advice.recommended is not engine and engine.result is not None  # it is near, and simulated like the others
 
 
+@pytest.mark.slow
 def test_without_limits_what_people_have_may_be_the_answer() -> None:
     advice = advice_on(BATCHES.partition("explore")[0])
 
@@ -160,6 +163,7 @@ def test_an_implementation_that_does_none_of_the_ops_is_refused() -> None:
         compile_text(text).workloads[0]
 
 
+@pytest.mark.slow
 def test_gpus_that_it_is_not_known_for_have_no_offer() -> None:
     text = BACK.replace("nvidia/h100", "amd/mi300x").replace("H100", "MI300X")
     text = text.replace("switch(nvswitch, link=nvlink)", "full_mesh(xgmi)") + "explore back { engine dma(3); chunks 8 }"

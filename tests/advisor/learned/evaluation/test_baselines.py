@@ -43,6 +43,7 @@ def test_the_winner_of_the_nearest_situation_is_chosen(model: ProposalModel) -> 
     assert [choice and choice.template for choice in chosen] == ["uniform_fused_1d", "bespoke", "bespoke"]
 
 
+@pytest.mark.slow
 def test_a_winner_that_does_not_fit_gives_way_to_the_next(model: ProposalModel) -> None:
     columns = Structure(OpChoice("uniform_fused_2d", 1, SM16), 1, 0.0, 0.0, ())
     origins = np.array([Situation.of(scenario).values for scenario in (SMALL, LARGE)])

@@ -22,6 +22,7 @@ from tests.helpers.plans.symbolic_executor import Ranks
 GOLDEN = paths.GOLDEN / "mscclpp"
 
 
+@pytest.mark.quick(9)
 @pytest.mark.parametrize("n", [2, 4, 8])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_becomes_a_plan_that_does_the_collective(name: str, n: int) -> None:

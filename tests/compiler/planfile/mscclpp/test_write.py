@@ -56,6 +56,7 @@ def written(collective: str, n: int, expression: str) -> tuple[OpCase, OpPlan, d
     return scenario, schedule, json.loads(json.dumps(mscclpp_document(scenario, schedule)))
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(("collective", "n", "expression", "engine"), [*SAME_TIME, *OTHERS])
 def test_read_back_it_does_the_same_by_the_same_engines(collective: str, n: int, expression: str, engine: str) -> None:
     scenario, _, document = written(collective, n, expression)
@@ -68,6 +69,7 @@ def test_read_back_it_does_the_same_by_the_same_engines(collective: str, n: int,
     assert again.symmetric or expression.startswith("halving_doubling"), "ranks that do the same are read as alike"
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(("collective", "n", "expression", "engine"), SAME_TIME)
 def test_read_back_it_takes_as_long(collective: str, n: int, expression: str, engine: str) -> None:
     scenario, schedule, document = written(collective, n, expression)
@@ -78,6 +80,7 @@ def test_read_back_it_takes_as_long(collective: str, n: int, expression: str, en
     assert ticks[1] == pytest.approx(ticks[0], rel=0.01)
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(("collective", "n", "expression", "engine"), [*SAME_TIME, *OTHERS])
 def test_the_form_is_what_the_loader_takes(collective: str, n: int, expression: str, engine: str) -> None:
     document = written(collective, n, expression)[2]

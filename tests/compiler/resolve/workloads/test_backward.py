@@ -247,6 +247,7 @@ def test_mistakes_of_the_forward_pass_are_reported_once() -> None:
     assert [each.code for each in caught.value.diagnostics] == [Code.MGS203]
 
 
+@pytest.mark.slow
 @given(layers())
 @examples(12)
 def test_what_is_written_out_means_the_same(layer: tuple[str, str]) -> None:

@@ -40,6 +40,7 @@ def test_golden(path: Path) -> None:
     assert parse(formatted) == parse(text)
 
 
+@pytest.mark.quick(30)
 @pytest.mark.parametrize("seed", thinned(range(30), 10))
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_no_comment_is_lost_wherever_it_stands(path: Path, seed: int) -> None:

@@ -140,6 +140,7 @@ async def test_a_value_that_cannot_be_is_said_in_place_and_changes_nothing(file:
         assert app.session.changes == Changes((("M", "4096"),))
 
 
+@pytest.mark.slow
 async def test_it_is_saved_as_a_file_that_says_the_same(file: Path) -> None:
     app, target = app_of(file), file.with_name("small_what_if.mgs")
     async with app.run_test(size=LARGE) as pilot:
@@ -260,6 +261,7 @@ async def test_a_param_of_an_included_file_is_changed_and_not_saved(
         assert not Path("main_what_if.mgs").exists()
 
 
+@pytest.mark.slow
 async def test_values_of_a_graph_are_changed_and_saved_with_its_schedules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

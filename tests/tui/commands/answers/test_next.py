@@ -108,6 +108,7 @@ def test_a_command_of_several_lines_can_be_copied() -> None:
     assert all(len(line) <= 80 or str(file) in line for line in printed.splitlines())
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "speedups, wanted",
     [

@@ -40,6 +40,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_line_for_each_point_and_the_rules(file: Path) -> None:
     done = magus("sweep", file, "--set", "M=64..1024", "--no-verify")
     lines = done.stdout.splitlines()
@@ -177,6 +178,7 @@ def test_stopped_it_shows_what_it_has(file: Path, monkeypatch: Any) -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()[3:]] == ["64", "128"]
 
 
+@pytest.mark.slow
 def test_the_rules_become_a_file(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "policy.json"
     done = magus("export", file, "--to", "policy", "--set", "M=64,512,4096", "--no-verify", "-o", out)

@@ -53,6 +53,7 @@ def ticks(file: Path, workload: str, schedule: str | Path) -> float:
     return float(json.loads(text)["makespan_cycles"])
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("workload", "schedule"), EACH)
 def test_a_plan_takes_as_long_as_its_schedule(file: Path, workload: str, schedule: str) -> None:
     at, out = ("--workload", workload), file.with_name("p.json")
