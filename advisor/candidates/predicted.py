@@ -14,9 +14,11 @@ from ...compiler.ir import (
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    Gpu,
     OpCase,
     OpChoice,
     OpPlan,
+    Origin,
     Pattern,
     Reach,
     Rejection,
@@ -60,6 +62,7 @@ class LibraryTime:
     time: CollectiveTime
     error: float
     scaled: str = ""
+    assumed: bool = False
 
     @property
     def us(self) -> float:
@@ -75,8 +78,9 @@ class LibraryTime:
         )
         parts = f"{us_text(start)} start, {us_text(steps)} steps, {us_text(rest)} bytes"
         known = f"+-{self.error:.0%}" if not self.scaled else f"scaled {self.scaled}, where it was not measured"
+        sort = "measured and assumed" if self.assumed else "measured"
         return (
-            f"The library's {self.operation.value} is a closed form of measured times ({known}, "
+            f"The library's {self.operation.value} is a closed form of {sort} times ({known}, "
             f"{self.time.protocol.value}): {parts}."
         )
 
@@ -87,7 +91,13 @@ def library_time(scenario: OpCase) -> LibraryTime | None:
     if model is None or library_unfit(scenario) is not None:
         return None
     time, scaled = library_collective_time(scenario), library_scaling(scenario.system)
-    return LibraryTime(library_operation(scenario), time, float(model.error), scaled)
+    return LibraryTime(library_operation(scenario), time, float(model.error), scaled, _is_assumed(scenario.gpu))
+
+
+def _is_assumed(gpu: Gpu) -> bool:
+    """Whether numbers of the library's times are assumed, beyond its error and the links that they were fitted on."""
+    assumed = (note.path for note in gpu.provenance if note.origin is Origin.ASSUMED)
+    return any(".collectives." in path and ".link_" not in path and not path.endswith(".error") for path in assumed)
 
 
 def library_unfit(scenario: OpCase) -> Rejection | None:

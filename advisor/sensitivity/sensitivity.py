@@ -140,7 +140,7 @@ def with_number(scenario: OpCase, number: HardwareNumber, factor: float) -> OpCa
     if isinstance(device, Gpu):
         return replace(scenario, system=replace(system, gpu=device))
     gpu, fabric = system.gpu, system.fabric
-    library = None if fabric.one_switch is None else library_on(system)
+    library = library_on(system)
     if library is not None:  # its times were measured: they stay as they are
         gpu = replace(gpu, collectives=replace(library, link_bytes_per_s=None, link_latency_ticks=None))
     if isinstance(device, Switch):

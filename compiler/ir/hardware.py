@@ -52,7 +52,8 @@ class Collectives:
     ``simple_from_bytes`` (per rank) and ``NvlsModel.from_bytes`` are choices of one build of the library, not
     properties of the hardware. ``reduce_factor`` multiplies the bytes where they are summed. ``error`` is the relative
     error of a predicted time. ``link_bytes_per_s`` is what a GPU sends over the links that the constants were fitted
-    on, ``link_latency_ticks`` their latency from GPU to GPU; None if not said.
+    on, ``link_latency_ticks`` their latency from GPU to GPU; None if not said. ``links`` are those of a GPU to all
+    others, if each pair had one of its own; None if they were fitted behind a switch.
     """
 
     start_ticks: int
@@ -68,6 +69,7 @@ class Collectives:
     all_to_all: ExchangeModel | None = None
     link_bytes_per_s: int | None = None
     link_latency_ticks: int | None = None
+    links: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

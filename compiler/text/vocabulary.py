@@ -133,6 +133,7 @@ COLLECTIVES: Mapping[str, tuple[Property, ...]] = {
         *(*_PROTOCOLS, _time("ll128_step"), _share("reduce_factor", _PERCENT, high=2), _share("error", high=10)),
         Property("link_bandwidth", RATE, Fraction(10**6), Fraction(10**15), required=False, alone=True),
         _alone("link_latency", TIME, _PERCENT, low=0),
+        Property("links", NUMBER, Fraction(1), Fraction(MAX_RANKS), whole=True, required=False, alone=True),
     ),
     "nvls": (_time("start"), _rate("bandwidth"), _size("from"), _count("ranks", MAX_RANKS)),
     "all_to_all": _PROTOCOLS,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ...compiler.ir import TICKS_PER_SECOND, OpCase, Pattern, ProtocolModel, Reduction, System, Transfer
-from ...compiler.planning.knobs.library import library_on
+from ...compiler.planning.knobs.library import library_on, links_out
 from ...compiler.templates.collective import collective_in
 from ..kernels.dispatch import split_by_weight
 from ..kernels.gemm import ticks_for
@@ -56,21 +56,21 @@ def _over_links(scenario: OpCase, time: CollectiveTime) -> Fraction:
     rate of copies, so fewer of its units take as long there as all of them at its own rate.
     """
     achieved = scenario.system.fabric.link.achieved_bytes_per_s
-    rate = -(-_sent_bytes(time) * TICKS_PER_SECOND // max(1, time.transfer_ticks))
+    rate = -(-_sent_bytes(time) * TICKS_PER_SECOND // (links_out(scenario.system) * max(1, time.transfer_ticks)))
     rate = min(rate, with_fastest_links(scenario.system).fabric.link.achieved_bytes_per_s)
     return Fraction(achieved, max(achieved, rate))
 
 
 def with_fastest_links(system: System) -> System:
     """``system`` with links as fast as its library was measured to send over them, where a copy achieves less."""
-    library = None if system.fabric.one_switch is None else library_on(system)
+    library = library_on(system)
     if library is None:
         return system
     link, exchange, summed = system.fabric.link, library.all_to_all, min(library.reduce_factor, Fraction(1))
     rates = [library.simple.bytes_per_s / summed, _over_link(library.ll128)]
     if exchange is not None:
         rates += [Fraction(exchange.simple.bytes_per_s), _over_link(exchange.ll128)]
-    fastest = int(max(rates))
+    fastest = int(max(rates)) // links_out(system)
     link = replace(link, achieved_bytes_per_s=min(link.peak_bytes_per_s, max(link.achieved_bytes_per_s, fastest)))
     return replace(system, fabric=replace(system.fabric, link=link))
 
@@ -106,7 +106,8 @@ def _channels(state: Lowering, rank: int, time: CollectiveTime, label: str) -> r
     """The ops of the library's SMs at ``rank``, one for each channel."""
     scenario, unit_bytes, channels = state.scenario, state.unit_bytes, state.schedule.engine.count
     everybody = range(1, scenario.num_ranks)
-    peers = everybody if library_operation(scenario) is NcclCollective.ALL_TO_ALL else everybody[:1]
+    to_all = library_operation(scenario) is NcclCollective.ALL_TO_ALL or links_out(scenario.system) > 1
+    peers = everybody if to_all else everybody[:1]
     units = split_by_weight(-(-_sent_bytes(time) // (unit_bytes * len(peers))), [1] * channels)
     own = -(-time.own_bytes // (unit_bytes * channels)) if time.own_ticks else 0
     setup = state.setup(max(0, time.start_ticks + time.step_ticks - _latency(scenario, time, peers)))

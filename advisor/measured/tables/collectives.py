@@ -2,7 +2,7 @@
 
 A table is a file ``nccl_collectives_NAME.csv`` or ``.csv.gz`` with the columns gpu, n_gpus, op, dtype, bytes and
 time_us; bytes are those of nccl-tests. Repeats of one point, of any version of NCCL, count as their median. The
-constants are fitted to the same points.
+constants are fitted to the same points. Files ``*_allreduce_rccl_NAME.csv`` are of RCCL, in columns of their own.
 """
 
 from collections import Counter, defaultdict
@@ -17,7 +17,9 @@ from .csv_rows import MissingTable, TableComparison, left_out_lines, read_rows
 from .gemm import gpu_name, lone_scenario
 
 PATTERNS = ("nccl_collectives_*.csv", "nccl_collectives_*.csv.gz")
-WITHOUT_MODEL = ("mi300x_allreduce_rccl_*.csv", "mi300x_allreduce_rccl_*.csv.gz")
+RCCL_PATTERNS = ("*_allreduce_rccl_*.csv", "*_allreduce_rccl_*.csv.gz")
+RCCL_COLUMNS, RCCL_NUMBERS = ("system", "mode"), ("size_bytes", "oop_time_us")
+IN_GRAPH, RCCL_LEAST = "hip_graph", 512
 COLUMNS = ("gpu", "op", "dtype")
 NUMBERS = ("n_gpus", "bytes", "time_us")
 OPERATIONS = {operation.value: operation for operation in NcclCollective} | {"alltoall": NcclCollective.ALL_TO_ALL}
@@ -51,15 +53,33 @@ def collective_comparisons(folder: Path) -> Iterator[TableComparison | str]:
     MeasuredError
         If one cannot be read.
     """
-    for path in tables_of(folder, WITHOUT_MODEL):
-        yield f"{path.name}: not compared: the profile of MI300X has no collectives, its source covers all_reduce alone"
     for point in shipped_points(folder):
         yield point if isinstance(point, str) else _comparison(point)
 
 
 def shipped_points(folder: Path) -> Iterator[MeasuredPoint | str]:
-    """Yield ``collective_points`` of the shipped profiles."""
+    """Yield ``collective_points`` of the shipped profiles, and the points of RCCL."""
     yield from collective_points(folder, lambda name: gpu_named(name)[1])
+    for path in tables_of(folder, RCCL_PATTERNS):
+        yield from _rccl_points(path)
+
+
+def _rccl_points(path: Path) -> Iterator[MeasuredPoint | str]:
+    """Yield the all_reduces in a graph; a row is of a ``system`` such as ``8xMI300X``, once."""
+    table, left_out = read_rows(path, RCCL_COLUMNS, RCCL_NUMBERS), Counter[str]()
+    yield from table.skipped
+    for row in table.rows:
+        count, _, gpu = row["system"].partition("x")
+        ranks = int(count) if count.isdecimal() and len(count) <= len(str(MAX_RANKS)) else 0
+        num_bytes = whole_number(row, "size_bytes", MAX_BYTES)
+        name, profile = gpu_named(gpu)
+        if not 2 <= ranks <= MAX_RANKS or num_bytes is None or profile is None or profile.collectives is None:
+            left_out["the GPU, their number or the size is not known"] += 1
+        elif not row["mode"].startswith(IN_GRAPH) or num_bytes < RCCL_LEAST:
+            left_out[f"not in a graph, or below {RCCL_LEAST} B: times of the host"] += 1
+        else:
+            yield MeasuredPoint(name, NcclCollective.ALL_REDUCE, ranks, num_bytes, float(row["oop_time_us"]), path.name)
+    yield from left_out_lines(path, left_out)
 
 
 def collective_points(folder: Path, profile: Profiles, only: str = "") -> Iterator[MeasuredPoint | str]:

@@ -140,7 +140,7 @@ MAX_UNITS = 8192
 
 NODE = """
 use "{library}"
-system node {{ gpus {ranks} x {gpu}; fabric switch(nvswitch, link=nvlink) }}
+system node {{ gpus {ranks} x {gpu}; fabric {fabric} }}
 workload alone on node {{
   x = tensor bf16[{ranks}, {cols}]{shard}
   y = {operation}(x)
@@ -152,11 +152,13 @@ workload alone on node {{
 def scenario_of(
     gpu: str, ranks: int, operation: NcclCollective = NcclCollective.ALL_GATHER, num_bytes: int = 1024
 ) -> OpCase:
-    """Return a collective alone on GPUs of the shipped library with its switch; its bytes as nccl-tests counts them."""
+    """Return a collective alone on GPUs of the shipped library in their fabric; its bytes as nccl-tests counts them."""
     library = next(name for name in shipped_libraries() if name.partition("/")[2] == gpu.lower())
     cols = num_bytes // (ranks * DType.BF16.num_bytes)
     shard = " shard rows" if operation is NcclCollective.ALL_GATHER else ""
-    text = NODE.format(library=library, gpu=gpu, ranks=ranks, cols=cols, shard=shard, operation=operation.value)
+    fabric = "full_mesh(xgmi)" if library.startswith("amd/") else "switch(nvswitch, link=nvlink)"
+    names = {"library": library, "gpu": gpu, "fabric": fabric, "operation": operation.value}
+    text = NODE.format(**names, ranks=ranks, cols=cols, shard=shard)
     return compile_text(text).scenario().case
 
 

@@ -234,7 +234,7 @@ Row = TypeVar("Row")
 READ = (
     gemm.PATTERNS,
     collectives.PATTERNS,
-    collectives.WITHOUT_MODEL,
+    collectives.RCCL_PATTERNS,
     custom_all_reduce.PATTERNS,
     copies.SM_PATTERNS,
     copies.DMA_PATTERNS,

@@ -46,7 +46,7 @@ def library_serial(scenario: OpCase) -> OpChoice:
 def library_rejection(scenario: OpCase) -> Rejection | None:
     """Why the time of the library's collective is not known for ``scenario``, None if it is.
 
-    The closed form holds for one node behind a switch, and for equal blocks.
+    The closed form holds for one node, behind a switch or in a full mesh as it was fitted, and for equal blocks.
     """
     gpu, model, shape = scenario.gpu, scenario.gpu.collectives, scenario.shape
     if model is None:
@@ -58,8 +58,8 @@ def library_rejection(scenario: OpCase) -> Rejection | None:
         return _rejection(f"the profile of {gpu.name} has no all_to_all")
     if shape.uneven:
         return _rejection("the library's time is known for blocks of one size")
-    if scenario.system.fabric.one_switch is None or scenario.num_ranks < 2:
-        return _rejection("the library's time is known for one node behind a switch")
+    if not scenario.system.fabric.direct or scenario.num_ranks < 2:
+        return _rejection(f"the library's time is known for one node {_fitted_in(model)}")
     return _reject_links(scenario.system, model)
 
 
@@ -71,6 +71,8 @@ def library_scaling(system: System) -> str:
     changes: list[str] = []
     if model.link_bytes_per_s not in (None, rate):
         changes.append(f"from links of {rate_text(model.link_bytes_per_s or 0)} to {rate_text(rate)}")
+    if model.links not in (None, links_out(system)):
+        changes.append(f"from {model.links} links of a GPU to {links_out(system)}")
     if model.link_latency_ticks is not None and latency > model.link_latency_ticks:
         changes.append(f"from a latency of {ticks_text(model.link_latency_ticks)} to {ticks_text(latency)}")
     region = system.gpu.calibrated.collectives
@@ -86,12 +88,14 @@ def library_on(system: System) -> Collectives | None:
     do not limit, are at most that. Only a switch that sums does NVLS.
     """
     model, (rate, latency) = system.gpu.collectives, _links_of(system)
-    if model is None or _reject_links(system, model) is not None:
+    if model is None or not system.fabric.direct or _reject_links(system, model) is not None:
         return None
-    share = Fraction(1) if model.link_bytes_per_s is None else Fraction(rate, model.link_bytes_per_s)
+    links = links_out(system)
+    fitted = None if model.link_bytes_per_s is None else model.link_bytes_per_s * (model.links or 1)
+    share = Fraction(1) if fitted is None else Fraction(rate * links, fitted)
     later = 0 if model.link_latency_ticks is None else max(0, latency - model.link_latency_ticks)
     link, switch, nvls, exchange = system.fabric.link, system.fabric.switch, model.nvls, model.all_to_all
-    peak = link.peak_bytes_per_s if switch is None else min(link.peak_bytes_per_s, switch.bytes_per_s)
+    peak = link.peak_bytes_per_s * links if switch is None else min(link.peak_bytes_per_s, switch.bytes_per_s)
     if nvls is not None:
         sums = switch is not None and switch.multicast and switch.reduces
         nvls = replace(nvls, bytes_per_s=int(share * nvls.bytes_per_s)) if sums else None
@@ -112,8 +116,17 @@ def _scaled(protocols: tuple[ProtocolModel, ...], share: Fraction, peak: int, la
     ]
 
 
+def links_out(system: System) -> int:
+    """Links over which the library sends at once: all of a GPU in a full mesh, which its rings share, else one."""
+    return max(1, system.num_ranks - 1) if system.fabric.link_for_each_pair else 1
+
+
+def _fitted_in(model: Collectives) -> str:
+    return "behind a switch" if model.links is None else "with a link for each pair of GPUs"
+
+
 def _links_of(system: System) -> tuple[int, int]:
-    """What a GPU sends over its link to the switch, and the latency from GPU to GPU."""
+    """What a GPU sends over one link, to the switch or to a peer, and the latency from GPU to GPU."""
     link, switch = system.fabric.link, system.fabric.switch
     if switch is None:
         return link.achieved_bytes_per_s, link.latency_ticks
@@ -123,7 +136,9 @@ def _links_of(system: System) -> tuple[int, int]:
 def _reject_links(system: System, model: Collectives) -> Rejection | None:
     """Why the constants do not hold for the links of ``system``, however they are scaled."""
     link, (_, latency) = system.fabric.link, _links_of(system)
-    if model.link_bytes_per_s is not None and CopyProtocol.LL128 not in link.protocols:
+    if system.fabric.link_for_each_pair != (model.links is not None):
+        return _rejection(f"the library's time is known for one node {_fitted_in(model)}")
+    if model.links is None and model.link_bytes_per_s is not None and CopyProtocol.LL128 not in link.protocols:
         return _rejection(f"the library's times were measured over links that carry LL128, and {link.name} does not")
     fitted = model.link_latency_ticks
     if fitted is not None and latency > MOST_LATENCY * fitted:

@@ -70,6 +70,7 @@ def collectives_of(figures: DeviceNumbers) -> Collectives | None:
         all_to_all=_exchange(figures, f"{prefix}all_to_all."),
         link_bytes_per_s=figures.whole_if(f"{prefix}link_bandwidth"),
         link_latency_ticks=figures.ticks_if(f"{prefix}link_latency"),
+        links=figures.whole_if(f"{prefix}links"),
     )
 
 

@@ -1,12 +1,14 @@
 """The serial baseline is the one that advice names, found without its candidates."""
 
+from dataclasses import replace
+
 import pytest
 
 from magus.advisor import Advisor
 from magus.advisor.expect.simulations import serial_baseline
 from magus.advisor.solver import NoFeasibleSchedule, enumerate_space
 from magus.compiler import compile_text
-from magus.compiler.ir import ExecutionOptions, Scenario
+from magus.compiler.ir import ExecutionOptions, OpCase, Scenario
 from magus.compiler.planning.knobs.engine import default_engine
 from tests.helpers.marks import thinned
 
@@ -51,14 +53,20 @@ def test_it_is_the_baseline_of_the_advice(text: str) -> None:
     assert serial_baseline(scenario).expression == Advisor.load().recommend(Scenario.of_one(scenario)).serial.expression
 
 
-def test_it_has_the_options_that_pay() -> None:
-    found = serial_baseline(compile_text(DECODE).scenario().case)
+def without_library(text: str) -> OpCase:
+    scenario = compile_text(text).scenario().case
+    gpu = replace(scenario.gpu, collectives=None)
+    return replace(scenario, system=replace(scenario.system, gpu=gpu))
+
+
+def test_without_a_library_it_has_the_options_that_pay() -> None:
+    found = serial_baseline(without_library(DECODE))
 
     assert found.tactics != ExecutionOptions()
 
 
 def test_where_the_space_leaves_nothing_it_is_the_usual_one() -> None:
-    scenario = compile_text(OVERLAPPING + "explore up { staging <= 1 KiB }\n").scenario().case
+    scenario = without_library(OVERLAPPING + "explore up { staging <= 1 KiB }\n")
     with pytest.raises(NoFeasibleSchedule):
         enumerate_space(scenario)
 

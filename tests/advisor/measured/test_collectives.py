@@ -6,15 +6,30 @@ The accuracy itself needs measured tables: MAGUS_MEASURED_DATA names their folde
 import gzip
 import os
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 from itertools import chain
 from pathlib import Path
+from statistics import mean, median
 
+import numpy as np
 import pytest
 
-from magus.advisor.measured.tables.collectives import collective_comparisons
+from magus.advisor.measured.calibrate.fitting import put_all
+from magus.advisor.measured.calibrate.parts import RING, RING_SWITCH, collective_parts, collective_times_us, fit_rows
+from magus.advisor.measured.tables.collectives import (
+    MeasuredPoint,
+    collective_comparisons,
+    collective_points,
+    gpu_named,
+    shipped_points,
+)
 from magus.advisor.measured.tables.copies import PhaseShare, copy_comparisons, phase_shares
 from magus.advisor.measured.tables.csv_rows import MeasuredError, MissingTable, TableComparison
+from magus.compiler.ir import Gpu
 from magus.simcore.kernels.copy import CopyPhase
+from magus.simcore.kernels.nccl import collective_time
 
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
 measured = pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")
@@ -79,7 +94,6 @@ def test_points_differ_by_gpu_operation_ranks_and_bytes(tmp_path: Path) -> None:
         ("H100-SXM,8,all_gather,int8,512,9,2.29", "half precision"),
         ("H100-SXM,8,broadcast,half,512,9,2.29", "no model of broadcast"),
         ("V100-SXM,8,all_gather,half,512,9,2.29", "no profile of V100"),
-        ("MI355X,8,all_gather,half,512,9,2.29", "MI355X has no constants for all_gather"),
         ("H100-SXM,1,all_gather,half,512,9,2.29", "whole numbers from 2"),
         ("H100-SXM,8,all_gather,half,0.5,9,2.29", "whole numbers from 2"),
         ("H100-SXM,8,all_gather,half,1e30,9,2.29", "whole numbers from 2"),
@@ -92,6 +106,15 @@ def test_a_row_that_is_left_out_is_named_with_its_reason(tmp_path: Path, row: st
 
     assert len(found) == 1 and len(texts) == 1
     assert reason in texts[0] and texts[0].startswith("nccl_collectives_here.csv")
+
+
+def test_a_gpu_without_collectives_has_no_constants(tmp_path: Path) -> None:
+    nccl(tmp_path, "H100-SXM,8,all_gather,half,512,9,2.29")
+    gpu = gpu_named("H100")[1]
+    assert gpu is not None
+    (text,) = collective_points(tmp_path, lambda _: replace(gpu, collectives=None))
+
+    assert isinstance(text, str) and "H100 has no constants for all_gather" in text
 
 
 def test_left_out_rows_of_one_reason_are_counted(tmp_path: Path) -> None:
@@ -111,11 +134,19 @@ def test_compressed_tables_are_read(tmp_path: Path) -> None:
     assert len(list(collective_comparisons(tmp_path))) == 1
 
 
-def test_rccl_is_named_as_not_compared(tmp_path: Path) -> None:
-    table(tmp_path, "mi300x_allreduce_rccl_amdblog.csv", "system,size_bytes", "8xMI300X,8")
-    _, texts = parted(nccl(tmp_path, "H100-SXM,8,all_gather,half,512,9,2.29"))
+def test_all_reduces_of_rccl_in_a_graph_are_compared(tmp_path: Path) -> None:
+    rows = ("8xMI300X,hip_graph_-G_1,1048576,19.4", "8xMI300X,no_graph,1048576,27.4", "8xMI300X,hip_graph_-G_1,8,16.4")
+    unknown = ("8xMI9X,hip_graph_-G_1,1048576,19.4", "manyxMI300X,hip_graph_-G_1,1048576,19.4")
+    table(tmp_path, "mi300x_allreduce_rccl_here.csv", "system,mode,size_bytes,oop_time_us", *rows, *unknown)
+    found, texts = parted(nccl(tmp_path, "H100-SXM,8,all_gather,half,512,9,2.29"))
 
-    assert len(texts) == 1 and "MI300X has no collectives" in texts[0]
+    assert [(each.gpu, each.operation, each.measured_us) for each in found[1:]] == [("MI300X", "all_reduce", 19.4)]
+    # 2.45 + 0.73 + 14 * 0.379 us, 14/8 MiB at 172.1 GB/s, 1/8 MiB at 2.1 TB/s
+    assert found[1].predicted_us == pytest.approx(8.486 + 10.662 + 0.062, rel=1e-3)
+    assert [text.partition(": ")[2] for text in texts] == [
+        "2 rows: not in a graph, or below 512 B: times of the host",
+        "2 rows: the GPU, their number or the size is not known",
+    ]
 
 
 def test_a_folder_without_tables_is_an_error(tmp_path: Path) -> None:
@@ -216,9 +247,39 @@ def test_collectives_are_as_accurate_as_promised() -> None:
     limits = {"all_gather": 5.5, "reduce_scatter": 5.5, "all_reduce": 5.5, "all_to_all": 6.0}
     errors = mean_errors(found)
 
-    assert set(errors) == {(gpu, operation) for gpu in ("A100", "H100", "B200") for operation in limits}
-    assert len(found) == 3 * 4 * 3 * 21  # GPUs, operations, ranks, sizes
+    nccl = {(gpu, operation) for gpu in ("A100", "H100", "B200") for operation in limits}
+    assert set(errors) == nccl | {("MI300X", "all_reduce")}
+    assert len(found) == 3 * 4 * 3 * 21 + 26  # GPUs, operations, ranks, sizes; sizes of RCCL
     assert not {key: error for key, error in errors.items() if error > limits[key[1]]}
+
+
+@measured
+@pytest.mark.slow
+def test_the_error_of_rccl_is_that_of_sizes_left_out_of_the_fit() -> None:
+    found = [each for each in shipped_points(Path(DATA)) if isinstance(each, MeasuredPoint) and each.gpu == "MI300X"]
+    gpu, nccl = gpu_named("MI300X")[1], gpu_named("H100")[1]
+    assert gpu is not None and gpu.collectives is not None and nccl is not None and nccl.collectives is not None
+    own = {name: getattr(gpu.collectives, name) for name in ("own_bytes_per_s", "reduce_factor")}
+    start = replace(gpu, collectives=replace(nccl.collectives, nvls=None, all_to_all=None, **own))
+    constants = [each for each in RING if each.name not in ("own_bandwidth", "reduce_factor")]
+    errors: list[float] = []
+    for half in (0, 1):
+        (part,) = collective_parts(start, found[half::2], fit_switch=False)
+        trials = [
+            put_all(trial, fit_rows(constants, trial, trial, part.rows, collective_times_us, ((2, 5), (5, 8))))
+            for trial in (RING_SWITCH.put(start, Fraction(1 << power)) for power in range(15, 22))
+        ]
+        best = min(trials, key=lambda trial: mean(off(trial, found[half::2])))
+        errors += off(best, found[1 - half :: 2])
+
+    assert mean(errors) == pytest.approx(100 * float(gpu.collectives.error), abs=0.05)
+    assert [median(errors), float(np.percentile(errors, 90))] == pytest.approx([2.7, 13.1], abs=0.05)
+
+
+def off(gpu: Gpu, points: Sequence[MeasuredPoint]) -> list[float]:
+    """How far times by ``gpu`` are from the measured ones, in percent."""
+    times = [collective_time(gpu, each.operation, each.num_bytes, each.ranks).us for each in points]
+    return [100 * abs(time / each.time_us - 1) for time, each in zip(times, points, strict=True)]
 
 
 @measured

@@ -29,6 +29,7 @@ GPUS = tuple(
 )
 
 STATED = {
+    ("MI300X", "collectives"): (Fraction("5.3"), "73847985acce"),
     ("MI355X", "gemm"): (Fraction("8.5"), "b63e09d55bc2"),
     ("A100", "gemm"): (Fraction("4.9"), "bb8755ab3d2a"),
     ("A100", "collectives"): (Fraction("5.1"), "843e3dc0a1c7"),

@@ -163,7 +163,7 @@ def test_a_gpu_that_is_named() -> None:
     text = written(trace(layer(0, 0.0), gpu="AMD Instinct MI300X"))
     other = written(trace(layer(0, 0.0), gpu="NVIDIA L40S"), "h800")
 
-    assert "fabric full_mesh(xgmi)" in text and "not predicted, MI300X has no constants for it" in text
+    assert "fabric full_mesh(xgmi)" in text and "Predicted, each alone: all_gather 221.2 us" in text
     assert "the GPU is H800 because --gpu says so; the trace says 'NVIDIA L40S'" in other
 
 

@@ -137,7 +137,7 @@ def test_what_a_profile_lacks_is_no_number() -> None:
     names = {each.name for each in hardware_numbers(MESH.system)}
 
     assert {"mall.bandwidth", "xgmi.achieved", "dma.setup"} <= names
-    assert not {name for name in names if name.startswith(("collectives", "noc", "sync", "nvswitch"))}
+    assert not {name for name in names if name.startswith(("noc", "sync", "nvswitch"))}
 
 
 def test_costs_of_commands_are_doubled_too() -> None:

@@ -24,8 +24,10 @@ from magus.compiler.ir import (
     WrittenPlan,
 )
 from magus.compiler.planning.build import ScheduleError, build_op_plan
-from magus.compiler.planning.knobs.library import library_rejection, library_serial
+from magus.compiler.planning.knobs.library import library_rejection, library_scaling, library_serial
 from magus.compiler.planning.plan import build_plan
+from magus.compiler.request.request import Request
+from magus.compiler.request.scenario import scenario_of as scenario_for
 from magus.compiler.verify.check import check_plan
 from magus.simcore import record_writes, simulate, simulate_op
 from magus.simcore.cores.engine import run
@@ -80,6 +82,23 @@ def test_alone_it_takes_its_closed_form(gpu: str, operation: NcclCollective, ran
         result = simulate_op(scenario, library(scenario), unit_bytes=unit)
 
         assert result.makespan_ticks == pytest.approx(expected.ticks, rel=0.02), (size, expected)
+
+
+@pytest.mark.parametrize("operation", NcclCollective)
+def test_in_a_full_mesh_it_takes_its_closed_form_over_all_links(operation: NcclCollective) -> None:
+    for size, unit in ((64 << 10, 128), (1 << 20, 1024), (64 << 20, 8192)):
+        scenario = scenario_for(Request(operation.value, num_bytes=size, gpu="MI300X", ranks=8)).case
+        expected = library_collective_time(scenario)
+        result = simulate_op(scenario, library(scenario), unit_bytes=unit)
+
+        assert result.makespan_ticks == pytest.approx(expected.ticks, rel=0.02), (size, expected)
+
+
+def test_fewer_links_of_a_mesh_carry_less() -> None:
+    eight, four = (scenario_for(Request("all_gather", num_bytes=1 << 30, gpu="MI300X", ranks=n)).case for n in (8, 4))
+    assert library_scaling(eight.system) == "" and library_scaling(four.system) == "from 7 links of a GPU to 3"
+    moved = library_collective_time(eight).transfer_ticks, library_collective_time(four).transfer_ticks
+    assert moved[1] / moved[0] == pytest.approx(3 / 4 / (7 / 8) * 7 / 3, rel=1e-3)
 
 
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_reduce"])
@@ -155,6 +174,9 @@ def test_where_its_time_is_not_known_it_is_refused() -> None:
 
     assert "no collectives" in on(replace(system, gpu=replace(system.gpu, collectives=None)))
     assert "behind a switch" in on(replace(system, fabric=ag_gemm(512, 512, 512).system.fabric))
+    amd = scenario_for(Request("all_gather", num_bytes=1 << 20, gpu="MI300X", ranks=8)).case
+    fabric = replace(system.fabric, link=amd.system.fabric.link)
+    assert "a link for each pair" in refused(replace(amd, system=replace(amd.system, fabric=fabric)))
     assert "no collectives" in refused(gemm_rs(512, 512, 512, gpu=mi300x()))
 
 

@@ -127,5 +127,8 @@ def test_the_commands_tell_the_same() -> None:
 
     assert planned.exit_code == 0 and planned.stdout in advised.stdout
     steps = document["how"]["groups"][0]["steps"]
-    assert [step["number"] for step in steps] == ["1", "2"] and {step["kind"] for step in steps} == {"put", "kernel"}
+    assert [step["number"] for step in steps] == ["1", "2"] and {step["kind"] for step in steps} == {
+        "library",
+        "kernel",
+    }
     assert json.loads(magus("advise", file, "--no-verify", "--json", "--no-cache").stdout)["how"] is None

@@ -157,7 +157,7 @@ def test_collectives_of_h100() -> None:
 
 def test_parts_that_a_profile_leaves_out_are_none() -> None:
     found = shipped("amd/mi355x").gpu
-    assert (found.collectives, found.dma.phases, found.sm_copy.saturation, found.gemm.pair_tiles) == (None,) * 3 + ((),)
+    assert (found.noc, found.dma.phases, found.sm_copy.saturation, found.gemm.pair_tiles) == (None,) * 3 + ((),)
     assert shipped("nvidia/a100").gpu.collectives.nvls is None  # type: ignore[union-attr]
 
 
