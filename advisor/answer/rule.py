@@ -16,6 +16,7 @@ from ..implementations.predict import CALL_US, MIN_GAIN, Promise, kernel_promise
 Finalists = tuple[Candidate, Candidate]  # the best other one, the baseline
 
 NOT_MEASURED = "whole layers were not measured"
+LIBRARY_UNKNOWN = "what the library takes on {} was not measured"
 
 
 def finalists(scenario: Scenario, candidates: Sequence[Candidate]) -> Finalists:
@@ -123,7 +124,8 @@ def promise_of(
 ) -> Promise | None:
     """Return what the gain of ``recommended`` promises; None for the baseline and for a lone collective.
 
-    The estimate of what nobody proposed is taken to be no better than those of proposals. Of several ops one after the
+    The estimate of what nobody proposed is taken to be no better than those of proposals. Without the time of a library
+    there is nothing that was measured to gain over. Of several ops one after the
     other the error is that of the ops that change; others were not measured.
     """
     if recommended.expression == serial.expression or scenario.is_algorithm_choice:
@@ -135,9 +137,11 @@ def promise_of(
     speedup = (serial.best_us + calls * CALL_US) / us
     estimated = recommended.is_estimate or serial.is_estimate
     known = [recommended.gain_error] if recommended.gain_error else [one.gain_error or 0.0 for one in candidates]
-    error = max(known) if estimated else 0.0
+    errors = (scenario.profile_error, max(known) if estimated else 0.0)
     shortest_us = min(_times_us(scenario, recommended), default=recommended.best_us) + CALL_US
-    promise = kernel_promise(speedup, shortest_us, scenario.resolution, error)
+    promise = kernel_promise(speedup, shortest_us, scenario.resolution, errors)
+    if not serial.is_library:
+        promise = replace(promise, outside=promise.outside or LIBRARY_UNKNOWN.format(scenario.gpu.name))
     if recommended.several is None:
         return promise
     if not recommended.is_in_turn:

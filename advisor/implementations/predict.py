@@ -1,6 +1,7 @@
 """Predicted times of implementations and of the library, and the speedups that they promise."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -133,7 +134,7 @@ Measured on an H100, with a persistent Triton GEMM that looks at flags: ``adviso
 """
 
 KERNEL_ERROR = 0.28
-"""Of 34 published kernels that gain 27 are within it; where overlap is advised by it, 2 of 18 lose: docs/accuracy.md.
+"""Of 34 published kernels that gain 27 are within it; where overlap is advised by it, 2 of 16 lose: docs/accuracy.md.
 
 The call and the cost of a kernel are those above; none of these was fitted to those kernels but the error itself.
 """
@@ -180,12 +181,12 @@ def kernel_us(us: float, flops: int, num_calls: int = 1, alike_us: float = 0.0) 
     return alike_us + (us - alike_us) * cost + num_calls * CALL_US
 
 
-def kernel_promise(speedup: float, us: float, resolution: float, gain_error: float = 0.0) -> Promise:
+def kernel_promise(speedup: float, us: float, resolution: float, errors: Sequence[float] = ()) -> Promise:
     """Return what a kernel of ``us`` promises; its error is no less than what the profile resolves.
 
-    The ``gain_error`` of what was estimated and not simulated comes on top.
+    Other ``errors``, of a profile that is not validated and of what was estimated, come on top.
     """
     shorter = us < KERNEL_SHORTEST_US
     outside = f"kernels were measured from {us_text(KERNEL_SHORTEST_US)} on" if shorter else ""
-    of_kernel = max(KERNEL_ERROR, resolution)
-    return Promise(speedup, min(MOST_ERROR, of_kernel + gain_error * (1 + of_kernel)), outside)
+    most = (1 + max(KERNEL_ERROR, resolution)) * math.prod(1 + error for error in errors)
+    return Promise(speedup, min(MOST_ERROR, most - 1), outside)

@@ -366,3 +366,9 @@ class Scenario:
     def resolution(self) -> float:
         """The least relative difference of two times that the hardware profile resolves."""
         return max((case.resolution for case in self.cases), default=0.0)
+
+    @property
+    def profile_error(self) -> float:
+        """The relative error of GEMM times where the profile is not validated, 0 where it is: then others have it."""
+        gemm = self.gpu.gemm
+        return 0.0 if gemm.validated or not self.resolution else float(gemm.error)

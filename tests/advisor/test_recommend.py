@@ -77,8 +77,8 @@ def test_each_schedule_is_looked_at_and_built_once(advisor: Advisor, monkeypatch
 
 
 def test_overlap_is_recommended_where_it_pays(advice: Advice) -> None:
-    assert advice.verdict is Verdict.OVERLAP
-    assert advice.speedup >= 1.02
+    assert advice.verdict is Verdict.WORTH_TRYING, "GEMMs of MI300X are not validated"
+    assert advice.speedup >= 1.02 and not advice.recommended.is_serial
     assert advice.recommended.best_us <= advice.serial.best_us
 
 

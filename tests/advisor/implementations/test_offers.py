@@ -1,6 +1,7 @@
 """What can be switched on today: which implementations are offered, with which verdict, and how advice tells it."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
@@ -162,6 +163,32 @@ def test_a_kernel_is_called_as_the_library_is_and_its_product_costs_what_was_mea
     assert kernel_us(100.0, round(LARGE_FLOPS)) == pytest.approx(100 * LARGE_COST + CALL_US)
     assert kernel_us(100.0, round(LARGE_FLOPS) - 1) == pytest.approx(100 * SMALL_COST + CALL_US)
     assert kernel_us(100.0, 1, num_calls=3, alike_us=40.0) == pytest.approx(40 + 60 * SMALL_COST + 3 * CALL_US)
+
+
+def test_without_the_time_of_a_library_no_overlap_is_promised() -> None:
+    known = gather()
+    gpu = replace(known.gpu, collectives=None)
+    advice = Advisor.load().recommend(
+        Scenario.of_one(replace(known, system=replace(known.system, gpu=gpu))), AdviceOptions(bespoke=0)
+    )
+
+    assert not advice.serial.is_library and advice.speedup > 1
+    assert advice.promise is not None and "what the library takes on H100 was not measured" in advice.promise.outside
+    assert advice.verdict is Verdict.WORTH_TRYING
+
+
+def test_a_profile_that_is_not_validated_widens_the_interval() -> None:
+    known = Scenario.of_one(gather())
+    gemm = replace(known.gpu.gemm, validated=False, error=Fraction(1, 4))
+    unsure = replace(known, system=replace(known.system, gpu=replace(known.gpu, gemm=gemm)))
+    errors = [some_error(Advisor.load().recommend(each, AdviceOptions(bespoke=0))) for each in (known, unsure)]
+
+    assert errors[1] == pytest.approx((1 + errors[0]) * 1.25 - 1)
+
+
+def some_error(advice: Advice) -> float:
+    assert advice.promise is not None and advice.promise.error is not None
+    return advice.promise.error
 
 
 @pytest.mark.slow

@@ -43,12 +43,12 @@ def test_without_a_search_nothing_is_known() -> None:
 
 
 def test_what_was_estimated_promises_less() -> None:
-    simulated, estimated = kernel_promise(1.3, 500.0, 0.08), kernel_promise(1.3, 500.0, 0.08, 0.04)
+    simulated, estimated = kernel_promise(1.3, 500.0, 0.08), kernel_promise(1.3, 500.0, 0.08, (0.04,))
 
     assert (simulated.error, simulated.verdict) == (KERNEL_ERROR, Verdict.OVERLAP)
     assert estimated.error == pytest.approx((1 + KERNEL_ERROR) * 1.04 - 1)
     assert estimated.verdict is Verdict.WORTH_TRYING
-    worst = kernel_promise(2.0, 500.0, 0.5, 0.65).interval
+    worst = kernel_promise(2.0, 500.0, 0.5, (0.65,)).interval
     assert worst == pytest.approx((2.0 / (1 + MOST_ERROR), 2.0 / (1 - MOST_ERROR)))
 
 
