@@ -14,7 +14,7 @@ from .ops import ops_lines, question_line, scenario_line
 
 
 def sweep_text(sweep: Sweep, varied: tuple[str, ...]) -> str:
-    """Return the points, with the parameters that were ``varied``, the rules, and blocks of schedules of several ops."""
+    """Return the points with the parameters that were ``varied``, the rules, and blocks of schedules of several ops."""
     return "\n".join(_lines(sweep, varied))
 
 
