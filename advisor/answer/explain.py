@@ -49,7 +49,7 @@ def confidence_of_ops(
     scenario: Scenario, overlap: bool, gain: float, *, verified: bool, outside: bool, promised: bool
 ) -> tuple[Confidence, str]:
     """Return the least confidence of the ops with a collective, and its reason; of several at most medium."""
-    moving = [case for case in scenario.cases if case.shape.moved is not None] or scenario.cases[:1]
+    moving = scenario.moving or scenario.cases[:1]
     each = [
         confidence_of(case, overlap, gain, verified=verified, outside=outside, promised=promised) for case in moving
     ]
@@ -177,7 +177,7 @@ def reasons_for(
 def reasons_of_several(scenario: Scenario, serial: Candidate, bound: Bound | None) -> Iterator[str]:
     """Yield what the baseline of several ops is where it is not the library, and what no schedule can beat."""
     baseline = baseline_name(scenario.is_algorithm_choice, serial)
-    moving = [case for case in scenario.cases if case.shape.moved is not None]
+    moving = scenario.moving
     unfit = next(filter(None, map(library_unfit, moving)), None)
     if not serial.is_library and unfit is not None:
         yield f"The baseline is {baseline}, not the library: {unfit.message}."

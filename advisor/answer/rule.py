@@ -125,14 +125,13 @@ def promise_of(
     """Return what the gain of ``recommended`` promises; None for the baseline and for a lone collective.
 
     The estimate of what nobody proposed is taken to be no better than those of proposals. Without the time of a library
-    there is nothing that was measured to gain over. Of several ops one after the
-    other the error is that of the ops that change; others were not measured.
+    there is nothing that was measured to gain over. Of several ops one after the other the error is that of the ops
+    that change; others were not measured.
     """
     if recommended.expression == serial.expression or scenario.is_algorithm_choice:
         return None
-    moving = [case for case in scenario.cases if case.shape.moved is not None]
-    flops = max((case.shape.gemm.flops for case in moving if case.shape.gemm is not None), default=0)
-    calls, alike = len(moving) * scenario.num_layers, alike_us(scenario, serial, recommended)
+    flops = max((case.shape.gemm.flops for case in scenario.moving if case.shape.gemm is not None), default=0)
+    calls, alike = len(scenario.moving) * scenario.num_layers, alike_us(scenario, serial, recommended)
     us = kernel_us(recommended.best_us, flops, calls, alike)
     speedup = (serial.best_us + calls * CALL_US) / us
     estimated = recommended.is_estimate or serial.is_estimate
@@ -156,7 +155,7 @@ def _times_us(scenario: Scenario, candidate: Candidate) -> Iterator[float]:
         return
     result = candidate.result
     layer = min(SHOWN_LAYER, result.num_simulated)
-    names = {in_layer(case.name, layer) for case in scenario.cases if case.shape.moved is not None}
+    names = {in_layer(case.name, layer) for case in scenario.moving}
     yield from (op.makespan_ticks / TICKS_PER_US for op in result.ops if op.name in names)
 
 

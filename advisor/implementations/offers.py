@@ -137,7 +137,7 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = ()) -> Offers | None
     library = _Library(next(each for each in shipped if _is_library(each)))
     named = {each.implementation for each in orders}
     requested = [each for each in scenario.explore.implementations if each.name not in named]
-    moving = [case for case in scenario.cases if case.shape.moved is not None]
+    moving = scenario.moving
     unfit = [why for case in moving if isinstance(why := library.predicted(case), Rejection)]
     if len(unfit) == len(moving) and not orders:
         left_out = tuple(Unknown(each.name, unfit[0].message) for each in requested) if unfit else ()

@@ -14,7 +14,7 @@ from ..work.pools import Ask
 from .build import policy_table
 from .cover import TOLERANCE, SizeAxis, axis_of_scenario, size_of
 from .layer_rules import SettingAxis, Simulate, layer_rules, said_of, timed_everywhere
-from .table import PolicyTable, SweepPoint, table_of
+from .table import PolicyRule, PolicyTable, SweepPoint, table_of
 
 SCHEMA = "magus-sweep/2"
 
@@ -33,9 +33,9 @@ class Sweep:
     failed: tuple[tuple[Settings, str], ...] = ()
 
     @property
-    def is_several(self) -> bool:
-        """Whether it is about several ops."""
-        return any(point.choice is not None for point in self.points)
+    def rules(self) -> tuple[PolicyRule, ...]:
+        """The rules, none where there is no table or it has none."""
+        return () if self.policy is None else self.policy.rules
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -46,7 +46,6 @@ class Sweep:
     def document(self) -> JsonObject:
         """Return the document of ``magus sweep --json``."""
         workload = self.points[0].advice.scenario.name if self.points else ""
-        rules = self.policy is not None and self.policy.rules
         return {
             "schema": SCHEMA,
             "scenario": workload or None,
@@ -57,7 +56,7 @@ class Sweep:
                 {"name": each.name, "expression": said_of(each), "block": block_of(each, workload)}
                 for each in self.schedules
             ],
-            "policy": self.policy.document() if self.policy is not None and rules else None,
+            "policy": self.policy.document() if self.policy is not None and self.rules else None,
         }
 
 

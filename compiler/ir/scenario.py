@@ -368,6 +368,11 @@ class Scenario:
         return max((case.resolution for case in self.cases), default=0.0)
 
     @property
+    def moving(self) -> list[OpCase]:
+        """The ops that have a collective or are one."""
+        return [case for case in self.cases if case.shape.moved is not None]
+
+    @property
     def profile_error(self) -> float:
         """The relative error of GEMM times where the profile is not validated, 0 where it is: then others have it."""
         gemm = self.gpu.gemm

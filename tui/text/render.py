@@ -116,7 +116,7 @@ def verdict_sentence(advice: Advice) -> str:
 
 
 def promise_text(advice: Advice) -> str:
-    """Return what a kernel for the schedule promises, where that is not what is simulated."""
+    """Return what a kernel for the schedule promises; empty without a promise."""
     promise = advice.promise
     return "" if promise is None else f" as simulated; as a kernel {promise.speedup:.2f}x{interval_text(promise)}"
 

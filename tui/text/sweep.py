@@ -25,11 +25,10 @@ def _lines(sweep: Sweep, varied: tuple[str, ...]) -> Iterator[str]:
     head = (*varied, "verdict", "us", "gain")
     rows = [_row(point, varied) for point in sweep.points]
     yield from table_lines([(head, "schedule"), *rows], words=(len(varied),))
-    rules = () if sweep.policy is None else sweep.policy.rules
-    if sweep.policy is not None and rules:
+    if sweep.policy is not None and sweep.rules:
         yield ""
         yield from _policy(sweep.policy)
-    used = {rule.schedule for rule in rules} or {point.schedule for point in sweep.points}
+    used = {rule.schedule for rule in sweep.rules} or {point.schedule for point in sweep.points}
     for choice in sweep.schedules:
         block = block_of(choice, first.name) if choice.name in used else None
         if block is not None:

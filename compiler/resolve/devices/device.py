@@ -45,10 +45,11 @@ class _Blocks:
     fitted_l2: tuple[int, int] | None = None
 
 
-_BlocksByEntry = dict[Entry, _Blocks]
 _Device = TypeVar("_Device", Gpu, Link, Switch)
-_SHIPPED_BLOCKS, _SHIPPED_DEVICES = _BlocksByEntry(), dict[Entry, Any]()
-"""Devices of shipped libraries, resolved once a process: no file and no parameter changes them."""
+
+# Devices of shipped libraries are resolved once a process: no file and no parameter changes them.
+_SHIPPED_BLOCKS: dict[Entry, _Blocks] = {}
+_SHIPPED_DEVICES: dict[Entry, Any] = {}
 
 
 class DeviceResolver:
@@ -149,10 +150,10 @@ class DeviceResolver:
                 parent = self._parent(device, entry)
                 failures_before = self._report.num_failures
                 read = _SHIPPED_BLOCKS.get(entry) or self._blocks(entry, device, parent)
-                if entry.scope.is_shipped:
-                    _SHIPPED_BLOCKS[entry] = read
                 if self._report.num_failures == failures_before:
                     self._read[entry] = read
+                    if entry.scope.is_shipped:
+                        _SHIPPED_BLOCKS[entry] = read
             self._open.pop()
         read_before = self._read[entry]
         if read_before is None:

@@ -16,7 +16,7 @@ from ...text.door import put_text, say
 from ...text.progress import progress_line
 from ..console import save, say_rejection, say_request_error
 from ..running import run_command
-from .sweep import SweepRequest, subjects_of, sweep_of
+from .sweep import SweepRequest, say_failed, subjects_of, sweep_of
 
 _ALL: tuple[Target[Any], ...] = (*TARGETS, *SCENARIO_TARGETS)
 NAMES = tuple(target.name for target in _ALL)
@@ -61,8 +61,7 @@ def _text(
     target, several = next(each for each in TARGETS if each.name == name), points[0][1].only_case is None
     target.settled(options, several=several)  # before anything is simulated
     sweep = sweep_of(request, points)
-    for settings, reason in sweep.failed:
-        say(f"magus: with {', '.join(f'{name} = {text}' for name, text in settings)}: {reason}")
+    say_failed(sweep)
     if sweep.interrupted:
         return None
     if not sweep.points:

@@ -37,8 +37,7 @@ class SweepForm:
 
 def put_sweep(sweep: Sweep, num_points: int, form: SweepForm, varied: tuple[str, ...], *, some_failed: bool) -> Exit:
     """Print a sweep of ``num_points`` that ``varied`` parameters; ``some_failed``: other points did not compile."""
-    for settings, reason in sweep.failed:
-        say(f"magus: with {', '.join(f'{name} = {text}' for name, text in settings)}: {reason}")
+    say_failed(sweep)
     if form.as_json:
         print_json(sweep.document())
     elif not sweep.points:
@@ -53,6 +52,12 @@ def put_sweep(sweep: Sweep, num_points: int, form: SweepForm, varied: tuple[str,
     if sweep.failed:
         return Exit.NOT_FEASIBLE
     return Exit.INPUT if some_failed else Exit.DONE
+
+
+def say_failed(sweep: Sweep) -> None:
+    """Say at which points no schedule is feasible, and why."""
+    for settings, reason in sweep.failed:
+        say(f"magus: with {', '.join(f'{name} = {text}' for name, text in settings)}: {reason}")
 
 
 def _csv(rows: Sequence[JsonObject]) -> str:
