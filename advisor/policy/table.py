@@ -172,7 +172,7 @@ class SweepPoint:
         return self.advice.recommended.expression if self.choice is None else self.choice.name
 
     def document(self) -> JsonObject:
-        """Return the point as JSON."""
+        """Return the point as JSON: ``gain`` is of times, the interval is of what is ``promised`` as a kernel."""
         advice, interval = self.advice, self.advice.interval
         times = {name: ticks / TICKS_PER_US for name, ticks in self.ticks.items()}
         return {
@@ -182,7 +182,8 @@ class SweepPoint:
             "us": advice.recommended.best_us,
             "baseline": advice.serial.expression,
             "baseline_us": advice.serial.best_us,
-            "gain": advice.gain,
+            "gain": advice.speedup,
+            "promised": None if advice.promise is None else advice.promise.speedup,
             "gain_low": None if interval is None else interval[0],
             "gain_high": None if interval is None else interval[1],
             "confidence": advice.confidence.value,

@@ -81,6 +81,9 @@ def test_as_json_and_csv_it_has_the_same_points(file: Path) -> None:
     document = json.loads(magus(*words, "--json").stdout)
     rows = list(csv.DictReader(io.StringIO(magus(*words, "--csv").stdout)))
 
+    shown = magus(*words).stdout.splitlines()
+    assert all(f"{each['gain']:.2f}x" in "\n".join(shown) for each in document["points"])
+    assert all(each["gain"] == each["baseline_us"] / each["us"] for each in document["points"])
     assert [(each["settings"]["M"], each["settings"]["K"]) for each in document["points"]] == [
         ("64", "512"),
         ("64", "1024"),
