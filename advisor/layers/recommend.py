@@ -181,7 +181,7 @@ def _searched(
     requested = replace(options, within_s=None, workers=1)
     compared = tuple(one.expression for one in of_ops.of_sole)
     return memoized(
-        memo_of(("recommend_workload", scenario, requested, compared), ADVISOR),
+        memo_of(("recommend_workload", scenario, requested, compared, of_ops.digest), ADVISOR),
         Advice,
         lambda: _recommended(scenario, options, progress, should_stop, of_ops),
         given=(scenario,),

@@ -11,6 +11,7 @@ from magus.advisor.answer.export import advice_document
 from magus.advisor.answer.rule import finalists, recommended_of
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
+from magus.advisor.layers import recommend
 from magus.advisor.layers.declared import reasons_for
 from magus.advisor.layers.joint import JointRuns
 from magus.advisor.layers.orders import IN_TURN
@@ -153,6 +154,23 @@ def test_what_a_model_proposes_for_an_op_is_tried_in_the_best_schedule() -> None
     first, second = (min(one.ticks for one in each.candidates if one.is_searched) for each in (plain, proposed))
     assert second < first
     assert all(("chunks that no template has" in one.what) == _has_parts(one) for one in proposed.candidates)
+
+
+def test_what_is_kept_depends_on_the_model_that_proposes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With another model, or without, the answer may be another one."""
+    questions: list[object] = []
+
+    def asked(question: tuple[object, ...], packages: tuple[str, ...]) -> None:
+        questions.append(question)
+        raise Cancelled
+
+    monkeypatch.setattr(recommend, "memo_of", asked)
+    model, _ = load_proposals()
+    for proposals in (None, model, replace(model, digest="another"), model):
+        with pytest.raises(Cancelled):
+            recommend_workload(scenario_of(CHAIN), AdviceOptions(bespoke=1), proposals=proposals)
+
+    assert questions[1] == questions[3] and len({str(each) for each in questions}) == 3
 
 
 def _has_parts(candidate: Candidate) -> bool:
