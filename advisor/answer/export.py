@@ -216,9 +216,11 @@ def _threshold_document(threshold: Threshold) -> JsonObject:
 def promise_document(promise: Promise | None) -> JsonObject:
     """The interval of a predicted speedup; all None without one."""
     if promise is None:
-        return {"promised": None, "error": None, "interval": None, "outside": None}
+        return dict.fromkeys(("promised", "in_graph", "on_host", "error", "interval", "outside"))
     return {
         "promised": promise.speedup,
+        "in_graph": promise.in_graph,
+        "on_host": promise.on_host,
         "error": promise.error,
         "interval": promise.interval,
         "outside": promise.outside or None,

@@ -133,12 +133,12 @@ def promise_of(
     flops = max((case.shape.gemm.flops for case in scenario.moving if case.shape.gemm is not None), default=0)
     calls, alike = len(scenario.moving) * scenario.num_layers, alike_us(scenario, serial, recommended)
     us = kernel_us(recommended.best_us, flops, calls, alike)
-    speedup = (serial.best_us + calls * CALL_US) / us
+    speedup, in_graph = (serial.best_us + calls * CALL_US) / us, serial.best_us / (us - calls * CALL_US)
     estimated = recommended.is_estimate or serial.is_estimate
     known = [recommended.gain_error] if recommended.gain_error else [one.gain_error or 0.0 for one in candidates]
     errors = (scenario.profile_error, max(known) if estimated else 0.0)
     shortest_us = min(_times_us(scenario, recommended), default=recommended.best_us) + CALL_US
-    promise = kernel_promise(speedup, shortest_us, scenario.resolution, errors)
+    promise = kernel_promise(speedup, shortest_us, scenario.resolution, errors, in_graph)
     if not serial.is_library:
         promise = replace(promise, outside=promise.outside or LIBRARY_UNKNOWN.format(scenario.gpu.name))
     if recommended.several is None:

@@ -4,9 +4,10 @@ Of several ops one after the other the times add up: those that an implementatio
 Implementations with an order of their own for whole layers are simulated as schedules are.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ...compiler.codes import Code
 from ...compiler.ir import (
     TICKS_PER_US,
     Implementation,
@@ -25,7 +26,7 @@ from ...compiler.resolve.schedules.implementation import shipped_implementations
 from ...compiler.templates import BASELINE
 from ...compiler.text.units import us_text
 from ...simcore import RunTooLarge
-from .predict import Promise, library_us, predict_us, simulated_us
+from .predict import CallTimes, Promise, call_times, library_us, simulated_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +143,16 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = ()) -> Offers | None
     if len(unfit) == len(moving) and not orders:
         left_out = tuple(Unknown(each.name, unfit[0].message) for each in requested) if unfit else ()
         return Offers(library.name, None, (), left_out) if left_out else None
-    base_us = sum(library.us(case) for case in scenario.cases) * scenario.num_layers
+    base = _sum(library.times(case) for case in scenario.cases)
+    base_us = base.us * scenario.num_layers
     offers = [_of_order(each, base_us, bool(scenario.explore.implementations)) for each in orders]
     unknown: list[Unknown] = []
     for implementation in (requested or shipped) if len(unfit) < len(moving) else ():
-        found = _offer(scenario, implementation, library, base_us)
-        if isinstance(found, Offer):
+        found, reason = _offer(scenario, implementation, library, base)
+        if found is not None:
             offers.append(found)
-        elif found is not None and requested:
-            unknown.append(Unknown(implementation.name, found.message))
+        if reason is not None and (requested or reason.code is Code.MGS530):
+            unknown.append(Unknown(implementation.name, reason.message))
     if not offers and not unknown:
         return None
     name = library.name if len(unfit) < len(moving) else DIRECT
@@ -162,34 +164,39 @@ class _Library:
     """The times of ops by the library, each kind of op once."""
 
     implementation: Implementation
-    _predicted: dict[OpShape, float | Rejection] = field(default_factory=dict)
-    _us: dict[OpShape, float] = field(default_factory=dict)
+    _predicted: dict[OpShape, CallTimes | Rejection] = field(default_factory=dict)
+    _times: dict[OpShape, CallTimes] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """What it is called."""
         return self.implementation.name
 
-    def predicted(self, case: OpCase) -> float | Rejection:
-        """The predicted time of an op with its call, or why there is none."""
+    def predicted(self, case: OpCase) -> CallTimes | Rejection:
+        """The predicted times of an op with its call, or why there are none."""
         if case.shape not in self._predicted:
-            self._predicted[case.shape] = predict_us(case, self.implementation)
+            self._predicted[case.shape] = call_times(case, self.implementation)
         return self._predicted[case.shape]
 
-    def us(self, case: OpCase) -> float:
-        """The time of any op: what no call is known of goes without one, else by the direct exchange."""
-        if case.shape not in self._us:
+    def times(self, case: OpCase) -> CallTimes:
+        """The times of any op: what no call is known of goes without one, else by the direct exchange."""
+        if case.shape not in self._times:
             known = None if case.shape.moved is None else self.predicted(case)
-            self._us[case.shape] = known if isinstance(known, float) else _without_call_us(case)
-        return self._us[case.shape]
+            self._times[case.shape] = known if isinstance(known, CallTimes) else _without_call(case)
+        return self._times[case.shape]
 
 
-def _without_call_us(case: OpCase) -> float:
+def _sum(times: Iterable[CallTimes]) -> CallTimes:
+    return sum(times, CallTimes(0.0, 0.0, 0.0))
+
+
+def _without_call(case: OpCase) -> CallTimes:
     try:
-        return library_us(case)
+        us = library_us(case)
     except (ScheduleError, RunTooLarge):
         engine = usual_engine(case.system, case.shape)
-        return simulated_us(case, OpChoice(BASELINE.name, case.num_ranks, engine))
+        us = simulated_us(case, OpChoice(BASELINE.name, case.num_ranks, engine))
+    return CallTimes(us, us, us)
 
 
 def _of_order(order: Order, base_us: float, requested: bool) -> Offer:
@@ -200,34 +207,48 @@ def _of_order(order: Order, base_us: float, requested: bool) -> Offer:
 
 
 def _offer(
-    scenario: Scenario, implementation: Implementation, library: _Library, base_us: float
-) -> Offer | Rejection | None:
-    """What an implementation gains; None where it is not offered, a rejection where it cannot be predicted."""
-    requested, done, times = (
-        bool(scenario.explore.implementations),
-        dict[str, float](),
-        dict[OpShape, float | Rejection](),
-    )
-    rejection: Rejection | None = None
+    scenario: Scenario, implementation: Implementation, library: _Library, base: CallTimes
+) -> tuple[Offer | None, Rejection | None]:
+    """What an implementation gains, None where it is not offered; and why of an op nothing is known, if that is so."""
+    requested = bool(scenario.explore.implementations)
+    done, times, rejection = dict[str, CallTimes](), dict[OpShape, CallTimes | Rejection](), None
     for case in scenario.cases:
         if not (requested and case.shape.moved is not None) and not _is_offered(implementation, case):
             continue
         if case.shape not in times:
-            times[case.shape] = predict_us(case, implementation)
-        us = times[case.shape]
-        if isinstance(us, Rejection):
-            rejection = rejection or us
+            times[case.shape] = _not_measured(implementation, case) or call_times(case, implementation)
+        found = times[case.shape]
+        if isinstance(found, Rejection):
+            rejection = rejection or found
         else:
-            done[case.name] = us
+            done[case.name] = found
     if not done:
-        return rejection
-    one_us = sum(done.get(case.name) or library.us(case) for case in scenario.cases)
-    reported = list(_reported(scenario, implementation, done))
-    errors = [None if error is None else error * done[name] / one_us for name, error, _ in reported]
+        return None, rejection
+    one = _sum(done.get(case.name) or library.times(case) for case in scenario.cases)
+    reported = list(_reported(scenario, implementation, {name: each.us for name, each in done.items()}))
+    errors = [None if error is None else error * done[name].us / one.us for name, error, _ in reported]
     error = None if None in errors else sum(each for each in errors if each is not None)
     outside = "; ".join(dict.fromkeys(text for _, _, text in reported if text))
-    us = one_us * scenario.num_layers
-    return Offer(implementation.name, us, Promise(base_us / us, error, outside), requested, tuple(done))
+    promise = Promise(base.us / one.us, error, outside, base.graph_us / one.graph_us, base.host_us / one.host_us)
+    return Offer(implementation.name, one.us * scenario.num_layers, promise, requested, tuple(done)), rejection
+
+
+def _not_measured(implementation: Implementation, case: OpCase) -> Rejection | None:
+    """Why nothing is known of a method for the like of an op: another GPU or type, or more rows; None if it is."""
+    method, gemm = implementation.method(case.shape.pattern), case.shape.gemm
+    if method is None or gemm is None:
+        return None
+    fits = (
+        case.gpu.name in (method.gpus or (case.gpu.name,)),
+        gemm.dtype in (method.dtypes or (gemm.dtype,)),
+        gemm.m <= (method.most_rows or gemm.m),
+    )
+    if all(fits):
+        return None
+    known = [", ".join(method.gpus), ", ".join(each.value for each in method.dtypes)]
+    known.append("" if method.most_rows is None else f"up to {method.most_rows:,} rows")
+    message = f"{case.shape.pattern.value} is not known here: it was measured on {', '.join(filter(None, known))}"
+    return Rejection(Code.MGS530, message)
 
 
 def _reported(

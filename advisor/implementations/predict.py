@@ -87,6 +87,45 @@ def predict_us(
     return us + (method.call_ticks + method.barrier_ticks) / TICKS_PER_US
 
 
+@dataclass(frozen=True, slots=True)
+class CallTimes:
+    """Predicted times in us: called as benchmarks do, in a CUDA graph, and where the GPU waits for the host.
+
+    Benchmarks call in a loop, so that the host runs ahead of the GPU at least in part.
+    """
+
+    us: float
+    graph_us: float
+    host_us: float
+
+    def __add__(self, other: "CallTimes") -> "CallTimes":
+        return CallTimes(self.us + other.us, self.graph_us + other.graph_us, self.host_us + other.host_us)
+
+
+def call_times(
+    scenario: OpCase, implementation: Implementation, options: RunOptions = DEFAULT_OPTIONS
+) -> CallTimes | Rejection:
+    """Return the predicted times of ``implementation``, or why there are none."""
+    us, method = predict_us(scenario, implementation, options), implementation.method(scenario.shape.pattern)
+    if isinstance(us, Rejection) or method is None:
+        return us if isinstance(us, Rejection) else CallTimes(us, us, us)
+    replayed = _in_graph(method)
+    graph_us: float | Rejection = us + (replayed.call_ticks - method.call_ticks) / TICKS_PER_US
+    if method.step_ticks:
+        graph_us = predict_us(scenario, replace(implementation, methods=(replayed,)), options)
+    if isinstance(graph_us, Rejection):
+        return graph_us
+    return CallTimes(us, graph_us, max(us, method.host_ticks / TICKS_PER_US))
+
+
+def _in_graph(method: Method) -> Method:
+    """The method in a graph; where that was not measured, a call is as much shorter as the library's is."""
+    ticks = method.graph_call_ticks
+    if ticks is None:
+        ticks = max(0, method.call_ticks - round(CALL_US * TICKS_PER_US))
+    return replace(method, call_ticks=ticks, step_ticks=0)
+
+
 def library_us(scenario: OpCase, options: RunOptions = DEFAULT_OPTIONS) -> float:
     """Return the simulated time of the library's kernels and its collective one after the other.
 
@@ -124,7 +163,7 @@ MIN_GAIN = 0.02
 """Smallest gain that is worth a change."""
 
 CALL_US = 30.0
-"""A call from the host, of a kernel as of the library: that of ``torch_nccl``, which its serial rows have."""
+"""A call from the host, of a kernel as of the library: that of ``torch_nccl``, from its serial rows. 0 in a graph."""
 
 LARGE_FLOPS = 100e9
 SMALL_COST, LARGE_COST = 1.11, 1.02
@@ -150,24 +189,36 @@ KERNEL_SHORTEST_US = 40.0
 class Promise:
     """A predicted speedup. ``error`` is the relative error of such speedups, None if it was not measured.
 
-    ``outside`` says why the error was not measured for the like of this, empty if it was.
+    ``outside`` says why the error was not measured for the like of this, empty if it was. ``in_graph`` and ``on_host``
+    are the speedups where all is replayed in a CUDA graph, and where the GPU waits for each call; None if they are the
+    same.
     """
 
     speedup: float
     error: float | None
     outside: str = ""
+    in_graph: float | None = None
+    on_host: float | None = None
+
+    @property
+    def by_call(self) -> tuple[float, float]:
+        """The least and the most speedup, whatever the calls."""
+        known = [each for each in (self.speedup, self.in_graph, self.on_host) if each is not None]
+        return min(known), max(known)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The speedups that the error leaves possible, as (low, high); None if it was not measured."""
-        return None if self.error is None else (self.speedup / (1 + self.error), self.speedup / (1 - self.error))
+        """The speedups that calls and the error leave possible, as (low, high); None if it was not measured."""
+        least, most = self.by_call
+        return None if self.error is None else (least / (1 + self.error), most / (1 - self.error))
 
     @property
     def verdict(self) -> Verdict:
-        """OVERLAP if the gain is beyond the error, WORTH_TRYING if it is not but is a gain, else SERIAL."""
-        if self.speedup <= 1 + MIN_GAIN:
+        """OVERLAP if the gain is beyond the error, WORTH_TRYING if it is not but is a gain by any call, else SERIAL."""
+        least, _ = self.by_call
+        if least <= 1 + MIN_GAIN:
             return Verdict.SERIAL
-        if self.error is None or self.outside or self.speedup <= 1 + self.error:
+        if self.error is None or self.outside or least <= 1 + self.error:
             return Verdict.WORTH_TRYING
         return Verdict.OVERLAP
 
@@ -181,12 +232,14 @@ def kernel_us(us: float, flops: int, num_calls: int = 1, alike_us: float = 0.0) 
     return alike_us + (us - alike_us) * cost + num_calls * CALL_US
 
 
-def kernel_promise(speedup: float, us: float, resolution: float, errors: Sequence[float] = ()) -> Promise:
-    """Return what a kernel of ``us`` promises; its error is no less than what the profile resolves.
+def kernel_promise(
+    speedup: float, us: float, resolution: float, errors: Sequence[float] = (), in_graph: float | None = None
+) -> Promise:
+    """Return what a kernel of ``us`` promises, and ``in_graph``; its error is no less than what the profile resolves.
 
     Other ``errors``, of a profile that is not validated and of what was estimated, come on top.
     """
     shorter = us < KERNEL_SHORTEST_US
     outside = f"kernels were measured from {us_text(KERNEL_SHORTEST_US)} on" if shorter else ""
     most = (1 + max(KERNEL_ERROR, resolution)) * math.prod(1 + error for error in errors)
-    return Promise(speedup, min(MOST_ERROR, most - 1), outside)
+    return Promise(speedup, min(MOST_ERROR, most - 1), outside, in_graph)

@@ -33,21 +33,29 @@ class _Tokens:
         offer = self.advice.offer(NAME)
         if offer is None:
             message = f"{self.where}: what async-TP of PyTorch takes is not known on {self.advice.scenario.gpu.name}"
-            raise refused(message, "it is known for H100, H200, B200 and B300")
+            raise refused(message, self.unknown or "it is known for H100, H200, B200 and B300")
         return offer.promise
 
     @property
+    def unknown(self) -> str:
+        """Of which op nothing is known, and why; empty if of none."""
+        left_out = () if self.advice.offers is None else self.advice.offers.unknown
+        return next((each.reason for each in left_out if each.name == NAME), "")
+
+    @property
     def pays(self) -> bool:
-        """Whether fusion gains beyond its error; where that was not measured, beyond what the profile resolves."""
+        """Whether fusion gains beyond its error by any call; else beyond what the profile resolves."""
         error, resolution = self.promise.error, self.advice.scenario.resolution
-        return self.promise.speedup > 1 + max(MIN_GAIN, resolution if error is None else error)
+        return self.promise.by_call[0] > 1 + max(MIN_GAIN, resolution if error is None else error)
 
     @property
     def why(self) -> str:
         """What was found."""
         library = "" if self.advice.offers is None else f" over {self.advice.offers.library}"
         gains = f"{self.promise.speedup:.2f}x{library}; the recommended schedule {self.advice.speedup:.2f}x"
-        return f"{self.where}: fused {gains}"
+        return f"{self.where}: fused {gains}" + (
+            f"; {self.unknown}, and counts as the library's" if self.unknown else ""
+        )
 
 
 def _write(table: PolicyTable, options: Options) -> str:

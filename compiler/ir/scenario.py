@@ -120,12 +120,15 @@ class Method:
 
     ``rate`` is the share of the link's achieved rate that the path reaches, ``limit_bytes_per_s`` the most that it
     reaches on any link. A call costs ``call_ticks`` on the host and ``barrier_ticks`` for barriers between ranks, in
-    which nothing else happens. The host issues each kernel and copy in ``step_ticks`` and runs ahead of the GPU. With
-    ``tiles`` its GEMM has these alone, and does not split the inner dimension. Below ``rereads_below`` rows it goes
-    through its tiles row by row, and reads the second operand again for every ``rows_per_read`` rows of tiles.
-    ``missing`` are numbers that are not known: without them there is no prediction. ``error`` is the mean
-    relative error of predicted speedups over the library on rows it was not fitted to, None if there were none;
-    ``shortest_ticks`` is the shortest time among those rows and the rows of the fit.
+    which nothing else happens; replayed in a graph, a call costs ``graph_call_ticks``, None if that was not measured,
+    and a step nothing. The host issues each kernel and copy in ``step_ticks`` and runs ahead of the GPU. Where it does
+    not, an op takes no less than ``host_ticks``, what the host needs to issue all of it. With ``tiles`` its GEMM has
+    these alone, and does not split the inner dimension. Below ``rereads_below`` rows it goes through its tiles row by
+    row, and reads the second operand again for every ``rows_per_read`` rows of tiles. ``missing`` are numbers that are
+    not known: without them there is no prediction. Nothing is known of other ``gpus`` and ``dtypes`` than these, if
+    there are some, nor of more than ``most_rows`` rows. ``error`` is the mean relative error of predicted speedups over
+    the library on rows it was not fitted to, None if there were none; ``shortest_ticks`` is the shortest time among
+    those rows and the rows of the fit.
     """
 
     pattern: Pattern
@@ -134,12 +137,17 @@ class Method:
     rate: Fraction = Fraction(1)
     limit_bytes_per_s: int | None = None
     call_ticks: int = 0
+    graph_call_ticks: int | None = None
+    host_ticks: int = 0
     barrier_ticks: int = 0
     step_ticks: int = 0
     tiles: tuple[tuple[int, int], ...] = ()
     rereads_below: int = 0
     rows_per_read: Fraction = Fraction(1)
     missing: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    dtypes: tuple[DType, ...] = ()
+    most_rows: int | None = None
     error: Fraction | None = None
     shortest_ticks: int = 0
 

@@ -81,6 +81,8 @@ _FOLLOWS: Mapping[tuple[str, str], ExpectedWords] = {
     ("implementation", "dtypes"): _words("dtype"),
     ("method", "schedule"): _TEMPLATES,
     ("method", "path"): _words("path"),
+    ("method", "gpus"): _names(Kind.GPU),
+    ("method", "dtypes"): _words("dtype"),
     ("system", "gpus"): _words("system.gpus") | _names(Kind.GPU, *_VALUES),
     ("system", "fabric"): _words("topology"),
     ("workload", "backward"): _names(Kind.WORKLOAD),

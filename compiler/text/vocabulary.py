@@ -146,8 +146,8 @@ METHOD_NUMBERS = (
     _alone("pieces", NUMBER, 1 << 10),
     Property("rate", NUMBER, _PERCENT, Fraction(1), required=False, alone=True),
     Property("limit", RATE, Fraction(10**6), Fraction(10**15), required=False, alone=True),
-    *(_alone(name, TIME, _PERCENT, low=0) for name in ("call", "barrier", "step", "shortest")),
-    _alone("rereads_below", NUMBER, 1 << 20),
+    *(_alone(name, TIME, _PERCENT, low=0) for name in ("call", "graph_call", "host", "barrier", "step", "shortest")),
+    *(_alone(name, NUMBER, 1 << 20) for name in ("rereads_below", "most_rows")),
     Property("rows_per_read", NUMBER, Fraction(1), Fraction(64), required=False, alone=True),
     Property("error", NUMBER, Fraction(0), Fraction(10), required=False, alone=True),
 )

@@ -20,7 +20,7 @@ from ..drawing.svg import sweep_svg, waterfall_svg
 from ..text.door import VERDICTS
 from ..text.next_steps import NextStep
 from ..text.ops import question_line, schedule_text
-from ..text.render import bound_sentence, legend, shown_candidates, threshold_sentence, verdict_sentence
+from ..text.render import bound_sentence, calls_text, legend, shown_candidates, threshold_sentence, verdict_sentence
 from ..text.sensitivity import sensitivity_lines
 from .shell import Markup, assumptions, bullets, footer, header, page_html, section, table, tag, timelines
 
@@ -60,7 +60,7 @@ def _what_you_have(advice: Advice) -> Markup:
 
 def _error(offer: Offer) -> str:
     error = "error not measured" if offer.promise.error is None else f"predicted, ±{offer.promise.error:.0%}"
-    return f"{error}, {offer.promise.outside}" if offer.promise.outside else error
+    return ", ".join(each for each in (error, offer.promise.outside, calls_text(offer.promise)) if each)
 
 
 def _written_for_the_plan(advice: Advice) -> Markup:
@@ -124,11 +124,14 @@ def implementations(found: Offers) -> Iterator[Markup]:
             f"{offer.us:.1f}",
             f"{offer.promise.speedup:.2f}x",
             "-" if offer.promise.error is None else f"±{offer.promise.error:.0%}",
+            calls_text(offer.promise),
         )
         for offer in found.offers
     ]
     if rows:
-        yield table(("implementation", "worth it", "us", f"over {found.library}", "error"), rows, words=2)
+        yield table(
+            ("implementation", "worth it", "us", f"over {found.library}", "error", "by its call"), rows, words=2
+        )
     yield bullets(f"{unknown.name}: {unknown.reason}" for unknown in found.unknown)
 
 

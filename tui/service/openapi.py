@@ -75,6 +75,8 @@ def _of_all() -> JsonObject:
         "headline": _OR_NULL,
         "speedup_vs_serial": _NUMBER,
         "promised": number,
+        "in_graph": number,
+        "on_host": number,
         "error": number,
         "interval": {"type": ["array", "null"], "items": _NUMBER},
         "outside": _OR_NULL,

@@ -6,7 +6,7 @@ from ...advisor.answer.explain import headline_of
 from ...advisor.candidates.advice import Advice, Threshold
 from ...advisor.candidates.candidate import Candidate
 from ...advisor.implementations.offers import Offers, Order
-from ...advisor.implementations.predict import Promise
+from ...advisor.implementations.predict import MIN_GAIN, Promise
 from ...compiler.ir import OF_LAYERS
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.units import ticks_text, us_text
@@ -126,6 +126,13 @@ def interval_text(promise: Promise) -> str:
     return "" if promise.interval is None else " ({:.2f}x to {:.2f}x)".format(*promise.interval)
 
 
+def calls_text(promise: Promise) -> str:
+    """Return the speedups in a graph and where the host is slow, if they differ: ``1.25x in a graph, ...``."""
+    where = ((promise.in_graph, "in a graph"), (promise.on_host, "where the GPU waits for the host"))
+    differ = [(each, text) for each, text in where if each is not None and abs(each / promise.speedup - 1) > MIN_GAIN]
+    return ", ".join(f"{each:.2f}x {text}" for each, text in differ)
+
+
 def why_tried(promise: Promise) -> str:
     """Return why a gain is no promise."""
     if promise.outside or promise.error is None:
@@ -141,7 +148,7 @@ def implementation_lines(found: Offers) -> Iterator[str]:
         promise = offer.promise
         mark, word = _OFFER_VERDICTS[promise.verdict]
         error = "error not measured" if promise.error is None else f"+-{promise.error:.0%}"
-        outside = f", {promise.outside}" if promise.outside else ""
+        outside = "".join(f", {each}" for each in (promise.outside, calls_text(promise)) if each)
         on = "" if offer.order is None else f"; {settings_text(offer.order)}"
         text = f"{offer.name} {promise.speedup:.2f}x ({error}{outside}), {us_text(offer.us)}: {word}{on}"
         yield from bullet(mark, text)

@@ -38,8 +38,10 @@ FOLDER = "implementations/"
 _USUAL = 'use "nvidia/h100"\nsystem usual { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }'
 
 _EXAMPLE = "schedule hetero_unfused_1d(engine=dma, kernel=persistent)"
-# An error is that of the numbers it was measured with: a child that changes one does not inherit it.
-_OF_THE_NUMBERS = ("error", "shortest")
+# An error is that of the numbers it was measured with, and so is where they hold: a child that changes one does not
+# inherit these.
+_KNOWN_NAMES: Mapping[str, tuple[str, ...]] = {"gpus": (), "dtypes": tuple(each.value for each in DType)}
+_OF_THE_NUMBERS = ("error", "shortest", "most_rows", *_KNOWN_NAMES)
 
 PATTERN_WORDS: Mapping[str, Pattern] = {
     pattern.value.replace("+", "_").lower(): pattern for pattern in Pattern if pattern.overlaps
@@ -84,9 +86,8 @@ class ImplementationReader:
         parsed = [self._parsed(each) for each in self._with_parents(entry)]
         said = {word: statement for each in parsed for word, statement in each.said.items()}
         methods, provenance = self._methods(entry, parsed)
-        gpus = self._names(said, "gpus", ())
-        dtypes = tuple(DType(name) for name in self._names(said, "dtypes", tuple(each.value for each in DType)))
-        dtypes = dtypes or tuple(DType)
+        gpus, types = (_names(said[word], self._report) if word in said else () for word in ("gpus", "dtypes"))
+        dtypes = tuple(map(DType, types)) or tuple(DType)
         if not methods and self._report.num_failures == failures_before:
             hint = f"what it does is {listing(PATTERN_WORDS)}: ag_gemm {{ ... }}"
             message = f"implementation {entry.name} does nothing"
@@ -133,20 +134,24 @@ class ImplementationReader:
                 provenance += numbers.provenance(f"{entry.name}.{word}")
         return tuple(methods), tuple(provenance)
 
-    def _names(self, said: Mapping[str, ast.Say], word: str, known: tuple[str, ...]) -> tuple[str, ...]:
-        """Read ``gpus H100, H800``; one of ``known`` each, if there are such."""
-        if word not in said:
-            return ()
-        words = Words(said[word].phrase, self._report)
-        words.take(word)
-        names = []
-        for each in words.take_list(f"one of {word}"):
-            if not isinstance(each, ast.Name) or (known and each.text not in known):
-                hint = did_you_mean(each.span.text[:40], known) or f"{word} {', '.join(known[:2]) or 'H100, H800'}"
-                raise self._report.fail(Code.MGS204, f"unknown {word[:-1]} '{each.span.text[:40]}'", each.span, hint)
-            names.append(each.text)
-        words.end()
-        return tuple(dict.fromkeys(names))
+
+def _names(statement: ast.Say, report: Report) -> tuple[str, ...]:
+    """Read ``gpus H100, H800`` or ``dtypes bf16, fp8``."""
+    words, head = Words(statement.phrase, report), _head_word(statement)
+    words.take(head)
+    names, known = [], _KNOWN_NAMES[head]
+    for each in words.take_list(f"one of {head}"):
+        if not isinstance(each, ast.Name) or (known and each.text not in known):
+            hint = did_you_mean(each.span.text[:40], known) or f"{head} {', '.join(known[:2]) or 'H100, H800'}"
+            raise report.fail(Code.MGS204, f"unknown {head[:-1]} '{each.span.text[:40]}'", each.span, hint)
+        names.append(each.text)
+    words.end()
+    return tuple(dict.fromkeys(names))
+
+
+def _head_word(statement: ast.Say) -> str:
+    head = head_of(statement)
+    return "" if head is None else head.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,7 @@ class MethodReader:
         self._tiles: Tiles = ()
         self._choice: OpChoice | None = None
         self._path: TransferPath | None = None
+        self._known: dict[str, tuple[str, ...]] = {}
         self._spans: dict[str, Span] = {}
 
     def read(self, pattern: Pattern, word: str, layers: Sequence[Layer]) -> tuple[Method, DeviceNumbers]:
@@ -201,19 +207,24 @@ class MethodReader:
         def path(statement: ast.Say, default: Default) -> None:
             self._take_path(statement, choices)
 
-        extra = {"schedule": schedule, "path": path, "tiles": block.read_tiles}
+        self._forget(statement.block)
+
+        def names(statement: ast.Say, default: Default) -> None:
+            self._known[_head_word(statement)] = _names(statement, self._report)
+
+        extra = {"schedule": schedule, "path": path, "tiles": block.read_tiles, **dict.fromkeys(_KNOWN_NAMES, names)}
         block.numbers(statement.block, METHOD_NUMBERS, "", word, layer.default, extra)
         owner = f"{entry.name}.{word}"
         said = {name: replace(figure, owner=owner) for name, figure in block.figures.items()}
-        self._figures = {**self._kept(statement.block), **said}
+        self._figures = {**self._figures, **said}
         self._tiles = block.tiles.get("tiles", self._tiles)
 
-    def _kept(self, block: ast.Block) -> dict[str, NumberWithOrigin]:
-        """Return the numbers that hold for a child with ``block`` if it does not state them itself."""
-        heads = [head_of(statement) for statement in block.statements if isinstance(statement, ast.Say)]
-        if all(head is None or head.text in ("source", *_OF_THE_NUMBERS) for head in heads):
-            return self._figures
-        return {name: figure for name, figure in self._figures.items() if name not in _OF_THE_NUMBERS}
+    def _forget(self, block: ast.Block) -> None:
+        """Forget what does not hold for a child with ``block``, which states a number of its own."""
+        heads = [_head_word(statement) for statement in block.statements if isinstance(statement, ast.Say)]
+        if any(head not in ("source", *_OF_THE_NUMBERS) for head in heads):
+            self._figures = {name: each for name, each in self._figures.items() if name not in _OF_THE_NUMBERS}
+            self._known = {}
 
     def _take_schedule(self, statement: ast.Say, entry: Entry, choices: ChoiceReader) -> None:
         """Read ``schedule shard_p2p(engine=dma(2))``."""
@@ -235,6 +246,7 @@ class MethodReader:
     def _check(self, choice: OpChoice, path: TransferPath) -> None:
         """Report statements that contradict each other."""
         figures, at = self._figures, self._spans["path"]
+        numbers = {name: figure.value.amount for name, figure in figures.items()}
         found: tuple[str, Span, str] | None = None
         if path is TransferPath.LIBRARY and choice.template != "serial":
             found = "a library overlaps nothing", self._spans["schedule"], "schedule serial"
@@ -253,6 +265,8 @@ class MethodReader:
             found = "rereads_below needs tiles", figures["rereads_below"].span, "tiles [[128, 256]]"
         elif "rows_per_read" in figures and "rereads_below" not in figures:
             found = "rows_per_read needs rereads_below", figures["rows_per_read"].span, "rereads_below 4096"
+        elif "graph_call" in figures and figures["graph_call"].value.amount > numbers.get("call", Fraction(0)):
+            found = "graph_call is above call", figures["graph_call"].span, "a graph calls nothing from the host"
         elif "pieces" in figures and not BY_NAME[choice.template].cuts_shards:
             found = f"{choice.template} cuts no shards", figures["pieces"].span, "leave pieces out"
         elif "pieces" in figures and choice.chunks != BY_NAME[choice.template].default_pieces * self._system.num_ranks:
@@ -274,12 +288,17 @@ class MethodReader:
             rate=exact.get("rate", Fraction(1)),
             limit_bytes_per_s=numbers.whole_if("limit"),
             call_ticks=numbers.ticks_if("call") or 0,
+            graph_call_ticks=numbers.ticks_if("graph_call"),
+            host_ticks=numbers.ticks_if("host") or 0,
             barrier_ticks=numbers.ticks_if("barrier") or 0,
             step_ticks=numbers.ticks_if("step") or 0,
             tiles=self._tiles,
             rereads_below=numbers.whole_if("rereads_below") or 0,
             rows_per_read=exact.get("rows_per_read", Fraction(1)),
             missing=tuple(name for name in needed if name not in exact),
+            gpus=self._known.get("gpus", ()),
+            dtypes=tuple(map(DType, self._known.get("dtypes", ()))),
+            most_rows=numbers.whole_if("most_rows"),
             error=exact.get("error"),
             shortest_ticks=numbers.ticks_if("shortest") or 0,
         )

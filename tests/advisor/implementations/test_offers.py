@@ -15,7 +15,9 @@ from magus.advisor.implementations.predict import (
     LARGE_COST,
     LARGE_FLOPS,
     SMALL_COST,
+    CallTimes,
     Promise,
+    call_times,
     kernel_promise,
     kernel_us,
 )
@@ -220,3 +222,54 @@ def test_without_simulations_nothing_is_offered() -> None:
     advice = Advisor.load().recommend(Scenario.of_one(gather()), AdviceOptions(top=1, bespoke=0, verify=False))
 
     assert advice.offers is None and advice_document(advice)["implementations"] is None
+
+
+@pytest.mark.parametrize(
+    ("in_graph", "on_host", "verdict"),
+    [
+        (1.4, 1.2, Verdict.OVERLAP),
+        (1.4, 1.05, Verdict.WORTH_TRYING),
+        (1.1, 1.3, Verdict.WORTH_TRYING),
+        (1.4, 0.9, Verdict.SERIAL),
+        (0.9, 1.4, Verdict.SERIAL),
+    ],
+)
+def test_a_gain_is_one_by_any_call(in_graph: float, on_host: float, verdict: Verdict) -> None:
+    promise = Promise(1.3, 0.1, "", in_graph, on_host)
+
+    assert promise.verdict is verdict
+    assert promise.interval == pytest.approx((min(in_graph, on_host) / 1.1, max(1.3, in_graph, on_host) / 0.9))
+
+
+def test_calls_from_the_host_bound_small_ops_and_cost_nothing_in_a_graph() -> None:
+    for m in (256, 8192):
+        case = gather(m=m)
+        for implementation in shipped_implementations(case.system):
+            method, times = implementation.method(case.shape.pattern), call_times(case, implementation)
+            if method is None or not isinstance(times, CallTimes):
+                continue
+            assert times.graph_us <= times.us <= times.host_us
+            assert times.host_us == max(times.us, method.host_ticks / TICKS_PER_US)
+            if method.step_ticks == 0 and method.graph_call_ticks is not None:
+                shorter = (method.call_ticks - method.graph_call_ticks) / TICKS_PER_US
+                assert times.us - times.graph_us == pytest.approx(shorter)
+
+
+def test_what_was_measured_elsewhere_alone_is_not_known() -> None:
+    text = TEXT.replace("gemm(all_gather(x), w)", "reduce_scatter(gemm(x, w))").replace(
+        "shard rows\n  w", "shard cols\n  w"
+    )
+    text = text.replace("16384] shard cols", "16384] shard rows")
+    asked = "explore w { implementations torch_async_tp }"
+    text = 'use "implementations/torch_async_tp"\n' + text
+    small, large, bf16, other = (
+        compile_text(text.format(library=gpu.lower(), gpu=gpu, m=m, dtype=dtype, explore=asked)).scenario("w").case
+        for gpu, m, dtype in (("B300", 320, "fp8"), ("B300", 640, "fp8"), ("B300", 320, "bf16"), ("H100", 320, "fp8"))
+    )
+
+    assert [each.name for each in found_for(small).offers] == ["torch_async_tp"]
+    for case in (large, bf16, other):
+        assert found_for(case).offers == ()
+        assert found_for(case).unknown[0].reason == (
+            "GEMM+RS is not known here: it was measured on B300, fp8, up to 320 rows"
+        )

@@ -7,11 +7,11 @@ import pytest
 
 from magus.advisor import Advice, AdviceOptions, recommend_workload
 from magus.advisor.answer.export import advice_document
-from magus.advisor.implementations.offers import offers_of
+from magus.advisor.implementations.offers import Unknown, offers_of
 from magus.advisor.implementations.predict import library_us, predict_us, simulated_us
 from magus.advisor.layers.orders import DOMINO
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, Rejection
+from magus.compiler.ir import EngineChoice, EngineKind, Implementation, OpCase, OpChoice, Rejection
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
 from magus.tui.text.render import advice_text
@@ -89,7 +89,7 @@ def test_times_of_ops_one_after_the_other_add_up() -> None:
     others = [case for case in scenario.cases if case.name not in fused.ops]
 
     by_it = sum(us_of(predict_us(case, shipped["torch_async_tp"])) for case in done)
-    by_library = sum(alone_us(case) for case in others)
+    by_library = sum(library_alone_us(case, shipped["torch_nccl"]) for case in others)
 
     assert fused.us == pytest.approx((by_it + by_library) * scenario.num_layers)
 
@@ -99,11 +99,11 @@ def us_of(predicted: float | Rejection) -> float:
     return predicted
 
 
-def alone_us(case: OpCase) -> float:
-    """A kernel alone, or a collective by the library, of which no call is known."""
-    if case.shape.moved is not None:
-        return library_us(case)
-    return simulated_us(case, OpChoice("serial", case.num_ranks, EngineChoice(EngineKind.DMA, 1)))
+def library_alone_us(case: OpCase, library: Implementation) -> float:
+    """The library's time of an op: with its call where that is known, as of a collective alone it is not."""
+    if case.shape.moved is None:
+        return simulated_us(case, OpChoice("serial", case.num_ranks, EngineChoice(EngineKind.DMA, 1)))
+    return library_us(case) if library.method(case.shape.pattern) is None else us_of(predict_us(case, library))
 
 
 def test_a_pair_has_the_same_offers_with_a_kernel_behind_it() -> None:
@@ -143,10 +143,16 @@ def test_what_is_not_known_of_an_implementation_is_said() -> None:
     assert "the costs of its calls are left out" in " ".join(text.split())
 
 
-def test_all_pairs_are_fused_or_none() -> None:
-    fused = advice_on(BACK + AT_ENGINES).offer("torch_async_tp")
+def test_an_op_of_which_nothing_was_measured_here_is_left_to_the_library() -> None:
+    advice = advice_on(BACK + AT_ENGINES)
+    fused, why = (
+        advice.offer("torch_async_tp"),
+        "GEMM+RS is not known here: it was measured on B300, fp8, up to 320 rows",
+    )
 
-    assert fused is not None and set(fused.ops) == {"dh", "dx"}
+    assert fused is not None and set(fused.ops) == {"dh"}
+    assert known(advice.offers).unknown == (Unknown("torch_async_tp", why),)
+    assert f"! torch_async_tp: {why}" in " ".join(advice_text(advice, top=5).split())
 
 
 def test_the_file_says_which_implementations_count() -> None:

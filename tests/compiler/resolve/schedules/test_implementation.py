@@ -31,7 +31,12 @@ implementation mine {
     path copy_engine
     rate 90 %
     limit 300 GB/s @fitted "a table"
+    gpus H800
+    dtypes bf16
+    most_rows 8192
     call 40 us
+    graph_call 5 us
+    host 200 us
     barrier 3 us
     step 10 us
     tiles [[128, 256]]
@@ -67,6 +72,8 @@ def test_a_block_says_schedule_path_and_costs() -> None:
     assert (method.call_ticks, method.barrier_ticks, method.step_ticks) == tuple(
         us * TICKS_PER_US for us in (40, 3, 10)
     )
+    assert (method.graph_call_ticks, method.host_ticks) == (5 * TICKS_PER_US, 200 * TICKS_PER_US)
+    assert (method.gpus, method.dtypes, method.most_rows) == (("H800",), (DType.BF16,), 8192)
     assert (method.tiles, method.rereads_below, method.rows_per_read) == (((128, 256),), 4096, Fraction(3, 2))
     assert (method.error, method.shortest_ticks) == (Fraction(8, 100), 200 * TICKS_PER_US) and not method.missing
 
@@ -104,6 +111,7 @@ def test_what_is_not_said_is_missing() -> None:
         ("streams=2", "streams=2, chunks=8"),
         ("tiles [[128, 256]]", ""),
         ("rereads_below 4096", ""),
+        ("graph_call 5 us", "graph_call 41 us"),
     ],
 )
 def test_statements_that_contradict_each_other(old: str, new: str) -> None:
@@ -118,7 +126,10 @@ def test_statements_that_contradict_each_other(old: str, new: str) -> None:
     [
         ("gpus H100, H800", "gpus 8", "MGS204"),
         ("dtypes bf16", "dtypes bf17", "MGS204"),
-        ("dtypes bf16", "dtypes fp16", "MGS530"),
+        ("  dtypes bf16\n\n", "  dtypes fp16\n\n", "MGS530"),
+        ("    gpus H800", "    gpus 8", "MGS204"),
+        ("    dtypes bf16", "    dtypes bf17", "MGS204"),
+        ("most_rows 8192", "most_rows 0", "MGS307"),
         ("rate 90 %", "rate 101 %", "MGS307"),
         ("rate 90 %", "rate 90 GB/s", "MGS303"),
         ("call 40 us", "call 40", "MGS301"),
@@ -212,6 +223,7 @@ def test_an_error_is_not_inherited_with_other_numbers() -> None:
     same = child(CHILD.replace('call base.call + 5 us @measured "ours"', "error 5 %").replace("step 4 us", "# "))
 
     assert (method.error, method.shortest_ticks) == (None, 0)
+    assert (method.gpus, method.dtypes, method.most_rows) == ((), (), None)
     assert (same.methods[0].error, same.methods[0].shortest_ticks) == (Fraction(5, 100), 200 * TICKS_PER_US)
 
 
