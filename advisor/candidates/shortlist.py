@@ -5,12 +5,14 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
+from ...compiler.collectives import nvls
 from ...compiler.ir import (
     TICKS_PER_US,
     CopyProtocol,
     Direction,
     EngineKind,
     EngineMode,
+    ExecutionOptions,
     Explore,
     Gpu,
     Kernels,
@@ -18,12 +20,16 @@ from ...compiler.ir import (
     OpCase,
     OpChoice,
     OpPlan,
+    Pattern,
     PeerOrder,
     Progress,
     Wait,
+    WaitPer,
 )
 from ...compiler.planning.build import OPTIONS, build_op_plan, declared, reject_choice
+from ...compiler.planning.knobs.engine import tiles_engine
 from ...compiler.planning.knobs.structure import ALGORITHM
+from ...compiler.templates import pipelined
 from ...simcore import PACKET_BYTES, affordable_unit
 from ...simcore.lower.steps import period_of
 from ..bounds.link_loads import busiest_link_ticks
@@ -34,6 +40,9 @@ from .predicted import baselines, best_of_explored, origin_of, protocol_variants
 
 # Overlapping schedules that are varied, and variants that are tried of each kind: serial or overlapping.
 NUM_VARIED, NUM_TRIED = 2, 2
+# Pieces of each rank's rows that the switch sums at a time, none with fewer rows; and knobs that leave this open.
+PIECES_IN_SWITCH, LEAST_ROWS = (1, 8, 16, 32), 32
+_OF_TILES = ("schedules", "chunks", "engine", "algorithm", "kernel", "wait", "per")
 # Overlapping variants are tried if they may take this multiple of the fastest, serial ones if they may be faster.
 MAX_RATIO = 1.02
 
@@ -53,8 +62,32 @@ def variants(scenario: OpCase, candidates: Sequence[Candidate]) -> list[OpChoice
     known = {one.choice for one in candidates}
     found = _likely(scenario, overlapping[:NUM_VARIED], known, MAX_RATIO)
     found += _likely(scenario, list(dict.fromkeys([*direct[:1], *by_sm[:1]])), known, 1.0)
-    in_graphs = (_in_graph(scenario, one.choice) for one in simulated if one.is_library)
-    return list(dict.fromkeys([*found, *(form for form in in_graphs if form is not None and form not in known)]))
+    in_graphs = [_in_graph(scenario, one.choice) for one in simulated if one.is_library]
+    forms = [*found, *in_graphs, *summed_in_switch(scenario)]
+    return list(dict.fromkeys(form for form in forms if form is not None and form not in known))
+
+
+def summed_in_switch(scenario: OpCase) -> Iterator[OpChoice]:
+    """Yield the schedules in which the switch sums what tiles have computed, where the file leaves that open.
+
+    Then partial sums cross each link once, in place of nearly twice. Estimates of these are up to a quarter too long,
+    so that all are simulated: the best number of pieces depends on what computes longer than it sends.
+    """
+    named = any(scenario.explore.values(word) for word in _OF_TILES)
+    if named or scenario.shape.pattern is not Pattern.GEMM_AR or scenario.shape.moved is None:
+        return
+    tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
+    rows = scenario.shape.moved.rows // scenario.num_ranks
+    for pieces in (each for each in PIECES_IN_SWITCH if rows >= each * LEAST_ROWS or each == 1):
+        form = OpChoice(
+            pipelined.TEMPLATE.name,
+            pieces * scenario.num_ranks,
+            tiles_engine(scenario.gpu),
+            algorithm=nvls.ALGORITHM.name,
+            tactics=tactics,
+        )
+        if reject_choice(scenario, form) is None:
+            yield form
 
 
 def _likely(

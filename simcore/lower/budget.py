@@ -28,7 +28,7 @@ from ..program.limits import RunTooLarge
 from .copies import ends_of
 from .machine import NOC_PACKET_BYTES, noc_of, noc_packet_bytes, noc_packet_ticks, sent_per_byte
 from .state import moved_bytes
-from .switch import MAX_SLICES
+from .switch import num_slices
 
 MAX_LINE_HOPS = 4_000_000_000
 """About two minutes on one core at 30 million line-hops a second."""
@@ -202,8 +202,9 @@ def _copying(scenario: OpCase, schedule: OpPlan, step: Transfer, peers: int) -> 
     if schedule.engine.kind is EngineKind.SM:
         shared = to_all or step.lane is not None
         workers = max(1, schedule.engine.count // (1 if shared else peers))
-    lines = moved_bytes(scenario, step.region) // scenario.gpu.line_bytes
-    return max(1, min(workers, lines)) * (3 * MAX_SLICES + 1 if to_all else 1)
+    num_bytes = moved_bytes(scenario, step.region)
+    taking_part = max(1, min(workers, num_bytes // scenario.gpu.line_bytes))
+    return taking_part * (3 * num_slices(num_bytes // taking_part) + 1 if to_all else 1)
 
 
 def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[KernelWork]:

@@ -130,11 +130,14 @@ def copy_setup(state: Lowering, rank: int, step: Transfer) -> int:
 def copy_workers(state: Lowering, rank: int, step: Transfer) -> int:
     """SMs per copy: all of them for copies in a lane or to all, else an even share for each peer that the rank has.
 
-    A copy engine works alone.
+    A copy engine works alone. Between tiles as many SMs copy as feed the link.
     """
     count = state.schedule.engine.count
     if not state.by_sms:
         return 1
+    if step.reach is Reach.ALL and state.by_tiles:
+        rate = state.scenario.system.fabric.link.achieved_bytes_per_s
+        return min(count, math.ceil(rate / state.scenario.gpu.sm_copy.bytes_per_s))
     if step.lane is not None or step.reach is Reach.ALL:
         return count
     return max(1, count // state.num_peers[rank])

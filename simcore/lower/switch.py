@@ -59,6 +59,8 @@ def _part(flow: Flow, units: int) -> Flow:
 
 MAX_SLICES = 8
 """A choice, not a measurement: what comes down ends an eighth of the copy after what goes up."""
+SLICE_BYTES = 32 << 10
+"""The least part that a worker copies at a time: sent in a few times what it takes to reach the switch."""
 
 _Routes = Sequence[tuple[Hop, ...]]
 
@@ -82,11 +84,11 @@ class _Ways:
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """Stages of the ops of one slice: up to the switch, down from it, and the time for which the engine sends it."""
+    """Stages of the ops of one slice: up to the switch, the last units behind the others, and all down from there."""
 
     rises: tuple[Stage, ...]
+    follows: tuple[Stage, ...]
     falls: tuple[Stage, ...]
-    sends: tuple[Stage, ...]
 
 
 def multicast(state: Lowering, rank: int, step: Transfer, pace: Pace) -> None:
@@ -151,37 +153,47 @@ def _flags(state: Lowering, rank: int, step: Transfer, copied: range) -> range:
     return flag
 
 
+def _slice(state: Lowering, ways: _Ways, units: int, gap: int) -> _Slice:
+    """A slice of ``units``: as many follow the others as are sent while those reach the switch."""
+    lag = sum(state.builder.passing_ticks(server) for server, _ in ways.up[0])
+    last = min(units // 2, lag // gap)
+    return _Slice(
+        rises=(Stage(0, _flows(state, ways.up, units - last, gap)),),
+        follows=(Stage((units - last) * gap, _flows(state, ways.up, last, gap)),) if last else (),
+        falls=(Stage(0, _flows(state, ways.down, units, 0)),),
+    )
+
+
+def num_slices(num_bytes: int) -> int:
+    """The slices of what one worker copies."""
+    return min(MAX_SLICES, max(1, num_bytes // SLICE_BYTES))
+
+
 def _slices(state: Lowering, ways: _Ways, pace: Pace, units: int) -> tuple[_Slice, ...]:
     """The parts of what a worker copies; equal ones are the same object."""
-    count, gap = min(MAX_SLICES, max(1, units)), pace.gap_ticks
+    count, gap = num_slices(units * state.unit_bytes), pace.gap_ticks
     sizes = [high - low for low, high in pairwise(units * i // count for i in range(count + 1))]
-    slices = {
-        size: _Slice(
-            rises=(Stage(0, _flows(state, ways.up, size, gap)),),
-            falls=(Stage(0, _flows(state, ways.down, size, 0)),),
-            sends=(Stage(size * gap),),
-        )
-        for size in set(sizes)
-    }
+    slices = {size: _slice(state, ways, size, gap) for size in set(sizes)}
     return tuple(slices[size] for size in sizes)
 
 
 def _worker(state: Lowering, rank: int, step: Transfer, pace: Pace, slices: Sequence[_Slice]) -> range:
     """The ops of one worker, the one that waits for others first.
 
-    It holds an engine for the setup and then slice by slice for as long as it takes to send one.
+    It holds an engine for the setup, then slice by slice until each is at the switch but for what it sends meanwhile.
+    So slow links hold it up, and what began is not interrupted by copies that are ready later.
     """
     engine, builder = state.machine.engines, state.builder
-    begin = sent = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, pool=engine, setup_ticks=pace.setup_ticks))
+    begin = risen = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, pool=engine, setup_ticks=pace.setup_ticks))
     for part in slices:
-        before = sent
-        risen = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, part.rises))
+        before = risen
+        risen = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, part.rises, pool=engine, priority=-1))
+        followed = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, part.follows)) if part.follows else risen
         fallen = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, part.falls))
-        sent = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, part.sends, pool=engine))
         builder.after(risen, before)
-        builder.after(sent, before)
-        builder.after(fallen, risen)
-    return range(begin.start, sent.stop)
+        builder.after(followed, before if part.follows else ())
+        builder.after(fallen, (*risen, *followed))
+    return range(begin.start, fallen.stop)
 
 
 def _flows(state: Lowering, routes: _Routes, units: int, gap: int) -> tuple[Flow, ...]:

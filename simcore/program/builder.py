@@ -87,7 +87,7 @@ class ProgramBuilder:
             raise ValueError(f"{name} makes {described.num_ops + count} ops, at most {MAX_OPS} are possible")
         if min(*times, count) < 0:
             raise ValueError(f"{name} has a negative setup, release or count")
-        priority = self._priorities.get(op.kind, op.priority)
+        priority = self._priorities.get(op.kind, 0) + op.priority
         if priority not in PRIORITIES:
             raise ValueError(f"{name} has priority {priority}, not one of {PRIORITIES[0]} to {PRIORITIES[-1]}")
         label = described.label_idx.setdefault(self._prefix + op.label, len(described.label_idx))

@@ -39,6 +39,7 @@ KNOWN_AS: Mapping[str, str] = {
     "ThunderKittens": "thunderkittens",
     "fused GEMM-RS (multimem": "vllm_fused",
     "existing fused GEMM-AR": "vllm_fused",
+    "FlagTree multimem": "flagtree",
 }
 # Threads that name no GPU. The serial time of the first is that of an H800, and half as long again as that of an H100.
 # The second has a Blackwell, B200 or GB300, whose profiles differ by 3 % on its rows.

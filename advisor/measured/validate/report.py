@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from ....compiler.ir import JsonObject, Progress
-from ..tables import collectives, copies, custom_all_reduce, gemm
+from ..tables import collectives, copies, custom_all_reduce, gemm, sm_sweep
 from ..tables import fused as fused_rows
 from ..tables.collectives import collective_comparisons, shipped_points, tables_of
 from ..tables.copies import copy_comparisons, shipped_copies
@@ -33,6 +33,7 @@ from ..tables.samples import (
     simulated_sample,
 )
 from ..tables.shipped import shipped_comparisons
+from ..tables.sm_sweep import sm_sweep_comparisons
 from . import implementation_report, promise_report
 from .targets import BASELINES, EVERY, FLOORS, NOTES, TARGETS, Reference, early_switches
 
@@ -239,6 +240,7 @@ READ = (
     copies.SM_PATTERNS,
     copies.DMA_PATTERNS,
     fused_rows.PATTERNS,
+    sm_sweep.PATTERNS,
 )
 """The names of the tables that are read."""
 
@@ -261,7 +263,7 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     tables = list(kept_rows(gemm_tables(folder), left_out))
     rows = [row for table in tables for row in gemm_comparisons(table)]
     rows += chain(kept_rows(collective_comparisons(folder), left_out), kept_rows(copy_comparisons(folder), left_out))
-    rows += kept_rows(custom_comparisons(folder), left_out)
+    rows += chain(kept_rows(custom_comparisons(folder), left_out), kept_rows(sm_sweep_comparisons(folder), left_out))
     left_out += [f"{row.gpu} {row.operation}: {row.label}: that is no time" for row in rows if not comparable(row)]
     rows = [row for row in rows if comparable(row)]
     promised = list(kept_rows(promise_rows(folder), left_out))

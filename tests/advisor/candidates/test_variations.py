@@ -5,8 +5,16 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
-from magus.advisor.candidates.shortlist import NUM_TRIED, forms_of, may_deadlock, variants
+from magus.advisor.candidates.shortlist import (
+    LEAST_ROWS,
+    NUM_TRIED,
+    forms_of,
+    may_deadlock,
+    summed_in_switch,
+    variants,
+)
 from magus.advisor.estimate.makespan import estimate_ticks
+from magus.compiler import compile_text
 from magus.compiler.ir import (
     CopyProtocol,
     Direction,
@@ -142,3 +150,44 @@ def test_without_simulations_there_is_nothing_to_vary() -> None:
     predicted = [replace(each, simulated_ticks=None) for each in candidates(GEMM, CHOICES)]
 
     assert variants(GEMM, predicted) == []
+
+
+SUMS = """
+use "nvidia/{gpu}"
+system s {{ gpus 4 x {GPU}; fabric switch(nvswitch, link=nvlink) }}
+workload w on s {{
+  x = tensor bf16[{m}, 4096] shard cols
+  w = tensor bf16[4096, 4096] shard rows
+  y = {collective}(gemm(x, w))
+}}
+"""
+
+
+def sums(m: int = 2048, gpu: str = "h100", collective: str = "all_reduce", explore: str = "") -> OpCase:
+    text = SUMS.format(m=m, gpu=gpu, GPU=gpu.upper(), collective=collective)
+    return compile_text(text + explore).scenario("w").case
+
+
+def test_the_switch_is_asked_to_sum_what_tiles_computed_in_pieces_that_are_not_tiny() -> None:
+    found, small = (list(summed_in_switch(sums(m))) for m in (4096, 256))
+
+    assert [each.chunks for each in found] == [4 * pieces for pieces in (1, 8, 16, 32)]
+    assert [each.chunks for each in small] == [4] and 8 * LEAST_ROWS > 256 // 4
+    assert {(each.template, each.algorithm, each.engine.mode) for each in found} == {
+        ("pipelined", "nvls", EngineMode.TILES)
+    }
+
+
+def test_no_switch_that_sums_and_nothing_that_the_file_settles_is_tried() -> None:
+    assert not list(summed_in_switch(sums(gpu="a100")))
+    assert not list(summed_in_switch(sums(collective="reduce_scatter")))
+    assert not list(summed_in_switch(sums(explore="explore w { engine dma(3) }")))
+    assert not list(summed_in_switch(GEMM))
+    assert list(summed_in_switch(sums(explore="explore w { order rotated }")))
+
+
+def test_sums_in_the_switch_are_among_the_variants() -> None:
+    scenario = sums()
+    usual = candidates(scenario, [OpChoice("hetero_fused_1d", 8, SM), SERIAL])
+
+    assert set(summed_in_switch(scenario)) <= set(variants(scenario, usual))

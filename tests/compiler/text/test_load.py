@@ -91,6 +91,7 @@ def test_shipped_libraries() -> None:
     assert shipped_libraries() == (
         *("amd/mi300x", "amd/mi325x", "amd/mi355x"),
         *(
+            "implementations/flagtree",
             "implementations/flashinfer",
             "implementations/flux",
             "implementations/kraken",

@@ -20,7 +20,7 @@ from magus.compiler.ir import (
 from magus.simcore.cores.engine import run
 from magus.simcore.figures.load_buckets import traffic_of
 from magus.simcore.kernels.gemm import ticks_for
-from magus.simcore.lower.switch import MAX_SLICES
+from magus.simcore.lower.switch import MAX_SLICES, SLICE_BYTES
 from magus.simcore.program.program import OpKind, RunOutcome
 from tests.helpers.oracle.lowering import (
     UNIT,
@@ -87,8 +87,10 @@ def test_one_rank_that_multicasts_takes_its_link_and_a_slice() -> None:
 
     found = makespan(scenario, alone)
 
-    # The first slice has passed the uplink before anything comes down, with the same rate there.
-    assert expected < found <= expected + 2 * moving // MAX_SLICES
+    # The first slice has passed the uplink before anything comes down, with the same rate there; a worker sends a slice
+    # when the one before has reached the switch.
+    slice_ticks = ticks_for(SLICE_BYTES, gpu.sm_copy.bytes_per_s)
+    assert expected < found <= expected + 2 * moving // MAX_SLICES + slice_ticks
 
 
 def test_many_sums_share_the_ports_as_the_bytes_say() -> None:
@@ -98,6 +100,25 @@ def test_many_sums_share_the_ports_as_the_bytes_say() -> None:
     found = makespan(scenario, plan(SUM, sms=64))
 
     assert found == pytest.approx(up, rel=0.1) and found > up
+
+
+def test_copies_to_all_of_one_engine_follow_each_other() -> None:
+    scenario, quarter = node(), ROWS // 4
+    pieces = tuple(
+        replace(
+            MULTICAST,
+            name=f"x{i}",
+            signal=f"s{i}",
+            region=Region(0, IndexRange(quarter * i, quarter * (i + 1)), BLOCK.cols),
+        )
+        for i in range(4)
+    )
+    lowered, finished = lowered_run(scenario, replace(plan(*pieces, sms=8), by_rank=(pieces, (), (), ())))
+
+    ends = [done_at(lowered, finished, piece.name, 0) for piece in pieces]
+
+    # Were slices of all pieces sent in turn, all would end at the end.
+    assert [end / ends[-1] for end in ends] == pytest.approx([0.25, 0.5, 0.75, 1.0], abs=0.05)
 
 
 def test_a_copy_of_one_line_is_one_slice() -> None:
