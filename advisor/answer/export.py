@@ -243,6 +243,7 @@ def offers_document(advice: Advice) -> JsonObject | None:
                 **promise_document(offer.promise),
                 "verdict": offer.promise.verdict.value,
                 "requested": offer.requested,
+                "kernels": offer.about or None,
                 **(_switched_on(advice, offer) if len(advice.scenario.cases) > 1 else {}),
             }
             for offer in found.offers

@@ -17,7 +17,6 @@ from ...compiler.ir import (
     Rejection,
     Scenario,
     Schedule,
-    TransferPath,
 )
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.engine import usual_engine
@@ -26,7 +25,7 @@ from ...compiler.resolve.schedules.implementation import shipped_implementations
 from ...compiler.templates import BASELINE
 from ...compiler.text.units import us_text
 from ...simcore import RunTooLarge
-from .predict import CallTimes, Promise, call_times, library_us, simulated_us
+from .predict import CallTimes, Promise, about_kernels, call_times, library_us, simulated_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class Offer:
     """One implementation on a scenario: its time for all layers, and what its gain over the library promises.
 
     ``asked`` is whether the file names it. ``ops`` are those that it carries out, the library all others; ``order`` is
-    that of the whole layer, where it has one.
+    that of the whole layer, where it has one. ``about`` says what its own kernels do, empty if it has none.
     """
 
     name: str
@@ -98,6 +97,7 @@ class Offer:
     requested: bool = False
     ops: tuple[str, ...] = ()
     order: Order | None = None
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,11 +226,13 @@ def _offer(
         return None, rejection
     one = _sum(done.get(case.name) or library.times(case) for case in scenario.cases)
     reported = list(_reported(scenario, implementation, {name: each.us for name, each in done.items()}))
-    errors = [None if error is None else error * done[name].us / one.us for name, error, _ in reported]
+    errors = [None if error is None else error * done[name].us / one.us for name, error, *_ in reported]
     error = None if None in errors else sum(each for each in errors if each is not None)
-    outside = "; ".join(dict.fromkeys(text for _, _, text in reported if text))
+    outside = "; ".join(dict.fromkeys(text for _, _, text, _ in reported if text))
     promise = Promise(base.us / one.us, error, outside, base.graph_us / one.graph_us, base.host_us / one.host_us)
-    return Offer(implementation.name, one.us * scenario.num_layers, promise, requested, tuple(done)), rejection
+    about = "; ".join(dict.fromkeys(text for _, _, _, text in reported if text))
+    us = one.us * scenario.num_layers
+    return Offer(implementation.name, us, promise, requested, tuple(done), about=about), rejection
 
 
 def _not_measured(implementation: Implementation, case: OpCase) -> Rejection | None:
@@ -253,13 +255,14 @@ def _not_measured(implementation: Implementation, case: OpCase) -> Rejection | N
 
 def _reported(
     scenario: Scenario, implementation: Implementation, done: dict[str, float]
-) -> Iterator[tuple[str, float | None, str]]:
-    """The name of each op that is done, the error of its time, and why that was not measured for the like of it."""
+) -> Iterator[tuple[str, float | None, str, str]]:
+    """Of each op that is done its name, the error of its time, why that is not of the like of it, and its kernels."""
     for case in scenario.cases:
         if case.name in done:
             method = implementation.method(case.shape.pattern)
             error = None if method is None or method.error is None else float(method.error)
-            yield case.name, error, _outside(case, implementation, done[case.name])
+            about = "" if method is None else about_kernels(case, method)
+            yield case.name, error, _outside(case, implementation, done[case.name]), about
 
 
 def _outside(scenario: OpCase, implementation: Implementation, us: float) -> str:
@@ -273,13 +276,13 @@ def _outside(scenario: OpCase, implementation: Implementation, us: float) -> str
 
 
 def _is_library(implementation: Implementation) -> bool:
-    return any(method.path is TransferPath.LIBRARY for method in implementation.methods)
+    return any(method.is_library for method in implementation.methods)
 
 
 def _is_offered(implementation: Implementation, scenario: OpCase) -> bool:
     """Whether it is offered unasked: it is known for this GPU, type and pattern, and is not the library."""
     method, shape = implementation.method(scenario.shape.pattern), scenario.shape
-    if method is None or method.missing or method.path is TransferPath.LIBRARY:
+    if method is None or method.missing or method.is_library:
         return False
     dtype = None if shape.gemm is None else shape.gemm.dtype
     return scenario.gpu.name in implementation.gpus and dtype in implementation.dtypes

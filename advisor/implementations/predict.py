@@ -19,10 +19,12 @@ from ...compiler.ir import (
     WrittenPlan,
 )
 from ...compiler.planning.build import ScheduleError, build_op_plan
-from ...compiler.planning.knobs.library import library_rejection, library_serial
+from ...compiler.planning.knobs.library import library_on, library_rejection, library_serial
 from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.text.units import us_text
+from ...compiler.text.units import bytes_text, us_text
 from ...simcore import DEFAULT_OPTIONS, PACKET_BYTES, RunOptions, RunTooLarge, affordable_unit, simulate_op
+from ...simcore.kernels.nccl import NcclProtocol
+from ...simcore.lower.collective import library_collective_time
 
 
 def machine_of(scenario: OpCase, method: Method) -> OpCase:
@@ -34,6 +36,39 @@ def machine_of(scenario: OpCase, method: Method) -> OpCase:
         launch=replace(system.gpu.launch, host_ticks=method.step_ticks),
     )
     return replace(scenario, system=replace(system, gpu=gpu, fabric=_fabric(system.fabric, method)))
+
+
+def with_kernels(scenario: OpCase, method: Method) -> OpCase:
+    """Return ``scenario`` with a library that leaves to the kernels of ``method`` what they do.
+
+    Raises
+    ------
+    ScheduleError
+        If there are such kernels, and none for the number of ranks.
+    """
+    system, library = scenario.system, scenario.gpu.collectives
+    if not method.kernels or library is None:
+        return scenario
+    known = sorted({ranks for kernel in method.kernels for ranks, _ in kernel.below})
+    if scenario.num_ranks not in known:
+        message = f"its all_reduce was measured on {', '.join(map(str, known))} GPUs"
+        raise ScheduleError(Rejection(Code.MGS530, message))
+    gpu = replace(system.gpu, collectives=replace(library, kernels=method.kernels))
+    return replace(scenario, system=replace(system, gpu=gpu))
+
+
+def about_kernels(scenario: OpCase, method: Method) -> str:
+    """Return how long its own all_reduce takes and up to which size there is one; empty if it has none."""
+    moved, own = scenario.shape.moved, with_kernels(scenario, method)
+    model = library_on(own.system)
+    if model is None or not model.kernels or moved is None:
+        return ""
+    limit = bytes_text(max(kernel.below_bytes(own.num_ranks) for kernel in model.kernels))
+    time, library = library_collective_time(own), library_collective_time(scenario)
+    if time.protocol is not NcclProtocol.FRAMEWORK:
+        return f"from {limit} on its all_reduce is the library's"
+    took = f"{us_text(time.us)}, the library's {us_text(library.us)}"
+    return f"its all_reduce of {bytes_text(moved.num_bytes)} takes {took}; from {limit} on it is the library's"
 
 
 def _fabric(fabric: Fabric, method: Method) -> Fabric:
@@ -77,7 +112,7 @@ def predict_us(
         return Rejection(Code.MGS209, f"{implementation.name}: {', '.join(method.missing)} not known")
     try:
         if method.path is TransferPath.LIBRARY:
-            us = library_us(scenario, options)
+            us = library_us(with_kernels(scenario, method), options)
         else:
             us = simulated_us(machine_of(scenario, method), method.choice, options=options)
     except ScheduleError as error:

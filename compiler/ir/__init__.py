@@ -25,6 +25,8 @@ from .hardware import Provenance as Provenance
 from .hardware import Range as Range
 from .hardware import Saturation as Saturation
 from .hardware import SmCopy as SmCopy
+from .hardware import SumForm as SumForm
+from .hardware import SumKernel as SumKernel
 from .hardware import Switch as Switch
 from .hardware import Sync as Sync
 from .operations.add import ElementwiseShape as ElementwiseShape

@@ -45,6 +45,33 @@ class ExchangeModel:
     simple_from_bytes: int
 
 
+class SumForm(Enum):
+    """How a framework's own kernel makes an all_reduce; the value begins the words of its numbers in the language.
+
+    ONE_SHOT: each rank gets what all others have, and sums. TWO_SHOT: each sums its part, and all get that. IN_SWITCH:
+    the switch sums and copies. Bytes that count for its rate, of a buffer b on n ranks: (n - 1) b, 2 (n - 1) b / n, b.
+    """
+
+    ONE_SHOT = "one_shot"
+    TWO_SHOT = "two_shot"
+    IN_SWITCH = "in_switch"
+
+
+@dataclass(frozen=True, slots=True)
+class SumKernel:
+    """A framework's own all_reduce, taken for buffers below a size for each number of ranks; others have none."""
+
+    form: SumForm
+    start_ticks: int
+    step_ticks: int
+    bytes_per_s: int
+    below: tuple[tuple[int, int], ...]
+
+    def below_bytes(self, ranks: int) -> int:
+        """The size from which on it is not taken, 0 if it never is."""
+        return dict(self.below).get(ranks, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Collectives:
     """A collective library on one node: rings, and NVLS and all_to_all if the profile has them.
@@ -53,7 +80,8 @@ class Collectives:
     properties of the hardware. ``reduce_factor`` multiplies the bytes where they are summed. ``error`` is the relative
     error of a predicted time. ``link_bytes_per_s`` is what a GPU sends over the links that the constants were fitted
     on, ``link_latency_ticks`` their latency from GPU to GPU; None if not said. ``links`` are those of a GPU to all
-    others, if each pair had one of its own; None if they were fitted behind a switch.
+    others, if each pair had one of its own; None if they were fitted behind a switch. ``kernels`` are those of a
+    framework that calls the library for what they do not do: the first that takes a size makes the all_reduce.
     """
 
     start_ticks: int
@@ -70,6 +98,7 @@ class Collectives:
     link_bytes_per_s: int | None = None
     link_latency_ticks: int | None = None
     links: int | None = None
+    kernels: tuple[SumKernel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from .hardware import Gpu, Provenance
+from .hardware import Gpu, Provenance, SumKernel
 from .plan import OpMode, Schedule
 from .schedule import EngineKind, NamedSchedule, OpChoice
 from .tensors import DType, Pattern
@@ -124,11 +124,12 @@ class Method:
     and a step nothing. The host issues each kernel and copy in ``step_ticks`` and runs ahead of the GPU. Where it does
     not, an op takes no less than ``host_ticks``, what the host needs to issue all of it. With ``tiles`` its GEMM has
     these alone, and does not split the inner dimension. Below ``rereads_below`` rows it goes through its tiles row by
-    row, and reads the second operand again for every ``rows_per_read`` rows of tiles. ``missing`` are numbers that are
-    not known: without them there is no prediction. Nothing is known of other ``gpus`` and ``dtypes`` than these, if
-    there are some, nor of more than ``most_rows`` rows. ``error`` is the mean relative error of predicted speedups over
-    the library on rows it was not fitted to, None if there were none; ``shortest_ticks`` is the shortest time among
-    those rows and the rows of the fit.
+    row, and reads the second operand again for every ``rows_per_read`` rows of tiles. ``kernels`` make its small
+    all_reduces in place of the library. ``missing`` are numbers that are not known: without them there is no
+    prediction. Nothing is known of other ``gpus`` and ``dtypes`` than these, if there are some, nor of more than
+    ``most_rows`` rows. ``error`` is the mean relative error of predicted speedups over the library on rows it was not
+    fitted to, None if there were none; ``shortest_ticks`` is the shortest time among those rows and the rows of the
+    fit.
     """
 
     pattern: Pattern
@@ -150,6 +151,12 @@ class Method:
     most_rows: int | None = None
     error: Fraction | None = None
     shortest_ticks: int = 0
+    kernels: tuple[SumKernel, ...] = ()
+
+    @property
+    def is_library(self) -> bool:
+        """Whether it is the library alone, which others are compared with."""
+        return self.path is TransferPath.LIBRARY and not self.kernels
 
 
 @dataclass(frozen=True, slots=True)

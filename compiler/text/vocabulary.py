@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..ir import CopyProtocol
+from ..ir import CopyProtocol, SumForm
 from .units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, Dimension
 
 CHUNKS_PER_RANK = 8
@@ -150,8 +150,12 @@ METHOD_NUMBERS = (
     *(_alone(name, NUMBER, 1 << 20) for name in ("rereads_below", "most_rows")),
     Property("rows_per_read", NUMBER, Fraction(1), Fraction(64), required=False, alone=True),
     Property("error", NUMBER, Fraction(0), Fraction(10), required=False, alone=True),
+    *(_alone(f"{form.value}_{name}", TIME, _PERCENT, low=0) for form in SumForm for name in ("start", "step")),
+    *(_alone(f"{form.value}_bandwidth", RATE, 10**15, low=10**6) for form in SumForm),
 )
 METHOD_REQUIRED = ("rate", "call", "step")
+# Sizes by the number of ranks, below which a framework's own kernel makes an all_reduce.
+METHOD_SIZES = tuple(f"{form.value}_below" for form in SumForm)
 # Words that links and switches take: a list of them, or one.
 LINK_LISTS: Mapping[str, tuple[str, ...]] = {"protocols": tuple(protocol.value for protocol in CopyProtocol)}
 LINK_CHOICES: Mapping[str, tuple[str, ...]] = {"ordered": ("yes", "no")}

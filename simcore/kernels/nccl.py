@@ -10,6 +10,7 @@ For b bytes, as nccl-tests counts them, on n GPUs:
     SIMPLE = start + simple_start + st * simple_step + w / simple_bandwidth + own
     T      = SIMPLE if b >= simple_from * n, else the smaller of LL and LL128
     T      = nvls.start + b / nvls.bandwidth for all_reduce if n >= nvls.ranks and b >= nvls.from
+    T      = start + (n - 1) * step + w / bandwidth for all_reduce by a framework's own kernel, see ``SumForm``
 
 all_to_all has constants of its own, one start for all n - 1 messages of LL128, and ``own`` with SIMPLE alone. The
 library switches at fixed sizes, not where two lines cross, and at times too early; hence the sizes, one of each build.
@@ -25,7 +26,17 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 
-from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, Collectives, ExchangeModel, Gpu, NvlsModel, ProtocolModel
+from ...compiler.ir import (
+    TICKS_PER_SECOND,
+    TICKS_PER_US,
+    Collectives,
+    ExchangeModel,
+    Gpu,
+    NvlsModel,
+    ProtocolModel,
+    SumForm,
+    SumKernel,
+)
 from ...compiler.text.units import round_half_up
 
 
@@ -43,12 +54,16 @@ class NcclCollective(Enum):
 
 
 class NcclProtocol(Enum):
-    """Protocol of the library: flags beside every 4 or 120 bytes, plain blocks, or sums in the switch."""
+    """Protocol of the library: flags beside every 4 or 120 bytes, plain blocks, or sums in the switch.
+
+    FRAMEWORK is a kernel of a framework in its place.
+    """
 
     LL = "LL"
     LL128 = "LL128"
     SIMPLE = "SIMPLE"
     NVLS = "NVLS"
+    FRAMEWORK = "a framework's kernel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +111,12 @@ def collective_time(gpu: Gpu, operation: NcclCollective, num_bytes: int, ranks: 
         if model.all_to_all is None:
             raise ValueError(f"the profile of {gpu.name} has no {operation.value}")
         return _exchange(model.all_to_all, num_bytes, ranks)
-    if (
-        operation is NcclCollective.ALL_REDUCE
-        and model.nvls is not None
-        and _sums_in_switch(model.nvls, num_bytes, ranks)
-    ):
-        return _in_switch(model.nvls, num_bytes)
+    if operation is NcclCollective.ALL_REDUCE:
+        kernel = next((each for each in model.kernels if num_bytes < each.below_bytes(ranks)), None)
+        if kernel is not None:
+            return _by_kernel(kernel, num_bytes, ranks)
+        if model.nvls is not None and _sums_in_switch(model.nvls, num_bytes, ranks):
+            return _in_switch(model.nvls, num_bytes)
     return _ring(model, operation, num_bytes, ranks)
 
 
@@ -135,6 +150,21 @@ def _sums_in_switch(model: NvlsModel, num_bytes: int, ranks: int) -> bool:
 def _in_switch(model: NvlsModel, num_bytes: int) -> CollectiveTime:
     transfer_ticks = _ticks(Fraction(num_bytes), model.bytes_per_s)
     return CollectiveTime(NcclProtocol.NVLS, model.start_ticks, 0, transfer_ticks, 0, num_bytes, 0)
+
+
+def _by_kernel(kernel: SumKernel, num_bytes: int, ranks: int) -> CollectiveTime:
+    peers = ranks - 1
+    times = {SumForm.ONE_SHOT: Fraction(peers), SumForm.TWO_SHOT: Fraction(2 * peers, ranks)}
+    moved = times.get(kernel.form, Fraction(1)) * num_bytes
+    return CollectiveTime(
+        NcclProtocol.FRAMEWORK,
+        kernel.start_ticks,
+        peers * kernel.step_ticks,
+        _ticks(moved, kernel.bytes_per_s),
+        0,
+        math.ceil(moved),
+        0,
+    )
 
 
 def _time(

@@ -132,6 +132,7 @@ def implementations(found: Offers) -> Iterator[Markup]:
         yield table(
             ("implementation", "worth it", "us", f"over {found.library}", "error", "by its call"), rows, words=2
         )
+    yield bullets(f"{offer.name}: {offer.about}" for offer in found.offers if offer.about)
     yield bullets(f"{unknown.name}: {unknown.reason}" for unknown in found.unknown)
 
 

@@ -149,8 +149,9 @@ def implementation_lines(found: Offers) -> Iterator[str]:
         mark, word = _OFFER_VERDICTS[promise.verdict]
         error = "error not measured" if promise.error is None else f"+-{promise.error:.0%}"
         outside = "".join(f", {each}" for each in (promise.outside, calls_text(promise)) if each)
-        on = "" if offer.order is None else f"; {settings_text(offer.order)}"
-        text = f"{offer.name} {promise.speedup:.2f}x ({error}{outside}), {us_text(offer.us)}: {word}{on}"
+        on = offer.about if offer.order is None else settings_text(offer.order)
+        text = f"{offer.name} {promise.speedup:.2f}x ({error}{outside}), {us_text(offer.us)}: {word}"
+        text += f"; {on}" if on else ""
         yield from bullet(mark, text)
     for unknown in found.unknown:
         yield from bullet("!", f"{unknown.name}: {unknown.reason}")

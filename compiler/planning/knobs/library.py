@@ -17,6 +17,7 @@ from ...ir import (
     Pattern,
     ProtocolModel,
     Rejection,
+    SumForm,
     System,
 )
 from ...templates import BASELINE
@@ -85,7 +86,8 @@ def library_on(system: System) -> Collectives | None:
     """The library's constants on the links and the switch of ``system``; None if they hold for another kind of link.
 
     Over slower or faster links the rates of SIMPLE and NVLS are scaled; those of the other protocols, which the links
-    do not limit, are at most that. Only a switch that sums does NVLS.
+    do not limit, are at most that. Only a switch that sums does NVLS, or sums for
+    a framework's kernel.
     """
     model, (rate, latency) = system.gpu.collectives, _links_of(system)
     if model is None or not system.fabric.direct or _reject_links(system, model) is not None:
@@ -95,15 +97,20 @@ def library_on(system: System) -> Collectives | None:
     share = Fraction(1) if fitted is None else Fraction(rate * links, fitted)
     later = 0 if model.link_latency_ticks is None else max(0, latency - model.link_latency_ticks)
     link, switch, nvls, exchange = system.fabric.link, system.fabric.switch, model.nvls, model.all_to_all
+    sums = switch is not None and switch.multicast and switch.reduces
     peak = link.peak_bytes_per_s * links if switch is None else min(link.peak_bytes_per_s, switch.bytes_per_s)
     if nvls is not None:
-        sums = switch is not None and switch.multicast and switch.reduces
         nvls = replace(nvls, bytes_per_s=int(share * nvls.bytes_per_s)) if sums else None
     if exchange is not None:
         ll, ll128, simple = _scaled((exchange.ll, exchange.ll128, exchange.simple), share, peak, later)
         exchange = replace(exchange, ll=ll, ll128=ll128, simple=simple)
     ll, ll128, simple = _scaled((model.ll, model.ll128, model.simple), share, peak, later)
-    return replace(model, ll=ll, ll128=ll128, simple=simple, nvls=nvls, all_to_all=exchange)
+    kernels = tuple(
+        replace(each, bytes_per_s=int(share * each.bytes_per_s))
+        for each in model.kernels
+        if sums or each.form is not SumForm.IN_SWITCH
+    )
+    return replace(model, ll=ll, ll128=ll128, simple=simple, nvls=nvls, all_to_all=exchange, kernels=kernels)
 
 
 def _scaled(protocols: tuple[ProtocolModel, ...], share: Fraction, peak: int, later_ticks: int) -> list[ProtocolModel]:

@@ -314,22 +314,33 @@ class BlockReader:
             raise self._report.fail(Code.MGS116, message, statement.span, f"{head.text} {known[0]}")
         self.words[head.text] = tuple(chosen)
 
+    def read_sizes(self, statement: ast.Say, default: Default) -> None:
+        """Read ``one_shot_below [[2, 8 MiB], [4, 512 KiB]]``: for each number of ranks the size that ends it."""
+        self._pairs(statement, (_RANKS, _BYTES), "[[2, 8 MiB], [8, 256 KiB]]")
+
     def read_tiles(self, statement: ast.Say, default: Default) -> None:
         """Read ``tiles [[128, 128], [256, 256]]``, or ``pair_tiles``."""
+        self._pairs(statement, (_TILE, _TILE), "[[128, 128], [256, 256]]")
+
+    def _pairs(self, statement: ast.Say, wanted: tuple[Property, Property], example: str) -> None:
         head = head_of(statement)
         assert head is not None
         match statement.phrase[0].parts[1:]:
             case (ast.Listed(items=items),) if items and all(isinstance(item, ast.Listed) for item in items):
                 if len(items) > MAX_TILES:
-                    message = f"{len(items)} tiles, the limit is {MAX_TILES}"
+                    message = f"{len(items)} pairs, the limit is {MAX_TILES}"
                     raise self._report.fail(Code.MGS305, message, statement.span)
-                self.tiles[head.text] = tuple(self._tile(item) for item in items)
+                self.tiles[head.text] = tuple(self._pair(item, wanted, example) for item in items)
             case _:
-                hint = f"{head.text} [[128, 128], [256, 256]]"
+                hint = f"{head.text} {example}"
                 raise self._report.fail(Code.MGS116, f"{head.text} is a list of pairs", statement.span, hint)
 
-    def _tile(self, item: ast.Expression) -> tuple[int, int]:
+    def _pair(self, item: ast.Expression, wanted: tuple[Property, Property], example: str) -> tuple[int, int]:
         if not isinstance(item, ast.Listed) or len(item.items) != 2:
-            raise self._report.fail(Code.MGS116, "a tile has two sides", item.span, "[128, 256]")
-        sides = [int(self._reader.value(_TILE, (side,), self._place).amount) for side in item.items]
-        return sides[0], sides[1]
+            names = f"{wanted[0].name} and {wanted[1].name}"
+            raise self._report.fail(Code.MGS116, f"a pair is {names}", item.span, example)
+        first, second = (
+            int(self._reader.value(each, (side,), self._place).amount)
+            for each, side in zip(wanted, item.items, strict=True)
+        )
+        return first, second

@@ -18,6 +18,8 @@ from ...ir import (
     Pattern,
     Provenance,
     Rejection,
+    SumForm,
+    SumKernel,
     System,
     TransferPath,
 )
@@ -27,7 +29,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import Report, Source, Span, did_you_mean, listing
 from ...text.load import load, shipped_libraries
 from ...text.names import Entry, Kind
-from ...text.vocabulary import METHOD_NUMBERS, METHOD_REQUIRED
+from ...text.vocabulary import METHOD_NUMBERS, METHOD_REQUIRED, METHOD_SIZES
 from ..devices.device_blocks import BlockReader, Tiles
 from ..values.device_numbers import Default, DeviceNumbers, FigureReader, NumberWithOrigin
 from ..values.evaluate import ExpressionEvaluator, Place
@@ -169,7 +171,7 @@ class MethodReader:
     def __init__(self, system: System, evaluator: ExpressionEvaluator, report: Report) -> None:
         self._system, self._evaluator, self._report = system, evaluator, report
         self._figures: dict[str, NumberWithOrigin] = {}
-        self._tiles: Tiles = ()
+        self._pairs: dict[str, Tiles] = {}
         self._choice: OpChoice | None = None
         self._path: TransferPath | None = None
         self._known: dict[str, tuple[str, ...]] = {}
@@ -187,6 +189,7 @@ class MethodReader:
             message, statement = f"{word} of {layers[-1].entry.name} does not say its {lacking}", layers[-1].statement
             raise self._report.fail(Code.MGS209, message, statement.span, f"for instance: {_EXAMPLE}; path copy_engine")
         self._check(self._choice, self._path)
+        self._check_kernels(pattern, self._path)
         numbers = DeviceNumbers(self._figures)
         return self._method(pattern, self._choice, self._path, numbers), numbers
 
@@ -213,11 +216,12 @@ class MethodReader:
             self._known[_head_word(statement)] = _names(statement, self._report)
 
         extra = {"schedule": schedule, "path": path, "tiles": block.read_tiles, **dict.fromkeys(_KNOWN_NAMES, names)}
+        extra |= dict.fromkeys(METHOD_SIZES, block.read_sizes)
         block.numbers(statement.block, METHOD_NUMBERS, "", word, layer.default, extra)
         owner = f"{entry.name}.{word}"
         said = {name: replace(figure, owner=owner) for name, figure in block.figures.items()}
         self._figures = {**self._figures, **said}
-        self._tiles = block.tiles.get("tiles", self._tiles)
+        self._pairs |= block.tiles
 
     def _forget(self, block: ast.Block) -> None:
         """Forget what does not hold for a child with ``block``, which states a number of its own."""
@@ -261,7 +265,7 @@ class MethodReader:
                 at,
                 "schedule serial(algorithm=nvls, engine=sm(8))",
             )
-        elif "rereads_below" in figures and not self._tiles:
+        elif "rereads_below" in figures and "tiles" not in self._pairs:
             found = "rereads_below needs tiles", figures["rereads_below"].span, "tiles [[128, 256]]"
         elif "rows_per_read" in figures and "rereads_below" not in figures:
             found = "rows_per_read needs rereads_below", figures["rows_per_read"].span, "rereads_below 4096"
@@ -275,11 +279,39 @@ class MethodReader:
             message, span, hint = found
             raise self._report.fail(Code.MGS314, message, span, hint)
 
+    def _check_kernels(self, pattern: Pattern, path: TransferPath) -> None:
+        """Report numbers of a framework's own all_reduce where none is made, or that lack its sizes."""
+        for form in SumForm:
+            said = [name for name in (*self._figures, *self._pairs) if name.startswith(form.value)]
+            sizes = f"{form.value}_below"
+            if said and (path is not TransferPath.LIBRARY or pattern is not Pattern.GEMM_AR):
+                message, hint = f"{said[0]} is of a library's gemm_ar", "gemm_ar { schedule serial; path library }"
+            elif said and sizes not in self._pairs:
+                message, hint = f"{said[0]} needs {sizes}", f"{sizes} [[8, 256 KiB]]"
+            else:
+                continue
+            raise self._report.fail(Code.MGS314, message, self._spans["path"], hint)
+
+    def _kernels(self, numbers: DeviceNumbers) -> tuple[SumKernel, ...]:
+        return tuple(
+            SumKernel(
+                form,
+                numbers.ticks_if(f"{form.value}_start") or 0,
+                numbers.ticks_if(f"{form.value}_step") or 0,
+                numbers.whole_if(f"{form.value}_bandwidth") or 1,
+                self._pairs[f"{form.value}_below"],
+            )
+            for form in SumForm
+            if f"{form.value}_below" in self._pairs
+        )
+
     def _method(self, pattern: Pattern, choice: OpChoice, path: TransferPath, numbers: DeviceNumbers) -> Method:
         pieces = numbers.whole_if("pieces")
         if pieces is not None:
             choice = replace(choice, chunks=pieces * self._system.num_ranks)
-        needed = ("call",) if path is TransferPath.LIBRARY else METHOD_REQUIRED
+        kernels = self._kernels(numbers)
+        needed = [*(("call",) if path is TransferPath.LIBRARY else METHOD_REQUIRED)]
+        needed += [f"{kernel.form.value}_{name}" for kernel in kernels for name in ("start", "bandwidth")]
         exact = {name: figure.value.amount for name, figure in numbers.by_path.items()}
         return Method(
             pattern,
@@ -292,7 +324,7 @@ class MethodReader:
             host_ticks=numbers.ticks_if("host") or 0,
             barrier_ticks=numbers.ticks_if("barrier") or 0,
             step_ticks=numbers.ticks_if("step") or 0,
-            tiles=self._tiles,
+            tiles=self._pairs.get("tiles", ()),
             rereads_below=numbers.whole_if("rereads_below") or 0,
             rows_per_read=exact.get("rows_per_read", Fraction(1)),
             missing=tuple(name for name in needed if name not in exact),
@@ -301,6 +333,7 @@ class MethodReader:
             most_rows=numbers.whole_if("most_rows"),
             error=exact.get("error"),
             shortest_ticks=numbers.ticks_if("shortest") or 0,
+            kernels=kernels,
         )
 
 

@@ -79,6 +79,59 @@ def test_what_the_file_asks_about_is_all_there_is() -> None:
     assert offer.promise.verdict is not Verdict.OVERLAP
 
 
+DOWN = """use "nvidia/{library}"
+use "implementations/vllm_all_reduce"
+system s {{ gpus {ranks} x {gpu}; fabric switch(nvswitch, link=nvlink) }}
+workload w on s {{
+  h = tensor bf16[{m}, 28672] shard cols
+  w = tensor bf16[28672, 8192] shard rows
+  y = all_reduce(gemm(h, w))
+}}
+{explore}
+"""
+ASKED = "explore w {{ implementations {} }}"
+
+
+def summed(m: int, gpu: str = "H100", ranks: int = 8, explore: str = "") -> OpCase:
+    text = DOWN.format(library=gpu.lower(), gpu=gpu, ranks=ranks, m=m, explore=explore)
+    return compile_text(text).scenario("w").case
+
+
+def test_small_all_reduces_of_frameworks_are_offered_with_what_they_take() -> None:
+    found = {offer.name: offer for offer in found_for(summed(16)).offers}
+
+    assert set(found) == {"vllm_all_reduce", "sglang_all_reduce", "trtllm_all_reduce"}
+    assert all(offer.promise.verdict is Verdict.OVERLAP for offer in found.values())
+    assert "256 KiB" in found["vllm_all_reduce"].about and "from 64 MiB on" in found["vllm_all_reduce"].about
+    assert "from 1 MiB on" in found["trtllm_all_reduce"].about
+    lines = " ".join("\n".join(implementation_lines(found_for(summed(16)))).split())
+    assert found["vllm_all_reduce"].about in lines
+
+
+def test_from_its_size_on_an_all_reduce_is_the_library_s() -> None:
+    found = {offer.name: offer for offer in found_for(summed(64)).offers}
+
+    trtllm = found["trtllm_all_reduce"]
+    assert trtllm.promise.speedup == 1 and trtllm.promise.verdict is Verdict.SERIAL
+    assert trtllm.about.startswith("from 1 MiB on") and "takes" in found["vllm_all_reduce"].about
+
+
+def test_kernels_are_offered_for_their_gpu_and_number_of_ranks() -> None:
+    names = {offer.name for offer in found_for(summed(16, "B200")).offers}
+    assert {"vllm_all_reduce_blackwell", "sglang_all_reduce_blackwell", "trtllm_all_reduce_blackwell"} <= names
+    asked = found_for(summed(14, ranks=7, explore=ASKED.format("vllm_all_reduce")))
+    assert not asked.offers and [each.reason for each in asked.unknown] == [
+        "its all_reduce was measured on 2, 4, 8 GPUs"
+    ]
+
+
+def test_no_kernel_sums_in_a_switch_that_does_not() -> None:
+    (offer,) = found_for(summed(64, "A100", explore=ASKED.format("vllm_all_reduce"))).offers
+
+    assert offer.promise.outside == "known for H100, H200" and offer.promise.speedup == 1
+    assert "from 256 KiB on its all_reduce is the library's" in offer.about
+
+
 def test_what_is_shorter_than_anything_measured_is_no_promise() -> None:
     (flux,) = [offer for offer in found_for(gather(m=1024)).offers if offer.name == "flux"]
 

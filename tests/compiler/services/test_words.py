@@ -31,7 +31,8 @@ SECTIONS: dict[str, set[str]] = {
     "link": {each.name for each in words.LINK_NUMBERS} | {*words.LINK_LISTS, *words.LINK_CHOICES, "source"},
     "switch": {each.name for each in words.SWITCH_NUMBERS} | {*words.SWITCH_CHOICES, "source"},
     "implementation": {"source", "gpus", "dtypes", *PATTERN_WORDS},
-    "method": {each.name for each in words.METHOD_NUMBERS} | {"source", "schedule", "path", "tiles", "gpus", "dtypes"},
+    "method": {each.name for each in words.METHOD_NUMBERS}
+    | {"source", "schedule", "path", "tiles", "gpus", "dtypes", *words.METHOD_SIZES},
     "path": {path.value for path in TransferPath},
     "system": set(words.SYSTEM_WORDS),
     "variability": set(words.VARIABILITY_WORDS),

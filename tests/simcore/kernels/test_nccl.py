@@ -19,6 +19,8 @@ from magus.compiler.ir import (
     NvlsModel,
     ProtocolModel,
     Saturation,
+    SumForm,
+    SumKernel,
 )
 from magus.simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from magus.simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time, early_switch
@@ -53,6 +55,38 @@ def terms(gpu: Gpu, operation: NcclCollective, num_bytes: int, ranks: int) -> tu
     found = collective_time(gpu, operation, num_bytes, ranks)
     parts = (found.start_ticks, found.step_ticks, found.transfer_ticks, found.own_ticks)
     return found.protocol, [part / TICKS_PER_US for part in parts]
+
+
+KERNELS = (
+    SumKernel(SumForm.ONE_SHOT, ticks(4), ticks(0.1), 250 * G, ((2, MIB), (8, 1000))),
+    SumKernel(SumForm.TWO_SHOT, ticks(8), ticks(0.5), 100 * G, ((4, MIB), (8, 2000))),
+    SumKernel(SumForm.IN_SWITCH, ticks(9), 0, 200 * G, ((8, MIB),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "ranks", "expected"),
+    [
+        (1000, 2, [4, 0.1, 0.004, 0]),
+        (800, 8, [4, 0.7, 0.0224, 0]),
+        (1000, 4, [8, 1.5, 0.015, 0]),
+        (1600, 8, [8, 3.5, 0.028, 0]),
+        (2000, 8, [9, 0, 0.01, 0]),
+    ],
+)
+def test_an_all_reduce_by_the_first_kernel_that_takes_it(num_bytes: int, ranks: int, expected: list[float]) -> None:
+    gpu = replace(GPU, collectives=replace(MODEL, kernels=KERNELS))
+
+    assert terms(gpu, NcclCollective.ALL_REDUCE, num_bytes, ranks) == (NcclProtocol.FRAMEWORK, expected)
+
+
+@pytest.mark.parametrize(("num_bytes", "ranks"), [(MIB, 8), (MIB, 2), (64 * MIB, 8), (1000, 3)])
+def test_what_no_kernel_takes_is_the_library_s(num_bytes: int, ranks: int) -> None:
+    gpu = replace(GPU, collectives=replace(MODEL, kernels=KERNELS))
+
+    for operation in NcclCollective:
+        assert terms(gpu, operation, num_bytes, ranks) == terms(GPU, operation, num_bytes, ranks)
+    assert terms(gpu, NcclCollective.ALL_GATHER, 800, 8) == terms(GPU, NcclCollective.ALL_GATHER, 800, 8)
 
 
 def test_a_small_all_gather_by_hand() -> None:

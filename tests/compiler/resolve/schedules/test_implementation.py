@@ -5,7 +5,18 @@ from fractions import Fraction
 import pytest
 
 from magus.compiler import CompileError, compile_text, format_text
-from magus.compiler.ir import TICKS_PER_US, DType, EngineKind, Implementation, Origin, Pattern, System, TransferPath
+from magus.compiler.ir import (
+    TICKS_PER_US,
+    DType,
+    EngineKind,
+    Implementation,
+    Origin,
+    Pattern,
+    SumForm,
+    SumKernel,
+    System,
+    TransferPath,
+)
 from magus.compiler.resolve.schedules.implementation import PATTERN_WORDS, shipped_implementations
 from tests.helpers.some import some
 
@@ -144,6 +155,76 @@ def test_statements_that_contradict_each_other(old: str, new: str) -> None:
 def test_bad_input_is_reported_at_its_place(old: str, new: str, code: str) -> None:
     with pytest.raises(CompileError) as caught:
         requested(BLOCK.replace(old, new))
+
+    assert code in {each.code.name for each in caught.value.diagnostics}
+
+
+KERNELS = """
+implementation mine {
+  source reported "a table"
+  gemm_ar {
+    schedule serial(engine=sm(16, library))
+    path library
+    call 30 us
+    one_shot_below [[2, 8 MiB], [8, 256 KiB]]
+    one_shot_start 4 us
+    one_shot_step 50 ns
+    one_shot_bandwidth 250 GB/s
+    in_switch_below [[8, 64 MiB]]
+    in_switch_start 9 us
+    in_switch_bandwidth 200 GB/s
+  }
+}
+
+explore w { implementations mine }
+"""
+
+
+def summing(block: str) -> Implementation:
+    down = HEAD.replace("shard rows", "shard k").replace("shard cols", "shard rows").replace("shard k", "shard cols")
+    down = down.replace("gemm(all_gather(x), w)", "all_reduce(gemm(x, w))")
+    (found,) = compile_text(down + block).scenario("w").case.explore.implementations
+    return found
+
+
+def test_a_library_may_leave_small_all_reduces_to_kernels() -> None:
+    (method,) = summing(KERNELS).methods
+
+    assert not method.missing and not method.is_library
+    one_shot, in_switch = method.kernels
+    below = ((2, 8 << 20), (8, 256 << 10))
+    assert one_shot == SumKernel(SumForm.ONE_SHOT, 4 * TICKS_PER_US, TICKS_PER_US // 20, 250 * 10**9, below)
+    assert in_switch == SumKernel(SumForm.IN_SWITCH, 9 * TICKS_PER_US, 0, 200 * 10**9, ((8, 64 << 20),))
+    assert (one_shot.below_bytes(8), one_shot.below_bytes(4)) == (256 << 10, 0)
+    plain = summing(KERNELS.partition("    one_shot")[0] + "  }\n}\nexplore w { implementations mine }\n")
+    assert plain.methods[0].is_library
+
+
+def test_a_child_changes_one_kernel() -> None:
+    late = "implementation late extends mine { gemm_ar { one_shot_start 5 us; one_shot_below [[8, 1 MiB]] } }"
+    (method,) = summing(KERNELS.replace("implementations mine", "implementations late") + late).methods
+
+    assert method.kernels[0].start_ticks == 5 * TICKS_PER_US and method.kernels[0].below == ((8, 1 << 20),)
+    assert method.kernels[1] == summing(KERNELS).methods[0].kernels[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("one_shot_below [[2, 8 MiB], [8, 256 KiB]]", "", "MGS314"),
+        ("path library", "path sm_copy", "MGS314"),
+        ("gemm_ar", "gemm_rs", "MGS314"),
+        ("[8, 256 KiB]", "[8]", "MGS116"),
+        ("[8, 256 KiB]", "[1, 256 KiB]", "MGS307"),
+        ("[8, 256 KiB]", "[8, 256]", "MGS301"),
+        ("[[8, 64 MiB]]", "64 MiB", "MGS116"),
+        ("in_switch_start 9 us", "", "MGS209"),
+        ("one_shot_bandwidth 250 GB/s", "", "MGS209"),
+    ],
+)
+def test_kernels_of_a_library_that_are_not_whole(old: str, new: str, code: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        summing(KERNELS.replace(old, new))
 
     assert code in {each.code.name for each in caught.value.diagnostics}
 
