@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ....compiler import CompileError, format_text
 from ....compiler.codes import Code
-from ....compiler.ir import Implementation, Method, Pattern, Progress, TransferPath
+from ....compiler.ir import Implementation, Method, Pattern, Progress
 from ....compiler.text.diagnostics import Diagnostic, printable
 from ..tables.own_rows import OwnRows, own_rows
 from .fitting import Constant, put_all
@@ -70,7 +70,7 @@ def calibrate_implementation(path: Path, name: str, progress: Progress = lambda 
         If no such implementation ships, rows are wrong or too few, or no fitted constants are better.
     """
     implementation = implementation_named(name)
-    of_library = all(method.path is TransferPath.LIBRARY for method in implementation.methods)
+    of_library = all(method.is_library for method in implementation.methods)
     progress("compare", 0, 0)
     rows = own_rows(path, name, of_library)
     points = [point for row in rows.rows if (point := point_of(row, name, rows.report)) is not None]

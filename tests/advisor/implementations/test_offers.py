@@ -89,6 +89,12 @@ workload w on s {{
 }}
 {explore}
 """
+MORE = """
+  v = tensor bf16[8192, 28672] shard cols
+  u = gemm(y, v)
+  z = all_reduce(gemm(u, w))
+}}
+"""
 ASKED = "explore w {{ implementations {} }}"
 
 
@@ -130,6 +136,17 @@ def test_no_kernel_sums_in_a_switch_that_does_not() -> None:
 
     assert offer.promise.outside == "known for H100, H200" and offer.promise.speedup == 1
     assert "from 256 KiB on its all_reduce is the library's" in offer.about
+
+
+def test_layers_take_the_all_reduces_of_frameworks_one_op_after_the_other() -> None:
+    layer = DOWN.replace("}}\n{explore}", MORE)
+    scenario = compile_text(layer.format(library="h100", gpu="H100", ranks=8, m=16)).scenario("w")
+    found = offers_of(scenario)
+    assert found is not None
+
+    vllm = found.named("vllm_all_reduce")
+    assert vllm is not None and vllm.ops == ("y", "z") and vllm.promise.verdict is Verdict.OVERLAP
+    assert vllm.about.count("256 KiB") == 1
 
 
 def test_what_is_shorter_than_anything_measured_is_no_promise() -> None:

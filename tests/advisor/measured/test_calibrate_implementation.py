@@ -77,6 +77,14 @@ def test_the_costs_that_made_the_rows_are_found(slower: ImplementationCalibratio
     assert errors.before is not None and errors.after < 5 < errors.before
 
 
+def test_the_call_of_a_framework_s_own_all_reduce_is_found(tmp_path: Path) -> None:
+    path = table(tmp_path, made("vllm_all_reduce", Pattern.GEMM_AR, {"call_ticks": 6 * TICKS_PER_US}))
+
+    (part,) = calibrate_implementation(path, "vllm_all_reduce").parts
+    (call,) = part.constants
+    assert call.constant.name == "call" and float(call.value) == pytest.approx(6, rel=0.1)
+
+
 def test_what_the_rows_do_not_determine_is_kept_and_said(slower: ImplementationCalibration) -> None:
     determined = {fitted.constant.name for fitted in slower.parts[0].constants}
 
