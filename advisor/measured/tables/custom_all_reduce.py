@@ -3,7 +3,7 @@
 A table is a file ``custom_all_reduce_NAME.csv`` or ``.csv.gz``, or without a NAME, with the columns gpu, n_gpus,
 framework, framework_version, mode, dtype, bytes and latency_us. Only calls in a graph are compared: others contain the
 time of the host. The prediction is that of the shipped implementation ``FRAMEWORK_all_reduce``, or of its child for the
-GPU, below the size from which on it leaves the all_reduce to the library.
+GPU. From its size on it leaves the all_reduce to the library, which has a group of its own.
 
 Its constants are fitted to one version, without every third power of two; these sizes are held out, and so is the next
 version with the same kernels. Other versions have other kernels.
@@ -31,6 +31,7 @@ COLUMNS = ("gpu", "framework", "framework_version", "mode", "dtype")
 NUMBERS = ("n_gpus", "bytes", "latency_us")
 LEAST_BYTES = 1 << 10
 FIT, SIZES, VERSION, OTHER_GPU = "fit", "other sizes", "another version", "another GPU"
+LIBRARY = "left to the library"
 VERSIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "vllm_all_reduce": ("0.24.0", ("0.19.0",)),
     "vllm_all_reduce_blackwell": ("0.24.0", ("0.19.0",)),
@@ -49,7 +50,7 @@ STANDS_FOR: Mapping[str, str] = {"GB300": "B300"}
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """A measured all_reduce by a framework's own kernel; ``gpu`` is that of the table, ``machine`` has the kernels."""
+    """A measured all_reduce of a framework; ``gpu`` is that of the table, ``machine`` has the kernels."""
 
     gpu: str
     implementation: str
@@ -119,9 +120,8 @@ def _row(row: Mapping[str, str]) -> KernelRow | str:
     kernels = machine.collectives.kernels if machine.collectives is not None else ()
     if not group:
         return "a framework or a version whose kernels no implementation has"
-    if all(num_bytes >= kernel.below_bytes(ranks) for kernel in kernels):
-        return "a size or a number of GPUs that the framework leaves to the library"
     group = OTHER_GPU if name in STANDS_FOR else group
+    group = group if any(num_bytes < kernel.below_bytes(ranks) for kernel in kernels) else LIBRARY
     return KernelRow(name, implementation, group, ranks, num_bytes, float(row["latency_us"]), machine)
 
 

@@ -88,10 +88,10 @@ NOTES = (
     "The constants of collectives and copies are fitted to the points shown here. Of RCCL on MI300X, all_reduce alone, "
     "26 sizes held out in two halves have 5.3% (median 2.7%, p90 13.1%), three of other threads -0.3% to +3.5%; its "
     "other collectives were not measured.",
-    "vllm_all_reduce, sglang_all_reduce and trtllm_all_reduce are kernels of these frameworks in a graph, below the "
-    "sizes that they leave to the library. Their constants are fitted to the group fit: two of three powers of two of "
-    "one version. The third, another version with the same kernels, and GB300 are held out. Single rows that take "
-    "several times as long as their neighbours are in these figures.",
+    "vllm_all_reduce, sglang_all_reduce and trtllm_all_reduce are all_reduces of these frameworks in a graph, by their "
+    "own kernels or left to the library. Constants are fitted to the group fit: two of three powers of two of one "
+    "version. The third, another version with the same kernels, and GB300, predicted by the profile of B300, are held "
+    "out. Single rows that take several times as long as their neighbours are in these figures.",
     "A GEMM beside copies was measured on one H100, its constants fitted to the group that says so. Held-out rows are "
     "of three other shapes. A GEMM that memory limits is too fast beside copies: its fitted form leaves a tenth of "
     "memory free, and real ones do not.",

@@ -16,6 +16,7 @@ import pytest
 from magus.advisor.measured.tables.csv_rows import TableComparison, read_rows
 from magus.advisor.measured.tables.custom_all_reduce import (
     FIT,
+    LIBRARY,
     OTHER_GPU,
     SIZES,
     STANDS_FOR,
@@ -51,6 +52,7 @@ def read(folder: Path, *rows: str) -> tuple[list[TableComparison], list[str]]:
         ("H100-SXM,8,vllm,0.19.0,graph,bf16,131072,7.8", "vllm_all_reduce", VERSION),
         ("B200-SXM,4,trtllm,1.3.0rc20,graph,bf16,65536,5.4", "trtllm_all_reduce_blackwell", FIT),
         ("GB300,4,sglang,0.5.14,graph,bf16,65536,4.1", "sglang_all_reduce_blackwell", OTHER_GPU),
+        ("H100-SXM,8,trtllm,1.3.0rc20,graph,bf16,1048576,26", "trtllm_all_reduce", LIBRARY),
         ("A100-SXM-80GB,2,sglang,0.5.9,graph,bf16,1048576,10.7", "sglang_all_reduce_ampere", VERSION),
     ],
 )
@@ -70,7 +72,6 @@ def test_a_row_is_compared_with_the_implementation_for_its_gpu(
         ("H100-SXM,8,vllm,0.24.0,eager,bf16,131072,20", "no part of a graph"),
         ("H100-SXM,8,vllm,0.14.0,graph,bf16,262144,14.7", "whose kernels no implementation has"),
         ("H100-SXM,8,other,1.0,graph,bf16,1024,3", "whose kernels no implementation has"),
-        ("H100-SXM,8,trtllm,1.3.0rc20,graph,bf16,1048576,26", "leaves to the library"),
         ("H100-SXM,3,vllm,0.24.0,graph,bf16,6144,5", "whose kernels no implementation has"),
         ("H100-SXM,8,vllm,0.24.0,graph,fp32,4096,5", "not bf16"),
         ("H100-SXM,8,vllm,0.24.0,graph,bf16,512,4", "below 1,024 B"),
@@ -143,13 +144,23 @@ def library_us_of(folder: Path) -> dict[tuple[str, int, int], float]:
 
 
 @measured
+def test_from_the_size_on_at_which_a_framework_stops_times_are_those_of_the_library() -> None:
+    errors = defaultdict[str, list[float]](list)
+    for row in measured_rows():
+        if row.group == LIBRARY:
+            errors[row.implementation].append(abs(row.predicted_us / row.us - 1))
+
+    assert set(errors) == set(VERSIONS) and all(mean(found) < 0.07 for found in errors.values())
+
+
+@measured
 def test_the_stated_errors_are_those_of_rows_that_nothing_was_fitted_to() -> None:
     library = library_us_of(Path(DATA))
     errors, gpus = defaultdict[str, list[float]](list), dict[str, str]()
     for row in measured_rows():
         gpu = STANDS_FOR.get(row.gpu, row.gpu)
         at = row.gpu, row.ranks, row.num_bytes
-        if row.group == FIT or at not in library:
+        if row.group in (FIT, LIBRARY) or at not in library:
             continue
         assert row.machine.collectives is not None
         alone = replace(row.machine, collectives=replace(row.machine.collectives, kernels=()))
