@@ -251,6 +251,24 @@ class GemmModel:
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionModel:
+    """Constants of the fitted form of forward attention, see ``simcore/kernels/attention.py`` for the formula.
+
+    Those of ``decode`` are of the kernel for few queries of each sequence. ``queries`` is the most rows of a block.
+    """
+
+    start_ticks: int
+    mma_fraction: Fraction = field(hash=False)
+    softmax_fraction: Fraction = field(hash=False)
+    hbm_fraction: Fraction = field(hash=False)
+    unit_ticks: int
+    queries: int
+    decode_start_ticks: int
+    decode_unit_ticks: int
+    decode_block_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Dma:
     """Copy engines: each holds one command at a time, for ``setup`` and then the bytes at ``bytes_per_s``.
 
@@ -334,6 +352,7 @@ class Gpu:
     sync: Sync = field(default_factory=Sync)
     mall: Cache | None = None
     noc: Noc | None = None
+    attention: AttentionModel | None = None
     calibrated: Calibrated = field(default_factory=Calibrated, hash=False)
 
     @property

@@ -114,6 +114,12 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
         Property("gemm_share", NUMBER, _PERCENT, Fraction(1), required=False),
         _rate("copy_bandwidth", required=False),
     ),
+    "attention": (
+        *(_time(name, required=False) for name in ("start", "unit")),
+        *(Property(name, NUMBER, _PERCENT, Fraction(1), required=False) for name in ("mma", "softmax", "hbm")),
+        Property("queries", NUMBER, Fraction(1), Fraction(1024), whole=True, required=False),
+        *(_time(f"decode_{name}", required=False) for name in ("start", "unit", "block")),
+    ),
     "launch": (_time("kernel"), _time("event")),
     "sync": (
         *(_alone(f"monitor_{name}", TIME, _PERCENT, low=0) for name in ("arm", "wake")),

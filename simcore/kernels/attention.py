@@ -9,14 +9,27 @@ of 128 keys; with a causal mask it leaves out those that no query sees, so that 
     t_unit  = max(tile + blocks of keys * (max(t_mma, t_lat) + t_exp), latency)
     T       = start + max(makespan of the units, bytes / achieved HBM rate, bytes through L2 / L2 rate)
 
+With ``attention`` in the profile of the GPU (``AttentionModel``) softmax and the products hide each other, and what a
+kernel reads and writes stands in series with its blocks, which have up to ``queries`` rows:
+
+    t_block = max(t_mma, t_exp / softmax)
+    T       = start + makespan of tile + blocks of keys * t_block + bytes / hbm
+
+Up to 8 queries of a sequence (decode) are packed with those of the heads that share keys, 64 to a unit, and their keys
+are dealt to all SMs (FlashDecoding; FlashAttention-3's PackGQA):
+
+    T = decode_start + decode_unit * ceil(units / S) + max(blocks of keys / S * decode_block, bytes / achieved HBM rate)
+
+These were fitted to one framework's kernels (docs/accuracy.md). The rest of this page is about profiles without them.
+
 The constants are those of the GEMM profile; a block costs as much where keys or queries fill it in part. Softmax stands
 in series with the products, as if nothing hid it. Without mask, head_dim 128 and 16 Ki queries: H100 558 TFLOP/s,
 FlashAttention-3 measured 621 (pytorch/benchmark#2391; 8 % mean error from 512 queries on), 740 at most by its paper
 (arXiv 2407.08608); A100 237, FlashAttention-2 230 at most by its paper (arXiv 2307.08691). Kernels that compute
 exponentials on other units as well (FlashAttention-4) are much faster on Blackwell than this.
 
-Not modelled: splitting keys among SMs (flash-decoding) and packing query heads, hence one query and few sequences look
-too slow.
+Not modelled there: splitting keys among SMs (flash-decoding) and packing query heads, hence one query and few sequences
+look too slow.
 
 A group of tiles, by the rows of the moved tensor in the blocks of ranks r, r + 1 and so on:
 
@@ -37,7 +50,8 @@ products instead of two for each pair of blocks, and as much more work on the sc
 forward pass. Without mask, head_dim 128, 16 Ki tokens in all and 16 heads on H100 this gives 560
 TFLOP/s at a length of 16 Ki and 546 at 1 Ki; FlashAttention-3 has 561 and 424 (arXiv 2407.08608, figure 6).
 
-Each unit adds to the gradients of its queries, in fp32; a last pass rounds them.
+Each unit adds to the gradients of its queries, in fp32; a last pass rounds them. It takes the constants of the GEMM
+profile: no backward pass is in the tables that the others were fitted to.
 """
 
 import math
@@ -49,6 +63,7 @@ from functools import lru_cache
 from ...compiler.ir import (
     TICKS_PER_US,
     AttentionBackShape,
+    AttentionModel,
     AttentionShape,
     Gpu,
     OpCase,
@@ -64,6 +79,7 @@ from .working_set import hit_share
 Q_ROWS = 128
 SMALL_Q_ROWS = 64
 KV_ROWS = 128
+MAX_DECODE_QUERIES = 8
 # Results of exp2 per clock and SM: NVIDIA CUDA Programming Guide, throughput of arithmetic instructions, compute
 # capability 8.0 to 10.0; a quarter of the 64 lanes of a compute unit (AMD CDNA 3 ISA, transcendental instructions).
 EXP_PER_CLOCK = 16
@@ -96,27 +112,64 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
         element type.
     """
     _check(gpu, shape, sms)
-    units = _units(gpu, shape)
+    model, decodes = gpu.attention, shape.q_len <= MAX_DECODE_QUERIES
+    units = _units(gpu, shape) if model is None or not decodes else [_packed(gpu, model, shape)]
     l2_bytes, read, written = _traffic(gpu, shape, units, sms)
+    series_us = 0.0
+    if model is not None:  # what is added up in fp32 was not measured, and is hidden as far as memory allows
+        num_bytes = read + (0 if shape.partial else written)
+        series_us = num_bytes / (float(model.hbm_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
     if shape.partial:
         written = shape.accumulator_bytes
     if accumulate:
         read += shape.accumulator_bytes
-    label = f"attention {_q_rows(shape)}x{KV_ROWS}" + (" causal" if shape.causal else "")
-    return _equal_units(gpu, [(each.count, each.us) for each in units], sms, (l2_bytes, read, written), label)
+    traffic = l2_bytes, read, written
+    if model is not None and decodes:
+        return _decode(gpu, model, units[0], sms, traffic)
+    label = f"attention {_q_rows(gpu, shape)}x{KV_ROWS}" + (" causal" if shape.causal else "")
+    work = _equal_units(gpu, [(each.count, each.us) for each in units], sms, traffic, label, series_us)
+    return work if model is None else replace(work, start_ticks=model.start_ticks)
+
+
+def _packed(gpu: Gpu, model: AttentionModel, shape: AttentionShape) -> _Units:
+    """Few queries: those of all heads that share keys lie together in blocks of 64; ``us`` is without overhead."""
+    blocks_of_keys, rows = -(-shape.kv_len // KV_ROWS), shape.q_len * shape.heads // shape.kv_heads
+    count = shape.batch * shape.kv_heads * -(-rows // SMALL_Q_ROWS)
+    each_us = model.decode_block_ticks / TICKS_PER_US * shape.head_dim / KV_ROWS
+    # No kernel is faster than its products.
+    return _Units(count, shape.kv_len, blocks_of_keys * max(each_us, block_us(gpu, shape, SMALL_Q_ROWS, model)))
+
+
+def _decode(gpu: Gpu, model: AttentionModel, units: _Units, sms: int, traffic: tuple[int, int, int]) -> KernelWork:
+    """The work of packed ``units`` whose blocks of keys are dealt to all SMs."""
+    blocks = units.count * -(-units.kv_rows // KV_ROWS)
+    dealt_us = max(1.0, blocks / sms) * units.us * units.count / blocks
+    work = _equal_units(gpu, [(1, dealt_us)], 1, traffic, f"attention {SMALL_Q_ROWS}x{KV_ROWS} split")
+    return replace(
+        work,
+        num_units=min(sms, blocks),
+        unit_ticks=work.unit_ticks + -(-units.count // sms) * model.decode_unit_ticks,
+        start_ticks=model.decode_start_ticks,
+    )
 
 
 def _equal_units(
-    gpu: Gpu, units: Sequence[tuple[int, float]], sms: int, traffic: tuple[int, int, int], label: str
+    gpu: Gpu,
+    units: Sequence[tuple[int, float]],
+    sms: int,
+    traffic: tuple[int, int, int],
+    label: str,
+    series_us: float = 0.0,
 ) -> KernelWork:
     """The work of ``units`` (number, time in us) as equal ones that end when those would, or when their traffic does.
 
-    ``traffic`` are bytes that hit L2, that are read from memory and that are written there.
+    ``traffic`` are bytes that hit L2, that are read from memory and that are written there. ``series_us`` is added to
+    the time of the units.
     """
     l2_bytes, read, written = traffic
     memory_us = (read + written) / gpu.hbm.achieved_bytes_per_s * 1e6
     l2_us = (l2_bytes + read + written) / l2_bytes_per_s(gpu) * 1e6
-    body_us = max(makespan_us(units, sms), memory_us, l2_us)
+    body_us = max(makespan_us(units, sms) + series_us, memory_us, l2_us)
     total = sum(count for count, _ in units)
     waves = -(-total // sms)
     return KernelWork(
@@ -156,33 +209,37 @@ def _check(gpu: Gpu, shape: AttentionShape, sms: int) -> None:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
 
 
-def _q_rows(shape: AttentionShape) -> int:
-    return SMALL_Q_ROWS if shape.q_len <= SMALL_Q_ROWS else Q_ROWS
+def _q_rows(gpu: Gpu, shape: AttentionShape) -> int:
+    if shape.q_len <= Q_ROWS or gpu.attention is None:
+        return SMALL_Q_ROWS if shape.q_len <= SMALL_Q_ROWS else Q_ROWS
+    return gpu.attention.queries
 
 
 def _units(gpu: Gpu, shape: AttentionShape) -> list[_Units]:
     """The units by block of queries; without a mask all are equal."""
-    q_rows, each_us = _q_rows(shape), block_us(gpu, shape)
-    num_heads, num_blocks = shape.batch * shape.heads, -(-shape.q_len // _q_rows(shape))
+    q_rows = _q_rows(gpu, shape)
+    each_us = block_us(gpu, shape, q_rows, gpu.attention)
+    num_heads, num_blocks = shape.batch * shape.heads, -(-shape.q_len // q_rows)
     if not shape.causal:
         seen = [(num_heads * num_blocks, shape.kv_len)]
     else:
         lasts = [min(q_rows * (block + 1), shape.q_len) for block in range(num_blocks)]
         seen = [(num_heads, max(0, last + shape.kv_len - shape.q_len)) for last in lasts]
-    tile_us = gpu.gemm.tile_ticks / TICKS_PER_US
+    tile_us = (gpu.gemm.tile_ticks if gpu.attention is None else gpu.attention.unit_ticks) / TICKS_PER_US
     # No unit ends before its first operands are here.
     latency_us = (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
     return [_Units(count, rows, max(latency_us, tile_us + -(-rows // KV_ROWS) * each_us)) for count, rows in seen]
 
 
-def block_us(gpu: Gpu, shape: AttentionShape) -> float:
+def block_us(gpu: Gpu, shape: AttentionShape, q_rows: int, model: AttentionModel | None = None) -> float:
     """Time of one block of queries against one of keys."""
-    pairs = _q_rows(shape) * KV_ROWS
-    rate = gpu.peak(shape.dtype) / gpu.sms * float(gpu.gemm.mma_fraction)
-    math_us = 4 * pairs * shape.head_dim / rate * 1e6
+    pairs, fraction = q_rows * KV_ROWS, (gpu.gemm if model is None else model).mma_fraction
+    rate = gpu.peak(shape.dtype) / gpu.sms * float(fraction)
+    math_us, exp_us = 4 * pairs * shape.head_dim / rate * 1e6, pairs / (EXP_PER_CLOCK * gpu.clock_hz) * 1e6
+    if model is not None:
+        return max(math_us, exp_us / float(model.softmax_fraction))
     steps = -(-shape.head_dim // 64) + KV_ROWS // 64
-    latency_us = steps * gpu.gemm.k_step_ticks / TICKS_PER_US
-    return max(math_us, latency_us) + pairs / (EXP_PER_CLOCK * gpu.clock_hz) * 1e6
+    return max(math_us, steps * gpu.gemm.k_step_ticks / TICKS_PER_US) + exp_us
 
 
 def _traffic(gpu: Gpu, shape: AttentionShape, units: Sequence[_Units], sms: int) -> tuple[int, int, int]:
@@ -236,7 +293,9 @@ def least_sm_ticks(scenario: OpCase, shape: AttentionShape, share: Fraction) -> 
     Kernels are written that hide it (FlashAttention-3 and -4), and on long sequences beat the form above.
     """
     gpu, cuts_queries = scenario.gpu, scenario.shape.pattern.produces
-    per_pair = 4 * shape.head_dim / (gpu.peak(shape.dtype) / gpu.sms * float(gpu.gemm.mma_fraction)) * 1e6
+    # Of a backward pass too, which has the constants of the GEMM profile.
+    fraction = max(each.mma_fraction for each in (gpu.gemm, gpu.attention) if each is not None)
+    per_pair = 4 * shape.head_dim / (gpu.peak(shape.dtype) / gpu.sms * float(fraction)) * 1e6
     heads, queries = shape.batch * shape.heads, int(shape.q_len * share) if cuts_queries else shape.q_len
     # A share of keys that a mask hides in part is rounded by less than one key.
     rounded = 0 if cuts_queries or share == 1 else queries
@@ -279,7 +338,8 @@ def _units_of_keys(gpu: Gpu, shape: AttentionBackShape) -> Sequence[tuple[int, i
         seen = [(num_heads, min(shape.q_len, KV_ROWS * (block + 1))) for block in range(num_blocks)]
     else:
         seen = [(num_heads * num_blocks, shape.q_len)]
-    each_us, tile_us = float(PRODUCTS) * block_us(gpu, shape), gpu.gemm.tile_ticks / TICKS_PER_US
+    q_rows = SMALL_Q_ROWS if shape.q_len <= SMALL_Q_ROWS else Q_ROWS
+    each_us, tile_us = float(PRODUCTS) * block_us(gpu, shape, q_rows), gpu.gemm.tile_ticks / TICKS_PER_US
     return [(count, rows, tile_us + -(-rows // Q_ROWS) * each_us) for count, rows in seen]
 
 

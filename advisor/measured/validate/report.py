@@ -11,8 +11,9 @@ from typing import TypeVar
 import numpy as np
 
 from ....compiler.ir import JsonObject, Progress
-from ..tables import collectives, copies, custom_all_reduce, gemm, sm_sweep
+from ..tables import attention, collectives, copies, custom_all_reduce, gemm, sm_sweep
 from ..tables import fused as fused_rows
+from ..tables.attention import attention_comparisons
 from ..tables.collectives import collective_comparisons, shipped_points, tables_of
 from ..tables.copies import copy_comparisons, shipped_copies
 from ..tables.csv_rows import MeasuredError, MissingTable, TableComparison
@@ -237,6 +238,7 @@ READ = (
     collectives.PATTERNS,
     collectives.RCCL_PATTERNS,
     custom_all_reduce.PATTERNS,
+    attention.PATTERNS,
     copies.SM_PATTERNS,
     copies.DMA_PATTERNS,
     fused_rows.PATTERNS,
@@ -264,6 +266,7 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     rows = [row for table in tables for row in gemm_comparisons(table)]
     rows += chain(kept_rows(collective_comparisons(folder), left_out), kept_rows(copy_comparisons(folder), left_out))
     rows += chain(kept_rows(custom_comparisons(folder), left_out), kept_rows(sm_sweep_comparisons(folder), left_out))
+    rows += kept_rows(attention_comparisons(folder), left_out)
     left_out += [f"{row.gpu} {row.operation}: {row.label}: that is no time" for row in rows if not comparable(row)]
     rows = [row for row in rows if comparable(row)]
     promised = list(kept_rows(promise_rows(folder), left_out))

@@ -14,6 +14,7 @@ from ..values.device_numbers import DeviceNumbers, FigureReader, NumberWithOrigi
 from ..values.evaluate import ExpressionEvaluator, Place, clock_of
 from .device_blocks import INPUTS, BlockReader, FittedRegion, Tiles, calibrated_of
 from .optional_blocks import (
+    attention_of,
     check_parts,
     collectives_of,
     dma_of,
@@ -264,4 +265,5 @@ def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l
         sync=sync_of(figures),
         mall=mall_of(figures),
         noc=noc_of(figures),
+        attention=attention_of(figures),
     )

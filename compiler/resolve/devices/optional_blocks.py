@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from ...codes import Code
 from ...ir import (
+    AttentionModel,
     Cache,
     Collectives,
     Dma,
@@ -116,6 +117,24 @@ def noc_of(figures: DeviceNumbers) -> Noc | None:
     if "noc.gemm_share" not in figures.by_path:
         return None
     return Noc(figures.by_path["noc.gemm_share"].value.amount, figures.whole("noc.copy_bandwidth"))
+
+
+def attention_of(figures: DeviceNumbers) -> AttentionModel | None:
+    """Return the constants of attention, None if the profile has none."""
+    if "attention.start" not in figures.by_path:
+        return None
+    mma, softmax, hbm = (figures.by_path[f"attention.{name}"].value.amount for name in ("mma", "softmax", "hbm"))
+    return AttentionModel(
+        start_ticks=figures.ticks("attention.start"),
+        mma_fraction=mma,
+        softmax_fraction=softmax,
+        hbm_fraction=hbm,
+        unit_ticks=figures.ticks("attention.unit"),
+        queries=figures.whole("attention.queries"),
+        decode_start_ticks=figures.ticks("attention.decode_start"),
+        decode_unit_ticks=figures.ticks("attention.decode_unit"),
+        decode_block_ticks=figures.ticks("attention.decode_block"),
+    )
 
 
 def sync_of(figures: DeviceNumbers) -> Sync:

@@ -3,18 +3,18 @@
 import heapq
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.ir import TICKS_PER_SECOND, AttentionShape, DType, Gpu
+from magus.compiler.ir import TICKS_PER_SECOND, AttentionModel, AttentionShape, DType, Gpu
 from magus.simcore.kernels.attention import attention_work, makespan_us
 from magus.simcore.kernels.gemm import ROUNDING_TICKS, ticks_for
 from tests.helpers.scenarios.scenarios import T, h100, mi300x, ticks
 
 DT = DType.BF16
-gpus = st.sampled_from((mi300x(), h100()))
 shapes = st.builds(
     lambda batch, group, kv_heads, q_len, kv_len, dim, causal: AttentionShape(
         batch, group * kv_heads, kv_heads, q_len, kv_len, dim, DT, causal
@@ -24,8 +24,28 @@ shapes = st.builds(
 )
 
 
+@cache
+def fitted() -> Gpu:
+    """An H100 with constants of attention."""
+    model = AttentionModel(
+        start_ticks=ticks(12),
+        mma_fraction=Fraction(80, 100),
+        softmax_fraction=Fraction(50, 100),
+        hbm_fraction=Fraction(40, 100),
+        unit_ticks=ticks(0.5),
+        queries=256,
+        decode_start_ticks=ticks(8),
+        decode_unit_ticks=ticks(2),
+        decode_block_ticks=ticks(1.5),
+    )
+    return replace(h100(), attention=model)
+
+
 def square(length: int, batch: int = 1, *, causal: bool = False, head_dim: int = 128) -> AttentionShape:
     return AttentionShape(batch, 16, 16, length, length, head_dim, DT, causal)
+
+
+gpus = st.sampled_from((mi300x(), h100(), fitted()))
 
 
 def tflops(gpu: Gpu, shape: AttentionShape) -> float:
@@ -77,6 +97,28 @@ def test_few_queries_take_small_blocks_that_latency_bounds() -> None:
 
     assert (work.num_units, work.label) == (8, "attention 64x128 causal")
     assert work.unit_ticks == pytest.approx(ticks(0.879 + 32 * (max(0.7, 4 * 0.092) + exp_us)), rel=0.01)
+
+
+def test_a_fitted_unit_by_hand() -> None:
+    work = attention_work(fitted(), AttentionShape(1, 1, 1, 256, 256, 128, DT, False), 132)
+    math_us, softmax_us = 4 * 256 * 128 * 128 / (989e6 / 132 * 0.8), 256 * 128 / (16 * 1980 * 0.5)
+    memory_us = 2 * 128 * (256 + 3 * 256) / (0.4 * 3.35e6)
+
+    assert math_us > softmax_us and work.label == "attention 256x128"
+    assert (work.num_units, work.start_ticks) == (1, ticks(12))
+    assert work.unit_ticks == pytest.approx(ticks(0.5 + 2 * math_us + memory_us), abs=ROUNDING_TICKS)
+
+
+def test_few_queries_are_packed_and_their_keys_dealt_to_all_sms() -> None:
+    gpu = fitted()
+    shape = AttentionShape(4, 32, 8, 1, 12800, 128, DT, True)  # 32 heads of keys of 100 blocks: 3200 blocks
+    work = attention_work(gpu, shape, 100)
+
+    assert (work.num_units, work.waves, work.start_ticks) == (100, 1, ticks(8))
+    assert work.unit_ticks == pytest.approx(ticks(2 + max(32 * 1.5, 2 * 4 * 8 * 12800 * 256 / 3e6)), rel=0.01)
+    assert (work.label, work.l2_hit_bytes) == ("attention 64x128 split", 0)
+    assert attention_work(gpu, replace(shape, batch=1, kv_len=100), 132).num_units == 8
+    assert "split" not in attention_work(gpu, replace(shape, q_len=9), 132).label
 
 
 def test_a_causal_mask_halves_long_sequences_and_the_longest_unit_decides_short_ones() -> None:

@@ -33,7 +33,7 @@ def test_one_unit_by_hand() -> None:
     forward = AttentionShape(1, 1, 1, 256, 128, 128, DT, causal=False)
     work = attention_back_work(gpu, shape, gpu.sms)
 
-    us = gpu.gemm.tile_ticks / TICKS_PER_US + 2 * 2.5 * block_us(gpu, forward)
+    us = gpu.gemm.tile_ticks / TICKS_PER_US + 2 * 2.5 * block_us(gpu, forward, 128)
     assert work.num_units == work.waves == 1
     assert work.unit_ticks == pytest.approx(us * TICKS_PER_US, abs=ROUNDING_TICKS)
     accumulator, row = 4 * 256 * 128, 2 * 128

@@ -1,0 +1,68 @@
+"""Attention kernels of frameworks: which rows are compared, which half is held out, and the errors on the tables."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from magus.advisor.measured.tables.attention import FIT, HELD_OUT, attention_comparisons, attention_us
+from magus.advisor.measured.tables.csv_rows import TableComparison
+from magus.advisor.measured.tables.gemm import lone_scenario
+from magus.advisor.measured.validate.report import summed_up
+from magus.compiler.ir import AttentionShape, DType
+
+DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
+HEADER = "gpu,op,phase,kernel,batch,q_len,kv_len,heads,kv_heads,head_dim,window,latency_us"
+
+
+def read(folder: Path, *rows: str) -> tuple[list[TableComparison], list[str]]:
+    (folder / "attention.csv").write_text("\n".join([HEADER, *rows, ""]))
+    found = list(attention_comparisons(folder))
+    return [each for each in found if isinstance(each, TableComparison)], [e for e in found if isinstance(e, str)]
+
+
+@pytest.mark.parametrize(
+    ("row", "group"),
+    [
+        ("H100-SXM,gqa,context,vllm_flash_attn_fa3,4,1024,1024,32,4,128,0,120.5", f"{HELD_OUT}, from 100 us"),
+        ("H100-SXM,gqa,generation,vllm_flash_attn_fa3,4,1,1024,16,8,128,0,20.5", f"{FIT}, below 100 us"),
+        ("H100-SXM,gqa,generation,trtllm,4,1,1024,16,8,128,0.0,20.5", "below 100 us"),
+        ("B200-SXM,gqa,context,vllm_flashinfer_trtllmprefill,4,64,64,16,8,128,0,20.5", f"{FIT}, below 100 us"),
+        ("B200-SXM,gqa,context,vllm_flashinfer_trtllmprefill,4,64,64,16,8,512,0,20.5", f"{HELD_OUT}, below 100 us"),
+    ],
+)
+def test_half_and_length_are_the_group_of_a_row(tmp_path: Path, row: str, group: str) -> None:
+    (only,), texts = read(tmp_path, row)
+    gpu, _, phase, kernel, *sizes = row.split(",")
+    batch, q_len, kv_len, heads, kv_heads, head_dim = map(int, sizes[:6])
+    scenario = lone_scenario(gpu.partition("-")[0])
+
+    assert texts == [] and (only.operation, only.group) == (f"attention {phase}, {kernel}", group)
+    shape = AttentionShape(batch, heads, kv_heads, q_len, kv_len, head_dim, DType.BF16, causal=True)
+    assert scenario is not None and only.predicted_us == attention_us(scenario.gpu, shape)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("H100-SXM,mla,context,trtllm,4,64,64,16,16,192,0,20", "MLA"),
+        ("H100-SXM,gqa,context,trtllm,4,64,64,16,16,128,128,20", "window"),
+        ("H100-SXM,gqa,other,trtllm,4,64,64,16,16,128,0,20", "phase"),
+        ("H100-SXM,gqa,context,trtllm,4,64,64,16,3,128,0,20", "do not divide heads"),
+        ("H100-SXM,gqa,context,trtllm,4,64.5,64,16,8,128,0,20", "not a whole number"),
+        ("X9,gqa,context,trtllm,4,64,64,16,8,128,0,20", "no profile of X9"),
+        ("H100-SXM,gqa,context,trtllm,4,64,64,16,8,128,0,0", "attention.csv:2: latency_us is '0'"),
+    ],
+)
+def test_other_rows_are_left_out_with_the_reason(tmp_path: Path, row: str, reason: str) -> None:
+    compared, (text,) = read(tmp_path, row)
+
+    assert compared == [] and reason in text
+
+
+@pytest.mark.skipif(not DATA, reason="needs the measured tables")
+def test_held_out_rows_of_the_fitted_kernels_are_near() -> None:
+    rows = [each for each in attention_comparisons(Path(DATA)) if isinstance(each, TableComparison)]
+    held = {(each.gpu, each.operation, each.group): each.median for each in summed_up(rows) if HELD_OUT in each.group}
+
+    assert len(held) == 10 and max(held.values()) < 10
