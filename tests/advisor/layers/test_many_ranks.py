@@ -34,12 +34,21 @@ workload back on pod {
 }
 """
 
-SMALL = RAILS.replace("4096", "512").replace("8192", "1024")
+ONE_SIZE = RAILS + "explore back { chunks 16 }"
+"""The same with pieces of one size: as many nodes and ranks, and a fraction of the candidates."""
+
+SMALL = (
+    RAILS.replace("8 x", "4 x")
+    .replace("node=4", "node=2")  # runs take the square of the ranks
+    .replace("4096", "256")
+    .replace("8192", "512")
+    .replace("repeat 12", "repeat 3")
+)
 
 
 @cache
-def rails() -> tuple[Scenario, AlikeRanks, LayerSpace]:
-    scenario = scenario_of(RAILS)
+def rails(text: str = ONE_SIZE) -> tuple[Scenario, AlikeRanks, LayerSpace]:
+    scenario = scenario_of(text)
     ranks = AlikeRanks(scenario.system)
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
     op_options = OpOptions(scenario.system, copier, COARSE_BYTES, scenario.explore, ranks=ranks)
@@ -50,7 +59,9 @@ def test_a_whole_collective_goes_within_nodes_and_across_where_that_is_faster() 
     scenario, _, space = rails()
     apart = [option for option in space.op_options["d_w"] if option.is_separate]
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
-    limited = OpOptions(scenario.system, copier, COARSE_BYTES, paced=False)  # a file that says how collectives go
+    limited = OpOptions(
+        scenario.system, copier, COARSE_BYTES, scenario.explore, paced=False
+    )  # a file that says how collectives go
     usual = next(option for option in limited.of(scenario.workload.op("d_w")) if option.is_separate)
 
     assert apart[0].mode.separate is not None and apart[0].mode.separate.template == "hierarchical"
@@ -59,7 +70,7 @@ def test_a_whole_collective_goes_within_nodes_and_across_where_that_is_faster() 
 
 @pytest.mark.slow
 def test_the_fastest_option_has_the_time_of_all_ranks() -> None:
-    scenario, _, space = rails()
+    scenario, _, space = rails(RAILS)
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
     exact = {
         option.mode: option
@@ -89,19 +100,19 @@ def test_of_many_ranks_op_options_are_searched_in_which_one_stands_for_all() -> 
 
 
 def test_what_was_not_searched_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = scenario_of(SMALL)
+    scenario = scenario_of(SMALL + "explore back { chunks 4 }")
     full = recommend_workload(scenario, AdviceOptions(bespoke=0))
-    monkeypatch.setattr(alike, "LARGE", 8)
+    monkeypatch.setattr(alike, "LARGE", 4)
     few = recommend_workload(scenario, AdviceOptions(bespoke=0))
 
     assert not any(NOT_SEARCHED.format("SMs") in mark for mark in full.marks)
-    assert any(NOT_SEARCHED.format("SMs") in mark and mark.startswith("8 GPUs") for mark in few.marks)
+    assert any(NOT_SEARCHED.format("SMs") in mark and mark.startswith("4 GPUs") for mark in few.marks)
     assert few.searched < full.searched
     assert few.recommended.ticks <= min(each.ticks for each in few.candidates if each.result is not None) * 1.01
 
 
 def test_a_search_ends_when_it_has_taken_what_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = scenario_of(SMALL + "explore back { engine dma(7) }")
+    scenario = scenario_of(SMALL + "explore back { engine dma(3); chunks 4 }")
     whole = JointSearch(scenario, JointRuns(scenario.system, scenario.workload))
     whole.run()
     assert not whole.runs.is_spent
