@@ -38,7 +38,7 @@ SHORTER = {
         "magus schedules examples/layers/llama70b_backward.mgs --set M=2048"  # test_graphs.py asks for advice on layers
     ),
     "magus sweep examples/llama70b_tp8_mi300x.mgs --set M=1024..8192 --no-verify": (
-        "magus sweep examples/llama70b_tp8_mi300x.mgs --set M=1024..2048 --no-verify"
+        "magus sweep examples/llama70b_tp8_mi300x.mgs --set M=16..32 --no-verify"
     ),
 }
 COMMANDS = [command for command in shell_commands() if command.startswith("magus")]

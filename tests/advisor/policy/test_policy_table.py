@@ -30,9 +30,9 @@ from tests.helpers.some import some
 
 pytestmark = pytest.mark.usefixtures("requested_once")
 PREDICTED = AdviceOptions(verify=False, bespoke=0)
-LAYER = Request("AG+GEMM", m=8192, n=3584, k=8192, gpu="H100", ranks=8)
+LAYER = Request("AG+GEMM", m=8192, n=3584, k=8192, gpu="H100", ranks=8, engines=("dma(7)",))
 SUM = Request("all_reduce", num_bytes=1 << 20, gpu="H100", ranks=8)
-SIZES = {LAYER: [64 << 3 * idx for idx in range(3)], SUM: [4096 << 6 * idx for idx in range(3)]}
+SIZES = {LAYER: [256, 512, 1024], SUM: [4096 << 6 * idx for idx in range(3)]}
 
 
 @pytest.fixture(scope="module")
