@@ -30,6 +30,7 @@ def stretched(program: Program, factor: int) -> Program:
     return longer
 
 
+@pytest.mark.usefixtures("compiled_core")
 @pytest.mark.parametrize("core", Core)
 @pytest.mark.parametrize("bits", [pytest.param(20, marks=pytest.mark.slow), 34])
 def test_times_of_any_length_are_exact(core: Core, bits: int) -> None:
@@ -38,7 +39,7 @@ def test_times_of_any_length_are_exact(core: Core, bits: int) -> None:
         program = random_program(seed, num_ranks=2, features=ALL)
         try:
             longer = stretched(program, 1 << bits)
-            short, long = run(program, core=core, observe=True), run(longer, core=core, observe=True)
+            short, long = run(program, observe=True), run(longer, core=core, observe=True)
         except HorizonError:
             continue
         except RunTooLarge as error:

@@ -16,7 +16,7 @@ from magus.simcore.fold.refine import Classes, Refusal, by_local_id, detect
 from magus.simcore.fold.run import FoldError, expand, quotient
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.program import NEVER, NONE, Flow, OpKind, OpSpec, RunOutcome, Stage
-from tests.helpers.marks import examples, thinned
+from tests.helpers.marks import examples, first, thinned
 from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.oracle.spmd_programs import PERTURBATIONS, assert_exact, fold, random_spmd, same, senders, slowed
 from tests.helpers.oracle.strategies import symmetric_program
@@ -102,9 +102,10 @@ def test_the_guess_that_ranks_are_alike_op_by_op_is_right_or_found_wrong() -> No
     assert min(right, wrong) > 2
 
 
-def test_random_folds_are_whole_partial_and_refused() -> None:
+@pytest.mark.parametrize("count", first([60, 300], 1))
+def test_random_folds_are_whole_partial_and_refused(count: int) -> None:
     whole, partial, refused, stuck = 0, 0, 0, 0
-    for seed in range(300):
+    for seed in range(count):
         spmd, rng = random_spmd(seed)
         program = spmd.build(rng, PERTURBATIONS[seed % len(PERTURBATIONS)])
         classes = detect(program)

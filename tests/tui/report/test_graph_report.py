@@ -13,14 +13,15 @@ from tests.helpers.commands import document, magus
 from tests.helpers.hostile_text import is_safe
 from tests.helpers.scenarios.graph_runs import TEXT
 
-LARGE = ("--set", "M=4096")  # where overlap pays
+LARGE = ("--set", "M=2048")  # where overlap pays
+FEW = TEXT.replace("repeat 40", "repeat 8") + "\nexplore mlp { engine dma(3); chunks 8 }\n"
 pytestmark = pytest.mark.usefixtures("compiled_core", "kept_results")
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("graph")
-    (folder / "mlp.mgs").write_text(TEXT)
+    (folder / "mlp.mgs").write_text(FEW)
     done = magus("report", folder / "mlp.mgs", "-o", folder / "out.html", "--workers", "1", *LARGE)
     assert done.exit_code == 0, done.output
     return folder / "out.html"

@@ -9,6 +9,8 @@ import pytest
 from tests.helpers.commands import document, magus
 from tests.helpers.scenarios.graph_runs import TEXT
 
+FEW = f"{TEXT}\nexplore mlp {{ engine sm(16); chunks 4, 8 }}\n"
+"""The same with a part of the candidates, among them the answer."""
 pytestmark = pytest.mark.usefixtures("compiled_core", "kept_results")
 
 
@@ -69,6 +71,7 @@ def test_pictures(file: Path, tmp_path: Path) -> None:
 
 
 def test_advise(file: Path) -> None:
+    file.write_text(FEW)
     done = magus("advise", file)
     assert done.exit_code == 0, done.output
     for words in (
@@ -186,6 +189,7 @@ def test_parts_are_reported_in_the_order_of_issue(file: Path) -> None:
 
 def test_the_answer_tells_how_draws_it_and_finds_what_changes_it(file: Path, tmp_path: Path) -> None:
     svg = tmp_path / "out.svg"
+    file.write_text(FEW)
     quick = ("--bespoke", "0", "--set", "M=512")
     done = magus("advise", file, *quick, "--how", "--svg", svg, "--sensitivity", "--threshold")
     assert done.exit_code == 0, done.output

@@ -59,7 +59,8 @@ def test_a_line_for_each_point_and_the_rules(file: Path) -> None:
 
 
 def test_processes_answer_the_same(file: Path, monkeypatch: Any) -> None:
-    words = ("sweep", file, "--set", "M=64..256", "--no-verify", "--no-cache")
+    file.write_text(f"{TEXT}explore up {{ engine dma(1); chunks 2 }}\n")
+    words = ("sweep", file, "--workload", "up", "--set", "M=64..256", "--no-verify", "--no-cache")
     alone = magus(*words, "--workers", "1")
     requested: list[object] = []
     ask = Processes.ask
