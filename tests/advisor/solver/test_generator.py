@@ -1,6 +1,7 @@
 """The generator writes down the set that the solver states, over scenarios and questions of many kinds."""
 
 from dataclasses import replace
+from functools import cache
 from random import Random
 
 import pytest
@@ -53,16 +54,17 @@ ENGINES = (
 )
 
 
+@cache
 def scenario_of(system: str, workload: str) -> OpCase:
     text = UNEVEN if workload == "uneven" else WORKLOADS[workload]
     return compile_text(f"{HEAD}workload w on {system} {{ {text} }}\n").scenario("w").case
 
 
-SCENARIOS = {
-    (system, workload): scenario_of(system, workload)
-    for system in ("waker", "pair", "mesh", "round")
-    for workload in WORKLOADS
-} | {("waker", "uneven"): scenario_of("waker", "uneven")}
+KEYS = (
+    *((system, workload) for system in ("waker", "pair", "mesh", "round") for workload in WORKLOADS),
+    ("waker", "uneven"),
+)
+"""Systems and workloads: who collects tests compiles none of them."""
 
 
 def few_of(values: tuple[object, ...]) -> st.SearchStrategy[tuple[object, ...]]:
@@ -70,6 +72,7 @@ def few_of(values: tuple[object, ...]) -> st.SearchStrategy[tuple[object, ...]]:
     return st.lists(st.sampled_from(values), unique=True, max_size=len(values)).map(tuple)
 
 
+scenarios = st.sampled_from(KEYS).map(lambda key: scenario_of(*key))
 explores = st.builds(
     Explore.of,
     schedules=few_of((*(template.name for template in TEMPLATES), "pipelined", "ring", "bulk")),
@@ -92,7 +95,7 @@ def space_or_none(scenario: OpCase, *, generated: bool) -> Space | None:
         return None
 
 
-@given(scenario=st.sampled_from(list(SCENARIOS.values())), explore=explores)
+@given(scenario=scenarios, explore=explores)
 @examples(20, deep=500)
 def test_the_same_set_as_the_solver(scenario: OpCase, explore: Explore) -> None:
     requested = exploring(scenario, explore)
@@ -106,16 +109,16 @@ def test_the_same_set_as_the_solver(scenario: OpCase, explore: Explore) -> None:
 
 
 @pytest.mark.quick(6)
-@pytest.mark.parametrize("key", thinned(SCENARIOS, 2), ids="-".join)
+@pytest.mark.parametrize("key", thinned(KEYS, 2), ids="-".join)
 def test_with_all_knobs_open(key: tuple[str, str]) -> None:
-    scenario = exploring(SCENARIOS[key], replace(ALL.asking("engine", ENGINES[1:4]), dominance=False))
+    scenario = exploring(scenario_of(*key), replace(ALL.asking("engine", ENGINES[1:4]), dominance=False))
 
     solved, generated = enumerate_space(scenario, generated=False), enumerate_space(scenario, generated=True)
 
     assert solved.choices == generated.choices and solved.complete
 
 
-@given(data=st.data(), scenario=st.sampled_from(list(SCENARIOS.values())), explore=explores)
+@given(data=st.data(), scenario=scenarios, explore=explores)
 @examples(25)
 def test_what_is_in_the_space_is_legal_and_without_faults(
     data: st.DataObject, scenario: OpCase, explore: Explore
@@ -138,7 +141,7 @@ def test_what_is_in_the_space_is_legal_and_without_faults(
 def test_nothing_that_is_legal_is_missing(key: tuple[str, str]) -> None:
     """Every combination of values that ``reject_choice`` allows builds the plan of one that is in the space."""
     explore = ALL.asking("chunks", (8, 16)).asking("engine", ENGINES[1:2])
-    scenario = exploring(SCENARIOS[key], replace(explore, dominance=False))
+    scenario = exploring(scenario_of(*key), replace(explore, dominance=False))
     domains = domains_of(scenario)
     knobs, plans = knobs_of(scenario, domains), set()
     for choice in enumerate_space(scenario).choices:
@@ -155,7 +158,7 @@ def test_nothing_that_is_legal_is_missing(key: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("key", [("waker", "AG+GEMM"), ("mesh", "GEMM+RS"), ("waker", "GEMM+AR")], ids="-".join)
 def test_pipelined_and_direct_is_another_name_of_hetero_fused_1d(key: tuple[str, str]) -> None:
-    scenario, names = SCENARIOS[key], ("hetero_fused_1d", "pipelined")
+    scenario, names = scenario_of(*key), ("hetero_fused_1d", "pipelined")
     engine, chunks = EngineChoice(EngineKind.DMA, 3), 4 * scenario.num_ranks
     fused, direct = OpChoice(names[0], chunks, engine), OpChoice(names[1], chunks, engine, algorithm="direct")
 
@@ -169,7 +172,7 @@ def test_pipelined_and_direct_is_another_name_of_hetero_fused_1d(key: tuple[str,
 
 
 def test_codes_are_sorted_and_each_is_there_once() -> None:
-    scenario = exploring(SCENARIOS["waker", "AG+GEMM"], ALL)
+    scenario = exploring(scenario_of("waker", "AG+GEMM"), ALL)
     codes = generate(scenario, domains_of(scenario)).tolist()
 
     assert codes == sorted(set(codes))
