@@ -32,7 +32,7 @@ def shell_commands() -> list[str]:
 
 # What test_examples.py runs too, or another command of the README with other options.
 LONG = ("magus test examples/papers/gemm_ar_mi355x.mgs", "magus advise examples/decode_small_batch.mgs")
-# In place of commands that take many seconds: the same file with the same values, or fewer of them.
+# In place of commands that take many seconds: the same file with the same values, or with fewer or smaller ones.
 SHORTER = {
     "magus advise examples/layers/llama70b_backward.mgs --set M=2048": (
         "magus schedules examples/layers/llama70b_backward.mgs --set M=2048"  # test_graphs.py asks for advice on layers
