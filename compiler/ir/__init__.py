@@ -15,6 +15,7 @@ from .hardware import ExchangeModel as ExchangeModel
 from .hardware import GemmModel as GemmModel
 from .hardware import GemmRegion as GemmRegion
 from .hardware import Gpu as Gpu
+from .hardware import GroupedModel as GroupedModel
 from .hardware import Hbm as Hbm
 from .hardware import LaunchCost as LaunchCost
 from .hardware import Link as Link

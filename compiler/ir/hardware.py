@@ -269,6 +269,18 @@ class AttentionModel:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupedModel:
+    """Constants of the fitted form of grouped GEMMs, see ``simcore/kernels/grouped_gemm.py`` for the formula."""
+
+    start_ticks: int
+    mma_fraction: Fraction = field(hash=False)
+    hbm_fraction: Fraction = field(hash=False)
+    tile_ticks: int
+    exponent: Fraction = field(hash=False)
+    rows_fraction: Fraction = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Dma:
     """Copy engines: each holds one command at a time, for ``setup`` and then the bytes at ``bytes_per_s``.
 
@@ -353,6 +365,8 @@ class Gpu:
     mall: Cache | None = None
     noc: Noc | None = None
     attention: AttentionModel | None = None
+    grouped: GroupedModel | None = None
+    grouped_fp8: GroupedModel | None = None
     calibrated: Calibrated = field(default_factory=Calibrated, hash=False)
 
     @property
@@ -362,6 +376,10 @@ class Gpu:
         Instances of L2 that each serve some of the SMs do not see the writes of peers, so reads of these miss.
         """
         return self.mall or (self.l2 if self.l2.instances == 1 else None)
+
+    def grouped_of(self, dtype: DType) -> GroupedModel | None:
+        """Return the constants of grouped GEMMs of ``dtype``, None if the profile has none."""
+        return {DType.BF16: self.grouped, DType.FP16: self.grouped, DType.FP8: self.grouped_fp8}.get(dtype)
 
     def peak(self, dtype: DType) -> int:
         """Return the peak rate for ``dtype`` in operations per second, 0 if the GPU has no such unit."""

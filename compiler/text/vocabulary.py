@@ -70,6 +70,17 @@ def _exponent(required: bool = True) -> Property:
 
 
 _PERCENT = Fraction(1, 100)
+
+
+def _shares(*names: str) -> tuple[Property, ...]:
+    """Shares of a block that is given whole or not at all."""
+    return tuple(Property(name, NUMBER, _PERCENT, Fraction(1), required=False) for name in names)
+
+
+_GROUPED = (
+    *(_time("start", required=False), _time("tile", required=False)),
+    *(*_shares("mma", "hbm", "rows"), _exponent(required=False)),
+)
 PEAK = Property("peak", FLOP_RATE, Fraction(10**9), Fraction(10**18))
 GPU_NUMBERS = (
     _count("sms", 4096),
@@ -116,10 +127,12 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
     ),
     "attention": (
         *(_time(name, required=False) for name in ("start", "unit")),
-        *(Property(name, NUMBER, _PERCENT, Fraction(1), required=False) for name in ("mma", "softmax", "hbm")),
+        *_shares("mma", "softmax", "hbm"),
         Property("queries", NUMBER, Fraction(1), Fraction(1024), whole=True, required=False),
         *(_time(f"decode_{name}", required=False) for name in ("start", "unit", "block")),
     ),
+    "grouped": _GROUPED,
+    "grouped_fp8": _GROUPED,
     "launch": (_time("kernel"), _time("event")),
     "sync": (
         *(_alone(f"monitor_{name}", TIME, _PERCENT, low=0) for name in ("arm", "wake")),

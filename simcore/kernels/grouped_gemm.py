@@ -6,7 +6,10 @@ All experts have the same tile, the best for the whole, and no split-K (NVIDIA C
 
 A tile that an expert fills in part costs a whole one: that is what uneven and small loads lose. The weights of every
 expert that has rows are read once, so that few tokens on many experts are bound by memory. The constants are those of
-plain GEMMs; no grouped GEMM has been measured.
+plain GEMMs; or with ``grouped`` in the profile (``GroupedModel``) its own, with the k_step of plain GEMMs and balanced
+last waves. Libraries then also move rows beside the products, in sorting, casting and writing:
+
+    T = start + ((W t_tile)^p + t_hbm^p)^(1/p) + bytes of all rows, in and out, / (rows * peak bandwidth)
 
 A group of tiles before or after a collective has rows of the moved tensor, by position in the blocks of ranks r, r + 1
 and so on. Every block holds rows of all experts, evenly mixed. They are dealt to the rows one by one by the divisor
@@ -20,7 +23,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
-from ...compiler.ir import GemmShape, Gpu, GroupedGemmShape, OpCase, Region, TileGroup, tile_rows
+from ...compiler.ir import DType, GemmShape, Gpu, GroupedGemmShape, OpCase, Region, TileGroup, tile_rows
 from .gemm import gemm_work, tiled_work
 from .gemm_form import BodyForm, Tiling, found, min_sm_ticks, operand_rows, tile_times
 from .work import KernelWork, WorkModel, hbm_bytes
@@ -28,7 +31,8 @@ from .work import KernelWork, WorkModel, hbm_bytes
 
 @lru_cache(maxsize=8192)
 def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: bool = False) -> KernelWork:
-    """The kernel of all experts on ``sms`` SMs; with one expert that has rows it is that of a plain GEMM.
+    """The kernel of all experts on ``sms`` SMs; with one expert that has rows it is that of a plain GEMM
+    unless grouped ones have constants of their own.
 
     Where it is to ``accumulate``, the output is read and added to.
 
@@ -41,14 +45,38 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: b
     if min(shape.n, shape.k, sms) < 1 or min(shape.rows, default=0) < 0 or not any(shape.rows):
         raise ValueError(f"a grouped GEMM needs rows, positive n, k and SMs, got {shape} on {sms}")
     rows = tuple(count for count in shape.rows if count)
-    if len(rows) == 1:
+    model = gpu.grouped_of(shape.dtype)
+    if len(rows) == 1 and model is None:
         return gemm_work(gpu, GemmShape(rows[0], shape.n, shape.k, shape.dtype), sms, accumulate)
     if gpu.peak(shape.dtype) <= 0:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
     read, written = hbm_bytes(shape, accumulate)
-    best = _fastest(gpu, replace(shape, rows=rows), sms, read + written)
-    work = tiled_work(gpu, best, sms, read, written)
+    fitted = grouped_gpu(gpu, shape.dtype)
+    best = _fastest(fitted, replace(shape, rows=rows), sms, read + written)
+    if model is not None:
+        moved = sum(rows) * shape.k * shape.dtype.num_bytes + shape.output_bytes
+        rows_us = moved / (float(model.rows_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
+        best = replace(best, body_us=best.body_us + rows_us)
+    work = tiled_work(fitted, best, sms, read, written)
     return replace(work, label=f"{work.label} of {len(rows)}")
+
+
+@lru_cache(maxsize=64)
+def grouped_gpu(gpu: Gpu, dtype: DType) -> Gpu:
+    """The GPU with the constants of its grouped GEMMs in place of those of plain ones, if it has some."""
+    model = gpu.grouped_of(dtype)
+    if model is None:
+        return gpu
+    gemm = replace(
+        gpu.gemm,
+        start_ticks=model.start_ticks,
+        mma_fraction=model.mma_fraction,
+        hbm_fraction=model.hbm_fraction,
+        tile_ticks=model.tile_ticks,
+        exponent=model.exponent,
+        quantisation=Fraction(0),
+    )
+    return replace(gpu, gemm=gemm)
 
 
 def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int) -> Tiling:
@@ -60,7 +88,7 @@ def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int) -> Til
         If the GPU has no tile for ``sms``.
     """
     form = BodyForm.of(gpu, num_bytes, float(gpu.gemm.quantisation))
-    written = sum(shape.rows) * shape.n * shape.dtype.num_bytes
+    written = shape.output_bytes
     tiles = tile_times(gpu, shape.dtype, shape.k, splits=False)
     bodies: list[tuple[float, int, int]] = []  # the least body of a tile, its number, its slots
     for number, ((block, units), ((_, tile_us),)) in enumerate(tiles):
@@ -126,7 +154,7 @@ def _positions(scenario: OpCase, regions: tuple[Region, ...]) -> Iterator[tuple[
 def _least_sm_ticks(scenario: OpCase, shape: GroupedGemmShape, share: Fraction) -> int:
     """As one GEMM of all rows."""
     rows = max(1, int(sum(shape.rows) * share))
-    return min_sm_ticks(scenario.gpu, GemmShape(rows, shape.n, shape.k, shape.dtype))
+    return min_sm_ticks(grouped_gpu(scenario.gpu, shape.dtype), GemmShape(rows, shape.n, shape.k, shape.dtype))
 
 
 MODEL = WorkModel(GroupedGemmShape, grouped_gemm_work, _part, _least_sm_ticks)

@@ -11,13 +11,14 @@ from typing import TypeVar
 import numpy as np
 
 from ....compiler.ir import JsonObject, Progress
-from ..tables import attention, collectives, copies, custom_all_reduce, gemm, sm_sweep
+from ..tables import attention, collectives, copies, custom_all_reduce, experts, gemm, sm_sweep
 from ..tables import fused as fused_rows
 from ..tables.attention import attention_comparisons
 from ..tables.collectives import collective_comparisons, shipped_points, tables_of
 from ..tables.copies import copy_comparisons, shipped_copies
 from ..tables.csv_rows import MeasuredError, MissingTable, TableComparison
 from ..tables.custom_all_reduce import custom_comparisons
+from ..tables.experts import expert_comparisons
 from ..tables.gemm import gemm_comparisons, gemm_tables
 from ..tables.implementations import (
     ImplementationComparison,
@@ -239,12 +240,22 @@ READ = (
     collectives.RCCL_PATTERNS,
     custom_all_reduce.PATTERNS,
     attention.PATTERNS,
+    experts.PATTERNS,
     copies.SM_PATTERNS,
     copies.DMA_PATTERNS,
     fused_rows.PATTERNS,
     sm_sweep.PATTERNS,
 )
 """The names of the tables that are read."""
+COMPARED = (
+    collective_comparisons,
+    copy_comparisons,
+    custom_comparisons,
+    sm_sweep_comparisons,
+    attention_comparisons,
+    expert_comparisons,
+)
+"""What compares tables with the models, beside those of GEMMs and of fused kernels."""
 
 
 def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambda *_: None) -> Validation:
@@ -264,9 +275,7 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     left_out: list[str] = []
     tables = list(kept_rows(gemm_tables(folder), left_out))
     rows = [row for table in tables for row in gemm_comparisons(table)]
-    rows += chain(kept_rows(collective_comparisons(folder), left_out), kept_rows(copy_comparisons(folder), left_out))
-    rows += chain(kept_rows(custom_comparisons(folder), left_out), kept_rows(sm_sweep_comparisons(folder), left_out))
-    rows += kept_rows(attention_comparisons(folder), left_out)
+    rows += chain.from_iterable(kept_rows(compared(folder), left_out) for compared in COMPARED)
     left_out += [f"{row.gpu} {row.operation}: {row.label}: that is no time" for row in rows if not comparable(row)]
     rows = [row for row in rows if comparable(row)]
     promised = list(kept_rows(promise_rows(folder), left_out))

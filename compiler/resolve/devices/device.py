@@ -18,6 +18,7 @@ from .optional_blocks import (
     check_parts,
     collectives_of,
     dma_of,
+    grouped_of,
     hbm_of,
     mall_of,
     missing_of,
@@ -266,4 +267,6 @@ def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l
         mall=mall_of(figures),
         noc=noc_of(figures),
         attention=attention_of(figures),
+        grouped=grouped_of(figures, "grouped"),
+        grouped_fp8=grouped_of(figures, "grouped_fp8"),
     )

@@ -10,6 +10,7 @@ from ...ir import (
     Dma,
     DmaPhases,
     ExchangeModel,
+    GroupedModel,
     Hbm,
     Noc,
     NvlsModel,
@@ -135,6 +136,15 @@ def attention_of(figures: DeviceNumbers) -> AttentionModel | None:
         decode_unit_ticks=figures.ticks("attention.decode_unit"),
         decode_block_ticks=figures.ticks("attention.decode_block"),
     )
+
+
+def grouped_of(figures: DeviceNumbers, block: str) -> GroupedModel | None:
+    """Return the constants of grouped GEMMs in ``block``, None if the profile has none."""
+    if f"{block}.start" not in figures.by_path:
+        return None
+    names = ("mma", "hbm", "exponent", "rows")
+    mma, hbm, exponent, rows = (figures.by_path[f"{block}.{name}"].value.amount for name in names)
+    return GroupedModel(figures.ticks(f"{block}.start"), mma, hbm, figures.ticks(f"{block}.tile"), exponent, rows)
 
 
 def sync_of(figures: DeviceNumbers) -> Sync:

@@ -1,20 +1,23 @@
 """Grouped GEMM: all experts in one launch."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.ir import TICKS_PER_SECOND, DType, GemmShape, Gpu, GroupedGemmShape
+from magus.compiler.ir import TICKS_PER_SECOND, DType, GemmShape, Gpu, GroupedGemmShape, GroupedModel
 from magus.simcore.kernels.gemm import ROUNDING_TICKS, gemm_work
 from magus.simcore.kernels.gemm_form import min_sm_ticks
-from magus.simcore.kernels.grouped_gemm import grouped_gemm_work
-from tests.helpers.scenarios.scenarios import h100, mi300x
+from magus.simcore.kernels.grouped_gemm import grouped_gemm_work, grouped_gpu
+from tests.helpers.scenarios.scenarios import T, h100, mi300x, ticks
 
-GPUS = (mi300x(), h100())
+MODEL = GroupedModel(ticks(8), Fraction(9, 10), Fraction(4, 5), ticks(1.5), Fraction(2), Fraction(1, 4))
+FITTED = replace(h100(), grouped=MODEL)
+PLAIN = (mi300x(), h100())
 DT = DType.BF16
-gpus, sizes = st.sampled_from(GPUS), st.integers(1, 8192)
+plain_gpus, gpus, sizes = st.sampled_from(PLAIN), st.sampled_from((*PLAIN, FITTED)), st.integers(1, 8192)
 loads = st.lists(st.integers(0, 2048), min_size=2, max_size=16).filter(lambda rows: sum(map(bool, rows)) > 1).map(tuple)
 
 
@@ -34,7 +37,7 @@ def one_tile() -> Gpu:
     )
 
 
-@given(gpus, st.integers(1, 4096), sizes, sizes, st.integers(1, 132), st.integers(0, 3))
+@given(plain_gpus, st.integers(1, 4096), sizes, sizes, st.integers(1, 132), st.integers(0, 3))
 def test_one_expert_is_a_plain_gemm(gpu, m, n, k, sms, idle) -> None:  # type: ignore[no-untyped-def]
     rows = (0,) * idle + (m,)
 
@@ -65,6 +68,30 @@ def test_uneven_loads_take_longer_than_even_ones_when_experts_are_many_and_small
     uneven = ticks_of(one_tile(), (64, 192) * 32, 4096, 4096, 132)
 
     assert uneven == pytest.approx(1.5 * even, rel=0.02)
+
+
+def test_fitted_constants_replace_those_of_plain_gemms_and_rows_are_moved_beside_them() -> None:
+    gpu = replace(FITTED, gemm=replace(FITTED.gemm, tiles=((128, 128),)))
+    own = replace(gpu.gemm, start_ticks=ticks(8), mma_fraction=MODEL.mma_fraction, hbm_fraction=MODEL.hbm_fraction)
+    own = replace(own, tile_ticks=ticks(1.5), exponent=MODEL.exponent, quantisation=Fraction(0))
+    shape = GroupedGemmShape((100, 28), 4096, 1024, DT)
+    work = grouped_gemm_work(gpu, shape, 132)
+    without = grouped_gemm_work(replace(gpu, gemm=own, grouped=None), shape, 132)
+
+    assert (work.start_ticks, work.num_units) == (ticks(8), without.num_units)
+    rows_us = 128 * (1024 + 4096) * 2 / (3.35e6 / 4)
+    assert work.unit_ticks - without.unit_ticks == pytest.approx(ticks(rows_us), abs=2 * ROUNDING_TICKS)
+    assert grouped_gemm_work(gpu, replace(shape, rows=(128,)), 132).start_ticks == ticks(8)
+
+
+def test_fp8_has_constants_of_its_own_and_writes_16_bits() -> None:
+    gpu = replace(FITTED, peak_flops=((DT, 989 * T), (DType.FP8, 1979 * T)))
+    shape = GroupedGemmShape((100, 28), 4096, 1024, DType.FP8)
+
+    assert grouped_gemm_work(gpu, shape, 132).start_ticks == gpu.gemm.start_ticks
+    own = replace(gpu, grouped_fp8=replace(MODEL, start_ticks=ticks(9)))
+    assert grouped_gemm_work(own, shape, 132).start_ticks == ticks(9)
+    assert grouped_gemm_work(own, shape, 132).hbm_write_bytes == shape.output_bytes == 128 * 4096 * 2
 
 
 def test_every_expert_reads_its_weights_once() -> None:
@@ -101,7 +128,8 @@ def test_math_and_the_bound_of_plain_gemms_hold(gpu, rows, n, k, sms) -> None:  
     sm_ticks = work.num_units * work.unit_ticks
 
     assert sm_ticks >= shape.flops * gpu.sms * TICKS_PER_SECOND // gpu.peak(DT)
-    assert sm_ticks >= sum(min_sm_ticks(gpu, GemmShape(count, n, k, DT)) for count in rows if count) * (1 - 1e-6)
+    alone = grouped_gpu(gpu, DT)
+    assert sm_ticks >= sum(min_sm_ticks(alone, GemmShape(count, n, k, DT)) for count in rows if count) * (1 - 1e-6)
     assert (work.waves - 1) * sms < work.num_units <= work.waves * sms
 
 

@@ -1,0 +1,81 @@
+"""Experts of a mixture: which rows are compared, with which kernels, and the errors on the tables."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from magus.advisor.measured.tables.attention import FIT, HELD_OUT
+from magus.advisor.measured.tables.csv_rows import TableComparison
+from magus.advisor.measured.tables.experts import expert_comparisons, expert_kernels
+from magus.advisor.measured.tables.gemm import lone_scenario
+from magus.advisor.measured.validate.report import summed_up
+from magus.compiler.ir import TICKS_PER_US, DType, GroupedGemmShape, RowWiseShape
+from magus.simcore.kernels.dispatch import work_of
+
+DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
+HEADER = "gpu,dtype,kernel,hidden,inter,topk,experts,tp,ep,distribution,tokens,latency_us"
+
+
+def read(folder: Path, *rows: str) -> tuple[list[TableComparison], list[str]]:
+    (folder / "moe_grouped_gemm.csv").write_text("\n".join([HEADER, *rows, ""]))
+    found = list(expert_comparisons(folder))
+    return [each for each in found if isinstance(each, TableComparison)], [e for e in found if isinstance(e, str)]
+
+
+def test_a_row_is_two_products_and_three_row_wise_kernels(tmp_path: Path) -> None:
+    (only,), texts = read(tmp_path, "H100-SXM,fp8,cutlass,4096,2048,8,256,2,8,balanced,100,99.5")
+    rows = (4,) * 4 + (3,) * 28  # 100 rows of 32 experts
+    kernels = (
+        RowWiseShape(100 * 4096, 1, DType.FP8, 100 * 4096 * 2),
+        GroupedGemmShape(rows, 2048, 4096, DType.FP8),
+        RowWiseShape(100 * 1024, 2, DType.FP8, 100 * 2048 * 2),
+        GroupedGemmShape(rows, 4096, 1024, DType.FP8),
+        RowWiseShape(100 * 4096, 1, DType.BF16, 100 * 4096 * 2),
+    )
+    scenario = lone_scenario("H100")
+
+    assert scenario is not None and texts == [] and only.operation == "experts, fp8, cutlass"
+    assert expert_kernels(rows, 100, (4096, 1024), 2, DType.FP8) == kernels
+    ticks = sum(work_of(scenario.gpu, each, scenario.gpu.sms).alone_ticks for each in kernels)
+    assert only.predicted_us == ticks / TICKS_PER_US
+
+
+@pytest.mark.parametrize(
+    ("row", "group"),
+    [
+        ("H100-SXM,bf16,cutlass,2048,768,8,128,1,1,balanced,1,30", f"{FIT}, up to 8 rows each"),
+        ("B200-SXM,fp8,cutlass,4096,2048,8,256,1,8,balanced,1024,90", f"{HELD_OUT}, up to 128 rows each"),
+        ("B200-SXM,fp8_block,deepgemm,4096,2048,8,256,1,8,balanced,8192,200", "more rows each"),
+    ],
+)
+def test_half_and_load_are_the_group_of_a_row(tmp_path: Path, row: str, group: str) -> None:
+    (only,), texts = read(tmp_path, row)
+
+    assert (only.group, texts) == (group, [])
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("X9,bf16,cutlass,2048,768,8,128,1,1,balanced,1,30", "no profile of X9"),
+        ("H100-SXM,bf16,cutlass,2048,768,8,128,1,1,power_law_1.2,1,30", "loads that the table does not say"),
+        ("B200-SXM,nvfp4,cutlass,2048,768,8,128,1,1,balanced,1,30", "no word for"),
+        ("H100-SXM,bf16,cutlass,2048.5,768,8,128,1,1,balanced,1,30", "not a whole number"),
+        ("H100-SXM,bf16,cutlass,2048,768,8,128,1,3,balanced,1,30", "do not divide among ranks"),
+        ("H100-SXM,bf16,cutlass,2048,768,8,128,1,1,balanced,1,nan", "moe_grouped_gemm.csv:2: latency_us is 'nan'"),
+    ],
+)
+def test_other_rows_are_left_out_with_the_reason(tmp_path: Path, row: str, reason: str) -> None:
+    compared, (text,) = read(tmp_path, row)
+
+    assert compared == [] and reason in text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA, reason="needs the measured tables")
+def test_the_fitted_kernels_are_near() -> None:
+    rows = [each for each in expert_comparisons(Path(DATA)) if isinstance(each, TableComparison)]
+    errors = {(each.gpu, each.operation): each.median for each in summed_up(rows) if each.group == "all"}
+
+    assert max(errors[gpu, f"experts, {kind}, cutlass"] for gpu in ("H100", "B200") for kind in ("bf16", "fp8")) < 12
