@@ -8,13 +8,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from ...compiler.ir import (
+    AttentionBackShape,
+    AttentionShape,
     DType,
     EngineKind,
     EngineMode,
     GemmRegion,
     GemmShape,
     Gpu,
+    GroupedGemmShape,
     Kernels,
+    KernelShape,
     OpCase,
     OpPlan,
     Pattern,
@@ -55,6 +59,14 @@ def _of_schedule(scenario: OpCase, schedule: OpPlan) -> Iterator[str]:
     yield from _copies(scenario.gpu, schedule, steps)
 
 
+def _has_constants(gpu: Gpu, shape: KernelShape) -> bool:
+    """Whether ``gpu`` has constants of such kernels, which are no plain GEMMs."""
+    if isinstance(shape, GroupedGemmShape):
+        return gpu.grouped_of(shape.dtype) is not None
+    forward = isinstance(shape, AttentionShape) and not isinstance(shape, AttentionBackShape)
+    return forward and gpu.attention is not None
+
+
 def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[str]:
     """Yield warnings about kernels: GEMMs of other sizes or types than fitted; other, persistent, parallel kernels."""
     groups = [step for step in steps if isinstance(step, TileGroup)]
@@ -64,7 +76,8 @@ def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Itera
     if products and region is not None:
         shapes = list(dict.fromkeys(group_shape(scenario, group) for group in products))
         yield from _gemms(gpu, region, shapes)
-    if any(stage.kernel is not None for stage in stages) and region is not None:
+    others = [stage.kernel for stage in stages if stage.kernel is not None]
+    if region is not None and not all(_has_constants(gpu, kernel) for kernel in others):
         yield f"the constants of {_named(gpu, 'gemm')} were fitted to GEMMs, not to other kernels"
     if groups and schedule.tactics.kernel is Kernels.PERSISTENT:
         yield "no constant is fitted to persistent kernels, whose tiles wait for what transfers bring"
