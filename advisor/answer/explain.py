@@ -61,7 +61,7 @@ def confidence_of_ops(
 
 
 def _confidence_inside(scenario: OpCase, overlap: bool, gain: float, verified: bool) -> tuple[Confidence, str]:
-    gemm, gpu, shape = scenario.gpu.gemm, scenario.gpu.name, scenario.shape
+    gemm, gpu, shape = scenario.gemm_model, scenario.gpu.name, scenario.shape
     if not verified:
         return Confidence.LOW, "times are estimates, nothing was simulated"
     if shape.kernel is not None:
@@ -81,7 +81,7 @@ def _confidence_inside(scenario: OpCase, overlap: bool, gain: float, verified: b
     if gemm.validated:
         level = Confidence.HIGH if clear else Confidence.LOW
         return level, f"the GEMM profile of {gpu} is validated against measurements, and {size}"
-    sibling = _inherited(scenario.gpu, "gemm.error")
+    sibling = _inherited(scenario.gpu, _error_path(scenario))
     if sibling:
         return Confidence.LOW, (
             f"how far GEMM times of {gpu} are off is not known: +-{float(gemm.error):.0%} was found for {sibling}, "
@@ -91,15 +91,21 @@ def _confidence_inside(scenario: OpCase, overlap: bool, gain: float, verified: b
     return level, f"the GEMM profile of {gpu} is not validated (+-{float(gemm.error):.0%}); {size}"
 
 
+def _error_path(scenario: OpCase) -> str:
+    """Return where the profile says how far GEMM times of ``scenario`` are off."""
+    return "gemm.error" if scenario.gemm_model is scenario.gpu.gemm else "gemm.fp8.error"
+
+
 def marks_of(scenario: Scenario) -> tuple[str, ...]:
     """Return warnings about the hardware profile: what is not validated, capped or assumed."""
     gpu, fabric, marks = scenario.gpu, scenario.system.fabric, []
-    gemms = [case.shape.gemm for case in scenario.cases if case.shape.gemm is not None]
-    if gemms and not gpu.gemm.validated:
-        dtype = gemms[0].dtype.value
-        sibling = _inherited(gpu, "gemm.error")
+    cases = [case for case in scenario.cases if case.shape.gemm is not None and not case.gemm_model.validated]
+    for case in {_error_path(case): case for case in reversed(cases)}.values():
+        assert case.shape.gemm is not None
+        dtype = case.shape.gemm.dtype.value
+        sibling = _inherited(gpu, _error_path(case))
         whose = f" is {sibling}'s" if sibling else ""
-        error = f"+-{float(gpu.gemm.error):.0%}{whose}"
+        error = f"+-{float(case.gemm_model.error):.0%}{whose}"
         marks.append(f"{gpu.name} {dtype} GEMM is not validated against measurements: {error}")
     marks.extend(_capped(gpu, fabric.links))
     cut = any(case.shape.pattern in OVERLAPPED_PATTERNS for case in scenario.cases)

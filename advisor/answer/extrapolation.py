@@ -46,7 +46,7 @@ def outside_calibration(scenario: OpCase, schedules: Iterable[OpPlan]) -> tuple[
 
 def is_fitted_gemm(gpu: Gpu, shape: GemmShape) -> bool:
     """Whether the constants of ``gpu`` were fitted to such products."""
-    region = gpu.calibrated.gemm
+    region = gpu.calibrated.gemm_of(shape.dtype)
     return region is not None and _same_rate(gpu, shape.dtype, region.dtype) and _inside(region, shape)
 
 
@@ -70,12 +70,11 @@ def _has_constants(gpu: Gpu, shape: KernelShape) -> bool:
 def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[str]:
     """Yield warnings about kernels: GEMMs of other sizes or types than fitted; other, persistent, parallel kernels."""
     groups = [step for step in steps if isinstance(step, TileGroup)]
-    region, gpu = scenario.gpu.calibrated.gemm, scenario.gpu
+    gpu, region = scenario.gpu, scenario.gpu.calibrated.gemm
     stages = scenario.shape.stages
     products = [group for group in groups if stages[group.kernel].gemm is not None]
     if products and region is not None:
-        shapes = list(dict.fromkeys(group_shape(scenario, group) for group in products))
-        yield from _gemms(gpu, region, shapes)
+        yield from _gemms(gpu, list(dict.fromkeys(group_shape(scenario, group) for group in products)))
     others = [stage.kernel for stage in stages if stage.kernel is not None]
     if region is not None and not all(_has_constants(gpu, kernel) for kernel in others):
         yield f"the constants of {_named(gpu, 'gemm')} were fitted to GEMMs, not to other kernels"
@@ -85,9 +84,12 @@ def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Itera
         yield "no constant is fitted to kernels that run beside each other in several streams"
 
 
-def _gemms(gpu: Gpu, region: GemmRegion, shapes: Sequence[GemmShape]) -> Iterator[str]:
-    fitted = f"the constants of {_named(gpu, 'gemm')} were fitted"
+def _gemms(gpu: Gpu, shapes: Sequence[GemmShape]) -> Iterator[str]:
     dtype = shapes[0].dtype
+    region = gpu.calibrated.gemm_of(dtype)
+    if region is None:
+        return
+    fitted = f"the constants of {_named(gpu, 'gemm')} were fitted"
     if not _same_rate(gpu, dtype, region.dtype):
         yield f"{dtype.value} GEMM: {fitted} to {region.dtype.value}"
     outside = [shape for shape in shapes if not _inside(region, shape)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiler.ir import TICKS_PER_US, DType, Gpu
+from ...compiler.ir import TICKS_PER_US, DType, GemmModel, Gpu
 from ...simcore.kernels.gemm_form import MIN_SPLIT_K, l2_bytes_per_s
 
 Floats = NDArray[np.float64]
@@ -29,19 +29,24 @@ class GemmForm:
     fixed: bool
 
     @property
+    def model(self) -> GemmModel:
+        """The constants."""
+        return self.gpu.gemm.of(self.dtype)
+
+    @property
     def quantisation(self) -> float:
         """Share of an incomplete last wave that is paid."""
-        return 1.0 if self.fixed else float(self.gpu.gemm.quantisation)
+        return 1.0 if self.fixed else float(self.model.quantisation)
 
     def memory_us(self, corner: Floats, *, adds: bool = False) -> Floats:
         """Time of the compulsory traffic of shapes [3, B]; a kernel that ``adds`` to an output also reads it."""
         m, n, k = corner
-        rate = float(self.gpu.gemm.hbm_fraction) * self.gpu.hbm.peak_bytes_per_s
+        rate = float(self.model.hbm_fraction) * self.gpu.hbm.peak_bytes_per_s
         return np.asarray((m * k + k * n + (1 + adds) * m * n) * self.dtype.num_bytes / rate * 1e6)
 
     def together(self, one: Floats, other: Floats) -> Floats:
         """Two times, not both 0, imperfectly overlapped: ``p_norm`` of the kernels, several times as fast."""
-        power, larger = float(self.gpu.gemm.exponent), np.maximum(one, other)
+        power, larger = float(self.model.exponent), np.maximum(one, other)
         with np.errstate(divide="ignore"):  # a time of 0 adds nothing
             ratio = np.exp(power * np.log(np.minimum(one, other) / larger))
         return np.asarray(larger * np.exp(np.log1p(ratio) / power))
@@ -78,7 +83,7 @@ class TiledKernels:
 
     def tile_us(self, part: Floats) -> Floats:
         """Time of a tile, as ``TileForm.us`` of ``gemm_form.py``."""
-        gpu, model = self.form.gpu, self.form.gpu.gemm
+        gpu, model = self.form.gpu, self.form.model
         rate = self.units * (gpu.peak(self.form.dtype) / gpu.sms * float(model.mma_fraction))
         math_us = 2 * self.rows * self.cols * part / rate * 1e6
         wait_us = part / 64 * model.k_step_ticks / TICKS_PER_US
@@ -111,7 +116,7 @@ class TiledKernels:
 
         def fastest(memory: Floats) -> Floats:
             # Two times together take as long as the longer, and at most as both would if they were as long.
-            longer, at_most = np.maximum(waves, memory), 2 ** (1 / float(form.gpu.gemm.exponent))
+            longer, at_most = np.maximum(waves, memory), 2 ** (1 / float(form.model.exponent))
             limit = np.maximum(at_most * longer + split, least).min(axis=0)
             rivals = np.maximum(longer + split, least) <= limit * (1 + 1e-9)
             times, memory = np.full(shape, np.inf), np.broadcast_to(memory, shape)
@@ -173,7 +178,7 @@ class TiledKernels:
         return np.asarray(np.ceil(corner[0] / self.rows) * np.ceil(corner[1] / self.cols) * (self.split * self.units))
 
     def _split_us(self, outputs: Floats) -> Floats:
-        model = self.form.gpu.gemm
+        model = self.form.model
         us = model.split_ticks / TICKS_PER_US + 8 * self.split * outputs / model.split_bytes_per_s * 1e6
         return np.asarray(np.where(self.split > 1, us, 0.0))
 

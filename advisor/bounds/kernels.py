@@ -13,7 +13,19 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiler.ir import TICKS_PER_US, GemmShape, GemvShape, Gpu, Kernels, OpCase, OpChoice, TileGroup, checkpoint
+from ...compiler.ir import (
+    TICKS_PER_US,
+    DType,
+    GemmShape,
+    GemvShape,
+    Gpu,
+    GroupedGemmShape,
+    Kernels,
+    OpCase,
+    OpChoice,
+    TileGroup,
+    checkpoint,
+)
 from ...compiler.planning.build import build_op_plan
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
@@ -72,9 +84,11 @@ def _sums(scenario: OpCase, kernels: Kernels) -> KernelLimits:
 
 def _of_other_kernel(limits: KernelLimits) -> KernelLimits:
     """Return the limits of a kernel other than a GEMM: a step of a tile, of which at least half remains."""
-    model = limits.scenario.gpu.gemm
+    model, kernel = limits.scenario.gpu.gemm, limits.scenario.shape.kernel
     if not least_sm_ticks(limits.scenario):
         return limits
+    if isinstance(kernel, GroupedGemmShape):
+        model = model.of(kernel.dtype)
     unit = (model.k_step_ticks + model.tile_ticks) // 2
     return replace(limits, start=model.start_ticks, first=unit, after=unit)
 
@@ -82,7 +96,7 @@ def _of_other_kernel(limits: KernelLimits) -> KernelLimits:
 def _of_launched(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimits:
     """Return the limits of launched kernels, of one element at least: a GEMM, or a matrix times a vector."""
     workload, kernel, event = gpu.sync.graph_launch_ticks, gpu.launch.kernel_ticks, gpu.launch.event_ticks
-    start = gemm_start_ticks(gpu)
+    start = gemm_start_ticks(gpu, gemm.dtype)
     vector = kernel if workload is None else min(kernel, workload)
     whole, vector_whole = _least_kernels(gpu, gemm, gemm.k)
     slice_, vector_slice = _least_kernels(gpu, gemm, 1)
@@ -101,20 +115,20 @@ def _of_launched(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimit
 
 
 def _of_persistent(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimits:
-    start = gemm_start_ticks(gpu)
+    start = gemm_start_ticks(gpu, gemm.dtype)
     form, whole_k = TileForm.of(gpu, gemm.dtype), split_k(gemm.k, 1)
     us = min(form.us(tile, whole_k) for tile in tiles_of(gpu))
     unit = int(us * TICKS_PER_US * (1 - 1e-6))
     return replace(limits, start=start, first=start + unit, after=unit)
 
 
-def gemm_start_ticks(gpu: Gpu) -> int:
+def gemm_start_ticks(gpu: Gpu, dtype: DType) -> int:
     """Return the least time from the launch of a GEMM to its first unit.
 
     The simulator subtracts the time by which units last longer than their closed form (``fitted_start`` in
     ``simcore/lower/kernels.py``): without queues, the latency of L2.
     """
-    return max(0, gpu.gemm.start_ticks - gpu.l2.latency_ticks)
+    return max(0, gpu.gemm.of(dtype).start_ticks - gpu.l2.latency_ticks)
 
 
 @lru_cache(maxsize=1024)
@@ -299,8 +313,9 @@ class _Search:
         """Return the time of the other slices of a finished kernel: at least one more kernel, and the steps."""
         if not self._kind.finished:
             return np.zeros(high.shape[1])
-        model, left = self._gpu.gemm, self._shape.k - high[2]
-        ticks = gemm_start_ticks(self._gpu) + model.tile_ticks + left / 64 * model.k_step_ticks
+        dtype, left = self._shape.dtype, self._shape.k - high[2]
+        model = self._gpu.gemm.of(dtype)
+        ticks = gemm_start_ticks(self._gpu, dtype) + model.tile_ticks + left / 64 * model.k_step_ticks
         return np.asarray(np.where(left > 0, ticks / TICKS_PER_US, 0.0))
 
 

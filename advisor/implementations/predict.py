@@ -81,9 +81,9 @@ def _fabric(fabric: Fabric, method: Method) -> Fabric:
 
 def _gemm(scenario: OpCase, method: Method) -> GemmModel:
     """The GEMM form with the tiles of the implementation, and memory that much slower as it reads more than once."""
-    model = scenario.gpu.gemm
     if not method.tiles:
-        return model
+        return scenario.gpu.gemm
+    model = scenario.gemm_model
     own = replace(model, tiles=method.tiles, pair_tiles=(), splits_k=False)
     return replace(own, hbm_fraction=model.hbm_fraction / _reads(scenario, method))
 

@@ -201,6 +201,7 @@ def _moved_gpu(random: Random, gpu: Gpu) -> Gpu:
             start_ticks=_moved(random, model.start_ticks),
             tile_ticks=_moved(random, model.tile_ticks),
             k_step_ticks=_moved(random, model.k_step_ticks),
+            fp8=None,
         ),
         dma=replace(
             gpu.dma,

@@ -167,6 +167,11 @@ class Calibrated:
     sm_copy: Range | None = None
     collectives: CollectiveRegion | None = None
     derived: frozenset[str] = frozenset()
+    gemm_fp8: GemmRegion | None = None
+
+    def gemm_of(self, dtype: DType) -> GemmRegion | None:
+        """The region of the constants of kernels of ``dtype``."""
+        return self.gemm_fp8 if self.gemm_fp8 is not None and dtype is DType.FP8 else self.gemm
 
 
 class Origin(Enum):
@@ -227,7 +232,8 @@ class GemmModel:
     schedules below which the profile cannot tell them apart. Two SMs together compute one of ``pair_tiles``.
     ``cluster`` is the number of neighbouring SMs that read a shared operand from L2 once. ``fitted_l2`` is (bytes per
     instance, number of instances) of the L2 that the constants were fitted with, None where it is that of the GPU.
-    Without ``splits_k`` the inner dimension of a tile stays whole.
+    Without ``splits_k`` the inner dimension of a tile stays whole. ``fp8`` has the constants of kernels of that type,
+    None where they were not fitted and are taken to be the same.
     """
 
     # Kernel times are cached by GPU, and fractions and tiles take long to hash.
@@ -248,6 +254,11 @@ class GemmModel:
     cluster: int = 1
     fitted_l2: tuple[int, int] | None = None
     splits_k: bool = True
+    fp8: "GemmModel | None" = field(default=None, hash=False)
+
+    def of(self, dtype: DType) -> "GemmModel":
+        """The constants of kernels of ``dtype``."""
+        return self.fp8 if self.fp8 is not None and dtype is DType.FP8 else self
 
 
 @dataclass(frozen=True, slots=True)

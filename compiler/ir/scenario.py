@@ -9,7 +9,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from .hardware import Gpu, Provenance, SumKernel
+from .hardware import GemmModel, Gpu, Provenance, SumKernel
 from .plan import OpMode, Schedule
 from .schedule import EngineKind, NamedSchedule, OpChoice
 from .tensors import DType, Pattern
@@ -247,6 +247,12 @@ class OpCase:
         return self.system.gpu
 
     @property
+    def gemm_model(self) -> GemmModel:
+        """The constants of its GEMM; those of any type if it has none."""
+        gemm = self.shape.gemm
+        return self.gpu.gemm if gemm is None else self.gpu.gemm.of(gemm.dtype)
+
+    @property
     def is_algorithm_choice(self) -> bool:
         """Whether it is a collective alone: the question is which algorithm, not whether to overlap."""
         return self.shape.is_collective
@@ -259,7 +265,7 @@ class OpCase:
         Times of collectives alone are compared as simulated: 0.
         """
         compute = self.shape.compute
-        return float(self.gpu.gemm.resolution) if compute is not None and compute.tiled else 0.0
+        return float(self.gemm_model.resolution) if compute is not None and compute.tiled else 0.0
 
     @property
     def network(self) -> Network:
@@ -390,5 +396,5 @@ class Scenario:
     @property
     def profile_error(self) -> float:
         """The relative error of GEMM times where the profile is not validated, 0 where it is: then others have it."""
-        gemm = self.gpu.gemm
-        return 0.0 if gemm.validated or not self.resolution else float(gemm.error)
+        models = [case.gemm_model for case in self.cases if case.resolution and not case.gemm_model.validated]
+        return max((float(model.error) for model in models), default=0.0)

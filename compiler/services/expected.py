@@ -12,6 +12,7 @@ from ..text.units import BYTES, FLOP_RATE, FREQUENCY, RATE, UNITS, Quantity, exa
 from ..text.vocabulary import (
     CACHE_NUMBERS,
     COLLECTIVES,
+    GEMM_TYPES,
     GPU_BLOCKS,
     GPU_NUMBERS,
     LINK_NUMBERS,
@@ -73,6 +74,7 @@ _FOLLOWS: Mapping[tuple[str, str], ExpectedWords] = {
     ("gpu", "peak"): _words("dtype") | _NUMBER,
     ("gpu", "cache"): _words("cache"),
     ("gpu.gemm", "calibrated"): _words("dtype") | _NUMBER,
+    ("gpu.gemm.fp8", "calibrated"): _words("dtype") | _NUMBER,
     ("link", "protocols"): _words("value.protocol"),
     ("link", "ordered"): _words("choice"),
     ("switch", "multicast"): _words("choice"),
@@ -255,6 +257,7 @@ _OF_SECTION: Mapping[str, Iterable[Property]] = {
     "gpu": (*GPU_NUMBERS, PEAK),
     "gpu.cache": CACHE_NUMBERS,
     **{f"gpu.{block}": numbers for block, numbers in GPU_BLOCKS.items()},
+    **{f"gpu.gemm.{name}": numbers for name, numbers in GEMM_TYPES.items()},
     **{f"gpu.collectives.{part}".rstrip("."): numbers for part, numbers in COLLECTIVES.items()},
     "link": LINK_NUMBERS,
     "switch": SWITCH_NUMBERS,

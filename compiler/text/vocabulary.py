@@ -140,6 +140,8 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
         _alone("monitor_entries", NUMBER, 1 << 20, low=0),
     ),
 }
+# Blocks inside `gemm`: constants of kernels of one type, all of them.
+GEMM_TYPES: Mapping[str, tuple[Property, ...]] = {"fp8": tuple(each for each in GPU_BLOCKS["gemm"] if each.required)}
 _PROTOCOLS = (
     *(_time("start"), _time("ll_step"), _rate("ll_bandwidth")),
     *(_time("ll128_start"), _rate("ll128_bandwidth")),

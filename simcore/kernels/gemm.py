@@ -21,6 +21,7 @@ from ...compiler.ir import (
     TICKS_PER_SECOND,
     TICKS_PER_US,
     Adds,
+    GemmModel,
     GemmShape,
     GemvShape,
     Gpu,
@@ -74,13 +75,14 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, st
     if gpu.peak(shape.dtype) <= 0:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
     read, written = hbm_bytes(shape, accumulate)
-    tiles = tile_times(gpu, shape.dtype, shape.k, splits=gpu.gemm.splits_k and not static_order)
-    form = BodyForm.of(gpu, read + written, 1.0 if static_order else float(gpu.gemm.quantisation))
+    model = gpu.gemm.of(shape.dtype)
+    tiles = tile_times(gpu, shape.dtype, shape.k, splits=model.splits_k and not static_order)
+    form = BodyForm.of(gpu, model, read + written, 1.0 if static_order else float(model.quantisation))
     best = _fastest(gpu, shape, sms, tiles, form)
     hits = max(0, best.l2_read_bytes - read)
     missed, from_mall = _missed_bytes(gpu, shape, sms, best, hits)
     return replace(
-        tiled_work(gpu, best, sms, read, written),
+        tiled_work(gpu, model, best, sms, read, written),
         l2_hit_bytes=hits - missed,
         hbm_read_bytes=read + missed - from_mall,
         mall_read_bytes=from_mall,
@@ -99,7 +101,7 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
     row_bytes, other_bytes = shape.k * shape.dtype.num_bytes, form.num_bytes - shape.operand_bytes
     summed_us = {split: split_us(gpu, shape, split) for split in SPLITS}
     memory_us, quantisation = form.memory_us, form.quantisation
-    overhead_us, inner = gpu.gemm.tile_ticks / TICKS_PER_US, shape.k / split_k(shape.k, 1)
+    overhead_us, inner = gpu.gemm.of(shape.dtype).tile_ticks / TICKS_PER_US, shape.k / split_k(shape.k, 1)
     best: Tiling | None = None
     best_us = math.inf
     for (block, units), splits in tiles:
@@ -129,8 +131,8 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
     return found(best, gpu, sms)
 
 
-def tiled_work(gpu: Gpu, tiling: Tiling, sms: int, read: int, written: int) -> KernelWork:
-    """The kernel with ``tiling``, which reads and writes so many bytes of memory."""
+def tiled_work(gpu: Gpu, model: GemmModel, tiling: Tiling, sms: int, read: int, written: int) -> KernelWork:
+    """The kernel of ``model`` with ``tiling``, which reads and writes so many bytes of memory."""
     waves = max(1, math.ceil(tiling.num_slots / sms))
     unit_ticks = max(ROUNDING_TICKS, rounded_ticks(tiling.body_us / waves))
     rows, cols = tiling.block
@@ -138,7 +140,7 @@ def tiled_work(gpu: Gpu, tiling: Tiling, sms: int, read: int, written: int) -> K
     return KernelWork(
         num_units=tiling.num_slots if waves == 1 else waves * sms,
         unit_ticks=unit_ticks,
-        start_ticks=gpu.gemm.start_ticks,
+        start_ticks=model.start_ticks,
         waves=waves,
         l2_hit_bytes=max(0, tiling.l2_read_bytes - read),
         hbm_read_bytes=read,

@@ -12,7 +12,8 @@ For a tile (bm, bn) of u SMs and a split s of the inner dimension, with S SMs of
 
 u is 1, or 2 for the tiles that a pair of SMs computes together (CTA pairs of Blackwell); such a tile holds two SM slots
 for its whole time. Tiles side by side in a cluster read from L2 once what they share. Nine constants per GPU, fitted to
-3,000 of 35,700 measured shapes (aiconfigurator's TensorRT-LLM collector); 5-6 % mean error for M, N, K >= 512.
+3,000 of 35,700 measured shapes (aiconfigurator's TensorRT-LLM collector); 5-6 % mean error for M, N, K >= 512. Kernels
+of fp8 have nine of their own where they were fitted (``GemmModel.of``).
 
 The constants are read once for many tiles: ``TileForm`` for those of a GPU, ``BodyForm`` for those of a kernel.
 """
@@ -21,7 +22,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu
+from ...compiler.ir import TICKS_PER_US, DType, GemmModel, GemmShape, Gpu
 
 
 def p_norm(one: float, other: float, power: float) -> float:
@@ -53,7 +54,7 @@ class TileForm:
     @classmethod
     def of(cls, gpu: Gpu, dtype: DType) -> "TileForm":
         """The form of the tiles of ``gpu``."""
-        model = gpu.gemm
+        model = gpu.gemm.of(dtype)
         sm_flops = gpu.peak(dtype) / gpu.sms * float(model.mma_fraction)
         return cls(float(model.exponent), sm_flops, model.k_step_ticks, model.tile_ticks / TICKS_PER_US)
 
@@ -108,11 +109,11 @@ class BodyForm:
     latency_ticks: int
 
     @classmethod
-    def of(cls, gpu: Gpu, num_bytes: int, quantisation: float) -> "BodyForm":
-        """The form of a kernel that reads and writes ``num_bytes`` of memory."""
-        memory_us = num_bytes / (float(gpu.gemm.hbm_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
+    def of(cls, gpu: Gpu, model: GemmModel, num_bytes: int, quantisation: float) -> "BodyForm":
+        """The form of a kernel that reads and writes ``num_bytes`` of memory, with the constants of ``model``."""
+        memory_us = num_bytes / (float(model.hbm_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
         latency_ticks = gpu.l2.latency_ticks + gpu.hbm.latency_ticks
-        return cls(float(gpu.gemm.exponent), quantisation, num_bytes, memory_us, l2_bytes_per_s(gpu), latency_ticks)
+        return cls(float(model.exponent), quantisation, num_bytes, memory_us, l2_bytes_per_s(gpu), latency_ticks)
 
     def waves_us(self, waves: float, tile_us: float) -> float:
         """Wq t_tile; no kernel is faster, since no p-norm is below one of its terms."""
@@ -159,7 +160,7 @@ def split_us(gpu: Gpu, shape: GemmShape, split: int) -> float:
     """Time in which the parts of a split inner dimension are summed, 0 for one part."""
     if split == 1:
         return 0.0
-    model = gpu.gemm
+    model = gpu.gemm.of(shape.dtype)
     return model.split_ticks / TICKS_PER_US + 8 * split * shape.m * shape.n / model.split_bytes_per_s * 1e6
 
 

@@ -57,7 +57,7 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: b
         moved = sum(rows) * shape.k * shape.dtype.num_bytes + shape.output_bytes
         rows_us = moved / (float(model.rows_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
         best = replace(best, body_us=best.body_us + rows_us)
-    work = tiled_work(fitted, best, sms, read, written)
+    work = tiled_work(fitted, fitted.gemm.of(shape.dtype), best, sms, read, written)
     return replace(work, label=f"{work.label} of {len(rows)}")
 
 
@@ -75,6 +75,7 @@ def grouped_gpu(gpu: Gpu, dtype: DType) -> Gpu:
         tile_ticks=model.tile_ticks,
         exponent=model.exponent,
         quantisation=Fraction(0),
+        fp8=None,
     )
     return replace(gpu, gemm=gemm)
 
@@ -87,8 +88,8 @@ def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int) -> Til
     ValueError
         If the GPU has no tile for ``sms``.
     """
-    form = BodyForm.of(gpu, num_bytes, float(gpu.gemm.quantisation))
-    written = shape.output_bytes
+    model = gpu.gemm.of(shape.dtype)
+    form, written = BodyForm.of(gpu, model, num_bytes, float(model.quantisation)), shape.output_bytes
     tiles = tile_times(gpu, shape.dtype, shape.k, splits=False)
     bodies: list[tuple[float, int, int]] = []  # the least body of a tile, its number, its slots
     for number, ((block, units), ((_, tile_us),)) in enumerate(tiles):

@@ -19,7 +19,8 @@ workload up on node {
 }
 explore up { schedules serial, hetero_fused_1d; chunks 8; engine dma(3); kernel launched }
 """
-SENTENCE = "fp8 GEMM: the constants of H100 were fitted to bf16"
+FP32 = "gpu G extends H100 { peak fp32 60 TFLOP/s }\n"
+SENTENCE = "fp32 GEMM: the constants of G (from a sibling) were fitted to bf16"
 
 
 def magus(*words: str | Path) -> Result:
@@ -28,15 +29,16 @@ def magus(*words: str | Path) -> Result:
 
 def file_of(folder: Path, dtype: str) -> Path:
     file = folder / f"{dtype}.mgs"
-    file.write_text(TEXT.replace("DTYPE", dtype))
+    text = TEXT.replace("DTYPE", dtype)
+    file.write_text(text if dtype != "fp32" else text.replace("4 x H100", "4 x G").replace("system", f"{FP32}system"))
     return file
 
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("command", [("simulate",), ("advise", "--workers", "1")])
 def test_outside_is_marked(tmp_path: Path, command: tuple[str, ...]) -> None:
-    text = magus(*command, file_of(tmp_path, "fp8"))
-    document = json.loads(magus(*command, file_of(tmp_path, "fp8"), "--json").stdout)
+    text = magus(*command, file_of(tmp_path, "fp32"))
+    document = json.loads(magus(*command, file_of(tmp_path, "fp32"), "--json").stdout)
 
     assert text.exit_code == 0
     assert f"  ! {SENTENCE}" in text.stdout.splitlines()
@@ -55,7 +57,7 @@ def test_inside_nothing_is_marked(tmp_path: Path, command: tuple[str, ...]) -> N
 
 @pytest.mark.parametrize("command", [("simulate",), ("advise", "--no-verify")])
 def test_strict_refuses_what_is_outside(tmp_path: Path, command: tuple[str, ...]) -> None:
-    done = magus(*command, file_of(tmp_path, "fp8"), "--strict")
+    done = magus(*command, file_of(tmp_path, "fp32"), "--strict")
 
     assert done.exit_code == 3
     assert f"magus: --strict: outside what was fitted: {SENTENCE}" in done.stderr

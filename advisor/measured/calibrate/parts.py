@@ -1,7 +1,7 @@
 """The parts of a profile that are fitted one by one: measured rows of one kind, their constants, and the model."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial, reduce
@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ....compiler.ir import TICKS_PER_US, Gpu
+from ....compiler.ir import TICKS_PER_US, DType, Gpu
 from ....simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from ....simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time
 from ..tables.collectives import MeasuredPoint
@@ -222,7 +222,7 @@ def _mean_error(gpu: Gpu, fitted: Sequence[Fitted], rows: Sequence[FittedRow]) -
     return float(np.mean(np.abs(collective_times_us(gpu, rows) / measured - 1)))
 
 
-ALL, LARGE = "gemm, smaller", "gemm, m,n,k >= 512"
+ALL, LARGE = "smaller", "m,n,k >= 512"
 
 CONSTANTS = (
     Constant("gemm.start", ("gemm", "start_ticks"), ConstantUnit.TIME, 0.1, 20),
@@ -237,30 +237,40 @@ CONSTANTS = (
 )
 """Bounds are wide: a constant that ends at one is reported."""
 
+FP8_CONSTANTS = tuple(
+    replace(each, path=f"gemm.fp8.{each.name}", attributes=("gemm", "fp8", *each.attributes[1:])) for each in CONSTANTS
+)
+
 QUANTISATIONS = (0.05, 0.5, 1.0)
 """Starts for the quantisation: the loss has a local minimum for balanced and for unbalanced last waves."""
 
 
-def gemm_part(tables: Sequence[GemmTable]) -> ProfilePart:
-    """Return the part of the GEMMs of one GPU; those with m, n, k >= 512, where schedules compete, count first."""
-    rows = [
-        FittedRow(LARGE if min(shape) >= MIN_WHOLE else ALL, shape, us, table.file, first=min(shape) >= MIN_WHOLE)
-        for table in tables
-        for shape, us in table.times_us.items()
-    ]
-    return ProfilePart("gemm", tuple(rows), gemm_times_us, fit_gemm, len(CONSTANTS))
+GEMM_PARTS: Mapping[DType, str] = {DType.BF16: "gemm", DType.FP8: "gemm fp8"}
 
 
-def fit_gemm(gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]) -> tuple[Fitted, ...]:
-    """Return the constants that fit ``rows`` best, with the data sheet and the tiles of ``gpu``.
+def gemm_parts(tables: Sequence[GemmTable]) -> Iterator[ProfilePart]:
+    """Yield the GEMMs of one GPU by type; those with m, n, k >= 512, where schedules compete, count first."""
+    for dtype, name in GEMM_PARTS.items():
+        rows = tuple(
+            FittedRow(f"{name}, {LARGE if large else ALL}", shape, us, table.file, first=large)
+            for table in tables
+            if table.dtype is dtype
+            for shape, us in table.times_us.items()
+            for large in [min(shape) >= MIN_WHOLE]
+        )
+        yield ProfilePart(name, rows, partial(gemm_times_us, dtype), partial(fit_gemm, dtype), len(CONSTANTS))
+
+
+def fit_gemm(dtype: DType, gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]) -> tuple[Fitted, ...]:
+    """Return the constants of ``dtype`` that fit ``rows`` best, with the data sheet and the tiles of ``gpu``.
 
     The fit starts from the constants of ``start``, and its prior is around them; shares of a rate refer to ``gpu``.
     """
-    terms = gemm_terms(gpu, _shapes(rows))
-    first = [constant.of(start) for constant in CONSTANTS]
+    terms, constants = gemm_terms(gpu, _shapes(rows), dtype), CONSTANTS if dtype is DType.BF16 else FP8_CONSTANTS
+    first = [constant.of(start) for constant in constants]
     starts = [first, *([*first[:-1], quantisation] for quantisation in QUANTISATIONS)]
     return fit(
-        CONSTANTS,
+        constants,
         starts,
         lambda values: np.log(_times_us(terms, values)),
         np.array([row.measured for row in rows]),
@@ -268,9 +278,9 @@ def fit_gemm(gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]) -> tuple[Fitted, .
     )
 
 
-def gemm_times_us(gpu: Gpu, rows: Sequence[FittedRow]) -> Floats:
+def gemm_times_us(dtype: DType, gpu: Gpu, rows: Sequence[FittedRow]) -> Floats:
     """Return the time of each row by the profile, in us."""
-    times: Floats = gemm_ticks(gpu, _shapes(rows)) / TICKS_PER_US
+    times: Floats = gemm_ticks(gpu, _shapes(rows), dtype) / TICKS_PER_US
     return times
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,9 +17,9 @@ from ..tables.csv_rows import MeasuredError
 from ..tables.gemm import gemm_tables, lone_scenario
 from ..validate.report import MAX_RATIO, kept_rows
 from .fitting import Fitted, put_all, put_back
-from .parts import LARGE, FittedRow, ProfilePart, collective_parts, dma_part, gemm_part, parted, sm_copy_part
+from .parts import LARGE, FittedRow, ProfilePart, collective_parts, dma_part, gemm_parts, parted, sm_copy_part
 
-PARTS = ("gemm", "rings", "all_to_all", "NVLS", "SM copy", "DMA phase share")
+PARTS = ("gemm", "gemm fp8", "rings", "all_to_all", "NVLS", "SM copy", "DMA phase share")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 
@@ -136,7 +136,7 @@ def _profiles(request: FitRequest) -> tuple[str, Gpu, Gpu]:
 def _parts(folder: Path, request: FitRequest, gpu: Gpu, left_out: list[str]) -> Iterator[ProfilePart]:
     """Yield the parts for which ``folder`` has rows; append to ``left_out`` why other rows are not used."""
     name = request.gpu
-    yield gemm_part(list(kept_rows(gemm_tables(folder, name), left_out)))
+    yield from gemm_parts(list(kept_rows(gemm_tables(folder, name), left_out)))
     points = list(kept_rows(collective_points(folder, lambda _: gpu, name), left_out))
     yield from collective_parts(gpu, points, request.fit_switch)
     for path in tables_of(folder, SM_PATTERNS):
@@ -174,6 +174,8 @@ def _can_start(part: str, start: Gpu) -> bool:
     """Whether a profile has the constants of a part."""
     collectives = start.collectives
     match part:
+        case "gemm fp8":
+            return start.gemm.fp8 is not None
         case "rings":
             return collectives is not None
         case "all_to_all":
@@ -238,7 +240,7 @@ def _lines(calibration: Calibration) -> Iterator[str]:
 def _blocks(calibration: Calibration) -> Iterator[str]:
     gap = False
     for block in (
-        _gemm(calibration),
+        _gemm(calibration, "gemm", "gemm", _gemm(calibration, "gemm fp8", "fp8")),
         _plain(calibration, "DMA phase share", "dma"),
         _plain(calibration, "SM copy", "sm_copy"),
         _collectives(calibration),
@@ -250,13 +252,15 @@ def _blocks(calibration: Calibration) -> Iterator[str]:
             gap = True
 
 
-def _gemm(calibration: Calibration) -> Iterator[str]:
-    part = calibration.part("gemm")
-    if part is not None:
-        large = [errors for errors in part.errors if errors.group == LARGE and errors.rows >= MIN_HELD_OUT]
-        yield "gemm {"
-        yield from _numbers(calibration, part)
-        yield from _error(calibration, large or part.errors[:1], " with m, n, k >= 512" if large else "")
+def _gemm(calibration: Calibration, name: str, block: str, inside: Iterable[str] = ()) -> Iterator[str]:
+    part, within = calibration.part(name), list(inside)
+    if part is not None or within:
+        yield f"{block} {{"
+        if part is not None:
+            large = [errors for errors in part.errors if LARGE in errors.group and errors.rows >= MIN_HELD_OUT]
+            yield from _numbers(calibration, part)
+            yield from _error(calibration, large or part.errors[:1], " with m, n, k >= 512" if large else "")
+        yield from within
         yield "}"
 
 

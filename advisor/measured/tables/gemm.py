@@ -1,11 +1,14 @@
 """GEMM tables of aiconfigurator's collector against the fitted form.
 
-A table is a file ``gemm_NAME.csv`` or ``.csv.gz`` with the columns gpu, m, n, k, dtype and time_us. Only bf16 has
+A table is a file ``gemm_NAME.csv`` or ``.csv.gz`` with the columns gpu, m, n, k, dtype and time_us. bf16 and fp8 have
 fitted constants. They were fitted to a random part of the same tables, so that comparisons include rows of the fit.
+
+The collector lets the layer quantize its input, so that a row of fp8 is the search for a scale, the cast and the GEMM.
+``quantize.csv.gz`` beside the tables has the first two for each GPU, m and k; what is compared is the rest.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -90,13 +93,13 @@ def constants_of(model: GemmModel) -> GemmConstants:
 
 def gemm_ticks(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> Ints:
     """Return the ticks of each GEMM alone on all SMs, with launch; ``shapes`` [R, 3] holds m, n and k below 2^20."""
-    constants, parts = constants_of(gpu.gemm), [np.zeros(0, dtype=np.int64)]
+    constants, parts = constants_of(gpu.gemm.of(dtype)), [np.zeros(0, dtype=np.int64)]
     for begin in range(0, len(shapes), MAX_ROWS_AT_ONCE):
         terms = gemm_terms(gpu, shapes[begin : begin + MAX_ROWS_AT_ONCE], dtype)
         body_us, index = fastest(body_times_us(terms, constants))
         waves = np.maximum(1, np.ceil(terms.chosen(index).waves.ravel()))
         units = np.ceil(body_us / waves * TICKS_PER_US / ROUNDING_TICKS) * ROUNDING_TICKS
-        parts.append(gpu.gemm.start_ticks + (waves * np.maximum(ROUNDING_TICKS, units)).astype(np.int64))
+        parts.append(gpu.gemm.of(dtype).start_ticks + (waves * np.maximum(ROUNDING_TICKS, units)).astype(np.int64))
     return np.concatenate(parts)
 
 
@@ -172,6 +175,10 @@ FOREIGN = "gemm_mi"
 
 MAX_DIMENSION = 1 << 20
 ALL, LARGE = "gemm bf16", "gemm bf16, n,k >= 512"
+QUANTIZE = "quantize*.csv"
+QUANTIZE_PATTERNS = (QUANTIZE, f"{QUANTIZE}.gz")
+QUANTIZE_STEPS = {"computescale", "scale_matrix"}
+COMPARED = (DType.BF16, DType.FP8)
 PARTS, MIN_WHOLE, LARGE_WHOLE = 8, 512, 2048
 
 Shape = tuple[int, int, int]  # m, n, k
@@ -189,11 +196,12 @@ workload lone on one {{
 
 @dataclass(frozen=True, slots=True)
 class GemmTable:
-    """The bf16 GEMMs of one GPU in one file: time in us by shape, the median of repeats."""
+    """The GEMMs of one type of one GPU in one file: time in us by shape, the median of repeats."""
 
     gpu: str
     times_us: Mapping[Shape, float]
     file: str = ""
+    dtype: DType = DType.BF16
 
 
 @cache
@@ -225,34 +233,63 @@ def gemm_tables(folder: Path, only: str = "") -> Iterator[GemmTable | str]:
     paths = sorted(path for pattern in PATTERNS for path in folder.glob(pattern))
     if not paths:
         raise MissingTable(f"{folder}: no table gemm_*.csv or gemm_*.csv.gz")
+    casts_us = yield from _casts_us(folder)
     for path in paths:
         if path.name.startswith(FOREIGN):
             if not only:
                 yield f"{path.name}: not compared: another collector, with warm caches or tuned kernels"
             continue
-        yield from _tables_of(path, only)
+        yield from _tables_of(path, only, casts_us)
 
 
-def _tables_of(path: Path, only: str) -> Iterator[GemmTable | str]:
+Casts = Mapping[tuple[str, float, float], Mapping[str, float]]  # us of each step by GPU, m and k
+
+
+def _casts_us(folder: Path) -> Generator[str, None, Casts]:
+    """Return what the search for a scale and the cast take of each input; yield why rows were left out."""
+    casts: dict[tuple[str, float, float], dict[str, float]] = defaultdict(dict)
+    for path in sorted(path for pattern in QUANTIZE_PATTERNS for path in folder.glob(pattern)):
+        table = read_rows(path, ("gpu", "op", "dtype"), ("m", "k", "time_us"))
+        yield from table.skipped
+        for row in table.rows:
+            if row["dtype"] == DType.FP8.value:
+                casts[gpu_name(row["gpu"]), float(row["m"]), float(row["k"])][row["op"]] = float(row["time_us"])
+    return casts
+
+
+def _tables_of(path: Path, only: str, casts_us: Casts) -> Iterator[GemmTable | str]:
     table = read_rows(path, COLUMNS, NUMBERS)
     yield from table.skipped
-    times: dict[str, dict[Shape, list[float]]] = defaultdict(lambda: defaultdict(list))
+    times: dict[tuple[str, DType], dict[Shape, list[float]]] = defaultdict(lambda: defaultdict(list))
+    compared = {each.value: each for each in COMPARED}
     left_out: Counter[str] = Counter()
     for row in table.rows:
         gpu, shape = gpu_name(row["gpu"]), _shape(row)
         if only and gpu != only:
             continue
-        if row["dtype"] != "bf16":
+        dtype = compared.get(row["dtype"])
+        if dtype is None:
             left_out[f"{row['dtype']} is another kernel, and its constants are not fitted"] += 1
         elif shape is None:
             left_out[f"a dimension is not a whole number up to {MAX_DIMENSION}"] += 1
         elif not only and lone_scenario(gpu) is None:
             left_out[f"there is no profile of {gpu}"] += 1
+        elif (gemm_us := _gemm_us(row, gpu, shape, casts_us)) is None:
+            left_out[f"{dtype.value} with the cast of the input in it, which no table of {QUANTIZE} has"] += 1
         else:
-            times[gpu][shape].append(float(row["time_us"]))
-    for gpu, by_shape in times.items():
-        yield GemmTable(gpu, {shape: median(repeats) for shape, repeats in by_shape.items()}, path.name)
+            times[gpu, dtype][shape].append(gemm_us)
+    for (gpu, dtype), by_shape in times.items():
+        yield GemmTable(gpu, {shape: median(repeats) for shape, repeats in by_shape.items()}, path.name, dtype)
     yield from left_out_lines(path, left_out)
+
+
+def _gemm_us(row: Mapping[str, str], gpu: str, shape: Shape, casts_us: Casts) -> float | None:
+    """Return the time of the GEMM of a row; None if that of the cast is not known, or as long as the row."""
+    if row["dtype"] != DType.FP8.value:
+        return float(row["time_us"])
+    cast = casts_us.get((gpu, shape[0], shape[2]), {})
+    gemm_us = float(row["time_us"]) - sum(cast.values())
+    return gemm_us if cast.keys() == QUANTIZE_STEPS and gemm_us > 0 else None
 
 
 def _shape(row: Mapping[str, str]) -> Shape | None:
@@ -264,20 +301,21 @@ def _shape(row: Mapping[str, str]) -> Shape | None:
 
 
 def gemm_comparisons(table: GemmTable) -> Iterator[TableComparison]:
-    """Yield every row among all shapes, and again among large n and k; then the decomposition ratios."""
-    predicted = predicted_us(table.gpu, list(table.times_us))
+    """Yield every row among all shapes, and again among large n and k; then the decomposition ratios of bf16."""
+    predicted = predicted_us(table.gpu, list(table.times_us), table.dtype)
+    every, large = (name.replace(DType.BF16.value, table.dtype.value) for name in (ALL, LARGE))
     for shape, measured in table.times_us.items():
-        for operation in (ALL, LARGE) if min(shape[1:]) >= 512 else (ALL,):
+        for operation in (every, large) if min(shape[1:]) >= 512 else (every,):
             yield TableComparison(table.gpu, operation, size_class(shape), label_of(shape), measured, predicted[shape])
-    for axis, name in enumerate("MNK"):
+    for axis, name in enumerate("MNK" if table.dtype is DType.BF16 else ""):
         yield from _ratios(table, predicted, axis, f"ratio {name}/{PARTS}")
 
 
-def predicted_us(gpu: str, shapes: Sequence[Shape]) -> dict[Shape, float]:
+def predicted_us(gpu: str, shapes: Sequence[Shape], dtype: DType = DType.BF16) -> dict[Shape, float]:
     """Return the time of each shape by the profile of ``gpu``, in us."""
     scenario = lone_scenario(gpu)
     assert scenario is not None, "tables hold GPUs with a profile"
-    ticks = gemm_ticks(scenario.gpu, np.array(shapes, dtype=np.int64).reshape(-1, 3))
+    ticks = gemm_ticks(scenario.gpu, np.array(shapes, dtype=np.int64).reshape(-1, 3), dtype)
     return dict(zip(shapes, (ticks / TICKS_PER_US).tolist(), strict=True))
 
 

@@ -85,7 +85,7 @@ def _tile(row: Mapping[str, str]) -> TableComparison | str:
     tile_m, tile_n, sms = (size for size in sizes if size is not None)
     if sms > gpu.sms or row["waits"] not in WAITS:
         return "more SMs than the GPU has, or a wait that is not known"
-    own = replace(gpu, gemm=replace(gpu.gemm, tiles=((tile_m, tile_n),), pair_tiles=(), splits_k=False))
+    own = replace(gpu, gemm=replace(gpu.gemm.of(shape.dtype), tiles=((tile_m, tile_n),), pair_tiles=(), splits_k=False))
     alone = gemm_work(own, shape, sms, static_order=True).alone_ticks
     group = f"{WAITS[row['waits']]}, {'all SMs' if sms == gpu.sms else 'fewer SMs'}"
     label = f"{shape.m} x {shape.n} x {shape.k} in tiles of {tile_m} x {tile_n} on {sms} SMs"

@@ -107,32 +107,35 @@ def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[
     """
     shapes = sorted(table.times_us)
     chosen = random.Random(seed).sample(shapes, min(count, len(shapes)))
-    predicted = predicted_us(table.gpu, chosen)
+    predicted = predicted_us(table.gpu, chosen, table.dtype)
     scenario = lone_scenario(table.gpu)
     assert scenario is not None, "tables hold GPUs with a profile"
     differences: list[tuple[float, str]] = []
     for shape in chosen:
         try:
-            differences.append((abs(_simulated_us(scenario, shape) / predicted[shape] - 1), label_of(shape)))
+            differences.append(
+                (abs(_simulated_us(scenario, shape, table.dtype) / predicted[shape] - 1), label_of(shape))
+            )
         except RunTooLarge:
             continue
         finally:
             advance()
-    return agreement_of(table.gpu, "GEMM", differences, len(chosen) - len(differences))
+    operation = "GEMM" if table.dtype is DType.BF16 else f"{table.dtype.value} GEMM"
+    return agreement_of(table.gpu, operation, differences, len(chosen) - len(differences))
 
 
-def _simulated_us(scenario: OpCase, shape: Shape) -> float:
+def _simulated_us(scenario: OpCase, shape: Shape, dtype: DType) -> float:
     """Return the makespan of the lone GEMM, scheduled as one kernel."""
-    lone = replace(scenario, shape=_workload(*shape))
+    lone = replace(scenario, shape=_workload(*shape, dtype))
     schedule = build_op_plan(lone, OpChoice(BASELINE.name, 1, default_engine(lone.system)))
     unit_bytes = affordable_unit(lone, schedule, PACKET_BYTES, MAX_LINE_HOPS)
     return simulate_op(lone, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US
 
 
-def _workload(m: int, n: int, k: int) -> OpShape:
-    x = Tensor("x", DType.BF16, m, k, Shard.NONE)
-    w = Tensor("w", DType.BF16, k, n, Shard.NONE)
-    return OpShape("lone", "", Pattern.GEMM, (x, w), None, GemmShape(m, n, k, DType.BF16), "y")
+def _workload(m: int, n: int, k: int, dtype: DType) -> OpShape:
+    x = Tensor("x", dtype, m, k, Shard.NONE)
+    w = Tensor("w", dtype, k, n, Shard.NONE)
+    return OpShape("lone", "", Pattern.GEMM, (x, w), None, GemmShape(m, n, k, dtype), "y")
 
 
 MAX_UNITS = 8192

@@ -236,6 +236,7 @@ def _reference(what: str, percent: str) -> JsonObject:
 Row = TypeVar("Row")
 READ = (
     gemm.PATTERNS,
+    gemm.QUANTIZE_PATTERNS,
     collectives.PATTERNS,
     collectives.RCCL_PATTERNS,
     custom_all_reduce.PATTERNS,

@@ -29,7 +29,7 @@ from .optional_blocks import (
 
 _SIMPLE = {Kind.LINK: LINK_NUMBERS, Kind.SWITCH: SWITCH_NUMBERS}
 # Accuracy of fitted constants: an inherited number is derived if the child changes an input of its block.
-_ACCURACY = ("gemm.error", "gemm.resolution", "collectives.error")
+_ACCURACY = ("gemm.error", "gemm.resolution", "gemm.fp8.error", "gemm.fp8.resolution", "collectives.error")
 # A device with all of these numbers has a GEMM form of its own, fitted with its own L2.
 _GEMM_FORM = frozenset(f"gemm.{each.name}" for each in GPU_BLOCKS["gemm"] if each.required)
 _MAX_PARENTS = 16
@@ -185,6 +185,8 @@ class DeviceResolver:
         inherited = {**inherited, **{path: replace(inherited[path], origin=Origin.DERIVED) for path in stale}}
         if "collectives.simple_bandwidth" in reading.figures:  # fitted on links of its own
             inherited = {path: each for path, each in inherited.items() if not path.startswith("collectives.link_")}
+        if reading.figures.keys() >= _GEMM_FORM:  # those of types were fitted beside another form
+            inherited = {path: each for path, each in inherited.items() if not path.startswith("gemm.fp8.")}
         words = {**(parent.words if parent is not None else {}), **reading.words}
         regions = {**(parent.regions if parent is not None else {}), **reading.regions}
         derived = {block for block, inputs in INPUTS.items() if changed & inputs} if parent is not None else set()
@@ -232,6 +234,8 @@ def _l2_of(figures: Mapping[str, NumberWithOrigin]) -> tuple[int, int] | None:
 
 def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l2: tuple[int, int] | None) -> Gpu:
     whole, ticks, exact = figures.whole, figures.ticks, figures.by_path
+    gemm = _gemm("gemm", figures, tiles, None if fitted_l2 == _l2_of(exact) else fitted_l2)
+    fp8 = _gemm("gemm.fp8", figures, tiles, gemm.fitted_l2) if "gemm.fp8.start" in exact else None
     return Gpu(
         name=name,
         sms=whole("sms"),
@@ -240,24 +244,7 @@ def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l
         peak_flops=tuple((each, whole(f"peak.{each.value}")) for each in DType if f"peak.{each.value}" in exact),
         l2=Cache(whole("l2.size"), whole("sms") // whole("l2.per"), whole("l2.bandwidth"), ticks("l2.latency")),
         hbm=hbm_of(figures),
-        gemm=GemmModel(
-            start_ticks=ticks("gemm.start"),
-            mma_fraction=exact["gemm.mma"].value.amount,
-            hbm_fraction=exact["gemm.hbm"].value.amount,
-            tile_ticks=ticks("gemm.tile"),
-            k_step_ticks=ticks("gemm.k_step"),
-            split_ticks=ticks("gemm.split"),
-            split_bytes_per_s=whole("gemm.split_bandwidth"),
-            exponent=exact["gemm.exponent"].value.amount,
-            quantisation=exact["gemm.quantisation"].value.amount,
-            tiles=tiles["tiles"],
-            error=exact["gemm.error"].value.amount,
-            resolution=exact["gemm.resolution"].value.amount,
-            validated=exact["gemm.error"].origin in (Origin.MEASURED, Origin.FITTED),
-            pair_tiles=tiles.get("pair_tiles", ()),
-            cluster=figures.whole_if("gemm.cluster") or 1,
-            fitted_l2=None if fitted_l2 == _l2_of(exact) else fitted_l2,
-        ),
+        gemm=replace(gemm, fp8=fp8),
         dma=dma_of(figures),
         sm_copy=sm_copy_of(figures),
         launch=LaunchCost(ticks("launch.kernel"), ticks("launch.event")),
@@ -269,4 +256,29 @@ def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l
         attention=attention_of(figures),
         grouped=grouped_of(figures, "grouped"),
         grouped_fp8=grouped_of(figures, "grouped_fp8"),
+    )
+
+
+def _gemm(
+    block: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l2: tuple[int, int] | None
+) -> GemmModel:
+    """The constants of ``block``, with the tiles that all types have."""
+    exact = figures.by_path
+    return GemmModel(
+        start_ticks=figures.ticks(f"{block}.start"),
+        mma_fraction=exact[f"{block}.mma"].value.amount,
+        hbm_fraction=exact[f"{block}.hbm"].value.amount,
+        tile_ticks=figures.ticks(f"{block}.tile"),
+        k_step_ticks=figures.ticks(f"{block}.k_step"),
+        split_ticks=figures.ticks(f"{block}.split"),
+        split_bytes_per_s=figures.whole(f"{block}.split_bandwidth"),
+        exponent=exact[f"{block}.exponent"].value.amount,
+        quantisation=exact[f"{block}.quantisation"].value.amount,
+        tiles=tiles["tiles"],
+        error=exact[f"{block}.error"].value.amount,
+        resolution=exact[f"{block}.resolution"].value.amount,
+        validated=exact[f"{block}.error"].origin in (Origin.MEASURED, Origin.FITTED),
+        pair_tiles=tiles.get("pair_tiles", ()),
+        cluster=figures.whole_if("gemm.cluster") or 1,
+        fitted_l2=fitted_l2,
     )

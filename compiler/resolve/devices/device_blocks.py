@@ -13,6 +13,7 @@ Ranges include both ends.
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 
 from ...codes import Code
 from ...ir import Calibrated, CollectiveRegion, DType, GemmRegion, Range
@@ -23,6 +24,7 @@ from ...text.vocabulary import (
     CACHE_NUMBERS,
     CACHES,
     COLLECTIVES,
+    GEMM_TYPES,
     GPU_BLOCKS,
     GPU_NUMBERS,
     GPU_WORDS,
@@ -129,11 +131,12 @@ class CalibratedReader:
 
 def calibrated_of(regions: Mapping[str, FittedRegion], derived: frozenset[str]) -> Calibrated:
     """Return the regions of a gpu by block; ``derived`` are blocks whose region is that of another GPU."""
-    gemm, copies, collectives = (regions.get(block) for block in ("gemm", "sm_copy", "collectives"))
+    gemm, fp8, copies, collectives = (regions.get(block) for block in ("gemm", "gemm.fp8", "sm_copy", "collectives"))
     assert gemm is None or isinstance(gemm, GemmRegion)
+    assert fp8 is None or isinstance(fp8, GemmRegion)
     assert copies is None or isinstance(copies, tuple)
     assert collectives is None or isinstance(collectives, CollectiveRegion)
-    return Calibrated(gemm, copies, collectives, derived.intersection(regions))
+    return Calibrated(gemm, copies, collectives, derived.intersection(regions), fp8)
 
 
 Tiles = tuple[tuple[int, int], ...]
@@ -184,11 +187,17 @@ class BlockReader:
         elif word == "cache":
             self._cache(statement, default)
         elif word == "collectives":
-            parts: _Extra = {**{part: self._part for part in COLLECTIVES if part}, **self._calibrated(word)}
+            parts: _Extra = {
+                **dict.fromkeys(filter(None, COLLECTIVES), partial(self._part, word, COLLECTIVES)),
+                **self._calibrated(word),
+            }
             self.numbers(self._block_of(statement, word), COLLECTIVES[""], "collectives.", word, default, parts)
         elif word in GPU_BLOCKS:
             block = self._block_of(statement, word)
-            extra: _Extra = {"tiles": self.read_tiles, "pair_tiles": self.read_tiles} if word == "gemm" else {}
+            extra: _Extra = {}
+            if word == "gemm":
+                extra = {"tiles": self.read_tiles, "pair_tiles": self.read_tiles}
+                extra |= dict.fromkeys(GEMM_TYPES, partial(self._part, "gemm", GEMM_TYPES))
             self.numbers(block, GPU_BLOCKS[word], f"{word}.", word, default, {**extra, **self._calibrated(word)})
         else:
             wanted = next(each for each in GPU_NUMBERS if each.name == word)
@@ -284,20 +293,25 @@ class BlockReader:
                     Code.MGS116, "per says how many sms share a cache", statement.span, "per 38 sms"
                 )
 
-    def _part(self, statement: ast.Say, default: Default) -> None:
-        """Read a block inside ``collectives``."""
+    def _part(
+        self, owner: str, parts: Mapping[str, tuple[Property, ...]], statement: ast.Say, default: Default
+    ) -> None:
+        """Read a block inside ``collectives`` or ``gemm``."""
         head = head_of(statement)
         assert head is not None
-        block, prefix = self._block_of(statement, head.text), f"collectives.{head.text}."
-        self.numbers(block, COLLECTIVES[head.text], prefix, head.text, default)
+        block, path = self._block_of(statement, head.text), f"{owner}.{head.text}"
+        extra = self._calibrated(owner, path) if owner == "gemm" else {}
+        self.numbers(block, parts[head.text], f"{path}.", head.text, default, extra)
 
-    def _calibrated(self, block: str) -> _Extra:
-        """Return the reader of ``calibrated`` in ``block``, if that block may have it."""
+    def _calibrated(self, block: str, path: str = "") -> _Extra:
+        """Return the reader of ``calibrated`` in ``block``, or in the one at ``path`` in it, if it may have it."""
         if block not in EXAMPLES:
             return {}
 
         def read(statement: ast.Say, default: Default) -> None:
-            self.regions[block] = CalibratedReader(self._report, self._reader, self._place).read(block, statement)
+            self.regions[path or block] = CalibratedReader(self._report, self._reader, self._place).read(
+                block, statement
+            )
 
         return {"calibrated": read}
 

@@ -21,7 +21,7 @@ from ...ir import (
     Sync,
 )
 from ...text.diagnostics import Report, Source
-from ...text.vocabulary import CACHE_NUMBERS, COLLECTIVES, GPU_BLOCKS
+from ...text.vocabulary import CACHE_NUMBERS, COLLECTIVES, GEMM_TYPES, GPU_BLOCKS
 from ..values.device_numbers import DeviceNumbers, NumberWithOrigin
 
 # Protocols with more flags are slower: LL sends a flag with every 4 bytes, LL128 with every 120.
@@ -178,6 +178,8 @@ def _groups() -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
         paths = tuple(f"{block}.{each.name}" for each in numbers if not each.required and not each.alone)
         yield paths, paths
     yield tuple(f"mall.{each.name}" for each in CACHE_NUMBERS), ("mall.",)
+    for name, numbers in GEMM_TYPES.items():
+        yield tuple(f"gemm.{name}.{each.name}" for each in numbers), (f"gemm.{name}.",)
     for name, numbers in COLLECTIVES.items():
         prefix = f"collectives.{name}." if name else "collectives."
         yield tuple(f"{prefix}{each.name}" for each in numbers if not each.alone), (prefix,)

@@ -29,13 +29,19 @@ def scenario(
     return compile_text(text).scenario().case
 
 
+def without_fp8(of: OpCase) -> OpCase:
+    """The same on a GPU without constants of fp8."""
+    gpu = replace(of.gpu, gemm=replace(of.gpu.gemm, fp8=None), calibrated=replace(of.gpu.calibrated, gemm_fp8=None))
+    return replace(of, system=replace(of.system, gpu=gpu))
+
+
 def said(of: OpCase, schedule: str = "serial") -> tuple[str, ...]:
     return outside_calibration(of, (resolve_schedule(of, schedule),))
 
 
 def test_inside_nothing_is_said() -> None:
     assert said(scenario()) == ()
-    assert said(scenario(dtype="fp16")) == ()
+    assert said(scenario(dtype="fp16")) == () == said(scenario(dtype="fp8"))
     assert said(scenario(), "uniform_fused_1d(chunks=16, engine=sm(16))") == ()
 
 
@@ -52,8 +58,11 @@ def test_every_kernel_is_judged_by_its_shape() -> None:
 @pytest.mark.parametrize(
     ("of", "sentence"),
     [
-        (scenario(dtype="fp8"), "fp8 GEMM: the constants of H100 were fitted to bf16"),
-        (scenario(gpu="h200", dtype="fp8"), "fp8 GEMM: the constants of H200 (from a sibling) were fitted to bf16"),
+        (without_fp8(scenario(dtype="fp8")), "fp8 GEMM: the constants of H100 were fitted to bf16"),
+        (
+            without_fp8(scenario(gpu="h200", dtype="fp8")),
+            "fp8 GEMM: the constants of H200 (from a sibling) were fitted to bf16",
+        ),
         (scenario(m=131072, n=2048), "1 GiB moved: collectives of H100 were fitted from 512 B to 512 MiB"),
         (scenario(m=8190, n=8190, ranks=6), "6 GPUs: collectives of H100 were fitted on 2, 4, 8"),
         (scenario(fabric="rails(nvswitch, link=nvlink, node=4, nic=nvlink)"), "between nodes"),
@@ -110,7 +119,7 @@ def test_kernels_without_constants_are_named(kernel: str, known: bool) -> None:
 
 
 def test_a_reason_is_given_once_for_all_schedules() -> None:
-    of = scenario(dtype="fp8")
+    of = without_fp8(scenario(dtype="fp8"))
     schedules = [resolve_schedule(of, each) for each in ("serial", "serial(engine=sm(2))", "serial(engine=sm(2))")]
 
     assert len(outside_calibration(of, schedules)) == 2

@@ -63,10 +63,12 @@ SECTIONS: dict[str, set[str]] = {
 }
 BLOCKS = {
     **{f"gpu.{block}": numbers for block, numbers in words.GPU_BLOCKS.items()},
+    **{f"gpu.gemm.{name}": numbers for name, numbers in words.GEMM_TYPES.items()},
     **{f"gpu.collectives.{part}".rstrip("."): numbers for part, numbers in words.COLLECTIVES.items()},
 }
 EXTRA = {
-    "gpu.gemm": {"tiles", "pair_tiles", "calibrated"},
+    "gpu.gemm": {"tiles", "pair_tiles", "calibrated", *words.GEMM_TYPES},
+    "gpu.gemm.fp8": {"calibrated"},
     "gpu.sm_copy": {"calibrated"},
     "gpu.collectives": {"calibrated", *filter(None, words.COLLECTIVES)},
 }

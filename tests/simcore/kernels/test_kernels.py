@@ -55,7 +55,7 @@ def test_a_gemm_takes_what_the_fitted_form_says(gpu, shape: tuple[int, int, int]
 
 def every_kernel(gpu: Gpu, shape: GemmShape, sms: int) -> Iterator[tuple[float, str]]:
     """Time without start and label of each tile and split, none left out."""
-    form = BodyForm.of(gpu, sum(hbm_bytes(shape, False)), float(gpu.gemm.quantisation))
+    form = BodyForm.of(gpu, gpu.gemm, sum(hbm_bytes(shape, False)), float(gpu.gemm.quantisation))
     for (block, units), splits in tile_times(gpu, shape.dtype, shape.k, splits=True):
         rows, cols = math.ceil(shape.m / block[0]), math.ceil(shape.n / block[1])
         operands = operand_rows(shape.m, shape.n, rows, cols, gpu.gemm.cluster // units)

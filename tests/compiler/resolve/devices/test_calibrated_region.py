@@ -28,14 +28,16 @@ def shipped(library: str) -> Gpu:
 
 def test_each_block_says_its_region() -> None:
     found = child(
-        "gemm { calibrated fp8 m 1..64, n 32..128, k 64..256 }; sm_copy { calibrated 2..8 sms }\n"
+        "gemm { calibrated fp16 m 1..64, n 32..128, k 64..256; fp8 { calibrated fp8 m 1..8, n 1..8, k 1..8 } }\n"
+        "sm_copy { calibrated 2..8 sms }\n"
         "collectives { calibrated 1 KiB..1 MiB on 8, 4, 4 gpus }"
     ).calibrated
 
     assert found == Calibrated(
-        gemm=GemmRegion(DType.FP8, (1, 64), (32, 128), (64, 256)),
+        gemm=GemmRegion(DType.FP16, (1, 64), (32, 128), (64, 256)),
         sm_copy=(2, 8),
         collectives=CollectiveRegion((1024, 1 << 20), (4, 8)),
+        gemm_fp8=GemmRegion(DType.FP8, (1, 8), (1, 8), (1, 8)),
     )
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -124,6 +125,31 @@ def test_siblings_take_kernels_and_collectives_from_their_parent() -> None:
         assert (child.collectives.nvls, child.gemm.pair_tiles) == (parent.collectives.nvls, parent.gemm.pair_tiles)
     assert gb200.peak(DType.BF16) == 2500 * 10**12
     assert gb200.gemm.mma_fraction == b200.gemm.mma_fraction < b300.gemm.mma_fraction
+
+
+def test_constants_of_fp8_are_inherited_number_by_number_and_are_whole() -> None:
+    h100, b200, b300 = (shipped(f"nvidia/{name}").gpu.gemm.fp8 for name in ("h100", "b200", "b300"))
+    assert h100 is not None and b200 is not None and b300 is not None
+    slower = child_of_h100("gemm { fp8 { mma 40 % } }").gemm
+    assert slower.fp8 is not None and slower.fp8.mma_fraction == Fraction(2, 5) != slower.mma_fraction
+    assert (slower.fp8.tile_ticks, slower.fp8.tiles) == (h100.tile_ticks, h100.tiles)
+    assert (slower.fp8.validated, h100.validated, b200.validated, b300.validated) == (False, True, True, False)
+    assert slower.of(DType.FP8) is slower.fp8 and slower.of(DType.BF16) is slower
+    with pytest.raises(CompileError, match=r"MGS209.*gemm\.fp8\.start"):
+        system(
+            'use "nvidia/a100"\ngpu G extends A100 { gemm { fp8 { mma 40 % } } }\n'
+            "system s { gpus 8 x G; fabric switch(nvswitch, link=nvlink) }"
+        )
+
+
+def test_a_gemm_form_of_its_own_drops_the_constants_of_types() -> None:
+    own = (
+        "start 2 us; mma 80 %; hbm 80 %; tile 1 us; k_step 90 ns; split 2 us; split_bandwidth 9 TB/s; exponent 3; "
+        "quantisation 3 %; error 5 %; resolution 8 %"
+    )
+    assert child_of_h100(f"gemm {{ {own} }}").gemm.fp8 is None
+    kept = child_of_h100(f"gemm {{ {own}; fp8 {{ {own} }} }}").gemm
+    assert kept.fp8 == replace(kept, fp8=None)
 
 
 def test_b200_has_tiles_of_two_sms() -> None:
