@@ -1,6 +1,6 @@
 """In: rules of one op, a sweep of several, or scenarios. Out: the text of a file of a runtime.
 
-A new target is a file and a line here.
+A new target is a file, or a dialect in one, and a line here.
 """
 
 from collections.abc import Sequence
@@ -9,12 +9,11 @@ from ...compiler.ir import OpCase
 from ..policy.table import PolicyTable
 from .base import Refused, Target
 from .megatron import MEGATRON
-from .nccl import NCCL
+from .nccl import NCCL, RCCL
 from .ncclx import NCCLX
 from .pge import PGE
 from .pgle import PGLE
 from .policy import POLICY
-from .rccl import RCCL
 from .vllm import VLLM
 
 TARGETS: tuple[Target[PolicyTable], ...] = (POLICY, NCCL, RCCL, NCCLX, MEGATRON, VLLM)

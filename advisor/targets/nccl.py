@@ -2,6 +2,8 @@
 
 The plugin gives one channel to each call that no line matches. So lines for all other calls come last: the ring, by the
 protocols that NCCL takes itself about these sizes. A line whose algorithm or protocol is off is passed over.
+
+The tuner that is built into RCCL reads the same columns; there a call that no line matches is RCCL's own choice.
 """
 
 from ...compiler.planning.knobs.library import CHANNELS
@@ -26,7 +28,7 @@ DIALECT = Dialect(
 )
 
 
-def csv_line(row: TunerRow) -> str:
+def _csv_line(row: TunerRow) -> str:
     """Return a row in the columns that NCCL and RCCL share."""
     cells = (row.collective, row.least, row.most, *row.settings, row.nodes, row.ranks)
     return ",".join(map(str, cells)) + "\n"
@@ -36,9 +38,9 @@ def _write(table: PolicyTable, options: Options) -> str:
     own = () if table.is_several else library_rules(table)
     kept = [f"{sizes_text(rule)}: the choice of NCCL itself is best, which no line can keep" for rule in own]
     rows = rows_of(table, DIALECT)
-    lines = [f"{comments(row.why)}{csv_line(row)}" for row in rows]
+    lines = [f"{comments(row.why)}{_csv_line(row)}" for row in rows]
     rest = [
-        csv_line(TunerRow(collective, 0, most, "ring", protocol, int(options["channels"]), -1, -1, ""))
+        _csv_line(TunerRow(collective, 0, most, "ring", protocol, int(options["channels"]), -1, -1, ""))
         for collective in COLLECTIVES
         for protocol, most in REST
     ]
@@ -50,3 +52,13 @@ OPTIONS = (
     Option("channels", "channels of all calls without a rule, 1 to 64", tuple(map(str, range(1, 65))), str(CHANNELS)),
 )
 NCCL = Target("nccl", "rules for the tuner of NCCL, NCCL_TUNER_CONFIG_FILE", _write, OPTIONS)
+
+RCCL_DIALECT = Dialect("RCCL", {"ring": ("ring", COLLECTIVES), "double_tree": ("tree", ("allreduce",))})
+
+
+def _write_rccl(table: PolicyTable, options: Options) -> str:
+    rows = rows_of(table, RCCL_DIALECT)
+    return heading(table, "rccl") + "".join(f"{comments(row.why)}{_csv_line(row)}" for row in rows)
+
+
+RCCL = Target("rccl", "rules for the tuner of RCCL, NCCL_TUNER_CONFIG_FILE", _write_rccl)

@@ -12,14 +12,14 @@ import pytest
 
 from magus.advisor.measured import rows
 from magus.advisor.measured.tables.csv_rows import TableComparison, read_rows
-from magus.advisor.measured.tables.gemm_states import (
+from magus.advisor.measured.tables.shipped import (
     STATES,
     STATES_OPERATION,
     TILES_OPERATION,
+    shipped_comparisons,
     state_comparisons,
     tile_comparisons,
 )
-from magus.advisor.measured.tables.shipped import shipped_comparisons
 
 STATE = "gpu,m,n,k,dtype,state,time_us\nH100,4096,4096,4096,bf16,burst,175.6\n"
 TILE = (
