@@ -117,6 +117,8 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
     switch = fabric.switch.provenance if fabric.switch is not None else ()
     notes = (*gpu.provenance, *(note for link in fabric.links for note in link.provenance), *switch)
     assumed = [note.path for note in notes if note.origin is Origin.ASSUMED]
+    if all(case.gemm_model is gpu.gemm for case in scenario.cases):
+        assumed = [path for path in assumed if not path.startswith(f"{gpu.name}.gemm.fp8.")]
     if assumed:
         shown = ", ".join(assumed[:4]) + (f" and {len(assumed) - 4} more" if len(assumed) > 4 else "")
         marks.append(f"assumed, not measured: {shown}")
