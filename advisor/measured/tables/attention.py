@@ -5,17 +5,16 @@ batch, q_len, kv_len, heads, kv_heads, head_dim, window and latency_us, all in b
 constants of one kernel (``FITTED``), fitted to some of its rows; rows of others say how far those are from it.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from zlib import crc32
 
 from ....compiler.ir import TICKS_PER_US, AttentionShape, DType, Gpu
 from ....simcore.kernels.attention import attention_work
 from .collectives import gpu_named, tables_of, whole_number
-from .csv_rows import TableComparison, left_out_lines, read_rows
+from .csv_rows import TableComparison, rows_in
 from .gemm import MAX_DIMENSION, gpu_name
 
 PATTERNS = ("attention.csv", "attention.csv.gz", "attention_*.csv", "attention_*.csv.gz")
@@ -55,8 +54,8 @@ def in_odd_half(name: str) -> bool:
     return crc32(name.encode()) % 2 == 1
 
 
-def attention_rows(folder: Path, only: str = "") -> Iterator[AttentionRow | str]:
-    """Yield every row of every table of ``folder``, of one GPU if ``only`` names it, or why rows were left out.
+def attention_rows(folder: Path) -> Iterator[AttentionRow | str]:
+    """Yield every row of every table of ``folder``, or why rows were left out.
 
     Raises
     ------
@@ -64,18 +63,7 @@ def attention_rows(folder: Path, only: str = "") -> Iterator[AttentionRow | str]
         If a table cannot be read.
     """
     for path in tables_of(folder, PATTERNS):
-        table = read_rows(path, COLUMNS, (*SIZES, "latency_us"))
-        yield from table.skipped
-        left_out: Counter[str] = Counter()
-        for row in table.rows:
-            if only and gpu_name(row["gpu"]) != only:
-                continue
-            found = _row(row, path.name)
-            if isinstance(found, str):
-                left_out[found] += 1
-            else:
-                yield found
-        yield from left_out_lines(path, left_out)
+        yield from rows_in((path,), COLUMNS, (*SIZES, "latency_us"), partial(_row, path.name))
 
 
 def attention_comparisons(folder: Path) -> Iterator[TableComparison | str]:
@@ -105,7 +93,7 @@ def attention_us(gpu: Gpu, shape: AttentionShape) -> float:
     return attention_work(gpu, shape, gpu.sms).alone_ticks / TICKS_PER_US
 
 
-def _row(row: Mapping[str, str], file: str) -> AttentionRow | str:
+def _row(file: str, row: Mapping[str, str]) -> AttentionRow | str:
     """Return what a row measures, or why it is not compared."""
     sizes = [whole_number(row, name, MAX_DIMENSION) for name in SIZES]
     if row["op"] != "gqa":

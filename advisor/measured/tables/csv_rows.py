@@ -9,9 +9,10 @@ import gzip
 import math
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ....compiler.text.units import bytes_text
 
@@ -192,29 +193,32 @@ def left_out_lines(path: Path, left_out: Counter[str]) -> Iterator[str]:
             yield f"{path.name}: {count:,} row{'s' if count > 1 else ''}: {reason}"
 
 
-def comparisons_in(
-    path: Path,
+Row = TypeVar("Row")
+
+
+def rows_in(
+    paths: Iterable[Path],
     required: Sequence[str],
     numeric: Sequence[str],
-    compare: Callable[[Mapping[str, str]], TableComparison | str],
-) -> Iterator[TableComparison | str]:
-    """Yield what ``compare`` makes of each row of a table, and a line for each reason it gives for leaving rows out.
+    read: Callable[[Mapping[str, str]], Row | str],
+) -> Iterator[Row | str]:
+    """Yield what ``read`` makes of each row of each table, and a line for each reason it gives for leaving rows out.
 
     Raises
     ------
     MeasuredError
         As ``read_rows``.
     """
-    table = read_rows(path, required, numeric)
-    yield from table.skipped
-    left_out: Counter[str] = Counter()
-    for row in table.rows:
-        comparison = compare(row)
-        if isinstance(comparison, str):
-            left_out[comparison] += 1
-        else:
-            yield comparison
-    yield from left_out_lines(path, left_out)
+    for path in paths:
+        table, left_out = read_rows(path, required, numeric), Counter[str]()
+        yield from table.skipped
+        for row in table.rows:
+            found = read(row)
+            if isinstance(found, str):
+                left_out[found] += 1
+            else:
+                yield found
+        yield from left_out_lines(path, left_out)
 
 
 def is_positive(text: str) -> bool:

@@ -9,7 +9,6 @@ Its constants are fitted to one version, without every third power of two; these
 version with the same kernels. Other versions have other kernels.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,7 +21,7 @@ from ....compiler.resolve.schedules.implementation import shipped_implementation
 from ....simcore.kernels.nccl import NcclCollective, collective_time
 from ...implementations.predict import with_kernels
 from .collectives import MAX_BYTES, MAX_RANKS, gpu_named, tables_of, whole_number
-from .csv_rows import TableComparison, left_out_lines, read_rows
+from .csv_rows import TableComparison, rows_in
 from .gemm import gpu_name
 from .samples import scenario_of
 
@@ -90,17 +89,7 @@ def kernel_rows(folder: Path) -> Iterator[KernelRow | str]:
     MeasuredError
         If a table cannot be read.
     """
-    for path in tables_of(folder, PATTERNS):
-        table = read_rows(path, COLUMNS, NUMBERS)
-        yield from table.skipped
-        left_out = Counter[str]()
-        for row in table.rows:
-            found = _row(row)
-            if isinstance(found, str):
-                left_out[found] += 1
-            else:
-                yield found
-        yield from left_out_lines(path, left_out)
+    yield from rows_in(tables_of(folder, PATTERNS), COLUMNS, NUMBERS, _row)
 
 
 def _row(row: Mapping[str, str]) -> KernelRow | str:

@@ -5,7 +5,6 @@ hidden, inter, topk, experts, tp, ep, distribution, tokens and latency_us. Only 
 others the table does not say what each expert gets. What is timed sorts and casts rows too.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from ....compiler.ir import TICKS_PER_US, DType, Gpu, GroupedGemmShape, KernelSh
 from ....simcore.kernels.dispatch import work_of
 from .attention import FIT, HELD_OUT, in_odd_half
 from .collectives import gpu_named, tables_of, whole_number
-from .csv_rows import TableComparison, left_out_lines, read_rows
+from .csv_rows import TableComparison, rows_in
 from .gemm import MAX_DIMENSION
 
 PATTERNS = tuple(f"moe_grouped_gemm{each}.csv{gz}" for each in ("", "_*") for gz in ("", ".gz"))
@@ -34,17 +33,7 @@ def expert_comparisons(folder: Path) -> Iterator[TableComparison | str]:
     MeasuredError
         If a table cannot be read.
     """
-    for path in tables_of(folder, PATTERNS):
-        table = read_rows(path, COLUMNS, (*NUMBERS, "latency_us"))
-        yield from table.skipped
-        left_out: Counter[str] = Counter()
-        for row in table.rows:
-            found = _comparison(row)
-            if isinstance(found, str):
-                left_out[found] += 1
-            else:
-                yield found
-        yield from left_out_lines(path, left_out)
+    yield from rows_in(tables_of(folder, PATTERNS), COLUMNS, (*NUMBERS, "latency_us"), _comparison)
 
 
 def _comparison(row: Mapping[str, str]) -> TableComparison | str:

@@ -17,7 +17,7 @@ from ....simcore.kernels.gemm import gemm_work
 from ....simcore.kernels.working_set import extra_hbm_bytes
 from .. import rows
 from .collectives import gpu_named, whole_number
-from .csv_rows import TableComparison, comparisons_in
+from .csv_rows import TableComparison, rows_in
 
 STATES_OPERATION = "GEMM by how it is timed"
 STATES: Mapping[str, str] = {
@@ -46,7 +46,7 @@ def beside_comparisons(path: Path) -> Iterator[TableComparison | str]:
     MeasuredError
         If it cannot be read.
     """
-    yield from comparisons_in(path, ("gpu", "dtype", "beside", "copy_sms", "half"), BESIDE_NUMBERS, _beside)
+    yield from rows_in((path,), ("gpu", "dtype", "beside", "copy_sms", "half"), BESIDE_NUMBERS, _beside)
 
 
 def state_comparisons(path: Path) -> Iterator[TableComparison | str]:
@@ -57,7 +57,7 @@ def state_comparisons(path: Path) -> Iterator[TableComparison | str]:
     MeasuredError
         If it cannot be read.
     """
-    yield from comparisons_in(path, ("gpu", "dtype", "state"), ("m", "n", "k", "time_us"), _state)
+    yield from rows_in((path,), ("gpu", "dtype", "state"), ("m", "n", "k", "time_us"), _state)
 
 
 def tile_comparisons(path: Path) -> Iterator[TableComparison | str]:
@@ -69,7 +69,7 @@ def tile_comparisons(path: Path) -> Iterator[TableComparison | str]:
         If it cannot be read.
     """
     numbers = ("m", "n", "k", "tile_m", "tile_n", "sms", "time_us", "library_us")
-    yield from comparisons_in(path, ("gpu", "dtype", "waits"), numbers, _tile)
+    yield from rows_in((path,), ("gpu", "dtype", "waits"), numbers, _tile)
 
 
 def order_comparisons(path: Path) -> Iterator[TableComparison | str]:
@@ -81,7 +81,7 @@ def order_comparisons(path: Path) -> Iterator[TableComparison | str]:
         If it cannot be read.
     """
     numbers = ("m", "n", "k", "tile_m", "tile_n", "order", "read_bytes")
-    yield from comparisons_in(path, ("gpu", "dtype"), numbers, _order)
+    yield from rows_in((path,), ("gpu", "dtype"), numbers, _order)
 
 
 def _beside(row: Mapping[str, str]) -> TableComparison | str:

@@ -6,7 +6,6 @@ persistent GEMM, and before a reduce_scatter copies what its tiles have computed
 barrier: of the simulated time, what a kernel's GEMM costs over the library's, and no call. Nothing is fitted to them.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from ....compiler.planning.build import ScheduleError
 from ....simcore import RunTooLarge
 from ...implementations.predict import MIN_GAIN, kernel_us, simulated_us
 from .collectives import gpu_named, tables_of, whole_number
-from .csv_rows import TableComparison, left_out_lines, read_rows
+from .csv_rows import TableComparison, rows_in
 from .fused import MAX_RANKS, FusedPart, parts_of, scenario_on
 
 PATTERNS = ("sm_sweep*.csv", "sm_sweep*.csv.gz")
@@ -50,16 +49,8 @@ def sm_sweep_comparisons(folder: Path) -> Iterator[TableComparison | str]:
     MeasuredError
         If a table cannot be read.
     """
-    for path in tables_of(folder, PATTERNS):
-        table, left_out = read_rows(path, COLUMNS, NUMBERS), Counter[str]()
-        yield from table.skipped
-        for row in table.rows:
-            found = _comparisons(row)
-            if isinstance(found, str):
-                left_out[found] += 1
-            else:
-                yield from found
-        yield from left_out_lines(path, left_out)
+    for found in rows_in(tables_of(folder, PATTERNS), COLUMNS, NUMBERS, _comparisons):
+        yield from (found,) if isinstance(found, str) else found
 
 
 def _comparisons(row: Mapping[str, str]) -> tuple[TableComparison, TableComparison] | str:
