@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ...compiler.codes import Code
 from ...compiler.ir import (
     TICKS_PER_US,
+    DType,
     Implementation,
     OpCase,
     OpChoice,
@@ -175,7 +176,8 @@ class _Library:
     def predicted(self, case: OpCase) -> CallTimes | Rejection:
         """The predicted times of an op with its call, or why there are none."""
         if case.shape not in self._predicted:
-            self._predicted[case.shape] = call_times(case, self.implementation)
+            routed = case.shape.routing is not None
+            self._predicted[case.shape] = _by_library(case) if routed else call_times(case, self.implementation)
         return self._predicted[case.shape]
 
     def times(self, case: OpCase) -> CallTimes:
@@ -188,6 +190,24 @@ class _Library:
 
 def _sum(times: Iterable[CallTimes]) -> CallTimes:
     return sum(times, CallTimes(0.0, 0.0, 0.0))
+
+
+def _by_library(case: OpCase) -> CallTimes | Rejection:
+    """The library's time of a dispatch or a combine, which is called beside other kernels."""
+    try:
+        us = library_us(case)
+    except ScheduleError as error:
+        return error.rejection
+    except RunTooLarge as error:
+        return Rejection(Code.MGS406, str(error).splitlines()[0])
+    return CallTimes(us, us, us)
+
+
+def _dtype(shape: OpShape) -> DType | None:
+    """The type that an implementation has to know: of a GEMM, or of what is moved to experts and back."""
+    if shape.gemm is not None:
+        return shape.gemm.dtype
+    return shape.moved.dtype if shape.routing is not None and shape.moved is not None else None
 
 
 def _without_call(case: OpCase) -> CallTimes:
@@ -237,13 +257,15 @@ def _offer(
 
 def _not_measured(implementation: Implementation, case: OpCase) -> Rejection | None:
     """Why nothing is known of a method for the like of an op: another GPU or type, or more rows; None if it is."""
-    method, gemm = implementation.method(case.shape.pattern), case.shape.gemm
-    if method is None or gemm is None:
+    method, gemm, dtype = implementation.method_of(case.shape), case.shape.gemm, _dtype(case.shape)
+    if method is None or dtype is None:
         return None
+    routing = case.shape.routing
+    rows = gemm.m if gemm is not None else routing.rows if routing is not None else 0
     fits = (
         case.gpu.name in (method.gpus or (case.gpu.name,)),
-        gemm.dtype in (method.dtypes or (gemm.dtype,)),
-        gemm.m <= (method.most_rows or gemm.m),
+        dtype in (method.dtypes or (dtype,)),
+        rows <= (method.most_rows or rows),
     )
     if all(fits):
         return None
@@ -259,7 +281,7 @@ def _reported(
     """Of each op that is done its name, the error of its time, why that is not of the like of it, and its kernels."""
     for case in scenario.cases:
         if case.name in done:
-            method = implementation.method(case.shape.pattern)
+            method = implementation.method_of(case.shape)
             error = None if method is None or method.error is None else float(method.error)
             about = "" if method is None else about_kernels(case, method)
             yield case.name, error, _outside(case, implementation, done[case.name]), about
@@ -267,7 +289,7 @@ def _reported(
 
 def _outside(scenario: OpCase, implementation: Implementation, us: float) -> str:
     """Why the numbers of an implementation were not measured for the like of this; empty if they were."""
-    method = implementation.method(scenario.shape.pattern)
+    method = implementation.method_of(scenario.shape)
     if scenario.gpu.name not in implementation.gpus:
         return f"known for {', '.join(implementation.gpus) or 'no GPU'}"
     if method is not None and us * TICKS_PER_US < method.shortest_ticks:
@@ -281,8 +303,7 @@ def _is_library(implementation: Implementation) -> bool:
 
 def _is_offered(implementation: Implementation, scenario: OpCase) -> bool:
     """Whether it is offered unasked: it is known for this GPU, type and pattern, and is not the library."""
-    method, shape = implementation.method(scenario.shape.pattern), scenario.shape
+    method = implementation.method_of(scenario.shape)
     if method is None or method.missing or method.is_library:
         return False
-    dtype = None if shape.gemm is None else shape.gemm.dtype
-    return scenario.gpu.name in implementation.gpus and dtype in implementation.dtypes
+    return scenario.gpu.name in implementation.gpus and _dtype(scenario.shape) in implementation.dtypes

@@ -8,6 +8,8 @@ from fractions import Fraction
 from ...compiler.codes import Code
 from ...compiler.ir import (
     TICKS_PER_US,
+    Collectives,
+    ExchangeKernel,
     Fabric,
     GemmModel,
     Implementation,
@@ -47,6 +49,8 @@ def with_kernels(scenario: OpCase, method: Method) -> OpCase:
         If there are such kernels, and none for the number of ranks.
     """
     system, library = scenario.system, scenario.gpu.collectives
+    if method.routed is not None and library is not None:
+        return _with_exchange(scenario, method.routed, library)
     if not method.kernels or library is None:
         return scenario
     known = sorted({ranks for kernel in method.kernels for ranks, _ in kernel.below})
@@ -55,6 +59,16 @@ def with_kernels(scenario: OpCase, method: Method) -> OpCase:
         raise ScheduleError(Rejection(Code.MGS530, message))
     gpu = replace(system.gpu, collectives=replace(library, kernels=method.kernels))
     return replace(scenario, system=replace(system, gpu=gpu))
+
+
+def _with_exchange(scenario: OpCase, kernel: ExchangeKernel, library: Collectives) -> OpCase:
+    if scenario.shape.routing is None:
+        raise ScheduleError(Rejection(Code.MGS530, "its exchange is known of dispatch and combine"))
+    if not kernel.least_ranks <= scenario.num_ranks <= kernel.most_ranks:
+        known = f"{kernel.least_ranks} to {kernel.most_ranks}"
+        raise ScheduleError(Rejection(Code.MGS530, f"its exchange was measured on {known} GPUs"))
+    gpu = replace(scenario.gpu, collectives=replace(library, routed=kernel))
+    return replace(scenario, system=replace(scenario.system, gpu=gpu))
 
 
 def about_kernels(scenario: OpCase, method: Method) -> str:
@@ -105,7 +119,7 @@ def predict_us(
     scenario: OpCase, implementation: Implementation, options: RunOptions = DEFAULT_OPTIONS
 ) -> float | Rejection:
     """Return the predicted time of ``implementation`` in us, or why there is none."""
-    method = implementation.method(scenario.shape.pattern)
+    method = implementation.method_of(scenario.shape)
     if method is None:
         return Rejection(Code.MGS530, f"{implementation.name} does not do {scenario.shape.pattern.value}")
     if method.missing:
@@ -141,7 +155,7 @@ def call_times(
     scenario: OpCase, implementation: Implementation, options: RunOptions = DEFAULT_OPTIONS
 ) -> CallTimes | Rejection:
     """Return the predicted times of ``implementation``, or why there are none."""
-    us, method = predict_us(scenario, implementation, options), implementation.method(scenario.shape.pattern)
+    us, method = predict_us(scenario, implementation, options), implementation.method_of(scenario.shape)
     if isinstance(us, Rejection) or method is None:
         return us if isinstance(us, Rejection) else CallTimes(us, us, us)
     replayed = _in_graph(method)

@@ -11,6 +11,7 @@ from .hardware import CollectiveRegion as CollectiveRegion
 from .hardware import Collectives as Collectives
 from .hardware import Dma as Dma
 from .hardware import DmaPhases as DmaPhases
+from .hardware import ExchangeKernel as ExchangeKernel
 from .hardware import ExchangeModel as ExchangeModel
 from .hardware import GemmModel as GemmModel
 from .hardware import GemmRegion as GemmRegion

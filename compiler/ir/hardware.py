@@ -73,6 +73,25 @@ class SumKernel:
 
 
 @dataclass(frozen=True, slots=True)
+class ExchangeKernel:
+    """A framework's own dispatch or combine, for ``least_ranks`` to ``most_ranks``, see ``kernels/nccl.py``.
+
+    Added to ``start_ticks`` are ``step_ticks`` for each doubling of ranks, ``expert_ticks`` for each expert of a rank,
+    and ``row_ticks`` for each row of a rank. What leaves a rank goes at ``bytes_per_s``: a row once for each of its
+    experts if ``copies``, else once for each rank that has one.
+    """
+
+    start_ticks: int
+    bytes_per_s: int
+    least_ranks: int
+    most_ranks: int
+    step_ticks: int = 0
+    expert_ticks: int = 0
+    row_ticks: int = 0
+    copies: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Collectives:
     """A collective library on one node: rings, and NVLS and all_to_all if the profile has them.
 
@@ -82,6 +101,7 @@ class Collectives:
     on, ``link_latency_ticks`` their latency from GPU to GPU; None if not said. ``links`` are those of a GPU to all
     others, if each pair had one of its own; None if they were fitted behind a switch. ``kernels`` are those of a
     framework that calls the library for what they do not do: the first that takes a size makes the all_reduce.
+    ``routed`` is that for a dispatch or a combine.
     """
 
     start_ticks: int
@@ -99,6 +119,7 @@ class Collectives:
     link_latency_ticks: int | None = None
     links: int | None = None
     kernels: tuple[SumKernel, ...] = ()
+    routed: ExchangeKernel | None = None
 
 
 @dataclass(frozen=True, slots=True)

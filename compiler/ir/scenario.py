@@ -9,7 +9,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from .hardware import GemmModel, Gpu, Provenance, SumKernel
+from .hardware import ExchangeKernel, GemmModel, Gpu, Provenance, SumKernel
 from .plan import OpMode, Schedule
 from .schedule import EngineKind, NamedSchedule, OpChoice
 from .tensors import DType, Pattern
@@ -125,7 +125,8 @@ class Method:
     not, an op takes no less than ``host_ticks``, what the host needs to issue all of it. With ``tiles`` its GEMM has
     these alone, and does not split the inner dimension. Below ``rereads_below`` rows it goes through its tiles row by
     row, and reads the second operand again for every ``rows_per_read`` rows of tiles. ``kernels`` make its small
-    all_reduces in place of the library. ``missing`` are numbers that are not known: without them there is no
+    all_reduces in place of the library, and ``routed`` its dispatches or
+    combines. ``missing`` are numbers that are not known: without them there is no
     prediction. Nothing is known of other ``gpus`` and ``dtypes`` than these, if there are some, nor of more than
     ``most_rows`` rows. ``error`` is the mean relative error of predicted speedups over the library on rows it was not
     fitted to, None if there were none; ``shortest_ticks`` is the shortest time among those rows and the rows of the
@@ -152,11 +153,12 @@ class Method:
     error: Fraction | None = None
     shortest_ticks: int = 0
     kernels: tuple[SumKernel, ...] = ()
+    routed: ExchangeKernel | None = None
 
     @property
     def is_library(self) -> bool:
         """Whether it is the library alone, which others are compared with."""
-        return self.path is TransferPath.LIBRARY and not self.kernels
+        return self.path is TransferPath.LIBRARY and not self.kernels and self.routed is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,12 @@ class Implementation:
     def method(self, pattern: Pattern) -> Method | None:
         """Return how it carries out ``pattern``, None if it does not."""
         return next((method for method in self.methods if method.pattern is pattern), None)
+
+    def method_of(self, shape: OpShape) -> Method | None:
+        """Return how it carries out ``shape``: a dispatch as before a kernel, a combine as behind one."""
+        if shape.routing is None or shape.pattern is not Pattern.ALL_TO_ALL:
+            return self.method(shape.pattern)
+        return self.method(Pattern.GEMM_A2A if shape.back else Pattern.A2A_GEMM)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from .operations.base import Routing
 from .operations.gemm import GemmShape
 from .operations.grouped_gemm import GroupedGemmShape
 from .operations.kernel_shape import KernelShape
@@ -50,8 +51,8 @@ class OpShape:
         Whether the parts of a tensor that ranks hold in full are columns, because rows do not divide among the ranks.
         Then ``moved`` is the transpose of that tensor, and so is the output of the kernel, as steps of a plan count
         them: their rows are columns of the text.
-    routed
-        Whether ``dispatch`` or ``combine`` moves it.
+    routing
+        The routing of the ``dispatch`` or ``combine`` that moves it, None if neither does. ``back``: it is a combine.
     """
 
     name: str
@@ -69,7 +70,8 @@ class OpShape:
     experts: tuple[tuple[int, ...], ...] = ()
     rank: int = 0
     by_columns: bool = False
-    routed: bool = False
+    routing: Routing | None = None
+    back: bool = False
 
     @property
     def uneven(self) -> bool:
@@ -96,7 +98,7 @@ class OpShape:
         if self.moved is None or not self.pattern.exchanges:
             return False
         kernels = (self.kernel, None if self.then is None else self.then.kernel)
-        return self.routed or self.uneven or any(isinstance(each, GroupedGemmShape) for each in kernels)
+        return self.routing is not None or self.uneven or any(isinstance(each, GroupedGemmShape) for each in kernels)
 
     def at(self, rank: int) -> "OpShape":
         """The workload as the absolute ``rank`` has it; the same where ranks are alike.

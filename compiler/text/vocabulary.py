@@ -173,6 +173,9 @@ METHOD_NUMBERS = (
     Property("error", NUMBER, Fraction(0), Fraction(10), required=False, alone=True),
     *(_alone(f"{form.value}_{name}", TIME, _PERCENT, low=0) for form in SumForm for name in ("start", "step")),
     *(_alone(f"{form.value}_bandwidth", RATE, 10**15, low=10**6) for form in SumForm),
+    *(_alone(f"exchange_{name}", TIME, _PERCENT, low=0) for name in ("start", "step", "expert", "row")),
+    _alone("exchange_bandwidth", RATE, 10**15, low=10**6),
+    *(_alone(f"exchange_{name}", NUMBER, MAX_RANKS) for name in ("least_ranks", "most_ranks")),
 )
 METHOD_REQUIRED = ("rate", "call", "step")
 # Sizes by the number of ranks, below which a framework's own kernel makes an all_reduce.

@@ -10,6 +10,8 @@ For b bytes, as nccl-tests counts them, on n GPUs:
     SIMPLE = start + simple_start + st * simple_step + w / simple_bandwidth + own
     T      = SIMPLE if b >= simple_from * n, else the smaller of LL and LL128
     T      = nvls.start + b / nvls.bandwidth for all_reduce if n >= nvls.ranks and b >= nvls.from
+    T      = start + log2(n) * step + experts / n * expert + rows * row + w / bandwidth for a framework's own dispatch
+             or combine, of so many rows of a rank; w is what leaves the rank
     T      = start + (n - 1) * step + w / bandwidth for all_reduce by a framework's own kernel, see ``SumForm``
 
 all_to_all has constants of its own, one start for all n - 1 messages of LL128, and ``own`` with SIMPLE alone. The
@@ -30,6 +32,7 @@ from ...compiler.ir import (
     TICKS_PER_SECOND,
     TICKS_PER_US,
     Collectives,
+    ExchangeKernel,
     ExchangeModel,
     Gpu,
     NvlsModel,
@@ -160,6 +163,28 @@ def _by_kernel(kernel: SumKernel, num_bytes: int, ranks: int) -> CollectiveTime:
         NcclProtocol.FRAMEWORK,
         kernel.start_ticks,
         peers * kernel.step_ticks,
+        _ticks(moved, kernel.bytes_per_s),
+        0,
+        math.ceil(moved),
+        0,
+    )
+
+
+def routed_time(
+    kernel: ExchangeKernel, ranks: int, num_bytes: int, sent_rows: int, rows: int, top: int, experts: int
+) -> CollectiveTime:
+    """Time of a dispatch or a combine by a framework's own kernel.
+
+    ``num_bytes`` are those of ``sent_rows`` rows, a row once for each rank that has one of its ``top`` experts; each
+    rank has ``rows`` rows of its own, and shares ``experts`` with the others.
+    """
+    counted = Fraction(num_bytes * (rows * top if kernel.copies else sent_rows), sent_rows)
+    moved = counted * (ranks - 1) / ranks
+    steps = round(math.log2(ranks) * kernel.step_ticks) + round_half_up(Fraction(experts * kernel.expert_ticks, ranks))
+    return CollectiveTime(
+        NcclProtocol.FRAMEWORK,
+        kernel.start_ticks,
+        steps + rows * kernel.row_ticks,
         _ticks(moved, kernel.bytes_per_s),
         0,
         math.ceil(moved),

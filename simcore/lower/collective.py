@@ -15,7 +15,7 @@ from ...compiler.planning.knobs.library import library_on, links_out
 from ...compiler.templates.collective import collective_in
 from ..kernels.dispatch import split_by_weight
 from ..kernels.gemm import ticks_for
-from ..kernels.nccl import CollectiveTime, NcclCollective, NcclProtocol, collective_time
+from ..kernels.nccl import CollectiveTime, NcclCollective, NcclProtocol, collective_time, routed_time
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from .machine import LL128_BYTES, LL128_PAYLOAD, distance_ticks
 from .state import LibraryCall, Lowering, StepOps, Waiters
@@ -45,7 +45,11 @@ def library_collective_time(scenario: OpCase) -> CollectiveTime:
     """
     moved, operation = scenario.shape.moved, library_operation(scenario)
     assert moved is not None, "a collective moves a tensor"
-    gpu = replace(scenario.gpu, collectives=library_on(scenario.system))
+    library, routing = library_on(scenario.system), scenario.shape.routing
+    if library is not None and library.routed is not None and routing is not None:
+        sent = routing.sent, routing.rows, routing.top, routing.experts
+        return routed_time(library.routed, scenario.num_ranks, moved.num_bytes, *sent)
+    gpu = replace(scenario.gpu, collectives=library)
     return collective_time(gpu, operation, moved.num_bytes, scenario.num_ranks)
 
 

@@ -110,7 +110,9 @@ def library_on(system: System) -> Collectives | None:
         for each in model.kernels
         if sums or each.form is not SumForm.IN_SWITCH
     )
-    return replace(model, ll=ll, ll128=ll128, simple=simple, nvls=nvls, all_to_all=exchange, kernels=kernels)
+    routed = model.routed and replace(model.routed, bytes_per_s=int(share * model.routed.bytes_per_s))
+    own = replace(model, kernels=kernels, routed=routed)
+    return replace(own, ll=ll, ll128=ll128, simple=simple, nvls=nvls, all_to_all=exchange)
 
 
 def _scaled(protocols: tuple[ProtocolModel, ...], share: Fraction, peak: int, later_ticks: int) -> list[ProtocolModel]:

@@ -11,6 +11,7 @@ from fractions import Fraction
 from ...codes import Code
 from ...ir import (
     DType,
+    ExchangeKernel,
     Implementation,
     Method,
     OpChoice,
@@ -36,7 +37,10 @@ from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, known_head
 from .schedule import ChoiceReader
 
+EXCHANGE_REQUIRED = tuple(f"exchange_{name}" for name in ("start", "bandwidth", "least_ranks", "most_ranks"))
 FOLDER = "implementations/"
+SENDS = ("ranks", "copies")
+"""Rows go once to each rank that has one of their experts, or once for each expert."""
 _USUAL = 'use "nvidia/h100"\nsystem usual { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }'
 
 _EXAMPLE = "schedule hetero_unfused_1d(engine=dma, kernel=persistent)"
@@ -52,7 +56,7 @@ PATTERN_WORDS: Mapping[str, Pattern] = {
 
 def reject_implementation(implementation: Implementation, shape: OpShape) -> Rejection | None:
     """Why ``implementation`` cannot be predicted for ``shape``, None if it can."""
-    name, method = implementation.name, implementation.method(shape.pattern)
+    name, method = implementation.name, implementation.method_of(shape)
     if method is None:
         does = ", ".join(each.pattern.value for each in implementation.methods)
         return Rejection(Code.MGS530, f"{name} does not do {shape.pattern.value}", f"it does {does}")
@@ -174,6 +178,7 @@ class MethodReader:
         self._pairs: dict[str, Tiles] = {}
         self._choice: OpChoice | None = None
         self._path: TransferPath | None = None
+        self._copies = False
         self._known: dict[str, tuple[str, ...]] = {}
         self._spans: dict[str, Span] = {}
 
@@ -215,7 +220,16 @@ class MethodReader:
         def names(statement: ast.Say, default: Default) -> None:
             self._known[_head_word(statement)] = _names(statement, self._report)
 
-        extra = {"schedule": schedule, "path": path, "tiles": block.read_tiles, **dict.fromkeys(_KNOWN_NAMES, names)}
+        def sends(statement: ast.Say, default: Default) -> None:
+            self._copies = self._word(statement, "sends", SENDS, choices) == SENDS[1]
+
+        extra = {
+            "schedule": schedule,
+            "path": path,
+            "sends": sends,
+            "tiles": block.read_tiles,
+            **dict.fromkeys(_KNOWN_NAMES, names),
+        }
         extra |= dict.fromkeys(METHOD_SIZES, block.read_sizes)
         block.numbers(statement.block, METHOD_NUMBERS, "", word, layer.default, extra)
         owner = f"{entry.name}.{word}"
@@ -240,12 +254,16 @@ class MethodReader:
         self._choice = choices.choice(ast.Template(entry.name, workload, group.parts[1:], span=statement.span))
 
     def _take_path(self, statement: ast.Say, choices: ChoiceReader) -> None:
+        self._path = TransferPath(self._word(statement, "path", tuple(path.value for path in TransferPath), choices))
+
+    def _word(self, statement: ast.Say, head: str, known: tuple[str, ...], choices: ChoiceReader) -> str:
+        """Read ``path library``, or ``sends copies``."""
         words = Words(statement.phrase, self._report)
-        words.take("path")
+        words.take(head)
         value = words.take("how bytes move")
         words.end()
-        self._spans["path"] = value.span
-        self._path = TransferPath(choices.word("path", value, tuple(path.value for path in TransferPath)))
+        self._spans[head] = value.span
+        return choices.word(head, value, known)
 
     def _check(self, choice: OpChoice, path: TransferPath) -> None:
         """Report statements that contradict each other."""
@@ -291,6 +309,30 @@ class MethodReader:
             else:
                 continue
             raise self._report.fail(Code.MGS314, message, self._spans["path"], hint)
+        self._check_exchange(pattern, path)
+
+    def _check_exchange(self, pattern: Pattern, path: TransferPath) -> None:
+        """Report numbers of a framework's own exchange where none is made, or that lack others."""
+        said = [name for name in self._figures if name.startswith("exchange_")]
+        lacking = [name for name in EXCHANGE_REQUIRED if name not in said]
+        if said and (path is not TransferPath.LIBRARY or pattern not in (Pattern.A2A_GEMM, Pattern.GEMM_A2A)):
+            message, hint = f"{said[0]} is of a library's a2a_gemm or gemm_a2a", "schedule serial; path library"
+        elif lacking and (said or "sends" in self._spans):
+            message, hint = f"an exchange needs {lacking[0]}", "state it, with its source"
+        else:
+            return
+        raise self._report.fail(Code.MGS314, message, self._spans["path"], hint)
+
+    def _routed(self, numbers: DeviceNumbers) -> ExchangeKernel | None:
+        """The framework's own exchange, None if no number is of one."""
+        ticks = {name: numbers.ticks_if(f"exchange_{name}") or 0 for name in ("start", "step", "expert", "row")}
+        rate = numbers.whole_if("exchange_bandwidth")
+        least, most = (numbers.whole_if(f"exchange_{name}") for name in ("least_ranks", "most_ranks"))
+        if rate is None or least is None or most is None:
+            return None
+        return ExchangeKernel(
+            ticks["start"], rate, least, most, ticks["step"], ticks["expert"], ticks["row"], self._copies
+        )
 
     def _kernels(self, numbers: DeviceNumbers) -> tuple[SumKernel, ...]:
         return tuple(
@@ -309,7 +351,7 @@ class MethodReader:
         pieces = numbers.whole_if("pieces")
         if pieces is not None:
             choice = replace(choice, chunks=pieces * self._system.num_ranks)
-        kernels = self._kernels(numbers)
+        kernels, routed = self._kernels(numbers), self._routed(numbers)
         needed = [*(("call",) if path is TransferPath.LIBRARY else METHOD_REQUIRED)]
         needed += [f"{kernel.form.value}_{name}" for kernel in kernels for name in ("start", "bandwidth")]
         exact = {name: figure.value.amount for name, figure in numbers.by_path.items()}
@@ -334,6 +376,7 @@ class MethodReader:
             error=exact.get("error"),
             shortest_ticks=numbers.ticks_if("shortest") or 0,
             kernels=kernels,
+            routed=routed,
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from ...ir import GemmShape, Made, Op, OpShape, Pattern, Read, Shard, Tensor, Then
 from ...ir.operations import CollectiveOperation, Exchange, KernelOperation, Operation
+from ...ir.operations.routing import SEND_BACK
 from .calls import GATHER, GEMM, WorkloadCall
 
 
@@ -100,7 +101,8 @@ class _Group:
             by_columns=parts is not None and parts.by_columns,
             experts=exchange.experts,
             rank=exchange.busiest,
-            routed=exchange.routing is not None,
+            routing=exchange.routing if moving is not None else None,
+            back=moving is not None and moving.operation is SEND_BACK,
         )
 
     def _reads(self, made: Mapping[str, tuple[str, Made]], inner: set[str]) -> Iterable[Read]:

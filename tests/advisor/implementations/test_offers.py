@@ -114,6 +114,48 @@ def test_small_all_reduces_of_frameworks_are_offered_with_what_they_take() -> No
     assert found["vllm_all_reduce"].about in lines
 
 
+EXPERTS = """use "nvidia/{library}"
+system s {{ gpus {ranks} x {gpu}; fabric switch(nvswitch, link=nvlink) }}
+workload w on s {{
+  x = tensor bf16[{rows}, 7168] shard rows
+  w1 = tensor fp8[{k1}, 4096] shard rows
+  w2 = tensor fp8[{k2}, 7168] shard rows
+  h = grouped_gemm(dispatch(x, experts=256, top=8, type=fp8), w1)
+  y = combine(grouped_gemm(swiglu(h), w2), type=bf16)
+}}
+"""
+
+
+def of_experts(rows: int, gpu: str = "H100", ranks: int = 8) -> Offers:
+    text = EXPERTS.format(library=gpu.lower(), gpu=gpu, ranks=ranks, rows=rows, k1=256 * 7168, k2=256 * 2048)
+    found = offers_of(compile_text(text).scenario("w"))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("gpu", "ranks", "names"),
+    [
+        ("H100", 8, {"deepep", "deepep_low_latency"}),
+        ("B200", 8, {"deepep_blackwell", "deepep_low_latency_blackwell"}),
+        ("GB200", 64, {"trtllm_alltoall"}),
+    ],
+)
+def test_dispatch_and_combine_of_a_layer_are_offered(gpu: str, ranks: int, names: set[str]) -> None:
+    found = {offer.name: offer for offer in of_experts(1024 * ranks, gpu, ranks).offers}
+
+    assert set(found) == names
+    assert all(len(offer.ops) == 2 and offer.promise.error for offer in found.values())
+    assert len({offer.us for offer in found.values()}) == len(found)
+
+
+def test_exchanges_are_known_of_their_ranks_and_rows() -> None:
+    assert not of_experts(512, "H100", 4).offers
+    large = of_experts(8192 * 8)
+    assert [offer.name for offer in large.offers] == ["deepep"]
+    assert [each.name for each in large.unknown] == ["deepep_low_latency"] and "1,024 rows" in large.unknown[0].reason
+
+
 def test_from_its_size_on_an_all_reduce_is_the_library_s() -> None:
     found = {offer.name: offer for offer in found_for(summed(64)).offers}
 

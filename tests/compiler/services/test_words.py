@@ -32,7 +32,7 @@ SECTIONS: dict[str, set[str]] = {
     "switch": {each.name for each in words.SWITCH_NUMBERS} | {*words.SWITCH_CHOICES, "source"},
     "implementation": {"source", "gpus", "dtypes", *PATTERN_WORDS},
     "method": {each.name for each in words.METHOD_NUMBERS}
-    | {"source", "schedule", "path", "tiles", "gpus", "dtypes", *words.METHOD_SIZES},
+    | {"source", "schedule", "path", "sends", "tiles", "gpus", "dtypes", *words.METHOD_SIZES},
     "path": {path.value for path in TransferPath},
     "system": set(words.SYSTEM_WORDS),
     "variability": set(words.VARIABILITY_WORDS),

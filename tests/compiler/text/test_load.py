@@ -91,6 +91,8 @@ def test_shipped_libraries() -> None:
     assert shipped_libraries() == (
         *("amd/mi300x", "amd/mi325x", "amd/mi355x"),
         *(
+            "implementations/deepep",
+            "implementations/deepep_low_latency",
             "implementations/flagtree",
             "implementations/flashinfer",
             "implementations/flux",
@@ -106,6 +108,7 @@ def test_shipped_libraries() -> None:
             "implementations/transformer_engine",
             "implementations/triton_distributed",
             "implementations/trtllm_all_reduce",
+            "implementations/trtllm_alltoall",
             "implementations/vllm_all_reduce",
             "implementations/vllm_fused",
         ),

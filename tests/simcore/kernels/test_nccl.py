@@ -14,6 +14,7 @@ from magus.compiler.ir import (
     TICKS_PER_US,
     Collectives,
     DmaPhases,
+    ExchangeKernel,
     ExchangeModel,
     Gpu,
     NvlsModel,
@@ -23,7 +24,7 @@ from magus.compiler.ir import (
     SumKernel,
 )
 from magus.simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
-from magus.simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time, early_switch
+from magus.simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time, early_switch, routed_time
 from tests.helpers.scenarios.scenarios import MIB, G, h100, mi300x, ticks
 
 LL, LL128 = ProtocolModel(0, ticks(1), 10 * G), ProtocolModel(ticks(2), ticks(1), 100 * G)
@@ -309,3 +310,12 @@ def test_an_all_to_all_switches_where_its_own_model_says() -> None:
 def test_a_gpu_without_collectives_is_refused() -> None:
     with pytest.raises(ValueError, match="no collectives"):
         early_switch(replace(B200, collectives=None), NcclCollective.ALL_GATHER, 8)
+
+
+def test_a_dispatch_by_a_kernel_of_its_own_is_the_sum_of_its_terms() -> None:
+    us, rate = TICKS_PER_US, 100 * 10**9
+    kernel = ExchangeKernel(10 * us, rate, 2, 64, step_ticks=us, expert_ticks=us // 10, row_ticks=us // 100)
+    sent, copied = (routed_time(each, 8, 600_000, 600, 100, 8, 256) for each in (kernel, replace(kernel, copies=True)))
+
+    assert sent.us == pytest.approx(10 + 3 + 3.2 + 1 + 600_000 * 7 / 8 / 100e3)
+    assert copied.us - sent.us == pytest.approx((800_000 - 600_000) * 7 / 8 / 100e3)
