@@ -11,13 +11,14 @@ from typing import TypeVar
 import numpy as np
 
 from ....compiler.ir import JsonObject, Progress
-from ..tables import attention, collectives, copies, custom_all_reduce, experts, gemm, sm_sweep
+from ..tables import attention, collectives, copies, custom_all_reduce, exchanges, experts, gemm, sm_sweep
 from ..tables import fused as fused_rows
 from ..tables.attention import attention_comparisons
 from ..tables.collectives import collective_comparisons, shipped_points, tables_of
 from ..tables.copies import copy_comparisons, shipped_copies
 from ..tables.csv_rows import MeasuredError, MissingTable, TableComparison
 from ..tables.custom_all_reduce import custom_comparisons
+from ..tables.exchanges import exchange_comparisons
 from ..tables.experts import expert_comparisons
 from ..tables.gemm import gemm_comparisons, gemm_tables
 from ..tables.implementations import (
@@ -242,6 +243,7 @@ READ = (
     custom_all_reduce.PATTERNS,
     attention.PATTERNS,
     experts.PATTERNS,
+    exchanges.PATTERNS,
     copies.SM_PATTERNS,
     copies.DMA_PATTERNS,
     fused_rows.PATTERNS,
@@ -253,6 +255,7 @@ COMPARED = (
     copy_comparisons,
     custom_comparisons,
     sm_sweep_comparisons,
+    exchange_comparisons,
     attention_comparisons,
     expert_comparisons,
 )

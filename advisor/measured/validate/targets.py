@@ -97,6 +97,8 @@ NOTES = (
     "own kernels or left to the library. Constants are fitted to the group fit: two of three powers of two of one "
     "version. The third, another version with the same kernels, and GB300, predicted by the profile of B300, are held "
     "out. Single rows that take several times as long as their neighbours are in these figures.",
+    "Dispatches and combines are those of trtllm_alltoall, deepep_low_latency and deepep. Constants are fitted to the "
+    "group fit: two of three powers of two of tokens, of TensorRT-LLM on 2 and 64 GPUs. All other groups are held out.",
     "Attention: its constants are those of one kernel of vLLM on each GPU, FlashAttention-3 on H100 and TensorRT-LLM's "
     "by way of FlashInfer on B200, fitted to half of the configurations of heads up to 256 wide; the other half is "
     "held out. Times are those of a framework in a graph, with the write to its cache. TensorRT-LLM itself takes 1.23 "
