@@ -220,6 +220,8 @@ def test_a_child_changes_one_kernel() -> None:
         ("[[8, 64 MiB]]", "64 MiB", "MGS116"),
         ("in_switch_start 9 us", "", "MGS209"),
         ("one_shot_bandwidth 250 GB/s", "", "MGS209"),
+        ("one_shot_step 50 ns", "exchange_start 4 us", "MGS314"),
+        ("one_shot_step 50 ns", "sends copies", "MGS314"),
     ],
 )
 def test_kernels_of_a_library_that_are_not_whole(old: str, new: str, code: str) -> None:
