@@ -67,6 +67,10 @@ def _with_exchange(scenario: OpCase, kernel: ExchangeKernel, library: Collective
     if not kernel.least_ranks <= scenario.num_ranks <= kernel.most_ranks:
         known = f"{kernel.least_ranks} to {kernel.most_ranks}"
         raise ScheduleError(Rejection(Code.MGS530, f"its exchange was measured on {known} GPUs"))
+    if scenario.shape.routing.top < kernel.least_top:
+        raise ScheduleError(
+            Rejection(Code.MGS530, f"its exchange is known from {kernel.least_top} experts of a row on")
+        )
     gpu = replace(scenario.gpu, collectives=replace(library, routed=kernel))
     return replace(scenario, system=replace(scenario.system, gpu=gpu))
 

@@ -78,7 +78,7 @@ class ExchangeKernel:
 
     Added to ``start_ticks`` are ``step_ticks`` for each doubling of ranks, ``expert_ticks`` for each expert of a rank,
     and ``row_ticks`` for each row of a rank. What leaves a rank goes at ``bytes_per_s``: a row once for each of its
-    experts if ``copies``, else once for each rank that has one.
+    experts if ``copies``, else once for each rank that has one. Of fewer than ``least_top`` experts nothing is known.
     """
 
     start_ticks: int
@@ -89,6 +89,7 @@ class ExchangeKernel:
     expert_ticks: int = 0
     row_ticks: int = 0
     copies: bool = False
+    least_top: int = 1
 
 
 @dataclass(frozen=True, slots=True)

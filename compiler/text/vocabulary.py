@@ -175,7 +175,7 @@ METHOD_NUMBERS = (
     *(_alone(f"{form.value}_bandwidth", RATE, 10**15, low=10**6) for form in SumForm),
     *(_alone(f"exchange_{name}", TIME, _PERCENT, low=0) for name in ("start", "step", "expert", "row")),
     _alone("exchange_bandwidth", RATE, 10**15, low=10**6),
-    *(_alone(f"exchange_{name}", NUMBER, MAX_RANKS) for name in ("least_ranks", "most_ranks")),
+    *(_alone(f"exchange_{name}", NUMBER, MAX_RANKS) for name in ("least_ranks", "most_ranks", "least_top")),
 )
 METHOD_REQUIRED = ("rate", "call", "step")
 # Sizes by the number of ranks, below which a framework's own kernel makes an all_reduce.

@@ -331,7 +331,15 @@ class MethodReader:
         if rate is None or least is None or most is None:
             return None
         return ExchangeKernel(
-            ticks["start"], rate, least, most, ticks["step"], ticks["expert"], ticks["row"], self._copies
+            ticks["start"],
+            rate,
+            least,
+            most,
+            ticks["step"],
+            ticks["expert"],
+            ticks["row"],
+            self._copies,
+            numbers.whole_if("exchange_least_top") or 1,
         )
 
     def _kernels(self, numbers: DeviceNumbers) -> tuple[SumKernel, ...]:

@@ -151,6 +151,11 @@ def test_dispatch_and_combine_of_a_layer_are_offered(gpu: str, ranks: int, names
 
 def test_exchanges_are_known_of_their_ranks_and_rows() -> None:
     assert not of_experts(512, "H100", 4).offers
+    text = EXPERTS.replace("top=8", "top=2").format(
+        library="h100", gpu="H100", ranks=8, rows=1024, k1=256 * 7168, k2=256 * 2048
+    )
+    few = offers_of(compile_text(text).scenario("w"))
+    assert few is not None and [offer.name for offer in few.offers] == ["deepep"]
     large = of_experts(8192 * 8)
     assert [offer.name for offer in large.offers] == ["deepep"]
     assert [each.name for each in large.unknown] == ["deepep_low_latency"] and "1,024 rows" in large.unknown[0].reason
