@@ -9,8 +9,7 @@ from ...compiler.ir import OpCase
 from ..policy.table import PolicyTable
 from .base import Refused, Target
 from .megatron import MEGATRON
-from .nccl import NCCL, RCCL
-from .ncclx import NCCLX
+from .nccl import NCCL, NCCLX, RCCL
 from .pge import PGE
 from .pgle import PGLE
 from .policy import POLICY

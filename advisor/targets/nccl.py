@@ -3,7 +3,9 @@
 The plugin gives one channel to each call that no line matches. So lines for all other calls come last: the ring, by the
 protocols that NCCL takes itself about these sizes. A line whose algorithm or protocol is off is passed over.
 
-The tuner that is built into RCCL reads the same columns; there a call that no line matches is RCCL's own choice.
+The tuner that is built into RCCL reads the same columns, that of NCCLX others:
+``collective,[bytes per rank],algorithm,protocol,channels,nodes,ranks of a node``. There a call that no line matches is
+the library's own choice. NCCLX refuses a file with a line that it cannot read.
 """
 
 from ...compiler.planning.knobs.library import CHANNELS
@@ -62,3 +64,16 @@ def _write_rccl(table: PolicyTable, options: Options) -> str:
 
 
 RCCL = Target("rccl", "rules for the tuner of RCCL, NCCL_TUNER_CONFIG_FILE", _write_rccl)
+
+
+def _ncclx_line(row: TunerRow) -> str:
+    sizes = f"[{row.least // row.ranks},{row.most // row.ranks}]"
+    return ",".join(map(str, (row.collective, sizes, *row.settings, row.nodes, row.ranks // row.nodes))) + "\n"
+
+
+def _write_ncclx(table: PolicyTable, options: Options) -> str:
+    rows = rows_of(table, DIALECT)
+    return heading(table, "ncclx") + "".join(f"{comments(row.why)}{_ncclx_line(row)}" for row in rows)
+
+
+NCCLX = Target("ncclx", "rules for the tuner of NCCLX, NCCLX_TUNER_CONFIG_FILE", _write_ncclx)
