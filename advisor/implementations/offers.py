@@ -193,7 +193,7 @@ def _sum(times: Iterable[CallTimes]) -> CallTimes:
 
 
 def _by_library(case: OpCase) -> CallTimes | Rejection:
-    """The library's time of a dispatch or a combine, which is called beside other kernels."""
+    """The library's time of an op without a call, or why it is not known."""
     try:
         us = library_us(case)
     except ScheduleError as error:
@@ -211,11 +211,11 @@ def _dtype(shape: OpShape) -> DType | None:
 
 
 def _without_call(case: OpCase) -> CallTimes:
-    try:
-        us = library_us(case)
-    except (ScheduleError, RunTooLarge):
-        engine = usual_engine(case.system, case.shape)
-        us = simulated_us(case, OpChoice(BASELINE.name, case.num_ranks, engine))
+    known = _by_library(case)
+    if isinstance(known, CallTimes):
+        return known
+    engine = usual_engine(case.system, case.shape)
+    us = simulated_us(case, OpChoice(BASELINE.name, case.num_ranks, engine))
     return CallTimes(us, us, us)
 
 

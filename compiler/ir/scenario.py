@@ -125,12 +125,12 @@ class Method:
     not, an op takes no less than ``host_ticks``, what the host needs to issue all of it. With ``tiles`` its GEMM has
     these alone, and does not split the inner dimension. Below ``rereads_below`` rows it goes through its tiles row by
     row, and reads the second operand again for every ``rows_per_read`` rows of tiles. ``kernels`` make its small
-    all_reduces in place of the library, and ``routed`` its dispatches or
-    combines. ``missing`` are numbers that are not known: without them there is no
-    prediction. Nothing is known of other ``gpus`` and ``dtypes`` than these, if there are some, nor of more than
-    ``most_rows`` rows. ``error`` is the mean relative error of predicted speedups over the library on rows it was not
-    fitted to, None if there were none; ``shortest_ticks`` is the shortest time among those rows and the rows of the
-    fit.
+    all_reduces in place of the library, and ``routed`` its dispatches or combines.
+
+    ``missing`` are numbers that are not known: without them there is no prediction. Nothing is known of other ``gpus``
+    and ``dtypes`` than these, if there are some, nor of more than ``most_rows`` rows. ``error`` is the mean relative
+    error of predicted speedups over the library on rows it was not fitted to, None if there were none;
+    ``shortest_ticks`` is the shortest time among those rows and the rows of the fit.
     """
 
     pattern: Pattern

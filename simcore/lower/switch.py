@@ -188,10 +188,9 @@ def _worker(state: Lowering, rank: int, step: Transfer, pace: Pace, slices: Sequ
     for part in slices:
         before = risen
         risen = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, part.rises, pool=engine, priority=-1))
-        followed = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, part.follows)) if part.follows else risen
+        followed = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, part.follows)) if part.follows else range(0)
         fallen = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, part.falls))
-        builder.after(risen, before)
-        builder.after(followed, before if part.follows else ())
+        builder.after((*risen, *followed), before)
         builder.after(fallen, (*risen, *followed))
     return range(begin.start, fallen.stop)
 

@@ -124,12 +124,10 @@ def _state(row: Mapping[str, str]) -> TableComparison | str:
 
 
 def _tile(row: Mapping[str, str]) -> TableComparison | str:
-    found = _gemm(row)
-    sizes = [whole_number(row, name, MAX_SIZE) for name in ("tile_m", "tile_n", "sms")]
-    if isinstance(found, str) or None in sizes:
-        return found if isinstance(found, str) else "a tile or number of SMs that is not a whole number"
-    gpu, shape = found
-    tile_m, tile_n, sms = (size for size in sizes if size is not None)
+    found = _tiled(row, "sms", "a tile or number of SMs")
+    if isinstance(found, str):
+        return found
+    gpu, shape, (tile_m, tile_n, sms) = found
     if sms > gpu.sms or row["waits"] not in WAITS:
         return "more SMs than the GPU has, or a wait that is not known"
     own = replace(gpu, gemm=replace(gpu.gemm.of(shape.dtype), tiles=((tile_m, tile_n),), pair_tiles=(), splits_k=False))
@@ -142,16 +140,25 @@ def _tile(row: Mapping[str, str]) -> TableComparison | str:
 
 
 def _order(row: Mapping[str, str]) -> TableComparison | str:
-    found = _gemm(row)
-    sizes = [whole_number(row, name, MAX_SIZE) for name in ("tile_m", "tile_n", "order")]
-    if isinstance(found, str) or None in sizes:
-        return found if isinstance(found, str) else "a tile or an order that is not a whole number"
-    gpu, shape = found
-    tile_m, tile_n, order = (size for size in sizes if size is not None)
+    found = _tiled(row, "order", "a tile or an order")
+    if isinstance(found, str):
+        return found
+    gpu, shape, (tile_m, tile_n, order) = found
     extra = extra_hbm_bytes(shape, (tile_m, tile_n), gpu.sms, gpu.l2.size_bytes, gpu.l2.instances, order)
     once = shape.operand_bytes
     label = f"{shape.m} x {shape.n} x {shape.k} in tiles of {tile_m} x {tile_n}, {order} rows together"
     return TableComparison(gpu.name, ORDER_OPERATION, "all", label, float(row["read_bytes"]) / once, 1 + extra / once)
+
+
+def _tiled(row: Mapping[str, str], last: str, what: str) -> tuple[Gpu, GemmShape, tuple[int, int, int]] | str:
+    """The GEMM of a row with the sides of its tile and the number in ``last``; ``what`` these are for a message."""
+    found = _gemm(row)
+    tile_m, tile_n, number = (whole_number(row, name, MAX_SIZE) for name in ("tile_m", "tile_n", last))
+    if isinstance(found, str):
+        return found
+    if tile_m is None or tile_n is None or number is None:
+        return f"{what} that is not a whole number"
+    return *found, (tile_m, tile_n, number)
 
 
 def _gemm(row: Mapping[str, str]) -> tuple[Gpu, GemmShape] | str:

@@ -86,8 +86,7 @@ def library_on(system: System) -> Collectives | None:
     """The library's constants on the links and the switch of ``system``; None if they hold for another kind of link.
 
     Over slower or faster links the rates of SIMPLE and NVLS are scaled; those of the other protocols, which the links
-    do not limit, are at most that. Only a switch that sums does NVLS, or sums for
-    a framework's kernel.
+    do not limit, are at most that. Only a switch that sums does NVLS, or sums for a framework's kernel.
     """
     model, (rate, latency) = system.gpu.collectives, _links_of(system)
     if model is None or not system.fabric.direct or _reject_links(system, model) is not None:

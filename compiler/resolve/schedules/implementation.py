@@ -268,7 +268,7 @@ class MethodReader:
     def _check(self, choice: OpChoice, path: TransferPath) -> None:
         """Report statements that contradict each other."""
         figures, at = self._figures, self._spans["path"]
-        numbers = {name: figure.value.amount for name, figure in figures.items()}
+        call = figures["call"].value.amount if "call" in figures else Fraction(0)
         found: tuple[str, Span, str] | None = None
         if path is TransferPath.LIBRARY and choice.template != "serial":
             found = "a library overlaps nothing", self._spans["schedule"], "schedule serial"
@@ -287,7 +287,7 @@ class MethodReader:
             found = "rereads_below needs tiles", figures["rereads_below"].span, "tiles [[128, 256]]"
         elif "rows_per_read" in figures and "rereads_below" not in figures:
             found = "rows_per_read needs rereads_below", figures["rows_per_read"].span, "rereads_below 4096"
-        elif "graph_call" in figures and figures["graph_call"].value.amount > numbers.get("call", Fraction(0)):
+        elif "graph_call" in figures and figures["graph_call"].value.amount > call:
             found = "graph_call is above call", figures["graph_call"].span, "a graph calls nothing from the host"
         elif "pieces" in figures and not BY_NAME[choice.template].cuts_shards:
             found = f"{choice.template} cuts no shards", figures["pieces"].span, "leave pieces out"
