@@ -31,6 +31,7 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.knobs.library import library_rejection, library_scaling
 from ...compiler.text.units import exact_bytes_text, ticks_text
+from ...simcore.kernels.attention import attention_model
 from ...simcore.kernels.gemm import group_shape
 from ...simcore.lower.state import counts_ticks
 
@@ -63,8 +64,9 @@ def _has_constants(gpu: Gpu, shape: KernelShape) -> bool:
     """Whether ``gpu`` has constants of such kernels, which are no plain GEMMs."""
     if isinstance(shape, GroupedGemmShape):
         return gpu.grouped_of(shape.dtype) is not None
-    forward = isinstance(shape, AttentionShape) and not isinstance(shape, AttentionBackShape)
-    return forward and gpu.attention is not None
+    if not isinstance(shape, AttentionShape) or isinstance(shape, AttentionBackShape):
+        return False
+    return attention_model(gpu, shape) is not None
 
 
 def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[str]:

@@ -91,9 +91,9 @@ class Latent:
     value: int
 
     @property
-    def head_dim(self) -> int:
-        """The mean of the columns of a head of keys and of values."""
-        return (self.nope + self.rope + self.value) // 2
+    def key(self) -> int:
+        """The columns of a head of queries and of keys."""
+        return self.nope + self.rope
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,8 @@ class ModelConfig:
     ``expert_layers`` have experts; of all ``layers`` the others have no attention, and are left out. ``experts`` is 0
     without a mixture of experts; ``expert_inner`` are the columns of one expert, ``experts_per_token`` how many a token
     goes to, which lie in ``groups_per_token`` groups of them, as nodes are, 0 for any. ``shared_inner`` are the columns
-    of an expert that all go to. ``latent`` is there where attention compresses keys and values. Without ``gated`` the
+    of an expert that all go to. ``latent`` is there where attention compresses keys and values, ``window`` where all
+    layers attend to so many tokens. Without ``gated`` the
     MLP has no gate; with ``parallel`` it takes what attention takes, and not what that leaves. Experts that are
     ``stored_fp8`` are multiplied in fp8. ``parameters`` are those of the whole model, or of the layers that are written
     where others are left out. ``left_out`` are parts of such models that no workload is written for, ``doubts`` what
@@ -127,6 +128,7 @@ class ModelConfig:
     groups_per_token: int = 0
     shared_inner: int = 0
     latent: Latent | None = None
+    window: int | None = None
     gated: bool = True
     parallel: bool = False
     stored_fp8: bool = False
@@ -172,6 +174,7 @@ def config_of(document: Item, path: Path) -> ModelConfig:
         dense_layers=kinds.dense,
         expert_layers=kinds.experts,
         latent=_latent(sizes, hidden // heads),
+        window=kinds.window,
         gated=_gated(sizes),
         parallel=sizes.flag("parallel"),
         stored_fp8=weights.is_fp8 and bool(kinds.experts),
@@ -293,7 +296,7 @@ def _num_parameters(model: ModelConfig, sizes: Sizes) -> int:
     """Parameters of the layers that are written, and of the embeddings that the file says; without biases."""
     attention = model.hidden * model.head_dim * 2 * (model.heads + model.kv_heads)
     if model.latent is not None:
-        latent, query_head = model.latent, model.latent.nope + model.latent.rope
+        latent, query_head = model.latent, model.latent.key
         down, up = model.hidden * latent.query_rank, latent.query_rank or model.hidden
         attention = down + up * model.heads * query_head + model.hidden * (latent.rank + latent.rope)
         attention += model.heads * (latent.rank * (latent.nope + latent.value) + latent.value * model.hidden)

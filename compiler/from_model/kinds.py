@@ -150,11 +150,15 @@ LONGEST = 65536
 
 @dataclass(frozen=True, slots=True)
 class LayerKinds:
-    """How many layers with attention have an MLP (``dense``), how many ``experts``; ``notes`` say what is left out."""
+    """How many layers with attention have an MLP (``dense``), how many ``experts``; ``notes`` say what is left out.
+
+    ``window`` are the last tokens that all of them attend to, None where some attend to all.
+    """
 
     dense: int
     experts: int
     notes: tuple[str, ...]
+    window: int | None = None
 
 
 def layer_kinds(sizes: Sizes, layers: int, *, has_experts: bool) -> LayerKinds:
@@ -173,18 +177,20 @@ def layer_kinds(sizes: Sizes, layers: int, *, has_experts: bool) -> LayerKinds:
         message = f"no layer has attention: all have {', '.join(sorted(set(mixers)))[:200]}"
         raise (item or sizes.document).fail(message, code=Code.MGS350)
     kinds = Counter(zip(mixers, sparse, strict=True))
-    return LayerKinds(len(attending) - sum(attending), sum(attending), tuple(_notes(sizes, kinds, layers)))
+    window = sizes.number("window") if mixers.count(_WINDOW) == len(attending) else None
+    notes = tuple(_notes(sizes, kinds, layers, window))
+    return LayerKinds(len(attending) - sum(attending), sum(attending), notes, window)
 
 
-def _notes(sizes: Sizes, kinds: Counter[tuple[str, bool]], layers: int) -> Iterator[str]:
-    """What no workload says of the layers."""
+def _notes(sizes: Sizes, kinds: Counter[tuple[str, bool]], layers: int, window: int | None) -> Iterator[str]:
+    """What no workload says of the layers, of which all may have a ``window``."""
     mixers = Counter({mixer: sum(kinds[mixer, moe] for moe in (False, True)) for mixer, _ in kinds})
     others = {mixer: count for mixer, count in mixers.items() if mixer not in _ATTENDING}
     for mixer, count in others.items():
         experts = kinds[mixer, True]
         which = f" ({experts} with experts)" if 0 < experts < count else " (with experts)" if experts else ""
         yield f"{count} of {layers} layers{which}, which have {mixer} in place of attention"
-    if mixers[_WINDOW]:
+    if mixers[_WINDOW] and window is None:
         back = sizes.number("window")
         yield f"windows: {mixers[_WINDOW]} of {layers} layers attend to the last {back} tokens alone, here to all"
     if mixers[_CHUNK]:

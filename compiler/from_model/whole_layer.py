@@ -84,9 +84,10 @@ def _heads(model: ModelConfig, kv_heads: int, words: _Words) -> _Block:
         f"wqkv = tensor {dtype}[{hidden}, {packed}] shard cols",
         f"wo = tensor {dtype}[{heads}, {hidden}] shard rows",
     )
+    window = "" if model.window is None else f", window={model.window}"
     statements = (
         f"qkv = {words.up('norm(x)', 'wqkv')}",
-        f"a = attention(qkv, heads={model.heads}, kv_heads={kv_heads}, causal=yes)",
+        f"a = attention(qkv, heads={model.heads}, kv_heads={kv_heads}, causal=yes{window})",
         f"r = add(x, {words.down('a', 'wo')})",
     )
     return _Block(weights, statements, ("qkv", "a"))
@@ -97,19 +98,20 @@ def _latent(model: ModelConfig, latent: Latent) -> _Block:
 
     What turns with the position is left out, as a part of what keys and values are made of.
     """
-    dtype, hidden, heads = model.dtype.value, model.hidden, model.heads * latent.head_dim
-    query = f"tensor {dtype}[{latent.query_rank or hidden}, {heads}]"
+    dtype, hidden = model.dtype.value, model.hidden
+    keys, values = model.heads * latent.key, model.heads * latent.value
+    query = f"tensor {dtype}[{latent.query_rank or hidden}, {keys}]"
     down = (f"wdq = tensor {dtype}[{hidden}, {latent.query_rank}]",) if latent.query_rank else ()
     weights = (
-        *(*down, f"wq = {query}  # heads of {latent.head_dim}: the mean of those of keys and of values"),
+        *(*down, f"wq = {query}  # heads of {latent.key}, of values {latent.value}"),
         f"wdkv = tensor {dtype}[{hidden}, {latent.rank}]",
-        f"wkv = tensor {dtype}[{latent.rank}, {2 * heads}]",
-        f"wo = tensor {dtype}[{heads}, {hidden}]",
+        f"wkv = tensor {dtype}[{latent.rank}, {keys + values}]",
+        f"wo = tensor {dtype}[{values}, {hidden}]",
     )
     queries = ("cq = gemm(norm(x), wdq)", "q = gemm(norm(cq), wq)") if latent.query_rank else ("q = gemm(norm(x), wq)",)
     statements = (
         *(*queries, "ckv = gemm(norm(x), wdkv)", "kv = gemm(norm(ckv), wkv)"),
-        f"a = attention(q, kv, heads={model.heads}, causal=yes)",
+        f"a = attention(q, kv, heads={model.heads}, value_dim={latent.value}, causal=yes)",
         "r = add(x, gemm(a, wo))",
     )
     return _Block(weights, statements, ("cq" if latent.query_rank else "q", "ckv", "a"))

@@ -288,6 +288,7 @@ class AttentionModel:
     """Constants of the fitted form of forward attention, see ``simcore/kernels/attention.py`` for the formula.
 
     Those of ``decode`` are of the kernel for few queries of each sequence. ``queries`` is the most rows of a block.
+    Without ``decode_hbm_fraction`` decode reads at the achieved rate of the profile.
     """
 
     start_ticks: int
@@ -299,6 +300,7 @@ class AttentionModel:
     decode_start_ticks: int
     decode_unit_ticks: int
     decode_block_ticks: int
+    decode_hbm_fraction: Fraction | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +400,7 @@ class Gpu:
     mall: Cache | None = None
     noc: Noc | None = None
     attention: AttentionModel | None = None
+    mla: AttentionModel | None = None
     grouped: GroupedModel | None = None
     grouped_fp8: GroupedModel | None = None
     calibrated: Calibrated = field(default_factory=Calibrated, hash=False)

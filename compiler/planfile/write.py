@@ -189,7 +189,8 @@ def _kernel(kernel: KernelShape) -> JsonObject:
 
 def _shape(shape: object) -> JsonObject:
     assert is_dataclass(shape), "shapes of kernels are dataclasses"
-    return {attribute.name: _plain(getattr(shape, attribute.name)) for attribute in fields(shape)}
+    members = ((attribute.name, getattr(shape, attribute.name)) for attribute in fields(shape))
+    return {name: _plain(value) for name, value in members if value is not None}
 
 
 def _plain(value: object) -> object:

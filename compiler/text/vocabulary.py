@@ -81,6 +81,13 @@ _GROUPED = (
     *(_time("start", required=False), _time("tile", required=False)),
     *(*_shares("mma", "hbm", "rows"), _exponent(required=False)),
 )
+_ATTENTION = (
+    *(_time(name, required=False) for name in ("start", "unit")),
+    *_shares("mma", "softmax", "hbm"),
+    Property("queries", NUMBER, Fraction(1), Fraction(1024), whole=True, required=False),
+    *(_time(f"decode_{name}", required=False) for name in ("start", "unit", "block")),
+    Property("decode_hbm", NUMBER, _PERCENT, Fraction(1), required=False, alone=True),
+)
 PEAK = Property("peak", FLOP_RATE, Fraction(10**9), Fraction(10**18))
 GPU_NUMBERS = (
     _count("sms", 4096),
@@ -125,12 +132,8 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
         Property("gemm_share", NUMBER, _PERCENT, Fraction(1), required=False),
         _rate("copy_bandwidth", required=False),
     ),
-    "attention": (
-        *(_time(name, required=False) for name in ("start", "unit")),
-        *_shares("mma", "softmax", "hbm"),
-        Property("queries", NUMBER, Fraction(1), Fraction(1024), whole=True, required=False),
-        *(_time(f"decode_{name}", required=False) for name in ("start", "unit", "block")),
-    ),
+    "attention": _ATTENTION,
+    "mla": _ATTENTION,
     "grouped": _GROUPED,
     "grouped_fp8": _GROUPED,
     "launch": (_time("kernel"), _time("event")),

@@ -1,9 +1,10 @@
 """Attention, forward and backward: blocks of queries and of keys, as in FlashAttention-2 and -3.
 
 Each (batch, head, block of 128 queries) is a unit on one SM, 64 where there are no more queries. It walks over blocks
-of 128 keys; with a causal mask it leaves out those that no query sees, so that units differ:
+of 128 keys; with a causal mask it leaves out those that no query sees, so that units differ, and with a window those
+before it:
 
-    t_mma   = 4 * queries * 128 * head_dim / (peak / S * mma)
+    t_mma   = 2 * queries * 128 * (head_dim + value_dim) / (peak / S * mma)
     t_lat   = (ceil64(head_dim) + 128) / 64 * k_step
     t_exp   = queries * 128 / (16 * clock)
     t_unit  = max(tile + blocks of keys * (max(t_mma, t_lat) + t_exp), latency)
@@ -18,9 +19,11 @@ kernel reads and writes stands in series with its blocks, which have up to ``que
 Up to 8 queries of a sequence (decode) are packed with those of the heads that share keys, 64 to a unit, and their keys
 are dealt to all SMs (FlashDecoding; FlashAttention-3's PackGQA):
 
-    T = decode_start + decode_unit * ceil(units / S) + max(blocks of keys / S * decode_block, bytes / achieved HBM rate)
+    T = decode_start + decode_unit * ceil(units / S) + max(blocks of keys / S * decode_block, bytes / HBM rate)
 
-These were fitted to one framework's kernels (docs/accuracy.md). The rest of this page is about profiles without them.
+at the achieved rate of the profile or at ``decode_hbm``. Where values have other sizes than keys, ``mla`` of the
+profile has the constants, if it is there. All were fitted to kernels of frameworks (docs/accuracy.md). The rest of this
+page is about profiles without them.
 
 The constants are those of the GEMM profile; a block costs as much where keys or queries fill it in part. Softmax stands
 in series with the products, as if nothing hid it. Without mask, head_dim 128 and 16 Ki queries: H100 558 TFLOP/s,
@@ -112,8 +115,8 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
         element type.
     """
     _check(gpu, shape, sms)
-    model, decodes = gpu.attention, shape.q_len <= MAX_DECODE_QUERIES
-    units = _units(gpu, shape) if model is None or not decodes else [_packed(gpu, model, shape)]
+    model, decodes = attention_model(gpu, shape), shape.q_len <= MAX_DECODE_QUERIES
+    units = _units(gpu, model, shape) if model is None or not decodes else [_packed(gpu, model, shape)]
     l2_bytes, read, written = _traffic(gpu, shape, units, sms)
     series_us = 0.0
     if model is not None:  # what is added up in fp32 was not measured, and is hidden as far as memory allows
@@ -126,25 +129,32 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
     traffic = l2_bytes, read, written
     if model is not None and decodes:
         return _decode(gpu, model, units[0], sms, traffic)
-    label = f"attention {_q_rows(gpu, shape)}x{KV_ROWS}" + (" causal" if shape.causal else "")
+    label = f"attention {_q_rows(model, shape)}x{KV_ROWS}" + (" causal" if shape.causal else "")
     work = _equal_units(gpu, [(each.count, each.us) for each in units], sms, traffic, label, series_us)
     return work if model is None else replace(work, start_ticks=model.start_ticks)
 
 
+def attention_model(gpu: Gpu, shape: AttentionShape) -> AttentionModel | None:
+    """The constants of forward attention of ``shape``, None if the profile has none."""
+    return gpu.attention if shape.values is None or gpu.mla is None else gpu.mla
+
+
 def _packed(gpu: Gpu, model: AttentionModel, shape: AttentionShape) -> _Units:
     """Few queries: those of all heads that share keys lie together in blocks of 64; ``us`` is without overhead."""
-    blocks_of_keys, rows = -(-shape.kv_len // KV_ROWS), shape.q_len * shape.heads // shape.kv_heads
+    blocks_of_keys, rows = -(-shape.keys_seen // KV_ROWS), shape.q_len * shape.heads // shape.kv_heads
     count = shape.batch * shape.kv_heads * -(-rows // SMALL_Q_ROWS)
-    each_us = model.decode_block_ticks / TICKS_PER_US * shape.head_dim / KV_ROWS
+    each_us = model.decode_block_ticks / TICKS_PER_US * shape.key_cols / 2 / KV_ROWS
     # No kernel is faster than its products.
-    return _Units(count, shape.kv_len, blocks_of_keys * max(each_us, block_us(gpu, shape, SMALL_Q_ROWS, model)))
+    return _Units(count, shape.keys_seen, blocks_of_keys * max(each_us, block_us(gpu, shape, SMALL_Q_ROWS, model)))
 
 
 def _decode(gpu: Gpu, model: AttentionModel, units: _Units, sms: int, traffic: tuple[int, int, int]) -> KernelWork:
     """The work of packed ``units`` whose blocks of keys are dealt to all SMs."""
     blocks = units.count * -(-units.kv_rows // KV_ROWS)
     dealt_us = max(1.0, blocks / sms) * units.us * units.count / blocks
-    work = _equal_units(gpu, [(1, dealt_us)], 1, traffic, f"attention {SMALL_Q_ROWS}x{KV_ROWS} split")
+    rate = float(model.decode_hbm_fraction or 0) * gpu.hbm.peak_bytes_per_s
+    label = f"attention {SMALL_Q_ROWS}x{KV_ROWS} split"
+    work = _equal_units(gpu, [(1, dealt_us)], 1, traffic, label, hbm_bytes_per_s=rate)
     return replace(
         work,
         num_units=min(sms, blocks),
@@ -160,14 +170,15 @@ def _equal_units(
     traffic: tuple[int, int, int],
     label: str,
     series_us: float = 0.0,
+    hbm_bytes_per_s: float = 0.0,
 ) -> KernelWork:
     """The work of ``units`` (number, time in us) as equal ones that end when those would, or when their traffic does.
 
     ``traffic`` are bytes that hit L2, that are read from memory and that are written there. ``series_us`` is added to
-    the time of the units.
+    the time of the units. Memory serves ``hbm_bytes_per_s`` where that is said, and else what the profile achieves.
     """
     l2_bytes, read, written = traffic
-    memory_us = (read + written) / gpu.hbm.achieved_bytes_per_s * 1e6
+    memory_us = (read + written) / (hbm_bytes_per_s or gpu.hbm.achieved_bytes_per_s) * 1e6
     l2_us = (l2_bytes + read + written) / l2_bytes_per_s(gpu) * 1e6
     body_us = max(makespan_us(units, sms) + series_us, memory_us, l2_us)
     total = sum(count for count, _ in units)
@@ -209,23 +220,24 @@ def _check(gpu: Gpu, shape: AttentionShape, sms: int) -> None:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
 
 
-def _q_rows(gpu: Gpu, shape: AttentionShape) -> int:
-    if shape.q_len <= Q_ROWS or gpu.attention is None:
+def _q_rows(model: AttentionModel | None, shape: AttentionShape) -> int:
+    if shape.q_len <= Q_ROWS or model is None:
         return SMALL_Q_ROWS if shape.q_len <= SMALL_Q_ROWS else Q_ROWS
-    return gpu.attention.queries
+    return model.queries
 
 
-def _units(gpu: Gpu, shape: AttentionShape) -> list[_Units]:
+def _units(gpu: Gpu, model: AttentionModel | None, shape: AttentionShape) -> list[_Units]:
     """The units by block of queries; without a mask all are equal."""
-    q_rows = _q_rows(gpu, shape)
-    each_us = block_us(gpu, shape, q_rows, gpu.attention)
+    q_rows = _q_rows(model, shape)
+    each_us = block_us(gpu, shape, q_rows, model)
     num_heads, num_blocks = shape.batch * shape.heads, -(-shape.q_len // q_rows)
     if not shape.causal:
         seen = [(num_heads * num_blocks, shape.kv_len)]
     else:
-        lasts = [min(q_rows * (block + 1), shape.q_len) for block in range(num_blocks)]
-        seen = [(num_heads, max(0, last + shape.kv_len - shape.q_len)) for last in lasts]
-    tile_us = (gpu.gemm.tile_ticks if gpu.attention is None else gpu.attention.unit_ticks) / TICKS_PER_US
+        lasts = [min(q_rows * (block + 1), shape.q_len) + shape.kv_len - shape.q_len for block in range(num_blocks)]
+        most = shape.kv_len if shape.window is None else min(q_rows, shape.q_len) + shape.window - 1
+        seen = [(num_heads, min(most, max(0, last))) for last in lasts]
+    tile_us = (gpu.gemm.tile_ticks if model is None else model.unit_ticks) / TICKS_PER_US
     # No unit ends before its first operands are here.
     latency_us = (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
     return [_Units(count, rows, max(latency_us, tile_us + -(-rows // KV_ROWS) * each_us)) for count, rows in seen]
@@ -235,7 +247,7 @@ def block_us(gpu: Gpu, shape: AttentionShape, q_rows: int, model: AttentionModel
     """Time of one block of queries against one of keys."""
     pairs, fraction = q_rows * KV_ROWS, (gpu.gemm if model is None else model).mma_fraction
     rate = gpu.peak(shape.dtype) / gpu.sms * float(fraction)
-    math_us, exp_us = 4 * pairs * shape.head_dim / rate * 1e6, pairs / (EXP_PER_CLOCK * gpu.clock_hz) * 1e6
+    math_us, exp_us = 2 * pairs * shape.product_cols / rate * 1e6, pairs / (EXP_PER_CLOCK * gpu.clock_hz) * 1e6
     if model is not None:
         return max(math_us, exp_us / float(model.softmax_fraction))
     steps = -(-shape.head_dim // 64) + KV_ROWS // 64
@@ -248,18 +260,18 @@ def _traffic(gpu: Gpu, shape: AttentionShape, units: Sequence[_Units], sms: int)
     Q is read and O written once. The units of one head of keys run side by side and share what they read; where they
     take several passes over the SMs, later ones hit as far as L2 holds the heads that are at work together.
     """
-    row_bytes = shape.head_dim * shape.dtype.num_bytes
-    queries = shape.batch * shape.heads * shape.q_len * row_bytes
-    per_head = 2 * shape.kv_len * row_bytes
+    key_bytes = shape.key_cols * shape.dtype.num_bytes
+    queries = shape.batch * shape.heads * shape.q_len * shape.head_dim * shape.dtype.num_bytes
+    per_head = shape.keys_seen * key_bytes
     num_heads = shape.batch * shape.kv_heads
-    requested = sum(each.count * each.kv_rows for each in units) * 2 * row_bytes
+    requested = sum(each.count * each.kv_rows for each in units) * key_bytes
     units_per_head = sum(each.count for each in units) // num_heads
     at_work = min(num_heads, -(-sms // units_per_head))
     missed = 1 - hit_share(at_work * per_head, gpu.l2.instances * gpu.l2.size_bytes)
     passes = -(-units_per_head // sms)
     again = math.ceil(num_heads * per_head * (passes - 1) * missed)
     keys = min(requested, num_heads * per_head + again)
-    return requested - keys, queries + keys, queries
+    return requested - keys, queries + keys, shape.output_bytes
 
 
 def _part(scenario: OpCase, whole: AttentionShape, group: TileGroup) -> AttentionShape:
@@ -279,7 +291,8 @@ def _part(scenario: OpCase, whole: AttentionShape, group: TileGroup) -> Attentio
         return replace(part, kv_len=_seen(every, keys), causal=False, partial=rows < all_rows)
     if rows == all_rows:
         return part
-    return replace(part, q_len=-(-rows // whole.batch), kv_len=_seen(whole, whole.kv_len), causal=False)
+    seen = _seen(whole, whole.kv_len)
+    return replace(part, q_len=-(-rows // whole.batch), kv_len=seen, causal=False, window=None)
 
 
 def _seen(whole: AttentionShape, keys: int) -> int:
@@ -294,8 +307,8 @@ def least_sm_ticks(scenario: OpCase, shape: AttentionShape, share: Fraction) -> 
     """
     gpu, cuts_queries = scenario.gpu, scenario.shape.pattern.produces
     # Of a backward pass too, which has the constants of the GEMM profile.
-    fraction = max(each.mma_fraction for each in (gpu.gemm, gpu.attention) if each is not None)
-    per_pair = 4 * shape.head_dim / (gpu.peak(shape.dtype) / gpu.sms * float(fraction)) * 1e6
+    fraction = max(each.mma_fraction for each in (gpu.gemm, attention_model(gpu, shape)) if each is not None)
+    per_pair = 2 * shape.product_cols / (gpu.peak(shape.dtype) / gpu.sms * float(fraction)) * 1e6
     heads, queries = shape.batch * shape.heads, int(shape.q_len * share) if cuts_queries else shape.q_len
     # A share of keys that a mask hides in part is rounded by less than one key.
     rounded = 0 if cuts_queries or share == 1 else queries
@@ -325,7 +338,8 @@ def attention_back_work(gpu: Gpu, shape: AttentionBackShape, sms: int) -> Kernel
     read = shape.operand_bytes + shape.accumulator_bytes
     written = shape.output_bytes + shape.accumulator_bytes
     # Queries and gradients of the result are read, and gradients of queries added to, for each block of keys.
-    walked = sum(count * rows for count, rows, _ in units) * shape.head_dim * (2 * shape.dtype.num_bytes + 4)
+    cols = shape.product_cols * shape.dtype.num_bytes + 4 * shape.head_dim
+    walked = sum(count * rows for count, rows, _ in units) * cols
     l2_bytes = max(0, walked - read)
     label = f"attention_back {Q_ROWS}x{KV_ROWS}" + (" causal" if shape.causal else "")
     return _equal_units(gpu, [(count, us) for count, _, us in units], sms, (l2_bytes, read, written), label)
@@ -335,7 +349,8 @@ def _units_of_keys(gpu: Gpu, shape: AttentionBackShape) -> Sequence[tuple[int, i
     """(units, rows of queries that each sees, its time); with a mask by block of keys, the last first."""
     num_heads, num_blocks = shape.batch * shape.heads, -(-shape.kv_len // KV_ROWS)
     if shape.causal:
-        seen = [(num_heads, min(shape.q_len, KV_ROWS * (block + 1))) for block in range(num_blocks)]
+        most = shape.q_len if shape.window is None else KV_ROWS + shape.window - 1
+        seen = [(num_heads, min(most, shape.q_len, KV_ROWS * (block + 1))) for block in range(num_blocks)]
     else:
         seen = [(num_heads * num_blocks, shape.q_len)]
     q_rows = SMALL_Q_ROWS if shape.q_len <= SMALL_Q_ROWS else Q_ROWS

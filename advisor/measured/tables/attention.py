@@ -2,11 +2,12 @@
 
 A table is a file ``attention_NAME.csv`` or ``.csv.gz``, or without a NAME, with the columns gpu, op, phase, kernel,
 batch, q_len, kv_len, heads, kv_heads, head_dim, window and latency_us, all in bf16 and causal. A profile has the
-constants of one kernel (``FITTED``), fitted to some of its rows; rows of others say how far those are from it.
+constants of one kernel (``FITTED``), fitted to some of its rows; rows of others say how far those are from it. The op
+``mla`` has the sizes of DeepSeek-V3 (arXiv 2412.19437, section 4.2), absorbed where it generates.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from zlib import crc32
@@ -14,15 +15,19 @@ from zlib import crc32
 from ....compiler.ir import TICKS_PER_US, AttentionShape, DType, Gpu
 from ....simcore.kernels.attention import attention_work
 from .collectives import gpu_named, tables_of, whole_number
-from .csv_rows import TableComparison, rows_in
+from .csv_rows import TableComparison, is_positive, rows_in
 from .gemm import MAX_DIMENSION, gpu_name
 
 PATTERNS = ("attention.csv", "attention.csv.gz", "attention_*.csv", "attention_*.csv.gz")
 COLUMNS = ("gpu", "op", "phase", "kernel", "window")
 SIZES = ("batch", "heads", "kv_heads", "q_len", "kv_len", "head_dim")
-PHASES = ("context", "generation")
+PHASES, NO_WINDOW = ("context", "generation"), ("0", "0.0")
 FITTED: Mapping[str, str] = {"H100": "vllm_flash_attn_fa3", "B200": "vllm_flashinfer_trtllm"}
 """How the names of the kernels begin that the constants of a GPU were fitted to."""
+FITTED_MLA, MLA_HEADS = "trtllm", (1, 4, 16, 64)
+"""The same of MLA on both, and the heads of the rows that its constants were fitted to."""
+MLA_COLS: Mapping[str, tuple[int, int]] = {"context": (192, 128), "generation": (576, 512)}
+"""Columns of a key and of a value by phase."""
 MAX_HEAD_DIM = 256
 """Nothing is fitted to larger heads: they have kernels of their own."""
 LONG_US = 100
@@ -42,11 +47,16 @@ class AttentionRow:
 
     @property
     def half(self) -> str:
-        """Whether it may be fitted to: half of the configurations of heads are held out, and all large heads."""
-        if self.gpu not in FITTED or not self.kernel.startswith(FITTED[self.gpu]):
+        """Whether it may be fitted to: half of the configurations of heads are held out, large heads and windows."""
+        shape = self.shape
+        fitted = FITTED.get(self.gpu) if shape.values is None else FITTED_MLA
+        if fitted is None or not self.kernel.startswith(fitted):
             return ""
-        heads = f"{self.shape.heads}/{self.shape.kv_heads}/{self.shape.head_dim}"
-        return HELD_OUT if self.shape.head_dim > MAX_HEAD_DIM or in_odd_half(heads) else FIT
+        if shape.values is not None:
+            return FIT if shape.heads in MLA_HEADS else HELD_OUT
+        heads = f"{shape.heads}/{shape.kv_heads}/{shape.head_dim}"
+        others = shape.head_dim > MAX_HEAD_DIM or shape.window is not None
+        return HELD_OUT if others or in_odd_half(heads) else FIT
 
 
 def in_odd_half(name: str) -> bool:
@@ -82,8 +92,10 @@ def attention_comparisons(folder: Path) -> Iterator[TableComparison | str]:
             yield f"{row.file}: there is no profile of {row.gpu[:40]}"
         else:
             length = f"{'below' if row.time_us < LONG_US else 'from'} {LONG_US} us"
-            group = ", ".join(each for each in (row.half, length) if each)
-            operation, predicted_us = f"attention {row.phase}, {row.kernel}", attention_us(gpu, row.shape)
+            window = "window" if row.shape.window is not None else ""
+            group = ", ".join(each for each in (row.half, window, length) if each)
+            name = "attention" if row.shape.values is None else "mla"
+            operation, predicted_us = f"{name} {row.phase}, {row.kernel}", attention_us(gpu, row.shape)
             yield TableComparison(row.gpu, operation, group, row.shape.text, row.time_us, predicted_us)
 
 
@@ -96,15 +108,23 @@ def attention_us(gpu: Gpu, shape: AttentionShape) -> float:
 def _row(file: str, row: Mapping[str, str]) -> AttentionRow | str:
     """Return what a row measures, or why it is not compared."""
     sizes = [whole_number(row, name, MAX_DIMENSION) for name in SIZES]
-    if row["op"] != "gqa":
-        return "keys and values of heads of other sizes (MLA) are not modelled"
-    if row["window"] not in ("0", "0.0"):
-        return "a window of keys is not modelled"
+    mla = {"gqa": False, "mla": True}.get(row["op"])
+    if mla is None:
+        return f"{row['op'][:40]} is none of gqa and mla"
+    if row["window"] not in NO_WINDOW and not is_positive(row["window"]):
+        return "a window is not a number of keys"
+    window = None if row["window"] in NO_WINDOW else whole_number(row, "window", MAX_DIMENSION) or 0
     if row["phase"] not in PHASES:
         return "the phase is not known"
     batch, heads, kv_heads, q_len, kv_len, head_dim = sizes
-    if not (batch and heads and kv_heads and q_len and kv_len and head_dim) or heads % kv_heads:
+    if not (batch and heads and kv_heads and q_len and kv_len and head_dim) or heads % kv_heads or window == 0:
         return f"a size is not a whole number up to {MAX_DIMENSION}, or kv_heads do not divide heads"
-    shape = AttentionShape(batch, heads, kv_heads, q_len, kv_len, head_dim, DType.BF16, causal=True)
+    if mla and head_dim != MLA_COLS[row["phase"]][0]:
+        return f"keys of MLA have other columns than {MLA_COLS[row['phase']][0]}"
+    shape = AttentionShape(batch, heads, kv_heads, q_len, kv_len, head_dim, DType.BF16, causal=True, window=window)
+    if mla:
+        absorbed = row["phase"] == PHASES[1]
+        values = MLA_COLS[row["phase"]][1]
+        shape = replace(shape, kv_heads=1 if absorbed else heads, values=values, in_keys=absorbed)
     kernel = row["kernel"][:40]
     return AttentionRow(gpu_name(row["gpu"]), row["phase"], kernel, shape, float(row["latency_us"]), file)

@@ -103,7 +103,8 @@ NOTES = (
     "by way of FlashInfer on B200, fitted to half of the configurations of heads up to 256 wide; the other half is "
     "held out. Times are those of a framework in a graph, with the write to its cache. TensorRT-LLM itself takes 1.23 "
     "(H100) and 1.32 (B200) times as long as that kernel for contexts, and 0.97 and 1.14 times in generation, at the "
-    "median of the same shapes. MLA, windows, fp8 caches and pages have no words in the language.",
+    "median of the same shapes. MLA has constants of TensorRT-LLM, fitted to half of the numbers of heads; windows "
+    "have none of their own, and are held out. fp8 caches and pages have no words in the language.",
     "Experts of a mixture are two grouped GEMMs and three row-wise kernels as a graph has them, each with its start, "
     "against what TensorRT-LLM times of one rank with even loads: sort, cast, products, activation. Constants of bf16 "
     "and fp8 (cutlass) are fitted to 1,200 rows of half of the models each, the other half is held out; those of fp8 "

@@ -4,10 +4,15 @@ q is [batch * queries, heads * head_dim], k and v are alike with kv_heads. Packe
 (``flash_attn_kvpacked_func``, ``flash_attn_qkvpacked_func``): in ``attention(q, kv)`` a row of kv holds keys and values
 of one position, in ``attention(qkv)`` queries as well. Columns go head by head, so that those of some heads lie
 together (Megatron-LM, ``linear_qkv``).
+
+Values of other sizes than keys (DeepSeek-V2, arXiv 2405.04434, section 2.1) need ``value_dim``: in ``attention(q, kv,
+heads=16, value_dim=128)`` a head of kv has its key first. Where kv has columns for keys alone, the first ``value_dim``
+of each key are its value: MLA whose projections are absorbed, as it decodes. With ``window=128`` a query of a causal
+attention sees the last 128 keys up to its own (Mistral 7B, arXiv 2310.06825).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..tensors import DType, Pattern, Shard, Tensor
@@ -21,8 +26,11 @@ class AttentionShape(KernelShape):
     """Attention, forward: softmax(Q K^T) V for each of ``batch * heads``, where Q is [q_len, head_dim].
 
     ``kv_heads`` divides ``heads``; each of them serves as many query heads. ``causal`` aligns the last query with the
-    last key: query i sees keys up to i + kv_len - q_len. ``partial`` is over some of the keys only, and leaves what
-    the others are to be added to (``accumulator_bytes``).
+    last key: query i sees keys up to i + kv_len - q_len, the last ``window`` of them if there is one. ``partial`` is
+    over some of the keys only, and leaves what the others are to be added to (``accumulator_bytes``).
+
+    ``values`` are columns of a value of one head, None for as many as ``head_dim``, those of a key; values that are
+    ``in_keys`` are the first columns of keys, and are not read again.
     """
 
     operation: ClassVar[str] = "attention"
@@ -37,6 +45,29 @@ class AttentionShape(KernelShape):
     dtype: DType
     causal: bool
     partial: bool = False
+    values: int | None = None
+    in_keys: bool = False
+    window: int | None = None
+
+    @property
+    def value_dim(self) -> int:
+        """Columns of a value of one head, and of the output."""
+        return self.head_dim if self.values is None else self.values
+
+    @property
+    def key_cols(self) -> int:
+        """Columns of a key and its value, as they are read."""
+        return self.head_dim if self.in_keys else self.head_dim + self.value_dim
+
+    @property
+    def product_cols(self) -> int:
+        """Columns that both products of a query and a key run over."""
+        return self.head_dim + self.value_dim
+
+    @property
+    def keys_seen(self) -> int:
+        """Keys that some query sees, of one head."""
+        return self.kv_len if self.window is None else min(self.kv_len, self.q_len + self.window - 1)
 
     @property
     def pairs(self) -> int:
@@ -44,23 +75,25 @@ class AttentionShape(KernelShape):
         if not self.causal:
             return self.q_len * self.kv_len
         seeing = min(self.q_len, self.kv_len)  # queries that see a key: the last sees all, each before it one less
-        return seeing * self.kv_len - seeing * (seeing - 1) // 2
+        hidden = 0 if self.window is None else max(0, self.kv_len - self.window)  # from the last, by the window
+        full = min(seeing, hidden)  # queries with more keys than the window has
+        return seeing * self.kv_len - seeing * (seeing - 1) // 2 - (full * hidden - full * (full - 1) // 2)
 
     @property
     def flops(self) -> int:
         """Operations of both products without what the mask hides, multiply and add counted as two; no softmax."""
-        return 4 * self.batch * self.heads * self.pairs * self.head_dim
+        return 2 * self.batch * self.heads * self.pairs * self.product_cols
 
     @property
     def operand_bytes(self) -> int:
         """Queries, keys and values."""
-        rows = self.heads * self.q_len + 2 * self.kv_heads * self.kv_len
-        return self.batch * rows * self.head_dim * self.dtype.num_bytes
+        queries = self.heads * self.q_len * self.head_dim
+        return self.batch * (queries + self.kv_heads * self.keys_seen * self.key_cols) * self.dtype.num_bytes
 
     @property
     def output_bytes(self) -> int:
         """A row for each query of each head."""
-        return self.batch * self.heads * self.q_len * self.head_dim * self.dtype.num_bytes
+        return self.batch * self.heads * self.q_len * self.value_dim * self.dtype.num_bytes
 
     @property
     def accumulator_bytes(self) -> int:
@@ -69,13 +102,15 @@ class AttentionShape(KernelShape):
         Online softmax rescales them when more keys come (Dao et al., FlashAttention, arXiv 2205.14135, algorithm 1;
         Liu et al., Ring Attention, arXiv 2310.01889).
         """
-        return 4 * self.batch * self.heads * self.q_len * (self.head_dim + 2)
+        return 4 * self.batch * self.heads * self.q_len * (self.value_dim + 2)
 
     @property
     def text(self) -> str:
         """Queries x keys and the heads."""
         lengths = f"{self.q_len} x {self.kv_len}" + (" causal" if self.causal else "")
-        return f"{self.dtype.value} {lengths}, {self.heads} heads of {self.head_dim}"
+        window = "" if self.window is None else f", window {self.window}"
+        values = "" if self.values is None else f" and {self.values}"
+        return f"{self.dtype.value} {lengths}{window}, {self.heads} heads of {self.head_dim}{values}"
 
     def cutting(self, pattern: Pattern, moved: Tensor) -> Cutting:
         """Heads are independent, and stay whole.
@@ -93,7 +128,7 @@ class AttentionShape(KernelShape):
         """Columns of all heads; after a collective tiles are sliced along its columns, which are heads."""
         if moved is None:
             return 1, 1
-        return self.heads * self.head_dim, moved.cols if pattern.consumes else 1
+        return self.heads * self.value_dim, moved.cols if pattern.consumes else 1
 
 
 def _infer(call: OperationCall) -> CallResult:
@@ -102,8 +137,8 @@ def _infer(call: OperationCall) -> CallResult:
     check_types(tensors)
     first, last, batch = tensors[0], tensors[-1], call.arguments.get("batch", 1)
     heads = call.arguments["heads"]
-    kv_heads = call.arguments.get("kv_heads", heads)
-    head_dim = head_dim_of(tensors, heads, kv_heads)
+    kv_heads, values = call.arguments.get("kv_heads", heads), call.arguments.get("value_dim")
+    head_dim, in_keys = head_dim_of(tensors, heads, kv_heads, values)
     q_rows = first.rows // (call.num_ranks if first.shard is Shard.ROWS else 1)
     if q_rows % batch or last.rows % batch:
         raise mismatch(f"{batch} sequences do not divide {q_rows} rows of {first.name} and {last.rows} of {last.name}")
@@ -113,14 +148,29 @@ def _infer(call: OperationCall) -> CallResult:
         raise mismatch(message, "both are of one sequence, dealt to the ranks alike")
     check_peak(call.gpu, first.dtype)
     lengths = q_rows // batch, last.rows // batch
-    output = Tensor(call.result, first.dtype, first.rows, heads * head_dim, first.shard)
-    return CallResult(output, AttentionShape(batch, heads, kv_heads, *lengths, head_dim, first.dtype, causal))
+    shape = AttentionShape(batch, heads, kv_heads, *lengths, head_dim, first.dtype, causal)
+    shape = replace(
+        shape, values=None if values == head_dim else values, in_keys=in_keys, window=window_of(call, causal)
+    )
+    return CallResult(Tensor(call.result, first.dtype, first.rows, heads * shape.value_dim, first.shard), shape)
+
+
+def window_of(call: OperationCall, causal: bool) -> int | None:
+    """The keys that a query sees, where a call says so."""
+    window: int | None = call.arguments.get("window")
+    if window is not None and not causal:
+        raise mismatch("a window of keys ends at the key of the query", "add causal=yes, or leave window out")
+    return window
 
 
 def _check_origins(call: OperationCall) -> None:
     """Reject what a collective brought, unless it is kv next to queries sharded by rows, or qkv."""
     first, rest = call.operands[0], call.operands[1:]
     origins = [operand.origin for operand in call.operands]
+    if "value_dim" in call.arguments and any(origins):
+        raise not_simulated("values of other sizes than keys behind a collective", "leave value_dim out")
+    if "window" in call.arguments and "all_gather" in origins:
+        raise not_simulated("a window of gathered keys", "leave window out: each rank would need some of them only")
     if len(origins) == 2 and rest[0].origin == "all_gather" and not first.origin:
         q = first.tensor
         if q.shard is not Shard.ROWS:
@@ -138,28 +188,37 @@ def _check_origins(call: OperationCall) -> None:
     check_local(call, call.operands)
 
 
-def head_dim_of(tensors: Sequence[Tensor], heads: int, kv_heads: int) -> int:
-    """The size of a head, by the columns of the tensor with the queries; those of the others have to fit.
+def head_dim_of(tensors: Sequence[Tensor], heads: int, kv_heads: int, values: int | None = None) -> tuple[int, bool]:
+    """The size of a head, by the columns of the tensor with the queries, and whether values are columns of keys.
+
+    ``values`` is the size of a value where it is said.
 
     Raises
     ------
     OperationError
-        If they do not.
+        If the columns or rows of the others do not fit.
     """
-    first = tensors[0]
-    in_first = heads + (2 * kv_heads if len(tensors) == 1 else 0)
-    if heads % kv_heads or first.cols % in_first:
+    first, packed = tensors[0], len(tensors) == 1
+    in_values = kv_heads * (values or 0) if packed else 0
+    in_first = heads + (kv_heads if values else 2 * kv_heads) * packed
+    if heads % kv_heads or (first.cols - in_values) % in_first or first.cols <= in_values:
         raise mismatch(
-            f"{in_first} heads do not divide {first.cols} columns of {first.name}, "
+            f"{in_first} heads do not divide {first.cols - in_values} columns of {first.name}, "
             f"or {heads} are no multiple of {kv_heads} kv_heads"
         )
-    head_dim = first.cols // in_first
-    for tensor in tensors[1:]:
-        rows, cols = tensors[1].rows, kv_heads * head_dim * (2 if len(tensors) == 2 else 1)
+    head_dim = (first.cols - in_values) // in_first
+    value_dim = values or head_dim
+    in_keys = values is not None and len(tensors) == 2 and tensors[1].cols == kv_heads * head_dim
+    if in_keys and value_dim > head_dim:
+        raise mismatch(f"keys of {tensors[1].name} have {head_dim} columns, and values in them {value_dim}")
+    sizes = (head_dim, value_dim) if len(tensors) == 3 else (head_dim if in_keys else head_dim + value_dim,)
+    for tensor, size in zip(tensors[1:], sizes, strict=False):
+        rows, cols = tensors[1].rows, kv_heads * size
         if (tensor.rows, tensor.cols) != (rows, cols):
-            what = f"[{tensor.rows}, {tensor.cols}]; {kv_heads} kv_heads of {head_dim}"
+            of = f"{head_dim}" if value_dim == head_dim else f"{head_dim} and {value_dim}"
+            what = f"[{tensor.rows}, {tensor.cols}]; {kv_heads} kv_heads of {of}"
             raise mismatch(f"{tensor.name} is {what} need [{rows}, {cols}]")
-    return head_dim
+    return head_dim, in_keys
 
 
 OPERATION = KernelOperation(
@@ -172,6 +231,8 @@ OPERATION = KernelOperation(
         CallArgument("kv_heads", CallArgumentKind.COUNT),
         CallArgument("batch", CallArgumentKind.COUNT),
         CallArgument("causal", CallArgumentKind.TRUTH),
+        CallArgument("value_dim", CallArgumentKind.COUNT),
+        CallArgument("window", CallArgumentKind.COUNT),
     ),
     after=("all_gather", "all_to_all"),
     before=("all_to_all",),

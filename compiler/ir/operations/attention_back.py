@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from ..tensors import Shard
 from .attention import OPERATION as FORWARD
-from .attention import AttentionShape, head_dim_of
-from .base import CallResult, KernelOperation, OperationCall, mismatch
+from .attention import AttentionShape, head_dim_of, window_of
+from .base import CallResult, KernelOperation, OperationCall, mismatch, not_simulated
 from .checks import check_local, check_peak, check_types
 
 PARTS = {2: ("q", "kv"), 3: ("q", "k", "v")}
@@ -27,20 +27,19 @@ class AttentionBackShape(AttentionShape):
     @property
     def flops(self) -> int:
         """Operations of the five products without what the mask hides."""
-        return 10 * self.batch * self.heads * self.pairs * self.head_dim
+        return 2 * self.batch * self.heads * self.pairs * (3 * self.head_dim + 2 * self.value_dim)
 
     @property
     def operand_bytes(self) -> int:
         """Queries, keys and values, the result and its gradient."""
-        queries = self.batch * self.heads * self.q_len
-        keys = self.batch * self.kv_heads * self.kv_len
-        return (3 * queries + 2 * keys) * self.head_dim * self.dtype.num_bytes
+        queries = self.heads * self.q_len * (self.head_dim + 2 * self.value_dim)
+        return self.batch * (queries + self.kv_heads * self.kv_len * self.key_cols) * self.dtype.num_bytes
 
     @property
     def output_bytes(self) -> int:
         """Gradients of queries, keys and values."""
-        rows = self.heads * self.q_len + 2 * self.kv_heads * self.kv_len
-        return self.batch * rows * self.head_dim * self.dtype.num_bytes
+        queries = self.heads * self.q_len * self.head_dim
+        return self.batch * (queries + self.kv_heads * self.kv_len * self.key_cols) * self.dtype.num_bytes
 
     @property
     def accumulator_bytes(self) -> int:
@@ -55,13 +54,17 @@ def _infer(call: OperationCall) -> CallResult:
     first, last = operands[0], operands[-1]
     heads = call.arguments["heads"]
     kv_heads, batch = call.arguments.get("kv_heads", heads), call.arguments.get("batch", 1)
-    head_dim = head_dim_of(operands, heads, kv_heads)
+    values = call.arguments.get("value_dim")
+    head_dim, in_keys = head_dim_of(operands, heads, kv_heads, values)
+    if in_keys:
+        raise not_simulated("a backward pass of values that are columns of keys", "train with keys and values apart")
     if last.rows != first.rows:
         message = f"{first.name} has {first.rows} rows and {last.name} {last.rows}"
         raise mismatch(message, "gradients of queries, keys and values are columns of one tensor")
+    cols = heads * (values or head_dim)
     for tensor in (result, gradient):
-        if (tensor.rows, tensor.cols) != (first.rows, heads * head_dim):
-            needed = f"{heads} heads of {head_dim} beside {first.name} need [{first.rows}, {heads * head_dim}]"
+        if (tensor.rows, tensor.cols) != (first.rows, cols):
+            needed = f"{heads} heads of {values or head_dim} beside {first.name} need [{first.rows}, {cols}]"
             raise mismatch(f"{tensor.name} is [{tensor.rows}, {tensor.cols}]; {needed}")
     if first.rows % batch:
         raise mismatch(f"{batch} sequences do not divide {first.rows} rows of {first.name}")
@@ -69,6 +72,7 @@ def _infer(call: OperationCall) -> CallResult:
     length, causal = first.rows // batch, call.arguments.get("causal", False)
     output = replace(first, name=call.result, cols=sum(tensor.cols for tensor in operands), shard=Shard.NONE)
     shape = AttentionBackShape(batch, heads, kv_heads, length, length, head_dim, first.dtype, causal)
+    shape = replace(shape, values=None if values == head_dim else values, window=window_of(call, causal))
     parts = zip(PARTS.get(len(operands), ()), (tensor.cols for tensor in operands), strict=False)
     return CallResult(output, shape, parts=tuple(parts))
 

@@ -253,7 +253,8 @@ def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l
         sync=sync_of(figures),
         mall=mall_of(figures),
         noc=noc_of(figures),
-        attention=attention_of(figures),
+        attention=attention_of(figures, "attention"),
+        mla=attention_of(figures, "mla"),
         grouped=grouped_of(figures, "grouped"),
         grouped_fp8=grouped_of(figures, "grouped_fp8"),
     )

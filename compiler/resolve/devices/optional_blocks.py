@@ -120,21 +120,23 @@ def noc_of(figures: DeviceNumbers) -> Noc | None:
     return Noc(figures.by_path["noc.gemm_share"].value.amount, figures.whole("noc.copy_bandwidth"))
 
 
-def attention_of(figures: DeviceNumbers) -> AttentionModel | None:
-    """Return the constants of attention, None if the profile has none."""
-    if "attention.start" not in figures.by_path:
+def attention_of(figures: DeviceNumbers, block: str) -> AttentionModel | None:
+    """Return the constants of attention in ``block``, None if the profile has none."""
+    if f"{block}.start" not in figures.by_path:
         return None
-    mma, softmax, hbm = (figures.by_path[f"attention.{name}"].value.amount for name in ("mma", "softmax", "hbm"))
+    mma, softmax, hbm = (figures.by_path[f"{block}.{name}"].value.amount for name in ("mma", "softmax", "hbm"))
+    decode_hbm = figures.by_path.get(f"{block}.decode_hbm")
     return AttentionModel(
-        start_ticks=figures.ticks("attention.start"),
+        start_ticks=figures.ticks(f"{block}.start"),
         mma_fraction=mma,
         softmax_fraction=softmax,
         hbm_fraction=hbm,
-        unit_ticks=figures.ticks("attention.unit"),
-        queries=figures.whole("attention.queries"),
-        decode_start_ticks=figures.ticks("attention.decode_start"),
-        decode_unit_ticks=figures.ticks("attention.decode_unit"),
-        decode_block_ticks=figures.ticks("attention.decode_block"),
+        unit_ticks=figures.ticks(f"{block}.unit"),
+        queries=figures.whole(f"{block}.queries"),
+        decode_start_ticks=figures.ticks(f"{block}.decode_start"),
+        decode_unit_ticks=figures.ticks(f"{block}.decode_unit"),
+        decode_block_ticks=figures.ticks(f"{block}.decode_block"),
+        decode_hbm_fraction=None if decode_hbm is None else decode_hbm.value.amount,
     )
 
 

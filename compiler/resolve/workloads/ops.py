@@ -7,7 +7,7 @@ with an all_to_all between them.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...ir import GemmShape, Made, Op, OpShape, Pattern, Read, Shard, Tensor, Then
+from ...ir import AttentionShape, GemmShape, Made, Op, OpShape, Pattern, Read, Shard, Tensor, Then
 from ...ir.operations import CollectiveOperation, Exchange, KernelOperation, Operation
 from ...ir.operations.routing import SEND_BACK
 from .calls import GATHER, GEMM, WorkloadCall
@@ -155,6 +155,7 @@ def _is_one(calls: Sequence[WorkloadCall]) -> bool:
             return not _takes(second, first) and independent_pattern([first.operation, second.operation]) is not None
         case (first, second, third):
             in_turn = _takes(second, first) and _takes(third, second) and not _takes(third, first)
+            in_turn = in_turn and not _is_apart(first)
             return in_turn and pattern_in_turn([call.operation for call in calls]) is not None
         case _:
             return False
@@ -210,11 +211,17 @@ def _joins(group: _Group, call: WorkloadCall, readers: Mapping[str, Sequence[Wor
     if more or group.ends or not operand.is_plain or operand.tensor.name != first.name:
         return False
     pattern = pattern_in_turn([first.operation, call.operation])
-    flat = first.operands[0].tensor.shard is Shard.FLAT  # of which rows are no part
-    if pattern is None or pattern.beside or flat:
+    if pattern is None or pattern.beside or _is_apart(first):
         return False
     alone = len(readers[operand.tensor.name]) == 1
     return pattern.consumes or alone
+
+
+def _is_apart(call: WorkloadCall) -> bool:
+    """Whether nothing overlaps a call: rows are no part of flat shards, nor heads alike with values of other sizes."""
+    kernel = call.made.kernel
+    values = isinstance(kernel, AttentionShape) and kernel.values is not None
+    return values or call.operands[0].tensor.shard is Shard.FLAT
 
 
 def pattern_in_turn(calls: Sequence[Operation]) -> Pattern | None:

@@ -45,8 +45,10 @@ def test_half_and_length_are_the_group_of_a_row(tmp_path: Path, row: str, group:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("H100-SXM,mla,context,trtllm,4,64,64,16,16,192,0,20", "MLA"),
-        ("H100-SXM,gqa,context,trtllm,4,64,64,16,16,128,128,20", "window"),
+        ("H100-SXM,mla,context,trtllm,4,64,64,16,1,128,0,20", "other columns than 192"),
+        ("H100-SXM,mha,context,trtllm,4,64,64,16,16,128,0,20", "none of gqa and mla"),
+        ("H100-SXM,gqa,context,trtllm,4,64,64,16,16,128,all,20", "a window is not a number"),
+        ("H100-SXM,gqa,context,trtllm,4,64,64,16,16,128,0.5,20", "not a whole number"),
         ("H100-SXM,gqa,other,trtllm,4,64,64,16,16,128,0,20", "phase"),
         ("H100-SXM,gqa,context,trtllm,4,64,64,16,3,128,0,20", "do not divide heads"),
         ("H100-SXM,gqa,context,trtllm,4,64.5,64,16,8,128,0,20", "not a whole number"),
@@ -60,9 +62,45 @@ def test_other_rows_are_left_out_with_the_reason(tmp_path: Path, row: str, reaso
     assert compared == [] and reason in text
 
 
+@pytest.mark.parametrize(
+    ("row", "operation", "group", "shape"),
+    [
+        (
+            "H100-SXM,mla,context,trtllm,4,64,64,16,1,192,0,20",
+            "mla context, trtllm",
+            f"{FIT}, below 100 us",
+            AttentionShape(4, 16, 16, 64, 64, 192, DType.BF16, True, values=128),
+        ),
+        (
+            "B200-SXM,mla,generation,trtllm,64,1,4096,32,1,576,0,120",
+            "mla generation, trtllm",
+            f"{HELD_OUT}, from 100 us",
+            AttentionShape(64, 32, 1, 1, 4096, 576, DType.BF16, True, values=512, in_keys=True),
+        ),
+        (
+            "H100-SXM,gqa,context,vllm_flash_attn_fa3,4,1024,1024,16,8,128,128,120",
+            "attention context, vllm_flash_attn_fa3",
+            f"{HELD_OUT}, window, from 100 us",
+            AttentionShape(4, 16, 8, 1024, 1024, 128, DType.BF16, True, window=128),
+        ),
+    ],
+)
+def test_values_of_other_sizes_and_windows_are_compared(
+    tmp_path: Path, row: str, operation: str, group: str, shape: AttentionShape
+) -> None:
+    (only,), texts = read(tmp_path, row)
+    scenario = lone_scenario(row[:4])
+
+    assert texts == [] and (only.operation, only.group) == (operation, group)
+    assert scenario is not None and only.predicted_us == attention_us(scenario.gpu, shape)
+
+
 @pytest.mark.skipif(not DATA, reason="needs the measured tables")
 def test_held_out_rows_of_the_fitted_kernels_are_near() -> None:
     rows = [each for each in attention_comparisons(Path(DATA)) if isinstance(each, TableComparison)]
     held = {(each.gpu, each.operation, each.group): each.median for each in summed_up(rows) if HELD_OUT in each.group}
 
-    assert len(held) == 10 and max(held.values()) < 10
+    most = {"window": 16, "mla": 12, "": 10}
+    kinds = [next(word for word in most if word in f"{key[1]} {key[2]}") for key in held]
+    assert sorted(kinds) == [""] * 10 + ["mla"] * 8 + ["window"] * 9
+    assert all(median < most[kind] for kind, median in zip(kinds, held.values(), strict=True))

@@ -107,16 +107,16 @@ def test_compressed_attention_is_that_of_each_rank() -> None:
     layer, back, dense, _ = compile_text(layer_text(model, H100)).workloads
     shapes = {op.name: op.shape.kernel or op.shape.gemm for op in layer.workload.ops}
 
-    assert shapes["a"] == AttentionShape(1, 128, 128, 1024, 1024, 160, DType.BF16, causal=True)
-    assert shapes["q"] == GemmShape(1024, 20480, 1536, DType.BF16)
+    assert shapes["a"] == AttentionShape(1, 128, 128, 1024, 1024, 192, DType.BF16, causal=True, values=128)
+    assert shapes["q"] == GemmShape(1024, 24576, 1536, DType.BF16)
     assert shapes["kv"] == GemmShape(1024, 40960, 512, DType.BF16)
     assert shapes["s"] == GemmShape(1024, 7168, 2048, DType.BF16)
     assert {"t", "z"} <= {op.name for op in layer.workload.ops if op.label == "all_to_all"}
-    made_again = AttentionBackShape(1, 128, 128, 1024, 1024, 160, DType.BF16, causal=True)
+    made_again = AttentionBackShape(1, 128, 128, 1024, 1024, 192, DType.BF16, causal=True, values=128)
     assert back.workload.op("a_back").shape.kernel == made_again
     assert {op.name: op.shape.gemm for op in back.workload.ops if op.name in ("q", "d_q_norm", "d_wkv")} == {
-        "q": GemmShape(1024, 20480, 1536, DType.BF16),
-        "d_q_norm": GemmShape(1024, 1536, 20480, DType.BF16),
+        "q": GemmShape(1024, 24576, 1536, DType.BF16),
+        "d_q_norm": GemmShape(1024, 1536, 24576, DType.BF16),
         "d_wkv": GemmShape(512, 40960, 1024, DType.BF16),
     }
     assert [op.label for op in dense.workload.ops if op.is_pair] == ["AG+GEMM", "GEMM+RS"]
@@ -140,9 +140,17 @@ def test_compressed_attention_without_experts_and_with_whole_queries(tmp_path: P
     model = read(tmp_path / "config.json", kv_lora_rank=256, q_lora_rank=None, v_head_dim=64)
     layer, back = compile_text(layer_text(model, H100)).workloads
 
-    assert back.workload.op("d_q_norm").shape.gemm == GemmShape(1024, 8192, 64 * 128, DType.BF16)
-    assert layer.workload.op("q").shape.gemm == GemmShape(1024, 64 * 128, 8192, DType.BF16)
+    assert back.workload.op("d_q_norm").shape.gemm == GemmShape(1024, 8192, 64 * 192, DType.BF16)
+    assert layer.workload.op("q").shape.gemm == GemmShape(1024, 64 * 192, 8192, DType.BF16)
     assert [op.label for op in layer.workload.ops if op.is_pair] == ["AG+GEMM", "GEMM+RS"]
+
+
+def test_a_window_of_all_layers_is_written(tmp_path: Path) -> None:
+    model = read(tmp_path / "config.json", model_type="mistral", sliding_window=4096)
+    layer = compile_text(layer_text(model, Parallelism("h100", 8))).workloads[0]
+    kernel = layer.workload.op("a").shape.kernel
+
+    assert isinstance(kernel, AttentionShape) and kernel.window == 4096 and not model.left_out
 
 
 def test_what_no_graph_says_is_written_pair_by_pair() -> None:

@@ -16,11 +16,20 @@ from tests.helpers.scenarios.scenarios import T, h100, mi300x, ticks
 
 DT = DType.BF16
 shapes = st.builds(
-    lambda batch, group, kv_heads, q_len, kv_len, dim, causal: AttentionShape(
-        batch, group * kv_heads, kv_heads, q_len, kv_len, dim, DT, causal
+    lambda batch, group, kv_heads, q_len, kv_len, dim, causal, values, window: AttentionShape(
+        batch,
+        group * kv_heads,
+        kv_heads,
+        q_len,
+        kv_len,
+        dim,
+        DT,
+        causal,
+        values=values,
+        window=window if causal else None,
     ),
     *(st.integers(1, 4), st.integers(1, 8), st.integers(1, 8), st.integers(1, 3000), st.integers(1, 3000)),
-    *(st.integers(1, 256), st.booleans()),
+    *(st.integers(1, 256), st.booleans(), st.none() | st.integers(1, 256), st.none() | st.integers(1, 4000)),
 )
 
 
@@ -148,12 +157,12 @@ def test_keys_that_do_not_fit_l2_are_read_in_every_pass() -> None:
 @given(gpus, shapes, st.integers(1, 132))
 def test_math_and_compulsory_traffic_bound_it_from_below(gpu, shape, sms) -> None:  # type: ignore[no-untyped-def]
     work = attention_work(gpu, shape, sms)
-    queries = shape.batch * shape.heads * shape.q_len * shape.head_dim * 2
-    keys = 2 * shape.batch * shape.kv_heads * shape.kv_len * shape.head_dim * 2
+    queries = shape.batch * shape.heads * shape.q_len * 2
+    keys = shape.batch * shape.kv_heads * shape.keys_seen * (shape.head_dim + shape.value_dim) * 2
 
     assert work.num_units * work.unit_ticks >= shape.flops * gpu.sms * TICKS_PER_SECOND // gpu.peak(DT)
-    assert work.hbm_read_bytes >= queries + keys
-    assert work.hbm_write_bytes == queries
+    assert work.hbm_read_bytes >= queries * shape.head_dim + keys
+    assert work.hbm_write_bytes == queries * shape.value_dim
     assert work.l2_hit_bytes >= 0
     assert work.body_ticks >= ticks_for(work.hbm_read_bytes + work.hbm_write_bytes, gpu.hbm.achieved_bytes_per_s)
     assert (work.waves - 1) * sms < work.num_units <= work.waves * sms
@@ -215,3 +224,19 @@ def test_what_cannot_be_is_refused() -> None:
         attention_work(h100(), replace(square(8), kv_heads=3), 8)
     with pytest.raises(ValueError, match="no peak"):
         attention_work(h100(), replace(square(8), dtype=DType.FP32), 8)
+
+
+@pytest.mark.parametrize(("queries", "keys", "window"), [(7, 7, 3), (5, 9, 4), (9, 5, 2), (1, 20, 6), (6, 6, 50)])
+def test_pairs_in_a_window_are_those_of_a_mask(queries: int, keys: int, window: int) -> None:
+    shape = AttentionShape(1, 1, 1, queries, keys, 64, DT, True, window=window)
+    last = [row + keys - queries for row in range(queries)]
+
+    assert shape.pairs == sum(max(0, 1 + end - max(0, end - window + 1)) for end in last)
+
+
+@pytest.mark.parametrize("queries", [1, 4096])
+def test_a_window_is_never_slower(queries: int) -> None:
+    whole = AttentionShape(8, 16, 8, queries, 4096, 128, DT, True)
+    times = [attention_work(h100(), replace(whole, window=keys), h100().sms).alone_ticks for keys in (128, 1024, 4096)]
+
+    assert times[0] < times[1] <= times[2] == attention_work(h100(), whole, h100().sms).alone_ticks

@@ -154,3 +154,60 @@ def test_packed_tensors_are_the_same_kernel(packed: str, apart: str) -> None:
 )
 def test_what_is_refused(body: str, message: str, hint: str) -> None:
     assert refused(body) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "call", "kernel"),
+    [
+        (
+            "kv = tensor bf16[512, 8 * (96 + 64)]",
+            "attention(q, kv, heads=8, value_dim=64)",
+            AttentionShape(1, 8, 8, 512, 512, 96, BF16, False, values=64),
+        ),
+        (
+            "k = tensor bf16[512, 2 * 96]; v = tensor bf16[512, 2 * 64]",
+            "attention(q, k, v, heads=8, kv_heads=2, value_dim=64, causal=yes, window=128)",
+            AttentionShape(1, 8, 2, 512, 512, 96, BF16, True, values=64, window=128),
+        ),
+        (
+            "c = tensor bf16[4096, 96]",
+            "attention(q, c, heads=8, kv_heads=1, batch=8, value_dim=64)",
+            AttentionShape(8, 8, 1, 64, 512, 96, BF16, False, values=64, in_keys=True),
+        ),
+        (
+            "kv = tensor bf16[512, 8 * 2 * 96]",
+            "attention(q, kv, heads=8, value_dim=96)",
+            AttentionShape(1, 8, 8, 512, 512, 96, BF16, False),
+        ),
+    ],
+)
+def test_values_may_have_other_sizes_than_keys(tensors: str, call: str, kernel: AttentionShape) -> None:
+    found = workload(f"q = tensor bf16[512, 8 * 96]; {tensors}; y = {call}")
+
+    assert found.kernel == kernel and kernel.output_bytes == 2 * 512 * 8 * kernel.value_dim
+
+
+@pytest.mark.parametrize(
+    ("tensors", "call", "message"),
+    [
+        ("c = tensor bf16[64, 96]", "attention(q, c, heads=8, kv_heads=1, value_dim=128)", "96 columns, and values in"),
+        ("c = tensor bf16[64, 100]", "attention(q, c, heads=8, kv_heads=1, value_dim=64)", "need [64, 160]"),
+        ("c = tensor bf16[64, 192]", "attention(q, c, heads=8, kv_heads=1, window=64)", "ends at the key of the query"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(tensors: str, call: str, message: str) -> None:
+    assert message in refused(f"q = tensor bf16[64, 8 * 96]; {tensors}; y = {call}")[0]
+
+
+@pytest.mark.parametrize("more", ["value_dim=32", "causal=yes, window=64"])
+def test_gathered_keys_have_neither_a_window_nor_other_values(more: str) -> None:
+    message, _ = refused(f"{Q}; {KV}; y = attention(q, all_gather(kv), heads=8, kv_heads=2, {more})")
+
+    assert message.startswith("MGS520")
+
+
+def test_values_of_other_sizes_are_exchanged_behind_the_kernel() -> None:
+    body = "qkv = tensor bf16[512, 8 * (96 + 96 + 64)]; y = all_to_all(attention(qkv, heads=8, value_dim=64))"
+    scenario = compile_text(f"{HARDWARE}workload w on node {{ {body} }}\n").scenario()
+
+    assert [op.shape.pattern for op in scenario.workload.ops] == [Pattern.KERNEL, Pattern.ALL_TO_ALL]
