@@ -2,7 +2,8 @@
 
 A table is a file ``moe_grouped_gemm_NAME.csv`` or ``.csv.gz``, or without a NAME, with the columns gpu, dtype, kernel,
 hidden, inter, topk, experts, tp, ep, distribution, tokens and latency_us. Only rows of even loads are compared: of
-others the table does not say what each expert gets. What is timed sorts and casts rows too.
+others the table does not say what each expert gets. What is timed sorts and casts rows too, and reads and writes those
+of all tokens, also of tokens that no expert of the rank gets.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,8 +52,8 @@ def _comparison(row: Mapping[str, str]) -> TableComparison | str:
     dealt, gated = max(1, round(tokens * top / ep)), 1 if row["kernel"] == UNGATED else 2
     used = min(experts // ep, dealt)
     rows = tuple(dealt // used + (number < dealt % used) for number in range(used))
-    dtype, taken = DTYPES[row["dtype"]], min(tokens, dealt)
-    kernels = expert_kernels(rows, taken, (hidden, inter // tp), gated, dtype)
+    dtype = DTYPES[row["dtype"]]
+    kernels = expert_kernels(rows, tokens, (hidden, inter // tp), gated, dtype)
     kernel = f"{row['dtype']}, {row['kernel'][:40]}"
     model = "/".join(str(int(float(row[each]))) for each in MODEL)
     half = f"{HELD_OUT if in_odd_half(model) else FIT}, " if kernel in FITTED else ""

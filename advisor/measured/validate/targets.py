@@ -106,8 +106,9 @@ NOTES = (
     "median of the same shapes. MLA has constants of TensorRT-LLM, fitted to half of the numbers of heads; windows "
     "have none of their own, and are held out. fp8 caches and pages have no words in the language.",
     "Experts of a mixture are two grouped GEMMs and three row-wise kernels as a graph has them, each with its start, "
-    "against what TensorRT-LLM times of one rank with even loads: sort, cast, products, activation. Constants of bf16 "
-    "and fp8 (cutlass) are fitted to 1,200 rows of half of the models each, the other half is held out; those of fp8 "
+    "against what TensorRT-LLM times of one rank with even loads: sort, cast, products, activation, where the rows of "
+    "all tokens are read and written. Constants of bf16 and fp8 (cutlass) are fitted to 300 rows of half of the models "
+    "each, the other half is held out; those of fp8 "
     "stand for fp8 in blocks too. Two releases of one framework differ by 7%, two frameworks by 10-15%. A tenth of the "
     "bf16 rows on H100 take 2 to 4 times as long as shapes beside them: their kernel is another one.",
     "A GEMM beside copies was measured on one H100, its constants fitted to the group that says so. Held-out rows are "
