@@ -146,7 +146,7 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = ()) -> Offers | None
         return Offers(library.name, None, (), left_out) if left_out else None
     base = _sum(library.times(case) for case in scenario.cases)
     base_us = base.us * scenario.num_layers
-    offers = [_of_order(each, base_us, bool(scenario.explore.implementations)) for each in orders]
+    offers = [_of_order(each, scenario, base) for each in orders]
     unknown: list[Unknown] = []
     for implementation in (requested or shipped) if len(unfit) < len(moving) else ():
         found, reason = _offer(scenario, implementation, library, base)
@@ -219,11 +219,16 @@ def _without_call(case: OpCase) -> CallTimes:
     return CallTimes(us, us, us)
 
 
-def _of_order(order: Order, base_us: float, requested: bool) -> Offer:
-    us = order.all_ticks / TICKS_PER_US
-    outside = f"{order.unknown} are left out" if order.unknown else ""
+def _of_order(order: Order, scenario: Scenario, base: CallTimes) -> Offer:
+    """What the order of an implementation gains: its calls cost what those of the library do, of all layers."""
+    layers, without_us = scenario.num_layers, order.all_ticks / TICKS_PER_US
+    calls_us = (base.us - base.graph_us) * layers
+    us = without_us + calls_us
+    counted = "taken to be the library's" if calls_us else "left out"
+    outside = f"{order.unknown} are {counted}" if order.unknown else ""
+    promise = Promise(base.us * layers / us, None, outside, base.graph_us * layers / without_us)
     ops = tuple(dict.fromkeys(each.op for each in order.table.settings))
-    return Offer(order.implementation, us, Promise(base_us / us, None, outside), requested, ops, order)
+    return Offer(order.implementation, us, promise, bool(scenario.explore.implementations), ops, order)
 
 
 def _offer(

@@ -205,7 +205,9 @@ class OfferSearch:
         return next(free_names(name, self.scenario.schedules))
 
     def _transformer_engine(self) -> Iterator[Order]:
-        search = TeSearch(self.scenario.system, self.scenario.workload, self._name(TE_ORDER))
+        known, _ = by_library(self.scenario)
+        library = () if known is None else known.choice.modes
+        search = TeSearch(self.scenario.system, self.scenario.workload, self._name(TE_ORDER), library)
         if not search.layers or not self._has_te():
             return
         layers = self.scenario.workload.num_layers

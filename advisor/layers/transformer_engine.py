@@ -163,11 +163,15 @@ Ticks = Callable[[Schedule], int | None]
 
 @dataclass(slots=True)
 class TeSearch:
-    """The tables of Transformer Engine for one workload; ``layers`` are empty where it has nothing to overlap."""
+    """The tables of Transformer Engine for one workload; ``layers`` are empty where it has nothing to overlap.
+
+    Collectives that a table does not overlap are the ``library``'s.
+    """
 
     system: System
     workload: Workload
     name: str = NAME
+    library: tuple[OpMode, ...] = ()
     layers: tuple[TeLayer, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -220,7 +224,7 @@ class TeSearch:
 
     def table(self, methods: TeMethods) -> LayerTable:
         """Return the settings of each layer, and the schedule of the workload."""
-        return _Table(self.system, self.workload, self.layers, methods).made(self.name)
+        return _Table(self.system, self.workload, self.layers, methods).made(self.name, self.library)
 
 
 @dataclass(slots=True)
@@ -235,7 +239,7 @@ class _Table:
     modes: list[OpMode] = field(default_factory=list)
     beside: list[tuple[str, str]] = field(default_factory=list)
 
-    def made(self, name: str) -> LayerTable:
+    def made(self, name: str, library: Sequence[OpMode]) -> LayerTable:
         for layer in self.layers:
             if layer.gathers:
                 if self.methods.gathers:
@@ -245,6 +249,8 @@ class _Table:
                 self._ring(layer) if method == RING else self._pipeline(layer, splits)
             elif layer.backward:
                 self._bulk(layer)
+        overlapped = {mode.op for mode in self.modes}
+        self.modes.extend(mode for mode in library if mode.op not in overlapped)
         order = tuple(_order(self.workload, self._before(), self._behind()))
         choice = Schedule(name, tuple(self.modes), order, (), tuple(self.beside), handoff=HandOff.WHOLE)
         return LayerTable(choice, tuple(self.settings), tuple(self._flags()))
