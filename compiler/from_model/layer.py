@@ -31,6 +31,8 @@ _NIC = (
 )
 _TOKENS = 8192
 """Tokens that the file begins with, or the nearest number that divides."""
+_SEQUENCES, _MOST_SEQUENCES = 64, 1024
+"""The same in decode, and the most there."""
 _FEWEST = 16
 _MOST_TP = 64
 """Ranks up to which a hint names those that a number divides among."""
@@ -46,12 +48,16 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """``ranks`` GPUs named ``gpu`` that share each layer, with or without sequence parallelism; ``node`` are in one."""
+    """``ranks`` GPUs named ``gpu`` that share each layer, with or without sequence parallelism; ``node`` are in one.
+
+    With ``keys`` a token is the next one of a sequence with so many, in decode.
+    """
 
     gpu: str
     ranks: int
     sequence: bool = True
     node: int = 8
+    keys: int | None = None
 
     @property
     def nodes(self) -> int:
@@ -98,13 +104,14 @@ def unchecked_layer_text(model: ModelConfig, parallel: Parallelism, tokens: str,
         "",
         *comment_lines(_about(model, parallel)),
         *comment_lines(f"{number_text(model.parameters)} parameters{_of_what(model)}."),
-        *comment_lines(f"M is the number of tokens that all ranks hold together{_multiple(model, parallel)}."),
+        *comment_lines(f"{_about_tokens(parallel)}{_multiple(model, parallel)}."),
         *(line for what in model.doubts for line in comment_lines(f"In doubt: {printable(what)}.")),
         *(line for what in model.left_out for line in comment_lines(f"Left out: {printable(what)}.")),
         "",
         f'use "{gpu.library}"',
         "",
         f"param M = {tokens}",
+        *(() if parallel.keys is None else (f"param K = {parallel.keys}  # keys of each sequence",)),
         "",
         *_system(gpu, parallel),
     ]
@@ -117,7 +124,8 @@ def unchecked_layer_text(model: ModelConfig, parallel: Parallelism, tokens: str,
     elif why_not:
         blocks = [*pairs, f"# The layer is not written as a whole: {why_not}."]
     else:
-        blocks = [*whole_layer(model, _kv_heads(model, parallel.ranks), parallel.nodes, sequence=parallel.sequence)]
+        decodes, kv_heads = parallel.keys is not None, _kv_heads(model, parallel.ranks)
+        blocks = [*whole_layer(model, kv_heads, parallel.nodes, sequence=parallel.sequence, decodes=decodes)]
     return "\n".join([*head, *(f"\n{block}" for block in blocks)]) + "\n"
 
 
@@ -129,6 +137,12 @@ def number_text(parameters: int) -> str:
 def _of_what(model: ModelConfig) -> str:
     rest = model.layers - model.dense_layers - model.expert_layers
     return f", without those of {rest} layers that are left out" if rest else ""
+
+
+def _about_tokens(parallel: Parallelism) -> str:
+    if parallel.keys is None:
+        return "M is the number of tokens that all ranks hold together"
+    return "M is the number of sequences of all ranks together, each with one new token"
 
 
 def _unit(model: ModelConfig, parallel: Parallelism) -> int:
@@ -150,10 +164,11 @@ def _token_range(model: ModelConfig, parallel: Parallelism) -> str:
     low = _unit(model, parallel) if parallel.sequence or model.experts else 1
     while low < _FEWEST and low > 1:
         low *= 2
+    tokens, most = (_TOKENS, LONGEST) if parallel.keys is None else (_SEQUENCES, _MOST_SEQUENCES)
     sizes = [low]
-    while sizes[-1] * 2 <= LONGEST:
+    while sizes[-1] * 2 <= most:
         sizes.append(sizes[-1] * 2)
-    usual = min(sizes, key=lambda size: max(size / _TOKENS, _TOKENS / size))
+    usual = min(sizes, key=lambda size: max(size / tokens, tokens / size))
     return f"{usual} in {low}..{sizes[-1]} x2" if len(sizes) > 1 else str(usual)
 
 
@@ -208,6 +223,8 @@ def why_not_whole(model: ModelConfig, parallel: Parallelism) -> str:
     if not parallel.sequence and (model.experts or model.latent):
         what = "experts take" if model.experts else "compressed attention takes"
         return f"{what} the rows of each rank, and here they are whole"
+    if parallel.keys is not None and model.latent:
+        return "in decode the projections of compressed attention are multiplied head by head"
     return f"it repeats more than {MAX_LAYERS} times" if model.layers > MAX_LAYERS else ""
 
 

@@ -43,6 +43,8 @@ class LayerRequest:
         GPUs of one node; more than these are on several, joined by a network.
     sequence_parallel
         Whether activations are held by rows, gathered and reduce-scattered, or whole and all-reduced.
+    decode
+        Keys of each sequence in a step of decode, whose ``tokens`` are one of each; None outside of decode.
     engines
         Who may copy: ``dma(7)``, ``sm(16)``; none leaves it to the search.
     staging_bytes
@@ -62,6 +64,7 @@ class LayerRequest:
     tokens: int
     backward: bool = False
     sequence_parallel: bool = True
+    decode: int | None = None
     node: int = 8
     engines: tuple[str, ...] = ()
     staging_bytes: int | None = None
@@ -79,6 +82,12 @@ class LayerRequest:
         for field in ("backward", "sequence_parallel"):
             if not isinstance(getattr(self, field), bool):
                 raise RequestError(Code.MGS310, field, f"{getattr(self, field)!r:.40} is neither true nor false")
+        if self.decode is not None:
+            _check_whole("decode", self.decode, 1, MAX_EXTENT)
+            if self.backward:
+                raise RequestError(
+                    Code.MGS206, "decode", "a step of decode has no backward pass", "leave one of them out"
+                )
         if self.staging_bytes is not None:
             _check_whole("staging_bytes", self.staging_bytes, 0, 1 << 40)
         for field, form in (("engines", _ENGINE), ("implementations", _NAME)):
@@ -138,7 +147,7 @@ def layer_scenario(request: LayerRequest) -> Scenario:
     RequestError
         If the GPU does not ship, the layer does not divide among the ranks, or one workload cannot say it.
     """
-    parallel = Parallelism(request.gpu, request.tp, request.sequence_parallel, request.node)
+    parallel = Parallelism(request.gpu, request.tp, request.sequence_parallel, request.node, request.decode)
     why_not = why_not_whole(request.model, parallel)
     if why_not:
         raise RequestError(

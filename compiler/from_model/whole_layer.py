@@ -43,11 +43,18 @@ class _Words:
         return f"{self.behind}(gemm({operand}, {weight}))"
 
 
-def whole_layer(model: ModelConfig, kv_heads: int, nodes: int, *, sequence: bool) -> Iterator[str]:
-    """Write the layer and its backward pass; ``kv_heads`` are those of all ranks together, which are in ``nodes``."""
+def whole_layer(
+    model: ModelConfig, kv_heads: int, nodes: int, *, sequence: bool, decodes: bool = False
+) -> Iterator[str]:
+    """Write the layer and its backward pass; ``kv_heads`` are those of all ranks together, which are in ``nodes``.
+
+    One that ``decodes`` has a cache of K keys for each of M sequences, and no backward pass.
+    """
     words = _Words(" shard rows", "all_gather({})", "reduce_scatter") if sequence else _Words("", "{}", "all_reduce")
-    attention = _heads(model, kv_heads, words) if model.latent is None else _latent(model, model.latent)
-    sequences = "All M tokens are one sequence." if model.latent is None else "Each rank has a sequence of its own."
+    latent = model.latent
+    attention = _heads(model, kv_heads, words, decodes) if latent is None else _latent(model, latent)
+    sequences = "All M tokens are one sequence." if latent is None else "Each rank has a sequence of its own."
+    sequences = "The cache holds keys and values of all ranks, the new ones too." if decodes else sequences
     blocks = (_experts(model, nodes), model.expert_layers), (_dense(model, words), model.dense_layers)
     kinds = [(mlp, count) for mlp, count in blocks if count]
     comment = f"# {sequences}\n"
@@ -70,24 +77,29 @@ def whole_layer(model: ModelConfig, kv_heads: int, nodes: int, *, sequence: bool
             f"repeat {count} y as x",
         )
         comment = ""
+        if decodes:
+            continue
         kept = ", ".join((*attention.kept, *(() if model.parallel else ("r",)), *mlp.kept))
         yield _workload(
             names[1], 'about "its backward pass with weight gradients"', f"backward {names[0]}", f"keep {kept}"
         )
 
 
-def _heads(model: ModelConfig, kv_heads: int, words: _Words) -> _Block:
-    """Attention by heads, which ranks share."""
+def _heads(model: ModelConfig, kv_heads: int, words: _Words, decodes: bool) -> _Block:
+    """Attention by heads, which ranks share; one that ``decodes`` reads a cache."""
     dtype, hidden = model.dtype.value, model.hidden
     heads, packed = model.heads * model.head_dim, (model.heads + 2 * kv_heads) * model.head_dim
-    weights = (
+    weights: tuple[str, ...] = (
         f"wqkv = tensor {dtype}[{hidden}, {packed}] shard cols",
         f"wo = tensor {dtype}[{heads}, {hidden}] shard rows",
     )
     window = "" if model.window is None else f", window={model.window}"
+    taken, batch = ("qkv, cache", ", batch=M") if decodes else ("qkv", "")
+    if decodes:
+        weights = (*weights, f"cache = tensor {dtype}[M * K, {2 * kv_heads * model.head_dim}] shard cols")
     statements = (
         f"qkv = {words.up('norm(x)', 'wqkv')}",
-        f"a = attention(qkv, heads={model.heads}, kv_heads={kv_heads}, causal=yes{window})",
+        f"a = attention({taken}, heads={model.heads}, kv_heads={kv_heads}{batch}, causal=yes{window})",
         f"r = add(x, {words.down('a', 'wo')})",
     )
     return _Block(weights, statements, ("qkv", "a"))

@@ -24,6 +24,7 @@ def layer_question_schema() -> JsonObject:
         "tokens": {**whole_number(1, MAX_EXTENT), "description": "rows that all ranks hold together"},
         "backward": {"type": "boolean", "description": "the backward pass with weight gradients; default false"},
         "sequence_parallel": {"type": "boolean", "description": "default true"},
+        "decode": {**whole_number(1, MAX_EXTENT), "description": "keys of each sequence in a step of decode"},
         "node": {**whole_number(1, MOST_RANKS), "description": "GPUs of one node; default 8"},
         "engines": list_of(_WORD, 64),
         "staging_bytes": {"type": ["integer", "null"], "minimum": 0},

@@ -123,6 +123,7 @@ OF_MODEL = (
     "tokens",
     "backward",
     "sequence_parallel",
+    "decode",
     "node",
     "engines",
     "staging_bytes",

@@ -282,10 +282,15 @@ def from_model(
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Each GEMM beside its collective alone, and not the layer as a whole.")
     ] = False,
+    decode: Annotated[
+        int | None,
+        typer.Option("--decode", min=1, metavar="KEYS", help="A step of decode, of sequences with so many keys."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
 ) -> None:
     """Write the workloads of a layer of a model as a scenario."""
     from ...compiler.from_model.layer import Parallelism
     from ..commands.scenarios.import_file import write_layer
 
-    raise typer.Exit(write_layer(config, Parallelism(gpu, tp, not no_sequence_parallel, node), out, whole=not pairs))
+    parallel = Parallelism(gpu, tp, not no_sequence_parallel, node, decode)
+    raise typer.Exit(write_layer(config, parallel, out, whole=not pairs))

@@ -5,6 +5,9 @@ q is [batch * queries, heads * head_dim], k and v are alike with kv_heads. Packe
 of one position, in ``attention(qkv)`` queries as well. Columns go head by head, so that those of some heads lie
 together (Megatron-LM, ``linear_qkv``).
 
+In decode ``attention(qkv, cache, heads=8, kv_heads=1, batch=64)`` takes queries, keys and values of new positions, and
+a cache that holds keys and values of all, the new ones too.
+
 Values of other sizes than keys (DeepSeek-V2, arXiv 2405.04434, section 2.1) need ``value_dim``: in ``attention(q, kv,
 heads=16, value_dim=128)`` a head of kv has its key first. Where kv has columns for keys alone, the first ``value_dim``
 of each key are its value: MLA whose projections are absorbed, as it decodes. With ``window=128`` a query of a causal
@@ -198,7 +201,9 @@ def head_dim_of(tensors: Sequence[Tensor], heads: int, kv_heads: int, values: in
     OperationError
         If the columns or rows of the others do not fit.
     """
-    first, packed = tensors[0], len(tensors) == 1
+    first, last, packed = tensors[0], tensors[-1], len(tensors) == 1
+    if len(tensors) == 2 and not values and first.cols * 2 * kv_heads == last.cols * (heads + 2 * kv_heads):
+        first = replace(first, cols=first.cols // (heads + 2 * kv_heads) * heads)  # in decode, beside a cache
     in_values = kv_heads * (values or 0) if packed else 0
     in_first = heads + (kv_heads if values else 2 * kv_heads) * packed
     if heads % kv_heads or (first.cols - in_values) % in_first or first.cols <= in_values:

@@ -153,6 +153,20 @@ def test_a_window_of_all_layers_is_written(tmp_path: Path) -> None:
     assert isinstance(kernel, AttentionShape) and kernel.window == 4096 and not model.left_out
 
 
+def test_a_step_of_decode_reads_a_cache_and_has_no_backward_pass() -> None:
+    text = layer_text(LLAMA_70B, Parallelism("h100", 8, sequence=False, keys=4096))
+    (layer,) = compile_text(text).workloads
+
+    assert layer.workload.op("a").shape.kernel == AttentionShape(64, 8, 1, 1, 4096, 128, DType.BF16, causal=True)
+    assert [op.label for op in layer.workload.ops if op.is_pair] == ["GEMM+AR", "GEMM+AR"]
+
+
+def test_a_step_of_decode_with_compressed_attention_is_written_pair_by_pair() -> None:
+    text = layer_text(read_config(GOLDEN / "deepseek_v3.json"), Parallelism("h100", 8, keys=4096))
+
+    assert "multiplied head by head" in text and not several_in(compile_text(text))
+
+
 def test_what_no_graph_says_is_written_pair_by_pair() -> None:
     model, whole = read_config(GOLDEN / "qwen3_moe.json"), Parallelism("h100", 8, sequence=False)
 

@@ -10,6 +10,7 @@ import pytest
 from magus.compiler.codes import Code
 from magus.compiler.from_model.config import read_config
 from magus.compiler.from_model.request import LayerRequest, layer_scenario, model_of
+from magus.compiler.ir import AttentionShape
 from magus.compiler.request.request import RequestError
 from tests.helpers.paths import ROOT
 
@@ -56,6 +57,13 @@ def test_without_sequence_parallelism_sums_are_whole() -> None:
     assert {op.label for op in whole.workload.ops if op.is_pair} == {"GEMM+AR"}
 
 
+def test_a_step_of_decode_has_a_token_of_each_sequence() -> None:
+    scenario = layer_scenario(replace(REQUEST, tokens=16, decode=2048, sequence_parallel=False))
+    kernel = scenario.workload.op("a").shape.kernel
+
+    assert isinstance(kernel, AttentionShape) and (kernel.batch, kernel.q_len, kernel.kv_len) == (16, 1, 2048)
+
+
 def test_more_gpus_than_a_node_has_are_on_several() -> None:
     assert layer_scenario(replace(REQUEST, tp=8)).system.fabric.node_size == 0
     assert layer_scenario(replace(REQUEST, tp=8, node=4)).system.fabric.node_size == 4
@@ -74,6 +82,8 @@ def test_limits_of_the_search_are_those_of_the_file() -> None:
     ("changed", "code", "field"),
     [
         ({"tokens": 0}, Code.MGS307, "tokens"),
+        ({"decode": 0}, Code.MGS307, "decode"),
+        ({"decode": 64, "backward": True}, Code.MGS206, "decode"),
         ({"tokens": 2.5}, Code.MGS309, "tokens"),
         ({"tokens": True}, Code.MGS309, "tokens"),
         ({"tokens": 1 << 60}, Code.MGS307, "tokens"),

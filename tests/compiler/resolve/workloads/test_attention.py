@@ -175,6 +175,11 @@ def test_what_is_refused(body: str, message: str, hint: str) -> None:
             AttentionShape(8, 8, 1, 64, 512, 96, BF16, False, values=64, in_keys=True),
         ),
         (
+            "qkv = tensor bf16[16, (8 + 2 * 2) * 96]; cache = tensor bf16[16 * 512, 2 * 2 * 96]",
+            "attention(qkv, cache, heads=8, kv_heads=2, batch=16, causal=yes)",
+            AttentionShape(16, 8, 2, 1, 512, 96, BF16, True),
+        ),
+        (
             "kv = tensor bf16[512, 8 * 2 * 96]",
             "attention(q, kv, heads=8, value_dim=96)",
             AttentionShape(1, 8, 8, 512, 512, 96, BF16, False),
@@ -184,7 +189,7 @@ def test_what_is_refused(body: str, message: str, hint: str) -> None:
 def test_values_may_have_other_sizes_than_keys(tensors: str, call: str, kernel: AttentionShape) -> None:
     found = workload(f"q = tensor bf16[512, 8 * 96]; {tensors}; y = {call}")
 
-    assert found.kernel == kernel and kernel.output_bytes == 2 * 512 * 8 * kernel.value_dim
+    assert found.kernel == kernel and kernel.output_bytes == 2 * kernel.batch * kernel.q_len * 8 * kernel.value_dim
 
 
 @pytest.mark.parametrize(
