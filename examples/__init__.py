@@ -28,6 +28,7 @@ LAYERS = (
     "layers/llama70b_domino",
     "layers/deepseek_v3_backward",
     "layers/deepseek_v3_tbo",
+    "layers/deepseek_v3_groups",
     "layers/fsdp_h100",
 )
 TEMPLATES = (

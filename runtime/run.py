@@ -12,7 +12,7 @@ from ..compiler.pipeline import compile_file
 from ..compiler.planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, op_plan_in_file
 from ..compiler.planfile.forms import MAX_PARTS
 from ..compiler.planning.build import declared
-from ..compiler.planning.parts import in_batches
+from ..compiler.planning.groups import cut_up
 from ..compiler.planning.plan import build_plan, layers_of
 from ..compiler.request import request as requests
 from ..compiler.request.scenario import scenario_of
@@ -193,7 +193,7 @@ def _job_of_pair(scenario: OpCase, schedule: OpPlan) -> Job:
 
 
 def _job_of_plan(scenario: Scenario, plan: Plan) -> Job:
-    workload = layers_of(in_batches(scenario.workload, plan.num_batches), plan.num_layers)
+    workload = layers_of(cut_up(scenario.workload, plan.cut), plan.num_layers)
     return scenario.system, workload, plan
 
 

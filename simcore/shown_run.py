@@ -22,7 +22,7 @@ from ..compiler.ir import (
     System,
     Workload,
 )
-from ..compiler.planning.parts import labels_of
+from ..compiler.planning.groups import labels_of
 from ..compiler.planning.plan import build_plan, in_layer, own_name
 from ..compiler.text.units import ticks_text
 from .figures.metrics import DataFlow, flows_of, flows_to, shown_name
@@ -206,7 +206,7 @@ def run_of(scenario: OpCase | Scenario, result: Result, schedule: Schedule | Pla
 
 
 def _shown_parts(system: System, workload: Workload, plan: Plan) -> Iterator[ShownPart]:
-    alone, labels = len(plan.parts) == 1, labels_of(workload, plan.num_batches)
+    alone, labels = len(plan.parts) == 1, labels_of(workload, plan.cut)
     for part in plan.parts:
         here = OpCase(part.name, system, part.shape)
         prefix = "" if alone else f"{part.name}."

@@ -2,7 +2,8 @@
 
 from ...compiler.ir import TICKS_PER_US, JsonObject, Plan, Scenario
 from ...compiler.planning.build import ScheduleError, expression_of_schedule, schedule_block
-from ...compiler.planning.parts import batch_counts, labels_of
+from ...compiler.planning.groups import labels_of
+from ...compiler.planning.parts import batch_counts
 from ...compiler.planning.plan import own_name
 from ...simcore import OpResult, Result
 from ..candidates.advice import Advice, ChangedNumber, OpAdvice, RobustChoice, Sensitivity
@@ -72,7 +73,7 @@ def result_members(scenario: Scenario, plan: Plan, result: Result) -> JsonObject
 
     All else is of the layers that were simulated.
     """
-    labels = labels_of(scenario.workload, plan.num_batches)
+    labels = labels_of(scenario.workload, plan.cut)
     schedules: dict[str, list[str]] = {}
     for part in plan.parts:
         schedules.setdefault(part.op, []).append(part.schedule.expression)

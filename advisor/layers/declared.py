@@ -21,7 +21,7 @@ from ...compiler.ir import (
 )
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import expression_of, whole_text
-from ...compiler.planning.parts import in_batches
+from ...compiler.planning.groups import cut_up
 from ...compiler.planning.plan import in_layer
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.text.diagnostics import listing
@@ -267,7 +267,7 @@ class _Comparison:
         advice = advice_of(self.scenario, Findings(tuple(ranked), None, self.bound, Confirmed(), stages, problems))
         best = advice.recommended
         assert best.result is not None, "the baseline is simulated"
-        written_out = in_batches(self.scenario.workload, best.joint.batches)
+        written_out = cut_up(self.scenario.workload, best.joint.cut)
         ops = ops_of(written_out, {}, best.joint, best.result)
         return replace(advice, ops=ops, reasons=(*reasons_for(ops, best, None, 0), *advice.reasons))
 
@@ -317,7 +317,7 @@ def with_simulated(advice: Advice, first: Advice) -> Advice:
     best = again.recommended
     reported = {"ops": advice.ops, "reasons": advice.reasons}
     if best.expression != advice.recommended.expression and best.result is not None:
-        ops = ops_of(in_batches(advice.scenario.workload, best.joint.batches), {}, best.joint, best.result)
+        ops = ops_of(cut_up(advice.scenario.workload, best.joint.cut), {}, best.joint, best.result)
         reported = {"ops": ops, "reasons": (*reasons_for(ops, best, None, advice.kernels_ticks), *again.reasons)}
     return replace(
         again,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from .schedule import OpChoice, OpPlan, WrittenPlan
-from .workload import OpShape, batch_of
+from .workload import UNCUT, Cut, OpShape
 
 COLLECTIVES_STREAM = -1
 """The stream of collectives that stand alone, or apart from their kernel: they run one after the other."""
@@ -62,12 +62,14 @@ class Part:
 class Plan:
     """``parts`` in the order in which they are issued, each after those that it waits for.
 
-    ``expression`` is the identity of the plan. ``sums_priority`` is that of all reductions.
+    ``expression`` is the identity of the plan. ``sums_priority`` is that of all reductions. ``cut`` says of which ops
+    of the workload these are parts.
     """
 
     expression: str
     parts: tuple[Part, ...]
     sums_priority: int = 0
+    cut: Cut = UNCUT
 
     @classmethod
     def of_one(cls, name: str, shape: OpShape, schedule: OpPlan) -> "Plan":
@@ -90,11 +92,6 @@ class Plan:
     def num_layers(self) -> int:
         """How many layers are written out."""
         return max(part.layer for part in self.parts)
-
-    @property
-    def num_batches(self) -> int:
-        """In how many batches ops are computed."""
-        return 1 + max(batch_of(part.op) for part in self.parts)
 
     def first_layer(self) -> "Plan":
         """The plan of the first layer alone."""
@@ -150,8 +147,9 @@ class Schedule:
     whose kernel it begins. Kernels of ``low`` are served last where SMs are free, and reductions first with
     ``sums_first``. With ``handoff`` by chunks an op begins with the first rows of what it reads.
 
-    In ``batches``, two or more, ops are those of one batch each, ``qkv[0]``. What collectives bring of tensors that are
-    declared, such as weights, is issued ``prefetch`` layers before the one that takes it. ``deferred`` parts of
+    In ``batches``, two or more, ops are those of one batch each, ``qkv[0]``; with ``groups``, see ``Cut``, those from
+    a dispatch to its combine are of one group each, ``h[0]``. What collectives bring of tensors that are declared, such
+    as weights, is issued ``prefetch`` layers before the one that takes it. ``deferred`` parts of
     ``order``, an op or the collective of one, are issued there a layer later, among those of the next. ``chained``
     GEMMs are cut as the all_to_all that brings what they take, and begin with what has arrived.
     """
@@ -168,6 +166,12 @@ class Schedule:
     prefetch: int = 0
     deferred: tuple[str, ...] = ()
     chained: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+
+    @property
+    def cut(self) -> Cut:
+        """How the workload is cut of whose ops it speaks."""
+        return Cut(self.batches, self.groups)
 
     @property
     def body(self) -> OpChoice | WrittenPlan | None:

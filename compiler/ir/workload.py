@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import pairwise
 
 from .operations.base import Routing
 from .operations.gemm import GemmShape
@@ -275,6 +276,20 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """How a workload is cut: in ``batches`` of its rows, and its experts in ``groups``, none where they are not.
+
+    A group is given by how many experts of each rank it has.
+    """
+
+    batches: int = 1
+    groups: tuple[int, ...] = ()
+
+
+UNCUT = Cut()
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Rows of a workload that may be computed apart: those of ``inputs`` are sequences of ``rows`` each.
 
@@ -349,27 +364,28 @@ class Workload:
         raise KeyError(name)
 
 
-def in_batch(name: str, number: int) -> str:
-    """The name of an op or a tensor in a batch, counted from 0, in whichever layer.
+def even_groups(experts: int, count: int) -> tuple[int, ...]:
+    """So many groups of ``experts``, as equal as can be.
 
-    >>> in_batch("qkv", 1), in_batch("qkv@3", 0)
-    ('qkv[1]', 'qkv[0]@3')
+    >>> even_groups(48, 4), even_groups(7, 3)
+    ((12, 12, 12, 12), (2, 2, 3))
+    """
+    return tuple(stop - start for start, stop in pairwise(experts * each // count for each in range(count + 1)))
+
+
+def in_batch(name: str, number: int) -> str:
+    """The name of an op or a tensor in a batch or a group, counted from 0, in whichever layer.
+
+    >>> in_batch("qkv", 1), in_batch("qkv@3", 0), in_batch("h[1]", 2)
+    ('qkv[1]', 'qkv[0]@3', 'h[1, 2]')
     """
     own, at, layer = name.partition("@")
-    return f"{own}[{number}]{at}{layer}"
-
-
-def batch_of(name: str) -> int:
-    """The number of the batch in the name of an op, 0 without one.
-
-    >>> batch_of("qkv[1]@3"), batch_of("qkv@3")
-    (1, 0)
-    """
-    return int(name.partition("[")[2].partition("]")[0] or 0)
+    numbers = f"{own[:-1]}, {number}]" if own.endswith("]") else f"{own}[{number}]"
+    return f"{numbers}{at}{layer}"
 
 
 def without_batch(name: str) -> str:
-    """The name without its batch.
+    """The name without its batch and its group.
 
     >>> without_batch("qkv[1]@3"), without_batch("qkv")
     ('qkv@3', 'qkv')

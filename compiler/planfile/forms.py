@@ -12,6 +12,7 @@ from ..ir import (
     COLLECTIVES_STREAM,
     PLAN_MODES,
     Awaited,
+    Cut,
     Direction,
     DType,
     EngineChoice,
@@ -48,7 +49,7 @@ from ..text.json_forms import (
     whole,
     word,
 )
-from ..text.vocabulary import MAX_BATCHES, MAX_EXTENT, MAX_RANKS, MAX_STREAMS
+from ..text.vocabulary import MAX_BATCHES, MAX_EXTENT, MAX_GROUPS, MAX_RANKS, MAX_STREAMS
 from .write import SCHEMA
 
 OLD_SCHEMAS = ("magus-plan/1", "magus-graph-plan/1")
@@ -79,12 +80,18 @@ class StepLimits:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioInFile:
-    """What a plan is for, as the file says it: ranks, ops, batches and layers."""
+    """What a plan is for, as the file says it: ranks, ops, batches, groups of experts and layers."""
 
     ranks: int
     ops: tuple[JsonObject, ...]
     batches: int = 1
     layers: int = 1
+    groups: tuple[int, ...] = ()
+
+    @property
+    def cut(self) -> Cut:
+        """How the workload is cut."""
+        return Cut(self.batches, self.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +168,11 @@ _OP: Form[JsonObject] = record(
 SCENARIO = record(
     ScenarioInFile,
     {"ranks": whole(1, MAX_RANKS), "ops": list_form(_OP, MAX_PARTS, 1)},
-    {"batches": whole(1, MAX_BATCHES), "layers": whole(1, MAX_LAYERS)},
+    {
+        "batches": whole(1, MAX_BATCHES),
+        "groups": list_form(whole(1, MAX_EXTENT), MAX_GROUPS, 2),
+        "layers": whole(1, MAX_LAYERS),
+    },
 )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from ..codes import Code
 from ..ir import (
     COLLECTIVES_STREAM,
+    Cut,
     Op,
     OpCase,
     OpChoice,
@@ -23,7 +24,8 @@ from ..ir import (
     WrittenPlan,
 )
 from ..planning.build import ScheduleError, build_op_plan
-from ..planning.parts import batch_counts, collective_alone, collective_name, in_batches, kernel_alone
+from ..planning.groups import cut_up
+from ..planning.parts import PlanError, batch_counts, collective_alone, collective_name, kernel_alone
 from ..planning.plan import layers_of
 from ..templates import BASELINE
 from ..text.diagnostics import did_you_mean, listing
@@ -69,7 +71,7 @@ class ReadPlan:
     document: Item
     system: System
     workload: Workload
-    batches: int
+    cut: Cut
     layers: int
     plans: tuple[Item, ...]
     parts: tuple[ReadPart, ...]
@@ -90,10 +92,10 @@ class ReadPlan:
             if key not in schedules:
                 schedules[key] = self._schedule(read, name)
             parts.append(_part(read, schedules[key]))
-        plan = Plan(name, tuple(parts), self.sums_priority)
+        plan = Plan(name, tuple(parts), self.sums_priority, self.cut)
         self._check_hash(plan)
         places = {read.said.name: self.plans[read.said.plan] for read in self.parts}
-        workload = layers_of(in_batches(self.workload, self.batches), self.layers)
+        workload = layers_of(cut_up(self.workload, self.cut), self.layers)
         check(self.system, workload, plan, self.document, places)
         self._check_staging(plan)
         return plan
@@ -149,7 +151,7 @@ def check(system: System, workload: Workload, plan: Plan, document: Item, places
 
 
 def read_plan(system: System, workload: Workload, document: Item) -> ReadPlan:
-    """Read a plan for ``workload`` on ``system``, in as many batches and layers as it has.
+    """Read a plan for ``workload`` on ``system``, cut and in as many layers as it says.
 
     Raises
     ------
@@ -167,7 +169,7 @@ def read_plan(system: System, workload: Workload, document: Item) -> ReadPlan:
     unused = set(range(len(file["plans"]))) - {part.said.plan for part in parts}
     if unused:
         raise file["plans"][min(unused)].fail("no part has this plan")
-    counts = scenario.batches, scenario.layers
+    counts = scenario.cut, scenario.layers
     return ReadPlan(document, system, workload, *counts, file["plans"], parts, file.get("sums_priority", 0))
 
 
@@ -185,7 +187,7 @@ def _names(workload: Workload, item: Item, scenario: ScenarioInFile) -> dict[str
     """What ops of the file are called here: names are no part of what a plan fits, the order of ops is."""
     _check_counts(workload, item, scenario)
     ours, theirs = (
-        layers_of(in_batches(workload, scenario.batches), min(scenario.layers, SHOWN_LAYERS)).ops,
+        layers_of(cut_up(workload, scenario.cut), min(scenario.layers, SHOWN_LAYERS)).ops,
         scenario.ops,
     )
     if len(ours) != len(theirs):
@@ -199,21 +201,24 @@ def _names(workload: Workload, item: Item, scenario: ScenarioInFile) -> dict[str
 
 
 def _check_counts(workload: Workload, item: Item, scenario: ScenarioInFile) -> None:
-    """Refuse batches and layers that the workload cannot have."""
+    """Refuse batches, groups and layers that the workload cannot have."""
     counts = batch_counts(workload)
     if scenario.batches not in counts:
         possible = f"numbers of batches that are possible: {listing(map(str, counts))}"
         message = f"{workload.name} cannot be cut into {scenario.batches} batches"
         raise item.members()["batches"].fail(message, possible, Code.MGS524)
+    try:
+        cut_up(workload, scenario.cut)
+    except PlanError as error:
+        raise item.members()["groups"].fail(error.rejection.message, _FIT, Code.MGS524) from None
     if scenario.layers > workload.num_layers:
         message = f"the plan has {scenario.layers} layers, {workload.name} has {workload.num_layers}"
         raise item.members()["layers"].fail(message, _FIT, Code.MGS524)
 
 
 def _graph_that_fits(system: System, workload: Workload, scenario: ScenarioInFile, item: Item) -> Workload:
-    """The workload in the batches and layers of the plan, if all else is that of the scenario."""
-    batches, layers = scenario.batches, scenario.layers
-    ours, theirs = fingerprint(system, workload, batches, layers), item.members()
+    """The workload cut and in the layers of the plan, if all else is that of the scenario."""
+    ours, theirs = fingerprint(system, workload, scenario.cut, scenario.layers), item.members()
     _compare(item, "ranks", theirs["ranks"].value, ours["ranks"], workload.name)
     our_ops = ours["ops"]
     assert isinstance(our_ops, list), "a fingerprint lists ops"
@@ -222,7 +227,7 @@ def _graph_that_fits(system: System, workload: Workload, scenario: ScenarioInFil
         members = their.members()
         for key in dict.fromkeys((*our, *members)):
             _compare(their, key, members[key].value if key in members else None, our.get(key), workload.name)
-    return layers_of(in_batches(workload, batches), layers)
+    return layers_of(cut_up(workload, scenario.cut), scenario.layers)
 
 
 def _compare(item: Item, key: str, theirs: object, ours: object, name: str) -> None:

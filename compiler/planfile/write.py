@@ -15,6 +15,8 @@ from typing import Any
 
 from ..ir import (
     COLLECTIVES_STREAM,
+    UNCUT,
+    Cut,
     Direction,
     EngineChoice,
     ExecutionOptions,
@@ -39,7 +41,7 @@ from ..ir import (
     WrittenPlan,
 )
 from ..planning.build import compute_sms, non_default_options, values_of
-from ..planning.parts import in_batches
+from ..planning.groups import cut_up
 from ..planning.plan import layers_of
 
 SCHEMA = "magus-plan/2"
@@ -72,23 +74,24 @@ def plan_document(system: System, workload: Workload, plan: Plan) -> JsonObject:
             places[key] = plans.index(body) if body in plans else len(plans)
             plans += [body] if places[key] == len(plans) else []
         parts.append(_part(part, places[key], holders[part.op]))
-    body = {"schema": SCHEMA, "scenario": fingerprint(system, workload, plan.num_batches, plan.num_layers)}
+    body = {"schema": SCHEMA, "scenario": fingerprint(system, workload, plan.cut, plan.num_layers)}
     body |= {"sums_priority": plan.sums_priority} if plan.sums_priority else {}
     body |= {"plans": plans, "parts": parts}
     return {"schema": SCHEMA, "expression": plan.expression, "hash": _hash(body)} | body
 
 
-def fingerprint(system: System, workload: Workload, batches: int = 1, layers: int = 1) -> JsonObject:
-    """The part of a workload that a plan of so many batches and layers depends on: ranks, and ops with what they read.
+def fingerprint(system: System, workload: Workload, cut: Cut = UNCUT, layers: int = 1) -> JsonObject:
+    """The part of a workload, cut so, that a plan of so many layers depends on: ranks, and ops with what they read.
 
     The machine and its rates are left out: a plan runs on any machine with as many GPUs.
     """
     ops: list[JsonObject] = [
         {"name": op.name, **_shapes(op.shape)} | ({"reads": reads} if (reads := _reads(op.reads)) else {})
-        for op in layers_of(in_batches(workload, batches), min(layers, SHOWN_LAYERS)).ops
+        for op in layers_of(cut_up(workload, cut), min(layers, SHOWN_LAYERS)).ops
     ]
     document: JsonObject = {"ranks": system.num_ranks}
-    document |= {"batches": batches} if batches > 1 else {}
+    document |= {"batches": cut.batches} if cut.batches > 1 else {}
+    document |= {"groups": list(cut.groups)} if cut.groups else {}
     document |= {"layers": layers} if layers > 1 else {}
     return document | {"ops": ops}
 

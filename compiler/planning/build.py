@@ -24,6 +24,7 @@ from ..ir import (
     Step,
     TileGroup,
     WrittenPlan,
+    even_groups,
 )
 from ..templates import BASELINE, BY_NAME, Template, TemplateInput
 from . import knobs
@@ -297,6 +298,9 @@ def _sorted(choice: Schedule) -> Schedule:
 def _statements(choice: Schedule) -> Iterator[str]:
     if choice.batches > 1:
         yield f"batches {choice.batches}"
+    if choice.groups:
+        even = choice.groups == even_groups(sum(choice.groups), len(choice.groups))
+        yield f"groups {len(choice.groups)}" if even else f"groups of {', '.join(map(str, choice.groups))}"
     for separate, modes in groupby(choice.modes, key=lambda mode: mode.separate):
         if separate is None:
             yield from (f"{mode.op} = {_body_text(mode)}" for mode in modes if mode.body is not None)

@@ -228,11 +228,6 @@ def op_names(workload: Workload, count: int) -> dict[str, tuple[str, ...]]:
     }
 
 
-def labels_of(workload: Workload, count: int) -> dict[str, str]:
-    """What each op of ``workload`` in ``count`` batches is, for people."""
-    return {op.name: op.label for op in in_batches(workload, count).ops}
-
-
 def is_summed_last(op: Op) -> bool:
     """Whether ranks add up what an op makes of rows that are cut: behind the last batch, once."""
     return op.shape.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR) and op.reads[0].transposed

@@ -32,20 +32,21 @@ from ..ir import (
 )
 from ..templates import BASELINE
 from .build import ScheduleError, build_op_plan
+from .groups import cut_up
 from .handoff import delivered_for, reject_chained, row_waits
 from .knobs.engine import default_engine, usual_engine
-from .parts import PlanError, collective_alone, collective_name, in_batches, issue_order, kernel_alone
+from .parts import PlanError, collective_alone, collective_name, issue_order, kernel_alone
 
 
 def written_out(workload: Workload, choice: Schedule, layers: int = 1) -> tuple[Workload, Schedule]:
-    """``workload`` in the batches of ``choice`` and so many layers, and ``choice`` for all of them.
+    """``workload`` cut as ``choice`` says, in so many layers, and ``choice`` for all of them.
 
     Raises
     ------
     PlanError
-        If the workload cannot be computed in so many batches.
+        If the workload cannot be cut so.
     """
-    workload, choice = in_batches(workload, choice.batches), replace(choice, batches=1)
+    workload, choice = cut_up(workload, choice.cut), replace(choice, batches=1, groups=())
     return (workload, choice) if layers == 1 else (layers_of(workload, layers), choice_of_layers(choice, layers))
 
 
@@ -127,19 +128,20 @@ LOW, FIRST = 1, -1
 
 
 def build_plan(system: System, workload: Workload, choice: Schedule, layers: int = 1) -> Plan:
-    """The plan for ``choice`` on ``system``, of so many layers of ``workload``, in the batches of the choice.
+    """The plan for ``choice`` on ``system``, of so many layers of ``workload``, cut as the choice says.
 
     Raises
     ------
     ScheduleError
         If an op cannot be carried out as the choice says, the order of ops cannot be kept, or the workload cannot be
-        computed in so many batches.
+        cut so.
     """
+    cut = choice.cut
     workload, choice = written_out(workload, choice, layers)
     builder = _Builder(system, workload, choice)
     for name in issue_order(workload, choice):
         builder.add(name)
-    return Plan(choice.name, tuple(builder.parts.values()), FIRST if choice.sums_first else 0)
+    return Plan(choice.name, tuple(builder.parts.values()), FIRST if choice.sums_first else 0, cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +273,7 @@ class _Builder:
 
     def _reads(self, op: Op, part: Part, read: Read) -> bool:
         """Whether it is this part of an op that takes the operand."""
-        whole = part.shape is op.shape
+        whole = part.shape == op.shape
         return whole or read.moves == part.shape.is_collective
 
     def _by_rows(self, op: Op, read: Read, maker: Part) -> bool:
@@ -300,7 +302,7 @@ class _Builder:
 
     def _other_half(self, op: Op, part: Part) -> str | None:
         """The part of the same op that comes before this one."""
-        if part.shape is op.shape:
+        if part.shape == op.shape:
             return None
         first = op.name if op.shape.pattern.produces else collective_name(op)
         return first if first != part.name else None

@@ -18,6 +18,7 @@ MAX_DOMAIN_VALUES = 4096
 MAX_EXTENT = 1 << 31
 MAX_STREAMS = 64
 MAX_BATCHES = 4
+MAX_GROUPS = 32
 MAX_PREFETCH = 8
 MAX_TILES = 64
 MAX_LAYERS = 4096
@@ -217,7 +218,8 @@ VARIABILITY_WORDS = ("skew", "jitter", "straggler", "late")
 BACKWARD_WORDS = ("backward", "keep")
 WORKLOAD_WORDS = ("about", "repeat", "batch", *BACKWARD_WORDS)
 SCHEDULE_WORDS = (
-    *("separate", "order", "stream", "start", "priority", "handoff", "batches", "prefetch", "deferred", "chained"),
+    *("separate", "order", "stream", "start", "priority", "handoff", "batches", "groups", "prefetch", "deferred"),
+    "chained",
 )
 TENSOR_WORDS = ("shard",)
 OBJECTIVES = ("makespan",)

@@ -20,6 +20,7 @@ from tests.helpers.oracle.drawn_graphs import draw_graph_plan
 from tests.helpers.paths import ROOT
 from tests.helpers.scenarios.compiled import several_in
 from tests.helpers.scenarios.exchange import CASES, DMA, along, exchange, named
+from tests.helpers.scenarios.experts import experts
 from tests.helpers.scenarios.mlp_backward import backward, plan_of_layers
 from tests.helpers.scenarios.two_batches import two_batches
 from tests.helpers.some import some
@@ -116,6 +117,20 @@ def test_batches() -> None:
     ]
 
     assert [report.exact for report in reports] == [True, True]
+
+
+@pytest.mark.parametrize("said", ["groups of 1, 5, 2; separate t, z by dma(3)", "batches 2; groups 4; handoff whole"])
+def test_experts_in_groups(said: str) -> None:
+    """What adds the rows that come back takes those of each group, as they are there."""
+    scenario = experts(said, layers=2)
+    graph, plan = plan_of_layers(scenario, scenario.schedules[0], 2)
+    run = PlanRun(scenario.system, graph, plan, 0, detail=2)
+
+    assert run.report().outcome is Outcome.EXACT
+    merge = "z_merge@2" if plan.cut.batches == 1 else "z_merge[1]@2"
+    slots = run.problems[merge].slots.values()
+    assert len({slot.tensor for slot in slots}) == len({id(slot.links[0].sheet) for slot in slots}) == len(slots)
+    assert len(slots) == len(plan.cut.groups)
 
 
 @pytest.mark.parametrize("way", ["get", "put"])

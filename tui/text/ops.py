@@ -8,9 +8,10 @@ from pathlib import Path
 from ...advisor.answer.export import advice_document
 from ...advisor.candidates.advice import Advice, short_names
 from ...advisor.candidates.candidate import Candidate
-from ...compiler.ir import TICKS_PER_US, JsonObject, OpCase, OpShape, Scenario, Settings, batch_of
+from ...compiler.ir import TICKS_PER_US, Cut, JsonObject, OpCase, OpShape, Scenario, Settings
 from ...compiler.planning.build import ScheduleError, schedule_block
-from ...compiler.planning.parts import batch_counts, labels_of
+from ...compiler.planning.groups import experts_of_a_rank, labels_of
+from ...compiler.planning.parts import batch_counts
 from ...compiler.planning.plan import in_layer, own_name
 from ...compiler.text.units import ticks_text
 from ...simcore import OpResult, Result
@@ -46,6 +47,9 @@ def ops_lines(scenario: Scenario) -> Iterator[str]:
     batch, counts = scenario.workload.batch, ", ".join(map(str, batch_counts(scenario.workload)))
     if batch is not None:
         yield from wrapped(f"Batches, of sequences of {batch.rows} rows of {', '.join(batch.inputs)}: {counts}.")
+    experts = experts_of_a_rank(scenario.workload)
+    if experts > 1:
+        yield from wrapped(f"Groups of experts, of {experts} of each rank: 1 to {experts}.")
     names = [choice.name for choice in scenario.schedules]
     yield from wrapped(f"Schedules: {', '.join(names) or 'none is declared'}; serial is always there.")
 
@@ -69,11 +73,11 @@ def layers_rows(result: Result) -> Iterator[tuple[str, str, str]]:
         yield "a layer", ticks_text(result.period_ticks), f"from one to the next; below, {result.num_simulated} layers"
 
 
-def run_lines(scenario: Scenario, result: Result) -> Iterator[str]:
-    """Yield the ops with their times in us, and a chart; of several layers those of one within."""
+def run_lines(scenario: Scenario, result: Result, cut: Cut) -> Iterator[str]:
+    """Yield the ops of what is cut so with their times in us, and a chart; of several layers those of one within."""
     layer = min(SHOWN_LAYER, result.num_simulated)
     shown = [op for op in result.ops if op.name == in_layer(own_name(op.name), layer)]
-    labels = labels_of(scenario.workload, 1 + max(batch_of(op.name) for op in shown))
+    labels = labels_of(scenario.workload, cut)
     name_width = max(len("op, us"), *(len(op.name) for op in shown))
     label_width = max(len("pattern"), *(len(labels[own_name(op.name)]) for op in shown))
     yield f"{'op, us':<{name_width}}  {'pattern':<{label_width}}" + "".join(f"{figure:>9}" for figure in _FIGURES)

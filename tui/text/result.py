@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from ...advisor.bounds.lower_bound import Bound
-from ...compiler.ir import TICKS_PER_US, Rejection, Scenario
+from ...compiler.ir import TICKS_PER_US, Cut, Rejection, Scenario
 from ...compiler.text.units import bytes_text, ticks_text, us_text
 from ...runtime import RunReport
 from ...simcore import Cause, CriticalOp, Result, RunOutcome
@@ -29,13 +29,14 @@ def result_text(
     bound: Bound,
     outside: Sequence[str] = (),
     *,
-    several: bool = False,
+    cut: Cut | None = None,
 ) -> str:
     """Return one simulated schedule in words and numbers; ``outside`` names what the profile is not fitted to.
 
-    That of ``several`` ops also says when each runs, and how long all layers take.
+    That of several ops, which are given by how the workload is ``cut``, also says when each runs, and how long all
+    layers take.
     """
-    rows = _rows(result, scenario, bound, several=several)
+    rows = _rows(result, scenario, bound, several=cut is not None)
     name_width, value_width = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
     lines = [
         *wrapped(question_line(scenario)),
@@ -48,8 +49,8 @@ def result_text(
     ]
     for name, value, note in rows:
         lines += hanging(f"{name:<{name_width}}  {value:>{value_width}}  {note}".rstrip(), name_width + 2)
-    if several:
-        lines += ["", *run_lines(scenario, result)]
+    if cut is not None:
+        lines += ["", *run_lines(scenario, result, cut)]
     if result.waterfall is not None:
         lines += ["", *waterfall_lines(result.waterfall)]
     if result.critical_path:

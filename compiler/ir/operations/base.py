@@ -53,13 +53,22 @@ class CallArgument:
 class Routing:
     """Even routing of ``rows`` rows of a rank: each goes to ``top`` of ``experts``, which the ranks share evenly.
 
-    ``sent`` is how many rows a rank sends and gets, itself among those it sends to.
+    ``sent`` is how many rows a rank sends and gets, itself among those it sends to, for as many experts of each rank
+    as are ``taken``. ``nodes`` are those that the experts of a row lie in, 0 where that is not said.
     """
 
     rows: int
     experts: int
     top: int
     sent: int
+    taken: int
+    ranks: int
+    nodes: int = 0
+
+    @property
+    def dealt(self) -> int:
+        """Rows of a rank that the experts that are taken get, a row for each."""
+        return self.rows * self.top * self.taken * self.ranks // self.experts
 
 
 @dataclass(frozen=True, slots=True)

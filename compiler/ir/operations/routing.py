@@ -33,19 +33,41 @@ from .checks import lone_tensors
 from .row_wise import RowWiseShape
 
 
-def ranks_reached(num_ranks: int, experts: int, top: int) -> Fraction:
+def ranks_reached(num_ranks: int, experts: int, top: int, taken: int | None = None) -> Fraction:
     """To how many ranks a row goes on average, of which each has as many experts, if all experts are as likely.
+
+    With ``taken`` only so many experts of each rank count.
 
     >>> float(ranks_reached(8, 256, 8)), float(ranks_reached(8, 8, 8)), float(ranks_reached(64, 256, 1))
     (5.29465200038248, 8.0, 1.0)
+    >>> float(ranks_reached(8, 256, 8, taken=1))
+    0.25
     """
-    return num_ranks * (1 - Fraction(comb(experts - experts // num_ranks, top), comb(experts, top)))
+    counted = experts // num_ranks if taken is None else taken
+    return num_ranks * (1 - Fraction(comb(experts - counted, top), comb(experts, top)))
+
+
+def for_experts(routing: Routing, taken: int) -> Routing:
+    """The routing to so many experts of each rank alone: a row goes to each rank that has one of its experts there.
+
+    Of rows that go to some nodes the experts are taken to lie in those evenly.
+
+    >>> whole = Routing(rows=512, experts=32, top=4, sent=1768, taken=4, ranks=8)
+    >>> [for_experts(whole, taken).sent for taken in (1, 2, 4)]
+    [512, 976, 1768]
+    """
+    ranks, experts, top, nodes = routing.ranks, routing.experts, routing.top, min(routing.nodes, routing.top)
+    if nodes:
+        left = experts - taken * ranks
+        copies = nodes * (1 - Fraction(comb(left, ceil(top / nodes)), comb(experts, ceil(top / nodes))))
+    else:
+        copies = ranks_reached(ranks, experts, top, taken)
+    return replace(routing, taken=taken, sent=ceil(routing.rows * copies / ranks) * ranks)
 
 
 def routing_of(call: OperationCall, rows: int) -> Routing:
     """The routing that a dispatch of ``rows`` rows of a rank says."""
     experts, top, ranks = call.arguments["experts"], call.arguments["top"], call.num_ranks
-    nodes = call.arguments.get("nodes")
     if experts % ranks:
         raise OperationError(Rejection(Code.MGS304, f"{experts} experts do not divide among {ranks} ranks"))
     if top > experts:
@@ -53,8 +75,8 @@ def routing_of(call: OperationCall, rows: int) -> Routing:
     if rows * top % (experts // ranks):
         message = f"{rows * top} rows of a rank do not divide among its {experts // ranks} experts"
         raise OperationError(Rejection(Code.MGS304, message, "top times the rows of a rank are what it gets"))
-    copies = ranks_reached(ranks, experts, top) if nodes is None else Fraction(min(nodes, top))
-    return Routing(rows, experts, top, ceil(rows * copies / ranks) * ranks)
+    taken = experts // ranks
+    return for_experts(Routing(rows, experts, top, 0, taken, ranks, call.arguments.get("nodes", 0)), taken)
 
 
 def _send(call: OperationCall) -> CallResult:

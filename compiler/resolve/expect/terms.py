@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from functools import reduce
 
 from ...codes import Code
 from ...ir import (
@@ -25,7 +26,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import Span, did_you_mean, listing
 from ...text.units import BYTES, NUMBER, RATE, TIME, Quantity
 from ...text.units import Dimension as Units
-from ...text.vocabulary import ALWAYS_THERE, MAX_BATCHES
+from ...text.vocabulary import ALWAYS_THERE, MAX_GROUPS
 from ..values.evaluate import Reading
 from ..values.sentences import single
 
@@ -144,7 +145,7 @@ class TermReader:
             case ast.Member(base=ast.Member(base=ast.Name() as schedule, name=op), name=word):
                 return self._of_op(schedule, op, word, expression)
             case ast.Member(base=ast.Index(base=ast.Member(base=ast.Name() as schedule, name=op)) as index, name=word):
-                return self._of_op(schedule, op, word, expression, self._batch(index))
+                return self._of_op(schedule, op, word, expression, self._numbers(index))
             case ast.Call(function=ast.Name(text=word)):
                 return self._call(word, expression)
             case ast.Name(text=word):
@@ -266,17 +267,16 @@ class TermReader:
             raise self._report.fail(Code.MGS307, "a percentile is a number from 0 to 100", expression.span, hint)
         return value.amount
 
-    def _batch(self, index: ast.Index) -> int:
-        """Read the number in ``domino.qkv[1].makespan``."""
-        match index.subscripts:
-            case (ast.Number(text=text),) if text.isdecimal() and int(text) < MAX_BATCHES:
-                return int(text)
-            case _:
-                hint = "for instance domino.qkv[0].makespan"
-                raise self._report.fail(Code.MGS116, "the number of a batch is expected here", index.span, hint)
+    def _numbers(self, index: ast.Index) -> tuple[int, ...]:
+        """Read the numbers in ``domino.qkv[1].makespan``, or of a batch and a group in ``grouped.h[1, 3].makespan``."""
+        found = [each.text for each in index.subscripts if isinstance(each, ast.Number) and each.text.isdecimal()]
+        if len(found) != len(index.subscripts) or len(found) > 2 or any(int(each) >= MAX_GROUPS for each in found):
+            hint = "for instance domino.qkv[0].makespan"
+            raise self._report.fail(Code.MGS116, "the number of a batch or group is expected here", index.span, hint)
+        return tuple(map(int, found))
 
     def _of_op(
-        self, schedule: ast.Name, op: str, word: str, expression: ast.Expression, batch: int | None = None
+        self, schedule: ast.Name, op: str, word: str, expression: ast.Expression, numbers: tuple[int, ...] = ()
     ) -> MetricOf:
         """Read ``late.dh.makespan``, or ``late.dh[0].makespan``."""
         if op not in self._ops:
@@ -289,7 +289,7 @@ class TermReader:
         if metric not in OP_METRICS:
             hint = f"an op has {listing(each.value for each in OP_METRICS)}"
             raise self._report.fail(Code.MGS201, f"an op has no metric '{word}'", expression.span, hint)
-        return MetricOf(self._simulated(schedule, expression), metric, op if batch is None else in_batch(op, batch))
+        return MetricOf(self._simulated(schedule, expression), metric, reduce(in_batch, numbers, op))
 
     def _metric(self, word: str, expression: ast.Expression) -> Metric:
         metric = metric_or_none(word)

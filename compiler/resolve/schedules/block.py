@@ -13,17 +13,19 @@ schedule mine for layer {
 }
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from ...codes import Code
-from ...ir import HandOff, Op, OpCase, OpMode, Schedule, System, Workload
+from ...ir import UNCUT, Cut, HandOff, Op, OpCase, OpMode, Schedule, System, Workload, even_groups
+from ...planning.groups import axes_in, cut_up, experts_of_a_rank, names_in
 from ...planning.handoff import delivered_for
-from ...planning.parts import collective_name, in_batches, is_summed_last, op_names
+from ...planning.parts import collective_name, is_summed_last
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.units import NUMBER
-from ...text.vocabulary import MAX_BATCHES, MAX_PREFETCH, MAX_STREAMS, SCHEDULE_WORDS, Property
+from ...text.vocabulary import MAX_BATCHES, MAX_EXTENT, MAX_GROUPS, MAX_PREFETCH, MAX_STREAMS, SCHEDULE_WORDS, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, known_head
@@ -42,7 +44,7 @@ class _Said:
     low: dict[str, None] = field(default_factory=dict)
     sums_first: bool = False
     handoff: HandOff = HandOff.CHUNKS
-    batches: int = 1
+    cut: Cut = UNCUT
     prefetch: int = 0
     deferred: tuple[str, ...] = ()
     chained: tuple[str, ...] = ()
@@ -67,13 +69,13 @@ class ScheduleBlockReader:
         self._choices, self._place, self._report = choices, place, report
         self._written = WrittenReader(choices, place, evaluator, report, as_written=as_written)
         self._numbers = FigureReader(report, evaluator)
-        self._names = OpNames(workload, 1, self._numbers, place, report)
+        self._names = OpNames(workload, UNCUT, self._numbers, place, report)
 
     def read(self, declaration: ast.Plan) -> Schedule:
         """Read a schedule."""
         said, failures = _Said(), self._report.num_failures
-        said.batches = self._batches(declaration.block)
-        self._names = OpNames(self._graph, said.batches, self._numbers, self._place, self._report)
+        said.cut = Cut(self._batches(declaration.block), self._groups(declaration.block))
+        self._names = OpNames(self._graph, said.cut, self._numbers, self._place, self._report)
         for statement in declaration.block.statements:
             with self._report.attempt():
                 self._statement(statement, said)
@@ -88,23 +90,46 @@ class ScheduleBlockReader:
             tuple(said.low),
             said.sums_first,
             said.handoff,
-            said.batches,
+            said.cut.batches,
             said.prefetch,
             said.deferred,
             said.chained,
+            said.cut.groups,
         )
 
     def _batches(self, block: ast.Block) -> int:
         """Read ``batches 2``, wherever it stands: names of ops depend on it."""
+        for words in self._said_of("batches", block):
+            with self._report.attempt():
+                return self._whole("a number of batches", MAX_BATCHES, words.take("a number of batches"))
+        return 1
+
+    def _groups(self, block: ast.Block) -> tuple[int, ...]:
+        """Read ``groups 8``, or ``groups of 2, 6``: in experts of a rank."""
+        for words in self._said_of("groups", block):
+            with self._report.attempt():
+                if words.take_word("of"):
+                    sizes = words.take_list("experts of a rank")
+                    if not 2 <= len(sizes) <= MAX_GROUPS:
+                        message = f"experts are in 2 to {MAX_GROUPS} groups"
+                        raise self._report.fail(Code.MGS307, message, words.span, "groups of 4, 12, 16")
+                    return tuple([self._whole("experts of a group", MAX_EXTENT, each) for each in sizes])
+                count = self._whole("a number of groups", MAX_GROUPS, words.take("a number of groups"))
+                return even_groups(experts_of_a_rank(self._graph), count) if count > 1 else ()
+        return ()
+
+    def _said_of(self, word: str, block: ast.Block) -> Iterator[Words]:
+        """What the statements of a block that begin with ``word`` say behind it."""
         for statement in block.statements:
             head = head_of(statement) if isinstance(statement, ast.Say) else None
-            if head is not None and head.text == "batches" and isinstance(statement, ast.Say):
+            if head is not None and head.text == word and isinstance(statement, ast.Say):
                 words = Words(statement.phrase, self._report)
-                words.take("batches")
-                number = Property("a number of batches", NUMBER, Fraction(1), Fraction(MAX_BATCHES), whole=True)
-                with self._report.attempt():
-                    return int(self._numbers.value(number, (words.take("a number of batches"),), self._place).amount)
-        return 1
+                words.take(word)
+                yield words
+
+    def _whole(self, what: str, most: int, written: ast.Expression, least: int = 1) -> int:
+        wanted = Property(what, NUMBER, Fraction(least), Fraction(most), whole=True)
+        return int(self._numbers.value(wanted, (written,), self._place).amount)
 
     def _statement(self, statement: ast.Define | ast.Say, said: _Said) -> None:
         match statement:
@@ -124,7 +149,7 @@ class ScheduleBlockReader:
         """Read ``u { ... }``: an outline of an op, or its plan written out."""
         for name in self._names.planned(op):
             declaration = ast.Plan(name, ast.Path((name,), span=op.span), block, span=span)
-            shape = in_batches(self._graph, said.batches).op(name).shape
+            shape = cut_up(self._graph, said.cut).op(name).shape
             plan = self._written.read(OpCase(name, self._system, shape), declaration, None)
             if plan is None:
                 raise self._report.stop()
@@ -154,20 +179,17 @@ class ScheduleBlockReader:
             case "chained":
                 said.chained = self._chained(words, said)
             case "stream":
-                number = Property("a stream", NUMBER, Fraction(1), Fraction(MAX_STREAMS - 1), whole=True)
-                stream = int(self._numbers.value(number, (words.take("a number"),), self._place).amount)
+                stream = self._whole("a stream", MAX_STREAMS - 1, words.take("a number"))
                 said.streams |= dict.fromkeys(self._names.distinct(words), stream)
             case "start":
                 self._start(words, said)
             case "priority":
                 self._priority(words, said)
             case "prefetch":
-                number = Property("layers of prefetch", NUMBER, Fraction(0), Fraction(MAX_PREFETCH), whole=True)
-                said.prefetch = int(
-                    self._numbers.value(number, (words.take("a number of layers"),), self._place).amount
-                )
-            case "batches":
-                words.take("a number of batches")  # which is known already
+                written = words.take("a number of layers")
+                said.prefetch = self._whole("layers of prefetch", MAX_PREFETCH, written, 0)
+            case "batches" | "groups":  # which are known already
+                _ = words.take_list("experts") if words.take_word("of") else words.take("a number")
             case _:
                 self._handoff(words, said)
         words.end()
@@ -182,7 +204,7 @@ class ScheduleBlockReader:
 
     def _chained(self, words: Words, said: _Said) -> tuple[str, ...]:
         """Read ``chained o, w``: GEMMs that are cut as the all_to_all that brings what they take."""
-        spans, workload = self._names.spans(words), in_batches(self._graph, said.batches)
+        spans, workload = self._names.spans(words), cut_up(self._graph, said.cut)
         for name, span in spans.items():
             if delivered_for(workload, workload.op(name), self._system.num_ranks) is None:
                 message = f"{name} is {workload.op(name).label}, and takes no equal blocks that GEMM+A2A brings by rows"
@@ -245,11 +267,11 @@ class ScheduleBlockReader:
 
 
 class OpNames:
-    """The ops of ``workload`` in so many batches, by name."""
+    """The ops of ``workload``, cut up, by name."""
 
-    def __init__(self, workload: Workload, batches: int, numbers: FigureReader, place: Place, report: Report) -> None:
+    def __init__(self, workload: Workload, cut: Cut, numbers: FigureReader, place: Place, report: Report) -> None:
         self._graph, self._numbers, self._place, self._report = workload, numbers, place, report
-        self._names = op_names(workload, batches)
+        self._names, self._axes = names_in(workload, cut), axes_in(workload, cut)
         self._ops = {name: op for op in workload.ops for name in self._names[op.name]}
 
     def __getitem__(self, name: str) -> Op:
@@ -276,17 +298,21 @@ class OpNames:
         return found
 
     def of(self, value: ast.Expression) -> tuple[str, ...]:
-        """The op that ``qkv[1]`` names, or that of each batch."""
+        """The op that ``qkv[1]`` or, in groups too, ``h[1, 3]`` names, or those of each batch and group."""
         match value:
             case ast.Name():
                 return self._names[self._op(value)]
-            case ast.Index(base=ast.Name() as base, subscripts=(subscript,)):
-                names = self._names[self._op(base)]
-                if len(names) == 1:
-                    message = f"{base.text} is not in batches"
+            case ast.Index(base=ast.Name() as base, subscripts=subscripts):
+                op = self._op(base)
+                names, axes = self._names[op], self._axes[op]
+                if len(subscripts) > len(axes):
+                    message = f"{base.text} is not in batches" + (" and groups" if axes else ", nor in groups")
                     raise self._report.fail(Code.MGS203, message, value.span, f"say {base.text}, or batches 2")
-                last = Property("a batch", NUMBER, Fraction(0), Fraction(len(names) - 1), whole=True)
-                return (names[int(self._numbers.value(last, (subscript,), self._place).amount)],)
+                for subscript, size in zip(subscripts, axes, strict=False):
+                    last = Property("a batch or group", NUMBER, Fraction(0), Fraction(size - 1), whole=True)
+                    number, each = int(self._numbers.value(last, (subscript,), self._place).amount), len(names) // size
+                    names = names[number * each : (number + 1) * each]
+                return names
             case _:
                 message = "the name of an op is expected here"
                 raise self._report.fail(Code.MGS116, message, value.span, "qkv, or qkv[0] of a batch")
@@ -296,10 +322,9 @@ class OpNames:
         names = self.of(value)
         return names[-1:] if isinstance(value, ast.Name) and is_summed_last(self._ops[names[0]]) else names
 
-    def number_of(self, name: str) -> int:
-        """The batch of an op; -1 where it is of none."""
-        names = self._names[self._ops[name].name]
-        return names.index(name) if len(names) > 1 else -1
+    def number_of(self, name: str) -> str:
+        """The batch and group of an op, as its name has them; empty where it is of none."""
+        return name.removeprefix(self._ops[name].name)
 
     def _collectives_of(self, value: ast.Expression) -> tuple[str, ...]:
         """The collectives of an op that is separated, by their names."""

@@ -76,10 +76,8 @@ def _faults(scenario: Scenario, choice: Schedule, declaration: Declaration) -> I
 
 
 def _faults_of_ops(scenario: Scenario, choice: Schedule, declaration: ast.Plan) -> Iterator[_Fault]:
-    from ...planning.parts import (
-        PlanError,
-        in_batches,  # few files have such a schedule, as above
-    )
+    from ...planning.groups import cut_up  # few files have such a schedule, as above
+    from ...planning.parts import PlanError
     from ...planning.plan import build_plan
     from ...verify.check import check_plan
 
@@ -91,7 +89,7 @@ def _faults_of_ops(scenario: Scenario, choice: Schedule, declaration: ast.Plan) 
         return
     for mode in choice.modes:
         if isinstance(mode.body, WrittenPlan):
-            op = OpCase(mode.op, system, in_batches(workload, choice.batches).op(mode.op).shape)
+            op = OpCase(mode.op, system, cut_up(workload, choice.cut).op(mode.op).shape)
             for fault in check_plan(op, build_op_plan(op, mode.body, mode.op)):
                 block = _block_of(declaration, without_batch(mode.op))
                 span = _step(block, fault.step) or _statement(declaration, without_batch(mode.op))

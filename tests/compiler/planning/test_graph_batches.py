@@ -4,8 +4,9 @@ import pytest
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import Awaited, OpMode, Part, PartWait, Pattern, Read, Scenario, Schedule, Transfer
-from magus.compiler.planning.parts import in_batches, labels_of
+from magus.compiler.ir import Awaited, Cut, OpMode, Part, PartWait, Pattern, Read, Scenario, Schedule, Transfer
+from magus.compiler.planning.groups import labels_of
+from magus.compiler.planning.parts import in_batches
 from magus.compiler.planning.plan import build_plan
 
 TEXT = """
@@ -43,7 +44,7 @@ def test_ranks_add_up_behind_the_last_batch(sum: str) -> None:
     assert [read for read in last.reads if read.adds] == [
         Read(f"d_w_partial[{k}]", f"d_w[{k}]", adds=True) for k in range(3)
     ]
-    assert labels_of(scenario().workload, 2) == {
+    assert labels_of(scenario().workload, Cut(2)) == {
         "d_w[0]": "GEMM",
         "d_w[1]": "GEMM+AR",
         "dx[0]": "GEMM",

@@ -12,6 +12,7 @@ from ....advisor.candidates.shortlist import packet_bytes, simulated_ranks
 from ....advisor.solver.memory import check_memory, check_workload_memory
 from ....compiler.codes import Code
 from ....compiler.ir import (
+    Cut,
     JsonObject,
     OpCase,
     OpPlan,
@@ -76,7 +77,7 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
                 document | {"seeds": seeds_document(options.seeds, by_seed, ran.seeded_layers)} if by_seed else document
             )
         else:
-            put(result_text(result, question, ran.bound, ran.outside, several=question.only_case is None))
+            put(result_text(result, question, ran.bound, ran.outside, cut=ran.cut))
             if by_seed:
                 put(seeds_text(options.seeds, by_seed, ran.seeded_layers))
         if not done:
@@ -98,6 +99,7 @@ class _Ran:
     by_seed: Callable[[], tuple[Result, ...]]
     record: Callable[[], Exit]
     seeded_layers: int = 1
+    cut: Cut | None = None
 
 
 def _ran_alone(scenario: OpCase, options: SimulateOptions) -> _Ran:
@@ -140,6 +142,7 @@ def _ran(scenario: Scenario, options: SimulateOptions) -> _Ran:
         partial(_layers_by_seed, scenario, several, options.seeds),
         partial(_record, case, part.schedule, result.unit_bytes, options),
         several.num_layers,
+        plan.cut,
     )
 
 
