@@ -59,7 +59,7 @@ class BoundCheck:
             return found, []
         if self.is_below(found.library_us):
             return None, [self.sentence(found.library, found.library_us)]
-        below = [offer for offer in found.offers if self.is_below(offer.us)]
+        below = [offer for offer in found.offers if self.is_below(offer.us + offer.saved_us)]
         kept = tuple(offer for offer in found.offers if offer not in below)
         return replace(found, offers=kept), [self.sentence(offer.name, offer.us) for offer in below]
 

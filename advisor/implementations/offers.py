@@ -26,6 +26,7 @@ from ...compiler.resolve.schedules.implementation import shipped_implementations
 from ...compiler.templates import BASELINE
 from ...compiler.text.units import us_text
 from ...simcore import RunTooLarge
+from .fused_experts import chains_of, fused_us, reject_chain, saved_us
 from .predict import CallTimes, Promise, about_kernels, call_times, library_us, simulated_us
 
 
@@ -90,6 +91,7 @@ class Offer:
 
     ``asked`` is whether the file names it. ``ops`` are those that it carries out, the library all others; ``order`` is
     that of the whole layer, where it has one. ``about`` says what its own kernels do, empty if it has none.
+    ``saved_us`` is what memory saves by weights of fewer bits than those of the file, which no bound of the file knows.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Offer:
     ops: tuple[str, ...] = ()
     order: Order | None = None
     about: str = ""
+    saved_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,8 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = ()) -> Offers | None
     offers = [_of_order(each, scenario, base) for each in orders]
     unknown: list[Unknown] = []
     for implementation in (requested or shipped) if len(unfit) < len(moving) else ():
-        found, reason = _offer(scenario, implementation, library, base)
+        offer = _offer if implementation.experts is None else _offer_of_experts
+        found, reason = offer(scenario, implementation, library, base)
         if found is not None:
             offers.append(found)
         if reason is not None and (requested or reason.code is Code.MGS530):
@@ -258,6 +262,33 @@ def _offer(
     about = "; ".join(dict.fromkeys(text for _, _, _, text in reported if text))
     us = one.us * scenario.num_layers
     return Offer(implementation.name, us, promise, requested, tuple(done), about=about), rejection
+
+
+def _offer_of_experts(
+    scenario: Scenario, implementation: Implementation, library: _Library, base: CallTimes
+) -> tuple[Offer | None, Rejection | None]:
+    """What one kernel for the experts of a layer gains, as ``_offer``; like the library's ops it has no call."""
+    kernel, requested = implementation.experts, bool(scenario.explore.implementations)
+    chains = tuple(chains_of(scenario.workload))
+    unfit = [reject_chain(implementation, scenario.system, chain) for chain in chains]
+    if kernel is None or not chains or any(unfit):
+        missing = Rejection(Code.MGS530, "there is no dispatch, gated experts and combine, with nothing between kept")
+        known = scenario.system.gpu.name in implementation.gpus
+        return None, next(filter(None, unfit), missing) if requested or (known and chains) else None
+    times = [fused_us(kernel, scenario.system, chain) for chain in chains]
+    done = {op.name for chain in chains for op in chain.ops}
+    fused = CallTimes(sum(times), sum(times), sum(times))
+    one = fused + _sum(library.times(case) for case in scenario.cases if case.name not in done)
+    error = None if kernel.error is None else float(kernel.error) * fused.us / one.us
+    shortest = kernel.shortest_ticks / TICKS_PER_US
+    outside = f"measured from {us_text(shortest)} on" if min(times) < shortest else ""
+    took = f"one kernel of {len(chains[0].ops)} ops takes {us_text(times[0])}"
+    about = f"{took}; it reads {kernel.weight_bytes} bytes a weight"
+    promise = Promise(base.us / one.us, error, outside, base.graph_us / one.graph_us, base.host_us / one.host_us)
+    ops = tuple(case.name for case in scenario.cases if case.name in done)
+    saved = sum(saved_us(kernel, scenario.system, chain) for chain in chains)
+    us, saved = (each * scenario.num_layers for each in (one.us, saved))
+    return Offer(implementation.name, us, promise, requested, ops, about=about, saved_us=saved), None
 
 
 def _not_measured(implementation: Implementation, case: OpCase) -> Rejection | None:

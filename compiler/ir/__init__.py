@@ -13,6 +13,7 @@ from .hardware import Dma as Dma
 from .hardware import DmaPhases as DmaPhases
 from .hardware import ExchangeKernel as ExchangeKernel
 from .hardware import ExchangeModel as ExchangeModel
+from .hardware import FusedExperts as FusedExperts
 from .hardware import GemmModel as GemmModel
 from .hardware import GemmRegion as GemmRegion
 from .hardware import Gpu as Gpu

@@ -93,6 +93,32 @@ class ExchangeKernel:
 
 
 @dataclass(frozen=True, slots=True)
+class FusedExperts:
+    """One kernel in place of a dispatch, the two products of gated experts and their combine.
+
+    It has all SMs, and does row-wise work in passing. It starts in ``start_ticks``, and ``rank_ticks`` more for each
+    rank; then it multiplies at ``flops_per_s`` rows that are padded for each expert to ``block_rows``, reads weights
+    of ``weight_bytes`` each at ``hbm_bytes_per_s``, and moves a row once for each expert at the rate of the links. The
+    three hide each other but for ``exponent``: their times are summed to this power. It was measured on
+    ``least_ranks`` to ``most_ranks`` with up to ``most_rows`` rows of a rank; ``error`` and ``shortest_ticks`` are as
+    those of a method.
+    """
+
+    start_ticks: int
+    flops_per_s: int
+    hbm_bytes_per_s: int
+    exponent: Fraction
+    block_rows: int
+    weight_bytes: Fraction
+    least_ranks: int
+    most_ranks: int
+    rank_ticks: int = 0
+    most_rows: int | None = None
+    error: Fraction | None = None
+    shortest_ticks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Collectives:
     """A collective library on one node: rings, and NVLS and all_to_all if the profile has them.
 

@@ -9,7 +9,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from .hardware import ExchangeKernel, GemmModel, Gpu, Provenance, SumKernel
+from .hardware import ExchangeKernel, FusedExperts, GemmModel, Gpu, Provenance, SumKernel
 from .plan import OpMode, Schedule
 from .schedule import EngineKind, NamedSchedule, OpChoice
 from .tensors import DType, Pattern
@@ -163,13 +163,20 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """An implementation: the GPUs and element types it is known for, and its methods by pattern."""
+    """An implementation: the GPUs and element types it is known for, its methods by pattern, its kernel for experts."""
 
     name: str
     gpus: tuple[str, ...]
     dtypes: tuple[DType, ...]
     methods: tuple[Method, ...]
     provenance: tuple[Provenance, ...] = ()
+    experts: FusedExperts | None = None
+
+    @property
+    def does(self) -> str:
+        """What it carries out, in words."""
+        of_layers = () if self.experts is None else ("experts of a layer",)
+        return ", ".join((*(each.pattern.value for each in self.methods), *of_layers))
 
     def method(self, pattern: Pattern) -> Method | None:
         """Return how it carries out ``pattern``, None if it does not."""

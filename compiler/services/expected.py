@@ -12,6 +12,7 @@ from ..text.units import BYTES, FLOP_RATE, FREQUENCY, RATE, UNITS, Quantity, exa
 from ..text.vocabulary import (
     CACHE_NUMBERS,
     COLLECTIVES,
+    EXPERTS_NUMBERS,
     GEMM_TYPES,
     GPU_BLOCKS,
     GPU_NUMBERS,
@@ -152,6 +153,8 @@ def section_of(place: Context) -> str:
     """Return the section of the words that begin statements here: ``gpu.hbm``, ``method``, ``variability``."""
     block = place.block
     match block.split("."):
+        case ["implementation", "experts"]:
+            return "experts"
         case ["implementation", _]:
             return "method"
         case ["system", "variability"]:
@@ -262,6 +265,7 @@ _OF_SECTION: Mapping[str, Iterable[Property]] = {
     "link": LINK_NUMBERS,
     "switch": SWITCH_NUMBERS,
     "method": METHOD_NUMBERS,
+    "experts": EXPERTS_NUMBERS,
 }
 _READ_IN = {
     FREQUENCY: ("GHz", "MHz"),

@@ -181,6 +181,20 @@ METHOD_NUMBERS = (
     _alone("exchange_bandwidth", RATE, 10**15, low=10**6),
     *(_alone(f"exchange_{name}", NUMBER, MAX_RANKS) for name in ("least_ranks", "most_ranks", "least_top")),
 )
+# Numbers of one kernel for the experts of a layer; those that do not stand alone are needed.
+EXPERTS_NUMBERS = (
+    _time("start"),
+    _alone("rank", TIME, _PERCENT, low=0),
+    Property("flops", FLOP_RATE, Fraction(10**9), Fraction(10**18)),
+    _rate("memory"),
+    _exponent(),
+    _count("block", 1024),
+    Property("weight", NUMBER, Fraction(1, 8), Fraction(8)),
+    *(_count(f"{name}_ranks", MAX_RANKS) for name in ("least", "most")),
+    _alone("most_rows", NUMBER, 1 << 20),
+    _alone("shortest", TIME, _PERCENT, low=0),
+    Property("error", NUMBER, Fraction(0), Fraction(10), required=False, alone=True),
+)
 METHOD_REQUIRED = ("rate", "call", "step")
 # Sizes by the number of ranks, below which a framework's own kernel makes an all_reduce.
 METHOD_SIZES = tuple(f"{form.value}_below" for form in SumForm)

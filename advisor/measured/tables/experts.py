@@ -4,19 +4,46 @@ A table is a file ``moe_grouped_gemm_NAME.csv`` or ``.csv.gz``, or without a NAM
 hidden, inter, topk, experts, tp, ep, distribution, tokens and latency_us. Only rows of even loads are compared: of
 others the table does not say what each expert gets. What is timed sorts and casts rows too, and reads and writes those
 of all tokens, also of tokens that no expert of the rank gets.
+
+A table ``moe_layer_fused_NAME.csv`` has one kernel for dispatch, experts and combine, which is compared with the
+shipped implementation of that: its columns are gpu, hidden, inter, topk, experts, ep, distribution, tokens_per_rank and
+latency_us. It is predicted on the links of GB200, since its ranks are more than have a node of B300.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
-from ....compiler.ir import TICKS_PER_US, DType, Gpu, GroupedGemmShape, KernelShape, RowWiseShape
+from ....compiler import compile_text
+from ....compiler.ir import (
+    TICKS_PER_US,
+    DType,
+    FusedExperts,
+    Gpu,
+    GroupedGemmShape,
+    KernelShape,
+    RowWiseShape,
+    System,
+)
+from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....simcore.kernels.dispatch import work_of
+from ...implementations.fused_experts import ExpertChain, fused_us
 from .attention import FIT, HELD_OUT, in_odd_half
-from .collectives import gpu_named, tables_of, whole_number
+from .collectives import MAX_RANKS, gpu_named, tables_of, whole_number
 from .csv_rows import TableComparison, rows_in
-from .gemm import MAX_DIMENSION
+from .custom_all_reduce import STANDS_FOR
+from .gemm import MAX_DIMENSION, gpu_name
 
 PATTERNS = tuple(f"moe_grouped_gemm{each}.csv{gz}" for each in ("", "_*") for gz in ("", ".gz"))
+FUSED_PATTERNS = tuple(f"moe_layer_fused{each}.csv{gz}" for each in ("", "_*") for gz in ("", ".gz"))
+FUSED_FIT = (4, 16, 32)
+OTHER_RANKS = "other ranks"
+POD = """
+use "nvidia/{library}" as own
+use "nvidia/gb200" as nvl
+system pod {{ gpus {ranks} x own.{gpu}; fabric switch(nvl.nvswitch, link=nvl.nvlink) }}
+workload w on pod {{ x = tensor bf16[{ranks}, 8] shard rows; y = all_gather(x) }}
+"""
 COLUMNS = ("gpu", "dtype", "kernel", "distribution")
 MODEL = ("hidden", "inter", "topk", "experts")
 NUMBERS = (*MODEL, "tp", "ep", "tokens")
@@ -50,16 +77,66 @@ def _comparison(row: Mapping[str, str]) -> TableComparison | str:
     if inter % tp or experts % ep:
         return "experts or their columns do not divide among ranks"
     dealt, gated = max(1, round(tokens * top / ep)), 1 if row["kernel"] == UNGATED else 2
-    used = min(experts // ep, dealt)
-    rows = tuple(dealt // used + (number < dealt % used) for number in range(used))
+    rows = _even(dealt, experts // ep)
     dtype = DTYPES[row["dtype"]]
     kernels = expert_kernels(rows, tokens, (hidden, inter // tp), gated, dtype)
     kernel = f"{row['dtype']}, {row['kernel'][:40]}"
     model = "/".join(str(int(float(row[each]))) for each in MODEL)
     half = f"{HELD_OUT if in_odd_half(model) else FIT}, " if kernel in FITTED else ""
-    group = half + next(text for most, text in LOADS if dealt <= most * used)
+    group = half + next(text for most, text in LOADS if dealt <= most * len(rows))
     label = f"{tokens} tokens, {model}, tp {tp}, ep {ep}"
     return TableComparison(name, f"experts, {kernel}", group, label, float(row["latency_us"]), _us(gpu, kernels))
+
+
+def fused_layer_comparisons(folder: Path) -> Iterator[TableComparison | str]:
+    """Yield every row of one kernel for a layer of experts beside its prediction, or why rows were left out.
+
+    Raises
+    ------
+    MeasuredError
+        If a table cannot be read.
+    """
+    numbers = (*MODEL, "ep", "tokens_per_rank", "latency_us")
+    yield from rows_in(tables_of(folder, FUSED_PATTERNS), ("gpu", "distribution"), numbers, _fused)
+
+
+def _fused(row: Mapping[str, str]) -> TableComparison | str:
+    name = gpu_name(row["gpu"])
+    numbers = [whole_number(row, each, MAX_DIMENSION) for each in (*MODEL, "ep", "tokens_per_rank")]
+    hidden, inter, top, experts, ranks, tokens = (number or 0 for number in numbers)
+    if None in numbers or ranks > MAX_RANKS or experts % ranks:
+        return "a size is not a whole number in the range of the model"
+    if row["distribution"] != "balanced":
+        return "loads that the table does not say"
+    known = _fused_kernel(STANDS_FOR.get(name, name), ranks)
+    if known is None or not known[1].least_ranks <= ranks <= known[1].most_ranks:
+        return "a GPU or ranks that no shipped kernel for experts is known for"
+    rows = _even(tokens * top, experts // ranks)
+    up = GroupedGemmShape(rows, 2 * inter, hidden, DType.FP8)
+    down = GroupedGemmShape(rows, hidden, inter, DType.FP8)
+    chain = ExpertChain((), (up, down), tokens, hidden * (DType.FP8.num_bytes + DType.BF16.num_bytes))
+    label = f"{tokens:,} tokens of {hidden}, {inter} columns, top-{top} of {experts}, {ranks} GPUs"
+    us = fused_us(known[1], known[0], chain)
+    group = FIT if ranks in FUSED_FIT else OTHER_RANKS
+    return TableComparison(name, f"{known[2]} layer", group, label, float(row["latency_us"]), us)
+
+
+@cache
+def _fused_kernel(gpu: str, ranks: int) -> tuple[System, FusedExperts, str] | None:
+    """The shipped kernel for the experts of a layer on a GPU, with GPUs behind the links of GB200."""
+    if gpu_named(gpu)[1] is None:
+        return None
+    system = compile_text(POD.format(library=gpu.lower(), gpu=gpu, ranks=ranks)).scenario().system
+    for implementation in shipped_implementations(system):
+        if implementation.experts is not None and gpu in implementation.gpus:
+            return system, implementation.experts, implementation.name
+    return None
+
+
+def _even(dealt: int, experts: int) -> tuple[int, ...]:
+    """Rows of each expert, as even as can be: of few rows not all experts have one."""
+    used = max(1, min(experts, dealt))
+    return tuple(dealt // used + (number < dealt % used) for number in range(used))
 
 
 def expert_kernels(

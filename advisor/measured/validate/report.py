@@ -19,7 +19,7 @@ from ..tables.copies import copy_comparisons, shipped_copies
 from ..tables.csv_rows import MeasuredError, MissingTable, TableComparison
 from ..tables.custom_all_reduce import custom_comparisons
 from ..tables.exchanges import exchange_comparisons
-from ..tables.experts import expert_comparisons
+from ..tables.experts import expert_comparisons, fused_layer_comparisons
 from ..tables.gemm import gemm_comparisons, gemm_tables
 from ..tables.implementations import (
     ImplementationComparison,
@@ -243,6 +243,7 @@ READ = (
     custom_all_reduce.PATTERNS,
     attention.PATTERNS,
     experts.PATTERNS,
+    experts.FUSED_PATTERNS,
     exchanges.PATTERNS,
     copies.SM_PATTERNS,
     copies.DMA_PATTERNS,
@@ -258,6 +259,7 @@ COMPARED = (
     exchange_comparisons,
     attention_comparisons,
     expert_comparisons,
+    fused_layer_comparisons,
 )
 """What compares tables with the models, beside those of GEMMs and of fused kernels."""
 

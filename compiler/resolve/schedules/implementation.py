@@ -12,6 +12,7 @@ from ...codes import Code
 from ...ir import (
     DType,
     ExchangeKernel,
+    FusedExperts,
     Implementation,
     Method,
     OpChoice,
@@ -35,6 +36,7 @@ from ..devices.device_blocks import BlockReader, Tiles
 from ..values.device_numbers import Default, DeviceNumbers, FigureReader, NumberWithOrigin
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, known_head
+from .implementation_blocks import EXPERTS, Layer, read_experts
 from .schedule import ChoiceReader
 
 EXCHANGE_REQUIRED = tuple(f"exchange_{name}" for name in ("start", "bandwidth", "least_ranks", "most_ranks"))
@@ -57,9 +59,11 @@ PATTERN_WORDS: Mapping[str, Pattern] = {
 def reject_implementation(implementation: Implementation, shape: OpShape) -> Rejection | None:
     """Why ``implementation`` cannot be predicted for ``shape``, None if it can."""
     name, method = implementation.name, implementation.method_of(shape)
+    if implementation.experts is not None and shape.routing is not None:
+        return None
     if method is None:
-        does = ", ".join(each.pattern.value for each in implementation.methods)
-        return Rejection(Code.MGS530, f"{name} does not do {shape.pattern.value}", f"it does {does}")
+        does = f"it does {implementation.does}"
+        return Rejection(Code.MGS530, f"{name} does not do {shape.pattern.value}", does)
     if method.missing:
         missing = ", ".join(method.missing)
         return Rejection(Code.MGS209, f"{name} cannot be predicted: {missing} not known", "say it, with its source")
@@ -92,15 +96,17 @@ class ImplementationReader:
         parsed = [self._parsed(each) for each in self._with_parents(entry)]
         said = {word: statement for each in parsed for word, statement in each.said.items()}
         methods, provenance = self._methods(entry, parsed)
+        experts, provenance = self._experts(entry, parsed, provenance)
         gpus, types = (_names(said[word], self._report) if word in said else () for word in ("gpus", "dtypes"))
         dtypes = tuple(map(DType, types)) or tuple(DType)
-        if not methods and self._report.num_failures == failures_before:
-            hint = f"what it does is {listing(PATTERN_WORDS)}: ag_gemm {{ ... }}"
+        nothing = not methods and experts is None
+        if nothing and self._report.num_failures == failures_before:
+            hint = f"what it does is {listing((*PATTERN_WORDS, EXPERTS))}: ag_gemm {{ ... }}"
             message = f"implementation {entry.name} does nothing"
             self._report.error(Code.MGS209, message, entry.declaration.span, hint)
-        if self._report.num_failures > failures_before or not methods:
+        if self._report.num_failures > failures_before or nothing:
             raise self._report.stop()
-        return Implementation(entry.name, gpus, dtypes, methods, provenance)
+        return Implementation(entry.name, gpus, dtypes, methods, provenance, experts)
 
     def _with_parents(self, entry: Entry) -> tuple[Entry, ...]:
         """Return the implementations that ``entry`` extends, the most distant first, and ``entry``."""
@@ -119,7 +125,7 @@ class ImplementationReader:
         said: dict[str, ast.Say] = {}
         for statement in declaration.block.statements:
             with self._report.attempt():
-                words = ("source", "gpus", "dtypes", *PATTERN_WORDS)
+                words = ("source", "gpus", "dtypes", *PATTERN_WORDS, EXPERTS)
                 word = known_head(statement, words, f"implementation {entry.name}", self._report)
                 assert isinstance(statement, ast.Say)
                 if word in said:
@@ -133,12 +139,27 @@ class ImplementationReader:
         provenance: list[Provenance] = []
         for word in dict.fromkeys(word for each in parsed for word in each.said if word in PATTERN_WORDS):
             with self._report.attempt():
-                layers = [Layer(each.entry, each.said[word], each.default) for each in parsed if word in each.said]
+                layers = _layers(word, parsed)
                 reader = MethodReader(self._system, self._evaluator, self._report)
                 method, numbers = reader.read(PATTERN_WORDS[word], word, layers)
                 methods.append(method)
                 provenance += numbers.provenance(f"{entry.name}.{word}")
         return tuple(methods), tuple(provenance)
+
+    def _experts(
+        self, entry: Entry, parsed: Sequence[_Parsed], provenance: tuple[Provenance, ...]
+    ) -> tuple[FusedExperts | None, tuple[Provenance, ...]]:
+        """The kernel for the experts of a layer, None if there is none, and the provenance with that of its numbers."""
+        layers = _layers(EXPERTS, parsed)
+        with self._report.attempt():
+            if layers:
+                kernel, numbers = read_experts(layers, self._evaluator, self._report)
+                return kernel, (*provenance, *numbers.provenance(f"{entry.name}.{EXPERTS}"))
+        return None, provenance
+
+
+def _layers(word: str, parsed: Sequence[_Parsed]) -> list[Layer]:
+    return [Layer(each.entry, each.said[word], each.default) for each in parsed if word in each.said]
 
 
 def _names(statement: ast.Say, report: Report) -> tuple[str, ...]:
@@ -158,15 +179,6 @@ def _names(statement: ast.Say, report: Report) -> tuple[str, ...]:
 def _head_word(statement: ast.Say) -> str:
     head = head_of(statement)
     return "" if head is None else head.text
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The statement of a pattern in one implementation ``entry``, and the origin of its numbers without notes."""
-
-    entry: Entry
-    statement: ast.Say
-    default: Default
 
 
 class MethodReader:

@@ -142,7 +142,8 @@ def of_experts(rows: int, gpu: str = "H100", ranks: int = 8) -> Offers:
     ],
 )
 def test_dispatch_and_combine_of_a_layer_are_offered(gpu: str, ranks: int, names: set[str]) -> None:
-    found = {offer.name: offer for offer in of_experts(1024 * ranks, gpu, ranks).offers}
+    offers = of_experts(1024 * ranks, gpu, ranks).offers
+    found = {offer.name: offer for offer in offers if not offer.name.startswith("mega_moe")}
 
     assert set(found) == names
     assert all(len(offer.ops) == 2 and offer.promise.error for offer in found.values())

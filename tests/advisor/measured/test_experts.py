@@ -2,15 +2,23 @@
 
 import os
 from pathlib import Path
+from statistics import mean, median
 
 import pytest
 
 from magus.advisor.measured.tables.attention import FIT, HELD_OUT
 from magus.advisor.measured.tables.csv_rows import TableComparison
-from magus.advisor.measured.tables.experts import expert_comparisons, expert_kernels
+from magus.advisor.measured.tables.experts import (
+    OTHER_RANKS,
+    expert_comparisons,
+    expert_kernels,
+    fused_layer_comparisons,
+)
 from magus.advisor.measured.tables.gemm import lone_scenario
+from magus.advisor.measured.tables.samples import scenario_of
 from magus.advisor.measured.validate.report import summed_up
 from magus.compiler.ir import TICKS_PER_US, DType, GroupedGemmShape, RowWiseShape
+from magus.compiler.resolve.schedules.implementation import shipped_implementations
 from magus.simcore.kernels.dispatch import work_of
 
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
@@ -79,3 +87,36 @@ def test_the_fitted_kernels_are_near() -> None:
     errors = {(each.gpu, each.operation): each.median for each in summed_up(rows) if each.group == "all"}
 
     assert max(errors[gpu, f"experts, {kind}, cutlass"] for gpu in ("H100", "B200") for kind in ("bf16", "fp8")) < 12
+
+
+FUSED_HEADER = "gpu,tokens_per_rank,hidden,inter,topk,experts,ep,distribution,latency_us"
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("GB300,64,7168,3072,6,384,8,power_law_1.2,400", "loads that the table does not say"),
+        ("GB300,64,7168,3072,6,384,64,balanced,400", "no shipped kernel"),
+        ("H100-SXM,64,7168,3072,6,384,8,balanced,400", "no shipped kernel"),
+        ("X9,64,7168,3072,6,384,8,balanced,400", "no shipped kernel"),
+        ("GB300,64,7168,3072,6,380,8,balanced,400", "in the range of the model"),
+    ],
+)
+def test_what_is_left_out_of_fused_layers_is_reported(tmp_path: Path, row: str, reason: str) -> None:
+    (tmp_path / "moe_layer_fused.csv").write_text(f"{FUSED_HEADER}\n{row}\n")
+    (text,) = fused_layer_comparisons(tmp_path)
+
+    assert isinstance(text, str) and reason in text
+
+
+@pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")
+def test_the_stated_error_of_fused_layers_is_that_of_ranks_that_were_not_fitted_to() -> None:
+    rows = [each for each in fused_layer_comparisons(Path(DATA)) if isinstance(each, TableComparison)]
+    errors = [abs(each.predicted_us / each.measured_us - 1) for each in rows if each.group == OTHER_RANKS]
+    shipped = shipped_implementations(scenario_of("B300", 8).system)
+    (kernel,) = [each.experts for each in shipped if each.name == "mega_moe"]
+
+    assert len(rows) == 2 * len(errors) == 114
+    assert kernel is not None and float(kernel.error or 0) == pytest.approx(mean(errors), rel=0.05)
+    assert median(errors) < 0.04
+    assert kernel.shortest_ticks == pytest.approx(min(each.measured_us for each in rows) * TICKS_PER_US, rel=0.001)

@@ -97,6 +97,7 @@ def test_shipped_libraries() -> None:
             "implementations/flashinfer",
             "implementations/flux",
             "implementations/kraken",
+            "implementations/mega_moe",
             "implementations/mkernel",
             "implementations/mori",
             "implementations/mscclpp",

@@ -231,6 +231,55 @@ def test_kernels_of_a_library_that_are_not_whole(old: str, new: str, code: str) 
     assert code in {each.code.name for each in caught.value.diagnostics}
 
 
+EXPERTS = """
+implementation whole {
+  source reported "its source code"
+  dtypes fp8
+  experts { start 60 us; flops 2000 TFLOP/s; memory 6 TB/s; exponent 2; block 16; weight 17/32; least_ranks 4
+    most_ranks 8; most_rows 1024; error 5 % @measured "other ranks"; shortest 80 us }
+}
+"""
+
+
+def test_a_kernel_for_experts_and_what_a_child_changes() -> None:
+    asked = f"{HEAD}{EXPERTS}implementation mine extends whole {{ experts {{ start base.start + 5 us; rank 1 us }} }}\n"
+    layer = "  z = combine(dispatch(x, experts=8, top=2))\n  y = gemm(all_gather(x), w)\n"
+    text = asked.replace("  y = gemm(all_gather(x), w)\n", layer, 1) + "explore w { implementations whole, mine }"
+    whole, mine = compile_text(text).scenario().explore.implementations
+
+    assert whole.experts is not None and mine.experts is not None and whole.methods == ()
+    assert (whole.experts.weight_bytes, whole.experts.error) == (Fraction(17, 32), Fraction(5, 100))
+    assert (mine.experts.start_ticks, mine.experts.rank_ticks) == (65 * TICKS_PER_US, TICKS_PER_US)
+    assert (mine.experts.most_rows, mine.experts.error, mine.experts.shortest_ticks) == (None, None, 0)
+    assert {each.path for each in mine.provenance} >= {"mine.experts.start", "mine.experts.memory"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "about"),
+    [
+        ("memory 6 TB/s; ", "", "MGS209", "memory"),
+        ("least_ranks 4", "least_ranks 9", "MGS314", "above most_ranks"),
+        ("weight 17/32", "weight 17/32 us", "MGS303", "weight"),
+        ("start 60 us", "begin 60 us", "MGS201", "begin"),
+        ("extends whole { experts { rank 1 us } }", "extends whole { experts 1 us }", "MGS116", "opens a block"),
+    ],
+)
+def test_kernels_for_experts_that_are_wrong(old: str, new: str, code: str, about: str) -> None:
+    text = f"{HEAD}{EXPERTS}implementation mine extends whole {{ experts {{ rank 1 us }} }}\n"
+    with pytest.raises(CompileError) as caught:
+        compile_text(text.replace(old, new))
+
+    assert (code, True) in [(each.code.name, about in each.message) for each in caught.value.diagnostics]
+
+
+def test_a_kernel_for_experts_is_no_pair() -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_text(f"{HEAD}{EXPERTS}explore w {{ implementations whole }}")
+
+    (only,) = caught.value.diagnostics
+    assert only.code.name == "MGS530" and only.hint == "it does experts of a layer"
+
+
 def test_an_unused_implementation_is_checked_too() -> None:
     with pytest.raises(CompileError) as caught:
         compile_text(HEAD + BLOCK.replace("rate 90 %", "rate 900 %").partition("explore")[0])
@@ -244,12 +293,14 @@ def test_patterns_are_those_that_overlap() -> None:
 
 def test_shipped_implementations_say_where_their_numbers_come_from() -> None:
     for found in some(shipped_implementations(system())):
-        assert found.gpus and found.methods
+        assert found.gpus and (found.methods or found.experts)
         assert all(each.source or each.origin is Origin.ASSUMED for each in found.provenance)
 
 
 def test_shipped_implementations_without_numbers_are_not_predicted() -> None:
-    incomplete = {each.name for each in shipped_implementations(system()) if all(m.missing for m in each.methods)}
+    incomplete = {
+        each.name for each in shipped_implementations(system()) if each.methods and all(m.missing for m in each.methods)
+    }
 
     assert incomplete == {"torch_multimem", "triton_distributed", "transformer_engine", "flashinfer", "mscclpp"}
 
