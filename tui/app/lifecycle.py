@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import App, ComposeResult
-from textual.widgets import Footer
 
 from .background import in_thread, start_resource_tracker
 from .first_frame import DARK, READING, THEMES, FirstFrame, import_rest, title_of_path
@@ -21,7 +20,7 @@ from .panes import PANES
 from .session.listed_files import is_file
 from .session.listed_files import load as load_state
 from .session.listed_files import save as save_state
-from .widgets.start import StartScreen
+from .widgets.start import Keys, StartScreen
 
 if TYPE_CHECKING:
     from ...compiler.ir import Settings
@@ -91,9 +90,7 @@ class Lifecycle(App[None]):
     def compose(self) -> ComposeResult:
         """The workbench over the keys."""
         yield self._front
-        footer = Footer(show_command_palette=False)
-        footer.compact = True
-        yield footer
+        yield Keys()
 
     @property
     def _front(self) -> FirstFrame | Workbench:

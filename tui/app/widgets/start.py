@@ -22,6 +22,25 @@ NOTHING = "no file matches; Backspace widens the list"
 EMPTY = "no .mgs files here; magus tui alone lists the shipped examples"
 
 
+class Keys(Footer):
+    """The keys of a screen in one line; its widgets stay where the keys that it shows do."""
+
+    _shown: tuple[object, ...] | None = None
+
+    def __init__(self) -> None:
+        super().__init__(show_command_palette=False, compact=True)
+
+    async def recompose(self) -> None:
+        """Make the widgets anew if there are other keys than before: Textual asks for that whenever the focus moves."""
+        if not self.is_attached:
+            return
+        active = self.screen.active_bindings.values()
+        shown = tuple((each.binding, each.enabled, each.tooltip) for each in active if each.binding.show)
+        if shown != self._shown:
+            self._shown = shown
+            await super().recompose()
+
+
 class StartScreen(Screen[Path | None]):
     """Files of a folder, or recent files and the shipped examples; the result is the file to open."""
 
@@ -47,9 +66,7 @@ class StartScreen(Screen[Path | None]):
         yield Static(HEAD, id="start-head", markup=False)
         yield Input(id="start-filter", compact=True, placeholder="type to narrow the list")
         yield OptionList(id="start-files", markup=False)
-        footer = Footer(show_command_palette=False)
-        footer.compact = True
-        yield footer
+        yield Keys()
 
     def on_mount(self) -> None:
         """List the files; a folder that cannot be read is said."""
