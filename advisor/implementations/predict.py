@@ -75,8 +75,30 @@ def _with_exchange(scenario: OpCase, kernel: ExchangeKernel, library: Collective
     return replace(scenario, system=replace(scenario.system, gpu=gpu))
 
 
+def method_on(scenario: OpCase, implementation: Implementation) -> Method | None:
+    """Return how ``implementation`` carries out an op: two calls of the library where it leaves it to that.
+
+    None if it does not do the pattern.
+    """
+    method = implementation.method_of(scenario.shape)
+    if method is None or not _leaves(scenario, method):
+        return method
+    call = round(CALL_US * TICKS_PER_US)
+    return Method(method.pattern, method.choice, TransferPath.LIBRARY, call_ticks=call, graph_call_ticks=0)
+
+
+def _leaves(scenario: OpCase, method: Method) -> bool:
+    gemm = scenario.shape.gemm
+    return gemm is not None and gemm.flops < method.library_below_flops
+
+
 def about_kernels(scenario: OpCase, method: Method) -> str:
-    """Return how long its own all_reduce takes and up to which size there is one; empty if it has none."""
+    """Return how long its own all_reduce takes and up to which size there is one, or from where on it is the library.
+
+    Empty where it always has kernels of its own.
+    """
+    if _leaves(scenario, method):
+        return f"below {method.library_below_flops / 1e9:,.0f} GFLOP of a GPU it calls the library"
     moved, own = scenario.shape.moved, with_kernels(scenario, method)
     model = library_on(own.system)
     if model is None or not model.kernels or moved is None:
@@ -123,7 +145,7 @@ def predict_us(
     scenario: OpCase, implementation: Implementation, options: RunOptions = DEFAULT_OPTIONS
 ) -> float | Rejection:
     """Return the predicted time of ``implementation`` in us, or why there is none."""
-    method = implementation.method_of(scenario.shape)
+    method = method_on(scenario, implementation)
     if method is None:
         return Rejection(Code.MGS530, f"{implementation.name} does not do {scenario.shape.pattern.value}")
     if method.missing:
@@ -159,7 +181,7 @@ def call_times(
     scenario: OpCase, implementation: Implementation, options: RunOptions = DEFAULT_OPTIONS
 ) -> CallTimes | Rejection:
     """Return the predicted times of ``implementation``, or why there are none."""
-    us, method = predict_us(scenario, implementation, options), implementation.method_of(scenario.shape)
+    us, method = predict_us(scenario, implementation, options), method_on(scenario, implementation)
     if isinstance(us, Rejection) or method is None:
         return us if isinstance(us, Rejection) else CallTimes(us, us, us)
     replayed = _in_graph(method)

@@ -124,7 +124,8 @@ class Method:
     and a step nothing. The host issues each kernel and copy in ``step_ticks`` and runs ahead of the GPU. Where it does
     not, an op takes no less than ``host_ticks``, what the host needs to issue all of it. With ``tiles`` its GEMM has
     these alone, and does not split the inner dimension. Below ``rereads_below`` rows it goes through its tiles row by
-    row, and reads the second operand again for every ``rows_per_read`` rows of tiles. ``kernels`` make its small
+    row, and reads the second operand again for every ``rows_per_read`` rows of tiles. A GEMM of fewer operations of a
+    GPU than ``library_below_flops`` it leaves to the library, as the collective. ``kernels`` make its small
     all_reduces in place of the library, and ``routed`` its dispatches or combines.
 
     ``missing`` are numbers that are not known: without them there is no prediction. Nothing is known of other ``gpus``
@@ -146,6 +147,7 @@ class Method:
     tiles: tuple[tuple[int, int], ...] = ()
     rereads_below: int = 0
     rows_per_read: Fraction = Fraction(1)
+    library_below_flops: int = 0
     missing: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     dtypes: tuple[DType, ...] = ()

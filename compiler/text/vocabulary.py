@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..ir import CopyProtocol, SumForm
-from .units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, Dimension
+from .units import BYTES, FLOP, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, Dimension
 
 CHUNKS_PER_RANK = 8
 
@@ -174,6 +174,7 @@ METHOD_NUMBERS = (
     *(_alone(name, TIME, _PERCENT, low=0) for name in ("call", "graph_call", "host", "barrier", "step", "shortest")),
     *(_alone(name, NUMBER, 1 << 20) for name in ("rereads_below", "most_rows")),
     Property("rows_per_read", NUMBER, Fraction(1), Fraction(64), required=False, alone=True),
+    _alone("library_below", FLOP, 10**18),
     Property("error", NUMBER, Fraction(0), Fraction(10), required=False, alone=True),
     *(_alone(f"{form.value}_{name}", TIME, _PERCENT, low=0) for form in SumForm for name in ("start", "step")),
     *(_alone(f"{form.value}_bandwidth", RATE, 10**15, low=10**6) for form in SumForm),

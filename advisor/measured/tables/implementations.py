@@ -35,12 +35,15 @@ KNOWN_AS: Mapping[str, str] = {
     "multimem_all_gather": "torch_multimem",
     "kraken triton": "kraken",
     "triton-distributed": "triton_distributed",
+    "triton-dist with fast path": "triton_distributed",
     "mKernel": "mkernel",
     "ThunderKittens": "thunderkittens",
     "fused GEMM-RS (multimem": "vllm_fused",
     "existing fused GEMM-AR": "vllm_fused",
     "FlagTree multimem": "flagtree",
 }
+# What is another kernel on older GPUs.
+ON_AMPERE: Mapping[str, str] = {"flux": "flux_ampere"}
 # Threads that name no GPU. The serial time of the first is that of an H800, and half as long again as that of an H100.
 # The second has a Blackwell, B200 or GB300, whose profiles differ by 3 % on its rows.
 GPU_OF_SOURCE: Mapping[str, str] = {
@@ -112,6 +115,8 @@ def _row(row: Mapping[str, str], serial_us: float | None) -> ImplementationRow |
     name = next((name for known, name in KNOWN_AS.items() if known in row["impl"]), None)
     gpu_text, gpu = gpu_named(GPU_OF_SOURCE.get(source, row["gpu"]))
     ranks, dtype = whole_number(row, "n_gpus", MAX_RANKS), row.get("dtype", "").partition(" ")[0]
+    if gpu_text in ("A100", "A800"):
+        name = ON_AMPERE.get(name or "", name)
     if name is None or gpu is None or ranks is None or ranks < 2 or dtype not in [known.value for known in DType]:
         return None
     parts = parts_of({**row, "shape_semantics": semantics_of(row)}, ranks)

@@ -17,9 +17,9 @@ NOTES = (
     "Where the table has no serial partner (~) the predicted time of the library stands for the measured one, and the "
     "error is that of the time of the implementation alone; the sign is then not counted.",
     "The constants of an implementation were fitted to every second row of each thread; the others, and threads of one "
-    "row, are held out. Rows of a thread are alike: where all of a thread is held out (flux#79, flux#99, "
-    "pytorch#143160) errors say more about a machine that nobody measured. What is no constant, such as tiles, the SMs "
-    "that store and the order of tiles, was chosen with all rows in sight.",
+    "row, are held out. Rows of a thread are alike: where all of a thread is held out errors say more about a machine "
+    "that nobody measured. What is no constant, such as tiles, the SMs that store and the order of tiles, was chosen "
+    "with all rows in sight.",
     "Promised is a predicted gain beyond the error that the implementation states, slower one measured to take more "
     "than 2% longer than the library.",
 )

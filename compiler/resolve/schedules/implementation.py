@@ -389,6 +389,7 @@ class MethodReader:
             tiles=self._pairs.get("tiles", ()),
             rereads_below=numbers.whole_if("rereads_below") or 0,
             rows_per_read=exact.get("rows_per_read", Fraction(1)),
+            library_below_flops=numbers.whole_if("library_below") or 0,
             missing=tuple(name for name in needed if name not in exact),
             gpus=self._known.get("gpus", ()),
             dtypes=tuple(map(DType, self._known.get("dtypes", ()))),

@@ -69,13 +69,13 @@ def test_implementations_known_here_are_offered_the_fastest_first() -> None:
 
 def test_a_type_or_a_gpu_that_is_not_known_offers_less() -> None:
     assert {offer.name for offer in found_for(gather(dtype="fp8")).offers} == {"torch_async_tp"}
-    assert {offer.name for offer in found_for(gather("A100")).offers} == {"flux"}
+    assert {offer.name for offer in found_for(gather("A100")).offers} == {"flux_ampere"}
 
 
 def test_what_the_file_asks_about_is_all_there_is() -> None:
     (offer,) = found_for(gather("B200", explore="explore w { implementations flux }")).offers
 
-    assert (offer.name, offer.requested, offer.promise.outside) == ("flux", True, "known for A100, A800, H100, H800")
+    assert (offer.name, offer.requested, offer.promise.outside) == ("flux", True, "known for H100, H800")
     assert offer.promise.verdict is not Verdict.OVERLAP
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from magus.advisor.implementations.predict import library_us, machine_of, predict_us
+from magus.advisor.implementations.predict import about_kernels, library_us, machine_of, predict_us
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import TICKS_PER_US, Implementation, Method, OpCase, Pattern, Rejection
@@ -91,6 +91,18 @@ def test_the_library_is_its_gemm_and_its_collective_and_a_call() -> None:
     forms = library_us(scenario)
 
     assert predict_us(scenario, torch) == pytest.approx(forms + method.call_ticks / TICKS_PER_US)
+
+
+def test_small_gemms_are_left_to_the_library() -> None:
+    scenario, gemm = gather(), gather().shape.gemm
+    torch, _ = shipped(scenario, "torch_nccl")
+    _, flux = shipped(scenario, "flux")
+    assert gemm is not None
+    above, below = (replace(flux, library_below_flops=gemm.flops + more) for more in (0, 1))
+
+    assert us_of(scenario, above) == us_of(scenario, flux) and not about_kernels(scenario, above)
+    assert us_of(scenario, below) == predict_us(scenario, torch) != us_of(scenario, flux)
+    assert about_kernels(scenario, below) == "below 34 GFLOP of a GPU it calls the library"
 
 
 def test_without_numbers_there_is_no_prediction() -> None:

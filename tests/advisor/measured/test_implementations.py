@@ -15,6 +15,7 @@ from magus.advisor.measured.tables.fused import FusedPart
 from magus.advisor.measured.tables.implementations import (
     KNOWN_AS,
     LIBRARY,
+    ON_AMPERE,
     ImplementationComparison,
     ImplementationRow,
     implementation_comparisons,
@@ -62,7 +63,7 @@ def shipped_methods() -> list[tuple[str, Method]]:
 
 
 def test_names_in_tables_are_those_of_shipped_implementations() -> None:
-    assert {*KNOWN_AS.values(), LIBRARY} <= {name for name, _ in shipped_methods()}
+    assert {*KNOWN_AS.values(), *ON_AMPERE.values(), LIBRARY} <= {name for name, _ in shipped_methods()}
 
 
 def test_a_row_needs_no_partner(tmp_path: Path) -> None:
@@ -98,6 +99,12 @@ def test_a_thread_without_a_gpu_that_is_known_to_be_one(tmp_path: Path) -> None:
     (row,) = read(tmp_path, line("flux", 100, gpu="SM90", source="github.com/bytedance/flux/issues/79"))
 
     assert row.gpu == "H800"
+
+
+def test_another_kernel_on_older_gpus(tmp_path: Path) -> None:
+    rows = read(tmp_path, line("flux", 100, gpu="A800"), line("kraken triton", 100, gpu="A800"))
+
+    assert [row.name for row in rows] == ["flux_ampere", "kraken"]
 
 
 def test_a_row_is_predicted_or_it_is_said_why_not(tmp_path: Path) -> None:
