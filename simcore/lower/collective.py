@@ -47,7 +47,7 @@ def library_collective_time(scenario: OpCase) -> CollectiveTime:
     assert moved is not None, "a collective moves a tensor"
     library, routing = library_on(scenario.system), scenario.shape.routing
     if library is not None and library.routed is not None and routing is not None:
-        sent = routing.sent, routing.rows, Fraction(routing.dealt, routing.rows), routing.taken * routing.ranks
+        sent = routing.sent, routing.rows, Fraction(sum(routing.dealt), routing.rows), routing.taken * routing.ranks
         return routed_time(library.routed, scenario.num_ranks, moved.num_bytes, *sent)
     gpu = replace(scenario.gpu, collectives=library)
     return collective_time(gpu, operation, moved.num_bytes, scenario.num_ranks)

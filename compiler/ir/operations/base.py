@@ -51,24 +51,25 @@ class CallArgument:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """Even routing of ``rows`` rows of a rank: each goes to ``top`` of ``experts``, which the ranks share evenly.
+    """Routing of ``rows`` rows of a rank: each goes to ``top`` of ``experts``.
 
-    ``sent`` is how many rows a rank sends and gets, itself among those it sends to, for as many experts of each rank
-    as are ``taken``. ``nodes`` are those that the experts of a row lie in, 0 where that is not said.
+    ``sent`` is how many rows a rank sends and gets, itself among those it sends to. ``dealt`` are the rows of each
+    expert of a rank that is taken; some may have none. ``nodes`` are those that the experts of a row lie in, 0 where
+    that is not said.
     """
 
     rows: int
     experts: int
     top: int
     sent: int
-    taken: int
+    dealt: tuple[int, ...]
     ranks: int
     nodes: int = 0
 
     @property
-    def dealt(self) -> int:
-        """Rows of a rank that the experts that are taken get, a row for each."""
-        return self.rows * self.top * self.taken * self.ranks // self.experts
+    def taken(self) -> int:
+        """The experts of each rank that are taken."""
+        return len(self.dealt)
 
 
 @dataclass(frozen=True, slots=True)

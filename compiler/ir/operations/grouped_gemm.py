@@ -125,8 +125,7 @@ def _rows(call: OperationCall) -> tuple[int, ...]:
     if routing is None:
         message = f"{call.operation.name} does not say its rows"
         raise OperationError(Rejection(Code.MGS209, message, OPERATION.example))
-    experts = routing.experts // call.num_ranks
-    return (routing.rows * routing.top // experts,) * experts
+    return routing.dealt
 
 
 def _exchange(call: OperationCall) -> Exchange:

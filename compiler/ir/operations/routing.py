@@ -1,9 +1,10 @@
 """``dispatch(x, experts=256, top=8)`` and ``combine(y)``: rows go to the experts of all ranks and come back, in graphs.
 
-Routing is even: every expert gets as many rows. A row goes once to each rank that has one of its experts, as expert
-libraries send it (DeepSeek DeepEP, ``Buffer.dispatch``): to so many ranks as ``top`` experts drawn from all lie on, on
-average. With ``nodes=4`` its experts lie in so many nodes (DeepSeek-V3, arXiv 2412.19437, section 2.1.2): it crosses
-the network once for each. That it is passed on inside a node, at the speed of the links there, is left out.
+Routing is even: every expert gets as many rows, to one; of fewer rows than a rank has experts some get none. A row goes
+once to each rank that has one of its experts, as expert libraries send it (DeepSeek DeepEP, ``Buffer.dispatch``): to so
+many ranks as ``top`` experts drawn from all lie on, on average. With ``nodes=4`` its experts lie in so many nodes
+(DeepSeek-V3, arXiv 2412.19437, section 2.1.2): it crosses the network once for each. That it is passed on inside a
+node, at the speed of the links there, is left out.
 
 Each is several ops. What a dispatch brings is dealt to the experts by a row-wise kernel, a row for each; before a
 combine another one adds what experts of one rank made of a row, and behind it a third what ranks did.
@@ -29,8 +30,11 @@ from .base import (
     Routing,
     mismatch,
 )
-from .checks import lone_tensors
+from .checks import check_rows, lone_tensors
 from .row_wise import RowWiseShape
+
+TOKENS = "tokens"
+"""How many rows of all ranks go to experts, an argument that no text says: the others only fill ranks up."""
 
 
 def ranks_reached(num_ranks: int, experts: int, top: int, taken: int | None = None) -> Fraction:
@@ -52,7 +56,7 @@ def for_experts(routing: Routing, taken: int) -> Routing:
 
     Of rows that go to some nodes the experts are taken to lie in those evenly.
 
-    >>> whole = Routing(rows=512, experts=32, top=4, sent=1768, taken=4, ranks=8)
+    >>> whole = Routing(rows=512, experts=32, top=4, sent=1768, dealt=(512, 512, 512, 512), ranks=8)
     >>> [for_experts(whole, taken).sent for taken in (1, 2, 4)]
     [512, 976, 1768]
     """
@@ -62,7 +66,7 @@ def for_experts(routing: Routing, taken: int) -> Routing:
         copies = nodes * (1 - Fraction(comb(left, ceil(top / nodes)), comb(experts, ceil(top / nodes))))
     else:
         copies = ranks_reached(ranks, experts, top, taken)
-    return replace(routing, taken=taken, sent=ceil(routing.rows * copies / ranks) * ranks)
+    return replace(routing, dealt=routing.dealt[:taken], sent=ceil(routing.rows * copies / ranks) * ranks)
 
 
 def routing_of(call: OperationCall, rows: int) -> Routing:
@@ -72,11 +76,10 @@ def routing_of(call: OperationCall, rows: int) -> Routing:
         raise OperationError(Rejection(Code.MGS304, f"{experts} experts do not divide among {ranks} ranks"))
     if top > experts:
         raise mismatch(f"a row goes to {top} of {experts} experts")
-    if rows * top % (experts // ranks):
-        message = f"{rows * top} rows of a rank do not divide among its {experts // ranks} experts"
-        raise OperationError(Rejection(Code.MGS304, message, "top times the rows of a rank are what it gets"))
-    taken = experts // ranks
-    return for_experts(Routing(rows, experts, top, 0, taken, ranks, call.arguments.get("nodes", 0)), taken)
+    tokens = min(call.arguments.get(TOKENS, rows * ranks), rows * ranks)
+    least, more = divmod(ceil(Fraction(tokens * top, ranks)), experts // ranks)
+    dealt = tuple(least + (expert < more) for expert in range(experts // ranks))
+    return for_experts(Routing(rows, experts, top, 0, dealt, ranks, call.arguments.get("nodes", 0)), len(dealt))
 
 
 def _send(call: OperationCall) -> CallResult:
@@ -94,6 +97,7 @@ def _routing(call: OperationCall, tensor: Tensor) -> Routing:
         )
     if call.operation is not SEND:
         return _known(call)
+    check_rows(call, tensor, "each rank has as many rows")
     return routing_of(call, tensor.rows // call.num_ranks)
 
 
@@ -108,7 +112,7 @@ def _known(call: OperationCall) -> Routing:
 def _deal(call: OperationCall, after: str) -> CallResult:
     """A row-wise kernel that makes rows of one kind from those of another."""
     (tensor,), routing = lone_tensors(call), _known(call)
-    dealt, sent = routing.rows * routing.top, routing.sent
+    dealt, sent = sum(routing.dealt), routing.sent
     before, rows = {"expand": (sent, dealt), "collapse": (dealt, sent), "merge": (sent, routing.rows)}[after]
     if tensor.rows != before:
         message = f"{tensor.name} has {tensor.rows} rows of a rank, and routing gave it {before}"

@@ -323,10 +323,12 @@ class ArgumentReader:
 
 
 class TensorReader:
-    """Reads the tensors of a workload on ``num_ranks`` ranks."""
+    """Reads the tensors of a workload on ``num_ranks`` ranks; where it ``routes``, rows are filled up."""
 
-    def __init__(self, report: Report, evaluator: ExpressionEvaluator, num_ranks: int) -> None:
-        self._report, self._num_ranks = report, num_ranks
+    def __init__(self, report: Report, evaluator: ExpressionEvaluator, num_ranks: int, routes: bool) -> None:
+        self._report, self._num_ranks, self._routes = report, num_ranks, routes
+        self.said: dict[int, int] = {}
+        """The rows that the text says, by those that fill up the ranks."""
         self._numbers = FigureReader(report, evaluator)
 
     def tensor(self, statement: ast.Define, place: Place) -> Tensor:
@@ -347,13 +349,25 @@ class TensorReader:
         num_cols = int(self._numbers.value(_EXTENT, (cols,), place).amount)
         shard = self._shard(words)
         words.end(TENSOR_WORDS)
-        if shard is Shard.ROWS:
+        if shard is Shard.ROWS and self._routes:
+            num_rows = self._filled_up(num_rows, rows.span)
+        elif shard is Shard.ROWS:
             self._check_share(num_rows, "rows", rows.span)
         elif shard is Shard.FLAT:
             self._check_share(num_rows * num_cols, "elements", written.span)
         elif shard is Shard.COLS:
             self._check_share(num_cols, "columns", cols.span)
         return Tensor(statement.name, dtype, num_rows, num_cols, shard)
+
+    def _filled_up(self, num_rows: int, span: Span) -> int:
+        """The rows if each rank has as many as the one with most: the others wait for it."""
+        most = -(-num_rows // self._num_ranks)
+        if num_rows % self._num_ranks:
+            rows = f"{num_rows} row{'s' * (num_rows > 1)}"
+            message = f"{rows} on {self._num_ranks} ranks: each is taken to have {most}"
+            self._report.warn(Code.MGS304, message, span, "as many as the rank with most, for which the others wait")
+            self.said[most * self._num_ranks] = num_rows
+        return most * self._num_ranks
 
     def _check_share(self, size: int, what: str, span: Span) -> None:
         """Check that every rank gets the same share."""

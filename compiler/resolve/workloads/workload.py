@@ -12,6 +12,7 @@ from typing import Any
 from ...codes import Code
 from ...ir import Batch, Pattern, Repeat, System, Tensor, Workload, operations
 from ...ir.operations import CollectiveOperation, KernelOperation, Operation, OperationError
+from ...ir.operations.routing import DISPATCH, TOKENS
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.names import Entry, Kind
@@ -51,13 +52,32 @@ def is_backward(declaration: ast.Workload) -> bool:
     return any(head is not None and head.text in BACKWARD_WORDS for head in heads)
 
 
+def _routes(declaration: ast.Declaration) -> bool:
+    """Whether a workload sends rows to experts."""
+    assert isinstance(declaration, ast.Workload)
+    todo: list[Any] = [each.phrase[0].parts for each in declaration.block.statements if isinstance(each, ast.Define)]
+    while todo:
+        match todo.pop():
+            case ast.Call(function=ast.Name(text="dispatch")):
+                return True
+            case ast.Call(arguments=arguments):
+                todo += (argument.values for argument in arguments)
+            case ast.Member(base=base):
+                todo.append(base)
+            case tuple(values):
+                todo += values
+            case _:
+                pass
+    return False
+
+
 class WorkloadReader:
     """Reads one workload."""
 
     def __init__(self, entry: Entry, system: System, evaluator: ExpressionEvaluator, report: Report) -> None:
         self._entry, self._report, self._system = entry, report, system
         self._place = Place(entry.scope)
-        self._tensors = TensorReader(report, evaluator, system.num_ranks)
+        self._tensors = TensorReader(report, evaluator, system.num_ranks, _routes(entry.declaration))
         self._arguments = ArgumentReader(report, evaluator, self._place)
         self._numbers = FigureReader(report, evaluator)
         self._known: dict[str, Tensor] = {}
@@ -292,6 +312,9 @@ class WorkloadReader:
         operands = tuple([self._operand(value, definition, (operation, name)) for value in values])
         arguments = self._arguments.arguments(operation, call)
         self.written[name] = call
+        rows = operands[0].tensor.rows
+        if operation is DISPATCH and rows in self._tensors.said:
+            arguments[TOKENS] = self._tensors.said[rows]
         try:
             *before, (last, said) = chain_of(operation, arguments, operands[0].tensor.dtype, self._system)
         except OperationError as error:

@@ -3,6 +3,7 @@
 import pytest
 
 from magus.compiler import CompileError, compile_text
+from magus.compiler.codes import Code
 from magus.compiler.ir import DType, GroupedGemmShape, Pattern, RowWiseShape, Shard, Workload
 from magus.compiler.planning.parts import in_batches
 
@@ -119,6 +120,31 @@ def test_a_row_goes_once_to_a_rank() -> None:
     assert merge == RowWiseShape(512 * 1024, 1, DType.BF16, 1768 * 1024 * 2)
 
 
+@pytest.mark.parametrize(
+    ("rows", "of_a_rank", "dealt"),
+    [
+        (1, 1, (1, 0, 0, 0)),  # 4 rows for 32 experts: a rank has half of one on average
+        (17, 3, (3, 2, 2, 2)),  # 68 rows for 8 ranks
+        (24, 3, (3, 3, 3, 3)),
+        (4095, 512, (512, 512, 512, 512)),
+    ],
+)
+def test_rows_that_do_not_divide_are_dealt_one_by_one(rows: int, of_a_rank: int, dealt: tuple[int, ...]) -> None:
+    """Each rank has as many rows as the one with most; experts get those that there are."""
+    found = graph(rows=rows)
+    kernel, tensors = found.op("h").shape.kernel, {tensor.name: tensor for tensor in found.tensors}
+
+    assert isinstance(kernel, GroupedGemmShape) and kernel.rows == dealt
+    assert [tensors[name].rows for name in ("x", "z", "y")] == [8 * of_a_rank] * 3
+    assert tensors["t"].rows == 8 * sum(dealt)
+
+
+def test_rows_that_fill_up_are_told() -> None:
+    text = TEXT.format(said="", experts=32, top=4, rows=17, back="", dtype="bf16")
+    (found,) = compile_text(text).warnings
+    assert found.code is Code.MGS304 and found.message == "17 rows on 8 ranks: each is taken to have 3"
+
+
 def test_half_of_the_rows_are_routed_in_each_of_two_batches() -> None:
     found = in_batches(graph(), 2)
     kernel = found.op("h[1]").shape.kernel
@@ -136,7 +162,6 @@ def test_half_of_the_rows_are_routed_in_each_of_two_batches() -> None:
         ({"said": ", type=fp7"}, "unknown type 'fp7'"),
         ({"said": ", nodes=3"}, "rows go to 3 nodes, and the system has 2"),
         ({"said": ", groups=2"}, "dispatch has no argument 'groups'"),
-        ({"rows": 8, "top": 3}, "do not divide among its 4 experts"),
     ],
 )
 def test_what_is_not_routed(changed: dict[str, object], message: str) -> None:
