@@ -182,6 +182,9 @@ def reasons_for(
     return tuple(reasons)
 
 
+EQUALLY_PREPARED = "Copies of other schedules begin when as long was spent on counting, laying out and packing rows."
+
+
 def reasons_of_several(scenario: Scenario, serial: Candidate, bound: Bound | None) -> Iterator[str]:
     """Yield what the baseline of several ops is where it is not the library, and what no schedule can beat."""
     baseline = baseline_name(scenario.is_algorithm_choice, serial)
@@ -189,6 +192,10 @@ def reasons_of_several(scenario: Scenario, serial: Candidate, bound: Bound | Non
     unfit = next(filter(None, map(library_unfit, moving)), None)
     if not serial.is_library and unfit is not None:
         yield f"The baseline is {baseline}, not the library: {unfit.message}."
+    if scenario.exchange:
+        named = any(case.shape.routing is not None and case.shape.routing.by for case in moving)
+        why = "as the file says" if named else "the fastest known here; dispatch(..., by=NAME) says another"
+        yield f"In the baseline rows go to experts by {scenario.exchange}, {why}. {EQUALLY_PREPARED}"
     if bound is not None:
         yield _limit(baseline, serial, bound)
 

@@ -120,7 +120,7 @@ def _inside(region: GemmRegion, shape: GemmShape) -> bool:
 def counts_read(scenario: OpCase, schedule: OpPlan) -> Iterator[str]:
     """Yield that the host has to read how much its copy engines copy, where only the GPUs know."""
     ticks = counts_ticks(scenario, schedule)
-    if ticks:
+    if ticks and schedule.engine.kind is EngineKind.DMA:
         yield (
             f"the host must tell {schedule.engine} how many rows to copy, and only the GPUs know: {ticks_text(ticks)} "
             "to read it back are counted; a busy host takes longer"

@@ -108,16 +108,16 @@ class StepCosts:
 
     def _earliest(self, rank: int, copy: Transfer) -> float:
         scenario, gpu = self.scenario, self.scenario.gpu
-        launched = self.launched + counts_ticks(scenario, self.schedule)
+        counted = max(self.launched, counts_ticks(scenario, self.schedule))
         if not scenario.shape.is_collective:
-            return launched
+            return counted
         offsets = set(peers_to_be_ready(scenario, self.schedule, copy))
         if not offsets:
-            return launched
+            return counted
         if self.one_kernel:
             offsets = self.awaited[rank]
         distance = max(self.distance(-offset, rank + offset) for offset in offsets)
-        return launched + distance + gpu.hbm.latency_ticks + poll_ticks(gpu)
+        return max(counted, self.launched + distance + gpu.hbm.latency_ticks + poll_ticks(gpu))
 
     def _workers(self, rank: int, copy: Transfer) -> int:
         """Return the engines that share a copy: one for DMA, all SMs in a lane or to all, else equal parts by peer."""

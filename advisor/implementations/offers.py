@@ -22,6 +22,7 @@ from ...compiler.ir import (
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.engine import usual_engine
 from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.resolve.schedules.exchanges import not_measured
 from ...compiler.resolve.schedules.implementation import shipped_implementations
 from ...compiler.templates import BASELINE
 from ...compiler.text.units import us_text
@@ -152,6 +153,8 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = ()) -> Offers | None
     offers = [_of_order(each, scenario, base) for each in orders]
     unknown: list[Unknown] = []
     for implementation in (requested or shipped) if len(unfit) < len(moving) else ():
+        if implementation.name == scenario.exchange:
+            continue
         offer = _offer if implementation.experts is None else _offer_of_experts
         found, reason = offer(scenario, implementation, library, base)
         if found is not None:
@@ -161,6 +164,7 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = ()) -> Offers | None
     if not offers and not unknown:
         return None
     name = library.name if len(unfit) < len(moving) else DIRECT
+    name += f" with {scenario.exchange}" if scenario.exchange else ""
     return Offers(name, base_us, tuple(sorted(offers, key=lambda each: each.us)), tuple(unknown))
 
 
@@ -245,7 +249,7 @@ def _offer(
         if not (requested and case.shape.moved is not None) and not _is_offered(implementation, case):
             continue
         if case.shape not in times:
-            times[case.shape] = _not_measured(implementation, case) or call_times(case, implementation)
+            times[case.shape] = not_measured(implementation, case) or call_times(case, implementation)
         found = times[case.shape]
         if isinstance(found, Rejection):
             rejection = rejection or found
@@ -289,26 +293,6 @@ def _offer_of_experts(
     saved = sum(saved_us(kernel, scenario.system, chain) for chain in chains)
     us, saved = (each * scenario.num_layers for each in (one.us, saved))
     return Offer(implementation.name, us, promise, requested, ops, about=about, saved_us=saved), None
-
-
-def _not_measured(implementation: Implementation, case: OpCase) -> Rejection | None:
-    """Why nothing is known of a method for the like of an op: another GPU or type, or more rows; None if it is."""
-    method, gemm, dtype = implementation.method_of(case.shape), case.shape.gemm, _dtype(case.shape)
-    if method is None or dtype is None:
-        return None
-    routing = case.shape.routing
-    rows = gemm.m if gemm is not None else routing.rows if routing is not None else 0
-    fits = (
-        case.gpu.name in (method.gpus or (case.gpu.name,)),
-        dtype in (method.dtypes or (dtype,)),
-        rows <= (method.most_rows or rows),
-    )
-    if all(fits):
-        return None
-    known = [", ".join(method.gpus), ", ".join(each.value for each in method.dtypes)]
-    known.append("" if method.most_rows is None else f"up to {method.most_rows:,} rows")
-    message = f"{case.shape.pattern.value} is not known here: it was measured on {', '.join(filter(None, known))}"
-    return Rejection(Code.MGS530, message)
 
 
 def _reported(

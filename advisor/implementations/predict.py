@@ -8,8 +8,6 @@ from fractions import Fraction
 from ...compiler.codes import Code
 from ...compiler.ir import (
     TICKS_PER_US,
-    Collectives,
-    ExchangeKernel,
     Fabric,
     GemmModel,
     Implementation,
@@ -23,6 +21,7 @@ from ...compiler.ir import (
 from ...compiler.planning.build import ScheduleError, build_op_plan
 from ...compiler.planning.knobs.library import library_on, library_rejection, library_serial
 from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.resolve.schedules.exchanges import reject_exchange, with_routed
 from ...compiler.text.units import bytes_text, us_text
 from ...simcore import DEFAULT_OPTIONS, PACKET_BYTES, RunOptions, RunTooLarge, affordable_unit, simulate_op
 from ...simcore.kernels.nccl import NcclProtocol
@@ -49,8 +48,11 @@ def with_kernels(scenario: OpCase, method: Method) -> OpCase:
         If there are such kernels, and none for the number of ranks.
     """
     system, library = scenario.system, scenario.gpu.collectives
-    if method.routed is not None and library is not None:
-        return _with_exchange(scenario, method.routed, library)
+    if method.routed is not None:
+        unfit = reject_exchange(method, scenario)
+        if unfit is not None:
+            raise ScheduleError(unfit)
+        return replace(scenario, system=with_routed(system, (method.routed,)))
     if not method.kernels or library is None:
         return scenario
     known = sorted({ranks for kernel in method.kernels for ranks, _ in kernel.below})
@@ -59,20 +61,6 @@ def with_kernels(scenario: OpCase, method: Method) -> OpCase:
         raise ScheduleError(Rejection(Code.MGS530, message))
     gpu = replace(system.gpu, collectives=replace(library, kernels=method.kernels))
     return replace(scenario, system=replace(system, gpu=gpu))
-
-
-def _with_exchange(scenario: OpCase, kernel: ExchangeKernel, library: Collectives) -> OpCase:
-    if scenario.shape.routing is None:
-        raise ScheduleError(Rejection(Code.MGS530, "its exchange is known of dispatch and combine"))
-    if not kernel.least_ranks <= scenario.num_ranks <= kernel.most_ranks:
-        known = f"{kernel.least_ranks} to {kernel.most_ranks}"
-        raise ScheduleError(Rejection(Code.MGS530, f"its exchange was measured on {known} GPUs"))
-    if scenario.shape.routing.top < kernel.least_top:
-        raise ScheduleError(
-            Rejection(Code.MGS530, f"its exchange is known from {kernel.least_top} experts of a row on")
-        )
-    gpu = replace(scenario.gpu, collectives=replace(library, routed=kernel))
-    return replace(scenario, system=replace(scenario.system, gpu=gpu))
 
 
 def method_on(scenario: OpCase, implementation: Implementation) -> Method | None:

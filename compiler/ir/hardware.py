@@ -6,6 +6,7 @@ Times are ticks of 10 fs, sizes are bytes, rates are bytes or operations per sec
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
+from math import log2
 
 from .schedule import CopyProtocol
 from .tensors import DType
@@ -79,6 +80,7 @@ class ExchangeKernel:
     Added to ``start_ticks`` are ``step_ticks`` for each doubling of ranks, ``expert_ticks`` for each expert of a rank,
     and ``row_ticks`` for each row of a rank. What leaves a rank goes at ``bytes_per_s``: a row once for each of its
     experts if ``copies``, else once for each rank that has one. Of fewer than ``least_top`` experts nothing is known.
+    ``back``: it is a combine. ``name`` is that of the implementation.
     """
 
     start_ticks: int
@@ -90,6 +92,22 @@ class ExchangeKernel:
     row_ticks: int = 0
     copies: bool = False
     least_top: int = 1
+    name: str = ""
+    back: bool = False
+
+    def split(
+        self, ranks: int, num_bytes: int, sent_rows: int, rows: int, top: int | Fraction, experts: int
+    ) -> tuple[int, Fraction]:
+        """The ticks beside ``start_ticks`` in which nothing is sent, and the bytes that leave a rank.
+
+        ``num_bytes`` are those of ``sent_rows`` rows, a row once for each rank that has one of its ``top`` experts;
+        each rank has ``rows`` rows of its own, and shares ``experts`` with the others. Of experts in groups these are
+        those of one, and ``top`` is how many of them a row has on average.
+        """
+        of_experts = (2 * experts * self.expert_ticks + ranks) // (2 * ranks)
+        counted = Fraction(num_bytes * (rows * top if self.copies else sent_rows), sent_rows)
+        fixed = round(log2(ranks) * self.step_ticks) + of_experts + rows * self.row_ticks
+        return fixed, counted * (ranks - 1) / ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +146,7 @@ class Collectives:
     on, ``link_latency_ticks`` their latency from GPU to GPU; None if not said. ``links`` are those of a GPU to all
     others, if each pair had one of its own; None if they were fitted behind a switch. ``kernels`` are those of a
     framework that calls the library for what they do not do: the first that takes a size makes the all_reduce.
-    ``routed`` is that for a dispatch or a combine.
+    ``routed`` are those for a dispatch and a combine, of one framework.
     """
 
     start_ticks: int
@@ -146,7 +164,11 @@ class Collectives:
     link_latency_ticks: int | None = None
     links: int | None = None
     kernels: tuple[SumKernel, ...] = ()
-    routed: ExchangeKernel | None = None
+    routed: tuple[ExchangeKernel, ...] = ()
+
+    def exchange(self, *, back: bool) -> ExchangeKernel | None:
+        """The framework's kernel of a dispatch, or of a combine if ``back``; None if it has none."""
+        return next((each for each in self.routed if each.back is back), None)
 
 
 @dataclass(frozen=True, slots=True)

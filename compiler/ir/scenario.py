@@ -406,6 +406,12 @@ class Scenario:
         return max((case.resolution for case in self.cases), default=0.0)
 
     @property
+    def exchange(self) -> str:
+        """The implementation whose kernels send rows to experts and back; empty if the library does, or nobody."""
+        library = self.gpu.collectives
+        return library.routed[0].name if library is not None and library.routed else ""
+
+    @property
     def moving(self) -> list[OpCase]:
         """The ops that have a collective or are one."""
         return [case for case in self.cases if case.shape.moved is not None]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..codes import Code
-from ..ir import Explore, Scenario, Schedule, System, Workload
+from ..ir import Explore, Rejection, Scenario, Schedule, System, Workload
 from ..planning.knobs.engine import explored_engines
 from ..text import syntax as ast
 from ..text.diagnostics import Report
@@ -15,7 +15,7 @@ from .devices.system import SystemResolver
 from .expect.expect import ExpectReader
 from .expect.expectation import ON_ALGORITHM, ON_OVERLAP, Expectation, Verdict
 from .schedules.explore import ExploreReader, requested_in_vain
-from .schedules.implementation import ImplementationReader, usual_systems
+from .schedules.implementation import ImplementationReader, shipped_implementations, usual_systems
 from .schedules.schedule import ChoiceReader, ScheduleReader
 from .values.device_numbers import StatedNumber
 from .values.evaluate import ExpressionEvaluator, Place, Reading
@@ -53,7 +53,8 @@ class _Resolver:
         for entry in self._scope.of_kind(Kind.WORKLOAD):
             self._workloads[entry] = None
             with self._report.attempt():
-                self._workloads[entry] = resolve_workload(entry, self._systems, self._evaluator, self._report)
+                system, workload = resolve_workload(entry, self._systems, self._evaluator, self._report)
+                self._workloads[entry] = self._with_exchange(entry, system, workload), workload
         schedules = self._schedules()
         spaces = self._spaces()
         expectations = self._expectations() if with_questions else ()
@@ -63,6 +64,25 @@ class _Resolver:
             if resolved is not None
         )
         return Resolved(scenarios, expectations, params, self._devices.stated_numbers())
+
+    def _with_exchange(self, entry: Entry, system: System, workload: Workload) -> System:
+        """The system with the kernels of the framework that sends rows of the workload to experts."""
+        routings = [op.shape.routing for op in workload.ops if op.shape.routing is not None]
+        if not routings:
+            return system
+        from .schedules.exchanges import with_exchange  # few files have experts
+
+        declaration = entry.declaration
+        assert isinstance(declaration, ast.Workload)
+        reader = ImplementationReader(system, self._evaluator, self._report)
+        known = {each.name: each for each in shipped_implementations(system)}
+        known |= {each.name: reader.read(each) for each in self._scope.of_kind(Kind.IMPLEMENTATION)}
+        found = with_exchange(system, workload, routings[0].by, known)
+        if isinstance(found, Rejection):
+            said = (each.span for each in declaration.block.statements if "by=" in each.span.text)
+            place = next(said, declaration.system.span)
+            raise self._report.fail(found.code, found.message, place, found.hint)
+        return found
 
     def _check_unused(self) -> None:
         """Resolve declarations that no workload uses too, so that their errors are reported."""

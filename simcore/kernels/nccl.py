@@ -173,19 +173,12 @@ def _by_kernel(kernel: SumKernel, num_bytes: int, ranks: int) -> CollectiveTime:
 def routed_time(
     kernel: ExchangeKernel, ranks: int, num_bytes: int, sent_rows: int, rows: int, top: int | Fraction, experts: int
 ) -> CollectiveTime:
-    """Time of a dispatch or a combine by a framework's own kernel.
-
-    ``num_bytes`` are those of ``sent_rows`` rows, a row once for each rank that has one of its ``top`` experts; each
-    rank has ``rows`` rows of its own, and shares ``experts`` with the others. Of experts in groups these are those of
-    one, and ``top`` is how many of them a row has on average.
-    """
-    counted = Fraction(num_bytes * (rows * top if kernel.copies else sent_rows), sent_rows)
-    moved = counted * (ranks - 1) / ranks
-    steps = round(math.log2(ranks) * kernel.step_ticks) + round_half_up(Fraction(experts * kernel.expert_ticks, ranks))
+    """Time of a dispatch or a combine by a framework's own kernel; numbers as in ``ExchangeKernel.split``."""
+    fixed, moved = kernel.split(ranks, num_bytes, sent_rows, rows, top, experts)
     return CollectiveTime(
         NcclProtocol.FRAMEWORK,
         kernel.start_ticks,
-        steps + rows * kernel.row_ticks,
+        fixed,
         _ticks(moved, kernel.bytes_per_s),
         0,
         math.ceil(moved),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ...compiler.ir import TICKS_PER_SECOND, OpCase, Pattern, ProtocolModel, Reduction, System, Transfer
-from ...compiler.planning.knobs.library import library_on, links_out
+from ...compiler.planning.knobs.library import exchange_on, library_on, links_out
 from ...compiler.templates.collective import collective_in
 from ..kernels.dispatch import split_by_weight
 from ..kernels.gemm import ticks_for
@@ -45,11 +45,10 @@ def library_collective_time(scenario: OpCase) -> CollectiveTime:
     """
     moved, operation = scenario.shape.moved, library_operation(scenario)
     assert moved is not None, "a collective moves a tensor"
-    library, routing = library_on(scenario.system), scenario.shape.routing
-    if library is not None and library.routed is not None and routing is not None:
-        sent = routing.sent, routing.rows, Fraction(sum(routing.dealt), routing.rows), routing.taken * routing.ranks
-        return routed_time(library.routed, scenario.num_ranks, moved.num_bytes, *sent)
-    gpu = replace(scenario.gpu, collectives=library)
+    routed, routing = exchange_on(scenario.system, scenario.shape), scenario.shape.routing
+    if routed is not None and routing is not None:
+        return routed_time(routed, scenario.num_ranks, moved.num_bytes, *routing.exchanged)
+    gpu = replace(scenario.gpu, collectives=library_on(scenario.system))
     return collective_time(gpu, operation, moved.num_bytes, scenario.num_ranks)
 
 

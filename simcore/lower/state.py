@@ -20,11 +20,12 @@ from ...compiler.ir import (
     Transfer,
     Write,
 )
+from ...compiler.planning.knobs.library import exchange_on
 from ..kernels.work import KernelWork
 from ..program.builder import ProgramBuilder
 from ..program.program import Flow, OpKind, OpSpec
 from .cache_hits import Hits
-from .machine import Hop, Idealization, Machine, Memory
+from .machine import Hop, Idealization, Machine, Memory, distance_ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,15 +280,31 @@ def pairs_of(steps: Sequence[Transfer], mode: EngineMode) -> dict[str, Transfer]
 
 
 def counts_ticks(scenario: OpCase, schedule: OpPlan) -> int:
-    """The time in which the host reads how many rows its copy engines are to copy; 0 where it knows, or SMs copy.
+    """The time before the first copy of rows whose number GPUs decide; 0 where the host knows, or the library copies.
 
-    An event tells it that the counts are there, a copy brings them, and then it issues: what each takes is the
-    profile's, of a host that does nothing else.
+    The host reads how many its copy engines are to copy: an event tells it that the counts are there, a copy brings
+    them, and then it issues: what each takes is the profile's, of a host that does nothing else. Where a framework's
+    dispatch or combine is known, counting, laying out and packing rows take anybody as long as they take it.
     """
-    if not scenario.shape.counts_on_device or schedule.engine.kind is not EngineKind.DMA:
+    if not scenario.shape.counts_on_device or schedule.engine.by_library:
         return 0
-    gpu = scenario.gpu
-    return gpu.launch.event_ticks + gpu.dma.setup_ticks + gpu.launch.kernel_ticks
+    gpu, prepared = scenario.gpu, prepared_ticks(scenario)
+    if schedule.engine.kind is not EngineKind.DMA:
+        return prepared
+    return max(prepared, gpu.launch.event_ticks + gpu.dma.setup_ticks + gpu.launch.kernel_ticks)
+
+
+def prepared_ticks(scenario: OpCase) -> int:
+    """What a framework's dispatch or combine takes beside sending, but for a launch and one way of a flag.
+
+    0 where none is known: these two are the only ones that a schedule of one's own has of it.
+    """
+    kernel, routing, moved = exchange_on(scenario.system, scenario.shape), scenario.shape.routing, scenario.shape.moved
+    if kernel is None or routing is None or moved is None:
+        return 0
+    fixed, _ = kernel.split(scenario.num_ranks, moved.num_bytes, *routing.exchanged)
+    own = scenario.gpu.launch.kernel_ticks + distance_ticks(scenario, 1) + 2 * scenario.gpu.hbm.latency_ticks
+    return max(0, kernel.start_ticks + fixed - own)
 
 
 def after_counts(state: Lowering, rank: int, ops: Sequence[int]) -> None:

@@ -8,6 +8,8 @@ from magus.advisor.layers.op_runs import copiers_of
 from magus.advisor.solver import enumerate_space
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineKind, OpCase, OpPlan, Scenario
+from magus.compiler.planning.build import build_op_plan
+from magus.compiler.planning.knobs.library import library_serial
 from magus.compiler.planning.plan import build_plan
 from magus.compiler.resolve.schedules.from_text import SERIAL, read_choice, resolve_schedule
 from magus.simcore import simulate_op
@@ -116,6 +118,23 @@ def test_a_layer_with_experts_copies_by_sms_unless_requested() -> None:
     assert [copier.engine.kind for copier in copiers_of(dma.system, dma.workload, dma.explore)] == [EngineKind.DMA]
     marks = outside_of_plan(dma.system, build_plan(dma.system, dma.workload, dma.schedules[0]))
     assert any("only the GPUs know" in each for each in marks)
+
+
+@pytest.mark.parametrize("by", ["deepep", "deepep_low_latency"])
+def test_copies_of_one_s_own_are_prepared_as_long_as_a_framework_s_exchange(by: str) -> None:
+    """A row of a rank takes as long by either: what is sent is small, and the rest is charged to both."""
+    text = (
+        HEAD.replace("4 x", "8 x") + f"workload w on hgx {{ x = tensor fp8[8, 7168] shard rows\n"
+        f"t = dispatch(x, experts=256, top=8, by={by}) }}"
+    )
+    found = compile_text(text).scenario("w")
+    case = OpCase("t", found.system, found.workload.op("t").shape)
+    choices = (library_serial(case), read_choice(case, "serial(engine=sm(16))"))
+    library, own = (us(case, build_op_plan(case, choice)) for choice in choices)
+    estimated = predicted_us(case, choices[1:], (build_op_plan(case, choices[1]),))[0]
+
+    assert own == pytest.approx(library, abs=1.5)
+    assert estimated == pytest.approx(own, rel=0.03)
 
 
 def by_sms(scenario: OpCase) -> OpPlan:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
@@ -37,6 +38,7 @@ class CallArgumentKind(Enum):
     TRUTH = auto()  # yes or no: a bool
     COUNTS = auto()  # a list of whole numbers: a tuple of int
     TYPE = auto()  # an element type: a DType
+    NAME = auto()  # a name of the file or of the library: a str
     TABLE = auto()  # a list of whole numbers, or such a list for each rank: a tuple of int or of such tuples
 
 
@@ -55,7 +57,7 @@ class Routing:
 
     ``sent`` is how many rows a rank sends and gets, itself among those it sends to. ``dealt`` are the rows of each
     expert of a rank that is taken; some may have none. ``nodes`` are those that the experts of a row lie in, 0 where
-    that is not said.
+    that is not said. ``by`` is the implementation that sends them, empty if the text names none.
     """
 
     rows: int
@@ -65,11 +67,17 @@ class Routing:
     dealt: tuple[int, ...]
     ranks: int
     nodes: int = 0
+    by: str = ""
 
     @property
     def taken(self) -> int:
         """The experts of each rank that are taken."""
         return len(self.dealt)
+
+    @property
+    def exchanged(self) -> tuple[int, int, Fraction, int]:
+        """Rows that are sent, rows of a rank, how many experts each has on average, and those of all ranks."""
+        return self.sent, self.rows, Fraction(sum(self.dealt), self.rows), self.taken * self.ranks
 
 
 @dataclass(frozen=True, slots=True)

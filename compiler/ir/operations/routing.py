@@ -79,7 +79,8 @@ def routing_of(call: OperationCall, rows: int) -> Routing:
     tokens = min(call.arguments.get(TOKENS, rows * ranks), rows * ranks)
     least, more = divmod(ceil(Fraction(tokens * top, ranks)), experts // ranks)
     dealt = tuple(least + (expert < more) for expert in range(experts // ranks))
-    return for_experts(Routing(rows, experts, top, 0, dealt, ranks, call.arguments.get("nodes", 0)), len(dealt))
+    nodes, by = call.arguments.get("nodes", 0), call.arguments.get("by", "")
+    return for_experts(Routing(rows, experts, top, 0, dealt, ranks, nodes, by), len(dealt))
 
 
 def _send(call: OperationCall) -> CallResult:
@@ -132,6 +133,7 @@ _ARGUMENTS = (
     CallArgument("experts", CallArgumentKind.COUNT, required=True),
     CallArgument("top", CallArgumentKind.COUNT, required=True),
     CallArgument("nodes", CallArgumentKind.COUNT),
+    CallArgument("by", CallArgumentKind.NAME),
 )
 
 DISPATCH = KernelOperation(

@@ -26,7 +26,7 @@ from ...ir import (
 )
 from ...templates.collective import reject_algorithm
 from .base import EngineValues, Knob, Rule, ScheduleRequest
-from .library import LIBRARY_RULES
+from .library import LIBRARY_RULES, exchange_on, library_engine
 
 
 def tiles_engine(gpu: Gpu) -> EngineChoice:
@@ -132,8 +132,11 @@ def explored_engines(system: System, shape: OpShape, explore: Explore) -> Explor
 def usual_engine(system: System, shape: OpShape) -> EngineChoice:
     """Who copies in a schedule that nobody wrote: SMs where no host knows how much, else copy engines.
 
-    These SMs copy when kernels leave them, as the kernels of a library do.
+    These SMs copy when kernels leave them, as the kernels of a library do. Rows go to experts by a framework's kernels,
+    where these are known.
     """
+    if exchange_on(system, shape) is not None:
+        return library_engine(system.gpu)
     if not shape.counts_on_device or not max_copy_sms(system.gpu):
         return default_engine(system)
     return EngineChoice(EngineKind.SM, min(USUAL_SMS, max_copy_sms(system.gpu)), EngineMode.SHARED)

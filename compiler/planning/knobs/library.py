@@ -11,9 +11,11 @@ from ...ir import (
     EngineChoice,
     EngineKind,
     EngineMode,
+    ExchangeKernel,
     Gpu,
     OpCase,
     OpChoice,
+    OpShape,
     Pattern,
     ProtocolModel,
     Rejection,
@@ -55,7 +57,7 @@ def library_rejection(scenario: OpCase) -> Rejection | None:
     collective = collective_in(shape.pattern)
     if collective not in _COLLECTIVES:
         return _rejection(f"no closed form of a library for {shape.label}")
-    if collective is Pattern.ALL_TO_ALL and model.all_to_all is None:
+    if collective is Pattern.ALL_TO_ALL and model.all_to_all is None and exchange_on(scenario.system, shape) is None:
         return _rejection(f"the profile of {gpu.name} has no all_to_all")
     if shape.uneven:
         return _rejection("the library's time is known for blocks of one size")
@@ -80,6 +82,12 @@ def library_scaling(system: System) -> str:
     if region is not None and system.num_ranks > region.ranks[-1]:
         changes.append(f"from {region.ranks[-1]} GPUs to {system.num_ranks}")
     return " and ".join(changes)
+
+
+def exchange_on(system: System, shape: OpShape) -> ExchangeKernel | None:
+    """The framework's kernel that makes a dispatch or a combine on ``system``; None if the library itself does."""
+    library = library_on(system) if shape.routing is not None else None
+    return None if library is None else library.exchange(back=shape.back)
 
 
 def library_on(system: System) -> Collectives | None:
@@ -109,7 +117,7 @@ def library_on(system: System) -> Collectives | None:
         for each in model.kernels
         if sums or each.form is not SumForm.IN_SWITCH
     )
-    routed = model.routed and replace(model.routed, bytes_per_s=int(share * model.routed.bytes_per_s))
+    routed = tuple(replace(each, bytes_per_s=int(share * each.bytes_per_s)) for each in model.routed)
     own = replace(model, kernels=kernels, routed=routed)
     return replace(own, ll=ll, ll128=ll128, simple=simple, nvls=nvls, all_to_all=exchange)
 

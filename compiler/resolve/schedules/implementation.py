@@ -191,12 +191,14 @@ class MethodReader:
         self._choice: OpChoice | None = None
         self._path: TransferPath | None = None
         self._copies = False
+        self._name = ""
         self._known: dict[str, tuple[str, ...]] = {}
         self._spans: dict[str, Span] = {}
 
     def read(self, pattern: Pattern, word: str, layers: Sequence[Layer]) -> tuple[Method, DeviceNumbers]:
         """Return the method and its numbers; ``layers`` are those of the parents and of the child, which comes last."""
         failures_before = self._report.num_failures
+        self._name = layers[-1].entry.name
         for layer in layers:
             self._read(word, layer)
         if self._report.num_failures > failures_before:
@@ -335,7 +337,7 @@ class MethodReader:
             return
         raise self._report.fail(Code.MGS314, message, self._spans["path"], hint)
 
-    def _routed(self, numbers: DeviceNumbers) -> ExchangeKernel | None:
+    def _routed(self, numbers: DeviceNumbers, *, back: bool) -> ExchangeKernel | None:
         """The framework's own exchange, None if no number is of one."""
         ticks = {name: numbers.ticks_if(f"exchange_{name}") or 0 for name in ("start", "step", "expert", "row")}
         rate = numbers.whole_if("exchange_bandwidth")
@@ -352,6 +354,8 @@ class MethodReader:
             ticks["row"],
             self._copies,
             numbers.whole_if("exchange_least_top") or 1,
+            self._name,
+            back,
         )
 
     def _kernels(self, numbers: DeviceNumbers) -> tuple[SumKernel, ...]:
@@ -371,7 +375,7 @@ class MethodReader:
         pieces = numbers.whole_if("pieces")
         if pieces is not None:
             choice = replace(choice, chunks=pieces * self._system.num_ranks)
-        kernels, routed = self._kernels(numbers), self._routed(numbers)
+        kernels, routed = self._kernels(numbers), self._routed(numbers, back=pattern is Pattern.GEMM_A2A)
         needed = [*(("call",) if path is TransferPath.LIBRARY else METHOD_REQUIRED)]
         needed += [f"{kernel.form.value}_{name}" for kernel in kernels for name in ("start", "bandwidth")]
         exact = {name: figure.value.amount for name, figure in numbers.by_path.items()}

@@ -261,6 +261,7 @@ class ArgumentReader:
             CallArgumentKind.COUNTS: self._counts,
             CallArgumentKind.TYPE: lambda _, written: dtype_named(written, self._report),
             CallArgumentKind.TABLE: self._table,
+            CallArgumentKind.NAME: self._name,
         }
 
     def tensors(self, operation: Operation, call: ast.Call) -> list[ast.Expression]:
@@ -304,6 +305,11 @@ class ArgumentReader:
     def _whole(self, name: str, written: ast.Expression, low: int = 0) -> int:
         wanted = Property(name, NUMBER, Fraction(low), Fraction(MAX_EXTENT), whole=True)
         return int(self._numbers.value(wanted, (written,), self._place).amount)
+
+    def _name(self, name: str, written: ast.Expression) -> str:
+        if not isinstance(written, ast.Name):
+            raise self._report.fail(Code.MGS116, f"{name} is a name", written.span, f"{name}=deepep")
+        return written.text
 
     def _counts(self, name: str, written: ast.Expression) -> tuple[int, ...]:
         if not isinstance(written, ast.Listed) or not written.items:

@@ -23,7 +23,9 @@ from magus.advisor.implementations.predict import (
 )
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, OpCase, Scenario
+from magus.compiler.planning.plan import build_plan
 from magus.compiler.resolve.expect.expectation import Verdict
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
 from magus.tui.text.render import advice_text, implementation_lines
 from tests.helpers.some import some
@@ -120,15 +122,27 @@ workload w on s {{
   x = tensor bf16[{rows}, 7168] shard rows
   w1 = tensor fp8[{k1}, 4096] shard rows
   w2 = tensor fp8[{k2}, 7168] shard rows
-  h = grouped_gemm(dispatch(x, experts=256, top=8, type=fp8), w1)
+  h = grouped_gemm(dispatch(x, experts=256, top=8, type=fp8{by}), w1)
   y = combine(grouped_gemm(swiglu(h), w2), type=bf16)
 }}
 """
 
 
-def of_experts(rows: int, gpu: str = "H100", ranks: int = 8) -> Offers:
-    text = EXPERTS.format(library=gpu.lower(), gpu=gpu, ranks=ranks, rows=rows, k1=256 * 7168, k2=256 * 2048)
-    found = offers_of(compile_text(text).scenario("w"))
+def with_experts(rows: int, gpu: str = "H100", ranks: int = 8, by: str = "", top: int = 8) -> Scenario:
+    text = EXPERTS.replace("top=8", f"top={top}").format(
+        library=gpu.lower(),
+        gpu=gpu,
+        ranks=ranks,
+        rows=rows,
+        k1=256 * 7168,
+        k2=256 * 2048,
+        by=f", by={by}" if by else "",
+    )
+    return compile_text(text).scenario("w")
+
+
+def of_experts(rows: int, gpu: str = "H100", ranks: int = 8, by: str = "torch_nccl", top: int = 8) -> Offers:
+    found = offers_of(with_experts(rows, gpu, ranks, by, top))
     assert found is not None
     return found
 
@@ -152,14 +166,39 @@ def test_dispatch_and_combine_of_a_layer_are_offered(gpu: str, ranks: int, names
 
 def test_exchanges_are_known_of_their_ranks_and_rows() -> None:
     assert not of_experts(512, "H100", 4).offers
-    text = EXPERTS.replace("top=8", "top=2").format(
-        library="h100", gpu="H100", ranks=8, rows=1024, k1=256 * 7168, k2=256 * 2048
-    )
-    few = offers_of(compile_text(text).scenario("w"))
-    assert few is not None and [offer.name for offer in few.offers] == ["deepep"]
+    assert [offer.name for offer in of_experts(1024, top=2).offers] == ["deepep"]
     large = of_experts(8192 * 8)
     assert [offer.name for offer in large.offers] == ["deepep"]
     assert [each.name for each in large.unknown] == ["deepep_low_latency"] and "1,024 rows" in large.unknown[0].reason
+
+
+@pytest.mark.parametrize(
+    ("rows", "gpu", "ranks", "by", "taken"),
+    [
+        (17, "H100", 8, "", "deepep_low_latency"),
+        (1024 * 8, "H100", 8, "", "deepep"),
+        (17, "H100", 8, "deepep", "deepep"),
+        (17, "H100", 8, "torch_nccl", ""),
+        (512, "H100", 4, "", ""),
+        (1024, "B200", 8, "", "deepep_low_latency_blackwell"),
+        (1024, "GB200", 64, "", "trtllm_alltoall"),
+    ],
+)
+def test_the_baseline_sends_rows_to_experts_as_frameworks_do(
+    rows: int, gpu: str, ranks: int, by: str, taken: str
+) -> None:
+    """The exchange that the file names, else the fastest that is known; offers are compared with a layer with it."""
+    scenario, plain = with_experts(rows, gpu, ranks, by), with_experts(rows, gpu, ranks, "torch_nccl")
+    plan = build_plan(scenario.system, scenario.workload, SERIAL)
+    engines = [part.schedule.engine for part in plan.parts if part.shape.moved is not None]
+    found, of_plain = offers_of(scenario), offers_of(plain)
+
+    assert scenario.exchange == taken
+    assert [engine.by_library for engine in engines] == [bool(taken)] * 2
+    if taken and found is not None and of_plain is not None:
+        (offer,) = (each for each in of_plain.offers if each.name == taken)
+        assert found.library == f"torch_nccl with {taken}" and found.named(taken) is None
+        assert found.library_us == pytest.approx(offer.us)
 
 
 def test_from_its_size_on_an_all_reduce_is_the_library_s() -> None:
