@@ -112,7 +112,7 @@ def test_weights_of_fewer_bits_take_less_than_the_bound_of_the_file() -> None:
 def test_no_error_is_known_on_gpus_that_were_not_compared() -> None:
     (found,) = [each for each in offers(layer(("own.B300", "nvl.GB200"))).offers if "mega" in each.name]
 
-    assert found.name == "mega_moe_blackwell" and found.promise.error is None
+    assert found.name == "mega_moe_gb200" and found.promise.error is None
     assert found.promise.verdict is not Verdict.OVERLAP
 
 
