@@ -9,7 +9,7 @@ from typing import Any
 from ...codes import Code
 from ..hardware import Gpu
 from ..stopping import Rejection
-from ..tensors import Pattern, RankParts, Tensor
+from ..tensors import Pattern, RankParts, Shard, Tensor
 from .kernel_shape import KernelShape
 
 
@@ -57,7 +57,8 @@ class Routing:
 
     ``sent`` is how many rows a rank sends and gets, itself among those it sends to. ``dealt`` are the rows of each
     expert of a rank that is taken; some may have none. ``nodes`` are those that the experts of a row lie in, 0 where
-    that is not said. ``by`` is the implementation that sends them, empty if the text names none.
+    that is not said. ``by`` is the implementation that sends them, empty if the text names none. Where all ranks hold
+    all rows, nothing is sent, and ``dealt`` are those of the busiest rank.
     """
 
     rows: int
@@ -163,6 +164,7 @@ class CallResult:
 
     ``exchange`` is None where the call leaves it as it was. ``parts`` are columns of the tensor side by side that have
     words of their own, each with their number. ``in_parts`` says in which parts what ranks hold in full moves.
+    ``layout`` is how what a kernel of one rank makes lies on all, None if as its first operand does.
     """
 
     tensor: Tensor
@@ -172,6 +174,7 @@ class CallResult:
     exchange: Exchange | None = None
     parts: tuple[tuple[str, int], ...] = ()
     in_parts: RankParts | None = None
+    layout: Shard | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

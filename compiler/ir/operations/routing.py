@@ -6,6 +6,10 @@ many ranks as ``top`` experts drawn from all lie on, on average. With ``nodes=4`
 (DeepSeek-V3, arXiv 2412.19437, section 2.1.2): it crosses the network once for each. That it is passed on inside a
 node, at the speed of the links there, is left out.
 
+Where all ranks hold all rows, as in tensor parallelism or behind an all_gather, a dispatch sends nothing: each rank
+picks the rows of its own experts, and a combine leaves terms of a sum, for a reduce_scatter or an all_reduce, as vLLM
+and SGLang do by default. With ``ep=1`` each rank has a part of the columns of every expert, and picks all.
+
 Each is several ops. What a dispatch brings is dealt to the experts by a row-wise kernel, a row for each; before a
 combine another one adds what experts of one rank made of a row, and behind it a third what ranks did.
 """
@@ -29,6 +33,7 @@ from .base import (
     OperationError,
     Routing,
     mismatch,
+    not_simulated,
 )
 from .checks import check_rows, lone_tensors
 from .row_wise import RowWiseShape
@@ -124,6 +129,41 @@ def _deal(call: OperationCall, after: str) -> CallResult:
     return CallResult(output, shape)
 
 
+def _pick(call: OperationCall) -> CallResult:
+    """A row-wise kernel that makes of rows which every rank holds those of its own experts."""
+    (tensor,) = lone_tensors(call)
+    experts, top, ranks = call.arguments["experts"], call.arguments["top"], call.num_ranks
+    groups = call.arguments.get("ep", ranks)
+    if groups not in (1, ranks):
+        raise not_simulated(f"experts in {groups} groups of {ranks} ranks are not simulated", f"ep=1 or ep={ranks}")
+    if experts % groups:
+        raise OperationError(Rejection(Code.MGS304, f"{experts} experts do not divide among {groups} ranks"))
+    if top > experts:
+        raise mismatch(f"a row goes to {top} of {experts} experts")
+    dealt = ceil(Fraction(tensor.rows * top, groups))
+    used = min(dealt, experts // groups)
+    own = tuple(dealt // used + (number < dealt % used) for number in range(used))
+    own += (0,) * (experts // groups - used)
+    read = min(tensor.rows, dealt, ceil(tensor.rows * ranks_reached(groups, experts, top) / groups))
+    shape = RowWiseShape(dealt * tensor.cols, 1, tensor.dtype, read * tensor.cols * tensor.dtype.num_bytes)
+    routing = Routing(tensor.rows, experts, top, 0, own, ranks)
+    layout = Shard.NONE if groups == 1 else Shard.ROWS
+    result = replace(tensor, name=call.result, rows=dealt)
+    return CallResult(result, shape, exchange=Exchange(routing=routing), layout=layout)
+
+
+def _give(call: OperationCall) -> CallResult:
+    """A row-wise kernel that adds what experts of one rank made of each row: terms of a sum, but of all experts."""
+    (tensor,), routing = lone_tensors(call), _known(call)
+    if tensor.rows != sum(routing.dealt):
+        message = f"{tensor.name} has {tensor.rows} rows of a rank, and routing gave it {sum(routing.dealt)}"
+        raise mismatch(message, "combine takes as many rows as its dispatch dealt to experts")
+    dtype = call.arguments.get("type", tensor.dtype)
+    shape = RowWiseShape(routing.rows * tensor.cols, 1, dtype, tensor.num_bytes)
+    output = replace(tensor, name=call.result, rows=routing.rows, dtype=dtype)
+    return CallResult(output, shape, partial=routing.taken < routing.experts, layout=Shard.NONE)
+
+
 def _of_several_calls(call: OperationCall) -> CallResult:
     raise AssertionError(f"{call.operation.name} is written out as the calls that it is made of")
 
@@ -134,6 +174,7 @@ _ARGUMENTS = (
     CallArgument("top", CallArgumentKind.COUNT, required=True),
     CallArgument("nodes", CallArgumentKind.COUNT),
     CallArgument("by", CallArgumentKind.NAME),
+    CallArgument("ep", CallArgumentKind.COUNT),
 )
 
 DISPATCH = KernelOperation(
@@ -152,3 +193,5 @@ EXPAND, COLLAPSE, MERGE = (
     KernelOperation(name=name, example="", infer=partial(_deal, after=name), arguments=(_TYPE,))
     for name in ("expand", "collapse", "merge")
 )
+PICK = KernelOperation(name="pick", example=DISPATCH.example, infer=_pick, arguments=_ARGUMENTS)
+GIVE = KernelOperation(name="give", example=COMBINE.example, infer=_give, arguments=(_TYPE,))

@@ -251,6 +251,9 @@ def why_not(call: WorkloadCall, calls: Iterable[WorkloadCall]) -> str:
     combined = (each.exchange for each in calls if each.operation.name == COMBINE)
     if call.operation.name == EXPERTS and "rows" not in call.arguments and call.exchange not in combined:
         return "gradients come to experts as rows do, by a dispatch, and no combine brings these rows back"
+    routing = call.exchange.routing
+    if call.operation.name in (DISPATCH, COMBINE) and routing is not None and not routing.sent:
+        return "rows that all ranks hold go to experts without an exchange"
     if call.operation.name != GEMM and any(operand.transposed for operand in call.operands):
         return f"no backward pass of {call.operation.name} of a transposed tensor is known"
     return ""

@@ -24,7 +24,7 @@ from ...ir.operations import (
 )
 from ...ir.operations.base import EVEN, mismatch
 from ...ir.operations.checks import reject_share
-from ...ir.operations.routing import COLLAPSE, COMBINE, DISPATCH, EXPAND, MERGE, SEND, SEND_BACK
+from ...ir.operations.routing import COLLAPSE, COMBINE, DISPATCH, EXPAND, GIVE, MERGE, PICK, SEND, SEND_BACK
 from ...ir.operations.row_wise import CAST
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
@@ -39,6 +39,7 @@ ATTENTION = ("attention", "attention_back")
 SUMS = ("reduce_scatter", "all_reduce")
 _HEADS = ("heads", "kv_heads")
 _TURNED = {Shard.ROWS: Shard.COLS, Shard.COLS: Shard.ROWS}
+_SPLIT_EXPERTS = {(Shard.NONE, Shard.COLS): Shard.COLS, (Shard.COLS, Shard.ROWS): Shard.NONE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,20 +127,34 @@ def call_of(
     layout = seen[0].tensor.shard
     if operation.name == EXPERTS and seen[0].transposed:
         layout = _TURNED.get(layout, layout)  # the result has the experts of each rank, as the rows have
+    split = _split_experts(operation, seen)
     of_all_ranks = gathered or operation.name == GEMM or isinstance(operation, CollectiveOperation)
     shared = dict(arguments)
     if not of_all_ranks:
-        seen = tuple(_on_one_rank(operation, operand, layout, num_ranks) for operand in seen)
+        lying = [layout if split is None else operand.tensor.shard for operand in seen]
+        seen = tuple(_on_one_rank(operation, *each, num_ranks) for each in zip(seen, lying, strict=True))
         shared = {word: _share(word, value, heads) for word, value in arguments.items()}
     made = operation.infer(OperationCall(operation, name, seen, shared, num_ranks, gpu, exchange))
+    layout = split or made.layout or layout
     result = made.tensor if of_all_ranks else _layout_out(made.tensor, layout, num_ranks)
     if operation.name == GATHER:
         result = replace(result, shard=Shard.NONE)
-    partial |= made.partial
+    partial |= made.partial or split is Shard.NONE
     exchange = made.exchange or exchange
     return WorkloadCall(
         operation, operands, arguments, made, result, definition, span, partial, exchange, takes=int(gathered)
     )
+
+
+def _split_experts(operation: Operation, seen: tuple[Operand, ...]) -> Shard | None:
+    """How products lie of rows and weights of all experts, of which each rank has some columns; None of others.
+
+    Products of the second weights are terms of a sum on all ranks.
+    """
+    if operation.name != EXPERTS or any(operand.transposed for operand in seen):
+        return None
+    rows, weights = (operand.tensor.shard for operand in seen)
+    return _SPLIT_EXPERTS.get((rows, weights))
 
 
 def _exchange_of(operands: tuple[CallOperand, ...], makers: Mapping[str, WorkloadCall]) -> Exchange:
@@ -149,9 +164,9 @@ def _exchange_of(operands: tuple[CallOperand, ...], makers: Mapping[str, Workloa
 
 
 def _all_partial(operation: Operation, operands: tuple[CallOperand, ...], makers: Mapping[str, WorkloadCall]) -> bool:
-    """Whether terms of two sums are added on each rank, which gives those of one sum."""
+    """Whether terms of sums are added on each rank, which gives those of one sum."""
     terms = [each.tensor.name in makers and makers[each.tensor.name].partial for each in operands]
-    return operation.name == ADD and all(terms)
+    return operation.name in (ADD, GIVE.name) and all(terms)
 
 
 def _gathers_keys(operation: Operation, operands: tuple[CallOperand, ...], makers: Mapping[str, WorkloadCall]) -> bool:
@@ -191,7 +206,9 @@ def _on_one_rank(operation: Operation, operand: Operand, layout: Shard, num_rank
     if tensor.shard is Shard.FLAT:
         raise mismatch(f"{tensor.name} is in flat shards, which are gathered first", f"all_gather({tensor.name})")
     if tensor.shard is not layout:
-        raise mismatch(f"operands of {operation.name} lie alike, but {tensor.name} is {tensor.layout}")
+        hint = "rows that all ranks hold go to their experts by dispatch(x, experts=..., top=...)"
+        message = f"operands of {operation.name} lie alike, but {tensor.name} is {tensor.layout}"
+        raise mismatch(message, hint if operation.name == EXPERTS else "")
     rows = tensor.rows // num_ranks if layout is Shard.ROWS else tensor.rows
     cols = tensor.cols // num_ranks if layout is Shard.COLS else tensor.cols
     return Operand(replace(tensor, rows=rows, cols=cols, shard=Shard.NONE), transposed=operand.transposed)
@@ -218,27 +235,40 @@ Link = tuple[KernelOperation | CollectiveOperation, Mapping[str, Any]]
 
 
 def chain_of(
-    operation: KernelOperation | CollectiveOperation, arguments: Mapping[str, Any], dtype: DType, system: System
+    operation: KernelOperation | CollectiveOperation,
+    arguments: Mapping[str, Any],
+    operands: tuple[CallOperand, ...],
+    makers: Mapping[str, WorkloadCall],
+    system: System,
 ) -> tuple[Link, ...]:
-    """The calls in turn that ``operation`` is made of, on a tensor of type ``dtype``; most are one.
+    """The calls in turn that ``operation`` is made of, on ``operands`` that calls of ``makers`` made; most are one.
 
     Raises
     ------
     OperationError
-        If rows go to more nodes than the system has.
+        If rows go to more nodes than the system has, or to none where it says where they go.
     """
     if operation is DISPATCH:
-        _check_nodes(arguments, system)
+        tensor = operands[0].seen
+        _check_sent(arguments, tensor, system)
         sent = {name: value for name, value in arguments.items() if name != "type"}
-        wanted = arguments.get("type", dtype)
-        cast: tuple[Link, ...] = ((CAST, {"type": wanted}),) if wanted is not dtype else ()
-        return (*cast, (SEND, sent), (EXPAND, {}))
+        wanted = arguments.get("type", tensor.dtype)
+        cast: tuple[Link, ...] = ((CAST, {"type": wanted}),) if wanted is not tensor.dtype else ()
+        return (*cast, (PICK, sent)) if tensor.shard is Shard.NONE else (*cast, (SEND, sent), (EXPAND, {}))
     if operation is COMBINE:
-        return ((COLLAPSE, arguments), (SEND_BACK, {}), (MERGE, {}))
+        routing = _exchange_of(operands, makers).routing
+        is_sent = routing is None or routing.sent > 0
+        return ((COLLAPSE, arguments), (SEND_BACK, {}), (MERGE, {})) if is_sent else ((GIVE, arguments),)
     return ((operation, arguments),)
 
 
-def _check_nodes(arguments: Mapping[str, Any], system: System) -> None:
+def _check_sent(arguments: Mapping[str, Any], tensor: Tensor, system: System) -> None:
+    for word in ("nodes", "by"):
+        if tensor.shard is Shard.NONE and word in arguments:
+            raise mismatch(f"all ranks hold {tensor.name}, whose rows are sent nowhere", f"leave {word} out")
+    if tensor.shard is not Shard.NONE and "ep" in arguments:
+        message = f"ep says where experts are of rows that all ranks hold, but {tensor.name} is {tensor.layout}"
+        raise mismatch(message, "leave ep out, or gather the rows first: dispatch(all_gather(x), ...)")
     size = system.fabric.node_size
     nodes, known = arguments.get("nodes", 1), system.num_ranks // size if size else 1
     if nodes > known:

@@ -316,7 +316,7 @@ class WorkloadReader:
         if operation is DISPATCH and rows in self._tensors.said:
             arguments[TOKENS] = self._tensors.said[rows]
         try:
-            *before, (last, said) = chain_of(operation, arguments, operands[0].tensor.dtype, self._system)
+            *before, (last, said) = chain_of(operation, arguments, operands, self._calls, self._system)
         except OperationError as error:
             rejection = error.rejection
             raise self._report.fail(rejection.code, rejection.message, call.span, rejection.hint) from None

@@ -1,5 +1,7 @@
 """Dispatch and combine in graphs: the ops that they are, and how many rows each has."""
 
+from typing import Any
+
 import pytest
 
 from magus.compiler import CompileError, compile_text
@@ -175,13 +177,113 @@ def test_what_is_not_routed(changed: dict[str, object], message: str) -> None:
         ("y = norm(combine(x))", "combine brings back what a dispatch has sent"),
         (
             "y = norm(combine(norm(dispatch(v, experts=8, top=2))))",
-            r"(?s)dispatch takes the rows of each rank.*or the tensor that",
+            r"(?s)y_combine is a part of a sum on each rank.*add it up",
         ),
+        ("t = dispatch(c, experts=8, top=2)", "(?s)dispatch takes the rows of each rank.*or the tensor that"),
         ("t = dispatch(x, experts=8, top=2)\n  y = norm(grouped_gemm(norm(x), w))", "does not say its rows"),
     ],
 )
 def test_calls_that_do_not_fit(body: str, message: str) -> None:
     head = TEXT.partition("workload")[0].format()
     tensors = "x = tensor bf16[4096, 64] shard rows\n  v = tensor bf16[64, 64]\n  w = tensor bf16[512, 64] shard rows"
+    tensors += "\n  c = tensor bf16[64, 64] shard cols"
     with pytest.raises(CompileError, match=message):
         compile_text(f"{head}workload w1 on pod {{\n  {tensors}\n  {body}\n}}\n")
+
+
+WHOLE = """
+use "nvidia/h100"
+system node {{ gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }}
+workload moe on node {{
+  x  = tensor bf16[{rows}, 1024]{shard}
+  w1 = tensor bf16[32 * 1024, 512] shard {first}
+  w2 = tensor bf16[32 * 256, 1024]{second}
+  t = dispatch({taken}, experts=32, top=4{said})
+  y = {summed}(combine(grouped_gemm(swiglu(grouped_gemm(t, w1)), w2)))
+}}
+"""
+
+
+def whole(
+    rows: int = 1024,
+    said: str = "",
+    *,
+    taken: str = "x",
+    shard: str = "",
+    first: str = "rows",
+    second: str = " shard rows",
+    summed: str = "all_reduce",
+) -> Workload:
+    sizes = {"rows": rows, "said": said, "taken": taken, "shard": shard, "first": first, "second": second}
+    (found,) = compile_text(WHOLE.format(**sizes, summed=summed)).workloads
+    return found.workload
+
+
+def test_rows_that_all_ranks_hold_are_picked_and_given() -> None:
+    """Of 1,024 rows to 4 of 32 experts each, a rank has 512 for its 4 experts, of 1,024 x 0.4306 rows; 441 are read."""
+    found = whole()
+    pick, product, give = (found.op(name).shape.kernel for name in ("t", "y_grouped_gemm", "y_give"))
+
+    assert [op.shape.pattern for op in found.ops if op.shape.moved is not None] == [Pattern.ALL_REDUCE]
+    assert pick == RowWiseShape(512 * 1024, 1, DType.BF16, 441 * 1024 * 2)
+    assert product == GroupedGemmShape((128,) * 4, 512, 1024, DType.BF16)
+    assert give == RowWiseShape(1024 * 1024, 1, DType.BF16, 512 * 1024 * 2)
+
+
+def test_gathered_rows_come_back_by_a_reduce_scatter() -> None:
+    found = whole(taken="all_gather(x)", shard=" shard rows", summed="reduce_scatter")
+
+    moving = [op.shape.pattern for op in found.ops if op.shape.moved is not None]
+    assert moving == [Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER]
+    assert next(tensor for tensor in found.tensors if tensor.name == "y").shard is Shard.ROWS
+
+
+def test_a_part_of_the_columns_of_every_expert() -> None:
+    found = whole(said=", ep=1", first="cols")
+    up, down = (found.op(name).shape.kernel for name in ("y_grouped_gemm", "y_grouped_gemm2"))
+
+    assert up == GroupedGemmShape((128,) * 32, 512 // 8, 1024, DType.BF16)
+    assert down == GroupedGemmShape((128,) * 32, 1024, 256 // 8, DType.BF16)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 17])
+def test_any_number_of_rows_is_dealt(rows: int) -> None:
+    product = whole(rows).op("y_grouped_gemm").shape.kernel
+
+    assert isinstance(product, GroupedGemmShape) and len(product.rows) == 4
+    assert sum(product.rows) == -(-rows * 4 // 8) and max(product.rows) - min(product.rows) <= 1
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"said": ", ep=2"}, "experts in 2 groups of 8 ranks are not simulated"),
+        ({"said": ", nodes=1"}, "rows are sent nowhere"),
+        ({"said": ", ep=1", "shard": " shard rows"}, "but x is sharded by rows"),
+        ({"said": ", ep=1", "first": "cols", "second": ""}, "operands of grouped_gemm lie alike"),
+        ({"taken": "x, x"}, "takes 1 tensor"),
+    ],
+)
+def test_where_rows_cannot_be_dealt(said: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        whole(**said)
+
+    assert message in caught.value.diagnostics[0].message
+
+
+def test_all_columns_of_all_experts_are_no_terms_of_a_sum() -> None:
+    head, _, _ = WHOLE.format(rows=8, shard="", first="rows", second="", taken="x", said=", ep=1", summed="").partition(
+        "  y ="
+    )
+    text = head.replace(" shard rows", "") + "  z = combine(grouped_gemm(t, w1))\n  y = add(z, z)\n}"
+    found = compile_text(text).workloads[0].workload
+
+    assert {tensor.name: tensor.shard for tensor in found.tensors}["y"] is Shard.NONE
+
+
+def test_nothing_goes_back_through_rows_that_all_ranks_hold() -> None:
+    text = WHOLE.format(rows=64, shard="", first="rows", second=" shard rows", taken="x", said="", summed="all_reduce")
+    with pytest.raises(CompileError) as caught:
+        compile_text(f"{text}workload back on node {{ backward moe }}")
+
+    assert "without an exchange" in caught.value.diagnostics[0].message
