@@ -9,7 +9,6 @@ is all-reduced (Korthikanti et al., "Reducing Activation Recomputation in Large 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import gcd
 
 from ..codes import Code
@@ -18,10 +17,10 @@ from ..pipeline import Compiled, compile_text
 from ..request.request import RequestError, ShippedGpu, shipped_gpu
 from ..text.diagnostics import CompileError, Severity, printable
 from ..text.rewriting import comment_lines
-from ..text.vocabulary import MAX_LAYERS
 from .config import ModelConfig
 from .kinds import LONGEST
-from .whole_layer import whole_layer
+from .whole_layer import Experts, whole_layer
+from .whole_layer import Parallelism as Parallelism
 
 _NIC = (
     '  source nominal "400 Gb/s"',
@@ -46,30 +45,11 @@ _FIELDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Parallelism:
-    """``ranks`` GPUs named ``gpu`` that share each layer, with or without sequence parallelism; ``node`` are in one.
-
-    With ``keys`` a token is the next one of a sequence with so many, in decode.
-    """
-
-    gpu: str
-    ranks: int
-    sequence: bool = True
-    node: int = 8
-    keys: int | None = None
-
-    @property
-    def nodes(self) -> int:
-        """The number of nodes; GPUs that do not fill one are one."""
-        return max(1, self.ranks // self.node)
-
-
 def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True) -> str:
     """Return a file with a layer of ``model``, checked.
 
-    If ``whole`` it is one workload, with its backward pass where one is derived; else, and where one cannot say it,
-    there is a workload for each collective beside a GEMM.
+    If ``whole`` it is one workload, with its backward pass where one is derived; else there is a workload for each
+    collective beside a GEMM.
 
     Raises
     ------
@@ -103,6 +83,7 @@ def unchecked_layer_text(model: ModelConfig, parallel: Parallelism, tokens: str,
         "mgs 1",
         "",
         *comment_lines(_about(model, parallel)),
+        *(comment_lines(f"As {parallel.framework} shares it.") if parallel.framework else ()),
         *comment_lines(f"{number_text(model.parameters)} parameters{_of_what(model)}."),
         *comment_lines(f"{_about_tokens(parallel)}{_multiple(model, parallel)}."),
         *(line for what in model.doubts for line in comment_lines(f"In doubt: {printable(what)}.")),
@@ -118,14 +99,14 @@ def unchecked_layer_text(model: ModelConfig, parallel: Parallelism, tokens: str,
     pairs = [*_attention(model, parallel), *_mlp(model, parallel)]
     if model.shared_inner:
         pairs.append("# Left out: shared experts.")
-    why_not = why_not_whole(model, parallel)
-    if not whole:
+    if whole:
+        kv_heads = model.kv_heads if parallel.own_tokens else _kv_heads(model, parallel.ranks)
+        blocks = [*whole_layer(model, kv_heads, parallel)]
+    elif any(block.startswith("workload") for block in pairs):
         blocks = pairs
-    elif why_not:
-        blocks = [*pairs, f"# The layer is not written as a whole: {why_not}."]
     else:
-        decodes, kv_heads = parallel.keys is not None, _kv_heads(model, parallel.ranks)
-        blocks = [*whole_layer(model, kv_heads, parallel.nodes, sequence=parallel.sequence, decodes=decodes)]
+        hint = "leave --pairs out: the layer as a whole has its collectives"
+        raise RequestError(Code.MGS520, "pairs", "no GEMM of the layer forms a pair with a collective", hint)
     return "\n".join([*head, *(f"\n{block}" for block in blocks)]) + "\n"
 
 
@@ -146,8 +127,12 @@ def _about_tokens(parallel: Parallelism) -> str:
 
 
 def _unit(model: ModelConfig, parallel: Parallelism) -> int:
-    """Tokens of which each rank gets as many, and so does each of its experts: M is a multiple of it."""
-    ranks, own = parallel.ranks, model.experts // parallel.ranks
+    """Tokens of which each rank gets as many, and so does each expert that they are sent to: M is a multiple of it.
+
+    Where ranks share no rows, a step of decode may have fewer tokens than there are ranks.
+    """
+    own = model.experts // parallel.ranks if parallel.sharing is Experts.SENT else 0
+    ranks = parallel.ranks if parallel.by_rows else 1
     return ranks * (own // gcd(own, model.experts_per_token) if own else 1)
 
 
@@ -157,11 +142,8 @@ def _multiple(model: ModelConfig, parallel: Parallelism) -> str:
 
 
 def _token_range(model: ModelConfig, parallel: Parallelism) -> str:
-    """A number of tokens and its range, in steps that divide; where experts have an odd factor, all have it.
-
-    Where ranks share no rows, a step of decode may have fewer tokens than there are ranks.
-    """
-    low = _unit(model, parallel) if parallel.sequence or model.experts else 1
+    """A number of tokens and its range, in steps that divide; where experts have an odd factor, all have it."""
+    low = _unit(model, parallel)
     while low < _FEWEST and low > 1:
         low *= 2
     tokens, most = (_TOKENS, LONGEST) if parallel.keys is None else (_SEQUENCES, _MOST_SEQUENCES)
@@ -192,17 +174,21 @@ def _about(model: ModelConfig, parallel: Parallelism) -> str:
         mlp, experts = f"{mlp} (layers: {model.dense_layers})", f"{experts} (layers: {model.expert_layers})"
     what = "Layers" if both else "One layer"
     sizes = f"{what} of {printable(model.name)}: hidden {model.hidden}{mlp}, {model.heads} heads"
-    if model.latent is not None:
+    if parallel.own_tokens or (model.latent is not None and parallel.sequence):
         shared = "experts" if model.experts else "the MLP"
         return f"{sizes}{experts}; on {parallel.ranks} GPUs, that share {shared} and attend each to its own tokens."
-    return f"{sizes} of {model.head_dim} and {model.kv_heads} for keys and values{experts}; TP={parallel.ranks}" + (
-        " with sequence parallelism." if parallel.sequence else "."
-    )
+    if model.latent is None:
+        sizes = f"{sizes} of {model.head_dim} and {model.kv_heads} for keys and values"
+    return f"{sizes}{experts}; TP={parallel.ranks}{' with sequence parallelism' * parallel.sequence}."
 
 
 def _attention(model: ModelConfig, parallel: Parallelism) -> Iterator[str]:
     ranks = parallel.ranks
+    if parallel.own_tokens:
+        return
     if model.latent:
+        if not parallel.sequence:
+            _check_divides("num_attention_heads", model.heads, ranks)
         yield "# Attention with compressed keys and values has other projections: they are left out."
         return
     _check_divides("num_attention_heads", model.heads, ranks)
@@ -218,25 +204,23 @@ def _kv_heads(model: ModelConfig, ranks: int) -> int:
     return max(model.kv_heads, ranks)
 
 
-def why_not_whole(model: ModelConfig, parallel: Parallelism) -> str:
-    """Why the layer cannot be said as one workload; empty if it can."""
-    if not parallel.sequence and (model.experts or model.latent):
-        what = "experts take" if model.experts else "compressed attention takes"
-        return f"{what} the rows of each rank, and here they are whole"
-    if parallel.keys is not None and model.latent:
-        return "in decode the projections of compressed attention are multiplied head by head"
-    return f"it repeats more than {MAX_LAYERS} times" if model.layers > MAX_LAYERS else ""
-
-
 def _mlp(model: ModelConfig, parallel: Parallelism) -> Iterator[str]:
-    if model.dense_layers:
+    if parallel.own_tokens and not model.expert_layers:
+        message = f"{model.name} has no experts: where attention is by data, its layers share nothing"
+        raise RequestError(Code.MGS520, "dp", message, f"take --tp {parallel.ranks}")
+    if model.dense_layers and not parallel.own_tokens:
         _check_divides("intermediate_size", model.inner, parallel.ranks)
         about, width = ("gate and up-projection", 2 * model.inner) if model.gated else ("up-projection", model.inner)
         yield from _up(model, parallel, "mlp_up", about, width)
         yield _down(model, parallel, "mlp_down", "down-projection", model.inner)
-    if model.expert_layers:
+    if model.expert_layers and parallel.sharing is Experts.SLICED:
+        _check_divides("the width of experts", model.expert_inner, parallel.ranks)
+    elif model.expert_layers:
         _check_divides("the number of experts", model.experts, parallel.ranks)
-        yield from _experts(model, parallel.ranks)
+        if parallel.sharing is Experts.SENT:
+            yield from _experts(model, parallel.ranks)
+    if model.expert_layers and parallel.sharing is not Experts.SENT:
+        yield "# Experts of rows that all ranks hold form no pair with a collective: the layer as a whole has them."
 
 
 def _up(model: ModelConfig, parallel: Parallelism, name: str, about: str, columns: int) -> Iterator[str]:

@@ -15,8 +15,8 @@ from ..text.diagnostics import CompileError, Report, Source, Span
 from ..text.json_forms import MAX_FILE_BYTES, JsonPlace, read_json
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS
 from .config import ModelConfig, config_of, read_config
-from .layer import Parallelism, compiled, unchecked_layer_text, why_not_whole
-from .whole_layer import BACK, LAYER
+from .layer import Parallelism, compiled, unchecked_layer_text
+from .whole_layer import BACK, LAYER, Experts
 
 MAX_KEPT = 256
 _ENGINE = re.compile(r"(dma|sm)(\([a-z0-9_, ]+\))?", re.ASCII)
@@ -145,21 +145,16 @@ def layer_scenario(request: LayerRequest) -> Scenario:
     Raises
     ------
     RequestError
-        If the GPU does not ship, the layer does not divide among the ranks, or one workload cannot say it.
+        If the GPU does not ship, the layer does not divide among the ranks, or nothing goes back through it.
     """
-    parallel = Parallelism(request.gpu, request.tp, request.sequence_parallel, request.node, request.decode)
-    why_not = why_not_whole(request.model, parallel)
-    if why_not:
-        raise RequestError(
-            Code.MGS520, "model", f"one workload cannot say a layer of {request.model.name}: {why_not}", _PAIRS
-        )
+    parallel = Parallelism(request.gpu, request.tp, request.sequence_parallel, request.node, keys=request.decode)
+    if request.backward and request.model.expert_layers and parallel.sharing is not Experts.SENT:
+        message = "nothing goes back through experts of rows that all ranks hold"
+        raise RequestError(Code.MGS520, "backward", message, "take sequence_parallel=True")
     text = unchecked_layer_text(request.model, parallel, str(request.tokens))
     uses = "".join(f'use "implementations/{name}"\n' for name in request.implementations)
     text = text.replace("\nuse ", f"\n{uses}use ", 1) + _explore(request)
     return compiled(text, "<request>").scenario(request.workload)
-
-
-_PAIRS = "ask about its pairs: magus from-model config.json --pairs"
 
 
 def _explore(request: LayerRequest) -> str:

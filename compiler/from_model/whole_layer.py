@@ -4,17 +4,108 @@ Weights are sharded as in ``layer.py``. What is kept for the backward pass is wh
 made; norms and activations are made again, and what they feed is gathered again (Korthikanti et al., "Reducing
 Activation Recomputation in Large Transformer Models", 2022). So are queries, keys and values of compressed ones
 (DeepSeek-V3, arXiv 2412.19437, section 3.2.3).
+
+Where collectives of experts are follows the framework: vLLM's ``fused_moe/config.py`` and its page on expert parallel
+deployment (``allgather_reducescatter``), SGLang's page on expert parallelism (no all-to-all backend), Megatron-Core's
+token dispatcher ``alltoall``, and TensorRT-LLM's exchange over NVLink of GB200.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 
+from ..codes import Code
 from ..ir import DType
+from ..request.request import RequestError, shipped_gpu
 from .config import Latent, ModelConfig
 
 LAYER, BACK = "layer", "layer_back"
 _DENSE, _DENSE_BACK = "dense", "dense_back"
 """Layers without experts of a model that has others with them."""
+
+
+TRAINS = "megatron"
+FRAMEWORKS = ("vllm", "sglang", TRAINS, "trtllm")
+
+
+class Experts(Enum):
+    """Which experts a rank has, and how rows get there.
+
+    SENT: experts of its own, by dispatch and combine. OWN: experts of its own, of rows that all ranks hold. SLICED: a
+    part of the columns of every expert, of rows that all ranks hold.
+    """
+
+    SENT = "sent"
+    OWN = "own"
+    SLICED = "sliced"
+
+
+@dataclass(frozen=True, slots=True)
+class Parallelism:
+    """``ranks`` GPUs named ``gpu`` that share each layer, with or without sequence parallelism; ``node`` are in one.
+
+    With ``own_tokens`` each rank attends to sequences of its own, with whole weights, and experts alone are shared.
+    ``framework`` is the one that shares so, empty if none was named. With ``keys`` a token is the next of a sequence with
+    so many, in decode.
+    """
+
+    gpu: str
+    ranks: int
+    sequence: bool = True
+    node: int = 8
+    experts: Experts = Experts.SENT
+    own_tokens: bool = False
+    framework: str = ""
+    keys: int | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Whether a backward pass is asked about."""
+        return self.framework in ("", TRAINS) and self.keys is None
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes; GPUs that do not fill one are one."""
+        return max(1, self.ranks // self.node)
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether each rank holds rows of its own between products."""
+        return self.sequence or self.own_tokens
+
+    @property
+    def sharing(self) -> Experts:
+        """How experts are shared: what all ranks hold is not sent."""
+        return Experts.OWN if self.experts is Experts.SENT and not self.by_rows else self.experts
+
+
+_EXCHANGING = ("GB200",)
+"""GPUs on which TensorRT-LLM dispatches and combines where attention is by data; elsewhere it gathers."""
+
+
+def parallelism_for(framework: str, gpu: str, tp: int, dp: int, ep: int, node: int) -> Parallelism:
+    """Return how ``framework`` shares a layer: attention among ``tp`` GPUs or by data among ``dp``, experts by ``ep``.
+
+    Raises
+    ------
+    RequestError
+        If there is no such framework or GPU, or groups of ranks would share differently.
+    """
+    ranks, own = tp * dp, dp > 1
+    if framework not in FRAMEWORKS:
+        message = f"'{framework[:40]}' is no framework that is known"
+        raise RequestError(Code.MGS203, "for", message, f"known are {', '.join(FRAMEWORKS)}")
+    if tp > 1 and own:
+        message = f"{dp} groups of {tp} GPUs that share attention are not simulated"
+        raise RequestError(Code.MGS520, "dp", message, f"take --tp {ranks}, or --tp 1 --dp {ranks}")
+    if ranks < 2:
+        raise RequestError(Code.MGS307, "tp", "one GPU shares nothing", "take --tp 8, or --tp 1 --dp 8")
+    if ep not in (1, ranks):
+        message = f"experts in groups of {ep} of {ranks} GPUs are not simulated"
+        raise RequestError(Code.MGS520, "ep", message, f"take --ep 1 or --ep {ranks}")
+    sends = framework == TRAINS or (framework == "trtllm" and own and shipped_gpu(gpu).name in _EXCHANGING)
+    experts = Experts.SLICED if ep == 1 else Experts.SENT if sends else Experts.OWN
+    return Parallelism(gpu, ranks, framework == TRAINS and not own, node, experts, own, framework)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,34 +119,58 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """How activations lie, and what stands before and behind the products: gathers and sums, with their brackets."""
+    """How activations and weights lie, and what stands before and behind the products: gathers and sums."""
 
     shard: str
     before: str
     behind: str
+    cols: str = " shard cols"
+    rows: str = " shard rows"
+
+    def taken(self, operand: str) -> str:
+        """Rows as products take them."""
+        return self.before.format(operand)
 
     def up(self, operand: str, weight: str) -> str:
         """A product whose weight is sharded by columns."""
-        return f"gemm({self.before.format(operand)}, {weight})"
+        return f"gemm({self.taken(operand)}, {weight})"
+
+    def summed(self, terms: str) -> str:
+        """Terms of a sum on the ranks, added."""
+        return f"{self.behind}({terms})" if self.behind else terms
 
     def down(self, operand: str, weight: str) -> str:
         """A product whose weight is sharded by rows."""
-        return f"{self.behind}(gemm({operand}, {weight}))"
+        return self.summed(f"gemm({operand}, {weight})")
 
 
-def whole_layer(
-    model: ModelConfig, kv_heads: int, nodes: int, *, sequence: bool, decodes: bool = False
-) -> Iterator[str]:
-    """Write the layer and its backward pass; ``kv_heads`` are those of all ranks together, which are in ``nodes``.
+_GATHERED = _Words(" shard rows", "all_gather({})", "reduce_scatter")
+_WHOLE = _Words("", "{}", "all_reduce")
+_OWN_ROWS = _Words(" shard rows", "{}", "", "", "")
 
-    One that ``decodes`` has a cache of K keys for each of M sequences, and no backward pass.
+
+def whole_layer(model: ModelConfig, kv_heads: int, parallel: Parallelism) -> Iterator[str]:
+    """Write the layer and its backward pass, if one is derived; ``kv_heads`` are those of all ranks together.
+
+    Raises
+    ------
+    RequestError
+        If it is a step of decode, of compressed attention.
     """
-    words = _Words(" shard rows", "all_gather({})", "reduce_scatter") if sequence else _Words("", "{}", "all_reduce")
-    latent = model.latent
-    attention = _heads(model, kv_heads, words, decodes) if latent is None else _latent(model, latent)
-    sequences = "All M tokens are one sequence." if latent is None else "Each rank has a sequence of its own."
-    sequences = "The cache holds keys and values of all ranks, the new ones too." if decodes else sequences
-    blocks = (_experts(model, nodes), model.expert_layers), (_dense(model, words), model.dense_layers)
+    shared = _GATHERED if parallel.by_rows else _WHOLE
+    words = _OWN_ROWS if parallel.own_tokens else shared
+    if model.latent is None:
+        attention = _heads(model, kv_heads, words, parallel)
+    elif parallel.keys is None:
+        attention = _latent(model, model.latent, words)
+    else:
+        message = "compressed attention multiplies by its projections head by head there, which no workload says"
+        raise RequestError(Code.MGS520, "decode", message, "leave --decode out")
+    own = parallel.own_tokens or (model.latent is not None and parallel.sequence)
+    sequences = "Each rank has a sequence of its own." if own else "All M tokens are one sequence."
+    sequences = sequences if parallel.keys is None else "The cache holds all keys and values, the new ones too."
+    experts = _experts(model, parallel, shared)
+    blocks = (experts, model.expert_layers), (_dense(model, words), model.dense_layers)
     kinds = [(mlp, count) for mlp, count in blocks if count]
     comment = f"# {sequences}\n"
     for (mlp, count), names in zip(kinds, ((LAYER, BACK), (_DENSE, _DENSE_BACK)), strict=False):
@@ -77,26 +192,28 @@ def whole_layer(
             f"repeat {count} y as x",
         )
         comment = ""
-        if decodes:
-            continue
+        if not parallel.trains or (mlp is experts and parallel.sharing is not Experts.SENT):
+            continue  # nothing is derived of rows that are not sent
         kept = ", ".join((*attention.kept, *(() if model.parallel else ("r",)), *mlp.kept))
         yield _workload(
             names[1], 'about "its backward pass with weight gradients"', f"backward {names[0]}", f"keep {kept}"
         )
 
 
-def _heads(model: ModelConfig, kv_heads: int, words: _Words, decodes: bool) -> _Block:
-    """Attention by heads, which ranks share; one that ``decodes`` reads a cache."""
+def _heads(model: ModelConfig, kv_heads: int, words: _Words, parallel: Parallelism) -> _Block:
+    """Attention by heads, which ranks share, or each with its own rows; in decode it reads a cache."""
     dtype, hidden = model.dtype.value, model.hidden
     heads, packed = model.heads * model.head_dim, (model.heads + 2 * kv_heads) * model.head_dim
     weights: tuple[str, ...] = (
-        f"wqkv = tensor {dtype}[{hidden}, {packed}] shard cols",
-        f"wo = tensor {dtype}[{heads}, {hidden}] shard rows",
+        f"wqkv = tensor {dtype}[{hidden}, {packed}]{words.cols}",
+        f"wo = tensor {dtype}[{heads}, {hidden}]{words.rows}",
     )
+    taken, batch = "qkv", ""
     window = "" if model.window is None else f", window={model.window}"
-    taken, batch = ("qkv, cache", ", batch=M") if decodes else ("qkv", "")
-    if decodes:
-        weights = (*weights, f"cache = tensor {dtype}[M * K, {2 * kv_heads * model.head_dim}] shard cols")
+    if parallel.keys is not None:
+        cache = f"cache = tensor {dtype}[M * K, {2 * kv_heads * model.head_dim}]"
+        weights = (*weights, f"{cache} shard {'rows' if parallel.own_tokens else 'cols'}")
+        taken, batch = "qkv, cache", f", batch=M / {parallel.ranks}" if parallel.own_tokens else ", batch=M"
     statements = (
         f"qkv = {words.up('norm(x)', 'wqkv')}",
         f"a = attention({taken}, heads={model.heads}, kv_heads={kv_heads}{batch}, causal=yes{window})",
@@ -105,26 +222,27 @@ def _heads(model: ModelConfig, kv_heads: int, words: _Words, decodes: bool) -> _
     return _Block(weights, statements, ("qkv", "a"))
 
 
-def _latent(model: ModelConfig, latent: Latent) -> _Block:
-    """Compressed attention: each rank attends with all heads to its own rows.
+def _latent(model: ModelConfig, latent: Latent, words: _Words) -> _Block:
+    """Compressed attention: each rank attends with all heads to its own rows, or with its heads to all.
 
     What turns with the position is left out, as a part of what keys and values are made of.
     """
+    words = _WHOLE if words is _WHOLE else _OWN_ROWS
     dtype, hidden = model.dtype.value, model.hidden
     keys, values = model.heads * latent.key, model.heads * latent.value
-    query = f"tensor {dtype}[{latent.query_rank or hidden}, {keys}]"
+    query = f"tensor {dtype}[{latent.query_rank or hidden}, {keys}]{words.cols}"
     down = (f"wdq = tensor {dtype}[{hidden}, {latent.query_rank}]",) if latent.query_rank else ()
     weights = (
         *(*down, f"wq = {query}  # heads of {latent.key}, of values {latent.value}"),
         f"wdkv = tensor {dtype}[{hidden}, {latent.rank}]",
-        f"wkv = tensor {dtype}[{latent.rank}, {keys + values}]",
-        f"wo = tensor {dtype}[{values}, {hidden}]",
+        f"wkv = tensor {dtype}[{latent.rank}, {keys + values}]{words.cols}",
+        f"wo = tensor {dtype}[{values}, {hidden}]{words.rows}",
     )
     queries = ("cq = gemm(norm(x), wdq)", "q = gemm(norm(cq), wq)") if latent.query_rank else ("q = gemm(norm(x), wq)",)
     statements = (
         *(*queries, "ckv = gemm(norm(x), wdkv)", "kv = gemm(norm(ckv), wkv)"),
         f"a = attention(q, kv, heads={model.heads}, value_dim={latent.value}, causal=yes)",
-        "r = add(x, gemm(a, wo))",
+        f"r = add(x, {words.down('a', 'wo')})",
     )
     return _Block(weights, statements, ("cq" if latent.query_rank else "q", "ckv", "a"))
 
@@ -134,37 +252,46 @@ def _dense(model: ModelConfig, words: _Words) -> _Block:
     dtype, hidden, inner = model.dtype.value, model.hidden, model.inner
     width, activation = (2 * inner, "swiglu") if model.gated else (inner, "gelu")
     weights = (
-        f"wup = tensor {dtype}[{hidden}, {width}] shard cols",
-        f"wdn = tensor {dtype}[{inner}, {hidden}] shard rows",
+        f"wup = tensor {dtype}[{hidden}, {width}]{words.cols}",
+        f"wdn = tensor {dtype}[{inner}, {hidden}]{words.rows}",
     )
     statements = (f"u = {words.up(_taken(model), 'wup')}", f"y = add(r, {words.down(f'{activation}(u)', 'wdn')})")
     return _Block(weights, statements, ("u",))
 
 
-def _experts(model: ModelConfig, nodes: int) -> _Block:
-    """Experts, which are dealt to the ranks; the router is left out."""
+def _experts(model: ModelConfig, parallel: Parallelism, words: _Words) -> _Block:
+    """Experts, which are dealt to the ranks, or of which each has a part; the router is left out."""
     dtype, hidden, inner, experts = model.dtype.value, model.hidden, model.expert_inner, model.experts
     width, activation = ("2 * ", "swiglu") if model.gated else ("", "gelu")
     there, back = (DType.FP8.value, f", type={dtype}") if model.stored_fp8 else (dtype, "")
+    sent, sliced = parallel.sharing is Experts.SENT, parallel.sharing is Experts.SLICED
     weights = (
-        f"wup = tensor {there}[{experts} * {hidden}, {width}{inner}] shard rows",
+        f"wup = tensor {there}[{experts} * {hidden}, {width}{inner}] shard {'cols' if sliced else 'rows'}",
         f"wdn = tensor {there}[{experts} * {inner}, {hidden}] shard rows",
     )
-    some = f", nodes={min(model.groups_per_token, nodes)}" if model.groups_per_token and nodes > 1 else ""
-    some += f", type={there}" if model.stored_fp8 else ""
+    groups = min(model.groups_per_token, parallel.nodes) if sent and parallel.nodes > 1 else 0
+    some = f", nodes={groups}" if groups else ""
+    some += (", ep=1" if sliced else "") + (f", type={there}" if model.stored_fp8 else "")
+    taken = _taken(model) if sent else words.taken(_taken(model))
     routed = (
-        f"t = dispatch({_taken(model)}, experts={experts}, top={model.experts_per_token}{some})",
+        f"t = dispatch({taken}, experts={experts}, top={model.experts_per_token}{some})",
         "u = grouped_gemm(t, wup)",
     )
     results = f"combine(grouped_gemm({activation}(u), wdn){back})"
     if not model.shared_inner:
-        return _Block(weights, (*routed, f"y = add(r, {results})"), ("u", "t"))
+        summed = results if sent else words.summed(results)
+        return _Block(weights, (*routed, f"y = add(r, {summed})"), ("u", "t"))
+    whole = parallel.by_rows
+    cols, rows = ("", "") if whole else (_WHOLE.cols, _WHOLE.rows)
     shared = (
-        f"sup = tensor {dtype}[{hidden}, {width}{model.shared_inner}]  # of the shared expert, whole on each rank",
-        f"sdn = tensor {dtype}[{model.shared_inner}, {hidden}]",
+        f"sup = tensor {dtype}[{hidden}, {width}{model.shared_inner}]{cols}  # of the shared expert"
+        + (", whole on each rank" if whole else ""),
+        f"sdn = tensor {dtype}[{model.shared_inner}, {hidden}]{rows}",
     )
     own = (f"su = gemm({_taken(model)}, sup)", f"s = gemm({activation}(su), sdn)")
-    return _Block((*weights, *shared), (*routed, *own, f"z = {results}", "y = add(r, add(z, s))"), ("u", "t", "su"))
+    both = "add(z, s)" if whole else words.summed("add(z, s)")
+    z = words.summed(results) if whole and not sent else results
+    return _Block((*weights, *shared), (*routed, *own, f"z = {z}", f"y = add(r, {both})"), ("u", "t", "su"))
 
 
 def _taken(model: ModelConfig) -> str:

@@ -274,7 +274,12 @@ def import_file(
 def from_model(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The config.json of a model of transformers.")],
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="A GPU of the library, such as h100.")],
-    tp: Annotated[int, typer.Option("--tp", min=2, metavar="N", help="GPUs that share each layer.")] = 8,
+    tp: Annotated[int, typer.Option("--tp", min=1, metavar="N", help="GPUs that share each layer.")] = 8,
+    framework: Annotated[
+        str, typer.Option("--for", metavar="NAME", help="As vllm, sglang, megatron or trtllm shares the layer.")
+    ] = "",
+    dp: Annotated[int, typer.Option("--dp", min=1, metavar="N", help="With --for: attention by data.")] = 1,
+    ep: Annotated[int, typer.Option("--ep", min=1, metavar="N", help="With --for: GPUs that share experts.")] = 1,
     node: Annotated[int, typer.Option("--node", min=1, metavar="N", help="GPUs of a node; rails join several.")] = 8,
     no_sequence_parallel: Annotated[
         bool, typer.Option("--no-sequence-parallel", help="Activations are whole on every GPU: all_reduce.")
@@ -289,8 +294,7 @@ def from_model(
     out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
 ) -> None:
     """Write the workloads of a layer of a model as a scenario."""
-    from ...compiler.from_model.layer import Parallelism
-    from ..commands.scenarios.import_file import write_layer
+    from ..commands.scenarios.import_file import ModelOptions, write_layer
 
-    parallel = Parallelism(gpu, tp, not no_sequence_parallel, node, decode)
-    raise typer.Exit(write_layer(config, parallel, out, whole=not pairs))
+    options = ModelOptions(gpu, tp, node, not no_sequence_parallel, framework, dp, ep, decode)
+    raise typer.Exit(write_layer(config, options, out, whole=not pairs))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.from_model.config import ModelConfig, read_config
-from magus.compiler.from_model.layer import Parallelism, layer_text
-from magus.compiler.ir import AttentionBackShape, AttentionShape, DType, GemmShape, Pattern
+from magus.compiler.from_model.layer import layer_text
+from magus.compiler.from_model.whole_layer import Parallelism, parallelism_for
+from magus.compiler.ir import AttentionBackShape, AttentionShape, DType, GemmShape, GroupedGemmShape, Pattern
 from magus.compiler.request.request import RequestError
 from magus.compiler.text.fmt import format_text
 from tests.helpers.commands import magus
@@ -161,17 +163,93 @@ def test_a_step_of_decode_reads_a_cache_and_has_no_backward_pass() -> None:
     assert [op.label for op in layer.workload.ops if op.is_pair] == ["GEMM+AR", "GEMM+AR"]
 
 
-def test_a_step_of_decode_with_compressed_attention_is_written_pair_by_pair() -> None:
-    text = layer_text(read_config(GOLDEN / "deepseek_v3.json"), Parallelism("h100", 8, keys=4096))
+def test_sequences_of_each_rank_have_caches_of_their_own() -> None:
+    parallel = replace(parallelism_for("sglang", "h200", 1, 8, 8, 8), keys=2048)
+    (layer,) = compile_text(layer_text(read_config(GOLDEN / "qwen3_moe.json"), parallel)).workloads
+    kernel = layer.workload.op("a").shape.kernel
 
-    assert "multiplied head by head" in text and not several_in(compile_text(text))
+    assert isinstance(kernel, AttentionShape) and (kernel.batch, kernel.heads, kernel.kv_len) == (8, 64, 2048)
 
 
-def test_what_no_graph_says_is_written_pair_by_pair() -> None:
+def test_a_step_of_decode_with_compressed_attention_is_refused() -> None:
+    done = magus("from-model", GOLDEN / "deepseek_v3.json", "--gpu", "h100", "--decode", "4096")
+
+    assert done.exit_code == 1 and "head by head" in " ".join(done.stderr.split())
+
+
+def test_experts_of_whole_activations_need_no_exchange() -> None:
     model, whole = read_config(GOLDEN / "qwen3_moe.json"), Parallelism("h100", 8, sequence=False)
+    (layer,) = compile_text(layer_text(model, whole)).workloads
 
-    assert "The layer is not written as a whole: experts take the rows" in layer_text(model, whole)
-    assert layer_text(model, whole, whole=False) in layer_text(model, whole)
+    assert layer.workload.op("y").shape.pattern is Pattern.ALL_REDUCE
+    assert "form no pair" in (pairs := layer_text(model, whole, whole=False)) and "all_to_all" not in pairs
+
+
+GATHERED, SUMMED = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER), (Pattern.GEMM_AR, Pattern.ALL_REDUCE)
+MEGATRON = (Pattern.AG_GEMM, Pattern.GEMM_RS)
+SENT = (Pattern.ALL_TO_ALL, Pattern.ALL_TO_ALL)
+
+
+@pytest.mark.parametrize(
+    ("framework", "gpu", "shared", "moving", "sliced"),
+    [
+        ("vllm", "h200", (8, 1, 8), SUMMED, False),
+        ("vllm", "h200", (8, 1, 1), SUMMED, True),
+        ("sglang", "h200", (1, 8, 8), GATHERED, False),
+        ("sglang", "h200", (1, 8, 1), GATHERED, True),
+        ("megatron", "h200", (8, 1, 8), (*MEGATRON, *SENT), False),
+        ("megatron", "h200", (8, 1, 1), (*MEGATRON, *GATHERED), True),
+        ("megatron", "h200", (1, 8, 8), SENT, False),
+        ("trtllm", "h200", (1, 8, 8), GATHERED, False),
+        ("trtllm", "gb200", (1, 8, 8), SENT, False),
+    ],
+)
+def test_collectives_are_where_a_framework_has_them(
+    framework: str, gpu: str, shared: tuple[int, int, int], moving: tuple[Pattern, ...], sliced: bool
+) -> None:
+    parallel = parallelism_for(framework, gpu, *shared, 8)
+    first, *others = compile_text(layer_text(read_config(GOLDEN / "qwen3_moe.json"), parallel)).workloads
+    kernels = [op.shape.kernel for op in first.workload.ops if isinstance(op.shape.kernel, GroupedGemmShape)]
+
+    assert tuple(op.shape.pattern for op in first.workload.ops if op.shape.moved is not None) == moving
+    assert [len(each.rows) for each in kernels] == ([128] * 2 if sliced else [16] * 2)
+    assert bool(others) is (framework == "megatron" and moving[-1] is Pattern.ALL_TO_ALL)  # backward
+
+
+def test_shared_experts_and_compressed_heads_are_sharded_where_activations_are_whole() -> None:
+    parallel = parallelism_for("vllm", "h200", 8, 1, 8, 8)
+    layer, dense = compile_text(layer_text(read_config(GOLDEN / "deepseek_v3.json"), parallel)).workloads
+
+    assert [op.shape.pattern for op in layer.workload.ops if op.shape.moved is not None] == list(SUMMED)
+    assert layer.workload.op("su").shape.gemm == GemmShape(8192, 2 * 2048 // 8, 7168, DType.BF16)
+    assert [op.label for op in dense.workload.ops if op.is_pair] == ["GEMM+AR", "GEMM+AR"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--for", "tgi"), "'tgi' is no framework that is known"),
+        (("--for", "vllm", "--tp", "4", "--dp", "2"), "dp: 2 groups of 4 GPUs"),
+        (("--for", "vllm", "--ep", "4"), "ep: experts in groups of 4 of 8 GPUs"),
+        (("--for", "vllm", "--tp", "1"), "tp: one GPU shares nothing"),
+        (("--tp", "1"), "tp: one GPU shares nothing"),
+        (("--ep", "8"), "for: --dp and --ep are of a framework"),
+        (("--for", "vllm", "--no-sequence-parallel"), "vllm says by itself"),
+        (("--for", "vllm", "--tp", "1", "--dp", "8"), "dp: llama_70b has no experts"),
+    ],
+)
+def test_what_no_framework_does_is_explained(options: tuple[str, ...], message: str) -> None:
+    done = magus("from-model", GOLDEN / "llama_70b.json", "--gpu", "h100", *options)
+
+    assert done.exit_code == 1 and message in " ".join(done.stderr.split())
+
+
+def test_experts_alone_form_no_pair() -> None:
+    done = magus(
+        *("from-model", GOLDEN / "qwen3_moe.json", "--gpu", "h100", "--for", "sglang", "--tp", "1", "--dp", "8"),
+        "--pairs",
+    )
+    assert done.exit_code == 1 and "pairs: no GEMM" in done.stderr
 
 
 def test_a_whole_layer_without_gate_and_with_whole_activations(tmp_path: Path) -> None:

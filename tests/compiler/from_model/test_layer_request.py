@@ -113,7 +113,11 @@ def test_a_request_is_checked_when_it_is_made(changed: dict[str, Any], code: Cod
         ({"engines": ("dma(99)",)}, Code.MGS401, "engines"),
         ({"implementations": ("flashinfer",)}, Code.MGS520, "implementations"),
         ({"implementations": ("fluxx",)}, Code.MGS208, "implementations"),
-        ({"model": model_of(GOLDEN / "qwen3_moe.json"), "sequence_parallel": False}, Code.MGS520, "model"),
+        (
+            {"model": model_of(GOLDEN / "qwen3_moe.json"), "sequence_parallel": False, "backward": True},
+            Code.MGS520,
+            "backward",
+        ),
     ],
 )
 def test_what_does_not_fit_is_reported_when_it_is_requested(changed: dict[str, Any], code: Code, field: str) -> None:

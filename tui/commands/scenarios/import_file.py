@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ....advisor.measured.nccl_logs import is_log, is_other_table, read_log, refuse_other_table
 from ....advisor.measured.traces.workloads import HEAD, byte_pieces, is_trace, text_pieces
+from ....compiler.codes import Code
 from ....compiler.from_model.config import read_config
-from ....compiler.from_model.layer import Parallelism, layer_text, number_text
+from ....compiler.from_model.layer import layer_text, number_text
+from ....compiler.from_model.whole_layer import Parallelism, parallelism_for
 from ....compiler.machine.read import MAX_BYTES, read_machine
 from ....compiler.machine.write_mgs import SYSTEM, machine_text
 from ....compiler.request.request import RequestError
@@ -124,13 +126,50 @@ def _pieces_of_trace(file: Path) -> Iterator[str] | None:
     return None
 
 
-def write_layer(config: Path, parallel: Parallelism, out: Path | None, *, whole: bool) -> Exit:
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """GPUs that share a layer, and how: as a ``framework`` does, which ``dp`` and ``ep`` are for, or as is said.
+
+    ``keys`` are those of each sequence in a step of decode.
+    """
+
+    gpu: str
+    tp: int
+    node: int
+    sequence: bool
+    framework: str = ""
+    dp: int = 1
+    ep: int = 1
+    keys: int | None = None
+
+    def parallelism(self) -> Parallelism:
+        """Return how the layer is shared.
+
+        Raises
+        ------
+        RequestError
+            If the options contradict each other.
+        """
+        if self.framework and not self.sequence:
+            message = f"{self.framework} says by itself how activations lie"
+            raise RequestError(Code.MGS310, "no-sequence-parallel", message, "leave it out")
+        if self.framework:
+            found = parallelism_for(self.framework, self.gpu, self.tp, self.dp, self.ep, self.node)
+            return replace(found, keys=self.keys)
+        if (self.dp, self.ep) != (1, 1):
+            raise RequestError(Code.MGS209, "for", "--dp and --ep are of a framework", "say which: --for vllm")
+        if self.tp == 1:
+            raise RequestError(Code.MGS307, "tp", "one GPU shares nothing", "take --tp 8")
+        return Parallelism(self.gpu, self.tp, self.sequence, self.node, keys=self.keys)
+
+
+def write_layer(config: Path, options: ModelOptions, out: Path | None, *, whole: bool) -> Exit:
     """Write the scenario of the model in ``config`` to ``out`` or stdout, as a ``whole`` layer if that can be."""
 
     def action() -> Exit:
         model = read_config(config)
         try:
-            text = format_text(layer_text(model, parallel, whole=whole))
+            text = format_text(layer_text(model, options.parallelism(), whole=whole))
         except RequestError as error:
             say_request_error(error)
             return Exit.INPUT
