@@ -252,7 +252,7 @@ def _scenario(gpu: str, said: dict[str, Item]) -> OpCase:
     m, n, k = (gemm[key].number(1, MAX_EXTENT) if gemm else 0 for key in ("m", "n", "k"))
     pattern, ranks = str(said["pattern"].value), said["ranks"].number(1, MAX_RANKS)
     moves_apart = not gemm or pattern in {each.value for each in requests.INDEPENDENT_PATTERNS}
-    num_bytes = rows * cols * dtype.num_bytes if moves_apart else 0
+    num_bytes = dtype.bytes_of(rows * cols) if moves_apart else 0
     request = requests.Request(pattern, m, n, k, num_bytes, dtype.value, gpu, ranks)
     scenario = scenario_of(request).case
     assert scenario.shape.moved is not None, "a plan that moves nothing has no key 'moved'"

@@ -89,11 +89,11 @@ class NormShape(KernelShape):
 
     @property
     def operand_bytes(self) -> int:
-        return (self.rows + 1) * self.cols * self.dtype.num_bytes
+        return (self.rows + 1) * self.cols * self.dtype.bytes_of(1)
 
     @property
     def output_bytes(self) -> int:
-        return self.rows * self.cols * self.dtype.num_bytes
+        return self.rows * self.cols * self.dtype.bytes_of(1)
 
     @property
     def text(self) -> str:

@@ -105,7 +105,7 @@ def _gemms(gpu: Gpu, shapes: Sequence[GemmShape]) -> Iterator[str]:
 
 def _same_rate(gpu: Gpu, dtype: DType, fitted: DType) -> bool:
     """Whether GEMMs of two types take the same time: bf16 and fp16 have one size and one rate."""
-    return dtype is fitted or (dtype.num_bytes == fitted.num_bytes and gpu.peak(dtype) == gpu.peak(fitted))
+    return dtype is fitted or (dtype.mean_bytes == fitted.mean_bytes and gpu.peak(dtype) == gpu.peak(fitted))
 
 
 def _sides(region: GemmRegion) -> tuple[Range, Range, Range]:

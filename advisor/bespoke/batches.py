@@ -213,7 +213,7 @@ def _moved(scenario: OpCase, engine: EngineChoice, whole: Part, grid: int) -> tu
     """Return ([d] time in which d units of every block pass links and engines, the latency to the farthest peer)."""
     moved, gpu, by_dma = scenario.shape.moved, scenario.gpu, engine.kind is EngineKind.DMA
     assert moved is not None, "batches move something"
-    fabric, row_bytes = FluidFabric(scenario, by_sm=not by_dma), moved.cols * moved.dtype.num_bytes
+    fabric, row_bytes = FluidFabric(scenario, by_sm=not by_dma), moved.dtype.bytes_of(moved.cols)
     rate = (gpu.dma if by_dma else gpu.sm_copy).bytes_per_s
     workers = 1 if by_dma else max(1, engine.count // (len(whole) - 1))
     loads: dict[int, float] = {}

@@ -59,7 +59,7 @@ def solved_parts(
     links = {id(link): index for index, (link, _, _) in enumerate(paths)}
     moved = scenario.shape.moved
     assert moved is not None, "batches move something"
-    num_bytes, num_rows = grain * moved.cols * moved.dtype.num_bytes, sum(whole)
+    num_bytes, num_rows = grain * moved.dtype.bytes_of(moved.cols), sum(whole)
     sizes = (min(num_rows, grains * grain) for grains in range(sum(blocks) + 1))
     problem = BatchProblem(
         blocks=blocks,

@@ -42,7 +42,7 @@ class GemmForm:
         """Time of the compulsory traffic of shapes [3, B]; a kernel that ``adds`` to an output also reads it."""
         m, n, k = corner
         rate = float(self.model.hbm_fraction) * self.gpu.hbm.peak_bytes_per_s
-        return np.asarray((m * k + k * n + (1 + adds) * m * n) * self.dtype.num_bytes / rate * 1e6)
+        return np.asarray((m * k + k * n + (1 + adds) * m * n) * self.dtype.mean_bytes / rate * 1e6)
 
     def together(self, one: Floats, other: Floats) -> Floats:
         """Two times, not both 0, imperfectly overlapped: ``p_norm`` of the kernels, several times as fast."""
@@ -129,7 +129,7 @@ class TiledKernels:
         """Times [K, B] of L2 for the largest shapes, infinite for kernels that may not exist in a box."""
         gpu, (m, n, k) = self.form.gpu, high
         rows, cols = np.ceil(m / self.rows), np.ceil(n / self.cols)
-        num_bytes = ((m * cols + n * rows) * k + 2 * m * n) * self.form.dtype.num_bytes
+        num_bytes = ((m * cols + n * rows) * k + 2 * m * n) * self.form.dtype.mean_bytes
         l2 = num_bytes / l2_bytes_per_s(gpu) * 1e6
         waves = np.ceil(rows * cols * (self.split * self.units) / self.form.fewest)
         latency = waves * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US

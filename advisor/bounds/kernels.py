@@ -262,7 +262,7 @@ class _Search:
         # A matrix times a vector is bound by the bytes in flight of an SM.
         gpu = self._gpu
         latency_us = (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
-        vector = latency_us * self._shape.dtype.num_bytes / BYTES_IN_FLIGHT_PER_SM
+        vector = latency_us * self._shape.dtype.mean_bytes / BYTES_IN_FLIGHT_PER_SM
         least = ROUNDING_MARGIN * (least if self._kind.persistent else np.minimum(least, vector))
         return Ratios(self._times, least[: len(self._times)], self._sizes, least[len(self._times) :])
 

@@ -110,7 +110,7 @@ def blocks_of(scenario: OpCase) -> tuple[int, ...]:
         table = block_table(scenario)
         return tuple(table[(shape.rank + k) % n][shape.rank] for k in range(n))
     assert shape.moved is not None, "an all_to_all moves a tensor"
-    width = shape.moved.cols * shape.moved.dtype.num_bytes
+    width = shape.moved.dtype.bytes_of(shape.moved.cols)
     return tuple(rows * width for rows in shape.split or (shape.moved.rows // n,) * n)
 
 
@@ -118,7 +118,7 @@ def block_table(scenario: OpCase) -> tuple[tuple[int, ...], ...]:
     """Return the bytes [source][target] of an all_to_all whose ranks send different amounts."""
     shape = scenario.shape
     assert shape.moved is not None, "an all_to_all moves a tensor"
-    width = shape.moved.cols * shape.moved.dtype.num_bytes
+    width = shape.moved.dtype.bytes_of(shape.moved.cols)
     return tuple(tuple(rows * width for rows in sent) for sent in shape.loads)
 
 

@@ -192,22 +192,19 @@ def _before(
 
 
 def _num_bytes(scenario: OpCase, schedule: OpPlan, steps: Iterable[Step]) -> tuple[int, ...]:
-    sent = _width(scenario) * sent_per_byte(schedule)
+    sent = sent_per_byte(schedule)
     times, parts = sent.numerator, sent.denominator
-    return tuple(
-        step.region.rows.size * step.region.cols.size * times // parts if isinstance(step, Transfer) else 0
-        for step in steps
-    )
+    return tuple(_region_bytes(scenario, step) * times // parts if isinstance(step, Transfer) else 0 for step in steps)
 
 
 def _sizes(scenario: OpCase, first: int, steps: Sequence[Step]) -> dict[int, Size]:
     """Return the sizes of the kernels and sums of a rank, whose first step has the index ``first``."""
-    width, sizes = _width(scenario), dict[int, Size]()
+    sizes = dict[int, Size]()
     for i, step in enumerate(steps, first):
         if isinstance(step, TileGroup):
             sizes[i] = compute_shape(scenario, step), step.accumulate
         elif isinstance(step, Reduction):
-            sizes[i] = step.region.rows.size * step.region.cols.size * width, step.num_parts
+            sizes[i] = _region_bytes(scenario, step), step.num_parts
     return sizes
 
 
@@ -242,7 +239,7 @@ def _work(scenario: OpCase, schedule: OpPlan, graph: StepGraph) -> dict[int, tup
     return {i: (work_at(i), event if i in graph.late and not alone else 0.0) for i in graph.sizes}
 
 
-def _width(scenario: OpCase) -> int:
-    """Return the bytes of an element of the moved tensor."""
+def _region_bytes(scenario: OpCase, step: Transfer | Reduction) -> int:
+    """Return the bytes of the region of ``step`` in the moved tensor."""
     moved = scenario.shape.moved
-    return moved.dtype.num_bytes if moved is not None else 0
+    return moved.dtype.bytes_of(step.region.rows.size * step.region.cols.size) if moved is not None else 0

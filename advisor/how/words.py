@@ -146,8 +146,8 @@ class _Sentence:
             steps = schedule.steps_of(rank)
             for step in (steps[place] for place in entry.places):
                 if isinstance(step, Transfer) and scenario.shape.moved is not None:
-                    size = scenario.shape.moved.dtype.num_bytes
-                    amounts.add(bytes_text(step.region.rows.size * step.region.cols.size * size))
+                    elements = step.region.rows.size * step.region.cols.size
+                    amounts.add(bytes_text(scenario.shape.moved.dtype.bytes_of(elements)))
                 elif isinstance(step, TileGroup) and scenario.shape.moved is not None:
                     amounts.add(f"{sum(region.rows.size for region in step.regions)} rows")
         if entry.facts.action.kind is StepKind.LIBRARY or len(amounts) != 1:

@@ -7,7 +7,6 @@ where rows are at hand. Its time is that of a pipelined roofline, after DeepGEMM
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from math import ceil
 
 from ...compiler.codes import Code
@@ -65,7 +64,7 @@ def _chain(workload: Workload, dispatch: Op) -> ExpertChain | None:
     routing, sent = dispatch.shape.routing, dispatch.shape.moved
     if routing is None or up.n != 2 * down.k or up.rows != down.rows or not _are_row_wise(ops):
         return None
-    row_bytes = sent.cols * sent.dtype.num_bytes + returned.moved.cols * returned.moved.dtype.num_bytes
+    row_bytes = sent.dtype.bytes_of(sent.cols) + returned.moved.dtype.bytes_of(returned.moved.cols)
     return ExpertChain(tuple(ops), (up, down), routing.rows, row_bytes)
 
 
@@ -104,8 +103,8 @@ def saved_us(kernel: FusedExperts, system: System, chain: ExpertChain) -> float:
     """Return the time in us that memory needs for the bytes of weights of the file that the kernel does not read."""
     used = sum(each > 0 for each in chain.products[0].rows)
     weights = used * sum(product.n * product.k for product in chain.products)
-    spared = max(Fraction(0), chain.products[0].dtype.num_bytes - kernel.weight_bytes)
-    return 1e6 * float(weights * spared) / system.gpu.hbm.achieved_bytes_per_s
+    spared = max(0.0, chain.products[0].dtype.mean_bytes - float(kernel.weight_bytes))
+    return 1e6 * weights * spared / system.gpu.hbm.achieved_bytes_per_s
 
 
 def reject_chain(implementation: Implementation, system: System, chain: ExpertChain) -> Rejection | None:

@@ -117,7 +117,7 @@ def _sum_ticks(scenario: OpCase) -> int:
     assert moved is not None, "a collective moves something"
     if not scenario.shape.pattern.sums:
         return 0
-    block_bytes = moved.rows * moved.cols * moved.dtype.num_bytes // n
+    block_bytes = moved.num_bytes // n
     return reduce_work(scenario.gpu, block_bytes, n, scenario.gpu.sms).unit_ticks
 
 
@@ -125,7 +125,7 @@ def _sent_bytes(scenario: OpCase, costs: Costs) -> int:
     """Return the bytes that a rank sends to others, once."""
     moved = scenario.shape.moved
     assert moved is not None, "a collective moves something"
-    return sum(costs.whole[1:]) * moved.cols * moved.dtype.num_bytes
+    return sum(costs.whole[1:]) * moved.dtype.bytes_of(moved.cols)
 
 
 def _link_ticks(scenario: OpCase, costs: Costs) -> tuple[float, float, float, float]:
@@ -136,7 +136,7 @@ def _link_ticks(scenario: OpCase, costs: Costs) -> tuple[float, float, float, fl
     """
     moved, n = scenario.shape.moved, scenario.num_ranks
     assert moved is not None, "a collective moves something"
-    fabric, row_bytes = FluidFabric(scenario, by_sm=False), moved.cols * moved.dtype.num_bytes
+    fabric, row_bytes = FluidFabric(scenario, by_sm=False), moved.dtype.bytes_of(moved.cols)
     links = [fabric.queue_to(peer) for peer in range(1, n)]
     (onward, there, _), (back, again, _) = links[0], links[-1]
     block, half = sum(costs.whole[1:]) / (n - 1) * row_bytes, n // 2

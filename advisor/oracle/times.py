@@ -128,7 +128,7 @@ def _collective_events(machine: System, ranks: list[int], dtype: DType) -> Itera
         if us is None:
             continue
         title, kernel = _PROFILER_NAMES[name]
-        whole = num_bytes // dtype.num_bytes
+        whole = num_bytes // dtype.bytes_of(1)
         args = {
             "Collective name": title,
             "Process Group Name": "0",

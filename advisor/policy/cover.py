@@ -156,9 +156,8 @@ def axis_of_request(request: Request) -> SizeAxis:
     if request.kind in COLLECTIVE_PATTERNS:
         moved = scenario_of(request).case.shape.moved
         assert moved is not None, "a collective moves a tensor"
-        return SizeAxis(
-            BYTES, ranks * moved.dtype.num_bytes, lambda size: scenario_of(replace(request, num_bytes=size)).case
-        )
+        step = ranks * moved.dtype.bytes_of(moved.dtype.block)
+        return SizeAxis(BYTES, step, lambda size: scenario_of(replace(request, num_bytes=size)).case)
     return SizeAxis(ROWS, ranks, lambda size: scenario_of(replace(request, m=size)).case)
 
 
@@ -169,7 +168,7 @@ def axis_of_scenario(scenario: OpCase) -> SizeAxis | None:
     moved = scenario.shape.moved
     if not scenario.is_algorithm_choice or moved is None or scenario.shape.uneven:
         return None
-    row_bytes = moved.cols * moved.dtype.num_bytes
+    row_bytes = moved.dtype.bytes_of(moved.cols)
     return SizeAxis(BYTES, scenario.num_ranks * row_bytes, lambda size: with_moved_rows(scenario, size // row_bytes))
 
 

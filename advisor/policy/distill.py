@@ -61,7 +61,7 @@ class MachineRates:
     flops_per_s: float
     sms: int
     ranks: int
-    bytes_per_element: int
+    bytes_per_element: float
     consumes: bool
 
     def ratios(self, m: int, n: int, k: int) -> tuple[float, ...]:
@@ -225,7 +225,7 @@ def _machine(request: Request, scenario: OpCase) -> MachineRates:
         flops_per_s=float(scenario.gpu.peak(gemm.dtype)),
         sms=scenario.gpu.sms,
         ranks=scenario.num_ranks,
-        bytes_per_element=gemm.dtype.num_bytes,
+        bytes_per_element=gemm.dtype.mean_bytes,
         consumes=scenario.shape.pattern.consumes,
     )
 
@@ -257,7 +257,7 @@ def _lines(rule: DistilledRule) -> Iterator[str]:
         "waves": f"m * n / {TILE * TILE * machine.sms}.0",
         "rows_per_rank": f"m / {machine.ranks}.0",
         "m_over_k": "m / float(k)",
-        "flops_per_byte": f"2.0 * m * n * k / ({size}.0 * (m * k + k * n + m * n))",
+        "flops_per_byte": f"2.0 * m * n * k / ({size} * (m * k + k * n + m * n))",
     }
     used = set(_features(rule.root))
     for name in FEATURES:

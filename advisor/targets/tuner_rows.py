@@ -138,7 +138,7 @@ def _call_bytes(rule: PolicyRule, size: int, calls: int) -> int:
         return size
     cols = rule.k if rule.pattern == Pattern.AG_GEMM.value else rule.n
     assert cols is not None, "a rule with a GEMM has its sizes"
-    return size * cols * DType(rule.dtype).num_bytes // calls
+    return DType(rule.dtype).bytes_of(size * cols) // calls
 
 
 def _explore(rule: PolicyRule, dialect: Dialect) -> str:

@@ -45,8 +45,8 @@ class Parallelism:
     """``ranks`` GPUs named ``gpu`` that share each layer, with or without sequence parallelism; ``node`` are in one.
 
     With ``own_tokens`` each rank attends to sequences of its own, with whole weights, and experts alone are shared.
-    ``framework`` is the one that shares so, empty if none was named. With ``keys`` a token is the next of a sequence with
-    so many, in decode.
+    ``framework`` is the one that shares so, empty if none was named. With ``keys`` a token is the next of a sequence
+    with so many, in decode.
     """
 
     gpu: str

@@ -3,21 +3,51 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
-_NUM_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "fp32": 4}
+# Elements that share a scale, 1 where they have none, and the bytes of them all with it.
+_BLOCKS = {
+    "bf16": (1, 2),
+    "fp16": (1, 2),
+    "fp8": (1, 1),
+    "fp32": (1, 4),
+    "fp8_block": (128, 132),
+    "mxfp8": (32, 33),
+    "nvfp4": (16, 9),
+    "mxfp4": (32, 17),
+}
 
 
 class DType(Enum):
-    """Element type; the value is its name in the language."""
+    """Element type; the value is its name in the language.
+
+    Types with scales have one for each block of elements along the inner dimension of a product: of FP8_BLOCK 4 bytes
+    for 128 elements, of weights too, where kernels share it among 128 rows (DeepGEMM); of MXFP8 and MXFP4 1 byte for
+    32 (OCP Microscaling Formats 1.0); of NVFP4 1 byte for 16 (NVIDIA cuBLAS, block scaling).
+    """
 
     BF16 = "bf16"
     FP16 = "fp16"
     FP8 = "fp8"
     FP32 = "fp32"
+    FP8_BLOCK = "fp8_block"
+    MXFP8 = "mxfp8"
+    NVFP4 = "nvfp4"
+    MXFP4 = "mxfp4"
 
     @property
-    def num_bytes(self) -> int:
-        """Size of one element."""
-        return _NUM_BYTES[self._value_]  # by the word, whose hash is cached: a search asks some million times
+    def block(self) -> int:
+        """How many elements share a scale; 1 if the type has none."""
+        return _BLOCKS[self._value_][0]
+
+    def bytes_of(self, elements: int) -> int:
+        """Size of so many elements with their part of the scales, in whole bytes."""
+        block, size = _BLOCKS[self._value_]  # by the word, whose hash is cached: a search asks some million times
+        return elements * size if block == 1 else -(-elements * size // block)
+
+    @property
+    def mean_bytes(self) -> float:
+        """Size of one element with its part of a scale."""
+        block, size = _BLOCKS[self._value_]
+        return size / block
 
 
 class Shard(Enum):
@@ -45,7 +75,7 @@ class Tensor:
     @property
     def num_bytes(self) -> int:
         """Size of the whole tensor, all shards together."""
-        return self.rows * self.cols * self.dtype.num_bytes
+        return self.dtype.bytes_of(self.rows * self.cols)
 
     def part(self, part: "ColumnPart") -> "Tensor":
         """Some of its columns, as a tensor."""
@@ -186,7 +216,7 @@ def rank_parts(tensor: Tensor, num_ranks: int) -> RankParts | None:
         moved = replace(moved, rows=cols, cols=rows)
     if moved.rows % num_ranks == 0:
         return RankParts(moved, by_columns)
-    unit = UNIT_BYTES // tensor.dtype.num_bytes if by_columns else 1
+    unit = max(tensor.dtype.block, int(UNIT_BYTES / tensor.dtype.mean_bytes)) if by_columns else 1
     if moved.rows % unit or moved.rows < unit * num_ranks:
         unit = 1
     least, more = divmod(moved.rows // unit, num_ranks)

@@ -131,13 +131,13 @@ def _remote_bytes(shape: OpShape, num_ranks: int) -> int:
     moved = shape.moved
     assert moved is not None, "this workload moves a tensor"
     rows = sum(moved_rows(shape, num_ranks, 0, holder) for holder in range(1, num_ranks))
-    return rows * moved.cols * moved.dtype.num_bytes
+    return moved.dtype.bytes_of(rows * moved.cols)
 
 
 def _own_bytes(shape: OpShape, num_ranks: int) -> int:
     """The own block of what an all_to_all takes."""
     assert shape.moved is not None, "this workload moves a tensor"
-    return moved_rows(shape, num_ranks) * shape.moved.cols * shape.moved.dtype.num_bytes
+    return shape.moved.dtype.bytes_of(moved_rows(shape, num_ranks) * shape.moved.cols)
 
 
 def staging_of_steps(scenario: OpCase, ranks: tuple[tuple[Step, ...], ...], *, slices_inner: bool) -> int:
@@ -150,13 +150,13 @@ def staging_of_steps(scenario: OpCase, ranks: tuple[tuple[Step, ...], ...], *, s
     needed = staging_bytes(scenario, slices_inner=slices_inner)
     if shape.moved is not None and pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM):
         reused = min(elements_reused(steps, scenario.num_ranks, exchanges=pattern.exchanges) for steps in ranks)
-        return needed - reused * shape.moved.dtype.num_bytes
+        return needed - shape.moved.dtype.bytes_of(reused)
     if shape.moved is None or not shape.pattern.sums:
         return needed
     usual = shape.moved.rows * shape.moved.cols * (scenario.num_ranks - 1) // scenario.num_ranks
     sums = ([step for step in steps if isinstance(step, Reduction)] for steps in ranks)
     parts = max(sum((s.num_parts - 1) * s.region.rows.size * s.region.cols.size for s in each) for each in sums)
-    return needed + (parts - usual) * shape.moved.dtype.num_bytes
+    return needed + shape.moved.dtype.bytes_of(parts - usual)
 
 
 def slices_inner(scenario: OpCase, template: Template) -> bool:

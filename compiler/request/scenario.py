@@ -78,21 +78,22 @@ def _gemm_lines(request: Request, ranks: int) -> tuple[str, ...]:
 def _collective_lines(request: Request, ranks: int) -> tuple[str, ...]:
     if request.kind not in (*COLLECTIVE_PATTERNS, *INDEPENDENT_PATTERNS):
         return ()
-    size = DType(request.dtype).num_bytes
+    dtype = DType(request.dtype)
+    block, size = dtype.block, dtype.bytes_of(dtype.block)
     whole = ranks * size
     if request.kind in _ANY_SIZE and request.num_bytes % whole and request.num_bytes % size == 0:
-        return (f"v = tensor {request.dtype}[1, {request.num_bytes // size}]", f"moved = {request.pattern}(v)")
+        return (f"v = tensor {request.dtype}[1, {request.num_bytes // size * block}]", f"moved = {request.pattern}(v)")
     if request.num_bytes % whole:
         near = max(1, round(request.num_bytes / whole)) * whole
         message = f"{request.num_bytes} do not divide by {ranks} ranks and {request.dtype}"
         raise RequestError(Code.MGS304, "num_bytes", message, f"for instance {near}")
-    elements = request.num_bytes // whole
-    rows = gcd(elements, MAX_ROWS)
-    while rows > 1 and elements // rows * DType(request.dtype).num_bytes < LEAST_ROW_BYTES:
+    blocks = request.num_bytes // whole
+    rows = gcd(blocks, MAX_ROWS)
+    while rows > 1 and blocks // rows * size < LEAST_ROW_BYTES:
         rows //= 2
     shard = " shard rows" if request.kind in _SHARDED else ""
     call = _CALLS.get(request.kind, request.pattern)
-    return (f"v = tensor {request.dtype}[{rows * ranks}, {elements // rows}]{shard}", f"moved = {call}(v)")
+    return (f"v = tensor {request.dtype}[{rows * ranks}, {blocks // rows * block}]{shard}", f"moved = {call}(v)")
 
 
 def _explore(request: Request, name: str) -> str:

@@ -260,8 +260,8 @@ def _traffic(gpu: Gpu, shape: AttentionShape, units: Sequence[_Units], sms: int)
     Q is read and O written once. The units of one head of keys run side by side and share what they read; where they
     take several passes over the SMs, later ones hit as far as L2 holds the heads that are at work together.
     """
-    key_bytes = shape.key_cols * shape.dtype.num_bytes
-    queries = shape.batch * shape.heads * shape.q_len * shape.head_dim * shape.dtype.num_bytes
+    key_bytes = shape.dtype.bytes_of(shape.key_cols)
+    queries = shape.dtype.bytes_of(shape.batch * shape.heads * shape.q_len * shape.head_dim)
     per_head = shape.keys_seen * key_bytes
     num_heads = shape.batch * shape.kv_heads
     requested = sum(each.count * each.kv_rows for each in units) * key_bytes
@@ -338,7 +338,7 @@ def attention_back_work(gpu: Gpu, shape: AttentionBackShape, sms: int) -> Kernel
     read = shape.operand_bytes + shape.accumulator_bytes
     written = shape.output_bytes + shape.accumulator_bytes
     # Queries and gradients of the result are read, and gradients of queries added to, for each block of keys.
-    cols = shape.product_cols * shape.dtype.num_bytes + 4 * shape.head_dim
+    cols = shape.dtype.bytes_of(shape.product_cols) + 4 * shape.head_dim
     walked = sum(count * rows for count, rows, _ in units) * cols
     l2_bytes = max(0, walked - read)
     label = f"attention_back {Q_ROWS}x{KV_ROWS}" + (" causal" if shape.causal else "")

@@ -80,7 +80,7 @@ def gemv_work(gpu: Gpu, shape: GemvShape, sms: int) -> KernelWork:
         raise ValueError(f"a GEMV needs positive sizes and SMs, got {shape} on {sms}")
     if gpu.peak(shape.dtype) <= 0:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
-    weights = shape.n * shape.k * shape.dtype.num_bytes
+    weights = shape.dtype.bytes_of(shape.n * shape.k)
     read, written = shape.operand_bytes, shape.output_bytes
     num_units = max(1, min(sms, weights // gpu.line_bytes))
     stream_ticks = streaming_ticks(gpu, read + written, num_units)
@@ -237,7 +237,7 @@ def stream_parts(
     parts = {}
     for group, shape, (units, ticks), share in zip(groups, shapes, dealt_units(whole, flops), shares, strict=True):
         hit, read, from_mall, missed = share
-        output = shape.m * shape.n * shape.dtype.num_bytes
+        output = shape.output_bytes
         parts[group.name] = replace(
             whole,
             num_units=units,

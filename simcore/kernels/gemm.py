@@ -98,7 +98,7 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
     ValueError
         If none of ``tiles`` fits ``sms``.
     """
-    row_bytes, other_bytes = shape.k * shape.dtype.num_bytes, form.num_bytes - shape.operand_bytes
+    row_bytes, other_bytes = shape.dtype.bytes_of(shape.k), form.num_bytes - shape.operand_bytes
     summed_us = {split: split_us(gpu, shape, split) for split in SPLITS}
     memory_us, quantisation = form.memory_us, form.quantisation
     overhead_us, inner = gpu.gemm.of(shape.dtype).tile_ticks / TICKS_PER_US, shape.k / split_k(shape.k, 1)

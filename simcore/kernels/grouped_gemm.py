@@ -54,7 +54,7 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: b
     fitted = grouped_gpu(gpu, shape.dtype)
     best = _fastest(fitted, replace(shape, rows=rows), sms, read + written)
     if model is not None:
-        moved = sum(rows) * shape.k * shape.dtype.num_bytes + shape.output_bytes
+        moved = shape.dtype.bytes_of(sum(rows) * shape.k) + shape.output_bytes
         rows_us = moved / (float(model.rows_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
         best = replace(best, body_us=best.body_us + rows_us)
     work = tiled_work(fitted, fitted.gemm.of(shape.dtype), best, sms, read, written)
@@ -107,7 +107,7 @@ def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int) -> Til
         operands = sum(
             operand_rows(count, shape.n, math.ceil(count / block[0]), tile_cols, share) for count in shape.rows
         )
-        l2_read_bytes = operands * shape.k * shape.dtype.num_bytes
+        l2_read_bytes = shape.dtype.bytes_of(operands * shape.k)
         body_us = max(body_us, form.least_us(num_slots / sms, l2_read_bytes + written))
         if best is None or (body_us, number) < (best.body_us, first):
             best, first = Tiling(body_us, block, units == 2, num_slots, l2_read_bytes), number

@@ -109,7 +109,7 @@ class Hits:
         if cache is None or moved is None or not arrivals:
             return NONE
         elements = sum(_size(arrival.region) for arrival in arrivals)
-        arrived = int(elements * moved.dtype.num_bytes * sent_per_byte(self.schedule))
+        arrived = int(moved.dtype.bytes_of(elements) * sent_per_byte(self.schedule))
         return hit_share(arrived, cache.instances * cache.size_bytes)
 
     def _forwarded(self, rank: int, step: Transfer) -> Share:

@@ -78,7 +78,7 @@ def test_each_rank_has_a_part_and_the_parts_are_all(rows: int, cols: int, ranks:
     blocks = parts.loads[0] if parts.loads else (parts.moved.rows // ranks,) * ranks
     assert sum(blocks) == parts.moved.rows and min(blocks) > 0
     assert blocks == tuple(sorted(blocks, reverse=True))
-    assert parts.moved.num_bytes == rows * cols * dtype.num_bytes
+    assert parts.moved.num_bytes == dtype.bytes_of(rows * cols)
 
 
 @pytest.mark.quick(4)

@@ -34,6 +34,8 @@ OP_THREADS = 10_000
 MAX_NAMED_RANKS = 30
 
 KINETO_TYPES = {DType.BF16: "BFloat16", DType.FP16: "Half", DType.FP8: "Float8_e4m3fn", DType.FP32: "Float"}
+KINETO_TYPES |= dict.fromkeys((DType.FP8_BLOCK, DType.MXFP8), KINETO_TYPES[DType.FP8])
+KINETO_TYPES |= dict.fromkeys((DType.NVFP4, DType.MXFP4), "Float4_e2m1fn_x2")
 KINETO_NAMES = {
     "all_gather": "AllGather",
     "reduce_scatter": "ReduceScatter",
@@ -155,7 +157,7 @@ def _args(context: TraceContext, rank: int, interval: Interval) -> JsonObject:
     }
     if isinstance(step, Transfer):
         elements = _elements(step.region)
-        args |= {"In msg nelems": elements, "Out msg nelems": elements, "bytes": elements * moved.dtype.num_bytes}
+        args |= {"In msg nelems": elements, "Out msg nelems": elements, "bytes": moved.dtype.bytes_of(elements)}
         args |= {"direction": step.direction.value, "peer": (rank + step.peer) % n, "signal": printable(step.signal)}
     else:  # a call of the library
         args |= {"In msg nelems": moved.rows * moved.cols // n, "Out msg nelems": moved.rows * moved.cols}

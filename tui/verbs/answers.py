@@ -178,7 +178,7 @@ def distill(
     topology: Annotated[
         str, typer.Option("--topology", metavar="NAME", help="switch, full_mesh or ring; default: as it is sold.")
     ] = "",
-    dtype: Annotated[str, typer.Option("--dtype", metavar="TYPE", help="bf16, fp16, fp8 or fp32.")] = "bf16",
+    dtype: Annotated[str, typer.Option("--dtype", metavar="TYPE", help="A type, such as bf16 or fp8.")] = "bf16",
     shapes: Annotated[int, typer.Option("--shapes", min=40, max=3000, metavar="N", help="Shapes to estimate.")] = 1000,
     seed: Annotated[int, typer.Option("--seed", min=0, max=MAX_SEED, metavar="N", help="Seed of the shapes.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Write JSON instead of Python.")] = False,

@@ -114,7 +114,7 @@ def _fused(row: Mapping[str, str]) -> TableComparison | str:
     rows = _even(tokens * top, experts // ranks)
     up = GroupedGemmShape(rows, 2 * inter, hidden, DType.FP8)
     down = GroupedGemmShape(rows, hidden, inter, DType.FP8)
-    chain = ExpertChain((), (up, down), tokens, hidden * (DType.FP8.num_bytes + DType.BF16.num_bytes))
+    chain = ExpertChain((), (up, down), tokens, DType.FP8.bytes_of(hidden) + DType.BF16.bytes_of(hidden))
     label = f"{tokens:,} tokens of {hidden}, {inter} columns, top-{top} of {experts}, {ranks} GPUs"
     us = fused_us(known[1], known[0], chain)
     group = FIT if ranks in FUSED_FIT else OTHER_RANKS

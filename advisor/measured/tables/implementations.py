@@ -74,7 +74,7 @@ class ImplementationRow:
     @property
     def label(self) -> str:
         """For instance ``H100 AG+GEMM 1024 x 6656 x 4096``, with the type if it is not one of 16 bits."""
-        dtype = f" {self.dtype.value}" if self.dtype.num_bytes != 2 else ""
+        dtype = f" {self.dtype.value}" if self.dtype.mean_bytes != 2 else ""
         return f"{self.gpu} {self.part}{dtype}"
 
 

@@ -157,7 +157,7 @@ def scenario_of(
 ) -> OpCase:
     """Return a collective alone on GPUs of the shipped library in their fabric; its bytes as nccl-tests counts them."""
     library = next(name for name in shipped_libraries() if name.partition("/")[2] == gpu.lower())
-    cols = num_bytes // (ranks * DType.BF16.num_bytes)
+    cols = num_bytes // (ranks * DType.BF16.bytes_of(1))
     shard = " shard rows" if operation is NcclCollective.ALL_GATHER else ""
     fabric = "full_mesh(xgmi)" if library.startswith("amd/") else "switch(nvswitch, link=nvlink)"
     names = {"library": library, "gpu": gpu, "fabric": fabric, "operation": operation.value}
@@ -219,7 +219,7 @@ def simulated_copies(copies: Sequence[SmCopies], advance: Callable[[], None]) ->
 
 def _copy_difference(copies: SmCopies) -> float:
     scenario, peers = scenario_of(copies.gpu, copies.ranks), range(1, copies.ranks)
-    row_bytes = COLUMNS * DType.BF16.num_bytes
+    row_bytes = DType.BF16.bytes_of(COLUMNS)
     rows = max(1, round(copies.remote_bytes / (len(peers) * row_bytes)))
     unit = scenario.gpu.line_bytes
     while rows * len(peers) * row_bytes > unit * MAX_COPY_UNITS:

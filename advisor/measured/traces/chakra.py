@@ -261,7 +261,7 @@ class _Reader:
         dtype = next((DTYPES[each] for each in names if each in DTYPES), None)
         if kind in _OPERATIONS and isinstance(kind, int) and isinstance(size, int) and dtype is not None and size > 0:
             group = str(node.attributes.get("pg_name", ""))
-            self._collectives.append((_OPERATIONS[kind], size // dtype.num_bytes, group, dtype, *span))
+            self._collectives.append((_OPERATIONS[kind], size // dtype.bytes_of(1), group, dtype, *span))
         else:
             why = "without a type that is simulated" if kind in _OPERATIONS else "that no pair has"
             self._unused["collective", why] += 1

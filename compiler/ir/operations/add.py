@@ -35,7 +35,7 @@ class ElementwiseShape(KernelShape):
     @property
     def output_bytes(self) -> int:
         """As large as one input."""
-        return self.num_elements * self.dtype.num_bytes
+        return self.dtype.bytes_of(self.num_elements)
 
 
 def _infer(call: OperationCall) -> CallResult:

@@ -5,11 +5,13 @@ from math import gcd
 
 from ..tensors import Pattern, Shard, Tensor
 from .base import CallResult, CollectiveOperation, OperationCall, mismatch
+from .checks import check_blocks
 
 
 def _infer(call: OperationCall) -> CallResult:
     (tensor,) = call.tensors
     if tensor.shard is Shard.FLAT:
+        check_blocks(f"a part of {tensor.name}", tensor.dtype, tensor.rows * tensor.cols // call.num_ranks)
         return CallResult(replace(tensor, name=call.result), moved=_in_rows(tensor, call))
     if tensor.shard is not Shard.ROWS:
         hint = f"declare it with 'shard rows': {tensor.name} = tensor ... shard rows"

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from ..tensors import DType, Pattern, Shard, Tensor
 from .base import CallArgument, CallArgumentKind, CallResult, KernelOperation, OperationCall, mismatch, not_simulated
-from .checks import check_local, check_peak, check_types
+from .checks import check_local, check_peak, check_scales, check_types
 from .kernel_shape import Adds, Cutting, KernelShape
 
 
@@ -91,12 +91,12 @@ class AttentionShape(KernelShape):
     def operand_bytes(self) -> int:
         """Queries, keys and values."""
         queries = self.heads * self.q_len * self.head_dim
-        return self.batch * (queries + self.kv_heads * self.keys_seen * self.key_cols) * self.dtype.num_bytes
+        return self.dtype.bytes_of(self.batch * (queries + self.kv_heads * self.keys_seen * self.key_cols))
 
     @property
     def output_bytes(self) -> int:
         """A row for each query of each head."""
-        return self.batch * self.heads * self.q_len * self.value_dim * self.dtype.num_bytes
+        return self.dtype.bytes_of(self.batch * self.heads * self.q_len * self.value_dim)
 
     @property
     def accumulator_bytes(self) -> int:
@@ -149,6 +149,7 @@ def _infer(call: OperationCall) -> CallResult:
     if causal and call.operands[-1].origin == "all_gather" and first.rows != last.rows:
         message = f"causal attention of {first.rows} queries to {last.rows} gathered keys"
         raise mismatch(message, "both are of one sequence, dealt to the ranks alike")
+    check_scales(call, first.dtype)
     check_peak(call.gpu, first.dtype)
     lengths = q_rows // batch, last.rows // batch
     shape = AttentionShape(batch, heads, kv_heads, *lengths, head_dim, first.dtype, causal)

@@ -12,7 +12,7 @@ from ..tensors import Shard
 from .attention import OPERATION as FORWARD
 from .attention import AttentionShape, head_dim_of, window_of
 from .base import CallResult, KernelOperation, OperationCall, mismatch, not_simulated
-from .checks import check_local, check_peak, check_types
+from .checks import check_local, check_peak, check_scales, check_types
 
 PARTS = {2: ("q", "kv"), 3: ("q", "k", "v")}
 """Words of the gradients of queries, keys and values, by the number of tensors that hold them."""
@@ -33,13 +33,13 @@ class AttentionBackShape(AttentionShape):
     def operand_bytes(self) -> int:
         """Queries, keys and values, the result and its gradient."""
         queries = self.heads * self.q_len * (self.head_dim + 2 * self.value_dim)
-        return self.batch * (queries + self.kv_heads * self.kv_len * self.key_cols) * self.dtype.num_bytes
+        return self.dtype.bytes_of(self.batch * (queries + self.kv_heads * self.kv_len * self.key_cols))
 
     @property
     def output_bytes(self) -> int:
         """Gradients of queries, keys and values."""
         queries = self.heads * self.q_len * self.head_dim
-        return self.batch * (queries + self.kv_heads * self.kv_len * self.key_cols) * self.dtype.num_bytes
+        return self.dtype.bytes_of(self.batch * (queries + self.kv_heads * self.kv_len * self.key_cols))
 
     @property
     def accumulator_bytes(self) -> int:
@@ -68,6 +68,7 @@ def _infer(call: OperationCall) -> CallResult:
             raise mismatch(f"{tensor.name} is [{tensor.rows}, {tensor.cols}]; {needed}")
     if first.rows % batch:
         raise mismatch(f"{batch} sequences do not divide {first.rows} rows of {first.name}")
+    check_scales(call, first.dtype)
     check_peak(call.gpu, first.dtype)
     length, causal = first.rows // batch, call.arguments.get("causal", False)
     output = replace(first, name=call.result, cols=sum(tensor.cols for tensor in operands), shard=Shard.NONE)

@@ -66,6 +66,29 @@ def reject_share(size: int, what: str, num_ranks: int) -> Rejection | None:
     return Rejection(Code.MGS304, f"{size} {what} do not divide among {num_ranks} ranks", hint)
 
 
+def reject_blocks(name: str, dtype: DType, size: int) -> Rejection | None:
+    """Why ``size`` elements side by side of ``name`` are no whole blocks of one scale each, None if they are."""
+    block = dtype.block
+    if size % block == 0:
+        return None
+    message = f"{dtype.value} has a scale for each {block} elements, and {size} of {name} are not whole blocks"
+    return Rejection(Code.MGS304, message, f"use {-(-size // block) * block}, a multiple of {block}")
+
+
+def check_blocks(name: str, dtype: DType, size: int) -> None:
+    """Reject rows, or an inner dimension, of ``size`` elements that are not whole blocks of one scale each."""
+    rejection = reject_blocks(name, dtype, size)
+    if rejection is not None:
+        raise OperationError(rejection)
+
+
+def check_scales(call: OperationCall, dtype: DType) -> None:
+    """Reject a type with scales where the elements of several tensors meet, as in a sum or in attention."""
+    if dtype.block > 1:
+        message = f"{call.operation.name} of {dtype.value}, whose blocks have scales of their own, is not simulated"
+        raise not_simulated(message, "in bf16: a cast before it, or gemm(x, w, type=bf16)")
+
+
 def parts_of(call: OperationCall, tensor: Tensor) -> RankParts:
     """The parts of a tensor that ranks hold in full, one for each rank; reject one that is too small."""
     parts = rank_parts(tensor, call.num_ranks)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ..tensors import DType, Pattern, Shard, Tensor
 from .base import CallResult, KernelOperation, Operand, OperationCall, mismatch, not_simulated
-from .checks import check_inner, check_peak, check_types
+from .checks import check_blocks, check_inner, check_peak, check_types
 from .kernel_shape import Adds, Cutting, KernelShape, matrix_cutting, product_text
 
 
@@ -29,12 +29,12 @@ class GemmShape(KernelShape):
     @property
     def operand_bytes(self) -> int:
         """A and B."""
-        return (self.m * self.k + self.k * self.n) * self.dtype.num_bytes
+        return self.dtype.bytes_of((self.m + self.n) * self.k)
 
     @property
     def output_bytes(self) -> int:
         """C."""
-        return self.m * self.n * self.dtype.num_bytes
+        return self.dtype.bytes_of(self.m * self.n)
 
     @property
     def accumulator_bytes(self) -> int:
@@ -89,6 +89,7 @@ def _infer(call: OperationCall) -> CallResult:
         case _:
             hint = "shard the inner dimension of both, x by cols and w by rows, or of neither"
             raise mismatch(f"{_layouts(a, b)}: the inner dimension does not meet", hint)
+    check_blocks(f"the inner dimension of {a.name}", a.dtype, inner)
     output = Tensor(call.result, a.dtype, a.rows, b.cols, shard)
     return CallResult(output, GemmShape(rows, cols, inner, a.dtype), partial=partial)
 

@@ -28,12 +28,12 @@ class GemvShape(KernelShape):
     @property
     def operand_bytes(self) -> int:
         """The matrix and the vectors."""
-        return (self.n * self.k + self.batch * self.k) * self.dtype.num_bytes
+        return self.dtype.bytes_of((self.n + self.batch) * self.k)
 
     @property
     def output_bytes(self) -> int:
         """A vector for each of those read."""
-        return self.batch * self.n * self.dtype.num_bytes
+        return self.dtype.bytes_of(self.batch * self.n)
 
 
 def _infer(call: OperationCall) -> CallResult:

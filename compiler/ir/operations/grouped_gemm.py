@@ -48,12 +48,12 @@ class GroupedGemmShape(KernelShape):
     def operand_bytes(self) -> int:
         """A of every expert, and B of those that have rows."""
         used = sum(count > 0 for count in self.rows)
-        return (sum(self.rows) + used * self.n) * self.k * self.dtype.num_bytes
+        return self.dtype.bytes_of((sum(self.rows) + used * self.n) * self.k)
 
     @property
     def output_bytes(self) -> int:
         """C of every expert; of fp8 too a kernel writes 16 bits, even where the next one takes what it rounds to."""
-        return sum(self.rows) * self.n * max(2, self.dtype.num_bytes)
+        return max(2 * sum(self.rows) * self.n, self.dtype.bytes_of(sum(self.rows) * self.n))
 
     @property
     def accumulator_bytes(self) -> int:

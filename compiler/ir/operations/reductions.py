@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from ..tensors import Pattern, Shard, Tensor
 from .base import CallResult, CollectiveOperation, OperationCall, not_simulated
-from .checks import check_rows, check_whole, parts_of
+from .checks import check_rows, check_scales, check_whole, parts_of
 
 
 def _summed(call: OperationCall) -> Tensor:
     """The tensor of which every rank holds a part of the sum."""
     (operand,), (tensor,) = call.operands, call.tensors
+    check_scales(call, tensor.dtype)
     if operand.made_by is not None and not operand.partial:
         hint = "shard the inner dimension: x by cols and w by rows"
         raise not_simulated(f"{call.operation.name} needs partial sums to add", hint)

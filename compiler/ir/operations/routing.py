@@ -35,7 +35,7 @@ from .base import (
     mismatch,
     not_simulated,
 )
-from .checks import check_rows, lone_tensors
+from .checks import check_blocks, check_rows, lone_tensors
 from .row_wise import RowWiseShape
 
 TOKENS = "tokens"
@@ -124,6 +124,7 @@ def _deal(call: OperationCall, after: str) -> CallResult:
         message = f"{tensor.name} has {tensor.rows} rows of a rank, and routing gave it {before}"
         raise mismatch(message, "combine takes as many rows as its dispatch dealt to experts")
     dtype = call.arguments.get("type", tensor.dtype)
+    check_blocks(tensor.name, dtype, tensor.cols)
     output = replace(tensor, name=call.result, rows=rows, dtype=dtype)
     shape = RowWiseShape(rows * tensor.cols, 1, dtype, tensor.num_bytes)
     return CallResult(output, shape)
@@ -145,7 +146,7 @@ def _pick(call: OperationCall) -> CallResult:
     own = tuple(dealt // used + (number < dealt % used) for number in range(used))
     own += (0,) * (experts // groups - used)
     read = min(tensor.rows, dealt, ceil(tensor.rows * ranks_reached(groups, experts, top) / groups))
-    shape = RowWiseShape(dealt * tensor.cols, 1, tensor.dtype, read * tensor.cols * tensor.dtype.num_bytes)
+    shape = RowWiseShape(dealt * tensor.cols, 1, tensor.dtype, tensor.dtype.bytes_of(read * tensor.cols))
     routing = Routing(tensor.rows, experts, top, 0, own, ranks)
     layout = Shard.NONE if groups == 1 else Shard.ROWS
     result = replace(tensor, name=call.result, rows=dealt)

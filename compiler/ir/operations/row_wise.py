@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from .add import ElementwiseShape
 from .base import CallArgument, CallArgumentKind, CallResult, KernelOperation, OperationCall, mismatch
-from .checks import lone_tensors
+from .checks import check_blocks, lone_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ def _infer(call: OperationCall, widths: _Widths) -> CallResult:
             what = f"{tensor.name} is [{tensor.rows}, {tensor.cols}], {call.operation.name} needs"
             raise mismatch(f"{what} [{first.rows}, {width * unit}] beside {first.name}")
     output = replace(first, name=call.result, cols=widths.output * unit)
+    check_blocks(f"{call.operation.name}({first.name})", output.dtype, output.cols)
     read = sum(tensor.num_bytes for tensor in tensors)
     return CallResult(output, RowWiseShape(output.rows * output.cols, len(tensors), first.dtype, read))
 
@@ -64,6 +65,7 @@ def _row_wise(
 def _cast(call: OperationCall) -> CallResult:
     (tensor,) = lone_tensors(call)
     output = replace(tensor, name=call.result, dtype=call.arguments["type"])
+    check_blocks(tensor.name, output.dtype, output.cols)
     return CallResult(output, RowWiseShape(output.rows * output.cols, 1, output.dtype, tensor.num_bytes))
 
 

@@ -81,7 +81,7 @@ def _shares(collective: LoneCollective) -> list[int]:
     """How many threadblocks may share a transfer, most first: of copy engines each does one alone."""
     width, moved = _layout(collective)[1], collective.scenario.shape.moved
     assert moved is not None, "a collective moves a tensor"
-    unit_bytes = collective.unit_rows * moved.cols * moved.dtype.num_bytes
+    unit_bytes = moved.dtype.bytes_of(collective.unit_rows * moved.cols)
     by_sms = collective.schedule.engine.kind is EngineKind.SM
     fit = [share for share in range(width, 1, -1) if unit_bytes % (share * ALIGNMENT) == 0]
     return [*(fit if by_sms else ()), 1]

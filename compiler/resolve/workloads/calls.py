@@ -23,7 +23,7 @@ from ...ir.operations import (
     OperationCall,
 )
 from ...ir.operations.base import EVEN, mismatch
-from ...ir.operations.checks import reject_share
+from ...ir.operations.checks import reject_blocks, reject_share
 from ...ir.operations.routing import COLLAPSE, COMBINE, DISPATCH, EXPAND, GIVE, MERGE, PICK, SEND, SEND_BACK
 from ...ir.operations.row_wise import CAST
 from ...text import syntax as ast
@@ -393,7 +393,11 @@ class TensorReader:
             self._check_share(num_rows * num_cols, "elements", written.span)
         elif shard is Shard.COLS:
             self._check_share(num_cols, "columns", cols.span)
-        return Tensor(statement.name, dtype, num_rows, num_cols, shard)
+        tensor = Tensor(statement.name, dtype, num_rows, num_cols, shard)
+        rejection = reject_blocks(tensor.name, dtype, num_cols // (self._num_ranks if shard is Shard.COLS else 1))
+        if rejection is not None:
+            raise self._report.fail(rejection.code, rejection.message, cols.span, rejection.hint)
+        return tensor
 
     def _filled_up(self, num_rows: int, span: Span) -> int:
         """The rows if each rank has as many as the one with most: the others wait for it."""

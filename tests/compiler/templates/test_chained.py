@@ -132,8 +132,8 @@ def test_what_is_made_and_what_comes_are_held() -> None:
     scenario = workload_of("GEMM+A2A+GEMM")
     moved, n = scenario.shape.moved, scenario.num_ranks
     assert moved is not None
-    sent = sum(scenario.shape.split) * moved.cols * moved.dtype.num_bytes
-    own = scenario.shape.split[0] * moved.cols * moved.dtype.num_bytes
+    sent = sum(scenario.shape.split) * moved.cols * moved.dtype.bytes_of(1)
+    own = scenario.shape.split[0] * moved.cols * moved.dtype.bytes_of(1)
 
     assert n == 4 and staging_bytes(scenario, slices_inner=False) == sent + (sent - own)
 

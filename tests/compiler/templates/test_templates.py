@@ -128,7 +128,7 @@ def assert_moves_every_byte_once(scenario: OpCase, choice: OpChoice, transfers: 
     assert moved is not None
     assert len(transfers) == times * (n - 1) * pieces
     elements = sum(step.region.rows.size * step.region.cols.size for step in transfers)
-    assert elements * moved.dtype.num_bytes == times * moved.num_bytes // n * (n - 1)
+    assert elements * moved.dtype.bytes_of(1) == times * moved.num_bytes // n * (n - 1)
     for peer in range(1, n):
         to_peer = [step.region.rows.size * step.region.cols.size for step in transfers if step.peer == peer]
         assert len(to_peer) == times * pieces and set(to_peer) == {moved.rows // n * moved.cols // pieces}

@@ -59,7 +59,7 @@ def every_kernel(gpu: Gpu, shape: GemmShape, sms: int) -> Iterator[tuple[float, 
     for (block, units), splits in tile_times(gpu, shape.dtype, shape.k, splits=True):
         rows, cols = math.ceil(shape.m / block[0]), math.ceil(shape.n / block[1])
         operands = operand_rows(shape.m, shape.n, rows, cols, gpu.gemm.cluster // units)
-        l2_bytes = (operands * shape.k + shape.m * shape.n) * shape.dtype.num_bytes
+        l2_bytes = (operands * shape.k + shape.m * shape.n) * shape.dtype.bytes_of(1)
         for split, tile_us in splits:
             waves = rows * cols * split * units / sms
             us = form.body_us(form.waves_us(waves, tile_us)) + split_us(gpu, shape, split)

@@ -14,6 +14,8 @@ workload w on s {{
   other = tensor fp8[8192, 8192] shard cols
   q = tensor bf16[512, 1024] shard rows
   k = tensor bf16[512, 256] shard rows
+  p = tensor nvfp4[4096, 8192] shard flat
+  s = tensor mxfp4[64, 4096]
   {definitions}
 }}
 """
@@ -35,6 +37,15 @@ def _errors(definitions: str) -> list[str]:
         ("h = gemm(all_gather(rows), cols); y = gemm(h, other)", "types differ: h is bf16, other is fp8"),
         ("y = all_gather(gemm(all_gather(rows), cols))", "all_gather joins rows, but y_gemm is sharded by cols"),
         ("y = all_gather(gemm(whole, cols))", "all_gather joins rows, but y_gemm is sharded by cols"),
+        ("y = all_reduce(s)", "all_reduce of mxfp4, whose blocks have scales of their own, is not simulated"),
+        ("t = tensor nvfp4[64, 200]; y = gelu(t)", "nvfp4 has a scale for each 16 elements, and 200 of t are"),
+        ("t = tensor mxfp8[8, 8320] shard cols", "mxfp8 has a scale for each 32 elements, and 1040 of t are not whole"),
+        ("t = tensor bf16[64, 200]; y = cast(t, type=fp8_block)", "fp8_block has a scale for each 128 elements"),
+        ("t = tensor mxfp4[64, 32]; y = swiglu(t)", "mxfp4 has a scale for each 32 elements, and 16 of swiglu(t) are"),
+        (
+            "t = tensor nvfp4[9, 16] shard flat; y = all_gather(t)",
+            "nvfp4 has a scale for each 16 elements, and 18 of a",
+        ),
         ("y = all_gather(all_gather(rows))", "all_gather joins rows, but rows_gathered is replicated"),
         ("h = gemm(cols, rows); y = gemm(h, cols)", "h is a part of a sum on each rank"),
         ("y = gemm(gemm(all_gather(rows), cols), rows)", "y is a part of a sum on each rank, which nothing adds up"),
