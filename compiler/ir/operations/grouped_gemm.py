@@ -1,6 +1,7 @@
 """``grouped_gemm(x, w, rows=[...])``: the experts of one rank; x is [sum of rows, k], w is [experts * k, n].
 
-x may have come by an all_gather or an all_to_all. Behind a dispatch routing says the rows.
+x may have come by an all_gather or an all_to_all. Behind a dispatch routing says the rows. Where ranks have a part of
+the columns of every expert, x by cols and w by rows leave terms of a sum.
 
 The gradients are products of the same experts: ``grouped_gemm(dy, w.t)`` is [sum of rows, k], each expert's weights
 transposed; ``grouped_gemm(x.t, dy)`` is [experts * k, n], a sum over the rows of each expert.
@@ -156,7 +157,7 @@ OPERATION = KernelOperation(
     num_tensors=(2, 2),
     arguments=(CallArgument("rows", CallArgumentKind.TABLE),),
     after=("all_gather", "all_to_all"),
-    before=("all_to_all",),
+    before=("all_to_all", "reduce_scatter", "all_reduce"),
     follows=("gemm",),
     uneven=True,
 )

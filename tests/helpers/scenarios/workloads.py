@@ -27,6 +27,11 @@ TEXTS = {
     + "y = grouped_gemm(all_gather(x), w, rows=[{experts}])",
     "A2A+grouped_gemm": EXPERTS + "y = grouped_gemm(all_to_all(x{split}), w, rows=[{experts}])",
     "grouped_gemm+A2A": EXPERTS + "y = all_to_all(grouped_gemm(x, w, rows=[{experts}]){split})",
+    "grouped_gemm+RS": "x = tensor bf16[{m}, {ranks} * 2 * {d}] shard cols; "
+    "w = tensor bf16[3 * {ranks} * 2 * {d}, 256] shard rows; "
+    "y = reduce_scatter(grouped_gemm(x, w, rows=[{experts}]))",
+    "grouped_gemm+AR": "x = tensor bf16[{m}, {ranks} * 2 * {d}] shard cols; "
+    "w = tensor bf16[3 * {ranks} * 2 * {d}, 256] shard rows; y = all_reduce(grouped_gemm(x, w, rows=[{experts}]))",
     "GEMM+A2A": "x = tensor bf16[{m}, {d}]; w = tensor bf16[{d}, 256]; y = all_to_all(gemm(x, w){split})",
     "A2A+GEMM side by side": SIDE_BY_SIDE + "y = gemm(all_to_all(x), w)",
     "GEMM+A2A+GEMM": "x = tensor bf16[{m}, {d}]; w = tensor bf16[{d}, 256]; v = tensor bf16[256, 128]; "
