@@ -1,4 +1,4 @@
-"""Copy modes that the bounds distinguish: by DMA engines, by SMs in each protocol, or stores from tiles.
+"""Copy modes that the bounds distinguish: by DMA engines, by SMs in each protocol, or stores and pulls of tiles.
 
 SMs that copy are either shared with the kernels or reserved for copies; a schedule says how many there are.
 """
@@ -39,7 +39,8 @@ class CopyMode:
     """How a schedule copies: the setup of a copy, and the bytes sent for each byte of payload.
 
     A rank has at most ``engines`` of ``bytes_per_s`` each. ``can_sum`` is whether they can ask a switch for sums. Tiles
-    that store what they have computed (``from_tiles``) read nothing for it, take no SM time, and may add what arrives.
+    that store what they have computed (``from_tiles``) read nothing for it, take no SM time, and may add what arrives;
+    those that pull what they compute take none either.
     """
 
     kind: EngineKind
@@ -74,7 +75,7 @@ def copy_modes_of(scenario: OpCase, kind: EngineKind) -> tuple[CopyMode, ...]:
     most, rate = max(1, max_copy_sms(gpu)), gpu.sm_copy.bytes_per_s
     sums, shape = reject_reach(system, sums=True) is None, scenario.shape
     tiles: tuple[CopyMode, ...] = ()
-    if shape.pattern.produces and shape.may_persist:
+    if (shape.pattern.produces or shape.pattern.consumes) and shape.may_persist:
         tiles = (CopyMode(kind, 0, gpu.sms, rate, from_tiles=True),)
     flagged = [protocol for protocol in system.fabric.link.protocols if protocol is not CopyProtocol.SIMPLE]
     if flagged and (sums or reject_reach(system, sums=False) is None):
@@ -134,9 +135,10 @@ class BoundCase:
         0 for the writes of a replayed profile, which are under way, and for what tiles store.
         """
         gpu = self.scenario.gpu
-        if self.scenario.system.replay is not None or self.mode.from_tiles:
+        produces = self.scenario.shape.pattern.produces
+        if self.scenario.system.replay is not None or (self.mode.from_tiles and produces):
             return 0
-        l2 = gpu.l2.latency_ticks if self.mode.by_sms else 0
+        l2 = gpu.l2.latency_ticks if self.mode.kind is EngineKind.SM else 0
         return self.mode.setup_ticks + gpu.hbm.latency_ticks + l2
 
     @property

@@ -101,6 +101,9 @@ def _blocks(how: How) -> str:
 
 def _copies(schedule: OpPlan, scenario: OpCase, transfers: list[Transfer]) -> Iterator[str]:
     engine = schedule.engine
+    if engine.by_tiles and not scenario.shape.pattern.produces:
+        yield "tiles: each SM pulls what its tiles read, in their order and ahead of them, from inside its kernel."
+        return
     if engine.by_tiles:
         yield "tiles: each tile stores what it has computed at the ranks that want it, from inside its kernel."
         return

@@ -106,7 +106,8 @@ class _Sentence:
         said: set[str] = set()
         waits = arrived_texts(entry.facts.arrived, names, said)
         waits += [self._local(wait, names, said) for wait in telling.waits(self.place)]
-        if how.schedule.engine.by_tiles and entry.facts.action.kind is StepKind.GET:
+        sums = entry.facts.action.kind is StepKind.GET and how.scenario.shape.pattern.produces
+        if how.schedule.engine.by_tiles and sums:
             waits.append("the tiles of every rank have computed it")
         action = _Action(how, entry.facts, names, _peers(entry.facts, names, hidden), said).text()
         when = f"{'as' if self._by_tiles() else 'when'} {' and '.join(waits)}" if waits else ""

@@ -64,11 +64,13 @@ from .plan_view import cutting_of as cutting_of
 from .plan_view import first_gap as first_gap
 from .plan_view import inner_size as inner_size
 from .plan_view import kernels_of as kernels_of
+from .plan_view import kernels_that_pull as kernels_that_pull
 from .plan_view import kernels_that_store as kernels_that_store
 from .plan_view import moved_rows as moved_rows
 from .plan_view import num_peers as num_peers
 from .plan_view import num_tile_blocks as num_tile_blocks
 from .plan_view import queued_behind as queued_behind
+from .plan_view import rows_of as rows_of
 from .plan_view import rows_of_block as rows_of_block
 from .plan_view import seen_from as seen_from
 from .plan_view import span_of as span_of

@@ -239,6 +239,35 @@ def kernels_that_store(steps: Collection[Step]) -> dict[str, TileGroup | Reducti
     return found
 
 
+def kernels_that_pull(steps: Collection[Step]) -> dict[str, TileGroup]:
+    """Return for each get of a rank the first kernel that waits for it and computes its rows, and so may pull it.
+
+    A get that waits for a step of the rank is left out: a kernel pulls what is there from the beginning.
+    """
+    groups = [step for step in steps if isinstance(step, TileGroup)]
+    transfers = [step for step in steps if isinstance(step, Transfer)]
+    own = {step.name for step in steps} | {step.signal for step in transfers}
+    found: dict[str, TileGroup] = {}
+    for step in transfers:
+        if step.direction is not Direction.GET or step.reach is not Reach.PEER or not own.isdisjoint(step.after):
+            continue
+        waiting = (group for group in groups if step.signal in group.after)
+        pulling = next(
+            (group for group in waiting if any(_holds(each, rows_of(step, group)) for each in group.regions)), None
+        )
+        if pulling is not None:
+            found[step.name] = pulling
+    return found
+
+
+def rows_of(step: Transfer, group: TileGroup) -> Region:
+    """Return the rows that the get ``step`` brings as a region of what ``group`` computes, all columns of that.
+
+    The own block of a peer becomes the rows that came from the peer.
+    """
+    return replace(step.region, owner=step.region.owner or step.peer, cols=group.regions[0].cols)
+
+
 def kernels_of(part: Region, steps: Collection[Step]) -> tuple[TileGroup, ...]:
     """Return the groups of ``steps`` that compute ``part``."""
     groups = (step for step in steps if isinstance(step, TileGroup))

@@ -40,7 +40,7 @@ PLAN_MODES = tuple(mode for mode in EngineMode if mode is not EngineMode.LIBRARY
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """``dma(count)`` copy engines or ``sm(count)`` SMs, had in the way of ``mode``; all SMs where tiles store."""
+    """``dma(count)`` copy engines or ``sm(count)`` SMs, had in the way of ``mode``; all SMs if tiles move data."""
 
     kind: EngineKind
     count: int
@@ -63,7 +63,7 @@ class EngineChoice:
 
     @property
     def by_tiles(self) -> bool:
-        """Whether tiles store what they have computed, from inside their kernel."""
+        """Whether tiles store what they have computed, or pull what they read, from inside their kernel."""
         return self.mode is EngineMode.TILES
 
     @property

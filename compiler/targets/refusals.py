@@ -49,7 +49,7 @@ def _reject_workload(scenario: OpCase) -> Rejection | None:
 def _reject_steps(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
     if schedule.engine.by_tiles:
         return _rejection(
-            f"{schedule.engine} stores from tiles, the kernel stores at its own rank", "engine=dma or sm(8)"
+            f"{schedule.engine} stores or pulls from tiles, the kernel stores at its own rank", "engine=dma or sm(8)"
         )
     for rank in range(schedule.period(scenario.num_ranks)):
         slices: set[tuple[object, ...]] = set()

@@ -284,7 +284,7 @@ def copy_route(
     read: tuple[Hop, ...] = ((first, source),)
     if state.by_sms and first != memory.l2:
         read += ((memory.l2, source),)
-    if (rank, step.name) in state.writes or state.by_tiles:
+    if (rank, step.name) in state.writes or step.name in state.stored_by.get(rank, {}):
         read = ()
     return read, state.machine.route(source, target), (*(((added, target),) * step.reduce), (memory.hbm, target))
 

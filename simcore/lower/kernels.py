@@ -25,7 +25,7 @@ from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from . import switch as noc
 from .machine import Hop
 from .state import Lowering, Persistent, Waiters, moved_bytes, split_evenly_together
-from .waits import add_units, num_waiting, order_stores, stored_away_bytes
+from .waits import add_units, num_waiting, order_pulls, order_stores, stored_away_bytes
 
 
 def lower_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Step]) -> None:
@@ -139,6 +139,8 @@ def order_units(state: Lowering, rank: int) -> None:
     for (_, before), (start, _) in zip(units, units[sms:], strict=False):
         state.builder.after((start,), (before,))
     order_stores(state, units)
+    if kernels:
+        order_pulls(state, units, kernels[0].launch)
 
 
 def _begin_stream(state: Lowering, rank: int, stream: int, steps: Sequence[Step]) -> Persistent:

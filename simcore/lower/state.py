@@ -139,7 +139,9 @@ class Lowering:
     stored_by: dict[int, Mapping[str, TileGroup | Reduction]] = field(
         default_factory=dict
     )  # transfers by tiles, by rank
-    sent_units: dict[int, int] = field(default_factory=dict)  # that a tile has stored so far, by its op
+    pulled_by: dict[int, Mapping[str, TileGroup]] = field(default_factory=dict)  # gets by tiles, by rank
+    pulls: dict[int, list[int]] = field(default_factory=dict)  # for a unit, by the op of the unit
+    sent_units: dict[int, int] = field(default_factory=dict)  # that a tile has stored or pulled so far, by its op
     stores: dict[int, list[int]] = field(default_factory=dict)  # from inside a unit, by the op of the unit
     counts: dict[int, int] = field(default_factory=dict)  # when the host knows what is to be copied, by rank
     num_issued: dict[int, int] = field(default_factory=dict)  # kernels and copies that the host issued, by rank
@@ -163,7 +165,7 @@ class Lowering:
 
     @property
     def by_tiles(self) -> bool:
-        """Whether units of kernels store what they have computed."""
+        """Whether units of kernels store what they have computed, or pull what they read."""
         return self.schedule.engine.by_tiles
 
     @property

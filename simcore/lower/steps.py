@@ -20,6 +20,7 @@ from ...compiler.ir import (
     TileGroup,
     Transfer,
     checkpoint,
+    kernels_that_pull,
     kernels_that_store,
     num_peers,
 )
@@ -31,7 +32,7 @@ from .kernels import lower_group, lower_reduction, order_units
 from .machine import Machine
 from .one_kernel import awaited, begin_kernels, end_kernel, look, lower_sum, wait_for_peers
 from .state import Lowering, StepOps, pairs_of
-from .waits import announce, lower_stores, sums_tile_by_tile, wait_tile_by_tile
+from .waits import announce, lower_pulls, lower_stores, tile_by_tile, wait_for_rows, wait_tile_by_tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,9 @@ def lower_steps(state: Lowering) -> None:
         state.pairs |= {(rank, first): second for first, second in pairs_of(transfers, schedule.engine.mode).items()}
         if state.by_tiles:
             state.stored_by[rank] = kernels_that_store(steps)
-        for step in steps:
+            state.pulled_by[rank] = kernels_that_pull(steps)
+        # What a kernel pulls is dealt to its units, and comes after these.
+        for step in sorted(steps, key=lambda step: step.name in state.pulled_by.get(rank, {})):
             checkpoint()
             _add(state, rank, step, steps)
     announced = announce(state, ranks)
@@ -96,6 +99,8 @@ def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
             lower_called(state, rank, step)
         case Transfer() if step.name in state.stored_by.get(rank, {}):
             lower_stores(state, rank, step, state.stored_by[rank][step.name])
+        case Transfer() if step.name in state.pulled_by.get(rank, {}):
+            lower_pulls(state, rank, step, state.pulled_by[rank][step.name])
         case Transfer():
             lower_transfer(state, rank, step)
         case TileGroup():
@@ -135,7 +140,7 @@ def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Seq
             if name not in state.foreign and not isinstance(steps.get(name), TileGroup | Reduction)
         ]
         senders = [sender for name in copies for sender in signals.get(name, ((rank, name),))]
-        if isinstance(step, Reduction) and sums_tile_by_tile(state):
+        if isinstance(step, Reduction) and tile_by_tile(state):
             wait_tile_by_tile(
                 state,
                 step,
@@ -144,6 +149,8 @@ def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Seq
                 [state.step_ops[sender] for sender in senders],
             )
             continue
+        if isinstance(step, TileGroup) and tile_by_tile(state):
+            senders = wait_for_rows(state, rank, step, waiters, senders)
         arrived = awaited(state, rank, step, [state.step_ops[sender] for sender in senders])
         arrived += [op for other in foreign if not other.runs_before for op in other.ops[rank]]
         if queue is not None and waiters.queued:

@@ -23,6 +23,7 @@ from ...compiler.ir import (
     Wait,
     WaitPer,
     kernels_of,
+    rows_of,
     seen_from,
     span_of,
     sums_of_all,
@@ -31,6 +32,7 @@ from ..kernels.gemm import ticks_for
 from ..kernels.work import KernelWork
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from .copies import data_stage, flag_stages
+from .machine import distance_ticks
 from .state import Lowering, StepOps, Waiters, moved_bytes
 
 Runs = Iterable[tuple[int, Stage]]
@@ -152,7 +154,8 @@ def lower_stores(state: Lowering, rank: int, step: Transfer, kernel: TileGroup |
     flag = flag_stages(state, rank, step)
     ops: list[int] = []
     for tile, part in _shares(span_of(step.region, kernel), len(tiles), units):
-        stores = _stored(state, rank, step.name, tiles[tile], part, flows_of)
+        stores = _halves(state, rank, step.name, tiles[tile], part, flows_of)
+        state.builder.after(stores, (tiles[tile],))
         if held:
             state.stores.setdefault(tiles[tile], []).extend(stores)
         reported = state.builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, flag)) if flag else range(0)
@@ -161,19 +164,43 @@ def lower_stores(state: Lowering, rank: int, step: Transfer, kernel: TileGroup |
     state.register(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops, stored_by=kernel.name))
 
 
-def _stored(
-    state: Lowering, rank: int, name: str, tile: int, units: int, flows_of: Callable[[int], tuple[Flow, ...]]
+def lower_pulls(state: Lowering, rank: int, step: Transfer, kernel: TileGroup) -> None:
+    """Ops for each unit of ``kernel`` that computes rows which ``step`` brings, with that part of the bytes.
+
+    A bulk copy asks for them (TMA), and takes no slot of the SM. A request travels first.
+    """
+    tiles = state.step_ops[rank, kernel.name].work
+    units = state.units(moved_bytes(state.scenario, step.region))
+    request = distance_ticks(state.scenario, step.peer, rank)
+    flows_of = cache(lambda part: data_stage(state, rank, step, part * state.unit_bytes).flows)
+    ops: list[int] = []
+    for tile, part in _shares(span_of(rows_of(step, kernel), kernel), len(tiles), units):
+        if part:
+            pulls = _halves(state, rank, step.name, tiles[tile], part, flows_of, request)
+            state.pulls.setdefault(tiles[tile], []).extend(pulls)
+            ops += pulls
+    state.register(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops))
+
+
+def _halves(
+    state: Lowering,
+    rank: int,
+    name: str,
+    tile: int,
+    units: int,
+    flows_of: Callable[[int], tuple[Flow, ...]],
+    setup_ticks: int = 0,
 ) -> range:
-    """The stores of one tile, in two halves: its SM sends one behind the other, and behind what it stores before."""
+    """What one tile stores or pulls, in two halves: its SM has one behind the other, and behind what it had before."""
     per_unit = ticks_for(state.unit_bytes, state.scenario.gpu.sm_copy.bytes_per_s)
-    stores: list[int] = []
+    halves: list[int] = []
     for part in (units // 2, units - units // 2) if units > 1 else (units,):
         lead = state.sent_units.get(tile, 0) * per_unit
         state.sent_units[tile] = state.sent_units.get(tile, 0) + part
         later = tuple(replace(flow, offset_ticks=flow.offset_ticks + lead) for flow in flows_of(part))
-        stores += state.builder.op(rank, OpSpec(OpKind.TRANSFER, name, (Stage(0, later),)))
-    state.builder.after(stores, (tile,))
-    return range(stores[0], stores[-1] + 1)
+        spec = OpSpec(OpKind.TRANSFER, name, (Stage(0, later),), setup_ticks=setup_ticks)
+        halves += state.builder.op(rank, spec)
+    return range(halves[0], halves[-1] + 1)
 
 
 def _shares(span: tuple[Fraction, Fraction], num_tiles: int, units: int) -> Iterator[tuple[int, int]]:
@@ -218,6 +245,19 @@ def order_stores(state: Lowering, units: Sequence[tuple[int, int]]) -> None:
         state.builder.after((start,), state.stores.get(before, ()))
 
 
+def order_pulls(state: Lowering, units: Sequence[tuple[int, int]], launch: Sequence[int]) -> None:
+    """Make each SM pull for its units in their order, from the ``launch`` of the kernel on; it does not wait for them.
+
+    ``units`` are as for stores. A half waits until the same half for the unit before has come, so two are on the way.
+    """
+    sms, last = state.schedule.compute_sms, dict[int, Sequence[int]]()
+    for place, (_, unit) in enumerate(units):
+        pulls, earlier = state.pulls.get(unit, []), last.get(place % sms, launch)
+        for index, pull in enumerate(pulls):
+            state.builder.after((pull,), (earlier[min(index, len(earlier) - 1)],))
+        last[place % sms] = pulls or earlier
+
+
 def stored_away_bytes(state: Lowering, rank: int, steps: Iterable[Step]) -> Mapping[str, int]:
     """Bytes that tiles store at their owner alone, another rank, by the group: these are not written at home.
 
@@ -248,8 +288,32 @@ def wait_tile_by_tile(
         state.builder.flags(waiters.polling[number : number + 1], stores)
 
 
-def sums_tile_by_tile(state: Lowering) -> bool:
-    """Whether the units of sums wait for tiles one by one."""
+def wait_for_rows(
+    state: Lowering, rank: int, step: TileGroup, waiters: Waiters, senders: Sequence[tuple[int, str]]
+) -> list[tuple[int, str]]:
+    """Make each unit of ``step`` wait for what is pulled of its rows of tiles, by itself and the units beside it.
+
+    Returns the ``senders`` of what is not pulled.
+    """
+    ops, kernels = state.step_ops[rank, step.name], state.pulled_by.get(rank, {})
+    mine = [each for each in senders if each[0] == rank and each[1] in kernels and kernels[each[1]].name == step.name]
+    each_waits = len(ops.work) in (len(waiters.on_transfers), len(waiters.polling))  # and no monitor for some
+    if not mine or ops.kernel is None or not each_waits:
+        return list(senders)
+    rows, count = sum(region.rows.size for region in step.regions), len(ops.work)
+    num_blocks = max(1, min(count, rows // max(1, ops.kernel.block_rows)))
+    edges = [block * count // num_blocks for block in range(num_blocks + 1)]
+    for first, last in pairwise(edges):
+        come = [op for unit in ops.work[first:last] for op in state.pulls.get(unit, ())]
+        if come:
+            done = (state.join(rank, step.name, come),)
+            state.builder.after(waiters.on_transfers[first:last], done)
+            state.builder.flags(waiters.polling[first:last], done)
+    return [sender for sender in senders if sender not in mine]
+
+
+def tile_by_tile(state: Lowering) -> bool:
+    """Whether units wait for what tiles store or pull one by one."""
     return state.by_tiles and state.schedule.tactics.per is WaitPer.TILE
 
 

@@ -123,6 +123,14 @@ def test_stores_from_tiles(template: str, pattern: Pattern) -> None:
     check(scenario, resolve_schedule(scenario, template + TILES))
 
 
+@pytest.mark.parametrize("template", ["hetero_fused_1d(chunks=8, ", "bespoke("])
+@pytest.mark.parametrize("pattern", [Pattern.AG_GEMM, Pattern.A2A_GEMM])
+def test_pulls_of_tiles(template: str, pattern: Pattern) -> None:
+    scenario = scenario_of_pattern(pattern, SYSTEMS[0], 4, 512, 512, 512)
+
+    check(scenario, resolve_schedule(scenario, f"{template}transfer=get, {TILES}"))
+
+
 def test_tiles_that_add_where_their_sums_land() -> None:
     text = """use "nvidia/h100"
     system s { gpus 3 x H100; fabric switch(nvswitch, link=nvlink) }

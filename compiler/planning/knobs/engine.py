@@ -1,6 +1,7 @@
 """Who copies: DMA engines or SMs, how many, and how the schedule gets them.
 
-With ``sm(tiles)`` each tile of one persistent kernel stores what it has computed, and nothing else is copied.
+With ``sm(tiles)`` each tile of one persistent kernel stores what it has computed, or its SM pulls what the tile reads;
+nothing else is copied.
 """
 
 from collections.abc import Collection, Mapping
@@ -9,6 +10,7 @@ from dataclasses import replace
 from ...codes import Code
 from ...ir import (
     CopyProtocol,
+    Direction,
     EngineChoice,
     EngineKind,
     EngineMode,
@@ -22,31 +24,35 @@ from ...ir import (
     Step,
     System,
     Transfer,
+    kernels_that_pull,
     kernels_that_store,
 )
+from ...templates import BASELINE
 from ...templates.collective import reject_algorithm
 from .base import EngineValues, Knob, Rule, ScheduleRequest
 from .library import LIBRARY_RULES, exchange_on, library_engine
 
 
 def tiles_engine(gpu: Gpu) -> EngineChoice:
-    """All SMs, each storing its tiles."""
+    """All SMs, each storing or pulling for its tiles."""
     return EngineChoice(EngineKind.SM, gpu.sms, EngineMode.TILES)
 
 
 def reject_not_stored(steps: Collection[Step]) -> tuple[str, Rejection] | None:
-    """The first transfer of ``steps`` that no tile can store, and why; None if tiles store all of them.
+    """The first transfer of ``steps`` that no tile can store or pull, and why; None if tiles move all of them.
 
     What a switch sums or copies the kernel asks of it, whichever tile computed that.
     """
     kernels = {step.name for step in steps if not isinstance(step, Transfer)}
-    stored = kernels_that_store(steps)
+    stored = kernels_that_store(steps).keys() | kernels_that_pull(steps).keys()
     for step in steps:
         if not isinstance(step, Transfer) or step.reach is Reach.ALL or step.name in stored:
             continue
         other = next((name for name in step.after if name not in kernels), None)
         message = f"{step.name} moves what no kernel before it has computed, and tiles store nothing else"
-        if other is not None:
+        if step.direction is Direction.GET:
+            message = f"{step.name} is not pulled: no kernel of its rows waits for it, or it waits itself"
+        elif other is not None:
             message = f"{step.name} waits for {other}, and a tile stores when it is done"
         return step.name, Rejection(Code.MGS407, message, "copy by dma or by sm(16)")
     return None
@@ -70,8 +76,14 @@ def _reject_pattern(request: ScheduleRequest) -> Rejection | None:
     shape = request.scenario.shape
     if not request.choice.engine.by_tiles or (shape.pattern.produces and shape.then is None):
         return None
+    pulls = shape.pattern.consumes and shape.then is None
+    if pulls and request.template is BASELINE:
+        message = "serial waits for all that moves, and tiles pull row by row"
+        return Rejection(Code.MGS407, message, "another template, such as hetero_unfused_1d")
+    if pulls and request.choice.tactics.direction is Direction.GET:
+        return None
     message = f"tiles store what a GEMM has computed, and {shape.label} moves what was there before"
-    return Rejection(Code.MGS407, message, "copy by dma or by sm(16)")
+    return Rejection(Code.MGS407, message, "tiles pull that: transfer=get" if pulls else "copy by dma or by sm(16)")
 
 
 def _reject_steps(request: ScheduleRequest) -> Rejection | None:
@@ -88,8 +100,8 @@ def _reject_steps(request: ScheduleRequest) -> Rejection | None:
 TILE_STORE_RULES = (
     Rule(("engine", "kernel"), _reject_kernel),
     Rule(("engine", "protocol"), _reject_protocol),
-    Rule(("schedules", "engine"), _reject_pattern),
-    Rule(("schedules", "engine", "algorithm"), _reject_steps),
+    Rule(("schedules", "engine", "transfer"), _reject_pattern),
+    Rule(("schedules", "engine", "algorithm", "transfer"), _reject_steps),
 )
 
 

@@ -1,4 +1,4 @@
-"""The bound against stores from tiles: sums by the kernel, and sums where the partial ones land."""
+"""The bound against stores from tiles, with sums by the kernel or where the partial ones land, and against pulls."""
 
 import random
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ import pytest
 
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler.ir import (
+    Direction,
     EngineKind,
     ExecutionOptions,
     Kernels,
@@ -31,7 +32,7 @@ from magus.simcore.program.program import RunOutcome
 from tests.helpers.marks import first
 from tests.helpers.scenarios.drawn import draw_scenario
 
-PATTERNS = (Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.GEMM_A2A)
+PATTERNS = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.GEMM_A2A, Pattern.A2A_GEMM)
 PER_TILE = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
 
 
@@ -58,11 +59,12 @@ def _straight(schedule: OpPlan) -> bool:
 
 
 def stored(scenario: OpCase) -> Iterator[OpPlan]:
-    """Schedules of all templates whose tiles store."""
-    engine = tiles_engine(scenario.gpu)
+    """Schedules of all templates whose tiles store or pull."""
+    engine, pulls = tiles_engine(scenario.gpu), scenario.shape.pattern.consumes
+    options = replace(PER_TILE, direction=Direction.GET) if pulls else PER_TILE
     for template in ALL_TEMPLATES:
         for pieces in (1, 2):
-            choice = OpChoice(template.name, pieces * scenario.num_ranks, engine, 1, PER_TILE)
+            choice = OpChoice(template.name, pieces * scenario.num_ranks, engine, 1, options)
             if scenario.shape.pattern in template.patterns and reject_choice(scenario, choice) is None:
                 schedule = build_op_plan(scenario, choice)
                 yield schedule
@@ -71,8 +73,8 @@ def stored(scenario: OpCase) -> Iterator[OpPlan]:
 
 
 @pytest.mark.parametrize("seed", first(range(12), 1))
-@pytest.mark.parametrize("pattern", first(PATTERNS, 1))
-def test_no_stores_from_tiles_beat_the_bound(pattern: Pattern, seed: int) -> None:
+@pytest.mark.parametrize("pattern", first(PATTERNS, 2))
+def test_no_stores_or_pulls_of_tiles_beat_the_bound(pattern: Pattern, seed: int) -> None:
     rng = random.Random(f"tiles {seed}")
     drawn = draw_scenario(rng, pattern)
     ratios = []

@@ -82,6 +82,20 @@ def test_tiles_of_a_plan_may_add_where_their_sums_land() -> None:
     assert named.name == "s"
 
 
+def test_what_is_there_from_the_beginning_is_pulled() -> None:
+    choice = declared("hetero_unfused_1d(engine=sm(tiles), kernel=persistent, transfer=get)", AG)
+
+    assert choice.engine.by_tiles and declared(expression_of(choice), AG) == choice
+
+
+@pytest.mark.parametrize("template", ["shard_p2p(", "pipelined(algorithm=ring, ", "serial("])
+def test_what_is_passed_on_or_waits_or_overlaps_nothing_is_not_pulled(template: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        declared(f"{template}engine=sm(tiles), kernel=persistent, transfer=get)", AG)
+
+    assert {each.code.name for each in caught.value.diagnostics} <= {"MGS407", "MGS511"}
+
+
 @pytest.mark.parametrize(("after", "said"), [("g0", "moves what no kernel"), ("g1, s3", "waits for s3")])
 def test_a_put_of_what_no_kernel_has_just_computed_is_refused_at_its_place(after: str, said: str) -> None:
     with pytest.raises(CompileError) as caught:
