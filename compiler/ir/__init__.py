@@ -31,6 +31,7 @@ from .hardware import Saturation as Saturation
 from .hardware import SmCopy as SmCopy
 from .hardware import SumForm as SumForm
 from .hardware import SumKernel as SumKernel
+from .hardware import Sustained as Sustained
 from .hardware import Switch as Switch
 from .hardware import Sync as Sync
 from .operations.add import ElementwiseShape as ElementwiseShape

@@ -412,6 +412,17 @@ class Noc:
 
 
 @dataclass(frozen=True, slots=True)
+class Sustained:
+    """The clock under load: work of a GEMM beyond what takes ``after_ticks`` at the peak is done at ``clock`` of it.
+
+    It counts for the whole GEMM of an op, so that how a schedule cuts it changes nothing.
+    """
+
+    after_ticks: int
+    clock: Fraction
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchCost:
     """``kernel`` starts a kernel without a fitted start of its own; ``event`` is added if one waits for a transfer.
 
@@ -447,6 +458,7 @@ class Gpu:
     sync: Sync = field(default_factory=Sync)
     mall: Cache | None = None
     noc: Noc | None = None
+    sustained: Sustained | None = None
     attention: AttentionModel | None = None
     mla: AttentionModel | None = None
     grouped: GroupedModel | None = None

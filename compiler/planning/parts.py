@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..codes import Code
-from ..ir import Made, Op, OpShape, Pattern, Read, Rejection, Schedule, Workload, in_batch
+from ..ir import GemmShape, Made, Op, OpShape, Pattern, Read, Rejection, Schedule, Workload, in_batch
 from ..templates.collective import collective_in
 from .build import ScheduleError
 
@@ -198,6 +198,8 @@ def in_batches(workload: Workload, count: int) -> Workload:
     def named(name: str, number: int) -> str:
         return in_batch(name, number) if name in own or len(names.get(name, ())) > 1 else name
 
+    whole = {op.name: op.shape for op in workload.ops}
+
     def numbers(name: str) -> range:
         return range(count if name in own else 1)
 
@@ -205,7 +207,7 @@ def in_batches(workload: Workload, count: int) -> Workload:
         cut,
         ops=tuple(
             _op(replace(op, reads=tuple(_read(each, number, own, names) for each in op.reads)), names[op.name], number)
-            for op in cut.ops
+            for op in (replace(one, shape=_part_of(one.shape, whole[one.name])) for one in cut.ops)
             for number in range(len(names[op.name]))
         ),
         tensors=tuple(replace(one, name=named(one.name, k)) for one in cut.tensors for k in numbers(one.name)),
@@ -242,6 +244,16 @@ def _op(op: Op, names: Sequence[str], number: int) -> Op:
         return replace(made, shape=kernel_alone(op.shape))
     before = tuple(Read(in_batch(op.shape.output, k), name, adds=True) for k, name in enumerate(names[:-1]))
     return replace(made, reads=(*op.reads, *before))
+
+
+def _part_of(shape: OpShape, whole: OpShape) -> OpShape:
+    """The shape of a batch, whose GEMMs are parts of those of the ``whole`` op: batches leave the clock as it is."""
+    gemm, then = shape.gemm, shape.then
+    if gemm is not None and whole.gemm is not None:
+        gemm = replace(gemm, whole_flops=whole.gemm.flops)
+    if then is not None and whole.then is not None and isinstance(then.kernel, GemmShape):
+        then = replace(then, kernel=replace(then.kernel, whole_flops=whole.then.kernel.flops))
+    return replace(shape, gemm=gemm, then=then)
 
 
 def _read(read: Read, number: int, own: set[str], names: Mapping[str, tuple[str, ...]]) -> Read:

@@ -135,6 +135,7 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
     ),
     "attention": _ATTENTION,
     "mla": _ATTENTION,
+    "sustained": (_time("after", required=False), *_shares("clock")),
     "grouped": _GROUPED,
     "grouped_fp8": _GROUPED,
     "launch": (_time("kernel"), _time("event")),

@@ -38,6 +38,7 @@ from .gemm_form import (
     found,
     min_sm_ticks,
     operand_rows,
+    slowdown,
     split_k,
     split_us,
     tile_times,
@@ -81,8 +82,9 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, st
     best = _fastest(gpu, shape, sms, tiles, form)
     hits = max(0, best.l2_read_bytes - read)
     missed, from_mall = _missed_bytes(gpu, shape, sms, best, hits)
+    longer = slowdown(gpu, shape.dtype, shape.flops if shape.whole_flops is None else shape.whole_flops)
     return replace(
-        tiled_work(gpu, model, best, sms, read, written),
+        tiled_work(gpu, model, best, sms, read, written, longer),
         l2_hit_bytes=hits - missed,
         hbm_read_bytes=read + missed - from_mall,
         mall_read_bytes=from_mall,
@@ -131,15 +133,20 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
     return found(best, gpu, sms)
 
 
-def tiled_work(gpu: Gpu, model: GemmModel, tiling: Tiling, sms: int, read: int, written: int) -> KernelWork:
-    """The kernel of ``model`` with ``tiling``, which reads and writes so many bytes of memory."""
+def tiled_work(
+    gpu: Gpu, model: GemmModel, tiling: Tiling, sms: int, read: int, written: int, longer: float = 1.0
+) -> KernelWork:
+    """The kernel of ``model`` with ``tiling``, which reads and writes so many bytes, ``longer`` times as long.
+
+    A tile at a lower clock takes as much of the network on chip, only over a longer time.
+    """
     waves = max(1, math.ceil(tiling.num_slots / sms))
     unit_ticks = max(ROUNDING_TICKS, rounded_ticks(tiling.body_us / waves))
     rows, cols = tiling.block
     split = f" split {tiling.split}" if tiling.split > 1 else ""
     return KernelWork(
         num_units=tiling.num_slots if waves == 1 else waves * sms,
-        unit_ticks=unit_ticks,
+        unit_ticks=max(unit_ticks, rounded_ticks(tiling.body_us * longer / waves)),
         start_ticks=model.start_ticks,
         waves=waves,
         l2_hit_bytes=max(0, tiling.l2_read_bytes - read),
@@ -181,7 +188,17 @@ def ticks_for(num_bytes: int, bytes_per_s: int) -> int:
 
 def _least_sm_ticks(scenario: OpCase, shape: GemmShape, share: Fraction) -> int:
     """0 for one column, which has no tiles."""
-    return 0 if shape.n == 1 else min_sm_ticks(scenario.gpu, replace(shape, m=max(1, int(shape.m * share))))
+    if shape.n == 1:
+        return 0
+    longer = slowdown(scenario.gpu, shape.dtype, shape.whole_flops or shape.flops)
+    least = min_sm_ticks(scenario.gpu, replace(shape, m=max(1, int(shape.m * share))))
+    return math.floor(least * longer * ROUNDING_MARGIN) if longer > 1 else least
+
+
+def _whole_flops(scenario: OpCase, gemm: GemmShape) -> int | None:
+    """Operations of ``gemm`` where the clock depends on them, else None: then parts of many GEMMs are the same."""
+    flops = gemm.whole_flops or gemm.flops
+    return flops if slowdown(scenario.gpu, gemm.dtype, flops) > 1 else None
 
 
 def group_shape(scenario: OpCase, group: TileGroup) -> GemmShape:
@@ -194,12 +211,13 @@ def group_shape(scenario: OpCase, group: TileGroup) -> GemmShape:
     assert gemm is not None, "a checked plan computes only where the workload has a GEMM"
     cols = regions[0].cols
     assert all(each.cols is cols or each.cols == cols for each in regions), "a checked plan keeps columns together"
+    whole = _whole_flops(scenario, gemm)
     if cutting_of(workload).adds is Adds.BLOCKS:
-        return GemmShape(regions[0].rows.size, cols.size, len(regions) * group.k.size, gemm.dtype)
+        return GemmShape(regions[0].rows.size, cols.size, len(regions) * group.k.size, gemm.dtype, whole)
     rows = sum([region.rows.size for region in regions])
     if workload.by_columns:
-        return GemmShape(cols.size, rows, group.k.size, gemm.dtype)
-    return GemmShape(rows, cols.size, group.k.size, gemm.dtype)
+        return GemmShape(cols.size, rows, group.k.size, gemm.dtype, whole)
+    return GemmShape(rows, cols.size, group.k.size, gemm.dtype, whole)
 
 
 def stream_shape(scenario: OpCase, groups: Sequence[TileGroup]) -> GemmShape:
@@ -211,8 +229,8 @@ def stream_shape(scenario: OpCase, groups: Sequence[TileGroup]) -> GemmShape:
     assert gemm is not None, "only groups of a GEMM are persistent"
     flops = sum(group_shape(scenario, group).flops for group in groups)
     if scenario.shape.by_columns:
-        return GemmShape(gemm.m, -(-flops // (2 * gemm.m * gemm.k)), gemm.k, gemm.dtype)
-    return GemmShape(-(-flops // (2 * gemm.n * gemm.k)), gemm.n, gemm.k, gemm.dtype)
+        return GemmShape(gemm.m, -(-flops // (2 * gemm.m * gemm.k)), gemm.k, gemm.dtype, _whole_flops(scenario, gemm))
+    return GemmShape(-(-flops // (2 * gemm.n * gemm.k)), gemm.n, gemm.k, gemm.dtype, _whole_flops(scenario, gemm))
 
 
 def gemm_part(scenario: OpCase, whole: GemmShape, group: TileGroup) -> KernelShape:

@@ -10,6 +10,8 @@ For a tile (bm, bn) of u SMs and a split s of the inner dimension, with S SMs of
     T      = start + ((Wq t_tile)^p + t_hbm^p)^(1/p) + (s > 1: split + 8 s M N / split_bandwidth)
     T - start is at least what L2 takes for all bytes, and in every wave the latency of L2 and memory, as simulated
 
+A whole GEMM of more work than its GPU does at full clock takes ``slowdown`` times T - start, and so do all its parts.
+
 u is 1, or 2 for the tiles that a pair of SMs computes together (CTA pairs of Blackwell); such a tile holds two SM slots
 for its whole time. Tiles side by side in a cluster read from L2 once what they share. Nine constants per GPU, fitted to
 3,000 of 35,700 measured shapes (aiconfigurator's TensorRT-LLM collector); 5-6 % mean error for M, N, K >= 512. Kernels
@@ -22,7 +24,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...compiler.ir import TICKS_PER_US, DType, GemmModel, GemmShape, Gpu
+from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, DType, GemmModel, GemmShape, Gpu
 
 
 def p_norm(one: float, other: float, power: float) -> float:
@@ -154,6 +156,15 @@ def tile_times(gpu: Gpu, dtype: DType, k: int, *, splits: bool) -> TileTimes:
     parts = [(split, k_part) for split, k_part in parts if split == 1 or k_part >= MIN_SPLIT_K]
     form = TileForm.of(gpu, dtype)
     return tuple((tile, tuple((split, form.us(tile, k_part)) for split, k_part in parts)) for tile in tiles_of(gpu))
+
+
+def slowdown(gpu: Gpu, dtype: DType, flops: int) -> float:
+    """How many times as long a GEMM of ``flops`` takes as at full clock, see ``Sustained``; 1 of few."""
+    held = gpu.sustained
+    if held is None or flops * TICKS_PER_SECOND <= held.after_ticks * gpu.peak(dtype):
+        return 1.0
+    late = 1 - held.after_ticks * gpu.peak(dtype) / (flops * TICKS_PER_SECOND)
+    return 1 + late * float(1 / held.clock - 1)
 
 
 def split_us(gpu: Gpu, shape: GemmShape, split: int) -> float:

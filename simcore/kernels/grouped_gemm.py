@@ -47,7 +47,7 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: b
     rows = tuple(count for count in shape.rows if count)
     model = gpu.grouped_of(shape.dtype)
     if len(rows) == 1 and model is None:
-        return gemm_work(gpu, GemmShape(rows[0], shape.n, shape.k, shape.dtype), sms, accumulate)
+        return gemm_work(gpu, GemmShape(rows[0], shape.n, shape.k, shape.dtype, whole_flops=0), sms, accumulate)
     if gpu.peak(shape.dtype) <= 0:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
     read, written = hbm_bytes(shape, accumulate)

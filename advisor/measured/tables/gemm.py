@@ -21,7 +21,7 @@ from ....compiler import compile_text
 from ....compiler.ir import TICKS_PER_US, DType, GemmModel, Gpu, OpCase
 from ....compiler.text.load import shipped_libraries
 from ....simcore.kernels.gemm import ROUNDING_TICKS
-from ....simcore.kernels.gemm_form import MIN_SPLIT_K, SPLITS, l2_bytes_per_s
+from ....simcore.kernels.gemm_form import MIN_SPLIT_K, SPLITS, l2_bytes_per_s, slowdown
 from .csv_rows import MissingTable, TableComparison, left_out_lines, read_rows
 
 Ints = npt.NDArray[np.int64]
@@ -97,6 +97,8 @@ def gemm_ticks(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> Ints:
     for begin in range(0, len(shapes), MAX_ROWS_AT_ONCE):
         terms = gemm_terms(gpu, shapes[begin : begin + MAX_ROWS_AT_ONCE], dtype)
         body_us, index = fastest(body_times_us(terms, constants))
+        whole_flops = (2 * shapes[begin : begin + MAX_ROWS_AT_ONCE].prod(axis=1)).tolist()
+        body_us *= np.array([slowdown(gpu, dtype, flops) for flops in whole_flops])
         waves = np.maximum(1, np.ceil(terms.chosen(index).waves.ravel()))
         units = np.ceil(body_us / waves * TICKS_PER_US / ROUNDING_TICKS) * ROUNDING_TICKS
         parts.append(gpu.gemm.of(dtype).start_ticks + (waves * np.maximum(ROUNDING_TICKS, units)).astype(np.int64))

@@ -119,7 +119,8 @@ def _state(row: Mapping[str, str]) -> TableComparison | str:
     if row["state"] not in STATES:
         return "a state of the GPU that is not known"
     label = f"{shape.m} x {shape.n} x {shape.k}, {row['state']}"
-    us = gemm_work(gpu, shape, gpu.sms).alone_ticks / TICKS_PER_US
+    clocked = replace(gpu, sustained=None) if row["state"] == "burst" else gpu  # a rested GPU
+    us = gemm_work(clocked, shape, gpu.sms).alone_ticks / TICKS_PER_US
     return TableComparison(gpu.name, STATES_OPERATION, STATES[row["state"]], label, float(row["time_us"]), us)
 
 

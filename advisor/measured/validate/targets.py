@@ -81,11 +81,11 @@ NOTES = (
     "MAPE is the mean of |predicted/measured - 1|. Median and p90 are of |ln(predicted/measured)|, bias is the median "
     "of ln(predicted/measured) with its sign, all times 100. Noise is how far two measurements of the same are apart.",
     "The GEMM constants come from 3,000 shapes out of a random 80% of the same tables: the rows here include those of "
-    "the fit. On the 20% held out those with m, n, k >= 512 have 4.8% (A100), 5.3% (H100) and 6.1% (B200); the first "
-    "two without the limits of L2 and of memory latency, which the simulator and the form used here have.",
+    "the fit. On the 20% held out those with m, n, k >= 512 have 4.7% (A100), 5.3% (H100) and 6.0% (B200), with the "
+    "clock of long GEMMs, which comes from half of the pairs of n and k of bf16.",
     "Rows of fp8 have the search for a scale and the cast of the input in them: what is compared is the rest, after "
     "both as quantize.csv.gz has them. Its constants too come from 3,000 shapes of a random 80%. On the 20% held out "
-    "those with m, n, k >= 512 have 7.8% (H100) and 7.5% (B200), where the form of bf16 with the peak of fp8 has 11.9% "
+    "those with m, n, k >= 512 have 7.7% (H100) and 7.5% (B200), where the form of bf16 with the peak of fp8 has 11.9% "
     "and 11.3%. Smaller ones have 7.5% and 14.0%: what remains is short beside the cast. The output counts one byte an "
     "element, as in a workload; the measured kernels write bf16.",
     "A ratio is the time of a GEMM cut into 8 equal parts along one dimension over its time in one piece, for m, n, k "

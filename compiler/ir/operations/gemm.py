@@ -11,7 +11,10 @@ from .kernel_shape import Adds, Cutting, KernelShape, matrix_cutting, product_te
 
 @dataclass(frozen=True, slots=True)
 class GemmShape(KernelShape):
-    """The GEMM of one rank: C[m, n] = A[m, k] B[k, n]."""
+    """The GEMM of one rank: C[m, n] = A[m, k] B[k, n].
+
+    ``whole_flops`` are the operations of the GEMM that it is a part of, None if it is whole.
+    """
 
     operation: ClassVar[str] = "gemm"
     tiled: ClassVar[bool] = True
@@ -20,6 +23,7 @@ class GemmShape(KernelShape):
     n: int
     k: int
     dtype: DType
+    whole_flops: int | None = None
 
     @property
     def flops(self) -> int:

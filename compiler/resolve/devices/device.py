@@ -24,6 +24,7 @@ from .optional_blocks import (
     missing_of,
     noc_of,
     sm_copy_of,
+    sustained_of,
     sync_of,
 )
 
@@ -253,6 +254,7 @@ def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l
         sync=sync_of(figures),
         mall=mall_of(figures),
         noc=noc_of(figures),
+        sustained=sustained_of(figures),
         attention=attention_of(figures, "attention"),
         mla=attention_of(figures, "mla"),
         grouped=grouped_of(figures, "grouped"),

@@ -18,6 +18,7 @@ from ...ir import (
     ProtocolModel,
     Saturation,
     SmCopy,
+    Sustained,
     Sync,
 )
 from ...text.diagnostics import Report, Source
@@ -118,6 +119,13 @@ def noc_of(figures: DeviceNumbers) -> Noc | None:
     if "noc.gemm_share" not in figures.by_path:
         return None
     return Noc(figures.by_path["noc.gemm_share"].value.amount, figures.whole("noc.copy_bandwidth"))
+
+
+def sustained_of(figures: DeviceNumbers) -> Sustained | None:
+    """Return the clock under load, None if the profile does not say it."""
+    if "sustained.after" not in figures.by_path:
+        return None
+    return Sustained(figures.ticks("sustained.after"), figures.by_path["sustained.clock"].value.amount)
 
 
 def attention_of(figures: DeviceNumbers, block: str) -> AttentionModel | None:

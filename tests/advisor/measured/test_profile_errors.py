@@ -31,17 +31,17 @@ GPUS = tuple(
 STATED = {
     ("MI300X", "collectives"): (Fraction("5.3"), "73847985acce"),
     ("MI355X", "gemm"): (Fraction("8.5"), "b63e09d55bc2"),
-    ("A100", "gemm"): (Fraction("4.9"), "bb8755ab3d2a"),
+    ("A100", "gemm"): (Fraction("4.4"), "3f942bb3f78c"),
     ("A100", "collectives"): (Fraction("5.1"), "843e3dc0a1c7"),
-    ("B200", "gemm"): (Fraction("6.1"), "1f9b3b1744da"),
+    ("B200", "gemm"): (Fraction("6"), "c1c84bb83d61"),
     ("B200", "collectives"): (Fraction("3.9"), "80bb796dc502"),
-    ("B300", "gemm"): (Fraction("7.1"), "125b4475460e"),
+    ("B300", "gemm"): (Fraction("7.1"), "c350cf4aa4d9"),
     ("B300", "collectives"): (Fraction("5.4"), "80bb796dc502"),
-    ("GB200", "gemm"): (Fraction("6.2"), "44b88661dea9"),
+    ("GB200", "gemm"): (Fraction("6.2"), "3f6f408d6069"),
     ("GB200", "collectives"): (Fraction("5.6"), "80bb796dc502"),
-    ("H100", "gemm"): (Fraction("5.4"), "00f285755c88"),
+    ("H100", "gemm"): (Fraction("5.2"), "adccc9dc3eeb"),
     ("H100", "collectives"): (Fraction("5.1"), "89077b5d90a9"),
-    ("H200", "gemm"): (Fraction("5.5"), "38ea1693b502"),
+    ("H200", "gemm"): (Fraction("5.5"), "124710ee1e12"),
     ("H200", "collectives"): (Fraction("6.6"), "89077b5d90a9"),
 }
 

@@ -3,18 +3,21 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.ir import TICKS_PER_US, Cache, DType, GemmShape, Gpu
-from magus.simcore.kernels.dispatch import reduce_work
-from magus.simcore.kernels.gemm import ROUNDING_TICKS, gemm_work, rounded_ticks, ticks_for
-from magus.simcore.kernels.gemm_form import BodyForm, min_sm_ticks, operand_rows, split_us, tile_times
+from magus.compiler.ir import TICKS_PER_US, Cache, DType, GemmShape, Gpu, OpChoice, Sustained, TileGroup
+from magus.compiler.planning.build import build_op_plan
+from magus.compiler.planning.knobs.engine import default_engine
+from magus.simcore.kernels.dispatch import compute_work, least_sm_ticks, reduce_work
+from magus.simcore.kernels.gemm import ROUNDING_TICKS, gemm_work, group_shape, rounded_ticks, ticks_for
+from magus.simcore.kernels.gemm_form import BodyForm, min_sm_ticks, operand_rows, slowdown, split_us, tile_times
 from magus.simcore.kernels.work import hbm_bytes
 from magus.simcore.kernels.working_set import extra_hbm_bytes
-from tests.helpers.scenarios.scenarios import MIB, h100, mi300x
+from tests.helpers.scenarios.scenarios import MIB, ag_gemm, h100, mi300x
 
 # A GPU whose SMs also work in pairs, as on Blackwell.
 PAIRED = replace(h100(), gemm=replace(h100().gemm, pair_tiles=((256, 128), (256, 192), (256, 256))))
@@ -279,3 +282,53 @@ def test_one_tile_more_than_a_wave_is_another_wave_in_a_static_order() -> None:
 
     assert ratio[0] == pytest.approx(2, rel=0.02)
     assert ratio[1] < 1.2
+
+
+HELD = Sustained(10**11, Fraction(4, 5))  # 1 ms at the peak, then 80 % of the clock
+
+
+def sustained(gpu: Gpu) -> Gpu:
+    return replace(gpu, sustained=HELD)
+
+
+def test_a_long_gemm_runs_at_a_lower_clock() -> None:
+    gpu, shape = h100(), GemmShape(32768, 8192, 8192, DType.BF16)
+    fast, slow = (gemm_work(each, shape, gpu.sms) for each in (gpu, sustained(gpu)))
+    at_peak_s = shape.flops / gpu.peak(DType.BF16)
+
+    assert slow.body_ticks / fast.body_ticks == pytest.approx(1 + (1 - 1e-3 / at_peak_s) / 4, rel=1e-4)
+    assert (slow.start_ticks, slow.num_units, slow.label) == (fast.start_ticks, fast.num_units, fast.label)
+    assert slow.noc_ticks == fast.noc_ticks
+
+
+def test_a_short_gemm_keeps_its_clock() -> None:
+    gpu, shape = h100(), GemmShape(4096, 8192, 8192, DType.BF16)
+    assert gemm_work(sustained(gpu), shape, gpu.sms) == gemm_work(gpu, shape, gpu.sms)
+
+
+def test_a_part_runs_at_the_clock_of_the_whole() -> None:
+    scenario = ag_gemm(32768, 8192, 8192, ranks=4, gpu=sustained(h100()))
+    gemm, plan = scenario.shape.gemm, OpChoice("uniform_fused_1d", 16, default_engine(scenario.system))
+    assert gemm is not None
+    groups = [step for step in build_op_plan(scenario, plan).steps if isinstance(step, TileGroup)]
+    shapes = [group_shape(scenario, group) for group in groups]
+
+    assert len(groups) > 1 and sum(shape.flops for shape in shapes) == gemm.flops
+    assert {shape.whole_flops for shape in shapes} == {gemm.flops}
+    quick = replace(scenario, system=replace(scenario.system, gpu=h100()))
+    longer = slowdown(scenario.gpu, gemm.dtype, gemm.flops)
+    works = [[compute_work(each, group, h100().sms) for group in groups] for each in (scenario, quick)]
+    for slow, fast in zip(*works, strict=True):
+        assert slow.unit_ticks / fast.unit_ticks == pytest.approx(longer, rel=1e-2)
+    assert least_sm_ticks(scenario) == pytest.approx(longer * least_sm_ticks(quick))
+    assert least_sm_ticks(scenario) <= sum(work.num_units * work.unit_ticks for work in works[0])
+
+
+@given(st.integers(1, 10**17), st.integers(1, 10**17), st.integers(10**12, 10**16))
+def test_more_work_is_never_shorter_and_a_higher_peak_never_longer(one: int, other: int, peak: int) -> None:
+    gpu = replace(sustained(h100()), peak_flops=((DType.BF16, peak),))
+    faster = replace(gpu, peak_flops=((DType.BF16, 2 * peak),))
+    less, more = sorted((one, other))
+
+    assert 1 <= slowdown(gpu, DType.BF16, less) <= slowdown(gpu, DType.BF16, more) < 1.25 + 1e-9
+    assert slowdown(faster, DType.BF16, more) <= slowdown(gpu, DType.BF16, more)
