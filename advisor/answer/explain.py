@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ...compiler.ir import TICKS_PER_US, Gpu, Link, OpCase, Origin, Pattern, Scenario
+from ...compiler.ir import TICKS_PER_US, TYPES_WITH_CONSTANTS, Gpu, Link, OpCase, Origin, Pattern, Scenario
 from ...compiler.planning.knobs.engine import copying_sms
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.templates.base import OVERLAPPED_PATTERNS
@@ -93,7 +93,9 @@ def _confidence_inside(scenario: OpCase, overlap: bool, gain: float, verified: b
 
 def _error_path(scenario: OpCase) -> str:
     """Return where the profile says how far GEMM times of ``scenario`` are off."""
-    return "gemm.error" if scenario.gemm_model is scenario.gpu.gemm else "gemm.fp8.error"
+    gemm = scenario.shape.gemm
+    own = None if gemm is None else scenario.gpu.gemm.own_type(gemm.dtype)
+    return "gemm.error" if own is None else f"gemm.{own.value}.error"
 
 
 def marks_of(scenario: Scenario) -> tuple[str, ...]:
@@ -117,8 +119,9 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
     switch = fabric.switch.provenance if fabric.switch is not None else ()
     notes = (*gpu.provenance, *(note for link in fabric.links for note in link.provenance), *switch)
     assumed = [note.path for note in notes if note.origin is Origin.ASSUMED]
-    if all(case.gemm_model is gpu.gemm for case in scenario.cases):
-        assumed = [path for path in assumed if not path.startswith(f"{gpu.name}.gemm.fp8.")]
+    unused = {f"{gpu.name}.gemm.{name}" for name in TYPES_WITH_CONSTANTS}
+    unused -= {f"{gpu.name}.{_error_path(case).rpartition('.')[0]}" for case in scenario.cases}
+    assumed = [path for path in assumed if path.rpartition(".")[0] not in unused]
     if assumed:
         shown = ", ".join(assumed[:4]) + (f" and {len(assumed) - 4} more" if len(assumed) > 4 else "")
         marks.append(f"assumed, not measured: {shown}")

@@ -4,6 +4,7 @@ Other rooms and layers import it from here. ``OpCase`` is a system and a workloa
 other names are their parts.
 """
 
+from .hardware import TYPES_WITH_CONSTANTS as TYPES_WITH_CONSTANTS
 from .hardware import AttentionModel as AttentionModel
 from .hardware import Cache as Cache
 from .hardware import Calibrated as Calibrated

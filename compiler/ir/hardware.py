@@ -3,13 +3,18 @@
 Times are ticks of 10 fs, sizes are bytes, rates are bytes or operations per second. Fractions are exact.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from math import log2
+from typing import Self
 
 from .schedule import CopyProtocol
 from .tensors import DType
+
+TYPES_WITH_CONSTANTS = ("fp8", "fp8_block", "mxfp8", "nvfp4", "mxfp4")
+"""The types that may have constants of their own: fields of ``GemmModel`` and ``GroupedModel``, words of a file."""
 
 Range = tuple[int, int]
 """A smallest and a largest value, both included."""
@@ -237,11 +242,12 @@ class Calibrated:
     sm_copy: Range | None = None
     collectives: CollectiveRegion | None = None
     derived: frozenset[str] = frozenset()
-    gemm_fp8: GemmRegion | None = None
+    gemm_types: tuple[GemmRegion, ...] = ()
 
     def gemm_of(self, dtype: DType) -> GemmRegion | None:
         """The region of the constants of kernels of ``dtype``."""
-        return self.gemm_fp8 if self.gemm_fp8 is not None and dtype is DType.FP8 else self.gemm
+        regions = {region.dtype: region for region in self.gemm_types}
+        return regions.get(dtype) or regions.get(dtype.alike) or self.gemm
 
 
 class Origin(Enum):
@@ -295,15 +301,32 @@ class Hbm:
 
 
 @dataclass(frozen=True, slots=True)
-class GemmModel:
+class TypedModel:
+    """Constants of kernels by type, in fields named after it; None where they were not fitted."""
+
+    def own_type(self, dtype: DType) -> DType | None:
+        """The type with constants of its own that serve for ``dtype``; None if those of all types do."""
+        return next((each for each in (dtype, dtype.alike) if getattr(self, each.value, None) is not None), None)
+
+    def of(self, dtype: DType) -> Self:
+        """The constants of kernels of ``dtype``."""
+        own = self.own_type(dtype)
+        return self if own is None else getattr(self, own.value)
+
+    def with_types(self, models: Mapping[str, Self | None]) -> Self:
+        """The same with constants of the types that ``models`` names."""
+        return replace(self, **models)
+
+
+@dataclass(frozen=True, slots=True)
+class GemmModel(TypedModel):
     """Constants of the fitted GEMM form, see ``simcore/kernels/gemm_form.py`` for the formula.
 
     ``error`` is the relative error of a predicted time, ``resolution`` the relative difference between two
     schedules below which the profile cannot tell them apart. Two SMs together compute one of ``pair_tiles``.
     ``cluster`` is the number of neighbouring SMs that read a shared operand from L2 once. ``fitted_l2`` is (bytes per
     instance, number of instances) of the L2 that the constants were fitted with, None where it is that of the GPU.
-    Without ``splits_k`` the inner dimension of a tile stays whole. ``fp8`` has the constants of kernels of that type,
-    None where they were not fitted and are taken to be the same.
+    Without ``splits_k`` the inner dimension of a tile stays whole. What has no constants of its type has these.
     """
 
     # Kernel times are cached by GPU, and fractions and tiles take long to hash.
@@ -325,10 +348,10 @@ class GemmModel:
     fitted_l2: tuple[int, int] | None = None
     splits_k: bool = True
     fp8: "GemmModel | None" = field(default=None, hash=False)
-
-    def of(self, dtype: DType) -> "GemmModel":
-        """The constants of kernels of ``dtype``."""
-        return self.fp8 if self.fp8 is not None and dtype is DType.FP8 else self
+    fp8_block: "GemmModel | None" = field(default=None, hash=False)
+    mxfp8: "GemmModel | None" = field(default=None, hash=False)
+    nvfp4: "GemmModel | None" = field(default=None, hash=False)
+    mxfp4: "GemmModel | None" = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,8 +375,11 @@ class AttentionModel:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedModel:
-    """Constants of the fitted form of grouped GEMMs, see ``simcore/kernels/grouped_gemm.py`` for the formula."""
+class GroupedModel(TypedModel):
+    """Constants of the fitted form of grouped GEMMs, see ``simcore/kernels/grouped_gemm.py`` for the formula.
+
+    Types that have none, but for the two of 16 bits, have those of plain GEMMs.
+    """
 
     start_ticks: int
     mma_fraction: Fraction = field(hash=False)
@@ -361,6 +387,11 @@ class GroupedModel:
     tile_ticks: int
     exponent: Fraction = field(hash=False)
     rows_fraction: Fraction = field(hash=False)
+    fp8: "GroupedModel | None" = field(default=None, hash=False)
+    fp8_block: "GroupedModel | None" = field(default=None, hash=False)
+    mxfp8: "GroupedModel | None" = field(default=None, hash=False)
+    nvfp4: "GroupedModel | None" = field(default=None, hash=False)
+    mxfp4: "GroupedModel | None" = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,7 +493,6 @@ class Gpu:
     attention: AttentionModel | None = None
     mla: AttentionModel | None = None
     grouped: GroupedModel | None = None
-    grouped_fp8: GroupedModel | None = None
     calibrated: Calibrated = field(default_factory=Calibrated, hash=False)
 
     @property
@@ -475,11 +505,14 @@ class Gpu:
 
     def grouped_of(self, dtype: DType) -> GroupedModel | None:
         """Return the constants of grouped GEMMs of ``dtype``, None if the profile has none."""
-        return {DType.BF16: self.grouped, DType.FP16: self.grouped, DType.FP8: self.grouped_fp8}.get(dtype)
+        if self.grouped is None or (self.grouped.own_type(dtype) is None and dtype not in (DType.BF16, DType.FP16)):
+            return None
+        return self.grouped.of(dtype)
 
     def peak(self, dtype: DType) -> int:
         """Return the peak rate for ``dtype`` in operations per second, 0 if the GPU has no such unit."""
-        return dict(self.peak_flops).get(dtype, 0)
+        peaks = dict(self.peak_flops)
+        return peaks.get(dtype) or (peaks.get(dtype.alike, 0) if dtype is DType.FP8_BLOCK else 0)
 
 
 @dataclass(frozen=True, slots=True)

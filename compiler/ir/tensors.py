@@ -14,6 +14,7 @@ _BLOCKS = {
     "nvfp4": (16, 9),
     "mxfp4": (32, 17),
 }
+_ALIKE = {"fp8_block": "fp8", "mxfp8": "fp8", "mxfp4": "nvfp4"}
 
 
 class DType(Enum):
@@ -32,6 +33,11 @@ class DType(Enum):
     MXFP8 = "mxfp8"
     NVFP4 = "nvfp4"
     MXFP4 = "mxfp4"
+
+    @property
+    def alike(self) -> "DType":
+        """The type whose fitted constants, and for FP8_BLOCK whose peak, serve where it has none of its own."""
+        return DType(_ALIKE.get(self._value_, self._value_))
 
     @property
     def block(self) -> int:

@@ -13,13 +13,13 @@ from ..text.vocabulary import (
     CACHE_NUMBERS,
     COLLECTIVES,
     EXPERTS_NUMBERS,
-    GEMM_TYPES,
     GPU_BLOCKS,
     GPU_NUMBERS,
     LINK_NUMBERS,
     METHOD_NUMBERS,
     PEAK,
     SWITCH_NUMBERS,
+    TYPE_BLOCKS,
     Property,
 )
 from .context import Context
@@ -75,7 +75,7 @@ _FOLLOWS: Mapping[tuple[str, str], ExpectedWords] = {
     ("gpu", "peak"): _words("dtype") | _NUMBER,
     ("gpu", "cache"): _words("cache"),
     ("gpu.gemm", "calibrated"): _words("dtype") | _NUMBER,
-    ("gpu.gemm.fp8", "calibrated"): _words("dtype") | _NUMBER,
+    ("gpu.gemm.type", "calibrated"): _words("dtype") | _NUMBER,
     ("link", "protocols"): _words("value.protocol"),
     ("link", "ordered"): _words("choice"),
     ("switch", "multicast"): _words("choice"),
@@ -161,6 +161,8 @@ def section_of(place: Context) -> str:
             return "variability"
         case ["expect", *_]:
             return "expect"
+        case ["gpu", "gemm" | "grouped" as outer, _]:
+            return f"gpu.{outer}.type"
         case _:
             return block
 
@@ -260,7 +262,7 @@ _OF_SECTION: Mapping[str, Iterable[Property]] = {
     "gpu": (*GPU_NUMBERS, PEAK),
     "gpu.cache": CACHE_NUMBERS,
     **{f"gpu.{block}": numbers for block, numbers in GPU_BLOCKS.items()},
-    **{f"gpu.gemm.{name}": numbers for name, numbers in GEMM_TYPES.items()},
+    **{f"gpu.{block}.type": numbers for block, numbers in TYPE_BLOCKS.items()},
     **{f"gpu.collectives.{part}".rstrip("."): numbers for part, numbers in COLLECTIVES.items()},
     "link": LINK_NUMBERS,
     "switch": SWITCH_NUMBERS,

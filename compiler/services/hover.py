@@ -13,7 +13,7 @@ from ..text.names import Entry, Kind
 from ..text.units import UNITS, exact_text
 from .context import Cursor, cursor_at
 from .document import Document
-from .expected import amount_text, expected_at, property_doc, property_of, section_of, unit_doc
+from .expected import amount_text, expected_at, property_doc, property_of, unit_doc
 from .names import all_occurrences, occurrence_at
 
 _SHOWN_NUMBERS = ("sms", "clock", "peak", "hbm.capacity", "hbm.achieved", "dma.engines", "bandwidth", "achieved")
@@ -141,7 +141,7 @@ def _stated(document: Document, cursor: Cursor) -> Iterator[str]:
     if place.statement or not place.blocks or len(place.blocks[0]) < 2:
         return
     entry = document.entry((place.blocks[0][1],))
-    section = section_of(place).partition(".")[2]
+    section = place.block.partition(".")[2]
     inner = {"cache": "mall" if place.blocks[-1][-1] == "memory" else "l2"}.get(section, section)
     path = f"{inner}.{cursor.word}" if inner else cursor.word
     number = document.numbers_of(entry).by_path.get(path) if entry is not None else None

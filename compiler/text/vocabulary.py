@@ -137,7 +137,6 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
     "mla": _ATTENTION,
     "sustained": (_time("after", required=False), *_shares("clock")),
     "grouped": _GROUPED,
-    "grouped_fp8": _GROUPED,
     "launch": (_time("kernel"), _time("event")),
     "sync": (
         *(_alone(f"monitor_{name}", TIME, _PERCENT, low=0) for name in ("arm", "wake")),
@@ -145,8 +144,11 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
         _alone("monitor_entries", NUMBER, 1 << 20, low=0),
     ),
 }
-# Blocks inside `gemm`: constants of kernels of one type, all of them.
-GEMM_TYPES: Mapping[str, tuple[Property, ...]] = {"fp8": tuple(each for each in GPU_BLOCKS["gemm"] if each.required)}
+# Blocks of types inside blocks: constants of kernels of one type, all of them.
+TYPE_BLOCKS: Mapping[str, tuple[Property, ...]] = {
+    "gemm": tuple(each for each in GPU_BLOCKS["gemm"] if each.required),
+    "grouped": _GROUPED,
+}
 _PROTOCOLS = (
     *(_time("start"), _time("ll_step"), _rate("ll_bandwidth")),
     *(_time("ll128_start"), _rate("ll128_bandwidth")),

@@ -23,7 +23,17 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
-from ...compiler.ir import DType, GemmShape, Gpu, GroupedGemmShape, OpCase, Region, TileGroup, tile_rows
+from ...compiler.ir import (
+    TYPES_WITH_CONSTANTS,
+    DType,
+    GemmShape,
+    Gpu,
+    GroupedGemmShape,
+    OpCase,
+    Region,
+    TileGroup,
+    tile_rows,
+)
 from .gemm import gemm_work, tiled_work
 from .gemm_form import BodyForm, Tiling, found, min_sm_ticks, operand_rows, tile_times
 from .work import KernelWork, WorkModel, hbm_bytes
@@ -68,14 +78,13 @@ def grouped_gpu(gpu: Gpu, dtype: DType) -> Gpu:
     if model is None:
         return gpu
     gemm = replace(
-        gpu.gemm,
+        gpu.gemm.with_types(dict.fromkeys(TYPES_WITH_CONSTANTS)),
         start_ticks=model.start_ticks,
         mma_fraction=model.mma_fraction,
         hbm_fraction=model.hbm_fraction,
         tile_ticks=model.tile_ticks,
         exponent=model.exponent,
         quantisation=Fraction(0),
-        fp8=None,
     )
     return replace(gpu, gemm=gemm)
 

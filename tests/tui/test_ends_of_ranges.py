@@ -13,12 +13,12 @@ from magus.compiler.text.units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE,
 from magus.compiler.text.vocabulary import (
     CACHE_NUMBERS,
     COLLECTIVES,
-    GEMM_TYPES,
     GPU_BLOCKS,
     GPU_NUMBERS,
     LINK_NUMBERS,
     PEAK,
     SWITCH_NUMBERS,
+    TYPE_BLOCKS,
     Property,
 )
 from magus.tui.commands.answers.advise import AdviseOptions, advise_file
@@ -116,8 +116,8 @@ def places() -> Iterator[tuple[tuple[Property, ...], str, str, str]]:
     yield CACHE_NUMBERS, "gpu", "l2.", "cache l2 {{ {} }}"
     for block, numbers in GPU_BLOCKS.items():
         yield numbers, "gpu", f"{block}.", block + " {{ {} }}"
-    for name, numbers in GEMM_TYPES.items():
-        yield numbers, "gpu", f"gemm.{name}.", f"gemm {{{{ {name} {{{{ {{}} }}}} }}}}"
+    for block, numbers in TYPE_BLOCKS.items():
+        yield numbers, "gpu", f"{block}.fp8.", f"{block} {{{{ fp8 {{{{ {{}} }}}} }}}}"
     for block, numbers in COLLECTIVES.items():
         inside = block + " {{ {} }}" if block else "{}"
         yield numbers, "gpu", f"collectives.{block}{'.' * bool(block)}", "collectives {{ " + inside + " }}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ....compiler import format_text
-from ....compiler.ir import Gpu, Progress
+from ....compiler.ir import DType, Gpu, Progress
 from ....compiler.text.load import shipped_libraries
 from ..tables.collectives import collective_points, tables_of
 from ..tables.copies import DMA_GPU, DMA_PATTERNS, SM_PATTERNS, phase_shares, sm_copies
@@ -174,8 +174,8 @@ def _can_start(part: str, start: Gpu) -> bool:
     """Whether a profile has the constants of a part."""
     collectives = start.collectives
     match part:
-        case "gemm fp8":
-            return start.gemm.fp8 is not None
+        case str() if part.startswith("gemm "):
+            return start.gemm.own_type(DType(part.removeprefix("gemm "))) is not None
         case "rings":
             return collectives is not None
         case "all_to_all":

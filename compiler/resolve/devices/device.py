@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from ...codes import Code
-from ...ir import Cache, CopyProtocol, DType, GemmModel, Gpu, LaunchCost, Link, Origin, Switch
+from ...ir import TYPES_WITH_CONSTANTS, Cache, CopyProtocol, DType, GemmModel, Gpu, LaunchCost, Link, Origin, Switch
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span
 from ...text.names import Entry, Kind
@@ -29,8 +29,12 @@ from .optional_blocks import (
 )
 
 _SIMPLE = {Kind.LINK: LINK_NUMBERS, Kind.SWITCH: SWITCH_NUMBERS}
+_GEMMS_OF_TYPES = tuple(f"gemm.{name}" for name in TYPES_WITH_CONSTANTS)
 # Accuracy of fitted constants: an inherited number is derived if the child changes an input of its block.
-_ACCURACY = ("gemm.error", "gemm.resolution", "gemm.fp8.error", "gemm.fp8.resolution", "collectives.error")
+_ACCURACY = (
+    "collectives.error",
+    *(f"{block}.{name}" for block in ("gemm", *_GEMMS_OF_TYPES) for name in ("error", "resolution")),
+)
 # A device with all of these numbers has a GEMM form of its own, fitted with its own L2.
 _GEMM_FORM = frozenset(f"gemm.{each.name}" for each in GPU_BLOCKS["gemm"] if each.required)
 _MAX_PARENTS = 16
@@ -187,7 +191,7 @@ class DeviceResolver:
         if "collectives.simple_bandwidth" in reading.figures:  # fitted on links of its own
             inherited = {path: each for path, each in inherited.items() if not path.startswith("collectives.link_")}
         if reading.figures.keys() >= _GEMM_FORM:  # those of types were fitted beside another form
-            inherited = {path: each for path, each in inherited.items() if not path.startswith("gemm.fp8.")}
+            inherited = {path: each for path, each in inherited.items() if not path.startswith(_GEMMS_OF_TYPES)}
         words = {**(parent.words if parent is not None else {}), **reading.words}
         regions = {**(parent.regions if parent is not None else {}), **reading.regions}
         derived = {block for block, inputs in INPUTS.items() if changed & inputs} if parent is not None else set()
@@ -236,7 +240,11 @@ def _l2_of(figures: Mapping[str, NumberWithOrigin]) -> tuple[int, int] | None:
 def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l2: tuple[int, int] | None) -> Gpu:
     whole, ticks, exact = figures.whole, figures.ticks, figures.by_path
     gemm = _gemm("gemm", figures, tiles, None if fitted_l2 == _l2_of(exact) else fitted_l2)
-    fp8 = _gemm("gemm.fp8", figures, tiles, gemm.fitted_l2) if "gemm.fp8.start" in exact else None
+    of_types = {
+        block.rpartition(".")[2]: _gemm(block, figures, tiles, gemm.fitted_l2)
+        for block in _GEMMS_OF_TYPES
+        if f"{block}.start" in exact
+    }
     return Gpu(
         name=name,
         sms=whole("sms"),
@@ -245,7 +253,7 @@ def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l
         peak_flops=tuple((each, whole(f"peak.{each.value}")) for each in DType if f"peak.{each.value}" in exact),
         l2=Cache(whole("l2.size"), whole("sms") // whole("l2.per"), whole("l2.bandwidth"), ticks("l2.latency")),
         hbm=hbm_of(figures),
-        gemm=replace(gemm, fp8=fp8),
+        gemm=gemm.with_types(of_types),
         dma=dma_of(figures),
         sm_copy=sm_copy_of(figures),
         launch=LaunchCost(ticks("launch.kernel"), ticks("launch.event")),
@@ -257,8 +265,7 @@ def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l
         sustained=sustained_of(figures),
         attention=attention_of(figures, "attention"),
         mla=attention_of(figures, "mla"),
-        grouped=grouped_of(figures, "grouped"),
-        grouped_fp8=grouped_of(figures, "grouped_fp8"),
+        grouped=grouped_of(figures),
     )
 
 

@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import partial
 
 from ...codes import Code
-from ...ir import Calibrated, CollectiveRegion, DType, GemmRegion, Range
+from ...ir import TYPES_WITH_CONSTANTS, Calibrated, CollectiveRegion, DType, GemmRegion, Range
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span
 from ...text.units import BYTES, NUMBER
@@ -24,7 +24,6 @@ from ...text.vocabulary import (
     CACHE_NUMBERS,
     CACHES,
     COLLECTIVES,
-    GEMM_TYPES,
     GPU_BLOCKS,
     GPU_NUMBERS,
     GPU_WORDS,
@@ -37,6 +36,7 @@ from ...text.vocabulary import (
     PEAK,
     SWITCH_CHOICES,
     SWITCH_NUMBERS,
+    TYPE_BLOCKS,
     Property,
 )
 from ..values.device_numbers import Default, FigureReader, NumberWithOrigin
@@ -131,12 +131,14 @@ class CalibratedReader:
 
 def calibrated_of(regions: Mapping[str, FittedRegion], derived: frozenset[str]) -> Calibrated:
     """Return the regions of a gpu by block; ``derived`` are blocks whose region is that of another GPU."""
-    gemm, fp8, copies, collectives = (regions.get(block) for block in ("gemm", "gemm.fp8", "sm_copy", "collectives"))
+    gemm, copies, collectives = (regions.get(block) for block in ("gemm", "sm_copy", "collectives"))
+    of_types = tuple(
+        each for path, each in regions.items() if path.startswith("gemm.") and isinstance(each, GemmRegion)
+    )
     assert gemm is None or isinstance(gemm, GemmRegion)
-    assert fp8 is None or isinstance(fp8, GemmRegion)
     assert copies is None or isinstance(copies, tuple)
     assert collectives is None or isinstance(collectives, CollectiveRegion)
-    return Calibrated(gemm, copies, collectives, derived.intersection(regions), fp8)
+    return Calibrated(gemm, copies, collectives, derived.intersection(regions), of_types)
 
 
 Tiles = tuple[tuple[int, int], ...]
@@ -195,9 +197,11 @@ class BlockReader:
         elif word in GPU_BLOCKS:
             block = self._block_of(statement, word)
             extra: _Extra = {}
+            if word in TYPE_BLOCKS:
+                of_types = dict.fromkeys(TYPES_WITH_CONSTANTS, TYPE_BLOCKS[word])
+                extra = dict.fromkeys(of_types, partial(self._part, word, of_types))
             if word == "gemm":
-                extra = {"tiles": self.read_tiles, "pair_tiles": self.read_tiles}
-                extra |= dict.fromkeys(GEMM_TYPES, partial(self._part, "gemm", GEMM_TYPES))
+                extra = {**extra, "tiles": self.read_tiles, "pair_tiles": self.read_tiles}
             self.numbers(block, GPU_BLOCKS[word], f"{word}.", word, default, {**extra, **self._calibrated(word)})
         else:
             wanted = next(each for each in GPU_NUMBERS if each.name == word)
@@ -296,11 +300,11 @@ class BlockReader:
     def _part(
         self, owner: str, parts: Mapping[str, tuple[Property, ...]], statement: ast.Say, default: Default
     ) -> None:
-        """Read a block inside ``collectives`` or ``gemm``."""
+        """Read a block inside ``collectives``, ``gemm`` or ``grouped``."""
         head = head_of(statement)
         assert head is not None
         block, path = self._block_of(statement, head.text), f"{owner}.{head.text}"
-        extra = self._calibrated(owner, path) if owner == "gemm" else {}
+        extra = self._calibrated(owner, path) if owner in TYPE_BLOCKS else {}
         self.numbers(block, parts[head.text], f"{path}.", head.text, default, extra)
 
     def _calibrated(self, block: str, path: str = "") -> _Extra:

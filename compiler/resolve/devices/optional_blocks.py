@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from ...codes import Code
 from ...ir import (
+    TYPES_WITH_CONSTANTS,
     AttentionModel,
     Cache,
     Collectives,
@@ -22,7 +23,7 @@ from ...ir import (
     Sync,
 )
 from ...text.diagnostics import Report, Source
-from ...text.vocabulary import CACHE_NUMBERS, COLLECTIVES, GEMM_TYPES, GPU_BLOCKS
+from ...text.vocabulary import CACHE_NUMBERS, COLLECTIVES, GPU_BLOCKS, TYPE_BLOCKS
 from ..values.device_numbers import DeviceNumbers, NumberWithOrigin
 
 # Protocols with more flags are slower: LL sends a flag with every 4 bytes, LL128 with every 120.
@@ -148,8 +149,14 @@ def attention_of(figures: DeviceNumbers, block: str) -> AttentionModel | None:
     )
 
 
-def grouped_of(figures: DeviceNumbers, block: str) -> GroupedModel | None:
-    """Return the constants of grouped GEMMs in ``block``, None if the profile has none."""
+def grouped_of(figures: DeviceNumbers) -> GroupedModel | None:
+    """Return the constants of grouped GEMMs, None if the profile has none."""
+    model = _grouped(figures, "grouped")
+    of_types = {name: _grouped(figures, f"grouped.{name}") for name in TYPES_WITH_CONSTANTS}
+    return None if model is None else model.with_types(of_types)
+
+
+def _grouped(figures: DeviceNumbers, block: str) -> GroupedModel | None:
     if f"{block}.start" not in figures.by_path:
         return None
     names = ("mma", "hbm", "exponent", "rows")
@@ -188,8 +195,9 @@ def _groups() -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
         paths = tuple(f"{block}.{each.name}" for each in numbers if not each.required and not each.alone)
         yield paths, paths
     yield tuple(f"mall.{each.name}" for each in CACHE_NUMBERS), ("mall.",)
-    for name, numbers in GEMM_TYPES.items():
-        yield tuple(f"gemm.{name}.{each.name}" for each in numbers), (f"gemm.{name}.",)
+    for block, numbers in TYPE_BLOCKS.items():
+        for name in TYPES_WITH_CONSTANTS:
+            yield tuple(f"{block}.{name}.{each.name}" for each in numbers), (f"{block}.{name}.",)
     for name, numbers in COLLECTIVES.items():
         prefix = f"collectives.{name}." if name else "collectives."
         yield tuple(f"{prefix}{each.name}" for each in numbers if not each.alone), (prefix,)

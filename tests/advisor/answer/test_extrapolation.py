@@ -31,7 +31,7 @@ def scenario(
 
 def without_fp8(of: OpCase) -> OpCase:
     """The same on a GPU without constants of fp8."""
-    gpu = replace(of.gpu, gemm=replace(of.gpu.gemm, fp8=None), calibrated=replace(of.gpu.calibrated, gemm_fp8=None))
+    gpu = replace(of.gpu, gemm=replace(of.gpu.gemm, fp8=None), calibrated=replace(of.gpu.calibrated, gemm_types=()))
     return replace(of, system=replace(of.system, gpu=gpu))
 
 

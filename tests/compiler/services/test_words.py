@@ -3,7 +3,16 @@
 import pytest
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.ir import DType, EngineKind, EngineMode, Metric, Origin, PeerOrder, TransferPath
+from magus.compiler.ir import (
+    TYPES_WITH_CONSTANTS,
+    DType,
+    EngineKind,
+    EngineMode,
+    Metric,
+    Origin,
+    PeerOrder,
+    TransferPath,
+)
 from magus.compiler.ir.operations import OPERATIONS
 from magus.compiler.ir.topologies import TOPOLOGIES
 from magus.compiler.outline import outline
@@ -64,12 +73,13 @@ SECTIONS: dict[str, set[str]] = {
 }
 BLOCKS = {
     **{f"gpu.{block}": numbers for block, numbers in words.GPU_BLOCKS.items()},
-    **{f"gpu.gemm.{name}": numbers for name, numbers in words.GEMM_TYPES.items()},
+    **{f"gpu.{block}.type": numbers for block, numbers in words.TYPE_BLOCKS.items()},
     **{f"gpu.collectives.{part}".rstrip("."): numbers for part, numbers in words.COLLECTIVES.items()},
 }
 EXTRA = {
-    "gpu.gemm": {"tiles", "pair_tiles", "calibrated", *words.GEMM_TYPES},
-    "gpu.gemm.fp8": {"calibrated"},
+    "gpu.gemm": {"tiles", "pair_tiles", "calibrated", *TYPES_WITH_CONSTANTS},
+    "gpu.gemm.type": {"calibrated"},
+    "gpu.grouped": set(TYPES_WITH_CONSTANTS),
     "gpu.sm_copy": {"calibrated"},
     "gpu.collectives": {"calibrated", *filter(None, words.COLLECTIVES)},
 }

@@ -89,7 +89,7 @@ def test_fp8_has_constants_of_its_own_and_writes_16_bits() -> None:
     shape = GroupedGemmShape((100, 28), 4096, 1024, DType.FP8)
 
     assert grouped_gemm_work(gpu, shape, 132).start_ticks == gpu.gemm.start_ticks
-    own = replace(gpu, grouped_fp8=replace(MODEL, start_ticks=ticks(9)))
+    own = replace(gpu, grouped=replace(MODEL, fp8=replace(MODEL, start_ticks=ticks(9))))
     assert grouped_gemm_work(own, shape, 132).start_ticks == ticks(9)
     assert grouped_gemm_work(own, shape, 132).hbm_write_bytes == shape.output_bytes == 128 * 4096 * 2
 

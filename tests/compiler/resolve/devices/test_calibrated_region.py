@@ -37,7 +37,7 @@ def test_each_block_says_its_region() -> None:
         gemm=GemmRegion(DType.FP16, (1, 64), (32, 128), (64, 256)),
         sm_copy=(2, 8),
         collectives=CollectiveRegion((1024, 1 << 20), (4, 8)),
-        gemm_fp8=GemmRegion(DType.FP8, (1, 8), (1, 8), (1, 8)),
+        gemm_types=(GemmRegion(DType.FP8, (1, 8), (1, 8), (1, 8)),),
     )
 
 

@@ -313,3 +313,15 @@ def test_the_gemm_form_remembers_the_l2_that_it_was_fitted_with() -> None:
     numbers = "start mma hbm tile k_step split split_bandwidth exponent quantisation error resolution"
     whole = "; ".join(f"{name} base.gemm.{name}" for name in numbers.split())
     assert child_of_h100(f"cache l2 {{ size 25 MiB }}; gemm {{ {whole} }}").gemm.fitted_l2 is None
+
+
+def test_a_type_without_constants_or_a_peak_has_those_of_one_alike() -> None:
+    b200, h100 = shipped("nvidia/b200").gpu, shipped("nvidia/h100").gpu
+    assert b200.peak(DType.FP8_BLOCK) == b200.peak(DType.FP8) == b200.peak(DType.MXFP8)
+    assert b200.peak(DType.NVFP4) == 2 * b200.peak(DType.FP8) and h100.peak(DType.NVFP4) == h100.peak(DType.MXFP8) == 0
+    assert h100.gemm.of(DType.MXFP8) is h100.gemm.fp8 and h100.grouped_of(DType.MXFP8) is h100.grouped_of(DType.FP8)
+    numbers = "start 1 us; mma 80 %; hbm 80 %; tile 1 us; exponent 3; rows 50 %"
+    own = child_of_h100(f"grouped {{ fp8_block {{ {numbers} }} }}")
+    assert own.grouped is not None
+    assert own.grouped_of(DType.FP8_BLOCK) == own.grouped.fp8_block != own.grouped_of(DType.FP8)
+    assert own.grouped_of(DType.NVFP4) is None
