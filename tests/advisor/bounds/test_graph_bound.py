@@ -2,10 +2,26 @@
 
 import random
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from magus.advisor.bounds.copy_modes import served_ticks
 from magus.advisor.bounds.lower_bound import Bound, lower_bound, workload_bound
 from magus.compiler import compile_text
-from magus.compiler.ir import Op, OpCase, Pattern, Repeat, Workload
+from magus.compiler.ir import (
+    EngineChoice,
+    EngineKind,
+    Op,
+    OpCase,
+    OpChoice,
+    OpMode,
+    Pattern,
+    Repeat,
+    Schedule,
+    Workload,
+)
+from magus.compiler.planning.plan import build_plan
 from magus.simcore import simulate
 from magus.simcore.program.program import RunOutcome
 from tests.helpers.oracle.drawn_graphs import draw_graph_plan
@@ -49,6 +65,39 @@ workload w on hgx {
   y = combine(grouped_gemm(swiglu(h), w2), type=bf16)
 }
 """
+
+
+FORMS = (
+    ("shard rows", "shard rows", "t = dispatch(x, {dealt})", "combine"),
+    ("shard rows", "shard rows", "t = dispatch(all_gather(x), {dealt})", "reduce_scatter(combine"),
+    ("", "shard rows", "t = dispatch(x, {dealt})", "all_reduce(combine"),
+    ("", "shard cols", "t = dispatch(x, {dealt}, ep=1)", "all_reduce(combine"),
+)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["sent", "gathered", "whole", "columns"])
+@settings(max_examples=4, deadline=None, derandomize=True)
+@given(st.sampled_from([4, 8]), st.sampled_from([64, 512, 2048]), st.sampled_from([8, 16, 32]), st.integers(1, 4))
+def test_no_layer_of_experts_is_faster(
+    form: tuple[str, str, str, str], ranks: int, rows: int, experts: int, top: int
+) -> None:
+    shard, first, sent, back = form
+    lines = (
+        *('use "nvidia/h100"', f"system s {{ gpus {ranks} x H100; fabric switch(nvswitch, link=nvlink) }}"),
+        *("workload w on s {", f"x = tensor bf16[{ranks * rows}, 512] {shard}"),
+        f"w1 = tensor bf16[{experts} * 512, 512] {first}",
+        f"w2 = tensor bf16[{experts} * 256, 512] shard rows",
+        sent.format(dealt=f"experts={experts}, top={top}"),
+        f"y = {back}(grouped_gemm(swiglu(grouped_gemm(t, w1)), w2)){')' * back.count('(')}",
+        "}",
+    )
+    found = compile_text("\n".join(lines)).scenario("w")
+    for engine in (EngineChoice(EngineKind.SM, 32), EngineChoice(EngineKind.DMA, 3)):
+        moving = tuple(OpMode(each.name, OpChoice("serial", ranks, engine)) for each in found.moving)
+        plan = build_plan(found.system, found.workload, Schedule("each", moving))
+        result = simulate(found.system, plan, unit_bytes=4096)
+        assert result.outcome is RunOutcome.DONE
+        assert workload_bound(found.system, found.workload).ticks <= result.makespan_ticks
 
 
 def test_ops_that_can_be_cut_do_not_add_up_along_a_path() -> None:
