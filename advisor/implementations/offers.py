@@ -322,8 +322,8 @@ def _is_library(implementation: Implementation) -> bool:
 
 
 def _is_offered(implementation: Implementation, scenario: OpCase) -> bool:
-    """Whether it is offered unasked: it is known for this GPU, type and pattern, and is not the library."""
+    """Whether it is offered unasked: it is known for this GPU, type, pattern and ranks, and is not the library."""
     method = implementation.method_of(scenario.shape)
-    if method is None or method.missing or method.is_library:
+    if method is None or method.missing or method.is_library or not method.has_ranks(scenario.num_ranks):
         return False
     return scenario.gpu.name in implementation.gpus and _dtype(scenario.shape) in implementation.dtypes

@@ -129,9 +129,9 @@ class Method:
     all_reduces in place of the library, and ``routed`` its dispatches or combines.
 
     ``missing`` are numbers that are not known: without them there is no prediction. Nothing is known of other ``gpus``
-    and ``dtypes`` than these, if there are some, nor of more than ``most_rows`` rows. ``error`` is the mean relative
-    error of predicted speedups over the library on rows it was not fitted to, None if there were none;
-    ``shortest_ticks`` is the shortest time among those rows and the rows of the fit.
+    and ``dtypes`` than these, if there are some, nor of more than ``most_rows`` rows or ``most_ranks`` ranks. ``error``
+    is the mean relative error of predicted speedups over the library on rows it was not fitted to, None if there were
+    none; ``shortest_ticks`` is the shortest time among those rows and the rows of the fit.
     """
 
     pattern: Pattern
@@ -152,6 +152,7 @@ class Method:
     gpus: tuple[str, ...] = ()
     dtypes: tuple[DType, ...] = ()
     most_rows: int | None = None
+    most_ranks: int | None = None
     error: Fraction | None = None
     shortest_ticks: int = 0
     kernels: tuple[SumKernel, ...] = ()
@@ -161,6 +162,10 @@ class Method:
     def is_library(self) -> bool:
         """Whether it is the library alone, which others are compared with."""
         return self.path is TransferPath.LIBRARY and not self.kernels and self.routed is None
+
+    def has_ranks(self, ranks: int) -> bool:
+        """Whether it is known of so many GPUs."""
+        return ranks <= (self.most_ranks or ranks)
 
 
 @dataclass(frozen=True, slots=True)

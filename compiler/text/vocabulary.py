@@ -176,6 +176,7 @@ METHOD_NUMBERS = (
     Property("limit", RATE, Fraction(10**6), Fraction(10**15), required=False, alone=True),
     *(_alone(name, TIME, _PERCENT, low=0) for name in ("call", "graph_call", "host", "barrier", "step", "shortest")),
     *(_alone(name, NUMBER, 1 << 20) for name in ("rereads_below", "most_rows")),
+    _alone("most_ranks", NUMBER, MAX_RANKS),
     Property("rows_per_read", NUMBER, Fraction(1), Fraction(64), required=False, alone=True),
     _alone("library_below", FLOP, 10**18),
     Property("error", NUMBER, Fraction(0), Fraction(10), required=False, alone=True),

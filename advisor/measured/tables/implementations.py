@@ -9,7 +9,8 @@ from ....compiler import CompileError
 from ....compiler.ir import DType, Pattern, Rejection
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.resolve.schedules.implementation import shipped_implementations
-from ...implementations.predict import Promise, predict_us
+from ...implementations.predict import Promise, call_times
+from . import sm_sweep
 from .collectives import gpu_named, tables_of, whole_number
 from .csv_rows import read_rows
 from .fused import (
@@ -43,8 +44,12 @@ KNOWN_AS: Mapping[str, str] = {
     "existing fused GEMM-AR": "vllm_fused",
     "FlagTree multimem": "flagtree",
 }
-# What is another kernel on older GPUs.
-ON_AMPERE: Mapping[str, str] = {"flux": "flux_ampere"}
+# What is another kernel on these GPUs.
+OF_GPU: Mapping[tuple[str, str], str] = {
+    ("flux", "A100"): "flux_ampere",
+    ("flux", "A800"): "flux_ampere",
+    ("mkernel", "H100"): "mkernel_hopper",
+}
 # Threads that name no GPU. The serial time of the first is that of an H800, and half as long again as that of an H100.
 # The second has a Blackwell, B200 or GB300, whose profiles differ by 3 % on its rows.
 GPU_OF_SOURCE: Mapping[str, str] = {
@@ -58,7 +63,7 @@ OF_ONE_GPU = "script args --m"
 class ImplementationRow:
     """A measured time of an implementation; ``serial_us`` is that of its partner, None if the table has none.
 
-    With ``whole_thread`` no row of its thread was fitted to.
+    With ``whole_thread`` no row of its thread was fitted to. A time ``in_graph`` has no call from the host in it.
     """
 
     name: str
@@ -71,6 +76,7 @@ class ImplementationRow:
     source: str
     held_out: bool = False
     whole_thread: bool = False
+    in_graph: bool = False
 
     @property
     def label(self) -> str:
@@ -88,6 +94,7 @@ def implementation_rows(folder: Path) -> tuple[ImplementationRow, ...]:
         If a table cannot be read.
     """
     found = [row for path in tables_of(folder, PATTERNS) for row in _rows_of(path)]
+    found += [row for path in tables_of(folder, sm_sweep.PATTERNS) for row in _swept(path)]
     by_thread: dict[tuple[str, Pattern, str], list[ImplementationRow]] = defaultdict(list)
     for row in found:
         by_thread[row.name, row.part.pattern, row.source].append(row)
@@ -110,14 +117,21 @@ def _rows_of(path: Path) -> Iterator[ImplementationRow]:
             yield found
 
 
+def _swept(path: Path) -> Iterator[ImplementationRow]:
+    """The times of mKernel with its best number of copying SMs: of one launch behind a barrier."""
+    for row in read_rows(path, sm_sweep.COLUMNS, sm_sweep.NUMBERS).rows:
+        found = _row({**row, "op": row["pattern"], "impl": "mKernel", "time_us": row["best_static_us"]}, None)
+        if found is not None:
+            yield replace(found, in_graph=True)
+
+
 def _row(row: Mapping[str, str], serial_us: float | None) -> ImplementationRow | None:
     """Return the row of an implementation, None if it is another's or its GPU, type or shape is not stated."""
     source = row.get("source", "")
     name = next((name for known, name in KNOWN_AS.items() if known in row["impl"]), None)
     gpu_text, gpu = gpu_named(GPU_OF_SOURCE.get(source, row["gpu"]))
     ranks, dtype = whole_number(row, "n_gpus", MAX_RANKS), row.get("dtype", "").partition(" ")[0]
-    if gpu_text in ("A100", "A800"):
-        name = ON_AMPERE.get(name or "", name)
+    name = OF_GPU.get((name or "", gpu_text), name)
     if name is None or gpu is None or ranks is None or ranks < 2 or dtype not in [known.value for known in DType]:
         return None
     parts = parts_of({**row, "shape_semantics": semantics_of(row)}, ranks)
@@ -177,11 +191,12 @@ def _compared(row: ImplementationRow) -> ImplementationComparison | str:
     except CompileError as error:
         return f"{row.name}, {row.label}: {str(error).splitlines()[0]}"
     shipped = {each.name: each for each in shipped_implementations(scenario.system)}
-    times = [predict_us(scenario, shipped[name]) for name in (LIBRARY, row.name)]
+    times = [call_times(scenario, shipped[name]) for name in (LIBRARY, row.name)]
     for us in times:
         if isinstance(us, Rejection):
             return f"{row.label}: {us.message}"
-    serial_us, fused_us = (us for us in times if not isinstance(us, Rejection))
+    found = [us for us in times if not isinstance(us, Rejection)]
+    serial_us, fused_us = (us.graph_us if row.in_graph else us.us for us in found)
     method = shipped[row.name].method(row.part.pattern)
     resolution = float(method.error) if method is not None and method.error is not None else 0.0
     return ImplementationComparison(row, serial_us, fused_us, resolution)

@@ -62,7 +62,7 @@ def reject_exchange(method: Method | None, case: OpCase) -> Rejection | None:
 
 
 def not_measured(implementation: Implementation, case: OpCase) -> Rejection | None:
-    """Why nothing is known of a method for the like of an op: another GPU or type, or more rows; None if it is."""
+    """Why nothing is known of a method for the like of an op: another GPU or type, more rows or GPUs; None if it is."""
     method, shape = implementation.method_of(case.shape), case.shape
     gemm, routing, moved = shape.gemm, shape.routing, shape.moved
     dtype = gemm.dtype if gemm is not None else moved.dtype if routing is not None and moved is not None else None
@@ -73,11 +73,13 @@ def not_measured(implementation: Implementation, case: OpCase) -> Rejection | No
         case.gpu.name in (method.gpus or (case.gpu.name,)),
         dtype in (method.dtypes or (dtype,)),
         rows <= (method.most_rows or rows),
+        method.has_ranks(case.num_ranks),
     )
     if all(fits):
         return None
     known = [", ".join(method.gpus), ", ".join(each.value for each in method.dtypes)]
     known.append("" if method.most_rows is None else f"up to {method.most_rows:,} rows")
+    known.append("" if method.most_ranks is None else f"up to {method.most_ranks} GPUs")
     message = f"{shape.pattern.value} is not known here: it was measured on {', '.join(filter(None, known))}"
     return Rejection(Code.MGS530, message)
 
@@ -100,7 +102,6 @@ def _ticks(system: System, cases: Iterable[OpCase]) -> Fraction:
     for case in cases:
         kernel, routing, moved = exchange_on(system, case.shape), case.shape.routing, case.shape.moved
         assert kernel is not None and routing is not None and moved is not None, "such implementations were left out"
-        sent = routing.sent, routing.rows, routing.top, routing.experts
-        fixed, num_bytes = kernel.split(system.num_ranks, moved.num_bytes, *sent)
+        fixed, num_bytes = kernel.split(system.num_ranks, moved.num_bytes, *routing.exchanged)
         total += kernel.start_ticks + fixed + num_bytes * TICKS_PER_SECOND / kernel.bytes_per_s
     return total

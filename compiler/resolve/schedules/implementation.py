@@ -49,7 +49,7 @@ _EXAMPLE = "schedule hetero_unfused_1d(engine=dma, kernel=persistent)"
 # An error is that of the numbers it was measured with, and so is where they hold: a child that changes one does not
 # inherit these.
 _KNOWN_NAMES: Mapping[str, tuple[str, ...]] = {"gpus": (), "dtypes": tuple(each.value for each in DType)}
-_OF_THE_NUMBERS = ("error", "shortest", "most_rows", *_KNOWN_NAMES)
+_OF_THE_NUMBERS = ("error", "shortest", "most_rows", "most_ranks", *_KNOWN_NAMES)
 
 PATTERN_WORDS: Mapping[str, Pattern] = {
     pattern.value.replace("+", "_").lower(): pattern for pattern in Pattern if pattern.overlaps
@@ -398,6 +398,7 @@ class MethodReader:
             gpus=self._known.get("gpus", ()),
             dtypes=tuple(map(DType, self._known.get("dtypes", ()))),
             most_rows=numbers.whole_if("most_rows"),
+            most_ranks=numbers.whole_if("most_ranks"),
             error=exact.get("error"),
             shortest_ticks=numbers.ticks_if("shortest") or 0,
             kernels=kernels,

@@ -74,6 +74,19 @@ def test_a_type_or_a_gpu_that_is_not_known_offers_less() -> None:
     assert {offer.name for offer in found_for(gather("A100")).offers} == {"flux_ampere"}
 
 
+def test_more_gpus_than_were_measured_offer_nothing_unasked() -> None:
+    asking = TEXT.replace("8 x {gpu}", "{ranks} x {gpu}")
+
+    def found(ranks: int, explore: str = "") -> Offers:
+        text = asking.format(library="h100", gpu="H100", m=4096, dtype="bf16", ranks=ranks, explore=explore)
+        return found_for(compile_text(text).scenario("w").case)
+
+    assert "mkernel_hopper" in {offer.name for offer in found(4).offers}
+    assert not found(8).named("mkernel_hopper") and not found(8).unknown
+    why = "AG+GEMM is not known here: it was measured on up to 4 GPUs"
+    assert found(8, "explore w { implementations mkernel_hopper }").unknown == (Unknown("mkernel_hopper", why),)
+
+
 def test_what_the_file_asks_about_is_all_there_is() -> None:
     (offer,) = found_for(gather("B200", explore="explore w { implementations flux }")).offers
 

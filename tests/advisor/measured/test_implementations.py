@@ -15,7 +15,7 @@ from magus.advisor.measured.tables.fused import FusedPart
 from magus.advisor.measured.tables.implementations import (
     KNOWN_AS,
     LIBRARY,
-    ON_AMPERE,
+    OF_GPU,
     ImplementationComparison,
     ImplementationRow,
     implementation_comparisons,
@@ -63,7 +63,7 @@ def shipped_methods() -> list[tuple[str, Method]]:
 
 
 def test_names_in_tables_are_those_of_shipped_implementations() -> None:
-    assert {*KNOWN_AS.values(), *ON_AMPERE.values(), LIBRARY} <= {name for name, _ in shipped_methods()}
+    assert {*KNOWN_AS.values(), *OF_GPU.values(), LIBRARY} <= {name for name, _ in shipped_methods()}
 
 
 def test_a_row_needs_no_partner(tmp_path: Path) -> None:
@@ -101,10 +101,22 @@ def test_a_thread_without_a_gpu_that_is_known_to_be_one(tmp_path: Path) -> None:
     assert row.gpu == "H800"
 
 
-def test_another_kernel_on_older_gpus(tmp_path: Path) -> None:
+def test_another_kernel_on_other_gpus(tmp_path: Path) -> None:
     rows = read(tmp_path, line("flux", 100, gpu="A800"), line("kraken triton", 100, gpu="A800"))
 
     assert [row.name for row in rows] == ["flux_ampere", "kraken"]
+
+
+def test_a_launch_behind_a_barrier_has_no_call(tmp_path: Path) -> None:
+    head = "gpu,n_gpus,pattern,m,n,k,shape_semantics,dtype,best_static_us,best_static_comm_sms,swept_comm_sms"
+    text = f'{head}\nH100,4,GEMM+RS,512,256,512,"M, N global, K local",bf16,40,8,2 8\n'
+    (tmp_path / "sm_sweep_here.csv").write_text(text)
+    (row,) = implementation_rows(tmp_path)
+    swept, called = implementation_comparisons([row, replace(row, in_graph=False)], lambda: None)
+
+    assert (row.name, row.in_graph, row.serial_us) == ("mkernel_hopper", True, None)
+    assert isinstance(swept, ImplementationComparison) and isinstance(called, ImplementationComparison)
+    assert (called.fused_us - swept.fused_us, called.serial_us - swept.serial_us) == pytest.approx((30, 30))
 
 
 def test_a_row_is_predicted_or_it_is_said_why_not(tmp_path: Path) -> None:

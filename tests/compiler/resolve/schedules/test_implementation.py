@@ -45,6 +45,7 @@ implementation mine {
     gpus H800
     dtypes bf16
     most_rows 8192
+    most_ranks 16
     call 40 us
     graph_call 5 us
     host 200 us
@@ -84,7 +85,7 @@ def test_a_block_says_schedule_path_and_costs() -> None:
         us * TICKS_PER_US for us in (40, 3, 10)
     )
     assert (method.graph_call_ticks, method.host_ticks) == (5 * TICKS_PER_US, 200 * TICKS_PER_US)
-    assert (method.gpus, method.dtypes, method.most_rows) == (("H800",), (DType.BF16,), 8192)
+    assert (method.gpus, method.dtypes, method.most_rows, method.most_ranks) == (("H800",), (DType.BF16,), 8192, 16)
     assert (method.tiles, method.rereads_below, method.rows_per_read) == (((128, 256),), 4096, Fraction(3, 2))
     assert (method.error, method.shortest_ticks) == (Fraction(8, 100), 200 * TICKS_PER_US) and not method.missing
 
