@@ -15,6 +15,7 @@ from ...compiler.ir import (
     OpCase,
     OpChoice,
     OpShape,
+    Pattern,
     Rejection,
     Scenario,
     Schedule,
@@ -184,8 +185,8 @@ class _Library:
     def predicted(self, case: OpCase) -> CallTimes | Rejection:
         """The predicted times of an op with its call, or why there are none."""
         if case.shape not in self._predicted:
-            routed = case.shape.routing is not None
-            self._predicted[case.shape] = _by_library(case) if routed else call_times(case, self.implementation)
+            alone = case.shape.routing is not None or case.shape.pattern is Pattern.ALL_REDUCE
+            self._predicted[case.shape] = _by_library(case) if alone else call_times(case, self.implementation)
         return self._predicted[case.shape]
 
     def times(self, case: OpCase) -> CallTimes:
@@ -212,10 +213,11 @@ def _by_library(case: OpCase) -> CallTimes | Rejection:
 
 
 def _dtype(shape: OpShape) -> DType | None:
-    """The type that an implementation has to know: of a GEMM, or of what is moved to experts and back."""
+    """The type that an implementation has to know: of a GEMM, of what is moved to experts and back, or summed alone."""
     if shape.gemm is not None:
         return shape.gemm.dtype
-    return shape.moved.dtype if shape.routing is not None and shape.moved is not None else None
+    alone = shape.routing is not None or shape.pattern is Pattern.ALL_REDUCE
+    return shape.moved.dtype if alone and shape.moved is not None else None
 
 
 def _without_call(case: OpCase) -> CallTimes:

@@ -190,7 +190,13 @@ class Implementation:
         return next((method for method in self.methods if method.pattern is pattern), None)
 
     def method_of(self, shape: OpShape) -> Method | None:
-        """Return how it carries out ``shape``: a dispatch as before a kernel, a combine as behind one."""
+        """Return how it carries out ``shape``: a dispatch as before a kernel, a combine as behind one.
+
+        A lone all_reduce of a layer is by its kernels for one, without the calls that a benchmark has.
+        """
+        if shape.pattern is Pattern.ALL_REDUCE:
+            summed = self.method(Pattern.GEMM_AR)
+            return None if summed is None or not summed.kernels else replace(summed, call_ticks=0, graph_call_ticks=0)
         if shape.routing is None or shape.pattern is not Pattern.ALL_TO_ALL:
             return self.method(shape.pattern)
         return self.method(Pattern.GEMM_A2A if shape.back else Pattern.A2A_GEMM)

@@ -102,7 +102,7 @@ def _nearest(offers: Sequence[Offer]) -> Offer | None:
 
 def _switch_on(advice: Advice, offer: Offer, library: str, source: tuple[str, ...]) -> NextStep:
     """Return an implementation with the schedule that it carries out."""
-    method = _named(advice, offer.name).method(advice.case.shape.pattern)
+    method = _named(advice, offer.name).method_of(advice.case.shape)
     assert method is not None, "an offer has a predicted time"
     schedule = expression_of(method.choice)
     word = "switch on" if offer.promise.verdict is Verdict.OVERLAP else "try"
@@ -177,7 +177,7 @@ def shipped_lines(advice: Advice, candidate: Candidate) -> Iterator[str]:
     methods = {implementation.name: implementation for implementation in _known(advice)}
     reported = []
     for place, offer in enumerate(offers.offers):
-        method = methods[offer.name].method(advice.case.shape.pattern)
+        method = methods[offer.name].method_of(advice.case.shape)
         assert method is not None, "an offer has a predicted time"
         alike = candidate.choice is not None and candidate.choice.template == method.choice.template
         gain = f"{_WORDS[offer.promise.verdict]}, {offer.promise.speedup:.2f}x over {offers.library}"

@@ -20,9 +20,11 @@ from magus.advisor.implementations.predict import (
     call_times,
     kernel_promise,
     kernel_us,
+    library_us,
+    predict_us,
 )
 from magus.compiler import compile_text
-from magus.compiler.ir import TICKS_PER_US, OpCase, Scenario
+from magus.compiler.ir import TICKS_PER_US, OpCase, Pattern, Scenario
 from magus.compiler.planning.plan import build_plan
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
@@ -247,6 +249,22 @@ def test_layers_take_the_all_reduces_of_frameworks_one_op_after_the_other() -> N
     vllm = found.named("vllm_all_reduce")
     assert vllm is not None and vllm.ops == ("y", "z") and vllm.promise.verdict is Verdict.OVERLAP
     assert vllm.about.count("256 KiB") == 1
+
+
+def test_the_sum_of_what_experts_made_is_by_the_kernel_of_a_framework_too() -> None:
+    """An all_reduce alone has no call, as the library's has none: it takes that much less than the library's."""
+    experts = "w1 = tensor bf16[16 * 8192, 512] shard rows; w2 = tensor bf16[16 * 256, 8192] shard rows\n"
+    summed = "z = all_reduce(combine(grouped_gemm(swiglu(grouped_gemm(t, w1)), w2)))\n}}"
+    layer = DOWN.replace("}}\n{explore}", f"{experts}t = dispatch(y, experts=16, top=2)\n{summed}")
+    scenario = compile_text(layer.format(library="h100", gpu="H100", ranks=8, m=16)).scenario("w")
+    found, case = offers_of(scenario), next(each for each in scenario.cases if each.name == "z")
+    assert found is not None and case.shape.pattern is Pattern.ALL_REDUCE
+
+    vllm = found.named("vllm_all_reduce")
+    assert vllm is not None and vllm.ops == ("y", "z")
+    (kernels,) = [each for each in shipped_implementations(case.system) if each.name == "vllm_all_reduce"]
+    own = predict_us(case, kernels)
+    assert isinstance(own, float) and own < library_us(case) < own + CALL_US
 
 
 def test_what_is_shorter_than_anything_measured_is_no_promise() -> None:
