@@ -248,7 +248,7 @@ def _scenario(gpu: str, said: dict[str, Item]) -> OpCase:
     moved = said["moved"].entries(("rows", "cols", "dtype"))
     dtype = DType(moved["dtype"].word(tuple(each.value for each in DType)))
     rows, cols = (moved[key].number(1, MAX_EXTENT) for key in ("rows", "cols"))
-    gemm = said["gemm"].entries(("m", "n", "k", "dtype")) if "gemm" in said else {}
+    gemm = said["gemm"].entries(("m", "n", "k", "dtype"), ("weights", "out")) if "gemm" in said else {}
     m, n, k = (gemm[key].number(1, MAX_EXTENT) if gemm else 0 for key in ("m", "n", "k"))
     pattern, ranks = str(said["pattern"].value), said["ranks"].number(1, MAX_RANKS)
     moves_apart = not gemm or pattern in {each.value for each in requests.INDEPENDENT_PATTERNS}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiler.ir import TICKS_PER_US, DType, GemmModel, Gpu
+from ...compiler.ir import TICKS_PER_US, GemmModel, GemmShape, Gpu
 from ...simcore.kernels.gemm_form import MIN_SPLIT_K, l2_bytes_per_s
 
 Floats = NDArray[np.float64]
@@ -20,10 +20,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class GemmForm:
-    """The fitted form of GEMMs on ``fewest`` to ``most`` SMs; if ``fixed``, each SM has its tiles from the start."""
+    """The fitted form of GEMMs on ``fewest`` to ``most`` SMs; if ``fixed``, each SM has its tiles from the start.
+
+    They have the types of ``types``, of whatever size.
+    """
 
     gpu: Gpu
-    dtype: DType
+    types: GemmShape
     fewest: int
     most: int
     fixed: bool
@@ -31,7 +34,13 @@ class GemmForm:
     @property
     def model(self) -> GemmModel:
         """The constants."""
-        return self.gpu.gemm.of(self.dtype)
+        return self.gpu.gemm.of(self.types.dtype)
+
+    @property
+    def element_bytes(self) -> tuple[float, float, float]:
+        """Bytes of an element of A, B and C."""
+        types = self.types
+        return types.dtype.mean_bytes, types.right.mean_bytes, types.product.mean_bytes
 
     @property
     def quantisation(self) -> float:
@@ -42,7 +51,8 @@ class GemmForm:
         """Time of the compulsory traffic of shapes [3, B]; a kernel that ``adds`` to an output also reads it."""
         m, n, k = corner
         rate = float(self.model.hbm_fraction) * self.gpu.hbm.peak_bytes_per_s
-        return np.asarray((m * k + k * n + (1 + adds) * m * n) * self.dtype.mean_bytes / rate * 1e6)
+        left, right, out = self.element_bytes
+        return np.asarray((m * k * left + k * n * right + (1 + adds) * m * n * out) / rate * 1e6)
 
     def together(self, one: Floats, other: Floats) -> Floats:
         """Two times, not both 0, imperfectly overlapped: ``p_norm`` of the kernels, several times as fast."""
@@ -84,7 +94,7 @@ class TiledKernels:
     def tile_us(self, part: Floats) -> Floats:
         """Time of a tile, as ``TileForm.us`` of ``gemm_form.py``."""
         gpu, model = self.form.gpu, self.form.model
-        rate = self.units * (gpu.peak(self.form.dtype) / gpu.sms * float(model.mma_fraction))
+        rate = self.units * (gpu.peak(self.form.types.dtype) / gpu.sms * float(model.mma_fraction))
         math_us = 2 * self.rows * self.cols * part / rate * 1e6
         wait_us = part / 64 * model.k_step_ticks / TICKS_PER_US
         return self.form.together(math_us, wait_us) + model.tile_ticks / TICKS_PER_US
@@ -129,7 +139,8 @@ class TiledKernels:
         """Times [K, B] of L2 for the largest shapes, infinite for kernels that may not exist in a box."""
         gpu, (m, n, k) = self.form.gpu, high
         rows, cols = np.ceil(m / self.rows), np.ceil(n / self.cols)
-        num_bytes = ((m * cols + n * rows) * k + 2 * m * n) * self.form.dtype.mean_bytes
+        left, right, out = self.form.element_bytes
+        num_bytes = (m * cols * left + n * rows * right) * k + 2 * m * n * out
         l2 = num_bytes / l2_bytes_per_s(gpu) * 1e6
         waves = np.ceil(rows * cols * (self.split * self.units) / self.form.fewest)
         latency = waves * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US

@@ -134,7 +134,7 @@ def gemm_start_ticks(gpu: Gpu, dtype: DType) -> int:
 @lru_cache(maxsize=1024)
 def _least_kernels(gpu: Gpu, gemm: GemmShape, inner: int) -> tuple[int, int]:
     """Return the ticks of the shortest GEMM and matrix times a vector with that inner dimension, without launch."""
-    shape = GemmShape(1, 1, inner, gemm.dtype)
+    shape = replace(gemm, m=1, n=1, k=inner)
     return (
         gemm_work(gpu, shape, gpu.sms).unit_ticks,
         gemv_work(gpu, GemvShape(1, inner, gemm.dtype), gpu.sms).unit_ticks,
@@ -234,7 +234,7 @@ class _Search:
         self._times = np.append(us * np.array(TIME_SHARES[::-1]), np.inf)
         self._sizes = shape.m * shape.n * shape.k * np.array(SIZE_SHARES[::-1])
         fixed = kind.persistent
-        self._form = GemmForm(gpu, shape.dtype, kind.fewest, kind.most, fixed)
+        self._form = GemmForm(gpu, shape, kind.fewest, kind.most, fixed)
         splits = SPLITS[:1] if fixed else SPLITS
         kernels = [(*tile, split) for tile in tiles_of(gpu) if tile[1] <= kind.most for split in splits]
         self._kernels = TiledKernels.of(self._form, kernels)

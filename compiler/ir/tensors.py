@@ -40,6 +40,11 @@ class DType(Enum):
         return DType(_ALIKE.get(self._value_, self._value_))
 
     @property
+    def of_product(self) -> "DType":
+        """The type that a product of this type has unless its call says another: bf16 of types with scales."""
+        return DType.BF16 if self.block > 1 else self
+
+    @property
     def block(self) -> int:
         """How many elements share a scale; 1 if the type has none."""
         return _BLOCKS[self._value_][0]

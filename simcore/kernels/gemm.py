@@ -37,7 +37,7 @@ from .gemm_form import (
     Tiling,
     found,
     min_sm_ticks,
-    operand_rows,
+    operand_bytes,
     slowdown,
     split_k,
     split_us,
@@ -100,7 +100,7 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
     ValueError
         If none of ``tiles`` fits ``sms``.
     """
-    row_bytes, other_bytes = shape.dtype.bytes_of(shape.k), form.num_bytes - shape.operand_bytes
+    left, right, other_bytes = shape.left_bytes, shape.right_bytes, form.num_bytes - shape.operand_bytes
     summed_us = {split: split_us(gpu, shape, split) for split in SPLITS}
     memory_us, quantisation = form.memory_us, form.quantisation
     overhead_us, inner = gpu.gemm.of(shape.dtype).tile_ticks / TICKS_PER_US, shape.k / split_k(shape.k, 1)
@@ -124,7 +124,7 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
                 continue
             if l2_read_bytes < 0:
                 share = gpu.gemm.cluster // units
-                l2_read_bytes = operand_rows(shape.m, shape.n, tile_rows, tile_cols, share) * row_bytes
+                l2_read_bytes = operand_bytes(left, right, tile_rows, tile_cols, share)
             body_us = form.body_us(waves_us) + summed_us[split]
             body_us = max(body_us, form.least_us(waves, l2_read_bytes + other_bytes))
             if body_us < best_us:
@@ -213,11 +213,11 @@ def group_shape(scenario: OpCase, group: TileGroup) -> GemmShape:
     assert all(each.cols is cols or each.cols == cols for each in regions), "a checked plan keeps columns together"
     whole = _whole_flops(scenario, gemm)
     if cutting_of(workload).adds is Adds.BLOCKS:
-        return GemmShape(regions[0].rows.size, cols.size, len(regions) * group.k.size, gemm.dtype, whole)
+        return replace(gemm, m=regions[0].rows.size, n=cols.size, k=len(regions) * group.k.size, whole_flops=whole)
     rows = sum([region.rows.size for region in regions])
     if workload.by_columns:
-        return GemmShape(cols.size, rows, group.k.size, gemm.dtype, whole)
-    return GemmShape(rows, cols.size, group.k.size, gemm.dtype, whole)
+        return replace(gemm, m=cols.size, n=rows, k=group.k.size, whole_flops=whole)
+    return replace(gemm, m=rows, n=cols.size, k=group.k.size, whole_flops=whole)
 
 
 def stream_shape(scenario: OpCase, groups: Sequence[TileGroup]) -> GemmShape:
@@ -229,8 +229,8 @@ def stream_shape(scenario: OpCase, groups: Sequence[TileGroup]) -> GemmShape:
     assert gemm is not None, "only groups of a GEMM are persistent"
     flops = sum(group_shape(scenario, group).flops for group in groups)
     if scenario.shape.by_columns:
-        return GemmShape(gemm.m, -(-flops // (2 * gemm.m * gemm.k)), gemm.k, gemm.dtype, _whole_flops(scenario, gemm))
-    return GemmShape(-(-flops // (2 * gemm.n * gemm.k)), gemm.n, gemm.k, gemm.dtype, _whole_flops(scenario, gemm))
+        return replace(gemm, n=-(-flops // (2 * gemm.m * gemm.k)), whole_flops=_whole_flops(scenario, gemm))
+    return replace(gemm, m=-(-flops // (2 * gemm.n * gemm.k)), whole_flops=_whole_flops(scenario, gemm))
 
 
 def gemm_part(scenario: OpCase, whole: GemmShape, group: TileGroup) -> KernelShape:

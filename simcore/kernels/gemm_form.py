@@ -175,15 +175,15 @@ def split_us(gpu: Gpu, shape: GemmShape, split: int) -> float:
     return model.split_ticks / TICKS_PER_US + 8 * split * shape.m * shape.n / model.split_bytes_per_s * 1e6
 
 
-def operand_rows(m: int, n: int, tile_rows: int, tile_cols: int, share: int) -> int:
-    """Rows of length K that the tiles read from L2: those of A for each column of tiles, those of B for each row.
+def operand_bytes(left: int, right: int, tile_rows: int, tile_cols: int, share: int) -> int:
+    """Bytes that the tiles read from L2: A, of ``left`` bytes, for each column of tiles, B for each row of them.
 
     ``share`` tiles side by side in a cluster receive the operand that they have in common by one read that is multicast
     (NVIDIA CUTLASS, TMA multicast): A if they lie along N, B if they lie along M, whichever leaves less to read. A tile
     of a pair of SMs is one tile: that the pair shares an operand is in its size.
     """
-    along_n = m * math.ceil(tile_cols / max(1, share)) + n * tile_rows
-    along_m = m * tile_cols + n * math.ceil(tile_rows / max(1, share))
+    along_n = left * math.ceil(tile_cols / max(1, share)) + right * tile_rows
+    along_m = left * tile_cols + right * math.ceil(tile_rows / max(1, share))
     return min(along_n, along_m)
 
 

@@ -35,7 +35,7 @@ from ...compiler.ir import (
     tile_rows,
 )
 from .gemm import gemm_work, tiled_work
-from .gemm_form import BodyForm, Tiling, found, min_sm_ticks, operand_rows, tile_times
+from .gemm_form import BodyForm, Tiling, found, min_sm_ticks, operand_bytes, tile_times
 from .work import KernelWork, WorkModel, hbm_bytes
 
 
@@ -57,7 +57,8 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: b
     rows = tuple(count for count in shape.rows if count)
     model = gpu.grouped_of(shape.dtype)
     if len(rows) == 1 and model is None:
-        return gemm_work(gpu, GemmShape(rows[0], shape.n, shape.k, shape.dtype, whole_flops=0), sms, accumulate)
+        only = GemmShape(rows[0], shape.n, shape.k, shape.dtype, shape.weights, shape.out, whole_flops=0)
+        return gemm_work(gpu, only, sms, accumulate)
     if gpu.peak(shape.dtype) <= 0:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
     read, written = hbm_bytes(shape, accumulate)
@@ -99,7 +100,7 @@ def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int) -> Til
     """
     model = gpu.gemm.of(shape.dtype)
     form, written = BodyForm.of(gpu, model, num_bytes, float(model.quantisation)), shape.output_bytes
-    tiles = tile_times(gpu, shape.dtype, shape.k, splits=False)
+    tiles, right = tile_times(gpu, shape.dtype, shape.k, splits=False), shape.right.bytes_of(shape.n * shape.k)
     bodies: list[tuple[float, int, int]] = []  # the least body of a tile, its number, its slots
     for number, ((block, units), ((_, tile_us),)) in enumerate(tiles):
         if units > sms:  # a pair needs two SMs
@@ -113,10 +114,10 @@ def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int) -> Til
             break
         block, units = tiles[number][0]
         tile_cols, share = math.ceil(shape.n / block[1]), gpu.gemm.cluster // units
-        operands = sum(
-            operand_rows(count, shape.n, math.ceil(count / block[0]), tile_cols, share) for count in shape.rows
+        l2_read_bytes = sum(
+            operand_bytes(shape.dtype.bytes_of(count * shape.k), right, math.ceil(count / block[0]), tile_cols, share)
+            for count in shape.rows
         )
-        l2_read_bytes = shape.dtype.bytes_of(operands * shape.k)
         body_us = max(body_us, form.least_us(num_slots / sms, l2_read_bytes + written))
         if best is None or (body_us, number) < (best.body_us, first):
             best, first = Tiling(body_us, block, units == 2, num_slots, l2_read_bytes), number

@@ -96,9 +96,9 @@ class _Grid:
     @staticmethod
     def of(shape: GemmShape, tile: tuple[int, int], group: int) -> "_Grid":
         """The grid of ``shape``; panels at the edge that are not whole count as the mean, so that sums are exact."""
-        rows, cols, size = -(-shape.m // tile[0]), -(-shape.n // tile[1]), shape.dtype.mean_bytes
-        row_bytes, col_bytes = shape.m * shape.k * size / rows, shape.n * shape.k * size / cols
-        return _Grid(rows, cols, group, row_bytes, col_bytes, shape.m * shape.n * size / (rows * cols))
+        rows, cols = -(-shape.m // tile[0]), -(-shape.n // tile[1])
+        row_bytes, col_bytes = shape.left_bytes / rows, shape.right_bytes / cols
+        return _Grid(rows, cols, group, row_bytes, col_bytes, shape.output_bytes / (rows * cols))
 
     @property
     def num_tiles(self) -> int:

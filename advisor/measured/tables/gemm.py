@@ -113,7 +113,7 @@ def gemm_terms(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> GemmTerms:
     m, n, k = (each[:, None, None] for each in shapes.T)
     k_part = _ceil_div(_ceil_div(k, split), 64) * 64
     tile_rows, tile_cols = _ceil_div(m, rows), _ceil_div(n, cols)
-    num_bytes = (m * k + k * n + m * n) * dtype.mean_bytes
+    num_bytes = (m + n) * k * dtype.mean_bytes + m * n * dtype.of_product.mean_bytes
     l2_rows = _operand_rows(m, n, tile_rows, tile_cols, np.maximum(1, gpu.gemm.cluster // sms_per_tile))
     l2_bytes = (l2_rows - m - n) * k * dtype.mean_bytes + num_bytes
     l2_us = l2_bytes / l2_bytes_per_s(gpu) * 1e6
@@ -159,7 +159,7 @@ def fastest(body_us: Floats) -> tuple[Floats, Ints]:
 
 
 def _operand_rows(m: Ints, n: Ints, tile_rows: Ints, tile_cols: Ints, share: Ints) -> Ints:
-    """See ``simcore.kernels.gemm_form.operand_rows``."""
+    """As ``simcore.kernels.gemm_form.operand_bytes``, in rows of K."""
     along_n, along_m = m * _ceil_div(tile_cols, share) + n * tile_rows, m * tile_cols + n * _ceil_div(tile_rows, share)
     return np.minimum(along_n, along_m)
 

@@ -43,6 +43,18 @@ def check_types(tensors: Sequence[Tensor]) -> None:
             raise mismatch(f"types differ: {first.name} is {first.dtype.value}, {other.name} is {other.dtype.value}")
 
 
+def product_types(call: OperationCall, x: Tensor, w: Tensor) -> tuple[DType | None, DType | None]:
+    """The types of the weights ``w`` and of the product as the shape has them; None where they follow from ``x``.
+
+    Weights may be of a narrower type than ``x``, at whose rate they are multiplied: kernels widen them on the way.
+    Reject others.
+    """
+    narrower = (w.dtype.block > 1 or w.dtype is DType.FP8) and w.dtype.mean_bytes < x.dtype.mean_bytes
+    if not narrower:
+        check_types([x, w])
+    return w.dtype if narrower else None, call.arguments.get("type")
+
+
 def check_inner(left: str, cols: int, right: Tensor) -> None:
     """Reject a product whose left factor, of so many columns, does not meet the rows of the right one."""
     if cols != right.rows:
@@ -75,8 +87,14 @@ def reject_blocks(name: str, dtype: DType, size: int) -> Rejection | None:
     return Rejection(Code.MGS304, message, f"use {-(-size // block) * block}, a multiple of {block}")
 
 
+def check_inner_blocks(x: Tensor, w: Tensor, inner: int) -> None:
+    """Reject a product of ``inner`` elements of each rank that are not whole blocks of one scale each."""
+    for tensor in (x, w):
+        check_blocks(f"the inner dimension of {tensor.name}", tensor.dtype, inner)
+
+
 def check_blocks(name: str, dtype: DType, size: int) -> None:
-    """Reject rows, or an inner dimension, of ``size`` elements that are not whole blocks of one scale each."""
+    """Reject ``size`` elements side by side that are not whole blocks of one scale each."""
     rejection = reject_blocks(name, dtype, size)
     if rejection is not None:
         raise OperationError(rejection)

@@ -4,25 +4,35 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..tensors import DType, Pattern, Shard, Tensor
-from .base import CallResult, KernelOperation, Operand, OperationCall, mismatch, not_simulated
-from .checks import check_blocks, check_inner, check_peak, check_types
-from .kernel_shape import Adds, Cutting, KernelShape, matrix_cutting, product_text
+from .base import (
+    CallArgument,
+    CallArgumentKind,
+    CallResult,
+    KernelOperation,
+    Operand,
+    OperationCall,
+    mismatch,
+    not_simulated,
+)
+from .checks import check_inner, check_inner_blocks, check_peak, product_types
+from .kernel_shape import Adds, Cutting, ProductShape, matrix_cutting
 
 
 @dataclass(frozen=True, slots=True)
-class GemmShape(KernelShape):
+class GemmShape(ProductShape):
     """The GEMM of one rank: C[m, n] = A[m, k] B[k, n].
 
     ``whole_flops`` are the operations of the GEMM that it is a part of, None if it is whole.
     """
 
     operation: ClassVar[str] = "gemm"
-    tiled: ClassVar[bool] = True
 
     m: int
     n: int
     k: int
     dtype: DType
+    weights: DType | None = None
+    out: DType | None = None
     whole_flops: int | None = None
 
     @property
@@ -31,14 +41,24 @@ class GemmShape(KernelShape):
         return 2 * self.m * self.n * self.k
 
     @property
+    def left_bytes(self) -> int:
+        """A."""
+        return self.dtype.bytes_of(self.m * self.k)
+
+    @property
+    def right_bytes(self) -> int:
+        """B."""
+        return self.right.bytes_of(self.k * self.n)
+
+    @property
     def operand_bytes(self) -> int:
         """A and B."""
-        return self.dtype.bytes_of((self.m + self.n) * self.k)
+        return self.left_bytes + self.right_bytes
 
     @property
     def output_bytes(self) -> int:
         """C."""
-        return self.dtype.bytes_of(self.m * self.n)
+        return self.product.bytes_of(self.m * self.n)
 
     @property
     def accumulator_bytes(self) -> int:
@@ -48,7 +68,7 @@ class GemmShape(KernelShape):
     @property
     def text(self) -> str:
         """Type and m x n x k."""
-        return product_text(self.dtype, self.m, self.n, self.k)
+        return self.sizes_text(self.m, self.n, self.k)
 
     def cutting(self, pattern: Pattern, moved: Tensor) -> Cutting:
         """Columns of what arrives are the inner dimension, of one rank or of all ranks side by side.
@@ -74,6 +94,7 @@ def _infer(call: OperationCall) -> CallResult:
     left, right = call.operands
     a, b, ranks = _side_by_side(call, left, right.tensor), right.tensor, call.num_ranks
     _check(call, a, b)
+    types = product_types(call, a, b)
     rows, cols, inner, shard, partial = a.rows, b.cols, a.cols, Shard.NONE, False
     match Shard.NONE if left.origin == "all_gather" else a.shard, b.shard:
         case (Shard.NONE, Shard.NONE):
@@ -93,9 +114,9 @@ def _infer(call: OperationCall) -> CallResult:
         case _:
             hint = "shard the inner dimension of both, x by cols and w by rows, or of neither"
             raise mismatch(f"{_layouts(a, b)}: the inner dimension does not meet", hint)
-    check_blocks(f"the inner dimension of {a.name}", a.dtype, inner)
-    output = Tensor(call.result, a.dtype, a.rows, b.cols, shard)
-    return CallResult(output, GemmShape(rows, cols, inner, a.dtype), partial=partial)
+    check_inner_blocks(a, b, inner)
+    shape = GemmShape(rows, cols, inner, a.dtype, *types)
+    return CallResult(Tensor(call.result, shape.product, a.rows, b.cols, shard), shape, partial=partial)
 
 
 def _side_by_side(call: OperationCall, left: Operand, w: Tensor) -> Tensor:
@@ -123,7 +144,6 @@ def _check(call: OperationCall, a: Tensor, b: Tensor) -> None:
             hint = "the first input may be gathered: gemm(all_gather(x), w), or come by an all_to_all"
             raise not_simulated(f"a gemm of the result of {operand.origin} is not simulated", hint)
     check_inner(a.name, a.cols, b)
-    check_types([a, b])
     check_peak(call.gpu, a.dtype)
 
 
@@ -136,6 +156,7 @@ OPERATION = KernelOperation(
     example="gemm(x, w)",
     infer=_infer,
     num_tensors=(2, 2),
+    arguments=(CallArgument("type", CallArgumentKind.TYPE),),
     alone=Pattern.GEMM,
     after=("all_gather", "all_to_all"),
     before=("reduce_scatter", "all_reduce", "all_to_all"),

@@ -24,21 +24,22 @@ from .base import (
     mismatch,
     not_simulated,
 )
-from .checks import check_inner, check_local, check_peak, check_types
-from .kernel_shape import Cutting, KernelShape, matrix_cutting, product_text
+from .checks import check_inner, check_inner_blocks, check_local, check_peak, product_types
+from .kernel_shape import Cutting, ProductShape, matrix_cutting
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedGemmShape(KernelShape):
+class GroupedGemmShape(ProductShape):
     """GEMMs of several experts in one launch: C_e[rows[e], n] = A_e[rows[e], k] B_e[k, n]; rows may be uneven or 0."""
 
     operation: ClassVar[str] = "grouped_gemm"
-    tiled: ClassVar[bool] = True
 
     rows: tuple[int, ...]
     n: int
     k: int
     dtype: DType
+    weights: DType | None = None
+    out: DType | None = None
 
     @property
     def flops(self) -> int:
@@ -49,12 +50,13 @@ class GroupedGemmShape(KernelShape):
     def operand_bytes(self) -> int:
         """A of every expert, and B of those that have rows."""
         used = sum(count > 0 for count in self.rows)
-        return self.dtype.bytes_of((sum(self.rows) + used * self.n) * self.k)
+        return self.dtype.bytes_of(sum(self.rows) * self.k) + self.right.bytes_of(used * self.n * self.k)
 
     @property
     def output_bytes(self) -> int:
         """C of every expert; of fp8 too a kernel writes 16 bits, even where the next one takes what it rounds to."""
-        return max(2 * sum(self.rows) * self.n, self.dtype.bytes_of(sum(self.rows) * self.n))
+        count = sum(self.rows) * self.n
+        return self.out.bytes_of(count) if self.out else max(2 * count, self.product.bytes_of(count))
 
     @property
     def accumulator_bytes(self) -> int:
@@ -64,7 +66,7 @@ class GroupedGemmShape(KernelShape):
     @property
     def text(self) -> str:
         """As one product of all rows, and how many experts share them."""
-        return f"{product_text(self.dtype, sum(self.rows), self.n, self.k)} in {len(self.rows)} experts"
+        return f"{self.sizes_text(sum(self.rows), self.n, self.k)} in {len(self.rows)} experts"
 
     def cutting(self, pattern: Pattern, moved: Tensor) -> Cutting:
         """As a GEMM."""
@@ -83,7 +85,7 @@ def _infer(call: OperationCall) -> CallResult:
     delivered = call.operands[0].origin in OPERATION.after
     check_local(call, call.operands[1:] if delivered else call.operands)
     x, w = call.tensors
-    check_types([x, w])
+    weights, out = product_types(call, x, w)
     exchange = _exchange(call)
     rows = exchange.experts[exchange.busiest] if exchange.experts else _rows(call)
     check_peak(call.gpu, x.dtype)
@@ -93,7 +95,9 @@ def _infer(call: OperationCall) -> CallResult:
         if sum(rows) != x.rows:
             raise mismatch(f"the rows of all experts are {sum(rows)}, but {x.name} has {x.rows}")
         shape, height = _by_rows(x, w, rows, transposed=call.operands[1].transposed), x.rows
-    return CallResult(Tensor(call.result, x.dtype, height, shape.n, Shard.NONE), shape, exchange=exchange)
+    check_inner_blocks(x, w, shape.k)
+    shape = replace(shape, weights=weights, out=out)
+    return CallResult(Tensor(call.result, shape.product, height, shape.n, Shard.NONE), shape, exchange=exchange)
 
 
 def _by_rows(x: Tensor, w: Tensor, rows: tuple[int, ...], *, transposed: bool) -> GroupedGemmShape:
@@ -155,7 +159,7 @@ OPERATION = KernelOperation(
     example="grouped_gemm(x, w, rows=[512, 256])",
     infer=_infer,
     num_tensors=(2, 2),
-    arguments=(CallArgument("rows", CallArgumentKind.TABLE),),
+    arguments=(CallArgument("rows", CallArgumentKind.TABLE), CallArgument("type", CallArgumentKind.TYPE)),
     after=("all_gather", "all_to_all"),
     before=("all_to_all", "reduce_scatter", "all_reduce"),
     follows=("gemm",),

@@ -106,11 +106,35 @@ class KernelShape(ABC):
         return self
 
 
+class ProductShape(KernelShape):
+    """A product of matrices, C = A B, multiplied at the rate of the type of A, ``dtype``.
+
+    ``weights`` is the type of B and ``out`` that of C; None where they follow from ``dtype``.
+    """
+
+    __slots__ = ()
+
+    tiled = True
+    dtype: DType
+    weights: DType | None
+    out: DType | None
+
+    @property
+    def right(self) -> DType:
+        """The type of B."""
+        return self.weights or self.dtype
+
+    @property
+    def product(self) -> DType:
+        """The type of C."""
+        return self.out or self.dtype.of_product
+
+    def sizes_text(self, m: int, n: int, k: int) -> str:
+        """Types and sizes of a product, for people."""
+        types = self.dtype.value if self.right is self.dtype else f"{self.dtype.value} by {self.right.value}"
+        return f"{types} {m} x {n} x {k}"
+
+
 def matrix_cutting(pattern: Pattern) -> Cutting:
     """A product with what a collective brings: columns of what arrives are its inner dimension."""
     return Cutting(Adds.COLUMNS if pattern.consumes else Adds.NONE)
-
-
-def product_text(dtype: DType, m: int, n: int, k: int) -> str:
-    """Type and sizes of a product of matrices."""
-    return f"{dtype.value} {m} x {n} x {k}"

@@ -14,7 +14,7 @@ from magus.compiler.planning.build import build_op_plan
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.simcore.kernels.dispatch import compute_work, least_sm_ticks, reduce_work
 from magus.simcore.kernels.gemm import ROUNDING_TICKS, gemm_work, group_shape, rounded_ticks, ticks_for
-from magus.simcore.kernels.gemm_form import BodyForm, min_sm_ticks, operand_rows, slowdown, split_us, tile_times
+from magus.simcore.kernels.gemm_form import BodyForm, min_sm_ticks, operand_bytes, slowdown, split_us, tile_times
 from magus.simcore.kernels.work import hbm_bytes
 from magus.simcore.kernels.working_set import extra_hbm_bytes
 from tests.helpers.scenarios.scenarios import MIB, ag_gemm, h100, mi300x
@@ -61,8 +61,8 @@ def every_kernel(gpu: Gpu, shape: GemmShape, sms: int) -> Iterator[tuple[float, 
     form = BodyForm.of(gpu, gpu.gemm, sum(hbm_bytes(shape, False)), float(gpu.gemm.quantisation))
     for (block, units), splits in tile_times(gpu, shape.dtype, shape.k, splits=True):
         rows, cols = math.ceil(shape.m / block[0]), math.ceil(shape.n / block[1])
-        operands = operand_rows(shape.m, shape.n, rows, cols, gpu.gemm.cluster // units)
-        l2_bytes = (operands * shape.k + shape.m * shape.n) * shape.dtype.bytes_of(1)
+        sides, output = (2 * shape.m * shape.k, 2 * shape.n * shape.k), 2 * shape.m * shape.n
+        l2_bytes = operand_bytes(*sides, rows, cols, gpu.gemm.cluster // units) + output
         for split, tile_us in splits:
             waves = rows * cols * split * units / sms
             us = form.body_us(form.waves_us(waves, tile_us)) + split_us(gpu, shape, split)

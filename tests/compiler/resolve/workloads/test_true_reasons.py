@@ -11,7 +11,7 @@ workload w on s {{
   cols = tensor bf16[8192, 8192] shard cols
   whole = tensor bf16[8192, 8192]
   short = tensor bf16[4096, 8192] shard cols
-  other = tensor fp8[8192, 8192] shard cols
+  other = tensor fp16[8192, 8192] shard cols
   q = tensor bf16[512, 1024] shard rows
   k = tensor bf16[512, 256] shard rows
   p = tensor nvfp4[4096, 8192] shard flat
@@ -34,7 +34,7 @@ def _errors(definitions: str) -> list[str]:
         ("y = all_reduce(gemm(all_gather(rows), cols))", "all_reduce needs partial sums to add"),
         ("y = reduce_scatter(reduce_scatter(gemm(cols, rows)))", "reduce_scatter needs partial sums to add"),
         ("y = gemm(gemm(all_gather(rows), cols), short)", "inner dimensions differ: y_gemm has 8192 columns"),
-        ("h = gemm(all_gather(rows), cols); y = gemm(h, other)", "types differ: h is bf16, other is fp8"),
+        ("h = gemm(all_gather(rows), cols); y = gemm(h, other)", "types differ: h is bf16, other is fp16"),
         ("y = all_gather(gemm(all_gather(rows), cols))", "all_gather joins rows, but y_gemm is sharded by cols"),
         ("y = all_gather(gemm(whole, cols))", "all_gather joins rows, but y_gemm is sharded by cols"),
         ("y = all_reduce(s)", "all_reduce of mxfp4, whose blocks have scales of their own, is not simulated"),
