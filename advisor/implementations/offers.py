@@ -185,8 +185,8 @@ class _Library:
     def predicted(self, case: OpCase) -> CallTimes | Rejection:
         """The predicted times of an op with its call, or why there are none."""
         if case.shape not in self._predicted:
-            alone = case.shape.routing is not None or case.shape.pattern is Pattern.ALL_REDUCE
-            self._predicted[case.shape] = _by_library(case) if alone else call_times(case, self.implementation)
+            pair = case.shape.pattern.overlaps  # a collective alone has no call in a layer
+            self._predicted[case.shape] = call_times(case, self.implementation) if pair else _by_library(case)
         return self._predicted[case.shape]
 
     def times(self, case: OpCase) -> CallTimes:
