@@ -139,7 +139,7 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
         confidence=confidence,
         confidence_reason=confidence_reason,
         reasons=reasons,
-        marks=(*found.notes, *found.warnings, *outside, *marks_of(scenario)),
+        marks=(*found.notes, *found.warnings, *outside, *marks_of(scenario, promise)),
         timing=_timing(found.stages),
         outside_calibration=outside,
         interrupted=found.stages.interrupted,

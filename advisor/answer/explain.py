@@ -12,7 +12,7 @@ from ..bounds.lower_bound import Bound
 from ..candidates.advice import Advice, Confidence, baseline_name, short_names
 from ..candidates.candidate import MIN_LEAD, Candidate, given_up
 from ..candidates.predicted import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged, library_time, library_unfit
-from ..implementations.predict import MIN_GAIN
+from ..implementations.predict import MIN_GAIN, Promise
 from ..solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
 
 COPY_ENGINES_LEFT_OUT = (
@@ -98,8 +98,8 @@ def _error_path(scenario: OpCase) -> str:
     return "gemm.error" if own is None else f"gemm.{own.value}.error"
 
 
-def marks_of(scenario: Scenario) -> tuple[str, ...]:
-    """Return warnings about the hardware profile: what is not validated, capped or assumed."""
+def marks_of(scenario: Scenario, promise: Promise | None = None) -> tuple[str, ...]:
+    """Return warnings about the hardware profile: what is not validated, measured, capped or assumed."""
     gpu, fabric, marks = scenario.gpu, scenario.system.fabric, []
     cases = [case for case in scenario.cases if case.shape.gemm is not None and not case.gemm_model.validated]
     for case in {_error_path(case): case for case in reversed(cases)}.values():
@@ -109,6 +109,9 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
         whose = f" is {sibling}'s" if sibling else ""
         error = f"+-{float(case.gemm_model.error):.0%}{whose}"
         marks.append(f"{gpu.name} {dtype} GEMM is not validated against measurements: {error}")
+    if promise is not None and promise.slower:
+        longer = f"this may take up to {promise.slower:.0%} longer than simulated"
+        marks.append(f"GEMMs beside copies on {gpu.name} are not measured: {longer}")
     marks.extend(_capped(gpu, fabric.links))
     cut = any(case.shape.pattern in OVERLAPPED_PATTERNS for case in scenario.cases)
     if not fabric.direct and cut and not passing_on_pays(scenario.cases[0]):

@@ -4,10 +4,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ...compiler.ir import TICKS_PER_US, OpMode, Scenario
+from ...compiler.ir import TICKS_PER_US, EngineKind, OpMode, Scenario
 from ...compiler.planning.plan import in_layer, own_name
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore import Result
+from ...simcore.kernels.dispatch import whole_works
 from ...simcore.simulate_layers import SHOWN_LAYER
 from ..candidates.candidate import MIN_LEAD, Candidate, baseline_of
 from ..candidates.shortlist import answered_by_runs
@@ -139,6 +140,7 @@ def promise_of(
     errors = (scenario.profile_error, max(known) if estimated else 0.0)
     shortest_us = min(_times_us(scenario, recommended), default=recommended.best_us) + CALL_US
     promise = kernel_promise(speedup, shortest_us, scenario.resolution, errors, in_graph)
+    promise = replace(promise, slower=_unknown_contention(scenario, serial, recommended, alike))
     if not serial.is_library:
         promise = replace(promise, outside=promise.outside or LIBRARY_UNKNOWN.format(scenario.gpu.name))
     if recommended.several is None:
@@ -147,6 +149,22 @@ def promise_of(
         return replace(promise, outside=promise.outside or NOT_MEASURED)
     share = 1 - alike / recommended.best_us
     return replace(promise, error=None if promise.error is None else promise.error * share)
+
+
+def _unknown_contention(scenario: Scenario, serial: Candidate, recommended: Candidate, alike: float) -> float:
+    """How much longer ``recommended`` may take because GEMMs beside copies were not measured, see ``Beside``.
+
+    They run beside copies no longer than these take: what ``serial`` takes beyond its kernels.
+    """
+    beside, cases = scenario.gpu.beside, [case for case in scenario.moving if case.shape.gemm is not None]
+    if beside is None or recommended.is_serial or not cases:
+        return 0.0
+    most = max(beside.sm if kind is EngineKind.SM else beside.dma for kind in recommended.engines or EngineKind)
+    us = recommended.best_us - alike
+    if recommended.several is None:
+        kernels = sum(work.alone_ticks for case in cases for work in whole_works(case)) / TICKS_PER_US
+        us = min(us, max(0.0, serial.best_us - kernels))
+    return float(most) * us / recommended.best_us
 
 
 def _times_us(scenario: Scenario, candidate: Candidate) -> Iterator[float]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ...compiler.ir import TICKS_PER_US, ExecutionOptions, HandOff, OpChoice, OpPlan, Schedule
+from ...compiler.ir import TICKS_PER_US, EngineKind, ExecutionOptions, HandOff, OpChoice, OpPlan, Schedule
 from ...simcore import Result
 
 # Share of time by which a more complex schedule must be faster, however fine the profile resolves.
@@ -144,6 +144,14 @@ class Candidate:
         of_ops = () if self.several is None else (mode.body or mode.separate for mode in self.several.modes)
         choices = [choice for choice in (self.choice, *of_ops) if isinstance(choice, OpChoice)]
         return all(choice.tactics == ExecutionOptions() for choice in choices)
+
+    @property
+    def engines(self) -> frozenset[EngineKind]:
+        """What copies, as far as choices of ops say it."""
+        if self.plan is not None:
+            return frozenset({self.plan.engine.kind})
+        of_ops = (each for mode in self.joint.modes for each in (mode.body, mode.separate))
+        return frozenset(each.engine.kind for each in of_ops if isinstance(each, OpChoice))
 
     @property
     def simulated_us(self) -> float | None:

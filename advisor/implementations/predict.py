@@ -254,7 +254,7 @@ class Promise:
 
     ``outside`` says why the error was not measured for the like of this, empty if it was. ``in_graph`` and ``on_host``
     are the speedups where all is replayed in a CUDA graph, and where the GPU waits for each call; None if they are the
-    same.
+    same. ``slower`` is how much longer it may take because nobody measured GEMMs beside copies, see ``Beside``.
     """
 
     speedup: float
@@ -262,6 +262,7 @@ class Promise:
     outside: str = ""
     in_graph: float | None = None
     on_host: float | None = None
+    slower: float = 0.0
 
     @property
     def by_call(self) -> tuple[float, float]:
@@ -273,7 +274,7 @@ class Promise:
     def interval(self) -> tuple[float, float] | None:
         """The speedups that calls and the error leave possible, as (low, high); None if it was not measured."""
         least, most = self.by_call
-        return None if self.error is None else (least / (1 + self.error), most / (1 - self.error))
+        return None if self.error is None else (least / (1 + self.error) / (1 + self.slower), most / (1 - self.error))
 
     @property
     def verdict(self) -> Verdict:
@@ -281,7 +282,7 @@ class Promise:
         least, _ = self.by_call
         if least <= 1 + MIN_GAIN:
             return Verdict.SERIAL
-        if self.error is None or self.outside or least <= 1 + self.error:
+        if self.error is None or self.outside or least <= (1 + self.error) * (1 + self.slower):
             return Verdict.WORTH_TRYING
         return Verdict.OVERLAP
 

@@ -6,6 +6,7 @@ other names are their parts.
 
 from .hardware import TYPES_WITH_CONSTANTS as TYPES_WITH_CONSTANTS
 from .hardware import AttentionModel as AttentionModel
+from .hardware import Beside as Beside
 from .hardware import Cache as Cache
 from .hardware import Calibrated as Calibrated
 from .hardware import CollectiveRegion as CollectiveRegion

@@ -443,6 +443,17 @@ class Noc:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """How much longer than simulated a GEMM may take beside copies, at most, where that was not measured by size.
+
+    ``dma`` is beside copy engines, ``sm`` beside SMs that copy. No simulated time depends on it.
+    """
+
+    dma: Fraction
+    sm: Fraction
+
+
+@dataclass(frozen=True, slots=True)
 class Sustained:
     """The clock under load: work of a GEMM beyond what takes ``after_ticks`` at the peak is done at ``clock`` of it.
 
@@ -490,6 +501,7 @@ class Gpu:
     mall: Cache | None = None
     noc: Noc | None = None
     sustained: Sustained | None = None
+    beside: Beside | None = field(default=None, hash=False)
     attention: AttentionModel | None = None
     mla: AttentionModel | None = None
     grouped: GroupedModel | None = None

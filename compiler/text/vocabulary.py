@@ -136,6 +136,7 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
     "attention": _ATTENTION,
     "mla": _ATTENTION,
     "sustained": (_time("after", required=False), *_shares("clock")),
+    "beside": tuple(Property(name, NUMBER, Fraction(0), Fraction(10), required=False) for name in ("dma", "sm")),
     "grouped": _GROUPED,
     "launch": (_time("kernel"), _time("event")),
     "sync": (

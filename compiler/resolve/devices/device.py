@@ -15,6 +15,7 @@ from ..values.evaluate import ExpressionEvaluator, Place, clock_of
 from .device_blocks import INPUTS, BlockReader, FittedRegion, Tiles, calibrated_of
 from .optional_blocks import (
     attention_of,
+    beside_of,
     check_parts,
     collectives_of,
     dma_of,
@@ -263,6 +264,7 @@ def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l
         mall=mall_of(figures),
         noc=noc_of(figures),
         sustained=sustained_of(figures),
+        beside=beside_of(figures),
         attention=attention_of(figures, "attention"),
         mla=attention_of(figures, "mla"),
         grouped=grouped_of(figures),

@@ -6,6 +6,7 @@ from ...codes import Code
 from ...ir import (
     TYPES_WITH_CONSTANTS,
     AttentionModel,
+    Beside,
     Cache,
     Collectives,
     Dma,
@@ -120,6 +121,13 @@ def noc_of(figures: DeviceNumbers) -> Noc | None:
     if "noc.gemm_share" not in figures.by_path:
         return None
     return Noc(figures.by_path["noc.gemm_share"].value.amount, figures.whole("noc.copy_bandwidth"))
+
+
+def beside_of(figures: DeviceNumbers) -> Beside | None:
+    """Return how much longer a GEMM beside copies may take, None if the profile does not say it."""
+    if "beside.dma" not in figures.by_path:
+        return None
+    return Beside(*(figures.by_path[f"beside.{name}"].value.amount for name in ("dma", "sm")))
 
 
 def sustained_of(figures: DeviceNumbers) -> Sustained | None:

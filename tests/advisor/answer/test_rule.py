@@ -1,14 +1,20 @@
 """The rule of every answer: what two schedules do alike is no part of their difference."""
 
+from dataclasses import replace
+from fractions import Fraction
+
 import pytest
 
-from magus.advisor.answer.rule import alike_us, ratio_of
-from magus.advisor.candidates.candidate import ScheduleOrigin, joint_candidate
+from magus.advisor.answer.rule import alike_us, promise_of, ratio_of
+from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
 from magus.advisor.layers.declared import simulated_candidate
 from magus.compiler import compile_text
-from magus.compiler.ir import TICKS_PER_US, Schedule
+from magus.compiler.ir import TICKS_PER_US, Beside, EngineChoice, EngineKind, OpCase, OpChoice, Scenario, Schedule
 from magus.compiler.ir.stopping import never
+from magus.compiler.planning.build import build_op_plan
 from magus.compiler.resolve.schedules.from_text import SERIAL
+from magus.simcore.kernels.dispatch import whole_works
+from tests.helpers.scenarios.scenarios import ag_gemm, mi300x
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
 
@@ -39,3 +45,27 @@ def test_kernels_without_a_collective_are_alike_in_batches_too() -> None:
 
     assert alike == pytest.approx(2 * kernel / TICKS_PER_US)
     assert abs(ratio_of(scenario, one, other) - 1) > abs(one.best_us / other.best_us - 1)
+
+
+def candidate(case: OpCase, template: str, engine: EngineChoice, us: float) -> Candidate:
+    choice = OpChoice(template, case.num_ranks * (1 if template == "serial" else 2), engine)
+    origin = ScheduleOrigin.SERIAL if template == "serial" else ScheduleOrigin.TEMPLATE
+    return Candidate(template, choice, build_op_plan(case, choice), origin, predicted_us=us)
+
+
+def test_a_promise_is_less_where_gemms_beside_copies_were_not_measured() -> None:
+    gpu = replace(mi300x(), beside=Beside(dma=Fraction(1, 5), sm=Fraction(2, 5)))
+    known, unknown = (ag_gemm(8192, 4096, 8192, ranks=8, gpu=each) for each in (mi300x(), gpu))
+    kernel_us = sum(work.alone_ticks for work in whole_works(unknown)) / TICKS_PER_US
+    copies, sms = EngineChoice(EngineKind.DMA, 7), EngineChoice(EngineKind.SM, 16)
+
+    def slower(case: OpCase, engine: EngineChoice, serial_us: float, us: float = 1000.0) -> float:
+        pair = candidate(case, "serial", engine, serial_us), candidate(case, "uniform_fused_1d", engine, us)
+        promise = promise_of(Scenario.of_one(case), pair, *pair)
+        assert promise is not None
+        return promise.slower
+
+    assert slower(known, copies, kernel_us + 300) == 0
+    assert slower(unknown, copies, kernel_us + 300) == pytest.approx(0.2 * 0.3)
+    assert slower(unknown, sms, kernel_us + 300) == pytest.approx(0.4 * 0.3)
+    assert slower(unknown, copies, kernel_us + 3000) == pytest.approx(0.2)  # all of its time is beside copies

@@ -29,7 +29,7 @@ from magus.compiler.planning.plan import build_plan
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
-from magus.tui.text.render import advice_text, implementation_lines
+from magus.tui.text.render import advice_text, implementation_lines, why_tried
 from tests.helpers.some import some
 
 TEXT = """use "nvidia/{library}"
@@ -313,6 +313,15 @@ def test_overlap_is_only_what_lies_beyond_the_error(
     assert promise.interval == (None if error is None else (speedup / (1 + error), speedup / (1 - error)))
     if verdict is Verdict.OVERLAP:
         assert promise.interval is not None and promise.interval[0] > 1
+
+
+def test_copies_that_nobody_measured_widen_it_downwards_alone() -> None:
+    measured, unknown = Promise(1.3, 0.2), Promise(1.3, 0.2, slower=0.1)
+
+    assert (measured.verdict, unknown.verdict) == (Verdict.OVERLAP, Verdict.WORTH_TRYING)
+    assert unknown.interval == pytest.approx((1.3 / 1.2 / 1.1, 1.3 / 0.8))
+    assert "copies slow its GEMMs by up to 10%" in why_tried(unknown)
+    assert "copies" not in why_tried(Promise(1.1, 0.2, slower=0.1))
 
 
 @pytest.mark.slow
