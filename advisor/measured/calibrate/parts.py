@@ -24,6 +24,7 @@ from ..tables.gemm import (
     fastest,
     gemm_terms,
     gemm_ticks,
+    slowdowns,
 )
 from .fitting import Constant, ConstantUnit, Fitted, Floats, differences, fit, put_all
 
@@ -273,7 +274,7 @@ def fit_gemm(dtype: DType, gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]) -> t
         constants,
         starts,
         lambda values: np.log(_times_us(terms, values)),
-        np.array([row.measured for row in rows]),
+        np.array([row.measured for row in rows]) / slowdowns(gpu, _shapes(rows), dtype),  # at full clock
         lambda values: _slopes(terms, values),
     )
 

@@ -97,12 +97,16 @@ def gemm_ticks(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> Ints:
     for begin in range(0, len(shapes), MAX_ROWS_AT_ONCE):
         terms = gemm_terms(gpu, shapes[begin : begin + MAX_ROWS_AT_ONCE], dtype)
         body_us, index = fastest(body_times_us(terms, constants))
-        whole_flops = (2 * shapes[begin : begin + MAX_ROWS_AT_ONCE].prod(axis=1)).tolist()
-        body_us *= np.array([slowdown(gpu, dtype, flops) for flops in whole_flops])
+        body_us *= slowdowns(gpu, shapes[begin : begin + MAX_ROWS_AT_ONCE], dtype)
         waves = np.maximum(1, np.ceil(terms.chosen(index).waves.ravel()))
         units = np.ceil(body_us / waves * TICKS_PER_US / ROUNDING_TICKS) * ROUNDING_TICKS
         parts.append(gpu.gemm.of(dtype).start_ticks + (waves * np.maximum(ROUNDING_TICKS, units)).astype(np.int64))
     return np.concatenate(parts)
+
+
+def slowdowns(gpu: Gpu, shapes: Ints, dtype: DType) -> Floats:
+    """Return how many times as long each GEMM takes as at full clock [R]."""
+    return np.array([slowdown(gpu, dtype, flops) for flops in (2 * shapes.prod(axis=1)).tolist()])
 
 
 def gemm_terms(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> GemmTerms:

@@ -33,6 +33,16 @@ def parts(found: Scenario) -> dict[str, Part]:
     return {part.name: part for part in build_plan(found.system, found.workload, found.schedules[0]).parts}
 
 
+def test_a_batch_keeps_the_clock_of_the_whole_gemm() -> None:
+    workload = scenario().workload
+    whole = {op.name: op.shape.gemm for op in workload.ops}
+
+    for op in in_batches(workload, 4).ops:
+        gemm, of = op.shape.gemm, whole[op.name.partition("[")[0]]
+        assert gemm is not None and of is not None
+        assert (4 * gemm.flops, gemm.whole_flops) == (of.flops, of.flops)
+
+
 @pytest.mark.parametrize("sum", ["all_reduce", "reduce_scatter"])
 def test_ranks_add_up_behind_the_last_batch(sum: str) -> None:
     graph = in_batches(scenario(sum=sum).workload, 4)
