@@ -101,16 +101,16 @@ class ExchangeKernel:
     back: bool = False
 
     def split(
-        self, ranks: int, num_bytes: int, sent_rows: int, rows: int, top: int | Fraction, experts: int
+        self, ranks: int, num_bytes: int, sent_rows: int, rows: int, copies: int, experts: int
     ) -> tuple[int, Fraction]:
         """The ticks beside ``start_ticks`` in which nothing is sent, and the bytes that leave a rank.
 
-        ``num_bytes`` are those of ``sent_rows`` rows, a row once for each rank that has one of its ``top`` experts;
-        each rank has ``rows`` rows of its own, and shares ``experts`` with the others. Of experts in groups these are
-        those of one, and ``top`` is how many of them a row has on average.
+        ``num_bytes`` are those of ``sent_rows`` rows, a row once for each rank that has one of its experts; each
+        rank has ``rows`` rows of its own, ``copies`` for its experts, and shares ``experts`` with the others. Of
+        experts in groups these are those of one.
         """
         of_experts = (2 * experts * self.expert_ticks + ranks) // (2 * ranks)
-        counted = Fraction(num_bytes * (rows * top if self.copies else sent_rows), sent_rows)
+        counted = Fraction(num_bytes * (copies if self.copies else sent_rows), sent_rows)
         fixed = round(log2(ranks) * self.step_ticks) + of_experts + rows * self.row_ticks
         return fixed, counted * (ranks - 1) / ranks
 

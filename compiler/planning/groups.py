@@ -28,6 +28,7 @@ from ..ir import (
 from ..ir import in_batch as in_group
 from ..ir.operations.base import Routing
 from ..ir.operations.routing import for_experts
+from ..ir.operations.routing_laws import UNIFORM
 from .parts import PlanError, in_batches, op_names
 
 
@@ -122,9 +123,9 @@ class _Groups:
                 said = f"groups of {', '.join(map(str, sizes))}" if min(sizes) else f"{len(sizes)} groups"
                 message = f"each rank has {experts} experts behind {name}, which do not make up {said}"
                 yield Rejection(Code.MGS304, message, f"groups 1 to {experts}, or of experts with that sum")
-            if len(set(routing.dealt)) > 1:
+            if len(set(routing.dealt)) > 1 or routing.law != UNIFORM or routing.replicas:
                 message = f"experts behind {name} have {min(routing.dealt)} to {max(routing.dealt)} rows"
-                yield Rejection(Code.MGS304, message, "in groups each has as many: take more rows")
+                yield Rejection(Code.MGS304, message, "in groups rows are routed uniformly, as many to each expert")
             if name in made:
                 message = f"{made[name]} has the rows of experts, and all of them are what the next layer takes"
                 yield Rejection(Code.MGS520, message, "repeat what comes behind a combine")

@@ -171,10 +171,10 @@ def _by_kernel(kernel: SumKernel, num_bytes: int, ranks: int) -> CollectiveTime:
 
 
 def routed_time(
-    kernel: ExchangeKernel, ranks: int, num_bytes: int, sent_rows: int, rows: int, top: int | Fraction, experts: int
+    kernel: ExchangeKernel, ranks: int, num_bytes: int, sent_rows: int, rows: int, copies: int, experts: int
 ) -> CollectiveTime:
     """Time of a dispatch or a combine by a framework's own kernel; numbers as in ``ExchangeKernel.split``."""
-    fixed, moved = kernel.split(ranks, num_bytes, sent_rows, rows, top, experts)
+    fixed, moved = kernel.split(ranks, num_bytes, sent_rows, rows, copies, experts)
     return CollectiveTime(
         NcclProtocol.FRAMEWORK,
         kernel.start_ticks,

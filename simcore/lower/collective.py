@@ -47,7 +47,7 @@ def library_collective_time(scenario: OpCase) -> CollectiveTime:
     assert moved is not None, "a collective moves a tensor"
     routed, routing = exchange_on(scenario.system, scenario.shape), scenario.shape.routing
     if routed is not None and routing is not None:
-        return routed_time(routed, scenario.num_ranks, moved.num_bytes, *routing.exchanged)
+        return routed_time(routed, scenario.num_ranks, moved.num_bytes, *routing.counts)
     gpu = replace(scenario.gpu, collectives=library_on(scenario.system))
     return collective_time(gpu, operation, moved.num_bytes, scenario.num_ranks)
 

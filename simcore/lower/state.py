@@ -304,7 +304,7 @@ def prepared_ticks(scenario: OpCase) -> int:
     kernel, routing, moved = exchange_on(scenario.system, scenario.shape), scenario.shape.routing, scenario.shape.moved
     if kernel is None or routing is None or moved is None:
         return 0
-    fixed, _ = kernel.split(scenario.num_ranks, moved.num_bytes, *routing.exchanged)
+    fixed, _ = kernel.split(scenario.num_ranks, moved.num_bytes, *routing.counts)
     own = scenario.gpu.launch.kernel_ticks + distance_ticks(scenario, 1) + 2 * scenario.gpu.hbm.latency_ticks
     return max(0, kernel.start_ticks + fixed - own)
 

@@ -109,7 +109,7 @@ def _compared(
     least = name == "trtllm_alltoall"
     sent = min(top, ranks) if least else ranks_reached(ranks, experts, top)
     rows = round(tokens * sent)
-    time = routed_time(known[1], ranks, dtype.bytes_of(rows * hidden), rows, tokens, top, experts)
+    time = routed_time(known[1], ranks, dtype.bytes_of(rows * hidden), rows, tokens, tokens * top, experts)
     third = (tokens.bit_length() - 1) % 3 == 0
     group = RANKS if least and ranks == 8 else TOKENS if third else FIT
     label = f"{tokens:,} tokens of {hidden}, top-{top} of {experts}, {ranks} GPUs, {dtype.value}"

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
@@ -11,6 +10,7 @@ from ..hardware import Gpu
 from ..stopping import Rejection
 from ..tensors import Pattern, RankParts, Shard, Tensor
 from .kernel_shape import KernelShape
+from .routing_laws import UNIFORM, RoutingLaw
 
 
 class OperationError(ValueError):
@@ -38,6 +38,7 @@ class CallArgumentKind(Enum):
     TRUTH = auto()  # yes or no: a bool
     COUNTS = auto()  # a list of whole numbers: a tuple of int
     TYPE = auto()  # an element type: a DType
+    ROUTING = auto()  # uniform, power_law(1.2, seed=3), loads([...]) and so on: a RoutingLaw
     NAME = auto()  # a name of the file or of the library: a str
     TABLE = auto()  # a list of whole numbers, or such a list for each rank: a tuple of int or of such tuples
 
@@ -55,10 +56,11 @@ class CallArgument:
 class Routing:
     """Routing of ``rows`` rows of a rank: each goes to ``top`` of ``experts``.
 
-    ``sent`` is how many rows a rank sends and gets, itself among those it sends to. ``dealt`` are the rows of each
-    expert of a rank that is taken; some may have none. ``nodes`` are those that the experts of a row lie in, 0 where
-    that is not said. ``by`` is the implementation that sends them, empty if the text names none. Where all ranks hold
-    all rows, nothing is sent, and ``dealt`` are those of the busiest rank.
+    ``sent`` is how many rows a rank sends and gets, itself among those it sends to, and ``home`` how many come back to
+    it. ``dealt`` are the rows of each expert that is taken, of the rank with most, for which the others wait; some may
+    have none. Where all ranks hold all rows, nothing is sent. ``nodes`` are those that the experts of a row lie in, 0
+    where that is not said; ``by`` is the implementation that sends them, empty if the text names none. ``tokens`` of
+    all ranks are routed by ``law`` to experts and ``replicas``, placed one after the other unless ``greedy``.
     """
 
     rows: int
@@ -67,8 +69,13 @@ class Routing:
     sent: int
     dealt: tuple[int, ...]
     ranks: int
+    home: int
+    tokens: int
     nodes: int = 0
     by: str = ""
+    law: RoutingLaw = UNIFORM
+    replicas: int = 0
+    greedy: bool = False
 
     @property
     def taken(self) -> int:
@@ -76,9 +83,9 @@ class Routing:
         return len(self.dealt)
 
     @property
-    def exchanged(self) -> tuple[int, int, Fraction, int]:
-        """Rows that are sent, rows of a rank, how many experts each has on average, and those of all ranks."""
-        return self.sent, self.rows, Fraction(sum(self.dealt), self.rows), self.taken * self.ranks
+    def counts(self) -> tuple[int, int, int, int]:
+        """Rows that a rank sends, those that it has, copies of them if each expert gets one, and experts."""
+        return self.sent, self.rows, sum(self.dealt), self.taken * self.ranks
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """``dispatch(x, experts=256, top=8)`` and ``combine(y)``: rows go to the experts of all ranks and come back, in graphs.
 
-Routing is even: every expert gets as many rows, to one; of fewer rows than a rank has experts some get none. A row goes
-once to each rank that has one of its experts, as expert libraries send it (DeepSeek DeepEP, ``Buffer.dispatch``): to so
-many ranks as ``top`` experts drawn from all lie on, on average. With ``nodes=4`` its experts lie in so many nodes
-(DeepSeek-V3, arXiv 2412.19437, section 2.1.2): it crosses the network once for each. That it is passed on inside a
-node, at the speed of the links there, is left out.
+Unless a law is said (``routing_laws.py``), every expert gets as many rows, to one; of fewer rows than a rank has
+experts some get none. All ranks are taken to be as the one with most. A row goes once to each rank that has one of its
+experts, as expert libraries send it (DeepSeek DeepEP, ``Buffer.dispatch``): to so many ranks as ``top`` experts drawn
+from all lie on, on average. With ``nodes=4`` its experts lie in so many nodes (DeepSeek-V3, arXiv 2412.19437, section
+2.1.2): it crosses the network once for each. That it is passed on inside a node, at the speed of the links there, is
+left out.
 
 Where all ranks hold all rows, as in tensor parallelism or behind an all_gather, a dispatch sends nothing: each rank
 picks the rows of its own experts, and a combine leaves terms of a sum, for a reduce_scatter or an all_reduce, as vLLM
@@ -36,10 +37,14 @@ from .base import (
     not_simulated,
 )
 from .checks import check_blocks, check_rows, lone_tensors
+from .routing_laws import UNIFORM, RoutingLaw, placed
 from .row_wise import RowWiseShape
 
 TOKENS = "tokens"
 """How many rows of all ranks go to experts, an argument that no text says: the others only fill ranks up."""
+
+GREEDY, IN_ORDER = "greedy", "in_order"
+"""Where experts lie: packed by their rows, or one after the other."""
 
 
 def ranks_reached(num_ranks: int, experts: int, top: int, taken: int | None = None) -> Fraction:
@@ -57,11 +62,11 @@ def ranks_reached(num_ranks: int, experts: int, top: int, taken: int | None = No
 
 
 def for_experts(routing: Routing, taken: int) -> Routing:
-    """The routing to so many experts of each rank alone: a row goes to each rank that has one of its experts there.
+    """The uniform routing to so many experts of each rank alone: a row goes to each rank that has one of its there.
 
     Of rows that go to some nodes the experts are taken to lie in those evenly.
 
-    >>> whole = Routing(rows=512, experts=32, top=4, sent=1768, dealt=(512, 512, 512, 512), ranks=8)
+    >>> whole = Routing(512, experts=32, top=4, sent=1768, dealt=(512,) * 4, ranks=8, home=1768, tokens=4096)
     >>> [for_experts(whole, taken).sent for taken in (1, 2, 4)]
     [512, 976, 1768]
     """
@@ -71,21 +76,59 @@ def for_experts(routing: Routing, taken: int) -> Routing:
         copies = nodes * (1 - Fraction(comb(left, ceil(top / nodes)), comb(experts, ceil(top / nodes))))
     else:
         copies = ranks_reached(ranks, experts, top, taken)
-    return replace(routing, dealt=routing.dealt[:taken], sent=ceil(routing.rows * copies / ranks) * ranks)
+    sent = ceil(routing.rows * copies / ranks) * ranks
+    return replace(routing, dealt=routing.dealt[:taken], sent=sent, home=sent)
 
 
 def routing_of(call: OperationCall, rows: int) -> Routing:
     """The routing that a dispatch of ``rows`` rows of a rank says."""
     experts, top, ranks = call.arguments["experts"], call.arguments["top"], call.num_ranks
-    if experts % ranks:
-        raise OperationError(Rejection(Code.MGS304, f"{experts} experts do not divide among {ranks} ranks"))
+    nodes, replicas = call.arguments.get("nodes"), call.arguments.get("replicas", 0)
+    law, place = call.arguments.get("routing", UNIFORM), call.arguments.get("placed", IN_ORDER)
+    tokens = min(call.arguments.get(TOKENS, rows * ranks), rows * ranks)
+    _check_experts(experts, top, ranks, replicas)
+    _check_counts(law, experts, tokens, top)
+    if place not in (GREEDY, IN_ORDER):
+        message, hint = f"unknown place '{place[:64]}' of experts", f"placed={GREEDY} or placed={IN_ORDER}"
+        raise OperationError(Rejection(Code.MGS204, message, hint))
+    found = placed(law, ranks, experts, top, tokens, replicas, place == GREEDY)
+    reach, reached = found.reach, found.reached
+    if nodes is not None:
+        if law != UNIFORM or replicas:
+            raise mismatch("rows to some nodes are routed uniformly", "leave nodes out, or routing and replicas")
+        reached = Fraction(min(nodes, top))
+        reach = reached / ranks
+    sent, home = (ceil(rows * each) * ranks for each in (reach, reached / ranks))
+    by, greedy = call.arguments.get("by", ""), place == GREEDY
+    return Routing(rows, experts, top, sent, found.rows, ranks, home, tokens, nodes or 0, by, law, replicas, greedy)
+
+
+def _check_experts(experts: int, top: int, ranks: int, replicas: int) -> None:
+    if (experts + replicas) % ranks:
+        what = f"{experts} experts" + (f" and {replicas} replicas" if replicas else "")
+        raise OperationError(Rejection(Code.MGS304, f"{what} do not divide among {ranks} ranks"))
     if top > experts:
         raise mismatch(f"a row goes to {top} of {experts} experts")
-    tokens = min(call.arguments.get(TOKENS, rows * ranks), rows * ranks)
-    least, more = divmod(ceil(Fraction(tokens * top, ranks)), experts // ranks)
-    dealt = tuple(least + (expert < more) for expert in range(experts // ranks))
-    nodes, by = call.arguments.get("nodes", 0), call.arguments.get("by", "")
-    return for_experts(Routing(rows, experts, top, 0, dealt, ranks, nodes, by), len(dealt))
+    if replicas > experts * (ranks - 1):
+        raise mismatch(f"{experts} experts have at most {experts * (ranks - 1)} replicas, one on each other rank")
+
+
+def _check_counts(law: RoutingLaw, experts: int, tokens: int, top: int) -> None:
+    """Reject counts that are not those of these rows."""
+    counts = law.counts
+    if not counts:
+        return
+    if len(counts) != experts:
+        raise mismatch(f"routing has {len(counts)} counts, and there are {experts} experts", "one for each expert")
+    if not any(counts):
+        raise mismatch("routing sends no rows to any expert", "counts of rows, of which some are above 0")
+    if sum(count > 0 for count in counts) < top:
+        raise mismatch(f"a row goes to {top} experts, and fewer have rows")
+    if law.name == "loads" and sum(counts) != tokens * top:
+        message = f"the loads are {sum(counts)} rows together, and {tokens} rows go to {top} experts each"
+        raise mismatch(message, f"{tokens * top} together, or histogram(...), whose counts are shares")
+    if law.name == "loads" and max(counts) > tokens:
+        raise mismatch(f"an expert has {max(counts)} rows of {tokens}", "a row goes to an expert once")
 
 
 def _send(call: OperationCall) -> CallResult:
@@ -126,7 +169,9 @@ def _deal(call: OperationCall, after: str) -> CallResult:
     dtype = call.arguments.get("type", tensor.dtype)
     check_blocks(tensor.name, dtype, tensor.cols)
     output = replace(tensor, name=call.result, rows=rows, dtype=dtype)
-    shape = RowWiseShape(rows * tensor.cols, 1, dtype, tensor.num_bytes)
+    # What is merged came from all ranks, and not from the hottest alone.
+    read = tensor.dtype.bytes_of(routing.home * tensor.cols) if after == "merge" else tensor.num_bytes
+    shape = RowWiseShape(rows * tensor.cols, 1, dtype, read)
     return CallResult(output, shape)
 
 
@@ -147,7 +192,7 @@ def _pick(call: OperationCall) -> CallResult:
     own += (0,) * (experts // groups - used)
     read = min(tensor.rows, dealt, ceil(tensor.rows * ranks_reached(groups, experts, top) / groups))
     shape = RowWiseShape(dealt * tensor.cols, 1, tensor.dtype, tensor.dtype.bytes_of(read * tensor.cols))
-    routing = Routing(tensor.rows, experts, top, 0, own, ranks)
+    routing = Routing(tensor.rows, experts, top, 0, own, ranks, 0, tensor.rows)
     layout = Shard.NONE if groups == 1 else Shard.ROWS
     result = replace(tensor, name=call.result, rows=dealt)
     return CallResult(result, shape, exchange=Exchange(routing=routing), layout=layout)
@@ -176,6 +221,9 @@ _ARGUMENTS = (
     CallArgument("nodes", CallArgumentKind.COUNT),
     CallArgument("by", CallArgumentKind.NAME),
     CallArgument("ep", CallArgumentKind.COUNT),
+    CallArgument("routing", CallArgumentKind.ROUTING),
+    CallArgument("replicas", CallArgumentKind.COUNT),
+    CallArgument("placed", CallArgumentKind.NAME),
 )
 
 DISPATCH = KernelOperation(

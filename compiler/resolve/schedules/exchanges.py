@@ -102,6 +102,6 @@ def _ticks(system: System, cases: Iterable[OpCase]) -> Fraction:
     for case in cases:
         kernel, routing, moved = exchange_on(system, case.shape), case.shape.routing, case.shape.moved
         assert kernel is not None and routing is not None and moved is not None, "such implementations were left out"
-        fixed, num_bytes = kernel.split(system.num_ranks, moved.num_bytes, *routing.exchanged)
+        fixed, num_bytes = kernel.split(system.num_ranks, moved.num_bytes, *routing.counts)
         total += kernel.start_ticks + fixed + num_bytes * TICKS_PER_SECOND / kernel.bytes_per_s
     return total

@@ -187,6 +187,8 @@ def _arguments(
         if batches > 1 and rows < sequence <= rows * batches:
             raise _NotDivided
         arguments["batch"] = _sequences(rows, sequence, f"attention of {layout.name} sees on a rank")
+    if batches > 1 and "routing" in arguments and arguments["routing"].name == "loads":
+        raise _NotDivided
     for word in _COUNTS:
         if word in arguments:
             arguments[word] = _share(arguments[word], batches)

@@ -25,9 +25,11 @@ from ...ir.operations import (
 from ...ir.operations.base import EVEN, mismatch
 from ...ir.operations.checks import reject_blocks, reject_share
 from ...ir.operations.routing import COLLAPSE, COMBINE, DISPATCH, EXPAND, GIVE, MERGE, PICK, SEND, SEND_BACK
+from ...ir.operations.routing_laws import EVEN_LAWS, RoutingLaw
 from ...ir.operations.row_wise import CAST
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
+from ...text.load import path_beside, read_source
 from ...text.units import NUMBER
 from ...text.vocabulary import MAX_EXTENT, MAX_RANKS, TENSOR_WORDS, Property
 from ..values.device_numbers import FigureReader
@@ -263,7 +265,7 @@ def chain_of(
 
 
 def _check_sent(arguments: Mapping[str, Any], tensor: Tensor, system: System) -> None:
-    for word in ("nodes", "by"):
+    for word in ("nodes", "by", "routing", "replicas", "placed"):
         if tensor.shard is Shard.NONE and word in arguments:
             raise mismatch(f"all ranks hold {tensor.name}, whose rows are sent nowhere", f"leave {word} out")
     if tensor.shard is not Shard.NONE and "ep" in arguments:
@@ -275,6 +277,8 @@ def _check_sent(arguments: Mapping[str, Any], tensor: Tensor, system: System) ->
         raise mismatch(f"rows go to {nodes} nodes, and the system has {known}", "leave nodes out")
 
 
+_LAW = 'power_law(1.2, seed=0), uniform, stride, loads([512, 256]) or histogram("counts.csv")'
+_EXPONENT = Property("an exponent", NUMBER, Fraction(1, 10), Fraction(10))
 _EXAMPLE = "x = tensor bf16[8192, 8192] shard rows"
 _EXTENT = Property("a size", NUMBER, Fraction(1), Fraction(MAX_EXTENT), whole=True)
 
@@ -292,6 +296,7 @@ class ArgumentReader:
             CallArgumentKind.TYPE: lambda _, written: dtype_named(written, self._report),
             CallArgumentKind.TABLE: self._table,
             CallArgumentKind.NAME: self._name,
+            CallArgumentKind.ROUTING: self._law,
         }
 
     def tensors(self, operation: Operation, call: ast.Call) -> list[ast.Expression]:
@@ -340,6 +345,38 @@ class ArgumentReader:
         if not isinstance(written, ast.Name):
             raise self._report.fail(Code.MGS116, f"{name} is a name", written.span, f"{name}=deepep")
         return written.text
+
+    def _law(self, name: str, written: ast.Expression) -> RoutingLaw:
+        """``uniform``, ``stride``, ``power_law(1.2, seed=3)``, ``loads([...])`` or ``histogram("counts.csv")``."""
+        match written:
+            case ast.Name(text=word) if word in EVEN_LAWS:
+                return RoutingLaw(word)
+            case ast.Call(function=ast.Name(text="power_law"), arguments=(ast.Argument(name=None) as first, *rest)):
+                said = {each.name: single(each.values, self._report, in_call=True) for each in rest}
+                if not set(said) <= {"seed"} or len(said) < len(rest):
+                    raise self._report.fail(Code.MGS116, "power_law takes an exponent and a seed", written.span, _LAW)
+                seed = self._whole("seed", said["seed"]) if said else 0
+                exponent = self._numbers.value(_EXPONENT, (single(first.values, self._report),), self._place).amount
+                return RoutingLaw("power_law", exponent, seed)
+            case ast.Call(function=ast.Name(text="loads"), arguments=(ast.Argument(name=None, values=(counts,)),)):
+                return RoutingLaw("loads", counts=self._counts("loads", counts))
+            case ast.Call(function=ast.Name(text="histogram"), arguments=(ast.Argument(values=(ast.Text() as path,)),)):
+                return RoutingLaw("histogram", counts=self._histogram(path))
+            case ast.Name() | ast.Call(function=ast.Name()):
+                word = written.text if isinstance(written, ast.Name) else written.span.text
+                raise self._report.fail(Code.MGS204, f"unknown routing '{word[:64]}'", written.span, f"routing={_LAW}")
+            case _:
+                raise self._report.fail(Code.MGS116, f"{name} is a law", written.span, f"routing={_LAW}")
+
+    def _histogram(self, path: ast.Text) -> tuple[int, ...]:
+        """Counts of a file, one a line or separated by commas, in the order of experts."""
+        source = read_source(path_beside(path, "histogram", self._report), self._report, path.span)
+        words = source.text.replace(",", " ").split()
+        wrong = next((word for word in words if not (word.isascii() and word.isdecimal() and len(word) < 16)), None)
+        if wrong is not None or not words:
+            message = f"'{wrong[:40]}' is no count of rows" if wrong is not None else "the file has no counts"
+            raise self._report.fail(Code.MGS136, message, path.span, "whole numbers, one for each expert")
+        return tuple(map(int, words))
 
     def _counts(self, name: str, written: ast.Expression) -> tuple[int, ...]:
         if not isinstance(written, ast.Listed) or not written.items:

@@ -315,7 +315,9 @@ def test_a_gpu_without_collectives_is_refused() -> None:
 def test_a_dispatch_by_a_kernel_of_its_own_is_the_sum_of_its_terms() -> None:
     us, rate = TICKS_PER_US, 100 * 10**9
     kernel = ExchangeKernel(10 * us, rate, 2, 64, step_ticks=us, expert_ticks=us // 10, row_ticks=us // 100)
-    sent, copied = (routed_time(each, 8, 600_000, 600, 100, 8, 256) for each in (kernel, replace(kernel, copies=True)))
+    sent, copied = (
+        routed_time(each, 8, 600_000, 600, 100, 800, 256) for each in (kernel, replace(kernel, copies=True))
+    )
 
     assert sent.us == pytest.approx(10 + 3 + 3.2 + 1 + 600_000 * 7 / 8 / 100e3)
     assert copied.us - sent.us == pytest.approx((800_000 - 600_000) * 7 / 8 / 100e3)

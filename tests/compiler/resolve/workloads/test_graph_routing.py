@@ -141,6 +141,26 @@ def test_rows_that_do_not_divide_are_dealt_one_by_one(rows: int, of_a_rank: int,
     assert tensors["t"].rows == 8 * sum(dealt)
 
 
+def test_all_ranks_are_as_the_hottest() -> None:
+    """The 5th of 32 experts has most rows, on rank 1. Rows that are merged came back from all ranks."""
+    loads = [400] * 4 + [4 * 4096 - 31 * 400] + [400] * 27
+    found = graph(f", type=fp8, routing=loads({loads})")
+    kernel, merge = (found.op(name).shape.kernel for name in ("h", "z_merge"))
+    tensors = {tensor.name: tensor for tensor in found.tensors}
+
+    assert isinstance(kernel, GroupedGemmShape) and kernel.rows == (3984, 400, 400, 400)
+    assert moved_rows(found, "t") == moved_rows(found, "z") > moved_rows(graph(), "t")
+    assert isinstance(merge, RowWiseShape) and merge.read_bytes < moved_rows(found, "z") * 1024 * 2
+    assert tensors["t"].rows == 8 * 5184 and tensors["z"].rows == 4096
+    assert found.batch is not None and not found.batch.cuts
+
+
+def test_replicas_have_weights_of_their_own() -> None:
+    """8 replicas of 32 experts are 5 of each rank, which w1 and w2 must have."""
+    with pytest.raises(CompileError, match="5 experts of t has 5120 columns, w1 has 4096 rows"):
+        graph(", type=fp8, routing=power_law(1.2, seed=2), replicas=8")
+
+
 def test_rows_that_fill_up_are_told() -> None:
     text = TEXT.format(said="", experts=32, top=4, rows=17, back="", dtype="bf16")
     (found,) = compile_text(text).warnings

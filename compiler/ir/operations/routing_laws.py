@@ -1,0 +1,151 @@
+"""How many rows each expert gets: evenly, by a power law, or as counted; where experts lie, and the hottest rank.
+
+Every rank is taken as the hottest, for which the others wait. A power law draws weights of experts between 1 and 0.8 of
+all rows, or between 0.01 and 2 where fewer rows than experts are sent, as the collector of aiconfigurator does
+(``power_law_logits_v3``); no expert gets more than all rows, and what is over goes to those with least. Replicas and
+their places are those of DeepSeek's EPLB: each goes to the expert with most rows a copy, and copies, the largest first,
+to the rank with least rows that has room; a copy has an equal part of the rows.
+
+To how many ranks a row goes follows from the rows of experts alone: of all ways to draw ``top`` of them without order
+or repetition, each counts as the product of its experts' odds (conditional Poisson sampling; Hajek, 1964).
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil, comb
+from random import Random
+
+EVEN_LAWS = ("uniform", "stride")
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingLaw:
+    """``uniform``, ``stride``; ``power_law`` with ``exponent`` and ``seed``; ``loads``, ``histogram`` of ``counts``.
+
+    A stride sends a row to as many ranks as there can be, as tables of measured times that say balanced do. The counts
+    of loads are rows of experts, those of a histogram shares.
+    """
+
+    name: str = "uniform"
+    exponent: Fraction = Fraction(0)
+    seed: int = 0
+    counts: tuple[int, ...] = ()
+
+    def rows(self, experts: int, tokens: int, top: int) -> tuple[int, ...]:
+        """The rows of each expert, ``tokens * top`` together."""
+        if self.name in EVEN_LAWS:
+            return evenly(tokens * top, experts)
+        if self.name == "power_law":
+            low, high = (1.0, tokens * 0.8) if tokens * top > experts else (0.01, 2.0)
+            draw = Random(self.seed)
+            weights = [_power(draw.random(), low, high, float(self.exponent)) for _ in range(experts)]
+        else:
+            weights = list(map(float, self.counts))
+        return _shared(weights, tokens, top)
+
+
+UNIFORM = RoutingLaw()
+
+
+def evenly(rows: int, parts: int) -> tuple[int, ...]:
+    """``rows`` in ``parts`` that differ by one at most, the larger first."""
+    least, more = divmod(rows, parts)
+    return tuple(least + (part < more) for part in range(parts))
+
+
+def _power(u: float, low: float, high: float, exponent: float) -> float:
+    """The value that a share ``u`` of all is below."""
+    power = 1 - exponent
+    if not power:
+        return float(low * (high / low) ** u)
+    return float(((high**power - low**power) * u + low**power) ** (1 / power))
+
+
+def _shared(weights: list[float], tokens: int, top: int) -> tuple[int, ...]:
+    """``tokens * top`` rows in proportion to ``weights``, at most ``tokens`` each; those that are over to the least."""
+    total, whole = tokens * top, sum(weights)
+    rows = [min(tokens, int(total * weight / whole)) for weight in weights]
+    over = total - sum(rows)
+    while over:
+        room = sorted((expert for expert in range(len(rows)) if rows[expert] < tokens), key=lambda each: rows[each])
+        for expert, more in zip(room, evenly(over, len(room)), strict=True):
+            taken = min(more, tokens - rows[expert])
+            rows[expert] += taken
+            over -= taken
+    return tuple(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Rows of each expert of the hottest rank, and to how many ranks a row goes: to it (0 to 1), and to all."""
+
+    rows: tuple[int, ...]
+    reach: Fraction
+    reached: Fraction
+
+
+@lru_cache(maxsize=256)
+def placed(
+    law: RoutingLaw, ranks: int, experts: int, top: int, tokens: int, replicas: int = 0, greedy: bool = False
+) -> Placed:
+    """The hottest of ``ranks``, which have ``experts + replicas`` in equal numbers, for ``tokens`` rows in all.
+
+    Replicas are placed greedily. ``tokens`` need not be a multiple of the ranks: of an even law a rank has the mean.
+    """
+    if law.name in EVEN_LAWS and not replicas:
+        rows = evenly(ceil(Fraction(tokens * top, ranks)), experts // ranks)
+        reached = ranks * (1 - Fraction(comb(experts - experts // ranks, top), comb(experts, top)))
+        reached = reached if law.name == "uniform" else Fraction(min(top, ranks))
+        return Placed(rows, reached / ranks, reached)
+    slots = _replicated(law.rows(experts, tokens, top), replicas)
+    size = len(slots) // ranks
+    in_order = [tuple(slots[rank * size : (rank + 1) * size]) for rank in range(ranks)]
+    by_rank = _packed(slots, ranks) if greedy or replicas else in_order
+    if law.name == "stride":
+        reach = [Fraction(min(top, ranks), ranks)] * ranks
+    else:
+        ways = _ways(slots, tokens, top)
+        reach = [1 - Fraction(_ways(_without(slots, each), tokens, top) / ways) for each in by_rank]
+    hottest = max(range(ranks), key=lambda rank: sum(by_rank[rank]))
+    of_hottest, of_all = (each.limit_denominator(10**6) for each in (reach[hottest], sum(reach, Fraction(0))))
+    return Placed(tuple(by_rank[hottest]), of_hottest, of_all)
+
+
+def _replicated(rows: tuple[int, ...], replicas: int) -> list[int]:
+    """The rows of each copy of each expert, with so many more copies than experts."""
+    copies = [1] * len(rows)
+    for _ in range(replicas):
+        copies[max(range(len(rows)), key=lambda each: Fraction(rows[each], copies[each]))] += 1
+    return [part for count, num in zip(rows, copies, strict=True) for part in evenly(count, num)]
+
+
+def _packed(slots: list[int], ranks: int) -> list[tuple[int, ...]]:
+    """Equal numbers of slots on each rank, the largest first to the rank with least rows that has room."""
+    found: list[list[int]] = [[] for _ in range(ranks)]
+    for rows in sorted(slots, reverse=True):
+        min((each for each in found if len(each) < len(slots) // ranks), key=sum).append(rows)
+    return [tuple(each) for each in found]
+
+
+MOST_LIKELY = 0.999
+"""An expert that takes all rows has no odds; this is the largest share that has."""
+
+
+def _without(slots: list[int], own: tuple[int, ...]) -> list[int]:
+    """Slots of other ranks."""
+    others = list(slots)
+    for rows in own:
+        others.remove(rows)
+    return others
+
+
+def _ways(slots: list[int], tokens: int, top: int) -> float:
+    """The products of odds, added over all ways to draw ``top`` of the slots."""
+    total = [1.0] + [0.0] * top
+    for rows in slots:
+        share = min(MOST_LIKELY, rows / tokens)
+        odds = share / (1 - share)
+        for drawn in range(top, 0, -1):
+            total[drawn] += odds * total[drawn - 1]
+    return total[top]
