@@ -1,9 +1,10 @@
 """Tables of the experts of a mixture on one rank against kernels of a graph: two grouped GEMMs, and what is row-wise.
 
 A table is a file ``moe_grouped_gemm_NAME.csv`` or ``.csv.gz``, or without a NAME, with the columns gpu, dtype, kernel,
-hidden, inter, topk, experts, tp, ep, distribution, tokens and latency_us. Only rows of even loads are compared: of
-others the table does not say what each expert gets. What is timed sorts and casts rows too, and reads and writes those
-of all tokens, also of tokens that no expert of the rank gets.
+hidden, inter, topk, experts, tp, ep, distribution, tokens and latency_us. What is timed sorts and casts rows too, and
+reads and writes those of all tokens, also of tokens that no expert of the rank gets. Of loads by a power law, the mean
+of five draws on the hottest rank, the table does not say what each expert gets: it is compared with the mean of five
+draws of our own, of models that no constant was fitted to.
 
 A table ``moe_layer_fused_NAME.csv`` has one kernel for dispatch, experts and combine, which is compared with the
 shipped implementation of that: its columns are gpu, hidden, inter, topk, experts, ep, distribution, tokens_per_rank and
@@ -11,8 +12,10 @@ latency_us. It is predicted on the links of GB200, since its ranks are more than
 """
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from statistics import mean
 
 from ....compiler import compile_text
 from ....compiler.ir import (
@@ -25,6 +28,7 @@ from ....compiler.ir import (
     RowWiseShape,
     System,
 )
+from ....compiler.ir.operations.routing_laws import RoutingLaw, evenly, rows_by_rank
 from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....simcore.kernels.dispatch import work_of
 from ...implementations.fused_experts import ExpertChain, fused_us
@@ -50,6 +54,9 @@ NUMBERS = (*MODEL, "tp", "ep", "tokens")
 DTYPES = {"bf16": DType.BF16, "fp8": DType.FP8, "fp8_block": DType.FP8}
 FITTED = ("bf16, cutlass", "fp8, cutlass")
 UNGATED = "nongated"
+POWER_LAW = "power_law_1.2"
+DRAWS = tuple(RoutingLaw("power_law", Fraction(6, 5), seed) for seed in range(5))
+TOKENS = ((512, "up to 512 tokens"), (MAX_DIMENSION, "more tokens"))
 LOADS = ((8, "up to 8 rows each"), (128, "up to 128 rows each"), (MAX_DIMENSION**2, "more rows each"))
 
 
@@ -69,23 +76,35 @@ def _comparison(row: Mapping[str, str]) -> TableComparison | str:
     numbers = [whole_number(row, each, MAX_DIMENSION) for each in NUMBERS]
     if gpu is None:
         return f"there is no profile of {name[:40]}"
-    if row["distribution"] != "balanced" or row["dtype"] not in DTYPES:
-        return "loads that the table does not say, or a type that the language has no word for"
+    if row["dtype"] not in DTYPES:
+        return "a type that the language has no word for"
     if None in numbers:
         return f"a size is not a whole number up to {MAX_DIMENSION}"
     hidden, inter, top, experts, tp, ep, tokens = (number or 0 for number in numbers)
     if inter % tp or experts % ep:
         return "experts or their columns do not divide among ranks"
-    dealt, gated = max(1, round(tokens * top / ep)), 1 if row["kernel"] == UNGATED else 2
-    rows = _even(dealt, experts // ep)
-    dtype = DTYPES[row["dtype"]]
-    kernels = expert_kernels(rows, tokens, (hidden, inter // tp), gated, dtype)
     kernel = f"{row['dtype']}, {row['kernel'][:40]}"
     model = "/".join(str(int(float(row[each]))) for each in MODEL)
-    half = f"{HELD_OUT if in_odd_half(model) else FIT}, " if kernel in FITTED else ""
-    group = half + next(text for most, text in LOADS if dealt <= most * len(rows))
     label = f"{tokens} tokens, {model}, tp {tp}, ep {ep}"
-    return TableComparison(name, f"experts, {kernel}", group, label, float(row["latency_us"]), _us(gpu, kernels))
+    dtype, gated = DTYPES[row["dtype"]], 1 if row["kernel"] == UNGATED else 2
+
+    def us(rows: tuple[int, ...]) -> float:
+        return _us(gpu, expert_kernels(rows, tokens, (hidden, inter // tp), gated, dtype))
+
+    if row["distribution"] == POWER_LAW:
+        if kernel not in FITTED or not in_odd_half(model) or ep == 1:
+            return "drawn loads of one rank, of a kernel or model that constants were fitted to, or without constants"
+        drawn = (rows_by_rank(law, ep, experts, top, tokens) for law in DRAWS)
+        mean_us = mean(us(max(each, key=sum)) for each in drawn)
+        group = next(text for most, text in TOKENS if tokens <= most)
+        return TableComparison(name, f"hottest experts, {kernel}", group, label, float(row["latency_us"]), mean_us)
+    if row["distribution"] != "balanced":
+        return "loads that the table does not say"
+    dealt = max(1, round(tokens * top / ep))
+    used = min(experts // ep, dealt)
+    half = f"{HELD_OUT if in_odd_half(model) else FIT}, " if kernel in FITTED else ""
+    group = half + next(text for most, text in LOADS if dealt <= most * used)
+    return TableComparison(name, f"experts, {kernel}", group, label, float(row["latency_us"]), us(evenly(dealt, used)))
 
 
 def fused_layer_comparisons(folder: Path) -> Iterator[TableComparison | str]:
@@ -111,7 +130,8 @@ def _fused(row: Mapping[str, str]) -> TableComparison | str:
     known = _fused_kernel(STANDS_FOR.get(name, name), ranks)
     if known is None or not known[1].least_ranks <= ranks <= known[1].most_ranks:
         return "a GPU or ranks that no shipped kernel for experts is known for"
-    rows = _even(tokens * top, experts // ranks)
+    dealt = tokens * top  # as many come to a rank as leave it
+    rows = evenly(dealt, max(1, min(experts // ranks, dealt)))
     up = GroupedGemmShape(rows, 2 * inter, hidden, DType.FP8)
     down = GroupedGemmShape(rows, hidden, inter, DType.FP8)
     chain = ExpertChain((), (up, down), tokens, DType.FP8.bytes_of(hidden) + DType.BF16.bytes_of(hidden))
@@ -131,12 +151,6 @@ def _fused_kernel(gpu: str, ranks: int) -> tuple[System, FusedExperts, str] | No
         if implementation.experts is not None and gpu in implementation.gpus:
             return system, implementation.experts, implementation.name
     return None
-
-
-def _even(dealt: int, experts: int) -> tuple[int, ...]:
-    """Rows of each expert, as even as can be: of few rows not all experts have one."""
-    used = max(1, min(experts, dealt))
-    return tuple(dealt // used + (number < dealt % used) for number in range(used))
 
 
 def expert_kernels(

@@ -98,10 +98,8 @@ def placed(
         reached = ranks * (1 - Fraction(comb(experts - experts // ranks, top), comb(experts, top)))
         reached = reached if law.name == "uniform" else Fraction(min(top, ranks))
         return Placed(rows, reached / ranks, reached)
-    slots = _replicated(law.rows(experts, tokens, top), replicas)
-    size = len(slots) // ranks
-    in_order = [tuple(slots[rank * size : (rank + 1) * size]) for rank in range(ranks)]
-    by_rank = _packed(slots, ranks) if greedy or replicas else in_order
+    by_rank = rows_by_rank(law, ranks, experts, top, tokens, replicas, greedy)
+    slots = [rows for each in by_rank for rows in each]
     if law.name == "stride":
         reach = [Fraction(min(top, ranks), ranks)] * ranks
     else:
@@ -110,6 +108,18 @@ def placed(
     hottest = max(range(ranks), key=lambda rank: sum(by_rank[rank]))
     of_hottest, of_all = (each.limit_denominator(10**6) for each in (reach[hottest], sum(reach, Fraction(0))))
     return Placed(tuple(by_rank[hottest]), of_hottest, of_all)
+
+
+@lru_cache(maxsize=256)
+def rows_by_rank(
+    law: RoutingLaw, ranks: int, experts: int, top: int, tokens: int, replicas: int = 0, greedy: bool = False
+) -> tuple[tuple[int, ...], ...]:
+    """The rows of each expert of each rank; arguments as of ``placed``."""
+    slots = _replicated(law.rows(experts, tokens, top), replicas)
+    if greedy or replicas:
+        return tuple(_packed(slots, ranks))
+    size = len(slots) // ranks
+    return tuple(tuple(slots[rank * size : (rank + 1) * size]) for rank in range(ranks))
 
 
 def _replicated(rows: tuple[int, ...], replicas: int) -> list[int]:

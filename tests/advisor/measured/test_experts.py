@@ -69,7 +69,8 @@ def test_half_and_load_are_the_group_of_a_row(tmp_path: Path, row: str, group: s
     ("row", "reason"),
     [
         ("X9,bf16,cutlass,2048,768,8,128,1,1,balanced,1,30", "no profile of X9"),
-        ("H100-SXM,bf16,cutlass,2048,768,8,128,1,1,power_law_1.2,1,30", "loads that the table does not say"),
+        ("H100-SXM,bf16,cutlass,2048,768,8,128,1,4,power_law_1.01,1,30", "loads that the table does not say"),
+        ("H100-SXM,bf16,cutlass,2048,768,8,128,1,4,power_law_1.2,1,30", "a kernel or model that constants were fitted"),
         ("B200-SXM,nvfp4,cutlass,2048,768,8,128,1,1,balanced,1,30", "no word for"),
         ("H100-SXM,bf16,cutlass,2048.5,768,8,128,1,1,balanced,1,30", "not a whole number"),
         ("H100-SXM,bf16,cutlass,2048,768,8,128,1,3,balanced,1,30", "do not divide among ranks"),
@@ -82,12 +83,23 @@ def test_other_rows_are_left_out_with_the_reason(tmp_path: Path, row: str, reaso
     assert compared == [] and reason in text
 
 
+def test_drawn_loads_are_those_of_the_hottest_rank(tmp_path: Path) -> None:
+    row = "B200-SXM,fp8,cutlass,4096,2048,8,256,1,8,{},4096,90"
+    (even,), _ = read(tmp_path, row.format("balanced"))
+    (drawn,), texts = read(tmp_path, row.format("power_law_1.2"))
+
+    assert (drawn.operation, drawn.group, texts) == ("hottest experts, fp8, cutlass", "more tokens", [])
+    assert 1.2 * even.predicted_us < drawn.predicted_us < 3 * even.predicted_us
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA, reason="needs the measured tables")
 def test_the_fitted_kernels_are_near() -> None:
     rows = [each for each in expert_comparisons(Path(DATA)) if isinstance(each, TableComparison)]
     errors = {(each.gpu, each.operation): each.median for each in summed_up(rows) if each.group == "all"}
 
+    hot = [each.median for each in summed_up(rows) if each.operation.startswith("hot") and each.group == "more tokens"]
+    assert len(hot) == 4 and max(hot) < 18
     assert max(errors[gpu, f"experts, {kind}, cutlass"] for gpu in ("H100", "B200") for kind in ("bf16", "fp8")) < 12
 
 
