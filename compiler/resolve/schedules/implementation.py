@@ -140,7 +140,7 @@ class ImplementationReader:
         for word in dict.fromkeys(word for each in parsed for word in each.said if word in PATTERN_WORDS):
             with self._report.attempt():
                 layers = _layers(word, parsed)
-                reader = MethodReader(self._system, self._evaluator, self._report)
+                reader = MethodReader(self._system, self._evaluator, self._report, entry.name)
                 method, numbers = reader.read(PATTERN_WORDS[word], word, layers)
                 methods.append(method)
                 provenance += numbers.provenance(f"{entry.name}.{word}")
@@ -182,23 +182,21 @@ def _head_word(statement: ast.Say) -> str:
 
 
 class MethodReader:
-    """Reads what an implementation and those that it extends say of one pattern."""
+    """Reads what an implementation and those that it extends say of one pattern; ``name`` is its own."""
 
-    def __init__(self, system: System, evaluator: ExpressionEvaluator, report: Report) -> None:
-        self._system, self._evaluator, self._report = system, evaluator, report
+    def __init__(self, system: System, evaluator: ExpressionEvaluator, report: Report, name: str) -> None:
+        self._system, self._evaluator, self._report, self._name = system, evaluator, report, name
         self._figures: dict[str, NumberWithOrigin] = {}
         self._pairs: dict[str, Tiles] = {}
         self._choice: OpChoice | None = None
         self._path: TransferPath | None = None
         self._copies = False
-        self._name = ""
         self._known: dict[str, tuple[str, ...]] = {}
         self._spans: dict[str, Span] = {}
 
     def read(self, pattern: Pattern, word: str, layers: Sequence[Layer]) -> tuple[Method, DeviceNumbers]:
         """Return the method and its numbers; ``layers`` are those of the parents and of the child, which comes last."""
         failures_before = self._report.num_failures
-        self._name = layers[-1].entry.name
         for layer in layers:
             self._read(word, layer)
         if self._report.num_failures > failures_before:

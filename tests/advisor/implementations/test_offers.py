@@ -217,6 +217,17 @@ def test_the_baseline_sends_rows_to_experts_as_frameworks_do(
         assert found.library_us == pytest.approx(offer.us)
 
 
+def test_an_implementation_of_the_file_sends_rows_to_experts() -> None:
+    text = EXPERTS.format(library="h100", gpu="H100", ranks=8, rows=8192, k1=256 * 7168, k2=256 * 2048, by=", by=mine")
+    own = (
+        'use "implementations/deepep"\ngpu G extends H100 { source assumed "x" }\n'
+        "implementation mine extends deepep { gpus G }\n"
+    )
+    scenario = compile_text(own + text.replace("8 x H100", "8 x G")).scenario("w")
+
+    assert scenario.exchange == "mine"
+
+
 def test_what_uneven_routing_costs_is_told() -> None:
     def told(said: str) -> list[str]:
         text = EXPERTS.format(
