@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ...compiler.ir import Kernels, OpCase, OpPlan, TileGroup, Transfer
+from ...compiler.planning.knobs.library import exchange_on
 from ...compiler.templates.collective import collective_in
 from ...compiler.text.units import bytes_text
 from .facts import Affine, Arrived, Block, Expression, Role, StepFacts, StepKind, composed, depends_on, fixed
@@ -283,7 +284,10 @@ def peer_codes(facts: StepFacts[Expression], names: EntryNames, axis: int) -> li
 
 
 def library_text(scenario: OpCase) -> str:
-    """Return the call of the library."""
+    """Return the call of the library, or of the framework that sends rows to experts."""
     collective, moved = collective_in(scenario.shape.pattern), scenario.shape.moved
     assert collective is not None and moved is not None, "the library moves something"
+    routed = exchange_on(scenario.system, scenario.shape)
+    if routed is not None:
+        return f"call {'combine' if routed.back else 'dispatch'} of {moved.name} by {routed.name}"
     return f"call {collective.value} of {moved.name}, which moves everything"

@@ -10,6 +10,7 @@ from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer.explain import headline_of, imbalance
 from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Advice
+from magus.advisor.how.words import library_text
 from magus.advisor.implementations.offers import Offer, Offers, Unknown, offers_of
 from magus.advisor.implementations.predict import (
     CALL_US,
@@ -209,7 +210,11 @@ def test_the_baseline_sends_rows_to_experts_as_frameworks_do(
     engines = [part.schedule.engine for part in plan.parts if part.shape.moved is not None]
     found, of_plain = offers_of(scenario), offers_of(plain)
 
+    there, back = (library_text(case) for case in scenario.moving)
+
     assert scenario.exchange == taken
+    if taken:
+        assert there.startswith("call dispatch") and back.startswith("call combine") and there.endswith(f"by {taken}")
     assert [engine.by_library for engine in engines] == [bool(taken)] * 2
     if taken and found is not None and of_plain is not None:
         (offer,) = (each for each in of_plain.offers if each.name == taken)
