@@ -36,6 +36,7 @@ from .hardware import SumKernel as SumKernel
 from .hardware import Sustained as Sustained
 from .hardware import Switch as Switch
 from .hardware import Sync as Sync
+from .hardware import TypedModel as TypedModel
 from .operations.add import ElementwiseShape as ElementwiseShape
 from .operations.attention import AttentionShape as AttentionShape
 from .operations.attention_back import AttentionBackShape as AttentionBackShape

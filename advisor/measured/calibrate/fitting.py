@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
 
-from ....compiler.ir import TICKS_PER_US
+from ....compiler.ir import TICKS_PER_US, TYPES_WITH_CONSTANTS, DType, TypedModel
 from ....compiler.text.units import exact_bytes_text, round_half_up
 
 Profile = TypeVar("Profile")
@@ -72,7 +72,7 @@ class Constant:
         """Return the constant of a profile."""
         held: Any = profile
         for name in self.attributes:
-            held = getattr(held, name)
+            held = _held(held, name)
         return float(Fraction(held) / self.unit.of_profile)
 
     def put(self, profile: Profile, value: Fraction) -> Profile:
@@ -113,7 +113,15 @@ def _rounded(amount: Decimal, digits: int) -> Decimal:
 def _put(thing: Any, attributes: Sequence[str], value: object) -> Any:
     """Return a frozen dataclass with one nested field replaced."""
     name, *deeper = attributes
-    return replace(thing, **{name: _put(getattr(thing, name), deeper, value) if deeper else value})
+    return replace(thing, **{name: _put(_held(thing, name), deeper, value) if deeper else value})
+
+
+def _held(thing: Any, name: str) -> Any:
+    """Return a part of a profile; for constants of a type that it does not have those that serve."""
+    held = getattr(thing, name)
+    if held is None and isinstance(thing, TypedModel):
+        return thing.of(DType(name)).with_types(dict.fromkeys(TYPES_WITH_CONSTANTS))
+    return held
 
 
 Floats = npt.NDArray[np.float64]

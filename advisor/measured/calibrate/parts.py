@@ -1,7 +1,7 @@
 """The parts of a profile that are fitted one by one: measured rows of one kind, their constants, and the model."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial, reduce
@@ -15,6 +15,7 @@ from ....simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_ti
 from ..tables.collectives import MeasuredPoint
 from ..tables.copies import MIN_SHARE, PHASES, PhaseShare, SmCopies
 from ..tables.gemm import (
+    CAST_STEPS,
     MIN_WHOLE,
     GemmConstants,
     GemmTable,
@@ -238,15 +239,21 @@ CONSTANTS = (
 )
 """Bounds are wide: a constant that ends at one is reported."""
 
-FP8_CONSTANTS = tuple(
-    replace(each, path=f"gemm.fp8.{each.name}", attributes=("gemm", "fp8", *each.attributes[1:])) for each in CONSTANTS
-)
-
 QUANTISATIONS = (0.05, 0.5, 1.0)
 """Starts for the quantisation: the loss has a local minimum for balanced and for unbalanced last waves."""
 
 
-GEMM_PARTS: Mapping[DType, str] = {DType.BF16: "gemm", DType.FP8: "gemm fp8"}
+GEMM_PARTS = {dtype: "gemm" if dtype is DType.BF16 else f"gemm {dtype.value}" for dtype in CAST_STEPS}
+
+
+def gemm_constants(dtype: DType) -> tuple[Constant, ...]:
+    """Return the constants of GEMMs of ``dtype``, those of bf16 in the block itself."""
+    if dtype is DType.BF16:
+        return CONSTANTS
+    path, inside = f"gemm.{dtype.value}", ("gemm", dtype.value)
+    return tuple(
+        replace(each, path=f"{path}.{each.name}", attributes=(*inside, *each.attributes[1:])) for each in CONSTANTS
+    )
 
 
 def gemm_parts(tables: Sequence[GemmTable]) -> Iterator[ProfilePart]:
@@ -267,7 +274,7 @@ def fit_gemm(dtype: DType, gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]) -> t
 
     The fit starts from the constants of ``start``, and its prior is around them; shares of a rate refer to ``gpu``.
     """
-    terms, constants = gemm_terms(gpu, _shapes(rows), dtype), CONSTANTS if dtype is DType.BF16 else FP8_CONSTANTS
+    terms, constants = gemm_terms(gpu, _shapes(rows), dtype), gemm_constants(dtype)
     first = [constant.of(start) for constant in constants]
     starts = [first, *([*first[:-1], quantisation] for quantisation in QUANTISATIONS)]
     return fit(

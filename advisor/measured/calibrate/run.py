@@ -4,12 +4,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from ....compiler import format_text
-from ....compiler.ir import DType, Gpu, Progress
+from ....compiler.ir import TYPES_WITH_CONSTANTS, Gpu, Progress
 from ....compiler.text.load import shipped_libraries
 from ..tables.collectives import collective_points, tables_of
 from ..tables.copies import DMA_GPU, DMA_PATTERNS, SM_PATTERNS, phase_shares, sm_copies
@@ -17,9 +18,19 @@ from ..tables.csv_rows import MeasuredError
 from ..tables.gemm import gemm_tables, lone_scenario
 from ..validate.report import MAX_RATIO, kept_rows
 from .fitting import Fitted, put_all, put_back
-from .parts import LARGE, FittedRow, ProfilePart, collective_parts, dma_part, gemm_parts, parted, sm_copy_part
+from .parts import (
+    GEMM_PARTS,
+    LARGE,
+    FittedRow,
+    ProfilePart,
+    collective_parts,
+    dma_part,
+    gemm_parts,
+    parted,
+    sm_copy_part,
+)
 
-PARTS = ("gemm", "gemm fp8", "rings", "all_to_all", "NVLS", "SM copy", "DMA phase share")
+PARTS = (*GEMM_PARTS.values(), "rings", "all_to_all", "NVLS", "SM copy", "DMA phase share")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 
@@ -136,7 +147,13 @@ def _profiles(request: FitRequest) -> tuple[str, Gpu, Gpu]:
 def _parts(folder: Path, request: FitRequest, gpu: Gpu, left_out: list[str]) -> Iterator[ProfilePart]:
     """Yield the parts for which ``folder`` has rows; append to ``left_out`` why other rows are not used."""
     name = request.gpu
-    yield from gemm_parts(list(kept_rows(gemm_tables(folder, name), left_out)))
+    tables = list(kept_rows(gemm_tables(folder, name), left_out))
+    left_out.extend(
+        f"{each.file}: {gpu.name} has no peak rate for {each.dtype.value}"
+        for each in tables
+        if not gpu.peak(each.dtype)
+    )
+    yield from gemm_parts([each for each in tables if gpu.peak(each.dtype)])
     points = list(kept_rows(collective_points(folder, lambda _: gpu, name), left_out))
     yield from collective_parts(gpu, points, request.fit_switch)
     for path in tables_of(folder, SM_PATTERNS):
@@ -174,8 +191,6 @@ def _can_start(part: str, start: Gpu) -> bool:
     """Whether a profile has the constants of a part."""
     collectives = start.collectives
     match part:
-        case str() if part.startswith("gemm "):
-            return start.gemm.own_type(DType(part.removeprefix("gemm "))) is not None
         case "rings":
             return collectives is not None
         case "all_to_all":
@@ -238,9 +253,9 @@ def _lines(calibration: Calibration) -> Iterator[str]:
 
 
 def _blocks(calibration: Calibration) -> Iterator[str]:
-    gap = False
+    gap, of_types = False, (_gemm(calibration, f"gemm {name}", name) for name in TYPES_WITH_CONSTANTS)
     for block in (
-        _gemm(calibration, "gemm", "gemm", _gemm(calibration, "gemm fp8", "fp8")),
+        _gemm(calibration, "gemm", "gemm", chain.from_iterable(of_types)),
         _plain(calibration, "DMA phase share", "dma"),
         _plain(calibration, "SM copy", "sm_copy"),
         _collectives(calibration),

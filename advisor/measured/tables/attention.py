@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from zlib import crc32
 
 from ....compiler.ir import TICKS_PER_US, AttentionShape, DType, Gpu
 from ....simcore.kernels.attention import attention_work
 from .collectives import gpu_named, tables_of, whole_number
-from .csv_rows import TableComparison, is_positive, rows_in
+from .csv_rows import FIT, HELD_OUT, TableComparison, in_odd_half, is_positive, rows_in
 from .gemm import MAX_DIMENSION, gpu_name
 
 PATTERNS = ("attention.csv", "attention.csv.gz", "attention_*.csv", "attention_*.csv.gz")
@@ -31,7 +30,6 @@ MLA_COLS: Mapping[str, tuple[int, int]] = {"context": (192, 128), "generation": 
 MAX_HEAD_DIM = 256
 """Nothing is fitted to larger heads: they have kernels of their own."""
 LONG_US = 100
-FIT, HELD_OUT = "fit", "held out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +55,6 @@ class AttentionRow:
         heads = f"{shape.heads}/{shape.kv_heads}/{shape.head_dim}"
         others = shape.head_dim > MAX_HEAD_DIM or shape.window is not None
         return HELD_OUT if others or in_odd_half(heads) else FIT
-
-
-def in_odd_half(name: str) -> bool:
-    """Whether a checksum puts ``name`` into the half that is held out, the same in every run."""
-    return crc32(name.encode()) % 2 == 1
 
 
 def attention_rows(folder: Path) -> Iterator[AttentionRow | str]:

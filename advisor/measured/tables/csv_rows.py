@@ -221,6 +221,14 @@ def rows_in(
         yield from left_out_lines(path, left_out)
 
 
+FIT, HELD_OUT = "fit", "held out"
+
+
+def in_odd_half(name: str) -> bool:
+    """Whether a checksum puts ``name`` into the half that is held out, the same in every run."""
+    return zlib.crc32(name.encode()) % 2 == 1
+
+
 def is_positive(text: str) -> bool:
     """Whether ``text`` is a finite number above zero, in the digits of ASCII without underscores."""
     if not text.isascii() or "_" in text:

@@ -32,9 +32,8 @@ from ....compiler.ir.operations.routing_laws import RoutingLaw, evenly, rows_by_
 from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....simcore.kernels.dispatch import work_of
 from ...implementations.fused_experts import ExpertChain, fused_us
-from .attention import FIT, HELD_OUT, in_odd_half
 from .collectives import MAX_RANKS, gpu_named, tables_of, whole_number
-from .csv_rows import TableComparison, rows_in
+from .csv_rows import FIT, HELD_OUT, TableComparison, in_odd_half, rows_in
 from .custom_all_reduce import STANDS_FOR
 from .gemm import MAX_DIMENSION, gpu_name
 

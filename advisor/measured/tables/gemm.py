@@ -1,10 +1,13 @@
 """GEMM tables of aiconfigurator's collector against the fitted form.
 
-A table is a file ``gemm_NAME.csv`` or ``.csv.gz`` with the columns gpu, m, n, k, dtype and time_us. bf16 and fp8 have
-fitted constants. They were fitted to a random part of the same tables, so that comparisons include rows of the fit.
+A table is a file ``gemm_NAME.csv`` or ``.csv.gz`` with the columns gpu, m, n, k, dtype and time_us. The constants of
+bf16 and fp8 were fitted to a random part of the same tables, so that comparisons include rows of the fit; those of
+types with scales to half of the pairs of n and k, and the other half is compared by itself.
 
 The collector lets the layer quantize its input, so that a row of fp8 is the search for a scale, the cast and the GEMM.
-``quantize.csv.gz`` beside the tables has the first two for each GPU, m and k; what is compared is the rest.
+``quantize.csv.gz`` beside the tables has the first two for each GPU, m and k; what is compared is the rest. Casts to
+types with scales were not measured. They find scales and cast in one pass over the same input, and count as the cast to
+fp8 with a scale that is known, which reads as much and writes as much or twice as much.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +25,7 @@ from ....compiler.ir import TICKS_PER_US, DType, GemmModel, Gpu, OpCase
 from ....compiler.text.load import shipped_libraries
 from ....simcore.kernels.gemm import ROUNDING_TICKS
 from ....simcore.kernels.gemm_form import MIN_SPLIT_K, SPLITS, l2_bytes_per_s, slowdown
-from .csv_rows import MissingTable, TableComparison, left_out_lines, read_rows
+from .csv_rows import FIT, HELD_OUT, MissingTable, TableComparison, in_odd_half, left_out_lines, read_rows
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -183,8 +186,13 @@ MAX_DIMENSION = 1 << 20
 ALL, LARGE = "gemm bf16", "gemm bf16, n,k >= 512"
 QUANTIZE = "quantize*.csv"
 QUANTIZE_PATTERNS = (QUANTIZE, f"{QUANTIZE}.gz")
-QUANTIZE_STEPS = {"computescale", "scale_matrix"}
-COMPARED = (DType.BF16, DType.FP8)
+CAST_STEPS: Mapping[DType, frozenset[str]] = {
+    DType.BF16: frozenset(),
+    DType.FP8: frozenset(("computescale", "scale_matrix")),
+    DType.FP8_BLOCK: frozenset(("scale_matrix",)),
+    DType.NVFP4: frozenset(("scale_matrix",)),
+}
+"""The types that are compared, with the steps of ``QUANTIZE`` that are in their rows."""
 PARTS, MIN_WHOLE, LARGE_WHOLE = 8, 512, 2048
 
 Shape = tuple[int, int, int]  # m, n, k
@@ -267,7 +275,7 @@ def _tables_of(path: Path, only: str, casts_us: Casts) -> Iterator[GemmTable | s
     table = read_rows(path, COLUMNS, NUMBERS)
     yield from table.skipped
     times: dict[tuple[str, DType], dict[Shape, list[float]]] = defaultdict(lambda: defaultdict(list))
-    compared = {each.value: each for each in COMPARED}
+    compared = {each.value: each for each in CAST_STEPS}
     left_out: Counter[str] = Counter()
     for row in table.rows:
         gpu, shape = gpu_name(row["gpu"]), _shape(row)
@@ -280,7 +288,9 @@ def _tables_of(path: Path, only: str, casts_us: Casts) -> Iterator[GemmTable | s
             left_out[f"a dimension is not a whole number up to {MAX_DIMENSION}"] += 1
         elif not only and lone_scenario(gpu) is None:
             left_out[f"there is no profile of {gpu}"] += 1
-        elif (gemm_us := _gemm_us(row, gpu, shape, casts_us)) is None:
+        elif not only and not _has_peak(gpu, dtype):
+            left_out[f"{gpu} has no peak rate for {dtype.value}"] += 1
+        elif (gemm_us := _gemm_us(row, dtype, gpu, shape, casts_us)) is None:
             left_out[f"{dtype.value} with the cast of the input in it, which no table of {QUANTIZE} has"] += 1
         else:
             times[gpu, dtype][shape].append(gemm_us)
@@ -289,13 +299,18 @@ def _tables_of(path: Path, only: str, casts_us: Casts) -> Iterator[GemmTable | s
     yield from left_out_lines(path, left_out)
 
 
-def _gemm_us(row: Mapping[str, str], gpu: str, shape: Shape, casts_us: Casts) -> float | None:
+def _has_peak(gpu: str, dtype: DType) -> bool:
+    scenario = lone_scenario(gpu)
+    return scenario is not None and scenario.gpu.peak(dtype) > 0
+
+
+def _gemm_us(row: Mapping[str, str], dtype: DType, gpu: str, shape: Shape, casts_us: Casts) -> float | None:
     """Return the time of the GEMM of a row; None if that of the cast is not known, or as long as the row."""
-    if row["dtype"] != DType.FP8.value:
-        return float(row["time_us"])
-    cast = casts_us.get((gpu, shape[0], shape[2]), {})
-    gemm_us = float(row["time_us"]) - sum(cast.values())
-    return gemm_us if cast.keys() == QUANTIZE_STEPS and gemm_us > 0 else None
+    cast, steps = casts_us.get((gpu, shape[0], shape[2]), {}), CAST_STEPS[dtype]
+    if not cast.keys() >= steps:
+        return None
+    gemm_us = float(row["time_us"]) - sum(cast[step] for step in steps)
+    return gemm_us if gemm_us > 0 else None
 
 
 def _shape(row: Mapping[str, str]) -> Shape | None:
@@ -311,8 +326,10 @@ def gemm_comparisons(table: GemmTable) -> Iterator[TableComparison]:
     predicted = predicted_us(table.gpu, list(table.times_us), table.dtype)
     every, large = (name.replace(DType.BF16.value, table.dtype.value) for name in (ALL, LARGE))
     for shape, measured in table.times_us.items():
+        half = f"{HELD_OUT if in_odd_half(f'{shape[1]}/{shape[2]}') else FIT}, " if table.dtype.block > 1 else ""
+        group, label = half + size_class(shape), label_of(shape)
         for operation in (every, large) if min(shape[1:]) >= 512 else (every,):
-            yield TableComparison(table.gpu, operation, size_class(shape), label_of(shape), measured, predicted[shape])
+            yield TableComparison(table.gpu, operation, group, label, measured, predicted[shape])
     for axis, name in enumerate("MNK" if table.dtype is DType.BF16 else ""):
         yield from _ratios(table, predicted, axis, f"ratio {name}/{PARTS}")
 

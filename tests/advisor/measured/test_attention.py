@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.measured.tables.attention import FIT, HELD_OUT, attention_comparisons, attention_us
-from magus.advisor.measured.tables.csv_rows import TableComparison
+from magus.advisor.measured.tables.attention import attention_comparisons, attention_us
+from magus.advisor.measured.tables.csv_rows import FIT, HELD_OUT, TableComparison
 from magus.advisor.measured.tables.gemm import lone_scenario
 from magus.advisor.measured.validate.report import summed_up
 from magus.compiler.ir import AttentionShape, DType

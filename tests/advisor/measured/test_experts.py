@@ -8,8 +8,7 @@ from statistics import mean, median
 
 import pytest
 
-from magus.advisor.measured.tables.attention import FIT, HELD_OUT
-from magus.advisor.measured.tables.csv_rows import TableComparison
+from magus.advisor.measured.tables.csv_rows import FIT, HELD_OUT, TableComparison
 from magus.advisor.measured.tables.experts import (
     OTHER_RANKS,
     expert_comparisons,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from magus.advisor.measured.tables.csv_rows import MeasuredError, MissingTable, TableComparison
+from magus.advisor.measured.tables.csv_rows import FIT, HELD_OUT, MeasuredError, MissingTable, TableComparison
 from magus.advisor.measured.tables.gemm import (
     ALL,
     LARGE,
@@ -65,19 +65,20 @@ def test_many_gemms_take_what_each_takes(gpu: Gpu) -> None:
     assert found.tolist() == [scalar_ticks(gpu, shape) for shape in shapes]
 
 
-@pytest.mark.parametrize("name", ["H100", "B300"])
-def test_gemms_of_fp8_take_the_constants_of_their_type(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("H100", DType.FP8), ("B300", DType.FP8), ("H100", DType.FP8_BLOCK), ("B200", DType.NVFP4)]
+)
+def test_gemms_of_a_type_take_its_constants(name: str, dtype: DType) -> None:
     case = lone_scenario(name)
     assert case is not None
     gpu, shapes = case.gpu, some_shapes(seed=2, count=200)
-    own = gpu.gemm.fp8
-    assert own is not None
+    own = gpu.gemm.of(dtype)
     plain = replace(gpu, gemm=own)
 
-    ticks = [scalar_ticks(gpu, shape, DType.FP8) for shape in shapes]
+    ticks = [scalar_ticks(gpu, shape, dtype) for shape in shapes]
 
-    assert ticks == gemm_ticks(gpu, np.array(shapes), DType.FP8).tolist()
-    assert ticks == [scalar_ticks(plain, shape, DType.FP8) for shape in shapes]
+    assert own is not gpu.gemm and ticks == gemm_ticks(gpu, np.array(shapes), dtype).tolist()
+    assert ticks == [scalar_ticks(plain, shape, dtype) for shape in shapes]
     assert scalar_ticks(gpu, (64, 64, 64)) == scalar_ticks(replace(gpu, gemm=replace(gpu.gemm, fp8=None)), (64, 64, 64))
 
 
@@ -127,6 +128,27 @@ def test_a_row_of_fp8_is_compared_without_the_cast_of_its_input(tmp_path: Path) 
     assert left_out == [f"gemm_h100_sxm.csv: 2 rows: {reason}"], "half a cast is none, nor one as long as the row"
     compared = list(gemm_comparisons(tables[0]))
     assert {each.operation for each in compared} == {"gemm fp8", "gemm fp8, n,k >= 512"}
+
+
+def test_a_row_of_a_type_with_scales_is_compared_without_one_pass_over_its_input(tmp_path: Path) -> None:
+    rows = [
+        f"{gpu},gemm,64,512,{k},{dtype},14.0,0,t"
+        for gpu, k, dtype in (("B200-SXM", 512, "nvfp4"), ("B200-SXM", 1024, "fp8_block"), ("H100-SXM", 512, "nvfp4"))
+    ]
+    folder = write(tmp_path, rows, "gemm_more.csv")
+    casts = "computescale,64,512,fp8,7.0", "scale_matrix,64,512,fp8,2.5", "scale_matrix,64,1024,fp8,3"
+    cast_rows = "".join(f"B200-SXM,{row}\n" for row in casts)
+    (folder / "quantize.csv").write_text(f"gpu,op,m,k,dtype,time_us\n{cast_rows}")
+
+    tables, left_out = found_in(folder)
+
+    assert {each.dtype.value: dict(each.times_us) for each in tables} == {
+        "nvfp4": {(64, 512, 512): 11.5},
+        "fp8_block": {(64, 512, 1024): 11.0},
+    }
+    assert left_out == ["gemm_more.csv: 1 row: H100 has no peak rate for nvfp4"]
+    compared = [each for table in tables for each in gemm_comparisons(table)]
+    assert {each.group for each in compared} == {f"{FIT}, 64 <= m < 512", f"{HELD_OUT}, 64 <= m < 512"}
 
 
 def test_rows_left_out_are_counted_by_reason(tmp_path: Path) -> None:
@@ -223,10 +245,12 @@ def test_measured_gemms_of_every_gpu_are_met() -> None:
     assert tables
     for table in tables:
         names = [name.replace("bf16", table.dtype.value) for name in (ALL, LARGE)]
-        rows = [each for each in gemm_comparisons(table) if each.operation in names]
+        rows = [each for each in gemm_comparisons(table) if each.operation in names and FIT not in each.group]
         every, large = (
             np.mean([abs(each.predicted_us / each.measured_us - 1) for each in rows if each.operation == name])
             for name in names
         )
-        limits = (0.10, 0.09) if table.dtype is DType.BF16 else (0.13, 0.10)
+        limits = {DType.BF16: (0.10, 0.09), DType.NVFP4: (0.08, 0.06)}.get(table.dtype, (0.13, 0.10))
+        if (table.gpu, table.dtype) == ("H100", DType.FP8_BLOCK):  # M beyond a multiple of 64 costs up to twice
+            limits = (0.15, 0.14)
         assert every <= limits[0] and large <= limits[1], (table.gpu, table.dtype)
