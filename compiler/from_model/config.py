@@ -19,9 +19,9 @@ _NAMED_BITS = {"mxfp4": 4, "nvfp4": 4, "awq": 4, "gptq": 4, "w4a16": 4, "int4": 
 
 @dataclass(frozen=True, slots=True)
 class StoredWeights:
-    """Whether a file has them as fp8, and what is not written of that."""
+    """The type in which a file has those of experts, if the language has it, and what is not written of that."""
 
-    is_fp8: bool = False
+    dtype: DType | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -35,8 +35,11 @@ def stored_weights(item: Item | None, *, has_experts: bool) -> StoredWeights:
     named = f"{method} {_word(members, 'quant_algo')} {kind}".lower()
     if method in _FP8 or "fp8" in named or (kind.startswith("float") and bits == 8):
         if has_experts:
-            return StoredWeights(True, ("other weights that the file has as fp8: only those of experts are fp8 here",))
-        return StoredWeights(True, ("fp8: the file has weights of it, here all are of the type of activations",))
+            others = "other weights that the file has as fp8: only those of experts are fp8 here"
+            return StoredWeights(DType.FP8, (others,))
+        return StoredWeights(notes=("fp8: the file has weights of it, here all are of the type of activations",))
+    if method == DType.MXFP4.value and has_experts:
+        return StoredWeights(DType.MXFP4)
     bits = bits or next((number for word, number in _NAMED_BITS.items() if word in named), 0)
     size = f"weights of {bits} bits" if bits else "quantized weights"
     return StoredWeights(notes=(f"{size} ({method[:32] or 'quantized'}): here they have the type of activations",))
@@ -105,11 +108,11 @@ class ModelConfig:
     without a mixture of experts; ``expert_inner`` are the columns of one expert, ``experts_per_token`` how many a token
     goes to, which lie in ``groups_per_token`` groups of them, as nodes are, 0 for any. ``shared_inner`` are the columns
     of an expert that all go to. ``latent`` is there where attention compresses keys and values, ``window`` where all
-    layers attend to so many tokens. Without ``gated`` the
-    MLP has no gate; with ``parallel`` it takes what attention takes, and not what that leaves. Experts that are
-    ``stored_fp8`` are multiplied in fp8. ``parameters`` are those of the whole model, or of the layers that are written
-    where others are left out. ``left_out`` are parts of such models that no workload is written for, ``doubts`` what
-    the file does not say.
+    layers attend to so many tokens. Without ``gated`` the MLP has no gate; with ``parallel`` it takes what attention
+    takes, and not what that leaves. Weights of experts have the type ``stored``, that of the others if None; those of
+    fp8 are multiplied in fp8. ``parameters`` are those of the whole model, or of the layers that are written where
+    others are left out. ``left_out`` are parts of such models that no workload is written for, ``doubts`` what the file
+    does not say.
     """
 
     name: str
@@ -131,10 +134,15 @@ class ModelConfig:
     window: int | None = None
     gated: bool = True
     parallel: bool = False
-    stored_fp8: bool = False
+    stored: DType | None = None
     parameters: int = 0
     left_out: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+
+    @property
+    def sent(self) -> DType:
+        """The type in which tokens go to experts, and are multiplied there."""
+        return DType.FP8 if self.stored is DType.FP8 else self.dtype
 
 
 def read_config(path: Path) -> ModelConfig:
@@ -177,7 +185,7 @@ def config_of(document: Item, path: Path) -> ModelConfig:
         window=kinds.window,
         gated=_gated(sizes),
         parallel=sizes.flag("parallel"),
-        stored_fp8=weights.is_fp8 and bool(kinds.experts),
+        stored=weights.dtype,
     )
     found = _with_experts(found, experts, sizes) if kinds.experts else found
     return replace(

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from math import gcd
 
 from ..codes import Code
-from ..ir import DType
 from ..pipeline import Compiled, compile_text
 from ..request.request import RequestError, ShippedGpu, shipped_gpu
 from ..text.diagnostics import CompileError, Severity, printable
@@ -257,20 +256,21 @@ def _experts(model: ModelConfig, ranks: int) -> Iterator[str]:
     yield f"let each = sent / {own}  # rows of an expert"
     rows = ", ".join(["each"] * own)
     about, columns = ("gate and up-projection", 2) if model.gated else ("up-projection", 1)
-    back = f", in {dtype}, and so are the products here" if model.stored_fp8 else ""
-    there = DType.FP8.value if model.stored_fp8 else dtype
+    back = f", in {dtype}, and so are the products here" if model.sent is not model.dtype else ""
+    there, stored = model.sent.value, (model.stored or model.dtype).value
+    below = dtype if model.stored is model.sent else stored
     yield _block(
         "dispatch",
         f"tokens go to their experts, evenly; {about}",
         f"x = tensor {there}[sent, {model.hidden}]",
-        f"w = tensor {there}[{own} * {model.hidden}, {columns} * {model.expert_inner}]",
+        f"w = tensor {stored}[{own} * {model.hidden}, {columns} * {model.expert_inner}]",
         f"h = grouped_gemm(all_to_all(x), w, rows=[{rows}])",
     )
     yield _block(
         "combine",
         f"down-projection; results go back{back}",
         f"h = tensor {dtype}[sent, {model.expert_inner}]",
-        f"w = tensor {dtype}[{own} * {model.expert_inner}, {model.hidden}]",
+        f"w = tensor {below}[{own} * {model.expert_inner}, {model.hidden}]",
         f"y = all_to_all(grouped_gemm(h, w, rows=[{rows}]))",
     )
 

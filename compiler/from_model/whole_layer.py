@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ..codes import Code
-from ..ir import DType
 from ..request.request import RequestError, shipped_gpu
 from .config import Latent, ModelConfig
 
@@ -263,15 +262,16 @@ def _experts(model: ModelConfig, parallel: Parallelism, words: _Words) -> _Block
     """Experts, which are dealt to the ranks, or of which each has a part; the router is left out."""
     dtype, hidden, inner, experts = model.dtype.value, model.hidden, model.expert_inner, model.experts
     width, activation = ("2 * ", "swiglu") if model.gated else ("", "gelu")
-    there, back = (DType.FP8.value, f", type={dtype}") if model.stored_fp8 else (dtype, "")
     sent, sliced = parallel.sharing is Experts.SENT, parallel.sharing is Experts.SLICED
+    there, casts = (model.stored or model.dtype).value, model.sent is not model.dtype
+    back = f", type={dtype}" if casts else ""
     weights = (
         f"wup = tensor {there}[{experts} * {hidden}, {width}{inner}] shard {'cols' if sliced else 'rows'}",
         f"wdn = tensor {there}[{experts} * {inner}, {hidden}] shard rows",
     )
     groups = min(model.groups_per_token, parallel.nodes) if sent and parallel.nodes > 1 else 0
     some = f", nodes={groups}" if groups else ""
-    some += (", ep=1" if sliced else "") + (f", type={there}" if model.stored_fp8 else "")
+    some += (", ep=1" if sliced else "") + (f", type={there}" if casts else "")
     taken = _taken(model) if sent else words.taken(_taken(model))
     routed = (
         f"t = dispatch({taken}, experts={experts}, top={model.experts_per_token}{some})",

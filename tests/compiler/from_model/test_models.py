@@ -15,7 +15,7 @@ from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
 from magus.compiler.from_model.config import ModelConfig, config_of
 from magus.compiler.from_model.layer import Parallelism, layer_text
-from magus.compiler.ir import DType, GemmShape
+from magus.compiler.ir import DType, GemmShape, GroupedGemmShape
 from magus.compiler.request.request import RequestError
 from magus.compiler.text.diagnostics import Report, Source, Span
 from magus.compiler.text.json_forms import JsonPlace, read_json
@@ -126,6 +126,19 @@ def test_experts_that_are_fp8_in_the_file_fit_where_they_are_deployed() -> None:
     assert scenarios[0] is not None and scenarios[0].workload.op("u").shape.kernel.dtype is DType.FP8  # type: ignore[union-attr]
     with pytest.raises(RequestError, match="A100 has no peak rate for fp8"):
         layer_text(model(DEEPSEEK_V3), Parallelism("a100", 8))
+
+
+def test_experts_of_four_bits_are_read_as_such_and_multiplied_as_the_rest() -> None:
+    config = KNOWN["gpt-oss-120b"]["config"]
+    text = layer_text(model(config), Parallelism("h100", 8))
+    plain = layer_text(model({**config, "quantization_config": None}), Parallelism("h100", 8))
+    found, other = (compile_text(each).scenario("layer").workload for each in (text, plain))
+
+    kernel = found.op("u").shape.kernel
+    assert isinstance(kernel, GroupedGemmShape) and (kernel.dtype, kernel.weights) == (DType.BF16, DType.MXFP4)
+    assert "wdn = tensor mxfp4[128 * 2880, 2880] shard rows" in text and "type=" not in text
+    experts = 36 * 128 // 8 * 3 * 2880 * 2880
+    assert held_bytes(other, 8) - held_bytes(found, 8) == experts * 2 - experts * 17 // 32
 
 
 def test_attention_and_mlp_beside_each_other_take_the_same() -> None:
