@@ -50,8 +50,8 @@ workload w on pod {{ x = tensor bf16[{ranks}, 8] shard rows; y = all_gather(x) }
 COLUMNS = ("gpu", "dtype", "kernel", "distribution")
 MODEL = ("hidden", "inter", "topk", "experts")
 NUMBERS = (*MODEL, "tp", "ep", "tokens")
-DTYPES = {"bf16": DType.BF16, "fp8": DType.FP8, "fp8_block": DType.FP8}
-FITTED = ("bf16, cutlass", "fp8, cutlass")
+DTYPES = {each.value: each for each in (DType.BF16, DType.FP8, DType.FP8_BLOCK, DType.NVFP4)}
+FITTED = (*(f"{dtype}, cutlass" for dtype in DTYPES), "fp8_block, deepgemm")
 UNGATED = "nongated"
 POWER_LAW = "power_law_1.2"
 DRAWS = tuple(RoutingLaw("power_law", Fraction(6, 5), seed) for seed in range(5))
@@ -76,7 +76,9 @@ def _comparison(row: Mapping[str, str]) -> TableComparison | str:
     if gpu is None:
         return f"there is no profile of {name[:40]}"
     if row["dtype"] not in DTYPES:
-        return "a type that the language has no word for"
+        return "a type that is not compared"
+    if not gpu.peak(DTYPES[row["dtype"]]):
+        return f"{gpu.name} has no peak rate for {row['dtype']}"
     if None in numbers:
         return f"a size is not a whole number up to {MAX_DIMENSION}"
     hidden, inter, top, experts, tp, ep, tokens = (number or 0 for number in numbers)
