@@ -30,12 +30,13 @@ help:
 	@echo "make dist    sdist and wheel in dist/, and whether PyPI would take them"
 
 # The package is installed, not linked: types, data files and import contracts are checked as users get them.
+# Python compiles what is imported; compiling all that is installed takes longer than all else here.
 $(STAMP): pyproject.toml setup.py __init__.py $(SOURCES)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
 	  || { echo "Magus needs Python 3.11 to 3.13; say for instance: make PYTHON=python3.12"; exit 1; }
 	@rm -rf build
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile '.[dev]'
 	@touch $@
 
 # Once: processes of the tests that find none would each make their own.
