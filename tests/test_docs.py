@@ -137,7 +137,7 @@ def test_the_examples_for_runtimes_run(capsys: pytest.CaptureFixture[str]) -> No
 
     shown = capsys.readouterr().out.splitlines()
     assert (
-        shown[0] == "overlap"
+        shown[0] == "worth_trying"
         and "chunks=" in shown[-2]
         and shown[-1] == "MGS203 gpu: unknown GPU 'H10'; did you mean 'H100'?"
     )

@@ -264,7 +264,7 @@ def _begun(scenario: Scenario, options: AdviceOptions, runs: JointRuns, stop: Sh
 
 def _warnings(scenario: Scenario, runs: JointRuns, *, verify: bool) -> Iterator[str]:
     """What was left out, of the file and of the search."""
-    yield from _left_out(scenario, runs)
+    yield from (f"{one.name} is left out: {runs.left_out[one]}" for one in scenario.schedules if one in runs.left_out)
     yield from _not_searched(scenario, runs)
     if not verify:
         yield SIMULATED_ALL_THE_SAME
@@ -330,13 +330,6 @@ def _unsimulated(scenario: Scenario, estimate_ticks: int) -> Advice:
     serial = joint_candidate(SERIAL, ScheduleOrigin.SERIAL, NO_OVERLAP, estimate_ticks)
     stages, notes = Stages(interrupted=True), (INTERRUPTED, NOT_SIMULATED)
     return advice_of(scenario, Findings((serial,), None, None, Confirmed(), stages, notes))
-
-
-def _left_out(scenario: Scenario, runs: JointRuns) -> Iterator[str]:
-    """Why schedules of the file are not compared."""
-    for choice in scenario.schedules:
-        if choice in runs.left_out:
-            yield f"{choice.name} is left out: {runs.left_out[choice]}"
 
 
 def _not_searched(scenario: Scenario, runs: JointRuns) -> Iterator[str]:

@@ -20,7 +20,7 @@ from .panes import PANES
 from .session.listed_files import is_file
 from .session.listed_files import load as load_state
 from .session.listed_files import save as save_state
-from .widgets.start import Keys, StartScreen
+from .widgets.start import KeyLine, StartScreen
 
 if TYPE_CHECKING:
     from ...compiler.ir import Settings
@@ -90,7 +90,7 @@ class Lifecycle(App[None]):
     def compose(self) -> ComposeResult:
         """The workbench over the keys."""
         yield self._front
-        yield Keys()
+        yield KeyLine()
 
     @property
     def _front(self) -> FirstFrame | Workbench:

@@ -49,11 +49,6 @@ class TimeComparison(Generic[Row]):
         return 100 * (self.predicted / self.measured - 1)
 
     @property
-    def serial_error(self) -> float:
-        """Signed relative error of the predicted time of the partner, in percent; 0 without one."""
-        return 100 * (self.serial_us / (self.row.serial_us or self.serial_us) - 1)
-
-    @property
     def fused_error(self) -> float:
         """Signed relative error of the predicted time of the fused kernel, in percent."""
         return 100 * (self.fused_us / self.row.fused_us - 1)

@@ -1,6 +1,5 @@
 """How busy links and memories are in a window of time: by link, by node, and by pair of ranks."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -308,8 +307,3 @@ def shrunk(matrix: FloatArray, most: int) -> tuple[FloatArray, int]:
     padded = np.zeros((size * block, size * block))
     padded[: len(matrix), : len(matrix)] = matrix
     return padded.reshape(size, block, size, block).max(axis=(1, 3)), block
-
-
-def matrix_text(row: Sequence[float], columns_per_cell: int) -> str:
-    """A row of the matrix in signs of the ramp."""
-    return "".join(RAMP[level_of(share)] * columns_per_cell for share in row)

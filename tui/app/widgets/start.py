@@ -22,7 +22,7 @@ NOTHING = "no file matches; Backspace widens the list"
 EMPTY = "no .mgs files here; magus tui alone lists the shipped examples"
 
 
-class Keys(Footer):
+class KeyLine(Footer):
     """The keys of a screen in one line; its widgets stay where the keys that it shows do."""
 
     _shown: tuple[object, ...] | None = None
@@ -66,7 +66,7 @@ class StartScreen(Screen[Path | None]):
         yield Static(HEAD, id="start-head", markup=False)
         yield Input(id="start-filter", compact=True, placeholder="type to narrow the list")
         yield OptionList(id="start-files", markup=False)
-        yield Keys()
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """List the files; a folder that cannot be read is said."""
