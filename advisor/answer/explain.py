@@ -132,16 +132,25 @@ def marks_of(scenario: Scenario, promise: Promise | None = None) -> tuple[str, .
             f"where more than {MOST_RANKS_SIMULATED} ranks see different fabrics, algorithms that pass blocks on are "
             "compared only if the file names them: explore { schedules serial, pipelined; algorithm direct, ring }"
         )
-    switch = fabric.switch.provenance if fabric.switch is not None else ()
-    notes = (*gpu.provenance, *(note for link in fabric.links for note in link.provenance), *switch)
-    assumed = [note.path for note in notes if note.origin is Origin.ASSUMED]
-    unused = {f"{gpu.name}.gemm.{name}" for name in TYPES_WITH_CONSTANTS}
-    unused -= {f"{gpu.name}.{_error_path(case).rpartition('.')[0]}" for case in scenario.cases}
-    assumed = [path for path in assumed if path.rpartition(".")[0] not in unused]
-    if assumed:
+    if assumed := assumed_numbers(scenario):
         shown = ", ".join(assumed[:4]) + (f" and {len(assumed) - 4} more" if len(assumed) > 4 else "")
         marks.append(f"assumed, not measured: {shown}")
     return tuple(marks)
+
+
+def assumed_numbers(scenario: Scenario) -> tuple[str, ...]:
+    """Return the paths of the assumed numbers that something in the scenario reads: its kernels, or what it moves."""
+    gpu, fabric, moves = scenario.gpu, scenario.system.fabric, bool(scenario.moving)
+    read = {_error_path(case).rpartition(".")[0] for case in scenario.cases}
+    unread = {
+        **{f"gemm.{name}.": f"gemm.{name}" not in read for name in TYPES_WITH_CONSTANTS},
+        "gemm.": all(case.shape.compute is None for case in scenario.cases),
+        **dict.fromkeys(("dma.", "sm_copy.", "collectives."), not moves),
+    }
+    left_out = tuple(f"{gpu.name}.{group}" for group, out in unread.items() if out)
+    devices = (gpu, *fabric.links, fabric.switch) if moves else (gpu,)
+    notes = [note for device in devices if device is not None for note in device.provenance]
+    return tuple(note.path for note in notes if note.origin is Origin.ASSUMED and not note.path.startswith(left_out))
 
 
 def _inherited(device: Gpu | Link, path: str) -> str:

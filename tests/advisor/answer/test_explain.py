@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor import AdviceOptions, Advisor
-from magus.advisor.answer.explain import confidence_of, marks_of, price_of_simplicity
+from magus.advisor import AdviceOptions, Advisor, Request
+from magus.advisor.answer.explain import assumed_numbers, confidence_of, marks_of, price_of_simplicity
 from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Advice, Confidence
 from magus.advisor.candidates.candidate import Candidate
 from magus.compiler import OpCase, compile_text
 from magus.compiler.ir import Scenario
+from magus.compiler.request.scenario import scenario_of
 from tests.helpers.scenarios import scenarios
 from tests.helpers.tui import fakes
 
@@ -65,6 +66,23 @@ def test_a_link_with_the_rate_that_another_achieves_is_marked() -> None:
         for mark in marks_of(Scenario.of_one(scenario(link="bandwidth 900 GB/s")))
     )
     assert not any("link fast" in mark for mark in marks_of(Scenario.of_one(scenario())))
+
+
+@pytest.mark.parametrize(
+    ("request_", "groups"),
+    [
+        (Request("GEMM", m=8192, n=4096, k=4096, gpu="MI300X", ranks=8), {"mall", "gemm"}),
+        (
+            Request("all_gather", num_bytes=1 << 26, gpu="MI300X", ranks=8),
+            {"mall", "dma", "sm_copy", "collectives", "latency"},
+        ),
+    ],
+    ids=["a kernel alone", "a collective alone"],
+)
+def test_assumed_numbers_that_nothing_reads_are_not_named(request_: Request, groups: set[str]) -> None:
+    named = {path.split(".")[1] for path in assumed_numbers(scenario_of(request_))}
+
+    assert named == groups | {"launch"}
 
 
 def test_outside_of_the_fit_and_without_a_promise_confidence_is_at_most_medium() -> None:
