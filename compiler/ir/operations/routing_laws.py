@@ -77,7 +77,7 @@ def _shared(weights: list[float], tokens: int, top: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class HottestRank:
     """Rows of each expert of the hottest rank, and to how many ranks a row goes: to it (0 to 1), and to all."""
 
     rows: tuple[int, ...]
@@ -88,7 +88,7 @@ class Placed:
 @lru_cache(maxsize=256)
 def placed(
     law: RoutingLaw, ranks: int, experts: int, top: int, tokens: int, replicas: int = 0, greedy: bool = False
-) -> Placed:
+) -> HottestRank:
     """The hottest of ``ranks``, which have ``experts + replicas`` in equal numbers, for ``tokens`` rows in all.
 
     Replicas are placed greedily. ``tokens`` need not be a multiple of the ranks: of an even law a rank has the mean.
@@ -97,7 +97,7 @@ def placed(
         rows = evenly(ceil(Fraction(tokens * top, ranks)), experts // ranks)
         reached = ranks * (1 - Fraction(comb(experts - experts // ranks, top), comb(experts, top)))
         reached = reached if law.name == "uniform" else Fraction(min(top, ranks))
-        return Placed(rows, reached / ranks, reached)
+        return HottestRank(rows, reached / ranks, reached)
     by_rank = rows_by_rank(law, ranks, experts, top, tokens, replicas, greedy)
     slots = [rows for each in by_rank for rows in each]
     if law.name == "stride":
@@ -107,7 +107,7 @@ def placed(
         reach = [1 - Fraction(_ways(_without(slots, each), tokens, top) / ways) for each in by_rank]
     hottest = max(range(ranks), key=lambda rank: sum(by_rank[rank]))
     of_hottest, of_all = (each.limit_denominator(10**6) for each in (reach[hottest], sum(reach, Fraction(0))))
-    return Placed(tuple(by_rank[hottest]), of_hottest, of_all)
+    return HottestRank(tuple(by_rank[hottest]), of_hottest, of_all)
 
 
 @lru_cache(maxsize=256)
