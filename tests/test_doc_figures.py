@@ -18,10 +18,10 @@ from tests.helpers.figures import (
 )
 
 pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
-SLOW_PAPERS = ("papers/astra_sim", "papers/eidola", "papers/ficco")
+SLOW_PAPERS = ("papers/astra_sim", "papers/eidola", "papers/ficco", "papers/syncopate")
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW_PAPERS else name for name in PAPERS]
 )
