@@ -248,3 +248,13 @@ def rate_text(bytes_per_s: float) -> str:
     """Return a rate to four digits, for instance ``312.5 GB/s``."""
     rate = bytes_per_s / 1e9
     return f"{rate:,.0f} GB/s" if rate >= 1000 else f"{rate:.4g} GB/s"
+
+
+def round_step(least_ticks: float) -> int:
+    """Return the smallest step for an axis of time, 1, 2 or 5 with zeros ns, of at least ``least_ticks``."""
+    power = TICKS_PER_US // 1000
+    while True:
+        for factor in (1, 2, 5):
+            if factor * power >= least_ticks:
+                return factor * power
+        power *= 10

@@ -10,7 +10,7 @@ from ...advisor.candidates.advice import Advice
 from ...advisor.policy.table import SweepPoint
 from ...compiler.ir import TICKS_PER_US
 from ...compiler.text.diagnostics import columns_of, printable
-from ...compiler.text.units import ticks_text
+from ...compiler.text.units import round_step, ticks_text
 from ...simcore.figures.result import Waterfall
 
 INK, FAINT, PAPER, BAND = "#1b1f24", "#5c6570", "#ffffff", "#f3f5f8"
@@ -122,19 +122,10 @@ class TimeScale:
 
     def marks(self, apart: float = 90) -> Iterator[tuple[float, str]]:
         """Yield pixel and label of round times, 1, 2 or 5 times a power of ten apart and ``apart`` pixels at least."""
-        step = _round_step(self.total_ticks * apart / self.width)
+        step = round_step(self.total_ticks * apart / self.width)
         decimals = next(places for places in range(4) if step * 10**places % TICKS_PER_US == 0)
         for at in range(-(-self.start_ticks // step) * step, self.end_ticks + 1, step):
             yield self.x(at), f"{at / TICKS_PER_US:.{decimals}f}"
-
-
-def _round_step(least_ticks: float) -> int:
-    power = TICKS_PER_US // 1000
-    while True:
-        for factor in (1, 2, 5):
-            if factor * power >= least_ticks:
-                return factor * power
-        power *= 10
 
 
 _WATERFALL_WIDTH, _WATERFALL_LEFT, _WATERFALL_RIGHT, ROW, _WATERFALL_TOP = 900.0, 210.0, 90.0, 26.0, 12.0

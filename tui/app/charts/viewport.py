@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ....compiler.ir import TICKS_PER_US
 from ....compiler.planning.plan import own_name
+from ....compiler.text.units import round_step
 from ....simcore.figures.result import Interval, IntervalKind, Span, Timeline, exposed_spans
 from ....simcore.op_spans import OpRow, op_rows
 from ....simcore.shown_run import ShownRun
@@ -99,7 +100,7 @@ def axis_of(viewport: Viewport, width: int) -> tuple[Tick, ...]:
     """Return the marks at round times in the viewport, 1, 2 or 5 times a power of ten apart."""
     if width < 1:
         return ()
-    step = _step(viewport.span_ticks * LABEL_COLUMNS / width)
+    step = round_step(viewport.span_ticks * LABEL_COLUMNS / width)
     decimals = next(places for places in range(4) if step * 10**places % TICKS_PER_US == 0)
     first = -(-viewport.start_ticks // step)
     ticks = []
@@ -108,16 +109,6 @@ def axis_of(viewport: Viewport, width: int) -> tuple[Tick, ...]:
         if column < width:
             ticks.append(Tick(column, f"{at / TICKS_PER_US:.{decimals}f}"))
     return tuple(ticks)
-
-
-def _step(least_ticks: float) -> int:
-    """Return the smallest round step of at least ``least_ticks``."""
-    power = TICKS_PER_US // 1000
-    while True:
-        for factor in (1, 2, 5):
-            if factor * power >= least_ticks:
-                return factor * power
-        power *= 10
 
 
 def axis_lines(ticks: Sequence[Tick], width: int) -> tuple[str, str]:
@@ -273,7 +264,6 @@ def lane_order(name: str) -> tuple[bool, list[tuple[int, str]]]:
 
 
 BoolArray = npt.NDArray[np.bool_]
-NAMED_CAUSES = 3
 
 
 class Emphasis(Enum):
