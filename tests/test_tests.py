@@ -75,9 +75,10 @@ def in_empty_loops(text: str) -> list[str]:
     return [name for name, reached in found if reached and not any(reached)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT / "tests").as_posix())
-def test_no_test_asserts_only_in_loops_that_may_be_empty(path) -> None:  # type: ignore[no-untyped-def]
-    assert in_empty_loops(path.read_text()) == []
+def test_no_test_asserts_only_in_loops_that_may_be_empty() -> None:
+    found = {path.relative_to(ROOT / "tests").as_posix(): in_empty_loops(path.read_text()) for path in FILES}
+
+    assert len(found) > 300 and {name: tests for name, tests in found.items() if tests} == {}
 
 
 @pytest.mark.parametrize(
