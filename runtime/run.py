@@ -236,7 +236,7 @@ def _scenarios(file: Path) -> tuple[OpCase, ...]:
 
 def _one_op(scenario: Item) -> dict[str, Item]:
     """What a plan says of its one op, and its ``ranks``."""
-    members = scenario.entries(("ranks", "ops"), ("batches", "layers"))
+    members = scenario.entries(("ranks", "ops"), ("batches", "groups", "layers"))
     if len(ops := members["ops"].items(MAX_PARTS, 1)) > 1 or len(members) > 2:
         raise members["ops"].fail("several ops need their scenario", HINT, Code.MGS540)
     op = ops[0].members()

@@ -2,7 +2,7 @@
 
 from ...compiler.ir import TICKS_PER_US, JsonObject, Plan, Scenario
 from ...compiler.planning.build import ScheduleError, expression_of_schedule, schedule_block
-from ...compiler.planning.groups import labels_of
+from ...compiler.planning.groups import experts_of_a_rank, labels_of
 from ...compiler.planning.parts import batch_counts
 from ...compiler.planning.plan import own_name
 from ...simcore import OpResult, Result
@@ -28,6 +28,7 @@ def candidate_members(candidate: Candidate) -> JsonObject:
         "what": candidate.what,
         "expression": _expression(candidate),
         "batches": candidate.joint.batches,
+        "groups": list(candidate.joint.groups),
         "estimated": candidate.is_estimate,
         "origin": candidate.origin.value,
         "outside": candidate.is_outside,
@@ -111,6 +112,7 @@ def ops_members(scenario: Scenario) -> JsonObject:
     return {
         "layers": scenario.workload.num_layers,
         "batches": list(batch_counts(scenario.workload)),
+        "experts": experts_of_a_rank(scenario.workload),
         "ops": [
             {
                 "name": op.name,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from ...compiler.ir import Cancelled, Schedule, ShouldStop, System, Workload
+from ...compiler.ir import Cancelled, Cut, Schedule, ShouldStop, System, Workload
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.plan import build_plan, in_layer, own_name
 from ...compiler.text.units import bytes_text
@@ -242,7 +242,7 @@ def simulated(
 
 @dataclass(frozen=True, slots=True)
 class LayerSpace:
-    """The ops of a workload in so many batches, by one copier.
+    """The ops of a workload, cut up, by one copier.
 
     ``op_options`` and the times of ``kernels`` and of whole ``copies`` alone, in ticks, are by the names of ops; so is
     what their kernels and such copies use of the memory and of the network on chip. ``following`` has for a pair the
@@ -250,7 +250,7 @@ class LayerSpace:
     """
 
     copier: Copier
-    batches: int
+    cut: Cut
     workload: Workload
     op_options: Mapping[str, tuple[OpOption, ...]] = field(hash=False)
     kernels: Mapping[str, int] = field(hash=False)
@@ -275,8 +275,8 @@ class LayerSpace:
         return replace(self, op_options=dict(self.op_options) | op_options)
 
 
-def space_of(op_options: OpOptions, batches: int, workload: Workload) -> LayerSpace:
-    """Return the space of a workload that is written out in so many batches."""
+def space_of(op_options: OpOptions, cut: Cut, workload: Workload) -> LayerSpace:
+    """Return the space of a workload that is cut up so."""
     system, copier, of_graph = op_options.system, op_options.copier, op_options.of_graph(workload)
     sms = system.gpu.sms - copier.taken_sms
     copies = {
@@ -285,7 +285,7 @@ def space_of(op_options: OpOptions, batches: int, workload: Workload) -> LayerSp
     }
     return LayerSpace(
         copier,
-        batches,
+        cut,
         workload,
         of_graph,
         {op.name: op_options.kernel_ticks(op) for op in workload.ops},

@@ -30,7 +30,7 @@ from ...compiler.planning.build import ScheduleError, build_op_plan
 from ...compiler.planning.knobs.engine import default_engine, max_copy_sms
 from ...compiler.planning.parts import kernel_alone
 from ...compiler.planning.plan import build_plan
-from ...compiler.resolve.schedules.explore import BATCHES
+from ...compiler.resolve.schedules.explore import BATCHES, GROUPS
 from ...compiler.templates import BASELINE
 from ...simcore import Result, RunOptions, RunOutcome, RunTooLarge, simulate
 from ...simcore.figures.result import IntervalKind
@@ -162,8 +162,8 @@ def leaves_out_copy_engines(workload: Workload, explore: Explore) -> bool:
 
 
 def of_one_op(explore: Explore, copier: Copier) -> Explore:
-    """What the file explores, for one op by itself: batches and memory are those of the graph."""
-    requested = tuple((word, values) for word, values in explore.requested if word != BATCHES)
+    """What the file explores, for one op by itself: batches, groups and memory are those of the graph."""
+    requested = tuple((word, values) for word, values in explore.requested if word not in (BATCHES, GROUPS))
     return replace(explore, requested=requested, staging_limit_bytes=None).asking("engine", (copier.engine,))
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from ...compiler.ir import HandOff, OpMode, Pattern, Scenario, Schedule, Workload
+from ...compiler.ir import Cut, HandOff, OpMode, Pattern, Scenario, Schedule, Workload, even_groups
 from ...compiler.planning.build import expression_of
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.planning.plan import build_plan
-from ...compiler.resolve.schedules.explore import BATCHES
+from ...compiler.resolve.schedules.explore import BATCHES, GROUPS
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.resolve.schedules.implementation import shipped_implementations
 from ..candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
@@ -108,6 +108,42 @@ def in_batches_of(workload: Workload, op_options: Mapping[str, Sequence[OpOption
     )
 
 
+SHORT = 4
+"""How many times as large groups of experts are as the first and the last, whose copies nothing hides."""
+
+
+def short_at_the_ends(experts: int, count: int) -> tuple[int, ...]:
+    """So many groups, of which the first and the last have a fourth of the experts of the others.
+
+    >>> short_at_the_ends(48, 4), short_at_the_ends(4, 4), short_at_the_ends(8, 2)
+    ((5, 19, 19, 5), (1, 1, 1, 1), (4, 4))
+    """
+    inner = count - 2
+    if inner < 1:
+        return even_groups(experts, count)
+    end = max(1, round(experts / (SHORT * inner + 2)))
+    return (end, *even_groups(experts - 2 * end, inner), end)
+
+
+def group_by_group(
+    workload: Workload, op_options: Mapping[str, Sequence[OpOption]], name: str, cut: Cut
+) -> Iterator[Schedule]:
+    """Yield schedules of a workload whose experts are in groups, each dispatch before the kernels of the group before.
+
+    Kernels that nothing of the experts needs, such as those of a shared one, run beside the first dispatch, or the
+    later ones of them beside the last combine.
+    """
+    modes = tuple(of[0].mode for of in op_options.values() if of[0].mode != OpMode(of[0].mode.op))
+    moving = {op.name for op in workload.ops if op.shape.routing is not None}
+    before = moving.union(*map(workload.made_from, moving))
+    free = [op.name for op in workload.ops if op.name not in before and not workload.made_from(op.name) & moving]
+    rest = [op.name for op in workload.ops if op.name not in free]
+    first, last = (find(place for place, name in enumerate(rest) if name in moving) + 1 for find in (min, max))
+    for early in range(len(free) + 1):
+        order = (*rest[:first], *free[:early], *rest[first:last], *free[early:], *rest[last:])
+        yield Schedule(name, modes, order, sums_first=True, batches=cut.batches, groups=cut.groups)
+
+
 def _by_blocks(workload: Workload) -> Iterator[str]:
     """The ops of one batch up to a collective that sums or exchanges, then those of the next batch."""
     blocks: dict[int, list[list[str]]] = {}
@@ -180,7 +216,7 @@ class OfferSearch:
 
     def candidates(self, known: Sequence[Candidate]) -> Iterator[Candidate]:
         """The schedules of implementations that are not among the ``known``; what a file explores limits none."""
-        limited = any(word != BATCHES for word, _ in self.scenario.explore.requested)
+        limited = any(word not in (BATCHES, GROUPS) for word, _ in self.scenario.explore.requested)
         for offer in self.found.values():
             if all(one.expression != offer.schedule for one in known):
                 what = offer.about + (", which is not explored" if limited else "")

@@ -358,9 +358,11 @@ def _candidates(scenario: Scenario, search: JointSearch, serial: Start) -> list[
 
 
 def _searched_as(choice: Schedule) -> str:
-    """What a schedule is that was searched, with the ops that are bespoke."""
+    """What a schedule is that was searched, with its groups of experts and the ops that are bespoke."""
     bespoke = [mode.op for mode in choice.modes if isinstance(mode.body, OpChoice) and mode.body.parts]
-    return OWN_CHUNKS.format(SEARCHED_FOR_ALL, ", ".join(bespoke)) if bespoke else SEARCHED_FOR_ALL
+    groups = f", experts in groups of {', '.join(map(str, choice.groups))}" if choice.groups else ""
+    searched = f"{SEARCHED_FOR_ALL}{groups}"
+    return OWN_CHUNKS.format(searched, ", ".join(bespoke)) if bespoke else searched
 
 
 def _origin(scenario: Scenario, choice: Schedule, what: str) -> ScheduleOrigin:

@@ -6,22 +6,35 @@ from math import inf
 
 from ...compiler.ir import (
     Cancelled,
+    Cut,
     Progress,
     Scenario,
     Schedule,
     ShouldStop,
     checkpoint,
+    even_groups,
 )
 from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.parts import batch_counts, in_batches
-from ...compiler.resolve.schedules.explore import BATCHES
+from ...compiler.planning.groups import cut_up, experts_of_a_rank
+from ...compiler.planning.parts import batch_counts
+from ...compiler.resolve.schedules.explore import BATCHES, GROUPS
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import Result
 from ..candidates.candidate import Candidate, by_time
 from .joint import COARSE_BYTES, JointRuns, LayerSpace, Start, affordable_packet, simulated, space_of
 from .op_runs import copiers_of, of_one_op
 from .options import OpOptions, is_limited
-from .orders import EACH_ITS_BEST, IN_TURN, baselines_of, cut_as, free_names, in_batches_of, in_one_program
+from .orders import (
+    EACH_ITS_BEST,
+    IN_TURN,
+    baselines_of,
+    cut_as,
+    free_names,
+    group_by_group,
+    in_batches_of,
+    in_one_program,
+    short_at_the_ends,
+)
 from .placement import brings_ahead, other_paces, placed_choices, small_changes, with_other_seams
 from .timing import estimated_ticks
 
@@ -106,6 +119,9 @@ JOINT = "joint"
 USUAL_BATCHES = 2
 """Most batches unless the file explores others: what runtimes have is two."""
 
+USUAL_GROUPS = (2, 3, 4, 6, 8, 12)
+"""Numbers of groups of experts unless the file explores others."""
+
 NUM_STARTS = 2
 """Schedules from which small changes are tried, the fastest that were placed."""
 
@@ -144,7 +160,9 @@ class JointSearch:
         for space in self._spaces():
             self.spaces.append(space)
             self._baselines(space)
-            if self.places:
+            if space.cut.groups:
+                self._grouped(space)
+            elif self.places:
                 self._placed(space.quick(self.runs.ranks) if self.runs.ranks.are_many else space)
         for start in self._starts():
             if self.climbs:
@@ -180,9 +198,11 @@ class JointSearch:
         return start if ticks is None or before is None or before <= ticks else slower
 
     def _starts(self) -> list[Schedule]:
-        """The best of what is known, the fastest placed, and those in each number of batches, cut along or not."""
+        """The best of what is known, the fastest placed, and those in each number of batches, in groups, cut along."""
         best = self.best_searched()
-        of_each = {(choice.batches, bool(choice.chained)): choice for choice in reversed(best)}
+        grouped = [choice for choice in best if choice.groups]
+        best = [choice for choice in best if choice not in grouped[1:]]  # others differ in sizes alone
+        of_each = {(choice.batches, bool(choice.groups), bool(choice.chained)): choice for choice in reversed(best)}
         return list(dict.fromkeys((*self._fastest_known(), *best[:NUM_STARTS], *of_each.values())))
 
     def _fastest_known(self) -> Iterator[Schedule]:
@@ -199,29 +219,46 @@ class JointSearch:
             yield start
 
     def _spaces(self) -> Iterator[LayerSpace]:
-        """Who copies, in how many batches: left out where the kernels alone take longer than what was found."""
+        """Who copies, and how all is cut: left out where the kernels alone take longer than what was found."""
         system, workload = self.scenario.system, self.scenario.workload
-        usual = [count for count in batch_counts(workload) if count <= USUAL_BATCHES]
         for copier in copiers_of(system, self.scenario.workload, self.scenario.explore, few=self.runs.ranks.are_many):
             explore = self.scenario.explore
             of_ops, paced = of_one_op(explore, copier), not is_limited(explore)
             op_options = OpOptions(system, copier, self.runs.unit_bytes, of_ops, paced, self.runs.ranks)
-            for batches in self.scenario.explore.values(BATCHES) or usual:
-                written_out = in_batches(workload, batches)
+            for cut in self._cuts():
+                written_out = cut_up(workload, cut)
                 kernels = sum(op_options.kernel_ticks(op) for op in written_out.ops)
                 if kernels * self.scenario.workload.num_layers >= self._least_in_one_stream():
                     continue
-                yield space_of(op_options, batches, written_out)
+                yield space_of(op_options, cut, written_out)
+
+    def _cuts(self) -> Iterator[Cut]:
+        """In how many batches, and groups of experts: more and more of these until the last ones were slower."""
+        explore, workload = self.scenario.explore, self.scenario.workload
+        experts, asked, batches = experts_of_a_rank(workload), explore.values(GROUPS), explore.values(BATCHES)
+        for count in batches or [count for count in batch_counts(workload) if count <= USUAL_BATCHES]:
+            if not asked or 1 in asked:
+                yield Cut(count)
+        least = inf
+        for count in asked or (() if self.runs.ranks.are_many else USUAL_GROUPS):
+            if 1 < count <= experts:
+                sizes = (even_groups(experts, count),) if asked else ()
+                for groups in dict.fromkeys((*sizes, short_at_the_ends(experts, count))):
+                    yield from (Cut(num_batches, groups) for num_batches in batches or (1,))
+                mine = [self.found[one] for one in self.searched if len(one.groups) == count]
+                if not asked and min(mine, default=inf) >= least:
+                    return
+                least = min(mine, default=inf)
 
     def _least_in_one_stream(self) -> float:
         """The shortest time so far of kernels that share no SMs: others are never the answer."""
         return min((ticks for choice, ticks in self.found.items() if not choice.side_by_side), default=inf)
 
     def _baselines(self, space: LayerSpace) -> None:
-        if space.batches > USUAL_BATCHES:
+        if space.cut.batches > USUAL_BATCHES or space.cut.groups:
             return
-        if space.batches > 1:
-            for each in in_batches_of(space.workload, space.op_options, space.batches):
+        if space.cut.batches > 1:
+            for each in in_batches_of(space.workload, space.op_options, space.cut.batches):
                 self.take(each.choice, each.what, space)
             return
         for each in baselines_of(space.workload, space.op_options):
@@ -236,7 +273,7 @@ class JointSearch:
             space.workload,
             space.op_options,
             name=JOINT,
-            batches=space.batches,
+            batches=space.cut.batches,
             layers=self.scenario.workload.num_layers,
             seed=self.seed,
             should_stop=self.runs.should_stop,
@@ -245,6 +282,12 @@ class JointSearch:
             self._searched(choice, space)
             if brings_ahead(space.workload):
                 self._searched(replace(choice, prefetch=1, starts_with=()), space)
+
+    def _grouped(self, space: LayerSpace) -> None:
+        """Groups one behind the other, with what else there is where it is estimated to be best."""
+        choices = group_by_group(space.workload, space.op_options, JOINT, space.cut)
+        for choice in sorted(choices, key=lambda each: _estimate(space, each) or inf)[:NUM_STARTS]:
+            self._searched(choice, space)
 
     def take(self, choice: Schedule, what: str, space: LayerSpace | None = None) -> None:
         """Simulate what people have; by another copier than the first it has another name."""
@@ -288,7 +331,7 @@ class JointSearch:
     def space_of(self, choice: Schedule) -> LayerSpace | None:
         """Return the ops that a schedule is about with their options; None before there are any."""
         same = (self.origin[other] for other in self.origin if _same(choice, other))
-        return next(same, next((each for each in self.spaces if each.batches == choice.batches), None))
+        return next(same, next((each for each in self.spaces if each.cut == choice.cut), None))
 
 
 def _same(one: Schedule, other: Schedule) -> bool:

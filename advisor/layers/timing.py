@@ -23,7 +23,7 @@ BESIDE_KERNELS = 1.15
 
 
 def estimated_ticks(space: LayerSpace, choice: Schedule) -> int:
-    """Return the estimated time of all layers of the workload of ``space`` under a ``choice`` in its batches.
+    """Return the estimated time of all layers of the workload of ``space`` under a ``choice`` that cuts it so.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def estimated_ticks(space: LayerSpace, choice: Schedule) -> int:
     """
     count = space.workload.num_layers
     few = few_layers(count, choice)
-    written, of_layers = written_out(space.workload, replace(choice, batches=1), few)
+    written, of_layers = written_out(space.workload, replace(choice, batches=1, groups=()), few)
     clock = _Clock(space, {op.name: op for op in written.ops}, of_layers)
     ends = [0] * (few + 1)
     for part in issue_order(written, of_layers):

@@ -16,7 +16,7 @@ from ...compiler.planning.build import ScheduleError, expression_of_schedule
 from ...compiler.request.request import PATTERNS
 from ...compiler.resolve.expect.expectation import ON_OVERLAP, Verdict
 from ...compiler.text.json_forms import DIALECT, list_of, object_of, one_of, whole_number
-from ...compiler.text.vocabulary import MAX_BATCHES, MAX_EXTENT, MAX_RANKS
+from ...compiler.text.vocabulary import MAX_BATCHES, MAX_EXTENT, MAX_GROUPS, MAX_RANKS
 from ..candidates.advice import Advice, Confidence
 from ..implementations.offers import Offer
 
@@ -133,6 +133,7 @@ def _together(choice: Schedule) -> JsonObject:
     return {
         "expression": _expression(choice),
         "batches": choice.batches,
+        "groups": list(choice.groups),
         "prefetch": choice.prefetch,
         "handoff": choice.handoff.value,
         "sums_first": choice.sums_first,
@@ -326,6 +327,7 @@ def _with_keys_together() -> JsonObject:
     properties = {
         "expression": {"type": ["string", "null"]},
         "batches": whole_number(1, MAX_BATCHES),
+        "groups": list_of(whole_number(1, MAX_EXTENT), MAX_GROUPS),
         "prefetch": whole_number(0, MAX_EXTENT),
         "handoff": one_of([each.value for each in HandOff]),
         "sums_first": {"type": "boolean"},

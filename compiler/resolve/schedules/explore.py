@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
-from ...ir import OF_LAYERS, Explore, Implementation, Rejection, Workload
+from ...ir import OF_LAYERS, Cut, Explore, Implementation, Rejection, Workload, even_groups
 from ...planning import knobs
 from ...planning.knobs import Knob
 from ...planning.knobs.base import CountValues
@@ -16,7 +16,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.names import Kind
 from ...text.units import BYTES
-from ...text.vocabulary import MAX_BATCHES, OBJECTIVES, Property
+from ...text.vocabulary import MAX_BATCHES, MAX_GROUPS, OBJECTIVES, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.params import read_values, whole_numbers
@@ -27,10 +27,13 @@ from .schedule import ChoiceReader
 BATCHES = "batches"
 """The word for how many batches a workload may be computed in."""
 
+GROUPS = "groups"
+"""The word for in how many groups experts may be computed."""
+
 IMPLEMENTATIONS = "implementations"
 """The word for what one can switch on today."""
 
-_OTHER_WORDS = ("staging", "minimize", "everything", "dominance", IMPLEMENTATIONS, BATCHES)
+_OTHER_WORDS = ("staging", "minimize", "everything", "dominance", IMPLEMENTATIONS, BATCHES, GROUPS)
 _STAGING = Property("staging", BYTES, Fraction(0), Fraction(1 << 50), whole=True)
 
 
@@ -80,10 +83,10 @@ class ExploreReader:
                 return explore
             case "dominance":
                 return replace(explore, dominance=self._switch(words))
-            case "batches":
+            case "batches" | "groups":
                 counts = read_values(words, self._place, self._evaluator, self._report)
-                numbers = whole_numbers(counts, BATCHES, MAX_BATCHES, self._report)
-                return explore.asking(BATCHES, tuple(dict.fromkeys(numbers)))
+                numbers = whole_numbers(counts, word, MAX_BATCHES if word == BATCHES else MAX_GROUPS, self._report)
+                return explore.asking(word, tuple(dict.fromkeys(numbers)))
             case "implementations":
                 return replace(explore, implementations=self._requested(words))
             case _:
@@ -162,11 +165,12 @@ def opened(explore: Explore) -> Explore:
 
 
 def requested_in_vain(explore: Explore, workload: Workload) -> Iterator[tuple[str, Rejection]]:
-    """The words of a block that ask about what a workload has not, and why: batches, and implementations."""
-    for count in explore.values(BATCHES):
-        rejection = _no_batches(workload, count)
-        if rejection is not None:
-            yield BATCHES, rejection
+    """The words of a block that ask about what a workload has not, and why: cuts, and implementations."""
+    for word in (BATCHES, GROUPS):
+        for count in explore.values(word):
+            rejection = _uncut(workload, word, count)
+            if rejection is not None:
+                yield word, rejection
     for implementation in explore.implementations:
         rejection = _no_implementation(workload, implementation)
         if rejection is not None:
@@ -185,15 +189,15 @@ def _no_implementation(workload: Workload, implementation: Implementation) -> Re
     return Rejection(Code.MGS520, f"{message}: {why}" if why else message, "name one that does a pair of them")
 
 
-def _no_batches(workload: Workload, count: int) -> Rejection | None:
-    """Why a workload cannot be computed in so many batches, None if it can."""
-    from ...planning.parts import (
-        PlanError,
-        in_batches,  # few files ask about them
-    )
+def _uncut(workload: Workload, word: str, count: int) -> Rejection | None:
+    """Why a workload cannot be computed in so many batches or groups, None if it can."""
+    from ...planning.groups import cut_up, experts_of_a_rank  # few files ask about them
+    from ...planning.parts import PlanError
 
     try:
-        in_batches(workload, count)
+        in_groups = word == GROUPS and count > 1
+        groups = even_groups(experts_of_a_rank(workload), count) if in_groups else ()
+        cut_up(workload, Cut(count if word == BATCHES else 1, groups))
     except PlanError as error:
         return error.rejection
     return None

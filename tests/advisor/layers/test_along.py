@@ -14,7 +14,7 @@ from magus.advisor.layers.placement import small_changes
 from magus.advisor.layers.recommend import recommend_workload
 from magus.advisor.layers.timing import estimated_ticks
 from magus.compiler import compile_text
-from magus.compiler.ir import TICKS_PER_US, Scenario, Schedule
+from magus.compiler.ir import TICKS_PER_US, UNCUT, Scenario, Schedule
 from magus.compiler.planning.build import schedule_block
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
@@ -40,7 +40,7 @@ def scenario_of(rest: str = "  z = norm(y)\n") -> Scenario:
 def space() -> LayerSpace:
     scenario = scenario_of()
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
-    return space_of(OpOptions(scenario.system, copier, COARSE_BYTES), 1, scenario.workload)
+    return space_of(OpOptions(scenario.system, copier, COARSE_BYTES), UNCUT, scenario.workload)
 
 
 def cut(choice: Schedule) -> Schedule:
@@ -110,7 +110,7 @@ def test_of_several_the_longest_is_cut_and_comes_first() -> None:
     """In whichever order the file has them."""
     scenario = scenario_of(SEVERAL)
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
-    found = space_of(OpOptions(scenario.system, copier, COARSE_BYTES), 1, scenario.workload)
+    found = space_of(OpOptions(scenario.system, copier, COARSE_BYTES), UNCUT, scenario.workload)
 
     choice = cut_as(found.workload, found.op_options, found.following, Schedule("p"))
     changes = small_changes(found.workload, found.op_options, found.following, choice)

@@ -13,7 +13,7 @@ from magus.advisor.layers.op_runs import AlikeRanks, copiers_of
 from magus.advisor.layers.options import OpOptions
 from magus.advisor.layers.recommend import NOT_SEARCHED, SHORTENED
 from magus.advisor.layers.search import JointSearch
-from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, OpMode, Scenario, Schedule
+from magus.compiler.ir import UNCUT, EngineChoice, EngineKind, OpChoice, OpMode, Scenario, Schedule
 from magus.compiler.planning.plan import build_plan
 from magus.simcore.lower.plan import plan_period
 
@@ -52,7 +52,7 @@ def rails(text: str = ONE_SIZE) -> tuple[Scenario, AlikeRanks, LayerSpace]:
     ranks = AlikeRanks(scenario.system)
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
     op_options = OpOptions(scenario.system, copier, COARSE_BYTES, scenario.explore, ranks=ranks)
-    return scenario, ranks, space_of(op_options, 1, scenario.workload)
+    return scenario, ranks, space_of(op_options, UNCUT, scenario.workload)
 
 
 def test_a_whole_collective_goes_within_nodes_and_across_where_that_is_faster() -> None:

@@ -13,7 +13,7 @@ from magus.advisor.layers.placement import other_paces
 from magus.advisor.layers.search import at_its_paces
 from magus.advisor.layers.timing import estimated_ticks
 from magus.compiler import compile_text
-from magus.compiler.ir import EngineChoice, EngineKind, Scenario, Schedule
+from magus.compiler.ir import UNCUT, EngineChoice, EngineKind, Scenario, Schedule
 from magus.compiler.planning.build import schedule_block
 
 from .test_recommend import BACKWARD, HEAD, scenario_of
@@ -39,7 +39,7 @@ def problem() -> tuple[Scenario, LayerSpace, Schedule]:
     op_options = OpOptions(
         scenario.system, next(copiers_of(scenario.system, scenario.workload, scenario.explore)), COARSE_BYTES
     )
-    return scenario, space_of(op_options, 1, scenario.workload), scenario.schedules[0]
+    return scenario, space_of(op_options, UNCUT, scenario.workload), scenario.schedules[0]
 
 
 def test_slower_copies_cost_kernels_less_down_to_nothing() -> None:

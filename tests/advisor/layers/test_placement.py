@@ -11,7 +11,7 @@ from magus.advisor.layers.options import OpOptions
 from magus.advisor.layers.placement import leaves, placed_choices, small_changes
 from magus.advisor.layers.timing import estimated_ticks
 from magus.advisor.solver.layer_model import LayerOp, LayerProblem, NeededBy, OptionTimes, place_layer
-from magus.compiler.ir import Scenario, Schedule
+from magus.compiler.ir import UNCUT, Scenario, Schedule
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.planning.plan import build_plan
 
@@ -32,7 +32,7 @@ def problem() -> tuple[Scenario, LayerSpace, tuple[Schedule, ...]]:
     scenario = scenario_of(BACKWARD)
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
     op_options = OpOptions(scenario.system, copier, COARSE_BYTES)
-    space = space_of(op_options, 1, scenario.workload)
+    space = space_of(op_options, UNCUT, scenario.workload)
     placed = placed_in(space)
     return scenario, space, placed
 

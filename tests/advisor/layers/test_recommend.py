@@ -19,7 +19,7 @@ from magus.advisor.layers.recommend import recommend_workload
 from magus.advisor.layers.search import JointSearch
 from magus.advisor.learned.model_file import load as load_proposals
 from magus.compiler import compile_text
-from magus.compiler.ir import Cancelled, HandOff, OpChoice, Scenario, Schedule
+from magus.compiler.ir import UNCUT, Cancelled, HandOff, OpChoice, Scenario, Schedule
 from magus.compiler.planning.build import ScheduleError, schedule_block
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
@@ -125,7 +125,7 @@ def test_small_changes_begin_at_the_best_of_what_is_known() -> None:
     search = JointSearch(scenario, JointRuns(scenario.system, scenario.workload))
     declared, placed = Schedule("declared", handoff=HandOff.WHOLE), Schedule("placed", sums_first=True)
     search.known, search.searched = {declared: "declared in the file"}, {placed}
-    search.spaces = [SimpleNamespace(batches=1, workload=scenario.workload)]  # type: ignore[list-item]
+    search.spaces = [SimpleNamespace(cut=UNCUT, workload=scenario.workload)]  # type: ignore[list-item]
 
     search.found = {declared: 3, placed: 2}
     assert search._starts() == [placed]
