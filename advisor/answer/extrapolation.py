@@ -94,6 +94,9 @@ def _gemms(gpu: Gpu, shapes: Sequence[GemmShape]) -> Iterator[str]:
     fitted = f"the constants of {_named(gpu, 'gemm')} were fitted"
     if not _same_rate(gpu, dtype, region.dtype):
         yield f"{dtype.value} GEMM: {fitted} to {region.dtype.value}"
+    weights = shapes[0].right
+    if weights is not dtype:
+        yield f"{dtype.value} GEMM with weights of {weights.value}: {fitted} to weights of the type of the input"
     outside = [shape for shape in shapes if not _inside(region, shape)]
     if outside:
         others = len(outside) - 1

@@ -213,9 +213,12 @@ def _by_library(case: OpCase) -> CallTimes | Rejection:
 
 
 def _dtype(shape: OpShape) -> DType | None:
-    """The type that an implementation has to know: of a GEMM, of what is moved to experts and back, or summed alone."""
+    """The type that an implementation has to know: of a GEMM, of what is moved to experts and back, or summed alone.
+
+    None if there is none, or if a GEMM has weights of another type, for which nothing is known.
+    """
     if shape.gemm is not None:
-        return shape.gemm.dtype
+        return shape.gemm.dtype if shape.gemm.right is shape.gemm.dtype else None
     alone = shape.routing is not None or shape.pattern is Pattern.ALL_REDUCE
     return shape.moved.dtype if alone and shape.moved is not None else None
 

@@ -33,7 +33,7 @@ class _Tokens:
         offer = self.advice.offer(NAME)
         if offer is None:
             message = f"{self.where}: what async-TP of PyTorch takes is not known on {self.advice.scenario.gpu.name}"
-            raise refused(message, self.unknown or "it is known for H100, H200, B200 and B300")
+            raise refused(message, self.unknown or "it is known in bf16, fp16 and fp8, for H100, H200, B200 and B300")
         return offer.promise
 
     @property

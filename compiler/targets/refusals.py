@@ -35,6 +35,9 @@ def _reject_workload(scenario: OpCase) -> Rejection | None:
     patterns = ", ".join(pattern.value for pattern in PATTERNS)
     if workload.then is not None or not isinstance(workload.gemm, GemmShape) or workload.pattern not in PATTERNS:
         return _rejection(f"{workload.name} is {workload.label}, and the kernel is one GEMM", f"it does {patterns}")
+    gemm = workload.gemm
+    if gemm.dtype.block > 1 or gemm.right is not gemm.dtype:
+        return _rejection(f"the kernel multiplies tiles as they are, and {gemm.text} has scales or two types", _ELSE)
     if workload.uneven:
         return _rejection(f"{workload.name} sends blocks of different sizes", "leave rows=[...] out")
     if workload.by_columns or workload.loads:

@@ -144,6 +144,17 @@ def test_chunks_of_columns_keep_to_tiles() -> None:
     assert rejection is not None and rejection.code is Code.MGS512
 
 
+@pytest.mark.parametrize("types", [{"dtype": DType.NVFP4}, {"weights": DType.FP8}])
+def test_a_triton_kernel_of_blocks_with_scales_or_of_two_types_is_refused(types: dict[str, DType]) -> None:
+    scenario = scenario_of("GEMM+AR", 8192, 8192, 8)
+    assert scenario.shape.gemm is not None
+    gemm = replace(scenario.shape.gemm, **types)  # type: ignore[arg-type]
+    scenario = replace(scenario, shape=replace(scenario.shape, gemm=gemm))
+    rejection = reject_triton(scenario, build_op_plan(scenario, OpChoice("serial", 8, ENGINES[0])))
+
+    assert rejection is not None and "has scales or two types" in rejection.message
+
+
 def test_a_triton_kernel_of_such_parts_is_refused_for_what_it_is() -> None:
     scenario = scenario_of("GEMM+AR", 4, 8192, 8)
     rejection = reject_triton(scenario, build_op_plan(scenario, OpChoice("serial", 8, ENGINES[0])))

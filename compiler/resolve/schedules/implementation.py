@@ -98,7 +98,7 @@ class ImplementationReader:
         methods, provenance = self._methods(entry, parsed)
         experts, provenance = self._experts(entry, parsed, provenance)
         gpus, types = (_names(said[word], self._report) if word in said else () for word in ("gpus", "dtypes"))
-        dtypes = tuple(map(DType, types)) or tuple(DType)
+        dtypes = tuple(map(DType, types)) or tuple(each for each in DType if each.block == 1)
         nothing = not methods and experts is None
         if nothing and self._report.num_failures == failures_before:
             hint = f"what it does is {listing((*PATTERN_WORDS, EXPERTS))}: ag_gemm {{ ... }}"

@@ -6,7 +6,7 @@ import pytest
 
 from magus.advisor.answer.extrapolation import outside_calibration
 from magus.compiler import compile_text
-from magus.compiler.ir import OpCase
+from magus.compiler.ir import DType, OpCase
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 
 TEXT = """
@@ -43,6 +43,18 @@ def test_inside_nothing_is_said() -> None:
     assert said(scenario()) == ()
     assert said(scenario(dtype="fp16")) == () == said(scenario(dtype="fp8"))
     assert said(scenario(), "uniform_fused_1d(chunks=16, engine=sm(16))") == ()
+
+
+def test_types_with_scales_have_their_own_region_and_narrower_weights_none() -> None:
+    assert said(scenario(dtype="fp8_block")) == () == said(scenario(dtype="nvfp4", gpu="b200"))
+    (of_mxfp8,) = said(scenario(dtype="mxfp8", gpu="b200"))
+    assert of_mxfp8 == "mxfp8 GEMM: the constants of B200 were fitted to fp8"
+    of = scenario(dtype="fp8")
+    assert of.shape.gemm is not None
+    narrow = replace(of, shape=replace(of.shape, gemm=replace(of.shape.gemm, weights=DType.MXFP4)))
+    assert said(narrow) == (
+        "fp8 GEMM with weights of mxfp4: the constants of H100 were fitted to weights of the type of the input",
+    )
 
 
 def test_every_kernel_is_judged_by_its_shape() -> None:
