@@ -38,6 +38,7 @@ STATED = {
     ("B300", "gemm"): (Fraction("7.1"), "c350cf4aa4d9"),
     ("B300", "collectives"): (Fraction("5.4"), "80bb796dc502"),
     ("GB200", "gemm"): (Fraction("6.2"), "3f6f408d6069"),
+    ("GB300", "gemm"): (Fraction("5.1"), "e3adfc651f0e"),
     ("GB200", "collectives"): (Fraction("5.6"), "80bb796dc502"),
     ("H100", "gemm"): (Fraction("5.2"), "adccc9dc3eeb"),
     ("H100", "collectives"): (Fraction("5.1"), "89077b5d90a9"),

@@ -119,6 +119,7 @@ def test_shipped_libraries() -> None:
             "nvidia/b200",
             "nvidia/b300",
             "nvidia/gb200",
+            "nvidia/gb300",
             "nvidia/h100",
             "nvidia/h20",
             "nvidia/h200",
