@@ -25,7 +25,7 @@ from magus.advisor.layers.joint import COARSE_BYTES, LayerSpace, space_of
 from magus.advisor.layers.op_runs import copiers_of
 from magus.advisor.layers.options import OpOptions
 from magus.compiler import compile_file
-from magus.compiler.ir import Cut, Scenario, Workload
+from magus.compiler.ir import Scenario, Workload, WorkloadCut
 from magus.compiler.planning.parts import in_batches
 from magus.examples import path
 
@@ -173,7 +173,7 @@ def _space(scenario: Scenario, batches: int) -> LayerSpace:
     """By copy engines, with every template that overlaps a pair in itself."""
     copier = next(copiers_of(scenario.system, scenario.workload, scenario.explore))
     op_options = OpOptions(scenario.system, copier, COARSE_BYTES, replace(scenario.explore, requested=()), paced=False)
-    return space_of(op_options, Cut(batches), in_batches(scenario.workload, batches))
+    return space_of(op_options, WorkloadCut(batches), in_batches(scenario.workload, batches))
 
 
 def measure() -> Iterator[Figure]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from ...compiler.ir import Cancelled, Cut, Schedule, ShouldStop, System, Workload
+from ...compiler.ir import Cancelled, Schedule, ShouldStop, System, Workload, WorkloadCut
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.plan import build_plan, in_layer, own_name
 from ...compiler.text.units import bytes_text
@@ -250,7 +250,7 @@ class LayerSpace:
     """
 
     copier: Copier
-    cut: Cut
+    cut: WorkloadCut
     workload: Workload
     op_options: Mapping[str, tuple[OpOption, ...]] = field(hash=False)
     kernels: Mapping[str, int] = field(hash=False)
@@ -275,7 +275,7 @@ class LayerSpace:
         return replace(self, op_options=dict(self.op_options) | op_options)
 
 
-def space_of(op_options: OpOptions, cut: Cut, workload: Workload) -> LayerSpace:
+def space_of(op_options: OpOptions, cut: WorkloadCut, workload: Workload) -> LayerSpace:
     """Return the space of a workload that is cut up so."""
     system, copier, of_graph = op_options.system, op_options.copier, op_options.of_graph(workload)
     sms = system.gpu.sms - copier.taken_sms

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from ...compiler.ir import Cut, HandOff, OpMode, Pattern, Scenario, Schedule, Workload, even_groups
+from ...compiler.ir import HandOff, OpMode, Pattern, Scenario, Schedule, Workload, WorkloadCut, even_groups
 from ...compiler.planning.build import expression_of
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.planning.plan import build_plan
@@ -126,7 +126,7 @@ def short_at_the_ends(experts: int, count: int) -> tuple[int, ...]:
 
 
 def group_by_group(
-    workload: Workload, op_options: Mapping[str, Sequence[OpOption]], name: str, cut: Cut
+    workload: Workload, op_options: Mapping[str, Sequence[OpOption]], name: str, cut: WorkloadCut
 ) -> Iterator[Schedule]:
     """Yield schedules of a workload whose experts are in groups, each dispatch before the kernels of the group before.
 

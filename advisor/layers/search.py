@@ -6,11 +6,11 @@ from math import inf
 
 from ...compiler.ir import (
     Cancelled,
-    Cut,
     Progress,
     Scenario,
     Schedule,
     ShouldStop,
+    WorkloadCut,
     checkpoint,
     even_groups,
 )
@@ -232,19 +232,19 @@ class JointSearch:
                     continue
                 yield space_of(op_options, cut, written_out)
 
-    def _cuts(self) -> Iterator[Cut]:
+    def _cuts(self) -> Iterator[WorkloadCut]:
         """In how many batches, and groups of experts: more and more of these until the last ones were slower."""
         explore, workload = self.scenario.explore, self.scenario.workload
         experts, asked, batches = experts_of_a_rank(workload), explore.values(GROUPS), explore.values(BATCHES)
         for count in batches or [count for count in batch_counts(workload) if count <= USUAL_BATCHES]:
             if not asked or 1 in asked:
-                yield Cut(count)
+                yield WorkloadCut(count)
         least = inf
         for count in asked or (() if self.runs.ranks.are_many else USUAL_GROUPS):
             if 1 < count <= experts:
                 sizes = (even_groups(experts, count),) if asked else ()
                 for groups in dict.fromkeys((*sizes, short_at_the_ends(experts, count))):
-                    yield from (Cut(num_batches, groups) for num_batches in batches or (1,))
+                    yield from (WorkloadCut(num_batches, groups) for num_batches in batches or (1,))
                 mine = [self.found[one] for one in self.searched if len(one.groups) == count]
                 if not asked and min(mine, default=inf) >= least:
                     return

@@ -10,8 +10,7 @@ from ..policy.table import PolicyTable
 from .base import Refused, Target
 from .megatron import MEGATRON
 from .nccl import NCCL, NCCLX, RCCL
-from .pge import PGE
-from .pgle import PGLE
+from .pgle import PGE, PGLE
 from .policy import POLICY
 from .vllm import VLLM
 

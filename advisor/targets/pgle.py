@@ -1,4 +1,6 @@
-"""Times of the instructions of a compiled module, for the latency-hiding scheduler of XLA: ``costs { ... }`` as text.
+"""Profiles of times for compilers: of a compiled module for XLA, and of products and collectives for TorchInductor.
+
+A module's are for the latency-hiding scheduler of XLA: ``costs { ... }`` as text.
 
 XLA discards a profile that lacks instructions, where it is told to be strict. So each one that takes time has a line:
 products and collectives by the fitted forms, everything else by the bytes that it reads and writes.
@@ -11,7 +13,7 @@ from ... import __version__
 from ...compiler.codes import Code
 from ...compiler.ir import TICKS_PER_US, DType, GemmShape, OpCase, Rejection, System
 from ..oracle.oracle import Computation, HloError, Instruction, Module, product_sizes, read_hlo
-from ..oracle.times import collective_us, gemm_us
+from ..oracle.times import TYPES, collective_sizes, collective_us, gemm_us, trace_text
 from .base import Option, Options, Refused, Target, comments, refused
 
 COLLECTIVES = {
@@ -98,3 +100,19 @@ PGLE = Target(
     _write,
     (Option("hlo", "the text of the compiled module, compiled.as_text()", ()),),
 )
+
+
+def _trace(scenarios: Sequence[OpCase], options: Options) -> str:
+    machine = scenarios[0].system
+    gemms = [stage.gemm for scenario in scenarios for stage in scenario.shape.stages if stage.gemm is not None]
+    dtypes = list(dict.fromkeys(shape.dtype for shape in gemms)) or [scenarios[0].shape.tensors[0].dtype]
+    if len(dtypes) > 1 or dtypes[0] not in TYPES:
+        said = ", ".join(dtype.value for dtype in dtypes)
+        raise refused(f"times of {said} are not known", f"a trace has one of {', '.join(each.value for each in TYPES)}")
+    if not collective_sizes(machine) and all(gemm_us(machine.gpu, shape) is None for shape in gemms):
+        message = f"no time is known: the constants of {machine.gpu.name} were not fitted to these GEMMs or collectives"
+        raise refused(message, "its profile says what they were fitted to: calibrated")
+    return trace_text(machine, dtypes[0], gemms)
+
+
+PGE = Target("pge", "a trace for profile-guided estimates of TorchInductor", _trace)

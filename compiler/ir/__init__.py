@@ -165,7 +165,6 @@ from .topologies import Wire as Wire
 from .topologies import network_of as network_of
 from .workload import UNCUT as UNCUT
 from .workload import Batch as Batch
-from .workload import Cut as Cut
 from .workload import Made as Made
 from .workload import Op as Op
 from .workload import OpShape as OpShape
@@ -173,6 +172,7 @@ from .workload import Read as Read
 from .workload import Repeat as Repeat
 from .workload import Then as Then
 from .workload import Workload as Workload
+from .workload import WorkloadCut as WorkloadCut
 from .workload import even_groups as even_groups
 from .workload import in_batch as in_batch
 from .workload import without_batch as without_batch

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from .schedule import OpChoice, OpPlan, WrittenPlan
-from .workload import UNCUT, Cut, OpShape
+from .workload import UNCUT, OpShape, WorkloadCut
 
 COLLECTIVES_STREAM = -1
 """The stream of collectives that stand alone, or apart from their kernel: they run one after the other."""
@@ -69,7 +69,7 @@ class Plan:
     expression: str
     parts: tuple[Part, ...]
     sums_priority: int = 0
-    cut: Cut = UNCUT
+    cut: WorkloadCut = UNCUT
 
     @classmethod
     def of_one(cls, name: str, shape: OpShape, schedule: OpPlan) -> "Plan":
@@ -147,9 +147,9 @@ class Schedule:
     whose kernel it begins. Kernels of ``low`` are served last where SMs are free, and reductions first with
     ``sums_first``. With ``handoff`` by chunks an op begins with the first rows of what it reads.
 
-    In ``batches``, two or more, ops are those of one batch each, ``qkv[0]``; with ``groups``, see ``Cut``, those from
-    a dispatch to its combine are of one group each, ``h[0]``. What collectives bring of tensors that are declared, such
-    as weights, is issued ``prefetch`` layers before the one that takes it. ``deferred`` parts of
+    In ``batches``, two or more, ops are those of one batch each, ``qkv[0]``; with ``groups``, see ``WorkloadCut``,
+    those from a dispatch to its combine are of one group each, ``h[0]``. What collectives bring of tensors that are
+    declared, such as weights, is issued ``prefetch`` layers before the one that takes it. ``deferred`` parts of
     ``order``, an op or the collective of one, are issued there a layer later, among those of the next. ``chained``
     GEMMs are cut as the all_to_all that brings what they take, and begin with what has arrived.
     """
@@ -169,9 +169,9 @@ class Schedule:
     groups: tuple[int, ...] = ()
 
     @property
-    def cut(self) -> Cut:
+    def cut(self) -> WorkloadCut:
         """How the workload is cut of whose ops it speaks."""
-        return Cut(self.batches, self.groups)
+        return WorkloadCut(self.batches, self.groups)
 
     @property
     def body(self) -> OpChoice | WrittenPlan | None:

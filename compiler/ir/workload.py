@@ -276,7 +276,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class WorkloadCut:
     """How a workload is cut: in ``batches`` of its rows, and its experts in ``groups``, none where they are not.
 
     A group is given by how many experts of each rank it has.
@@ -286,7 +286,7 @@ class Cut:
     groups: tuple[int, ...] = ()
 
 
-UNCUT = Cut()
+UNCUT = WorkloadCut()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from ..ir import (
     COLLECTIVES_STREAM,
     PLAN_MODES,
     Awaited,
-    Cut,
     Direction,
     DType,
     EngineChoice,
@@ -30,6 +29,7 @@ from ..ir import (
     StepWait,
     TileGroup,
     Transfer,
+    WorkloadCut,
     WrittenPlan,
 )
 from ..planning.build import OPTIONS, options_from
@@ -89,9 +89,9 @@ class ScenarioInFile:
     groups: tuple[int, ...] = ()
 
     @property
-    def cut(self) -> Cut:
+    def cut(self) -> WorkloadCut:
         """How the workload is cut."""
-        return Cut(self.batches, self.groups)
+        return WorkloadCut(self.batches, self.groups)
 
 
 @dataclass(frozen=True, slots=True)

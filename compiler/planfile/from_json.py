@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from ..codes import Code
 from ..ir import (
     COLLECTIVES_STREAM,
-    Cut,
     Op,
     OpCase,
     OpChoice,
@@ -21,6 +20,7 @@ from ..ir import (
     Plan,
     System,
     Workload,
+    WorkloadCut,
     WrittenPlan,
 )
 from ..planning.build import ScheduleError, build_op_plan
@@ -71,7 +71,7 @@ class ReadPlan:
     document: Item
     system: System
     workload: Workload
-    cut: Cut
+    cut: WorkloadCut
     layers: int
     plans: tuple[Item, ...]
     parts: tuple[ReadPart, ...]

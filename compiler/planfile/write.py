@@ -16,7 +16,6 @@ from typing import Any
 from ..ir import (
     COLLECTIVES_STREAM,
     UNCUT,
-    Cut,
     Direction,
     EngineChoice,
     ExecutionOptions,
@@ -38,6 +37,7 @@ from ..ir import (
     TileGroup,
     Transfer,
     Workload,
+    WorkloadCut,
     WrittenPlan,
 )
 from ..planning.build import compute_sms, non_default_options, values_of
@@ -80,7 +80,7 @@ def plan_document(system: System, workload: Workload, plan: Plan) -> JsonObject:
     return {"schema": SCHEMA, "expression": plan.expression, "hash": _hash(body)} | body
 
 
-def fingerprint(system: System, workload: Workload, cut: Cut = UNCUT, layers: int = 1) -> JsonObject:
+def fingerprint(system: System, workload: Workload, cut: WorkloadCut = UNCUT, layers: int = 1) -> JsonObject:
     """The part of a workload, cut so, that a plan of so many layers depends on: ranks, and ops with what they read.
 
     The machine and its rates are left out: a plan runs on any machine with as many GPUs.

@@ -13,7 +13,6 @@ from itertools import product
 
 from ..codes import Code
 from ..ir import (
-    Cut,
     ElementwiseShape,
     GroupedGemmShape,
     Made,
@@ -24,6 +23,7 @@ from ..ir import (
     RowWiseShape,
     Tensor,
     Workload,
+    WorkloadCut,
 )
 from ..ir import in_batch as in_group
 from ..ir.operations.base import Routing
@@ -32,7 +32,7 @@ from ..ir.operations.routing_laws import UNIFORM
 from .parts import PlanError, in_batches, op_names
 
 
-def cut_up(workload: Workload, cut: Cut) -> Workload:
+def cut_up(workload: Workload, cut: WorkloadCut) -> Workload:
     """``workload`` in batches, and its experts in groups in each of them.
 
     Raises
@@ -44,7 +44,7 @@ def cut_up(workload: Workload, cut: Cut) -> Workload:
     return _Groups(workload, cut.groups).workload() if cut.groups else workload
 
 
-def axes_in(workload: Workload, cut: Cut) -> dict[str, tuple[int, ...]]:
+def axes_in(workload: Workload, cut: WorkloadCut) -> dict[str, tuple[int, ...]]:
     """For each op of ``workload`` in how many batches it is and in how many groups, where it is in several."""
     groups, routed = len(cut.groups), routings(workload)
     return {
@@ -53,7 +53,7 @@ def axes_in(workload: Workload, cut: Cut) -> dict[str, tuple[int, ...]]:
     }
 
 
-def names_in(workload: Workload, cut: Cut) -> dict[str, tuple[str, ...]]:
+def names_in(workload: Workload, cut: WorkloadCut) -> dict[str, tuple[str, ...]]:
     """For each op of ``workload`` its names where it is cut up, the groups of a batch behind each other."""
     return {
         op: tuple(reduce(in_group, numbers, op) for numbers in product(*map(range, axes)))
@@ -61,7 +61,7 @@ def names_in(workload: Workload, cut: Cut) -> dict[str, tuple[str, ...]]:
     }
 
 
-def labels_of(workload: Workload, cut: Cut) -> dict[str, str]:
+def labels_of(workload: Workload, cut: WorkloadCut) -> dict[str, str]:
     """What each op of ``workload`` is where it is cut up, for people."""
     return {op.name: op.label for op in cut_up(workload, cut).ops}
 

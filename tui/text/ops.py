@@ -8,7 +8,7 @@ from pathlib import Path
 from ...advisor.answer.export import advice_document
 from ...advisor.candidates.advice import Advice, short_names
 from ...advisor.candidates.candidate import Candidate
-from ...compiler.ir import TICKS_PER_US, Cut, JsonObject, OpCase, OpShape, Scenario, Settings
+from ...compiler.ir import TICKS_PER_US, JsonObject, OpCase, OpShape, Scenario, Settings, WorkloadCut
 from ...compiler.planning.build import ScheduleError, schedule_block
 from ...compiler.planning.groups import experts_of_a_rank, labels_of
 from ...compiler.planning.parts import batch_counts
@@ -73,7 +73,7 @@ def layers_rows(result: Result) -> Iterator[tuple[str, str, str]]:
         yield "a layer", ticks_text(result.period_ticks), f"from one to the next; below, {result.num_simulated} layers"
 
 
-def run_lines(scenario: Scenario, result: Result, cut: Cut) -> Iterator[str]:
+def run_lines(scenario: Scenario, result: Result, cut: WorkloadCut) -> Iterator[str]:
     """Yield the ops of what is cut so with their times in us, and a chart; of several layers those of one within."""
     layer = min(SHOWN_LAYER, result.num_simulated)
     shown = [op for op in result.ops if op.name == in_layer(own_name(op.name), layer)]

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from ...advisor.bounds.lower_bound import Bound
-from ...compiler.ir import TICKS_PER_US, Cut, Rejection, Scenario
+from ...compiler.ir import TICKS_PER_US, Rejection, Scenario, WorkloadCut
 from ...compiler.text.units import bytes_text, ticks_text, us_text
 from ...runtime import RunReport
 from ...simcore import Cause, CriticalOp, Result, RunOutcome
@@ -29,7 +29,7 @@ def result_text(
     bound: Bound,
     outside: Sequence[str] = (),
     *,
-    cut: Cut | None = None,
+    cut: WorkloadCut | None = None,
 ) -> str:
     """Return one simulated schedule in words and numbers; ``outside`` names what the profile is not fitted to.
 

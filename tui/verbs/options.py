@@ -7,11 +7,21 @@ from typing import Annotated
 
 import typer
 
-from ..commands.results import keep_results
-
 DEFAULT_WORKERS = min(4, os.cpu_count() or 1)
 MAX_SEED = (1 << 31) - 1
 """Largest seed of a corpus: a store has no numbers of any length."""
+
+
+def keep_results(context: typer.Context, no_cache: bool) -> None:
+    """Look up results on disk, and keep new ones, while the command of ``context`` runs; not under ``no_cache``."""
+    if no_cache or context.resilient_parsing:
+        return
+    # Imported here: the command line imports this before it knows the command.
+    from ...simcore.memo.memo import memoizing
+    from ...simcore.memo.store import user_store
+
+    context.with_resource(memoizing(user_store()))
+
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs; - reads it from stdin.")]
 FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenarios; - is stdin.")]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from ...codes import Code
-from ...ir import UNCUT, Cut, HandOff, Op, OpCase, OpMode, Schedule, System, Workload, even_groups
+from ...ir import UNCUT, HandOff, Op, OpCase, OpMode, Schedule, System, Workload, WorkloadCut, even_groups
 from ...planning.groups import axes_in, cut_up, experts_of_a_rank, names_in
 from ...planning.handoff import delivered_for
 from ...planning.parts import collective_name, is_summed_last
@@ -44,7 +44,7 @@ class _Said:
     low: dict[str, None] = field(default_factory=dict)
     sums_first: bool = False
     handoff: HandOff = HandOff.CHUNKS
-    cut: Cut = UNCUT
+    cut: WorkloadCut = UNCUT
     prefetch: int = 0
     deferred: tuple[str, ...] = ()
     chained: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class ScheduleBlockReader:
     def read(self, declaration: ast.Plan) -> Schedule:
         """Read a schedule."""
         said, failures = _Said(), self._report.num_failures
-        said.cut = Cut(self._batches(declaration.block), self._groups(declaration.block))
+        said.cut = WorkloadCut(self._batches(declaration.block), self._groups(declaration.block))
         self._names = OpNames(self._graph, said.cut, self._numbers, self._place, self._report)
         for statement in declaration.block.statements:
             with self._report.attempt():
@@ -269,7 +269,9 @@ class ScheduleBlockReader:
 class OpNames:
     """The ops of ``workload``, cut up, by name."""
 
-    def __init__(self, workload: Workload, cut: Cut, numbers: FigureReader, place: Place, report: Report) -> None:
+    def __init__(
+        self, workload: Workload, cut: WorkloadCut, numbers: FigureReader, place: Place, report: Report
+    ) -> None:
         self._graph, self._numbers, self._place, self._report = workload, numbers, place, report
         self._names, self._axes = names_in(workload, cut), axes_in(workload, cut)
         self._ops = {name: op for op in workload.ops for name in self._names[op.name]}

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
-from ...ir import OF_LAYERS, Cut, Explore, Implementation, Rejection, Workload, even_groups
+from ...ir import OF_LAYERS, Explore, Implementation, Rejection, Workload, WorkloadCut, even_groups
 from ...planning import knobs
 from ...planning.knobs import Knob
 from ...planning.knobs.base import CountValues
@@ -197,7 +197,7 @@ def _uncut(workload: Workload, word: str, count: int) -> Rejection | None:
     try:
         in_groups = word == GROUPS and count > 1
         groups = even_groups(experts_of_a_rank(workload), count) if in_groups else ()
-        cut_up(workload, Cut(count if word == BATCHES else 1, groups))
+        cut_up(workload, WorkloadCut(count if word == BATCHES else 1, groups))
     except PlanError as error:
         return error.rejection
     return None

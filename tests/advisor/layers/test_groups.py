@@ -6,7 +6,7 @@ from magus.advisor.layers.joint import JointRuns
 from magus.advisor.layers.orders import group_by_group
 from magus.advisor.layers.search import JointSearch
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import Cut
+from magus.compiler.ir import WorkloadCut
 from magus.compiler.planning.groups import cut_up
 from magus.compiler.planning.plan import build_plan
 from magus.compiler.resolve.schedules.from_text import SERIAL
@@ -75,7 +75,7 @@ def test_what_is_not_compared(said: str, code: str) -> None:
 
 def test_kernels_that_need_no_experts_are_at_both_ends() -> None:
     """The shared expert is one kernel here: beside the first dispatch, or beside the last combine."""
-    scenario, cut = experts(), Cut(groups=(2, 4, 2))
+    scenario, cut = experts(), WorkloadCut(groups=(2, 4, 2))
     workload = cut_up(scenario.workload, cut)
     plans = [
         [part.name for part in build_plan(scenario.system, scenario.workload, choice).parts]

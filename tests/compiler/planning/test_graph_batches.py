@@ -4,7 +4,7 @@ import pytest
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import Awaited, Cut, OpMode, Part, PartWait, Pattern, Read, Scenario, Schedule, Transfer
+from magus.compiler.ir import Awaited, OpMode, Part, PartWait, Pattern, Read, Scenario, Schedule, Transfer, WorkloadCut
 from magus.compiler.planning.groups import labels_of
 from magus.compiler.planning.parts import in_batches
 from magus.compiler.planning.plan import build_plan
@@ -37,8 +37,10 @@ def test_a_batch_keeps_the_clock_of_the_whole_gemm() -> None:
     workload = scenario().workload
     whole = {op.name: op.shape.gemm for op in workload.ops}
 
-    for op in in_batches(workload, 4).ops:
-        gemm, of = op.shape.gemm, whole[op.name.partition("[")[0]]
+    parts = [(op.shape.gemm, whole[op.name.partition("[")[0]]) for op in in_batches(workload, 4).ops]
+
+    assert len(parts) == 4 * len(whole)
+    for gemm, of in parts:
         assert gemm is not None and of is not None
         assert (4 * gemm.flops, gemm.whole_flops) == (of.flops, of.flops)
 
@@ -54,7 +56,7 @@ def test_ranks_add_up_behind_the_last_batch(sum: str) -> None:
     assert [read for read in last.reads if read.adds] == [
         Read(f"d_w_partial[{k}]", f"d_w[{k}]", adds=True) for k in range(3)
     ]
-    assert labels_of(scenario().workload, Cut(2)) == {
+    assert labels_of(scenario().workload, WorkloadCut(2)) == {
         "d_w[0]": "GEMM",
         "d_w[1]": "GEMM+AR",
         "dx[0]": "GEMM",

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import Cut, ElementwiseShape, GroupedGemmShape, Scenario, Schedule, Workload
+from magus.compiler.ir import ElementwiseShape, GroupedGemmShape, Scenario, Schedule, Workload, WorkloadCut
 from magus.compiler.planning.build import schedule_block
 from magus.compiler.planning.groups import cut_up, names_in
 from magus.compiler.planning.plan import build_plan
@@ -28,7 +28,7 @@ def rows_of_experts(graph: Workload, op: str) -> tuple[int, ...]:
 
 def test_experts_and_their_weights_are_shared_out() -> None:
     whole = experts().workload
-    cut = cut_up(whole, Cut(groups=SIZES))
+    cut = cut_up(whole, WorkloadCut(groups=SIZES))
 
     for op in ("h", "z_grouped_gemm"):
         assert sum((rows_of_experts(cut, f"{op}[{k}]") for k in range(3)), ()) == rows_of_experts(whole, op)
@@ -39,7 +39,7 @@ def test_experts_and_their_weights_are_shared_out() -> None:
 
 def test_rows_go_to_each_rank_with_an_expert_of_the_group() -> None:
     """Of 64 rows with 2 of 32 experts each, 8 of a rank: n of these are on 4 (1 - C(32 - n, 2) / C(32, 2)) ranks."""
-    cut = cut_up(experts().workload, Cut(groups=SIZES))
+    cut = cut_up(experts().workload, WorkloadCut(groups=SIZES))
 
     assert [rows_moved(cut, f"t[{k}]") for k in range(3)] == [32, 76, 16]
     assert [rows_moved(cut, f"z[{k}]") for k in range(3)] == [32, 76, 16]
@@ -48,7 +48,7 @@ def test_rows_go_to_each_rank_with_an_expert_of_the_group() -> None:
 
 def test_rows_are_dealt_added_and_merged_as_many_as_they_are() -> None:
     whole = experts().workload
-    cut = cut_up(whole, Cut(groups=SIZES))
+    cut = cut_up(whole, WorkloadCut(groups=SIZES))
     kernels = {op.name: op.shape.kernel for op in (*whole.ops, *cut.ops)}
 
     def figures(op: str) -> tuple[int, int]:
@@ -81,8 +81,8 @@ def test_each_dispatch_stands_before_the_kernels_of_the_group_before() -> None:
 
 
 def test_in_batches_too() -> None:
-    names = names_in(experts().workload, Cut(2, (4, 4)))
-    cut = cut_up(experts().workload, Cut(2, (4, 4)))
+    names = names_in(experts().workload, WorkloadCut(2, (4, 4)))
+    cut = cut_up(experts().workload, WorkloadCut(2, (4, 4)))
 
     assert names["h"] == ("h[0, 0]", "h[0, 1]", "h[1, 0]", "h[1, 1]")
     assert (names["s"], names["y"]) == (("s[0]", "s[1]"), ("y[0]", "y[1]"))
@@ -97,7 +97,7 @@ BACKWARD = "{head}workload back on node {{ backward moe; keep {keep} }}\n"
 def test_gradients_of_weights_are_by_groups(keep: str) -> None:
     """Also what is made again for them alone, from rows that were held."""
     scenario = compile_text(BACKWARD.format(head=HEAD.format(said=""), keep=keep)).workloads[1]
-    cut = cut_up(scenario.workload, Cut(groups=(6, 2)))
+    cut = cut_up(scenario.workload, WorkloadCut(groups=(6, 2)))
 
     assert rows_of_experts(cut, "d_w2[0]") == (128,) * 6 and rows_of_experts(cut, "d_w2[1]") == (128,) * 2
     sizes = {tensor.name: tensor.rows for tensor in cut.tensors}

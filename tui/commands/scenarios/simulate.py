@@ -12,7 +12,6 @@ from ....advisor.candidates.shortlist import packet_bytes, simulated_ranks
 from ....advisor.solver.memory import check_memory, check_workload_memory
 from ....compiler.codes import Code
 from ....compiler.ir import (
-    Cut,
     JsonObject,
     OpCase,
     OpPlan,
@@ -21,6 +20,7 @@ from ....compiler.ir import (
     Scenario,
     Schedule,
     System,
+    WorkloadCut,
 )
 from ....compiler.planning.build import ScheduleError
 from ....compiler.resolve.devices.variability import write_profile
@@ -99,7 +99,7 @@ class _Ran:
     by_seed: Callable[[], tuple[Result, ...]]
     record: Callable[[], Exit]
     seeded_layers: int = 1
-    cut: Cut | None = None
+    cut: WorkloadCut | None = None
 
 
 def _ran_alone(scenario: OpCase, options: SimulateOptions) -> _Ran:
