@@ -16,7 +16,7 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.groups import cut_up, experts_of_a_rank
-from ...compiler.planning.parts import batch_counts
+from ...compiler.planning.parts import PlanError, batch_counts
 from ...compiler.resolve.schedules.explore import BATCHES, GROUPS
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import Result
@@ -226,7 +226,10 @@ class JointSearch:
             of_ops, paced = of_one_op(explore, copier), not is_limited(explore)
             op_options = OpOptions(system, copier, self.runs.unit_bytes, of_ops, paced, self.runs.ranks)
             for cut in self._cuts():
-                written_out = cut_up(workload, cut)
+                try:
+                    written_out = cut_up(workload, cut)
+                except PlanError:  # such as groups of experts that get different numbers of rows
+                    continue
                 kernels = sum(op_options.kernel_ticks(op) for op in written_out.ops)
                 if kernels * self.scenario.workload.num_layers >= self._least_in_one_stream():
                     continue

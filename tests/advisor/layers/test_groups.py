@@ -27,8 +27,9 @@ workload moe on node {{
 """
 
 
-def searched(said: str = "") -> JointSearch:
-    scenario = compile_text(TEXT.format(said=said)).scenario()
+def searched(said: str = "", routed: str = "") -> JointSearch:
+    text = TEXT.format(said=said).replace("top=4", f"top=4{routed}")
+    scenario = compile_text(text).scenario()
     assert scenario is not None
     search = JointSearch(scenario, JointRuns(scenario.system, scenario.workload), climbs=False)
     search.runs.begin(SERIAL, lambda: False)
@@ -65,6 +66,10 @@ def test_more_and_more_groups_until_they_are_slower() -> None:
 )
 def test_a_file_says_how_many_are_compared(said: str, groups: set[tuple[int, ...]]) -> None:
     assert set(best_by_groups(searched(f"explore moe {{ engine sm(16); {said} }}"))) == groups
+
+
+def test_experts_with_different_numbers_of_rows_are_in_no_groups() -> None:
+    assert set(best_by_groups(searched(routed=", routing=power_law(1.2, seed=1)"))) == {()}
 
 
 @pytest.mark.parametrize(("said", "code"), [("groups 17", "MGS304"), ("groups 33", "MGS307"), ("groups 0", "MGS307")])
