@@ -84,8 +84,13 @@ class Routing:
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """Rows that a rank sends, those that it has, copies of them if each expert gets one, and experts."""
-        return self.sent, self.rows, sum(self.dealt), self.taken * self.ranks
+        """Rows that a rank sends, those that it has, copies of them if each expert gets one, and experts.
+
+        Of experts in groups a rank has the share of its rows: all are counted and laid out once, whatever the groups.
+        """
+        experts = self.taken * self.ranks
+        own = self.rows * experts // (self.experts + self.replicas)
+        return self.sent, own, sum(self.dealt), experts
 
 
 @dataclass(frozen=True, slots=True)
