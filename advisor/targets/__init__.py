@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 from ...compiler.ir import OpCase
 from ..policy.table import PolicyTable
-from .base import Refused, Target
+from .base import POLICY, Refused, Target
 from .megatron import MEGATRON
 from .nccl import NCCL, NCCLX, RCCL
 from .pgle import PGE, PGLE
-from .policy import POLICY
 from .vllm import VLLM
 
 TARGETS: tuple[Target[PolicyTable], ...] = (POLICY, NCCL, RCCL, NCCLX, MEGATRON, VLLM)

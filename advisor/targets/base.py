@@ -1,4 +1,4 @@
-"""What a target is: a name, what it is for, its options, and how its file is written."""
+"""What a target is: a name, what it is for, its options, and how its file is written; and the table itself as one."""
 
 import textwrap
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from ... import __version__
 from ...compiler.codes import Code
 from ...compiler.ir import Rejection
 from ...compiler.text.diagnostics import did_you_mean, listing
-from ..policy.table import PolicyRule, PolicyTable, SweepPoint
+from ..policy.table import PolicyRule, PolicyTable, SweepPoint, policy_text
 
 Options = Mapping[str, str]
 """Values of the options of a target by name, checked and with defaults."""
@@ -147,3 +147,13 @@ def main_rules(table: PolicyTable) -> tuple[PolicyRule, ...]:
         if not rules or rule.least > rules[-1].most:
             rules.append(rule)
     return tuple(rules)
+
+
+def _write_table(table: PolicyTable, options: Options) -> str:
+    if not table.rules:
+        message = "a table is about one parameter that varies, at points that can all be carried out"
+        raise Refused(Rejection(Code.MGS520, message, "--set M=1024..8192"))
+    return policy_text(table.document())
+
+
+POLICY = Target("policy", "rules as JSON, read by magus.advisor.policy.reader", _write_table)

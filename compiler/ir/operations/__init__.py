@@ -9,7 +9,6 @@ from . import (
     all_to_all,
     attention,
     attention_back,
-    from_first,
     gemm,
     gemv,
     grouped_gemm,
@@ -42,8 +41,8 @@ OPERATIONS: tuple[KernelOperation | CollectiveOperation, ...] = (
     reductions.REDUCE_SCATTER,
     reductions.ALL_REDUCE,
     all_to_all.OPERATION,
-    from_first.BROADCAST,
-    from_first.SEND_RECV,
+    all_gather.BROADCAST,
+    all_gather.SEND_RECV,
     routing.DISPATCH,
     routing.COMBINE,
 )

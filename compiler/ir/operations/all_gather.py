@@ -1,11 +1,14 @@
-"""``all_gather(x)``: rows of all ranks side by side, on every rank."""
+"""Collectives that copy: ``all_gather(x)``, ``broadcast(x)`` and ``send_recv(x)``.
+
+An all_gather brings rows of all ranks side by side to every rank, the others what rank 0 holds to all or to rank 1.
+"""
 
 from dataclasses import replace
 from math import gcd
 
 from ..tensors import Pattern, Shard, Tensor
 from .base import CallResult, CollectiveOperation, OperationCall, mismatch
-from .checks import check_blocks
+from .checks import check_blocks, check_whole, parts_of
 
 
 def _infer(call: OperationCall) -> CallResult:
@@ -26,6 +29,14 @@ def _in_rows(tensor: Tensor, call: OperationCall) -> Tensor:
     return replace(tensor, name=call.result, rows=tensor.rows * parts, cols=tensor.cols // parts, shard=Shard.ROWS)
 
 
+def _from_first(call: OperationCall) -> CallResult:
+    (tensor,) = call.tensors
+    check_whole(tensor, f"{call.operation.name} moves what rank 0 holds in full")
+    parts = parts_of(call, tensor)
+    moved = replace(parts.moved, shard=Shard.NONE)
+    return CallResult(replace(tensor, name=call.result), moved=moved, in_parts=parts)
+
+
 OPERATION = CollectiveOperation(
     name="all_gather",
     example="all_gather(x)",
@@ -35,3 +46,5 @@ OPERATION = CollectiveOperation(
     before_kernel=Pattern.AG_GEMM,
     independent_kernel=Pattern.GEMM_BESIDE_AG,
 )
+BROADCAST = CollectiveOperation(name="broadcast", example="broadcast(x)", infer=_from_first, alone=Pattern.BROADCAST)
+SEND_RECV = CollectiveOperation(name="send_recv", example="send_recv(x)", infer=_from_first, alone=Pattern.SEND_RECV)
