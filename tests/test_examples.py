@@ -67,7 +67,7 @@ def test_every_workload_of_every_example_gets_an_answer(name: str) -> None:
 
     assert answers or of_graphs
     for graph in of_graphs:
-        assert not graph.marks and graph.recommended.result is not None and graph.ops
+        assert not graph.notes and graph.recommended.result is not None and graph.ops
         assert graph.recommended.ticks <= graph.serial.ticks
     for advice in answers:
         assert advice.notes == ()

@@ -70,7 +70,8 @@ def test_each_implementation_has_one_figure_over_the_library() -> None:
     advice = advice_on(BACK + AT_ENGINES)
     offers = known(advice.offers)
 
-    assert {offer.name for offer in offers.offers} == {"transformer_engine", "torch_async_tp", "flux", "kraken"}
+    named = {"transformer_engine", "torch_async_tp", "flux", "kraken", "mkernel_hopper", "triton_distributed"}
+    assert {offer.name for offer in offers.offers} == named
     assert offers.library == "torch_nccl" and advice.baseline == "the library"  # both are named
     for offer in offers.offers:
         assert offer.promise.speedup == pytest.approx(known(offers.library_us) / offer.us)
