@@ -241,10 +241,12 @@ class OfferSearch:
         return next(free_names(name, self.scenario.schedules))
 
     def _transformer_engine(self) -> Iterator[Order]:
+        if not self._has_te():
+            return
         known, _ = by_library(self.scenario)
         library = () if known is None else known.choice.modes
         search = TeSearch(self.scenario.system, self.scenario.workload, self._name(TE_ORDER), library)
-        if not search.layers or not self._has_te():
+        if not search.layers:
             return
         layers = self.scenario.workload.num_layers
         for table, ticks in search.found(self.runs.ticks):

@@ -192,7 +192,7 @@ def _kernel(kernel: KernelShape) -> JsonObject:
 
 def _shape(shape: object) -> JsonObject:
     assert is_dataclass(shape), "shapes of kernels are dataclasses"
-    # Of what it is a part decides its clock, not what it computes.
+    # A GEMM that is part of a longer one runs at its clock, but computes the same.
     names = (attribute.name for attribute in fields(shape) if attribute.name != "whole_flops")
     members = ((name, getattr(shape, name)) for name in names)
     return {name: _plain(value) for name, value in members if value is not None}

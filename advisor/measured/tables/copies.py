@@ -10,10 +10,10 @@ Two kinds of tables, as ``.csv`` or ``.csv.gz``:
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import comb
 from pathlib import Path
 
 from ....compiler.ir import Gpu
+from ....compiler.ir.operations.routing_laws import ranks_reached
 from ....simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from .collectives import Profiles, gpu_named, tables_of, whole_number
 from .csv_rows import MissingColumns, MissingTable, TableComparison, left_out_lines, read_rows
@@ -162,7 +162,7 @@ def _sm_copies(row: Mapping[str, str], profile: Profiles, file: str) -> SmCopies
         return f"below {MIN_TOKENS:,} tokens, hidden {MIN_HIDDEN:,} or top-{MIN_TOPK} it is not the copying that counts"
     if ranks < 2 or experts % ranks or topk > experts:
         return "experts that are not spread evenly over the GPUs"
-    remote = tokens * _destinations(topk, experts, ranks) * (ranks - 1) / ranks * hidden * BF16_BYTES
+    remote = tokens * float(ranks_reached(ranks, experts, topk)) * (ranks - 1) / ranks * hidden * BF16_BYTES
     label = f"{tokens:,} tokens of {hidden}, top-{topk} of {experts}"
     return SmCopies(name, ranks, sms, label, remote, float(row["combine_us"]), file)
 
@@ -184,8 +184,3 @@ def _sm_comparison(copies: SmCopies) -> TableComparison:
     assert gpu is not None, "rows are of GPUs with a profile"
     predicted_us = copies.remote_bytes / sm_copy_rate(gpu, copies.sms) * 1e6
     return TableComparison(copies.gpu, "SM copy", f"{copies.sms} SMs", copies.label, copies.time_us, predicted_us)
-
-
-def _destinations(topk: int, experts: int, ranks: int) -> float:
-    """Return the mean number of GPUs that a token is sent to, with different experts drawn uniformly."""
-    return ranks * (1 - comb(experts - experts // ranks, topk) / comb(experts, topk))

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from ....compiler.ir import DType, ExchangeKernel, Pattern
-from ....compiler.ir.operations.routing import ranks_reached
+from ....compiler.ir.operations.routing_laws import ranks_reached
 from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....simcore.kernels.nccl import routed_time
 from .collectives import MAX_RANKS, gpu_named, tables_of, whole_number

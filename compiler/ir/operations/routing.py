@@ -37,7 +37,7 @@ from .base import (
     not_simulated,
 )
 from .checks import check_blocks, check_rows, lone_tensors
-from .routing_laws import UNIFORM, RoutingLaw, placed
+from .routing_laws import UNIFORM, RoutingLaw, evenly, placed, ranks_reached
 from .row_wise import RowWiseShape
 
 TOKENS = "tokens"
@@ -45,20 +45,6 @@ TOKENS = "tokens"
 
 GREEDY, IN_ORDER = "greedy", "in_order"
 """Where experts lie: packed by their rows, or one after the other."""
-
-
-def ranks_reached(num_ranks: int, experts: int, top: int, taken: int | None = None) -> Fraction:
-    """To how many ranks a row goes on average, of which each has as many experts, if all experts are as likely.
-
-    With ``taken`` only so many experts of each rank count.
-
-    >>> float(ranks_reached(8, 256, 8)), float(ranks_reached(8, 8, 8)), float(ranks_reached(64, 256, 1))
-    (5.29465200038248, 8.0, 1.0)
-    >>> float(ranks_reached(8, 256, 8, taken=1))
-    0.25
-    """
-    counted = experts // num_ranks if taken is None else taken
-    return num_ranks * (1 - Fraction(comb(experts - counted, top), comb(experts, top)))
 
 
 def for_experts(routing: Routing, taken: int) -> Routing:
@@ -187,9 +173,7 @@ def _pick(call: OperationCall) -> CallResult:
     if top > experts:
         raise mismatch(f"a row goes to {top} of {experts} experts")
     dealt = ceil(Fraction(tensor.rows * top, groups))
-    used = min(dealt, experts // groups)
-    own = tuple(dealt // used + (number < dealt % used) for number in range(used))
-    own += (0,) * (experts // groups - used)
+    own = evenly(dealt, experts // groups)
     read = min(tensor.rows, dealt, ceil(tensor.rows * ranks_reached(groups, experts, top) / groups))
     shape = RowWiseShape(dealt * tensor.cols, 1, tensor.dtype, tensor.dtype.bytes_of(read * tensor.cols))
     routing = Routing(tensor.rows, experts, top, 0, own, ranks, 0, tensor.rows)

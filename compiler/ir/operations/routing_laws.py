@@ -76,6 +76,20 @@ def _shared(weights: list[float], tokens: int, top: int) -> tuple[int, ...]:
     return tuple(rows)
 
 
+def ranks_reached(num_ranks: int, experts: int, top: int, taken: int | None = None) -> Fraction:
+    """To how many ranks a row goes on average, of which each has as many experts, if all experts are as likely.
+
+    With ``taken`` only so many experts of each rank count.
+
+    >>> float(ranks_reached(8, 256, 8)), float(ranks_reached(8, 8, 8)), float(ranks_reached(64, 256, 1))
+    (5.29465200038248, 8.0, 1.0)
+    >>> float(ranks_reached(8, 256, 8, taken=1))
+    0.25
+    """
+    counted = experts // num_ranks if taken is None else taken
+    return num_ranks * (1 - Fraction(comb(experts - counted, top), comb(experts, top)))
+
+
 @dataclass(frozen=True, slots=True)
 class HottestRank:
     """Rows of each expert of the hottest rank, and to how many ranks a row goes: to it (0 to 1), and to all."""
@@ -95,8 +109,8 @@ def placed(
     """
     if law.name in EVEN_LAWS and not replicas:
         rows = evenly(ceil(Fraction(tokens * top, ranks)), experts // ranks)
-        reached = ranks * (1 - Fraction(comb(experts - experts // ranks, top), comb(experts, top)))
-        reached = reached if law.name == "uniform" else Fraction(min(top, ranks))
+        uniform = law.name == "uniform"
+        reached = ranks_reached(ranks, experts, top) if uniform else Fraction(min(top, ranks))
         return HottestRank(rows, reached / ranks, reached)
     by_rank = rows_by_rank(law, ranks, experts, top, tokens, replicas, greedy)
     slots = [rows for each in by_rank for rows in each]

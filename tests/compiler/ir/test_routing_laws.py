@@ -7,8 +7,7 @@ from statistics import mean
 
 import pytest
 
-from magus.compiler.ir.operations.routing import ranks_reached
-from magus.compiler.ir.operations.routing_laws import UNIFORM, RoutingLaw, placed
+from magus.compiler.ir.operations.routing_laws import UNIFORM, RoutingLaw, placed, ranks_reached
 
 STEEP = RoutingLaw("power_law", Fraction(6, 5), 3)
 
