@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.magus-dev
+USER   := $(VENV)/.magus
 CODE   := $(VENV)/.magus-machine-code
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 SOURCES := $(shell find grammar compiler simcore runtime advisor tui examples -name '*.py' -o -name '*.lark' -o -name '*.mgs' -o -name '*.tcss' -o -name '*.model' -o -name '*.json' 2>/dev/null)
@@ -13,7 +14,7 @@ SOURCES := $(shell find grammar compiler simcore runtime advisor tui examples -n
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check check-slow check-extras format lint types layers test test-all nightly slowest coverage bench train picture dist clean
+.PHONY: help demo docs check check-slow check-extras format lint types layers test test-all nightly slowest coverage bench train picture dist clean
 
 help:
 	@echo "make demo    advice for Llama-3.1-70B on 8 x MI300X"
@@ -26,25 +27,35 @@ help:
 	@echo "make coverage  branches that the tests take, by room; ROOM=simcore/fold: with its tests alone"
 	@echo "make bench   benchmarks, as text"
 	@echo "make train   learn the proposals anew from their table"
+	@echo "make docs    the documentation as a site, in build/site"
 	@echo "make picture   the pictures of docs drawn anew"
 	@echo "make dist    sdist and wheel in dist/, and whether PyPI would take them"
 
 # The package is installed, not linked: types, data files and import contracts are checked as users get them.
 # Python compiles what is imported; compiling all that is installed takes longer than all else here.
-$(STAMP): pyproject.toml setup.py __init__.py $(SOURCES)
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
-	  || { echo "Magus needs Python 3.11 to 3.13; say for instance: make PYTHON=python3.12"; exit 1; }
-	@rm -rf build
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile '.[dev]'
+define INSTALL
+@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+@$(BIN)/python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+  || { echo "Magus needs Python 3.11 to 3.13; say for instance: make PYTHON=python3.12"; exit 1; }
+@rm -rf build
+$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+endef
+
+# What answers need; the tools of developers are no part of it.
+$(USER): pyproject.toml setup.py __init__.py $(SOURCES)
+	$(INSTALL) .
 	@touch $@
+
+$(STAMP): pyproject.toml setup.py __init__.py $(SOURCES)
+	$(INSTALL) '.[dev]'
+	@touch $(USER) $@
 
 # Once: processes of the tests that find none would each make their own.
 $(CODE): $(STAMP) tests/helpers/make_machine_code.py
 	$(BIN)/python -m tests.helpers.make_machine_code
 	@touch $@
 
-demo: $(STAMP)
+demo: $(USER)
 	$(BIN)/magus advise examples/llama70b_tp8_mi300x.mgs
 
 # One after the other would leave cores idle: types are checked by one process.
@@ -108,6 +119,12 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.answers
 	$(BIN)/python -m benchmarks.tui
+
+# Every warning fails: a link that leads nowhere is one.
+docs: $(USER)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile '.[docs]'
+	$(BIN)/python -m sphinx -q -W --keep-going docs build/site
+	@echo "build/site/index.html"
 
 train: $(STAMP)
 	$(BIN)/magus train benchmarks/data/proposals.npz --out advisor/learned/model

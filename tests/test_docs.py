@@ -1,4 +1,4 @@
-"""Every command and snippet of the README runs, and what it shows is what comes out."""
+"""Every command and snippet of the README and of the first pages runs, and what they show is what comes out."""
 
 import re
 import shlex
@@ -18,30 +18,36 @@ from tests.helpers.some import some
 
 pytestmark = pytest.mark.usefixtures("compiled_core", "kept_results", "one_model")
 README = (ROOT / "README.md").read_text()
+FIRST_PAGES = README + "".join((ROOT / "docs" / name).read_text() for name in ("start.md", "commands.md", "answers.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def blocks(language: str) -> list[str]:
-    return [body for found, body in BLOCK.findall(README) if found == language]
+def blocks(language: str, text: str = README) -> list[str]:
+    return [body for found, body in BLOCK.findall(text) if found == language]
 
 
-def shell_commands() -> list[str]:
-    lines = [line.split("#")[0].strip() for body in blocks("sh") for line in body.splitlines()]
+def shell_commands(text: str = FIRST_PAGES) -> list[str]:
+    lines = [line.split("#")[0].strip() for body in blocks("sh", text) for line in body.splitlines()]
     return [line for line in lines if line]
 
 
 # What test_examples.py runs too, or another command of the README with other options.
-LONG = ("magus test examples/papers/gemm_ar_mi355x.mgs", "magus advise examples/decode_small_batch.mgs")
+LONG = (
+    "magus test examples/papers/gemm_ar_mi355x.mgs",
+    "magus advise examples/decode_small_batch.mgs",
+    "magus advise examples/llama70b_tp8_mi300x.mgs",
+    "magus advise examples/gemm_rs_h100.mgs",
+)
 # In place of commands that take many seconds: the same file with the same values, or with fewer or smaller ones.
 SHORTER = {
-    "magus advise examples/layers/llama70b_backward.mgs --set M=2048": (
-        "magus schedules examples/layers/llama70b_backward.mgs --set M=2048"  # test_graphs.py asks for advice on layers
+    "magus sweep examples/gemm_rs_h100.mgs --set M=1024..4096 --no-verify": (
+        "magus sweep examples/gemm_rs_h100.mgs --set M=1024 --no-verify"
     ),
     "magus sweep examples/llama70b_tp8_mi300x.mgs --set M=1024..8192 --no-verify": (
         "magus sweep examples/llama70b_tp8_mi300x.mgs --set M=16..32 --no-verify"
     ),
 }
-COMMANDS = [command for command in shell_commands() if command.startswith("magus")]
+COMMANDS = list(dict.fromkeys(command for command in shell_commands() if command.startswith("magus")))
 
 
 def words_of(command: str) -> list[str]:
@@ -56,8 +62,9 @@ def words_of(command: str) -> list[str]:
     [pytest.param(each, marks=pytest.mark.slow) if each in (*LONG, *SHORTER) else each for each in COMMANDS]
     + list(SHORTER.values()),
 )
-def test_a_command_of_the_readme_runs(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def test_a_command_of_the_readme_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")  # what a command writes is not left in the checkout
+    monkeypatch.chdir(tmp_path)
 
     done = magus(*words_of(command))
 
@@ -70,23 +77,26 @@ def test_what_is_shortened_is_in_the_readme() -> None:
 
 
 def test_the_make_targets_of_the_readme_exist() -> None:
-    targets = [command.split()[1] for command in shell_commands() if command.startswith("make")]
+    targets = [command.split()[1] for command in shell_commands(README) if command.startswith("make")]
 
     assert targets == ["demo", "check"]
+    targets.append("docs")
     for target in targets:
         subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True)
 
 
 def test_every_command_of_the_readme_is_of_a_known_kind() -> None:
-    assert {command.split()[0] for command in shell_commands()} == {"make", "magus"}
+    assert {command.split()[0] for command in shell_commands()} == {"make", "magus", "pip"}
 
 
-def test_the_scenarios_of_the_readme_compile() -> None:
-    pair, layer = blocks("mgs")
-    (schedule,) = (text for text in blocks("text") if text.startswith("schedule joint"))
+def test_the_readme_is_one_page() -> None:
+    assert len(README.splitlines()) <= 150
 
-    assert compile_text(pair).scenario().case.shape.name == "mlp_up"
-    assert [choice.name for choice in compile_text(layer + schedule).workloads[0].schedules] == ["joint"]
+
+def test_the_scenarios_of_the_first_pages_compile() -> None:
+    names = [compile_text(text).scenario().case.shape.name for text in blocks("mgs", FIRST_PAGES)]
+
+    assert names == ["mlp_up", "mlp_down"]
 
 
 @pytest.mark.parametrize("name", ["language.md", "schedules.md", "plans.md"])
@@ -162,7 +172,7 @@ def test_the_worked_example_of_the_simulator_is_right() -> None:
 
 
 def test_the_output_shown_is_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = next(body for body in blocks("text") if "Lower bound" in body)
+    shown = next(body for body in blocks("text", FIRST_PAGES) if "Lower bound" in body)
     monkeypatch.chdir(ROOT)
 
     done = magus(*words_of("magus advise examples/llama70b_tp8_mi300x.mgs"))
