@@ -26,6 +26,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
 myst_heading_anchors = 4
 autodoc_typehints = "description"
+add_module_names = False
 exclude_patterns = ["plans", "editors"]
 
 
