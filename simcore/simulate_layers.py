@@ -103,13 +103,13 @@ def _of_first_layers(run: Callable[[int], Result], count: int, most_effort: int 
 
 
 def _mean_ticks(result: Result, layers: int) -> int:
-    """The time from layer to layer, over the later half of ``layers``."""
-    first = layers // 2
-    middle, last = (
+    """The time from layer to layer, over the later half of ``layers`` but the last, which has none behind it."""
+    first, last = layers // 2, layers - 1
+    ends = [
         max(op.end_ticks for op in result.ops if op.name == in_layer(own_name(op.name), layer))
-        for layer in (first, layers)
-    )
-    return (last - middle) // (layers - first)
+        for layer in (first, last)
+    ]
+    return (ends[1] - ends[0]) // (last - first)
 
 
 def _of_written(workload: Workload, plan: Plan, seed: int | None, result: Result) -> Result:

@@ -304,8 +304,8 @@ def _folded(program: Program) -> Folded | Refusal:
     return classes if isinstance(classes, Refusal) else quotient(program, classes)
 
 
-LAYERS_COMPARED = 3
-"""Layers in a row, the last but one of the run among them: two pairs with the same period."""
+DEPTHS = (1, 2)
+"""Over how many of the layers behind it a layer may last; one more pair of layers must then have the same period."""
 
 
 def period_ticks(lowered: Lowered, run: Run) -> int | None:
@@ -316,13 +316,18 @@ def period_ticks(lowered: Lowered, run: Run) -> int | None:
     by_layer: dict[int, list[int]] = {}
     for place, part in enumerate(lowered.plan.parts):
         by_layer.setdefault(part.layer, []).append(place)
-    if len(by_layer) <= LAYERS_COMPARED or run.hop_wait_ticks is None or (run.op_done == NEVER).any():
+    if run.hop_wait_ticks is None or (run.op_done == NEVER).any():
         return None
     traces = [_Trace(lowered, run, by_layer[layer]) for layer in sorted(by_layer)[:-1]]
-    last = traces[-LAYERS_COMPARED:]
-    shifts = {one.shift(other) for one, other in pairwise(last)}
-    closed = all(one.last <= other.first for one, other in zip(last, last[2:], strict=False))
-    return shifts.pop() if closed and len(shifts) == 1 else None
+    for depth in DEPTHS:
+        # The last layer has none behind it, and what those before defer into it may run otherwise for that.
+        for dropped in range(depth + 1):
+            window = traces[max(0, len(traces) - dropped - depth - 2) : len(traces) - dropped]
+            closed = all(one.last <= other.first for one, other in zip(window, window[depth + 1 :], strict=False))
+            shifts = {one.shift(other) for one, other in pairwise(window)} if closed else set()
+            if len(window) == depth + 2 and len(shifts) == 1 and None not in shifts:
+                return shifts.pop()
+    return None
 
 
 class _Trace:

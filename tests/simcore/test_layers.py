@@ -11,6 +11,7 @@ from magus.compiler.planning.plan import build_plan
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.simcore import Result, RunTooLarge, simulate
 from magus.simcore import simulate_layers as layers
+from magus.simcore.fold import run as fold_run
 from magus.simcore.simulate_layers import simulate_layers
 from tests.helpers.scenarios.mlp_backward import plain_backward, plain_text
 
@@ -20,6 +21,10 @@ schedule late for back { separate dx, xg; order dh, dx, d_wdn, d_wup; start xg w
 schedule ahead for back { stream 1 n }
 schedule span for back {
   separate dh, dx, xg; order dh, d_wup, dx, xg, d_wdn; deferred d_wup; start xg with dx; priority sums
+}
+schedule far for back {
+  dh = hetero_fused_1d(chunks=8); dx = hetero_fused_1d(chunks=8); xg = direct(chunks=16, engine=dma(1))
+  order dh, dx, xg, d_wdn, d_wup; deferred d_wup, d_wdn; priority sums
 }
 """
 
@@ -37,8 +42,8 @@ def simulated(scenario: Scenario, schedule: str, count: int = 12) -> Result:
     return simulate_layers(scenario.system, graph, choice, unit_bytes=4096)
 
 
-@pytest.mark.quick(1)
-@pytest.mark.parametrize("schedule", ["pairs", "late", "span"])
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("schedule", ["pairs", "late", "span", "far"])
 def test_by_period_is_as_one_by_one(back: Scenario, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = simulated(back, schedule)
     monkeypatch.setattr(layers, "FEWEST_LAYERS", 1000)
@@ -74,6 +79,13 @@ workload derived on hgx { backward layer; keep h }
         for name in ("derived", "back")
     }
     assert ticks["derived"] == ticks["back"]
+
+
+def test_what_lasts_into_the_layer_after_the_next_has_a_period(back: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the last layers but the last, what is deferred runs otherwise than of all before."""
+    assert simulated(back, "far").num_simulated == 10
+    monkeypatch.setattr(fold_run, "DEPTHS", (1,))
+    assert simulated(back, "far").period_ticks is None
 
 
 def test_what_runs_ahead_has_no_period(back: Scenario) -> None:
