@@ -119,6 +119,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.answers
 	$(BIN)/python -m benchmarks.tui
+	$(BIN)/python -m benchmarks.te_tables
 
 # Every warning fails: a link that leads nowhere is one.
 docs: $(USER)

@@ -25,7 +25,7 @@ from ...compiler.ir import (
     Workload,
 )
 from ...compiler.planning.knobs.engine import default_engine
-from ...compiler.planning.parts import collective_alone
+from ...compiler.planning.parts import collective_alone, kernel_alone
 from ...compiler.templates import BASELINE
 from ..implementations.offers import LayerTable, OpSetting
 from ..implementations.predict import simulated_us
@@ -130,8 +130,8 @@ def _gather(workload: Workload, wgrad: Op) -> str:
 NAME = "transformer_engine"
 RING, PIPELINE, BULK = "ring_exchange", "pipeline", "bulk"
 USUAL_SPLITS, SPLITS = 4, (2, 4, 8)
-NUM_SM = 16
-"""SMs that copy for ``pipeline`` and ``bulk``, the default of Transformer Engine."""
+NUM_SM = (2, 4, 8, 16, 24, 32)
+"""SMs that may copy for ``pipeline`` and ``bulk``: those of the tables that Megatron-Bridge ships, 16 by default."""
 
 _RING_COPIER = EngineChoice(EngineKind.DMA, 1)
 
@@ -173,6 +173,7 @@ class TeSearch:
     name: str = NAME
     library: tuple[OpMode, ...] = ()
     layers: tuple[TeLayer, ...] = field(init=False)
+    _num_sm: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.layers = te_layers(self.workload)
@@ -224,7 +225,22 @@ class TeSearch:
 
     def table(self, methods: TeMethods) -> LayerTable:
         """Return the settings of each layer, and the schedule of the workload."""
-        return _Table(self.system, self.workload, self.layers, methods).made(self.name, self.library)
+        return _Table(self.system, self.workload, self.layers, methods, self.num_sm).made(self.name, self.library)
+
+    def num_sm(self, mover: str, product: str) -> int:
+        """Return the SMs that move the data of op ``mover`` beside the kernel of op ``product`` in the least time.
+
+        Copies take as long as alone by so many SMs; the kernel has the other SMs of the GPU.
+        """
+        if (mover, product) not in self._num_sm:
+            sms, kernel = self.system.gpu.sms, kernel_alone(self.workload.op(product).shape)
+            whole = OpChoice(BASELINE.name, self.system.num_ranks, default_engine(self.system))
+            us = simulated_us(OpCase(product, self.system, kernel), whole)
+            least = min(
+                NUM_SM, key=lambda num: max(_moved_us(self.system, self.workload, mover, num), us * sms / (sms - num))
+            )
+            self._num_sm[mover, product] = least
+        return self._num_sm[mover, product]
 
 
 @dataclass(slots=True)
@@ -235,6 +251,7 @@ class _Table:
     workload: Workload
     layers: Sequence[TeLayer]
     methods: TeMethods
+    num_sm: Callable[[str, str], int]
     settings: list[OpSetting] = field(default_factory=list)
     modes: list[OpMode] = field(default_factory=list)
     beside: list[tuple[str, str]] = field(default_factory=list)
@@ -260,7 +277,7 @@ class _Table:
         self.modes.append(OpMode(layer.op, OpChoice("shard_p2p", self.system.num_ranks, _RING_COPIER)))
 
     def _pipeline(self, layer: TeLayer, splits: int) -> None:
-        self.settings.append(OpSetting(layer.name, layer.op, PIPELINE, NUM_SM, splits))
+        self.settings.append(OpSetting(layer.name, layer.op, PIPELINE, self.num_sm(layer.op, layer.op), splits))
         chunks = splits * self.system.num_ranks
         self.modes.append(OpMode(layer.op, OpChoice("uniform_fused_1d", chunks, default_engine(self.system))))
 
@@ -268,12 +285,12 @@ class _Table:
         """The all_gather beside the pair's product, and its reduce_scatter beside the weight gradient."""
         whole = OpChoice(BASELINE.name, self.system.num_ranks, default_engine(self.system))
         if self.methods.bulk_dgrad and layer.gather:
-            self.settings.append(OpSetting(layer.name, layer.gather, BULK, NUM_SM))
+            self.settings.append(OpSetting(layer.name, layer.gather, BULK, self.num_sm(layer.gather, layer.op)))
             self.modes.append(OpMode(layer.gather, whole))
             if is_free(self.workload.op(layer.gather)):
                 self.beside.append((layer.gather, layer.op))
         if self.methods.bulk_wgrad and layer.wgrad:
-            self.settings.append(OpSetting(layer.wgrad_name, layer.op, BULK, NUM_SM))
+            self.settings.append(OpSetting(layer.wgrad_name, layer.op, BULK, self.num_sm(layer.op, layer.wgrad)))
             self.modes.append(OpMode(layer.op, separate=whole))
 
     def _before(self) -> Mapping[str, str]:
@@ -321,13 +338,17 @@ def taken_ticks(system: System, workload: Workload, settings: Iterable[OpSetting
 
     A collective takes as long as it does alone by so many SMs; beside kernels it takes longer.
     """
-    total = 0.0
-    for setting in settings:
-        if setting.num_sm:
-            shape = workload.op(setting.op).shape
-            moved = shape if shape.is_collective else collective_alone(shape)
-            engine = EngineChoice(EngineKind.SM, setting.num_sm)
-            whole = OpChoice(BASELINE.name, system.num_ranks, engine)
-            us = simulated_us(OpCase(setting.op, system, moved), whole)
-            total += us * setting.num_sm / system.gpu.sms
-    return round(total * TICKS_PER_US)
+    us = sum(
+        _moved_us(system, workload, setting.op, setting.num_sm) * setting.num_sm / system.gpu.sms
+        for setting in settings
+        if setting.num_sm
+    )
+    return round(us * TICKS_PER_US)
+
+
+def _moved_us(system: System, workload: Workload, op: str, num_sm: int) -> float:
+    """The time of the collective of ``op`` alone, by so many SMs."""
+    shape = workload.op(op).shape
+    moved = shape if shape.is_collective else collective_alone(shape)
+    whole = OpChoice(BASELINE.name, system.num_ranks, EngineChoice(EngineKind.SM, num_sm))
+    return simulated_us(OpCase(op, system, moved), whole)

@@ -81,15 +81,15 @@ def test_a_backward_pass_is_a_table_of_transformer_engine() -> None:
     scenario = graph_of("back")
     text = text_of("megatron", sweep_of(scenario, offer=te_offer(scenario)))
 
-    bulk = {"method": "bulk", "num_sm": "16"}
+    gathered, scattered = ({"method": "bulk", "num_sm": str(sms)} for sms in (24, 32))
     ring = {"method": "ring_exchange", "use_ce": "true"}
     assert blocks(text) == {
         "fc2_dgrad": ring,
-        "fc1_dgrad": bulk,
-        "fc1_wgrad": bulk,
+        "fc1_dgrad": gathered,
+        "fc1_wgrad": scattered,
         "proj_dgrad": ring,
-        "qkv_dgrad": bulk,
-        "qkv_wgrad": bulk,
+        "qkv_dgrad": gathered,
+        "qkv_wgrad": scattered,
     }
     assert "# M = 1024: 1.25x over torch_nccl; the recommended schedule 1.00x" in text
     assert "# flags: --tp-comm-overlap --tp-comm-overlap-cfg FILE" in text
@@ -100,7 +100,7 @@ def test_a_forward_pass_is_one_too() -> None:
     scenario = graph_of("layer")
     found = blocks(text_of("megatron", sweep_of(scenario, offer=te_offer(scenario))))
 
-    pipeline = {"method": "pipeline", "num_sm": "16", "num_splits": "4"}
+    pipeline = {"method": "pipeline", "num_sm": "32", "num_splits": "4"}
     assert found["proj_fprop"] == found["fc2_fprop"] == pipeline
     assert found["qkv_fprop"]["method"] == found["fc1_fprop"]["method"] == "ring_exchange"
 

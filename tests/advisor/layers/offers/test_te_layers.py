@@ -143,3 +143,15 @@ def test_sms_that_copy_take_their_share_of_the_kernels_while_they_copy() -> None
     two = taken_ticks(scenario.system, scenario.workload, [each for each in settings if each.num_sm])
     one = taken_ticks(scenario.system, scenario.workload, [each for each in settings if each.op == "xg"])
     assert 0 < one < two
+
+
+def test_the_longer_a_product_the_fewer_sms_copy_beside_it() -> None:
+    """Copies need no SMs beyond those with which they end before the product does."""
+    chosen = []
+    for width in (1024, 8192):
+        scenario = backward(width=width)
+        search = TeSearch(scenario.system, scenario.workload)
+        bulk = [each for each in search.layers if each.wgrad and not each.gathers]
+        chosen.append([search.num_sm(each.op, each.wgrad) for each in bulk])
+
+    assert chosen[0] and all(few < many for many, few in zip(*chosen, strict=True))
