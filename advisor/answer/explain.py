@@ -262,8 +262,10 @@ def imbalance(scenario: Scenario) -> Iterator[str]:
 
 def _limit(baseline: str, serial: Candidate, bound: Bound) -> str:
     limit = serial.best_us * TICKS_PER_US / bound.ticks
+    term = next(term for term in bound.terms if term.name == bound.binding)
+    why = f": {term.sentence}" if "ranks" in term.sentence and term.name == "links" else ""  # a cut is worth its place
     return (
-        f"No schedule in the reach of Magus takes less than {ticks_text(bound.ticks)} ({bound.binding}): "
+        f"No schedule in the reach of Magus takes less than {ticks_text(bound.ticks)} ({bound.binding}{why}): "
         f"at most {limit:.2f}x over {baseline}."
     )
 

@@ -1,11 +1,11 @@
 """The links of a fabric that any schedule of a collective must load, and the bytes that they pass at least.
 
-Loads are those of the links of each rank, of all ranks together, of cuts around groups of ranks and, for an all_to_all,
-of each single link.
+Loads are those of the links of each rank, of all ranks together, of the narrowest cut and, for an all_to_all, of each
+single link.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -31,6 +31,10 @@ from ...compiler.templates.collective import collective_in
 from ...simcore.lower.copies import ends_of
 from ...simcore.lower.state import moved_bytes
 from ...simcore.lower.steps import period_of
+from ..solver.cuts import Cut, Flows, narrowest_between, narrowest_from, widest_spread
+
+MOST_TARGETS = 64
+"""Ranks that a cut is asked to leave out: each costs a maximal flow, some milliseconds on 1,000 links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +208,7 @@ class LinkLoad:
 
 
 def loads_of(scenario: OpCase, moved: LeastTraffic) -> Iterator[LinkLoad]:
-    """Yield the least loads of the links of each rank, of all ranks, of groups; for an all_to_all of single links."""
+    """Yield the least loads of the links of each rank, of all ranks, of a cut; for an all_to_all of single links."""
     ports = ports_of(scenario)
     for num_bytes, rate in dict.fromkeys(zip(moved.into, ports.into, strict=True)):
         yield LinkLoad(num_bytes, rate, "into a rank")
@@ -213,8 +217,8 @@ def loads_of(scenario: OpCase, moved: LeastTraffic) -> Iterator[LinkLoad]:
     yield LinkLoad(moved.total, sum(ports.into), "into all ranks together")
     if scenario.shape.pattern.exchanges:
         yield from _exchange_loads(scenario)
-    elif not scenario.network.symmetric:
-        yield from _group_loads(scenario)
+    elif not scenario.network.symmetric:  # else no cut is narrower than the links of a rank
+        yield from _cut_loads(scenario)
 
 
 def _exchange_loads(scenario: OpCase) -> Iterator[LinkLoad]:
@@ -257,70 +261,48 @@ def _busiest_of_each_kind(fabric: Fabric, edges: Sequence[Edge], passed: Sequenc
     return tuple(LinkLoad(num_bytes, *kind) for kind, num_bytes in most.items())
 
 
-def _group_loads(scenario: OpCase) -> Iterator[LinkLoad]:
-    """Yield the loads of the cut around each group of neighbours: nodes, rows of a torus, parts of a chain.
-
-    The cut that takes the most time bounds any schedule (ForestColl, arXiv 2402.06787).
-    """
-    for size in _group_sizes(scenario):
-        for has_root, into, out in _cuts(scenario.system.fabric, scenario.num_ranks, size):
-            entering, leaving = _crossing(scenario, size, has_root=has_root)
-            yield LinkLoad(entering, into, f"into {size} neighbours")
-            yield LinkLoad(leaving, out, f"out of {size} neighbours")
+def _cut_loads(scenario: OpCase) -> tuple[LinkLoad, ...]:
+    """Return the load of the narrowest cut of the network, for what its collective sends across."""
+    shape, n = scenario.shape, scenario.num_ranks
+    kind = collective_in(shape.pattern)
+    if kind is None or shape.moved is None:
+        return ()
+    whole = shape.moved.num_bytes
+    cut = _narrowest_cut(scenario.system.fabric, n, kind)
+    if cut is None:
+        return ()
+    direction = "into" if kind is Pattern.REDUCE_SCATTER else "out of"
+    shares = len(cut.ranks) if kind in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER) else n
+    return (LinkLoad(whole // n * shares, cut.bytes_per_s, f"{direction} {ranks_text(cut.ranks)}"),)
 
 
 @lru_cache(maxsize=64)
-def _cuts(fabric: Fabric, num_ranks: int, size: int) -> tuple[tuple[bool, int, int], ...]:
-    """Return the different cuts around groups of ``size``: whether rank 0 is inside, bytes per second in and out.
+def _narrowest_cut(fabric: Fabric, num_ranks: int, kind: Pattern) -> Cut | None:
+    """Return the narrowest cut for a collective; None where the links of single ranks are as narrow.
 
-    A switch that joins only ranks of one group is inside the group.
+    Every cut gives a bound: of a large network without symmetry only some ranks are looked at.
     """
     network = network_of(fabric, num_ranks)
-    into, out = defaultdict[int, list[Edge]](list), defaultdict[int, list[Edge]](list)
-    for edge in network.edges:
-        into[edge.target].append(edge)
-        out[edge.source].append(edge)
-    cuts = dict[tuple[bool, int, int], None]()
-    for first in range(0, num_ranks, size):
-        checkpoint()
-        group = set(range(first, first + size))
-        switches = {edge.target for rank in group for edge in out[rank] if edge.target >= num_ranks}
-        group |= {
-            switch
-            for switch in switches
-            if all(edge.source in group or edge.source >= num_ranks for edge in into[switch])
-        }
-        entering = sum(edge.bytes_per_s for node in group for edge in into[node] if edge.source not in group)
-        leaving = sum(edge.bytes_per_s for node in group for edge in out[node] if edge.target not in group)
-        cuts[first == 0, entering, leaving] = None
-    return tuple(cuts)
-
-
-def _group_sizes(scenario: OpCase) -> list[int]:
-    """Return sizes of groups that divide the ranks, among them the size of nodes."""
-    n = scenario.num_ranks
-    return sorted(
-        {size for size in (2, 4, 8, n // 2, scenario.system.fabric.node_size) if 1 < size < n and n % size == 0}
-    )
-
-
-def _crossing(scenario: OpCase, size: int, *, has_root: bool) -> tuple[int, int]:
-    """Return the bytes into and out of ``size`` ranks; ``has_root``: the root of a broadcast is one of them."""
-    shape, n = scenario.shape, scenario.num_ranks
-    assert shape.moved is not None, "a collective moves a tensor"
-    whole = shape.moved.num_bytes
-    others = whole // n * (n - size)
-    match collective_in(shape.pattern):
-        case Pattern.ALL_GATHER:
-            return others, whole // n * size
-        case Pattern.REDUCE_SCATTER:
-            return whole // n * size, others
+    flows = Flows(num_ranks, network.edges, reverse=kind is Pattern.REDUCE_SCATTER)
+    targets = sorted(range(network.period), key=flows.rate_into)[:MOST_TARGETS]
+    match kind:
+        case Pattern.ALL_GATHER | Pattern.REDUCE_SCATTER:
+            return widest_spread(flows, targets)
         case Pattern.ALL_REDUCE:
-            return whole, whole
+            return narrowest_between(flows, targets)
         case Pattern.BROADCAST:
-            return (0, whole) if has_root else (whole, 0)
+            return narrowest_from(flows, range(1, min(num_ranks, MOST_TARGETS + 1)))
         case _:
-            return 0, 0
+            return None
+
+
+def ranks_text(ranks: Collection[int]) -> str:
+    """Return ranks in words, neighbours as ranges: ``ranks 0-3, 6``."""
+    ordered = sorted(ranks)
+    firsts = [rank for rank in ordered if rank - 1 not in ranks]
+    lasts = [rank for rank in ordered if rank + 1 not in ranks]
+    spans = [f"{one}" if one == other else f"{one}-{other}" for one, other in zip(firsts, lasts, strict=True)]
+    return f"{'rank' if len(ordered) == 1 else 'ranks'} {', '.join(spans)}"
 
 
 def ports_of(scenario: OpCase) -> Ports:

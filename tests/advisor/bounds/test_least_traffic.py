@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from magus.advisor.bounds.link_loads import LinkLoad, least_traffic, loads_of, ports_of
+from magus.advisor.bounds.link_loads import LinkLoad, least_traffic, loads_of, ports_of, ranks_text
 from magus.compiler import compile_text
 from magus.compiler.ir import OpCase, Pattern
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -83,21 +83,40 @@ def test_uneven_blocks_load_the_link_of_the_largest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "into", "out"),
+    ("pattern", "share"),
     [
-        (Pattern.ALL_GATHER, Fraction(1, 2), Fraction(1, 2)),
-        (Pattern.REDUCE_SCATTER, Fraction(1, 2), Fraction(1, 2)),
-        (Pattern.ALL_REDUCE, Fraction(1), Fraction(1)),
-        (Pattern.BROADCAST, Fraction(1), Fraction(1)),
+        (Pattern.ALL_GATHER, Fraction(1, 2)),
+        (Pattern.REDUCE_SCATTER, Fraction(1, 2)),
+        (Pattern.ALL_REDUCE, Fraction(1)),
+        (Pattern.BROADCAST, Fraction(1)),
     ],
 )
-def test_what_crosses_between_nodes(pattern: Pattern, into: Fraction, out: Fraction) -> None:
+def test_what_crosses_between_nodes(pattern: Pattern, share: Fraction) -> None:
     """Two nodes of two ranks, each with a link of the rail to its counterpart."""
     found = loads(scenario_of(pattern, SYSTEMS[3], RANKS, 1024, 256, 256))
-    rate = 2 * 46_500_000_000
+    (cut,) = (load for where, load in found.items() if "ranks 0-1" in where or "ranks 2-3" in where)
 
-    assert found["into 2 neighbours"] == LinkLoad(int(into * WHOLE), rate, "into 2 neighbours")
-    assert found["out of 2 neighbours"] == LinkLoad(int(out * WHOLE), rate, "out of 2 neighbours")
+    assert cut.where.startswith("into" if pattern is Pattern.REDUCE_SCATTER else "out of")
+    assert (cut.num_bytes, cut.bytes_per_s) == (int(share * WHOLE), 2 * 46_500_000_000)
+
+
+def test_the_narrow_cut_need_not_be_of_neighbours() -> None:
+    """Two cliques whose ranks alternate, with one bridge."""
+    cliques = "[[0, 2], [0, 4], [0, 6], [2, 4], [2, 6], [4, 6], [1, 3], [1, 5], [1, 7], [3, 5], [3, 7], [5, 7], [0, 1]]"
+    system = f'use "amd/mi300x"\nsystem s {{ gpus 8 x MI300X; fabric edges(xgmi={cliques}) }}\n'
+    text = f"{system}workload one on s {{ x = tensor bf16[256, 256] shard rows; xg = all_gather(x) }}\n"
+    found = loads(compile_text(text).scenario().case)
+
+    (cut,) = (load for where, load in found.items() if "ranks" in where and "all" not in where)
+    assert cut.where in ("out of ranks 0, 2, 4, 6", "out of ranks 1, 3, 5, 7")
+    assert cut.num_bytes == 4 * 256 * 256 * 2 // 8
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"), [((3,), "rank 3"), ((0, 1, 2), "ranks 0-2"), ((0, 2, 3, 7), "ranks 0, 2-3, 7")]
+)
+def test_ranks_are_named_by_ranges(ranks: tuple[int, ...], text: str) -> None:
+    assert ranks_text(ranks) == text
 
 
 def test_an_all_to_all_loads_the_rails_with_all_that_changes_node() -> None:

@@ -1,0 +1,109 @@
+"""The narrowest cuts of a network, which bound any schedule of a collective: exact, by maximal flows of OR-tools.
+
+A group of nodes, switches among them, that leaves a rank out must send all that its ranks hold over the links out of
+it, whatever the schedule (ForestColl, arXiv 2402.06787, section 4). No floating point: a cut is the proof of its bound.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+
+from ...compiler.ir import Edge, checkpoint
+
+__all__ = ["Cut", "Flows", "widest_spread", "narrowest_between", "narrowest_from"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The links out of a group of nodes, of ``bytes_per_s`` together; ``ranks`` are those of the group."""
+
+    ranks: frozenset[int]
+    bytes_per_s: int
+
+
+class Flows:
+    """Maximal flows in the network of ``edges``; ``reverse`` turns every link round."""
+
+    def __init__(self, num_ranks: int, edges: Sequence[Edge], *, reverse: bool = False) -> None:
+        ends = np.array([edge.ends for edge in edges], np.int64).reshape(-1, 2)
+        self.num_ranks = num_ranks
+        self.tail, self.head = (ends[:, 1], ends[:, 0]) if reverse else (ends[:, 0], ends[:, 1])
+        rates = [edge.bytes_per_s for edge in edges]
+        self.unit = gcd(*rates)
+        self.rates = np.array(rates, np.int64) // self.unit
+        self.super_source = int(ends.max()) + 1
+
+    def rate_into(self, rank: int) -> int:
+        """The rate of all links into a rank, in ``unit``."""
+        return int(self.rates[self.head == rank].sum())
+
+    def cut_between(self, source: int, target: int) -> tuple[int, Cut]:
+        """Return the largest flow from one node to another, in ``unit``, and the cut that allows no more."""
+        return self._solved(self.tail, self.head, self.rates, source, target)
+
+    def cut_from_all(self, target: int, *, supply: int, scale: int) -> tuple[int, Cut]:
+        """Return the largest flow to ``target`` if each rank has ``supply``; rates are ``scale`` times as large."""
+        ranks = np.arange(self.num_ranks)
+        tail = np.concatenate([self.tail, np.full(self.num_ranks, self.super_source)])
+        head = np.concatenate([self.head, ranks])
+        rates = np.concatenate([self.rates * scale, np.full(self.num_ranks, supply)])
+        return self._solved(tail, head, rates, self.super_source, target)
+
+    def _solved(
+        self, tail: np.ndarray, head: np.ndarray, rates: np.ndarray, source: int, target: int
+    ) -> tuple[int, Cut]:
+        from ortools.graph.python.max_flow import SimpleMaxFlow  # 0.1 s, which a symmetric network never needs
+
+        checkpoint()
+        problem = SimpleMaxFlow()
+        problem.add_arcs_with_capacity(tail, head, rates)
+        problem.solve(source, target)
+        inside = np.zeros(self.super_source + 1, bool)
+        inside[list(problem.get_source_side_min_cut())] = True
+        crossing = inside[self.tail] & ~inside[self.head]
+        rate = int(self.rates[crossing].sum()) * self.unit
+        return problem.optimal_flow(), Cut(frozenset(np.flatnonzero(inside[: self.num_ranks]).tolist()), rate)
+
+
+def widest_spread(flows: Flows, targets: Iterable[int]) -> Cut | None:
+    """Return the cut whose links have the least rate for each rank inside, if that is below what a rank receives.
+
+    No schedule lets all ranks send to all others faster than that; None where the links into each single rank decide.
+    Dinkelbach's method: each flow that falls short shows a narrower cut, until none does. ``targets`` are the ranks
+    that a cut may leave out: with symmetry one of each class.
+    """
+    ranks, targets = flows.num_ranks, tuple(targets)
+    rate, per = min(flows.rate_into(rank) for rank in targets), ranks - 1  # each rank sends rate / per
+    found, is_new = None, True
+    while is_new:
+        is_new = False
+        for target in targets:
+            flow, cut = flows.cut_from_all(target, supply=rate, scale=per)
+            if flow < ranks * rate:
+                narrower = cut.bytes_per_s // flows.unit, len(cut.ranks)
+                if narrower[0] * per < rate * narrower[1]:
+                    (rate, per), found, is_new = narrower, cut, True
+    return found
+
+
+def narrowest_between(flows: Flows, targets: Iterable[int]) -> Cut:
+    """Return the cut of the least rate that has one of ``targets`` and another rank on its two sides.
+
+    What is summed at all ranks passes it, both ways.
+    """
+    cuts = [cut for rank in targets for cut in _both_ways(flows, rank)]
+    return min(cuts, key=lambda cut: cut.bytes_per_s)
+
+
+def _both_ways(flows: Flows, rank: int) -> Iterator[Cut]:
+    """The cuts between ``rank`` and the rank before it: over all ranks some pair is on two sides of any cut."""
+    other = (rank - 1) % flows.num_ranks
+    yield flows.cut_between(rank, other)[1]
+    yield flows.cut_between(other, rank)[1]
+
+
+def narrowest_from(flows: Flows, others: Iterable[int], root: int = 0) -> Cut:
+    """Return the cut of the least rate between ``root`` and one of ``others``: what it broadcasts passes it."""
+    return min((flows.cut_between(root, rank)[1] for rank in others), key=lambda cut: cut.bytes_per_s)

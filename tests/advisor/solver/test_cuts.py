@@ -1,0 +1,64 @@
+"""Cuts by maximal flows are the narrowest of all cuts, each of which is looked at here."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import chain, combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magus.advisor.solver.cuts import Flows, narrowest_between, narrowest_from, widest_spread
+from magus.compiler.ir import Edge
+
+RATES = st.sampled_from([3, 10, 16, 25, 50]).map(lambda number: number * 10**9)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> tuple[int, list[Edge]]:
+    """Two to six ranks and up to two switches that all reach each other; rates differ by direction."""
+    ranks, switches = draw(st.integers(2, 6)), draw(st.integers(0, 2))
+    nodes = range(ranks + switches)
+    joined = [(node, draw(st.integers(0, node - 1))) for node in nodes[1:]]
+    more = draw(st.lists(st.tuples(st.sampled_from(nodes), st.sampled_from(nodes)), max_size=8))
+    pairs = {tuple(sorted(pair)) for pair in (*joined, *more) if pair[0] != pair[1]}
+    ends = sorted(chain.from_iterable(((one, other), (other, one)) for one, other in pairs))
+    return ranks, [Edge(*pair, "link", draw(RATES), 0) for pair in ends]
+
+
+def every_cut(ranks: int, edges: list[Edge]) -> Iterator[tuple[frozenset[int], int]]:
+    """Each group of nodes with a rank inside and one outside: its ranks, and the rate of the links out of it."""
+    nodes = range(1 + max(edge.target for edge in edges))
+    for group in chain.from_iterable(combinations(nodes, size) for size in range(1, len(nodes))):
+        inside = frozenset(rank for rank in group if rank < ranks)
+        if 0 < len(inside) < ranks:
+            yield inside, sum(edge.bytes_per_s for edge in edges if edge.source in group and edge.target not in group)
+
+
+@settings(max_examples=200)
+@given(networks())
+def test_cuts_are_the_narrowest(network: tuple[int, list[Edge]]) -> None:
+    ranks, edges = network
+    flows, cuts = Flows(ranks, edges), list(every_cut(ranks, edges))
+
+    into = min(Fraction(rate, len(inside)) for inside, rate in cuts if len(inside) == ranks - 1)
+    found = widest_spread(flows, range(ranks))
+    least = min(Fraction(rate, len(inside)) for inside, rate in cuts)
+    assert (into if found is None else Fraction(found.bytes_per_s, len(found.ranks))) == least
+    assert found is None or (found.ranks, found.bytes_per_s) in cuts
+    assert narrowest_between(flows, range(ranks)).bytes_per_s == min(rate for _, rate in cuts)
+    assert narrowest_from(flows, range(1, ranks)).bytes_per_s == min(rate for inside, rate in cuts if 0 in inside)
+
+
+@settings(max_examples=50)
+@given(networks())
+def test_turned_round_they_are_what_enters(network: tuple[int, list[Edge]]) -> None:
+    ranks, edges = network
+    turned = [Edge(edge.target, edge.source, "link", edge.bytes_per_s, 0) for edge in edges]
+
+    one, other = (
+        widest_spread(Flows(ranks, edges, reverse=True), range(ranks)),
+        widest_spread(Flows(ranks, turned), range(ranks)),
+    )
+    assert (one is None) == (other is None)
+    if one is not None and other is not None:
+        assert one.bytes_per_s * len(other.ranks) == other.bytes_per_s * len(one.ranks)
