@@ -46,7 +46,9 @@ class BoundCheck:
         }
 
     def raised(self, candidate: Candidate) -> Candidate:
-        """Return a candidate whose estimate is no less than the bound."""
+        """Return a candidate whose estimate is no less than the bound; a few layers that say less stand for no other."""
+        if candidate.result is not None and candidate.result.is_estimate and self.is_below(candidate.best_us):
+            candidate = replace(candidate, simulated_ticks=None, unit_bytes=None, result=None)
         us, interval, least = candidate.predicted_us, candidate.interval_us, self.ticks / TICKS_PER_US
         if us is None or us >= least:
             return candidate

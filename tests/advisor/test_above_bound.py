@@ -196,6 +196,11 @@ workload w on node {{
     offers = () if advice.offers is None else advice.offers.offers
     assert all(offer.us * TICKS_PER_US >= least for offer in offers)
 
+    best = next(one for one in advice.candidates if one.result is not None)
+    assert best.result is not None and best.predicted_us is not None
+    taken = best.with_result(replace(best.result, makespan_ticks=least // 2, is_estimate=True))
+    assert BoundCheck(least).raised(taken).ticks >= least  # a few layers that say less stand for no other
+
 
 def test_rates_of_its_own_hold_for_the_links_of_a_gpu() -> None:
     own = "collectives { simple_bandwidth 200 GB/s; ll128_bandwidth 150 GB/s }"
