@@ -103,7 +103,7 @@ class Code(Enum):
     MGS511 = "a template that does not schedule this workload"
     MGS512 = "chunks that do not divide"
     MGS513 = "tactics that do not go together"
-    MGS514 = "parts that do not make up the shards, or slices and columns that do not make up a part"
+    MGS514 = "parts, slices or columns that do not make up the whole, or trees that do not span the ranks"
     MGS515 = "loads of each rank where a schedule is the same for all"
     MGS517 = "a copy that is not told when its data is there"
     MGS520 = "a combination of operations that is not simulated"

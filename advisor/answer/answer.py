@@ -46,7 +46,7 @@ class BoundCheck:
         }
 
     def raised(self, candidate: Candidate) -> Candidate:
-        """Return a candidate whose estimate is no less than the bound; a few layers that say less stand for no other."""
+        """Return a candidate whose estimate is no less than the bound, without a run of a few layers that is."""
         if candidate.result is not None and candidate.result.is_estimate and self.is_below(candidate.best_us):
             candidate = replace(candidate, simulated_ticks=None, unit_bytes=None, result=None)
         us, interval, least = candidate.predicted_us, candidate.interval_us, self.ticks / TICKS_PER_US

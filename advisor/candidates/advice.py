@@ -28,7 +28,9 @@ def short_names(schedules: Iterable[tuple[str, OpChoice | None]]) -> Mapping[str
     texts = {
         expression: short_text_of(choice)
         for expression, choice in schedules
-        if choice is not None and len(expression) > LONGEST and (choice.parts or choice.slices or choice.columns)
+        if choice is not None
+        and len(expression) > LONGEST
+        and (choice.parts or choice.slices or choice.columns or choice.trees)
     }
     if len(texts) < 2:
         return texts

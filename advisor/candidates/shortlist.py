@@ -36,6 +36,7 @@ from ..bounds.link_loads import busiest_link_ticks
 from ..estimate.makespan import estimate_ticks
 from ..work.workers import SimulationJob, Workers
 from .candidate import Candidate, ScheduleOrigin, by_time
+from .forests import forests, neighbours_of
 from .predicted import baselines, best_of_explored, origin_of, protocol_variants, shortlisted
 
 # Overlapping schedules that are varied, and variants that are tried of each kind: serial or overlapping.
@@ -286,12 +287,34 @@ def simulate_variants(
         return candidates
     alone = scenario.is_algorithm_choice
     variants_of = protocol_variants if alone else variants
-    built = [(choice, build_op_plan(scenario, choice)) for choice in variants_of(scenario, candidates)]
+    candidates = _with_choices(pool, scenario, candidates, variants_of(scenario, candidates), report)
+    if alone:
+        candidates = _with_forests(pool, scenario, candidates, report)
+    return candidates
+
+
+def _with_forests(pool: Workers, scenario: OpCase, candidates: list[Candidate], report: Progress) -> list[Candidate]:
+    """Add the fastest schedules of trees, with the number of chunks that is best among those that are tried."""
+    found = _with_choices(pool, scenario, candidates, list(forests(scenario)), report)
+    best = found[0].choice
+    if best is not None and best.trees:
+        found = _with_choices(pool, scenario, found, list(neighbours_of(scenario, best)), report)
+    planted = [one.expression for one in found if one.choice is not None and one.choice.trees]
+    return [one for one in found if one.expression not in planted[NUM_OFFERED:]]
+
+
+def _with_choices(
+    pool: Workers, scenario: OpCase, candidates: list[Candidate], choices: Sequence[OpChoice], report: Progress
+) -> list[Candidate]:
+    """Return the candidates with new ``choices``, simulated in packets, by time."""
+    alone, known = scenario.is_algorithm_choice, {candidate.expression for candidate in candidates}
+    built = [(choice, build_op_plan(scenario, choice)) for choice in choices]
     varied = [
         Candidate(
             schedule.expression, choice, schedule, ScheduleOrigin.TEMPLATE if alone else origin_of(scenario, choice)
         )
         for choice, schedule in built
+        if schedule.expression not in known
     ]
     return by_time([*candidates, *_simulated(pool, scenario, varied, report)])
 

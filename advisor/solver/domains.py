@@ -258,7 +258,7 @@ def _searched(scenario: OpCase) -> tuple[Template, ...]:
     pattern = scenario.shape.pattern
     unasked = pattern if passing_on_pays(scenario) or not pattern.overlaps else None
     fitting = (each for each in ALL_TEMPLATES if each.explored or unasked in each.patterns)
-    return tuple(each for each in fitting if not each.has("parts"))
+    return tuple(each for each in fitting if not each.has("parts") and not each.has("trees"))
 
 
 def passing_on_pays(scenario: OpCase) -> bool:

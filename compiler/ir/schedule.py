@@ -319,7 +319,7 @@ class OpChoice:
     depth: int = 0
     """How many pieces of what is gathered are held at a time, 0 for all of them."""
     lanes: int = 0
-    """Engines to which the copies of ``bespoke`` are dealt in turn; 0 where the first free one takes the next."""
+    """Engines to which copies of ``bespoke`` and ``forest`` are dealt; 0 where the first free one takes the next."""
     parts: tuple[tuple[int, ...], ...] = ()
     """Rows of each batch of ``bespoke``: own ones, then those of each peer."""
     slices: tuple[tuple[int, ...], ...] = ()
@@ -330,6 +330,8 @@ class OpChoice:
     """Waves of the algorithm that one kernel of ``pipelined`` takes."""
     sums: int = 1
     """Streams to which the sums of ``pipelined`` are dealt in turn."""
+    trees: tuple[tuple[int, ...], ...] = ()
+    """Trees of ``forest``: of each its root, its weight, and the parent of each rank."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from .knobs.base import SizeValues, WordValues
 from .knobs.engine import ENGINE
 from .knobs.execution import KERNEL, USUAL_WAIT, WAIT
 from .knobs.library import reject_library_plan
-from .knobs.pieces import PARTS
+from .knobs.pieces import PARTS, TREES
 from .knobs.structure import CHUNKS, STREAMS, TEMPLATE
 from .staging import slices_inner as slices_inner
 from .staging import staging_bytes as staging_bytes
@@ -94,8 +94,8 @@ def _short(knob: Knob, text: str, choice: OpChoice) -> str:
     if isinstance(knob.values, SizeValues):
         sizes = knob.of(choice)
         return (
-            _counted(len(sizes), "parts")
-            if knob is PARTS
+            _counted(len(sizes), knob.word)
+            if knob in (PARTS, TREES)
             else f"{sum(map(bool, sizes))} cut {_CUT.get(knob.word, f'by {knob.word}')}"
         )
     if knob.word in _COUNTED:

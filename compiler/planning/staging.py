@@ -222,6 +222,7 @@ def template_input(scenario: OpCase, choice: OpChoice) -> TemplateInput:
         depth=choice.depth,
         waves=choice.waves,
         sums=choice.sums,
+        trees=choice.trees,
     )
 
 

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from . import (
     bespoke,
     bulk,
+    forest,
     hetero_fused_1d,
     hetero_unfused_1d,
     pipelined,
@@ -28,6 +29,7 @@ ALL_TEMPLATES: tuple[Template, ...] = (
     pipelined.TEMPLATE,
     bespoke.TEMPLATE,
     *LONE_TEMPLATES,
+    forest.TEMPLATE,
 )
 
 # Whole kernels and whole collectives one after the other: what every other schedule has to beat.

@@ -55,7 +55,7 @@ class TemplateInput:
     rows of each batch of ``bespoke``, ``slices`` and ``columns`` the sizes into which each is cut further, ``lanes``
     the engines its copies are dealt to (0: the first free one); at most ``depth`` gathered pieces are held at a time
     (0: all); a kernel of ``pipelined`` takes ``waves`` waves of the algorithm, and its sums are dealt to ``sums``
-    streams.
+    streams; ``trees`` are those of ``forest``.
 
     System: ``engine`` copies, ``by_tiles`` from inside a kernel; ``node`` is the number of ranks in a node (0: no
     nodes); the switch copies to all (``multicast``) or sums (``reduces``). ``rank`` is the absolute rank, for an order
@@ -87,6 +87,7 @@ class TemplateInput:
     depth: int = 0
     waves: int = 1
     sums: int = 1
+    trees: tuple[tuple[int, ...], ...] = ()
     rank: int = 0
     cutting: Cutting = _ANY_WAY
     then: "TemplateInput | None" = None

@@ -1,12 +1,13 @@
-"""How two templates cut work: parts, slices and columns of ``bespoke``, and waves of one kernel of ``pipelined``.
+"""How three templates cut work: parts of ``bespoke``, waves of one kernel of ``pipelined``, trees of ``forest``.
 
-Copies of the one are dealt to engines in turn, sums of the other to streams.
+Copies of the first and the last are dealt to engines in turn, sums of the other to streams.
 """
 
 from ...codes import Code
 from ...ir import Adds, Kernels, Rejection
 from ...templates.bespoke import reject_parts, shortened
 from ...templates.cuts import reject_cuts, shortened_cuts
+from ...templates.forest import reject_trees
 from ...text.vocabulary import MAX_STREAMS
 from .base import CountValues, Knob, Rule, ScheduleRequest, SizeValues
 
@@ -23,7 +24,8 @@ def _reject_loads(request: ScheduleRequest) -> Rejection | None:
 
 def _reject_untold(request: ScheduleRequest) -> Rejection | None:
     choice = request.choice
-    if request.template.has("parts") or not (choice.parts or choice.slices or choice.columns or choice.lanes):
+    lists = () if request.template.has("parts") else (choice.parts, choice.slices, choice.columns)
+    if not any(lists) and (request.template.has("lanes") or not choice.lanes):
         return None
     message = f"{choice.template} is not told its parts, slices, columns or lanes"
     return Rejection(Code.MGS511, message, "bespoke takes them")
@@ -125,6 +127,29 @@ SUMS = Knob(
     1,
     rules=(Rule(("kernel", "sums"), _reject_sums),),
     optional=True,
+)
+
+
+def _reject_trees(request: ScheduleRequest) -> Rejection | None:
+    if request.template.has("trees"):
+        return reject_trees(request.problem)
+    return _rejection(f"{request.choice.template} has no trees", "forest has them") if request.choice.trees else None
+
+
+def _reject_gets(request: ScheduleRequest) -> Rejection | None:
+    if not (request.template.has("trees") and request.problem.gets):
+        return None
+    return _rejection("forest passes on what came from others, and a get cannot know when its peer has it", "puts")
+
+
+TREES = Knob(
+    "trees",
+    "trees",
+    SizeValues("a number of a tree", "trees=[[0, 1, 0, 0, 1], [1, 1, 1, 1, 1], [2, 1, 2, 2, 2]]", tuple, empty=False),
+    (),
+    rules=(Rule(("schedules", "transfer"), _reject_gets), Rule(("schedules", "trees"), _reject_trees)),
+    optional=True,
+    explored=False,
 )
 
 

@@ -94,7 +94,7 @@ def _reject_rows(request: ScheduleRequest) -> Rejection | None:
     # Of columns of the text; whole parts are as they are.
     step = COLUMN_STEP if shape.by_columns and shape.gemm is not None and pieces > 1 else 1
     what = "columns of a part" if shape.by_columns else "rows of a shard"
-    if not shape.uneven_parts:
+    if not shape.uneven_parts and not request.template.has("trees"):
         return _reject_size(request, rows, step, what)
     if pieces * step <= rows:  # parts differ in size, and so do their pieces
         return None

@@ -16,6 +16,8 @@ from tests.helpers.scenarios.outlines import DMA3, ROWS, SM8, read, scenarios
 SCENARIOS = scenarios()
 # Kernels beside a collective, nodes and switches that sum are in test_declarative_build.py or not in these scenarios.
 ELSEWHERE = ("bulk", "hierarchical", "nvls")
+# An outline names an algorithm, and no trees.
+WITHOUT_TREES = tuple(template for template in ALL_TEMPLATES if not template.has("trees"))
 
 
 def choices(template: Template, scenario: OpCase) -> list[OpChoice]:
@@ -43,7 +45,7 @@ def choices(template: Template, scenario: OpCase) -> list[OpChoice]:
 
 
 @pytest.mark.quick(5)
-@pytest.mark.parametrize("template", ALL_TEMPLATES, ids=lambda template: template.name)
+@pytest.mark.parametrize("template", WITHOUT_TREES, ids=lambda template: template.name)
 def test_a_template_is_an_outline(template: Template) -> None:
     compared = 0
     for scenario in SCENARIOS:

@@ -1,0 +1,279 @@
+"""Trees for the template ``forest``: packings that load all links alike, by column generation.
+
+The least time T in which all ranks send their shard to all others is that of a packing of trees: a linear program whose
+columns are trees and whose rows are links. Duals of the links price new trees, the cheapest arborescence of each root
+(Chu-Liu, Edmonds); the sum of their costs is a lower bound, which proves that a packing is within ``GAP`` of the best.
+An edge of a tree is a route between two ranks without a rank in between, and loads the links of that route: so switches
+need nothing of their own, and the routes are those that are simulated. A second program takes, of what is as good as
+the best within some slack, the packing of the fewest levels: deep trees delay the last chunk.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heappop, heappush
+from math import gcd
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from ...compiler.ir import Fabric, checkpoint, network_of
+
+__all__ = ["MOST_RANKS", "packings"]
+
+GAP, MOST_ROUNDS, SEED = 0.002, 60, 1
+MOST_RANKS = 16
+SLACKS = (0.003, 0.05)
+"""How much longer than the least time a packing of few levels may take."""
+LEAST_SHARE = 0.03
+"""Trees of a smaller share of a shard are left out: their chunks would be too small."""
+WEIGHTS = 1000
+"""Shares as whole numbers of this."""
+
+Floats = npt.NDArray[np.float64]
+Parents = tuple[int, ...]
+"""The parent of each rank, at the root the root itself."""
+Column = tuple[int, Parents]
+"""A root and a tree."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Graph:
+    """Edges between ranks; ``loads`` [edges, links] is how long a byte on an edge holds each link, in us per MB.
+
+    ``place`` has the number of an edge by its ends, ``onward`` the targets and numbers of the edges from each rank.
+    """
+
+    num_ranks: int
+    ends: tuple[tuple[int, int], ...]
+    loads: Floats
+    place: dict[tuple[int, int], int]
+    onward: tuple[tuple[tuple[int, int], ...], ...]
+
+    def edges_of(self, root: int, parents: Parents) -> list[int]:
+        """The numbers of the edges of a tree."""
+        return [self.place[above, rank] for rank, above in enumerate(parents) if rank != root]
+
+
+def _graph(fabric: Fabric, num_ranks: int, reverse: bool) -> _Graph:
+    """The edges between ranks; ``reverse`` for data that goes up the trees."""
+    network = network_of(fabric, num_ranks)
+    numbers = {edge.ends: number for number, edge in enumerate(network.edges)}
+    ends, rows = list[tuple[int, int]](), list[Floats]()
+    for source in range(num_ranks):
+        for target in range(num_ranks):
+            path = network.path(source, target)
+            if source != target and all(node >= num_ranks for node in path[1:-1]):
+                row = np.zeros(len(numbers))
+                for edge in network.route(source, target):
+                    row[numbers[edge.ends]] = 1e12 / edge.bytes_per_s
+                ends.append((target, source) if reverse else (source, target))
+                rows.append(row)
+    onward = (
+        tuple((target, at) for at, (source, target) in enumerate(ends) if source == rank) for rank in range(num_ranks)
+    )
+    return _Graph(num_ranks, tuple(ends), np.array(rows), {each: at for at, each in enumerate(ends)}, tuple(onward))
+
+
+@lru_cache(maxsize=8)
+def packings(fabric: Fabric, num_ranks: int, *, reverse: bool = False) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Return the trees of a few packings, as ``forest`` takes them, the least time first.
+
+    ``reverse`` is for data that goes from the ranks to the root, as in a reduce_scatter. Beyond ``MOST_RANKS`` ranks
+    there are none.
+    """
+    if not 2 < num_ranks <= MOST_RANKS:
+        return ()
+    packer = _Packer(_graph(fabric, num_ranks, reverse))
+    packer.pack()
+    packer.add_shallow_trees()
+    found = (packer.of_few_levels(slack) for slack in SLACKS)
+    return tuple(dict.fromkeys(_weighed(packing) for packing in found if packing))
+
+
+def _weighed(packing: Iterable[tuple[Column, float]]) -> tuple[tuple[int, ...], ...]:
+    """The trees with whole weights: those of one root are divided by what all have in common."""
+    weights = [(*column, max(1, round(share * WEIGHTS))) for column, share in packing]
+    common = dict[int, int]()
+    for root, _, weight in weights:
+        common[root] = gcd(common.get(root, 0), weight)
+    return tuple((root, weight // common[root], *parents) for root, parents, weight in weights)
+
+
+class _Packer:
+    """The trees that are known, and the program that chooses among them."""
+
+    def __init__(self, graph: _Graph) -> None:
+        self.graph, self.random = graph, Random(SEED)
+        self.columns = dict[Column, Floats]()  # with the load of each link
+        self.times = graph.loads.sum(axis=1)
+        self.least, self.duals = 0.0, np.ones(graph.loads.shape[1])
+
+    def add(self, root: int, parents: Parents) -> bool:
+        """Add a tree, unless it is known."""
+        if (root, parents) in self.columns:
+            return False
+        self.columns[root, parents] = self.graph.loads[self.graph.edges_of(root, parents)].sum(axis=0)
+        return True
+
+    def pack(self) -> None:
+        """Find trees until those that are known reach the least time within ``GAP``."""
+        from ortools.linear_solver import pywraplp
+
+        n, links = self.graph.num_ranks, self.graph.loads.shape[1]
+        for root in range(n):
+            for _ in range(2):
+                noise = np.array([self.random.uniform(1.0, 1.2) for _ in self.times])
+                self.add(root, _shortest_tree(self.graph, root, self.times * noise))
+        solver = pywraplp.Solver.CreateSolver("GLOP")
+        time = solver.NumVar(0, solver.infinity(), "")
+        solver.Minimize(time)
+        rows = [solver.Constraint(-solver.infinity(), 0) for _ in range(links)]
+        for row in rows:
+            row.SetCoefficient(time, -1)
+        whole = [solver.Constraint(1, solver.infinity()) for _ in range(n)]
+        known, bound, smooth = 0, 0.0, None
+        for _ in range(MOST_ROUNDS):
+            checkpoint()
+            for (root, _parents), loads in list(self.columns.items())[known:]:
+                share = solver.NumVar(0, solver.infinity(), "")
+                whole[root].SetCoefficient(share, 1)
+                for link in np.flatnonzero(loads):
+                    rows[link].SetCoefficient(share, float(loads[link]))
+            known = len(self.columns)
+            solver.Solve()
+            self.least = time.solution_value()
+            duals = np.maximum([-row.dual_value() for row in rows], 0)
+            duals /= max(duals.sum(), 1e-30)
+            smooth = duals if smooth is None else (smooth + duals) / 2  # smoothed duals need fewer rounds
+            for prices in (smooth, duals):
+                costs = self.graph.loads @ prices
+                trees = [_cheapest_tree(self.graph, root, costs + 1e-9 * self.times) for root in range(n)]
+                total = sum(costs[self.graph.edges_of(*each)].sum() for each in enumerate(trees))
+                bound = max(bound, float(total))
+                for root, parents in enumerate(trees):
+                    self.add(root, parents)
+            if self.least <= bound * (1 + GAP) or len(self.columns) == known:
+                break
+        self.duals = smooth if smooth is not None else self.duals
+
+    def add_shallow_trees(self, rounds: int = 12) -> None:
+        """Add trees of few levels around the prices of the links, from which the second program chooses."""
+        links = self.graph.loads.shape[1]
+        for number in range(rounds):
+            noise = np.array([self.random.uniform(0.3, 1.7) for _ in range(links)])
+            costs = self.graph.loads @ ((self.duals + 0.3 * self.duals.mean()) * noise)
+            hop = costs.mean() * (0.02, 0.5, 2.0)[number % 3]
+            for root in range(self.graph.num_ranks):
+                if number % 3 == 0:
+                    self.add(root, _cheapest_tree(self.graph, root, costs + 1e-9 * self.times))
+                else:
+                    self.add(root, _shortest_tree(self.graph, root, costs + hop))
+
+    def of_few_levels(self, slack: float) -> list[tuple[Column, float]]:
+        """Return trees with their shares, of the least sum of levels, that take ``slack`` more than the least time."""
+        from ortools.linear_solver import pywraplp
+
+        solver, columns = pywraplp.Solver.CreateSolver("GLOP"), list(self.columns)
+        whole = [solver.Constraint(1, 1) for _ in range(self.graph.num_ranks)]
+        rows = [solver.Constraint(-solver.infinity(), 1 + slack) for _ in range(self.graph.loads.shape[1])]
+        over = solver.NumVar(0, solver.infinity(), "")
+        solver.Objective().SetMinimization()
+        solver.Objective().SetCoefficient(over, 1000)
+        for row in rows:
+            row.SetCoefficient(over, -1)
+        shares = []
+        for column, loads in self.columns.items():
+            share = solver.NumVar(0, 1, "")
+            shares.append(share)
+            whole[column[0]].SetCoefficient(share, 1)
+            solver.Objective().SetCoefficient(share, _levels(*column))
+            for link in np.flatnonzero(loads):
+                rows[link].SetCoefficient(share, float(loads[link]) / self.least)
+        while True:
+            checkpoint()
+            solver.Solve()
+            taken = [(column, share, share.solution_value()) for column, share in zip(columns, shares, strict=True)]
+            small = [share for _, share, value in taken if 1e-9 < value < LEAST_SHARE]
+            if not small:
+                return [(column, value) for column, _, value in taken if value > 1e-9]
+            for share in small:
+                share.SetUb(0)
+
+
+def _levels(root: int, parents: Parents) -> int:
+    def depth(rank: int) -> int:
+        return 0 if rank == root else 1 + depth(parents[rank])
+
+    return max(map(depth, range(len(parents))))
+
+
+def _shortest_tree(graph: _Graph, root: int, costs: Floats) -> Parents:
+    """The tree of the shortest ways from ``root`` (Dijkstra)."""
+    weights, parents, waiting = costs.tolist(), [-1] * graph.num_ranks, [(0.0, root, root)]
+    while waiting:
+        away, rank, above = heappop(waiting)
+        if parents[rank] < 0:
+            parents[rank] = above
+            for target, edge in graph.onward[rank]:
+                if parents[target] < 0:
+                    heappush(waiting, (away + weights[edge], target, rank))
+    return tuple(parents)
+
+
+def _cheapest_tree(graph: _Graph, root: int, costs: Floats) -> Parents:
+    """The cheapest arborescence from ``root`` (Chu and Liu, Edmonds)."""
+    edges = [(*ends, cost, ends) for ends, cost in zip(graph.ends, costs.tolist(), strict=True)]
+    parents = [root] * graph.num_ranks
+    for source, target in _arborescence(list(range(graph.num_ranks)), root, edges):
+        parents[target] = source
+    return tuple(parents)
+
+
+Weighed = tuple[int, int, float, tuple[int, int]]
+"""An edge between contracted nodes, its cost, and the edge of the graph that it is."""
+
+
+def _arborescence(nodes: Sequence[int], root: int, edges: Sequence[Weighed]) -> Iterator[tuple[int, int]]:
+    best = dict[int, Weighed]()
+    for edge in edges:
+        if edge[1] != root and (edge[1] not in best or edge[2] < best[edge[1]][2]):
+            best[edge[1]] = edge
+    circle = _circle(nodes, root, best)
+    if not circle:
+        yield from (edge[3] for edge in best.values())
+        return
+    whole, inside = max(nodes) + 1, set(circle)
+    cheapest, enters = dict[tuple[int, int], Weighed](), dict[tuple[int, int], int]()
+    for source, target, cost, ends in edges:
+        if source in inside and target in inside:
+            continue
+        if target in inside:
+            edge = source, whole, cost - best[target][2], ends
+        else:
+            edge = whole if source in inside else source, target, cost, ends
+        if edge[:2] not in cheapest or edge[2] < cheapest[edge[:2]][2]:
+            cheapest[edge[:2]] = edge
+            enters[edge[:2]] = target
+    rest = [node for node in nodes if node not in inside]
+    entered = {edge[3]: enters[pair] for pair, edge in cheapest.items() if pair[1] == whole}
+    broken = None
+    for ends in _arborescence([*rest, whole], root, list(cheapest.values())):
+        broken = entered.get(ends, broken)
+        yield ends
+    yield from (best[node][3] for node in circle if node != broken)
+
+
+def _circle(nodes: Sequence[int], root: int, best: dict[int, Weighed]) -> list[int]:
+    """Nodes whose cheapest edges lead round, none if there are none."""
+    seen = dict[int, int]()
+    for start in nodes:
+        node, way = start, list[int]()
+        while node != root and node not in seen:
+            seen[node] = start
+            way.append(node)
+            node = best[node][0]
+        if node != root and seen[node] == start:
+            return way[way.index(node) :]
+    return []

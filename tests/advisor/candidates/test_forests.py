@@ -1,0 +1,45 @@
+"""Trees derived from a network compete with the named algorithms where ranks do not all see the same."""
+
+import pytest
+
+from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.candidates.forests import LEAST_BYTES, forests
+from magus.compiler import compile_text
+from magus.compiler.ir import Scenario
+
+CLIQUES = "[[0, 2], [0, 4], [2, 4], [1, 3], [1, 5], [3, 5], [0, 1]]"
+
+
+def scenario_of(
+    collective: str, rows: int = 1536, explore: str = "", fabric: str = f"edges(xgmi={CLIQUES})"
+) -> Scenario:
+    layout = " shard rows" if collective == "all_gather" else ""
+    return compile_text(f"""use "amd/mi300x"
+system box {{ gpus 6 x MI300X; fabric {fabric} }}
+workload one on box {{ x = tensor bf16[{rows}, 1024]{layout}; y = {collective}(x) }}
+{explore}""").scenario()
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_reduce"])
+def test_they_are_faster_than_every_named_algorithm(collective: str) -> None:
+    advice = Advisor().recommend(scenario_of(collective, rows=12288), AdviceOptions())
+    named = [one for one in advice.candidates if one.choice is not None and not one.choice.trees]
+    planted = [one for one in advice.candidates if one.choice is not None and one.choice.trees]
+
+    assert 1 <= len(planted) <= 2 and advice.recommended in planted
+    assert advice.recommended.best_us < min(one.best_us for one in named if one.simulated_ticks is not None)
+    assert advice.bound is not None and advice.recommended.ticks >= advice.bound.ticks
+
+
+def test_they_are_tried_where_they_may_pay() -> None:
+    assert list(forests(scenario_of("all_gather").case))
+    small = LEAST_BYTES // 2048 // 6 * 6 - 6
+    for other in (
+        scenario_of("all_gather", rows=small),
+        scenario_of("all_gather", fabric="full_mesh(xgmi)"),
+        scenario_of("broadcast"),
+        scenario_of("all_gather", explore="explore one { engine sm(16) }"),
+        scenario_of("all_gather", explore="explore one { schedules ring }"),
+    ):
+        assert not list(forests(other.case))

@@ -1,0 +1,67 @@
+"""Packings of trees reach the bound of the narrowest cut, on any network, within the error that is allowed."""
+
+from collections import defaultdict
+from fractions import Fraction
+
+import pytest
+
+from magus.advisor.solver.cuts import Flows, widest_spread
+from magus.advisor.solver.forest import GAP, MOST_RANKS, SLACKS, packings
+from magus.compiler import compile_text
+from magus.compiler.ir import Fabric, network_of
+
+FABRICS = {
+    "bridged triangles": (6, "edges(xgmi=[[0, 1], [0, 2], [1, 2], [3, 4], [3, 5], [4, 5]], slow=[[2, 3], [0, 5]])"),
+    "a broken link": (5, "edges(xgmi=[[0, 1], [0, 2], [0, 3], [0, 4], [1, 2], [1, 3], [2, 3], [2, 4], [3, 4]])"),
+    "two switches": (6, "edges(switches=2, xgmi=[[0, 6], [1, 6], [2, 6], [3, 7], [4, 7], [5, 7]], slow=[[6, 7]])"),
+    "torus": (8, "torus(xgmi, shape=[2, 4])"),
+}
+
+
+def fabric_of(name: str) -> tuple[int, Fabric]:
+    ranks, fabric = FABRICS[name]
+    text = f"""use "amd/mi300x"
+link slow extends xgmi {{ bandwidth 32 GB/s; achieved 24 GB/s }}
+system s {{ gpus {ranks} x MI300X; fabric {fabric} }}
+workload one on s {{ x = tensor bf16[{ranks * 8}, 64] shard rows; y = all_gather(x) }}
+"""
+    return ranks, compile_text(text).scenario().case.system.fabric
+
+
+def rate_of(ranks: int, fabric: Fabric) -> Fraction:
+    """Bytes per second that each rank can send to all others at the most."""
+    flows = Flows(ranks, network_of(fabric, ranks).edges)
+    cut = widest_spread(flows, range(ranks))
+    into = min(Fraction(flows.rate_into(rank) * flows.unit, ranks - 1) for rank in range(ranks))
+    return into if cut is None else Fraction(cut.bytes_per_s, len(cut.ranks))
+
+
+@pytest.mark.parametrize("name", FABRICS)
+def test_the_first_packing_loads_no_link_longer_than_the_narrowest_cut(name: str) -> None:
+    ranks, fabric = fabric_of(name)
+    found, network, rate = packings(fabric, ranks), network_of(fabric, ranks), float(rate_of(ranks, fabric))
+
+    for trees, slack in zip(found, SLACKS, strict=False):
+        whole, loads = defaultdict[int, int](int), defaultdict[tuple[int, int], float](float)
+        for root, weight, *_ in trees:
+            whole[root] += weight
+        for root, weight, *parents in trees:
+            for rank, above in enumerate(parents):
+                for edge in () if rank == root else network.route(above, rank):
+                    loads[edge.ends] += weight / whole[root] / edge.bytes_per_s
+        # Shares are whole numbers, and small ones are left out.
+        assert max(loads.values()) * rate <= (1 + GAP) * (1 + slack) * 1.06
+        assert set(whole) == set(range(ranks))
+
+
+def test_the_same_trees_each_time() -> None:
+    ranks, fabric = fabric_of("bridged triangles")
+    first = packings(fabric, ranks)
+    packings.cache_clear()
+
+    assert first and packings(fabric, ranks) == first
+
+
+def test_of_many_ranks_there_are_none() -> None:
+    _, fabric = fabric_of("torus")
+    assert packings(fabric, MOST_RANKS + 1) == () and packings(fabric, 2) == ()
