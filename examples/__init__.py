@@ -38,6 +38,7 @@ TEMPLATES = (
     "templates/gemm_all_reduce",
     "templates/gemm_all_to_all_gemm",
     "templates/gemm_reduce_scatter",
+    "templates/networks",
     "templates/ring_attention",
     "templates/two_nodes",
 )

@@ -41,6 +41,7 @@ def test_the_first_packing_loads_no_link_longer_than_the_narrowest_cut(name: str
     ranks, fabric = fabric_of(name)
     found, network, rate = packings(fabric, ranks), network_of(fabric, ranks), float(rate_of(ranks, fabric))
 
+    assert found
     for trees, slack in zip(found, SLACKS, strict=False):
         whole, loads = defaultdict[int, int](int), defaultdict[tuple[int, int], float](float)
         for root, weight, *_ in trees:
