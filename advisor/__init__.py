@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..compiler.from_model.request import LayerRequest, model_of
+    from ..compiler.from_model.shipped import shipped_model
     from ..compiler.request.request import Request, RequestError
     from .answer.stages import AdviceOptions
     from .bounds.lower_bound import lower_bound
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from .learned.boosted_trees import ModelError
     from .oracle.oracle import Oracle
     from .questions.advisor import Advisor
+    from .questions.ask import ModelQuestion, ask, model_question
     from .questions.computing import keep_results
     from .solver import NoFeasibleSchedule, enumerate_space
 
@@ -30,7 +32,11 @@ __all__ = [
     "keep_results",
     "lower_bound",
     "model_of",
+    "ModelQuestion",
+    "ask",
+    "model_question",
     "recommend_workload",
+    "shipped_model",
 ]
 
 _HOMES = {
@@ -48,7 +54,11 @@ _HOMES = {
     "keep_results": ".questions.computing",
     "lower_bound": ".bounds.lower_bound",
     "model_of": "..compiler.from_model.request",
+    "ModelQuestion": ".questions.ask",
+    "ask": ".questions.ask",
+    "model_question": ".questions.ask",
     "recommend_workload": ".layers.recommend",
+    "shipped_model": "..compiler.from_model.shipped",
 }
 
 

@@ -153,6 +153,26 @@ def test_the_examples_for_runtimes_run(capsys: pytest.CaptureFixture[str]) -> No
     )
 
 
+def test_the_example_for_models_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "ask.md").read_text()
+    (code,) = [body for language, body in BLOCK.findall(text) if language == "python"]
+
+    exec(compile(code, "docs/ask.md", "exec"), {})
+
+    assert capsys.readouterr().out.startswith("None ")
+
+
+@pytest.mark.slow
+def test_the_questions_about_models_are_answered() -> None:
+    text = (ROOT / "docs" / "ask.md").read_text()
+    command, shown = re.findall(r"^<!-- output of: ([^\n]*) -->\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0]
+    (commands,) = [body.splitlines() for language, body in BLOCK.findall(text) if language == "sh"]
+
+    assert magus(*words_of(command)).stdout == shown and len(commands) == 5
+    answers = [magus(*words_of(each)) for each in commands]
+    assert [each.exit_code for each in answers] == [0] * 5
+
+
 @pytest.mark.slow
 def test_the_example_for_layers_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "docs" / "layers.md").read_text()

@@ -260,7 +260,7 @@ def _dense(model: ModelConfig, words: _Words) -> _Block:
 
 def _experts(model: ModelConfig, parallel: Parallelism, words: _Words) -> _Block:
     """Experts, which are dealt to the ranks, or of which each has a part; the router is left out."""
-    dtype, hidden, inner, experts = model.dtype.value, model.hidden, model.expert_inner, model.experts
+    dtype, hidden, inner, experts = model.dtype.value, model.hidden, _inner(model, parallel), model.experts
     width, activation = ("2 * ", "swiglu") if model.gated else ("", "gelu")
     sent, sliced = parallel.sharing is Experts.SENT, parallel.sharing is Experts.SLICED
     there, casts = (model.stored or model.dtype).value, model.sent is not model.dtype
@@ -292,6 +292,12 @@ def _experts(model: ModelConfig, parallel: Parallelism, words: _Words) -> _Block
     both = "add(z, s)" if whole else words.summed("add(z, s)")
     z = words.summed(results) if whole and not sent else results
     return _Block((*weights, *shared), (*routed, *own, f"z = {z}", f"y = add(r, {both})"), ("u", "t", "su"))
+
+
+def _inner(model: ModelConfig, parallel: Parallelism) -> int:
+    """The columns of an expert; parts of them are filled up to whole blocks of scales, as vLLM does for MXFP4."""
+    parts, block = parallel.ranks if parallel.sharing is Experts.SLICED else 1, (model.stored or model.dtype).block
+    return -(-model.expert_inner // (parts * block)) * parts * block
 
 
 def _taken(model: ModelConfig) -> str:

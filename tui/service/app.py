@@ -7,6 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
+from time import monotonic
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -21,12 +22,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ... import __version__
 from ...advisor import Advice, AdviceOptions, Advisor, NoFeasibleSchedule, RequestError
 from ...advisor.answer.export import advice_document
+from ...advisor.questions.ask import ask
 from ...advisor.work.pools import in_thread
 from ...compiler.ir import Cancelled, JsonObject
 from ...compiler.planning.build import ScheduleError
 from ...simcore import RunTooLarge
-from .openapi import LAYER_PATH, PATH, openapi_document
-from .questions import Question, layer_question_of, question_of
+from .openapi import ASK_PATH, LAYER_PATH, PATH, openapi_document
+from .questions import Question, layer_question_of, model_question_of, question_of
 
 ANY = "*"
 
@@ -211,6 +213,23 @@ class Service:
 
         return await self._in_turn(advised)
 
+    async def ask(self, http: HttpRequest) -> Response:
+        """Answer what to switch on for a model."""
+        return await self._answer(http, self._ask)
+
+    async def _ask(self, body: bytes) -> Response:
+        question = model_question_of(body)
+
+        async def advised(left_s: float) -> JsonObject:
+            end = monotonic() + left_s
+            return await in_thread(
+                lambda _: ask(
+                    question, self._advisor, should_stop=lambda: self._stopped or monotonic() > end
+                ).document()
+            )
+
+        return await self._in_turn(advised)
+
     def stop(self) -> None:
         """Let what is being computed be answered with the best found so far, and compute nothing more."""
         self._stopped = True
@@ -292,7 +311,9 @@ async def _openapi(_: HttpRequest) -> Response:
 
 
 async def _not_found(http: HttpRequest, _: Exception) -> Response:
-    return _failed(404, error_document("404", f"there is no {http.url.path[:64]}", hint=f"POST {PATH} or {LAYER_PATH}"))
+    return _failed(
+        404, error_document("404", f"there is no {http.url.path[:64]}", hint=f"POST {PATH}, {LAYER_PATH} or {ASK_PATH}")
+    )
 
 
 async def _not_allowed(http: HttpRequest, _: Exception) -> Response:
@@ -330,6 +351,7 @@ def application_of(service: Service, hosts: OwnHosts | None = None) -> Starlette
     routes = [
         Route(PATH, service.recommend, methods=["POST"]),
         Route(LAYER_PATH, service.recommend_layer, methods=["POST"]),
+        Route(ASK_PATH, service.ask, methods=["POST"]),
         Route("/health", _health),
         Route("/openapi.json", _openapi),
     ]

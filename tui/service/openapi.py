@@ -3,6 +3,7 @@
 from ... import __version__
 from ...advisor.answer.export import ADVICE_SCHEMA
 from ...advisor.candidates.advice import Confidence
+from ...advisor.questions.ask import MOST_COUNT
 from ...compiler.ir import DType, JsonObject
 from ...compiler.request.request import MAX_BYTES, PATTERNS, TOPOLOGIES
 from ...compiler.resolve.expect.expectation import Verdict
@@ -116,7 +117,7 @@ def _op() -> JsonObject:
     return object_of(properties, tuple(properties))
 
 
-PATH, LAYER_PATH = "/v1/recommend", "/v1/recommend_layer"
+PATH, LAYER_PATH, ASK_PATH = "/v1/recommend", "/v1/recommend_layer", "/v1/ask"
 _ERRORS = {
     "400": "the request is wrong: a code, the field, and what to do instead",
     "403": "the names in Host and Origin are not those of the service",
@@ -148,7 +149,16 @@ def openapi_document() -> JsonObject:
         "requestBody": {**body, "content": {"application/json": {"schema": {"$ref": _ref("LayerQuestion")}}}},
         "responses": {"200": layer_answer, **failed},
     }
+    ask_answer = {**answer, "content": {"application/json": {"schema": {"$ref": _ref("AskAnswer")}}}}
+    ask = {
+        "operationId": "ask",
+        "summary": "What to switch on for a model with a framework",
+        "requestBody": {**body, "content": {"application/json": {"schema": {"$ref": _ref("AskQuestion")}}}},
+        "responses": {"200": ask_answer, **failed},
+    }
     schemas = {
+        "AskQuestion": _ask_question(),
+        "AskAnswer": _ask_answer(),
         "Question": _question(),
         "Answer": _answer(),
         "LayerQuestion": layer_question_schema(),
@@ -159,7 +169,12 @@ def openapi_document() -> JsonObject:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Magus", "version": __version__},
-        "paths": {PATH: {"post": recommend}, LAYER_PATH: {"post": recommend_layer}, "/health": {"get": health}},
+        "paths": {
+            PATH: {"post": recommend},
+            LAYER_PATH: {"post": recommend_layer},
+            ASK_PATH: {"post": ask},
+            "/health": {"get": health},
+        },
         "components": {"schemas": schemas},
     }
 
@@ -191,6 +206,25 @@ def _question() -> JsonObject:
         "advice": {"type": "boolean", "description": "also all of the advice, magus-advice/1"},
     }
     return object_of(properties, ("pattern", "gpu", "ranks"))
+
+
+def _ask_question() -> JsonObject:
+    count, word = whole_number(1, MOST_COUNT), {"type": "string"}
+    counts = dict.fromkeys(("tp", "dp", "ep", "prefill", "decode", "keys", "seq_len", "micro_batch"), count)
+    model = {"type": ["string", "object"], "description": "a model that ships, or what is in a config.json"}
+    properties = {"model": model, "gpu": word, "for": word, "train": {"type": "boolean"}, **counts}
+    return object_of(properties, ("model", "gpu", "for"))
+
+
+def _ask_answer() -> JsonObject:
+    number, word, gain = {"type": "number"}, {"type": "string"}, {"type": ["object", "null"]}
+    properties = dict.fromkeys(("schema", "model", "gpu", "framework", "version", "today"), word)
+    properties |= dict.fromkeys(("confidence", "confidence_reason"), word)
+    properties |= {"tokens": {"type": "integer"}, "today_us": number, "simulated_gain": number}
+    properties |= {"most_gain": {"type": ["number", "null"]}, "switch_on": gain, "kernel": gain}
+    properties |= {"switches": list_of({"type": "object"}, 64), "unknown": list_of(word, 64)}
+    properties |= {"interrupted": {"type": "boolean"}}
+    return object_of(properties, tuple(properties))
 
 
 def _answer() -> JsonObject:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ...advisor import AdviceOptions, LayerRequest, Request, RequestError, model_of
+from ...advisor import AdviceOptions, LayerRequest, ModelQuestion, Request, RequestError, model_of, model_question
 from ...compiler.codes import Code
 from ...compiler.ir import Scenario, Settings
 from ...compiler.pipeline import compile_text
@@ -195,6 +195,35 @@ def layer_question_of(body: bytes, most_s: float) -> LayerQuestion:
     if "model" not in document:
         raise RequestError(Code.MGS209, "model", "none is given", "the content of a config.json, or text: a .mgs file")
     return LayerQuestion(_request(document), options)
+
+
+ASK_KEYS = ("model", "gpu", "for", "tp", "dp", "ep", "prefill", "decode", "keys", "train", "seq_len", "micro_batch")
+
+
+def model_question_of(body: bytes) -> ModelQuestion:
+    """Return the question of ``magus ask`` in a JSON ``body``; a model is one that ships, or what is in a config.json.
+
+    Raises
+    ------
+    RequestError
+        If the body is no JSON object of the known keys, or these do not fit together.
+    """
+    document = object_of_body(body)
+    check_keys(document, ASK_KEYS)
+    for field, kind in (("model", (str, dict)), ("gpu", (str,)), ("for", (str,))):
+        if not isinstance(document.get(field), kind):
+            raise RequestError(Code.MGS209, field, "none is given, or it is no text")
+    model = document["model"]
+    if isinstance(model, str) and model.endswith(".json"):
+        hint = "send the content of the config.json: files of the service's machine are not for its clients"
+        raise RequestError(Code.MGS120, "model", "it asks for a file", hint)
+    if not isinstance(document.get("train", False), bool):
+        raise RequestError(Code.MGS310, "train", "it is neither true nor false")
+    rest = {key: value for key, value in document.items() if key not in ("model", "gpu", "for")}
+    question = model_question(model, document["gpu"], document["for"], **rest)
+    if question.tp * question.dp > MOST_RANKS:
+        raise RequestError(Code.MGS307, "tp", f"{question.tp * question.dp} GPUs are more than {MOST_RANKS}")
+    return question
 
 
 def _request(document: dict[str, Any]) -> LayerRequest:

@@ -199,6 +199,33 @@ def distill(
     raise typer.Exit(write_rule(question, ranks, num_shapes=shapes, seed=seed, as_json=json, out=out))
 
 
+def ask(
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="A model that ships, or its config.json.")],
+    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="A GPU of the library, such as b200.")],
+    framework: Annotated[str, typer.Option("--for", metavar="NAME", help="vllm, sglang, trtllm or megatron.")],
+    tp: Annotated[int, typer.Option("--tp", min=1, metavar="N", help="GPUs that share attention.")] = 8,
+    dp: Annotated[int, typer.Option("--dp", min=1, metavar="N", help="Attention by data.")] = 1,
+    ep: Annotated[int, typer.Option("--ep", min=1, metavar="N", help="GPUs that share experts.")] = 1,
+    prefill: Annotated[int | None, typer.Option("--prefill", min=1, metavar="TOKENS", help="A prefill.")] = None,
+    decode: Annotated[int | None, typer.Option("--decode", min=1, metavar="N", help="A step of N sequences.")] = None,
+    keys: Annotated[int, typer.Option("--keys", min=1, metavar="N", help="Keys of each, in decode.")] = 4096,
+    train: Annotated[bool, typer.Option("--train", help="A forward and a backward pass.")] = False,
+    seq_len: Annotated[int, typer.Option("--seq-len", min=1, metavar="N", help="Tokens of a sequence.")] = 4096,
+    micro_batch: Annotated[int, typer.Option("--micro-batch", min=1, metavar="N", help="Sequences at a time.")] = 1,
+    full: Annotated[bool, typer.Option("--full", help="Then all that advise says.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Say what to switch on for a model, with a framework.
+
+    It names the gain over what the framework does today.
+    """
+    from ..commands.answers.ask import answer
+
+    asked = {"model": model, "gpu": gpu, "framework": framework, "tp": tp, "dp": dp, "ep": ep, "prefill": prefill}
+    asked |= {"decode": decode, "keys": keys, "train": train, "seq_len": seq_len, "micro_batch": micro_batch}
+    raise typer.Exit(answer(asked, workers=DEFAULT_WORKERS, full=full, as_json=json))
+
+
 def serve(
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; others than this machine must be named.")

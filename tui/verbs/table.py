@@ -38,6 +38,7 @@ VERBS: Mapping[str, Verb] = {
     "plan": Verb("scenarios", "Write a schedule as a plan, in steps, or for another program."),
     "import": Verb("scenarios", "Read in a machine, a log of nccl-tests or a trace of PyTorch.", "import_file"),
     "from-model": Verb("scenarios", "Write the workloads of a layer of a model as a scenario."),
+    "ask": Verb("answers", "Say what to switch on for a model, with a framework."),
     "schedules": Verb("answers", "List the feasible schedules, and the lower bound on all."),
     "advise": Verb("answers", "Recommend a schedule, with its gain and the proof."),
     "sweep": Verb("answers", "Advise on a grid of sizes, and say where schedules change."),

@@ -1,0 +1,88 @@
+"""What to switch on for a model: one answer by Python, the command line and the service, and what cannot be asked."""
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from magus.advisor import Advisor, ModelQuestion, RequestError, ask, model_question, shipped_model
+from magus.compiler.codes import Code
+from magus.compiler.from_model.shipped import Switch
+from magus.compiler.resolve.expect.expectation import Verdict
+from tests.helpers.commands import document, magus
+
+pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
+
+SMALL = ("llama-3.2-1b", "h100", "vllm")
+WORDS = ("ask", "--model", SMALL[0], "--gpu", SMALL[1], "--for", SMALL[2], "--tp", "4", "--prefill", "512")
+
+
+def test_one_answer_by_every_way() -> None:
+    pytest.importorskip("starlette", reason="the extra serve is not installed")
+    from magus.tui.service.app import application
+    from magus.tui.service.openapi import ASK_PATH, openapi_document
+    from tests.helpers.service import call
+
+    python = json.loads(json.dumps(ask(model_question(*SMALL, tp=4, prefill=512)).document()))
+    body = json.dumps({"model": SMALL[0], "gpu": SMALL[1], "for": SMALL[2], "tp": 4, "prefill": 512}).encode()
+    status, served, _ = asyncio.run(call(application(Advisor.load()), body, path=ASK_PATH))
+
+    assert status == 200 and served == python == document(*WORDS)
+    required = openapi_document()["components"]["schemas"]["AskAnswer"]["required"]
+    assert set(required) == set(served)
+    assert python["schema"] == "magus-ask/1" and python["today_us"] > 0
+
+
+def test_the_text_has_a_dozen_lines_of_eighty_columns() -> None:
+    done = magus(*WORDS)
+
+    lines = done.stdout.splitlines()
+    assert done.exit_code == 0 and 5 <= len([line for line in lines if line]) <= 12
+    assert max(map(len, lines)) <= 80 or any("compilation-config" in line for line in lines)
+    assert lines[0].startswith("llama-3.2-1b (16 layers) on 4 x H100, TP4: prefill of 512 tokens")
+    assert any(line.startswith("How sure: ") for line in lines)
+
+
+def test_what_is_switched_on_gains_over_today() -> None:
+    answer = ask(model_question("llama-3.1-70b", "h100", "vllm", prefill=8192))
+    first = answer.first
+
+    assert first is not None and first.switch.offer == "torch_async_tp"
+    assert first.promise.verdict is not Verdict.SERIAL and first.promise.speedup > 1.02
+    assert first.pays_from is not None and first.pays_from <= 8192
+    assert f'"sp_min_token_num": {first.pays_from}' in first.setting
+    # What is compared with is what runs today, and not the library's layer by rows.
+    assert answer.today_us <= answer.library_us == answer.advice[0].offers.library_us  # type: ignore[union-attr]
+    assert answer.limit is not None and answer.limit >= answer.simulated
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "field"),
+    [
+        ({"model": "llama-5"}, Code.MGS203, "model"),
+        ({"framework": "tensorflow"}, Code.MGS203, "for"),
+        ({"gpu": "h101"}, Code.MGS203, "gpu"),
+        ({"tp": 7}, Code.MGS304, "num_attention_heads"),
+        ({"ep": 8}, Code.MGS310, "ep"),
+        ({"train": True}, Code.MGS520, "train"),
+        ({"prefill": 512, "decode": 8}, Code.MGS206, "decode"),
+        ({"decode": 0}, Code.MGS307, "decode"),
+        ({"model": "mixtral-8x7b", "ep": 16}, Code.MGS307, "ep"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(question: dict[str, Any], code: Code, field: str) -> None:
+    asked: dict[str, Any] = {"model": SMALL[0], "gpu": SMALL[1], "framework": SMALL[2]} | question
+    with pytest.raises(RequestError) as caught:
+        ask(model_question(**asked))
+
+    assert (caught.value.code, caught.value.field) == (code, field) and caught.value.hint
+
+
+def test_only_what_fits_the_question_is_offered() -> None:
+    question = ModelQuestion(shipped_model("qwen3-30b-a3b"), "h100", "vllm", 1024, tp=4)
+    by_data = replace(question, tp=1, dp=4, ep=4)
+
+    assert question.can_do == {"tp", "serve"} and by_data.can_do == {"dp", "ep", "serve"}
+    assert Switch("two_batch_overlap", "", "", "", ("dp", "ep", "serve")).needs == ("dp", "ep", "serve")

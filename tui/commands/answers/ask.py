@@ -1,0 +1,36 @@
+"""``magus ask``: what to switch on for a model, with a framework."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ....advisor import Advisor, RequestError
+from ....advisor.answer.stages import DEFAULT_TOP
+from ....advisor.questions.ask import QUICK, ModelAnswer, ask, model_question
+from ...exit_codes import Exit
+from ...text.ask import ask_text
+from ...text.door import put_text
+from ...text.render import advice_text
+from ..console import say_request_error
+from ..running import run_command
+
+
+def answer(asked: Mapping[str, Any], *, workers: int, full: bool, as_json: bool) -> Exit:
+    """Print the answer to ``model_question(**asked)``; ``full``: with all that ``magus advise`` says of the layer."""
+
+    def action() -> Exit:
+        try:
+            found = ask(model_question(**asked), Advisor.load(), replace(QUICK, workers=workers))
+        except RequestError as error:
+            say_request_error(error)
+            return Exit.INPUT
+        put_text(json.dumps(found.document(), indent=2) + "\n" if as_json else _text(found, full=full))
+        return Exit.DONE
+
+    return run_command(action)
+
+
+def _text(found: ModelAnswer, *, full: bool) -> str:
+    rest = [advice_text(advice, DEFAULT_TOP) for advice in found.advice] if full else []
+    return "\n".join([ask_text(found), *rest])
