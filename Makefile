@@ -120,6 +120,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.answers
 	$(BIN)/python -m benchmarks.tui
 	$(BIN)/python -m benchmarks.te_tables
+	$(BIN)/python -m benchmarks.synthesis
 
 # Every warning fails: a link that leads nowhere is one.
 docs: $(USER)

@@ -14,6 +14,7 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from math import gcd
 from random import Random
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -142,7 +143,8 @@ class _Packer:
                 for link in np.flatnonzero(loads):
                     rows[link].SetCoefficient(share, float(loads[link]))
             known = len(self.columns)
-            solver.Solve()
+            if not _is_solved(solver):
+                break
             self.least = time.solution_value()
             duals = np.maximum([-row.dual_value() for row in rows], 0)
             duals /= max(duals.sum(), 1e-30)
@@ -193,13 +195,25 @@ class _Packer:
                 rows[link].SetCoefficient(share, float(loads[link]) / self.least)
         while True:
             checkpoint()
-            solver.Solve()
+            if not _is_solved(solver):
+                return []
             taken = [(column, share, share.solution_value()) for column, share in zip(columns, shares, strict=True)]
             small = [share for _, share, value in taken if 1e-9 < value < LEAST_SHARE]
             if not small:
                 return [(column, value) for column, _, value in taken if value > 1e-9]
             for share in small:
                 share.SetUb(0)
+
+
+def _is_solved(solver: Any) -> bool:
+    """Solve a program; once more from the beginning where the last basis leads nowhere."""
+    from ortools.linear_solver import pywraplp
+
+    if solver.Solve() == solver.OPTIMAL:
+        return True
+    anew = pywraplp.MPSolverParameters()
+    anew.SetIntegerParam(anew.INCREMENTALITY, anew.INCREMENTALITY_OFF)
+    return bool(solver.Solve(anew) == solver.OPTIMAL)
 
 
 def _levels(root: int, parents: Parents) -> int:

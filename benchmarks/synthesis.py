@@ -1,0 +1,83 @@
+"""Schedules derived from the graph of a machine: how far above the bound, and how much faster than named algorithms.
+
+Times are simulated by ``magus advise``; the machines are those on which named algorithms load links unevenly.
+"""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.solver.forest import packings
+from magus.compiler import compile_text
+from magus.compiler.ir import Scenario
+
+from .harness.report import Figure, main
+
+SIZES = {"16 MiB": (1 << 24, 1.20), "256 MiB": (1 << 28, 1.04)}
+"""Bytes of the whole tensor, and by how much the bound may be exceeded."""
+COLS = 4096
+Pairs = Sequence[tuple[int, int]]
+
+
+def _clique(ranks: Sequence[int]) -> Pairs:
+    return list(combinations(ranks, 2))
+
+
+def _edges(**links: Pairs) -> str:
+    return "edges(" + ", ".join(f"{name}={[list(pair) for pair in pairs]}" for name, pairs in links.items()) + ")"
+
+
+_LINKS = """
+link bridge extends nvlink { bandwidth 75 GB/s; achieved 65 GB/s }
+link pcie5 extends nvlink { bandwidth 64 GB/s; achieved 50 GB/s; latency 1.5 us }
+link single extends nvlink { bandwidth 25 GB/s; achieved 22 GB/s }
+link double extends nvlink { bandwidth 50 GB/s; achieved 44 GB/s }
+"""
+_MI300X, _H100 = ('use "amd/mi300x"\n', "MI300X"), ('use "nvidia/h100"\n' + _LINKS, "H100")
+_SINGLES = [(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)]
+_DOUBLES = [(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)]
+MACHINES = {
+    "two triangles, two PCIe links": (
+        _H100,
+        6,
+        _edges(bridge=[*_clique((0, 1, 2)), *_clique((3, 4, 5))], pcie5=[(2, 3), (0, 5)]),
+    ),
+    "two cliques of four": (_H100, 8, _edges(bridge=[*_clique(range(4)), *_clique(range(4, 8))], pcie5=[(3, 4)])),
+    "cliques of five and three": (_H100, 8, _edges(bridge=[*_clique(range(5)), *_clique(range(5, 8))], pcie5=[(4, 5)])),
+    "hybrid cube mesh": (_H100, 8, _edges(single=_SINGLES, double=_DOUBLES)),
+    "mesh with a broken link": (_MI300X, 8, _edges(xgmi=[pair for pair in _clique(range(8)) if pair != (2, 5)])),
+    "torus 4 x 4": (_MI300X, 16, "torus(xgmi, shape=[4, 4])"),
+}
+
+
+def measure() -> Iterator[Figure]:
+    """Yield for each machine and size the time over the bound, and over the fastest named algorithm."""
+    advisor = Advisor.load()
+    for name in MACHINES:
+        packings.cache_clear()
+        scenario = _scenario(name, SIZES["16 MiB"][0])
+        begun = time.process_time()
+        packings(scenario.system.fabric, scenario.num_ranks)
+        yield Figure(f"{name}: trees found in", time.process_time() - begun, "CPU s", "lower", 1)
+        for size, (num_bytes, most) in SIZES.items():
+            advice = advisor.recommend(_scenario(name, num_bytes), AdviceOptions())
+            assert advice.bound is not None, "a collective has a bound"
+            simulated = [one for one in advice.candidates if one.simulated_ticks is not None and one.choice is not None]
+            named = min(one.ticks for one in simulated if one.choice is not None and not one.choice.trees)
+            best = advice.recommended.ticks
+            yield Figure(f"{name}, {size}: over the bound", best / advice.bound.ticks, "x", "lower", most)
+            yield Figure(f"{name}, {size}: fastest named algorithm over this", named / best, "x", "higher", 1)
+
+
+def _scenario(name: str, num_bytes: int) -> Scenario:
+    (head, gpu), ranks, fabric = MACHINES[name]
+    rows = num_bytes // (2 * COLS) // ranks * ranks
+    system = f"system s {{ gpus {ranks} x {gpu}; fabric {fabric} }}"
+    work = f"workload w on s {{ x = tensor bf16[{rows}, {COLS}] shard rows; y = all_gather(x) }}"
+    return compile_text(f"{head}{system}\n{work}\n").scenario()
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__ or "", measure))
