@@ -209,21 +209,28 @@ def _question() -> JsonObject:
 
 
 def _ask_question() -> JsonObject:
-    count, word = whole_number(1, MOST_COUNT), {"type": "string"}
+    count = whole_number(1, MOST_COUNT)
     counts = dict.fromkeys(("tp", "dp", "ep", "prefill", "decode", "keys", "seq_len", "micro_batch"), count)
     model = {"type": ["string", "object"], "description": "a model that ships, or what is in a config.json"}
-    properties = {"model": model, "gpu": word, "for": word, "train": {"type": "boolean"}, **counts}
+    properties: JsonObject = {"model": model, "gpu": _WORD, "for": _WORD, "train": {"type": "boolean"}, **counts}
     return object_of(properties, ("model", "gpu", "for"))
 
 
 def _ask_answer() -> JsonObject:
-    number, word, gain = {"type": "number"}, {"type": "string"}, {"type": ["object", "null"]}
-    properties = dict.fromkeys(("schema", "model", "gpu", "framework", "version", "today"), word)
-    properties |= dict.fromkeys(("confidence", "confidence_reason"), word)
-    properties |= {"tokens": {"type": "integer"}, "today_us": number, "simulated_gain": number}
-    properties |= {"most_gain": {"type": ["number", "null"]}, "switch_on": gain, "kernel": gain}
-    properties |= {"switches": list_of({"type": "object"}, 64), "unknown": list_of(word, 64)}
-    properties |= {"interrupted": {"type": "boolean"}}
+    words = ("schema", "model", "gpu", "framework", "version", "today", "confidence", "confidence_reason")
+    gain = {"type": ["object", "null"]}
+    properties: JsonObject = {
+        **dict.fromkeys(words, _WORD),
+        "tokens": _COUNT,
+        "today_us": _NUMBER,
+        "switch_on": gain,
+        "switches": list_of({"type": "object"}, 64),
+        "unknown": list_of(_WORD, 64),
+        "kernel": gain,
+        "simulated_gain": _NUMBER,
+        "most_gain": {"type": ["number", "null"]},
+        "interrupted": {"type": "boolean"},
+    }
     return object_of(properties, tuple(properties))
 
 
