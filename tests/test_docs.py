@@ -195,9 +195,17 @@ def test_the_output_shown_is_the_output(monkeypatch: pytest.MonkeyPatch) -> None
     shown = next(body for body in blocks("text", FIRST_PAGES) if "Lower bound" in body)
     monkeypatch.chdir(ROOT)
 
-    done = magus(*words_of("magus advise examples/llama70b_tp8_mi300x.mgs"))
+    done = magus(*words_of("magus advise examples/llama70b_tp8_mi300x.mgs --full"))
 
     assert done.stdout.splitlines() == shown.splitlines()
+
+
+def test_the_answer_of_the_readme_is_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    (shown,) = blocks("text", README)
+    monkeypatch.chdir(ROOT)
+
+    assert magus(*words_of("magus advise examples/llama70b_tp8_mi300x.mgs")).stdout == shown
+    assert len(shown.splitlines()) <= 26
 
 
 def test_the_list_of_codes_is_complete() -> None:

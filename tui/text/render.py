@@ -40,8 +40,32 @@ def advice_text(advice: Advice, top: int, *, how: bool = False, todo: Sequence[N
     return "\n".join([*lines, *(["", "Next:", *next_lines(todo)] if todo else [])])
 
 
-def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str]) -> Iterator[str]:
-    """Yield the lines of ``advice_text``; expressions that are ``spelled`` elsewhere are not said again."""
+MOST_REASONS, MOST_STEPS = 2, 3
+"""Reasons and next steps of an answer in brief."""
+
+
+def brief_text(advice: Advice, *, how: bool = False, todo: Sequence[NextStep] = ()) -> str:
+    """Return the answer in brief: verdict, what failed, first reasons, next steps, and what was asked for besides."""
+    lines = list(_verdict_lines(advice))
+    marks = [mark for mark in advice.marks if mark in advice.notes]
+    others = [mark for mark in advice.marks if mark not in advice.notes]
+    for mark in [*marks, *others[:1]]:
+        lines += bullet("!", mark)
+    if others[1:]:
+        lines += bullet("!", f"{len(others) - 1} more such marks with --full")
+    if how:
+        lines += ["", *_how_lines(advice)]
+    asked = [] if advice.threshold is None else wrapped(threshold_sentence(advice.threshold))
+    asked += [] if advice.sensitivity is None else sensitivity_lines(advice.sensitivity, advice.short_names)
+    lines += ["", *asked] if asked else []
+    lines += ["", "Why:", *(line for reason in advice.reasons[:MOST_REASONS] for line in bullet("-", reason))]
+    lines += ["", "Next:", *next_lines(todo[:MOST_STEPS])]
+    lines.append("  # magus advise --full: all schedules, the bound, ties, losses, reasons")
+    return "\n".join(lines)
+
+
+def _verdict_lines(advice: Advice) -> Iterator[str]:
+    """Yield the question, the verdict and how sure it is."""
     yield from wrapped(question_line(advice.scenario))
     if advice.scenario.workload.about:
         yield from wrapped(advice.scenario.workload.about)
@@ -50,17 +74,27 @@ def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str])
     if headline_of(advice):
         yield from wrapped(f"Over {advice.baseline}: {headline_of(advice)}.")
     yield from wrapped(f"Confidence {advice.confidence.value}: {advice.confidence_reason}.")
+
+
+def _how_lines(advice: Advice) -> Iterator[str]:
+    """Yield how to carry the recommended schedule out."""
+    from ...advisor.how.parts import how_of_plan  # who does not ask how does not wait for it
+    from .handover import plan_lines
+
+    name, plan = advice.name_of(advice.recommended.expression), advice.plan_of(advice.recommended)
+    yield from plan_lines(how_of_plan(advice.scenario.system, plan), name)
+
+
+def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str]) -> Iterator[str]:
+    """Yield the lines of ``advice_text``; expressions that are ``spelled`` elsewhere are not said again."""
+    yield from _verdict_lines(advice)
     if advice.searched:
         yield from wrapped(searched_sentence(advice))
     for mark in advice.marks:
         yield from bullet("!", mark)
     yield ""
     if how:
-        from ...advisor.how.parts import how_of_plan  # who does not ask how does not wait for it
-        from .handover import plan_lines
-
-        name, plan = advice.name_of(advice.recommended.expression), advice.plan_of(advice.recommended)
-        yield from plan_lines(how_of_plan(advice.scenario.system, plan), name)
+        yield from _how_lines(advice)
         yield ""
     yield from candidate_table(advice, top)
     yield from _spelled_names(advice, top, spelled)

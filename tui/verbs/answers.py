@@ -68,6 +68,7 @@ def advise(
     ] = None,
     sensitivity: SensitivityOption = False,
     how: Annotated[bool, typer.Option("--how", help="Tell step by step how to carry the schedule out.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print all schedules, bound, ties, losses, reasons.")] = False,
     trace: TraceOption = None,
     svg: SvgOption = None,
     settings: SetOption = None,
@@ -87,7 +88,9 @@ def advise(
     advice = AdviceOptions(
         top, verify, bespoke, workers=workers, within_s=limit_s, threshold=threshold, sensitivity=sensitivity
     )
-    options = AdviseOptions(advice, how=how, over=over, pictures=Pictures(trace, svg), strict=strict, as_json=json)
+    options = AdviseOptions(
+        advice, how=how, full=full, over=over, pictures=Pictures(trace, svg), strict=strict, as_json=json
+    )
     raise typer.Exit(advise_file(ScenarioInput(file, settings_of(settings), workload), options))
 
 

@@ -13,7 +13,7 @@ from ...text.door import print_json, put, say
 from ...text.next_steps import next_steps
 from ...text.ops import WorkloadAnswer, several_document, several_text
 from ...text.progress import progress_line
-from ...text.render import advice_text
+from ...text.render import advice_text, brief_text
 from ..inputs import ScenarioInput
 from ..interrupts import interruptible
 from ..out.pictures import NO_PICTURES, Pictures
@@ -25,11 +25,13 @@ from .sweep import axis_over
 class AdviseOptions:
     """Options of ``magus advise``: those of the advice, the exit code, and the form of the output.
 
-    ``over`` is the parameter that the threshold of several ops is a value of, None: the only one with whole numbers.
+    ``full`` is whether all is printed that is known. ``over`` is the parameter that the threshold of several ops is a
+    value of, None: the only one with whole numbers.
     """
 
     advice: AdviceOptions
     how: bool = False
+    full: bool = False
     over: str | None = None
     pictures: Pictures = NO_PICTURES
     strict: bool = False
@@ -76,7 +78,8 @@ def _advise_one(source: ScenarioInput, scenario: Scenario, options: AdviseOption
         steps = [{"what": step.what, "command": step.command} for step in todo]
         print_json({**advice_document(advice, how=options.how), "next": steps})
     else:
-        put(advice_text(advice, options.advice.top, how=options.how, todo=todo))
+        full = advice_text(advice, options.advice.top, how=options.how, todo=todo) if options.full else ""
+        put(full or brief_text(advice, how=options.how, todo=todo))
     if advice.interrupted and (options.advice.within_s is None or stopped()):
         return Exit.INTERRUPTED
     return max(drawn, exit_code_if_strict(scenario, options.strict, advice.outside_calibration))

@@ -104,7 +104,7 @@ def test_the_call_of_a_library_is_not_written_as_a_plan() -> None:
 def test_a_command_of_several_lines_can_be_copied() -> None:
     file = path("llama70b_tp8_mi300x")
     steps = next_of(file, "--no-verify")
-    printed = magus("advise", file, "--no-verify").stdout.partition("\nNext:\n")[2]
+    printed = magus("advise", file, "--no-verify", "--full").stdout.partition("\nNext:\n")[2]
     listing = 'magus() { for word in magus "$@"; do printf "%s\\0" "$word"; done; }\n'
     copied = subprocess.run(["sh", "-c", listing + printed], capture_output=True, text=True, check=True).stdout
 

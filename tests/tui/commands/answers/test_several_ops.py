@@ -72,7 +72,7 @@ def test_pictures(file: Path, tmp_path: Path) -> None:
 
 def test_advise(file: Path) -> None:
     file.write_text(FEW)
-    done = magus("advise", file)
+    done = magus("advise", file, "--full")
     assert done.exit_code == 0, done.output
     for words in (
         "by the library",
