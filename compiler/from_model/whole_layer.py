@@ -149,22 +149,13 @@ _OWN_ROWS = _Words(" shard rows", "{}", "", "", "")
 
 
 def whole_layer(model: ModelConfig, kv_heads: int, parallel: Parallelism) -> Iterator[str]:
-    """Write the layer and its backward pass, if one is derived; ``kv_heads`` are those of all ranks together.
-
-    Raises
-    ------
-    RequestError
-        If it is a step of decode, of compressed attention.
-    """
+    """Write the layer and its backward pass, if one is derived; ``kv_heads`` are those of all ranks together."""
     shared = _GATHERED if parallel.by_rows else _WHOLE
     words = _OWN_ROWS if parallel.own_tokens else shared
     if model.latent is None:
         attention = _heads(model, kv_heads, words, parallel)
-    elif parallel.keys is None:
-        attention = _latent(model, model.latent, words)
     else:
-        message = "compressed attention multiplies by its projections head by head there, which no workload says"
-        raise RequestError(Code.MGS520, "decode", message, "leave --decode out")
+        attention = (_latent if parallel.keys is None else _absorbed)(model, model.latent, words, parallel)
     own = parallel.own_tokens or (model.latent is not None and parallel.sequence)
     sequences = "Each rank has a sequence of its own." if own else "All M tokens are one sequence."
     sequences = sequences if parallel.keys is None else "The cache holds all keys and values, the new ones too."
@@ -221,29 +212,68 @@ def _heads(model: ModelConfig, kv_heads: int, words: _Words, parallel: Paralleli
     return _Block(weights, statements, ("qkv", "a"))
 
 
-def _latent(model: ModelConfig, latent: Latent, words: _Words) -> _Block:
+def _latent(model: ModelConfig, latent: Latent, words: _Words, parallel: Parallelism) -> _Block:
     """Compressed attention: each rank attends with all heads to its own rows, or with its heads to all.
 
     What turns with the position is left out, as a part of what keys and values are made of.
     """
     words = _WHOLE if words is _WHOLE else _OWN_ROWS
-    dtype, hidden = model.dtype.value, model.hidden
+    dtype = model.dtype.value
     keys, values = model.heads * latent.key, model.heads * latent.value
-    query = f"tensor {dtype}[{latent.query_rank or hidden}, {keys}]{words.cols}"
-    down = (f"wdq = tensor {dtype}[{hidden}, {latent.query_rank}]",) if latent.query_rank else ()
+    down, queries = _queries(model, latent, words)
     weights = (
-        *(*down, f"wq = {query}  # heads of {latent.key}, of values {latent.value}"),
-        f"wdkv = tensor {dtype}[{hidden}, {latent.rank}]",
+        *down,
+        f"wdkv = tensor {dtype}[{model.hidden}, {latent.rank}]",
         f"wkv = tensor {dtype}[{latent.rank}, {keys + values}]{words.cols}",
-        f"wo = tensor {dtype}[{values}, {hidden}]{words.rows}",
+        f"wo = tensor {dtype}[{values}, {model.hidden}]{words.rows}",
     )
-    queries = ("cq = gemm(norm(x), wdq)", "q = gemm(norm(cq), wq)") if latent.query_rank else ("q = gemm(norm(x), wq)",)
     statements = (
         *(*queries, "ckv = gemm(norm(x), wdkv)", "kv = gemm(norm(ckv), wkv)"),
         f"a = attention(q, kv, heads={model.heads}, value_dim={latent.value}, causal=yes)",
         f"r = add(x, {words.down('a', 'wo')})",
     )
     return _Block(weights, statements, ("cq" if latent.query_rank else "q", "ckv", "a"))
+
+
+def _absorbed(model: ModelConfig, latent: Latent, words: _Words, parallel: Parallelism) -> _Block:
+    """Compressed attention to a cache that stays so: projections of keys and values are at queries and results.
+
+    All heads read the same cache, whole on each rank that has heads; vLLM and SGLang decode so (DeepSeek-V2,
+    arXiv 2405.04434, section 2.1.2). Each head multiplies by a part of the projections of its own.
+    """
+    words = _WHOLE if words is _WHOLE else _OWN_ROWS
+    dtype, heads, cached = model.dtype.value, model.heads, latent.rank + latent.rope
+    by_rows = words is _OWN_ROWS
+    down, queries = _queries(model, latent, words)
+    weights = (
+        *down,
+        f"wdkv = tensor {dtype}[{model.hidden}, {cached}]",
+        f"wuk = tensor {dtype}[{heads} * {latent.nope}, {latent.rank}]{words.rows}",
+        f"wuv = tensor {dtype}[{heads} * {latent.rank}, {latent.value}]{words.rows}",
+        f"wo = tensor {dtype}[{heads * latent.value}, {model.hidden}]{words.rows}",
+        f"cache = tensor {dtype}[M * K, {cached}]{words.shard if by_rows else ''}",
+    )
+    batch = f"M / {parallel.ranks}" if by_rows else "M"
+    rope = f", rope={latent.rope}" if latent.rope else ""
+    statements = (
+        *(*queries, "ckv = gemm(norm(x), wdkv)", f"qk = batched_gemm(q, wuk, heads={heads}{rope})"),
+        f"c = attention(qk, cache, heads={heads}, kv_heads=1, batch={batch}, value_dim={latent.rank}, causal=yes)",
+        f"a = batched_gemm(c, wuv, heads={heads})",
+        f"r = add(x, {words.down('a', 'wo')})",
+    )
+    return _Block(weights, statements, ())
+
+
+def _queries(model: ModelConfig, latent: Latent, words: _Words) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The weights and statements of the queries of compressed attention."""
+    dtype, rank = model.dtype.value, latent.query_rank
+    query = f"wq = tensor {dtype}[{rank or model.hidden}, {model.heads * latent.key}]{words.cols}"
+    weights = (
+        *((f"wdq = tensor {dtype}[{model.hidden}, {rank}]",) if rank else ()),
+        f"{query}  # heads of {latent.key}, of values {latent.value}",
+    )
+    statements = ("cq = gemm(norm(x), wdq)", "q = gemm(norm(cq), wq)") if rank else ("q = gemm(norm(x), wq)",)
+    return weights, statements
 
 
 def _dense(model: ModelConfig, words: _Words) -> _Block:

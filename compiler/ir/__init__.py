@@ -40,6 +40,7 @@ from .hardware import TypedModel as TypedModel
 from .operations.add import ElementwiseShape as ElementwiseShape
 from .operations.attention import AttentionShape as AttentionShape
 from .operations.attention_back import AttentionBackShape as AttentionBackShape
+from .operations.batched_gemm import BatchedGemmShape as BatchedGemmShape
 from .operations.gemm import GemmShape as GemmShape
 from .operations.gemv import GemvShape as GemvShape
 from .operations.grouped_gemm import GroupedGemmShape as GroupedGemmShape

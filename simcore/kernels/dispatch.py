@@ -128,6 +128,7 @@ MODELS: tuple[WorkModel[Any], ...] = (
     gemm.MODEL,
     GEMV_MODEL,
     grouped_gemm.MODEL,
+    grouped_gemm.BATCHED_MODEL,
     attention.BACK_MODEL,  # before attention, from whose shape its own derives
     attention.MODEL,
     ELEMENTWISE_MODEL,

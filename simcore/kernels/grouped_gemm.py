@@ -25,6 +25,7 @@ from functools import lru_cache
 
 from ...compiler.ir import (
     TYPES_WITH_CONSTANTS,
+    BatchedGemmShape,
     DType,
     GemmShape,
     Gpu,
@@ -168,4 +169,23 @@ def _least_sm_ticks(scenario: OpCase, shape: GroupedGemmShape, share: Fraction) 
     return min_sm_ticks(grouped_gpu(scenario.gpu, shape.dtype), GemmShape(rows, shape.n, shape.k, shape.dtype))
 
 
+def batched_gemm_work(gpu: Gpu, shape: BatchedGemmShape, sms: int) -> KernelWork:
+    """The kernel of all heads: as experts of as many rows, without what libraries of experts do beside the products.
+
+    Raises
+    ------
+    ValueError
+        As ``grouped_gemm_work`` does.
+    """
+    rows = (shape.m,) * shape.heads
+    experts = GroupedGemmShape(rows, shape.n, shape.k, shape.dtype, shape.weights, shape.product)
+    return grouped_gemm_work(_without_grouped(gpu), experts, sms)
+
+
+@lru_cache(maxsize=64)
+def _without_grouped(gpu: Gpu) -> Gpu:
+    return replace(gpu, grouped=None)
+
+
+BATCHED_MODEL = WorkModel(BatchedGemmShape, batched_gemm_work)
 MODEL = WorkModel(GroupedGemmShape, grouped_gemm_work, _part, _least_sm_ticks)

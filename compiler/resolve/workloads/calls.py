@@ -36,7 +36,8 @@ from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, single, truth
 
-GEMM, EXPERTS, ADD, GATHER, EXCHANGE = "gemm", "grouped_gemm", "add", "all_gather", "all_to_all"
+GEMM, EXPERTS, BY_HEAD = "gemm", "grouped_gemm", "batched_gemm"
+ADD, GATHER, EXCHANGE = "add", "all_gather", "all_to_all"
 ATTENTION = ("attention", "attention_back")
 SUMS = ("reduce_scatter", "all_reduce")
 _HEADS = ("heads", "kv_heads")
@@ -125,7 +126,6 @@ def call_of(
     partial = _all_partial(operation, operands, makers)
     gathered = _gathers_keys(operation, operands, makers)
     seen = tuple(Operand(each.seen) if partial else _operand(operation, each, makers, gathered) for each in operands)
-    heads = num_ranks if operation.name in ATTENTION and seen[0].tensor.shard is Shard.COLS else 1
     layout = seen[0].tensor.shard
     if operation.name == EXPERTS and seen[0].transposed:
         layout = _TURNED.get(layout, layout)  # the result has the experts of each rank, as the rows have
@@ -133,9 +133,11 @@ def call_of(
     of_all_ranks = gathered or operation.name == GEMM or isinstance(operation, CollectiveOperation)
     shared = dict(arguments)
     if not of_all_ranks:
-        lying = [layout if split is None else operand.tensor.shard for operand in seen]
+        lying = _lying(operation, seen, layout, arguments) if split is None else [one.tensor.shard for one in seen]
         seen = tuple(_on_one_rank(operation, *each, num_ranks) for each in zip(seen, lying, strict=True))
-        shared = {word: _share(word, value, heads) for word, value in arguments.items()}
+        if operation.name in (*ATTENTION, BY_HEAD) and layout is Shard.COLS:
+            whole = ("kv_heads",) if lying[-1] is Shard.NONE else ()
+            shared = {w: v if w in whole else _share(w, v, num_ranks) for w, v in arguments.items()}
     made = operation.infer(OperationCall(operation, name, seen, shared, num_ranks, gpu, exchange))
     layout = split or made.layout or layout
     result = made.tensor if of_all_ranks else _layout_out(made.tensor, layout, num_ranks)
@@ -146,6 +148,19 @@ def call_of(
     return WorkloadCall(
         operation, operands, arguments, made, result, definition, span, partial, exchange, takes=int(gathered)
     )
+
+
+def _lying(operation: Operation, seen: tuple[Operand, ...], layout: Shard, arguments: Mapping[str, Any]) -> list[Shard]:
+    """How the operands of a call lie whose first lies as ``layout``: alike, but for what all heads read.
+
+    Weights of heads lie below each other; the one head of keys is whole on every rank that has some of the queries'.
+    """
+    rest = layout
+    if operation.name == BY_HEAD:
+        rest = Shard.ROWS if layout is Shard.COLS else Shard.NONE
+    elif operation.name == ATTENTION[0] and layout is Shard.COLS and arguments.get("kv_heads") == 1 and seen[1:]:
+        rest = Shard.NONE
+    return [layout, *(rest for _ in seen[1:])]
 
 
 def _split_experts(operation: Operation, seen: tuple[Operand, ...]) -> Shard | None:

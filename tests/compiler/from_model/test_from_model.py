@@ -14,7 +14,16 @@ from magus.compiler import CompileError, compile_text
 from magus.compiler.from_model.config import ModelConfig, read_config
 from magus.compiler.from_model.layer import layer_text
 from magus.compiler.from_model.whole_layer import Parallelism, parallelism_for
-from magus.compiler.ir import AttentionBackShape, AttentionShape, DType, GemmShape, GroupedGemmShape, Pattern
+from magus.compiler.ir import (
+    AttentionBackShape,
+    AttentionShape,
+    BatchedGemmShape,
+    DType,
+    GemmShape,
+    GroupedGemmShape,
+    KernelShape,
+    Pattern,
+)
 from magus.compiler.request.request import RequestError
 from magus.compiler.text.fmt import format_text
 from tests.helpers.commands import magus
@@ -171,10 +180,24 @@ def test_sequences_of_each_rank_have_caches_of_their_own() -> None:
     assert isinstance(kernel, AttentionShape) and (kernel.batch, kernel.heads, kernel.kv_len) == (8, 64, 2048)
 
 
-def test_a_step_of_decode_with_compressed_attention_is_refused() -> None:
-    done = magus("from-model", GOLDEN / "deepseek_v3.json", "--gpu", "h100", "--decode", "4096")
+def decoded(framework: str, *shared: int) -> dict[str, KernelShape | None]:
+    """The kernels of DeepSeek-V3's layer, that decodes 64 sequences of 2048 keys on 8 B300."""
+    parallel = replace(parallelism_for(framework, "b300", *shared, 8), keys=2048)
+    layer, _ = compile_text(layer_text(read_config(GOLDEN / "deepseek_v3.json"), parallel)).workloads
+    return {op.name: op.shape.compute for op in layer.workload.ops}
 
-    assert done.exit_code == 1 and "head by head" in " ".join(done.stderr.split())
+
+def test_compressed_attention_decodes_from_a_compressed_cache() -> None:
+    """DeepSeek-V2, section 2.1.2: heads of 512 + 64 meet one head of keys, whose first 512 columns are the values."""
+    by_heads, by_rows = decoded("vllm", 8, 1, 8), decoded("sglang", 1, 8, 8)
+
+    for kernels, rows, heads in ((by_heads, 64, 16), (by_rows, 8, 128)):
+        assert kernels["qk"] == BatchedGemmShape(heads, rows, 512, 128, DType.BF16)
+        assert kernels["c"] == AttentionShape(
+            rows, heads, 1, 1, 2048, 576, DType.BF16, causal=True, values=512, in_keys=True
+        )
+        assert kernels["a"] == BatchedGemmShape(heads, rows, 128, 512, DType.BF16)
+    assert by_rows["ckv"] == GemmShape(8, 576, 7168, DType.BF16)
 
 
 def test_experts_of_whole_activations_need_no_exchange() -> None:

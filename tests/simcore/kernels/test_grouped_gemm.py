@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.ir import TICKS_PER_SECOND, DType, GemmShape, Gpu, GroupedGemmShape, GroupedModel
+from magus.compiler.ir import TICKS_PER_SECOND, BatchedGemmShape, DType, GemmShape, Gpu, GroupedGemmShape, GroupedModel
 from magus.simcore.kernels.gemm import ROUNDING_TICKS, gemm_work
 from magus.simcore.kernels.gemm_form import min_sm_ticks
-from magus.simcore.kernels.grouped_gemm import grouped_gemm_work, grouped_gpu
+from magus.simcore.kernels.grouped_gemm import batched_gemm_work, grouped_gemm_work, grouped_gpu
 from tests.helpers.scenarios.scenarios import T, h100, mi300x, ticks
 
 MODEL = GroupedModel(ticks(8), Fraction(9, 10), Fraction(4, 5), ticks(1.5), Fraction(2), Fraction(1, 4))
@@ -152,3 +152,14 @@ def test_a_gpu_without_a_tile_for_its_sms_is_refused() -> None:
     pairs = replace(h100(), gemm=replace(h100().gemm, tiles=(), pair_tiles=((256, 128),)))
     with pytest.raises(ValueError, match="no tile"):
         grouped_gemm_work(pairs, GroupedGemmShape((8, 8), 8, 8, DT), 1)
+
+
+def test_heads_read_their_weights_once_and_nothing_is_sorted() -> None:
+    """Of few rows the time is that of the weights; constants of experts, whose rows are sorted, do not count."""
+    gpu = h100()
+    few, more = (batched_gemm_work(gpu, BatchedGemmShape(128, rows, 512, 128, DT), gpu.sms) for rows in (1, 16))
+
+    assert few.hbm_read_bytes == 2 * 128 * 128 * (512 + 1)
+    assert few.body_ticks > TICKS_PER_SECOND * 2 * 128 * 128 * 512 / gpu.hbm.peak_bytes_per_s
+    assert more.body_ticks < 1.5 * few.body_ticks
+    assert batched_gemm_work(FITTED, BatchedGemmShape(128, 16, 512, 128, DT), gpu.sms) == more

@@ -6,6 +6,7 @@ import pytest
 
 from magus.compiler.ir import (
     AttentionShape,
+    BatchedGemmShape,
     DType,
     ElementwiseShape,
     ExecutionOptions,
@@ -24,18 +25,19 @@ from magus.compiler.ir import (
 from magus.simcore.kernels.attention import attention_work
 from magus.simcore.kernels.dispatch import compute_work, elementwise_work, gemv_work
 from magus.simcore.kernels.gemm import gemm_work
-from magus.simcore.kernels.grouped_gemm import grouped_gemm_work
+from magus.simcore.kernels.grouped_gemm import batched_gemm_work, grouped_gemm_work
 from tests.helpers.oracle.lowering import lowered_run, makespan, on_gpu, plan
 from tests.helpers.scenarios.scenarios import ag_gemm, lone_gemm
 
 DT = DType.BF16
 SHAPES: tuple[KernelShape, ...] = (
     GroupedGemmShape((512, 0, 100, 700), 512, 1024, DT),
+    BatchedGemmShape(16, 64, 512, 128, DT),
     GemvShape(4096, 4096, DT, 2),
     AttentionShape(2, 16, 4, 512, 512, 128, DT, True),
     ElementwiseShape(1 << 20, 2, DT),
 )
-MODELS = (grouped_gemm_work, gemv_work, attention_work, elementwise_work)
+MODELS = (grouped_gemm_work, batched_gemm_work, gemv_work, attention_work, elementwise_work)
 
 
 def whole(rows: int, cols: int, k: int) -> TileGroup:

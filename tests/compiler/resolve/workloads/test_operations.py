@@ -5,6 +5,7 @@ import pytest
 from magus.compiler import compile_text
 from magus.compiler.ir import (
     AttentionShape,
+    BatchedGemmShape,
     DType,
     ElementwiseShape,
     GemmShape,
@@ -37,6 +38,11 @@ def workload(body: str) -> OpShape:
             "x = tensor bf16[512, 64]; w = tensor bf16[3 * 64, 32]; y = grouped_gemm(x, w, rows=[256, 2 * 128, 0])",
             GroupedGemmShape((256, 256, 0), 32, 64, BF16),
             (512, 32),
+        ),
+        (
+            "q = tensor bf16[32, 8 * 96]; w = tensor bf16[8 * 64, 256]; y = batched_gemm(q, w, heads=8, rope=32)",
+            BatchedGemmShape(8, 32, 256, 64, BF16),
+            (32, 8 * (256 + 32)),
         ),
         (
             "q = tensor bf16[B * 16, 512]; k = tensor bf16[B * 64, 128]; v = tensor bf16[B * 64, 128]; "
