@@ -218,25 +218,35 @@ SENT = (Pattern.ALL_TO_ALL, Pattern.ALL_TO_ALL)
     [
         ("vllm", "h200", (8, 1, 8), SUMMED, False),
         ("vllm", "h200", (8, 1, 1), SUMMED, True),
+        ("vllm", "h200", (1, 8, 8), GATHERED, False),
+        ("vllm", "h200", (1, 8, 1), GATHERED, True),
+        ("sglang", "h200", (8, 1, 8), SUMMED, False),
+        ("sglang", "h200", (8, 1, 1), SUMMED, True),
         ("sglang", "h200", (1, 8, 8), GATHERED, False),
         ("sglang", "h200", (1, 8, 1), GATHERED, True),
         ("megatron", "h200", (8, 1, 8), (*MEGATRON, *SENT), False),
         ("megatron", "h200", (8, 1, 1), (*MEGATRON, *GATHERED), True),
         ("megatron", "h200", (1, 8, 8), SENT, False),
+        ("megatron", "h200", (1, 8, 1), GATHERED, True),
+        ("trtllm", "h200", (8, 1, 8), SUMMED, False),
+        ("trtllm", "h200", (8, 1, 1), SUMMED, True),
         ("trtllm", "h200", (1, 8, 8), GATHERED, False),
+        ("trtllm", "h200", (1, 8, 1), GATHERED, True),
         ("trtllm", "gb200", (1, 8, 8), SENT, False),
     ],
 )
+@pytest.mark.parametrize("keys", [None, 2048], ids=["prefill", "decode"])
 def test_collectives_are_where_a_framework_has_them(
-    framework: str, gpu: str, shared: tuple[int, int, int], moving: tuple[Pattern, ...], sliced: bool
+    framework: str, gpu: str, shared: tuple[int, int, int], moving: tuple[Pattern, ...], sliced: bool, keys: int | None
 ) -> None:
-    parallel = parallelism_for(framework, gpu, *shared, 8)
+    parallel = replace(parallelism_for(framework, gpu, *shared, 8), keys=keys)
     first, *others = compile_text(layer_text(read_config(GOLDEN / "qwen3_moe.json"), parallel)).workloads
     kernels = [op.shape.kernel for op in first.workload.ops if isinstance(op.shape.kernel, GroupedGemmShape)]
 
     assert tuple(op.shape.pattern for op in first.workload.ops if op.shape.moved is not None) == moving
     assert [len(each.rows) for each in kernels] == ([128] * 2 if sliced else [16] * 2)
-    assert bool(others) is (framework == "megatron" and moving[-1] is Pattern.ALL_TO_ALL)  # backward
+    backward = framework == "megatron" and moving[-1] is Pattern.ALL_TO_ALL and keys is None
+    assert bool(others) is backward
 
 
 def test_shared_experts_and_compressed_heads_are_sharded_where_activations_are_whole() -> None:
