@@ -95,8 +95,9 @@ def parallelism_for(framework: str, gpu: str, tp: int, dp: int, ep: int, node: i
         message = f"'{framework[:40]}' is no framework that is known"
         raise RequestError(Code.MGS203, "for", message, f"known are {', '.join(FRAMEWORKS)}")
     if tp > 1 and own:
-        message = f"{dp} groups of {tp} GPUs that share attention are not simulated"
-        raise RequestError(Code.MGS520, "dp", message, f"take --tp {ranks}, or --tp 1 --dp {ranks}")
+        message = f"{dp} groups of {tp} GPUs that share attention are not simulated: all GPUs take part in a collective"
+        hint = f"nearest is --tp 1 --dp {ranks}, which has experts on all of them too; else --tp {ranks}"
+        raise RequestError(Code.MGS520, "dp", message, hint)
     if ranks < 2:
         raise RequestError(Code.MGS307, "tp", "one GPU shares nothing", "take --tp 8, or --tp 1 --dp 8")
     if ep not in (1, ranks):
