@@ -78,15 +78,18 @@ def compile_file(path: str | Path, settings: Settings = ()) -> Compiled:
     raise CompileError(report.diagnostics)
 
 
-def compile_text(text: str, path: str = "<text>", settings: Settings = (), *, as_written: bool = True) -> Compiled:
+def compile_text(
+    text: str, path: str = "<text>", settings: Settings = (), *, as_written: bool = True, seed: int | None = None
+) -> Compiled:
     """Compile a text as if it stood in ``path``; see ``compile_file``.
 
     With ``settings``, or if it is not ``as_written`` by its user, a declared schedule that does not fit is left out.
+    Routings that are drawn have ``seed``, None: as the text says.
     """
     report = Report()
     with report.trial():
         source = Source(path, text)
-        return _compile(source, load(source, report), settings, report, as_written)
+        return _compile(source, load(source, report), settings, report, as_written, seed)
     raise CompileError(report.diagnostics)
 
 
@@ -131,14 +134,22 @@ def examine_text(text: str, path: str = "<text>", settings: Settings = ()) -> Ex
     return Examined(source, scope, compiled, report.diagnostics)
 
 
-def _compile(source: Source, scope: Scope, settings: Settings, report: Report, as_written: bool = True) -> Compiled:
-    resolved = resolve(scope, bind(scope, settings, report), report)
+def _compile(
+    source: Source,
+    scope: Scope,
+    settings: Settings,
+    report: Report,
+    as_written: bool = True,
+    seed: int | None = None,
+) -> Compiled:
+    resolved = resolve(scope, bind(scope, settings, report), report, seed=seed)
     if scope.is_empty and not report.has_errors:
         hint = "begin with: workload NAME on SYSTEM { ... }"
         report.error(Code.MGS122, "nothing is declared", Span(source, 0, 0), hint)
     as_written = as_written and not settings
     scenarios = check_schedules(scope, resolved.scenarios, report, as_written=as_written)
-    _check_questions(scope, resolved, settings, report)
+    if seed is None:
+        _check_questions(scope, resolved, settings, report)
     if report.has_errors:
         raise CompileError(report.diagnostics)
     return Compiled(

@@ -34,15 +34,24 @@ class Resolved:
     numbers: tuple[StatedNumber, ...] = ()
 
 
-def resolve(scope: Scope, settings: Mapping[str, Quantity], report: Report, with_questions: bool = True) -> Resolved:
-    """Resolve all declarations of a file, with its expectations if asked for; report each error once."""
-    return _Resolver(scope, settings, report).run(with_questions)
+def resolve(
+    scope: Scope,
+    settings: Mapping[str, Quantity],
+    report: Report,
+    with_questions: bool = True,
+    seed: int | None = None,
+) -> Resolved:
+    """Resolve all declarations of a file, with its expectations if asked for; report each error once.
+
+    Drawn routings have the ``seed``, or as the text says.
+    """
+    return _Resolver(scope, settings, report, seed).run(with_questions)
 
 
 class _Resolver:
-    def __init__(self, scope: Scope, settings: Mapping[str, Quantity], report: Report) -> None:
+    def __init__(self, scope: Scope, settings: Mapping[str, Quantity], report: Report, seed: int | None) -> None:
         self._scope, self._report, self._settings = scope, report, settings
-        self._evaluator = ExpressionEvaluator(report, settings)
+        self._evaluator = ExpressionEvaluator(report, settings, seed)
         self._devices = DeviceResolver(report, self._evaluator)
         self._systems = SystemResolver(report, self._evaluator, self._devices)
         self._workloads: dict[Entry, tuple[System, Workload] | None] = {}

@@ -8,10 +8,13 @@ draws of our own, of models that no constant was fitted to.
 
 A table ``moe_layer_fused_NAME.csv`` has one kernel for dispatch, experts and combine, which is compared with the
 shipped implementation of that: its columns are gpu, hidden, inter, topk, experts, ep, distribution, tokens_per_rank and
-latency_us. It is predicted on the links of GB200, since its ranks are more than have a node of B300.
+latency_us. It is predicted on the links of GB200, since its ranks are more than have a node of B300. Of loads that are
+drawn, the table has one draw of a power law and the mean of ten of a sampled one, of seeds that it does not say: either
+is compared with the mean of ten draws of our own, each on the hottest rank, with the constants of balanced loads.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -55,6 +58,12 @@ FITTED = (*(f"{dtype}, cutlass" for dtype in DTYPES), "fp8_block, deepgemm")
 UNGATED = "nongated"
 POWER_LAW = "power_law_1.2"
 DRAWS = tuple(RoutingLaw("power_law", Fraction(6, 5), seed) for seed in range(5))
+FUSED_LAWS = {
+    "power_law_1.01": RoutingLaw("power_law", Fraction("1.01")),
+    POWER_LAW: RoutingLaw("power_law", Fraction("1.2")),
+    "power_law_sampled_1.9": RoutingLaw("sampled", Fraction("1.9")),
+}
+FUSED_DRAWS = 10
 TOKENS = ((512, "up to 512 tokens"), (MAX_DIMENSION, "more tokens"))
 LOADS = ((8, "up to 8 rows each"), (128, "up to 128 rows each"), (MAX_DIMENSION**2, "more rows each"))
 
@@ -126,20 +135,31 @@ def _fused(row: Mapping[str, str]) -> TableComparison | str:
     hidden, inter, top, experts, ranks, tokens = (number or 0 for number in numbers)
     if None in numbers or ranks > MAX_RANKS or experts % ranks:
         return "a size is not a whole number in the range of the model"
-    if row["distribution"] != "balanced":
+    law = FUSED_LAWS.get(row["distribution"])
+    if law is None and row["distribution"] != "balanced":
         return "loads that the table does not say"
     known = _fused_kernel(STANDS_FOR.get(name, name), ranks)
     if known is None or not known[1].least_ranks <= ranks <= known[1].most_ranks:
         return "a GPU or ranks that no shipped kernel for experts is known for"
+    system, kernel, title = known
+
+    def us(rows: tuple[int, ...]) -> float:
+        up = GroupedGemmShape(rows, 2 * inter, hidden, DType.FP8)
+        down = GroupedGemmShape(rows, hidden, inter, DType.FP8)
+        row_bytes = DType.FP8.bytes_of(hidden) + DType.BF16.bytes_of(hidden)
+        return fused_us(kernel, system, ExpertChain((), (up, down), tokens, row_bytes))
+
+    label = f"{tokens:,} tokens of {hidden}, {inter} columns, top-{top} of {experts}, {ranks} GPUs"
+    measured = float(row["latency_us"])
+    if law is not None:
+        laws = (replace(law, seed=seed) for seed in range(FUSED_DRAWS))
+        drawn = (rows_by_rank(each, ranks, experts, top, tokens * ranks) for each in laws)
+        mean_us = mean(us(max(each, key=sum)) for each in drawn)
+        return TableComparison(name, f"{title} layer, hottest rank", row["distribution"], label, measured, mean_us)
     dealt = tokens * top  # as many come to a rank as leave it
     rows = evenly(dealt, max(1, min(experts // ranks, dealt)))
-    up = GroupedGemmShape(rows, 2 * inter, hidden, DType.FP8)
-    down = GroupedGemmShape(rows, hidden, inter, DType.FP8)
-    chain = ExpertChain((), (up, down), tokens, DType.FP8.bytes_of(hidden) + DType.BF16.bytes_of(hidden))
-    label = f"{tokens:,} tokens of {hidden}, {inter} columns, top-{top} of {experts}, {ranks} GPUs"
-    us = fused_us(known[1], known[0], chain)
     group = FIT if ranks in FUSED_FIT else OTHER_RANKS
-    return TableComparison(name, f"{known[2]} layer", group, label, float(row["latency_us"]), us)
+    return TableComparison(name, f"{title} layer", group, label, measured, us(rows))
 
 
 @cache

@@ -100,7 +100,9 @@ NOTES = (
     "Dispatches and combines are those of trtllm_alltoall, deepep_low_latency and deepep. Constants are fitted to the "
     "group fit: two of three powers of two of tokens, of TensorRT-LLM on 2 and 64 GPUs. All other groups are held out.",
     "mega_moe layer is one kernel for dispatch, experts and combine, on GB300 with the links of GB200. Constants are "
-    "fitted to 4, 16 and 32 ranks with even loads; 8, 12 and 24 ranks are held out.",
+    "fitted to 4, 16 and 32 ranks with even loads; 8, 12 and 24 ranks are held out. Nothing was fitted to drawn loads: "
+    "power_law rows are one draw of a seed that is not known, sampled ones the mean of ten; both are compared with the "
+    "mean of ten draws of Magus on the hottest rank.",
     "Attention: its constants are those of one kernel of vLLM on each GPU, FlashAttention-3 on H100 and TensorRT-LLM's "
     "by way of FlashInfer on B200, fitted to half of the configurations of heads up to 256 wide; the other half is "
     "held out. Times are those of a framework in a graph, with the write to its cache. TensorRT-LLM itself takes 1.23 "

@@ -1,8 +1,10 @@
-"""How many rows each expert gets: evenly, by a power law, or as counted; where experts lie, and the hottest rank.
+"""How many rows each expert gets: evenly, by a power law, sampled, or as counted; where experts lie, the hottest rank.
 
 Every rank is taken as the hottest, for which the others wait. A power law draws weights of experts between 1 and 0.8 of
 all rows, or between 0.01 and 2 where fewer rows than experts are sent, as the collector of aiconfigurator does
-(``power_law_logits_v3``); no expert gets more than all rows, and what is over goes to those with least. Replicas and
+(``power_law_logits_v3``); no expert gets more than all rows, and what is over goes to those with least. Such counts
+are rounded weights, which few rows do not have; a sampled law draws the experts of each row, one after the other and
+none twice, with chances by weights between 1 and 1024 (``sampled_power_law_logits`` of that collector). Replicas and
 their places are those of DeepSeek's EPLB: each goes to the expert with most rows a copy, and copies, the largest first,
 to the rank with least rows that has room; a copy has an equal part of the rows.
 
@@ -13,17 +15,25 @@ or repetition, each counts as the product of its experts' odds (conditional Pois
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 from math import ceil, comb
 from random import Random
 
 EVEN_LAWS = ("uniform", "stride")
+DRAWN_LAWS = ("power_law", "sampled")
+
+MOST_WEIGHT = 1024.0
+"""Of an expert of a sampled law; the least is 1."""
+
+MOST_SAMPLED = 8192
+"""Rows whose experts are drawn; of more rows each expert has the share that it has of these."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingLaw:
-    """``uniform``, ``stride``; ``power_law`` with ``exponent`` and ``seed``; ``loads``, ``histogram`` of ``counts``.
+    """``uniform``, ``stride``; ``loads``, ``histogram`` of ``counts``; ``power_law``, ``sampled`` with an ``exponent``.
 
-    A stride sends a row to as many ranks as there can be, as tables of measured times that say balanced do. The counts
+    These two are drawn with ``seed``, the first of so many ``draws`` that an answer covers. A stride sends a row to as many ranks as there can be, as tables of measured times that say balanced do. The counts
     of loads are rows of experts, those of a histogram shares.
     """
 
@@ -31,11 +41,15 @@ class RoutingLaw:
     exponent: Fraction = Fraction(0)
     seed: int = 0
     counts: tuple[int, ...] = ()
+    draws: int = 1
 
     def rows(self, experts: int, tokens: int, top: int) -> tuple[int, ...]:
         """The rows of each expert, ``tokens * top`` together."""
         if self.name in EVEN_LAWS:
             return evenly(tokens * top, experts)
+        if self.name == "sampled":
+            counts = _sampled(self.exponent, self.seed, experts, min(tokens, MOST_SAMPLED), top)
+            return counts if tokens <= MOST_SAMPLED else _shared(list(map(float, counts)), tokens, top)
         if self.name == "power_law":
             low, high = (1.0, tokens * 0.8) if tokens * top > experts else (0.01, 2.0)
             draw = Random(self.seed)
@@ -60,6 +74,24 @@ def _power(u: float, low: float, high: float, exponent: float) -> float:
     if not power:
         return float(low * (high / low) ** u)
     return float(((high**power - low**power) * u + low**power) ** (1 / power))
+
+
+@lru_cache(maxsize=256)
+def _sampled(exponent: Fraction, seed: int, experts: int, tokens: int, top: int) -> tuple[int, ...]:
+    """The rows of each expert if every row draws ``top`` of them, in proportion to weights of a power law."""
+    draw, every, rows = Random(seed), range(experts), [0] * experts
+    weights = [_power(draw.random(), 1.0, MOST_WEIGHT, float(exponent)) for _ in every]
+    upto = list(accumulate(weights))
+    for _ in range(tokens):
+        taken: set[int] = set()
+        while len(taken) < top:
+            (expert,) = draw.choices(every, cum_weights=upto)
+            if expert in taken:  # another than these, with the chances that the rest has
+                left = [0.0 if each in taken else weight for each, weight in enumerate(weights)]
+                (expert,) = draw.choices(every, left)
+            taken.add(expert)
+            rows[expert] += 1
+    return tuple(rows)
 
 
 def _shared(weights: list[float], tokens: int, top: int) -> tuple[int, ...]:

@@ -24,9 +24,13 @@ class Place:
 
 
 class ExpressionEvaluator:
-    """Evaluates expressions under one setting of the parameters; each ``let`` is computed once."""
+    """Evaluates expressions under one setting of the parameters; each ``let`` is computed once.
 
-    def __init__(self, report: Report, settings: Mapping[str, Quantity]) -> None:
+    ``seed`` is that of drawn routings, None as the text says.
+    """
+
+    def __init__(self, report: Report, settings: Mapping[str, Quantity], seed: int | None = None) -> None:
+        self.seed = seed
         self._report = report
         self._settings = settings
         self._values: dict[Entry, Quantity | None] = {}

@@ -25,7 +25,7 @@ from ...ir.operations import (
 from ...ir.operations.base import EVEN, mismatch
 from ...ir.operations.checks import reject_blocks, reject_share
 from ...ir.operations.routing import COLLAPSE, COMBINE, DISPATCH, EXPAND, GIVE, MERGE, PICK, SEND, SEND_BACK
-from ...ir.operations.routing_laws import EVEN_LAWS, RoutingLaw
+from ...ir.operations.routing_laws import DRAWN_LAWS, EVEN_LAWS, RoutingLaw
 from ...ir.operations.row_wise import CAST
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
@@ -292,7 +292,8 @@ def _check_sent(arguments: Mapping[str, Any], tensor: Tensor, system: System) ->
         raise mismatch(f"rows go to {nodes} nodes, and the system has {known}", "leave nodes out")
 
 
-_LAW = 'power_law(1.2, seed=0), uniform, stride, loads([512, 256]) or histogram("counts.csv")'
+_LAW = 'power_law(1.2, seed=0), sampled(1.9), uniform, stride, loads([512, 256]) or histogram("counts.csv")'
+MAX_DRAWS = 4096
 _EXPONENT = Property("an exponent", NUMBER, Fraction(1, 10), Fraction(10))
 _EXAMPLE = "x = tensor bf16[8192, 8192] shard rows"
 _EXTENT = Property("a size", NUMBER, Fraction(1), Fraction(MAX_EXTENT), whole=True)
@@ -302,7 +303,7 @@ class ArgumentReader:
     """Reads the arguments of calls in one workload."""
 
     def __init__(self, report: Report, evaluator: ExpressionEvaluator, place: Place) -> None:
-        self._report, self._place = report, place
+        self._report, self._place, self._seed = report, place, evaluator.seed
         self._numbers = FigureReader(report, evaluator)
         self._readers: Mapping[CallArgumentKind, Callable[[str, ast.Expression], Any]] = {
             CallArgumentKind.COUNT: lambda name, written: self._whole(name, written, low=1),
@@ -362,17 +363,12 @@ class ArgumentReader:
         return written.text
 
     def _law(self, name: str, written: ast.Expression) -> RoutingLaw:
-        """``uniform``, ``stride``, ``power_law(1.2, seed=3)``, ``loads([...])`` or ``histogram("counts.csv")``."""
+        """What ``_LAW`` names."""
         match written:
             case ast.Name(text=word) if word in EVEN_LAWS:
                 return RoutingLaw(word)
-            case ast.Call(function=ast.Name(text="power_law"), arguments=(ast.Argument(name=None) as first, *rest)):
-                said = {each.name: single(each.values, self._report, in_call=True) for each in rest}
-                if not set(said) <= {"seed"} or len(said) < len(rest):
-                    raise self._report.fail(Code.MGS116, "power_law takes an exponent and a seed", written.span, _LAW)
-                seed = self._whole("seed", said["seed"]) if said else 0
-                exponent = self._numbers.value(_EXPONENT, (single(first.values, self._report),), self._place).amount
-                return RoutingLaw("power_law", exponent, seed)
+            case ast.Call(function=ast.Name(text=word)) if word in DRAWN_LAWS:
+                return self._drawn(word, written)
             case ast.Call(function=ast.Name(text="loads"), arguments=(ast.Argument(name=None, values=(counts,)),)):
                 return RoutingLaw("loads", counts=self._counts("loads", counts))
             case ast.Call(function=ast.Name(text="histogram"), arguments=(ast.Argument(values=(ast.Text() as path,)),)):
@@ -382,6 +378,34 @@ class ArgumentReader:
                 raise self._report.fail(Code.MGS204, f"unknown routing '{word[:64]}'", written.span, f"routing={_LAW}")
             case _:
                 raise self._report.fail(Code.MGS116, f"{name} is a law", written.span, f"routing={_LAW}")
+
+    def _drawn(self, law: str, call: ast.Call) -> RoutingLaw:
+        """``power_law(1.2)``, ``sampled(1.9, seed=3)`` or with several seeds, ``seed=0..9``."""
+        match call.arguments:
+            case (ast.Argument(name=None) as first,):
+                seed, draws = 0, 1
+            case (ast.Argument(name=None) as first, ast.Argument(name="seed") as said):
+                seed, draws = self._seeds(single(said.values, self._report, in_call=True))
+            case _:
+                message = f"{law} takes an exponent and a seed"
+                raise self._report.fail(Code.MGS116, message, call.span, f"routing={law}(1.2, seed=0)")
+        exponent = self._numbers.value(_EXPONENT, (single(first.values, self._report),), self._place).amount
+        if self._seed is not None:
+            seed = self._seed
+        return RoutingLaw(law, exponent, seed, draws=draws)
+
+    def _seeds(self, written: ast.Expression) -> tuple[int, int]:
+        """The first seed, and how many there are."""
+        if not isinstance(written, ast.Range):
+            return self._whole("seed", written), 1
+        first, last = (self._whole("seed", each) for each in (written.low, written.high))
+        if first > last:
+            message = f"the range {written.span.text} is empty"
+            raise self._report.fail(Code.MGS306, message, written.span, "the smaller end stands first")
+        if last - first >= MAX_DRAWS:
+            message = f"{last - first + 1:,} seeds, the limit is {MAX_DRAWS:,}"
+            raise self._report.fail(Code.MGS305, message, written.span, "a range of fewer seeds, such as 0..9")
+        return first, last - first + 1
 
     def _histogram(self, path: ast.Text) -> tuple[int, ...]:
         """Counts of a file, one a line or separated by commas, in the order of experts."""

@@ -111,7 +111,7 @@ FUSED_HEADER = "gpu,tokens_per_rank,hidden,inter,topk,experts,ep,distribution,la
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("GB300,64,7168,3072,6,384,8,power_law_1.2,400", "loads that the table does not say"),
+        ("GB300,64,7168,3072,6,384,8,power_law_1.5,400", "loads that the table does not say"),
         ("GB300,64,7168,3072,6,384,64,balanced,400", "no shipped kernel"),
         ("H100-SXM,64,7168,3072,6,384,8,balanced,400", "no shipped kernel"),
         ("X9,64,7168,3072,6,384,8,balanced,400", "no shipped kernel"),
@@ -129,6 +129,7 @@ def test_what_is_left_out_of_fused_layers_is_reported(tmp_path: Path, row: str, 
 def test_the_stated_error_of_fused_layers_is_that_of_ranks_that_were_not_fitted_to() -> None:
     rows = [each for each in fused_layer_comparisons(Path(DATA)) if isinstance(each, TableComparison)]
     errors = [abs(each.predicted_us / each.measured_us - 1) for each in rows if each.group == OTHER_RANKS]
+    rows = [each for each in rows if each.group in (FIT, OTHER_RANKS)]
     shipped = shipped_implementations(scenario_of("B300", 8).system)
     (kernel,) = [each.experts for each in shipped if each.name == "mega_moe"]
 
@@ -136,6 +137,24 @@ def test_the_stated_error_of_fused_layers_is_that_of_ranks_that_were_not_fitted_
     assert kernel is not None and float(kernel.error or 0) == pytest.approx(mean(errors), rel=0.05)
     assert median(errors) < 0.04
     assert kernel.shortest_ticks == pytest.approx(min(each.measured_us for each in rows) * TICKS_PER_US, rel=0.001)
+
+
+@pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")
+def test_the_hottest_rank_of_ten_sampled_routings_is_near_without_a_constant_of_its_own() -> None:
+    rows = [each for each in fused_layer_comparisons(Path(DATA)) if isinstance(each, TableComparison)]
+    errors = [abs(each.predicted_us / each.measured_us - 1) for each in rows if "sampled" in each.group]
+
+    assert len(errors) == 114 and mean(errors) < 0.075 and median(errors) < 0.07
+
+
+def test_drawn_loads_of_a_fused_layer_are_those_of_its_hottest_rank(tmp_path: Path) -> None:
+    laws = ("balanced", "power_law_1.01", "power_law_1.2", "power_law_sampled_1.9")
+    rows = [f"GB300,1024,7168,3072,6,384,8,{law},900" for law in laws]
+    (tmp_path / "moe_layer_fused.csv").write_text("\n".join([FUSED_HEADER, *rows, ""]))
+    even, less, more, sampled = (e for e in fused_layer_comparisons(tmp_path) if isinstance(e, TableComparison))
+
+    assert even.predicted_us < less.predicted_us < more.predicted_us
+    assert 1.1 * even.predicted_us < sampled.predicted_us and sampled.group == laws[-1]
 
 
 @pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")

@@ -1,13 +1,21 @@
 """How many rows each expert gets, where experts lie, and to how many ranks a row goes."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from math import prod
+from random import Random
 from statistics import mean
 
 import pytest
 
-from magus.compiler.ir.operations.routing_laws import UNIFORM, RoutingLaw, placed, ranks_reached
+from magus.compiler.ir.operations.routing_laws import (
+    MOST_SAMPLED,
+    UNIFORM,
+    RoutingLaw,
+    placed,
+    ranks_reached,
+)
 
 STEEP = RoutingLaw("power_law", Fraction(6, 5), 3)
 
@@ -16,7 +24,12 @@ def counted(*counts: int) -> RoutingLaw:
     return RoutingLaw("histogram", counts=counts)
 
 
-@pytest.mark.parametrize("law", [UNIFORM, RoutingLaw("stride"), STEEP, RoutingLaw("power_law", Fraction(1), 5)])
+SAMPLED = RoutingLaw("sampled", Fraction("1.9"), 3)
+
+
+@pytest.mark.parametrize(
+    "law", [UNIFORM, RoutingLaw("stride"), STEEP, RoutingLaw("power_law", Fraction(1), 5), SAMPLED]
+)
 @pytest.mark.parametrize("tokens", [1, 17, 400])
 def test_every_row_goes_to_as_many_experts_once_each(law: RoutingLaw, tokens: int) -> None:
     rows = law.rows(64, tokens, 6)
@@ -36,6 +49,31 @@ def test_a_power_law_makes_one_rank_hot(ranks: int, hot: float) -> None:
     draws = [placed(RoutingLaw("power_law", Fraction(6, 5), seed), ranks, 256, 8, 4096) for seed in range(40)]
 
     assert mean(sum(each.rows) * ranks / (4096 * 8) for each in draws) == pytest.approx(hot, rel=0.1)
+
+
+def test_experts_of_a_sampled_law_are_drawn_row_by_row() -> None:
+    """The expert with most weight is in most rows, and one row has as many experts as it has copies."""
+    rows = SAMPLED.rows(64, 400, 6)
+
+    assert sorted(SAMPLED.rows(64, 1, 6)) == [0] * 58 + [1] * 6 and SAMPLED.rows(6, 7, 6) == (7,) * 6
+    assert max(rows) > 4 * mean(rows) and rows != replace(SAMPLED, seed=4).rows(64, 400, 6)
+
+
+def test_a_sampled_law_draws_with_chances_in_proportion_to_weights() -> None:
+    """Of two experts drawn one after the other without repetition, with the weights that the law draws first."""
+    draw = Random(3)
+    weights = [(1 + draw.random() * (1024**-0.9 - 1)) ** (-1 / 0.9) for _ in range(3)]
+    whole = sum(weights)
+    first = [each / whole for each in weights]
+    both = [own + sum(p * own / (1 - p) for p in first if p is not own) for own in first]
+
+    assert SAMPLED.rows(3, 8000, 2) == pytest.approx([8000 * each for each in both], rel=0.02, abs=120)
+
+
+def test_more_rows_than_are_drawn_have_the_same_shares() -> None:
+    few, many = SAMPLED.rows(64, MOST_SAMPLED, 6), SAMPLED.rows(64, 4 * MOST_SAMPLED, 6)
+
+    assert sum(many) == 24 * MOST_SAMPLED and many == pytest.approx([4 * each for each in few], abs=8)
 
 
 def test_even_counts_reach_as_many_ranks_as_uniform_ones() -> None:

@@ -1,12 +1,15 @@
 """Dispatch and combine in graphs: the ops that they are, and how many rows each has."""
 
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from magus.compiler import CompileError, compile_text
+from magus.compiler import CompileError, compile_text, format_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import DType, GroupedGemmShape, Pattern, RowWiseShape, Shard, Workload
+from magus.compiler.ir.operations.routing_laws import RoutingLaw
 from magus.compiler.planning.parts import in_batches
 
 TEXT = """
@@ -153,6 +156,35 @@ def test_all_ranks_are_as_the_hottest() -> None:
     assert isinstance(merge, RowWiseShape) and merge.read_bytes < moved_rows(found, "z") * 1024 * 2
     assert tensors["t"].rows == 8 * 5184 and tensors["z"].rows == 4096
     assert found.batch is not None and not found.batch.cuts
+
+
+def test_a_law_has_several_seeds_and_the_first_is_simulated() -> None:
+    text = TEXT.format(said=", routing=sampled(1.9, seed=3..7)", experts=32, top=4, rows=4096, back="", dtype="bf16")
+    laws = [
+        op.shape.routing.law
+        for seed in (None, 11)
+        for op in compile_text(text, seed=seed).workloads[0].workload.ops
+        if op.name == "t" and op.shape.routing is not None
+    ]
+    law = RoutingLaw("sampled", Fraction("1.9"), 3, draws=5)
+
+    assert laws == [law, replace(law, seed=11)]
+    assert format_text(text) == format_text(format_text(text)) and "seed=3..7" in format_text(text)
+
+
+@pytest.mark.parametrize(
+    ("routing", "message"),
+    [
+        ("sampled()", "sampled takes an exponent and a seed"),
+        ("sampled(1.9, seeds=3)", "sampled takes an exponent and a seed"),
+        ("power_law(1.2, seed=7..3)", "the range 7..3 is empty"),
+        ("power_law(1.2, seed=0..4096)", "4,097 seeds, the limit is 4,096"),
+        ("power_law(1.2, seed=0..1.5)", "seed is a whole number"),
+    ],
+)
+def test_what_a_drawn_law_takes(routing: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        graph(f", routing={routing}")
 
 
 def test_replicas_have_weights_of_their_own() -> None:
