@@ -3,7 +3,7 @@
 Every rank is taken as the hottest, for which the others wait. A power law draws weights of experts between 1 and 0.8 of
 all rows, or between 0.01 and 2 where fewer rows than experts are sent, as the collector of aiconfigurator does
 (``power_law_logits_v3``); no expert gets more than all rows, and what is over goes to those with least. Such counts
-are rounded weights, which few rows do not have; a sampled law draws the experts of each row, one after the other and
+are rounded weights, unlike those of few rows; a sampled law draws the experts of each row, one after the other and
 none twice, with chances by weights between 1 and 1024 (``sampled_power_law_logits`` of that collector). Replicas and
 their places are those of DeepSeek's EPLB: each goes to the expert with most rows a copy, and copies, the largest first,
 to the rank with least rows that has room; a copy has an equal part of the rows.
@@ -33,8 +33,9 @@ MOST_SAMPLED = 8192
 class RoutingLaw:
     """``uniform``, ``stride``; ``loads``, ``histogram`` of ``counts``; ``power_law``, ``sampled`` with an ``exponent``.
 
-    These two are drawn with ``seed``, the first of so many ``draws`` that an answer covers. A stride sends a row to as many ranks as there can be, as tables of measured times that say balanced do. The counts
-    of loads are rows of experts, those of a histogram shares.
+    The last two are drawn with ``seed``, the first of so many ``draws`` that an answer covers. A stride sends a row to
+    as many ranks as there can be, as tables of measured times that say balanced do. The counts of loads are rows of
+    experts, those of a histogram shares.
     """
 
     name: str = "uniform"
@@ -60,6 +61,10 @@ class RoutingLaw:
 
 
 UNIFORM = RoutingLaw()
+
+
+SPREAD = (5**0.5 - 1) / 2
+"""Multiples of the golden ratio, without what is whole, lie evenly between 0 and 1."""
 
 
 def evenly(rows: int, parts: int) -> tuple[int, ...]:
@@ -95,16 +100,19 @@ def _sampled(exponent: Fraction, seed: int, experts: int, tokens: int, top: int)
 
 
 def _shared(weights: list[float], tokens: int, top: int) -> tuple[int, ...]:
-    """``tokens * top`` rows in proportion to ``weights``, at most ``tokens`` each; those that are over to the least."""
+    """``tokens * top`` rows in proportion to ``weights``, to the nearest and at most ``tokens`` each.
+
+    What is over goes to those with least, and what is missing is taken from those with most, of equal ones here and
+    there: so that no rank has all of it.
+    """
     total, whole = tokens * top, sum(weights)
-    rows = [min(tokens, int(total * weight / whole)) for weight in weights]
-    over = total - sum(rows)
-    while over:
-        room = sorted((expert for expert in range(len(rows)) if rows[expert] < tokens), key=lambda each: rows[each])
-        for expert, more in zip(room, evenly(over, len(room)), strict=True):
-            taken = min(more, tokens - rows[expert])
-            rows[expert] += taken
-            over -= taken
+    rows = [min(tokens, round(total * weight / whole)) for weight in weights]
+    while over := total - sum(rows):
+        sign = 1 if over > 0 else -1
+        able = (expert for expert, each in enumerate(rows) if (each < tokens if over > 0 else each))
+        chosen = sorted(able, key=lambda each: (sign * rows[each], each * SPREAD % 1))
+        for expert, more in zip(chosen, evenly(abs(over), len(chosen)), strict=True):
+            rows[expert] = max(0, min(tokens, rows[expert] + sign * more))
     return tuple(rows)
 
 
