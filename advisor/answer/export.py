@@ -14,7 +14,14 @@ from ..implementations.offers import Offer, OpSetting
 from ..implementations.predict import Promise
 from ..solver import Space
 from .explain import headline_of
-from .export_members import candidate_members, ops_members, result_members, sensitivity_document, several_members
+from .export_members import (
+    candidate_members,
+    draws_document,
+    ops_members,
+    result_members,
+    sensitivity_document,
+    several_members,
+)
 
 RESULT_SCHEMA = "magus-result/1"
 ADVICE_SCHEMA = "magus-advice/1"
@@ -172,6 +179,7 @@ def advice_document(advice: Advice, *, how: bool = False, results: bool = False)
         "confidence": advice.confidence.value,
         "confidence_reason": advice.confidence_reason,
         "sensitivity": None if advice.sensitivity is None else sensitivity_document(advice.sensitivity),
+        "routing_draws": None if advice.draws is None else draws_document(advice.draws),
         "threshold": None if advice.threshold is None else _threshold_document(advice.threshold),
         "reasons": list(advice.reasons),
         "how": steps,

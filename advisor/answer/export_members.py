@@ -6,7 +6,7 @@ from ...compiler.planning.groups import experts_of_a_rank, labels_of
 from ...compiler.planning.parts import batch_counts
 from ...compiler.planning.plan import own_name
 from ...simcore import OpResult, Result
-from ..candidates.advice import Advice, ChangedNumber, OpAdvice, RobustChoice, Sensitivity
+from ..candidates.advice import Advice, ChangedNumber, OpAdvice, RobustChoice, RoutingDraws, Sensitivity, spread_of
 from ..candidates.candidate import Candidate
 
 
@@ -134,6 +134,16 @@ def sensitivity_document(found: Sensitivity) -> JsonObject:
         "overlap_pays": found.overlap_pays,
         "changes": [_change_document(found, change) for change in found.changes],
         "robust": None if found.robust is None else _robust_document(found, found.robust),
+    }
+
+
+def draws_document(found: RoutingDraws) -> JsonObject:
+    """Return the times of schedules over draws of the routing, the answer first, and in how many it stays the best."""
+    spreads = zip(found.schedules, map(spread_of, found.us), strict=True)
+    return {
+        "seeds": list(found.seeds),
+        "answer_stays": found.stays,
+        "schedules": [{"schedule": name, "us": spread} for name, spread in spreads],
     }
 
 

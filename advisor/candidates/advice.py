@@ -145,6 +145,45 @@ class Sensitivity:
         return worst if worst is not None and worst.loss(schedule) > _loss(self.us, schedule) else None
 
 
+PERCENTILES = (5, 50, 95, 99)
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Return the value at the nearest rank, ceil(percent / 100 * N), of N values.
+
+    Raises
+    ------
+    ValueError
+        If there is no value, or ``percent`` is not from 1 to 100.
+    """
+    if not values or not 1 <= percent <= 100:
+        raise ValueError(f"no percentile {percent} of {len(values)} values")
+    return sorted(values)[-(-percent * len(values) // 100) - 1]
+
+
+def spread_of(values: Sequence[float]) -> dict[str, float]:
+    """Return the least and largest value and the percentiles."""
+    return {"min": min(values), **{f"p{p}": percentile(values, p) for p in PERCENTILES}, "max": max(values)}
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingDraws:
+    """Times ``us`` of some ``schedules``, the answer first, with experts of rows drawn under each of ``seeds``.
+
+    ``us`` has those of a schedule side by side. A seed under which a schedule does not fit is not among them.
+    """
+
+    seeds: tuple[int, ...]
+    schedules: tuple[str, ...]
+    us: tuple[tuple[float, ...], ...]
+    loss: float
+
+    @property
+    def stays(self) -> int:
+        """In how many draws the answer loses no more to the fastest than ``loss``, as under the routing asked about."""
+        return sum(_loss(each, 0) - self.loss <= MAX_LOSS for each in zip(*self.us, strict=True))
+
+
 def _loss(us: Sequence[float], schedule: int) -> float:
     return us[schedule] / min(us) - 1
 
@@ -240,7 +279,8 @@ class Advice:
     ``offers`` are what can be switched on today, None if nothing is known of implementations here. ``promise`` is the
     interval of ``speedup``, None for the baseline and for a lone collective. ``threshold`` is None where it
     was not asked for, rows cannot be changed, or nothing overlaps. ``sensitivity`` is None where it was not asked for,
-    or there is one schedule alone. ``source`` is no part of what advice is: the same advice may come from either.
+    or there is one schedule alone. ``draws`` is None where the routing is not drawn, or once. ``source`` is no part of
+    what advice is: the same advice may come from either.
 
     Of several ops the results are those of the candidates. ``ops`` is what each does, ``kernels_ticks`` are all kernels
     alone, one after the other, in all layers: no schedule with these kernels in one stream is faster. ``copier`` is who
@@ -270,6 +310,7 @@ class Advice:
     promise: Promise | None = None
     threshold: Threshold | None = None
     sensitivity: Sensitivity | None = None
+    draws: RoutingDraws | None = None
     ops: tuple[OpAdvice, ...] = ()
     kernels_ticks: int = 0
     copier: str = ""

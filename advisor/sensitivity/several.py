@@ -24,7 +24,7 @@ from ...compiler.text.diagnostics import CompileError
 from ...simcore import RunOptions, RunOutcome, RunTooLarge
 from ...simcore.simulate_layers import simulate_layers
 from ..answer.rule import finalists, overlap_pays, recommended_of
-from ..candidates.advice import Advice, ChangedNumber, Sensitivity, Threshold
+from ..candidates.advice import Advice, ChangedNumber, RoutingDraws, Sensitivity, Threshold
 from ..candidates.candidate import Candidate, baseline_of, by_time
 from ..estimate.makespan import makespans
 from .sensitivity import HardwareNumber, hardware_numbers, with_number
@@ -72,6 +72,41 @@ def sensitivity_of_several(advice: Advice, progress: Progress, should_stop: Shou
     expressions = tuple(one.expression for one in compared)
     pays = _pays(advice.scenario, compared, us)
     return Sensitivity(expressions, us, pays, tuple(changes), True, of_most_felt=True)
+
+
+def over_draws(
+    advice: Advice,
+    seeds: Sequence[int],
+    drawn: Callable[[int], Scenario],
+    progress: Progress,
+    should_stop: ShouldStop,
+) -> RoutingDraws | None:
+    """Return the times of what is recommended, the baseline and the fastest other schedule over draws of the routing.
+
+    ``drawn`` is the scenario with its routing under a seed. Each schedule takes its known time, times the change that
+    coarse packets show. None if no draw could be simulated.
+
+    Raises
+    ------
+    Cancelled
+        If the caller asked to stop before anything was known.
+    """
+    compared = _compared(advice)
+    before = _Runs(advice.scenario, compared, should_stop).ticks(advice.scenario.system)
+    found: dict[int, tuple[float, ...]] = {}
+    for done, seed in enumerate(seeds if before is not None else ()):
+        progress("draws", done, len(seeds))
+        if should_stop():
+            break
+        scenario = drawn(seed)
+        after = _Runs(scenario, compared, should_stop).ticks(scenario.system)
+        if before is not None and after is not None:
+            found[seed] = tuple(one.best_us * b / a for one, a, b in zip(compared, before, after, strict=True))
+    if not found:
+        return None
+    expressions = tuple(one.expression for one in compared)
+    loss = advice.recommended.best_us / min(one.best_us for one in compared) - 1
+    return RoutingDraws(tuple(found), expressions, tuple(zip(*found.values(), strict=True)), loss)
 
 
 def felt_most(advice: Advice) -> list[Change]:

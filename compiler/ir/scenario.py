@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from .hardware import ExchangeKernel, FusedExperts, GemmModel, Gpu, Provenance, SumKernel
+from .operations.routing_laws import DRAWN_LAWS, RoutingLaw
 from .plan import OpMode, Schedule
 from .schedule import EngineKind, NamedSchedule, OpChoice
 from .tensors import DType, Pattern
@@ -421,6 +422,12 @@ class Scenario:
         """The implementation whose kernels send rows to experts and back; empty if the library does, or nobody."""
         library = self.gpu.collectives
         return library.routed[0].name if library is not None and library.routed else ""
+
+    @property
+    def drawn(self) -> RoutingLaw | None:
+        """The law that the experts of rows are drawn by, None if they are not drawn."""
+        routings = (case.shape.routing for case in self.moving)
+        return next((each.law for each in routings if each is not None and each.law.name in DRAWN_LAWS), None)
 
     @property
     def moving(self) -> list[OpCase]:

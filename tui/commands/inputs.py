@@ -1,6 +1,7 @@
 """Inputs of commands: files, ``-`` for stdin, and the scenario of one workload."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,24 @@ class ScenarioInput:
         settings = (word for name, value in self.settings for word in ("--set", f"{name}={value}"))
         return str(self.file), *workload, *settings
 
+    def read(self) -> tuple[Compiled, Callable[[Scenario, int], Scenario]]:
+        """Compile the file, once; and how one of its scenarios is with the experts of rows drawn with a seed.
+
+        Raises
+        ------
+        CompileError
+            If the file has an error.
+        """
+        source = source_of(self.file)
+        found = compile_text(source.text, source.path, self.settings)
+
+        def drawn(scenario: Scenario, seed: int) -> Scenario:
+            there = compile_text(source.text, source.path, self.settings, as_written=False, seed=seed)
+            return there.scenario(scenario.name)
+
+        show(found.warnings)
+        return found, drawn
+
     def scenario(self) -> Scenario:
         """Compile the file and return the scenario of the workload; warnings are shown.
 
@@ -72,9 +91,7 @@ class ScenarioInput:
         CompileError
             If the file has an error, or no such workload.
         """
-        found = compiled(self.file, self.settings)
-        show(found.warnings)
-        return found.scenario(self.workload)
+        return self.read()[0].scenario(self.workload)
 
     def case(self, what: str) -> OpCase:
         """Return the one op of the workload; ``what`` is made of it, in words.
@@ -91,16 +108,14 @@ class ScenarioInput:
             raise ScheduleError(reject_several(scenario, what))
         return scenario.only_case
 
-    def scenarios(self) -> tuple[Scenario, ...]:
-        """Compile the file and return the scenario of the workload, without one those of all; warnings are shown.
+    def subjects(self, found: Compiled) -> tuple[Scenario, ...]:
+        """The scenario of the workload, without one those of all.
 
         Raises
         ------
         CompileError
-            If the file has an error, or no such workload.
+            If there is no such workload.
         """
-        found = compiled(self.file, self.settings)
-        show(found.warnings)
         named = found.scenario(self.workload)  # which says where there is none
         return found.workloads if self.workload is None else (named,)
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...compiler.ir import Cancelled, ShouldStop
+from ...compiler.ir import Cancelled, Scenario, ShouldStop
 from ...simcore import Result, RunOutcome
 from ..exit_codes import Exit
 from ..text.door import say
@@ -32,11 +32,17 @@ class SimulateOptions:
     strict: bool = False
     as_json: bool = False
 
-    @property
-    def seeds(self) -> range:
-        """The seeds to take percentiles over."""
-        first = self.seed or 0
-        return range(first, first + self.num_seeds)
+    def seeds(self, scenario: Scenario) -> range:
+        """The seeds to take percentiles over: as asked for, else those that the law of its routing names."""
+        return seeds_of(scenario, self.num_seeds, self.seed or 0)
+
+
+def seeds_of(scenario: Scenario, asked: int, first: int = 0) -> range:
+    """So many seeds as were ``asked`` for; with 0 those that the file says for its routing, if there are several."""
+    law = scenario.drawn
+    if asked or law is None or law.draws == 1:
+        return range(first, first + asked)
+    return range(law.seed, law.seed + law.draws)
 
 
 @contextmanager

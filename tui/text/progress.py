@@ -29,6 +29,7 @@ WORDS = {
     "distill": "estimating shapes {done}/{total}",
     "sweep": "advising, point {done}/{total}",
     "sensitivity": "changing hardware numbers",
+    "draws": "drawing the routing",
     "threshold": "looking for the threshold",
     "draw": "drawing scenarios {done}/{total}",
     "corpus": "searching scenarios {done}/{total}{rate}",

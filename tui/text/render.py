@@ -21,7 +21,7 @@ from .ops import (
     searched_sentence,
 )
 from .result import waterfall_lines
-from .sensitivity import sensitivity_lines
+from .sensitivity import draws_lines, sensitivity_lines
 
 _OFFER_VERDICTS = {
     Verdict.OVERLAP: ("+", "yes"),
@@ -131,6 +131,8 @@ def _facts(advice: Advice) -> Iterator[str]:
         yield from wrapped(threshold_sentence(advice.threshold))
     if advice.sensitivity is not None:
         yield from sensitivity_lines(advice.sensitivity, advice.short_names)
+    if advice.draws is not None:
+        yield from draws_lines(advice.draws, advice.short_names)
 
 
 def verdict_sentence(advice: Advice) -> str:

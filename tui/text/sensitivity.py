@@ -3,7 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ...advisor.candidates.advice import MAX_LOSS, ChangedNumber, RobustChoice, Sensitivity
+from ...advisor.candidates.advice import (
+    MAX_LOSS,
+    ChangedNumber,
+    RobustChoice,
+    RoutingDraws,
+    Sensitivity,
+    spread_of,
+)
 from ...compiler.ir import TICKS_PER_US
 from ...simcore import Result
 from .door import bullet, columns, wrapped
@@ -94,26 +101,12 @@ def _listed(texts: Sequence[str]) -> str:
     return ", ".join(texts[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-PERCENTILES = (5, 50, 95, 99)
 _FIGURES: Mapping[str, Callable[[Result], int]] = {
     "makespan": lambda result: result.makespan_ticks,
     "compute": lambda result: result.compute_ticks,
     "exposed": lambda result: result.exposed_ticks,
 }
 _WIDTH = 10
-
-
-def percentile(values: Sequence[int], percent: int) -> int:
-    """Return the value at the nearest rank, ceil(percent / 100 * N), of N values.
-
-    Raises
-    ------
-    ValueError
-        If there is no value, or ``percent`` is not from 1 to 100.
-    """
-    if not values or not 1 <= percent <= 100:
-        raise ValueError(f"no percentile {percent} of {len(values)} values")
-    return sorted(values)[-(-percent * len(values) // 100) - 1]
 
 
 def seeds_document(seeds: range, results: Sequence[Result], layers: int = 1) -> dict[str, Any]:
@@ -127,24 +120,43 @@ def seeds_document(seeds: range, results: Sequence[Result], layers: int = 1) -> 
     }
 
 
-def seeds_text(seeds: range, results: Sequence[Result], layers: int = 1) -> str:
-    """Return the percentiles as a table; of several layers they are of so many ``layers`` in all."""
+def seeds_text(seeds: range, results: Sequence[Result], layers: int = 1, what: str = "") -> str:
+    """Return the percentiles as a table, and ``what`` was drawn; of several ``layers`` they are of all together."""
     spreads, of = _spreads(results), f", of {layers} layers" if layers > 1 else ""
-    lines = ["", *wrapped(f"Seeds {seeds.start} to {seeds[-1]}, us{of} (simulated at {results[0].unit_bytes} B):")]
+    lines = [
+        "",
+        *wrapped(f"Seeds {seeds.start} to {seeds[-1]}{what}, us{of} (simulated at {results[0].unit_bytes} B):"),
+    ]
+    return "\n".join([*lines, *_spread_lines(spreads)])
+
+
+def draws_lines(found: RoutingDraws, names: Mapping[str, str]) -> Iterator[str]:
+    """Yield the times of schedules over draws of the routing, and in how many the answer stays."""
+    first, many = found.schedules[0], len(found.seeds)
+    answer = names.get(first, first)
+    if len(found.schedules) > 1:
+        stays = "all" if found.stays == many else f"{found.stays} of {many}"
+        yield from wrapped(f"Over {many} draws of the routing {answer} stays best in {stays}; us:")
+    else:
+        yield from wrapped(f"Over {many} draws of the routing, us:")
+    yield from _spread_lines(
+        {names.get(name, name): spread_of(us) for name, us in zip(found.schedules, found.us, strict=True)}
+    )
+
+
+def _spread_lines(spreads: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Yield a table of the figures of each name."""
     if columns() < 11 + _WIDTH * len(next(iter(spreads.values()))):  # too wide: swap rows and columns
         spreads = {of: {name: each[of] for name, each in spreads.items()} for of in next(iter(spreads.values()))}
     name_width = max(map(len, spreads)) + 1
-    lines.append(f"  {'':<{name_width}}" + "".join(f"{name:>{_WIDTH}}" for name in next(iter(spreads.values()))))
+    yield f"  {'':<{name_width}}" + "".join(f"{name:>{_WIDTH}}" for name in next(iter(spreads.values())))
     for name, spread in spreads.items():
-        lines.append(f"  {name:<{name_width}}" + "".join(f"{value:>{_WIDTH}.1f}" for value in spread.values()))
-    return "\n".join(lines)
+        yield f"  {name:<{name_width}}" + "".join(f"{value:>{_WIDTH}.1f}" for value in spread.values())
 
 
 def _spreads(results: Sequence[Result]) -> dict[str, dict[str, float]]:
     """Return the least and largest value and the percentiles of each figure, in us."""
     found = {}
     for name, figure in _FIGURES.items():
-        values = [figure(result) for result in results]
-        row = {"min": min(values), **{f"p{p}": percentile(values, p) for p in PERCENTILES}, "max": max(values)}
-        found[name] = {key: ticks / TICKS_PER_US for key, ticks in row.items()}
+        found[name] = spread_of([figure(result) / TICKS_PER_US for result in results])
     return found

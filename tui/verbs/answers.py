@@ -67,6 +67,12 @@ def advise(
         typer.Option("--over", metavar="PARAM", help="With --threshold of several ops: the parameter that varies."),
     ] = None,
     sensitivity: SensitivityOption = False,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            "--seeds", min=0, max=4096, metavar="N", help="Compare schedules over N draws of the routing of experts."
+        ),
+    ] = 0,
     how: Annotated[bool, typer.Option("--how", help="Tell step by step how to carry the schedule out.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Print all schedules, bound, ties, losses, reasons.")] = False,
     trace: TraceOption = None,
@@ -88,9 +94,8 @@ def advise(
     advice = AdviceOptions(
         top, verify, bespoke, workers=workers, within_s=limit_s, threshold=threshold, sensitivity=sensitivity
     )
-    options = AdviseOptions(
-        advice, how=how, full=full, over=over, pictures=Pictures(trace, svg), strict=strict, as_json=json
-    )
+    pictures = Pictures(trace, svg)
+    options = AdviseOptions(advice, how, full, over, seeds, pictures, strict=strict, as_json=json)
     raise typer.Exit(advise_file(ScenarioInput(file, settings_of(settings), workload), options))
 
 

@@ -1,8 +1,9 @@
 """``magus advise``: the answer with its proof."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ....advisor import AdviceOptions, Advisor, NoFeasibleSchedule
 from ....advisor.answer.export import advice_document
@@ -18,6 +19,7 @@ from ..inputs import ScenarioInput
 from ..interrupts import interruptible
 from ..out.pictures import NO_PICTURES, Pictures
 from ..running import exit_code_if_strict, run_command
+from ..simulate_options import seeds_of
 from .sweep import axis_over
 
 
@@ -27,12 +29,14 @@ class AdviseOptions:
 
     ``full`` is whether all is printed that is known. ``over`` is the parameter that the threshold of several ops is a
     value of, None: the only one with whole numbers.
+    ``num_seeds`` are draws of the routing that are compared, 0: as many as the file says.
     """
 
     advice: AdviceOptions
     how: bool = False
     full: bool = False
     over: str | None = None
+    num_seeds: int = 0
     pictures: Pictures = NO_PICTURES
     strict: bool = False
     as_json: bool = False
@@ -41,6 +45,7 @@ class AdviseOptions:
     def about_one(self) -> str:
         """An option that is about one workload, empty without one."""
         wanted = {"--how": self.how, "--threshold": self.advice.threshold, "--sensitivity": self.advice.sensitivity}
+        wanted["--seeds"] = self.num_seeds > 0
         return next((name for name, given in wanted.items() if given), next(iter(self.pictures.wanted), ""))
 
 
@@ -49,17 +54,23 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
 
     def action() -> Exit:
         options.pictures.check()
-        subjects = source.scenarios()
+        found, draw = source.read()
+        subjects = source.subjects(found)
         if len(subjects) == 1:
-            return _advise_one(source, subjects[0], options)
+            return _advise_one(source, subjects[0], options, partial(draw, subjects[0]))
 
         return advise_all(source, subjects, options)
 
     return run_command(action)
 
 
-def _advise_one(source: ScenarioInput, scenario: Scenario, options: AdviseOptions) -> Exit:
-    axis = None
+def _advise_one(
+    source: ScenarioInput, scenario: Scenario, options: AdviseOptions, draw: Callable[[int], Scenario]
+) -> Exit:
+    axis, seeds = None, seeds_of(scenario, options.num_seeds)
+    if options.num_seeds and scenario.drawn is None:
+        say("magus: --seeds draws the routing, and none is drawn here: routing=power_law(1.2) or sampled(1.9)")
+        return Exit.USAGE
     if options.advice.threshold and scenario.only_case is None:
         axis = axis_over(source, options.over)
         if axis is None:
@@ -72,6 +83,11 @@ def _advise_one(source: ScenarioInput, scenario: Scenario, options: AdviseOption
 
             with suppress(Cancelled):
                 advice = replace(advice, threshold=threshold_of_several(advice, axis, progress, stopped))
+        if seeds and not advice.interrupted:
+            from ....advisor.sensitivity.several import over_draws
+
+            with suppress(Cancelled):
+                advice = replace(advice, draws=over_draws(advice, seeds, draw, progress, stopped))
     drawn = options.pictures.save_advice(advice)
     todo = next_steps(advice, source.words, how=options.how)
     if options.as_json:

@@ -65,21 +65,25 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
         if options.record is not None:
             check_writable(options.record)
         options.pictures.check()
-        question = source.scenario()
-        ran = _ran(question, options) if question.only_case is None else _ran_alone(question.only_case, options)
+        found, draw = source.read()
+        question = found.scenario(source.workload)
+        seeds = options.seeds(question)
+        if question.only_case is None:
+            ran = _ran(question, options, partial(draw, question))
+        else:
+            ran = _ran_alone(question.only_case, options)
         result, done = ran.result, ran.result.outcome is RunOutcome.DONE
-        by_seed = ran.by_seed() if options.seeds and done else ()
+        by_seed = ran.by_seed(seeds) if seeds and done else ()
         recorded = ran.record() if options.record is not None and done else Exit.DONE
         drawn = options.pictures.save(ran.shown()) if done else Exit.DONE
         if options.as_json:
             document = ran.document | {"outside_calibration": list(ran.outside)}
-            print_json(
-                document | {"seeds": seeds_document(options.seeds, by_seed, ran.seeded_layers)} if by_seed else document
-            )
+            print_json(document | {"seeds": seeds_document(seeds, by_seed, ran.seeded_layers)} if by_seed else document)
         else:
             put(result_text(result, question, ran.bound, ran.outside, cut=ran.cut))
             if by_seed:
-                put(seeds_text(options.seeds, by_seed, ran.seeded_layers))
+                what = " of the routing" if question.drawn is not None else ""
+                put(seeds_text(seeds, by_seed, ran.seeded_layers, what))
         if not done:
             return explain_outcome(result)
         return max(recorded, drawn, exit_code_if_strict(question, options.strict, ran.outside))
@@ -96,7 +100,7 @@ class _Ran:
     outside: tuple[str, ...]
     document: JsonObject
     shown: Callable[[], ShownRun]
-    by_seed: Callable[[], tuple[Result, ...]]
+    by_seed: Callable[[range], tuple[Result, ...]]
     record: Callable[[], Exit]
     seeded_layers: int = 1
     cut: WorkloadCut | None = None
@@ -114,13 +118,13 @@ def _ran_alone(scenario: OpCase, options: SimulateOptions) -> _Ran:
         outside_calibration(scenario, (schedule,)),
         result_document(result, scenario.shape.name),
         partial(run_of, scenario, result),
-        partial(_by_seed, scenario, schedule, options.seeds),
+        partial(_by_seed, scenario, schedule),
         partial(_record, scenario, schedule, result.unit_bytes, options),
     )
 
 
-def _ran(scenario: Scenario, options: SimulateOptions) -> _Ran:
-    """Simulate a schedule of several ops."""
+def _ran(scenario: Scenario, options: SimulateOptions, drawn: Callable[[int], Scenario]) -> _Ran:
+    """Simulate a schedule of several ops; ``drawn`` is the scenario with its routing under a seed."""
     check_workload_memory(scenario)
     chosen = schedule_named(scenario, options.schedule)
     plan = plan_named(scenario, options.schedule).first_layer()
@@ -130,7 +134,8 @@ def _ran(scenario: Scenario, options: SimulateOptions) -> _Ran:
     result = _explained(scenario, chosen, _simulated_layers(scenario, chosen, options), options)
     check_workload_memory(scenario, result.schedule.staging_bytes)
     bound = workload_bound(scenario.system, scenario.workload)
-    several = plan_named(scenario, options.schedule, min(FEWEST_LAYERS, scenario.num_layers))
+    num_layers = min(FEWEST_LAYERS, scenario.num_layers)
+    drawn = drawn if scenario.drawn is not None else lambda _: scenario
     part = plan.parts[0]
     case = OpCase(part.name, scenario.system, part.shape)
     return _Ran(
@@ -139,9 +144,9 @@ def _ran(scenario: Scenario, options: SimulateOptions) -> _Ran:
         outside_of_plan(scenario.system, plan),
         several_result_document(scenario, plan, result) | {"bound": bound_document(bound)},
         partial(run_of, scenario, result, chosen),
-        partial(_layers_by_seed, scenario, several, options.seeds),
+        lambda seeds: _layers_by_seed(drawn, options.schedule, num_layers, seeds),
         partial(_record, case, part.schedule, result.unit_bytes, options),
-        several.num_layers,
+        num_layers,
         plan.cut,
     )
 
@@ -211,9 +216,16 @@ def _by_seed(scenario: OpCase, schedule: OpPlan, seeds: range) -> tuple[Result, 
     return _under(seeds, scenario.system, plan_of(scenario, schedule), scenario.name, unit)
 
 
-def _layers_by_seed(scenario: Scenario, plan: Plan, seeds: range) -> tuple[Result, ...]:
-    """One result for each seed, of the layers of ``plan``, in packets."""
-    return _under(seeds, scenario.system, plan, scenario.name, packet_bytes(scenario.gpu))
+def _layers_by_seed(
+    drawn: Callable[[int], Scenario], schedule: str | None, layers: int, seeds: range
+) -> tuple[Result, ...]:
+    """One result for each seed, of so many layers, in packets: what varies is drawn with it, and the routing."""
+    found: list[Result] = []
+    for seed in seeds:
+        scenario = drawn(seed)
+        plan = plan_named(scenario, schedule, layers)
+        found += _under(range(seed, seed + 1), scenario.system, plan, scenario.name, packet_bytes(scenario.gpu))
+    return tuple(found)
 
 
 def _under(seeds: range, system: System, plan: Plan, name: str, unit: int) -> tuple[Result, ...]:
