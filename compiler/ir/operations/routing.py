@@ -92,11 +92,19 @@ def routing_of(call: OperationCall, rows: int) -> Routing:
 def _check_experts(experts: int, top: int, ranks: int, replicas: int) -> None:
     if (experts + replicas) % ranks:
         what = f"{experts} experts" + (f" and {replicas} replicas" if replicas else "")
-        raise OperationError(Rejection(Code.MGS304, f"{what} do not divide among {ranks} ranks"))
-    if top > experts:
-        raise mismatch(f"a row goes to {top} of {experts} experts")
+        fewest = -(-(experts + replicas) // ranks) * ranks
+        hint = f"replicas={fewest - experts}" if fewest > experts and replicas else f"experts={fewest}"
+        message = f"{what} do not divide among {ranks} ranks"
+        message += f": {ranks - experts - replicas} would have none" if experts + replicas < ranks else ""
+        raise OperationError(Rejection(Code.MGS304, message, hint))
+    _check_top(top, experts)
     if replicas > experts * (ranks - 1):
         raise mismatch(f"{experts} experts have at most {experts * (ranks - 1)} replicas, one on each other rank")
+
+
+def _check_top(top: int, experts: int) -> None:
+    if top > experts:
+        raise mismatch(f"a row goes to {top} of {experts} experts", f"top is at most {experts}")
 
 
 def _check_counts(law: RoutingLaw, experts: int, tokens: int, top: int) -> None:
@@ -108,8 +116,10 @@ def _check_counts(law: RoutingLaw, experts: int, tokens: int, top: int) -> None:
         raise mismatch(f"routing has {len(counts)} counts, and there are {experts} experts", "one for each expert")
     if not any(counts):
         raise mismatch("routing sends no rows to any expert", "counts of rows, of which some are above 0")
-    if sum(count > 0 for count in counts) < top:
-        raise mismatch(f"a row goes to {top} experts, and fewer have rows")
+    used = sum(count > 0 for count in counts)
+    if used < top:
+        message = f"{used} of {experts} experts {'have' if used > 1 else 'has'} rows, and a row goes to {top} experts"
+        raise mismatch(message, f"counts above 0 of {top} experts or more")
     if law.name == "loads" and sum(counts) != tokens * top:
         message = f"the loads are {sum(counts)} rows together, and {tokens} rows go to {top} experts each"
         raise mismatch(message, f"{tokens * top} together, or histogram(...), whose counts are shares")
@@ -170,8 +180,7 @@ def _pick(call: OperationCall) -> CallResult:
         raise not_simulated(f"experts in {groups} groups of {ranks} ranks are not simulated", f"ep=1 or ep={ranks}")
     if experts % groups:
         raise OperationError(Rejection(Code.MGS304, f"{experts} experts do not divide among {groups} ranks"))
-    if top > experts:
-        raise mismatch(f"a row goes to {top} of {experts} experts")
+    _check_top(top, experts)
     dealt = ceil(Fraction(tensor.rows * top, groups))
     own = evenly(dealt, experts // groups)
     read = min(tensor.rows, dealt, ceil(tensor.rows * ranks_reached(groups, experts, top) / groups))

@@ -30,7 +30,7 @@ workload moe on pod {{
 
 
 def graph(said: str = ", type=fp8", *, experts: int = 32, top: int = 4, rows: int = 4096, back: str = "") -> Workload:
-    dtype = "fp8" if "fp8" in said else "bf16"
+    dtype = next((each for each in ("fp8", "nvfp4") if each in said), "bf16")
     text = TEXT.format(said=said, experts=experts, top=top, rows=rows, back=back or ", type=bf16", dtype=dtype)
     (found,) = compile_text(text).workloads
     return found.workload
@@ -187,6 +187,14 @@ def test_what_a_drawn_law_takes(routing: str, message: str) -> None:
         graph(f", routing={routing}")
 
 
+def test_experts_beyond_links_are_at_the_fabric() -> None:
+    text = TEXT.format(said="", experts=32, top=4, rows=4096, back="", dtype="bf16")
+    parts = [[rank, rank + 1] for rank in (0, 1, 2, 4, 5, 6)]
+    apart = text.replace("rails(nvswitch, link=nvlink, node=4, nic=ib)", f"edges(nvlink={parts})")
+    with pytest.raises(CompileError, match="(?s)MGS421.*gpu 4 cannot be reached from gpu 0"):
+        compile_text(apart)
+
+
 def test_replicas_have_weights_of_their_own() -> None:
     """8 replicas of 32 experts are 5 of each rank, which w1 and w2 must have."""
     with pytest.raises(CompileError, match="5 experts of t has 5120 columns, w1 has 4096 rows"):
@@ -211,8 +219,14 @@ def test_half_of_the_rows_are_routed_in_each_of_two_batches() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"experts": 12}, "12 experts do not divide among 8 ranks"),
-        ({"top": 64}, "a row goes to 64 of 32 experts"),
+        ({"experts": 12}, "(?s)12 experts do not divide among 8 ranks.*experts=16"),
+        ({"experts": 4, "top": 2}, "(?s)4 experts do not divide among 8 ranks: 4 would have none.*experts=8"),
+        ({"said": ", replicas=3"}, "(?s)32 experts and 3 replicas do not divide among 8 ranks.*replicas=8"),
+        ({"said": ", replicas=232"}, "32 experts have at most 224 replicas, one on each other rank"),
+        ({"top": 64}, "(?s)a row goes to 64 of 32 experts.*top is at most 32"),
+        ({"said": f", routing=loads({[1] * 32})"}, "(?s)the loads are 32 rows together.*16384 together"),
+        ({"said": f", routing=loads({[16384] + [0] * 31})"}, "(?s)1 of 32 experts has rows.*of 4 experts or more"),
+        ({"said": ", type=nvfp4"}, "H100 has no peak rate for nvfp4"),
         ({"said": ", type=fp7"}, "unknown type 'fp7'"),
         ({"said": ", nodes=3"}, "rows go to 3 nodes, and the system has 2"),
         ({"said": ", groups=2"}, "dispatch has no argument 'groups'"),
