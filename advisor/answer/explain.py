@@ -1,32 +1,29 @@
 """The reasons of an answer in sentences, each with a figure of the simulation, and its confidence."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from ...compiler.ir import (
     TICKS_PER_US,
     TYPES_WITH_CONSTANTS,
     Gpu,
-    GroupedGemmShape,
     Link,
     OpCase,
     Origin,
     Pattern,
     Scenario,
 )
-from ...compiler.ir.operations.routing_laws import UNIFORM, RoutingLaw, placed
 from ...compiler.planning.knobs.engine import copying_sms
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.templates.base import OVERLAPPED_PATTERNS
 from ...compiler.text.units import rate_text, ticks_text, us_text
 from ...simcore import Result
-from ...simcore.kernels.dispatch import work_of
 from ..bounds.lower_bound import Bound
 from ..candidates.advice import Advice, Confidence, baseline_name, short_names
 from ..candidates.candidate import MIN_LEAD, Candidate, given_up
 from ..candidates.predicted import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged, library_time, library_unfit
 from ..implementations.predict import MIN_GAIN, Promise
 from ..solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
+from .imbalance import imbalance_lines
 
 COPY_ENGINES_LEFT_OUT = (
     "Copy engines are left out, but in schedules that the file declares and in their variants: the host must tell them "
@@ -224,40 +221,9 @@ def reasons_of_several(scenario: Scenario, serial: Candidate, bound: Bound | Non
         named = any(case.shape.routing is not None and case.shape.routing.by for case in moving)
         why = "as the file says" if named else "the fastest known here; dispatch(..., by=NAME) says another"
         yield f"In the baseline rows go to experts by {scenario.exchange}, {why}. {EQUALLY_PREPARED}"
-    yield from imbalance(scenario)
+    yield from imbalance_lines(scenario)
     if bound is not None:
         yield _limit(baseline, serial, bound)
-
-
-NOTABLE = 1.02
-"""More rows of the hottest rank than this times the mean are told."""
-
-
-def imbalance(scenario: Scenario) -> Iterator[str]:
-    """Yield what rows that are not even cost in the kernels of experts, and what other places of these would."""
-    routings = (case.shape.routing for case in scenario.moving)
-    routing = next((each for each in routings if each is not None), None)
-    if routing is None:
-        return
-    kernels = [case.shape.kernel for case in scenario.cases]
-    products = [each for each in kernels if isinstance(each, GroupedGemmShape) and each.rows == routing.dealt]
-    hot = sum(routing.dealt) * scenario.num_ranks / (routing.tokens * routing.top)
-    if hot <= NOTABLE or not products or routing.law == UNIFORM:
-        return
-
-    def us(law: RoutingLaw, replicas: int) -> str:
-        args = scenario.num_ranks, routing.experts, routing.top, routing.tokens, replicas, law is routing.law
-        gpu, rows = scenario.gpu, placed(law, *args).rows
-        ticks = sum(work_of(gpu, replace(each, rows=rows), gpu.sms).alone_ticks for each in products)
-        return ticks_text(ticks)
-
-    here = sum(work_of(scenario.gpu, each, scenario.gpu.sms).alone_ticks for each in products)
-    more = -routing.experts % scenario.num_ranks or scenario.num_ranks
-    yield (
-        f"The hottest rank has {hot:.2f} times the mean rows of experts, and the others wait for it. Its products take "
-        f"{ticks_text(here)}: {us(UNIFORM, 0)} if routing were uniform, {us(routing.law, 0)} with placed=greedy, "
-        f"{us(routing.law, more)} with replicas={more}."
-    )
 
 
 def _limit(baseline: str, serial: Candidate, bound: Bound) -> str:

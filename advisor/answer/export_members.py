@@ -8,10 +8,12 @@ from ...compiler.planning.plan import own_name
 from ...simcore import OpResult, Result
 from ..candidates.advice import Advice, ChangedNumber, OpAdvice, RobustChoice, RoutingDraws, Sensitivity, spread_of
 from ..candidates.candidate import Candidate
+from .imbalance import imbalance_of
 
 
 def several_members(advice: Advice) -> JsonObject:
     """Return what the document of an answer says besides where there are several ops, in us."""
+    imbalance = imbalance_of(advice.scenario)
     return {
         "layers": advice.scenario.num_layers,
         "block": _block(advice),
@@ -19,6 +21,7 @@ def several_members(advice: Advice) -> JsonObject:
         "kernels_us": advice.kernels_ticks / TICKS_PER_US,
         "copier": advice.copier,
         "searched": advice.searched,
+        "imbalance": None if imbalance is None else imbalance.document,
     }
 
 

@@ -178,4 +178,7 @@ def check_workload_memory(scenario: Scenario, staging_bytes: int = 0) -> None:
         if staging_bytes:
             message += f", and the schedule stages {bytes_text(staging_bytes)}"
         has = f"{gpu.name} has {bytes_text(gpu.hbm.capacity_bytes)}"
-        raise ScheduleError(Rejection(Code.MGS402, f"{message}, but {has}", "repeat fewer layers, or use more GPUs"))
+        routings = (case.shape.routing for case in scenario.moving)
+        fewer = "fewer replicas of experts, " if any(each and each.replicas for each in routings) else ""
+        hint = f"{fewer}repeat fewer layers, or use more GPUs"
+        raise ScheduleError(Rejection(Code.MGS402, f"{message}, but {has}", hint))

@@ -1,13 +1,12 @@
 """What can be switched on today: which implementations are offered, with which verdict, and how advice tells it."""
 
-import re
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
-from magus.advisor.answer.explain import headline_of, imbalance
+from magus.advisor.answer.explain import headline_of
 from magus.advisor.answer.export import advice_document
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.how.words import library_text
@@ -231,20 +230,6 @@ def test_an_implementation_of_the_file_sends_rows_to_experts() -> None:
     scenario = compile_text(own + text.replace("8 x H100", "8 x G")).scenario("w")
 
     assert scenario.exchange == "mine"
-
-
-def test_what_uneven_routing_costs_is_told() -> None:
-    def told(said: str) -> list[str]:
-        text = EXPERTS.format(
-            library="h100", gpu="H100", ranks=8, rows=8192, k1=256 * 7168, k2=256 * 2048, by=f", routing={said}"
-        )
-        return list(imbalance(compile_text(text).scenario("w")))
-
-    (said,) = told("power_law(1.2, seed=1)")
-    here, even, greedy, more = (float(each) for each in re.findall(r"([\d.]+) us", said))
-
-    assert not told("uniform") and not told("stride")
-    assert "1.63 times the mean rows" in said and here > max(greedy, more) > even
 
 
 def test_from_its_size_on_an_all_reduce_is_the_library_s() -> None:

@@ -191,7 +191,7 @@ def test_experts_beyond_links_are_at_the_fabric() -> None:
     text = TEXT.format(said="", experts=32, top=4, rows=4096, back="", dtype="bf16")
     parts = [[rank, rank + 1] for rank in (0, 1, 2, 4, 5, 6)]
     apart = text.replace("rails(nvswitch, link=nvlink, node=4, nic=ib)", f"edges(nvlink={parts})")
-    with pytest.raises(CompileError, match="(?s)MGS421.*gpu 4 cannot be reached from gpu 0"):
+    with pytest.raises(CompileError, match=r"(?s)MGS421.*gpu 4 cannot be reached from gpu 0"):
         compile_text(apart)
 
 
