@@ -92,6 +92,7 @@ def imbalance_lines(scenario: Scenario) -> Iterator[str]:
     bought = [f"{count} replicas {found.gain(ticks):.2f}x" for count, ticks in found.replicas]
     yield (
         f"The hottest rank has {found.hot:.2f} times the mean rows of experts, and the others wait for it. Its "
-        f"products take {ticks_text(found.ticks)}; if routing were uniform, {ticks_text(found.even)}. With placed=greedy they "
-        f"are {', with '.join([f'{found.gain(found.greedy):.2f}x as fast', *bought])}, which are placed so too."
+        f"products take {ticks_text(found.ticks)}; if routing were uniform, {ticks_text(found.even)}. With "
+        f"placed=greedy they are {', with '.join([f'{found.gain(found.greedy):.2f}x as fast', *bought])}, "
+        "which are placed so too."
     )
