@@ -55,8 +55,7 @@ def brief_text(advice: Advice, *, how: bool = False, todo: Sequence[NextStep] = 
         lines += bullet("!", f"{len(others) - 1} more such marks with --full")
     if how:
         lines += ["", *_how_lines(advice)]
-    asked = [] if advice.threshold is None else wrapped(threshold_sentence(advice.threshold))
-    asked += [] if advice.sensitivity is None else sensitivity_lines(advice.sensitivity, advice.short_names)
+    asked = list(_asked_besides(advice))
     lines += ["", *asked] if asked else []
     lines += ["", "Why:", *(line for reason in advice.reasons[:MOST_REASONS] for line in bullet("-", reason))]
     lines += ["", "Next:", *next_lines(todo[:MOST_STEPS])]
@@ -127,6 +126,11 @@ def _facts(advice: Advice) -> Iterator[str]:
         yield from wrapped(f"Ties (within {resolution:.0%}, more than the profile can tell apart):")
         for tie in advice.ties:
             yield from bullet("=", advice.name_of(tie))
+    yield from _asked_besides(advice)
+
+
+def _asked_besides(advice: Advice) -> Iterator[str]:
+    """Yield the threshold, the sensitivity and the draws of the routing, where they were asked for."""
     if advice.threshold is not None:
         yield from wrapped(threshold_sentence(advice.threshold))
     if advice.sensitivity is not None:
