@@ -170,7 +170,7 @@ def advice_document(advice: Advice, *, how: bool = False, results: bool = False)
         "speedup_vs_serial": advice.speedup,
         **promise_document(advice.promise),
         "serial": advice.serial.expression,
-        "baseline": {"name": advice.baseline, "us": advice.serial.best_us},
+        "baseline": {"name": advice.baseline_text, "us": advice.serial.best_us},
         "library": None if case is None else _library_document(library_time(case)),
         "implementations": offers_document(advice),
         "lower_bound_us": None if advice.bound is None else _us(advice.bound.ticks),

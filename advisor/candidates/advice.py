@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib import import_module
+from typing import ClassVar
 
 from ...compiler.ir import TICKS_PER_US, JsonObject, OpCase, OpChoice, Plan, Scenario
 from ...compiler.planfile.write import op_plan_document, plan_document
 from ...compiler.planning.build import short_text_of
 from ...compiler.planning.plan import build_plan
 from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.text.records import Tabular
 from ...simcore.figures.result import Result
 from ..bounds.lower_bound import Bound
 from ..implementations.offers import Offer, Offers
@@ -263,8 +266,8 @@ class OpAdvice:
     whole_ticks: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+@dataclass(frozen=True, slots=True, repr=False)
+class Advice(Tabular):
     """Which schedule to use, its gain, and the evidence.
 
     ``serial`` is the baseline, see ``baseline_of``, and ``speedup`` the gain of ``recommended`` over it. For a lone
@@ -316,6 +319,23 @@ class Advice:
     copier: str = ""
     searched: int = 0
     source: AnswerSource = field(default=AnswerSource.SIMULATION, compare=False)
+
+    ROWS: ClassVar[str] = "candidates"
+
+    def document(self) -> JsonObject:
+        """Return the document of ``magus advise --json``; its rows are the candidates."""
+        # the writer belongs to a room above, which every answer has loaded
+        writer = import_module("...answer.export", __name__)
+        return writer.advice_document(self)  # type: ignore[no-any-return]
+
+    @property
+    def summary(self) -> str:
+        """The verdict, the schedule, its time and its gain in a line."""
+        chosen = self.recommended
+        how = "predicted" if chosen.simulated_us is None else "simulated"
+        gain = f"{self.gain:.2f}x over {self.baseline_text}, {self.serial.best_us:.1f} us"
+        word = self.verdict.value.replace("_", " ")
+        return f"{word}, {self.name_of(chosen.expression)}, {chosen.best_us:.1f} us {how}, {gain}"
 
     @property
     def case(self) -> OpCase:
@@ -393,14 +413,19 @@ class Advice:
         return short_names((candidate.expression, candidate.choice) for candidate in self.candidates)
 
     @property
-    def baseline(self) -> str:
+    def baseline(self) -> Candidate:
+        """What ``recommended`` is compared with."""
+        return self.serial
+
+    @property
+    def baseline_text(self) -> str:
         """The baseline in words."""
         return baseline_name(self.scenario.is_algorithm_choice, self.serial)
 
     @property
     def against(self) -> str:
         """The baseline behind its time: ``serial``, ``by the library``."""
-        return self.baseline if self.baseline == SERIAL else f"by {self.baseline}"
+        return SERIAL if self.baseline_text == SERIAL else f"by {self.baseline_text}"
 
     @property
     def gap_to_bound(self) -> float | None:

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 from ...compiler.ir import Cancelled, JsonObject, OpCase, Scenario, Schedule, Settings
 from ...compiler.planning.build import ScheduleError, schedule_block
 from ...compiler.resolve.schedules.from_text import SERIAL
+from ...compiler.text.records import Tabular
 from ..answer.stages import AdviceOptions
 from ..candidates.advice import Advice
 from ..solver import NoFeasibleSchedule
@@ -19,8 +21,8 @@ from .table import PolicyRule, PolicyTable, SweepPoint, table_of
 SCHEMA = "magus-sweep/2"
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+@dataclass(frozen=True, slots=True, repr=False)
+class Sweep(Tabular):
     """Points in their order, and the rules if one size varied and nothing else did.
 
     One that was ``interrupted`` has the points that were answered until then, and no rules; neither has one with points
@@ -31,6 +33,14 @@ class Sweep:
     policy: PolicyTable | None
     interrupted: bool = False
     failed: tuple[tuple[Settings, str], ...] = ()
+
+    ROWS: ClassVar[str] = "points"
+
+    @property
+    def summary(self) -> str:
+        """The numbers of points, of rules and of what failed."""
+        ended = ", interrupted" if self.interrupted else ""
+        return f"{len(self.points)} points, {len(self.rules)} rules, {len(self.failed)} failed{ended}"
 
     @property
     def rules(self) -> tuple[PolicyRule, ...]:

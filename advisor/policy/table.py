@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from ... import __version__
 from ...compiler.ir import TICKS_PER_US, DType, HandOff, JsonObject, Schedule, Settings
@@ -16,6 +17,7 @@ from ...compiler.planning.build import ScheduleError, expression_of_schedule
 from ...compiler.request.request import PATTERNS
 from ...compiler.resolve.expect.expectation import ON_OVERLAP, Verdict
 from ...compiler.text.json_forms import DIALECT, list_of, object_of, one_of, whole_number
+from ...compiler.text.records import Tabular
 from ...compiler.text.vocabulary import MAX_BATCHES, MAX_EXTENT, MAX_GROUPS, MAX_RANKS
 from ..candidates.advice import Advice, Confidence
 from ..implementations.offers import Offer
@@ -193,8 +195,8 @@ class SweepPoint:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyTable:
+@dataclass(frozen=True, slots=True, repr=False)
+class PolicyTable(Tabular):
     """Rules in their order; ``simulated`` is whether their times are, ``marks`` are warnings for the reader.
 
     ``points`` are the answers that the rules follow from, which the JSON does not say. Of several ops there are points
@@ -206,6 +208,14 @@ class PolicyTable:
     confidence: str
     marks: tuple[str, ...] = ()
     points: tuple[SweepPoint, ...] = field(default=(), repr=False, compare=False)
+
+    ROWS: ClassVar[str] = "rules"
+
+    @property
+    def summary(self) -> str:
+        """The number of rules, and how sure they are."""
+        times = "simulated" if self.simulated else "predicted"
+        return f"{len(self.rules)} rules, the first that matches wins; {times}, confidence {self.confidence}"
 
     @property
     def is_several(self) -> bool:

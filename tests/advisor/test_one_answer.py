@@ -122,7 +122,7 @@ def test_a_norm_behind_a_workload_changes_nothing_but_the_times(file: str) -> No
         alone, followed = both.alone, both.followed
 
         assert followed.verdict is alone.verdict
-        assert followed.baseline == alone.baseline
+        assert followed.baseline_text == alone.baseline_text
         assert followed.confidence is alone.confidence or is_at_the_edge(alone)
         if not (alone.recommended.is_serial and followed.recommended.expression in ("serial", "library")):
             assert option_of(followed) == alone.recommended.choice

@@ -49,7 +49,7 @@ def _what_you_have(advice: Advice) -> Markup:
     title, offers = "What you have", advice.offers
     best = None if offers is None else next(iter(offers.paying), None) or next(iter(offers.offers), None)
     if offers is None or best is None:
-        time = f"{advice.baseline[:1].upper()}{advice.baseline[1:]}, {us_text(advice.serial.best_us)}"
+        time = f"{advice.baseline_text[:1].upper()}{advice.baseline_text[1:]}, {us_text(advice.serial.best_us)}"
         nothing = "no implementation with known costs overlaps this on this GPU"
         return _level(title, "1.00x", time, "" if advice.scenario.is_algorithm_choice else nothing)
     word = VERDICT_WORDS[best.promise.verdict]
@@ -68,7 +68,7 @@ def _written_for_the_plan(advice: Advice) -> Markup:
     how = "predicted" if chosen.simulated_us is None else "simulated"
     said = f"{advice.name_of(chosen.expression)}, {us_text(chosen.best_us)} {how}"
     between = "" if interval is None else "between {:.2f}x and {:.2f}x with the error of such kernels".format(*interval)
-    against = f"over {advice.baseline}, {us_text(advice.serial.best_us)}"
+    against = f"over {advice.baseline_text}, {us_text(advice.serial.best_us)}"
     title = "The best algorithm" if advice.scenario.is_algorithm_choice else "A kernel written for the plan"
     return _level(title, f"{advice.gain:.2f}x", said, against, between, kind=advice.verdict.value)
 
@@ -181,7 +181,7 @@ def several_schedules(answer: Advice) -> Iterator[Markup]:
     of = f"; exposed is that of {run.num_simulated} layers" if run is not None and run.num_simulated > 1 else ""
     searched = f"; {answer.searched} schedules were simulated in the search" if answer.searched else ""
     estimated = "; ~ estimated" if any(each.is_estimate for each in timed) else ""
-    yield tag("p", f"* recommended; gain over {answer.baseline}{of}{estimated}{searched}.", kind="faint")
+    yield tag("p", f"* recommended; gain over {answer.baseline_text}{of}{estimated}{searched}.", kind="faint")
     yield bullets(f"{each.expression}: {each.what}" for each in timed if each.what)
     yield bullets(f"{each.expression}: {each.problem}" for each in answer.candidates if each.problem)
 
@@ -297,4 +297,4 @@ def _timelines(report: ReportData) -> Iterator[Markup]:
     """The run, and below it that of the baseline, to the same scale."""
     baseline = baseline_run(report.advice)
     others = [] if baseline is None or baseline.expression == report.run.expression else [baseline]
-    return timelines([report.run, *others], report.advice.baseline)
+    return timelines([report.run, *others], report.advice.baseline_text)

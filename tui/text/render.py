@@ -71,7 +71,7 @@ def _verdict_lines(advice: Advice) -> Iterator[str]:
     yield ""
     yield from wrapped(verdict_sentence(advice))
     if headline_of(advice):
-        yield from wrapped(f"Over {advice.baseline}: {headline_of(advice)}.")
+        yield from wrapped(f"Over {advice.baseline_text}: {headline_of(advice)}.")
     yield from wrapped(f"Confidence {advice.confidence.value}: {advice.confidence_reason}.")
 
 
@@ -242,7 +242,7 @@ def _which_algorithm(advice: Advice) -> str:
         others = "no other schedule was ranked in time" if len(advice.candidates) == 1 and advice.interrupted else ""
         against = f"; {others or 'no other schedule is clearly faster'}"
     else:
-        against = f", {advice.speedup:.2f}x faster than {advice.baseline}, {us_text(advice.serial.best_us)}"
+        against = f", {advice.speedup:.2f}x faster than {advice.baseline_text}, {us_text(advice.serial.best_us)}"
     return f"Use {advice.name_of(advice.recommended.expression)}: {us_text(advice.recommended.best_us)}{how}{against}."
 
 
@@ -267,7 +267,7 @@ def legend(advice: Advice, shown: Sequence[Candidate]) -> str:
     rest = sum(one.expression not in hidden for one in advice.candidates) - len(shown)
     others = f"{rest} more feasible schedules were" if rest > 1 else "1 more feasible schedule was"
     return (
-        f"* recommended, = tie, ~ simulated in packets, else in cache lines; gain over {advice.baseline}."
+        f"* recommended, = tie, ~ simulated in packets, else in cache lines; gain over {advice.baseline_text}."
         f"{f' {others} not simulated.' if rest else ''}"
     )
 

@@ -104,7 +104,7 @@ def test_the_direct_exchange_is_a_schedule_of_its_own() -> None:
     direct = rows["serial(engine=dma(7))"]
     persistent = rows["serial(engine=dma(7), kernel=persistent)"]
 
-    assert advice.serial.expression == LIBRARY and advice.baseline == "the library"
+    assert advice.serial.expression == LIBRARY and advice.baseline_text == "the library"
     assert (
         persistent.is_serial
         and direct.is_serial

@@ -112,7 +112,7 @@ def _line(bar: Bar, labels: int, drawn: str) -> Content:
 def _why(advice: Advice) -> Iterator[tuple[str, str, str]]:
     """(lead, text, style) of each paragraph above the waterfall."""
     if headline_of(advice):
-        yield BULLET, f"Over {advice.baseline}: {headline_of(advice)}.", ""
+        yield BULLET, f"Over {advice.baseline_text}: {headline_of(advice)}.", ""
     for reason in advice.reasons:
         yield BULLET, reason, ""
 

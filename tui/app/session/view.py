@@ -110,15 +110,15 @@ def verdict_of(advice: Advice, width: int) -> str:
     same = advice.recommended.expression == advice.serial.expression
     sentence = f"SERIAL: {advice.why_serial}; use"
     if advice.scenario.is_algorithm_choice:
-        faster = f"{advice.speedup:.2f}x faster than {advice.baseline}:"
+        faster = f"{advice.speedup:.2f}x faster than {advice.baseline_text}:"
         sentence = f"{advice.verdict.name}: {'no other schedule is clearly faster:' if same else faster}"
     elif advice.verdict is Verdict.OVERLAP:
-        sentence = f"OVERLAP pays: {advice.gain:.2f}x over {advice.baseline} with"
+        sentence = f"OVERLAP pays: {advice.gain:.2f}x over {advice.baseline_text} with"
     elif advice.verdict is Verdict.WORTH_TRYING:
-        simulated = f"{advice.speedup:.2f}x over {advice.baseline} simulated"
+        simulated = f"{advice.speedup:.2f}x over {advice.baseline_text} simulated"
         sentence = f"WORTH TRYING: {simulated}, {advice.gain:.2f}x as a kernel, with"
     elif not same:
-        sentence = f"SERIAL: {advice.why_serial}; {advice.gain:.2f}x over {advice.baseline} with"
+        sentence = f"SERIAL: {advice.why_serial}; {advice.gain:.2f}x over {advice.baseline_text} with"
     return sentence + (" " if len(sentence) + len(name) < width else "\n") + name
 
 

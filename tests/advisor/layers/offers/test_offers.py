@@ -72,7 +72,7 @@ def test_each_implementation_has_one_figure_over_the_library() -> None:
 
     named = {"transformer_engine", "torch_async_tp", "flux", "kraken", "mkernel_hopper", "triton_distributed"}
     assert {offer.name for offer in offers.offers} == named
-    assert offers.library == "torch_nccl" and advice.baseline == "the library"  # both are named
+    assert offers.library == "torch_nccl" and advice.baseline_text == "the library"  # both are named
     for offer in offers.offers:
         assert offer.promise.speedup == pytest.approx(known(offers.library_us) / offer.us)
         assert advice.named(offer.name) is None  # no schedule has the name, and another time
