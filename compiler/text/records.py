@@ -6,7 +6,7 @@ All follow from the JSON of the answer.
 from collections.abc import Iterator, Mapping
 from html import escape
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 from ..ir import JsonObject
 from .diagnostics import printable
@@ -19,7 +19,7 @@ class Tabular:
     """An answer whose ``document`` has a list of rows under ``ROWS``, and that says itself in a ``summary``."""
 
     __slots__ = ()
-    ROWS = ""
+    ROWS: ClassVar[str] = ""
 
     def document(self) -> JsonObject:
         """Return the answer as JSON."""

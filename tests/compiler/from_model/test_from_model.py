@@ -180,9 +180,9 @@ def test_sequences_of_each_rank_have_caches_of_their_own() -> None:
     assert isinstance(kernel, AttentionShape) and (kernel.batch, kernel.heads, kernel.kv_len) == (8, 64, 2048)
 
 
-def decoded(framework: str, *shared: int) -> dict[str, KernelShape | None]:
+def decoded(framework: str, tp: int, dp: int, ep: int) -> dict[str, KernelShape | None]:
     """The kernels of DeepSeek-V3's layer, that decodes 64 sequences of 2048 keys on 8 B300."""
-    parallel = replace(parallelism_for(framework, "b300", *shared, 8), keys=2048)
+    parallel = replace(parallelism_for(framework, "b300", tp, dp, ep, 8), keys=2048)
     layer, _ = compile_text(layer_text(read_config(GOLDEN / "deepseek_v3.json"), parallel)).workloads
     return {op.name: op.shape.compute for op in layer.workload.ops}
 
