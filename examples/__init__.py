@@ -1,9 +1,9 @@
-"""The shipped examples: files that each show one thing, whole layers, every template and algorithm, and papers."""
+"""The shipped examples: files that each show one thing, layers, models with experts, templates, algorithms, papers."""
 
 from importlib.resources import files
 from pathlib import Path
 
-__all__ = ["LAYERS", "NAMES", "PAPERS", "TEMPLATES", "path"]
+__all__ = ["LAYERS", "MOE", "NAMES", "PAPERS", "TEMPLATES", "path"]
 
 NAMES = (
     "llama70b_tp8_mi300x",
@@ -31,6 +31,13 @@ LAYERS = (
     "layers/deepseek_v3_groups",
     "layers/fsdp_h100",
 )
+MOE = (
+    "moe/deepseek_v3",
+    "moe/glm_4_5",
+    "moe/gpt_oss_120b",
+    "moe/kimi_k2",
+    "moe/qwen3_235b",
+)
 TEMPLATES = (
     "templates/all_gather_gemm",
     "templates/bulk",
@@ -55,14 +62,14 @@ PAPERS = (
 
 
 def path(name: str) -> Path:
-    """Return the path of an example, ``name`` being one of ``NAMES``, ``LAYERS``, ``TEMPLATES`` or ``PAPERS``.
+    """Return the path of an example, ``name`` being one of ``NAMES``, ``LAYERS``, ``MOE``, ``TEMPLATES`` or ``PAPERS``.
 
     Raises
     ------
     ValueError
         If there is no such example.
     """
-    names = (*NAMES, *LAYERS, *TEMPLATES, *PAPERS)
+    names = (*NAMES, *LAYERS, *MOE, *TEMPLATES, *PAPERS)
     if name not in names:
         raise ValueError(f"there is no example {name!r}; the examples are {', '.join(names)}")
     return Path(str(files(__name__).joinpath(f"{name}.mgs")))

@@ -7,7 +7,7 @@ from magus.advisor import AdviceOptions, Advisor, recommend_workload
 from magus.compiler import compile_file
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import NamedSchedule, OpChoice
-from magus.examples import LAYERS, NAMES, PAPERS, TEMPLATES, path
+from magus.examples import LAYERS, MOE, NAMES, PAPERS, TEMPLATES, path
 from magus.tui.cli import app
 from tests.helpers.marks import thinned
 from tests.helpers.paths import GOLDEN
@@ -28,8 +28,9 @@ SLOW = (
     "templates/two_nodes",
     "fsdp_two_nodes_h100",
     *LAYERS,
+    *MOE,
 )
-EXPECTING = [*(name for name in NAMES if name not in ADVISED), *TEMPLATES, *LAYERS]
+EXPECTING = [*(name for name in NAMES if name not in ADVISED), *TEMPLATES, *LAYERS, *MOE]
 
 
 @pytest.mark.quick(3)
@@ -54,7 +55,7 @@ def test_the_answer_is_never_worse_than_serial(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*NAMES, *TEMPLATES, *PAPERS, *LAYERS])
+@pytest.mark.parametrize("name", [*NAMES, *TEMPLATES, *PAPERS, *LAYERS, *MOE])
 def test_every_workload_of_every_example_gets_an_answer(name: str) -> None:
     """With the defaults of ``magus advise``: tests that leave stages out do not see what these stages break."""
     advisor, compiled = Advisor.load(), compile_file(path(name))
@@ -79,7 +80,7 @@ def test_every_example_is_listed() -> None:
     folder = path(NAMES[0]).parent
     found = {str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.mgs")}
 
-    assert found == {*NAMES, *TEMPLATES, *PAPERS, *LAYERS}
+    assert found == {*NAMES, *TEMPLATES, *PAPERS, *LAYERS, *MOE}
 
 
 def test_every_template_and_every_algorithm_with_a_golden_plan_has_an_example() -> None:
