@@ -121,6 +121,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.tui
 	$(BIN)/python -m benchmarks.te_tables
 	$(BIN)/python -m benchmarks.synthesis
+	$(BIN)/python -m benchmarks.moe
 
 # Every warning fails: a link that leads nowhere is one.
 docs: $(USER)
