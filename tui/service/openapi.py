@@ -93,6 +93,8 @@ def _of_all() -> JsonObject:
         "confidence_reason": _WORD,
         "sensitivity": anything,
         "threshold": anything,
+        "routing_draws": anything,
+        "imbalance": anything,
         "reasons": words,
         "how": anything,
         "ties": words,
