@@ -31,7 +31,7 @@ from ...compiler.templates.collective import collective_in
 from ...simcore.lower.copies import ends_of
 from ...simcore.lower.state import moved_bytes
 from ...simcore.lower.steps import period_of
-from ..solver.cuts import Cut, Flows, narrowest_between, narrowest_from, widest_spread
+from ..solver.cuts import Flows, LinkCut, narrowest_between, narrowest_from, widest_spread
 
 MOST_TARGETS = 64
 """Ranks that a cut is asked to leave out: each costs a maximal flow, some milliseconds on 1,000 links."""
@@ -277,7 +277,7 @@ def _cut_loads(scenario: OpCase) -> tuple[LinkLoad, ...]:
 
 
 @lru_cache(maxsize=64)
-def _narrowest_cut(fabric: Fabric, num_ranks: int, kind: Pattern) -> Cut | None:
+def _narrowest_cut(fabric: Fabric, num_ranks: int, kind: Pattern) -> LinkCut | None:
     """Return the narrowest cut for a collective; None where the links of single ranks are as narrow.
 
     Every cut gives a bound: of a large network without symmetry only some ranks are looked at.

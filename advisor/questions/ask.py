@@ -13,7 +13,7 @@ from ...compiler.codes import Code
 from ...compiler.from_model.config import ModelConfig
 from ...compiler.from_model.layer import compiled, unchecked_layer_text
 from ...compiler.from_model.request import model_of
-from ...compiler.from_model.shipped import Framework, Switch, framework_named, shipped_model
+from ...compiler.from_model.shipped import Framework, FrameworkSwitch, framework_named, shipped_model
 from ...compiler.from_model.whole_layer import BACK, LAYER, TRAINS, Parallelism, parallelism_for
 from ...compiler.ir import TICKS_PER_US, Scenario, ShouldStop
 from ...compiler.request.request import RequestError
@@ -177,7 +177,7 @@ def _model(model: str | Mapping[str, object]) -> ModelConfig:
 class SwitchAnswer:
     """What a switch gains over today; ``pays_from`` are the fewest tokens from which it does, None if not known."""
 
-    switch: Switch
+    switch: FrameworkSwitch
     promise: Promise
     pays_from: int | None = None
 
@@ -336,7 +336,7 @@ def _with_own_all_reduce(framework: Framework, offers: Offers, library_us: float
 
 
 def _answered(
-    question: ModelQuestion, framework: Framework, switch: Switch, advice: Sequence[Advice], today: float
+    question: ModelQuestion, framework: Framework, switch: FrameworkSwitch, advice: Sequence[Advice], today: float
 ) -> SwitchAnswer | None:
     """What one switch gains; None where nothing is known of it."""
     if switch.sequence:
@@ -362,7 +362,9 @@ def _time_of(framework: Framework, advice: Advice, name: str) -> tuple[float, Pr
     return us + library_us - advice.serial.best_us, Promise(advice.serial.best_us / us, None)
 
 
-def _by_rows(question: ModelQuestion, framework: Framework, switch: Switch, today: float) -> SwitchAnswer | None:
+def _by_rows(
+    question: ModelQuestion, framework: Framework, switch: FrameworkSwitch, today: float
+) -> SwitchAnswer | None:
     """What a switch gains that needs activations by rows, and from how many tokens on."""
     now = _gain_by_rows(question, switch, question.tokens, today)
     if now is None:
@@ -388,7 +390,7 @@ def _sizes(tokens: int) -> Iterator[int]:
         tokens //= 2
 
 
-def _gain_by_rows(question: ModelQuestion, switch: Switch, tokens: int, today: float) -> Promise | None:
+def _gain_by_rows(question: ModelQuestion, switch: FrameworkSwitch, tokens: int, today: float) -> Promise | None:
     offers = offers_of(_scenario(question, tokens, True))
     offer = None if offers is None else offers.named(switch.offer)
     return None if offer is None else _over(offer.promise, today / offer.us / offer.promise.speedup)

@@ -12,11 +12,11 @@ import numpy as np
 
 from ...compiler.ir import Edge, checkpoint
 
-__all__ = ["Cut", "Flows", "widest_spread", "narrowest_between", "narrowest_from"]
+__all__ = ["LinkCut", "Flows", "widest_spread", "narrowest_between", "narrowest_from"]
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class LinkCut:
     """The links out of a group of nodes, of ``bytes_per_s`` together; ``ranks`` are those of the group."""
 
     ranks: frozenset[int]
@@ -39,11 +39,11 @@ class Flows:
         """The rate of all links into a rank, in ``unit``."""
         return int(self.rates[self.head == rank].sum())
 
-    def cut_between(self, source: int, target: int) -> tuple[int, Cut]:
+    def cut_between(self, source: int, target: int) -> tuple[int, LinkCut]:
         """Return the largest flow from one node to another, in ``unit``, and the cut that allows no more."""
         return self._solved(self.tail, self.head, self.rates, source, target)
 
-    def cut_from_all(self, target: int, *, supply: int, scale: int) -> tuple[int, Cut]:
+    def cut_from_all(self, target: int, *, supply: int, scale: int) -> tuple[int, LinkCut]:
         """Return the largest flow to ``target`` if each rank has ``supply``; rates are ``scale`` times as large."""
         ranks = np.arange(self.num_ranks)
         tail = np.concatenate([self.tail, np.full(self.num_ranks, self.super_source)])
@@ -53,7 +53,7 @@ class Flows:
 
     def _solved(
         self, tail: np.ndarray, head: np.ndarray, rates: np.ndarray, source: int, target: int
-    ) -> tuple[int, Cut]:
+    ) -> tuple[int, LinkCut]:
         from ortools.graph.python.max_flow import SimpleMaxFlow  # 0.1 s, which a symmetric network never needs
 
         checkpoint()
@@ -64,10 +64,10 @@ class Flows:
         inside[list(problem.get_source_side_min_cut())] = True
         crossing = inside[self.tail] & ~inside[self.head]
         rate = int(self.rates[crossing].sum()) * self.unit
-        return problem.optimal_flow(), Cut(frozenset(np.flatnonzero(inside[: self.num_ranks]).tolist()), rate)
+        return problem.optimal_flow(), LinkCut(frozenset(np.flatnonzero(inside[: self.num_ranks]).tolist()), rate)
 
 
-def widest_spread(flows: Flows, targets: Iterable[int]) -> Cut | None:
+def widest_spread(flows: Flows, targets: Iterable[int]) -> LinkCut | None:
     """Return the cut whose links have the least rate for each rank inside, if that is below what a rank receives.
 
     No schedule lets all ranks send to all others faster than that; None where the links into each single rank decide.
@@ -88,7 +88,7 @@ def widest_spread(flows: Flows, targets: Iterable[int]) -> Cut | None:
     return found
 
 
-def narrowest_between(flows: Flows, targets: Iterable[int]) -> Cut:
+def narrowest_between(flows: Flows, targets: Iterable[int]) -> LinkCut:
     """Return the cut of the least rate that has one of ``targets`` and another rank on its two sides.
 
     What is summed at all ranks passes it, both ways.
@@ -97,13 +97,13 @@ def narrowest_between(flows: Flows, targets: Iterable[int]) -> Cut:
     return min(cuts, key=lambda cut: cut.bytes_per_s)
 
 
-def _both_ways(flows: Flows, rank: int) -> Iterator[Cut]:
+def _both_ways(flows: Flows, rank: int) -> Iterator[LinkCut]:
     """The cuts between ``rank`` and the rank before it: over all ranks some pair is on two sides of any cut."""
     other = (rank - 1) % flows.num_ranks
     yield flows.cut_between(rank, other)[1]
     yield flows.cut_between(other, rank)[1]
 
 
-def narrowest_from(flows: Flows, others: Iterable[int], root: int = 0) -> Cut:
+def narrowest_from(flows: Flows, others: Iterable[int], root: int = 0) -> LinkCut:
     """Return the cut of the least rate between ``root`` and one of ``others``: what it broadcasts passes it."""
     return min((flows.cut_between(root, rank)[1] for rank in others), key=lambda cut: cut.bytes_per_s)

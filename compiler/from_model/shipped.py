@@ -14,7 +14,7 @@ from .request import model_of
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class FrameworkSwitch:
     """Something that a framework can switch on.
 
     ``offer`` is the implementation, or the schedule, whose gain is its own; with ``sequence`` activations are then held
@@ -41,7 +41,7 @@ class Framework:
     today: str
     today_with_dp: str
     all_reduce: str
-    switches: tuple[Switch, ...]
+    switches: tuple[FrameworkSwitch, ...]
     with_experts: str = ""
 
     def runs(self, *, dp: int, experts: int) -> str:
@@ -98,5 +98,5 @@ def framework_named(name: str) -> Framework:
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(table)}"
         raise RequestError(Code.MGS203, "for", f"'{name[:40]}' is no framework that is known", hint)
     facts = table[name]
-    switches = (Switch(**{**each, "needs": tuple(each["needs"])}) for each in facts["switches"])
+    switches = (FrameworkSwitch(**{**each, "needs": tuple(each["needs"])}) for each in facts["switches"])
     return Framework(name, **{**facts, "switches": tuple(switches)})

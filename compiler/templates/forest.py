@@ -30,7 +30,7 @@ Tree = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class TreeChunk:
     """Rows of the shard of ``root`` that go down one tree; ``parents`` has that of each rank, the root's own itself."""
 
     tree: int
@@ -82,9 +82,9 @@ def _direct(num_ranks: int) -> tuple[Tree, ...]:
 
 
 @lru_cache(maxsize=32)
-def _chunks(trees: tuple[Tree, ...], shard_rows: int, pieces: int) -> tuple[Chunk, ...]:
+def _chunks(trees: tuple[Tree, ...], shard_rows: int, pieces: int) -> tuple[TreeChunk, ...]:
     """All chunks: rows of each shard by the weights of its trees, each share in its part of ``pieces``."""
-    weights, found, done = defaultdict[int, int](int), list[Chunk](), defaultdict[int, int](int)
+    weights, found, done = defaultdict[int, int](int), list[TreeChunk](), defaultdict[int, int](int)
     for root, weight, *_ in trees:
         weights[root] += weight
     for number, (root, weight, *parents) in enumerate(trees):
@@ -93,11 +93,11 @@ def _chunks(trees: tuple[Tree, ...], shard_rows: int, pieces: int) -> tuple[Chun
         count = min(size, max(1, round(pieces * weight / weights[root])))
         for index in range(count):
             rows = IndexRange(first + index * size // count, first + (index + 1) * size // count)
-            found.append(Chunk(number, index, root, rows, tuple(parents)))
+            found.append(TreeChunk(number, index, root, rows, tuple(parents)))
     return tuple(found)
 
 
-Copy = tuple[Chunk, int]
+Copy = tuple[TreeChunk, int]
 """A chunk, and the rank to which it is put by its parent there."""
 
 
@@ -118,7 +118,7 @@ def ordered_copies(trees: tuple[Tree, ...], shard_rows: int, pieces: int) -> tup
     return tuple(_scheduled(copies, lasts, behind))
 
 
-def _below(chunk: Chunk, rank: int) -> Iterator[int]:
+def _below(chunk: TreeChunk, rank: int) -> Iterator[int]:
     """The ranks below one, each behind its parent."""
     for child in chunk.children(rank):
         yield child
@@ -177,7 +177,7 @@ def _puts_down(problem: TemplateInput, rank: int, copies: Sequence[Copy]) -> Ite
 def _sums_up(problem: TemplateInput, rank: int, copies: Sequence[Copy]) -> Iterator[Step]:
     """Sums of what comes from below with the rank's own, and their copies to the parent; at a root sums alone."""
     lanes = _Lanes(problem, {chunk.parents[rank] for chunk, to in copies if to == rank})
-    seen = defaultdict[Chunk, int](int)
+    seen = defaultdict[TreeChunk, int](int)
     for chunk, to in reversed(copies):
         if chunk.parents[to] == rank == chunk.root:
             seen[chunk] += 1
@@ -193,13 +193,13 @@ def _sums_up(problem: TemplateInput, rank: int, copies: Sequence[Copy]) -> Itera
         yield put(chunk.name("u", rank), _region(problem, chunk, rank), peer, after, lanes.next(above))
 
 
-def _sum(problem: TemplateInput, chunk: Chunk, rank: int) -> Reduction:
+def _sum(problem: TemplateInput, chunk: TreeChunk, rank: int) -> Reduction:
     below = chunk.children(rank)
     signals = tuple(signal_of(chunk.name("u", child)) for child in below)
     return Reduction(chunk.name("r", rank), _region(problem, chunk, rank), 1 + len(below), signals)
 
 
-def _region(problem: TemplateInput, chunk: Chunk, rank: int) -> Region:
+def _region(problem: TemplateInput, chunk: TreeChunk, rank: int) -> Region:
     return problem.block(_peer(problem, rank, chunk.root), chunk.rows)
 
 
