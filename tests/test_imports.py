@@ -26,7 +26,7 @@ def imported_by(statement: str) -> set[str]:
         ("import magus", set()),
         ("import magus.compiler", set()),
         ("from magus.compiler import compile_text", {"lark", "magus.compiler.ir"}),
-        ("import magus.tui.commands.scenarios.check", {"lark", "magus.compiler.ir"}),
+        ("import magus.tui.commands.scenarios.files", {"lark", "magus.compiler.ir"}),
         ("import magus.simcore", {"numpy", "magus.compiler.ir"}),
         ("import magus.advisor", set()),
         ("import magus.tui.cli", {"typer"}),

@@ -151,7 +151,7 @@ def with_line(file: str, name: str, line: str, before: str) -> str:
 def test_a_new_template_is_checked_simulated_and_ranked(tmp_path: Path) -> None:
     file = tmp_path / "early.mgs"
     file.write_text(TINY.format(fabric="full_mesh(xgmi)").replace("shard_p2p(engine=dma(2))", EARLY_8))
-    init = with_line(TEMPLATES_INIT, "early_1d", "early_1d.TEMPLATE", "    bulk.TEMPLATE,\n")
+    init = with_line(TEMPLATES_INIT, "early_1d", "early_1d.TEMPLATE", "    serial.BULK,\n")
     house = house_with(tmp_path, {"compiler/templates/early_1d.py": EARLY, TEMPLATES_INIT: init})
 
     checked, written, listed, mine, same, advised = run_in(

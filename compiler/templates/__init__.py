@@ -3,29 +3,18 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import (
-    bespoke,
-    bulk,
-    forest,
-    hetero_fused_1d,
-    hetero_unfused_1d,
-    pipelined,
-    serial,
-    shard_p2p,
-    uniform_fused_1d,
-    uniform_fused_2d,
-)
+from . import bespoke, forest, hetero, pipelined, serial, shard_p2p, uniform
 from .base import Cut, Template, TemplateInput
 from .collective import LONE_TEMPLATES
 
 ALL_TEMPLATES: tuple[Template, ...] = (
-    serial.TEMPLATE,
+    serial.SERIAL,
     shard_p2p.TEMPLATE,
-    uniform_fused_1d.TEMPLATE,
-    hetero_fused_1d.TEMPLATE,
-    hetero_unfused_1d.TEMPLATE,
-    uniform_fused_2d.TEMPLATE,
-    bulk.TEMPLATE,
+    uniform.ROWS,
+    hetero.FUSED,
+    hetero.UNFUSED,
+    uniform.COLUMNS,
+    serial.BULK,
     pipelined.TEMPLATE,
     bespoke.TEMPLATE,
     *LONE_TEMPLATES,
@@ -33,7 +22,7 @@ ALL_TEMPLATES: tuple[Template, ...] = (
 )
 
 # Whole kernels and whole collectives one after the other: what every other schedule has to beat.
-BASELINE: Template = serial.TEMPLATE
+BASELINE: Template = serial.SERIAL
 
 # Those that a search goes through; the order is that of the answers.
 TEMPLATES: tuple[Template, ...] = tuple(template for template in ALL_TEMPLATES if template.explored)

@@ -29,7 +29,7 @@ from itertools import chain, product
 
 from ..collectives import direct
 from ..ir import Reduction, Region, Step, TileGroup
-from . import hetero_fused_1d
+from . import hetero
 from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput
 from .collective import emit, period
 from .waves import Hops
@@ -147,5 +147,5 @@ TEMPLATE = Template(
     default_algorithm=DEFAULT_ALGORITHM,
     default_pieces=1,
     explored=False,
-    twins=((direct.ALGORITHM.name, hetero_fused_1d.TEMPLATE.name),),
+    twins=((direct.ALGORITHM.name, hetero.FUSED.name),),
 )

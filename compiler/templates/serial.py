@@ -1,7 +1,11 @@
-"""serial: the whole collective, then the whole kernel, or the other way round. The baseline, and often the answer.
+"""serial and bulk: the whole kernel and the whole collective, one after the other or side by side.
 
-Per rank one kernel and the transfers of its algorithm, in one piece (the table in docs/schedules.md). It schedules
-every pattern, and is illegal only where the algorithm is.
+``serial`` is the baseline, and often the answer. Per rank one kernel and the transfers of its algorithm, in one piece
+(the table in docs/schedules.md). It schedules every pattern, and is illegal only where the algorithm is.
+
+``bulk`` begins with a kernel and a collective that need nothing of each other together; they share what the machine
+has. It cuts the transfers into p pieces, and is for the ``||`` patterns alone. So FSDP prefetches the weights of the
+next layer.
 """
 
 from collections.abc import Iterator
@@ -54,7 +58,7 @@ def _period(problem: TemplateInput) -> int:
     return 1 if collective_in(problem.pattern) is None else period(problem)
 
 
-TEMPLATE = Template(
+SERIAL = Template(
     "serial",
     Cut.SHARD,
     overlaps=False,
@@ -65,4 +69,31 @@ TEMPLATE = Template(
     period=_period,
     knobs=("algorithm",),
     default_algorithm=DEFAULT_ALGORITHM,
+)
+
+
+def bulk(problem: TemplateInput) -> Iterator[Step]:
+    """One kernel, and the transfers of the collective beside it."""
+    yield from bulk_rank(problem, 0)
+
+
+def bulk_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
+    """Yield the steps of one absolute rank."""
+    yield kernel(problem)
+    yield from emit(problem, rank).steps
+
+
+BULK = Template(
+    "bulk",
+    Cut.ROWS,
+    overlaps=True,
+    min_pieces=1,
+    patterns=tuple(pattern for pattern in Pattern if pattern.beside),
+    build=bulk,
+    build_rank=bulk_rank,
+    period=period,
+    knobs=("algorithm",),
+    default_algorithm=DEFAULT_ALGORITHM,
+    default_pieces=1,
+    explored=False,
 )

@@ -18,7 +18,7 @@ from .widgets.tabs import PaneTabs
 
 READING = "reading ..."
 PROGRAM = "magus"
-HEAVY = ("numpy", "...compiler.changed", "...simcore", "...advisor.candidates.advice", ".panes.views", ".workbench")
+HEAVY = ("numpy", "...compiler.changed", "...simcore", "...advisor.candidates.advice", ".panes.timeline", ".workbench")
 """What the workbench imports, in steps."""
 
 

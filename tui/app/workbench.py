@@ -10,16 +10,33 @@ from ...compiler.text.diagnostics import printable
 from .panes import PANES
 from .panes.base import JobPane
 from .panes.candidates import CandidatesPane
+from .panes.compare import ComparePane
 from .panes.editor import EditorPane
+from .panes.fabric import FabricPane
+from .panes.how import HowPane
 from .panes.sweep import SweepPane
 from .panes.timeline import TimelinePane
-from .panes.views import VIEWS
+from .panes.what_if import WhatIfPane
+from .panes.why import WhyPane
 from .session.job import Job, JobProblem
 from .session.view import progress_text, row_of, selected_text, title_of
 from .widgets.headline import Headline, ProblemPane
 from .widgets.tabs import PaneTabs
 
 WAITING = "Does overlap pay? Schedules are being enumerated, ranked and simulated."
+
+VIEWS: tuple[type[JobPane], ...] = (
+    CandidatesPane,
+    TimelinePane,
+    WhyPane,
+    HowPane,
+    ComparePane,
+    FabricPane,
+    WhatIfPane,
+    SweepPane,
+    EditorPane,
+)
+"""What the panes are, in the order of ``PANES``."""
 
 P = TypeVar("P", bound=JobPane)
 

@@ -63,7 +63,7 @@ def check(
     settings: SetOption = None,
 ) -> None:
     """Show every error and warning of the files."""
-    from ..commands.scenarios.check import check_files
+    from ..commands.scenarios.files import check_files
 
     raise typer.Exit(check_files(files, settings_of(settings), as_json=output is Format.JSON))
 
@@ -76,7 +76,7 @@ def fmt(
     ] = False,
 ) -> None:
     """Rewrite the files in the canonical form."""
-    from ..commands.scenarios.editing import format_files, print_derived
+    from ..commands.scenarios.files import format_files, print_derived
 
     if derived:
         raise typer.Exit(print_derived(files))
@@ -85,7 +85,7 @@ def fmt(
 
 def lsp() -> None:
     """Serve an editor: mistakes, completion and names of .mgs files."""
-    from ..commands.scenarios.editing import serve_editor
+    from ..commands.scenarios.files import serve_editor
 
     raise typer.Exit(serve_editor())
 

@@ -3,20 +3,7 @@
 A new one is a file, a line here, and a work model in the simulator unless it runs as one that is there.
 """
 
-from . import (
-    add,
-    all_gather,
-    all_to_all,
-    attention,
-    attention_back,
-    batched_gemm,
-    gemm,
-    gemv,
-    grouped_gemm,
-    reductions,
-    routing,
-    row_wise,
-)
+from . import all_to_all, attention, batched_gemm, collectives, gemm, grouped_gemm, routing, row_wise
 from .base import (
     CallArgument,
     CallArgumentKind,
@@ -32,19 +19,18 @@ from .base import (
 
 OPERATIONS: tuple[KernelOperation | CollectiveOperation, ...] = (
     gemm.OPERATION,
-    gemv.OPERATION,
+    gemm.GEMV,
     grouped_gemm.OPERATION,
     batched_gemm.OPERATION,
     attention.OPERATION,
-    attention_back.OPERATION,
-    add.OPERATION,
+    attention.BACK,
     *row_wise.OPERATIONS,
-    all_gather.OPERATION,
-    reductions.REDUCE_SCATTER,
-    reductions.ALL_REDUCE,
+    collectives.ALL_GATHER,
+    collectives.REDUCE_SCATTER,
+    collectives.ALL_REDUCE,
     all_to_all.OPERATION,
-    all_gather.BROADCAST,
-    all_gather.SEND_RECV,
+    collectives.BROADCAST,
+    collectives.SEND_RECV,
     routing.DISPATCH,
     routing.COMBINE,
 )

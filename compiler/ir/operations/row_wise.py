@@ -1,16 +1,58 @@
-"""``norm(x)``, ``swiglu(u)``, ``gelu(x)``, what goes back through them, ``cast(x, type=fp8)``: each row by itself.
+"""``add(x, y)``, ``norm(x)``, ``swiglu(u)``, ``gelu(x)``, what goes back through them, ``cast(x, type=fp8)``.
 
-One generic kernel: it reads its tensors once and writes its result once. ``gelu`` of what a gemm computes may be the
-end of that gemm (NVIDIA cuBLASLt, CUBLASLT_EPILOGUE_GELU); the others are kernels of their own in libraries.
+Each row by itself, alone on one rank. One generic kernel: it reads its tensors once and writes its result once. A gelu
+of what a gemm computes may be the end of that gemm (NVIDIA cuBLASLt, CUBLASLT_EPILOGUE_GELU); the others are kernels of
+their own in libraries.
 """
 
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from .add import ElementwiseShape
+from ..tensors import DType, Shard, Tensor
 from .base import CallArgument, CallArgumentKind, CallResult, KernelOperation, OperationCall, mismatch
 from .checks import check_blocks, lone_tensors
+from .kernel_shape import KernelShape
+
+
+@dataclass(frozen=True, slots=True)
+class ElementwiseShape(KernelShape):
+    """One output of ``num_elements`` from ``num_inputs`` inputs of that size, element by element.
+
+    Shapes of other elementwise operations derive from it, and then run by the same work model.
+    """
+
+    operation: ClassVar[str] = "add"
+
+    num_elements: int
+    num_inputs: int
+    dtype: DType
+
+    @property
+    def flops(self) -> int:
+        """Operations: one for each input after the first, at least one for each element."""
+        return self.num_elements * max(1, self.num_inputs - 1)
+
+    @property
+    def operand_bytes(self) -> int:
+        """All inputs."""
+        return self.num_inputs * self.output_bytes
+
+    @property
+    def output_bytes(self) -> int:
+        """As large as one input."""
+        return self.dtype.bytes_of(self.num_elements)
+
+
+def _add(call: OperationCall) -> CallResult:
+    x, y = lone_tensors(call)
+    if (x.rows, x.cols) != (y.rows, y.cols):
+        raise mismatch(f"{x.name} is [{x.rows}, {x.cols}] and {y.name} is [{y.rows}, {y.cols}]")
+    output = Tensor(call.result, x.dtype, x.rows, x.cols, Shard.NONE)
+    return CallResult(output, ElementwiseShape(x.rows * x.cols, 2, x.dtype))
+
+
+ADD = KernelOperation(name="add", example="add(x, y)", infer=_add, num_tensors=(2, 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +119,7 @@ CAST = KernelOperation(
 )
 
 OPERATIONS = (
+    ADD,
     _row_wise("norm", "norm(x)", (1,), 1),
     _row_wise("norm_back", "norm_back(x, dy)", (1, 1), 1),
     _row_wise("swiglu", "swiglu(u)", (2,), 1),

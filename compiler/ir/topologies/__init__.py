@@ -1,16 +1,16 @@
 """Topologies. In: arguments. Out: the graph of links and routes. A new one is a file, a line here, a row in a test."""
 
-from . import edges, fat_tree, full_mesh, rails, ring, switch, torus
+from . import edges, one_level, torus, two_levels
 from .base import WIRES, ArgumentKind, Fabric, Topology, TopologyArgument, Wire, network_of
 from .network import Edge, Network, NoRoute
 
 TOPOLOGIES: tuple[Topology, ...] = (
-    full_mesh.TOPOLOGY,
-    ring.TOPOLOGY,
-    switch.TOPOLOGY,
+    one_level.FULL_MESH,
+    one_level.RING,
+    one_level.CROSSBAR,
     torus.TOPOLOGY,
-    fat_tree.TOPOLOGY,
-    rails.TOPOLOGY,
+    two_levels.FAT_TREE,
+    two_levels.RAILS,
     edges.TOPOLOGY,
 )
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ...ir import Shard, Tensor
-from ...ir.operations import attention, attention_back, routing
+from ...ir.operations import attention, routing
 from ...text import syntax as ast
 from ...text.diagnostics import Span
 from .calls import ADD, EXPERTS, GATHER, GEMM, CallOperand, WorkloadCall
 
 DISPATCH, COMBINE, TYPE = routing.DISPATCH.name, routing.COMBINE.name, "type"
-ATTENTION, ATTENTION_BACK = attention.OPERATION.name, attention_back.OPERATION.name
+ATTENTION, ATTENTION_BACK = attention.OPERATION.name, attention.BACK.name
 _TURNED = {Shard.ROWS: Shard.COLS, Shard.COLS: Shard.ROWS, Shard.NONE: Shard.NONE}
 
 
@@ -185,7 +185,7 @@ def _row_wise(back: BackCall, gradient: GradientTerm) -> Terms:
 def _attention(back: BackCall, gradient: GradientTerm) -> Terms:
     operands = [back.write.name(name) for name in (*back.names, back.result)]
     made = back.write.call(ATTENTION_BACK, (*operands, gradient.expression), back.arguments)
-    parts = attention_back.PARTS.get(len(back.names), ())
+    parts = attention.PARTS.get(len(back.names), ())
     yield 0, GradientTerm(made, (*back.names, back.result), name=f"{back.result}_back" if parts else "", parts=parts)
 
 

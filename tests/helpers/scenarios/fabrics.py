@@ -2,9 +2,8 @@
 
 from magus.compiler.ir import Fabric, Link, Switch, Wire, topologies
 from magus.compiler.ir.topologies.edges import EdgeGraph
-from magus.compiler.ir.topologies.fat_tree import FatTree
-from magus.compiler.ir.topologies.rails import Rails
 from magus.compiler.ir.topologies.torus import Torus
+from magus.compiler.ir.topologies.two_levels import FatTree, Rails
 from tests.helpers.scenarios.scenarios import G, full_mesh, nvlink, ring, switch, ticks, xgmi
 
 
@@ -25,12 +24,12 @@ def torus(*shape: int) -> Fabric:
 
 def fat_tree(leaf: int, spines: int) -> Fabric:
     """A fat tree of crossbars."""
-    return Fabric(topologies.fat_tree.TOPOLOGY, nvlink(), crossbar(), layout=FatTree(leaf, spines))
+    return Fabric(topologies.two_levels.FAT_TREE, nvlink(), crossbar(), layout=FatTree(leaf, spines))
 
 
 def rails(node: int) -> Fabric:
     """Nodes with a crossbar each, joined rail by rail."""
-    return Fabric(topologies.rails.TOPOLOGY, nvlink(), crossbar(), layout=Rails(node, nic()))
+    return Fabric(topologies.two_levels.RAILS, nvlink(), crossbar(), layout=Rails(node, nic()))
 
 
 def graph(*ends: tuple[int, int], switches: int = 0, link: Link | None = None) -> Fabric:

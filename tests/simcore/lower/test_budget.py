@@ -6,7 +6,7 @@ from itertools import chain, repeat
 import pytest
 
 from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, Fabric, OpChoice, checkpoint, heeding
-from magus.compiler.ir.topologies.fat_tree import FatTree
+from magus.compiler.ir.topologies.two_levels import FatTree
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore import RunOptions, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate_op
 from magus.simcore.lower.budget import check_budget, cost_of

@@ -11,9 +11,9 @@ from magus.tui.app import first_frame, lifecycle
 from magus.tui.app.app import MagusApp
 from magus.tui.app.first_frame import HEAVY, READING, FirstFrame, import_rest
 from magus.tui.app.panes import PANES
-from magus.tui.app.panes.views import VIEWS
 from magus.tui.app.session.session import Session
 from magus.tui.app.widgets.start import HelpScreen, StartScreen
+from magus.tui.app.workbench import VIEWS
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, SMALL, screen_text, settled, until
 from tests.helpers.tui.fakes import FakeStages

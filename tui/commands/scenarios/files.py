@@ -1,18 +1,45 @@
-"""``magus fmt`` and ``magus lsp``: files in the canonical form of the language, and the language server of editors."""
+"""``magus check``, ``magus fmt`` and ``magus lsp``: errors of files, their canonical form, the language server."""
 
 import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ....compiler import format_text
+from ....compiler import CompileError
 from ....compiler.codes import Code
-from ....compiler.pipeline import written_out
+from ....compiler.ir import Settings
+from ....compiler.text.diagnostics import Diagnostic
+from ....compiler.text.diagnostics import as_json as json_object
 from ....compiler.text.writing import write_whole
 from ...exit_codes import Exit
-from ...text.door import put_text, say
-from ..console import report_errors
-from ..inputs import is_stdin, name_of, source_of
+from ...text.door import print_json, put_text, say
+from ..console import report_errors, show
+from ..inputs import compiled, is_stdin, name_of, source_of
+
+
+def check_files(files: Sequence[Path], settings: Settings, *, as_json: bool) -> Exit:
+    """Compile each file and show what is wrong with it; exit 1 if a file has an error."""
+    diagnostics: list[Diagnostic] = []
+    num_wrong = 0
+    for file in files:
+        try:
+            diagnostics.extend(compiled(file, settings).warnings)
+        except CompileError as error:
+            diagnostics.extend(error.diagnostics)
+            num_wrong += 1
+    if as_json:
+        print_json({"schema": "magus-diagnostics/1", "diagnostics": list(map(json_object, diagnostics))})
+    else:
+        show(diagnostics)
+        say(_summary(len(files), num_wrong))
+    return Exit.INPUT if num_wrong else Exit.DONE
+
+
+def _summary(num_files: int, num_wrong: int) -> str:
+    checked = f"{num_files} file{'s' if num_files > 1 else ''} checked"
+    if not num_wrong:
+        return f"{checked}, no errors"
+    return f"{checked}, {num_wrong} with errors"
 
 
 def format_files(files: Sequence[Path], *, check_only: bool) -> Exit:
@@ -26,12 +53,16 @@ def print_derived(files: Sequence[Path]) -> Exit:
 
 
 def _print_derived(file: Path) -> Exit:
+    from ....compiler.pipeline import written_out
+
     source = source_of(file)
     put_text(written_out(source.text, source.path))
     return Exit.DONE
 
 
 def _format(file: Path, check_only: bool) -> Exit:
+    from ....compiler import format_text  # which a check does without
+
     source = source_of(file)
     text = format_text(source.text, source.path)
     if is_stdin(file) and not check_only:

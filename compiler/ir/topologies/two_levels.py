@@ -1,0 +1,154 @@
+"""Topologies of two levels: a fat tree of leaves and spines, and nodes that are joined rail by rail.
+
+The spine of a route in a fat tree is ``destination mod spines``, "D-mod-K" (Zahavi, "Fat-Trees Routing and Node
+Ordering Providing Contention Free Traffic for MPI Global Collectives", 2010), in place of hashing flows to equal paths.
+A route between nodes first goes to the GPU of the own node on the rail of the destination, then over that rail.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..hardware import Link
+from ..stopping import Rejection
+from .base import (
+    LINK,
+    SWITCH,
+    ArgumentKind,
+    Fabric,
+    Topology,
+    TopologyArgument,
+    layout_of,
+    reject_division,
+    reject_ports,
+)
+from .network import Edge, Network, Symmetry, edge_over
+
+
+@dataclass(frozen=True, slots=True)
+class FatTree:
+    """``leaf`` consecutive GPUs to a leaf switch, and a link from each of those to each of the spines."""
+
+    leaf: int
+    spines: int
+
+
+def _fat_tree_connect(fabric: Fabric, n: int) -> Network:
+    tree, link, switch = layout_of(fabric, FatTree), fabric.link, fabric.switch
+    leaves = n // tree.leaf
+    first_spine = n + leaves
+    # Leaf by leaf, if that turns the spines; they stay for a shift of all ranks, and where there is one leaf only.
+    period = 1 if leaves == 1 else tree.leaf if n % tree.spines == 0 else n
+
+    def edges() -> Iterator[Edge]:
+        for rank in range(period):
+            yield edge_over(link, rank, n + rank // tree.leaf, "up")
+            yield edge_over(link, n + rank // tree.leaf, rank, "down", switch)
+        for leaf in range(n, n + period // tree.leaf):
+            for spine in range(first_spine, first_spine + tree.spines):
+                yield edge_over(link, leaf, spine, "leaf-spine", switch)
+                yield edge_over(link, spine, leaf, "spine-leaf", switch)
+
+    def step(node: int, destination: int) -> int:
+        if node < n:
+            return n + node // tree.leaf
+        above = n + destination // tree.leaf
+        if node >= first_spine:
+            return above
+        return destination if node == above else first_spine + destination % tree.spines
+
+    def turned(switch: int, ranks: int) -> int:
+        if switch >= first_spine:
+            return first_spine + (switch - first_spine + ranks) % tree.spines
+        return n + (switch - n + ranks // tree.leaf) % leaves
+
+    def shift_of(switch: int) -> int | None:
+        return None if switch >= first_spine else (switch - n) * tree.leaf // period * period
+
+    return Network(n, tuple(edges()), step, Symmetry(period, turned, shift_of))
+
+
+def _fat_tree_reject(fabric: Fabric, n: int) -> Rejection | None:
+    tree = layout_of(fabric, FatTree)
+    assert fabric.switch is not None, "the compiler gives every fat tree its switch"
+    needed = max(tree.leaf + tree.spines, n // tree.leaf)
+    return reject_division(n, tree.leaf, "leaf") or reject_ports(fabric.switch, needed, "a leaf or spine")
+
+
+def _fat_tree_node_size(fabric: Fabric) -> int:
+    return layout_of(fabric, FatTree).leaf
+
+
+FAT_TREE = Topology(
+    "fat_tree",
+    (SWITCH, LINK, TopologyArgument("leaf", ArgumentKind.COUNT), TopologyArgument("spines", ArgumentKind.COUNT)),
+    "fat_tree(nvswitch, link=nvlink, leaf=8, spines=4)",
+    connect=_fat_tree_connect,
+    layout=FatTree,
+    reject=_fat_tree_reject,
+    node_size=_fat_tree_node_size,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rails:
+    """Nodes of ``node`` consecutive GPUs; the k-th GPU of every node has a ``nic`` link to rail switch k."""
+
+    node: int
+    nic: Link
+
+
+def _rails_connect(fabric: Fabric, n: int) -> Network:
+    link, node, nic = fabric.link, layout_of(fabric, Rails).node, layout_of(fabric, Rails).nic
+    first_rail = n + n // node
+    period = node if n > node else 1
+
+    def edges() -> Iterator[Edge]:
+        for rank in range(period):
+            inside, rail = n, first_rail + rank
+            yield edge_over(link, rank, inside, "up")
+            yield edge_over(link, inside, rank, "down", fabric.switch)
+            if n > node:
+                yield edge_over(nic, rank, rail, "nic-out")
+                yield edge_over(nic, rail, rank, "nic-in")
+
+    def step(at: int, destination: int) -> int:
+        rail = destination % node
+        if at >= first_rail:
+            return destination
+        if at >= n:
+            return (at - n) * node + rail
+        return first_rail + rail if at % node == rail else n + at // node
+
+    # The switches inside nodes move with them, those of the rails stay.
+    symmetry = Symmetry(
+        period,
+        lambda switch, ranks: switch if switch >= first_rail else n + (switch - n + ranks // node) % (n // node),
+        lambda switch: None if switch >= first_rail else (switch - n) * node,
+    )
+    return Network(n, tuple(edges()), step, symmetry)
+
+
+def _rails_reject(fabric: Fabric, n: int) -> Rejection | None:
+    node = layout_of(fabric, Rails).node
+    assert fabric.switch is not None, "the compiler gives every fabric of rails its switch"
+    return reject_division(n, node, "node") or reject_ports(fabric.switch, node, "a node")
+
+
+def _rails_more_links(fabric: Fabric) -> tuple[Link, ...]:
+    return (layout_of(fabric, Rails).nic,)
+
+
+def _rails_node_size(fabric: Fabric) -> int:
+    return layout_of(fabric, Rails).node
+
+
+RAILS = Topology(
+    "rails",
+    (SWITCH, LINK, TopologyArgument("node", ArgumentKind.COUNT), TopologyArgument("nic", ArgumentKind.LINK)),
+    "rails(nvswitch, link=nvlink, node=8, nic=ib)",
+    connect=_rails_connect,
+    layout=Rails,
+    reject=_rails_reject,
+    more_links=_rails_more_links,
+    node_size=_rails_node_size,
+)
