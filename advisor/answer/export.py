@@ -292,6 +292,7 @@ def _candidate_document(advice: Advice, candidate: Candidate, results: bool) -> 
     document = {
         "schedule": candidate.expression,
         "name": advice.name_of(candidate.expression),
+        "what": advice.what_of(candidate),
         "predicted_us": candidate.predicted_us,
         "interval_us": candidate.interval_us,
         "simulated_us": simulated,

@@ -28,7 +28,6 @@ def several_members(advice: Advice) -> JsonObject:
 def candidate_members(candidate: Candidate) -> JsonObject:
     """Return the members that only schedules of several ops have."""
     return {
-        "what": candidate.what,
         "expression": _expression(candidate),
         "batches": candidate.joint.batches,
         "groups": list(candidate.joint.groups),

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ...compiler.ir import TICKS_PER_US, JsonObject, OpCase, OpChoice, Plan, Scenario
 from ...compiler.planfile.write import op_plan_document, plan_document
-from ...compiler.planning.build import short_text_of
+from ...compiler.planning.build import short_text_of, words_of
 from ...compiler.planning.plan import build_plan
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.records import Tabular
@@ -406,6 +406,12 @@ class Advice(Tabular):
     def name_of(self, expression: str) -> str:
         """The name of a schedule where it is not copied: its short name if it has one, else its expression."""
         return self.short_names.get(expression, expression)
+
+    def what_of(self, candidate: Candidate) -> str:
+        """What a schedule does, in words; empty for a plan written out, and where only an algorithm is chosen."""
+        if candidate.what or candidate.choice is None or self.scenario.is_algorithm_choice:
+            return candidate.what
+        return words_of(candidate.choice, self.case.shape.pattern, self.scenario.num_ranks)
 
     @property
     def short_names(self) -> Mapping[str, str]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from ...compiler.ir import (
     COLLECTIVES_STREAM,
     Awaited,
-    EngineChoice,
     EngineKind,
     EngineMode,
     JsonObject,
@@ -24,7 +23,7 @@ from ...compiler.ir import (
     moved_rows,
     rows_of_block,
 )
-from ...compiler.planning.build import non_default_options
+from ...compiler.planning.build import engine_words, non_default_options
 from .code import code_lines
 from .facts import Frame, Naming
 from .how import How, how_of
@@ -107,7 +106,7 @@ def _copies(schedule: OpPlan, scenario: OpCase, transfers: list[Transfer]) -> It
     if engine.by_tiles:
         yield "tiles: each tile stores what it has computed at the ranks that want it, from inside its kernel."
         return
-    who = _engines(engine)
+    who = engine_words(engine)
     left = scenario.gpu.sms - schedule.compute_sms
     leave = ", which kernels leave to them" if left else ""
     taken = "; the first free one takes the next copy" if engine.kind is EngineKind.DMA else ""
@@ -118,11 +117,6 @@ def _copies(schedule: OpPlan, scenario: OpCase, transfers: list[Transfer]) -> It
 
 
 _FLAG = "A copy that has arrived sets a flag there."
-
-
-def _engines(engine: EngineChoice) -> str:
-    what = "copy engine" if engine.kind is EngineKind.DMA else "SM"
-    return f"{engine.count} {what}{'s' if engine.count > 1 else ''}"
 
 
 def _kernels(schedule: OpPlan) -> str:

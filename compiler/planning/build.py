@@ -14,11 +14,13 @@ from ..ir import (
     EngineKind,
     ExecutionOptions,
     HandOff,
+    Kernels,
     NamedSchedule,
     OpCase,
     OpChoice,
     OpMode,
     OpPlan,
+    Pattern,
     Rejection,
     Schedule,
     Step,
@@ -27,13 +29,14 @@ from ..ir import (
     even_groups,
 )
 from ..templates import BASELINE, BY_NAME, Template, TemplateInput
+from ..templates.bespoke import parts_in_words
 from . import knobs
 from .knobs import KNOBS, Knob, Rule, ScheduleRequest
 from .knobs.base import SizeValues, WordValues
 from .knobs.engine import ENGINE
 from .knobs.execution import KERNEL, USUAL_WAIT, WAIT
 from .knobs.library import reject_library_plan
-from .knobs.pieces import PARTS, TREES
+from .knobs.pieces import COLUMNS, PARTS, SLICES, TREES
 from .knobs.structure import CHUNKS, STREAMS, TEMPLATE
 from .staging import slices_inner as slices_inner
 from .staging import staging_bytes as staging_bytes
@@ -88,6 +91,35 @@ def short_text_of(choice: OpChoice) -> str:
     """
     words = (_short(knob, text, choice) for knob, text in _arguments(choice))
     return f"{choice.template} ({', '.join(words)})"
+
+
+def words_of(choice: OpChoice, pattern: Pattern, num_ranks: int) -> str:
+    """What a schedule of an op of ``pattern`` does; its template and arguments where there are no words for it.
+
+    >>> from magus.compiler.ir.schedule import EngineChoice, EngineKind
+    >>> engine = EngineChoice(EngineKind.DMA, 3)
+    >>> parts = ((64, 0), (0, 24), (0, 40))
+    >>> words_of(OpChoice("bespoke", 4, engine, 2, parts=parts), Pattern.AG_GEMM, 4)
+    'own rows first, then 24 + 40 of each other rank, by 3 copy engines'
+    """
+    template, pieces = BY_NAME[choice.template], choice.chunks // num_ranks
+    what = parts_in_words(choice.parts) or template.words[pattern.produces].format(
+        rounds=_counted(pieces, "rounds"),
+        slices=_counted(pieces * (num_ranks - 1), "slices"),
+        algorithm=choice.algorithm or template.default_algorithm,
+    )
+    if not what or (not pattern.overlaps and not pattern.beside):
+        return expression_of(choice)
+    cuts = [_short(knob, "", choice) for knob in (SLICES, COLUMNS) if any(knob.of(choice))]
+    persistent = ["one persistent kernel"] if choice.tactics.kernel is Kernels.PERSISTENT else []
+    return ", ".join([what, f"by {engine_words(choice.engine)}", *persistent, *cuts])
+
+
+def engine_words(engine: EngineChoice) -> str:
+    """Who moves data, in words."""
+    if engine.by_library or engine.by_tiles:
+        return "the library" if engine.by_library else "the tiles themselves"
+    return _counted(engine.count, "copy engines" if engine.kind is EngineKind.DMA else "SMs")
 
 
 def _short(knob: Knob, text: str, choice: OpChoice) -> str:

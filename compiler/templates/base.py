@@ -53,7 +53,8 @@ class Template:
 
     ``knobs`` are the words of the knobs that not every template has (``planning/knobs``). Where
     ``rows_from_all_ranks``, each kernel has the same rows of all ranks. With ``any_engine`` the steps are the same
-    whether copy engines or SMs copy.
+    whether copy engines or SMs copy. ``words`` say what it does where the kernel follows the collective and where it
+    comes first, with ``{rounds}``, ``{slices}`` and ``{algorithm}``; a template without them is named.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Template:
     rows_from_all_ranks: bool = False
     any_engine: bool = False
     twins: tuple[tuple[str, str], ...] = ()
+    words: tuple[str, str] = ("", "")
 
     @property
     def cuts_shards(self) -> bool:

@@ -20,6 +20,8 @@ from .base import Cut, Template, TemplateInput, put, spread
 from .cuts import pieces_of
 
 MAX_PARTS = 64
+MOST_SIZES = 4
+"""Parts whose rows are said in words; of more it is said how many."""
 PATTERNS = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM, Pattern.GEMM_A2A)
 
 Part = tuple[int, ...]
@@ -100,6 +102,27 @@ def spelled(parts: Iterable[Part], num_ranks: int) -> Parts:
 def shortened(parts: Iterable[Part]) -> Parts:
     """Return ``parts``, shortened to ``[own, each peer]`` where all peers have equal rows."""
     return tuple(part[:2] if len(set(part[1:])) == 1 else part for part in parts)
+
+
+def parts_in_words(parts: Parts) -> str:
+    """What each part brings or takes, in turn; empty where there are no parts.
+
+    >>> parts_in_words(((0, 128), (64, 128), (64, 0)))
+    '128 + 128 of each other rank, own rows in parts 2 and 3'
+    """
+    own = [number for number, part in enumerate(parts, 1) if part[0]]
+    others = [part[1:] for part in parts if any(part[1:])]
+    if not parts:
+        return ""
+    alike = len(others) <= MOST_SIZES and all(len(set(rows)) == 1 for rows in others)
+    theirs = f"{' + '.join(str(rows[0]) for rows in others)} of each other rank" if alike else ""
+    theirs = theirs or f"{len(others)} rounds of unequal rows of the others"
+    if own == [1] and not any(parts[0][1:]):
+        return f"own rows first, then {theirs}"
+    if own == [len(parts)] and not any(parts[-1][1:]):
+        return f"{theirs}, own rows last"
+    which = f"part {own[0]}" if len(own) == 1 else f"parts {', '.join(map(str, own[:-1]))} and {own[-1]}"
+    return f"{theirs}, own rows in {which}" if own else theirs
 
 
 def _rejection(message: str, hint: str) -> Rejection:

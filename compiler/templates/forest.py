@@ -234,4 +234,5 @@ TEMPLATE = Template(
     period=lambda problem: problem.num_ranks,
     explored=False,
     knobs=("trees", "lanes"),
+    words=("shares of the rows along trees of links",) * 2,
 )

@@ -52,7 +52,15 @@ def _scatter_fused(problem: TemplateInput) -> Iterator[Step]:
 
 
 FUSED = Template(
-    "hetero_fused_1d", Cut.ROWS, True, 1, OVERLAPPED_PATTERNS, build_fused, knobs=("order", "depth"), any_engine=True
+    "hetero_fused_1d",
+    Cut.ROWS,
+    True,
+    1,
+    OVERLAPPED_PATTERNS,
+    build_fused,
+    knobs=("order", "depth"),
+    any_engine=True,
+    words=("own rows first, then {rounds} over others'", "{rounds} over others' rows, own rows last"),
 )
 
 
@@ -103,4 +111,5 @@ UNFUSED = Template(
     default_streams=4,
     knobs=("streams", "order", "depth"),
     any_engine=True,
+    words=("own rows first, then {slices} of others' rows", "{slices} of others' rows, own rows last"),
 )

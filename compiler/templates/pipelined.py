@@ -148,4 +148,5 @@ TEMPLATE = Template(
     default_pieces=1,
     explored=False,
     twins=((direct.ALGORITHM.name, hetero.FUSED.name),),
+    words=("chunks as the {algorithm} algorithm brings them", "chunks as the {algorithm} algorithm takes them"),
 )

@@ -69,6 +69,7 @@ SERIAL = Template(
     period=_period,
     knobs=("algorithm",),
     default_algorithm=DEFAULT_ALGORITHM,
+    words=("all data first, then the kernel", "the kernel first, then all data"),
 )
 
 
@@ -96,4 +97,5 @@ BULK = Template(
     default_algorithm=DEFAULT_ALGORITHM,
     default_pieces=1,
     explored=False,
+    words=("the kernel and the collective side by side",) * 2,
 )

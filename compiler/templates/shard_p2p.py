@@ -46,4 +46,14 @@ def _scatter(problem: TemplateInput) -> Iterator[Step]:
     yield from summed(problem, "0", problem.block(0), ("g0", *arrived), lane=0)
 
 
-TEMPLATE = Template("shard_p2p", Cut.SHARD, True, 1, OVERLAPPED_PATTERNS, build, knobs=("order",), any_engine=True)
+TEMPLATE = Template(
+    "shard_p2p",
+    Cut.SHARD,
+    True,
+    1,
+    OVERLAPPED_PATTERNS,
+    build,
+    knobs=("order",),
+    any_engine=True,
+    words=("own rows first, then a shard at a time", "a shard at a time, own rows last"),
+)

@@ -56,6 +56,7 @@ ROWS = Template(
     knobs=("order", "depth"),
     rows_from_all_ranks=True,
     any_engine=True,
+    words=("{rounds}, each over some rows of every rank",) * 2,
 )
 
 
@@ -94,4 +95,5 @@ COLUMNS = Template(
     build_columns,
     knobs=("order", "depth"),
     any_engine=True,
+    words=("{rounds}, each over some columns of all rows",) * 2,
 )

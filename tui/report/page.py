@@ -30,7 +30,9 @@ VERDICT_WORDS = {Verdict.OVERLAP: "yes", Verdict.WORTH_TRYING: "worth trying", V
 def headline(advice: Advice) -> Markup:
     """Return the verdict, the confidence, and what warns of the answer."""
     confidence = f"Confidence {advice.confidence.value}: {advice.confidence_reason}."
-    said = [tag("p", verdict_sentence(advice), kind="verdict"), tag("p", confidence), bullets(advice.marks)]
+    what = advice.what_of(advice.recommended)
+    words = [tag("p", f"That is: {what}.")] if what else []
+    said = [tag("p", verdict_sentence(advice), kind="verdict"), *words, tag("p", confidence), bullets(advice.marks)]
     return tag("section", *said, kind=advice.verdict.value)
 
 

@@ -6,7 +6,7 @@ A log, a pipe and a dumb terminal cannot rewrite a line.
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event, Thread
 from time import monotonic
 
@@ -23,6 +23,7 @@ WORDS = {
     "joint search": "searching a schedule for all ops together",
     "layers": "simulating all layers {done}/{total}",
     "across": "simulating schedules of other points, {done} so far",
+    "offers": "timing what can be switched on",
     "bespoke": "searching for chunks of other sizes, simulation {done}/{total}",
     "run": "simulating, {done:,} line-hops so far",
     "confirm": "confirming line by line {done}/{total}",
@@ -40,6 +41,11 @@ WORDS = {
     "calibrate": "fitting constants, part {done} of {total}",
     "sample": "simulating a sample {done}/{total}",
 }
+OF_AN_ANSWER = (
+    ("propose", "enumerate", "rank", "simulate", "bespoke", "confirm"),
+    ("place", "joint", "joint search", "bespoke", "offers", "layers"),
+)
+"""The stages of an answer in their order: of one op, and of several; a later one may report an earlier one again."""
 CLEAR = "\r\x1b[K"
 EVERY_S = 5.0
 """Seconds between lines where a line cannot be rewritten."""
@@ -47,19 +53,26 @@ EVERY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ProgressState:
-    """Progress of a stage: ``done`` of ``total``; it began with ``first`` done at ``since_s``."""
+    """Progress of a stage: ``done`` of ``total``; it began with ``first`` done at ``since_s``.
+
+    ``stages`` are those of the answer, none outside of answers, and ``number`` of them have begun.
+    """
 
     stage: str
     done: int
     total: int
     first: int
     since_s: float
+    stages: tuple[str, ...] = ()
+    number: int = 0
 
     def moved(self, stage: str, done: int, total: int, now_s: float) -> "ProgressState":
         """Return the state after a report; another stage starts a new state."""
+        stages = self.stages or next((each for each in OF_AN_ANSWER if stage in each), ())
+        number = max(self.number, stages.index(stage) + 1 if stage in stages else 0)
         if (stage, total) != (self.stage, self.total):
-            return ProgressState(stage, done, total, done, now_s)
-        return ProgressState(stage, done, total, self.first, self.since_s)
+            return ProgressState(stage, done, total, done, now_s, stages, number)
+        return replace(self, done=done, stages=stages, number=number)
 
     def per_s(self, now_s: float) -> float | None:
         """Return how many of the stage were done a second so far; None as long as that is unknown."""
@@ -78,6 +91,7 @@ class ProgressState:
         left, pace = self.left_s(now_s), self.per_s(now_s)
         rate = "" if pace is None else f", {60 * pace:.3g} a minute"
         words = WORDS.get(self.stage, self.stage).format(done=self.done, total=self.total, rate=rate)
+        words = f"{self.number} of {len(self.stages)}: {words}" if self.number else words
         return f"{words} ..." + (f" about {duration_text(left)} left" if left is not None and left >= 1 else "")
 
 

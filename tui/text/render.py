@@ -70,6 +70,9 @@ def _verdict_lines(advice: Advice) -> Iterator[str]:
         yield from wrapped(advice.scenario.workload.about)
     yield ""
     yield from wrapped(verdict_sentence(advice))
+    what = advice.what_of(advice.recommended)
+    if what:
+        yield from wrapped(f"That is: {what}.")
     if headline_of(advice):
         yield from wrapped(f"Over {advice.baseline_text}: {headline_of(advice)}.")
     yield from wrapped(f"Confidence {advice.confidence.value}: {advice.confidence_reason}.")
@@ -278,7 +281,7 @@ def _spelled_names(advice: Advice, top: int, spelled: Collection[str]) -> Iterat
         name = advice.name_of(candidate.expression)
         if name != candidate.expression and candidate.expression not in spelled:
             yield from hanging(f"{name.partition(' (')[0]} is {candidate.expression}", 2)
-        if candidate.what:
+        if candidate.what and candidate.expression != advice.recommended.expression:
             yield from hanging(f"{name}: {candidate.what}", 2)
 
 

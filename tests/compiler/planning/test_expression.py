@@ -16,6 +16,7 @@ from magus.compiler.ir import (
     LaunchMode,
     OpCase,
     OpChoice,
+    Pattern,
     Wait,
     WaitPer,
 )
@@ -27,6 +28,7 @@ from magus.compiler.planning.build import (
     expression_of,
     non_default_options,
     options_from,
+    words_of,
 )
 from magus.compiler.resolve.schedules.from_text import read_choice
 from tests.helpers.marks import examples
@@ -158,3 +160,36 @@ def test_arguments_that_are_not_understood(waker: OpCase, written: str, code: st
 
     (found,) = caught.value.diagnostics
     assert found.code.name == code
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("serial(engine=sm(16, library))", "all data first, then the kernel, by the library"),
+        ("hetero_fused_1d(chunks=4, engine=dma(3))", "own rows first, then 1 round over others', by 3 copy engines"),
+        ("uniform_fused_2d(chunks=8, engine=sm(16))", "2 rounds, each over some columns of all rows, by 16 SMs"),
+        (
+            "hetero_unfused_1d(chunks=8, engine=dma(3), streams=4)",
+            "own rows first, then 6 slices of others' rows, by 3 copy engines",
+        ),
+        (
+            "bespoke(parts=[[128, 0], [0, 32], [0, 96]], engine=dma(3), streams=2)",
+            "own rows first, then 32 + 96 of each other rank, by 3 copy engines",
+        ),
+        (
+            "bespoke(parts=[[64, 32, 0, 0], [64, 96, 128, 128]], engine=dma(3), streams=2)",
+            "2 rounds of unequal rows of the others, own rows in parts 1 and 2, by 3 copy engines",
+        ),
+    ],
+)
+def test_a_schedule_is_said_in_words(text: str, words: str) -> None:
+    (case,) = compile_text(TEXT).workloads[0].cases
+
+    assert words_of(read_choice(case, text), case.shape.pattern, 4) == words
+
+
+def test_where_a_kernel_comes_first_its_own_rows_are_last() -> None:
+    choice = OpChoice("hetero_fused_1d", 8, DMA)
+
+    assert words_of(choice, Pattern.GEMM_RS, 4) == "2 rounds over others' rows, own rows last, by 3 copy engines"
+    assert words_of(OpChoice("ring", 4, DMA), Pattern.ALL_GATHER, 4) == "ring(chunks=4, engine=dma(3))"

@@ -42,7 +42,7 @@ def test_a_person_sees_one_line_that_goes_away(monkeypatch: pytest.MonkeyPatch) 
         report("simulate", 0, 10)
         report("simulate", 5, 10)
 
-    first, second = "simulating the shortlist 0/10 ...", "simulating the shortlist 5/10 ... about "
+    first, second = "4 of 6: simulating the shortlist 0/10 ...", "4 of 6: simulating the shortlist 5/10 ... about "
     assert seen.getvalue().startswith(f"{CLEAR}{first}{CLEAR}{second}") and seen.getvalue().endswith(f" left{CLEAR}")
     assert "\n" not in seen.getvalue()
 
@@ -68,7 +68,7 @@ def test_without_a_terminal_there_are_lines_that_stay(
         assert seen.line.wait(60)
 
     lines = seen.getvalue().splitlines()
-    assert lines[0].startswith("simulating the shortlist 3/10 ... (") and lines[0].endswith(" so far)")
+    assert lines[0].startswith("4 of 6: simulating the shortlist 3/10 ... (") and lines[0].endswith(" so far)")
     assert "\x1b" not in seen.getvalue() and "\r" not in seen.getvalue()
 
 
@@ -108,3 +108,12 @@ def test_searches_are_reported_with_the_rate_of_this_run() -> None:
 )
 def test_times_are_spelled_in_their_unit(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+def test_a_stage_of_an_answer_is_counted_and_never_counted_back() -> None:
+    placed = ProgressState("", 0, 0, 0, 0.0).moved("place", 0, 1, 1.0)
+    searching = placed.moved("bespoke", 0, 2, 2.0)
+    again = searching.moved("joint", 26, 0, 3.0)
+
+    texts = [each.text(4.0).partition(":")[0] for each in (placed, searching, again)]
+    assert texts == ["1 of 6", "4 of 6", "4 of 6"]

@@ -111,6 +111,9 @@ def _line(bar: Bar, labels: int, drawn: str) -> Content:
 
 def _why(advice: Advice) -> Iterator[tuple[str, str, str]]:
     """(lead, text, style) of each paragraph above the waterfall."""
+    what = advice.what_of(advice.recommended)
+    if what:
+        yield BULLET, f"{advice.name_of(advice.recommended.expression)} is: {what}.", ""
     if headline_of(advice):
         yield BULLET, f"Over {advice.baseline_text}: {headline_of(advice)}.", ""
     for reason in advice.reasons:
