@@ -84,6 +84,7 @@ BINDINGS: list[BindingType] = [
     Binding("1", "pane(0)", "Pane", key_display=f"1-{len(PANES)}"),
     *(Binding(str(idx + 1), f"pane({idx})", pane.title, show=False) for idx, pane in enumerate(PANES) if idx),
     Binding("tab", "next_pane", "Next pane", show=False, priority=True),
+    Binding("M", "maximise", "Maximise", show=False),
     Binding("j", "step(1)", "Next", show=False),
     Binding("k", "step(-1)", "Previous", show=False),
     Binding("s", "sort", "Sort"),
@@ -229,6 +230,10 @@ class MagusApp(Lifecycle):
     def action_next_pane(self) -> None:
         """Bring the next pane to the front."""
         self._front.show_pane(self._front.pane_idx + 1)
+
+    def action_maximise(self) -> None:
+        """Give the pane in front all of a large screen, or let it share that again."""
+        self.bench.maximise()
 
     def action_step(self, rows: int) -> None:
         """Move the cursor down by ``rows``."""

@@ -48,6 +48,7 @@ class Workbench(Container):
         super().__init__(id=id)
         self._views = tuple(view(id=pane.name) for pane, view in zip(PANES, VIEWS, strict=True))
         self._pane_idx = 0
+        self._is_maximised = False
         self._idle = ""
         self._job: Job | None = None
 
@@ -125,12 +126,18 @@ class Workbench(Container):
         """Show all of the head on a small screen, or hide it again."""
         self.query_one(Headline).toggle_details()
 
+    def maximise(self) -> None:
+        """Give the pane in front all of a large screen, or let it share that again."""
+        self._is_maximised = not self._is_maximised
+        self.show_pane(self._pane_idx)
+
     def show_pane(self, pane_idx: int) -> None:
         """Bring a pane to the front, up to date, and focus it."""
         self._pane_idx = pane_idx % len(PANES)
         for index, view in enumerate(self._views):
             view.set_class(index == self._pane_idx, "current")
-        self.query_one("#panes").set_class(PANES[self._pane_idx].together, "together")
+        together = PANES[self._pane_idx].together and not self._is_maximised
+        self.query_one("#panes").set_class(together, "together")
         self.query_one(PaneTabs).show(self._pane_idx)
         view = self._views[self._pane_idx]
         if not view.is_attached:

@@ -356,6 +356,18 @@ async def test_resizing_rearranges_the_panes() -> None:
         assert f"Timeline: {BEST}" in screen_text(app)
 
 
+async def test_a_pane_has_a_large_screen_for_itself() -> None:
+    app = app_of(stages())
+    async with app.run_test(size=LARGE) as pilot:
+        await settled(pilot)
+        await press(pilot, "M")
+        assert BEST in screen_text(app) and "Loss waterfall" not in screen_text(app)
+        await press(pilot, "3")
+        assert "Loss waterfall" in screen_text(app) and f"Timeline: {BEST}" not in screen_text(app)
+        await press(pilot, "M")
+        assert "Loss waterfall" in screen_text(app) and f"Timeline: {BEST}" in screen_text(app)
+
+
 def test_the_session_keeps_both_results_of_the_advice() -> None:
     session = Session(FILE, (), None, stages().backend())
     session.show(session.read())

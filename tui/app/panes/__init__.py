@@ -1,4 +1,4 @@
-"""The panes of the workbench: ``PANES`` lists them in the order of their keys, ``views.py`` what each of them is.
+"""The panes of the workbench: ``PANES`` lists them in the order of their keys, ``workbench.VIEWS`` what each is.
 
 The list alone is imported for the first frame, so it imports nothing.
 """
