@@ -45,7 +45,12 @@ class GemmForm:
     @property
     def quantisation(self) -> float:
         """Share of an incomplete last wave that is paid."""
-        return 1.0 if self.fixed else float(self.model.quantisation)
+        return 1.0 if self.fixed or self.by_waves else float(self.model.quantisation)
+
+    @property
+    def by_waves(self) -> bool:
+        """Whether a kernel has the block of fewest waves: it may be any, and takes at least what its form says."""
+        return self.model.ragged_ticks is not None and not self.fixed
 
     def memory_us(self, corner: Floats, *, adds: bool = False) -> Floats:
         """Time of the compulsory traffic of shapes [3, B]; a kernel that ``adds`` to an output also reads it."""

@@ -31,7 +31,7 @@ from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
 from ...simcore.kernels.dispatch import BYTES_IN_FLIGHT_PER_SM, compute_work, gemv_work, least_sm_ticks
 from ...simcore.kernels.gemm import gemm_work
-from ...simcore.kernels.gemm_form import SPLITS, TileForm, split_k, tiles_of
+from ...simcore.kernels.gemm_form import SPLITS, TileForm, library_tiles, split_k, tiles_of
 from ...simcore.kernels.work import KernelWork
 from .boxes import Floats, GemmForm, TiledKernels
 
@@ -235,8 +235,9 @@ class _Search:
         self._sizes = shape.m * shape.n * shape.k * np.array(SIZE_SHARES[::-1])
         fixed = kind.persistent
         self._form = GemmForm(gpu, shape, kind.fewest, kind.most, fixed)
-        splits = SPLITS[:1] if fixed else SPLITS
-        kernels = [(*tile, split) for tile in tiles_of(gpu) if tile[1] <= kind.most for split in splits]
+        splits = SPLITS[:1] if fixed or self._form.by_waves else SPLITS
+        tiles = tiles_of(gpu) if fixed else library_tiles(gpu, shape.dtype)
+        kernels = [(*tile, split) for tile in tiles if tile[1] <= kind.most for split in splits]
         self._kernels = TiledKernels.of(self._form, kernels)
         # Of tiles of one size the most square reads least. Any subset bounds the time of the fastest from above.
         rivals = {
@@ -299,7 +300,9 @@ class _Search:
         """
         form, waves, split = self._form, self._kernels.waves_us(low, self._form.most), self._kernels.split_us(low)
         memory = [form.memory_us(low, adds=adds) for adds in (False, True)]
-        limits = [TIE_RATIO * fastest for fastest in self._rivals.fastest_us(low, high)]
+        endless = np.full(low.shape[1], np.inf)
+        fastest = (endless, endless) if form.by_waves else self._rivals.fastest_us(low, high)
+        limits = [TIE_RATIO * each for each in fastest]
         likely = np.zeros(waves.shape, bool)
         for each, limit in zip(memory, limits, strict=True):
             likely |= np.maximum(waves, each) + split <= TIE_RATIO * limit  # no two times together are shorter

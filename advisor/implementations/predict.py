@@ -112,7 +112,7 @@ def _gemm(scenario: OpCase, method: Method) -> GemmModel:
     if not method.tiles:
         return scenario.gpu.gemm
     model = scenario.gemm_model
-    own = replace(model, tiles=method.tiles, pair_tiles=(), splits_k=False)
+    own = replace(model, tiles=method.tiles, pair_tiles=(), splits_k=False, ragged_ticks=None)
     return replace(own, hbm_fraction=model.hbm_fraction / _reads(scenario, method))
 
 

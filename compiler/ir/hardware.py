@@ -327,6 +327,9 @@ class GemmModel(TypedModel):
     ``cluster`` is the number of neighbouring SMs that read a shared operand from L2 once. ``fitted_l2`` is (bytes per
     instance, number of instances) of the L2 that the constants were fitted with, None where it is that of the GPU.
     Without ``splits_k`` the inner dimension of a tile stays whole. What has no constants of its type has these.
+    With ``ragged_ticks``, by which each row beyond M lengthens 64 elements of the inner dimension of a block, kernels
+    have the block of fewest waves, not the fastest tile; ``uneven`` is how much longer the math of blocks takes whose
+    columns do not divide a block of scales.
     """
 
     # Kernel times are cached by GPU, and fractions and tiles take long to hash.
@@ -347,6 +350,8 @@ class GemmModel(TypedModel):
     cluster: int = 1
     fitted_l2: tuple[int, int] | None = None
     splits_k: bool = True
+    ragged_ticks: int | None = None
+    uneven: Fraction = field(default=Fraction(0), hash=False)
     fp8: "GemmModel | None" = field(default=None, hash=False)
     fp8_block: "GemmModel | None" = field(default=None, hash=False)
     mxfp8: "GemmModel | None" = field(default=None, hash=False)

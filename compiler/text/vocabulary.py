@@ -145,9 +145,13 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
         _alone("monitor_entries", NUMBER, 1 << 20, low=0),
     ),
 }
-# Blocks of types inside blocks: constants of kernels of one type, all of them.
+# Blocks of types inside blocks: constants of kernels of one type, all of them but those that stand alone.
 TYPE_BLOCKS: Mapping[str, tuple[Property, ...]] = {
-    "gemm": tuple(each for each in GPU_BLOCKS["gemm"] if each.required),
+    "gemm": (
+        *(each for each in GPU_BLOCKS["gemm"] if each.required),
+        _alone("ragged", TIME, _PERCENT, low=0),
+        Property("uneven", NUMBER, Fraction(0), Fraction(10), required=False, alone=True),
+    ),
     "grouped": _GROUPED,
 }
 _PROTOCOLS = (

@@ -35,6 +35,7 @@ from .gemm_form import (
     BodyForm,
     TileTimes,
     Tiling,
+    block_of_fewest_waves,
     found,
     min_sm_ticks,
     operand_bytes,
@@ -77,9 +78,12 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, st
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
     read, written = hbm_bytes(shape, accumulate)
     model = gpu.gemm.of(shape.dtype)
-    tiles = tile_times(gpu, shape.dtype, shape.k, splits=model.splits_k and not static_order)
     form = BodyForm.of(gpu, model, read + written, 1.0 if static_order else float(model.quantisation))
-    best = _fastest(gpu, shape, sms, tiles, form)
+    if model.ragged_ticks is None or static_order:
+        tiles = tile_times(gpu, shape.dtype, shape.k, splits=model.splits_k and not static_order)
+        best = _fastest(gpu, shape, sms, tiles, form)
+    else:
+        best = _of_fewest_waves(gpu, shape, sms, form)
     hits = max(0, best.l2_read_bytes - read)
     missed, from_mall = _missed_bytes(gpu, shape, sms, best, hits)
     longer = slowdown(gpu, shape.dtype, shape.flops if shape.whole_flops is None else shape.whole_flops)
@@ -131,6 +135,17 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
                 best = Tiling(body_us, block, units == 2, slots * split, l2_read_bytes, split)
                 best_us = body_us
     return found(best, gpu, sms)
+
+
+def _of_fewest_waves(gpu: Gpu, shape: GemmShape, sms: int, form: BodyForm) -> Tiling:
+    """The tiling that DeepGEMM picks, see ``block_of_fewest_waves``."""
+    picked = block_of_fewest_waves(shape.m, shape.n, sms)
+    tile_rows, tile_cols = math.ceil(shape.m / picked.block[0]), math.ceil(shape.n / picked.block[1])
+    l2_read_bytes = operand_bytes(shape.left_bytes, shape.right_bytes, tile_rows, tile_cols, gpu.gemm.cluster)
+    other_bytes = form.num_bytes - shape.operand_bytes
+    body_us = form.body_us(picked.waves_us(gpu, shape.dtype, shape.k))
+    body_us = max(body_us, form.least_us(picked.waves, l2_read_bytes + other_bytes))
+    return Tiling(body_us, picked.block, False, picked.num_blocks, l2_read_bytes)
 
 
 def tiled_work(

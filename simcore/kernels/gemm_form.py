@@ -17,6 +17,11 @@ for its whole time. Tiles side by side in a cluster read from L2 once what they 
 3,000 of 35,700 measured shapes (aiconfigurator's TensorRT-LLM collector); 5-6 % mean error for M, N, K >= 512. Kernels
 of fp8 have nine of their own where they were fitted (``GemmModel.of``).
 
+Kernels of fp8_block on Hopper are DeepGEMM's, whose block is that of fewest waves and not the fastest (``WaveBlock``).
+Of its ceil(W) waves as many as the ragged blocks fill, those with r rows beyond M, have longer tiles:
+
+    t_tile = ((t_mma (1 + uneven))^p + t_lat^p + (ks / 64 * r * ragged)^p)^(1/p) + tile
+
 The constants are read once for many tiles: ``TileForm`` for those of a GPU, ``BodyForm`` for those of a kernel.
 """
 
@@ -61,11 +66,15 @@ class TileForm:
         return cls(float(model.exponent), sm_flops, model.k_step_ticks, model.tile_ticks / TICKS_PER_US)
 
     def us(self, tile: Tile, k_part: int) -> float:
-        """Time of one tile: math and latency of its k steps, imperfectly overlapped, and its overhead."""
+        """Time of one tile: its k steps and its overhead."""
+        return self.step_us(tile, k_part) + self.overhead_us
+
+    def step_us(self, tile: Tile, k_part: int, longer: float = 1.0) -> float:
+        """Math, ``longer`` times as long, and latency of the k steps of a tile, imperfectly overlapped."""
         (rows, cols), units = tile
         math_us = 2 * rows * cols * k_part / (units * self.sm_flops) * 1e6
         latency_us = k_part / 64 * self.k_step_ticks / TICKS_PER_US
-        return p_norm(math_us, latency_us, self.exponent) + self.overhead_us
+        return p_norm(math_us * longer, latency_us, self.exponent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +153,66 @@ def tiles_of(gpu: Gpu) -> list[Tile]:
     return [(block, 2) for block in gpu.gemm.pair_tiles] + [(block, 1) for block in gpu.gemm.tiles]
 
 
+SWAPPED_BELOW, SIDES, OTHER_SIDES = 32, (64, 128), range(16, 129, 8)
+"""Rows below which blocks lie across, and the sizes of their sides: TensorRT-LLM, ``fp8_blockscale_gemm``, on SM90."""
+
+
+def library_tiles(gpu: Gpu, dtype: DType) -> list[Tile]:
+    """All tiles that a launched kernel of ``dtype`` may have."""
+    if gpu.gemm.of(dtype).ragged_ticks is None:
+        return tiles_of(gpu)
+    blocks = {block for side in SIDES for other in OTHER_SIDES for block in ((side, other), (other, side))}
+    return [(block, 1) for block in sorted(blocks)]
+
+
+@dataclass(frozen=True, slots=True)
+class WaveBlock:
+    """The block of a kernel of ``num_blocks`` in ``waves``, of which ``ragged_waves`` are as long as ragged blocks.
+
+    Those have ``beyond`` rows beyond M. The columns of ``uneven`` blocks do not divide a block of scales.
+    """
+
+    block: tuple[int, int]
+    num_blocks: int
+    waves: int
+    beyond: int
+    ragged_waves: int
+    uneven: bool
+
+    def waves_us(self, gpu: Gpu, dtype: DType, k: int) -> float:
+        """Time of all waves: a step of a ragged block is longer by what its rows beyond M take."""
+        model, form, inner = gpu.gemm.of(dtype), TileForm.of(gpu, dtype), split_k(k, 1)
+        longer = 1 + float(model.uneven) if self.uneven else 1.0
+        plain_us = form.step_us((self.block, 1), inner, longer)
+        ragged_us = inner / 64 * self.beyond * (model.ragged_ticks or 0) / TICKS_PER_US
+        ragged = self.ragged_waves * p_norm(plain_us, ragged_us, form.exponent)
+        return (self.waves - self.ragged_waves) * plain_us + ragged + self.waves * form.overhead_us
+
+
+@lru_cache(maxsize=8192)
+def block_of_fewest_waves(m: int, n: int, sms: int) -> WaveBlock:
+    """The block that DeepGEMM picks on ``sms`` SMs: fewest waves, then the fullest last one, then fewest columns.
+
+    One side is 64 where that holds all rows, else 128, the other 16 to 128 in steps of 8. Of few rows A and B change
+    places (deepseek-ai/DeepGEMM, ``get_best_configs``, as TensorRT-LLM has it).
+    """
+    swapped = m < SWAPPED_BELOW
+    long, short = (n, m) if swapped else (m, n)
+    side = SIDES[0] if long <= SIDES[0] else SIDES[1]
+    along = math.ceil(long / side)
+
+    def rank(other: int) -> tuple[int, int, int]:
+        blocks = along * math.ceil(short / other)
+        return math.ceil(blocks / sms), -((blocks - 1) % sms), other
+
+    other = min(OTHER_SIDES, key=rank)
+    across, waves = math.ceil(short / other), rank(other)[0]
+    beyond = 0 if swapped else along * side - m
+    ragged_waves = min(waves, math.ceil(across / sms)) if beyond else 0
+    uneven = not swapped and SIDES[1] % other > 0
+    return WaveBlock((other, side) if swapped else (side, other), along * across, waves, beyond, ragged_waves, uneven)
+
+
 def split_k(k: int, split: int) -> int:
     """The inner dimension of a part of ``split``, in whole k steps."""
     return 64 * math.ceil(math.ceil(k / split) / 64)
@@ -194,6 +263,7 @@ def min_sm_ticks(gpu: Gpu, shape: GemmShape) -> int:
     where the overhead of a tile is spread widest, and the best tile bounds all tiles.
     """
     form, whole_k = TileForm.of(gpu, shape.dtype), split_k(shape.k, 1)
-    per_element = [tile[1] * form.us(tile, whole_k) / (tile[0][0] * tile[0][1]) for tile in tiles_of(gpu)]
+    tiles = {*tiles_of(gpu), *library_tiles(gpu, shape.dtype)}
+    per_element = [tile[1] * form.us(tile, whole_k) / (tile[0][0] * tile[0][1]) for tile in tiles]
     us = min(per_element) * shape.m * shape.n
     return math.floor(us * TICKS_PER_US * (1 - 1e-6))

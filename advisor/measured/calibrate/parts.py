@@ -239,6 +239,12 @@ CONSTANTS = (
 )
 """Bounds are wide: a constant that ends at one is reported."""
 
+OF_FEWEST_WAVES = (
+    Constant("gemm.ragged", ("gemm", "ragged_ticks"), ConstantUnit.TIME, 0.0001, 0.1),
+    Constant("gemm.uneven", ("gemm", "uneven"), ConstantUnit.SHARE, 0.001, 2),
+)
+"""Those of kernels that have the block of fewest waves, which neither split nor balance their last wave."""
+
 QUANTISATIONS = (0.05, 0.5, 1.0)
 """Starts for the quantisation: the loss has a local minimum for balanced and for unbalanced last waves."""
 
@@ -246,17 +252,22 @@ QUANTISATIONS = (0.05, 0.5, 1.0)
 GEMM_PARTS = {dtype: "gemm" if dtype is DType.BF16 else f"gemm {dtype.value}" for dtype in CAST_STEPS}
 
 
-def gemm_constants(dtype: DType) -> tuple[Constant, ...]:
-    """Return the constants of GEMMs of ``dtype``, those of bf16 in the block itself."""
+def gemm_constants(dtype: DType, gpu: Gpu) -> tuple[Constant, ...]:
+    """Return the constants of GEMMs of ``dtype`` that ``gpu`` has, those of bf16 in the block itself."""
     if dtype is DType.BF16:
         return CONSTANTS
     path, inside = f"gemm.{dtype.value}", ("gemm", dtype.value)
     return tuple(
-        replace(each, path=f"{path}.{each.name}", attributes=(*inside, *each.attributes[1:])) for each in CONSTANTS
+        replace(each, path=f"{path}.{each.name}", attributes=(*inside, *each.attributes[1:]))
+        for each in (*CONSTANTS, *(OF_FEWEST_WAVES if _by_waves(gpu, dtype) else ()))
     )
 
 
-def gemm_parts(tables: Sequence[GemmTable]) -> Iterator[ProfilePart]:
+def _by_waves(gpu: Gpu, dtype: DType) -> bool:
+    return gpu.gemm.of(dtype).ragged_ticks is not None
+
+
+def gemm_parts(gpu: Gpu, tables: Sequence[GemmTable]) -> Iterator[ProfilePart]:
     """Yield the GEMMs of one GPU by type; those with m, n, k >= 512, where schedules compete, count first."""
     for dtype, name in GEMM_PARTS.items():
         rows = tuple(
@@ -266,7 +277,8 @@ def gemm_parts(tables: Sequence[GemmTable]) -> Iterator[ProfilePart]:
             for shape, us in table.times_us.items()
             for large in [min(shape) >= MIN_WHOLE]
         )
-        yield ProfilePart(name, rows, partial(gemm_times_us, dtype), partial(fit_gemm, dtype), len(CONSTANTS))
+        num_constants = len(gemm_constants(dtype, gpu))
+        yield ProfilePart(name, rows, partial(gemm_times_us, dtype), partial(fit_gemm, dtype), num_constants)
 
 
 def fit_gemm(dtype: DType, gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]) -> tuple[Fitted, ...]:
@@ -274,9 +286,13 @@ def fit_gemm(dtype: DType, gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]) -> t
 
     The fit starts from the constants of ``start``, and its prior is around them; shares of a rate refer to ``gpu``.
     """
-    terms, constants = gemm_terms(gpu, _shapes(rows), dtype), gemm_constants(dtype)
-    first = [constant.of(start) for constant in constants]
-    starts = [first, *([*first[:-1], quantisation] for quantisation in QUANTISATIONS)]
+    terms, constants, by_waves = (
+        gemm_terms(gpu, _shapes(rows), dtype),
+        gemm_constants(dtype, gpu),
+        _by_waves(gpu, dtype),
+    )
+    first = [constant.of(start if _by_waves(start, dtype) == by_waves else gpu) for constant in constants]
+    starts = [first, *([*first[:-1], quantisation] for quantisation in QUANTISATIONS if not by_waves)]
     return fit(
         constants,
         starts,

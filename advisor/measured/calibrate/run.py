@@ -153,7 +153,7 @@ def _parts(folder: Path, request: FitRequest, gpu: Gpu, left_out: list[str]) -> 
         for each in tables
         if not gpu.peak(each.dtype)
     )
-    yield from gemm_parts([each for each in tables if gpu.peak(each.dtype)])
+    yield from gemm_parts(gpu, [each for each in tables if gpu.peak(each.dtype)])
     points = list(kept_rows(collective_points(folder, lambda _: gpu, name), left_out))
     yield from collective_parts(gpu, points, request.fit_switch)
     for path in tables_of(folder, SM_PATTERNS):

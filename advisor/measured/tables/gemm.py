@@ -24,7 +24,14 @@ from ....compiler import compile_text
 from ....compiler.ir import TICKS_PER_US, DType, GemmModel, Gpu, OpCase
 from ....compiler.text.load import shipped_libraries
 from ....simcore.kernels.gemm import ROUNDING_TICKS
-from ....simcore.kernels.gemm_form import MIN_SPLIT_K, SPLITS, l2_bytes_per_s, slowdown
+from ....simcore.kernels.gemm_form import (
+    MIN_SPLIT_K,
+    SPLITS,
+    block_of_fewest_waves,
+    l2_bytes_per_s,
+    slowdown,
+    tiles_of,
+)
 from .csv_rows import FIT, HELD_OUT, MissingTable, TableComparison, in_odd_half, left_out_lines, read_rows
 
 Ints = npt.NDArray[np.int64]
@@ -36,7 +43,7 @@ MAX_ROWS_AT_ONCE = 2048
 
 @dataclass(frozen=True, slots=True)
 class GemmConstants:
-    """The nine fitted constants, in us, TB/s and plain shares."""
+    """The fitted constants, in us, TB/s and plain shares; the last two are of kernels of fewest waves alone."""
 
     start: float
     mma: float
@@ -47,6 +54,8 @@ class GemmConstants:
     split_bandwidth: float
     exponent: float
     quantisation: float
+    ragged: float = 0.0
+    uneven: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,8 @@ class GemmTerms:
 
     ``ideal_math_us`` is the math of a tile at the full peak, ``ideal_memory_us`` the traffic at the full rate of HBM,
     ``partial_bytes`` the additional traffic of split-K, ``floor_us`` the time of all bytes in L2, or the latency of
-    memory in every wave, whichever is longer.
+    memory in every wave, whichever is longer. ``ragged_steps`` are rows beyond M times k steps of a block, in
+    ``ragged_waves`` waves; ``uneven`` is 1 where columns do not divide a block of scales.
     """
 
     waves: Floats
@@ -66,6 +76,9 @@ class GemmTerms:
     partial_bytes: Floats
     floor_us: Floats
     legal: Bools
+    ragged_steps: Floats
+    ragged_waves: Floats
+    uneven: Floats
 
     def chosen(self, index: Ints) -> "GemmTerms":
         """Return the terms of one kernel for each row, all [R, 1, 1]; ``index`` [R] counts through tiles and splits."""
@@ -80,7 +93,7 @@ class GemmTerms:
 
 
 def constants_of(model: GemmModel) -> GemmConstants:
-    """Return the nine constants of a profile."""
+    """Return the constants of a profile."""
     return GemmConstants(
         start=model.start_ticks / TICKS_PER_US,
         mma=float(model.mma_fraction),
@@ -91,6 +104,8 @@ def constants_of(model: GemmModel) -> GemmConstants:
         split_bandwidth=model.split_bytes_per_s / 1e12,
         exponent=float(model.exponent),
         quantisation=float(model.quantisation),
+        ragged=(model.ragged_ticks or 0) / TICKS_PER_US,
+        uneven=float(model.uneven),
     )
 
 
@@ -113,11 +128,20 @@ def slowdowns(gpu: Gpu, shapes: Ints, dtype: DType) -> Floats:
 
 
 def gemm_terms(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> GemmTerms:
-    """Return the terms of each shape with every tile and split, in the order of ``gemm_work``."""
-    tiles = [(*block, 2) for block in gpu.gemm.pair_tiles] + [(*block, 1) for block in gpu.gemm.tiles]
-    rows, cols, sms_per_tile = (np.array(each)[None, :, None] for each in zip(*tiles, strict=True))
-    split = np.array(SPLITS)[None, None, :]
+    """Return the terms of each shape with every tile and split, in the order of ``gemm_work``.
+
+    Kernels of fewest waves have one tile and split for each shape.
+    """
+    by_waves = gpu.gemm.of(dtype).ragged_ticks is not None
     m, n, k = (each[:, None, None] for each in shapes.T)
+    split = np.array(SPLITS[:1] if by_waves else SPLITS)[None, None, :]
+    if by_waves:
+        picked = [block_of_fewest_waves(rows, cols, gpu.sms) for rows, cols in shapes[:, :2].tolist()]
+        fields = [(*each.block, 1, each.beyond, each.ragged_waves, each.uneven) for each in picked]
+        tiles = np.array(fields, dtype=np.int64).reshape(-1, 6).T[:, :, None, None]
+    else:
+        tiles = np.array([(*block, sms, 0, 0, 0) for block, sms in tiles_of(gpu)]).T[:, None, :, None]
+    rows, cols, sms_per_tile, beyond, ragged_waves, uneven = tiles
     k_part = _ceil_div(_ceil_div(k, split), 64) * 64
     tile_rows, tile_cols = _ceil_div(m, rows), _ceil_div(n, cols)
     num_bytes = (m + n) * k * dtype.mean_bytes + m * n * dtype.of_product.mean_bytes
@@ -127,7 +151,7 @@ def gemm_terms(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> GemmTerms:
     waves = tile_rows * tile_cols * split * sms_per_tile / gpu.sms
     latency_us = np.maximum(1, np.ceil(waves)) * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
     return GemmTerms(
-        waves=waves,
+        waves=np.ceil(waves) if by_waves else waves,
         steps=k_part / 64,
         ideal_math_us=2 * rows * cols * k_part / (sms_per_tile * (gpu.peak(dtype) / gpu.sms)) * 1e6,
         ideal_memory_us=num_bytes / gpu.hbm.peak_bytes_per_s * 1e6,
@@ -135,6 +159,9 @@ def gemm_terms(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> GemmTerms:
         partial_bytes=np.where(split > 1, 8.0 * split * m * n, 0.0),
         floor_us=np.maximum(l2_us, latency_us),
         legal=((split == 1) | (k_part >= MIN_SPLIT_K)) & (sms_per_tile <= gpu.sms),
+        ragged_steps=beyond * k_part / 64,
+        ragged_waves=ragged_waves.astype(np.float64),
+        uneven=uneven.astype(np.float64),
     )
 
 
@@ -143,9 +170,14 @@ def body_times_us(terms: GemmTerms, constants: GemmConstants) -> Floats:
     power, waves = constants.exponent, terms.waves
     quantised = np.where(waves <= 1, 1.0, waves + constants.quantisation * (np.ceil(waves) - waves))
     math_us, latency_us = terms.ideal_math_us / constants.mma, terms.steps * constants.k_step
-    tile_us = _p_norm(math_us, latency_us, power) + constants.tile
+    if terms.uneven.any():
+        math_us = math_us * (1 + constants.uneven * terms.uneven)
+    step_us = _p_norm(math_us, latency_us, power)
+    waves_us = quantised * (step_us + constants.tile)
+    if terms.ragged_steps.any():
+        waves_us += terms.ragged_waves * (_p_norm(step_us, terms.ragged_steps * constants.ragged, power) - step_us)
     memory_us = terms.ideal_memory_us / constants.hbm
-    body_us = _p_norm(quantised * tile_us, memory_us, power)
+    body_us = _p_norm(waves_us, memory_us, power)
     body_us += terms.is_split * constants.split + terms.partial_bytes / constants.split_bandwidth * 1e-6
     times: Floats = np.where(terms.legal, np.maximum(body_us, terms.floor_us), np.inf)
     return times

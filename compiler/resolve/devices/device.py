@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, TypeVar
 
 from ...codes import Code
@@ -293,4 +294,6 @@ def _gemm(
         pair_tiles=tiles.get("pair_tiles", ()),
         cluster=figures.whole_if("gemm.cluster") or 1,
         fitted_l2=fitted_l2,
+        ragged_ticks=figures.ticks(f"{block}.ragged") if f"{block}.ragged" in exact else None,
+        uneven=exact[f"{block}.uneven"].value.amount if f"{block}.uneven" in exact else Fraction(0),
     )

@@ -205,7 +205,7 @@ def _groups() -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     yield tuple(f"mall.{each.name}" for each in CACHE_NUMBERS), ("mall.",)
     for block, numbers in TYPE_BLOCKS.items():
         for name in TYPES_WITH_CONSTANTS:
-            yield tuple(f"{block}.{name}.{each.name}" for each in numbers), (f"{block}.{name}.",)
+            yield tuple(f"{block}.{name}.{each.name}" for each in numbers if not each.alone), (f"{block}.{name}.",)
     for name, numbers in COLLECTIVES.items():
         prefix = f"collectives.{name}." if name else "collectives."
         yield tuple(f"{prefix}{each.name}" for each in numbers if not each.alone), (prefix,)

@@ -13,7 +13,7 @@ from magus.compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work
 from magus.simcore.kernels.gemm_form import min_sm_ticks
 from tests.helpers.marks import thinned
-from tests.helpers.scenarios.scenarios import h100, mi300x
+from tests.helpers.scenarios.scenarios import by_waves, h100, mi300x
 from tests.helpers.some import some
 
 DT = DType.BF16
@@ -26,7 +26,7 @@ def shipped(library: str, name: str) -> Gpu:
     return compile_text(f"{system}workload one on s {{ {text} }}\n").scenario().case.gpu
 
 
-GPUS = {"MI300X": mi300x(), "H100": h100(), "B200": shipped("nvidia/b200", "B200")}
+GPUS = {"MI300X": mi300x(), "H100": h100(), "B200": shipped("nvidia/b200", "B200"), "fewest waves": by_waves()}
 
 
 def area_us(gpu: Gpu, shape: GemmShape, sms: int, *, persistent: bool = False, accumulate: bool = False) -> float:

@@ -22,7 +22,7 @@ from magus.advisor.measured.tables.gemm import (
 from magus.advisor.measured.tables.samples import simulated_sample
 from magus.compiler.ir import DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work
-from tests.helpers.scenarios.scenarios import h100, mi300x
+from tests.helpers.scenarios.scenarios import by_waves, h100, mi300x
 
 HEAD = "gpu,op,m,n,k,dtype,time_us,tflops,kernel\n"
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
@@ -56,7 +56,11 @@ def scalar_ticks(gpu: Gpu, shape: tuple[int, int, int], dtype: DType = DType.BF1
     return gemm_work(gpu, GemmShape(*shape, dtype), gpu.sms).alone_ticks
 
 
-@pytest.mark.parametrize("gpu", [h100(), mi300x(), paired(), clustered()], ids=["H100", "MI300X", "pairs", "clusters"])
+@pytest.mark.parametrize(
+    "gpu",
+    [h100(), mi300x(), paired(), clustered(), by_waves()],
+    ids=["H100", "MI300X", "pairs", "clusters", "fewest waves"],
+)
 def test_many_gemms_take_what_each_takes(gpu: Gpu) -> None:
     shapes = some_shapes(seed=1, count=400)
 

@@ -112,6 +112,12 @@ def h100() -> Gpu:
 
 
 @cache
+def by_waves() -> Gpu:
+    """The same H100 with kernels that have the block of fewest waves."""
+    return replace(h100(), gemm=replace(h100().gemm, cluster=2, ragged_ticks=ticks(0.001374), uneven=Fraction("0.177")))
+
+
+@cache
 def xgmi() -> Link:
     """One direction of a link between two MI300X."""
     return Link("xgmi", 64 * G, 46_500_000_000, 700 * TICKS_PER_NS)

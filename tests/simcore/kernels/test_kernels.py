@@ -14,10 +14,18 @@ from magus.compiler.planning.build import build_op_plan
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.simcore.kernels.dispatch import compute_work, least_sm_ticks, reduce_work
 from magus.simcore.kernels.gemm import ROUNDING_TICKS, gemm_work, group_shape, rounded_ticks, ticks_for
-from magus.simcore.kernels.gemm_form import BodyForm, min_sm_ticks, operand_bytes, slowdown, split_us, tile_times
+from magus.simcore.kernels.gemm_form import (
+    BodyForm,
+    block_of_fewest_waves,
+    min_sm_ticks,
+    operand_bytes,
+    slowdown,
+    split_us,
+    tile_times,
+)
 from magus.simcore.kernels.work import hbm_bytes
 from magus.simcore.kernels.working_set import extra_hbm_bytes
-from tests.helpers.scenarios.scenarios import MIB, ag_gemm, h100, mi300x
+from tests.helpers.scenarios.scenarios import MIB, ag_gemm, by_waves, h100, mi300x
 
 # A GPU whose SMs also work in pairs, as on Blackwell.
 PAIRED = replace(h100(), gemm=replace(h100().gemm, pair_tiles=((256, 128), (256, 192), (256, 256))))
@@ -80,7 +88,40 @@ def test_the_pick_is_the_first_of_the_fastest_of_all_tiles_and_splits(m, n, k, g
     assert work.unit_ticks == max(ROUNDING_TICKS, rounded_ticks(best_us / work.waves))
 
 
-@given(sizes, sizes, sizes, st.sampled_from(GPUS), st.integers(min_value=8, max_value=132))
+@pytest.mark.parametrize(
+    ("m", "n", "block", "waves", "beyond", "uneven"),
+    [
+        (31, 4096, (16, 128), 1, 0, False),  # A and B change places
+        (32, 4096, (64, 32), 1, 32, False),
+        (64, 1536, (64, 16), 1, 0, False),
+        (129, 1536, (128, 24), 1, 127, True),
+        (256, 12288, (128, 96), 2, 0, True),
+        (513, 16384, (128, 128), 5, 127, False),
+    ],
+)
+def test_a_block_of_fewest_waves_is_the_one_that_deepgemm_picks(  # type: ignore[no-untyped-def]
+    m: int, n: int, block, waves: int, beyond: int, uneven: bool
+) -> None:
+    found = block_of_fewest_waves(m, n, 132)
+
+    assert (found.block, found.waves, found.beyond, found.uneven) == (block, waves, beyond, uneven)
+
+
+def test_a_kernel_of_fewest_waves_waits_for_rows_that_are_not_there() -> None:
+    gpu = by_waves()
+
+    def us(m: int) -> float:
+        return gemm_work(gpu, GemmShape(m, 1536, 10240, DType.BF16), gpu.sms).alone_ticks / TICKS_PER_US
+
+    math_us = 2 * 128 * 24 * 10240 * 1.177 / (989e6 / 132 * 0.801)
+    p, latency_us, missing_us = 2.97, 160 * 0.092, 160 * 127 * 0.001374
+    tile_us = (math_us**p + latency_us**p + missing_us**p) ** (1 / p) + 0.879
+    memory_us = 2 * (129 * 10240 + 1536 * 10240 + 129 * 1536) / (0.821 * 3.35e6)
+    assert us(129) == pytest.approx(1.951 + (tile_us**p + memory_us**p) ** (1 / p), rel=0.01)
+    assert us(129) > 1.3 * us(256) and us(128) < us(256)
+
+
+@given(sizes, sizes, sizes, st.sampled_from((*GPUS, by_waves())), st.integers(min_value=8, max_value=132))
 def test_no_kernel_beats_the_bound_on_sm_time(m, n, k, gpu, sms) -> None:  # type: ignore[no-untyped-def]
     shape = GemmShape(m, n, k, DType.BF16)
     work = gemm_work(gpu, shape, sms)
