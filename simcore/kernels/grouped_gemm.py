@@ -18,6 +18,7 @@ have exactly what each expert has.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -102,11 +103,13 @@ def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int) -> Til
     model = gpu.gemm.of(shape.dtype)
     form, written = BodyForm.of(gpu, model, num_bytes, float(model.quantisation)), shape.output_bytes
     tiles, right = tile_times(gpu, shape.dtype, shape.k, splits=False), shape.right.bytes_of(shape.n * shape.k)
+    alike = tuple(Counter(shape.rows).items())  # experts with as many rows
     bodies: list[tuple[float, int, int]] = []  # the least body of a tile, its number, its slots
     for number, ((block, units), ((_, tile_us),)) in enumerate(tiles):
         if units > sms:  # a pair needs two SMs
             continue
-        num_slots = sum(math.ceil(count / block[0]) for count in shape.rows) * math.ceil(shape.n / block[1]) * units
+        row_blocks = sum(experts * math.ceil(count / block[0]) for count, experts in alike)
+        num_slots = row_blocks * math.ceil(shape.n / block[1]) * units
         bodies.append((form.body_us(form.waves_us(num_slots / sms, tile_us)), number, num_slots))
     best: Tiling | None = None
     first = 0
@@ -115,10 +118,10 @@ def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int) -> Til
             break
         block, units = tiles[number][0]
         tile_cols, share = math.ceil(shape.n / block[1]), gpu.gemm.cluster // units
-        l2_read_bytes = sum(
-            operand_bytes(shape.dtype.bytes_of(count * shape.k), right, math.ceil(count / block[0]), tile_cols, share)
-            for count in shape.rows
-        )
+        l2_read_bytes = 0
+        for count, experts in alike:
+            left, row_blocks = shape.dtype.bytes_of(count * shape.k), math.ceil(count / block[0])
+            l2_read_bytes += experts * operand_bytes(left, right, row_blocks, tile_cols, share)
         body_us = max(body_us, form.least_us(num_slots / sms, l2_read_bytes + written))
         if best is None or (body_us, number) < (best.body_us, first):
             best, first = Tiling(body_us, block, units == 2, num_slots, l2_read_bytes), number

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial, reduce
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 
@@ -40,7 +41,8 @@ ANY_ROWS_DIVISOR = 5
 class FittedRow:
     """One measured value: its error is summed up under ``group``, and ``key`` identifies what was measured.
 
-    The model is mainly used for rows that are ``first``; a fit takes more of them than of others.
+    The model is mainly used for rows that are ``first``; a fit takes more of them than of others. ``least_us`` is what
+    the math takes at the peak rate.
     """
 
     group: str
@@ -48,6 +50,7 @@ class FittedRow:
     measured: float
     file: str
     first: bool = False
+    least_us: float = 0.0
 
 
 Predict = Callable[[Gpu, Sequence[FittedRow]], Floats]
@@ -270,8 +273,9 @@ def _by_waves(gpu: Gpu, dtype: DType) -> bool:
 def gemm_parts(gpu: Gpu, tables: Sequence[GemmTable]) -> Iterator[ProfilePart]:
     """Yield the GEMMs of one GPU by type; those with m, n, k >= 512, where schedules compete, count first."""
     for dtype, name in GEMM_PARTS.items():
+        peak = gpu.peak(dtype)
         rows = tuple(
-            FittedRow(f"{name}, {LARGE if large else ALL}", shape, us, table.file, first=large)
+            FittedRow(f"{name}, {LARGE if large else ALL}", shape, us, table.file, large, 2e6 * prod(shape) / peak)
             for table in tables
             if table.dtype is dtype
             for shape, us in table.times_us.items()

@@ -1,4 +1,4 @@
-"""``magus calibrate``: fits the constants of GEMMs, collectives and copies of a profile to measured times."""
+"""``magus calibrate``: fits the constants of kernels, collectives and copies of a profile to measured times."""
 
 import re
 from collections import defaultdict
@@ -16,8 +16,9 @@ from ..tables.collectives import collective_points, tables_of
 from ..tables.copies import DMA_GPU, DMA_PATTERNS, SM_PATTERNS, phase_shares, sm_copies
 from ..tables.csv_rows import MeasuredError
 from ..tables.gemm import gemm_tables, lone_scenario
-from ..validate.report import MAX_RATIO, kept_rows
+from ..validate.report import kept_rows
 from .fitting import Fitted, put_all, put_back
+from .kernel_parts import GROUPED_PARTS, KERNEL_PARTS, kernel_parts
 from .parts import (
     GEMM_PARTS,
     LARGE,
@@ -30,7 +31,9 @@ from .parts import (
     sm_copy_part,
 )
 
-PARTS = (*GEMM_PARTS.values(), "rings", "all_to_all", "NVLS", "SM copy", "DMA phase share")
+PARTS = (*GEMM_PARTS.values(), "rings", "all_to_all", "NVLS", "SM copy", "DMA phase share", *KERNEL_PARTS)
+MAX_RATIO = 100
+"""A time that is as many times as long or short as predicted has another unit."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 
@@ -108,15 +111,19 @@ def calibrate(folder: Path, request: FitRequest, progress: Progress = lambda *_:
     base, gpu, start = _profiles(request)
     progress("compare", 0, 0)
     left_out: list[str] = []
-    parts = [_plausible(part, gpu, left_out) for part in _parts(folder, request, gpu, left_out)]
+    own = gpu.name == request.gpu  # its data sheet, and so its peak, is that of the rows
+    parts = [_plausible(part, gpu, own, left_out) for part in _parts(folder, request, gpu, left_out)]
     with_rows = {part.name: part for part in parts if part.rows}
     if not with_rows:
         raise MeasuredError("; ".join([f"{folder}: no rows of {request.gpu}", *left_out[:3]]))
     fitted: list[FittedPart] = []
     kept: list[str] = []
-    for index, name in enumerate(PARTS):
-        progress("calibrate", index, len(PARTS))
-        part = _fitted(with_rows[name], gpu, start, request) if name in with_rows else f"kept: {name}, no rows"
+    for index, name in enumerate(each for each in PARTS if each in with_rows):
+        progress("calibrate", index, len(with_rows))
+        block = name.partition(" ")[0]
+        if name in KERNEL_PARTS and getattr(gpu, block) is None:
+            gpu = replace(gpu, **{block: getattr(start, block)})
+        part = _fitted(with_rows[name], gpu, start, request)
         if isinstance(part, str):
             kept.append(part)
         else:
@@ -125,6 +132,8 @@ def calibrate(folder: Path, request: FitRequest, progress: Progress = lambda *_:
             if name == "rings" and gpu.collectives is not None:  # over which links, the rows do not say
                 own = replace(gpu.collectives, link_bytes_per_s=None, link_latency_ticks=None)
                 gpu = replace(gpu, collectives=own)
+    if len(with_rows) < len(PARTS):
+        kept.append(f"kept: {', '.join(each for each in PARTS if each not in with_rows)}, no rows")
     if not fitted:
         raise MeasuredError(f"{folder}: too few rows of {request.gpu}: {'; '.join(kept)}")
     return Calibration(request, base, gpu, tuple(fitted), tuple(kept), tuple(left_out))
@@ -161,17 +170,27 @@ def _parts(folder: Path, request: FitRequest, gpu: Gpu, left_out: list[str]) -> 
     if name == DMA_GPU:
         for path in tables_of(folder, DMA_PATTERNS):
             yield dma_part(list(kept_rows(phase_shares(path, gpu), left_out)), path.name)
+    yield from kernel_parts(folder, name, gpu, left_out)
 
 
-def _plausible(part: ProfilePart, gpu: Gpu, left_out: list[str]) -> ProfilePart:
-    """Return the part without implausible rows, which differ from the prediction by more than ``MAX_RATIO``."""
+def _plausible(part: ProfilePart, gpu: Gpu, own: bool, left_out: list[str]) -> ProfilePart:
+    """Return the part without rows ``MAX_RATIO`` off the prediction, and on its ``own`` GPU those above the peak."""
     if not part.rows:
         return part
-    ratios = part.predict(gpu, part.rows) / np.array([row.measured for row in part.rows])
-    good = (ratios < MAX_RATIO) & (ratios > 1 / MAX_RATIO)
-    if not good.all():
-        left_out.append(f"{part.name}: {np.count_nonzero(~good):,} rows: that is no time")
-    return replace(part, rows=tuple(row for row, fits in zip(part.rows, good.tolist(), strict=True) if fits))
+    measured = np.array([row.measured for row in part.rows])
+    ratios = measured / part.predict(gpu, part.rows)
+    other_unit = (ratios > MAX_RATIO) | (ratios < 1 / MAX_RATIO)
+    too_fast = ~other_unit & (measured < np.array([row.least_us for row in part.rows])) & own
+    for wrong, reason in (
+        (other_unit, f"more than {MAX_RATIO} times as long or short as predicted, as in another unit"),
+        (too_fast, f"faster than the peak of {gpu.name}"),
+    ):
+        if wrong.any():
+            row, count = part.rows[int(wrong.argmax())], np.count_nonzero(wrong)
+            label = f"{part.name} {' x '.join(str(each) for each in row.key)}"
+            left_out.append(f"{row.file}: {label} in {row.measured:.4g} us and {count - 1:,} more: {reason}")
+    bad = other_unit | too_fast
+    return replace(part, rows=tuple(row for row, wrong in zip(part.rows, bad.tolist(), strict=True) if not wrong))
 
 
 def _fitted(part: ProfilePart, gpu: Gpu, start: Gpu, request: FitRequest) -> FittedPart | str:
@@ -201,7 +220,7 @@ def _can_start(part: str, start: Gpu) -> bool:
             return start.sm_copy.saturation is not None
         case "DMA phase share":
             return start.dma.phases is not None
-    return True
+    return part not in KERNEL_PARTS or getattr(start, part.partition(" ")[0]) is not None
 
 
 def _errors(part: ProfilePart, before: Gpu, after: Gpu, held: tuple[FittedRow, ...]) -> Iterator[Errors]:
@@ -253,12 +272,14 @@ def _lines(calibration: Calibration) -> Iterator[str]:
 
 
 def _blocks(calibration: Calibration) -> Iterator[str]:
-    gap, of_types = False, (_gemm(calibration, f"gemm {name}", name) for name in TYPES_WITH_CONSTANTS)
+    gap = False
     for block in (
-        _gemm(calibration, "gemm", "gemm", chain.from_iterable(of_types)),
+        _typed(calibration, "gemm"),
         _plain(calibration, "DMA phase share", "dma"),
         _plain(calibration, "SM copy", "sm_copy"),
         _collectives(calibration),
+        *(_plain(calibration, name, name) for name in ("attention", "mla")),
+        _typed(calibration, "grouped"),
     ):
         lines = list(block)
         if lines:
@@ -267,11 +288,19 @@ def _blocks(calibration: Calibration) -> Iterator[str]:
             gap = True
 
 
-def _gemm(calibration: Calibration, name: str, block: str, inside: Iterable[str] = ()) -> Iterator[str]:
+def _typed(calibration: Calibration, block: str) -> Iterator[str]:
+    """Yield a block with those of types in it."""
+    of_types = (_typed_part(calibration, f"{block} {name}", name) for name in TYPES_WITH_CONSTANTS)
+    yield from _typed_part(calibration, block, block, chain.from_iterable(of_types))
+
+
+def _typed_part(calibration: Calibration, name: str, block: str, inside: Iterable[str] = ()) -> Iterator[str]:
     part, within = calibration.part(name), list(inside)
     if part is not None or within:
         yield f"{block} {{"
-        if part is not None:
+        if part is not None and name in GROUPED_PARTS.values():
+            yield from _numbers(calibration, part)
+        elif part is not None:
             large = [errors for errors in part.errors if LARGE in errors.group and errors.rows >= MIN_HELD_OUT]
             yield from _numbers(calibration, part)
             yield from _error(calibration, large or part.errors[:1], " with m, n, k >= 512" if large else "")
@@ -284,6 +313,9 @@ def _plain(calibration: Calibration, name: str, block: str) -> Iterator[str]:
     if part is not None:
         yield f"{block} {{"
         yield from _numbers(calibration, part)
+        base = lone_scenario(calibration.base)
+        if name in ("attention", "mla") and base is not None and getattr(base.gpu, name) is None:
+            yield f'queries {getattr(calibration.gpu, name).queries} @assumed "that of {calibration.request.start}"'
         yield "}"
 
 

@@ -14,7 +14,7 @@ is compared with the mean of ten draws of our own, each on the hottest rank, wit
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -56,7 +56,7 @@ NUMBERS = (*MODEL, "tp", "ep", "tokens")
 DTYPES = {each.value: each for each in (DType.BF16, DType.FP8, DType.FP8_BLOCK, DType.NVFP4)}
 FITTED = (*(f"{dtype}, cutlass" for dtype in DTYPES), "fp8_block, deepgemm")
 UNGATED = "nongated"
-POWER_LAW = "power_law_1.2"
+EVEN, POWER_LAW = "balanced", "power_law_1.2"
 DRAWS = tuple(RoutingLaw("power_law", Fraction(6, 5), seed) for seed in range(5))
 FUSED_LAWS = {
     "power_law_1.01": RoutingLaw("power_law", Fraction("1.01")),
@@ -68,6 +68,80 @@ TOKENS = ((512, "up to 512 tokens"), (MAX_DIMENSION, "more tokens"))
 LOADS = ((8, "up to 8 rows each"), (128, "up to 128 rows each"), (MAX_DIMENSION**2, "more rows each"))
 
 
+@dataclass(frozen=True, slots=True)
+class ExpertRow:
+    """A measured row: the experts of one rank, which have ``widths`` of ``model``: its hidden and its own columns."""
+
+    gpu: str
+    dtype: DType
+    kernel: str
+    model: str
+    widths: tuple[int, int]
+    law: str
+    dealt: tuple[int, int, int, int]
+    label: str
+    time_us: float
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether constants are of this kernel."""
+        return f"{self.dtype.value}, {self.kernel}" in FITTED
+
+    @property
+    def even_rows(self) -> tuple[int, ...]:
+        """Rows of each expert that has some, where loads are even."""
+        tokens, top, experts, ranks = self.dealt
+        rows = max(1, round(tokens * top / ranks))
+        return evenly(rows, min(experts // ranks, rows))
+
+    @property
+    def load(self) -> str:
+        """The group of its load."""
+        return next(text for most, text in LOADS if sum(self.even_rows) <= most * len(self.even_rows))
+
+    def us(self, gpu: Gpu, rows: tuple[int, ...]) -> float:
+        """Return the time of all kernels by a profile, where experts have ``rows``."""
+        gated = 1 if self.kernel == UNGATED else 2
+        kernels = expert_kernels(rows, self.dealt[0], self.widths, gated, self.dtype)
+        return sum(work_of(gpu, shape, gpu.sms).alone_ticks for shape in kernels) / TICKS_PER_US
+
+
+def expert_rows(path: Path) -> Iterator[ExpertRow | str]:
+    """Yield every row of a table, or why rows were left out.
+
+    Raises
+    ------
+    MeasuredError
+        If the table cannot be read.
+    """
+    yield from rows_in((path,), COLUMNS, (*NUMBERS, "latency_us"), _row)
+
+
+def _row(row: Mapping[str, str]) -> ExpertRow | str:
+    numbers = [whole_number(row, each, MAX_DIMENSION) for each in NUMBERS]
+    if row["dtype"] not in DTYPES:
+        return "a type that is not compared"
+    if None in numbers:
+        return f"a size is not a whole number up to {MAX_DIMENSION}"
+    hidden, inter, top, experts, tp, ep, tokens = (number or 0 for number in numbers)
+    if inter % tp or experts % ep:
+        return "experts or their columns do not divide among ranks"
+    if row["distribution"] not in (EVEN, POWER_LAW):
+        return "loads that the table does not say"
+    model = "/".join(str(int(float(row[each]))) for each in MODEL)
+    return ExpertRow(
+        gpu=gpu_name(row["gpu"]),
+        dtype=DTYPES[row["dtype"]],
+        kernel=row["kernel"][:40],
+        model=model,
+        widths=(hidden, inter // tp),
+        law=row["distribution"],
+        dealt=(tokens, top, experts, ep),
+        label=f"{tokens} tokens, {model}, tp {tp}, ep {ep}",
+        time_us=float(row["latency_us"]),
+    )
+
+
 def expert_comparisons(folder: Path) -> Iterator[TableComparison | str]:
     """Yield every row beside its prediction, or why rows were left out.
 
@@ -76,45 +150,32 @@ def expert_comparisons(folder: Path) -> Iterator[TableComparison | str]:
     MeasuredError
         If a table cannot be read.
     """
-    yield from rows_in(tables_of(folder, PATTERNS), COLUMNS, (*NUMBERS, "latency_us"), _comparison)
+
+    def compared(fields: Mapping[str, str]) -> TableComparison | str:
+        row = _row(fields)
+        return row if isinstance(row, str) else _comparison(row)
+
+    yield from rows_in(tables_of(folder, PATTERNS), COLUMNS, (*NUMBERS, "latency_us"), compared)
 
 
-def _comparison(row: Mapping[str, str]) -> TableComparison | str:
-    name, gpu = gpu_named(row["gpu"])
-    numbers = [whole_number(row, each, MAX_DIMENSION) for each in NUMBERS]
+def _comparison(row: ExpertRow) -> TableComparison | str:
+    name, gpu = gpu_named(row.gpu)
     if gpu is None:
         return f"there is no profile of {name[:40]}"
-    if row["dtype"] not in DTYPES:
-        return "a type that is not compared"
-    if not gpu.peak(DTYPES[row["dtype"]]):
-        return f"{gpu.name} has no peak rate for {row['dtype']}"
-    if None in numbers:
-        return f"a size is not a whole number up to {MAX_DIMENSION}"
-    hidden, inter, top, experts, tp, ep, tokens = (number or 0 for number in numbers)
-    if inter % tp or experts % ep:
-        return "experts or their columns do not divide among ranks"
-    kernel = f"{row['dtype']}, {row['kernel'][:40]}"
-    model = "/".join(str(int(float(row[each]))) for each in MODEL)
-    label = f"{tokens} tokens, {model}, tp {tp}, ep {ep}"
-    dtype, gated = DTYPES[row["dtype"]], 1 if row["kernel"] == UNGATED else 2
-
-    def us(rows: tuple[int, ...]) -> float:
-        return _us(gpu, expert_kernels(rows, tokens, (hidden, inter // tp), gated, dtype))
-
-    if row["distribution"] == POWER_LAW:
-        if kernel not in FITTED or not in_odd_half(model) or ep == 1:
-            return "drawn loads of one rank, of a kernel or model that constants were fitted to, or without constants"
-        drawn = (rows_by_rank(law, ep, experts, top, tokens) for law in DRAWS)
-        mean_us = mean(us(max(each, key=sum)) for each in drawn)
-        group = next(text for most, text in TOKENS if tokens <= most)
-        return TableComparison(name, f"hottest experts, {kernel}", group, label, float(row["latency_us"]), mean_us)
-    if row["distribution"] != "balanced":
-        return "loads that the table does not say"
-    dealt = max(1, round(tokens * top / ep))
-    used = min(experts // ep, dealt)
-    half = f"{HELD_OUT if in_odd_half(model) else FIT}, " if kernel in FITTED else ""
-    group = half + next(text for most, text in LOADS if dealt <= most * used)
-    return TableComparison(name, f"experts, {kernel}", group, label, float(row["latency_us"]), us(evenly(dealt, used)))
+    if not gpu.peak(row.dtype):
+        return f"{gpu.name} has no peak rate for {row.dtype.value}"
+    kernel, odd = f"{row.dtype.value}, {row.kernel}", in_odd_half(row.model)
+    if row.law == EVEN:
+        half = f"{HELD_OUT if odd else FIT}, " if row.is_fitted else ""
+        us = row.us(gpu, row.even_rows)
+        return TableComparison(name, f"experts, {kernel}", half + row.load, row.label, row.time_us, us)
+    tokens, top, experts, ranks = row.dealt
+    if not row.is_fitted or not odd or ranks == 1:
+        return "drawn loads of one rank, of a kernel or model that constants were fitted to, or without constants"
+    drawn = (rows_by_rank(law, ranks, experts, top, tokens) for law in DRAWS)
+    mean_us = mean(row.us(gpu, max(each, key=sum)) for each in drawn)
+    group = next(text for most, text in TOKENS if tokens <= most)
+    return TableComparison(name, f"hottest experts, {kernel}", group, row.label, row.time_us, mean_us)
 
 
 def fused_layer_comparisons(folder: Path) -> Iterator[TableComparison | str]:
@@ -136,7 +197,7 @@ def _fused(row: Mapping[str, str]) -> TableComparison | str:
     if None in numbers or ranks > MAX_RANKS or experts % ranks:
         return "a size is not a whole number in the range of the model"
     law = FUSED_LAWS.get(row["distribution"])
-    if law is None and row["distribution"] != "balanced":
+    if law is None and row["distribution"] != EVEN:
         return "loads that the table does not say"
     known = _fused_kernel(STANDS_FOR.get(name, name), ranks)
     if known is None or not known[1].least_ranks <= ranks <= known[1].most_ranks:
@@ -186,7 +247,3 @@ def expert_kernels(
         GroupedGemmShape(rows, hidden, inter, dtype),
         RowWiseShape(tokens * hidden, 1, DType.BF16, dealt * hidden * 2),
     )
-
-
-def _us(gpu: Gpu, kernels: tuple[KernelShape, ...]) -> float:
-    return sum(work_of(gpu, shape, gpu.sms).alone_ticks for shape in kernels) / TICKS_PER_US

@@ -1,0 +1,146 @@
+"""Attention, MLA and experts of a mixture as parts of a fit: the rows of ``magus validate``, each of one kernel."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from ....compiler.ir import DType, Gpu
+from ..tables.attention import FITTED, FITTED_MLA, MAX_HEAD_DIM, AttentionRow, attention_rows, attention_us
+from ..tables.collectives import tables_of
+from ..tables.csv_rows import left_out_lines
+from ..tables.experts import DTYPES, EVEN, PATTERNS, ExpertRow, expert_rows
+from ..validate.report import kept_rows
+from .fitting import Constant, ConstantUnit, Fitted, Floats
+from .parts import FittedRow, ProfilePart, fit_rows
+
+_Number = tuple[str, str, ConstantUnit, float, float]
+ATTENTION: tuple[_Number, ...] = (
+    ("start", "start_ticks", ConstantUnit.TIME, 0.1, 100),
+    ("unit", "unit_ticks", ConstantUnit.TIME, 0.01, 100),
+    ("mma", "mma_fraction", ConstantUnit.SHARE, 0.02, 1),
+    ("softmax", "softmax_fraction", ConstantUnit.SHARE, 0.02, 1),
+    ("hbm", "hbm_fraction", ConstantUnit.SHARE, 0.05, 1),
+    *((f"decode_{each}", f"decode_{each}_ticks", ConstantUnit.TIME, 0.01, 100) for each in ("start", "unit", "block")),
+)
+DECODE_HBM: _Number = ("decode_hbm", "decode_hbm_fraction", ConstantUnit.SHARE, 0.05, 1)
+GROUPED: tuple[_Number, ...] = (
+    ("start", "start_ticks", ConstantUnit.TIME, 0.1, 100),
+    ("mma", "mma_fraction", ConstantUnit.SHARE, 0.02, 1),
+    ("hbm", "hbm_fraction", ConstantUnit.SHARE, 0.05, 1),
+    ("tile", "tile_ticks", ConstantUnit.TIME, 0.005, 100),
+    ("exponent", "exponent", ConstantUnit.NUMBER, 1.1, 12),
+    ("rows", "rows_fraction", ConstantUnit.SHARE, 0.02, 1),
+)
+GROUPED_PARTS = {dtype: "grouped" if dtype is DType.BF16 else f"grouped {dtype.value}" for dtype in DTYPES.values()}
+KERNEL_PARTS = ("attention", "mla", *GROUPED_PARTS.values())
+
+Times = Mapping[tuple[int | str, ...], Callable[[Gpu], float]]
+
+
+def kernel_parts(folder: Path, name: str, gpu: Gpu, left_out: list[str]) -> Iterator[ProfilePart]:
+    """Yield the parts of which ``folder`` has rows of ``name``; append to ``left_out`` why other rows are not used.
+
+    Raises
+    ------
+    MeasuredError
+        If a table cannot be read.
+    """
+    attention = [row for row in kept_rows(attention_rows(folder), left_out) if row.gpu == name]
+    for block, fitted in (("attention", FITTED.get(name, "")), ("mla", FITTED_MLA)):
+        of_block = [row for row in attention if (row.shape.values is not None) == (block == "mla")]
+        yield _attention(block, gpu, list(kept_rows(_of_one_kernel(of_block, fitted), left_out)))
+    experts = [
+        (path.name, row)
+        for path in tables_of(folder, PATTERNS)
+        for row in kept_rows(expert_rows(path), left_out)
+        if row.gpu == name
+    ]
+    rows = list(kept_rows(_of_known_experts(experts, gpu), left_out))
+    for dtype, part in GROUPED_PARTS.items():
+        yield _grouped(part, [(file, row) for file, row in rows if row.dtype is dtype])
+
+
+def _of_one_kernel(rows: Sequence[AttentionRow], fitted: str) -> Iterator[AttentionRow | str]:
+    """Yield the rows of the kernel ``fitted``, or of the only one there is: constants are those of one kernel."""
+    kernels = {row.kernel for row in rows}
+    own = {each for each in kernels if fitted and each.startswith(fitted)}
+    chosen, left_out = own or (kernels if len(kernels) == 1 else set()), Counter[tuple[str, str]]()
+    for row in rows:
+        if row.kernel not in chosen:
+            wanted = f"constants are those of {fitted}" if own else "keep the rows of one kernel"
+            left_out[row.file, f"of the kernel {row.kernel}; {wanted}"] += 1
+        elif row.shape.window is not None or (row.shape.head_dim > MAX_HEAD_DIM and row.shape.values is None):
+            left_out[row.file, f"windows, or heads of more than {MAX_HEAD_DIM}: they have kernels of their own"] += 1
+        else:
+            yield row
+    for (file, reason), count in left_out.items():
+        yield from left_out_lines(Path(file), Counter({reason: count}))
+
+
+def _of_known_experts(rows: Sequence[tuple[str, ExpertRow]], gpu: Gpu) -> Iterator[tuple[str, ExpertRow] | str]:
+    """Yield rows with even loads of kernels that constants are of."""
+    left_out = Counter[tuple[str, str]]()
+    for file, row in rows:
+        if not row.is_fitted:
+            left_out[file, f"of the kernel {row.kernel}, whose constants are not known"] += 1
+        elif not gpu.peak(row.dtype):
+            left_out[file, f"{gpu.name} has no peak rate for {row.dtype.value}"] += 1
+        elif row.law != EVEN:
+            left_out[file, "drawn loads of one rank"] += 1
+        else:
+            yield file, row
+    for (file, reason), count in left_out.items():
+        yield from left_out_lines(Path(file), Counter({reason: count}))
+
+
+def _attention(block: str, gpu: Gpu, found: Sequence[AttentionRow]) -> ProfilePart:
+    model = gpu.mla if block == "mla" else gpu.attention
+    decode_hbm = model is not None and model.decode_hbm_fraction is not None
+    times: dict[tuple[int | str, ...], Callable[[Gpu], float]] = {}
+    rows = []
+    for row in found:
+        key = (f"{row.phase}, {row.shape.batch} x {row.shape.text}, {row.shape.kv_heads} of keys",)
+        times[key] = partial(_attention_us, row)
+        least_us = row.shape.flops / gpu.peak(row.shape.dtype) * 1e6
+        rows.append(FittedRow(f"{block} {row.phase}", key, row.time_us, row.file, least_us=least_us))
+    numbers = (*ATTENTION, *((DECODE_HBM,) if decode_hbm else ()))
+    return _part(block, (block,), numbers, rows, times)
+
+
+def _grouped(name: str, found: Sequence[tuple[str, ExpertRow]]) -> ProfilePart:
+    times: dict[tuple[int | str, ...], Callable[[Gpu], float]] = {}
+    rows = []
+    for file, row in found:
+        key = (row.label,)
+        times[key] = partial(_experts_us, row)
+        rows.append(FittedRow(f"{name}, {row.load}", key, row.time_us, file))
+    return _part(name, tuple(name.split()), GROUPED, rows, times)
+
+
+def _attention_us(row: AttentionRow, gpu: Gpu) -> float:
+    return attention_us(gpu, row.shape)
+
+
+def _experts_us(row: ExpertRow, gpu: Gpu) -> float:
+    return row.us(gpu, row.even_rows)
+
+
+def _part(
+    name: str, block: tuple[str, ...], numbers: Sequence[_Number], rows: Sequence[FittedRow], times: Times
+) -> ProfilePart:
+    """The part of ``rows``, whose constants are ``numbers`` of ``block``, and their ``times`` by a profile."""
+    constants = tuple(
+        Constant(".".join((*block, word)), (*block, attribute), unit, low, high)
+        for word, attribute, unit, low, high in numbers
+    )
+
+    def predict(gpu: Gpu, some: Sequence[FittedRow]) -> Floats:
+        return np.array([times[row.key](gpu) for row in some])
+
+    def fit(gpu: Gpu, start: Gpu, some: Sequence[FittedRow]) -> tuple[Fitted, ...]:
+        return fit_rows(constants, gpu, start, some, predict)
+
+    return ProfilePart(name, tuple(rows), predict, fit, len(constants))
