@@ -117,7 +117,7 @@ def _of_launched(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimit
 def _of_persistent(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimits:
     start = gemm_start_ticks(gpu, gemm.dtype)
     form, whole_k = TileForm.of(gpu, gemm.dtype), split_k(gemm.k, 1)
-    us = min(form.us(tile, whole_k) for tile in tiles_of(gpu))
+    us = min(form.us(tile, whole_k) for tile in tiles_of(gpu, gemm.dtype))
     unit = int(us * TICKS_PER_US * (1 - 1e-6))
     return replace(limits, start=start, first=start + unit, after=unit)
 
@@ -236,7 +236,7 @@ class _Search:
         fixed = kind.persistent
         self._form = GemmForm(gpu, shape, kind.fewest, kind.most, fixed)
         splits = SPLITS[:1] if fixed or self._form.by_waves else SPLITS
-        tiles = tiles_of(gpu) if fixed else library_tiles(gpu, shape.dtype)
+        tiles = tiles_of(gpu, shape.dtype) if fixed else library_tiles(gpu, shape.dtype)
         kernels = [(*tile, split) for tile in tiles if tile[1] <= kind.most for split in splits]
         self._kernels = TiledKernels.of(self._form, kernels)
         # Of tiles of one size the most square reads least. Any subset bounds the time of the fastest from above.

@@ -60,7 +60,7 @@ def kernel_parts(folder: Path, name: str, gpu: Gpu, left_out: list[str]) -> Iter
     ]
     rows = list(kept_rows(_of_known_experts(experts, gpu), left_out))
     for dtype, part in GROUPED_PARTS.items():
-        yield _grouped(part, [(file, row) for file, row in rows if row.dtype is dtype])
+        yield _grouped(part, gpu, [(file, row) for file, row in rows if row.dtype is dtype])
 
 
 def _of_one_kernel(rows: Sequence[AttentionRow], fitted: str) -> Iterator[AttentionRow | str]:
@@ -110,14 +110,16 @@ def _attention(block: str, gpu: Gpu, found: Sequence[AttentionRow]) -> ProfilePa
     return _part(block, (block,), numbers, rows, times)
 
 
-def _grouped(name: str, found: Sequence[tuple[str, ExpertRow]]) -> ProfilePart:
+def _grouped(name: str, gpu: Gpu, found: Sequence[tuple[str, ExpertRow]]) -> ProfilePart:
     times: dict[tuple[int | str, ...], Callable[[Gpu], float]] = {}
     rows = []
     for file, row in found:
         key = (row.label,)
         times[key] = partial(_experts_us, row)
         rows.append(FittedRow(f"{name}, {row.load}", key, row.time_us, file))
-    return _part(name, tuple(name.split()), GROUPED, rows, times)
+    achieved = gpu.hbm.achieved_bytes_per_s / gpu.hbm.peak_bytes_per_s
+    numbers = [(*each[:4], achieved) if each[0] == "hbm" else each for each in GROUPED]  # memory serves at that rate
+    return _part(name, tuple(name.split()), numbers, rows, times)
 
 
 def _attention_us(row: AttentionRow, gpu: Gpu) -> float:
