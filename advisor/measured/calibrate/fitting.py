@@ -292,7 +292,7 @@ def _standard_errors(slopes: Floats, residuals: Floats) -> Floats:
     weights = np.where(np.abs(axes) > 1e-6, axes, 0.0)
     with np.errstate(invalid="ignore"):
         variances = np.nansum((weights * spread[:, None]) ** 2, axis=0)
-    errors: Floats = np.sqrt(variances * float(residuals @ residuals) / freedom)
+        errors: Floats = np.sqrt(variances * float(residuals @ residuals) / freedom)
     return errors
 
 

@@ -32,6 +32,7 @@ from ....compiler.ir import (
 from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....compiler.text.diagnostics import Diagnostic, Report, Source, Span, did_you_mean, listing
 from ...implementations.predict import predict_us
+from ..tables.exchanges import ExchangeRow
 from ..tables.fused import FusedPart, scenario_on
 from ..tables.implementations import LIBRARY
 from ..tables.own_rows import OwnRow
@@ -41,6 +42,14 @@ CALL = Constant("call", ("call_ticks",), ConstantUnit.TIME, 0.1, 10_000, width=2
 STEP = Constant("step", ("step_ticks",), ConstantUnit.TIME, 0.05, 80, width=2)
 RATE = Constant("rate", ("rate",), ConstantUnit.SHARE, 0.1, 1, width=2)
 LIMIT = Constant("limit", ("limit_bytes_per_s",), ConstantUnit.RATE, 1, 10_000, width=2)
+EXCHANGE = (
+    *(
+        Constant(f"exchange_{name}", ("routed", f"{name}_ticks"), ConstantUnit.TIME, 0.0001, 10_000, width=2)
+        for name in ("start", "step", "expert", "row")
+    ),
+    Constant("exchange_bandwidth", ("routed", "bytes_per_s"), ConstantUnit.RATE, 1, 10_000, width=2),
+)
+"""Of a dispatch or a combine; those that ship as 0 stay so."""
 STEP_NODES = (0.05, 5.0, 12.0, 30.0, 80.0)
 RATE_NODES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0)
 LIMIT_FACTORS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
@@ -127,6 +136,18 @@ def fit_method(start: Method, points: Sequence[OwnPoint]) -> tuple[Fitted, ...]:
             return fitted
         left.remove(max(weak, key=lambda one: (one.relative_error, left.index(one.constant))).constant)
     return ()
+
+
+def fit_exchange(constants: Sequence[Constant], start: Method, rows: Sequence[ExchangeRow]) -> tuple[Fitted, ...]:
+    """Return the ``constants`` of a dispatch or a combine that fit ``rows`` best."""
+
+    def logs(values: Floats) -> Floats:
+        kernel = _with(start, constants, values.tolist()).routed
+        assert kernel is not None, "constants are of one"
+        return np.log([row.us(kernel) for row in rows])
+
+    measured_us = np.array([row.time_us for row in rows])
+    return fit(constants, [[constant.of(start) for constant in constants]], logs, measured_us)
 
 
 def mean_error(method: Method, points: Sequence[OwnPoint]) -> float:

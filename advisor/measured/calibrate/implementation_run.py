@@ -4,16 +4,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from ....compiler import CompileError, format_text
 from ....compiler.codes import Code
 from ....compiler.ir import Implementation, Method, Pattern, Progress
 from ....compiler.text.diagnostics import Diagnostic, printable
+from ..tables.collectives import tables_of
+from ..tables.csv_rows import MeasuredError
+from ..tables.exchanges import PATTERN_OF, PATTERNS, ExchangeRow, exchange_rows
 from ..tables.own_rows import OwnRows, own_rows
+from ..validate.report import kept_rows
 from .fitting import Constant, put_all
 from .implementation_fit import (
+    EXCHANGE,
+    MAX_RATIO,
     MIN_HALF,
     OwnPoint,
     constants_of,
+    fit_exchange,
     fit_method,
     halves,
     implementation_named,
@@ -68,8 +77,13 @@ def calibrate_implementation(path: Path, name: str, progress: Progress = lambda 
     ------
     CompileError
         If no such implementation ships, rows are wrong or too few, or no fitted constants are better.
+    MeasuredError
+        The same of tables of dispatches and combines, to which exchanges are fitted: a table, or a folder of them.
     """
     implementation = implementation_named(name)
+    if any(method.routed is not None for method in implementation.methods):
+        progress("calibrate", 0, 0)
+        return calibrate_exchange(path, implementation)
     of_library = all(method.is_library for method in implementation.methods)
     progress("compare", 0, 0)
     rows = own_rows(path, name, of_library)
@@ -123,8 +137,60 @@ def _fitted(
     return FittedMethod(part, pattern, found, assumed, by_group, shortest_us)
 
 
+def calibrate_exchange(path: Path, implementation: Implementation) -> ImplementationCalibration:
+    """Fit the kernels of an implementation's dispatch and combine to the tables that ``magus validate`` reads.
+
+    Raises
+    ------
+    MeasuredError
+        If a table cannot be read, or nothing is fitted.
+    """
+    left_out: list[str] = []
+    tables = [path] if path.is_file() else tables_of(path, PATTERNS)
+    found = [row for row in kept_rows(exchange_rows(tables), left_out) if implementation.name in row.implementations]
+    rows = [row for row in found if row.gpu in implementation.gpus]
+    if len(rows) < len(found):
+        left_out.append(f"{len(found) - len(rows):,} rows of GPUs that {implementation.name} is not for")
+    results = [_fitted_exchange(method, rows, path.name, left_out) for method in implementation.methods]
+    methods = tuple(each for each in results if isinstance(each, FittedMethod))
+    kept = tuple(each for each in results if isinstance(each, str))
+    if not methods:
+        raise MeasuredError("; ".join([f"{path}: {', '.join(kept)}", *left_out[:3]]))
+    gpus = tuple(dict.fromkeys(row.gpu for row in rows))
+    return ImplementationCalibration(implementation.name, path.name, gpus, methods, kept, tuple(left_out))
+
+
+def _fitted_exchange(method: Method, rows: Sequence[ExchangeRow], file: str, left_out: list[str]) -> FittedMethod | str:
+    """Return the fitted constants of a pattern, or why those that ship are kept; every second row is held out."""
+    kernel, own = method.routed, list[ExchangeRow]()
+    assert kernel is not None, "both patterns of an exchange have one"
+    for row in rows:
+        if PATTERN_OF[row.phase] is method.pattern and row.is_of(kernel):
+            if 1 / MAX_RATIO < row.time_us / row.us(kernel) < MAX_RATIO:
+                own.append(row)
+            else:
+                left_out.append(f"{row.label}: {row.time_us:,.4g} us is no time of a {row.phase}, as in another unit")
+    own.sort(key=lambda row: (row.time_us, row.label))
+    constants = tuple(each for each in EXCHANGE if each.of(method) > 0)
+    fit_to, held = own[::2], own[1::2]
+    if len(fit_to) < len(constants) or not held:
+        return f"kept: {method.pattern.value}, {_rows(len(fit_to))} to fit {len(constants)} constants"
+
+    def error(by: Method) -> float:
+        return float(100 * np.mean([abs(row.us(by.routed) / row.time_us - 1) for row in held if by.routed]))
+
+    fitted = fit_exchange(constants, method, fit_to)
+    new, before = put_all(method, fitted), error(method)
+    after = error(new)
+    if after >= before:
+        return f"kept: {method.pattern.value}, {before:.1f}% off the held-out rows, the fitted constants {after:.1f}%"
+    errors = (Errors("time", len(held), before, after),)
+    part = FittedPart(method.pattern.value, fitted, len(fit_to), len(own), (file,), errors)
+    return FittedMethod(part, method.pattern, new, (), False, own[0].time_us)
+
+
 def _rows(count: int) -> str:
-    return f"{count} row{'s' if count > 1 else ''}"
+    return f"{count} row{'' if count == 1 else 's'}"
 
 
 def _undetermined(implementation: Implementation, found: FittedMethod) -> Iterator[str]:

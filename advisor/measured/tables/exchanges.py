@@ -6,9 +6,11 @@ TensorRT-LLM. Its table sends a token to as many ranks as there can be; experts 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from ....compiler.ir import DType, ExchangeKernel, Pattern
 from ....compiler.ir.operations.routing_laws import ranks_reached
@@ -28,9 +30,49 @@ TRTLLM, LOW_LATENCY, NORMAL = (
     (f"{name}.csv", f"{name}.csv.gz")
     for name in ("trtllm_alltoall*", "deepep_low_latency*", "deepep_dispatch_combine_by_sms*")
 )
-PATTERNS = (*TRTLLM, *LOW_LATENCY)
+PATTERNS = (*TRTLLM, *LOW_LATENCY, *NORMAL)
 _SIZES = ("hidden", "tokens_per_rank", "topk")
 _DEEPEP = ("n_nodes", "n_gpus", *_SIZES)
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeRow:
+    """A measured exchange; ``sent`` are the numbers of ``routed_time``, ``name`` the implementation or its sibling."""
+
+    gpu: str
+    name: str
+    phase: str
+    ranks: int
+    sent: tuple[int, int, int, int, int]
+    group: str
+    label: str
+    time_us: float
+
+    def us(self, kernel: ExchangeKernel) -> float:
+        """Return the time by a kernel."""
+        return routed_time(kernel, self.ranks, *self.sent).us
+
+    def is_of(self, kernel: ExchangeKernel) -> bool:
+        """Whether the kernel is known for as many ranks and experts."""
+        return kernel.least_ranks <= self.ranks <= kernel.most_ranks and not self.sent[-1] % self.ranks
+
+    @property
+    def implementations(self) -> tuple[str, str]:
+        """Those that it may be of."""
+        return self.name, f"{self.name}_blackwell"
+
+
+def exchange_rows(paths: Sequence[Path]) -> Iterator[ExchangeRow | str]:
+    """Yield every exchange of tables, or a text that says why rows were left out.
+
+    Raises
+    ------
+    MeasuredError
+        If a table cannot be read.
+    """
+    for path in paths:
+        skipped, found = _read(path)
+        yield from _told(path, skipped, found)
 
 
 def exchange_comparisons(folder: Path) -> Iterator[TableComparison | str]:
@@ -41,22 +83,28 @@ def exchange_comparisons(folder: Path) -> Iterator[TableComparison | str]:
     MeasuredError
         If a table cannot be read.
     """
-    for path in tables_of(folder, TRTLLM):
+    for path in tables_of(folder, PATTERNS):
+        skipped, found = _read(path)
+        yield from _told(path, skipped, [each if isinstance(each, str) else _comparison(each) for each in found])
+
+
+def _read(path: Path) -> tuple[tuple[str, ...], list[ExchangeRow | str]]:
+    """Return the exchanges of a table, or why rows are left out, and what was skipped."""
+    if path.name.startswith("trtllm"):
         table = read_rows(path, ("gpu", "kernel", "phase", "dtype"), (*_SIZES, "experts", "ep", "latency_us"))
         prepared = {_key(row): float(row["latency_us"]) for row in table.rows if row["phase"] == "prepare"}
-        found = [_of_trtllm(row, prepared) for row in table.rows if row["phase"] != "prepare"]
-        yield from _told(path, [*table.skipped], found)
-    for path in tables_of(folder, (*LOW_LATENCY, *NORMAL)):
-        normal = path.name.startswith("deepep_dispatch")
-        numbers = (*_DEEPEP, *(f"{phase}_us" for phase in PATTERN_OF))
-        numbers += ("num_experts", "dispatch_sms", "combine_sms") if normal else ("experts",)
-        table = read_rows(path, ("gpu",), numbers)
-        yield from _told(
-            path, [*table.skipped], [_of_deepep(row, phase, normal) for row in table.rows for phase in PATTERN_OF]
-        )
+        return table.skipped, [_of_trtllm(row, prepared) for row in table.rows if row["phase"] != "prepare"]
+    normal = path.name.startswith("deepep_dispatch")
+    numbers = (*_DEEPEP, *(f"{phase}_us" for phase in PATTERN_OF))
+    numbers += ("num_experts", "dispatch_sms", "combine_sms") if normal else ("experts",)
+    table = read_rows(path, ("gpu",), numbers)
+    return table.skipped, [_of_deepep(row, phase, normal) for row in table.rows for phase in PATTERN_OF]
 
 
-def _told(path: Path, skipped: list[str], found: list[TableComparison | str]) -> Iterator[TableComparison | str]:
+_Found = TypeVar("_Found")
+
+
+def _told(path: Path, skipped: Sequence[str], found: Sequence[_Found | str]) -> Iterator[_Found | str]:
     yield from skipped
     yield from (each for each in found if not isinstance(each, str))
     yield from left_out_lines(path, Counter(each for each in found if isinstance(each, str)))
@@ -66,7 +114,7 @@ def _key(row: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(row[name] for name in ("gpu", "kernel", "dtype", *_SIZES, "experts", "ep"))
 
 
-def _of_trtllm(row: Mapping[str, str], prepared: Mapping[tuple[str, ...], float]) -> TableComparison | str:
+def _of_trtllm(row: Mapping[str, str], prepared: Mapping[tuple[str, ...], float]) -> ExchangeRow | str:
     phase, us = row["phase"], float(row["latency_us"])
     if row["kernel"] != "NVLinkTwoSided" or phase not in PATTERN_OF:
         return "not a dispatch or a combine of the two-sided kernel"
@@ -76,10 +124,10 @@ def _of_trtllm(row: Mapping[str, str], prepared: Mapping[tuple[str, ...], float]
         return "a dispatch without its prepare"
     us += prepared[_key(row)] if phase == "dispatch" else 0
     dtype = DType(row["dtype"]) if phase == "dispatch" else DType.BF16
-    return _compared(row, "trtllm_alltoall", phase, us, dtype, "ep", "experts")
+    return _row(row, "trtllm_alltoall", phase, us, dtype, "ep", "experts")
 
 
-def _of_deepep(row: Mapping[str, str], phase: str, normal: bool) -> TableComparison | str:
+def _of_deepep(row: Mapping[str, str], phase: str, normal: bool) -> ExchangeRow | str:
     if float(row["n_nodes"]) != 1:
         return "more than one node"
     if normal and float(row[f"{phase}_sms"]) != SMS:
@@ -87,33 +135,33 @@ def _of_deepep(row: Mapping[str, str], phase: str, normal: bool) -> TableCompari
     if not normal and float(row["topk"]) < LEAST_TOP:
         return f"fewer than {LEAST_TOP} experts of a token"
     name, dtype = "deepep" if normal else "deepep_low_latency", DType.FP8 if phase == "dispatch" else DType.BF16
-    return _compared(
-        row, name, phase, float(row[f"{phase}_us"]), dtype, "n_gpus", "num_experts" if normal else "experts"
-    )
+    return _row(row, name, phase, float(row[f"{phase}_us"]), dtype, "n_gpus", "num_experts" if normal else "experts")
 
 
-def _compared(
+def _row(
     row: Mapping[str, str], name: str, phase: str, us: float, dtype: DType, ranks_in: str, experts_in: str
-) -> TableComparison | str:
-    gpu, profile = gpu_named(gpu_name(row["gpu"]))
+) -> ExchangeRow | str:
     ranks = whole_number(row, ranks_in, MAX_RANKS)
     hidden, tokens, top, experts = (whole_number(row, each, MAX_COUNT) for each in (*_SIZES, experts_in))
-    if profile is None:
-        return f"there is no profile of {gpu_name(row['gpu'])[:40]}"
-    if None in (ranks, hidden, tokens, top, experts):
+    if None in (ranks, hidden, tokens, top, experts) or (top or 0) > (experts or 0):
         return "a size is not a whole number in the range of the model"
     assert ranks and hidden and tokens and top and experts, "checked above"
-    known = _kernel(gpu, name, phase)
-    if known is None or not known[1].least_ranks <= ranks <= known[1].most_ranks or experts % ranks or top > experts:
-        return "a GPU, ranks or experts that the implementation is not known for"
     least = name == "trtllm_alltoall"
-    sent = min(top, ranks) if least else ranks_reached(ranks, experts, top)
-    rows = round(tokens * sent)
-    time = routed_time(known[1], ranks, dtype.bytes_of(rows * hidden), rows, tokens, tokens * top, experts)
+    rows = round(tokens * (min(top, ranks) if least else ranks_reached(ranks, experts, top)))
     third = (tokens.bit_length() - 1) % 3 == 0
     group = RANKS if least and ranks == 8 else TOKENS if third else FIT
     label = f"{tokens:,} tokens of {hidden}, top-{top} of {experts}, {ranks} GPUs, {dtype.value}"
-    return TableComparison(gpu, f"{known[0]} {phase}", group, label, us, time.us)
+    sent = (dtype.bytes_of(rows * hidden), rows, tokens, tokens * top, experts)
+    return ExchangeRow(gpu_name(row["gpu"]), name, phase, ranks, sent, group, label, us)
+
+
+def _comparison(row: ExchangeRow) -> TableComparison | str:
+    if gpu_named(row.gpu)[1] is None:
+        return f"there is no profile of {row.gpu[:40]}"
+    known = _kernel(row.gpu, row.name, row.phase)
+    if known is None or not row.is_of(known[1]):
+        return "a GPU, ranks or experts that the implementation is not known for"
+    return TableComparison(row.gpu, f"{known[0]} {row.phase}", row.group, row.label, row.time_us, row.us(known[1]))
 
 
 @cache

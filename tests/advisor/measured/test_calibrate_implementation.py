@@ -18,8 +18,11 @@ from magus.advisor.measured.calibrate.implementation_run import (
     implementation_text,
 )
 from magus.advisor.measured.calibrate.text import calibration_document, calibration_text
+from magus.advisor.measured.tables.csv_rows import MeasuredError
+from magus.advisor.measured.tables.exchanges import PATTERN_OF, exchange_rows
 from magus.advisor.measured.tables.fused import FusedPart, scenario_on
 from magus.advisor.measured.tables.own_rows import MAX_ROWS
+from magus.advisor.measured.tables.samples import scenario_of
 from magus.compiler import CompileError, compile_file, format_text
 from magus.compiler.ir import TICKS_PER_US, DType, Implementation, Method, OpCase, Pattern, Rejection
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
@@ -334,3 +337,43 @@ def test_amd_has_a_full_mesh_and_no_library_to_compare_with(tmp_path: Path) -> N
     found = calibrate_implementation(table(tmp_path, lines), "mori")
 
     assert found.gpus == ("MI355X",) and found.parts[0].errors[0].group == "time"
+
+
+def exchanges(folder: Path, factor: float) -> Path:
+    """Rows of an exchange whose kernels take ``factor`` times as long as those that ship."""
+    shipped = {each.name: each for each in shipped_implementations(scenario_of("H100", 8).system)}
+    header = "gpu,n_nodes,n_gpus,hidden,tokens_per_rank,topk,experts,dispatch_us,combine_us"
+    rows = [f"H100,1,8,{hidden},{1 << power},8,256" for hidden in (2048, 7168) for power in range(8)]
+    path = table(folder, [f"{row},1,1" for row in rows], header, "deepep_low_latency.csv")
+    times: dict[str, list[float]] = {"dispatch": [], "combine": []}
+    for row in exchange_rows([path]):
+        assert not isinstance(row, str)
+        method = shipped["deepep_low_latency"].method(PATTERN_OF[row.phase])
+        assert method is not None and method.routed is not None
+        times[row.phase].append(factor * row.us(method.routed))
+    lines = [f"{row},{one},{other}" for row, one, other in zip(rows, times["dispatch"], times["combine"], strict=True)]
+    return table(folder, lines, header, "deepep_low_latency.csv")
+
+
+def test_the_costs_of_an_exchange_are_found(tmp_path: Path) -> None:
+    found = calibrate_implementation(exchanges(tmp_path, 1.4), "deepep_low_latency")
+
+    assert [each.pattern for each in found.methods] == [Pattern.A2A_GEMM, Pattern.GEMM_A2A]
+    for part in found.parts:
+        (errors,) = part.errors
+        assert errors.before == pytest.approx(100 * (1 - 1 / 1.4), rel=0.01) and errors.after < 2
+    text = implementation_text(found)
+    assert format_text(text) == text and "exchange_bandwidth" in text and "8 of 16 rows, every second one" in text
+    (tmp_path / "own.mgs").write_text(text)
+    compile_file(tmp_path / "own.mgs")
+
+
+def test_exchanges_that_are_none_are_refused(tmp_path: Path) -> None:
+    path = exchanges(tmp_path, 1.0)
+    with pytest.raises(MeasuredError, match=r"kept: A2A\+GEMM, .*off the held-out rows"):
+        calibrate_implementation(path, "deepep_low_latency")
+    with pytest.raises(MeasuredError, match="0 rows to fit 4 constants"):
+        calibrate_implementation(path, "trtllm_alltoall")
+    path.write_text("\n".join([*path.read_text().splitlines()[:5], "H100,1,8,7168,1,8,256,0.01,0.02"]) + "\n")
+    with pytest.raises(MeasuredError, match=r"0\.01 us is no time of a dispatch, as in another unit"):
+        calibrate_implementation(path, "deepep_low_latency")
