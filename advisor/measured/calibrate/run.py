@@ -111,8 +111,8 @@ def calibrate(folder: Path, request: FitRequest, progress: Progress = lambda *_:
     base, gpu, start = _profiles(request)
     progress("compare", 0, 0)
     left_out: list[str] = []
-    own = gpu.name == request.gpu  # its data sheet, and so its peak, is that of the rows
-    parts = [_plausible(part, gpu, own, left_out) for part in _parts(folder, request, gpu, left_out)]
+    has_peak = gpu.name == request.gpu  # else its data sheet is that of a sibling
+    parts = [_plausible(part, gpu, has_peak, left_out) for part in _parts(folder, request, gpu, left_out)]
     with_rows = {part.name: part for part in parts if part.rows}
     if not with_rows:
         raise MeasuredError("; ".join([f"{folder}: no rows of {request.gpu}", *left_out[:3]]))
@@ -173,14 +173,14 @@ def _parts(folder: Path, request: FitRequest, gpu: Gpu, left_out: list[str]) -> 
     yield from kernel_parts(folder, name, gpu, left_out)
 
 
-def _plausible(part: ProfilePart, gpu: Gpu, own: bool, left_out: list[str]) -> ProfilePart:
-    """Return the part without rows ``MAX_RATIO`` off the prediction, and on its ``own`` GPU those above the peak."""
+def _plausible(part: ProfilePart, gpu: Gpu, has_peak: bool, left_out: list[str]) -> ProfilePart:
+    """Return the part without rows that are ``MAX_RATIO`` off the prediction, or above the peak of ``gpu``."""
     if not part.rows:
         return part
     measured = np.array([row.measured for row in part.rows])
     ratios = measured / part.predict(gpu, part.rows)
     other_unit = (ratios > MAX_RATIO) | (ratios < 1 / MAX_RATIO)
-    too_fast = ~other_unit & (measured < np.array([row.least_us for row in part.rows])) & own
+    too_fast = ~other_unit & (measured < np.array([row.least_us for row in part.rows])) & has_peak
     for wrong, reason in (
         (other_unit, f"more than {MAX_RATIO} times as long or short as predicted, as in another unit"),
         (too_fast, f"faster than the peak of {gpu.name}"),
