@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from .learned.boosted_trees import ModelError
     from .oracle.oracle import Oracle
     from .questions.advisor import Advisor
-    from .questions.ask import ModelQuestion, ask, model_question
+    from .questions.ask import ask
     from .questions.computing import keep_results
+    from .questions.question import ModelQuestion, model_question
     from .solver import NoFeasibleSchedule, enumerate_space
 
 __all__ = [
@@ -54,9 +55,9 @@ _HOMES = {
     "keep_results": ".questions.computing",
     "lower_bound": ".bounds.lower_bound",
     "model_of": "..compiler.from_model.request",
-    "ModelQuestion": ".questions.ask",
+    "ModelQuestion": ".questions.question",
     "ask": ".questions.ask",
-    "model_question": ".questions.ask",
+    "model_question": ".questions.question",
     "recommend_workload": ".layers.recommend",
     "shipped_model": "..compiler.from_model.shipped",
 }

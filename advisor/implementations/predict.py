@@ -278,12 +278,23 @@ class Promise:
         return None if self.error is None else (least / (1 + self.error) / (1 + self.slower), most / (1 - self.error))
 
     @property
+    def pays(self) -> bool:
+        """Whether to switch it on: by any call it gains, and more than its error where that was measured."""
+        least, _ = self.by_call
+        return least > max(1 + MIN_GAIN, (1 + (self.error or 0.0)) * (1 + self.slower))
+
+    def over(self, factor: float) -> "Promise":
+        """The same over a baseline that takes ``factor`` times as long."""
+        graph, host = (None if each is None else each * factor for each in (self.in_graph, self.on_host))
+        return replace(self, speedup=self.speedup * factor, in_graph=graph, on_host=host)
+
+    @property
     def verdict(self) -> Verdict:
         """OVERLAP if the gain is beyond the error, WORTH_TRYING if it is not but is a gain by any call, else SERIAL."""
         least, _ = self.by_call
         if least <= 1 + MIN_GAIN:
             return Verdict.SERIAL
-        if self.error is None or self.outside or least <= (1 + self.error) * (1 + self.slower):
+        if self.error is None or self.outside or not self.pays:
             return Verdict.WORTH_TRYING
         return Verdict.OVERLAP
 

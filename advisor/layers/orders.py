@@ -4,16 +4,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from ...compiler.ir import HandOff, OpMode, Pattern, Scenario, Schedule, Workload, WorkloadCut, even_groups
+from ...compiler.ir import (
+    HandOff,
+    Op,
+    OpChoice,
+    OpMode,
+    Pattern,
+    Scenario,
+    Schedule,
+    Workload,
+    WorkloadCut,
+    even_groups,
+)
 from ...compiler.planning.build import expression_of
+from ...compiler.planning.knobs.engine import usual_engine
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.planning.plan import build_plan
 from ...compiler.resolve.schedules.explore import BATCHES, GROUPS
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.resolve.schedules.implementation import shipped_implementations
+from ..answer.switches import weights_gathered
 from ..candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
 from ..candidates.predicted import library_unfit
-from ..implementations.offers import LayerTable, Order
+from ..implementations.offers import LayerTable, OpSetting, Order
 from .joint import JointRuns
 from .options import OpOption, fastest_alone, fastest_with_next
 from .transformer_engine import NAME as TE
@@ -183,6 +196,9 @@ def cut_as(
 DOMINO, TWO_BATCHES = "domino", "two_batch_overlap"
 """Orders that are no implementations of pairs."""
 
+AHEAD, AHEAD_BY_ENGINES = "weights_ahead", "weights_ahead_by_engines"
+"""Gathers of weights a layer before they are taken: by the library, as FSDP2 does, and by copy engines."""
+
 TE_ORDER = "te_table"
 """The schedule of the table of Transformer Engine, without what it leaves out."""
 
@@ -210,7 +226,7 @@ class OfferSearch:
         Cancelled
             If the caller is asked to stop; what was found is there.
         """
-        for search in (self._transformer_engine, self._in_batches):
+        for search in (self._transformer_engine, self._in_batches, self._weights_ahead, self._without_costs):
             for offer in search():
                 self.found[offer.implementation] = offer
 
@@ -264,3 +280,51 @@ class OfferSearch:
         if mine:
             best = min(mine, key=self.times.__getitem__)
             yield Order(name, what, LayerTable(best), self.times[best], unknown="the costs of its calls")
+
+    def _weights_ahead(self) -> Iterator[Order]:
+        """Weights of the next layer gathered beside the kernels of one, and gradients scattered beside others."""
+        scenario, (library, _) = self.scenario, by_library(self.scenario)
+        gathers, requested = weights_gathered(scenario), scenario.explore.implementations
+        if library is None or not gathers or scenario.num_layers < 2 or requested:
+            return
+        apart = tuple(
+            replace(mode, body=None, separate=mode.body) if self._op(mode).is_pair else mode
+            for mode in library.choice.modes
+        )
+        engine = usual_engine(scenario.system, self._op(apart[0]).shape)
+        copied = tuple(
+            replace(mode, body=replace(mode.body, engine=engine))
+            if mode.op in gathers and isinstance(mode.body, OpChoice)
+            else mode
+            for mode in apart
+        )
+        ways = (
+            (AHEAD, "weights gathered a layer ahead, as FSDP2 does", apart, ""),
+            (AHEAD_BY_ENGINES, "weights gathered a layer ahead by copy engines", copied, "the costs of its calls"),
+        )
+        for name, what, modes, unknown in ways:
+            choice = Schedule(self._name(name), modes, handoff=HandOff.WHOLE, prefetch=1)
+            ticks = self.runs.ticks(choice)
+            if ticks is not None:
+                yield Order(name, what, LayerTable(choice), ticks, unknown=unknown)
+
+    def _without_costs(self) -> Iterator[Order]:
+        """What the file names, other than Transformer Engine, whose costs are not known: each pair by its method."""
+        library, _ = by_library(self.scenario)
+        modes = {} if library is None else {mode.op: mode for mode in library.choice.modes}
+        for each in self.scenario.explore.implementations:
+            own = [(case, each.method_of(case.shape)) for case in self.scenario.moving]
+            done = {case.name: OpMode(case.name, method.choice) for case, method in own if method and method.missing}
+            if not done or each.name == TE or self.scenario.gpu.name not in each.gpus:
+                continue
+            choice = Schedule(self._name(each.name), tuple({**modes, **done}.values()), handoff=HandOff.WHOLE)
+            ticks = self.runs.ticks(choice)
+            if ticks is not None:
+                settings = tuple(OpSetting(name, name, expression_of(mode.body)) for name, mode in done.items())
+                table = LayerTable(choice, settings)
+                yield Order(
+                    each.name, f"each pair as {each.name} does it", table, ticks, unknown="the costs of its calls"
+                )
+
+    def _op(self, mode: OpMode) -> Op:
+        return self.scenario.workload.op(mode.op)

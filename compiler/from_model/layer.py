@@ -174,7 +174,7 @@ def _about(model: ModelConfig, parallel: Parallelism) -> str:
     what = "Layers" if both else "One layer"
     sizes = f"{what} of {printable(model.name)}: hidden {model.hidden}{mlp}, {model.heads} heads"
     if parallel.own_tokens or (model.latent is not None and parallel.sequence):
-        shared = "experts" if model.experts else "the MLP"
+        shared = "experts" if model.experts else "weights" if parallel.flat_weights else "the MLP"
         return f"{sizes}{experts}; on {parallel.ranks} GPUs, that share {shared} and attend each to its own tokens."
     if model.latent is None:
         sizes = f"{sizes} of {model.head_dim} and {model.kv_heads} for keys and values"
@@ -204,7 +204,10 @@ def _kv_heads(model: ModelConfig, ranks: int) -> int:
 
 
 def _mlp(model: ModelConfig, parallel: Parallelism) -> Iterator[str]:
-    if parallel.own_tokens and not model.expert_layers:
+    if parallel.flat_weights and model.expert_layers and parallel.sharing is Experts.SLICED:
+        message = f"weights of {model.experts} experts that each GPU gathers are not simulated"
+        raise RequestError(Code.MGS520, "ep", message, f"nearest is ep={parallel.ranks}: rows go to their experts")
+    if parallel.own_tokens and not model.expert_layers and not parallel.flat_weights:
         message = f"{model.name} has no experts: where attention is by data, its layers share nothing"
         raise RequestError(Code.MGS520, "dp", message, f"take --tp {parallel.ranks}")
     if model.dense_layers and not parallel.own_tokens:

@@ -7,24 +7,22 @@ Activation Recomputation in Large Transformer Models", 2022). So are queries, ke
 
 Where collectives of experts are follows the framework: vLLM's ``fused_moe/config.py`` and its page on expert parallel
 deployment (``allgather_reducescatter``), SGLang's page on expert parallelism (no all-to-all backend), Megatron-Core's
-token dispatcher ``alltoall``, and TensorRT-LLM's exchange over NVLink of GB200.
+token dispatcher ``alltoall``, and TensorRT-LLM's exchange over NVLink of GB200: ``frameworks.toml`` has it.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from ..codes import Code
 from ..request.request import RequestError, shipped_gpu
 from .config import Latent, ModelConfig
+from .frameworks import framework_named
 
 LAYER, BACK = "layer", "layer_back"
 _DENSE, _DENSE_BACK = "dense", "dense_back"
 """Layers without experts of a model that has others with them."""
-
-
-TRAINS = "megatron"
-FRAMEWORKS = ("vllm", "sglang", TRAINS, "trtllm")
 
 
 class Experts(Enum):
@@ -45,7 +43,8 @@ class Parallelism:
 
     With ``own_tokens`` each rank attends to sequences of its own, with whole weights, and experts alone are shared.
     ``framework`` is the one that shares so, empty if none was named. With ``keys`` a token is the next of a sequence
-    with so many, in decode.
+    with so many, in decode. With ``flat_weights`` ranks with tokens of their own hold equal parts of all weights but
+    those of experts, and gather them.
     """
 
     gpu: str
@@ -56,11 +55,12 @@ class Parallelism:
     own_tokens: bool = False
     framework: str = ""
     keys: int | None = None
+    flat_weights: bool = False
 
     @property
     def trains(self) -> bool:
         """Whether a backward pass is asked about."""
-        return self.framework in ("", TRAINS) and self.keys is None
+        return self.keys is None and (not self.framework or framework_named(self.framework).trains)
 
     @property
     def nodes(self) -> int:
@@ -78,10 +78,6 @@ class Parallelism:
         return Experts.OWN if self.experts is Experts.SENT and not self.by_rows else self.experts
 
 
-_EXCHANGING = ("GB200",)
-"""GPUs on which TensorRT-LLM dispatches and combines where attention is by data; elsewhere it gathers."""
-
-
 def parallelism_for(framework: str, gpu: str, tp: int, dp: int, ep: int, node: int) -> Parallelism:
     """Return how ``framework`` shares a layer: attention among ``tp`` GPUs or by data among ``dp``, experts by ``ep``.
 
@@ -90,10 +86,7 @@ def parallelism_for(framework: str, gpu: str, tp: int, dp: int, ep: int, node: i
     RequestError
         If there is no such framework or GPU, or groups of ranks would share differently.
     """
-    ranks, own = tp * dp, dp > 1
-    if framework not in FRAMEWORKS:
-        message = f"'{framework[:40]}' is no framework that is known"
-        raise RequestError(Code.MGS203, "for", message, f"known are {', '.join(FRAMEWORKS)}")
+    ranks, own, facts = tp * dp, dp > 1, framework_named(framework)
     if tp > 1 and own:
         message = f"{dp} groups of {tp} GPUs that share attention are not simulated: all GPUs take part in a collective"
         hint = f"nearest is --tp 1 --dp {ranks}, which has experts on all of them too; else --tp {ranks}"
@@ -103,9 +96,10 @@ def parallelism_for(framework: str, gpu: str, tp: int, dp: int, ep: int, node: i
     if ep not in (1, ranks):
         message = f"experts in groups of {ep} of {ranks} GPUs are not simulated"
         raise RequestError(Code.MGS520, "ep", message, f"take --ep 1 or --ep {ranks}")
-    sends = framework == TRAINS or (framework == "trtllm" and own and shipped_gpu(gpu).name in _EXCHANGING)
+    sends = facts.sends(shipped_gpu(gpu).name, own_tokens=own)
     experts = Experts.SLICED if ep == 1 else Experts.SENT if sends else Experts.OWN
-    return Parallelism(gpu, ranks, framework == TRAINS and not own, node, experts, own, framework)
+    flat = own and facts.shares_weights
+    return Parallelism(gpu, ranks, facts.by_rows and not own, node, experts, own, framework, flat_weights=flat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +155,15 @@ def whole_layer(model: ModelConfig, kv_heads: int, parallel: Parallelism) -> Ite
     sequences = "Each rank has a sequence of its own." if own else "All M tokens are one sequence."
     sequences = sequences if parallel.keys is None else "The cache holds all keys and values, the new ones too."
     experts = _experts(model, parallel, shared)
-    blocks = (experts, model.expert_layers), (_dense(model, words), model.dense_layers)
+    dense = _dense(model, words)
+    if parallel.flat_weights:
+        attention, dense = _gathered(attention), _gathered(dense)
+        experts = _gathered(experts, kept=_EXPERT_WEIGHTS)
+    blocks = (experts, model.expert_layers), (dense, model.dense_layers)
     kinds = [(mlp, count) for mlp, count in blocks if count]
     comment = f"# {sequences}\n"
     for (mlp, count), names in zip(kinds, ((LAYER, BACK), (_DENSE, _DENSE_BACK)), strict=False):
-        of = (
-            ""
-            if count == model.layers
-            else f"{' with experts' if mlp is blocks[0][0] else ''}, of {model.layers} in all"
-        )
+        of = "" if count == model.layers else f"{' with experts' if mlp is experts else ''}, of {model.layers} in all"
         yield comment + _workload(
             names[0],
             f'about "one of {count} layer{"s" if count > 1 else ""}{of}"',
@@ -189,6 +183,24 @@ def whole_layer(model: ModelConfig, kv_heads: int, parallel: Parallelism) -> Ite
         yield _workload(
             names[1], 'about "its backward pass with weight gradients"', f"backward {names[0]}", f"keep {kept}"
         )
+
+
+_EXPERT_WEIGHTS = ("wup", "wdn")
+"""Those that are dealt to the ranks in a block with experts."""
+
+
+def _gathered(block: _Block, kept: Sequence[str] = ()) -> _Block:
+    """The block with weights in equal parts on all ranks, gathered before they are taken, but for those ``kept``."""
+    weights, gathers, statements = [], [], "\n".join(block.statements)
+    for line in block.weights:
+        name = line.split(" ", 1)[0]
+        if name not in kept:
+            line, *comment = line.partition("  # ")
+            line = f"{line.removesuffix(' shard cols').removesuffix(' shard rows')} shard flat{''.join(comment)}"
+            gathers.append(f"{name}_all = all_gather({name})")
+            statements = re.sub(rf"\b{name}\b", f"{name}_all", statements)
+        weights.append(line)
+    return _Block(tuple(weights), (*gathers, *statements.splitlines()), block.kept)
 
 
 def _heads(model: ModelConfig, kv_heads: int, words: _Words, parallel: Parallelism) -> _Block:

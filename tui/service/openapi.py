@@ -3,7 +3,7 @@
 from ... import __version__
 from ...advisor.answer.export import ADVICE_SCHEMA
 from ...advisor.candidates.advice import Confidence
-from ...advisor.questions.ask import MOST_COUNT
+from ...advisor.questions.question import MOST_COUNT
 from ...compiler.ir import DType, JsonObject
 from ...compiler.request.request import MAX_BYTES, PATTERNS, TOPOLOGIES
 from ...compiler.resolve.expect.expectation import Verdict

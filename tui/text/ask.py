@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from ...advisor.answer.switches import Switched
 from ...advisor.implementations.predict import Promise
-from ...advisor.questions.ask import ModelAnswer, SwitchAnswer
+from ...advisor.questions.ask import ModelAnswer
 from ...compiler.text.units import us_text
 from .door import bullet, hanging, wrapped
 
@@ -30,7 +31,8 @@ def _asked(answer: ModelAnswer) -> str:
     sharing = {"TP": question.tp, "DP": question.dp, "EP": question.ep}
     shared = " ".join(f"{word}{number}" for word, number in sharing.items() if number > 1)
     if question.train:
-        what = f"training, {question.tokens} tokens of a micro-batch"
+        batches = "a micro-batch" if question.dp == 1 else f"{question.dp} micro-batches"
+        what = f"training, {question.tokens} tokens of {batches}"
     elif question.keys is not None:
         what = f"decode of {question.tokens} sequences of {question.keys} keys"
     else:
@@ -67,7 +69,7 @@ def _why_nothing(answer: ModelAnswer) -> str:
     return f"{answer.framework.title} has nothing that overlaps such a layer."
 
 
-def _gain(each: SwitchAnswer) -> str:
+def _gain(each: Switched) -> str:
     trying = ", worth trying" if each.pays and each.promise.interval is None else ""
     return _promise(each.promise) + trying
 
@@ -78,7 +80,7 @@ def _promise(promise: Promise) -> str:
     return f"{promise.speedup:.2f}x{ends}"
 
 
-def _from(each: SwitchAnswer) -> str:
+def _from(each: Switched) -> str:
     return "" if each.pays_from is None else f", from {each.pays_from} tokens on"
 
 

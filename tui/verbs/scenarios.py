@@ -276,7 +276,7 @@ def from_model(
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="A GPU of the library, such as h100.")],
     tp: Annotated[int, typer.Option("--tp", min=1, metavar="N", help="GPUs that share each layer.")] = 8,
     framework: Annotated[
-        str, typer.Option("--for", metavar="NAME", help="As vllm, sglang, megatron or trtllm shares the layer.")
+        str, typer.Option("--for", metavar="NAME", help="As a framework shares the layer, such as vllm.")
     ] = "",
     dp: Annotated[int, typer.Option("--dp", min=1, metavar="N", help="With --for: attention by data.")] = 1,
     ep: Annotated[int, typer.Option("--ep", min=1, metavar="N", help="With --for: GPUs that share experts.")] = 1,

@@ -9,7 +9,7 @@ import pytest
 
 from magus.advisor import Advisor, ModelQuestion, RequestError, ask, model_question, shipped_model
 from magus.compiler.codes import Code
-from magus.compiler.from_model.shipped import framework_named
+from magus.compiler.from_model.frameworks import Need
 from magus.compiler.resolve.expect.expectation import Verdict
 from tests.helpers.commands import document, magus
 
@@ -84,7 +84,8 @@ def test_only_what_fits_the_question_is_offered() -> None:
     question = ModelQuestion(shipped_model("qwen3-30b-a3b"), "h100", "vllm", 1024, tp=4)
     by_data = replace(question, tp=1, dp=4, ep=4)
 
-    assert question.can_do == {"tp", "serve"} and by_data.can_do == {"dp", "ep", "serve"}
-    switches = framework_named("vllm").switches
-    offered = [[one.offer for one in switches if each.can_do.issuperset(one.needs)] for each in (question, by_data)]
+    assert question.can_do == {Need.TP, Need.SERVE} and by_data.can_do == {Need.DP, Need.EP, Need.SERVE}
+    offered = [[one.offer for one in each.switches] for each in (question, by_data)]
     assert offered == [["torch_async_tp"], ["two_batch_overlap"]]
+    on_amd = replace(question, gpu="mi355x")
+    assert on_amd.switches == ()

@@ -3,8 +3,8 @@
 import pytest
 
 from magus.compiler.codes import Code
-from magus.compiler.from_model.shipped import framework_named, model_names, shipped_model, stated_parameters
-from magus.compiler.from_model.whole_layer import FRAMEWORKS
+from magus.compiler.from_model.frameworks import FactsError, Framework, Need, framework_named, frameworks, read_facts
+from magus.compiler.from_model.shipped import model_names, shipped_model, stated_parameters
 from magus.compiler.request.request import RequestError
 
 
@@ -26,13 +26,49 @@ def test_an_unknown_model_is_told_its_neighbours() -> None:
     assert caught.value.code is Code.MGS203 and "qwen3-235b" in caught.value.hint
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
-def test_a_framework_says_what_it_runs_and_can_switch_on(name: str) -> None:
-    framework = framework_named(name)
+def test_the_file_of_frameworks_has_known_keys_alone() -> None:
+    found = frameworks()
 
-    assert framework.version and framework.source and framework.today and framework.today_with_dp
-    needs = {need for switch in framework.switches for need in switch.needs}
-    assert needs <= {"tp", "dp", "ep", "train", "serve"}
+    assert {"vllm", "sglang", "trtllm", "megatron", "torchtitan", "deepspeed", "maxtext"} == set(found)
+    assert all(each.version and each.source and (each.serves or each.trains) for each in found.values())
+    needs = {need for each in found.values() for switch in each.switches for need in switch.needs}
+    assert needs == set(Need)
+
+
+FACTS = {
+    "name": "own",
+    "title": "Own",
+    "version": "1",
+    "source": "here",
+    "today": "all_reduce",
+    "today_with_dp": "all_reduce",
+    "all_reduce": "",
+}
+SWITCH = {"offer": "domino", "what": "Domino", "setting": "--domino", "costs": "nothing", "needs": ["tp"]}
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"switches": []}, ""),
+        ({"switches": [SWITCH]}, ""),
+        ({}, "own lacks switches"),
+        ({"switches": [], "tooday": "x"}, "own.tooday is unknown; known are name, "),
+        ({"switches": [], "title": 3}, "own.title: 3 is no str"),
+        ({"switches": [], "serves": "yes"}, "own.serves: 'yes' is no bool"),
+        ({"switches": [SWITCH | {"need": []}]}, "own.switches[0].need is unknown"),
+        ({"switches": [SWITCH | {"needs": ["tq"]}]}, "own.switches[0].needs[0]: 'tq' is none of tp, dp, ep"),
+        ({"switches": [{"offer": "domino"}]}, "own.switches[0] lacks what, setting, costs, needs"),
+        ({"switches": SWITCH}, "is no list"),
+    ],
+)
+def test_a_key_too_many_or_too_few_is_an_error_with_its_place(facts: dict[str, object], said: str) -> None:
+    try:
+        found = read_facts(Framework, FACTS | facts, "own")
+    except FactsError as error:
+        assert said and said in str(error)
+    else:
+        assert not said and found.title == "Own"
 
 
 def test_an_unknown_framework_is_told_those_that_are_known() -> None:

@@ -112,6 +112,7 @@ def test_shipped_libraries() -> None:
             "implementations/trtllm_alltoall",
             "implementations/vllm_all_reduce",
             "implementations/vllm_fused",
+            "implementations/xla",
         ),
         *(
             "nvidia/a100",

@@ -7,7 +7,8 @@ from typing import Any
 
 from ....advisor import Advisor, RequestError
 from ....advisor.answer.stages import DEFAULT_TOP
-from ....advisor.questions.ask import QUICK, ModelAnswer, ask, model_question
+from ....advisor.questions.ask import QUICK, ModelAnswer, ask
+from ....advisor.questions.question import model_question
 from ...exit_codes import Exit
 from ...text.ask import ask_text
 from ...text.door import put_text

@@ -1,0 +1,134 @@
+"""What a framework can switch on, decided once: whether it pays, which comes first, and what to write.
+
+Questions, tables and files of runtimes ask here. A switch pays by ``Promise.pays``: by any call it gains more than its
+error, where that was measured. The baseline is what the framework runs today.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...compiler.from_model.frameworks import Framework, FrameworkSwitch
+from ...compiler.ir import Pattern, Scenario
+from ...compiler.resolve.expect.expectation import Verdict
+from ..candidates.advice import Advice
+from ..implementations.predict import Promise
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSizes:
+    """``tokens`` of all GPUs and of one, and the weights of a layer that are gathered."""
+
+    tokens: int
+    own_tokens: int
+    elements: int
+    num_bytes: int
+
+    def fill(self, setting: str, pays_from: int | None) -> str:
+        """Return a setting with numbers for its words."""
+        words = {"OWN_TOKENS": self.own_tokens, "TOKENS": pays_from or self.tokens}
+        words |= {"ELEMENTS": self.elements, "BYTES": self.num_bytes}
+        for word, number in words.items():
+            setting = setting.replace(word, str(number))
+        return setting
+
+
+def sizes_of(scenario: Scenario) -> LayerSizes:
+    """Return the sizes of a layer."""
+    moved = [op.shape.moved for op in scenario.workload.ops if op.name in weights_gathered(scenario)]
+    rows = [case.shape.gemm.m for case in scenario.cases if case.shape.gemm is not None]
+    tokens = max(rows, default=0)
+    elements = sum(each.rows * each.cols for each in moved if each is not None)
+    return LayerSizes(
+        tokens, tokens // scenario.num_ranks, elements, sum(each.num_bytes for each in moved if each is not None)
+    )
+
+
+def weights_gathered(scenario: Scenario) -> frozenset[str]:
+    """Return the ops that gather what is declared, such as weights of which each rank holds a part."""
+    return frozenset(
+        op.name
+        for op in scenario.workload.ops
+        if op.shape.pattern is Pattern.ALL_GATHER and not any(read.made_by for read in op.reads)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """What a switch gains over today; ``pays_from`` are the fewest tokens from which it pays, None if not known."""
+
+    switch: FrameworkSwitch
+    promise: Promise
+    sizes: LayerSizes
+    pays_from: int | None = None
+
+    @property
+    def pays(self) -> bool:
+        """Whether to switch it on."""
+        return self.promise.pays
+
+    @property
+    def setting(self) -> str:
+        """What to write to have it."""
+        return self.sizes.fill(self.switch.setting, self.pays_from)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        promise = self.promise
+        return {
+            "switch": self.switch.what,
+            "setting": self.setting,
+            "gain": promise.speedup,
+            "interval": promise.interval,
+            "verdict": promise.verdict.value,
+            "from_tokens": self.pays_from,
+            "costs": self.switch.costs,
+        }
+
+
+_ORDER = (Verdict.OVERLAP, Verdict.WORTH_TRYING, Verdict.SERIAL)
+
+
+def best_first(found: Iterable[Switched]) -> tuple[Switched, ...]:
+    """Return those that pay first, what was measured before what was not, the largest gain first."""
+    return tuple(
+        sorted(found, key=lambda each: (not each.pays, _ORDER.index(each.promise.verdict), -each.promise.speedup))
+    )
+
+
+def time_today(framework: Framework, advice: Advice) -> tuple[float, float]:
+    """Return the time as the framework runs it, and by the library alone; of the baseline where these are not known.
+
+    An order that it has by default is simulated, without calls, as the baseline is.
+    """
+    offers = advice.offers
+    if offers is None or offers.library_us is None:
+        return advice.serial.best_us, advice.serial.best_us
+    default = offers.named(framework.default)
+    if default is not None:
+        return default.us, advice.serial.best_us
+    return offers.fastest_us(framework.all_reduce), offers.library_us
+
+
+def switched(framework: Framework, switch: FrameworkSwitch, advice: Sequence[Advice]) -> Switched | None:
+    """Return what a switch gains in all workloads of ``advice`` together; None where of one nothing is known."""
+    found = [pair for each in advice if (pair := _time_of(framework, each, switch.offer)) is not None]
+    if not found or len(found) != len(advice):
+        return None
+    today = sum(time_today(framework, each)[0] for each in advice)
+    (_, promise), us = found[0], sum(us for us, _ in found)
+    return Switched(switch, promise.over(today / us / promise.speedup), sizes_of(advice[0].scenario))
+
+
+def _time_of(framework: Framework, advice: Advice, name: str) -> tuple[float, Promise] | None:
+    """The time of an offer with its promise, or of a schedule of that name with the library's calls and no error."""
+    offer = advice.offer(name)
+    if offer is not None:
+        return offer.us, offer.promise
+    stem = name.removesuffix("_overlap")
+    known = (one.best_us for one in advice.candidates if one.expression.startswith(stem))
+    us = min(known, default=None)
+    if us is None:
+        return None
+    _, library_us = time_today(framework, advice)
+    return us + library_us - advice.serial.best_us, Promise(advice.serial.best_us / us, None)

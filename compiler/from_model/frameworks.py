@@ -1,0 +1,202 @@
+"""Frameworks that ship, by name: how they share a layer, which collectives stand in it, and what can be switched on.
+
+What is known is in ``frameworks.toml``. A key that is missing there, that has no meaning or is of another type is an
+error: ``frameworks()`` reads the whole file, and a test does.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
+from enum import Enum
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from ..codes import Code
+from ..request.request import RequestError
+
+
+class Need(Enum):
+    """When a switch can be had: GPUs above 1 that share attention, tokens or experts; what is done; and the layers.
+
+    SHARED: weights are held in parts and gathered before they are taken.
+    """
+
+    TP = "tp"
+    DP = "dp"
+    EP = "ep"
+    TRAIN = "train"
+    SERVE = "serve"
+    SHARED = "shared_weights"
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkSwitch:
+    """Something that a framework can switch on.
+
+    Attributes
+    ----------
+    offer
+        The implementation or the order of a whole layer whose gain is its own.
+    what
+        What it is, in words.
+    setting
+        What to write. ``TOKENS`` stands for the tokens from which it pays, ``ELEMENTS`` and ``BYTES`` for the weights
+        of a layer.
+    costs
+        What it takes besides.
+    needs
+        When it can be had.
+    sequence
+        Whether activations are then held by rows.
+    gpus, dtypes
+        Those that it is for, all if empty.
+    else_runs
+        What runs where it is switched on and cannot be; empty where that is an error.
+    """
+
+    offer: str
+    what: str
+    setting: str
+    costs: str
+    needs: tuple[Need, ...]
+    sequence: bool = False
+    gpus: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    else_runs: str = ""
+
+    def fits(self, gpu: str, dtype: str) -> bool:
+        """Whether it is for a GPU of that name and for weights of that type."""
+        return (not self.gpus or gpu in self.gpus) and (not self.dtypes or dtype in self.dtypes)
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A framework, and what it runs.
+
+    Attributes
+    ----------
+    title, version, source
+        What it is called, the version of which this is known, and where it stands.
+    today, today_with_dp
+        The collectives that stand in a layer; the latter where GPUs have tokens of their own.
+    all_reduce
+        The family of its small all_reduce kernels, empty if it has none.
+    switches
+        What it can switch on, in the order in which one would try.
+    with_experts
+        What stands there besides where a model has experts.
+    serves, trains
+        Whether it is asked about prefill and decode, and about training.
+    by_rows
+        Whether activations are held by rows between products that GPUs share.
+    exchanges
+        Where experts get their rows by dispatch and combine: ``all``, or the names of GPUs where attention is by data.
+    shares_weights
+        Whether GPUs with tokens of their own hold parts of the weights and gather them.
+    default
+        The offer that it runs by default where it can be had, empty for the calls of the library.
+    """
+
+    name: str
+    title: str
+    version: str
+    source: str
+    today: str
+    today_with_dp: str
+    all_reduce: str
+    switches: tuple[FrameworkSwitch, ...]
+    with_experts: str = ""
+    serves: bool = False
+    trains: bool = False
+    by_rows: bool = False
+    exchanges: tuple[str, ...] = ()
+    shares_weights: bool = False
+    default: str = ""
+
+    def runs(self, *, dp: int, experts: int) -> str:
+        """The collectives that stand in a layer today."""
+        today = self.today_with_dp if dp > 1 else self.today
+        return f"{today}, {self.with_experts}" if self.with_experts and experts else today
+
+    def sends(self, gpu: str, *, own_tokens: bool) -> bool:
+        """Whether rows go to their experts by dispatch and combine on a GPU of that name."""
+        return self.exchanges == ("all",) or (own_tokens and gpu in self.exchanges)
+
+
+class FactsError(ValueError):
+    """``frameworks.toml`` has a key too many or too few, or a value of another type."""
+
+
+KindT = TypeVar("KindT")
+
+
+def read_facts(kind: type[KindT], facts: object, place: str) -> KindT:
+    """Return the ``kind``, a dataclass, that a table of TOML says; ``place`` is that of the table.
+
+    Raises
+    ------
+    FactsError
+        If a key is missing, unknown or of another type, with its place.
+    """
+    if not isinstance(facts, Mapping):
+        raise FactsError(f"{place}: {facts!r} is no table")
+    hints = get_type_hints(kind)
+    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    for key in facts:
+        if key not in known:
+            raise FactsError(f"{place}.{key} is unknown; known are {', '.join(known)}")
+    needed = [name for name, each in known.items() if each.default is MISSING and each.default_factory is MISSING]
+    missing = [name for name in needed if name not in facts]
+    if missing:
+        raise FactsError(f"{place} lacks {', '.join(missing)}")
+    return kind(**{key: _value(hints[key], value, f"{place}.{key}") for key, value in facts.items()})
+
+
+def _value(hint: Any, value: object, place: str) -> object:
+    """A value of that type, from what TOML says."""
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list):
+            raise FactsError(f"{place}: {value!r} is no list")
+        return tuple(_value(get_args(hint)[0], each, f"{place}[{number}]") for number, each in enumerate(value))
+    if hint is FrameworkSwitch:
+        return read_facts(FrameworkSwitch, value, place)
+    if issubclass(hint, Enum):
+        try:
+            return hint(value)
+        except ValueError:
+            words = ", ".join(str(each.value) for each in hint)
+            raise FactsError(f"{place}: {value!r} is none of {words}") from None
+    if type(value) is not hint:
+        raise FactsError(f"{place}: {value!r} is no {hint.__name__}")
+    return value
+
+
+@cache
+def frameworks() -> Mapping[str, Framework]:
+    """All frameworks by their names.
+
+    Raises
+    ------
+    FactsError
+        As ``read_facts``.
+    """
+    table = tomllib.loads(files(__package__).joinpath("frameworks.toml").read_text(encoding="utf-8"))
+    return {name: read_facts(Framework, {"name": name, **facts}, name) for name, facts in table.items()}
+
+
+def framework_named(name: str) -> Framework:
+    """Return what is known of a framework.
+
+    Raises
+    ------
+    RequestError
+        If nothing is.
+    """
+    known = frameworks()
+    if name not in known:
+        near = get_close_matches(name, known, 1, 0.5)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        raise RequestError(Code.MGS203, "for", f"'{name[:40]}' is no framework that is known", hint)
+    return known[name]
