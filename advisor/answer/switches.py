@@ -99,14 +99,17 @@ def best_first(found: Iterable[Switched]) -> tuple[Switched, ...]:
 def time_today(framework: Framework, advice: Advice) -> tuple[float, float]:
     """Return the time as the framework runs it, and by the library alone; of the baseline where these are not known.
 
-    An order that it has by default is simulated, without calls, as the baseline is.
+    An order that it has by default is simulated, without calls, as the baseline is; so is a layer that gathers weights,
+    each while the kernels before it run.
     """
-    offers = advice.offers
+    offers, baseline = advice.offers, advice.serial.best_us
     if offers is None or offers.library_us is None:
-        return advice.serial.best_us, advice.serial.best_us
-    default = offers.named(framework.default)
-    if default is not None:
-        return default.us, advice.serial.best_us
+        return baseline, baseline
+    gathered = sizes_of(advice.scenario).elements
+    by_default = (each.offer for each in framework.switches if 0 < gathered <= each.on_up_to)
+    default = offers.named(framework.default or next(by_default, ""))
+    if default is not None or gathered:
+        return baseline if default is None else default.us, baseline
     return offers.fastest_us(framework.all_reduce), offers.library_us
 
 

@@ -205,7 +205,7 @@ def _recommended(
     if isinstance(serial, Advice):
         return serial
     search = JointSearch(scenario, runs, climbs=options.verify and options.bespoke > 0)
-    stages, finish = Stages(early), Finish(scenario, runs, serial, early, report)
+    stages, finish = Stages(early), Finish(scenario, runs, serial, early, report, quick=not options.verify)
     library, by_others = by_library(scenario)
     if library is not None:
         stages.run(SEARCH, lambda: search.take(library.choice, library.what), None)

@@ -350,19 +350,25 @@ FINE_LINE_HOPS = 120_000_000
 
 @dataclass(slots=True)
 class Finish:
-    """Simulates all layers of the candidates that may be the answer, in units as fine as time allows."""
+    """Simulates all layers of the candidates that may be the answer, in units as fine as time allows.
+
+    A ``quick`` one simulates the baselines and the fastest alone, as coarse as the search did.
+    """
 
     scenario: Scenario
     runs: JointRuns
     serial: Start
     should_stop: ShouldStop
     report: Progress
+    quick: bool = False
     stopped: bool = False
 
     def candidates(self, found: Sequence[Candidate]) -> list[Candidate]:
         """Return all, those that may be the answer with results."""
         best = min(one.ticks for one in found)
-        near = [one for one in found if one.ticks <= best * NEAR or one.is_serial or one.what == EACH_ITS_BEST]
+        most = best if self.quick else best * NEAR
+        shown = () if self.quick else (EACH_ITS_BEST,)
+        near = [one for one in found if one.ticks <= most or one.is_serial or one.what in shown]
         near.sort(key=lambda one: (one.joint != SERIAL, one.side_by_side, one.ticks))
         unit, results = self._unit(), dict[str, Result]()
         for done, one in enumerate(near):
@@ -396,12 +402,15 @@ class Finish:
         if one.joint == SERIAL and self.serial.is_long and unit == COARSE_BYTES and not whole:
             return self.serial.result
         system, workload = self.scenario.system, self.scenario.workload
-        result = simulated(system, workload, one.joint, unit, self.should_stop, fine=True, whole=whole)
+        alike = self.quick and self.runs.ranks.under(replace(workload, repeat=None), one.joint)
+        result = simulated(system, workload, one.joint, unit, self.should_stop, fine=True, alike=alike, whole=whole)
         may_not_be = result is not None and one.joint != SERIAL and self.runs.stages_too_much(result)
         return None if may_not_be else result
 
     def _unit(self) -> int:
         """The finest unit in which a run has no more line-hops than are affordable: lines, or packets."""
+        if self.quick:
+            return self.runs.unit_bytes
         line, unit = self.scenario.system.gpu.line_bytes, affordable_packet(self.serial.line_hops, FINE_LINE_HOPS)
         line_hops = self.serial.line_hops * COARSE_BYTES // unit
         while unit // 2 >= line and line_hops * 2 <= FINE_LINE_HOPS:

@@ -9,11 +9,16 @@ from ...compiler.ir import OpCase
 from ..policy.table import PolicyTable
 from .base import POLICY, Refused, Target
 from .megatron import MEGATRON
-from .nccl import NCCL, NCCLX, RCCL
+from .nccl import NCCL, NCCL_CONFIG, NCCLX, RCCL
 from .pgle import PGE, PGLE
+from .settings import DEEPSPEED, INDUCTOR, SGLANG, TORCHTITAN, XLA
 from .vllm import VLLM
 
-TARGETS: tuple[Target[PolicyTable], ...] = (POLICY, NCCL, RCCL, NCCLX, MEGATRON, VLLM)
+TARGETS: tuple[Target[PolicyTable], ...] = (
+    *(POLICY, NCCL, NCCL_CONFIG, RCCL, NCCLX),
+    *(MEGATRON, VLLM, SGLANG, TORCHTITAN, DEEPSPEED),
+    *(XLA, INDUCTOR),
+)
 """Files of rules."""
 
 SCENARIO_TARGETS: tuple[Target[Sequence[OpCase]], ...] = (PGE, PGLE)

@@ -12,9 +12,10 @@ from ...compiler.templates import BASELINE
 from ...compiler.templates.collective import collective_in
 from ..policy.table import PolicyTable, SweepPoint
 from .base import refused, settings_text
-from .tuner_rows import RING, Dialect, TunerRow, tuner_rows
+from .tuner_rows import ENGINES, RING, Dialect, TunerRow, tuner_rows
 
 _CALLS = {"all_gather": "allgather", "reduce_scatter": "reducescatter", "all_reduce": "allreduce"}
+_CALLS_BY_ENGINES = {**_CALLS, "all_to_all": "alltoall"}
 
 
 def rows_of(table: PolicyTable, dialect: Dialect) -> tuple[TunerRow, ...]:
@@ -73,11 +74,12 @@ def _row(point: SweepPoint, choice: Schedule, op: Op, mode: OpMode | None, diale
     if engine is None or mode is None:
         message = f"{where} is moved in pieces by a kernel's own plan, and a tuner is asked about whole calls"
         raise refused(message, "search schedules without: explore W { schedules serial; engine sm(16) }")
-    if engine.kind is EngineKind.DMA:
+    found = collective_in(op.shape.pattern) if op.is_pair else op.shape.pattern
+    by_engines = engine.kind is EngineKind.DMA
+    collective = (_CALLS_BY_ENGINES if by_engines else _CALLS).get("" if found is None else found.value)
+    if by_engines and collective not in dialect.by_engines:
         message = f"{where} moves data by copy engines, and {dialect.library} tunes calls that run on SMs"
         raise refused(message, _explore(point))
-    found = collective_in(op.shape.pattern) if op.is_pair else op.shape.pattern
-    collective = _CALLS.get("" if found is None else found.value)
     if collective is None:
         raise refused(
             f"{where}: a tuner of {dialect.library} is not asked about {op.label}", "it is about NCCL's calls"
@@ -85,13 +87,17 @@ def _row(point: SweepPoint, choice: Schedule, op: Op, mode: OpMode | None, diale
     num_bytes = op.shape.moved.num_bytes // choice.batches
     how = mode.separate or mode.body
     algorithm = how.algorithm if isinstance(how, OpChoice) else ""
-    name, does = dialect.algorithms.get(algorithm or RING, ("", ()))
+    name, does = (ENGINES, (collective,)) if by_engines else dialect.algorithms.get(algorithm or RING, ("", ()))
     if not name or collective not in does:
         raise refused(f"{where}: {dialect.library} has no name for '{algorithm}' in its {collective}", _explore(point))
-    why = f"{where}, beside kernels" + ("" if algorithm else "; assumed: the ring in place of copies to all peers")
+    why = f"{where}, beside kernels" + (
+        "" if algorithm or by_engines else "; assumed: the ring in place of copies to all peers"
+    )
     ranks = point.advice.scenario.num_ranks
     node = point.advice.scenario.system.fabric.node_size or ranks
-    return TunerRow(collective, num_bytes, num_bytes, name, "simple", engine.count, ranks // node, ranks, why)
+    return TunerRow(
+        collective, num_bytes, num_bytes, name, "simple", 0 if by_engines else engine.count, ranks // node, ranks, why
+    )
 
 
 def _engine(mode: OpMode | None) -> EngineChoice | None:

@@ -6,13 +6,18 @@ protocols that NCCL takes itself about these sizes. A line whose algorithm or pr
 The tuner that is built into RCCL reads the same columns, that of NCCLX others:
 ``collective,[bytes per rank],algorithm,protocol,channels,nodes,ranks of a node``. There a call that no line matches is
 the library's own choice. NCCLX refuses a file with a line that it cannot read.
+
+Since NCCL 2.31 a call takes ``ncclCollConfig_t``: CTAs, algorithm, and the policy by which copy engines do an
+all_gather or all_to_all (docs.nvidia.com, NCCL, api/types).
 """
+
+import json
 
 from ...compiler.planning.knobs.library import CHANNELS
 from ..policy.table import PolicyTable
 from .base import Option, Options, Target, comments, heading, sizes_text
 from .left_whole import rows_of
-from .tuner_rows import COLLECTIVES, Dialect, TunerRow, library_rules
+from .tuner_rows import COLLECTIVES, ENGINES, Dialect, TunerRow, library_rules
 
 KIB = 1 << 10
 ANY_SIZE = (1 << 64) - 1
@@ -77,3 +82,40 @@ def _write_ncclx(table: PolicyTable, options: Options) -> str:
 
 
 NCCLX = Target("ncclx", "rules for the tuner of NCCLX, NCCLX_TUNER_CONFIG_FILE", _write_ncclx)
+
+CONFIG_DIALECT = Dialect("NCCL", DIALECT.algorithms, ("allgather", "alltoall"))
+
+
+def _write_config(table: PolicyTable, options: Options) -> str:
+    rows = rows_of(table, CONFIG_DIALECT)
+    calls = [
+        {
+            "collective": row.collective,
+            "bytes": [row.least, row.most],
+            "config": _config(row),
+            "why": row.why,
+        }
+        for row in rows
+    ]
+    alike = len({json.dumps(call["config"]) for call in calls}) == 1
+    head = [line.removeprefix("# ") for line in heading(table, "nccl-config").splitlines()]
+    document = {"about": head, "environment": _environment(rows[0]) if alike else None, "ncclCollConfig_t": calls}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _config(row: TunerRow) -> dict[str, str | int]:
+    """The members of ``ncclCollConfig_t`` for such a call."""
+    if row.algorithm == ENGINES:
+        return {"CTAPolicy": "NCCL_CTA_POLICY_ZERO"}
+    selection = f"{row.algorithm}_{row.protocol}".upper()
+    return {"minCTAs": row.channels, "maxCTAs": row.channels, "algSelection": selection}
+
+
+def _environment(row: TunerRow) -> dict[str, str]:
+    """The same for all calls of a communicator, before 2.31."""
+    if row.algorithm == ENGINES:
+        return {"NCCL_CTA_POLICY": "2"}
+    return {"NCCL_MIN_CTAS": str(row.channels), "NCCL_MAX_CTAS": str(row.channels)}
+
+
+NCCL_CONFIG = Target("nccl-config", "ncclCollConfig_t of each call of NCCL, as JSON", _write_config)

@@ -5,11 +5,11 @@ recommended schedule. Keys that the table does not decide keep the defaults of T
 error at a key that it does not know.
 """
 
-from ...compiler.resolve.expect.expectation import Verdict
 from ..implementations.offers import Offer, OpSetting, Order
 from ..layers.transformer_engine import NAME, RING
 from ..policy.table import PolicyTable, SweepPoint
 from .base import Options, comments, heading, refused, settings_text
+from .settings import nearest_of
 
 OFF = "leave out --tp-comm-overlap"
 
@@ -36,6 +36,7 @@ def te_table_text(table: PolicyTable, options: Options) -> str:
         *(_why(point, offer) for point, offer, _ in offers),
         f"not known, and left out: {first.unknown}",
         f"flags: {' '.join(first.table.flags)} --tp-comm-overlap-cfg FILE",
+        "environment: CUDA_DEVICE_MAX_CONNECTIONS=1, where GPUs are older than Blackwell",
     )
     blocks = {setting.layer: _block(setting) for setting in first.table.settings}
     return f"{heading(table, 'megatron')}{comments(*why)}{''.join(blocks.values())}"
@@ -59,8 +60,9 @@ def _offer(point: SweepPoint) -> tuple[Offer, Order]:
     where = settings_text(point)
     if offer is None or offer.order is None:
         message = f"{where}: no table of Transformer Engine is known for {advice.scenario.name}"
-        raise refused(message, "it overlaps AG+GEMM and GEMM+RS on one node of H100, H200 or B200")
-    if offer.promise.verdict is Verdict.SERIAL or not offer.order.table.settings:
+        nearest = nearest_of("megatron", point)
+        raise refused(message, nearest or "it overlaps AG+GEMM and GEMM+RS on one node of H100, H200 or B200")
+    if not offer.promise.pays or not offer.order.table.settings:
         raise refused(f"{where}: no overlap of Transformer Engine pays", OFF)
     return offer, offer.order
 

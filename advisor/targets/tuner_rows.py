@@ -27,20 +27,27 @@ _COLLECTIVE_OF = {
 # slice is a call. Copies to single peers are sends and receives, which no tuner is asked about.
 _IN_CALLS = ("uniform_fused_1d", "hetero_fused_1d", "pipelined")
 _DIRECT = ("", "serial", "direct")
-RING = "ring"
+RING, ENGINES = "ring", "copy_engines"
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a library can do: its names for algorithms of Magus, and the collectives that each of them does."""
+    """What a library can do: its names for algorithms of Magus, and the collectives that each of them does.
+
+    ``by_engines`` are those that it can leave to copy engines.
+    """
 
     library: str
     algorithms: Mapping[str, tuple[str, tuple[str, ...]]]
+    by_engines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TunerRow:
-    """Calls of ``collective`` from ``least`` to ``most`` bytes, counted as nccl-tests does: the whole tensor."""
+    """Calls of ``collective`` from ``least`` to ``most`` bytes, counted as nccl-tests does: the whole tensor.
+
+    Those by copy engines have no ``channels``.
+    """
 
     collective: str
     least: int
@@ -103,15 +110,16 @@ def _collective(rule: PolicyRule, dialect: Dialect) -> str:
 
 def _row(rule: PolicyRule, dialect: Dialect, collective: str) -> TunerRow:
     where, hint = f"{sizes_text(rule)}: {rule.schedule}", _explore(rule, dialect)
-    if rule.op.copy_engines:
+    by_engines = bool(rule.op.copy_engines)
+    if by_engines and collective not in dialect.by_engines:
         raise refused(f"{where} moves data by copy engines, and {dialect.library} tunes calls that run on SMs", hint)
     if rule.axis == "m" and rule.op.template not in _IN_CALLS:
         raise refused(f"{where} sends to single peers, and a tuner is asked about collectives", hint)
-    algorithm = _algorithm(rule, dialect, collective, where)
+    algorithm = ENGINES if by_engines else _algorithm(rule, dialect, collective, where)
     calls = _calls(rule)
     least, most = _call_bytes(rule, rule.least, calls), _call_bytes(rule, rule.most + 1, calls) - 1
     why = f"{where}, {gain_text(rule)}{f', {calls} calls' if calls > 1 else ''}"
-    if rule.axis == "m" and rule.op.algorithm in _DIRECT:
+    if rule.axis == "m" and rule.op.algorithm in _DIRECT and not by_engines:
         why += "; assumed: the ring in place of copies to all peers at once"
     return TunerRow(collective, least, most, algorithm, rule.op.protocol, rule.op.copy_sms, rule.nodes, rule.ranks, why)
 

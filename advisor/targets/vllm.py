@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from ...compiler.ir import Pattern
 from ..candidates.advice import Advice
-from ..implementations.predict import MIN_GAIN, Promise
+from ..implementations.predict import Promise
 from ..layers.transformer_engine import te_layers
-from ..policy.table import PolicyTable
+from ..policy.table import PolicyTable, SweepPoint
 from .base import Options, Target, comments, heading, refused, settings_text
+from .settings import nearest_of
 
 NAME = "torch_async_tp"
 PATTERNS = (Pattern.AG_GEMM, Pattern.GEMM_RS)
@@ -44,9 +45,8 @@ class _Tokens:
 
     @property
     def pays(self) -> bool:
-        """Whether fusion gains beyond its error by any call; else beyond what the profile resolves."""
-        error, resolution = self.promise.error, self.advice.scenario.resolution
-        return self.promise.by_call[0] > 1 + max(MIN_GAIN, resolution if error is None else error)
+        """Whether fusion pays."""
+        return self.promise.pays
 
     @property
     def why(self) -> str:
@@ -80,10 +80,10 @@ def _points(table: PolicyTable) -> list[_Tokens]:
         raise refused(
             f"{workload.name} is a backward pass, which vLLM has not", "export the forward pass: --workload W"
         )
-    return [_Tokens(settings_text(point), _tokens(point.advice), point.advice) for point in table.points]
+    return [_Tokens(settings_text(point), _tokens(point), point.advice) for point in table.points]
 
 
-def _tokens(advice: Advice) -> int:
+def _tokens(point: SweepPoint) -> int:
     """Rows of the products that are fused, the tokens of a step.
 
     Raises
@@ -91,11 +91,11 @@ def _tokens(advice: Advice) -> int:
     Refused
         If there are none.
     """
-    workloads = [case.shape for case in advice.scenario.cases]
+    workloads = [case.shape for case in point.advice.scenario.cases]
     rows = [each.gemm.m for each in workloads if each.pattern in PATTERNS and each.gemm is not None]
     if not rows:
         does = ", ".join(dict.fromkeys(each.label for each in workloads if each.moved is not None))
-        hint = f"it has one for {' and '.join(each.value for each in PATTERNS)}"
+        hint = nearest_of("vllm", point) or f"it has one for {' and '.join(each.value for each in PATTERNS)}"
         raise refused(f"vLLM has no pass for {does or 'kernels alone'}", hint)
     return max(rows)
 

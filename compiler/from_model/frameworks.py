@@ -54,6 +54,8 @@ class FrameworkSwitch:
         Those that it is for, all if empty.
     else_runs
         What runs where it is switched on and cannot be; empty where that is an error.
+    on_up_to
+        Elements of the weights of a layer up to which it is on by default.
     """
 
     offer: str
@@ -65,6 +67,7 @@ class FrameworkSwitch:
     gpus: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     else_runs: str = ""
+    on_up_to: int = 0
 
     def fits(self, gpu: str, dtype: str) -> bool:
         """Whether it is for a GPU of that name and for weights of that type."""

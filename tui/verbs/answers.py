@@ -210,7 +210,10 @@ def distill(
 def ask(
     model: Annotated[str, typer.Option("--model", metavar="NAME", help="A model that ships, or its config.json.")],
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="A GPU of the library, such as b200.")],
-    framework: Annotated[str, typer.Option("--for", metavar="NAME", help="vllm, sglang, trtllm; megatron, torchtitan, deepspeed or maxtext.")],
+    framework: Annotated[
+        str,
+        typer.Option("--for", metavar="NAME", help="vllm, sglang, trtllm; megatron, torchtitan, deepspeed or maxtext."),
+    ],
     tp: Annotated[int, typer.Option("--tp", min=1, metavar="N", help="GPUs that share attention.")] = 8,
     dp: Annotated[int, typer.Option("--dp", min=1, metavar="N", help="Attention by data.")] = 1,
     ep: Annotated[int, typer.Option("--ep", min=1, metavar="N", help="GPUs that share experts.")] = 1,
