@@ -173,7 +173,7 @@ def _about(model: ModelConfig, parallel: Parallelism) -> str:
         mlp, experts = f"{mlp} (layers: {model.dense_layers})", f"{experts} (layers: {model.expert_layers})"
     what = "Layers" if both else "One layer"
     sizes = f"{what} of {printable(model.name)}: hidden {model.hidden}{mlp}, {model.heads} heads"
-    if parallel.own_tokens or (model.latent is not None and parallel.sequence):
+    if parallel.own_tokens:
         shared = "experts" if model.experts else "weights" if parallel.flat_weights else "the MLP"
         return f"{sizes}{experts}; on {parallel.ranks} GPUs, that share {shared} and attend each to its own tokens."
     if model.latent is None:
@@ -185,12 +185,10 @@ def _attention(model: ModelConfig, parallel: Parallelism) -> Iterator[str]:
     ranks = parallel.ranks
     if parallel.own_tokens:
         return
+    _check_divides("num_attention_heads", model.heads, ranks)
     if model.latent:
-        if not parallel.sequence:
-            _check_divides("num_attention_heads", model.heads, ranks)
         yield "# Attention with compressed keys and values has other projections: they are left out."
         return
-    _check_divides("num_attention_heads", model.heads, ranks)
     kv_heads = _kv_heads(model, ranks)
     _check_divides("num_key_value_heads", kv_heads, ranks)
     qkv = (model.heads + 2 * kv_heads) * model.head_dim

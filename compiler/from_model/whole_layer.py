@@ -151,8 +151,7 @@ def whole_layer(model: ModelConfig, kv_heads: int, parallel: Parallelism) -> Ite
         attention = _heads(model, kv_heads, words, parallel)
     else:
         attention = (_latent if parallel.keys is None else _absorbed)(model, model.latent, words, parallel)
-    own = parallel.own_tokens or (model.latent is not None and parallel.sequence)
-    sequences = "Each rank has a sequence of its own." if own else "All M tokens are one sequence."
+    sequences = "Each rank has a sequence of its own." if parallel.own_tokens else "All M tokens are one sequence."
     sequences = sequences if parallel.keys is None else "The cache holds all keys and values, the new ones too."
     experts = _experts(model, parallel, shared)
     dense = _dense(model, words)
@@ -228,20 +227,21 @@ def _heads(model: ModelConfig, kv_heads: int, words: _Words, parallel: Paralleli
 def _latent(model: ModelConfig, latent: Latent, words: _Words, parallel: Parallelism) -> _Block:
     """Compressed attention: each rank attends with all heads to its own rows, or with its heads to all.
 
-    What turns with the position is left out, as a part of what keys and values are made of.
+    Rows are compressed where they are and gathered so, as Megatron-Core's ``multi_latent_attention.py`` has it. The
+    columns that turn with the position are in every head of ``wkv``, in place of a copy to each.
     """
-    words = _WHOLE if words is _WHOLE else _OWN_ROWS
     dtype = model.dtype.value
     keys, values = model.heads * latent.key, model.heads * latent.value
     down, queries = _queries(model, latent, words)
+    rope = f", rope={latent.rope}" if latent.rope else ""
     weights = (
         *down,
-        f"wdkv = tensor {dtype}[{model.hidden}, {latent.rank}]",
+        f"wdkv = tensor {dtype}[{model.hidden}, {latent.rank + latent.rope}]",
         f"wkv = tensor {dtype}[{latent.rank}, {keys + values}]{words.cols}",
         f"wo = tensor {dtype}[{values}, {model.hidden}]{words.rows}",
     )
     statements = (
-        *(*queries, "ckv = gemm(norm(x), wdkv)", "kv = gemm(norm(ckv), wkv)"),
+        *(*queries, "ckv = gemm(norm(x), wdkv)", f"kv = {words.up(f'norm(ckv{rope})', 'wkv')}"),
         f"a = attention(q, kv, heads={model.heads}, value_dim={latent.value}, causal=yes)",
         f"r = add(x, {words.down('a', 'wo')})",
     )
@@ -254,9 +254,8 @@ def _absorbed(model: ModelConfig, latent: Latent, words: _Words, parallel: Paral
     All heads read the same cache, whole on each rank that has heads; vLLM and SGLang decode so (DeepSeek-V2,
     arXiv 2405.04434, section 2.1.2). Each head multiplies by a part of the projections of its own.
     """
-    words = _WHOLE if words is _WHOLE else _OWN_ROWS
     dtype, heads, cached = model.dtype.value, model.heads, latent.rank + latent.rope
-    by_rows = words is _OWN_ROWS
+    by_rows = parallel.own_tokens
     down, queries = _queries(model, latent, words)
     weights = (
         *down,
@@ -285,8 +284,8 @@ def _queries(model: ModelConfig, latent: Latent, words: _Words) -> tuple[tuple[s
         *((f"wdq = tensor {dtype}[{model.hidden}, {rank}]",) if rank else ()),
         f"{query}  # heads of {latent.key}, of values {latent.value}",
     )
-    statements = ("cq = gemm(norm(x), wdq)", "q = gemm(norm(cq), wq)") if rank else ("q = gemm(norm(x), wq)",)
-    return weights, statements
+    statements = ("cq = gemm(norm(x), wdq)",) if rank else ()
+    return weights, (*statements, f"q = {words.up('norm(cq)' if rank else 'norm(x)', 'wq')}")
 
 
 def _dense(model: ModelConfig, words: _Words) -> _Block:

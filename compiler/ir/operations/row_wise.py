@@ -1,8 +1,9 @@
 """``add(x, y)``, ``norm(x)``, ``swiglu(u)``, ``gelu(x)``, what goes back through them, ``cast(x, type=fp8)``.
 
-Each row by itself, alone on one rank. One generic kernel: it reads its tensors once and writes its result once. A gelu
-of what a gemm computes may be the end of that gemm (NVIDIA cuBLASLt, CUBLASLT_EPILOGUE_GELU); the others are kernels of
-their own in libraries.
+Each row by itself, alone on one rank. One generic kernel: it reads its tensors once and writes its result once.
+``norm(x, rope=64)`` leaves the last columns of x out, those of keys that turn with the position (DeepSeek-V2, arXiv
+2405.04434, section 2.1.3). A gelu of what a gemm computes may be the end of that gemm (NVIDIA cuBLASLt,
+CUBLASLT_EPILOGUE_GELU); the others are kernels of their own in libraries.
 """
 
 from dataclasses import dataclass, replace
@@ -78,17 +79,21 @@ class _Widths:
 
 
 def _infer(call: OperationCall, widths: _Widths) -> CallResult:
-    tensors = lone_tensors(call)
-    first, unit = tensors[0], tensors[0].cols // widths.inputs[0]
+    tensors, rope = lone_tensors(call), call.arguments.get("rope", 0)
+    first = replace(tensors[0], cols=max(0, tensors[0].cols - rope))
+    unit = first.cols // widths.inputs[0]
+    if not unit:
+        raise mismatch(f"{first.name} has {tensors[0].cols} columns, of which {rope} of rope leave none")
     if first.cols % widths.inputs[0]:
         raise mismatch(f"{first.name} has {first.cols} columns, which are not {widths.inputs[0]} equal parts")
-    for tensor, width in zip(tensors, widths.inputs, strict=True):
+    for tensor, width in zip((first, *tensors[1:]), widths.inputs, strict=True):
         if (tensor.rows, tensor.cols) != (first.rows, width * unit):
             what = f"{tensor.name} is [{tensor.rows}, {tensor.cols}], {call.operation.name} needs"
             raise mismatch(f"{what} [{first.rows}, {width * unit}] beside {first.name}")
-    output = replace(first, name=call.result, cols=widths.output * unit)
+    is_gradient = len(tensors) > 1
+    output = replace(first, name=call.result, cols=widths.output * unit + rope * is_gradient)
     check_blocks(f"{call.operation.name}({first.name})", output.dtype, output.cols)
-    read = sum(tensor.num_bytes for tensor in tensors)
+    read = sum(tensor.num_bytes for tensor in (first, *tensors[1:]))
     return CallResult(output, RowWiseShape(output.rows * output.cols, len(tensors), first.dtype, read))
 
 
@@ -100,6 +105,7 @@ def _row_wise(
         example=example,
         infer=partial(_infer, widths=_Widths(inputs, output)),
         num_tensors=(len(inputs), len(inputs)),
+        arguments=(CallArgument("rope", CallArgumentKind.COUNT),) if name.startswith("norm") else (),
         ends=("gemm",) if ends_gemm else (),
     )
 

@@ -179,7 +179,8 @@ def _through(back: BackCall, gradient: GradientTerm) -> Terms:
 
 def _row_wise(back: BackCall, gradient: GradientTerm) -> Terms:
     operand = back.write.name(back.names[0])
-    yield 0, GradientTerm(back.write.call(f"{back.word}_back", (operand, gradient.expression)), back.names)
+    made = back.write.call(f"{back.word}_back", (operand, gradient.expression), back.arguments)
+    yield 0, GradientTerm(made, back.names)
 
 
 def _attention(back: BackCall, gradient: GradientTerm) -> Terms:

@@ -112,25 +112,28 @@ def test_a_layer_with_experts_is_there_with_its_backward_pass() -> None:
     ]
 
 
-def test_compressed_attention_is_that_of_each_rank() -> None:
+def test_compressed_rows_are_gathered_for_the_heads_of_each_rank() -> None:
     """DeepSeek-V2, section 2.1: queries by 1536 columns, keys and values by 512; heads of 128 + 64 and of 128."""
     model = read_config(GOLDEN / "deepseek_v3.json")
     layer, back, dense, _ = compile_text(layer_text(model, H100)).workloads
     shapes = {op.name: op.shape.kernel or op.shape.gemm for op in layer.workload.ops}
 
-    assert shapes["a"] == AttentionShape(1, 128, 128, 1024, 1024, 192, DType.BF16, causal=True, values=128)
-    assert shapes["q"] == GemmShape(1024, 24576, 1536, DType.BF16)
-    assert shapes["kv"] == GemmShape(1024, 40960, 512, DType.BF16)
+    assert shapes["a"] == AttentionShape(1, 16, 16, 8192, 8192, 192, DType.BF16, causal=True, values=128)
+    assert shapes["q"] == GemmShape(8192, 24576 // 8, 1536, DType.BF16)
+    assert shapes["ckv"] == GemmShape(1024, 512 + 64, 7168, DType.BF16)
+    assert shapes["kv"] == GemmShape(8192, 40960 // 8, 512, DType.BF16)
     assert shapes["s"] == GemmShape(1024, 7168, 2048, DType.BF16)
     assert {"t", "z"} <= {op.name for op in layer.workload.ops if op.label == "all_to_all"}
-    made_again = AttentionBackShape(1, 128, 128, 1024, 1024, 192, DType.BF16, causal=True, values=128)
+    made_again = AttentionBackShape(1, 16, 16, 8192, 8192, 192, DType.BF16, causal=True, values=128)
     assert back.workload.op("a_back").shape.kernel == made_again
-    assert {op.name: op.shape.gemm for op in back.workload.ops if op.name in ("q", "d_q_norm", "d_wkv")} == {
-        "q": GemmShape(1024, 24576, 1536, DType.BF16),
-        "d_q_norm": GemmShape(1024, 1536, 24576, DType.BF16),
-        "d_wkv": GemmShape(512, 40960, 1024, DType.BF16),
+    assert {op.name: op.shape.gemm for op in back.workload.ops if op.name in ("q", "d_q_norm", "d_wkv", "d_wdkv")} == {
+        "q": GemmShape(8192, 3072, 1536, DType.BF16),
+        "d_q_norm": GemmShape(8192, 1536, 3072, DType.BF16),
+        "d_wkv": GemmShape(512, 5120, 8192, DType.BF16),
+        "d_wdkv": GemmShape(7168, 576, 1024, DType.BF16),
     }
-    assert [op.label for op in dense.workload.ops if op.is_pair] == ["AG+GEMM", "GEMM+RS"]
+    labels = [op.label for op in dense.workload.ops if op.is_pair]
+    assert labels == ["AG+GEMM", "AG+GEMM", "GEMM+RS", "AG+GEMM", "GEMM+RS"]
 
 
 def test_gpus_of_several_nodes_are_on_rails(tmp_path: Path) -> None:
@@ -151,9 +154,10 @@ def test_compressed_attention_without_experts_and_with_whole_queries(tmp_path: P
     model = read(tmp_path / "config.json", kv_lora_rank=256, q_lora_rank=None, v_head_dim=64)
     layer, back = compile_text(layer_text(model, H100)).workloads
 
-    assert back.workload.op("d_q_norm").shape.gemm == GemmShape(1024, 8192, 64 * 192, DType.BF16)
-    assert layer.workload.op("q").shape.gemm == GemmShape(1024, 64 * 192, 8192, DType.BF16)
-    assert [op.label for op in layer.workload.ops if op.is_pair] == ["AG+GEMM", "GEMM+RS"]
+    assert back.workload.op("d_q_norm").shape.gemm == GemmShape(8192, 8192, 64 * 192 // 8, DType.BF16)
+    assert layer.workload.op("q").shape.gemm == GemmShape(8192, 64 * 192 // 8, 8192, DType.BF16)
+    labels = [op.label for op in layer.workload.ops if op.is_pair]
+    assert labels == ["AG+GEMM", "AG+GEMM", "GEMM+RS", "AG+GEMM", "GEMM+RS"]
 
 
 def test_a_window_of_all_layers_is_written(tmp_path: Path) -> None:

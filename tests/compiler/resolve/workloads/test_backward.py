@@ -117,6 +117,16 @@ def test_gradients_of_attention_that_are_apart_are_parts_of_one_result() -> None
     assert reads["d_wk"].name == "a_back.kv"
 
 
+def test_columns_that_a_norm_leaves_out_have_a_gradient_in_its_input() -> None:
+    body = "x = tensor bf16[64, 576]; w = tensor bf16[512, 1024]; y = gemm(norm(x, rope=64), w)"
+    found, back = made(body), graph(text_of(body))
+
+    assert found["d_x"] == "norm_back(x, d_y_norm, rope=64)"
+    kernel, before = back.op("d_x").shape.kernel, back.op("y_norm").shape.kernel
+    assert kernel is not None and (kernel.operand_bytes, kernel.output_bytes) == (2 * 64 * 1024, 2 * 64 * 576)
+    assert before is not None and (before.operand_bytes, before.output_bytes) == (2 * 64 * 512, 2 * 64 * 512)
+
+
 def test_keys_that_are_values_too_have_both_gradients() -> None:
     found, back = made(APART), graph(text_of(APART))
 
