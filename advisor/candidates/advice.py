@@ -389,6 +389,17 @@ class Advice(Tabular):
         return None if self.offers is None else self.offers.named(implementation)
 
     @property
+    def faster_offer(self) -> Offer | None:
+        """The implementation that is faster than the recommended schedule of several ops, and no such schedule itself.
+
+        None where there is none, or where it does not pay.
+        """
+        if self.offers is None or self.recommended.several is None:
+            return None
+        own = (one for one in self.offers.offers if one.order is None and one.promise.verdict is not Verdict.SERIAL)
+        return next((one for one in own if one.us < self.recommended.best_us), None)
+
+    @property
     def why_serial(self) -> str:
         """The reason of a serial verdict in a few words: overlap loses, or there was none to try."""
         if all(case.shape.moved is None for case in self.scenario.cases):

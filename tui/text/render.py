@@ -143,7 +143,19 @@ def _asked_besides(advice: Advice) -> Iterator[str]:
 
 
 def verdict_sentence(advice: Advice) -> str:
-    """Return the verdict; for a collective alone, the algorithm to use."""
+    """Return the verdict, behind an implementation that is faster than what is recommended."""
+    offer, found = advice.faster_offer, advice.offers
+    if offer is None or found is None or found.library_us is None:
+        return _verdict(advice)
+    word = "SWITCH ON" if offer.promise.verdict is Verdict.OVERLAP else "WORTH TRYING"
+    against = f"{us_text(offer.us)} against {us_text(found.library_us)} by {found.library}"
+    error = offer.promise.error
+    sure = "; its error was not measured" if error is None else f", +-{error:.0%}"
+    return f"{word}: {offer.name}. {against}, {offer.promise.speedup:.2f}x faster{sure}. Else {_verdict(advice)}"
+
+
+def _verdict(advice: Advice) -> str:
+    """The verdict on schedules; for a collective alone, the algorithm to use."""
     if advice.scenario.is_algorithm_choice:
         return _which_algorithm(advice)
     name = advice.name_of(advice.recommended.expression)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from magus.advisor import AdviceOptions, recommend_workload
 from magus.advisor.answer.answer import BoundCheck
 from magus.advisor.implementations.fused_experts import chains_of, fused_us
 from magus.advisor.implementations.offers import Offers, offers_of
@@ -11,6 +12,7 @@ from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, FusedExperts, Scenario
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
+from magus.tui.text.render import verdict_sentence
 
 LAYER = """
 use "nvidia/b300" as own
@@ -114,6 +116,17 @@ def test_no_error_is_known_on_gpus_that_were_not_compared() -> None:
 
     assert found.name == "mega_moe_gb200" and found.promise.error is None
     assert found.promise.verdict is not Verdict.OVERLAP
+
+
+def test_the_answer_names_it_before_slower_schedules() -> None:
+    few = ("system pod", "explore w { engine sm(16); batches 1; groups 1 }\nsystem pod")
+    advice = recommend_workload(layer(("own.B300", "nvl.GB200"), few), AdviceOptions(verify=False))
+    offer = advice.faster_offer
+
+    assert offer is not None and offer.name == "mega_moe_gb200" and offer.us < advice.recommended.best_us
+    said = verdict_sentence(advice)
+    assert said.startswith("WORTH TRYING: mega_moe_gb200. ") and "; its error was not measured. Else SERIAL: " in said
+    assert replace(advice, offers=None).faster_offer is None
 
 
 @pytest.mark.parametrize(
