@@ -64,13 +64,13 @@ def policy_table(
             break
         known |= {size: checked.pop(size) for size in lost}
     seen = [each.seen(checked) for each in ranges]
-    rules = [_rule(axis, each, simulated=simulated) for each in seen]
-    fallback = [_fallback(axis, rule, each, simulated=simulated) for rule, each in zip(rules, seen, strict=True)]
+    rules, fallback = zip(*(_rules(axis, each, simulated=simulated) for each in seen), strict=True)
     advices = [point.advice for each in seen for point in each.stretch.points]
     of_sizes = {point.size: point.advice for each in seen for point in each.stretch.points}
     name = "bytes" if axis.field == BYTES else "M"
     points = [SweepPoint(((name, str(size)),), of_sizes[size]) for size in sorted(set(sizes))]
-    return table_of((*rules, *_joined(filter(None, fallback))), advices, points, simulated=simulated)
+    joined = (*_joined(rules), *_joined(filter(None, fallback)))
+    return table_of(joined, advices, points, simulated=simulated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +132,39 @@ def _before(axis: SizeAxis, flip: int) -> int:
     return (flip - 1) // grain * grain if flip > grain else (flip - 1) // axis.grain * axis.grain
 
 
-def _rule(axis: SizeAxis, own: _Range, *, simulated: bool) -> PolicyRule:
-    multiple = multiple_of(axis, own.stretch.choice, own.stretch.points[0].size)
-    return _rule_of(axis, own, own.stretch.choice, multiple, simulated=simulated)
+def _rules(axis: SizeAxis, own: _Range, *, simulated: bool) -> tuple[PolicyRule, PolicyRule | None]:
+    """Return the rule of a range, and one for the sizes between those that it can cut where padding costs more."""
+    choice = _plain(own.stretch)
+    multiple = multiple_of(axis, choice, own.stretch.points[0].size)
+    rule = replace(_rule_of(axis, own, choice, multiple, simulated=simulated), pad=multiple - 1)
+    other = _fallback(axis, own) if multiple > axis.grain else None
+    if other is None:
+        return rule, None
+    times = ([time_us(point, each, simulated=simulated) for each in (choice, other)] for point in own.stretch.points)
+    slower = min(second / first - 1 for first, second in times if first is not None and second is not None)
+    pad = max(axis.grain - 1, min(multiple - 1, int(own.least * slower)))
+    if pad == multiple - 1:
+        return rule, None
+    fallback = _rule_of(axis, own, other, axis.grain, simulated=simulated)
+    return replace(rule, pad=pad), replace(fallback, pad=axis.grain - 1)
 
 
-def _fallback(axis: SizeAxis, rule: PolicyRule, own: _Range, *, simulated: bool) -> PolicyRule | None:
-    """Return a rule for the sizes between those that ``rule`` can cut: the fastest schedule that fits all of them."""
-    if rule.multiple_of <= axis.grain:
-        return None
+def _plain(stretch: Stretch) -> OpChoice:
+    """The schedule of a rule; the library's own calls where nothing overlaps and nothing is promised over them."""
+    advices = [point.advice for point in stretch.points]
+    plain, serial = advices[0].serial.choice, Verdict.SERIAL
+    if stretch.choice.template != BASELINE.name or advices[0].scenario.is_algorithm_choice or plain is None:
+        return stretch.choice
+    return stretch.choice if all(advice.verdict is serial for advice in advices) else plain
+
+
+def _fallback(axis: SizeAxis, own: _Range) -> OpChoice | None:
+    """Return the fastest schedule that fits all sizes of a range."""
     stretch = own.stretch
     size, tables = stretch.points[0].size, [point.times_us() for point in stretch.points]
     everywhere = (choice for choice in tables[0] if all(choice in table for table in tables))
     fits = (choice for choice in everywhere if multiple_of(axis, choice, size) <= axis.grain)
-    choice = next(fits, stretch.points[0].advice.serial.choice)
-    return None if choice is None else _rule_of(axis, own, choice, axis.grain, simulated=simulated)
+    return next(fits, stretch.points[0].advice.serial.choice)
 
 
 def _joined(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
@@ -154,8 +172,14 @@ def _joined(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
     last: PolicyRule | None = None
     for rule in rules:
         if last is not None and last.most + 1 == rule.least:
-            grown = replace(last, most=rule.most, sizes=(*last.sizes, *rule.sizes))
-            if replace(rule, least=last.least, sizes=grown.sizes) == grown:
+            low, high = zip(last.gain, rule.gain, strict=True)
+            both = {
+                "sizes": (*last.sizes, *rule.sizes),
+                "loss": max(last.loss, rule.loss),
+                "pad": min(last.pad, rule.pad),
+            }
+            grown = replace(last, most=rule.most, gain=(min(low), max(high)), **both)
+            if replace(rule, least=last.least, gain=grown.gain, **both) == grown:
                 last = grown
                 continue
         if last is not None:
@@ -212,4 +236,4 @@ def _verdict(stretch: Stretch, choice: OpChoice, *, by_library: bool) -> Verdict
     if stretch.points[0].advice.scenario.is_algorithm_choice:
         return Verdict.LIBRARY if by_library else Verdict.USE
     verdicts = (point.advice.verdict for point in stretch.points)
-    return rule_verdict(verdicts, is_serial=choice.template == BASELINE.name, recommended=choice is stretch.choice)
+    return rule_verdict(verdicts, is_serial=choice.template == BASELINE.name)

@@ -180,7 +180,9 @@ def _rule(axis: SettingAxis, choice: Schedule, ends: tuple[int, int], points: Se
     advices = [point.advice for point in points]
     scenario, sizes = advices[0].scenario, tuple(map(axis.size_of, points))
     gains = [point.advice.serial.ticks / point.ticks[choice.name] for point in points]
-    verdict = rule_verdict((advice.verdict for advice in advices), is_serial=choice == SERIAL, recommended=False)
+    verdict = rule_verdict((advice.verdict for advice in advices), is_serial=choice == SERIAL)
+    multiple = _multiple_of(axis, choice, sizes)
+    worth = multiple if choice == SERIAL else int(ends[0] * (min(gains) - 1))  # what is added costs less than it gains
     return PolicyRule(
         workload=scenario.name,
         model=axis.model,
@@ -190,7 +192,8 @@ def _rule(axis: SettingAxis, choice: Schedule, ends: tuple[int, int], points: Se
         axis=axis.field,
         least=ends[0],
         most=ends[1],
-        multiple_of=_multiple_of(axis, choice, sizes),
+        multiple_of=multiple,
+        pad=max(0, min(multiple - 1, worth)),
         verdict=verdict.value,
         schedule=choice.name,
         ops=ops_of(scenario, choice),

@@ -4,7 +4,8 @@ A rule is about one op, or about all ops of a layer: ``ops`` says what each does
 
 policy = Policy.load("policy.json")
 rule = policy.rule(pattern="AG+GEMM", gpu="H100", ranks=8, topology="switch",
-                       dtype="bf16", n=3584, k=8192, m=4096)
+                       dtype="bf16", n=3584, k=8192, m=4093)
+m = rule["size"] if rule else 4093  # 4096: rows to add are what the table allows
 chunks = rule["ops"][0]["chunks"] if rule else None  # None: keep what the runtime does without advice
 layer = layers.rule(workload="layer_back", gpu="H100", ranks=8, topology="switch", model="Llama-3.1-70B", tokens=4096)
 for op in layer["ops"] if layer else (): ...  # in the order in which they are issued
@@ -56,16 +57,15 @@ class Policy:
             raise PolicyError(f"no JSON: {error}") from None
 
     def rule(self, **requested: Any) -> dict[str, Any] | None:
-        """Return the first rule that matches, None without one; ``asked`` has the KEYS and the size."""
+        """Return the first rule that matches, with the padded ``size`` to run; None without one."""
         for rule in self.rules:
             size = requested.get(rule["axis"])
-            if (
-                hasattr(size, "__index__")
-                and rule["min"] <= size <= rule["max"]
-                and size % rule["multiple_of"] == 0
-                and all(rule[key] == requested.get(key) for key in KEYS if key in rule)
-            ):
-                return rule
+            if not hasattr(size, "__index__") or size <= 0:
+                continue
+            added = -size % rule["multiple_of"]
+            fits = added <= rule.get("pad", 0) and rule["min"] <= size + added and size <= rule["max"]
+            if fits and all(rule[key] == requested.get(key) for key in KEYS if key in rule):
+                return {**rule, "size": size + added}
         return None
 
 
@@ -80,6 +80,7 @@ def _is_rule(rule: object) -> bool:
         and len(ops) > 0
         and all(isinstance(op, dict) and isinstance(op.get("op"), str) for op in ops)
         and all(type(rule.get(key)) is int for key in numbers)
+        and type(rule.get("pad", 0)) is int
         and rule["multiple_of"] > 0
     )
 

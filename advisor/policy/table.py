@@ -27,6 +27,9 @@ KEYS = ("pattern", "workload", "model", "gpu", "ranks", "topology", "dtype", "n"
 """What a rule compares for equality, as far as it says it; the size on its axis lies in a range."""
 
 
+PADDING = "a size is padded to the next multiple of multiple_of, by pad at most; the first rule that takes it so wins"
+
+
 @dataclass(frozen=True, slots=True)
 class OpRule:
     """A part of a schedule, in the order of issue: an op, or its kernel or collective where it is separated.
@@ -74,11 +77,11 @@ class PolicyRule:
 
     Of one op ``pattern``, ``dtype``, ``n`` and ``k`` are compared, of several ``workload`` and ``model``; what is empty
     or None is not. The rule holds for sizes of ``axis`` (``m``, ``num_bytes``, ``tokens`` or a parameter of the file)
-    from ``least`` to ``most`` that are multiples of ``multiple_of``. ``gain`` are the lowest and the highest predicted
-    speedup over the baseline at ``sizes``, all that were looked at, ``loss`` the most by which it is behind the fastest
-    schedule there. ``implementation`` is one that is faster than the library at all these sizes, beyond its error;
-    empty if none is known. ``choice`` is the schedule of several ops, None of one. ``nodes`` counts the nodes of the
-    system; the JSON does not say it.
+    from ``least`` to ``most`` that are multiples of ``multiple_of`` once at most ``pad`` is added (``PADDING``).
+    ``gain`` are the lowest and the highest predicted speedup over the baseline at ``sizes``, all that were looked at,
+    ``loss`` the most by which it is behind the fastest schedule there. ``implementation`` is one that is faster than
+    the library at all these sizes, beyond its error; empty if none is known. ``choice`` is the schedule of several ops,
+    None of one. ``nodes`` counts the nodes of the system; the JSON does not say it.
     """
 
     gpu: str
@@ -103,6 +106,7 @@ class PolicyRule:
     implementation: str = ""
     choice: Schedule | None = None
     nodes: int = 1
+    pad: int = 0
 
     @property
     def op(self) -> OpRule:
@@ -119,6 +123,7 @@ class PolicyRule:
             "min": self.least,
             "max": self.most,
             "multiple_of": self.multiple_of,
+            "pad": self.pad,
             "verdict": self.verdict,
             "schedule": self.schedule,
             "together": None if self.choice is None else _together(self.choice),
@@ -232,6 +237,7 @@ class PolicyTable(Tabular):
             "times": "simulated" if self.simulated else "predicted",
             "confidence": self.confidence,
             "marks": list(self.marks),
+            "padding": PADDING,
             "rules": rules,
         }
 
@@ -248,15 +254,15 @@ def table_of(
     return PolicyTable(tuple(rules), simulated, confidence.value, marks, tuple(points))
 
 
-def rule_verdict(verdicts: Iterable[Verdict], *, is_serial: bool, recommended: bool = True) -> Verdict:
+def rule_verdict(verdicts: Iterable[Verdict], *, is_serial: bool) -> Verdict:
     """Return the verdict on a schedule for sizes with these ``verdicts``: the least, a promise holds at all or is none.
 
-    That is said of a schedule in which nothing overlaps only where it is ``recommended``.
+    It is serial of one in which nothing overlaps.
     """
+    if is_serial:
+        return Verdict.SERIAL
     known = set(verdicts)
     least = next(verdict for verdict in reversed(ON_OVERLAP) if verdict in known)
-    if is_serial:
-        return least if recommended else Verdict.SERIAL
     return Verdict.WORTH_TRYING if least is Verdict.SERIAL else least
 
 
@@ -298,6 +304,7 @@ def policy_schema() -> JsonObject:
         "times": one_of(("simulated", "predicted")),
         "confidence": one_of([each.value for each in Confidence]),
         "marks": list_of(text, MAX_RULES),
+        "padding": {"const": PADDING},
         "rules": list_of(_rule(), MAX_RULES),
     }
     return {"$schema": DIALECT, "title": "A policy table of Magus", **object_of(properties, tuple(properties))}
@@ -320,6 +327,7 @@ def _rule() -> JsonObject:
         "min": size,
         "max": size,
         "multiple_of": size,
+        "pad": whole_number(0, MAX_BYTES),
         "verdict": one_of([each.value for each in Verdict]),
         "schedule": word,
         "together": {"oneOf": [{"type": "null"}, _with_keys_together()]},

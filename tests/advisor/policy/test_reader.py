@@ -69,7 +69,25 @@ def test_another_question_has_no_answer(key: str) -> None:
     policy = Policy(table(RULE))
     assert policy.rule(**{**REQUESTED, key: "other"}, m=16) is None
     assert policy.rule(**{name: value for name, value in REQUESTED.items() if name != key}, m=16) is None
-    assert policy.rule(**REQUESTED, m=16) == RULE
+    assert policy.rule(**REQUESTED, m=16) == {**RULE, "size": 16}
+
+
+@pytest.mark.parametrize(
+    ("size", "schedule", "padded"),
+    [
+        (29, "first", 32),
+        (28, "second", 32),
+        (25, "second", 32),
+        (1, None, None),
+        (13, "first", 16),
+        (1021, "first", 1024),
+    ],
+)
+def test_sizes_between_multiples_are_padded_by_no_more_than_a_rule_allows(
+    size: int, schedule: str | None, padded: int | None
+) -> None:
+    found = Policy(table({**RULE, "pad": 3}, {**SECOND, "pad": 7})).rule(**REQUESTED, m=size)
+    assert ((found["schedule"], found["size"]) if found else (None, None)) == (schedule, padded)
 
 
 def test_what_was_altered_is_refused() -> None:
@@ -88,6 +106,7 @@ def test_what_was_altered_is_refused() -> None:
         {**RULE, "min": "16"},
         {**RULE, "max": True},
         {**RULE, "axis": 3},
+        {**RULE, "pad": "7"},
         {**RULE, "gpu": None},
         {**RULE, "ranks": None},
         {**RULE, "ops": []},
